@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Printing of errors.
+#include "troupe/error.h"
+
+namespace troupe {
+
+const char* to_string(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument: return "invalid argument";
+    case Code::kNotFound: return "not found";
+    case Code::kAlreadyExists: return "already exists";
+    case Code::kFailedPrecondition: return "failed precondition";
+    case Code::kOutOfRange: return "out of range";
+    case Code::kResourceExhausted: return "resource exhausted";
+    case Code::kDataLoss: return "data loss";
+    case Code::kCancelled: return "cancelled";
+    case Code::kDeadlineExceeded: return "deadline exceeded";
+    case Code::kUnimplemented: return "unimplemented";
+    case Code::kInternal: return "internal";
+  }
+  return "unknown";
+}
+
+std::string Error::str() const {
+  std::string out = fmt::format("{}: ", to_string(code));
+  if (!op.empty()) out += op + " ";
+  if (!node.empty()) out += fmt::format("'{}'", node);
+  if (!op.empty() || !node.empty()) {
+    if (out.back() == ' ') out.pop_back();
+    out += ": ";
+  }
+  out += message;
+  std::string where = device.empty() ? "" : "device " + device;
+  if (step) where += fmt::format("{}step {}", where.empty() ? "" : ", ", *step);
+  if (!where.empty()) out += " (" + where + ")";
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel registry.
+#include "troupe/kernel.h"
+
+#include <algorithm>
+
+namespace troupe {
+namespace {
+
+const char* name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::kCpu: return "cpu";
+    case DeviceKind::kCuda: return "gpu";
+    case DeviceKind::kSim: return "sim";
+  }
+  return "?";
+}
+
+bool serves(const KernelRegistry::Types& types, const Attrs& attrs) {
+  for (const auto& [name, allowed] : types) {
+    const DType* dtype = attrs.get<DType>(name);
+    if (dtype && std::ranges::find(allowed, *dtype) == allowed.end()) return false;
+  }
+  return true;
+}
+
+std::string describe(const KernelRegistry::Types& types) {
+  std::string out;
+  for (const auto& [name, allowed] : types) {
+    out += (out.empty() ? "" : "; ") + name + " in ";
+    for (size_t i = 0; i < allowed.size(); ++i) out += std::string(i ? "," : "") + to_string(allowed[i]);
+  }
+  return out.empty() ? "any type" : out;
+}
+
+}  // namespace
+
+void KernelRegistry::add(std::string op, DeviceKind kind, Types types, KernelFactory factory) {
+  entries_[std::move(op)].push_back({kind, std::move(types), std::move(factory)});
+}
+
+Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, DeviceKind kind) const {
+  std::string there;
+  if (auto at = entries_.find(init.op); at != entries_.end()) {
+    for (const Entry& e : at->second) {
+      if (e.kind == kind && serves(e.types, *init.attrs)) return e.factory(init);
+      there += fmt::format("{}{}: {}", there.empty() ? "" : " | ", name_of(e.kind), describe(e.types));
+    }
+  }
+  std::string asked;
+  for (const auto& [name, value] : *init.attrs)
+    if (const DType* dtype = std::get_if<DType>(&value)) asked += fmt::format(" {}={}", name, to_string(*dtype));
+  return make_error(Code::kUnimplemented, "no kernel on {} for{}; there are: {}", name_of(kind),
+                    asked.empty() ? " it" : asked, there.empty() ? "none" : there);
+}
+
+bool KernelRegistry::has(std::string_view op, DeviceKind kind) const {
+  auto at = entries_.find(op);
+  return at != entries_.end() && std::ranges::any_of(at->second, [kind](const Entry& e) { return e.kind == kind; });
+}
+
+std::vector<std::pair<DeviceKind, KernelRegistry::Types>> KernelRegistry::kernels(std::string_view op) const {
+  std::vector<std::pair<DeviceKind, Types>> out;
+  if (auto at = entries_.find(op); at != entries_.end())
+    for (const Entry& e : at->second) out.emplace_back(e.kind, e.types);
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reply: exactly once, whatever happens.
+#include "troupe/resource.h"
+
+namespace troupe {
+
+Reply& Reply::operator=(Reply&& other) noexcept {
+  if (this != &other) {
+    Reply dropped(std::move(*this));
+    sink_ = std::exchange(other.sink_, nullptr);
+    tag_ = other.tag_;
+  }
+  return *this;
+}
+
+Reply::~Reply() {
+  if (sink_) sink_->deliver(tag_, make_error(Code::kCancelled, "the request was dropped"));
+}
+
+void Reply::operator()(Result<std::vector<Tensor>> outputs) {
+  if (ReplySink* sink = std::exchange(sink_, nullptr)) sink->deliver(tag_, std::move(outputs));
+}
+
+}  // namespace troupe

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory for tensors: the Allocator interface and the caching allocator of CPU devices.
+// Implemented in tensor/allocator.cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace troupe {
+
+/// Alignment in bytes of every allocation.
+inline constexpr size_t kAlignment = 64;
+
+/// Counters of one allocator, in bytes and calls.
+struct AllocatorStats {
+  int64_t in_use = 0;     // bytes handed out now
+  int64_t peak = 0;       // most bytes ever handed out at once
+  int64_t cached = 0;     // bytes kept for reuse
+  int64_t limit = 0;      // bytes that may be in use; 0: no limit
+  int64_t allocations = 0;
+  int64_t cache_hits = 0;
+  int64_t failures = 0;   // allocations refused by the limit or the system
+};
+
+/// Where buffers come from. Implementations are thread-safe: any thread may allocate, another may free.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// `bytes` of memory aligned to kAlignment, or nullptr when the limit or the system refuses.
+  virtual void* allocate(size_t bytes) = 0;
+  /// Gives back what allocate(bytes) returned, with the same `bytes`.
+  virtual void deallocate(void* memory, size_t bytes) noexcept = 0;
+  virtual AllocatorStats stats() const = 0;
+  /// Returns cached memory to the system.
+  virtual void trim() {}
+};
+
+/// A caching allocator of host memory: freed blocks wait in lists by size class (four classes to a power of two)
+/// and are used again, so a training loop stops calling the system after its first step. When the limit would be
+/// passed, cached blocks go first. The cache itself is bounded by `cache_limit` bytes.
+std::shared_ptr<Allocator> make_caching_allocator(int64_t limit = 0, int64_t cache_limit = int64_t{1} << 30);
+
+/// Plain system memory without cache or limit, for tensors made outside an engine. Always the same object.
+const std::shared_ptr<Allocator>& system_allocator();
+
+}  // namespace troupe

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: devices, registries and everything that outlives a session. Implemented in actors/engine.cpp.
+#pragma once
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/dataset.h"
+#include "troupe/graph.h"
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// Counters of one device since the engine started.
+struct DeviceStats {
+  std::string name;
+  int threads = 1;
+  int64_t steps = 0;         // partitions completed
+  int64_t nodes = 0;         // nodes fired
+  int64_t busy_ns = 0;       // running nodes
+  int64_t input_wait_ns = 0; // steps in flight, nothing ready, a queue or iterator asked and not answered
+  AllocatorStats memory;
+};
+
+struct EngineOptions {
+  /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores.
+  std::vector<int> cpu_threads = {};
+  /// Bytes of tensors each device may hold; 0: no limit.
+  int64_t memory_limit = 0;
+  /// Scheduler threads; 0: one for each device, and at least two where there are that many cores.
+  int scheduler_threads = 0;
+  /// Registers ops and kernels of the user's own, after the built-in ones.
+  std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};
+};
+
+/// The tensors of one container at one moment: a consistent cut.
+struct Snapshot {
+  std::map<std::string, Tensor> variables;
+};
+
+/// Owns the actor system. Thread-safe. Destroying it cancels what runs and joins its threads; sessions die before it.
+class Engine {
+ public:
+  /// Errors: kInvalidArgument for thread counts below 1.
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+
+  const OpRegistry& ops() const;
+  const KernelRegistry& kernels() const;
+  /// Full names, "/job:localhost/task:0/device:cpu:0", ...
+  std::vector<std::string> devices() const;
+  std::vector<DeviceStats> device_stats() const;
+
+  /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2). A second call of the same name
+  /// replaces it for iterators not yet used. Error: kAlreadyExists once an iterator of the name has been used.
+  Status add_dataset(const std::string& name, Dataset dataset);
+  /// The iterator of that name starts again from its first element. From any thread but the engine's own.
+  Status restart_dataset(const std::string& name);
+
+  /// A consistent cut of a container's variables, taken while steps run: tensors are shared, not copied, and a later
+  /// update writes a copy. The callback runs on a thread of the engine and must not block.
+  void snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container = "");
+  std::future<Result<Snapshot>> snapshot(const std::string& container = "");
+  /// Sets variables, creating those there are not. All or nothing: a variable that exists with another dtype or shape
+  /// makes it an error that names it. Blocks the calling thread, which must not be the engine's own.
+  Status restore(const Snapshot& snapshot, const std::string& container = "");
+  /// Drops every resource of a container: variables, queues, iterators.
+  void reset_container(const std::string& container);
+
+  /// For the other folders of the engine and for embed.h.
+  class Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors as values: Error, Status and Result<T>. Implemented in base/error.cpp.
+// Every fault of a user, a file or the environment is one of these; no exception crosses a folder.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <spdlog/fmt/fmt.h>
+
+namespace troupe {
+
+/// What kind of fault an Error reports; the meanings are those of gRPC and TensorFlow.
+enum class Code {
+  kInvalidArgument,     // wrong shape, dtype, value or name given by the caller
+  kNotFound,            // no such node, file, device, variable
+  kAlreadyExists,       // duplicate name
+  kFailedPrecondition,  // e.g. uninitialised variable, closed session
+  kOutOfRange,          // end of data; dequeue from a closed, drained queue
+  kResourceExhausted,   // memory limit, full disk
+  kDataLoss,            // truncated or corrupted file
+  kCancelled,           // the caller cancelled
+  kDeadlineExceeded,    // the deadline of the call passed
+  kUnimplemented,       // op, dtype or device without a kernel
+  kInternal,            // a library below failed
+};
+
+/// The name of a code, as it is printed: "invalid argument".
+const char* to_string(Code code);
+
+/// One fault: what happened and where. Fields that do not apply are empty.
+struct Error {
+  Code code = Code::kInternal;
+  std::string message;
+  std::string op = {};      // op type, "MatMul"
+  std::string node = {};    // node name, "fc1/matmul"
+  std::string device = {};  // full device name
+  std::optional<int64_t> step = {};
+
+  /// One line: "invalid argument: MatMul 'fc1': inner sizes differ: [64,784] x [500,10] (device ..., step 12)".
+  std::string str() const;
+};
+
+/// Success, or an Error. Cheap when it is a success: one null pointer. Move-only users may share it freely:
+/// copying copies the error.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+  Status(const Status& other) : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status& operator=(Status&&) noexcept = default;
+
+  bool ok() const { return !error_; }
+  explicit operator bool() const { return ok(); }
+  /// The error; only when !ok().
+  const Error& error() const { return *error_; }
+  Error& error() { return *error_; }
+
+ private:
+  std::unique_ptr<Error> error_;
+};
+
+/// A value, or an Error.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : data_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : data_(std::in_place_index<1>, std::move(error)) {}
+  /// From a failed Status.
+  Result(Status status) : data_(std::in_place_index<1>, std::move(status.error())) {}
+
+  bool ok() const { return data_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+  /// The value; only when ok().
+  T& value() & { return *std::get_if<0>(&data_); }
+  const T& value() const& { return *std::get_if<0>(&data_); }
+  T&& value() && { return std::move(*std::get_if<0>(&data_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return std::get_if<0>(&data_); }
+  const T* operator->() const { return std::get_if<0>(&data_); }
+  /// The error; only when !ok().
+  const Error& error() const { return *std::get_if<1>(&data_); }
+  Error& error() { return *std::get_if<1>(&data_); }
+  Status status() const { return ok() ? Status() : Status(error()); }
+
+ private:
+  std::variant<T, Error> data_;
+};
+
+/// Makes an Error with a formatted message (fmt syntax).
+template <class... Args>
+Error make_error(Code code, fmt::format_string<Args...> format, Args&&... args) {
+  return Error{code, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+template <class... Args>
+Error invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
+  return make_error(Code::kInvalidArgument, format, std::forward<Args>(args)...);
+}
+
+/// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
+#define TROUPE_RETURN_IF_ERROR(expr)                                       \
+  do {                                                                     \
+    if (auto troupe_status_ = (expr); !troupe_status_.ok()) [[unlikely]]   \
+      return std::move(troupe_status_.error());                            \
+  } while (0)
+
+#define TROUPE_CONCAT_(a, b) a##b
+#define TROUPE_CONCAT(a, b) TROUPE_CONCAT_(a, b)
+/// TROUPE_ASSIGN(auto x, f()): x is the value of the Result, or its error is returned.
+#define TROUPE_ASSIGN(decl, expr) TROUPE_ASSIGN_(TROUPE_CONCAT(troupe_result_, __LINE__), decl, expr)
+#define TROUPE_ASSIGN_(tmp, decl, expr)                            \
+  auto tmp = (expr);                                               \
+  if (!tmp.ok()) [[unlikely]] return std::move(tmp.error());       \
+  decl = std::move(tmp).value()
+
+}  // namespace troupe

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph: nodes, their attributes, data and control edges. Implemented in graph/graph.cpp.
+//
+// A graph only grows: a node never changes once added, and pointers to nodes stay valid for the graph's life. One
+// thread at a time may add nodes; any thread may read nodes that were added before it was told of them.
+#pragma once
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "troupe/attr.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+class Node;
+
+/// One output of a node. A default Output stands for "none".
+struct Output {
+  const Node* node = nullptr;
+  int port = 0;
+
+  explicit operator bool() const { return node != nullptr; }
+  bool operator==(const Output&) const = default;
+  DType dtype() const;
+  /// As inferred when the graph was built.
+  const PartialShape& shape() const;
+  /// "fc1/matmul:0".
+  std::string name() const;
+};
+
+/// One operation of a graph. Owned by its Graph; immutable.
+class Node {
+ public:
+  int id() const { return id_; }  // dense: 0, 1, 2, ... in the order of adding
+  const std::string& name() const { return name_; }
+  const OpDef& op() const { return *op_; }
+  const Attrs& attrs() const { return attrs_; }
+  /// As asked for: full, partial ("/cpu:1") or empty. Placement decides.
+  const std::string& device() const { return device_; }
+  const std::vector<Output>& inputs() const { return inputs_; }
+  const std::vector<const Node*>& control_inputs() const { return control_inputs_; }
+  int num_outputs() const { return static_cast<int>(dtypes_.size()); }
+  Output out(int port = 0) const { return {this, port}; }
+  DType dtype(int port) const { return dtypes_[port]; }
+  const PartialShape& shape(int port) const { return shapes_[port]; }
+
+ private:
+  friend class Graph;
+  int id_ = 0;
+  std::string name_;
+  const OpDef* op_ = nullptr;
+  Attrs attrs_;
+  std::string device_;
+  std::vector<Output> inputs_;
+  std::vector<const Node*> control_inputs_;
+  std::vector<DType> dtypes_;
+  std::vector<PartialShape> shapes_;
+};
+
+/// What Graph::add needs to make a node.
+struct NodeSpec {
+  std::string op;
+  std::string name;  // must be new in the graph; see Graph::unique_name
+  std::vector<Output> inputs = {};
+  Attrs attrs = {};  // type attributes may be left out where the inputs tell them, others where they have a default
+  std::vector<const Node*> control_inputs = {};
+  std::string device = {};
+};
+
+/// A dataflow graph.
+class Graph {
+ public:
+  /// `ops` must outlive the graph.
+  explicit Graph(const OpRegistry& ops) : ops_(&ops) {}
+  Graph(const Graph&) = delete;
+
+  /// Adds a node: finds its op, fills in attributes, checks inputs, infers output types and shapes.
+  /// Errors (nothing is added): kNotFound for an unknown op (names near it are listed), kAlreadyExists for a name
+  /// in use, kInvalidArgument with node, op and values for anything that does not fit.
+  Result<const Node*> add(NodeSpec spec);
+
+  const OpRegistry& ops() const { return *ops_; }
+  int size() const { return static_cast<int>(nodes_.size()); }
+  const Node& node(int id) const { return nodes_[id]; }
+  /// nullptr when there is none.
+  const Node* find(std::string_view name) const;
+  /// "name", "name:port" or "^name" looked up. Errors: kNotFound with names near it, kInvalidArgument.
+  Result<Output> output(std::string_view name) const;
+  /// `base`, or base_1, base_2, ... whatever is free; reserves nothing.
+  std::string unique_name(std::string_view base) const;
+  /// Graphviz text: nodes by op, data edges solid, control edges dashed, scopes as clusters.
+  std::string dot() const;
+
+  /// Guards growth against readers that plan a step; held by add() and by Session while it plans.
+  std::mutex& mutex() const { return mutex_; }
+
+ private:
+  const OpRegistry* ops_;
+  std::deque<Node> nodes_;
+  std::unordered_map<std::string_view, Node*> by_name_;
+  mutable std::unordered_map<std::string, int> next_suffix_;
+  mutable std::mutex mutex_;
+};
+
+inline DType Output::dtype() const { return node->dtype(port); }
+inline const PartialShape& Output::shape() const { return node->shape(port); }
+
+}  // namespace troupe

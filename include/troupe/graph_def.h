@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def.cpp.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// The wire bytes of `graph` as GraphDef; TensorFlow and TensorBoard read them.
+std::string to_graph_def(const Graph& graph);
+/// The same as protobuf text.
+std::string to_graph_def_text(const Graph& graph);
+
+/// Adds all nodes of a GraphDef, binary or text (told apart by trying), to `graph`, below `prefix` if given.
+/// Nodes may come in any order. Errors: kDataLoss for bytes that are no GraphDef or end early; kNotFound listing every
+/// unknown op with its node; kInvalidArgument for a missing input, a cycle (its nodes are named) or what Graph::add
+/// refuses. After an error the graph may hold some of the nodes; do not run it.
+Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix = {});
+
+}  // namespace troupe

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels: the code of an op for one kind of device and its types. Implemented in devices/kernel.cpp.
+//
+// A kernel is made once for each node of a plan and then called by many steps, one call at a time per device but
+// possibly by several devices at once: it must be thread-safe in what it keeps (caches of primitives: a mutex or none).
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/attr.h"
+#include "troupe/resource.h"
+
+namespace troupe {
+
+enum class DeviceKind { kCpu, kCuda, kSim };
+
+/// What a kernel may know of the device it runs on.
+struct DeviceInfo {
+  std::string name;  // full: "/job:localhost/task:0/device:cpu:0"
+  DeviceKind kind = DeviceKind::kCpu;
+  int threads = 1;   // helpers included; kernels split their work by devices/parallel.h
+  std::shared_ptr<Allocator> allocator;
+};
+
+/// What a kernel is made from.
+struct KernelInit {
+  std::string_view op;
+  std::string_view node;
+  const Attrs* attrs = nullptr;            // complete: defaults filled in
+  std::vector<DType> input_dtypes;
+  std::vector<DType> output_dtypes;
+  std::vector<PartialShape> input_shapes;  // as inferred
+  std::vector<Tensor> constants;           // input i where it is a Const, else undefined
+
+  template <class T>
+  const T& attr(std::string_view name) const { return *attrs->get<T>(name); }
+};
+
+/// One call of a ComputeKernel: inputs, outputs, memory. A view on the executor's arrays, valid during the call.
+class KernelContext {
+ public:
+  /// values[input_slots[i]] is input i; values[first_output + i] becomes output i; uses[slot] counts the nodes (this
+  /// one included) that still want a slot.
+  KernelContext(Tensor* values, const int32_t* uses, const uint32_t* input_slots, int num_inputs, uint32_t first_output,
+                int num_outputs, const DeviceInfo& device, int64_t step)
+      : values_(values), uses_(uses), input_slots_(input_slots), num_inputs_(num_inputs), first_output_(first_output),
+        num_outputs_(num_outputs), device_(device), step_(step) {}
+
+  int num_inputs() const { return num_inputs_; }
+  int num_outputs() const { return num_outputs_; }
+  const Tensor& input(int i) const { return values_[input_slots_[i]]; }
+  /// A new, uninitialised tensor in the device's memory.
+  Result<Tensor> allocate(DType dtype, const Shape& shape) const { return Tensor::make(dtype, shape, device_.allocator); }
+  /// The buffer of input i reused for an output of this dtype and shape when nobody else wants it and sizes agree,
+  /// else a new tensor. A reused buffer still holds the input: element-wise kernels may write it in place.
+  Result<Tensor> forward_or_allocate(int i, DType dtype, const Shape& shape) const {
+    const uint32_t slot = input_slots_[i];
+    Tensor& t = values_[slot];
+    if (uses_[slot] == 1 && t.dtype() == dtype && t.unique() && t.shape() == shape) return t;
+    return allocate(dtype, shape);
+  }
+  void set_output(int i, Tensor value) { values_[first_output_ + i] = std::move(value); }
+  const DeviceInfo& device() const { return device_; }
+  int threads() const { return device_.threads; }
+  int64_t step() const { return step_; }
+
+ private:
+  Tensor* values_;
+  const int32_t* uses_;
+  const uint32_t* input_slots_;
+  int num_inputs_;
+  uint32_t first_output_;
+  int num_outputs_;
+  const DeviceInfo& device_;
+  int64_t step_;
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+};
+
+/// Runs on the device: reads inputs, sets every output, returns. May not block. Errors need not name node or op: the
+/// executor adds them.
+class ComputeKernel : public Kernel {
+ public:
+  virtual Status compute(KernelContext& context) = 0;
+};
+
+/// One use of a resource: the inputs of the node (input 0 is the handle) and the duty to reply.
+struct ResourceRequest {
+  std::vector<Tensor> inputs;
+  std::shared_ptr<Allocator> allocator;  // of the asking device
+  Reply reply;
+  const ResourceHandle& handle(int i = 0) const { return *inputs[i].data<ResourceRef>()[0]; }
+};
+
+/// Runs at the actor that hosts the resource of input 0. `resource` is what the handle's factory made: a kernel
+/// casts it to the core its op is for, after checking (dynamic_cast) that it is one. Must reply or hand the reply on.
+class ResourceKernel : public Kernel {
+ public:
+  virtual void execute(Resource& resource, ResourceRequest request) = 0;
+};
+
+/// Nodes whose work the executor does itself.
+enum class Builtin { kConst, kNoOp, kPlaceholder, kSend, kRecv };
+class BuiltinKernel : public Kernel {
+ public:
+  explicit BuiltinKernel(Builtin kind, Tensor value = {}) : kind(kind), value(std::move(value)) {}
+  const Builtin kind;
+  const Tensor value;  // of kConst
+};
+
+using KernelFactory = std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)>;
+
+/// Which kernel serves an op, by device kind and types. Filled once (ops/all.h), then only read, by any thread.
+class KernelRegistry {
+ public:
+  /// Types a kernel is for, by type attribute; attributes not named here may be anything.
+  using Types = std::map<std::string, std::vector<DType>, std::less<>>;
+  void add(std::string op, DeviceKind kind, Types types, KernelFactory factory);
+  /// A kernel class without constructor arguments, or with (const KernelInit&).
+  template <class K>
+  void add(std::string op, DeviceKind kind, Types types) {
+    add(std::move(op), kind, std::move(types), [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+      if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
+      else return std::unique_ptr<Kernel>(new K());
+    });
+  }
+  /// Errors: kUnimplemented naming op, device kind, the types asked for and those there are.
+  Result<std::unique_ptr<Kernel>> make(const KernelInit& init, DeviceKind kind) const;
+  bool has(std::string_view op, DeviceKind kind) const;
+  /// The type lists of each kernel of an op, for docs.
+  std::vector<std::pair<DeviceKind, Types>> kernels(std::string_view op) const;
+
+ private:
+  struct Entry {
+    DeviceKind kind;
+    Types types;
+    KernelFactory factory;
+  };
+  std::map<std::string, std::vector<Entry>, std::less<>> entries_;
+};
+
+}  // namespace troupe

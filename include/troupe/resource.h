@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resources: state that outlives a step (variables, queues, iterators, accumulators). Implemented in
+// devices/resource.cpp; the actors that host them are in actors/.
+//
+// A Resource is a passive core, without threads or locks: the one actor that hosts it calls it, one call at a time.
+// A node that uses a resource sends it a request and goes on; the request is answered through its Reply exactly once,
+// at once or later (a dequeue from an empty queue), and nobody waits in between.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/tensor.h"
+
+namespace troupe {
+
+/// Who asked: enough to find the waiting node again.
+struct RequestTag {
+  uint64_t requester = 0;  // an actor known to the host
+  int64_t step = 0;
+  uint32_t node = 0;
+};
+
+/// Where replies go; the hosting actor is one, tests have theirs.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) = 0;
+};
+
+/// The right, and the duty, to answer one request. Move-only; dropped unanswered, it answers kCancelled.
+class Reply {
+ public:
+  Reply() = default;
+  Reply(ReplySink& sink, RequestTag tag) : sink_(&sink), tag_(tag) {}
+  Reply(Reply&& other) noexcept : sink_(std::exchange(other.sink_, nullptr)), tag_(other.tag_) {}
+  Reply& operator=(Reply&& other) noexcept;
+  ~Reply();
+  /// Answers; the outputs are those of the requesting node. Only once.
+  void operator()(Result<std::vector<Tensor>> outputs);
+  const RequestTag& tag() const { return tag_; }
+
+ private:
+  ReplySink* sink_ = nullptr;
+  RequestTag tag_;
+};
+
+/// What an actor hosts.
+class Resource {
+ public:
+  virtual ~Resource() = default;
+  /// Answers every waiting request of this step of this requester with kCancelled, without any other effect.
+  virtual void cancel(uint64_t requester, int64_t step) { (void)requester, (void)step; }
+  /// Whether work() has something to do beside requests: a prefetching iterator has until its buffer is full.
+  virtual bool wants_work() const { return false; }
+  /// One bounded piece of that work; the host calls it between requests.
+  virtual void work() {}
+};
+
+/// Names a resource; an element of a kResource tensor. Immutable.
+class ResourceHandle {
+ public:
+  using Factory = std::function<Result<std::unique_ptr<Resource>>()>;
+  /// `type` is the kind of host: "container" for variables, "queue", "iterator", "accumulator", ...
+  std::string type;
+  std::string container;  // "" is the default container
+  std::string name;       // of the variable or queue
+  /// For variables: what they hold.
+  DType dtype = DType::kInvalid;
+  PartialShape shape;
+  /// Makes the host's core where there is none yet. Empty: it must exist.
+  Factory factory;
+  /// Two handles to one resource must agree on this ("FIFOQueue float32,int32 capacity 32"), else kInvalidArgument.
+  std::string signature;
+
+  /// The host: variables of a container share one, everything else has its own. "queue/<container>/<name>".
+  std::string host_key() const { return type == "container" ? "container/" + container : type + "/" + container + "/" + name; }
+};
+
+}  // namespace troupe

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scope: where new nodes go: name prefix, device and control dependencies. Implemented in graph/scope.cpp.
+#pragma once
+#include <memory>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// A cheap handle: copies and derived scopes share the graph and the first error. One thread at a time.
+///
+/// Builders never throw: the first fault is kept, with the line of the caller that made it, and from then on
+/// builders return an empty Output and do nothing. Session::run refuses a graph with an error; ask error() earlier.
+class Scope {
+ public:
+  /// The root scope of a graph, which must outlive it.
+  explicit Scope(Graph& graph);
+
+  Graph& graph() const { return *graph_; }
+  /// Names below get the prefix "name/"; a second scope of the same name becomes name_1.
+  Scope scope(std::string_view name) const;
+  /// The next node gets this name (below the prefix) in place of its op's.
+  Scope named(std::string_view name) const;
+  /// Nodes go to this device, full or partial: "/cpu:1", "/job:worker/task:3/device:cpu:0".
+  Scope device(std::string_view device) const;
+  /// Nodes wait for these first.
+  Scope after(const std::vector<Output>& outputs) const;
+  Scope after(const std::vector<const Node*>& nodes) const;
+
+  /// Adds a node by op name: its outputs. Input faults, unknown ops and the like stick to the scope.
+  const Node* node(std::string_view op, std::vector<Output> inputs, Attrs attrs = {},
+                   std::source_location where = std::source_location::current()) const;
+  /// The first output of node(), empty if it has none or failed.
+  Output op(std::string_view op, std::vector<Output> inputs, Attrs attrs = {},
+            std::source_location where = std::source_location::current()) const;
+  /// A Const node.
+  Output constant(Tensor value, std::source_location where = std::source_location::current()) const;
+  template <class T>
+  Output constant(T value, std::source_location where = std::source_location::current()) const
+    requires(std::is_arithmetic_v<T>)
+  { return constant(Tensor::scalar<T>(value), where); }
+
+  bool ok() const { return !state_->error; }
+  /// The first fault, its message prefixed with "file:line: ".
+  Status status() const { return state_->error ? Status(*state_->error) : Status(); }
+  /// Keeps `error` if it is the first.
+  void fail(Error error, std::source_location where = std::source_location::current()) const;
+
+  const std::string& prefix() const { return prefix_; }
+  const std::string& device_name() const { return device_; }
+
+ private:
+  struct State {
+    std::optional<Error> error;
+  };
+  Graph* graph_;
+  std::shared_ptr<State> state_;
+  std::string prefix_;
+  std::string name_;
+  std::string device_;
+  std::vector<const Node*> control_inputs_;
+};
+
+}  // namespace troupe

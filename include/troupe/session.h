@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Session: runs steps of a graph on an engine. Implemented in actors/session.cpp.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine.h"
+
+namespace troupe {
+
+/// Lets any thread cancel the runs it was given to; copies share. cancel() may come at any time, more than once.
+class CancelToken {
+ public:
+  CancelToken();
+  void cancel();
+  bool cancelled() const;
+
+  class State;
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+struct RunOptions {
+  /// The run fails with kDeadlineExceeded when it takes longer; zero: the session's default.
+  std::chrono::nanoseconds deadline{0};
+  std::optional<CancelToken> cancel = {};
+  /// Fails with the first node whose floating output has a NaN or an infinity.
+  bool check_numerics = false;
+};
+
+struct SessionOptions {
+  /// For runs that name none; zero: none.
+  std::chrono::nanoseconds deadline{0};
+  /// Device of nodes that ask for none; empty: the first.
+  std::string default_device = {};
+};
+
+/// A tensor for an output: any output of the graph may be fed.
+struct Feed {
+  Output output;
+  Tensor value;
+};
+
+using RunResult = Result<std::vector<Tensor>>;
+/// Runs on a thread of the engine, exactly once; must not block.
+using RunCallback = std::function<void(RunResult)>;
+
+/// Steps of one graph. Thread-safe: any number of threads and actors may run steps at once.
+class Session {
+ public:
+  /// `graph` and `engine` must outlive the session and its steps in flight (the destructor waits for them).
+  Session(Engine& engine, const Graph& graph, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+
+  /// Runs what the fetches and targets need, once, and returns the fetched tensors in order. Nodes beyond feeds do not
+  /// run. The graph may have grown since the last run. Blocks; not from a thread of the engine.
+  /// Errors: the first of the step (see Error's fields); kDeadlineExceeded; kCancelled; kNotFound, kInvalidArgument for
+  /// feeds and fetches that do not fit, with the names and shapes.
+  RunResult run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
+                const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
+  /// The same by names: "x:0", "x", and node names as targets.
+  RunResult run(const std::vector<std::pair<std::string, Tensor>>& feeds, const std::vector<std::string>& fetches,
+                const std::vector<std::string>& targets = {}, const RunOptions& options = {});
+  /// Returns at once; callable from anywhere.
+  void run_async(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
+                 const std::vector<const Node*>& targets, RunCallback done, const RunOptions& options = {});
+  std::future<RunResult> run_future(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
+                                    const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
+
+  /// One signature looked up once, for loops: run(values) feeds `values` in the order of `feeds`.
+  class Prepared;
+  Result<std::shared_ptr<Prepared>> prepare(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
+                                            const std::vector<const Node*>& targets = {});
+  RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values = {}, const RunOptions& options = {});
+  void run_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+                 const RunOptions& options = {});
+
+  Engine& engine() const;
+  const Graph& graph() const;
+
+  class Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor: dtype, shape and a shared, reference-counted buffer. Implemented in tensor/tensor.cpp.
+//
+// Ownership: copying a Tensor shares its buffer. A buffer is immutable once published, that is, once a second
+// Tensor may refer to it; whoever made it may write through mutable_data() before that. Counting is atomic, so
+// tensors pass freely between threads and actors.
+#pragma once
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "troupe/allocator.h"
+#include "troupe/dtype.h"
+#include "troupe/error.h"
+#include "troupe/shape.h"
+
+namespace troupe {
+
+/// A block of memory with a reference count. Made by Tensor only.
+class Buffer {
+ public:
+  /// Header and `bytes` of data in one allocation; the data start at kAlignment. nullptr when memory is refused.
+  static Buffer* make(const std::shared_ptr<Allocator>& allocator, size_t bytes, DType dtype, int64_t elements);
+  void* data() { return reinterpret_cast<char*>(this) + kAlignment; }
+  size_t bytes() const { return bytes_; }
+  void ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void unref() {
+    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+  }
+  bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
+
+ private:
+  Buffer() = default;
+  void destroy();
+  std::atomic<int32_t> refs_{1};
+  DType dtype_ = DType::kInvalid;
+  int64_t elements_ = 0;  // constructed objects, for dtypes that need destruction
+  size_t bytes_ = 0;
+  std::shared_ptr<Allocator> allocator_;
+};
+
+/// A dense, row-major array of one dtype. An empty Tensor (default) has dtype kInvalid and no buffer.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(const Tensor& other) : shape_(other.shape_), dtype_(other.dtype_), buffer_(other.buffer_), data_(other.data_) {
+    if (buffer_) buffer_->ref();
+  }
+  Tensor(Tensor&& other) noexcept
+      : shape_(other.shape_), dtype_(other.dtype_), buffer_(std::exchange(other.buffer_, nullptr)), data_(other.data_) {
+    other.dtype_ = DType::kInvalid;
+    other.data_ = nullptr;
+  }
+  Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    if (this != &other) {
+      if (buffer_) buffer_->unref();
+      shape_ = other.shape_;
+      dtype_ = std::exchange(other.dtype_, DType::kInvalid);
+      buffer_ = std::exchange(other.buffer_, nullptr);
+      data_ = std::exchange(other.data_, nullptr);
+    }
+    return *this;
+  }
+  ~Tensor() {
+    if (buffer_) buffer_->unref();
+  }
+
+  /// An uninitialised tensor (strings and resources are default-constructed).
+  /// Errors: kResourceExhausted with the bytes asked, in use and the limit; kInvalidArgument for kInvalid.
+  static Result<Tensor> make(DType dtype, const Shape& shape,
+                             const std::shared_ptr<Allocator>& allocator = system_allocator());
+  /// All bytes zero (empty strings).
+  static Result<Tensor> zeros(DType dtype, const Shape& shape,
+                              const std::shared_ptr<Allocator>& allocator = system_allocator());
+  /// A scalar in system memory.
+  template <class T>
+  static Tensor scalar(T value);
+  /// A vector, or any `shape` of as many elements, in system memory: Tensor::of<float>({1, 2, 3}).
+  template <class T>
+  static Tensor of(std::initializer_list<T> values) { return of<T>(std::span(values.begin(), values.size())); }
+  template <class T>
+  static Tensor of(std::span<const T> values) { return of<T>(values, Shape{static_cast<int64_t>(values.size())}); }
+  template <class T>
+  static Tensor of(std::initializer_list<T> values, const Shape& shape) {
+    return of<T>(std::span(values.begin(), values.size()), shape);
+  }
+  /// Aborts when shape.elements() differs from the count of values, or memory runs out.
+  template <class T>
+  static Tensor of(std::span<const T> values, const Shape& shape);
+
+  bool defined() const { return dtype_ != DType::kInvalid; }
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int i) const { return shape_.dim(i); }
+  int64_t elements() const { return shape_.elements(); }
+  /// elements() * size_of(dtype()).
+  size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
+
+  /// The elements; T must be the dtype's C++ type (checked).
+  template <class T>
+  const T* data() const { expect(dtype_of<T>); return static_cast<const T*>(data_); }
+  template <class T>
+  T* mutable_data() { expect(dtype_of<T>); return static_cast<T*>(data_); }
+  template <class T>
+  std::span<const T> values() const { return {data<T>(), static_cast<size_t>(elements())}; }
+  const void* raw() const { return data_; }
+  void* mutable_raw() { return data_; }
+
+  /// Whether this is the only Tensor on the buffer, so that it may be written in place.
+  bool unique() const { return buffer_ && buffer_->unique(); }
+  bool shares_buffer(const Tensor& other) const { return buffer_ && buffer_ == other.buffer_; }
+
+  /// A view with another shape of as many elements.
+  Result<Tensor> reshape(const Shape& shape) const;
+  /// A view of rows [begin, end) of the first dimension.
+  Result<Tensor> slice(int64_t begin, int64_t end) const;
+  /// A copy in memory of its own.
+  Result<Tensor> clone(const std::shared_ptr<Allocator>& allocator = system_allocator()) const;
+
+  /// Same dtype, shape and elements, bit for bit (strings by value).
+  bool identical(const Tensor& other) const;
+  /// "float32[2,3] [[1, 2, 3], [4, ...]]": at most `limit` elements.
+  std::string str(int limit = 12) const;
+
+ private:
+  void expect(DType dtype) const {
+    if (dtype != dtype_) [[unlikely]] wrong_type(dtype);
+  }
+  [[noreturn]] void wrong_type(DType asked) const;
+
+  Shape shape_;
+  DType dtype_ = DType::kInvalid;
+  Buffer* buffer_ = nullptr;
+  void* data_ = nullptr;
+};
+
+namespace detail {
+/// Aborts with the error; for makers whose only faults are the programmer's.
+[[noreturn]] void abort_with(const Error& error);
+}  // namespace detail
+
+template <class T>
+Tensor Tensor::scalar(T value) {
+  return of<T>(std::span<const T>(&value, 1), Shape{});
+}
+
+template <class T>
+Tensor Tensor::of(std::span<const T> values, const Shape& shape) {
+  if (const auto n = static_cast<int64_t>(values.size()); n != shape.elements())
+    detail::abort_with(invalid_argument("{} values for shape {}", values.size(), shape.str()));
+  auto made = make(dtype_of<T>, shape);
+  if (!made.ok()) detail::abort_with(made.error());
+  T* out = made->template mutable_data<T>();
+  for (size_t i = 0; i < values.size(); ++i) out[i] = values[i];
+  return std::move(made).value();
+}
+
+}  // namespace troupe

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The caching allocator. Invariants:
+//  1. A block of class c has exactly class_bytes(c) bytes, so any cached block of the class serves.
+//  2. in_use + cached is what the system gave; in_use <= limit when there is one.
+#include "troupe/allocator.h"
+
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace troupe {
+namespace {
+
+class SystemAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes) override {
+    return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
+  AllocatorStats stats() const override { return {}; }
+};
+
+/// A lock for a few instructions: it spins, and yields when the holder seems to have been descheduled.
+class SpinLock {
+ public:
+  void lock() {
+    for (int tries = 0; flag_.exchange(true, std::memory_order_acquire); ++tries)
+      if (tries > 64) std::this_thread::yield();
+  }
+  void unlock() { flag_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> flag_{false};
+};
+
+constexpr int kMinShift = 6;  // the smallest class: 64 bytes
+constexpr int kClasses = (48 - kMinShift) * 4;
+
+/// Four classes to a power of two: 64, 80, 96, 112, 128, 160, ... but multiples of 64 bytes.
+int class_of(size_t bytes) {
+  if (bytes <= 64) return 0;
+  const int shift = std::bit_width(bytes - 1) - 1;  // 2^shift < bytes <= 2^(shift+1)
+  const size_t quarter = size_t{1} << (shift - 2);
+  const int part = static_cast<int>((bytes - 1 - (size_t{1} << shift)) / quarter);
+  return (shift - kMinShift) * 4 + part + 1;
+}
+
+size_t class_bytes(int c) {
+  if (c == 0) return 64;
+  const int shift = kMinShift + (c - 1) / 4;
+  const size_t bytes = (size_t{1} << shift) + static_cast<size_t>((c - 1) % 4 + 1) * (size_t{1} << (shift - 2));
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+class CachingAllocator final : public Allocator {
+ public:
+  CachingAllocator(int64_t limit, int64_t cache_limit) : limit_(limit), cache_limit_(cache_limit) {}
+  ~CachingAllocator() override { trim(); }
+
+  void* allocate(size_t bytes) override {
+    const int c = class_of(bytes);
+    if (c >= kClasses) return refuse();
+    const auto size = static_cast<int64_t>(class_bytes(c));
+    allocations_.fetch_add(1, std::memory_order_relaxed);
+    const int64_t in_use = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
+    if (limit_ > 0 && in_use > limit_) {
+      in_use_.fetch_sub(size, std::memory_order_relaxed);
+      return refuse();
+    }
+    if (in_use > peak_.load(std::memory_order_relaxed)) raise_peak(in_use);
+    if (void* memory = pop(c)) {
+      cached_.fetch_sub(size, std::memory_order_relaxed);
+      cache_hits_.fetch_add(1, std::memory_order_relaxed);
+      return memory;
+    }
+    if (limit_ > 0 && in_use + cached_.load(std::memory_order_relaxed) > limit_) trim();
+    void* memory = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
+    if (!memory) {
+      trim();
+      memory = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
+    }
+    if (!memory) {
+      in_use_.fetch_sub(size, std::memory_order_relaxed);
+      return refuse();
+    }
+    return memory;
+  }
+
+  void deallocate(void* memory, size_t bytes) noexcept override {
+    const int c = class_of(bytes);
+    const auto size = static_cast<int64_t>(class_bytes(c));
+    in_use_.fetch_sub(size, std::memory_order_relaxed);
+    if (cached_.load(std::memory_order_relaxed) + size > cache_limit_) {
+      std::free(memory);
+      return;
+    }
+    cached_.fetch_add(size, std::memory_order_relaxed);
+    std::lock_guard guard(lists_[c].lock);
+    *static_cast<void**>(memory) = lists_[c].head;
+    lists_[c].head = memory;
+  }
+
+  AllocatorStats stats() const override {
+    return {in_use_.load(), peak_.load(), cached_.load(), limit_, allocations_.load(), cache_hits_.load(),
+            failures_.load()};
+  }
+
+  void trim() override {
+    for (int c = 0; c < kClasses; ++c)
+      while (void* memory = pop(c)) {
+        cached_.fetch_sub(static_cast<int64_t>(class_bytes(c)), std::memory_order_relaxed);
+        std::free(memory);
+      }
+  }
+
+ private:
+  struct FreeList {
+    SpinLock lock;
+    void* head = nullptr;  // each free block begins with a pointer to the next
+  };
+
+  void* pop(int c) {
+    std::lock_guard guard(lists_[c].lock);
+    void* memory = lists_[c].head;
+    if (memory) lists_[c].head = *static_cast<void**>(memory);
+    return memory;
+  }
+
+  void* refuse() {
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+
+  void raise_peak(int64_t in_use) {
+    int64_t peak = peak_.load(std::memory_order_relaxed);
+    while (in_use > peak && !peak_.compare_exchange_weak(peak, in_use, std::memory_order_relaxed)) {
+    }
+  }
+
+  const int64_t limit_;
+  const int64_t cache_limit_;
+  std::atomic<int64_t> in_use_{0}, peak_{0}, cached_{0}, allocations_{0}, cache_hits_{0}, failures_{0};
+  FreeList lists_[kClasses];
+};
+
+}  // namespace
+
+std::shared_ptr<Allocator> make_caching_allocator(int64_t limit, int64_t cache_limit) {
+  return std::make_shared<CachingAllocator>(limit, cache_limit);
+}
+
+const std::shared_ptr<Allocator>& system_allocator() {
+  static const std::shared_ptr<Allocator> allocator = std::make_shared<SystemAllocator>();
+  return allocator;
+}
+
+}  // namespace troupe

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attribute values: names of types, printing, equality, the sorted list.
+#include "troupe/attr.h"
+
+#include <algorithm>
+#include <array>
+
+namespace troupe {
+namespace {
+
+std::string show(int64_t v) { return std::to_string(v); }
+std::string show(float v) { return fmt::format("{}", v); }
+std::string show(bool v) { return v ? "true" : "false"; }
+std::string show(const std::string& v) { return "\"" + v + "\""; }
+std::string show(DType v) { return to_string(v); }
+std::string show(const PartialShape& v) { return v.str(); }
+std::string show(const Tensor& v) { return v.str(); }
+
+template <class T>
+std::string show(const std::vector<T>& values) {
+  std::string out = "[";
+  for (size_t i = 0; i < values.size(); ++i) {
+    const T value = values[i];
+    out += (i ? "," : "") + show(value);
+  }
+  return out + "]";
+}
+
+}  // namespace
+
+const char* attr_type_name(const AttrValue& value) {
+  static constexpr std::array kNames = {"int",       "float",       "bool",       "string",       "type",
+                                        "shape",     "tensor",      "list(int)",  "list(float)",  "list(bool)",
+                                        "list(string)", "list(type)", "list(shape)"};
+  return kNames[value.index()];
+}
+
+std::string to_string(const AttrValue& value) {
+  return std::visit([](const auto& v) { return show(v); }, value);
+}
+
+bool same(const AttrValue& a, const AttrValue& b) {
+  if (a.index() != b.index()) return false;
+  if (const Tensor* t = std::get_if<Tensor>(&a)) return t->identical(std::get<Tensor>(b));
+  return std::visit(
+      [&b]<class T>(const T& v) {
+        if constexpr (std::is_same_v<T, Tensor>) return false;
+        else return v == std::get<T>(b);
+      },
+      a);
+}
+
+void Attrs::set(std::string_view name, AttrValue value) {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& e, std::string_view n) { return e.first < n; });
+  if (at != entries_.end() && at->first == name) at->second = std::move(value);
+  else entries_.insert(at, {std::string(name), std::move(value)});
+}
+
+const AttrValue* Attrs::find(std::string_view name) const {
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& e, std::string_view n) { return e.first < n; });
+  return at != entries_.end() && at->first == name ? &at->second : nullptr;
+}
+
+}  // namespace troupe

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, sizes and the two 16-bit floats.
+#include "troupe/dtype.h"
+
+#include <bit>
+#include <cmath>
+
+namespace troupe {
+namespace {
+
+struct Entry {
+  DType dtype;
+  const char* name;
+  const char* tensorflow_name;  // where it differs
+  size_t size;
+};
+
+constexpr Entry kEntries[] = {
+    {DType::kFloat32, "float32", "float", 4},   {DType::kFloat64, "float64", "double", 8},
+    {DType::kInt32, "int32", "", 4},            {DType::kUInt8, "uint8", "", 1},
+    {DType::kInt16, "int16", "", 2},            {DType::kInt8, "int8", "", 1},
+    {DType::kString, "string", "", sizeof(std::string)},
+    {DType::kComplex64, "complex64", "", 8},    {DType::kInt64, "int64", "", 8},
+    {DType::kBool, "bool", "", 1},              {DType::kBFloat16, "bfloat16", "", 2},
+    {DType::kUInt16, "uint16", "", 2},          {DType::kFloat16, "float16", "half", 2},
+    {DType::kResource, "resource", "", sizeof(ResourceRef)},
+    {DType::kUInt32, "uint32", "", 4},          {DType::kUInt64, "uint64", "", 8},
+};
+
+const Entry* find(DType dtype) {
+  for (const Entry& e : kEntries)
+    if (e.dtype == dtype) return &e;
+  return nullptr;
+}
+
+}  // namespace
+
+size_t size_of(DType dtype) {
+  const Entry* e = find(dtype);
+  return e ? e->size : 0;
+}
+
+const char* to_string(DType dtype) {
+  const Entry* e = find(dtype);
+  return e ? e->name : "invalid";
+}
+
+std::optional<DType> dtype_from_string(std::string_view name) {
+  std::string lower;
+  for (char c : name) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  if (lower.starts_with("dt_")) lower.erase(0, 3);
+  for (const Entry& e : kEntries)
+    if (lower == e.name || (*e.tensorflow_name && lower == e.tensorflow_name)) return e.dtype;
+  return std::nullopt;
+}
+
+bool is_floating(DType d) {
+  return d == DType::kFloat32 || d == DType::kFloat64 || d == DType::kFloat16 || d == DType::kBFloat16;
+}
+
+bool is_integer(DType d) {
+  switch (d) {
+    case DType::kInt8: case DType::kInt16: case DType::kInt32: case DType::kInt64:
+    case DType::kUInt8: case DType::kUInt16: case DType::kUInt32: case DType::kUInt64:
+      return true;
+    default: return false;
+  }
+}
+
+bool is_known(DType dtype) { return find(dtype) != nullptr; }
+
+bfloat16::bfloat16(float value) {
+  const uint32_t u = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) {
+    bits = static_cast<uint16_t>((u >> 16) | 0x40);
+  } else {
+    bits = static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+  }
+}
+
+bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+float16::float16(float value) {
+  const uint32_t u = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (u >> 16) & 0x8000;
+  const uint32_t magnitude = u & 0x7fffffff;
+  uint32_t half;
+  if (magnitude > 0x7f800000) {  // NaN
+    half = 0x7e00;
+  } else if (magnitude >= 0x477ff000) {  // rounds to infinity
+    half = 0x7c00;
+  } else if (magnitude < 0x38800000) {  // subnormal or zero: let the adder round to nearest even
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    half = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f);
+  } else {
+    half = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  }
+  bits = static_cast<uint16_t>(sign | half);
+}
+
+float16::operator float() const {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1f;
+  const uint32_t mantissa = bits & 0x3ff;
+  float magnitude;
+  if (exponent == 0) {
+    magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+  } else if (exponent == 31) {
+    magnitude = std::bit_cast<float>(0x7f800000u | (mantissa << 13));
+  } else {
+    magnitude = std::bit_cast<float>(((exponent + 112) << 23) | (mantissa << 13));
+  }
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+}
+
+}  // namespace troupe

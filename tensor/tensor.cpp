@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Buffers, tensors, views and printing.
+#include "troupe/tensor.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "base/check.h"
+
+namespace troupe {
+
+static_assert(sizeof(Buffer) <= kAlignment, "data follow the header at kAlignment");
+
+Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, DType dtype, int64_t elements) {
+  void* memory = allocator->allocate(bytes + kAlignment);
+  if (!memory) return nullptr;
+  auto* buffer = new (memory) Buffer();
+  buffer->dtype_ = dtype;
+  buffer->elements_ = elements;
+  buffer->bytes_ = bytes;
+  buffer->allocator_ = allocator;
+  if (dtype == DType::kString) std::uninitialized_default_construct_n(static_cast<std::string*>(buffer->data()), elements);
+  if (dtype == DType::kResource) std::uninitialized_default_construct_n(static_cast<ResourceRef*>(buffer->data()), elements);
+  return buffer;
+}
+
+void Buffer::destroy() {
+  if (dtype_ == DType::kString) std::destroy_n(static_cast<std::string*>(data()), elements_);
+  if (dtype_ == DType::kResource) std::destroy_n(static_cast<ResourceRef*>(data()), elements_);
+  const std::shared_ptr<Allocator> allocator = std::move(allocator_);
+  const size_t bytes = bytes_ + kAlignment;
+  this->~Buffer();
+  allocator->deallocate(this, bytes);
+}
+
+Result<Tensor> Tensor::make(DType dtype, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
+  if (!is_known(dtype)) return invalid_argument("a tensor needs a dtype");
+  Tensor t;
+  const int64_t elements = shape.elements();
+  const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
+  t.buffer_ = Buffer::make(allocator, bytes, dtype, elements);
+  if (!t.buffer_) {
+    const AllocatorStats s = allocator->stats();
+    return make_error(Code::kResourceExhausted, "no memory for {} bytes of {}{}: {} in use, limit {}", bytes,
+                      to_string(dtype), shape.str(), s.in_use, s.limit > 0 ? std::to_string(s.limit) : "none");
+  }
+  t.dtype_ = dtype;
+  t.shape_ = shape;
+  t.data_ = t.buffer_->data();
+  return t;
+}
+
+Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
+  TROUPE_ASSIGN(Tensor t, make(dtype, shape, allocator));
+  if (dtype != DType::kString && dtype != DType::kResource) std::memset(t.data_, 0, t.bytes());
+  return t;
+}
+
+Result<Tensor> Tensor::reshape(const Shape& shape) const {
+  if (shape.elements() != elements())
+    return invalid_argument("{} has {} elements, {} would have {}", shape_.str(), elements(), shape.str(), shape.elements());
+  Tensor t = *this;
+  t.shape_ = shape;
+  return t;
+}
+
+Result<Tensor> Tensor::slice(int64_t begin, int64_t end) const {
+  if (rank() == 0 || begin < 0 || end < begin || end > shape_[0])
+    return invalid_argument("rows [{}, {}) of a tensor of shape {}", begin, end, shape_.str());
+  Tensor t = *this;
+  const int64_t row = shape_[0] > 0 ? elements() / shape_[0] : 0;
+  t.shape_.set(0, end - begin);
+  t.data_ = static_cast<char*>(data_) + static_cast<size_t>(begin * row) * size_of(dtype_);
+  return t;
+}
+
+Result<Tensor> Tensor::clone(const std::shared_ptr<Allocator>& allocator) const {
+  if (!defined()) return Tensor();
+  TROUPE_ASSIGN(Tensor t, make(dtype_, shape_, allocator));
+  if (dtype_ == DType::kString) {
+    std::copy_n(data<std::string>(), elements(), t.mutable_data<std::string>());
+  } else if (dtype_ == DType::kResource) {
+    std::copy_n(data<ResourceRef>(), elements(), t.mutable_data<ResourceRef>());
+  } else if (bytes() > 0) {
+    std::memcpy(t.data_, data_, bytes());
+  }
+  return t;
+}
+
+bool Tensor::identical(const Tensor& other) const {
+  if (dtype_ != other.dtype_ || !(shape_ == other.shape_)) return false;
+  if (!defined() || elements() == 0) return true;
+  if (dtype_ == DType::kString) return std::equal(data<std::string>(), data<std::string>() + elements(), other.data<std::string>());
+  if (dtype_ == DType::kResource) return std::equal(data<ResourceRef>(), data<ResourceRef>() + elements(), other.data<ResourceRef>());
+  return std::memcmp(data_, other.data_, bytes()) == 0;
+}
+
+namespace {
+
+std::string element_string(const Tensor& t, int64_t i) {
+  switch (t.dtype()) {
+    case DType::kFloat32: return fmt::format("{:.6g}", t.data<float>()[i]);
+    case DType::kFloat64: return fmt::format("{:.6g}", t.data<double>()[i]);
+    case DType::kFloat16: return fmt::format("{:.4g}", static_cast<float>(t.data<float16>()[i]));
+    case DType::kBFloat16: return fmt::format("{:.4g}", static_cast<float>(t.data<bfloat16>()[i]));
+    case DType::kComplex64: {
+      const complex64 c = t.data<complex64>()[i];
+      return fmt::format("{:.6g}{:+.6g}i", c.real(), c.imag());
+    }
+    case DType::kInt8: return std::to_string(t.data<int8_t>()[i]);
+    case DType::kInt16: return std::to_string(t.data<int16_t>()[i]);
+    case DType::kInt32: return std::to_string(t.data<int32_t>()[i]);
+    case DType::kInt64: return std::to_string(t.data<int64_t>()[i]);
+    case DType::kUInt8: return std::to_string(t.data<uint8_t>()[i]);
+    case DType::kUInt16: return std::to_string(t.data<uint16_t>()[i]);
+    case DType::kUInt32: return std::to_string(t.data<uint32_t>()[i]);
+    case DType::kUInt64: return std::to_string(t.data<uint64_t>()[i]);
+    case DType::kBool: return t.data<bool>()[i] ? "true" : "false";
+    case DType::kString: return "\"" + t.data<std::string>()[i] + "\"";
+    case DType::kResource: return "<resource>";
+    case DType::kInvalid: break;
+  }
+  return "?";
+}
+
+/// Prints dimension `d` onwards, starting at element `at`; `left` elements may still be printed.
+void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
+  if (d == t.rank()) {
+    out += element_string(t, at);
+    --left;
+    return;
+  }
+  int64_t stride = 1;
+  for (int i = d + 1; i < t.rank(); ++i) stride *= t.dim(i);
+  out += "[";
+  for (int64_t i = 0; i < t.shape()[d]; ++i) {
+    if (i) out += ", ";
+    if (left <= 0) {
+      out += "...";
+      break;
+    }
+    print(t, d + 1, at + i * stride, left, out);
+  }
+  out += "]";
+}
+
+}  // namespace
+
+std::string Tensor::str(int limit) const {
+  if (!defined()) return "<undefined>";
+  std::string out = fmt::format("{}{} ", to_string(dtype_), shape_.str());
+  print(*this, 0, 0, limit, out);
+  return out;
+}
+
+void Tensor::wrong_type(DType asked) const {
+  detail::abort_with(invalid_argument("a tensor of {} was read as {}", to_string(dtype_), to_string(asked)));
+}
+
+namespace detail {
+void abort_with(const Error& error) {
+  std::fprintf(stderr, "troupe: %s\n", error.str().c_str());
+  std::abort();
+}
+}  // namespace detail
+
+}  // namespace troupe
