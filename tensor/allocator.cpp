@@ -104,8 +104,8 @@ class CachingAllocator final : public Allocator {
   }
 
   AllocatorStats stats() const override {
-    return {in_use_.load(), peak_.load(), cached_.load(), limit_, allocations_.load(), cache_hits_.load(),
-            failures_.load()};
+    return {in_use_.load(),      peak_.load(),       cached_.load(),  limit_,
+            allocations_.load(), cache_hits_.load(), failures_.load()};
   }
 
   void trim() override {

@@ -16,8 +16,7 @@ std::string show(DType v) { return to_string(v); }
 std::string show(const PartialShape& v) { return v.str(); }
 std::string show(const Tensor& v) { return v.str(); }
 
-template <class T>
-std::string show(const std::vector<T>& values) {
+template <class T> std::string show(const std::vector<T>& values) {
   std::string out = "[";
   for (size_t i = 0; i < values.size(); ++i) {
     const T value = values[i];
@@ -29,8 +28,8 @@ std::string show(const std::vector<T>& values) {
 }  // namespace
 
 const char* attr_type_name(const AttrValue& value) {
-  static constexpr std::array kNames = {"int",       "float",       "bool",       "string",       "type",
-                                        "shape",     "tensor",      "list(int)",  "list(float)",  "list(bool)",
+  static constexpr std::array kNames = {"int",          "float",      "bool",       "string",      "type",
+                                        "shape",        "tensor",     "list(int)",  "list(float)", "list(bool)",
                                         "list(string)", "list(type)", "list(shape)"};
   return kNames[value.index()];
 }
@@ -51,13 +50,15 @@ bool same(const AttrValue& a, const AttrValue& b) {
 }
 
 void Attrs::set(std::string_view name, AttrValue value) {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& e, std::string_view n) { return e.first < n; });
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                             [](const Entry& e, std::string_view n) { return e.first < n; });
   if (at != entries_.end() && at->first == name) at->second = std::move(value);
   else entries_.insert(at, {std::string(name), std::move(value)});
 }
 
 const AttrValue* Attrs::find(std::string_view name) const {
-  auto at = std::lower_bound(entries_.begin(), entries_.end(), name, [](const Entry& e, std::string_view n) { return e.first < n; });
+  auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                             [](const Entry& e, std::string_view n) { return e.first < n; });
   return at != entries_.end() && at->first == name ? &at->second : nullptr;
 }
 

@@ -16,15 +16,22 @@ struct Entry {
 };
 
 constexpr Entry kEntries[] = {
-    {DType::kFloat32, "float32", "float", 4},   {DType::kFloat64, "float64", "double", 8},
-    {DType::kInt32, "int32", "", 4},            {DType::kUInt8, "uint8", "", 1},
-    {DType::kInt16, "int16", "", 2},            {DType::kInt8, "int8", "", 1},
+    {DType::kFloat32, "float32", "float", 4},
+    {DType::kFloat64, "float64", "double", 8},
+    {DType::kInt32, "int32", "", 4},
+    {DType::kUInt8, "uint8", "", 1},
+    {DType::kInt16, "int16", "", 2},
+    {DType::kInt8, "int8", "", 1},
     {DType::kString, "string", "", sizeof(std::string)},
-    {DType::kComplex64, "complex64", "", 8},    {DType::kInt64, "int64", "", 8},
-    {DType::kBool, "bool", "", 1},              {DType::kBFloat16, "bfloat16", "", 2},
-    {DType::kUInt16, "uint16", "", 2},          {DType::kFloat16, "float16", "half", 2},
+    {DType::kComplex64, "complex64", "", 8},
+    {DType::kInt64, "int64", "", 8},
+    {DType::kBool, "bool", "", 1},
+    {DType::kBFloat16, "bfloat16", "", 2},
+    {DType::kUInt16, "uint16", "", 2},
+    {DType::kFloat16, "float16", "half", 2},
     {DType::kResource, "resource", "", sizeof(ResourceRef)},
-    {DType::kUInt32, "uint32", "", 4},          {DType::kUInt64, "uint64", "", 8},
+    {DType::kUInt32, "uint32", "", 4},
+    {DType::kUInt64, "uint64", "", 8},
 };
 
 const Entry* find(DType dtype) {
@@ -60,9 +67,14 @@ bool is_floating(DType d) {
 
 bool is_integer(DType d) {
   switch (d) {
-    case DType::kInt8: case DType::kInt16: case DType::kInt32: case DType::kInt64:
-    case DType::kUInt8: case DType::kUInt16: case DType::kUInt32: case DType::kUInt64:
-      return true;
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8:
+    case DType::kUInt16:
+    case DType::kUInt32:
+    case DType::kUInt64: return true;
     default: return false;
   }
 }

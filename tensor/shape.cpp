@@ -14,8 +14,7 @@ Shape::Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size()
 }
 
 Result<Shape> Shape::make(std::span<const int64_t> dims) {
-  if (dims.size() > kMaxRank)
-    return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
+  if (dims.size() > kMaxRank) return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
   int64_t elements = 1;
   bool overflow = false;
   bool empty = false;
@@ -53,8 +52,7 @@ bool Shape::operator==(const Shape& other) const { return std::ranges::equal(dim
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ",")); }
 
 Result<PartialShape> PartialShape::make(std::span<const int64_t> dims) {
-  if (dims.size() > kMaxRank)
-    return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
+  if (dims.size() > kMaxRank) return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
   int64_t elements = 1;
   for (int64_t d : dims) {
     if (d < -1) return invalid_argument("size {} in shape [{}]", d, fmt::join(dims, ","));

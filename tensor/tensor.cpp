@@ -21,8 +21,10 @@ Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, 
   buffer->elements_ = elements;
   buffer->bytes_ = bytes;
   buffer->allocator_ = allocator;
-  if (dtype == DType::kString) std::uninitialized_default_construct_n(static_cast<std::string*>(buffer->data()), elements);
-  if (dtype == DType::kResource) std::uninitialized_default_construct_n(static_cast<ResourceRef*>(buffer->data()), elements);
+  if (dtype == DType::kString)
+    std::uninitialized_default_construct_n(static_cast<std::string*>(buffer->data()), elements);
+  if (dtype == DType::kResource)
+    std::uninitialized_default_construct_n(static_cast<ResourceRef*>(buffer->data()), elements);
   return buffer;
 }
 
@@ -60,7 +62,8 @@ Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_
 
 Result<Tensor> Tensor::reshape(const Shape& shape) const {
   if (shape.elements() != elements())
-    return invalid_argument("{} has {} elements, {} would have {}", shape_.str(), elements(), shape.str(), shape.elements());
+    return invalid_argument("{} has {} elements, {} would have {}", shape_.str(), elements(), shape.str(),
+                            shape.elements());
   Tensor t = *this;
   t.shape_ = shape;
   return t;
@@ -92,8 +95,10 @@ Result<Tensor> Tensor::clone(const std::shared_ptr<Allocator>& allocator) const 
 bool Tensor::identical(const Tensor& other) const {
   if (dtype_ != other.dtype_ || !(shape_ == other.shape_)) return false;
   if (!defined() || elements() == 0) return true;
-  if (dtype_ == DType::kString) return std::equal(data<std::string>(), data<std::string>() + elements(), other.data<std::string>());
-  if (dtype_ == DType::kResource) return std::equal(data<ResourceRef>(), data<ResourceRef>() + elements(), other.data<ResourceRef>());
+  if (dtype_ == DType::kString)
+    return std::equal(data<std::string>(), data<std::string>() + elements(), other.data<std::string>());
+  if (dtype_ == DType::kResource)
+    return std::equal(data<ResourceRef>(), data<ResourceRef>() + elements(), other.data<ResourceRef>());
   return std::memcmp(data_, other.data_, bytes()) == 0;
 }
 

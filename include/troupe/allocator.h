@@ -13,13 +13,13 @@ inline constexpr size_t kAlignment = 64;
 
 /// Counters of one allocator, in bytes and calls.
 struct AllocatorStats {
-  int64_t in_use = 0;     // bytes handed out now
-  int64_t peak = 0;       // most bytes ever handed out at once
-  int64_t cached = 0;     // bytes kept for reuse
-  int64_t limit = 0;      // bytes that may be in use; 0: no limit
+  int64_t in_use = 0;  // bytes handed out now
+  int64_t peak = 0;    // most bytes ever handed out at once
+  int64_t cached = 0;  // bytes kept for reuse
+  int64_t limit = 0;   // bytes that may be in use; 0: no limit
   int64_t allocations = 0;
   int64_t cache_hits = 0;
-  int64_t failures = 0;   // allocations refused by the limit or the system
+  int64_t failures = 0;  // allocations refused by the limit or the system
 };
 
 /// Where buffers come from. Implementations are thread-safe: any thread may allocate, another may free.

@@ -37,14 +37,12 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
   /// The value as a T, or nullptr when there is none of that name and type.
-  template <class T>
-  const T* get(std::string_view name) const {
+  template <class T> const T* get(std::string_view name) const {
     const AttrValue* v = find(name);
     return v ? std::get_if<T>(v) : nullptr;
   }
   /// The value, or `fallback`.
-  template <class T>
-  T get_or(std::string_view name, T fallback) const {
+  template <class T> T get_or(std::string_view name, T fallback) const {
     const T* v = get<T>(name);
     return v ? *v : fallback;
   }

@@ -67,8 +67,7 @@ bool is_integer(DType dtype);   // signed and unsigned, not bool
 bool is_known(DType dtype);     // one of the enumerators but kInvalid
 
 /// The DType of a C++ type: dtype_of<float>.
-template <class T>
-inline constexpr DType dtype_of = DType::kInvalid;
+template <class T> inline constexpr DType dtype_of = DType::kInvalid;
 template <> inline constexpr DType dtype_of<float> = DType::kFloat32;
 template <> inline constexpr DType dtype_of<double> = DType::kFloat64;
 template <> inline constexpr DType dtype_of<int32_t> = DType::kInt32;

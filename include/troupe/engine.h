@@ -18,10 +18,10 @@ namespace troupe {
 struct DeviceStats {
   std::string name;
   int threads = 1;
-  int64_t steps = 0;         // partitions completed
-  int64_t nodes = 0;         // nodes fired
-  int64_t busy_ns = 0;       // running nodes
-  int64_t input_wait_ns = 0; // steps in flight, nothing ready, a queue or iterator asked and not answered
+  int64_t steps = 0;          // partitions completed
+  int64_t nodes = 0;          // nodes fired
+  int64_t busy_ns = 0;        // running nodes
+  int64_t input_wait_ns = 0;  // steps in flight, nothing ready, a queue or iterator asked and not answered
   AllocatorStats memory;
 };
 
@@ -55,8 +55,8 @@ class Engine {
   std::vector<std::string> devices() const;
   std::vector<DeviceStats> device_stats() const;
 
-  /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2). A second call of the same name
-  /// replaces it for iterators not yet used. Error: kAlreadyExists once an iterator of the name has been used.
+  /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2). A second call of the same
+  /// name replaces it for iterators not yet used. Error: kAlreadyExists once an iterator of the name has been used.
   Status add_dataset(const std::string& name, Dataset dataset);
   /// The iterator of that name starts again from its first element. From any thread but the engine's own.
   Status restart_dataset(const std::string& name);

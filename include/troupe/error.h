@@ -65,8 +65,7 @@ class [[nodiscard]] Status {
 };
 
 /// A value, or an Error.
-template <class T>
-class [[nodiscard]] Result {
+template <class T> class [[nodiscard]] Result {
  public:
   Result(T value) : data_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : data_(std::in_place_index<1>, std::move(error)) {}
@@ -94,30 +93,29 @@ class [[nodiscard]] Result {
 };
 
 /// Makes an Error with a formatted message (fmt syntax).
-template <class... Args>
-Error make_error(Code code, fmt::format_string<Args...> format, Args&&... args) {
+template <class... Args> Error make_error(Code code, fmt::format_string<Args...> format, Args&&... args) {
   return Error{code, fmt::format(format, std::forward<Args>(args)...)};
 }
 
-template <class... Args>
-Error invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
+template <class... Args> Error invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
   return make_error(Code::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
 /// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
-#define TROUPE_RETURN_IF_ERROR(expr)                                       \
-  do {                                                                     \
-    if (auto troupe_status_ = (expr); !troupe_status_.ok()) [[unlikely]]   \
-      return std::move(troupe_status_.error());                            \
+#define TROUPE_RETURN_IF_ERROR(expr)                                     \
+  do {                                                                   \
+    if (auto troupe_status_ = (expr); !troupe_status_.ok()) [[unlikely]] \
+      return std::move(troupe_status_.error());                          \
   } while (0)
 
 #define TROUPE_CONCAT_(a, b) a##b
 #define TROUPE_CONCAT(a, b) TROUPE_CONCAT_(a, b)
 /// TROUPE_ASSIGN(auto x, f()): x is the value of the Result, or its error is returned.
 #define TROUPE_ASSIGN(decl, expr) TROUPE_ASSIGN_(TROUPE_CONCAT(troupe_result_, __LINE__), decl, expr)
-#define TROUPE_ASSIGN_(tmp, decl, expr)                            \
-  auto tmp = (expr);                                               \
-  if (!tmp.ok()) [[unlikely]] return std::move(tmp.error());       \
+#define TROUPE_ASSIGN_(tmp, decl, expr) \
+  auto tmp = (expr);                    \
+  if (!tmp.ok()) [[unlikely]]           \
+    return std::move(tmp.error());      \
   decl = std::move(tmp).value()
 
 }  // namespace troupe

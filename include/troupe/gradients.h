@@ -13,6 +13,7 @@ namespace troupe {
 /// "gradients". Errors: an op on the path without a gradient (named, with its reason); types that are not floating.
 /// Source: TensorFlow white paper, section 4.1; tf.gradients.
 Result<std::vector<Output>> gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
-                                      const std::vector<Output>& dys = {}, const std::vector<Output>& stop_gradients = {});
+                                      const std::vector<Output>& dys = {},
+                                      const std::vector<Output>& stop_gradients = {});
 
 }  // namespace troupe

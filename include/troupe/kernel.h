@@ -22,7 +22,7 @@ enum class DeviceKind { kCpu, kCuda, kSim };
 struct DeviceInfo {
   std::string name;  // full: "/job:localhost/task:0/device:cpu:0"
   DeviceKind kind = DeviceKind::kCpu;
-  int threads = 1;   // helpers included; kernels split their work by devices/parallel.h
+  int threads = 1;  // helpers included; kernels split their work by devices/parallel.h
   std::shared_ptr<Allocator> allocator;
 };
 
@@ -30,14 +30,13 @@ struct DeviceInfo {
 struct KernelInit {
   std::string_view op;
   std::string_view node;
-  const Attrs* attrs = nullptr;            // complete: defaults filled in
+  const Attrs* attrs = nullptr;  // complete: defaults filled in
   std::vector<DType> input_dtypes;
   std::vector<DType> output_dtypes;
   std::vector<PartialShape> input_shapes;  // as inferred
   std::vector<Tensor> constants;           // input i where it is a Const, else undefined
 
-  template <class T>
-  const T& attr(std::string_view name) const { return *attrs->get<T>(name); }
+  template <class T> const T& attr(std::string_view name) const { return *attrs->get<T>(name); }
 };
 
 /// One call of a ComputeKernel: inputs, outputs, memory. A view on the executor's arrays, valid during the call.
@@ -54,7 +53,9 @@ class KernelContext {
   int num_outputs() const { return num_outputs_; }
   const Tensor& input(int i) const { return values_[input_slots_[i]]; }
   /// A new, uninitialised tensor in the device's memory.
-  Result<Tensor> allocate(DType dtype, const Shape& shape) const { return Tensor::make(dtype, shape, device_.allocator); }
+  Result<Tensor> allocate(DType dtype, const Shape& shape) const {
+    return Tensor::make(dtype, shape, device_.allocator);
+  }
   /// The buffer of input i reused for an output of this dtype and shape when nobody else wants it and sizes agree,
   /// else a new tensor. A reused buffer still holds the input: element-wise kernels may write it in place.
   Result<Tensor> forward_or_allocate(int i, DType dtype, const Shape& shape) const {
@@ -124,8 +125,7 @@ class KernelRegistry {
   using Types = std::map<std::string, std::vector<DType>, std::less<>>;
   void add(std::string op, DeviceKind kind, Types types, KernelFactory factory);
   /// A kernel class without constructor arguments, or with (const KernelInit&).
-  template <class K>
-  void add(std::string op, DeviceKind kind, Types types) {
+  template <class K> void add(std::string op, DeviceKind kind, Types types) {
     add(std::move(op), kind, std::move(types), [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
       if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
       else return std::unique_ptr<Kernel>(new K());

@@ -35,9 +35,9 @@ struct AttrDef {
   std::string name;
   std::string type;  // "int", "list(int)", "type", ...
   std::optional<AttrValue> default_value;
-  std::vector<DType> allowed_types;        // for "type", "list(type)"; empty: any
-  std::vector<std::string> allowed_values; // for "string"; empty: any
-  std::optional<int64_t> minimum;          // of an int, or of a list's length
+  std::vector<DType> allowed_types;         // for "type", "list(type)"; empty: any
+  std::vector<std::string> allowed_values;  // for "string"; empty: any
+  std::optional<int64_t> minimum;           // of an int, or of a list's length
 };
 
 /// What a shape function sees of a node that is about to be added.
@@ -57,8 +57,7 @@ class ShapeContext {
   virtual void set_output(int i, PartialShape shape) = 0;
 
   /// The attribute; it is there, the schema was checked.
-  template <class T>
-  const T& attr(std::string_view name) const { return *attrs().get<T>(name); }
+  template <class T> const T& attr(std::string_view name) const { return *attrs().get<T>(name); }
   /// input(i) with `rank` dimensions at least known to exist, or an error that names the shape.
   Result<PartialShape> with_rank(int i, int rank) const;
   Result<PartialShape> with_rank_at_least(int i, int rank) const;
@@ -92,7 +91,7 @@ using GradientFn = std::function<Status(GradientContext&)>;
 
 /// How an op is differentiated; every op says so.
 struct Gradient {
-  GradientFn function;            // empty: not differentiable
+  GradientFn function;             // empty: not differentiable
   std::string no_gradient_reason;  // then why
 };
 inline Gradient gradient(GradientFn function) { return {std::move(function), {}}; }
@@ -112,10 +111,19 @@ class OpDef {
   OpDef& output(std::string_view text);
   OpDef& attr(std::string_view text);
   /// First sentence: what it computes. Then arguments and errors.
-  OpDef& doc(std::string text) { doc_ = std::move(text); return *this; }
-  OpDef& shape(ShapeFn fn) { shape_ = std::move(fn); return *this; }
+  OpDef& doc(std::string text) {
+    doc_ = std::move(text);
+    return *this;
+  }
+  OpDef& shape(ShapeFn fn) {
+    shape_ = std::move(fn);
+    return *this;
+  }
   /// The op has state or an effect: it is never merged, folded or dropped as a duplicate.
-  OpDef& stateful() { stateful_ = true; return *this; }
+  OpDef& stateful() {
+    stateful_ = true;
+    return *this;
+  }
 
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }

@@ -76,7 +76,9 @@ class ResourceHandle {
   std::string signature;
 
   /// The host: variables of a container share one, everything else has its own. "queue/<container>/<name>".
-  std::string host_key() const { return type == "container" ? "container/" + container : type + "/" + container + "/" + name; }
+  std::string host_key() const {
+    return type == "container" ? "container/" + container : type + "/" + container + "/" + name;
+  }
 };
 
 }  // namespace troupe

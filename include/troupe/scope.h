@@ -41,8 +41,9 @@ class Scope {
   Output constant(Tensor value, std::source_location where = std::source_location::current()) const;
   template <class T>
   Output constant(T value, std::source_location where = std::source_location::current()) const
-    requires(std::is_arithmetic_v<T>)
-  { return constant(Tensor::scalar<T>(value), where); }
+      requires(std::is_arithmetic_v<T>) {
+    return constant(Tensor::scalar<T>(value), where);
+  }
 
   bool ok() const { return !state_->error; }
   /// The first fault, its message prefixed with "file:line: ".

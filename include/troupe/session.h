@@ -80,7 +80,8 @@ class Session {
   class Prepared;
   Result<std::shared_ptr<Prepared>> prepare(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
                                             const std::vector<const Node*>& targets = {});
-  RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values = {}, const RunOptions& options = {});
+  RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values = {},
+                const RunOptions& options = {});
   void run_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
                  const RunOptions& options = {});
 

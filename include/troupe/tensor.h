@@ -76,20 +76,19 @@ class Tensor {
   static Result<Tensor> zeros(DType dtype, const Shape& shape,
                               const std::shared_ptr<Allocator>& allocator = system_allocator());
   /// A scalar in system memory.
-  template <class T>
-  static Tensor scalar(T value);
+  template <class T> static Tensor scalar(T value);
   /// A vector, or any `shape` of as many elements, in system memory: Tensor::of<float>({1, 2, 3}).
-  template <class T>
-  static Tensor of(std::initializer_list<T> values) { return of<T>(std::span(values.begin(), values.size())); }
-  template <class T>
-  static Tensor of(std::span<const T> values) { return of<T>(values, Shape{static_cast<int64_t>(values.size())}); }
-  template <class T>
-  static Tensor of(std::initializer_list<T> values, const Shape& shape) {
+  template <class T> static Tensor of(std::initializer_list<T> values) {
+    return of<T>(std::span(values.begin(), values.size()));
+  }
+  template <class T> static Tensor of(std::span<const T> values) {
+    return of<T>(values, Shape{static_cast<int64_t>(values.size())});
+  }
+  template <class T> static Tensor of(std::initializer_list<T> values, const Shape& shape) {
     return of<T>(std::span(values.begin(), values.size()), shape);
   }
   /// Aborts when shape.elements() differs from the count of values, or memory runs out.
-  template <class T>
-  static Tensor of(std::span<const T> values, const Shape& shape);
+  template <class T> static Tensor of(std::span<const T> values, const Shape& shape);
 
   bool defined() const { return dtype_ != DType::kInvalid; }
   DType dtype() const { return dtype_; }
@@ -101,12 +100,15 @@ class Tensor {
   size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
 
   /// The elements; T must be the dtype's C++ type (checked).
-  template <class T>
-  const T* data() const { expect(dtype_of<T>); return static_cast<const T*>(data_); }
-  template <class T>
-  T* mutable_data() { expect(dtype_of<T>); return static_cast<T*>(data_); }
-  template <class T>
-  std::span<const T> values() const { return {data<T>(), static_cast<size_t>(elements())}; }
+  template <class T> const T* data() const {
+    expect(dtype_of<T>);
+    return static_cast<const T*>(data_);
+  }
+  template <class T> T* mutable_data() {
+    expect(dtype_of<T>);
+    return static_cast<T*>(data_);
+  }
+  template <class T> std::span<const T> values() const { return {data<T>(), static_cast<size_t>(elements())}; }
   const void* raw() const { return data_; }
   void* mutable_raw() { return data_; }
 
@@ -128,7 +130,8 @@ class Tensor {
 
  private:
   void expect(DType dtype) const {
-    if (dtype != dtype_) [[unlikely]] wrong_type(dtype);
+    if (dtype != dtype_) [[unlikely]]
+      wrong_type(dtype);
   }
   [[noreturn]] void wrong_type(DType asked) const;
 
@@ -143,13 +146,9 @@ namespace detail {
 [[noreturn]] void abort_with(const Error& error);
 }  // namespace detail
 
-template <class T>
-Tensor Tensor::scalar(T value) {
-  return of<T>(std::span<const T>(&value, 1), Shape{});
-}
+template <class T> Tensor Tensor::scalar(T value) { return of<T>(std::span<const T>(&value, 1), Shape{}); }
 
-template <class T>
-Tensor Tensor::of(std::span<const T> values, const Shape& shape) {
+template <class T> Tensor Tensor::of(std::span<const T> values, const Shape& shape) {
   if (const auto n = static_cast<int64_t>(values.size()); n != shape.elements())
     detail::abort_with(invalid_argument("{} values for shape {}", values.size(), shape.str()));
   auto made = make(dtype_of<T>, shape);
