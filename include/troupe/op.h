@@ -48,6 +48,8 @@ class ShapeContext {
   virtual int num_outputs() const = 0;
   virtual const PartialShape& input(int i) const = 0;
   virtual DType input_dtype(int i) const = 0;
+  /// What input i is connected to: a resource op finds type and shape of its variable at the node of the handle.
+  virtual Output source(int i) const = 0;
   /// The value of input i where it is a constant, for ops whose output shape depends on it (Reshape, Fill, ...).
   virtual std::optional<Tensor> constant_input(int i) const = 0;
   /// Attributes of the node that makes input i, for ops on resources: what a VarHandleOp holds, a queue's components.

@@ -5,6 +5,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "troupe/graph.h"
@@ -57,6 +58,7 @@ class Scope {
  private:
   struct State {
     std::optional<Error> error;
+    std::unordered_map<std::string, int> scopes;  // paths in use, with the suffix to try next
   };
   Graph* graph_;
   std::shared_ptr<State> state_;

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The little constant propagation that shape functions need.
+#include "graph/constant_value.h"
+
+namespace troupe {
+namespace {
+
+/// Chains longer than this are not shape arithmetic.
+constexpr int kMostSteps = 16;
+
+std::optional<Tensor> integers(const std::vector<int64_t>& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::kInt64) return Tensor::of<int64_t>(values, shape);
+  if (dtype != DType::kInt32) return {};
+  for (int64_t v : values)
+    if (v != static_cast<int32_t>(v)) return {};
+  return Tensor::of<int32_t>(std::vector<int32_t>(values.begin(), values.end()), shape);
+}
+
+std::optional<std::vector<int64_t>> as_integers(const Tensor& t) {
+  if (t.dtype() == DType::kInt64)
+    return std::vector<int64_t>(t.values<int64_t>().begin(), t.values<int64_t>().end());
+  if (t.dtype() == DType::kInt32)
+    return std::vector<int64_t>(t.values<int32_t>().begin(), t.values<int32_t>().end());
+  return {};
+}
+
+std::optional<Tensor> value_of(Output output, int steps) {
+  const Node& node = *output.node;
+  const std::string& op = node.op().name();
+  if (op == "Const") {
+    const Tensor* value = node.attrs().get<Tensor>("value");
+    return value ? std::optional(*value) : std::nullopt;
+  }
+  if (steps == 0 || node.inputs().empty()) return {};
+  const Output first = node.inputs()[0];
+  if (op == "Identity") return value_of(first, steps - 1);
+  const DType dtype = node.dtype(0);
+  if (op == "Rank" && first.shape().has_rank()) return integers({first.shape().rank()}, {}, dtype);
+  if (op == "Shape" && first.shape().fully_known()) {
+    const auto dims = first.shape().dims();
+    return integers({dims.begin(), dims.end()}, Shape{static_cast<int64_t>(dims.size())}, dtype);
+  }
+  if (op == "Size" && first.shape().fully_known())
+    return integers({first.shape().shape().elements()}, {}, dtype);
+  if (op == "Cast") {
+    const std::optional<Tensor> value = value_of(first, steps - 1);
+    const auto values = value ? as_integers(*value) : std::nullopt;
+    return values ? integers(*values, value->shape(), dtype) : std::nullopt;
+  }
+  if (op == "Pack" && node.inputs().size() <= kMaxRank) {
+    std::vector<int64_t> all;
+    for (const Output& input : node.inputs()) {
+      const std::optional<Tensor> value =
+          input.shape().rank() == 0 ? value_of(input, steps - 1) : std::nullopt;
+      const auto one = value ? as_integers(*value) : std::nullopt;
+      if (!one || one->size() != 1) return {};
+      all.push_back((*one)[0]);
+    }
+    return integers(all, Shape{static_cast<int64_t>(all.size())}, dtype);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<Tensor> constant_value(Output output) {
+  return value_of(output, kMostSteps);
+}
+
+}  // namespace troupe

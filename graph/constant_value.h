@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that are known while a graph is built, for shape functions whose output depends on them.
+#pragma once
+#include <optional>
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// The value of `output` where it is a Const, or follows from constants and known shapes through Identity,
+/// Shape, Size, Rank, Pack and Cast between integers; none where it is not known, or is larger than a shape
+/// can need.
+std::optional<Tensor> constant_value(Output output);
+
+}  // namespace troupe

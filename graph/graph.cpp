@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Growth of a graph, names, look-up.
+#include "troupe/graph.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "graph/constant_value.h"
+#include "graph/near_names.h"
+#include "graph/resolve.h"
+
+namespace troupe {
+namespace {
+
+/// The context of one node that is not yet in the graph.
+class AddContext : public ShapeContext {
+ public:
+  AddContext(const std::vector<Output>& inputs, const Attrs& attrs, std::vector<PartialShape>& shapes)
+      : inputs_(inputs), attrs_(attrs), shapes_(shapes) {}
+  int num_inputs() const override { return static_cast<int>(inputs_.size()); }
+  int num_outputs() const override { return static_cast<int>(shapes_.size()); }
+  const PartialShape& input(int i) const override { return inputs_[i].shape(); }
+  DType input_dtype(int i) const override { return inputs_[i].dtype(); }
+  Output source(int i) const override { return inputs_[i]; }
+  std::optional<Tensor> constant_input(int i) const override { return constant_value(inputs_[i]); }
+  const Attrs& attrs() const override { return attrs_; }
+  void set_output(int i, PartialShape shape) override { shapes_.at(i) = std::move(shape); }
+
+ private:
+  const std::vector<Output>& inputs_;
+  const Attrs& attrs_;
+  std::vector<PartialShape>& shapes_;
+};
+
+/// TensorFlow's rule for names: letters, digits and _ . - / \ >, not one of - / \ > first.
+bool valid_name(std::string_view name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  const auto inner = [&](char c) { return plain(c) || c == '-' || c == '/' || c == '\\' || c == '>'; };
+  return !name.empty() && plain(name[0]) && std::ranges::all_of(name, inner);
+}
+
+}  // namespace
+
+std::string Output::name() const {
+  return node ? fmt::format("{}:{}", node->name(), port) : "<none>";
+}
+
+Result<const Node*> Graph::add(NodeSpec spec) {
+  const std::lock_guard lock(mutex_);
+  const auto located = [&](Error error) {
+    error.op = spec.op;
+    error.node = spec.name;
+    return error;
+  };
+  const OpDef* op = ops_->find(spec.op);
+  if (!op) {
+    NearNames near(spec.op);
+    for (const auto& [name, def] : ops_->all()) near.offer(name);
+    return located(make_error(Code::kNotFound, "unknown op{}", near.hint()));
+  }
+  if (!valid_name(spec.name)) return located(invalid_argument("not a name for a node"));
+  if (find(spec.name))
+    return located(make_error(Code::kAlreadyExists, "there is a node of this name already"));
+
+  const auto ours = [&](const Node* n) { return n && n->id() < size() && &nodes_[n->id()] == n; };
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const Output& input = spec.inputs[i];
+    if (!ours(input.node))
+      return located(invalid_argument("input {} is {}", i, input.node ? "of another graph" : "empty"));
+    if (input.port < 0 || input.port >= input.node->num_outputs())
+      return located(invalid_argument("input {} is {}, but {} '{}' has {} outputs", i, input.name(),
+                                      input.node->op().name(), input.node->name(),
+                                      input.node->num_outputs()));
+  }
+  for (const Node* n : spec.control_inputs)
+    if (!ours(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
+
+  auto dtypes = resolve(*op, spec.inputs, spec.attrs);
+  if (!dtypes.ok()) return located(std::move(dtypes.error()));
+  std::vector<PartialShape> shapes(dtypes->size());
+  AddContext context(spec.inputs, spec.attrs, shapes);
+  if (Status status = op->shape_fn()(context); !status) return located(std::move(status.error()));
+
+  Node& node = nodes_.emplace_back();
+  node.id_ = size() - 1;
+  node.name_ = std::move(spec.name);
+  node.op_ = op;
+  node.attrs_ = std::move(spec.attrs);
+  node.device_ = std::move(spec.device);
+  node.inputs_ = std::move(spec.inputs);
+  node.control_inputs_ = std::move(spec.control_inputs);
+  node.dtypes_ = std::move(dtypes).value();
+  node.shapes_ = std::move(shapes);
+  by_name_.emplace(node.name_, &node);
+  return &node;
+}
+
+const Node* Graph::find(std::string_view name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : at->second;
+}
+
+Result<Output> Graph::output(std::string_view name) const {
+  const bool control = name.starts_with('^');
+  std::string_view base = name.substr(control);
+  int port = 0;
+  if (const size_t colon = base.rfind(':'); colon != std::string_view::npos && !control) {
+    const std::string_view digits = base.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (error != std::errc() || end != digits.data() + digits.size() || port < 0)
+      return invalid_argument("'{}' is not of the form name:port", name);
+    base = base.substr(0, colon);
+  }
+  const Node* node = find(base);
+  if (!node) {
+    NearNames near(base);
+    for (const Node& other : nodes_) near.offer(other.name());
+    return make_error(Code::kNotFound, "no node '{}'{}", base, near.hint());
+  }
+  const bool bare = base.size() == name.size() || control;  // a node without outputs may be named as a target
+  if (port >= node->num_outputs() && !bare)
+    return Error{Code::kInvalidArgument,
+                 fmt::format("has {} outputs, none of them {}", node->num_outputs(), port), node->op().name(),
+                 node->name()};
+  return Output{node, port};
+}
+
+std::string Graph::unique_name(std::string_view base) const {
+  std::string name(base);
+  if (!find(name)) return name;
+  int& suffix = next_suffix_.try_emplace(name, 1).first->second;
+  while (find(name = fmt::format("{}_{}", base, suffix))) ++suffix;
+  return name;
+}
+
+}  // namespace troupe
