@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls the registration function of every family.
+#include "ops/all.h"
+
+namespace troupe {
+
+void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  register_const_ops(ops, kernels);
+  register_math_binary_ops(ops, kernels);
+}
+
+}  // namespace troupe

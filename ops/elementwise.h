@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that apply one function to each element. The loops are templates over function and type; everything
+// around them (broadcasting, threads, reuse of buffers) is one class for unary and one for binary functions.
+#pragma once
+#include "ops/broadcast.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+
+/// Which operand of a binary loop is one element for all.
+enum class Operands { kBoth, kLeftScalar, kRightScalar };
+
+/// out[i] = f(a[i], b[i]) for i < n; false where an element has no result (division of an integer by zero).
+using BinaryLoop = bool (*)(void* out, const void* a, const void* b, int64_t n, Operands operands);
+/// out[i] = f(x[i]) for i < n. `parameters` are the kernel's two floating attributes.
+using UnaryLoop = void (*)(void* out, const void* x, int64_t n, const double* parameters);
+
+/// A broadcasting function of two tensors. The output takes the buffer of an input that nobody else wants.
+class BinaryKernel final : public ComputeKernel {
+ public:
+  /// `fault` is the error's text where the loop returns false.
+  BinaryKernel(BinaryLoop loop, DType out, int64_t grain, const char* fault)
+      : loop_(loop), out_(out), grain_(grain), fault_(fault) {}
+  Status compute(KernelContext& c) override;
+
+ private:
+  const BinaryLoop loop_;
+  const DType out_;
+  const int64_t grain_;
+  const char* const fault_;
+};
+
+/// A function of one tensor, in place where nobody else wants the input.
+class UnaryKernel final : public ComputeKernel {
+ public:
+  UnaryKernel(UnaryLoop loop, DType out, int64_t grain, double first = 0, double second = 0)
+      : loop_(loop), out_(out), grain_(grain), parameters_{first, second} {}
+  Status compute(KernelContext& c) override;
+
+ private:
+  const UnaryLoop loop_;
+  const DType out_;
+  const int64_t grain_;
+  const double parameters_[2];
+};
+
+namespace elementwise {
+
+/// F::apply(a, b) on Arithmetic<T>; F::fails(a, b), if there is one, says that there is no result.
+template <class F, class T, class R>
+[[gnu::always_inline]] inline bool binary_body(void* out, const void* a, const void* b, int64_t n,
+                                               Operands operands) {
+  R* o = static_cast<R*>(out);
+  const T* x = static_cast<const T*>(a);
+  const T* y = static_cast<const T*>(b);
+  const auto result = [](Arithmetic<T> p, Arithmetic<T> q) [[gnu::always_inline]] {
+    if constexpr (std::is_same_v<T, R>)
+      return narrow<R>(F::apply(p, q));
+    else
+      return static_cast<R>(F::apply(p, q));
+  };
+  if constexpr (requires { F::fails(Arithmetic<T>(), Arithmetic<T>()); }) {
+    const int64_t i = operands != Operands::kLeftScalar, j = operands != Operands::kRightScalar;
+    for (int64_t k = 0; k < n; ++k) {
+      const auto p = widen(x[k * i]), q = widen(y[k * j]);
+      if (F::fails(p, q)) return false;
+      o[k] = result(p, q);
+    }
+  } else if (operands == Operands::kBoth) {
+#pragma GCC ivdep
+    for (int64_t k = 0; k < n; ++k) o[k] = result(widen(x[k]), widen(y[k]));
+  } else if (operands == Operands::kLeftScalar) {
+    const auto p = widen(*x);
+#pragma GCC ivdep
+    for (int64_t k = 0; k < n; ++k) o[k] = result(p, widen(y[k]));
+  } else {
+    const auto q = widen(*y);
+#pragma GCC ivdep
+    for (int64_t k = 0; k < n; ++k) o[k] = result(widen(x[k]), q);
+  }
+  return true;
+}
+
+template <class F, class T, class R>
+bool binary_plain(void* out, const void* a, const void* b, int64_t n, Operands operands) {
+  return binary_body<F, T, R>(out, a, b, n, operands);
+}
+template <class F, class T, class R>
+TROUPE_AVX2 bool binary_avx2(void* out, const void* a, const void* b, int64_t n, Operands operands) {
+  return binary_body<F, T, R>(out, a, b, n, operands);
+}
+
+/// F::apply(x) or F::apply(x, parameters) on Arithmetic<T>.
+template <class F, class T, class R>
+[[gnu::always_inline]] inline void unary_body(void* out, const void* in, int64_t n,
+                                              const double* parameters) {
+  R* o = static_cast<R*>(out);
+  const T* x = static_cast<const T*>(in);
+#pragma GCC ivdep
+  for (int64_t k = 0; k < n; ++k) {
+    const Arithmetic<T> v = widen(x[k]);
+    if constexpr (!std::is_same_v<T, R>)
+      o[k] = static_cast<R>(F::apply(v));
+    else if constexpr (requires { F::apply(v, parameters); })
+      o[k] = narrow<R>(F::apply(v, parameters));
+    else
+      o[k] = narrow<R>(F::apply(v));
+  }
+}
+template <class F, class T, class R>
+void unary_plain(void* out, const void* in, int64_t n, const double* parameters) {
+  unary_body<F, T, R>(out, in, n, parameters);
+}
+template <class F, class T, class R>
+TROUPE_AVX2 void unary_avx2(void* out, const void* in, int64_t n, const double* parameters) {
+  unary_body<F, T, R>(out, in, n, parameters);
+}
+
+/// The result type: bool for predicates, else T.
+template <class F, class T>
+using ResultOf = std::conditional_t < requires {
+  typename F::Predicate;
+}
+, bool, T > ;
+
+}  // namespace elementwise
+
+/// Registers the binary function F for every T of the list. F has `static X apply(X, X)`, and may have
+/// `fails`, `Predicate` and `static constexpr const char* fault`.
+template <class F, class... T>
+void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>,
+                        int64_t grain = kCheapGrain) {
+  const char* fault = "";
+  if constexpr (requires { F::fault; }) fault = F::fault;
+  (
+      [&] {
+        using R = elementwise::ResultOf<F, T>;
+        BinaryLoop loop = elementwise::binary_plain<F, T, R>;
+        if constexpr (std::is_same_v<T, float>) {
+          if (has_avx2()) loop = elementwise::binary_avx2<F, T, R>;
+        }
+        kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
+                    [=](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+                      return std::unique_ptr<Kernel>(new BinaryKernel(loop, dtype_of<R>, grain, fault));
+                    });
+      }(),
+      ...);
+}
+
+/// Registers the unary function F for every T of the list; `parameters` name up to two float attributes.
+template <class F, class... T>
+void add_unary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>,
+                       int64_t grain = kCheapGrain, std::string parameter = "") {
+  (
+      [&] {
+        using R = elementwise::ResultOf<F, T>;
+        UnaryLoop loop = elementwise::unary_plain<F, T, R>;
+        if constexpr (std::is_same_v<T, float>) {
+          if (has_avx2()) loop = elementwise::unary_avx2<F, T, R>;
+        }
+        kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
+                    [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                      const double p = parameter.empty() ? 0.0 : init.attr<float>(parameter);
+                      return std::unique_ptr<Kernel>(new UnaryKernel(loop, dtype_of<R>, grain, p));
+                    });
+      }(),
+      ...);
+}
+
+}  // namespace troupe

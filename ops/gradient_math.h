@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gradient functions of several families build with: scalars of a tensor's dtype, and sums over the
+// dimensions along which an input was broadcast.
+#pragma once
+#include <utility>
+
+#include "troupe/graph.h"
+#include "troupe/op.h"
+#include "troupe/scope.h"
+
+namespace troupe {
+
+/// A Const scalar of the numeric `dtype` with this value.
+Output scalar_like(GradientContext& c, DType dtype, double value);
+/// A Const int32 vector.
+Output int_vector(GradientContext& c, std::span<const int64_t> values);
+/// The sizes of x as a vector: a Const int32 or int64 where the shape is known, else a Shape node.
+Output sizes_of(GradientContext& c, Output x);
+
+/// g has the shape that x and y broadcast to: sums it to the shape of x. Returns g itself where nothing was
+/// broadcast; asks the sizes at run time where they are not known.
+Output sum_to(GradientContext& c, Output g, Output x, Output y);
+/// Sets dx(0) and dx(1) of a broadcasting op from gradients that have the shape of the result.
+void set_broadcast_gradients(GradientContext& c, Output da, Output db);
+
+}  // namespace troupe

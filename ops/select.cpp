@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// Choice, clipping, sums of many tensors and broadcasting as ops of their own.
+#include "ops/select.h"
+
+#include "ops/broadcast.h"
+#include "ops/gradient_math.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// Broadcasting choice. With `legacy`, Select's rule: the condition is a scalar, of the same shape, or a
+/// vector that chooses rows.
+class SelectKernel final : public ComputeKernel {
+ public:
+  explicit SelectKernel(const KernelInit& init) : legacy_(init.op == "Select") {}
+  Status compute(KernelContext& c) override {
+    Tensor condition = c.input(0);
+    const Tensor &then = c.input(1), &other = c.input(2);
+    if (legacy_) {
+      if (then.shape() != other.shape())
+        return invalid_argument("shapes {} and {} differ", then.shape().str(), other.shape().str());
+      Shape s = condition.shape();
+      if (s.rank() == 1 && then.rank() > 1 && s[0] == then.dim(0)) {
+        while (s.rank() < then.rank()) s.push_back(1);
+        TROUPE_ASSIGN(condition, condition.reshape(s));
+      } else if (s.rank() != 0 && s != then.shape()) {
+        return invalid_argument("condition {} fits neither {} nor its rows", s.str(), then.shape().str());
+      }
+    }
+    TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(condition.shape(), then.shape(), other.shape()));
+    const DType dtype = then.dtype();
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(then.shape() == plan.shape && then.unique() ? 1 : 2, dtype,
+                                                  plan.shape));
+    const bool* chosen = condition.data<bool>();
+    const std::array<int64_t, 3> step = {plan.stride[0][plan.rank - 1], plan.stride[1][plan.rank - 1],
+                                         plan.stride[2][plan.rank - 1]};
+    with_storage(dtype, [&]<class S>() {
+      S* out = static_cast<S*>(y.mutable_raw());
+      const S *a = static_cast<const S*>(then.raw()), *b = static_cast<const S*>(other.raw());
+      for_each_run(
+          plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
+            for (int64_t i = 0; i < n; ++i)
+              out[at + i] = chosen[in[0] + i * step[0]] ? a[in[1] + i * step[1]] : b[in[2] + i * step[2]];
+          });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool legacy_;
+};
+
+Status select_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape shape, PartialShape::merge(c.input(1), c.input(2)));
+  const PartialShape& condition = c.input(0);
+  if (condition.has_rank() && shape.has_rank()) {
+    const bool rows = condition.rank() == 1 && shape.rank() > 1 &&
+                      PartialShape{condition[0]}.compatible(PartialShape{shape[0]});
+    if (condition.rank() != 0 && !rows && !condition.compatible(shape))
+      return invalid_argument("condition {} fits neither {} nor its rows", condition.str(), shape.str());
+  }
+  c.set_output(0, shape);
+  return {};
+}
+
+Status select_v2_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape values, broadcast(c.input(1), c.input(2)));
+  TROUPE_ASSIGN(const PartialShape shape, broadcast(c.input(0), values));
+  c.set_output(0, shape);
+  return {};
+}
+
+Status select_gradient(GradientContext& c) {
+  const Output dy = c.dy(0);
+  if (!dy) return {};
+  const Output zeros = c.op("ZerosLike", {dy});
+  c.set_dx(1, c.op("Select", {c.input(0), dy, zeros}));
+  c.set_dx(2, c.op("Select", {c.input(0), zeros, dy}));
+  return {};
+}
+
+Status select_v2_gradient(GradientContext& c) {
+  const Output dy = c.dy(0);
+  if (!dy) return {};
+  const Output zero = scalar_like(c, dy.dtype(), 0);
+  c.set_dx(1, sum_to(c, c.op("SelectV2", {c.input(0), dy, zero}), c.input(1), c.output(0)));
+  c.set_dx(2, sum_to(c, c.op("SelectV2", {c.input(0), zero, dy}), c.input(2), c.output(0)));
+  return {};
+}
+
+template <class T>
+class AddNKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Shape shape = c.input(0).shape();
+    int reuse = 0;
+    for (int i = 0; i < c.num_inputs(); ++i) {
+      if (c.input(i).shape() != shape)
+        return invalid_argument("shapes {} and {} of inputs 0 and {} differ", shape.str(),
+                                c.input(i).shape().str(), i);
+      if (c.input(i).unique()) reuse = i;
+    }
+    if (c.num_inputs() == 1) {
+      c.set_output(0, c.input(0));
+      return {};
+    }
+    // Always summed in the order of inputs, a block at a time, so that the result does not depend on which
+    // buffer is reused or on threads.
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(reuse, dtype_of<T>, shape));
+    T* out = y.mutable_data<T>();
+    parallel_for(c.threads(), shape.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      constexpr int64_t kBlock = 256;
+      Arithmetic<T> sum[kBlock];
+      for (int64_t at = begin; at < end; at += kBlock) {
+        const int64_t n = std::min(kBlock, end - at);
+        const T* first = c.input(0).data<T>() + at;
+        for (int64_t i = 0; i < n; ++i) sum[i] = widen(first[i]);
+        for (int k = 1; k < c.num_inputs(); ++k) {
+          const T* x = c.input(k).data<T>() + at;
+          for (int64_t i = 0; i < n; ++i) sum[i] += widen(x[i]);
+        }
+        for (int64_t i = 0; i < n; ++i) out[at + i] = narrow<T>(sum[i]);
+      }
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status add_n_shape(ShapeContext& c) {
+  PartialShape shape;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    TROUPE_ASSIGN(shape, PartialShape::merge(shape, c.input(i)));
+  }
+  c.set_output(0, shape);
+  return {};
+}
+
+Status add_n_gradient(GradientContext& c) {
+  for (int i = 0; i < c.num_inputs(); ++i)
+    if (c.dy(0)) c.set_dx(i, c.dy(0));
+  return {};
+}
+
+template <class T>
+class ClipKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &low = c.input(1), &high = c.input(2);
+    for (const Tensor* bound : {&low, &high})
+      if (bound->rank() != 0 && bound->shape() != x.shape())
+        return invalid_argument("a bound of shape {} is neither a scalar nor {}", bound->shape().str(),
+                                x.shape().str());
+    const int64_t i = low.rank() != 0, j = high.rank() != 0;
+    const T *in = x.data<T>(), *lo = low.data<T>(), *hi = high.data<T>();
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
+    T* out = y.mutable_data<T>();
+    parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        const auto v = widen(in[k]), a = widen(lo[k * i]), b = widen(hi[k * j]);
+        const auto below = v > b ? b : v;
+        out[k] = narrow<T>(below < a ? a : below);
+      }
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status clip_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0), low = c.input(1), high = c.input(2);
+  if (!dy) return {};
+  const Output zero = scalar_like(c, dy.dtype(), 0);
+  const Output below = c.op("Less", {x, low}), above = c.op("Greater", {x, high});
+  const Output outside = c.op("LogicalOr", {below, above});
+  c.set_dx(0, c.op("SelectV2", {outside, zero, dy}));
+  c.set_dx(1, sum_to(c, c.op("SelectV2", {below, dy, zero}), low, x));
+  c.set_dx(2, sum_to(c, c.op("SelectV2", {above, dy, zero}), high, x));
+  return {};
+}
+
+Result<Shape> sizes(const Tensor& t) {
+  if (t.rank() > 1) return invalid_argument("sizes must be a vector, not {}", t.shape().str());
+  std::vector<int64_t> out;
+  with_type(t.dtype(), IndexTypes{}, [&]<class T>() { out.assign(t.data<T>(), t.data<T>() + t.elements()); });
+  return Shape::make(out);
+}
+
+class BroadcastTo final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape shape, sizes(c.input(1)));
+    const Tensor& x = c.input(0);
+    if (x.shape() == shape) {
+      c.set_output(0, x);
+      return {};
+    }
+    TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(x.shape(), shape));
+    if (plan.shape != shape)
+      return invalid_argument("{} does not broadcast to {}", x.shape().str(), shape.str());
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
+    with_storage(x.dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(y.mutable_raw());
+      const S* in = static_cast<const S*>(x.raw());
+      const int64_t step = plan.stride[0][plan.rank - 1];
+      for_each_run(plan, c.threads(), kCheapGrain,
+                   [&](int64_t at, const std::array<int64_t, 3>& from, int64_t n) {
+                     if (step == 0)
+                       std::fill_n(out + at, n, in[from[0]]);
+                     else
+                       std::copy_n(in + from[0], n, out + at);
+                   });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status broadcast_to_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+  if (auto to = c.constant_input(1)) {
+    TROUPE_ASSIGN(const Shape shape, sizes(*to));
+    TROUPE_ASSIGN(const PartialShape both, broadcast(c.input(0), PartialShape(shape)));
+    if (both.has_rank() && !both.compatible(shape))
+      return invalid_argument("{} does not broadcast to {}", c.input(0).str(), shape.str());
+    c.set_output(0, shape);
+  } else if (c.input(1).has_rank() && c.input(1)[0] >= 0 && c.input(1)[0] <= kMaxRank) {
+    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(1)[0])));
+  }
+  return {};
+}
+
+Status broadcast_to_gradient(GradientContext& c) {
+  if (c.dy(0)) c.set_dx(0, sum_to(c, c.dy(0), c.input(0), c.output(0)));
+  return {};
+}
+
+/// The dimensions over which gradients of two broadcast inputs are summed.
+template <class T>
+class BroadcastGradientArgs final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape a, sizes(c.input(0)));
+    TROUPE_ASSIGN(const Shape b, sizes(c.input(1)));
+    TROUPE_ASSIGN(const Shape whole, broadcast(a, b));
+    for (int k = 0; k < 2; ++k) {
+      const Shape& s = k == 0 ? a : b;
+      std::vector<T> axes;
+      for (int i = 0; i < whole.rank(); ++i) {
+        const int at = i - (whole.rank() - s.rank());
+        if (at < 0 || (s[at] == 1 && whole[i] != 1)) axes.push_back(static_cast<T>(i));
+      }
+      c.set_output(k, Tensor::of<T>(std::span<const T>(axes)));
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(OpDef("Select")
+              .input("condition: bool")
+              .input("t: T")
+              .input("e: T")
+              .output("output: T")
+              .attr("T: type")
+              .shape(select_shape)
+              .doc("t where the condition holds, else e. The condition is a scalar, of the same "
+                   "shape, or a vector that chooses whole rows."),
+          gradient(select_gradient));
+  ops.add(OpDef("SelectV2")
+              .input("condition: bool")
+              .input("t: T")
+              .input("e: T")
+              .output("output: T")
+              .attr("T: type")
+              .shape(select_v2_shape)
+              .doc("t where the condition holds, else e. All three broadcast."),
+          gradient(select_v2_gradient));
+  kernels.add<SelectKernel>("Select", DeviceKind::kCpu, {});
+  kernels.add<SelectKernel>("SelectV2", DeviceKind::kCpu, {});
+  ops.add(OpDef("AddN")
+              .input("inputs: N * T")
+              .output("sum: T")
+              .attr("N: int >= 1")
+              .attr(type_attr("T", NumberOrComplexTypes{}))
+              .shape(add_n_shape)
+              .doc("The sum of tensors of one shape, added in the order of the inputs."),
+          gradient(add_n_gradient));
+  add_cpu_kernels<AddNKernel>(kernels, "AddN", NumberOrComplexTypes{});
+  ops.add(OpDef("ClipByValue")
+              .input("t: T")
+              .input("clip_value_min: T")
+              .input("clip_value_max: T")
+              .output("output: T")
+              .attr(type_attr("T", NumberTypes{}))
+              .shape(unchanged_shape)
+              .doc("t limited to [clip_value_min, clip_value_max]; the bounds are scalars or of t's shape."),
+          gradient(clip_gradient));
+  add_cpu_kernels<ClipKernel>(kernels, "ClipByValue", NumberTypes{});
+  ops.add(OpDef("BroadcastTo")
+              .input("input: T")
+              .input("shape: Tidx")
+              .output("output: T")
+              .attr("T: type")
+              .attr(type_attr("Tidx", IndexTypes{}, "int32"))
+              .shape(broadcast_to_shape)
+              .doc("The input repeated to `shape` by the rules of broadcasting."),
+          gradient(broadcast_to_gradient));
+  kernels.add<BroadcastTo>("BroadcastTo", DeviceKind::kCpu, {});
+  ops.add(OpDef("BroadcastGradientArgs")
+              .input("s0: T")
+              .input("s1: T")
+              .output("r0: T")
+              .output("r1: T")
+              .attr(type_attr("T", IndexTypes{}, "int32"))
+              .shape([](ShapeContext& c) -> Status {
+                c.set_output(0, PartialShape{-1});
+                c.set_output(1, PartialShape{-1});
+                return {};
+              })
+              .doc("For the sizes of two tensors that broadcast: the dimensions over which the gradient of "
+                   "each is "
+                   "summed."),
+          not_differentiable("it gives integers that depend on sizes alone"));
+  add_cpu_kernels<BroadcastGradientArgs>(kernels, "BroadcastGradientArgs", IndexTypes{});
+}
+
+}  // namespace troupe
