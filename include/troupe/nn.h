@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers, losses and the variables they share: functions that add nodes to a graph. Implemented in nn/.
+//
+// A layer takes the scope (name prefix, device), the Variables of the model and its input; its own variables
+// are named `name`/kernel, `name`/bias and so on. Building a model twice with one Variables, say once for
+// each replica or once for training and once for testing, gives graphs that share the variables. Faults stick
+// to the scope (scope.h).
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/scope.h"
+
+namespace troupe::nn {
+
+/// Adds the nodes of a variable's initial value: float32 of this shape, random ones drawn from `seed`.
+using Initializer = std::function<Output(const Scope& scope, const Shape& shape, int64_t seed)>;
+
+Initializer constant_init(float value);
+inline Initializer zeros() {
+  return constant_init(0);
+}
+inline Initializer ones() {
+  return constant_init(1);
+}
+/// Normal with this deviation, values beyond two deviations drawn again.
+Initializer truncated_normal(float deviation);
+/// Uniform or (truncated) normal with variance 2 / (fan in + fan out). Glorot and Bengio, 2010.
+Initializer glorot_uniform();
+Initializer glorot_normal();
+/// The same with variance 2 / fan in, for layers before a Relu. He et al., 2015.
+Initializer he_uniform();
+Initializer he_normal();
+
+/// One variable of a model.
+struct Variable {
+  std::string name;  // its name in the container
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  bool trainable = true;
+  const Node* init = nullptr;  // assigns the initial value
+};
+
+/// The variables of a model in one container, in the order of their first use. They are known to the engine
+/// by (container, name), so graphs and sessions that use the same names share them. One thread at a time,
+/// like a Scope.
+class Variables {
+ public:
+  explicit Variables(std::string container = {}, int64_t seed = 1)
+      : container_(std::move(container)), seed_(seed) {}
+
+  /// The value of variable `name`; the first use of the name defines it. One handle and one read exist for
+  /// each device. Error: another shape, dtype or container than at the first use.
+  Output read(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+              bool trainable = true, DType dtype = DType::kFloat32);
+  /// The read of a variable that was defined before, on the scope's device.
+  Output read(const Scope& scope, const Variable& variable);
+  /// The handle of a variable on the scope's device, defined as by read().
+  Output handle(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+                bool trainable = false, DType dtype = DType::kFloat32);
+  /// The handle of a variable that was defined before, on the scope's device.
+  Output handle(const Scope& scope, const Variable& variable);
+
+  /// A counter of updates: int64 scalar "global_step", 0 at first.
+  Output global_step(const Scope& scope) {
+    return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
+  }
+  Output global_step_handle(const Scope& scope) {
+    return handle(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
+  }
+
+  const std::vector<Variable>& all() const { return all_; }
+  std::vector<Variable> trainable() const;
+  /// Targets that assign every initial value.
+  std::vector<const Node*> initializers() const;
+  /// Reads of the trainable variables on the scope's device: what gradients are taken by.
+  std::vector<Output> trainable_reads(const Scope& scope);
+
+  /// Layers leave here what must run with each training step beside the update (moving averages).
+  void add_update(const Node* node) { updates_.push_back(node); }
+  /// The nodes left since the last call.
+  std::vector<const Node*> take_updates() { return std::exchange(updates_, {}); }
+
+  const std::string& container() const { return container_; }
+  /// A seed that depends on this object's seed and `name` alone; never 0.
+  int64_t seed_for(std::string_view name) const;
+
+ private:
+  struct Uses {
+    Output handle, read;
+  };
+  Variable* define(const Scope& scope, const std::string& name, const Shape& shape,
+                   const Initializer& initial, bool trainable, DType dtype);
+  Uses& uses(const Scope& scope, const std::string& name) { return uses_[{name, scope.device_name()}]; }
+
+  std::string container_;
+  int64_t seed_;
+  std::vector<Variable> all_;
+  std::map<std::string, size_t> index_;
+  std::map<std::pair<std::string, std::string>, Uses> uses_;  // by (name, device)
+  std::vector<const Node*> updates_;
+};
+
+// -- layers
+// ----------------------------------------------------------------------------------------------------------
+
+struct DenseOptions {
+  bool bias = true;
+  Initializer kernel = glorot_uniform();
+};
+/// x [batch, in] times kernel [in, units] plus bias [units]. Error: x of unknown inner size.
+Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+             const DenseOptions& options = {});
+
+struct ConvOptions {
+  int stride = 1;
+  std::string padding = "SAME";  // or "VALID"
+  bool bias = true;
+  Initializer kernel = he_normal();
+};
+/// x [batch, height, width, in] by kernel [size, size, in, filters], plus bias. Error: x of unknown channels.
+Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size,
+              const std::string& name, const ConvOptions& options = {});
+
+/// Pools x [batch, height, width, channels] by size x size windows; padding "VALID" or "SAME"; stride 0:
+/// size.
+Output max_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
+Output avg_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
+
+struct BatchNormOptions {
+  float momentum = 0.9f;  // of the moving averages
+  float epsilon = 1e-3f;
+};
+/// Normalises x [batch, height, width, channels] or [batch, channels] by channel: in training by the batch's
+/// mean and variance, and leaves an update of `name`/moving_mean and `name`/moving_variance; else by those.
+Output batch_norm(const Scope& scope, Variables& variables, Output x, const std::string& name, bool training,
+                  const BatchNormOptions& options = {});
+
+/// In training zeroes each element with probability `rate` and scales the others by 1 / (1 - rate); else x
+/// itself. The seed is that of `variables` for this scope. Error: rate outside [0, 1).
+Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training);
+
+/// [batch, ...] to [batch, the rest]. Error: inner sizes unknown.
+Output flatten(const Scope& scope, Output x);
+
+Output relu(const Scope& scope, Output x);
+Output sigmoid(const Scope& scope, Output x);
+Output tanh(const Scope& scope, Output x);
+Output softmax(const Scope& scope, Output logits);
+/// Pixels uint8 to float32 in [0, 1].
+Output pixels_to_float(const Scope& scope, Output images);
+
+// -- losses and metrics: float32 scalars
+// ----------------------------------------------------------------------------
+
+/// Mean over the batch; logits [batch, classes], labels [batch] int32 or int64.
+Output sparse_softmax_cross_entropy(const Scope& scope, Output logits, Output labels);
+/// Mean over the batch; logits and labels [batch, classes], labels' rows are distributions.
+Output softmax_cross_entropy(const Scope& scope, Output logits, Output labels);
+/// Mean over all elements; labels in [0, 1], same shape as logits.
+Output sigmoid_cross_entropy(const Scope& scope, Output logits, Output labels);
+/// Mean over all elements of the squared difference.
+Output mean_squared_error(const Scope& scope, Output predictions, Output targets);
+/// rate / 2 times the sum of squares of all trainable variables of rank 2 and more: add it to the loss.
+Output l2_penalty(const Scope& scope, Variables& variables, float rate);
+/// Share of rows of logits [batch, classes] whose largest entry is at the label [batch].
+Output accuracy(const Scope& scope, Output logits, Output labels);
+
+/// Sum and mean of all elements.
+Output sum_all(const Scope& scope, Output x);
+Output mean_all(const Scope& scope, Output x);
+
+}  // namespace troupe::nn

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers, clipping of gradients, learning-rate schedules: functions that add nodes to a graph.
+// Implemented in nn/optimizers.cpp and nn/schedules.cpp.
+#pragma once
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/nn.h"
+
+namespace troupe::nn {
+
+// -- learning rates
+// --------------------------------------------------------------------------------------------------
+
+/// Adds nodes that compute the rate, a float32 scalar, from the update's number `step`, a float32 scalar from
+/// 0 on.
+using Schedule = std::function<Output(const Scope& scope, Output step)>;
+
+Schedule constant_rate(float rate);
+/// rate * factor ^ (step / every), the power only growing at every `every` steps when `staircase`.
+Schedule exponential_decay(float rate, float factor, int64_t every, bool staircase = false);
+/// exponential_decay in steps.
+inline Schedule step_decay(float rate, float factor, int64_t every) {
+  return exponential_decay(rate, factor, every, true);
+}
+/// `first` until the first boundary, from each boundary on its rate. Boundaries must ascend.
+Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from);
+/// Rises in a line from 0 to `rate` over `warmup` steps, then falls as a half cosine to `floor` at step
+/// `total`, and stays. Loshchilov and Hutter, 2017.
+Schedule cosine_decay(float rate, int64_t total, int64_t warmup = 0, float floor = 0);
+
+// -- clipping
+// --------------------------------------------------------------------------------------------------------
+
+/// Adds nodes that limit gradients; empty Outputs stay empty.
+using Clip = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& gradients)>;
+
+/// Each element to [-limit, limit].
+Clip clip_by_value(float limit);
+/// Each gradient scaled down to an L2 norm of at most `norm`.
+Clip clip_by_norm(float norm);
+/// All scaled by one factor, so that their common L2 norm is at most `norm`.
+Clip clip_by_global_norm(float norm);
+
+// -- optimizers
+// ------------------------------------------------------------------------------------------------------
+
+/// What one update of one variable is made from.
+struct UpdateContext {
+  const Scope& scope;
+  Variables& variables;
+  const Variable& variable;
+  Output gradient;
+  Output rate;  // float32 scalar
+  Output step;  // float32 scalar, 0 at the first update
+
+  Output handle() const { return variables.handle(scope, variable); }
+  /// A further variable of the same shape, "<variable>/<name>", all elements `value` at first.
+  Output slot(const std::string& name, float value = 0) const {
+    return variables.handle(scope, variable.name + "/" + name, variable.shape, constant_init(value));
+  }
+};
+
+/// How variables follow their gradients. A value: change the fields after making one.
+struct Optimizer {
+  Schedule rate;
+  /// Adds the node that updates one variable, at the container that holds it.
+  std::function<const Node*(const UpdateContext&)> update;
+  Clip clip = {};
+  /// Both act on trainable variables of rank 2 and more, so not on biases and scales. L2 adds l2 * variable
+  /// to the gradient (after clipping); decoupled decay takes rate * weight_decay * variable off the variable
+  /// (AdamW).
+  float l2 = 0;
+  float weight_decay = 0;
+};
+
+Optimizer sgd(Schedule rate);
+Optimizer momentum(Schedule rate, float momentum = 0.9f, bool nesterov = false);
+Optimizer adam(Schedule rate, float beta1 = 0.9f, float beta2 = 0.999f, float epsilon = 1e-8f);
+Optimizer adagrad(Schedule rate, float initial_accumulator = 0.1f, float epsilon = 1e-7f);
+Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float epsilon = 1e-7f);
+
+/// Adds one update of all trainable variables, in order, from their gradients (empty ones are left alone),
+/// then of the global step. Returns the node to run. Error: as many gradients as trainable variables are
+/// needed.
+const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
+                            std::vector<Output> gradients);
+
+/// Adds gradients of `loss` and their update; returns the node to run. What layers left
+/// (Variables::take_updates) runs with it.
+const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss);
+
+}  // namespace troupe::nn

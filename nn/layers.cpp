@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers: dense, convolution, pooling, batch normalisation, dropout.
+#include "troupe/nn.h"
+
+namespace troupe::nn {
+namespace {
+
+// The last size of x, or 0 after failing the scope because it is not known.
+int64_t channels(const Scope& scope, Output x, int min_rank, const char* layer, const std::string& name) {
+  if (!scope.ok() || !x) return 0;
+  const PartialShape& shape = x.shape();
+  if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) > 0) return shape.dim(-1);
+  scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} and a known last size are needed",
+                              layer, name, x.name(), shape.str(), min_rank));
+  return 0;
+}
+
+Output pool(const Scope& scope, const char* op, Output x, int size, int stride, const std::string& padding) {
+  const int64_t step = stride ? stride : size;
+  return scope.op(op, {x},
+                  {{"ksize", std::vector<int64_t>{1, size, size, 1}},
+                   {"strides", std::vector<int64_t>{1, step, step, 1}},
+                   {"padding", padding}});
+}
+
+}  // namespace
+
+Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+             const DenseOptions& options) {
+  const int64_t in = channels(scope, x, 2, "dense", name);
+  if (in == 0) return {};
+  const Scope inside = scope.scope(name);
+  Output y = inside.op("MatMul", {x, variables.read(scope, name + "/kernel", {in, units}, options.kernel)});
+  if (options.bias) y = inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {units}, zeros())});
+  return y;
+}
+
+Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size,
+              const std::string& name, const ConvOptions& options) {
+  const int64_t in = channels(scope, x, 4, "conv2d", name);
+  if (in == 0) return {};
+  const Scope inside = scope.scope(name);
+  const Output kernel = variables.read(scope, name + "/kernel", {size, size, in, filters}, options.kernel);
+  Output y = inside.op("Conv2D", {x, kernel},
+                       {{"strides", std::vector<int64_t>{1, options.stride, options.stride, 1}},
+                        {"padding", options.padding}});
+  if (options.bias) y = inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {filters}, zeros())});
+  return y;
+}
+
+Output max_pool(const Scope& scope, Output x, int size, int stride, const std::string& padding) {
+  return pool(scope, "MaxPool", x, size, stride, padding);
+}
+Output avg_pool(const Scope& scope, Output x, int size, int stride, const std::string& padding) {
+  return pool(scope, "AvgPool", x, size, stride, padding);
+}
+
+Output batch_norm(const Scope& scope, Variables& variables, Output x, const std::string& name, bool training,
+                  const BatchNormOptions& options) {
+  const int64_t c = channels(scope, x, 2, "batch_norm", name);
+  if (c == 0) return {};
+  const Scope inside = scope.scope(name);
+  const bool flat = x.shape().rank() == 2;  // the op wants four dimensions
+  if (flat)
+    x = inside.op("Reshape", {x, inside.constant(Tensor::of<int32_t>({-1, 1, 1, static_cast<int32_t>(c)}))});
+  const Output gamma = variables.read(scope, name + "/gamma", {c}, ones());
+  const Output beta = variables.read(scope, name + "/beta", {c}, zeros());
+  const Output mean = variables.read(scope, name + "/moving_mean", {c}, zeros(), false);
+  const Output variance = variables.read(scope, name + "/moving_variance", {c}, ones(), false);
+  // In training the op takes no mean and variance: it computes them.
+  const Output none = training ? inside.constant(Tensor::of<float>({}, {0})) : Output{};
+  const Node* norm =
+      inside.node("FusedBatchNormV3", {x, gamma, beta, training ? none : mean, training ? none : variance},
+                  {{"epsilon", options.epsilon}, {"is_training", training}});
+  if (!norm) return {};
+  if (training) {
+    const Output rate = inside.constant(1 - options.momentum);
+    const auto follow = [&](const char* of, Output average, int port) {
+      const Output step = inside.op("Mul", {inside.op("Sub", {average, norm->out(port)}), rate});
+      const Output handle = variables.handle(scope, name + of, {c}, zeros());
+      variables.add_update(inside.node("AssignSubVariableOp", {handle, step}));
+    };
+    follow("/moving_mean", mean, 1);
+    follow("/moving_variance", variance, 2);
+  }
+  Output y = norm->out();
+  if (flat)
+    y = inside.op("Reshape", {y, inside.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(c)}))});
+  return y;
+}
+
+Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training) {
+  if (!(rate >= 0 && rate < 1)) {
+    scope.fail(invalid_argument("dropout: rate {} is not in [0, 1)", rate));
+    return {};
+  }
+  if (!training || rate == 0 || !x) return x;
+  const Scope inside = scope.scope("dropout");
+  const int64_t seed = variables.seed_for(inside.prefix());
+  const Output draw = inside.op("RandomUniform", {inside.op("Shape", {x})},
+                                {{"dtype", DType::kFloat32}, {"seed", seed}, {"seed2", seed >> 17 | 1}});
+  const Output keep = inside.op("GreaterEqual", {draw, inside.constant(rate)});
+  const Output mask = inside.op("Cast", {keep}, {{"DstT", DType::kFloat32}});
+  return inside.op("Mul", {inside.op("Mul", {x, inside.constant(1 / (1 - rate))}), mask});
+}
+
+Output flatten(const Scope& scope, Output x) {
+  if (!scope.ok() || !x) return {};
+  const PartialShape& shape = x.shape();
+  int64_t size = shape.has_rank() && shape.rank() >= 1 ? 1 : -1;
+  for (int i = 1; i < shape.rank() && size >= 0; ++i) size = shape[i] < 0 ? -1 : size * shape[i];
+  if (size < 0) {
+    scope.fail(invalid_argument("flatten: {} has shape {}; sizes after the first must be known", x.name(),
+                                shape.str()));
+    return {};
+  }
+  return scope.op("Reshape", {x, scope.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(size)}))});
+}
+
+Output relu(const Scope& scope, Output x) {
+  return scope.op("Relu", {x});
+}
+Output sigmoid(const Scope& scope, Output x) {
+  return scope.op("Sigmoid", {x});
+}
+Output tanh(const Scope& scope, Output x) {
+  return scope.op("Tanh", {x});
+}
+Output softmax(const Scope& scope, Output logits) {
+  return scope.op("Softmax", {logits});
+}
+
+Output pixels_to_float(const Scope& scope, Output images) {
+  const Output x = scope.op("Cast", {images}, {{"DstT", DType::kFloat32}});
+  return scope.op("Mul", {x, scope.constant(1.f / 255)});
+}
+
+}  // namespace troupe::nn

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning-rate schedules as nodes over the number of the update.
+#include "troupe/optimizers.h"
+
+namespace troupe::nn {
+
+Schedule constant_rate(float rate) {
+  return [=](const Scope& scope, Output) { return scope.constant(rate); };
+}
+
+Schedule exponential_decay(float rate, float factor, int64_t every, bool staircase) {
+  return [=](const Scope& scope, Output step) {
+    Output power = scope.op("RealDiv", {step, scope.constant(static_cast<float>(every))});
+    if (staircase) power = scope.op("Floor", {power});
+    return scope.op("Mul", {scope.constant(rate), scope.op("Pow", {scope.constant(factor), power})});
+  };
+}
+
+Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from) {
+  return [=](const Scope& scope, Output step) {
+    Output rate = scope.constant(first);
+    for (size_t i = 0; i < from.size(); ++i) {
+      const float before = i == 0 ? first : from[i - 1].second;
+      const Output reached = scope.op(
+          "Cast", {scope.op("GreaterEqual", {step, scope.constant(static_cast<float>(from[i].first))})},
+          {{"DstT", DType::kFloat32}});
+      rate = scope.op("AddV2", {rate, scope.op("Mul", {reached, scope.constant(from[i].second - before)})});
+    }
+    return rate;
+  };
+}
+
+Schedule cosine_decay(float rate, int64_t total, int64_t warmup, float floor) {
+  return [=](const Scope& scope, Output step) {
+    const auto number = [&](double x) { return scope.constant(static_cast<float>(x)); };
+    const auto span = static_cast<double>(std::max<int64_t>(1, total - warmup));
+    Output done = scope.op("Mul", {scope.op("Sub", {step, number(warmup)}), number(1 / span)});
+    done = scope.op("Minimum", {scope.op("Maximum", {done, number(0)}), number(1)});
+    const Output wave = scope.op("Cos", {scope.op("Mul", {done, number(3.14159265358979)})});
+    const Output half = scope.op("Mul", {scope.op("AddV2", {wave, number(1)}), number((rate - floor) / 2)});
+    const Output falling = scope.op("AddV2", {half, number(floor)});
+    if (warmup <= 0) return falling;
+    const Output rise =
+        scope.op("Mul", {scope.op("AddV2", {step, number(1)}), number(1. / static_cast<double>(warmup))});
+    return scope.op("Mul", {falling, scope.op("Minimum", {rise, number(1)})});
+  };
+}
+
+}  // namespace troupe::nn

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variables of a model and their initial values.
+#include <cmath>
+
+#include "troupe/nn.h"
+
+namespace troupe::nn {
+namespace {
+
+Output shape_constant(const Scope& scope, const Shape& shape) {
+  std::vector<int32_t> dims(shape.begin(), shape.end());
+  return scope.constant(Tensor::of<int32_t>(dims));
+}
+
+// Random values by `op` from one seed, scaled.
+Output random(const Scope& scope, const char* op, const Shape& shape, int64_t seed, float scale,
+              float shift = 0) {
+  Output x = scope.op(op, {shape_constant(scope, shape)},
+                      {{"dtype", DType::kFloat32}, {"seed", seed}, {"seed2", seed >> 17 | 1}});
+  x = scope.op("Mul", {x, scope.constant(scale)});
+  return shift == 0 ? x : scope.op("AddV2", {x, scope.constant(shift)});
+}
+
+// {fan in, fan out} of a kernel [..., in, out].
+std::pair<double, double> fans(const Shape& shape) {
+  if (shape.rank() < 2) return {static_cast<double>(shape.elements()), static_cast<double>(shape.elements())};
+  const double field =
+      static_cast<double>(shape.elements()) / (std::max<int64_t>(1, shape.dim(-1) * shape.dim(-2)));
+  return {field * shape.dim(-2), field * shape.dim(-1)};
+}
+
+Initializer scaled(bool uniform, bool both_fans) {
+  return [=](const Scope& scope, const Shape& shape, int64_t seed) {
+    const auto [in, out] = fans(shape);
+    const double variance = both_fans ? 2 / (in + out) : 2 / in;
+    // A normal cut at two deviations has 0.8796 of the deviation.
+    if (!uniform)
+      return random(scope, "TruncatedNormal", shape, seed,
+                    static_cast<float>(std::sqrt(variance) / .87962566));
+    const auto limit = static_cast<float>(std::sqrt(3 * variance));
+    return random(scope, "RandomUniform", shape, seed, 2 * limit, -limit);
+  };
+}
+
+}  // namespace
+
+Initializer constant_init(float value) {
+  return [=](const Scope& scope, const Shape& shape, int64_t) {
+    return scope.op("Fill", {shape_constant(scope, shape), scope.constant(value)});
+  };
+}
+Initializer truncated_normal(float deviation) {
+  return [=](const Scope& scope, const Shape& shape, int64_t seed) {
+    return random(scope, "TruncatedNormal", shape, seed, deviation);
+  };
+}
+Initializer glorot_uniform() {
+  return scaled(true, true);
+}
+Initializer glorot_normal() {
+  return scaled(false, true);
+}
+Initializer he_uniform() {
+  return scaled(true, false);
+}
+Initializer he_normal() {
+  return scaled(false, false);
+}
+
+int64_t Variables::seed_for(std::string_view name) const {
+  uint64_t hash = 0xcbf29ce484222325u ^ static_cast<uint64_t>(seed_);  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  hash ^= hash >> 32;
+  return static_cast<int64_t>(hash >> 1) | 1;
+}
+
+Variable* Variables::define(const Scope& scope, const std::string& name, const Shape& shape,
+                            const Initializer& initial, bool trainable, DType dtype) {
+  if (auto it = index_.find(name); it != index_.end()) {
+    Variable& known = all_[it->second];
+    if (known.shape == shape && known.dtype == dtype) return &known;
+    scope.fail(invalid_argument("variable '{}' is {}{}, asked for as {}{}", name, to_string(known.dtype),
+                                known.shape.str(), to_string(dtype), shape.str()));
+    return nullptr;
+  }
+  index_[name] = all_.size();
+  all_.push_back({name, dtype, shape, trainable});
+  const Scope inside = scope.scope(name + "/initial");
+  Output value = initial(inside, shape, seed_for(name));
+  if (dtype != DType::kFloat32) value = inside.op("Cast", {value}, {{"DstT", dtype}});
+  all_.back().init = inside.node("AssignVariableOp", {handle(scope, all_.back()), value});
+  return &all_.back();
+}
+
+Output Variables::handle(const Scope& scope, const Variable& v) {
+  Output& handle = uses(scope, v.name).handle;
+  if (!handle)
+    handle = scope.named(v.name).op("VarHandleOp", {},
+                                    {{"container", container_},
+                                     {"shared_name", v.name},
+                                     {"dtype", v.dtype},
+                                     {"shape", PartialShape(v.shape)}});
+  return handle;
+}
+
+Output Variables::handle(const Scope& scope, const std::string& name, const Shape& shape,
+                         const Initializer& initial, bool trainable, DType dtype) {
+  const Variable* v = define(scope, name, shape, initial, trainable, dtype);
+  return v ? handle(scope, *v) : Output{};
+}
+
+Output Variables::read(const Scope& scope, const Variable& v) {
+  if (Output known = uses(scope, v.name).read) return known;
+  Output value = scope.named(v.name + "/read").op("ReadVariableOp", {handle(scope, v)}, {{"dtype", v.dtype}});
+  // Layers above must know the shape while the graph is built.
+  if (value && !value.shape().fully_known())
+    value = scope.op("Reshape", {value, shape_constant(scope, v.shape)});
+  return uses(scope, v.name).read = value;
+}
+
+Output Variables::read(const Scope& scope, const std::string& name, const Shape& shape,
+                       const Initializer& initial, bool trainable, DType dtype) {
+  const Variable* v = define(scope, name, shape, initial, trainable, dtype);
+  return v ? read(scope, *v) : Output{};
+}
+
+std::vector<Variable> Variables::trainable() const {
+  std::vector<Variable> result;
+  for (const Variable& v : all_)
+    if (v.trainable) result.push_back(v);
+  return result;
+}
+
+std::vector<const Node*> Variables::initializers() const {
+  std::vector<const Node*> result;
+  for (const Variable& v : all_)
+    if (v.init) result.push_back(v.init);
+  return result;
+}
+
+std::vector<Output> Variables::trainable_reads(const Scope& scope) {
+  std::vector<Output> result;
+  for (const Variable& v : all_)
+    if (v.trainable) result.push_back(read(scope, v));
+  return result;
+}
+
+}  // namespace troupe::nn
