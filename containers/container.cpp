@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Look-up, copy on write, snapshots and the update log of a container.
+#include "containers/container.h"
+
+#include <algorithm>
+
+namespace troupe {
+
+Error Container::disagreement(const ResourceHandle& handle, const Variable& variable) const {
+  return invalid_argument("variable '{}' is {}{} in container '{}', the handle says {}{}", handle.name,
+                          to_string(variable.dtype), variable.shape.str(), name_, to_string(handle.dtype),
+                          handle.shape.str());
+}
+
+Error Container::uninitialized(const ResourceHandle& handle) const {
+  return make_error(
+      Code::kFailedPrecondition,
+      "variable '{}' of container '{}' has no value yet: run its initialiser or restore a checkpoint first",
+      handle.name, name_);
+}
+
+Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
+  auto at = variables_.find(std::string_view(handle.name));
+  if (at == variables_.end()) [[unlikely]] {
+    if (!is_known(handle.dtype))
+      return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
+    at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
+    return &at->second;
+  }
+  Variable& v = at->second;
+  if (v.dtype != handle.dtype || !v.shape.compatible(handle.shape)) [[unlikely]]
+    return disagreement(handle, v);
+  if (!v.declared) [[unlikely]] {
+    v.shape = handle.shape;
+    v.declared = true;
+  }
+  return &v;
+}
+
+Status Container::declare(const ResourceHandle& handle) {
+  return find(handle).status();
+}
+
+Result<Tensor> Container::read(const ResourceHandle& handle) {
+  TROUPE_ASSIGN(Variable * v, find(handle));
+  if (!v->value.defined()) [[unlikely]]
+    return uninitialized(handle);
+  return v->value;
+}
+
+Result<bool> Container::initialized(const ResourceHandle& handle) {
+  TROUPE_ASSIGN(Variable * v, find(handle));
+  return v->value.defined();
+}
+
+Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_shape,
+                         std::optional<UpdateId> id) {
+  if (id && applied(*id)) return {};
+  TROUPE_ASSIGN(Variable * v, find(handle));
+  if (value.dtype() != v->dtype || !v->shape.compatible(value.shape()))
+    return invalid_argument("variable '{}' is {}{}, the value {}{}", handle.name, to_string(v->dtype),
+                            v->shape.str(), to_string(value.dtype()), value.shape().str());
+  if (same_shape && v->value.defined() && !(v->value.shape() == value.shape()))
+    return invalid_argument("variable '{}' has shape {}, the value {}", handle.name, v->value.shape().str(),
+                            value.shape().str());
+  v->value = std::move(value);
+  ++v->version;
+  if (id) record(*id);
+  return {};
+}
+
+Status Container::begin_update(std::span<const ResourceHandle* const> handles,
+                               const std::shared_ptr<Allocator>& allocator) {
+  ++update_;
+  updating_.clear();
+  tensors_.clear();
+  for (const ResourceHandle* handle : handles) {
+    TROUPE_ASSIGN(Variable * v, find(*handle));
+    if (!v->value.defined()) [[unlikely]]
+      return uninitialized(*handle);
+    if (std::exchange(v->last_update, update_) == update_)
+      return invalid_argument("variable '{}' is given twice to one update", handle->name);
+    updating_.push_back(v);
+    tensors_.push_back(&v->value);
+  }
+  for (Tensor* t : tensors_) {
+    if (t->unique()) continue;
+    TROUPE_ASSIGN(*t, t->clone(allocator));
+  }
+  return {};
+}
+
+void Container::finish_update(const std::optional<UpdateId>& id) {
+  for (Variable* v : updating_) ++v->version;
+  if (id) record(*id);
+}
+
+Status Container::erase(const ResourceHandle& handle) {
+  auto at = variables_.find(std::string_view(handle.name));
+  if (at == variables_.end())
+    return make_error(Code::kNotFound, "container '{}' has no variable '{}'", name_, handle.name);
+  variables_.erase(at);
+  return {};
+}
+
+std::map<std::string, Tensor> Container::snapshot() const {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, v] : variables_)
+    if (v.value.defined()) out.emplace(name, v.value);
+  return out;
+}
+
+Status Container::restore(const std::map<std::string, Tensor>& variables) {
+  for (const auto& [name, value] : variables) {
+    if (!value.defined()) return invalid_argument("variable '{}' is to be restored from no value", name);
+    auto at = variables_.find(std::string_view(name));
+    if (at == variables_.end()) continue;
+    const Variable& v = at->second;
+    if (v.dtype != value.dtype() || !v.shape.compatible(value.shape()))
+      return invalid_argument("variable '{}' of container '{}' is {}{}, the value to restore {}{}", name,
+                              name_, to_string(v.dtype), v.shape.str(), to_string(value.dtype()),
+                              value.shape().str());
+  }
+  for (const auto& [name, value] : variables) {
+    Variable& v = variables_.try_emplace(name, Variable{value.dtype(), value.shape()}).first->second;
+    v.value = value;
+    ++v.version;
+  }
+  return {};
+}
+
+uint64_t Container::version(std::string_view name) const {
+  auto at = variables_.find(name);
+  return at == variables_.end() ? 0 : at->second.version;
+}
+
+bool Container::applied(UpdateId id) const {
+  auto at = log_.find(id.worker);
+  return at != log_.end() && (id.sequence <= at->second.through || at->second.beyond.contains(id.sequence));
+}
+
+void Container::record(UpdateId id) {
+  Log& log = log_[id.worker];
+  log.beyond.insert(id.sequence);
+  if (log.beyond.size() > kLogWindow) log.through = *log.beyond.begin();
+  for (auto first = log.beyond.begin(); first != log.beyond.end() && *first <= log.through + 1;) {
+    log.through = std::max(log.through, *first);
+    first = log.beyond.erase(first);
+  }
+}
+
+}  // namespace troupe

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops on resources share: the kernel that makes a handle, and the checks of a request.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// Outputs one handle, always the same tensor.
+class HandleKernel final : public ComputeKernel {
+ public:
+  explicit HandleKernel(ResourceHandle handle)
+      : value_(Tensor::scalar<ResourceRef>(std::make_shared<const ResourceHandle>(std::move(handle)))) {}
+  Status compute(KernelContext& context) override {
+    context.set_output(0, value_);
+    return {};
+  }
+
+ private:
+  const Tensor value_;
+};
+
+/// A handle of the node's `container` and `shared_name`; an empty shared_name stands for the node's name.
+inline ResourceHandle make_handle(const KernelInit& init, std::string type) {
+  const auto& shared = init.attr<std::string>("shared_name");
+  ResourceHandle handle;
+  handle.type = std::move(type);
+  handle.container = init.attr<std::string>("container");
+  handle.name = shared.empty() ? std::string(init.node) : shared;
+  return handle;
+}
+
+/// The handle that input i holds, or nullptr when it holds none.
+inline const ResourceHandle* handle_at(const ResourceRequest& request, int i) {
+  const Tensor& t = request.inputs[i];
+  return t.dtype() == DType::kResource && t.elements() == 1 ? t.data<ResourceRef>()->get() : nullptr;
+}
+
+/// The host as the core C that the op is for. Otherwise replies kInvalidArgument and returns nullptr.
+template <class C>
+C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
+  const ResourceHandle* handle = handle_at(request, 0);
+  C* core = handle ? dynamic_cast<C*>(&resource) : nullptr;
+  if (!core)
+    request.reply(invalid_argument("the op needs a {}; input 0 is {}", wanted,
+                                   handle ? handle->type + " '" + handle->name + "'" : "no resource handle"));
+  return core;
+}
+
+/// One output, as a reply.
+inline Result<std::vector<Tensor>> one_output(Result<Tensor> value) {
+  if (!value.ok()) return std::move(value.error());
+  std::vector<Tensor> out;
+  out.push_back(std::move(value).value());
+  return out;
+}
+
+/// No output, as a reply.
+inline Result<std::vector<Tensor>> no_output(Status status) {
+  if (!status.ok()) return std::move(status.error());
+  return std::vector<Tensor>();
+}
+
+}  // namespace troupe
