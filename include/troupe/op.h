@@ -52,9 +52,6 @@ class ShapeContext {
   virtual Output source(int i) const = 0;
   /// The value of input i where it is a constant, for ops whose output shape depends on it (Reshape, Fill, ...).
   virtual std::optional<Tensor> constant_input(int i) const = 0;
-  /// Attributes of the node that makes input i, for ops on resources: what a VarHandleOp holds, a queue's components.
-  /// nullptr where they are not known.
-  virtual const Attrs* input_attrs(int i) const { return nullptr; }
   virtual const Attrs& attrs() const = 0;
   virtual void set_output(int i, PartialShape shape) = 0;
 
