@@ -13,8 +13,7 @@ namespace {
 Status const_shape(ShapeContext& c) {
   const Tensor& value = c.attr<Tensor>("value");
   if (value.dtype() != c.attr<DType>("dtype"))
-    return invalid_argument("value is {}, dtype says {}", to_string(value.dtype()),
-                            to_string(c.attr<DType>("dtype")));
+    return invalid_argument("value is {}, dtype says {}", to_string(value.dtype()), to_string(c.attr<DType>("dtype")));
   c.set_output(0, value.shape());
   return {};
 }
@@ -39,8 +38,7 @@ class Forward final : public ComputeKernel {
   }
 };
 
-template <class T>
-class CheckNumerics final : public ComputeKernel {
+template <class T> class CheckNumerics final : public ComputeKernel {
  public:
   explicit CheckNumerics(const KernelInit& init) : message_(init.attr<std::string>("message")) {}
   Status compute(KernelContext& c) override {
@@ -60,8 +58,7 @@ class CheckNumerics final : public ComputeKernel {
 };
 
 /// Every element the same: zeros and ones like the input.
-template <int value>
-class Like final : public ComputeKernel {
+template <int value> class Like final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
@@ -74,9 +71,8 @@ class Like final : public ComputeKernel {
     } else if (x.dtype() == DType::kBool) {
       std::fill_n(y.mutable_data<bool>(), y.elements(), true);
     } else {
-      with_type(x.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
-        std::fill_n(y.mutable_data<T>(), y.elements(), narrow<T>(Arithmetic<T>(1)));
-      });
+      with_type(x.dtype(), NumberOrComplexTypes{},
+                [&]<class T>() { std::fill_n(y.mutable_data<T>(), y.elements(), narrow<T>(Arithmetic<T>(1))); });
     }
     c.set_output(0, std::move(y));
     return {};
@@ -107,8 +103,8 @@ class ShapeKernel final : public ComputeKernel {
       const Shape& s = c.input(i).shape();
       const int64_t one = op_ == "Size" ? s.elements() : s.rank();
       const bool scalar = op_ == "Size" || op_ == "Rank";
-      TROUPE_ASSIGN(Tensor t, scalar ? integers(c, dtype_, {&one, 1}, Shape{})
-                                     : integers(c, dtype_, s.dims(), Shape{s.rank()}));
+      TROUPE_ASSIGN(Tensor t,
+                    scalar ? integers(c, dtype_, {&one, 1}, Shape{}) : integers(c, dtype_, s.dims(), Shape{s.rank()}));
       c.set_output(i, std::move(t));
     }
     return {};
@@ -174,11 +170,9 @@ Status fill_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T>
-Result<int64_t> range_length(const Tensor& start, const Tensor& limit, const Tensor& delta) {
+template <class T> Result<int64_t> range_length(const Tensor& start, const Tensor& limit, const Tensor& delta) {
   for (const Tensor* t : {&start, &limit, &delta})
-    if (t->rank() != 0)
-      return invalid_argument("start, limit and delta must be scalars, one is {}", t->shape().str());
+    if (t->rank() != 0) return invalid_argument("start, limit and delta must be scalars, one is {}", t->shape().str());
   const auto a = widen(*start.data<T>()), b = widen(*limit.data<T>()), d = widen(*delta.data<T>());
   if (d == 0) return invalid_argument("delta is 0");
   if ((d > 0 && a > b) || (d < 0 && a < b))
@@ -195,18 +189,15 @@ Result<int64_t> range_length(const Tensor& start, const Tensor& limit, const Ten
   return static_cast<int64_t>(length);
 }
 
-using RangeTypes =
-    TypeList<float, double, float16, bfloat16, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t>;
+using RangeTypes = TypeList<float, double, float16, bfloat16, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t>;
 
-template <class T>
-class Range final : public ComputeKernel {
+template <class T> class Range final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const int64_t n, range_length<T>(c.input(0), c.input(1), c.input(2)));
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, Shape{n}));
     const auto start = widen(*c.input(0).data<T>()), delta = widen(*c.input(2).data<T>());
-    for (int64_t i = 0; i < n; ++i)
-      y.mutable_data<T>()[i] = narrow<T>(static_cast<Arithmetic<T>>(start + i * delta));
+    for (int64_t i = 0; i < n; ++i) y.mutable_data<T>()[i] = narrow<T>(static_cast<Arithmetic<T>>(start + i * delta));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -220,10 +211,8 @@ Status range_shape(ShapeContext& c) {
   if (start && limit && delta)
     with_type(c.input_dtype(0), RangeTypes{}, [&]<class T>() {
       const auto n = range_length<T>(*start, *limit, *delta);
-      if (n.ok())
-        out.set(0, *n);
-      else
-        status = n.status();
+      if (n.ok()) out.set(0, *n);
+      else status = n.status();
     });
   c.set_output(0, out);
   return status;
@@ -235,9 +224,7 @@ Status pass_gradients(GradientContext& c) {
   return {};
 }
 
-Status no_flow(GradientContext&) {
-  return {};
-}
+Status no_flow(GradientContext&) { return {}; }
 
 void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("Identity")
@@ -273,21 +260,19 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
             return invalid_argument("no gradient may be taken here: {}",
                                     c.node().attrs().get_or<std::string>("message", ""));
           }));
-  ops.add(
-      OpDef("PlaceholderWithDefault")
-          .input("input: dtype")
-          .output("output: dtype")
-          .attr("dtype: type")
-          .attr("shape: shape")
-          .shape([](ShapeContext& c) -> Status {
-            TROUPE_RETURN_IF_ERROR(PartialShape::merge(c.input(0), c.attr<PartialShape>("shape")).status());
-            c.set_output(0, c.attr<PartialShape>("shape"));
-            return {};
-          })
-          .doc("Its input, unless the output is fed. `shape` is what may be fed."),
-      gradient(pass_gradients));
-  for (const char* op :
-       {"Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault"})
+  ops.add(OpDef("PlaceholderWithDefault")
+              .input("input: dtype")
+              .output("output: dtype")
+              .attr("dtype: type")
+              .attr("shape: shape")
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_RETURN_IF_ERROR(PartialShape::merge(c.input(0), c.attr<PartialShape>("shape")).status());
+                c.set_output(0, c.attr<PartialShape>("shape"));
+                return {};
+              })
+              .doc("Its input, unless the output is fed. `shape` is what may be fed."),
+          gradient(pass_gradients));
+  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault"})
     kernels.add<Forward>(op, DeviceKind::kCpu, {});
   ops.add(OpDef("CheckNumerics")
               .input("tensor: T")
@@ -342,8 +327,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(scalar_shape)
               .doc("How many dimensions a tensor has."),
           not_differentiable(integer));
-  for (const char* op : {"Shape", "ShapeN", "Size", "Rank"})
-    kernels.add<ShapeKernel>(op, DeviceKind::kCpu, {});
+  for (const char* op : {"Shape", "ShapeN", "Size", "Rank"}) kernels.add<ShapeKernel>(op, DeviceKind::kCpu, {});
   ops.add(OpDef("ZerosLike")
               .input("x: T")
               .output("y: T")

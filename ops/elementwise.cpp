@@ -9,6 +9,7 @@ namespace troupe {
 Status BinaryKernel::compute(KernelContext& c) {
   const Tensor &a = c.input(0), &b = c.input(1);
   const bool same = a.shape() == b.shape();
+  if (!same && !broadcasts_) return invalid_argument("shapes {} and {} differ", a.shape().str(), b.shape().str());
   if (same || b.elements() == 1 || a.elements() == 1) {
     // One loop over all. A one-element operand counts as a scalar unless its rank makes the result's larger.
     const bool left = !same && a.elements() == 1 && a.rank() <= b.rank();
@@ -26,8 +27,7 @@ Status BinaryKernel::compute(KernelContext& c) {
                                      : Operands::kBoth);
       } else {
         std::atomic<bool> all{true};
-        const auto size = static_cast<int64_t>(size_of(a.dtype())),
-                   out_size = static_cast<int64_t>(size_of(out_));
+        const auto size = static_cast<int64_t>(size_of(a.dtype())), out_size = static_cast<int64_t>(size_of(out_));
         const int64_t size_a = left ? 0 : size, size_b = right ? 0 : size;
         parallel_for(c.threads(), n, grain_, [&](int64_t begin, int64_t end) {
           if (!loop_(static_cast<char*>(y.mutable_raw()) + begin * out_size,
@@ -65,8 +65,7 @@ Status BinaryKernel::compute(KernelContext& c) {
 Status UnaryKernel::compute(KernelContext& c) {
   const Tensor& x = c.input(0);
   TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, out_, x.shape()));
-  const auto in_size = static_cast<int64_t>(size_of(x.dtype())),
-             out_size = static_cast<int64_t>(size_of(out_));
+  const auto in_size = static_cast<int64_t>(size_of(x.dtype())), out_size = static_cast<int64_t>(size_of(out_));
   const char* in = static_cast<const char*>(x.raw());
   char* out = static_cast<char*>(y.mutable_raw());
   parallel_for(c.threads(), x.elements(), grain_, [&](int64_t begin, int64_t end) {

@@ -19,8 +19,9 @@ using UnaryLoop = void (*)(void* out, const void* x, int64_t n, const double* pa
 class BinaryKernel final : public ComputeKernel {
  public:
   /// `fault` is the error's text where the loop returns false.
-  BinaryKernel(BinaryLoop loop, DType out, int64_t grain, const char* fault)
-      : loop_(loop), out_(out), grain_(grain), fault_(fault) {}
+  /// Without `broadcasts`, shapes that differ are an error.
+  BinaryKernel(BinaryLoop loop, DType out, int64_t grain, const char* fault, bool broadcasts = true)
+      : loop_(loop), out_(out), grain_(grain), fault_(fault), broadcasts_(broadcasts) {}
   Status compute(KernelContext& c) override;
 
  private:
@@ -28,6 +29,7 @@ class BinaryKernel final : public ComputeKernel {
   const DType out_;
   const int64_t grain_;
   const char* const fault_;
+  const bool broadcasts_;
 };
 
 /// A function of one tensor, in place where nobody else wants the input.
@@ -46,18 +48,18 @@ class UnaryKernel final : public ComputeKernel {
 
 namespace elementwise {
 
+/// The unsigned type in which arithmetic on integers wraps around as TensorFlow's does.
+template <class T> using Wrapping = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
+
 /// F::apply(a, b) on Arithmetic<T>; F::fails(a, b), if there is one, says that there is no result.
 template <class F, class T, class R>
-[[gnu::always_inline]] inline bool binary_body(void* out, const void* a, const void* b, int64_t n,
-                                               Operands operands) {
+[[gnu::always_inline]] inline bool binary_body(void* out, const void* a, const void* b, int64_t n, Operands operands) {
   R* o = static_cast<R*>(out);
   const T* x = static_cast<const T*>(a);
   const T* y = static_cast<const T*>(b);
   const auto result = [](Arithmetic<T> p, Arithmetic<T> q) [[gnu::always_inline]] {
-    if constexpr (std::is_same_v<T, R>)
-      return narrow<R>(F::apply(p, q));
-    else
-      return static_cast<R>(F::apply(p, q));
+    if constexpr (std::is_same_v<T, R>) return narrow<R>(F::apply(p, q));
+    else return static_cast<R>(F::apply(p, q));
   };
   if constexpr (requires { F::fails(Arithmetic<T>(), Arithmetic<T>()); }) {
     const int64_t i = operands != Operands::kLeftScalar, j = operands != Operands::kRightScalar;
@@ -92,23 +94,18 @@ TROUPE_AVX2 bool binary_avx2(void* out, const void* a, const void* b, int64_t n,
 
 /// F::apply(x) or F::apply(x, parameters) on Arithmetic<T>.
 template <class F, class T, class R>
-[[gnu::always_inline]] inline void unary_body(void* out, const void* in, int64_t n,
-                                              const double* parameters) {
+[[gnu::always_inline]] inline void unary_body(void* out, const void* in, int64_t n, const double* parameters) {
   R* o = static_cast<R*>(out);
   const T* x = static_cast<const T*>(in);
 #pragma GCC ivdep
   for (int64_t k = 0; k < n; ++k) {
     const Arithmetic<T> v = widen(x[k]);
-    if constexpr (!std::is_same_v<T, R>)
-      o[k] = static_cast<R>(F::apply(v));
-    else if constexpr (requires { F::apply(v, parameters); })
-      o[k] = narrow<R>(F::apply(v, parameters));
-    else
-      o[k] = narrow<R>(F::apply(v));
+    if constexpr (!std::is_same_v<T, R>) o[k] = static_cast<R>(F::apply(v));
+    else if constexpr (requires { F::apply(v, parameters); }) o[k] = narrow<R>(F::apply(v, parameters));
+    else o[k] = narrow<R>(F::apply(v));
   }
 }
-template <class F, class T, class R>
-void unary_plain(void* out, const void* in, int64_t n, const double* parameters) {
+template <class F, class T, class R> void unary_plain(void* out, const void* in, int64_t n, const double* parameters) {
   unary_body<F, T, R>(out, in, n, parameters);
 }
 template <class F, class T, class R>
@@ -117,20 +114,17 @@ TROUPE_AVX2 void unary_avx2(void* out, const void* in, int64_t n, const double* 
 }
 
 /// The result type: bool for predicates, else T.
-template <class F, class T>
-using ResultOf = std::conditional_t < requires {
-  typename F::Predicate;
-}
+template <class F, class T> using ResultOf = std::conditional_t < requires { typename F::Predicate; }
 , bool, T > ;
 
 }  // namespace elementwise
 
 /// Registers the binary function F for every T of the list. F has `static X apply(X, X)`, and may have
-/// `fails`, `Predicate` and `static constexpr const char* fault`.
+/// `fails`, `Predicate` (the result is bool), `SameShape` (no broadcasting) and `static constexpr const char* fault`.
 template <class F, class... T>
-void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>,
-                        int64_t grain = kCheapGrain) {
+void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>, int64_t grain = kCheapGrain) {
   const char* fault = "";
+  constexpr bool broadcasts = !requires { typename F::SameShape; };
   if constexpr (requires { F::fault; }) fault = F::fault;
   (
       [&] {
@@ -141,7 +135,7 @@ void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList
         }
         kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
                     [=](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                      return std::unique_ptr<Kernel>(new BinaryKernel(loop, dtype_of<R>, grain, fault));
+                      return std::unique_ptr<Kernel>(new BinaryKernel(loop, dtype_of<R>, grain, fault, broadcasts));
                     });
       }(),
       ...);
@@ -149,8 +143,8 @@ void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList
 
 /// Registers the unary function F for every T of the list; `parameters` name up to two float attributes.
 template <class F, class... T>
-void add_unary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>,
-                       int64_t grain = kCheapGrain, std::string parameter = "") {
+void add_unary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>, int64_t grain = kCheapGrain,
+                       std::string parameter = "") {
   (
       [&] {
         using R = elementwise::ResultOf<F, T>;

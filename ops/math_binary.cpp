@@ -11,110 +11,70 @@
 namespace troupe {
 namespace {
 
-/// The unsigned type in which arithmetic on integers wraps around as TensorFlow's does.
-template <class T>
-using Wrapping = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
+using elementwise::Wrapping;
 
-template <class T>
-inline constexpr bool kInteger = std::is_integral_v<T>;
+template <class T> inline constexpr bool kInteger = std::is_integral_v<T>;
 
 struct Add {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (kInteger<T>)
-      return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
-    else
-      return a + b;
+  template <class T> static T apply(T a, T b) {
+    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
+    else return a + b;
   }
 };
 struct Sub {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (kInteger<T>)
-      return static_cast<T>(Wrapping<T>(a) - Wrapping<T>(b));
-    else
-      return a - b;
+  template <class T> static T apply(T a, T b) {
+    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) - Wrapping<T>(b));
+    else return a - b;
   }
 };
 struct Mul {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (kInteger<T>)
-      return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
-    else
-      return a * b;
+  template <class T> static T apply(T a, T b) {
+    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
+    else return a * b;
   }
 };
 struct SquaredDifference {
-  template <class T>
-  static T apply(T a, T b) {
-    return Mul::apply(Sub::apply(a, b), Sub::apply(a, b));
-  }
+  template <class T> static T apply(T a, T b) { return Mul::apply(Sub::apply(a, b), Sub::apply(a, b)); }
 };
 
-template <class T>
-T truncated_quotient(T a, T b) {
+template <class T> T truncated_quotient(T a, T b) {
   if constexpr (std::is_signed_v<T>)
     if (b == T(-1)) return Sub::apply(T(0), a);  // the smallest integer by -1 wraps around
   return static_cast<T>(a / b);
 }
-template <class T>
-T truncated_rest(T a, T b) {
-  if constexpr (!kInteger<T>)
-    return std::fmod(a, b);
-  else if constexpr (std::is_signed_v<T>)
-    return b == T(-1) ? T(0) : static_cast<T>(a % b);
-  else
-    return static_cast<T>(a % b);
+template <class T> T truncated_rest(T a, T b) {
+  if constexpr (!kInteger<T>) return std::fmod(a, b);
+  else if constexpr (std::is_signed_v<T>) return b == T(-1) ? T(0) : static_cast<T>(a % b);
+  else return static_cast<T>(a % b);
 }
 
 struct DivideFloats {
-  template <class T>
-  static T apply(T a, T b) {
-    return a / b;
-  }
+  template <class T> static T apply(T a, T b) { return a / b; }
 };
 struct IntegerFault {
   static constexpr const char* fault = "integer division by zero";
-  template <class T>
-  static bool fails(T, T b) {
-    return b == T(0);
-  }
+  template <class T> static bool fails(T, T b) { return b == T(0); }
 };
 struct DivideIntegers : IntegerFault {
-  template <class T>
-  static T apply(T a, T b) {
-    return truncated_quotient(a, b);
-  }
+  template <class T> static T apply(T a, T b) { return truncated_quotient(a, b); }
 };
 struct FloorDivideIntegers : IntegerFault {
-  template <class T>
-  static T apply(T a, T b) {
+  template <class T> static T apply(T a, T b) {
     const T q = truncated_quotient(a, b);
     return truncated_rest(a, b) != T(0) && (a < T(0)) != (b < T(0)) ? static_cast<T>(q - 1) : q;
   }
 };
 struct FloorDivideFloats {
-  template <class T>
-  static T apply(T a, T b) {
-    return std::floor(a / b);
-  }
+  template <class T> static T apply(T a, T b) { return std::floor(a / b); }
 };
 struct RestIntegers : IntegerFault {
-  template <class T>
-  static T apply(T a, T b) {
-    return truncated_rest(a, b);
-  }
+  template <class T> static T apply(T a, T b) { return truncated_rest(a, b); }
 };
 struct RestFloats {
-  template <class T>
-  static T apply(T a, T b) {
-    return truncated_rest(a, b);
-  }
+  template <class T> static T apply(T a, T b) { return truncated_rest(a, b); }
 };
 struct FloorRest {
-  template <class T>
-  static T apply(T a, T b) {
+  template <class T> static T apply(T a, T b) {
     const T r = truncated_rest(a, b);
     return r != T(0) && (r < T(0)) != (b < T(0)) ? static_cast<T>(r + b) : r;
   }
@@ -122,22 +82,15 @@ struct FloorRest {
 struct FloorRestIntegers : IntegerFault, FloorRest {};
 
 struct PowFloats {
-  template <class T>
-  static T apply(T a, T b) {
-    return std::pow(a, b);
-  }
+  template <class T> static T apply(T a, T b) { return std::pow(a, b); }
 };
 struct PowIntegers {
   static constexpr const char* fault = "an integer to a negative integer power";
-  template <class T>
-  static bool fails(T, T b) {
-    if constexpr (std::is_signed_v<T>)
-      return b < T(0);
-    else
-      return false;
+  template <class T> static bool fails(T, T b) {
+    if constexpr (std::is_signed_v<T>) return b < T(0);
+    else return false;
   }
-  template <class T>
-  static T apply(T a, T b) {
+  template <class T> static T apply(T a, T b) {
     T result = 1;
     for (; b > T(0); b = static_cast<T>(b / 2)) {
       if (b % 2) result = Mul::apply(result, a);
@@ -149,31 +102,22 @@ struct PowIntegers {
 
 // A NaN in either operand is the result, as in TensorFlow.
 struct Maximum {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (kInteger<T>)
-      return a > b ? a : b;
-    else
-      return a > b || a != a ? a : b;
+  template <class T> static T apply(T a, T b) {
+    if constexpr (kInteger<T>) return a > b ? a : b;
+    else return a > b || a != a ? a : b;
   }
 };
 struct Minimum {
-  template <class T>
-  static T apply(T a, T b) {
-    if constexpr (kInteger<T>)
-      return a < b ? a : b;
-    else
-      return a < b || a != a ? a : b;
+  template <class T> static T apply(T a, T b) {
+    if constexpr (kInteger<T>) return a < b ? a : b;
+    else return a < b || a != a ? a : b;
   }
 };
 
-#define TROUPE_PREDICATE(name, expression)      \
-  struct name {                                 \
-    using Predicate = void;                     \
-    template <class T>                          \
-    static bool apply(const T& a, const T& b) { \
-      return expression;                        \
-    }                                           \
+#define TROUPE_PREDICATE(name, expression)                                              \
+  struct name {                                                                         \
+    using Predicate = void;                                                             \
+    template <class T> static bool apply(const T& a, const T& b) { return expression; } \
   }
 TROUPE_PREDICATE(Less, a < b);
 TROUPE_PREDICATE(LessEqual, a <= b);
@@ -261,8 +205,7 @@ class EqualityKernel final : public ComputeKernel {
   const bool when_incompatible_;
 };
 
-template <class F, class... T>
-void add_equality(KernelRegistry& kernels, const char* op, TypeList<T...>) {
+template <class F, class... T> void add_equality(KernelRegistry& kernels, const char* op, TypeList<T...>) {
   const auto add = [&](DType dtype, BinaryLoop loop) {
     kernels.add(op, DeviceKind::kCpu, {{"T", {dtype}}},
                 [loop](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
@@ -279,13 +222,11 @@ Status equality_shape(ShapeContext& c) {
   const auto shape = broadcast(c.input(0), c.input(1));
   if (shape.ok() && shape->fully_known() && c.input(0).fully_known() && c.input(1).fully_known())
     c.set_output(0, *shape);
-  else if (!shape.ok())
-    c.set_output(0, PartialShape::scalar());
+  else if (!shape.ok()) c.set_output(0, PartialShape::scalar());
   return {};
 }
 
-template <class... T>
-OpDef binary(const char* name, TypeList<T...> types, const char* doc) {
+template <class... T> OpDef binary(const char* name, TypeList<T...> types, const char* doc) {
   return std::move(OpDef(name)
                        .input("x: T")
                        .input("y: T")
@@ -294,8 +235,7 @@ OpDef binary(const char* name, TypeList<T...> types, const char* doc) {
                        .shape(broadcast_shape)
                        .doc(doc));
 }
-template <class... T>
-OpDef predicate(const char* name, TypeList<T...> types, const char* doc) {
+template <class... T> OpDef predicate(const char* name, TypeList<T...> types, const char* doc) {
   return std::move(OpDef(name)
                        .input("x: T")
                        .input("y: T")
@@ -327,14 +267,11 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(binary("Div", all, "x / y; of integers truncated towards zero, and division by zero is an error."),
           gradient(div_gradient));
   ops.add(binary("RealDiv", all, "x / y, of floating and complex numbers."), gradient(div_gradient));
-  ops.add(binary("TruncateDiv", numbers,
-                 "x / y of integers, truncated towards zero. Division by zero is an error."),
+  ops.add(binary("TruncateDiv", numbers, "x / y of integers, truncated towards zero. Division by zero is an error."),
           not_differentiable("it is piecewise constant"));
-  ops.add(binary("FloorDiv", numbers,
-                 "The largest integer not above x / y. Division of integers by zero is an error."),
+  ops.add(binary("FloorDiv", numbers, "The largest integer not above x / y. Division of integers by zero is an error."),
           not_differentiable("it is piecewise constant"));
-  ops.add(binary("Mod", numbers,
-                 "The rest of truncated division; it has the sign of x. Zero y of integers: an error."),
+  ops.add(binary("Mod", numbers, "The rest of truncated division; it has the sign of x. Zero y of integers: an error."),
           not_differentiable("TensorFlow defines none; FloorMod has one"));
   ops.add(binary("FloorMod", numbers,
                  "The rest of floored division; it has the sign of y. Zero y of integers: an "
@@ -351,15 +288,12 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<FloorRest>(kernels, "FloorMod", floats, kDearGrain);
   add_binary_kernels<FloorRestIntegers>(kernels, "FloorMod", integers, kDearGrain);
 
-  ops.add(binary("Pow", all, "x to the power y. An integer to a negative power is an error."),
-          gradient(pow_gradient));
+  ops.add(binary("Pow", all, "x to the power y. An integer to a negative power is an error."), gradient(pow_gradient));
   add_binary_kernels<PowFloats>(kernels, "Pow", float_or_complex, kDearGrain);
   add_binary_kernels<PowIntegers>(kernels, "Pow", integers, kDearGrain);
-  ops.add(binary("Maximum", numbers,
-                 "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
+  ops.add(binary("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
           gradient(extreme_gradient("GreaterEqual")));
-  ops.add(binary("Minimum", numbers,
-                 "The smaller of x and y; NaN where one is. At equality the gradient goes to x."),
+  ops.add(binary("Minimum", numbers, "The smaller of x and y; NaN where one is. At equality the gradient goes to x."),
           gradient(extreme_gradient("LessEqual")));
   add_binary_kernels<Maximum>(kernels, "Maximum", numbers);
   add_binary_kernels<Minimum>(kernels, "Minimum", numbers);
@@ -368,8 +302,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
 void add_comparisons(OpRegistry& ops, KernelRegistry& kernels) {
   const NumberTypes numbers;
   const char* boolean = "its result is boolean";
-  ops.add(predicate("Less", numbers, "x < y, element by element. The shapes broadcast."),
-          not_differentiable(boolean));
+  ops.add(predicate("Less", numbers, "x < y, element by element. The shapes broadcast."), not_differentiable(boolean));
   ops.add(predicate("LessEqual", numbers, "x <= y, element by element. The shapes broadcast."),
           not_differentiable(boolean));
   ops.add(predicate("Greater", numbers, "x > y, element by element. The shapes broadcast."),
@@ -380,8 +313,8 @@ void add_comparisons(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<LessEqual>(kernels, "LessEqual", numbers);
   add_binary_kernels<Greater>(kernels, "Greater", numbers);
   add_binary_kernels<GreaterEqual>(kernels, "GreaterEqual", numbers);
-  using Comparable = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
-                              uint16_t, uint32_t, uint64_t, complex64, bool, std::string>;
+  using Comparable = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                              uint32_t, uint64_t, complex64, bool, std::string>;
   const Comparable comparable;
   ops.add(predicate("Equal", comparable,
                     "x == y, element by element. The shapes broadcast; shapes that do not are an "

@@ -30,19 +30,18 @@ class SelectKernel final : public ComputeKernel {
     }
     TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(condition.shape(), then.shape(), other.shape()));
     const DType dtype = then.dtype();
-    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(then.shape() == plan.shape && then.unique() ? 1 : 2, dtype,
-                                                  plan.shape));
+    TROUPE_ASSIGN(Tensor y,
+                  c.forward_or_allocate(then.shape() == plan.shape && then.unique() ? 1 : 2, dtype, plan.shape));
     const bool* chosen = condition.data<bool>();
     const std::array<int64_t, 3> step = {plan.stride[0][plan.rank - 1], plan.stride[1][plan.rank - 1],
                                          plan.stride[2][plan.rank - 1]};
     with_storage(dtype, [&]<class S>() {
       S* out = static_cast<S*>(y.mutable_raw());
       const S *a = static_cast<const S*>(then.raw()), *b = static_cast<const S*>(other.raw());
-      for_each_run(
-          plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
-            for (int64_t i = 0; i < n; ++i)
-              out[at + i] = chosen[in[0] + i * step[0]] ? a[in[1] + i * step[1]] : b[in[2] + i * step[2]];
-          });
+      for_each_run(plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& in, int64_t n) {
+        for (int64_t i = 0; i < n; ++i)
+          out[at + i] = chosen[in[0] + i * step[0]] ? a[in[1] + i * step[1]] : b[in[2] + i * step[2]];
+      });
     });
     c.set_output(0, std::move(y));
     return {};
@@ -56,8 +55,8 @@ Status select_shape(ShapeContext& c) {
   TROUPE_ASSIGN(PartialShape shape, PartialShape::merge(c.input(1), c.input(2)));
   const PartialShape& condition = c.input(0);
   if (condition.has_rank() && shape.has_rank()) {
-    const bool rows = condition.rank() == 1 && shape.rank() > 1 &&
-                      PartialShape{condition[0]}.compatible(PartialShape{shape[0]});
+    const bool rows =
+        condition.rank() == 1 && shape.rank() > 1 && PartialShape{condition[0]}.compatible(PartialShape{shape[0]});
     if (condition.rank() != 0 && !rows && !condition.compatible(shape))
       return invalid_argument("condition {} fits neither {} nor its rows", condition.str(), shape.str());
   }
@@ -90,16 +89,14 @@ Status select_v2_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T>
-class AddNKernel final : public ComputeKernel {
+template <class T> class AddNKernel final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Shape shape = c.input(0).shape();
     int reuse = 0;
     for (int i = 0; i < c.num_inputs(); ++i) {
       if (c.input(i).shape() != shape)
-        return invalid_argument("shapes {} and {} of inputs 0 and {} differ", shape.str(),
-                                c.input(i).shape().str(), i);
+        return invalid_argument("shapes {} and {} of inputs 0 and {} differ", shape.str(), c.input(i).shape().str(), i);
       if (c.input(i).unique()) reuse = i;
     }
     if (c.num_inputs() == 1) {
@@ -144,8 +141,7 @@ Status add_n_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T>
-class ClipKernel final : public ComputeKernel {
+template <class T> class ClipKernel final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &low = c.input(1), &high = c.input(2);
@@ -198,20 +194,16 @@ class BroadcastTo final : public ComputeKernel {
       return {};
     }
     TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(x.shape(), shape));
-    if (plan.shape != shape)
-      return invalid_argument("{} does not broadcast to {}", x.shape().str(), shape.str());
+    if (plan.shape != shape) return invalid_argument("{} does not broadcast to {}", x.shape().str(), shape.str());
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
     with_storage(x.dtype(), [&]<class S>() {
       S* out = static_cast<S*>(y.mutable_raw());
       const S* in = static_cast<const S*>(x.raw());
       const int64_t step = plan.stride[0][plan.rank - 1];
-      for_each_run(plan, c.threads(), kCheapGrain,
-                   [&](int64_t at, const std::array<int64_t, 3>& from, int64_t n) {
-                     if (step == 0)
-                       std::fill_n(out + at, n, in[from[0]]);
-                     else
-                       std::copy_n(in + from[0], n, out + at);
-                   });
+      for_each_run(plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& from, int64_t n) {
+        if (step == 0) std::fill_n(out + at, n, in[from[0]]);
+        else std::copy_n(in + from[0], n, out + at);
+      });
     });
     c.set_output(0, std::move(y));
     return {};
@@ -238,8 +230,7 @@ Status broadcast_to_gradient(GradientContext& c) {
 }
 
 /// The dimensions over which gradients of two broadcast inputs are summed.
-template <class T>
-class BroadcastGradientArgs final : public ComputeKernel {
+template <class T> class BroadcastGradientArgs final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape a, sizes(c.input(0)));
