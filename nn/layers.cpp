@@ -10,8 +10,8 @@ int64_t channels(const Scope& scope, Output x, int min_rank, const char* layer, 
   if (!scope.ok() || !x) return 0;
   const PartialShape& shape = x.shape();
   if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) > 0) return shape.dim(-1);
-  scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} and a known last size are needed",
-                              layer, name, x.name(), shape.str(), min_rank));
+  scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} and a known last size are needed", layer, name,
+                              x.name(), shape.str(), min_rank));
   return 0;
 }
 
@@ -35,15 +35,15 @@ Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, 
   return y;
 }
 
-Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size,
-              const std::string& name, const ConvOptions& options) {
+Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
+              const ConvOptions& options) {
   const int64_t in = channels(scope, x, 4, "conv2d", name);
   if (in == 0) return {};
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {size, size, in, filters}, options.kernel);
-  Output y = inside.op("Conv2D", {x, kernel},
-                       {{"strides", std::vector<int64_t>{1, options.stride, options.stride, 1}},
-                        {"padding", options.padding}});
+  Output y = inside.op(
+      "Conv2D", {x, kernel},
+      {{"strides", std::vector<int64_t>{1, options.stride, options.stride, 1}}, {"padding", options.padding}});
   if (options.bias) y = inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {filters}, zeros())});
   return y;
 }
@@ -61,8 +61,7 @@ Output batch_norm(const Scope& scope, Variables& variables, Output x, const std:
   if (c == 0) return {};
   const Scope inside = scope.scope(name);
   const bool flat = x.shape().rank() == 2;  // the op wants four dimensions
-  if (flat)
-    x = inside.op("Reshape", {x, inside.constant(Tensor::of<int32_t>({-1, 1, 1, static_cast<int32_t>(c)}))});
+  if (flat) x = inside.op("Reshape", {x, inside.constant(Tensor::of<int32_t>({-1, 1, 1, static_cast<int32_t>(c)}))});
   const Output gamma = variables.read(scope, name + "/gamma", {c}, ones());
   const Output beta = variables.read(scope, name + "/beta", {c}, zeros());
   const Output mean = variables.read(scope, name + "/moving_mean", {c}, zeros(), false);
@@ -84,8 +83,7 @@ Output batch_norm(const Scope& scope, Variables& variables, Output x, const std:
     follow("/moving_variance", variance, 2);
   }
   Output y = norm->out();
-  if (flat)
-    y = inside.op("Reshape", {y, inside.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(c)}))});
+  if (flat) y = inside.op("Reshape", {y, inside.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(c)}))});
   return y;
 }
 
@@ -110,25 +108,17 @@ Output flatten(const Scope& scope, Output x) {
   int64_t size = shape.has_rank() && shape.rank() >= 1 ? 1 : -1;
   for (int i = 1; i < shape.rank() && size >= 0; ++i) size = shape[i] < 0 ? -1 : size * shape[i];
   if (size < 0) {
-    scope.fail(invalid_argument("flatten: {} has shape {}; sizes after the first must be known", x.name(),
-                                shape.str()));
+    scope.fail(
+        invalid_argument("flatten: {} has shape {}; sizes after the first must be known", x.name(), shape.str()));
     return {};
   }
   return scope.op("Reshape", {x, scope.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(size)}))});
 }
 
-Output relu(const Scope& scope, Output x) {
-  return scope.op("Relu", {x});
-}
-Output sigmoid(const Scope& scope, Output x) {
-  return scope.op("Sigmoid", {x});
-}
-Output tanh(const Scope& scope, Output x) {
-  return scope.op("Tanh", {x});
-}
-Output softmax(const Scope& scope, Output logits) {
-  return scope.op("Softmax", {logits});
-}
+Output relu(const Scope& scope, Output x) { return scope.op("Relu", {x}); }
+Output sigmoid(const Scope& scope, Output x) { return scope.op("Sigmoid", {x}); }
+Output tanh(const Scope& scope, Output x) { return scope.op("Tanh", {x}); }
+Output softmax(const Scope& scope, Output logits) { return scope.op("Softmax", {logits}); }
 
 Output pixels_to_float(const Scope& scope, Output images) {
   const Output x = scope.op("Cast", {images}, {{"DstT", DType::kFloat32}});

@@ -20,12 +20,8 @@ Output reduce_all(const Scope& scope, const char* op, Output x) {
 
 }  // namespace
 
-Output sum_all(const Scope& scope, Output x) {
-  return reduce_all(scope, "Sum", x);
-}
-Output mean_all(const Scope& scope, Output x) {
-  return reduce_all(scope, "Mean", x);
-}
+Output sum_all(const Scope& scope, Output x) { return reduce_all(scope, "Sum", x); }
+Output mean_all(const Scope& scope, Output x) { return reduce_all(scope, "Mean", x); }
 
 Output sparse_softmax_cross_entropy(const Scope& scope, Output logits, Output labels) {
   const Scope inside = scope.scope("cross_entropy");
@@ -62,8 +58,7 @@ Output l2_penalty(const Scope& scope, Variables& variables, float rate) {
 Output accuracy(const Scope& scope, Output logits, Output labels) {
   if (!scope.ok() || !labels) return {};
   const Scope inside = scope.scope("accuracy");
-  const Output best =
-      inside.op("ArgMax", {logits, inside.constant<int32_t>(1)}, {{"output_type", labels.dtype()}});
+  const Output best = inside.op("ArgMax", {logits, inside.constant<int32_t>(1)}, {{"output_type", labels.dtype()}});
   const Output right = inside.op("Equal", {best, labels});
   return mean_all(inside, inside.op("Cast", {right}, {{"DstT", DType::kFloat32}}));
 }

@@ -7,9 +7,7 @@
 namespace troupe::nn {
 namespace {
 
-Output square_sum(const Scope& scope, Output x) {
-  return sum_all(scope, scope.op("Square", {x}));
-}
+Output square_sum(const Scope& scope, Output x) { return sum_all(scope, scope.op("Square", {x})); }
 
 // Scales x so that a norm of sqrt(squares) becomes at most `limit`.
 Output limit_norm(const Scope& scope, Output x, Output squares, float limit) {
@@ -29,8 +27,7 @@ Output power_of(const UpdateContext& c, float beta) {
 Clip clip_by_value(float limit) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     for (Output& g : gradients)
-      if (g)
-        g = scope.op("Minimum", {scope.op("Maximum", {g, scope.constant(-limit)}), scope.constant(limit)});
+      if (g) g = scope.op("Minimum", {scope.op("Maximum", {g, scope.constant(-limit)}), scope.constant(limit)});
     return gradients;
   };
 }
@@ -64,36 +61,33 @@ Optimizer sgd(Schedule rate) {
 
 Optimizer momentum(Schedule rate, float momentum, bool nesterov) {
   return {std::move(rate), [=](const UpdateContext& c) {
-            return c.scope.node(
-                "ResourceApplyMomentum",
-                {c.handle(), c.slot("momentum"), c.rate, c.gradient, c.scope.constant(momentum)},
-                {{"use_nesterov", nesterov}});
+            return c.scope.node("ResourceApplyMomentum",
+                                {c.handle(), c.slot("momentum"), c.rate, c.gradient, c.scope.constant(momentum)},
+                                {{"use_nesterov", nesterov}});
           }};
 }
 
 Optimizer adam(Schedule rate, float beta1, float beta2, float epsilon) {
   return {std::move(rate), [=](const UpdateContext& c) {
             const auto number = [&](float x) { return c.scope.constant(x); };
-            return c.scope.node(
-                "ResourceApplyAdam",
-                {c.handle(), c.slot("adam_m"), c.slot("adam_v"), power_of(c, beta1), power_of(c, beta2),
-                 c.rate, number(beta1), number(beta2), number(epsilon), c.gradient});
+            return c.scope.node("ResourceApplyAdam",
+                                {c.handle(), c.slot("adam_m"), c.slot("adam_v"), power_of(c, beta1), power_of(c, beta2),
+                                 c.rate, number(beta1), number(beta2), number(epsilon), c.gradient});
           }};
 }
 
 Optimizer adagrad(Schedule rate, float initial_accumulator, float epsilon) {
   return {std::move(rate), [=](const UpdateContext& c) {
-            return c.scope.node("ResourceApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator),
-                                                           c.rate, c.scope.constant(epsilon), c.gradient});
+            return c.scope.node("ResourceApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator), c.rate,
+                                                           c.scope.constant(epsilon), c.gradient});
           }};
 }
 
 Optimizer rmsprop(Schedule rate, float decay, float momentum, float epsilon) {
   return {std::move(rate), [=](const UpdateContext& c) {
             const auto number = [&](float x) { return c.scope.constant(x); };
-            return c.scope.node("ResourceApplyRMSProp",
-                                {c.handle(), c.slot("rms"), c.slot("rms_momentum"), c.rate, number(decay),
-                                 number(momentum), number(epsilon), c.gradient});
+            return c.scope.node("ResourceApplyRMSProp", {c.handle(), c.slot("rms"), c.slot("rms_momentum"), c.rate,
+                                                         number(decay), number(momentum), number(epsilon), c.gradient});
           }};
 }
 
@@ -124,9 +118,7 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
       const Output share = own.op("Mul", {rate, own.constant(optimizer.weight_decay)});
       const Output loss = own.op("Mul", {variables.read(scope, v), share});
       const Output handle = variables.handle(scope, v);
-      update = own.after(std::vector<const Node*>{update})
-                   .named("decay")
-                   .node("AssignSubVariableOp", {handle, loss});
+      update = own.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {handle, loss});
     }
     done.push_back(update);
   }

@@ -21,9 +21,9 @@ Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from
     Output rate = scope.constant(first);
     for (size_t i = 0; i < from.size(); ++i) {
       const float before = i == 0 ? first : from[i - 1].second;
-      const Output reached = scope.op(
-          "Cast", {scope.op("GreaterEqual", {step, scope.constant(static_cast<float>(from[i].first))})},
-          {{"DstT", DType::kFloat32}});
+      const Output reached =
+          scope.op("Cast", {scope.op("GreaterEqual", {step, scope.constant(static_cast<float>(from[i].first))})},
+                   {{"DstT", DType::kFloat32}});
       rate = scope.op("AddV2", {rate, scope.op("Mul", {reached, scope.constant(from[i].second - before)})});
     }
     return rate;

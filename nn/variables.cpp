@@ -13,8 +13,7 @@ Output shape_constant(const Scope& scope, const Shape& shape) {
 }
 
 // Random values by `op` from one seed, scaled.
-Output random(const Scope& scope, const char* op, const Shape& shape, int64_t seed, float scale,
-              float shift = 0) {
+Output random(const Scope& scope, const char* op, const Shape& shape, int64_t seed, float scale, float shift = 0) {
   Output x = scope.op(op, {shape_constant(scope, shape)},
                       {{"dtype", DType::kFloat32}, {"seed", seed}, {"seed2", seed >> 17 | 1}});
   x = scope.op("Mul", {x, scope.constant(scale)});
@@ -24,8 +23,7 @@ Output random(const Scope& scope, const char* op, const Shape& shape, int64_t se
 // {fan in, fan out} of a kernel [..., in, out].
 std::pair<double, double> fans(const Shape& shape) {
   if (shape.rank() < 2) return {static_cast<double>(shape.elements()), static_cast<double>(shape.elements())};
-  const double field =
-      static_cast<double>(shape.elements()) / (std::max<int64_t>(1, shape.dim(-1) * shape.dim(-2)));
+  const double field = static_cast<double>(shape.elements()) / (std::max<int64_t>(1, shape.dim(-1) * shape.dim(-2)));
   return {field * shape.dim(-2), field * shape.dim(-1)};
 }
 
@@ -35,8 +33,7 @@ Initializer scaled(bool uniform, bool both_fans) {
     const double variance = both_fans ? 2 / (in + out) : 2 / in;
     // A normal cut at two deviations has 0.8796 of the deviation.
     if (!uniform)
-      return random(scope, "TruncatedNormal", shape, seed,
-                    static_cast<float>(std::sqrt(variance) / .87962566));
+      return random(scope, "TruncatedNormal", shape, seed, static_cast<float>(std::sqrt(variance) / .87962566));
     const auto limit = static_cast<float>(std::sqrt(3 * variance));
     return random(scope, "RandomUniform", shape, seed, 2 * limit, -limit);
   };
@@ -54,18 +51,10 @@ Initializer truncated_normal(float deviation) {
     return random(scope, "TruncatedNormal", shape, seed, deviation);
   };
 }
-Initializer glorot_uniform() {
-  return scaled(true, true);
-}
-Initializer glorot_normal() {
-  return scaled(false, true);
-}
-Initializer he_uniform() {
-  return scaled(true, false);
-}
-Initializer he_normal() {
-  return scaled(false, false);
-}
+Initializer glorot_uniform() { return scaled(true, true); }
+Initializer glorot_normal() { return scaled(false, true); }
+Initializer he_uniform() { return scaled(true, false); }
+Initializer he_normal() { return scaled(false, false); }
 
 int64_t Variables::seed_for(std::string_view name) const {
   uint64_t hash = 0xcbf29ce484222325u ^ static_cast<uint64_t>(seed_);  // FNV-1a
@@ -74,8 +63,8 @@ int64_t Variables::seed_for(std::string_view name) const {
   return static_cast<int64_t>(hash >> 1) | 1;
 }
 
-Variable* Variables::define(const Scope& scope, const std::string& name, const Shape& shape,
-                            const Initializer& initial, bool trainable, DType dtype) {
+Variable* Variables::define(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+                            bool trainable, DType dtype) {
   if (auto it = index_.find(name); it != index_.end()) {
     Variable& known = all_[it->second];
     if (known.shape == shape && known.dtype == dtype) return &known;
@@ -95,16 +84,14 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
 Output Variables::handle(const Scope& scope, const Variable& v) {
   Output& handle = uses(scope, v.name).handle;
   if (!handle)
-    handle = scope.named(v.name).op("VarHandleOp", {},
-                                    {{"container", container_},
-                                     {"shared_name", v.name},
-                                     {"dtype", v.dtype},
-                                     {"shape", PartialShape(v.shape)}});
+    handle = scope.named(v.name).op(
+        "VarHandleOp", {},
+        {{"container", container_}, {"shared_name", v.name}, {"dtype", v.dtype}, {"shape", PartialShape(v.shape)}});
   return handle;
 }
 
-Output Variables::handle(const Scope& scope, const std::string& name, const Shape& shape,
-                         const Initializer& initial, bool trainable, DType dtype) {
+Output Variables::handle(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+                         bool trainable, DType dtype) {
   const Variable* v = define(scope, name, shape, initial, trainable, dtype);
   return v ? handle(scope, *v) : Output{};
 }
@@ -113,13 +100,12 @@ Output Variables::read(const Scope& scope, const Variable& v) {
   if (Output known = uses(scope, v.name).read) return known;
   Output value = scope.named(v.name + "/read").op("ReadVariableOp", {handle(scope, v)}, {{"dtype", v.dtype}});
   // Layers above must know the shape while the graph is built.
-  if (value && !value.shape().fully_known())
-    value = scope.op("Reshape", {value, shape_constant(scope, v.shape)});
+  if (value && !value.shape().fully_known()) value = scope.op("Reshape", {value, shape_constant(scope, v.shape)});
   return uses(scope, v.name).read = value;
 }
 
-Output Variables::read(const Scope& scope, const std::string& name, const Shape& shape,
-                       const Initializer& initial, bool trainable, DType dtype) {
+Output Variables::read(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+                       bool trainable, DType dtype) {
   const Variable* v = define(scope, name, shape, initial, trainable, dtype);
   return v ? read(scope, *v) : Output{};
 }

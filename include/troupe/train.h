@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainer: replicas of a model on several devices that share one container of variables and are fed through queues.
+// Implemented in nn/towers.cpp (the graph) and nn/trainer.cpp (the loops).
+//
+// An input loop runs steps that move elements of a dataset into a queue; replicas dequeue. Loops are continuations:
+// the callback of a step starts the next one, so no thread waits in between.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/optimizers.h"
+#include "troupe/session.h"
+
+namespace troupe::nn {
+
+/// What a model gives: two float32 scalars.
+struct ModelOutputs {
+  Output loss;      // what training makes small
+  Output accuracy;  // any metric to report; may be empty
+};
+
+/// Builds the model once on the scope's device. `batch` holds the components of one element of the dataset. Called
+/// once for each replica and, with training false, once for each device that tests.
+using ModelFn = std::function<ModelOutputs(const Scope& scope, Variables& variables, const std::vector<Output>& batch,
+                                           bool training)>;
+
+enum class ReplicaMode {
+  kSync,    // one step: every replica takes a batch, gradients are averaged in replica order, one update
+  kAsync,   // every replica takes batches and updates the variables on its own
+  kHybrid,  // gradients gather in accumulators; an update takes those of N - k replicas, late ones are dropped
+};
+
+struct TrainerOptions {
+  ReplicaMode mode = ReplicaMode::kSync;
+  /// The device of each replica; one device may serve several. Empty: one replica on the default device.
+  std::vector<std::string> devices = {};
+  /// Of kHybrid: how many replicas an update does not wait for; fewer than there are replicas.
+  int backups = 0;
+  Optimizer optimizer = {};
+  /// Where the variables live, and a name for the queues, iterator and accumulators of this trainer there: two
+  /// trainers on one container need two names.
+  std::string container = {};
+  std::string name = "train";
+  /// Batches waiting in front of each replica.
+  int queue_capacity = 4;
+  /// The device that runs the steps of the input; empty: that of the first replica.
+  std::string input_device = {};
+  int64_t seed = 1;
+  /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
+  bool check_numerics = false;
+};
+
+/// One step of one replica (in kSync, of all).
+struct StepReport {
+  int64_t step = 0;  // updates of the variables when it ended
+  int replica = 0;
+  float loss = 0;
+  float accuracy = 0;
+  int64_t examples = 0;
+};
+
+struct RunSummary {
+  int64_t updates = 0;       // made by this run
+  bool stopped = false;      // by stop()
+  bool end_of_data = false;  // the dataset ended first
+};
+
+/// Means over a test set.
+struct Metrics {
+  double loss = 0;
+  double accuracy = 0;
+  int64_t examples = 0;
+};
+
+/// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time, which
+/// must not be the engine's; stop() from any thread.
+///
+/// kSync: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by a queue
+/// for each, sums have a fixed order, and only the first replica moves moving averages.
+class Trainer {
+ public:
+  /// Builds the graph. `batches` gives what the model takes, with known inner sizes; it is added to the engine under
+  /// options.name. The engine must outlive the trainer. Errors: those of the model's graph; no optimizer; backups
+  /// out of range; a name in use.
+  static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches,
+                                                 TrainerOptions options);
+  /// Cancels what runs and waits for it.
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+
+  /// Assigns every variable its initial value.
+  Status initialise();
+  /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step. Before the first
+  /// run only, else kFailedPrecondition.
+  Status restore(const Snapshot& snapshot);
+
+  /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the
+  /// variables. `on_step` is called on the calling thread and may block; training goes on beside it.
+  /// Errors: the first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
+  Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
+  /// The run in progress (or else the next one) ends after the steps in flight.
+  void stop();
+  /// Updates of the variables so far.
+  int64_t step() const;
+
+  /// Tests on every batch of `batches`, replicas' devices side by side, with training off.
+  Result<Metrics> evaluate(const Dataset& batches);
+
+  const Graph& graph() const;
+  Session& session();
+  const Variables& variables() const;
+
+ private:
+  class Impl;
+  explicit Trainer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace troupe::nn

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loops of a Trainer: continuations that start the next step of the input, of each replica and of the update.
+//
+// Invariants, under mutex_:
+// 1. started_ - done_ updates are in flight; started_ <= target_, but for a target that stop() lowered to started_.
+// 2. A replica computes only while done_ < target_, so between two runs nothing changes a variable.
+// 3. In kHybrid the update of step s happens exactly if pushes_[s] reaches N - k: accumulators drop all others.
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "nn/towers.h"
+
+namespace troupe::nn {
+
+class Trainer::Impl {
+ public:
+  using Prepared = std::shared_ptr<Session::Prepared>;
+  using Launches = std::vector<std::function<void()>>;
+  enum class Phase { kReady, kComputing, kAwaitingToken };
+  struct Replica {
+    Prepared step;
+    Phase phase = Phase::kReady;
+    int64_t local_step = -1;  // kHybrid; -1: the current one
+  };
+
+  Impl(Engine& engine, TrainerOptions options)
+      : engine_(engine), options_(std::move(options)), graph_(engine.ops()),
+        variables_(options_.container, options_.seed) {
+    run_options_.cancel = all_steps_;
+    run_options_.check_numerics = options_.check_numerics;
+  }
+
+  ~Impl() {
+    std::unique_lock lock(mutex_);
+    closing_ = true;
+    lock.unlock();
+    all_steps_.cancel();
+    update_step_.cancel();
+    lock.lock();
+    changed_.wait(lock, [&] { return in_flight_ == 0; });
+  }
+
+  Status build(const ModelFn& model, const Dataset& batches) {
+    TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
+    TROUPE_ASSIGN(towers_, build_towers(Scope(graph_), variables_, model, batches, options_));
+    session_ = std::make_unique<Session>(engine_, graph_);
+    const auto prepare = [&](const StepSpec& s) { return session_->prepare(s.feeds, s.fetches, s.targets); };
+    for (const StepSpec& s : towers_.enqueue) {
+      TROUPE_ASSIGN(Prepared p, prepare(s));
+      enqueue_.push_back(std::move(p));
+    }
+    TROUPE_ASSIGN(close_, prepare(towers_.close));
+    for (const StepSpec& s : towers_.replicas) {
+      TROUPE_ASSIGN(Prepared p, prepare(s));
+      replicas_.push_back({std::move(p)});
+    }
+    for (const StepSpec& s : towers_.tests) {
+      TROUPE_ASSIGN(Prepared p, prepare(s));
+      tests_.push_back(std::move(p));
+    }
+    if (!hybrid()) return {};
+    TROUPE_ASSIGN(update_, prepare(towers_.update));
+    TROUPE_ASSIGN(token_, prepare(towers_.token));
+    TROUPE_ASSIGN(set_step_, prepare(towers_.set_step));
+    return {};
+  }
+
+  bool hybrid() const { return options_.mode == ReplicaMode::kHybrid; }
+  int64_t step() const { return first_step_ + done_; }
+
+  Status initialise() {
+    auto done = session_->run({}, std::vector<Output>{}, towers_.initialise);
+    return done.status();
+  }
+
+  Status restore(const Snapshot& snapshot) {
+    if (input_started_) return make_error(Code::kFailedPrecondition, "restore: the trainer has run already");
+    TROUPE_RETURN_IF_ERROR(initialise());
+    TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
+    TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {towers_.global_step}));
+    std::lock_guard lock(mutex_);
+    first_step_ = found[0].data<int64_t>()[0];
+    return {};
+  }
+
+  Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
+    if (updates < 0) return invalid_argument("run: {} updates", updates);
+    if (hybrid()) {
+      auto told = session_->run(set_step_, {Tensor::scalar<int64_t>(step())});
+      TROUPE_RETURN_IF_ERROR(told);
+    }
+    Launches launches;
+    std::unique_lock lock(mutex_);
+    const int64_t before = done_;
+    target_ = done_ + updates;
+    if (!std::exchange(input_started_, true)) enqueue_next(0, launches);
+    if (!stop_) schedule(launches);
+    bool stopped = false;
+    while (true) {
+      lock.unlock();
+      for (auto& launch : launches) launch();
+      launches.clear();
+      lock.lock();
+      changed_.wait(lock, [&] { return !reports_.empty() || stop_ || idle(); });
+      if (std::exchange(stop_, false)) {
+        stopped = true;
+        target_ = std::min(target_, started_);
+        schedule(launches);
+      }
+      auto reports = std::exchange(reports_, {});
+      const bool last = launches.empty() && idle();
+      lock.unlock();
+      if (on_step)
+        for (const StepReport& r : reports) on_step(r);
+      lock.lock();
+      if (last && reports_.empty()) break;
+    }
+    if (error_) return *error_;
+    return RunSummary{done_ - before, stopped, ended_};
+  }
+
+  void stop() {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+
+  Result<Metrics> evaluate(const Dataset& batches);
+
+  Engine& engine_;
+  const TrainerOptions options_;
+  Graph graph_;
+  Variables variables_;
+  Towers towers_;
+
+  mutable std::mutex mutex_;
+
+ private:
+  // -- under mutex_ --------------------------------------------------------------------------------------------------
+
+  bool idle() const {
+    if (updating_ || computing_ > 0) return false;
+    return done_ >= target_ || error_ || ended_;
+  }
+  bool may_update() const { return !error_ && !ended_ && !closing_ && started_ < target_; }
+
+  // Collects the steps that may start now; they are launched once the mutex is free.
+  void schedule(Launches& launches) {
+    if (error_ && !std::exchange(cancelled_, true)) {
+      launches.push_back([this] { all_steps_.cancel(); });
+      launches.push_back([this] { update_step_.cancel(); });
+    }
+    if (hybrid() && !updating_ && may_update()) {
+      ++started_;
+      updating_ = true;
+      launch(launches, update_, {}, update_step_, [this](RunResult r, Launches& more) { update_done(r, more); });
+    }
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      Replica& r = replicas_[i];
+      const bool go = hybrid() ? !error_ && !ended_ && !closing_ && done_ < target_ : may_update();
+      if (r.phase != Phase::kReady || !go) continue;
+      r.phase = Phase::kComputing;
+      ++computing_;
+      std::vector<Tensor> feeds;
+      if (hybrid()) {
+        if (r.local_step < 0) r.local_step = step();
+        feeds.push_back(Tensor::scalar<int64_t>(r.local_step));
+      } else {
+        ++started_;
+      }
+      launch(launches, r.step, std::move(feeds), all_steps_,
+             [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
+    }
+    // The data ended: an update that can no longer get its gradients would wait for ever.
+    if (updating_ && ended_ && computing_ == 0 && pushes_[step()] < needed())
+      launches.push_back([this] { update_step_.cancel(); });
+  }
+
+  int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
+
+  using Done = std::function<void(RunResult, Launches&)>;
+  void launch(Launches& launches, const Prepared& prepared, std::vector<Tensor> feeds, const CancelToken& cancel,
+              Done done) {
+    ++in_flight_;
+    RunOptions options = run_options_;
+    options.cancel = cancel;
+    launches.push_back([this, prepared, options, feeds = std::move(feeds), done = std::move(done)]() mutable {
+      session_->run_async(
+          prepared, std::move(feeds), [this, done = std::move(done)](RunResult r) { finish(done, std::move(r)); },
+          options);
+    });
+  }
+
+  // What every step's callback does: takes the result in, then starts what may start.
+  void finish(const Done& done, RunResult result) {
+    Launches launches;
+    {
+      std::lock_guard lock(mutex_);
+      done(std::move(result), launches);
+      schedule(launches);
+    }
+    for (auto& launch : launches) launch();
+    std::lock_guard lock(mutex_);
+    --in_flight_;
+    if (!reports_.empty() || idle() || closing_) changed_.notify_all();
+  }
+
+  // Keeps the first error; schedule() cancels what runs.
+  void fail(const Error& error) {
+    if (!error_ && !closing_) error_ = error;
+  }
+
+  void replica_done(int i, RunResult& result, Launches& launches) {
+    Replica& r = replicas_[i];
+    r.phase = Phase::kReady;
+    --computing_;
+    if (!result.ok()) {
+      if (!hybrid()) --started_;
+      if (result.error().code == Code::kOutOfRange) ended_ = true;
+      else fail(result.error());
+      return;
+    }
+    StepReport report{0, i, (*result)[0].data<float>()[0], (*result)[1].data<float>()[0],
+                      (*result)[2].data<int32_t>()[0]};
+    if (hybrid()) {
+      ++pushes_[r.local_step];
+      r.phase = Phase::kAwaitingToken;
+      launch(launches, token_, {}, all_steps_, [this, i](RunResult token, Launches&) { token_done(i, token); });
+    } else {
+      ++done_;
+    }
+    report.step = step();
+    reports_.push_back(report);
+    if (!std::isfinite(report.loss)) {
+      Error error = invalid_argument("the loss of replica {} is {} at step {}", i, report.loss, report.step);
+      error.step = report.step;
+      fail(error);
+    }
+  }
+
+  void token_done(int i, RunResult& token) {
+    if (!token.ok()) return fail(token.error());
+    replicas_[i].local_step = (*token)[0].data<int64_t>()[0];
+    replicas_[i].phase = Phase::kReady;
+  }
+
+  void update_done(RunResult& result, Launches&) {
+    updating_ = false;
+    if (result.ok()) {
+      ++done_;
+      pushes_.erase(pushes_.begin(), pushes_.lower_bound(step()));
+      return;
+    }
+    --started_;
+    if (!ended_) fail(result.error());
+  }
+
+  // The input is one loop, so that batches keep their order: never two of its steps at once.
+  void enqueue_next(size_t queue, Launches& launches) {
+    launch(launches, enqueue_[queue], {}, all_steps_, [this, queue](RunResult r, Launches& more) {
+      if (r.ok()) {
+        if (!closing_ && !error_) enqueue_next((queue + 1) % enqueue_.size(), more);
+      } else if (r.error().code == Code::kOutOfRange) {
+        launch(more, close_, {}, all_steps_, [this](RunResult closed, Launches&) {
+          if (!closed.ok()) fail(closed.error());
+        });
+      } else {
+        fail(r.error());
+      }
+    });
+  }
+
+  Prepared close_, update_, token_, set_step_;
+  std::vector<Prepared> enqueue_, tests_;
+  RunOptions run_options_;
+  CancelToken all_steps_;    // cancelled by an error and by the destructor
+  CancelToken update_step_;  // the same for kHybrid's update, and when it can no longer happen
+
+  std::condition_variable changed_;
+  std::vector<Replica> replicas_;
+  std::map<int64_t, int> pushes_;  // gradients pushed, by local step
+  std::deque<StepReport> reports_;
+  std::optional<Error> error_;
+  int64_t first_step_ = 0;
+  int64_t target_ = 0, started_ = 0, done_ = 0;
+  int computing_ = 0;  // replica steps in flight, tokens not counted
+  int in_flight_ = 0;  // all steps whose callback has not ended
+  bool updating_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false, cancelled_ = false;
+
+ public:
+  std::unique_ptr<Session> session_;  // last, so that it goes first
+};
+
+Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
+  struct Pending {
+    std::future<RunResult> result;
+    int64_t examples;
+  };
+  TROUPE_ASSIGN(auto iterator, batches.iterate());
+  std::deque<Pending> pending;
+  Metrics sum;
+  std::optional<Error> error;
+  const auto take = [&] {
+    const auto n = static_cast<double>(pending.front().examples);
+    RunResult r = pending.front().result.get();
+    pending.pop_front();
+    if (!r.ok()) {
+      if (!error) error = r.error();
+      return;
+    }
+    sum.loss += n * (*r)[0].data<float>()[0];
+    sum.accuracy += n * (*r)[1].data<float>()[0];
+    sum.examples += static_cast<int64_t>(n);
+  };
+  for (size_t i = 0; !error; ++i) {
+    auto element = iterator->next();
+    if (!element.ok()) {
+      error = element.error();
+      break;
+    }
+    if (!*element) break;
+    const int64_t examples = (**element)[0].rank() > 0 ? (**element)[0].dim(0) : 1;
+    auto promise = std::make_shared<std::promise<RunResult>>();
+    pending.push_back({promise->get_future(), examples});
+    session_->run_async(tests_[i % tests_.size()], std::move(**element),
+                        [promise](RunResult r) { promise->set_value(std::move(r)); });
+    if (pending.size() >= 2 * tests_.size()) take();
+  }
+  while (!pending.empty()) take();
+  if (error) return *error;
+  if (sum.examples > 0) {
+    sum.loss /= static_cast<double>(sum.examples);
+    sum.accuracy /= static_cast<double>(sum.examples);
+  }
+  return sum;
+}
+
+Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Trainer::~Trainer() = default;
+
+Result<std::unique_ptr<Trainer>> Trainer::create(Engine& engine, ModelFn model, Dataset batches,
+                                                 TrainerOptions options) {
+  if (!model) return invalid_argument("trainer '{}': no model", options.name);
+  auto impl = std::make_unique<Impl>(engine, std::move(options));
+  TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
+  return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+}
+
+Status Trainer::initialise() { return impl_->initialise(); }
+Status Trainer::restore(const Snapshot& snapshot) { return impl_->restore(snapshot); }
+Result<RunSummary> Trainer::run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
+  return impl_->run(updates, on_step);
+}
+void Trainer::stop() { impl_->stop(); }
+int64_t Trainer::step() const {
+  std::lock_guard lock(impl_->mutex_);
+  return impl_->step();
+}
+Result<Metrics> Trainer::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
+const Graph& Trainer::graph() const { return impl_->graph_; }
+Session& Trainer::session() { return *impl_->session_; }
+const Variables& Trainer::variables() const { return impl_->variables_; }
+
+}  // namespace troupe::nn
