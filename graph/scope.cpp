@@ -79,6 +79,7 @@ void Scope::fail(Error error, std::source_location where) const {
   if (!ok()) return;
   const std::string_view file = where.file_name();
   error.message = fmt::format("{}:{}: {}", file.substr(file.rfind('/') + 1), where.line(), error.message);
+  graph_->fail(error);
   state_->error = std::move(error);
 }
 

@@ -55,8 +55,8 @@ class Engine {
   std::vector<std::string> devices() const;
   std::vector<DeviceStats> device_stats() const;
 
-  /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2). A second call of the same
-  /// name replaces it for iterators not yet used. Error: kAlreadyExists once an iterator of the name has been used.
+  /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2): an actor that produces its
+  /// elements ahead. Error: kAlreadyExists when there is one of that name.
   Status add_dataset(const std::string& name, Dataset dataset);
   /// The iterator of that name starts again from its first element. From any thread but the engine's own.
   Status restart_dataset(const std::string& name);

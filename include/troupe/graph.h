@@ -96,6 +96,13 @@ class Graph {
   /// Graphviz text: nodes by op, data edges solid, control edges dashed, scopes as clusters.
   std::string dot() const;
 
+  /// The first fault of a builder (see Scope). Sessions refuse to run a graph that has one.
+  Status status() const { return error_; }
+  /// Keeps `error` if it is the first.
+  void fail(Error error) {
+    if (error_.ok()) error_ = std::move(error);
+  }
+
   /// Guards growth against readers that plan a step; held by add() and by Session while it plans.
   std::mutex& mutex() const { return mutex_; }
 
@@ -104,6 +111,7 @@ class Graph {
   std::deque<Node> nodes_;
   std::unordered_map<std::string_view, Node*> by_name_;
   mutable std::unordered_map<std::string, int> next_suffix_;
+  Status error_;
   mutable std::mutex mutex_;
 };
 

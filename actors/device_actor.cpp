@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/device_actor.h"
+
+#include <chrono>
+
+namespace troupe {
+namespace {
+/// How long a device keeps its thread before other actors get a turn.
+constexpr int64_t kQuantumNs = 2'000'000;
+/// Handles remembered at most; then they are looked up anew.
+constexpr size_t kMaxKnown = 65'536;
+}  // namespace
+
+DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device,
+                         Executor::Counters& counters, std::shared_ptr<Directory> directory)
+    : caf::event_based_actor(config), index_(index), directory_(std::move(directory)),
+      executor_(index, device, *this, counters) {}
+
+caf::behavior DeviceActor::make_behavior() {
+  return {
+      [this](RunStep& m) {
+        executor_.start(std::move(m.call));
+        run();
+      },
+      [this](TensorsReady& m) {
+        executor_.tensors_ready(std::move(*m.tensors));
+        run();
+      },
+      [this](ResourceAnswers& m) {
+        executor_.answered(std::move(*m.answers));
+        run();
+      },
+      [this](const AbortStep& m) {
+        executor_.abort(m.call);
+        run();
+      },
+      [this](GoOn) {
+        will_go_on_ = false;
+        run();
+      },
+  };
+}
+
+void DeviceActor::on_exit() {
+  known_.clear();
+  hosts_.clear();
+  directory_.reset();
+}
+
+void DeviceActor::run() {
+  if (executor_.run(kQuantumNs) && !std::exchange(will_go_on_, true)) send(this, GoOn{});
+}
+
+void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) {
+  send(directory_->devices[device], TensorsReady{std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
+}
+
+Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
+  if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
+    flush_uses();
+    known_.clear();
+    hosts_.clear();
+    generation_ = directory_->generation();
+  }
+  auto [at, fresh] = known_.try_emplace(handle.get(), Known{handle, nullptr});
+  if (fresh) {
+    auto actor = directory_->host(*handle);
+    if (!actor.ok()) {
+      known_.erase(at);
+      return std::move(actor.error());
+    }
+    Host& host = hosts_[handle->host_key()];
+    host.actor = std::move(*actor);
+    at->second.host = &host;
+  }
+  at->second.host->gathered.push_back(std::move(use));
+  return {};
+}
+
+void DeviceActor::flush_uses() {
+  for (auto& [key, host] : hosts_)
+    if (!host.gathered.empty())
+      send(host.actor, UseResource{std::make_shared<std::vector<ResourceUse>>(std::exchange(host.gathered, {}))});
+}
+
+void DeviceActor::cancel_uses(int64_t step) {
+  for (auto& [key, host] : hosts_) send(host.actor, CancelUses{index_, step});
+}
+
+void DeviceActor::abort_elsewhere(const StepRef& call) {
+  for (const PartitionPlan& partition : call->plan->partitions)
+    if (partition.device != index_) send(directory_->devices[partition.device], AbortStep{call});
+}
+
+int64_t DeviceActor::now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace troupe

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The actor of one device: hands messages to its Executor and sends what that puts out.
+//
+// | message         | from           | effect, reply                                              |
+// |-----------------|----------------|------------------------------------------------------------|
+// | RunStep         | session        | begins this device's part of a step; its end is counted in |
+// |                 |                | the StepCall, whose last partition answers the caller      |
+// | TensorsReady    | device actor   | values for Recv nodes; may come before their RunStep       |
+// | ResourceAnswers | resource actor | outputs of nodes that asked                                |
+// | AbortStep       | session, timer,| fires nothing more of the step, drops what waits for it    |
+// |                 | device actor   |                                                            |
+// | GoOn            | itself         | goes on firing after it let others have the thread         |
+//
+// Errors of nodes end their step: StepCall::fail, then AbortStep to the other devices of the step.
+#pragma once
+#include "actors/directory.h"
+#include "actors/messages.h"
+
+namespace troupe {
+
+class DeviceActor : public caf::event_based_actor, private Outbox {
+ public:
+  /// `device` and `counters` live as long as the engine.
+  DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device, Executor::Counters& counters,
+              std::shared_ptr<Directory> directory);
+  caf::behavior make_behavior() override;
+  void on_exit() override;
+
+ private:
+  void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override;
+  Status use_resource(const ResourceRef& handle, ResourceUse use) override;
+  void flush_uses() override;
+  void cancel_uses(int64_t step) override;
+  void abort_elsewhere(const StepRef& call) override;
+  int64_t now_ns() override;
+  void run();
+
+  /// A host this device has used, and what waits to be sent to it.
+  struct Host {
+    caf::actor actor;
+    std::vector<ResourceUse> gathered;
+  };
+  /// A handle seen before: kept, so that its address names it.
+  struct Known {
+    ResourceRef handle;
+    Host* host;
+  };
+
+  const uint32_t index_;
+  std::shared_ptr<Directory> directory_;
+  Executor executor_;
+  std::unordered_map<const ResourceHandle*, Known> known_;
+  std::unordered_map<std::string, Host> hosts_;  // by host_key
+  uint64_t generation_ = 0;
+  bool will_go_on_ = false;
+};
+
+}  // namespace troupe

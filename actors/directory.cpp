@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/directory.h"
+
+namespace troupe {
+
+Result<caf::actor> Directory::host(const ResourceHandle& handle) {
+  const std::string key = handle.host_key();
+  std::lock_guard guard(mutex_);
+  if (auto at = hosts_.find(key); at != hosts_.end()) {
+    // Hosts the engine made itself, and containers, serve handles of any signature.
+    if (handle.type != "container" && !at->second.signature.empty() && at->second.signature != handle.signature)
+      return invalid_argument("{} '{}' is already there as {}, not {}", handle.type, handle.name, at->second.signature,
+                              handle.signature);
+    return at->second.actor;
+  }
+  if (!handle.factory)
+    return make_error(Code::kNotFound, "there is no {} named '{}' in container '{}'", handle.type, handle.name,
+                      handle.container);
+  TROUPE_ASSIGN(std::unique_ptr<Resource> core, handle.factory());
+  caf::actor actor = spawn_(std::move(core));
+  hosts_.emplace(key, Entry{actor, handle.signature});
+  return actor;
+}
+
+caf::actor Directory::find(const std::string& key) const {
+  std::lock_guard guard(mutex_);
+  auto at = hosts_.find(key);
+  return at == hosts_.end() ? caf::actor() : at->second.actor;
+}
+
+Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource) {
+  std::lock_guard guard(mutex_);
+  if (hosts_.contains(key)) return make_error(Code::kAlreadyExists, "there is a resource '{}' already", key);
+  hosts_.emplace(key, Entry{spawn_(std::move(resource)), ""});
+  return {};
+}
+
+std::vector<caf::actor> Directory::remove_container(const std::string& container) {
+  std::lock_guard guard(mutex_);
+  std::vector<caf::actor> out;
+  std::erase_if(hosts_, [&](auto& host) {
+    const std::string& key = host.first;  // "<type>/<container>" or "<type>/<container>/<name>"
+    const size_t begin = key.find('/') + 1;
+    const bool ours = key.compare(begin, container.size(), container) == 0 &&
+                      (key.size() == begin + container.size() || key[begin + container.size()] == '/');
+    if (ours) out.push_back(host.second.actor);
+    return ours;
+  });
+  generation_.fetch_add(1, std::memory_order_release);
+  return out;
+}
+
+std::vector<caf::actor> Directory::all() const {
+  std::lock_guard guard(mutex_);
+  std::vector<caf::actor> out = devices;
+  for (auto& [key, host] : hosts_) out.push_back(host.actor);
+  return out;
+}
+
+}  // namespace troupe

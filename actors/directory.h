@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Directory: which actor plays which part: devices by index, resources by name. Thread-safe.
+#pragma once
+#include <caf/all.hpp>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "troupe/resource.h"
+
+namespace troupe {
+
+class Directory {
+ public:
+  using Spawn = std::function<caf::actor(std::unique_ptr<Resource>)>;
+
+  /// Before the first step; then constant.
+  std::vector<caf::actor> devices;
+
+  explicit Directory(Spawn spawn) : spawn_(std::move(spawn)) {}
+
+  /// The host of what `handle` names, made by its factory where there is none. Errors: kNotFound without a factory,
+  /// kInvalidArgument when the host was made for another signature, the factory's own.
+  Result<caf::actor> host(const ResourceHandle& handle);
+  /// The host of that key, if there is one; see ResourceHandle::host_key.
+  caf::actor find(const std::string& key) const;
+  /// Makes a host. kAlreadyExists when there is one.
+  Status add(const std::string& key, std::unique_ptr<Resource> resource);
+  /// Takes the hosts whose container is `container` out and returns them.
+  std::vector<caf::actor> remove_container(const std::string& container);
+  /// Devices and hosts, to end them.
+  std::vector<caf::actor> all() const;
+  /// Changes whenever hosts go; who keeps the answers of host() asks again then.
+  uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  struct Entry {
+    caf::actor actor;
+    std::string signature;
+  };
+  Spawn spawn_;
+  mutable std::mutex mutex_;
+  std::unordered_map<std::string, Entry> hosts_;
+  std::atomic<uint64_t> generation_{0};
+};
+
+}  // namespace troupe

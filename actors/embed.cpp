@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "troupe/embed.h"
+
+#include <caf/all.hpp>
+
+#include "actors/engine_impl.h"
+
+namespace troupe {
+
+void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared, std::vector<Tensor> values,
+              const caf::actor& receiver, uint64_t tag, const RunOptions& options) {
+  session.run_async(
+      prepared, std::move(values),
+      [receiver, tag](RunResult result) {
+        caf::anon_send(receiver, StepDone{tag, std::make_shared<const RunResult>(std::move(result))});
+      },
+      options);
+}
+
+caf::actor_system& actor_system(Engine& engine) { return *engine.impl().system; }
+
+}  // namespace troupe

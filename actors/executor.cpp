@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// Firing nodes: the hot path of the engine. Invariants in executor.h.
+#include "actors/executor.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace troupe {
+namespace {
+
+/// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
+constexpr uint32_t kHeavyNs = 20'000;
+/// How often a step times every node of its own.
+constexpr int64_t kTimedEvery = 64;
+/// Nodes between two looks at the clock.
+constexpr int kClockEvery = 64;
+
+template <class T> bool all_finite(const Tensor& t) {
+  const T* v = t.data<T>();
+  return std::all_of(v, v + t.elements(), [](T x) { return std::isfinite(static_cast<float>(x)); });
+}
+
+bool is_input_host(const ResourceHandle& handle) { return handle.type == "queue" || handle.type == "iterator"; }
+
+}  // namespace
+
+Executor::Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters)
+    : index_(index), device_(device), outbox_(outbox), counters_(counters) {}
+
+Executor::~Executor() = default;
+
+// -- messages ---------------------------------------------------------------------------------------------------------
+
+void Executor::start(StepRef call) {
+  const auto& partitions = call->plan->partitions;
+  auto plan = std::ranges::find(partitions, index_, &PartitionPlan::device);
+  TROUPE_CHECK(plan != partitions.end());
+  if (call->failed()) {
+    early_.erase(call->id);
+    call->partition_done();
+    return;
+  }
+  const int64_t id = call->id;
+  active_.push_back(make_state(std::move(call), *plan));
+  StepState& s = *active_.back();
+  for (uint32_t root : plan->roots) push(s, root);
+  if (auto early = early_.find(id); early != early_.end()) {
+    std::vector<ReadyTensor> tensors = std::move(early->second);
+    early_.erase(early);
+    for (ReadyTensor& t : tensors) receive(s, t.node, std::move(t.value));
+  }
+}
+
+void Executor::tensors_ready(std::vector<ReadyTensor> tensors) {
+  for (ReadyTensor& t : tensors) {
+    if (StepState* s = find(t.call->id)) receive(*s, t.node, std::move(t.value));
+    else if (!t.call->failed()) early_[t.call->id].push_back(std::move(t));
+  }
+}
+
+void Executor::answered(std::vector<ResourceAnswer> answers) {
+  for (ResourceAnswer& answer : answers) {
+    StepState* s = find(answer.tag.step);
+    TROUPE_CHECK(s && s->unanswered > 0);  // a state stays until all its requests are answered
+    --s->unanswered;
+    const PlanNode& node = s->plan->nodes[answer.tag.node];
+    if (is_input_host(*s->values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0])) --s->input_unanswered;
+    if (s->stopped) continue;
+    const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
+    if (!answer.outputs.ok()) {
+      fail(*s, graph_node, std::move(answer.outputs.error()));
+    } else if (answer.outputs->size() != node.num_outputs) {
+      fail(*s, graph_node,
+           make_error(Code::kInternal, "its resource answered with {} tensors for {} outputs", answer.outputs->size(),
+                      node.num_outputs));
+    } else {
+      for (uint32_t i = 0; i < node.num_outputs; ++i)
+        s->values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      complete(*s, answer.tag.node);
+    }
+  }
+}
+
+void Executor::abort(const StepRef& call) {
+  early_.erase(call->id);
+  if (StepState* s = find(call->id)) stop(*s);
+}
+
+// -- running ----------------------------------------------------------------------------------------------------------
+
+bool Executor::run(int64_t quantum_ns) {
+  if (active_.empty()) return false;
+  const int64_t begin = outbox_.now_ns();
+  if (waiting_since_ > 0) {
+    counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
+    waiting_since_ = 0;
+  }
+  if (omp_get_max_threads() != device_.threads) omp_set_num_threads(device_.threads);
+
+  int64_t fired = 0;
+  int64_t now = begin;
+  bool more = false;
+  for (size_t i = 0; i < active_.size();) {
+    StepState& s = *active_[i];
+    for (int until_clock = kClockEvery; !s.stopped;) {
+      uint32_t node;
+      if (!s.ready.empty()) {
+        node = s.ready.back();
+        s.ready.pop_back();
+      } else if (!s.heavy.empty()) {
+        node = s.heavy.back();
+        s.heavy.pop_back();
+        flush();
+        until_clock = 0;
+      } else {
+        break;
+      }
+      ++fired;
+      if (s.timed) {
+        const int64_t before = outbox_.now_ns();
+        if (fire(s, node)) complete(s, node);
+        now = outbox_.now_ns();
+        s.plan->cost_ns[node].store(static_cast<uint32_t>(std::min<int64_t>(now - before, UINT32_MAX)),
+                                    std::memory_order_relaxed);
+      } else {
+        if (fire(s, node)) complete(s, node);
+        if (--until_clock <= 0) {
+          now = outbox_.now_ns();
+          until_clock = kClockEvery;
+        }
+      }
+      if (now - begin > quantum_ns) break;
+    }
+    more |= !s.stopped && !(s.ready.empty() && s.heavy.empty());
+    if (!finish_if_done(s)) ++i;
+    if (now - begin > quantum_ns) {
+      more |= i < active_.size();
+      break;
+    }
+  }
+  flush();
+  if (more && active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
+
+  now = outbox_.now_ns();
+  counters_.busy_ns.fetch_add(now - begin, std::memory_order_relaxed);
+  counters_.nodes.fetch_add(fired, std::memory_order_relaxed);
+  if (!more && !active_.empty()) {
+    // Only input is missing when some step waits for a queue or iterator and none for anything else.
+    const bool input = std::ranges::any_of(active_, [](auto& s) { return s->input_unanswered > 0; });
+    const bool other = std::ranges::any_of(active_, [](auto& s) { return s->unanswered > s->input_unanswered; });
+    if (input && !other) waiting_since_ = now;
+  }
+  return more;
+}
+
+bool Executor::fire(StepState& s, uint32_t index) {
+  const PlanNode& node = s.plan->nodes[index];
+  switch (node.kind) {
+    case NodeKind::kCompute: {
+      KernelContext context(s.values.data(), s.uses.data(), s.plan->input_slots.data() + node.first_input,
+                            node.num_inputs, node.first_output, node.num_outputs, device_, s.call->id);
+      Status status = node.compute->compute(context);
+      if (status.ok() && s.call->check_numerics) status = check_numerics(s, node);
+      if (status.ok()) [[likely]]
+        return true;
+      fail(s, s.plan->graph_nodes[index], std::move(status.error()));
+      return false;
+    }
+    case NodeKind::kConst: s.values[node.first_output] = *node.constant; return true;
+    case NodeKind::kNoOp:
+    case NodeKind::kRecv: return true;
+    case NodeKind::kSend: {
+      Tensor value;
+      if (node.num_inputs) value = s.values[s.plan->input_slots[node.first_input]];
+      sends_[s.call->plan->partitions[node.to.partition].device].push_back({s.call, node.to.node, std::move(value)});
+      return true;
+    }
+    case NodeKind::kResource: return fire_resource(s, index, node);
+  }
+  return false;
+}
+
+bool Executor::fire_resource(StepState& s, uint32_t index, const PlanNode& node) {
+  ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, index}};
+  use.inputs.reserve(node.num_inputs);
+  for (uint32_t i = 0; i < node.num_inputs; ++i) {
+    const uint32_t slot = s.plan->input_slots[node.first_input + i];
+    // The last reader hands the tensor over, so that the host may keep it or write in place; the handle stays, the
+    // answer is matched by it.
+    if (i > 0 && s.uses[slot] == 1) use.inputs.push_back(std::move(s.values[slot]));
+    else use.inputs.push_back(s.values[slot]);
+  }
+  const Tensor& handle = use.inputs[0];
+  if (handle.dtype() != DType::kResource || handle.elements() != 1 || !handle.data<ResourceRef>()[0]) {
+    fail(s, s.plan->graph_nodes[index],
+         invalid_argument("input 0 must be a handle of a resource, not {}", handle.str()));
+    return false;
+  }
+  const ResourceRef ref = handle.data<ResourceRef>()[0];
+  Status status = outbox_.use_resource(ref, std::move(use));
+  if (!status.ok()) {
+    fail(s, s.plan->graph_nodes[index], std::move(status.error()));
+    return false;
+  }
+  uses_gathered_ = true;
+  ++s.unanswered;
+  if (is_input_host(*ref)) ++s.input_unanswered;
+  return false;
+}
+
+void Executor::complete(StepState& s, uint32_t index) {
+  const PartitionPlan& plan = *s.plan;
+  const PlanNode& node = plan.nodes[index];
+  const uint32_t* inputs = plan.input_slots.data() + node.first_input;
+  for (uint32_t i = 0; i < node.num_inputs; ++i)
+    if (--s.uses[inputs[i]] == 0) s.values[inputs[i]] = Tensor();
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (s.uses[node.first_output + i] == 0) s.values[node.first_output + i] = Tensor();
+  const uint32_t* end = plan.successors.data() + plan.nodes[index + 1].first_successor;
+  for (const uint32_t* next = plan.successors.data() + node.first_successor; next != end; ++next)
+    if (--s.pending[*next] == 0) push(s, *next);
+  --s.left;
+}
+
+void Executor::push(StepState& s, uint32_t node) {
+  if (s.plan->cost_ns[node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(node);
+  else s.ready.push_back(node);
+}
+
+void Executor::receive(StepState& s, uint32_t node, Tensor value) {
+  if (s.stopped) return;
+  s.values[s.plan->nodes[node].first_output] = std::move(value);
+  if (--s.pending[node] == 0) push(s, node);
+}
+
+Status Executor::check_numerics(const StepState& s, const PlanNode& node) const {
+  for (uint32_t i = 0; i < node.num_outputs; ++i) {
+    const Tensor& t = s.values[node.first_output + i];
+    const bool finite = t.dtype() == DType::kFloat32    ? all_finite<float>(t)
+                        : t.dtype() == DType::kFloat64  ? all_finite<double>(t)
+                        : t.dtype() == DType::kBFloat16 ? all_finite<bfloat16>(t)
+                        : t.dtype() == DType::kFloat16  ? all_finite<float16>(t)
+                                                        : true;
+    if (!finite) return invalid_argument("output {} is the first with a NaN or infinity: {}", i, t.str());
+  }
+  return {};
+}
+
+// -- ends -------------------------------------------------------------------------------------------------------------
+
+void Executor::fail(StepState& s, const Node* node, Error error) {
+  if (node) {
+    if (error.node.empty()) error.node = node->name();
+    if (error.op.empty()) error.op = node->op().name();
+  }
+  if (error.device.empty()) error.device = device_.name;
+  error.step = s.call->id;
+  if (s.call->fail(std::move(error))) outbox_.abort_elsewhere(s.call);
+  stop(s);
+}
+
+void Executor::stop(StepState& s) {
+  if (s.stopped) return;
+  s.stopped = true;
+  s.ready.clear();
+  s.heavy.clear();
+  if (s.unanswered > 0) {
+    flush();  // what is to be cancelled must be on its way first
+    outbox_.cancel_uses(s.call->id);
+  }
+}
+
+void Executor::flush() {
+  for (auto& [device, tensors] : sends_)
+    if (!tensors.empty()) outbox_.send_tensors(device, std::exchange(tensors, {}));
+  if (std::exchange(uses_gathered_, false)) outbox_.flush_uses();
+}
+
+StepState* Executor::find(int64_t step) {
+  for (auto& s : active_)
+    if (s->call->id == step) return s.get();
+  return nullptr;
+}
+
+std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPlan& plan) {
+  std::unique_ptr<StepState> s;
+  if (plan.spare.empty()) {
+    s = std::make_unique<StepState>();
+    s->values.resize(plan.uses.size());
+  } else {
+    s = std::move(plan.spare.back());
+    plan.spare.pop_back();
+  }
+  s->pending.assign(plan.dependencies.begin(), plan.dependencies.end());
+  s->uses.assign(plan.uses.begin(), plan.uses.end());
+  s->plan = &plan;
+  s->left = plan.size();
+  s->unanswered = s->input_unanswered = 0;
+  s->stopped = false;
+  // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
+  const int64_t nth = plan.started++;
+  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4);
+  for (auto [feed, slot] : plan.feeds) s->values[slot] = call->feeds[feed];
+  s->call = std::move(call);
+  return s;
+}
+
+bool Executor::finish_if_done(StepState& s) {
+  if (s.stopped ? s.unanswered > 0 : s.left > 0) return false;
+  auto at = std::ranges::find(active_, &s, &std::unique_ptr<StepState>::get);
+  std::unique_ptr<StepState> state = std::move(*at);
+  active_.erase(at);
+  StepRef call = std::move(state->call);
+  const PartitionPlan& plan = *state->plan;
+  if (state->stopped) {
+    for (Tensor& t : state->values) t = Tensor();
+  } else {
+    for (auto [slot, fetch] : plan.fetches) {
+      Tensor& value = state->values[slot];
+      if (--state->uses[slot] == 0) call->fetches[fetch] = std::move(value);
+      else call->fetches[fetch] = value;
+    }
+    for (auto [feed, slot] : plan.feeds) state->values[slot] = Tensor();
+  }
+  constexpr size_t kSpare = 8;
+  if (plan.spare.size() < kSpare) plan.spare.push_back(std::move(state));
+  state.reset();
+  counters_.steps.fetch_add(1, std::memory_order_relaxed);
+  flush();
+  call->partition_done();
+  return true;
+}
+
+}  // namespace troupe

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The messages between the actors of one process, named by what they ask or report. docs/protocols.md lists who sends
+// which to whom. They carry pointers, so they never leave the process.
+#pragma once
+#include <caf/all.hpp>
+
+#include "actors/executor.h"
+
+namespace troupe {
+
+/// To a device actor: do your part of this step.
+struct RunStep {
+  StepRef call;
+};
+/// To a device actor: tensors for Recv nodes of its steps.
+struct TensorsReady {
+  std::shared_ptr<std::vector<ReadyTensor>> tensors;
+};
+/// To a device actor: this step has failed or was cancelled; end your part of it.
+struct AbortStep {
+  StepRef call;
+};
+/// A device actor to itself: go on firing.
+struct GoOn {};
+/// To a resource actor: requests, in order. Answered one by one, at once or later, by ResourceAnswers.
+struct UseResource {
+  std::shared_ptr<std::vector<ResourceUse>> uses;
+};
+/// To a device actor: answers to its requests.
+struct ResourceAnswers {
+  std::shared_ptr<std::vector<ResourceAnswer>> answers;
+};
+/// To a resource actor: answer what waits of this step with kCancelled.
+struct CancelUses {
+  uint64_t requester = 0;
+  int64_t step = 0;
+};
+/// To a resource actor: call this on the resource, nullptr if it is closed (snapshot, restore, restart).
+struct WithResource {
+  std::function<void(Resource*)> call;
+};
+/// To a resource actor: drop the resource; answer this and all later requests with an error.
+struct CloseResource {};
+/// A resource actor to itself: do a piece of background work.
+struct Work {};
+/// To the step timer: abort this step at `deadline` (steady clock) if it still runs.
+struct WatchStep {
+  std::weak_ptr<StepCall> call;
+  caf::actor_clock::time_point deadline;
+};
+/// The step timer to itself.
+struct DeadlinePassed {};
+
+}  // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::RunStep)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TensorsReady)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AbortStep)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GoOn)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::UseResource)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CloseResource)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Work)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WatchStep)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DeadlinePassed)

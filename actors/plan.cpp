@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building plans: prune, place, partition, flatten.
+#include "actors/plan.h"
+
+#include <map>
+
+#include "actors/executor.h"
+#include "base/check.h"
+#include "base/device_name.h"
+#include "graph/prune.h"
+
+namespace troupe {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+Error at_node(Error error, const Node& node) {
+  if (error.node.empty()) error.node = node.name();
+  if (error.op.empty()) error.op = node.op().name();
+  return error;
+}
+
+/// The devices that nodes ask for, each distinct text resolved once.
+class Placer {
+ public:
+  explicit Placer(const PlanContext& context) : context_(context) {}
+
+  Result<uint32_t> place(const Node& node) {
+    if (node.device().empty()) return context_.default_device;
+    auto [at, fresh] = known_.try_emplace(node.device(), kNone);
+    if (fresh) {
+      auto device = find_device(node.device(), context_.devices);
+      if (!device.ok()) {
+        known_.erase(at);
+        return at_node(std::move(device.error()), node);
+      }
+      at->second = *device;
+    }
+    return at->second;
+  }
+
+ private:
+  const PlanContext& context_;
+  std::map<std::string, uint32_t, std::less<>> known_;
+};
+
+Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
+  KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
+  for (const Output& in : node.inputs()) {
+    init.input_dtypes.push_back(in.dtype());
+    init.input_shapes.push_back(in.shape());
+    const Tensor* value = in.node->op().name() == "Const" ? in.node->attrs().get<Tensor>("value") : nullptr;
+    init.constants.push_back(value ? *value : Tensor());
+  }
+  for (int i = 0; i < node.num_outputs(); ++i) init.output_dtypes.push_back(node.dtype(i));
+  auto made = registry.make(init, kind);
+  if (!made.ok()) return at_node(std::move(made.error()), node);
+  return std::shared_ptr<Kernel>(std::move(made).value());
+}
+
+/// A partition while it grows: nodes and edges, before successors are laid out in rows.
+struct Draft {
+  PartitionPlan plan;
+  std::vector<std::pair<uint32_t, uint32_t>> edges;  // from, to
+  std::map<uint32_t, uint32_t> feed_slots;           // by feed
+
+  uint32_t add_slots(uint32_t count) {
+    const auto first = static_cast<uint32_t>(plan.uses.size());
+    plan.uses.resize(first + count, 0);
+    return first;
+  }
+  uint32_t add_node(PlanNode node, const Node* graph_node) {
+    plan.nodes.push_back(node);
+    plan.graph_nodes.push_back(graph_node);
+    plan.dependencies.push_back(0);
+    return static_cast<uint32_t>(plan.nodes.size() - 1);
+  }
+  void add_edge(uint32_t from, uint32_t to) {
+    edges.emplace_back(from, to);
+    ++plan.dependencies[to];
+  }
+  void close();
+};
+
+void Draft::close() {
+  const uint32_t n = plan.size();
+  plan.nodes.emplace_back();
+  for (auto [from, to] : edges) ++plan.nodes[from + 1].first_successor;
+  for (uint32_t i = 0; i < n; ++i) plan.nodes[i + 1].first_successor += plan.nodes[i].first_successor;
+  std::vector<uint32_t> next(n);
+  for (uint32_t i = 0; i < n; ++i) next[i] = plan.nodes[i].first_successor;
+  plan.successors.resize(edges.size());
+  for (auto [from, to] : edges) plan.successors[next[from]++] = to;
+  for (uint32_t i = 0; i < n; ++i)
+    if (plan.dependencies[i] == 0) plan.roots.push_back(i);
+  plan.cost_ns = std::make_unique<std::atomic<uint32_t>[]>(n);
+}
+
+class Planner {
+ public:
+  Planner(const Graph& graph, const PlanContext& context, KernelCache& cache)
+      : graph_(graph), context_(context), cache_(cache), plan_(std::make_shared<StepPlan>()) {}
+
+  Result<std::shared_ptr<const StepPlan>> make(std::vector<Output> feeds, std::vector<Output> fetches,
+                                               const std::vector<const Node*>& targets) {
+    const std::vector<const Node*> needed = needed_nodes(graph_, feeds, fetches, targets);
+    plan_->feeds = std::move(feeds);
+    plan_->fetches = std::move(fetches);
+    for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
+      fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
+    where_.assign(static_cast<size_t>(graph_.size()), {kNone, kNone});
+    cache_.resize(static_cast<size_t>(graph_.size()));
+    Placer placer(context_);
+    for (const Node* node : needed) {
+      TROUPE_ASSIGN(const uint32_t device, placer.place(*node));
+      TROUPE_RETURN_IF_ERROR(add(*node, device));
+    }
+    for (const Node* node : needed) connect(*node);
+    add_readers();
+    for (Draft& draft : drafts_) {
+      draft.close();
+      plan_->partitions.push_back(std::move(draft.plan));
+    }
+    return std::shared_ptr<const StepPlan>(std::move(plan_));
+  }
+
+ private:
+  struct Place {
+    uint32_t partition, node;
+  };
+
+  uint32_t partition_of(uint32_t device) {
+    auto [at, fresh] = partition_by_device_.try_emplace(device, static_cast<uint32_t>(drafts_.size()));
+    if (fresh) {
+      drafts_.emplace_back();
+      drafts_.back().plan.device = device;
+    }
+    return at->second;
+  }
+
+  Status add(const Node& node, uint32_t device) {
+    std::shared_ptr<Kernel>& kernel = cache_[static_cast<size_t>(node.id())];
+    if (!kernel) {
+      TROUPE_ASSIGN(kernel, make_kernel(node, context_.devices[device].kind, context_.kernels));
+    }
+    plan_->kernels.push_back(kernel);
+    PlanNode p;
+    p.num_inputs = static_cast<uint16_t>(node.inputs().size());
+    p.num_outputs = static_cast<uint16_t>(node.num_outputs());
+    if (auto* compute = dynamic_cast<ComputeKernel*>(kernel.get())) {
+      p.kind = NodeKind::kCompute;
+      p.compute = compute;
+    } else if (auto* resource = dynamic_cast<ResourceKernel*>(kernel.get())) {
+      p.kind = NodeKind::kResource;
+      p.resource = resource;
+    } else {
+      const auto& builtin = static_cast<const BuiltinKernel&>(*kernel);
+      if (builtin.kind == Builtin::kPlaceholder)
+        return at_node(invalid_argument("needs a value: feed {}{}", to_string(node.dtype(0)), node.shape(0).str()),
+                       node);
+      p.kind = builtin.kind == Builtin::kConst ? NodeKind::kConst : NodeKind::kNoOp;
+      if (p.kind == NodeKind::kConst) p.constant = &builtin.value;
+    }
+    const uint32_t partition = partition_of(device);
+    Draft& draft = drafts_[partition];
+    p.first_output = draft.add_slots(p.num_outputs);
+    where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node)};
+    return {};
+  }
+
+  void connect(const Node& node) {
+    const Place here = where_[static_cast<size_t>(node.id())];
+    Draft& draft = drafts_[here.partition];
+    draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
+    for (const Output& in : node.inputs()) {
+      const uint32_t slot = input_slot(in, here);
+      ++draft.plan.uses[slot];
+      draft.plan.input_slots.push_back(slot);
+    }
+    for (const Node* before : node.control_inputs()) {
+      const Place there = where_[static_cast<size_t>(before->id())];
+      if (there.partition == kNone) continue;  // all its outputs are fed
+      if (there.partition == here.partition) draft.add_edge(there.node, here.node);
+      else draft.add_edge(transfer(*before, -1, here.partition).node, here.node);
+    }
+  }
+
+  /// The slot of `in` in the partition of `here`, with the edge that fills it.
+  uint32_t input_slot(const Output& in, Place here) {
+    Draft& draft = drafts_[here.partition];
+    if (auto fed = fed_.find({in.node->id(), in.port}); fed != fed_.end()) {
+      auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
+      if (fresh) {
+        at->second = draft.add_slots(1);
+        draft.plan.feeds.emplace_back(fed->second, at->second);
+      }
+      return at->second;
+    }
+    const Place there = where_[static_cast<size_t>(in.node->id())];
+    if (there.partition == here.partition) {
+      draft.add_edge(there.node, here.node);
+      return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
+    }
+    const Place recv = transfer(*in.node, in.port, here.partition);
+    draft.add_edge(recv.node, here.node);
+    return draft.plan.nodes[recv.node].first_output;
+  }
+
+  /// The Recv in `partition` of an output (port -1: of the mere fact that the node has run): one pair for each tensor
+  /// and destination.
+  Place transfer(const Node& from, int port, uint32_t partition) {
+    auto [at, fresh] = transfers_.try_emplace({from.id(), port, partition}, Place{partition, kNone});
+    if (!fresh) return at->second;
+    const Place there = where_[static_cast<size_t>(from.id())];
+    Draft& source = drafts_[there.partition];
+    Draft& target = drafts_[partition];
+
+    PlanNode recv;
+    recv.kind = NodeKind::kRecv;
+    recv.num_outputs = 1;
+    recv.first_output = target.add_slots(1);
+    at->second.node = target.add_node(recv, &from);
+    target.plan.dependencies[at->second.node] = 1;
+
+    PlanNode send;
+    send.kind = NodeKind::kSend;
+    send.to = {partition, at->second.node};
+    const uint32_t send_index = source.add_node(send, &from);
+    if (port >= 0) {
+      PlanNode& node = source.plan.nodes[send_index];
+      node.num_inputs = 1;
+      node.first_input = kNone;  // set by add_readers, when nodes' own inputs are all there
+      const uint32_t slot = source.plan.nodes[there.node].first_output + static_cast<uint32_t>(port);
+      ++source.plan.uses[slot];
+      pending_sends_.push_back({there.partition, send_index, slot});
+    }
+    source.add_edge(there.node, send_index);
+    return at->second;
+  }
+
+  /// What reads slots beside nodes: sends, laid out behind the nodes' own inputs, and fetches.
+  void add_readers() {
+    for (const PendingSend& send : pending_sends_) {
+      PartitionPlan& plan = drafts_[send.partition].plan;
+      plan.nodes[send.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
+      plan.input_slots.push_back(send.slot);
+    }
+    for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
+      const Output& fetch = plan_->fetches[i];
+      if (auto fed = fed_.find({fetch.node->id(), fetch.port}); fed != fed_.end()) {
+        plan_->fed_fetches.emplace_back(fed->second, i);
+        continue;
+      }
+      const Place there = where_[static_cast<size_t>(fetch.node->id())];
+      PartitionPlan& plan = drafts_[there.partition].plan;
+      const uint32_t slot = plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
+      ++plan.uses[slot];
+      plan.fetches.emplace_back(slot, i);
+    }
+  }
+
+  struct PendingSend {
+    uint32_t partition, node, slot;
+  };
+
+  const Graph& graph_;
+  const PlanContext& context_;
+  KernelCache& cache_;
+  std::shared_ptr<StepPlan> plan_;
+  std::vector<Draft> drafts_;
+  std::map<uint32_t, uint32_t> partition_by_device_;
+  std::map<std::pair<int, int>, uint32_t> fed_;
+  std::vector<Place> where_;  // by node id
+  std::map<std::tuple<int, int, uint32_t>, Place> transfers_;
+  std::vector<PendingSend> pending_sends_;
+};
+
+}  // namespace
+
+Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices) {
+  TROUPE_ASSIGN(const DeviceName wanted, DeviceName::parse(text));
+  std::string there;
+  for (uint32_t i = 0; i < devices.size(); ++i) {
+    TROUPE_ASSIGN(const DeviceName full, DeviceName::parse(devices[i].name));
+    if (wanted.matches(full)) return i;
+    there += (there.empty() ? "" : ", ") + devices[i].name;
+  }
+  return make_error(Code::kNotFound, "no device is \"{}\"; there are: {}", text, there);
+}
+
+PartitionPlan::PartitionPlan() = default;
+PartitionPlan::PartitionPlan(PartitionPlan&&) noexcept = default;
+PartitionPlan::~PartitionPlan() = default;
+
+Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,
+                                                  std::vector<Output> fetches, const std::vector<const Node*>& targets,
+                                                  const PlanContext& context, KernelCache& cache) {
+  return Planner(graph, context, cache).make(std::move(feeds), std::move(fetches), targets);
+}
+
+}  // namespace troupe

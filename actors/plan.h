@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepPlan: what the steps of one signature (feeds, fetches, targets) share: pruned, placed, partitioned, as flat
+// arrays with kernels looked up. Immutable once built; any number of steps on any number of devices read it.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "troupe/graph.h"
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+struct StepState;
+
+/// How the executor carries a node out.
+enum class NodeKind : uint8_t {
+  kConst,     // its value is in the plan
+  kNoOp,      // control only
+  kCompute,   // a kernel on this device
+  kResource,  // a request to the actor that hosts the resource of input 0
+  kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition
+  kRecv,      // waits for that
+};
+
+/// One node of a partition. Slots are places for values: one for each output, each feed and each received tensor.
+struct PlanNode {
+  NodeKind kind = NodeKind::kNoOp;
+  uint16_t num_inputs = 0;
+  uint16_t num_outputs = 0;
+  uint32_t first_input = 0;      // into PartitionPlan::input_slots
+  uint32_t first_output = 0;     // slot of output 0
+  uint32_t first_successor = 0;  // into PartitionPlan::successors; they end where the next node's begin
+  union {
+    ComputeKernel* compute = nullptr;
+    ResourceKernel* resource;
+    const Tensor* constant;
+    struct {
+      uint32_t partition;  // kSend: where to
+      uint32_t node;       // the Recv there
+    } to;
+  };
+};
+
+/// What one device does in a step.
+struct PartitionPlan {
+  uint32_t device = 0;                   // index into the engine's devices
+  std::vector<PlanNode> nodes;           // with one more at the end, which closes the last row of successors
+  std::vector<const Node*> graph_nodes;  // of nodes[i]; of a Send the producer, of a Recv nullptr
+  std::vector<uint32_t> input_slots;
+  std::vector<uint32_t> successors;
+  std::vector<int32_t> dependencies;                   // of nodes[i]: predecessors, and 1 more for a Recv
+  std::vector<int32_t> uses;                           // of each slot: how many inputs and fetches read it
+  std::vector<uint32_t> roots;                         // nodes without dependencies
+  std::vector<std::pair<uint32_t, uint32_t>> feeds;    // (index of the feed, slot)
+  std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
+  /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
+  std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
+
+  uint32_t size() const { return static_cast<uint32_t>(dependencies.size()); }
+
+  /// Finished states kept for the next step. Only the executor of `device` touches it.
+  mutable std::vector<std::unique_ptr<StepState>> spare;
+  mutable int64_t started = 0;  // steps; likewise
+  PartitionPlan();
+  PartitionPlan(PartitionPlan&&) noexcept;
+  ~PartitionPlan();
+};
+
+struct StepPlan {
+  std::vector<PartitionPlan> partitions;
+  std::vector<Output> feeds;  // in the order of the values a step brings
+  std::vector<Output> fetches;
+  std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
+  std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
+};
+
+/// Kernels of one session by node id, so that plans share them and what they keep (a random op's counter).
+using KernelCache = std::vector<std::shared_ptr<Kernel>>;
+
+/// What planning needs to know of the engine.
+struct PlanContext {
+  const KernelRegistry& kernels;
+  std::span<const DeviceInfo> devices;
+  uint32_t default_device = 0;
+};
+
+/// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).
+Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices);
+
+/// Builds the plan. The caller holds the graph's mutex and owns `cache`.
+/// Errors: a device that is not there or not unique (those there are listed); no kernel; a placeholder not fed; what
+/// needed_nodes reports.
+Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,
+                                                  std::vector<Output> fetches, const std::vector<const Node*>& targets,
+                                                  const PlanContext& context, KernelCache& cache);
+
+}  // namespace troupe

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepCall: one run of a plan, shared by the device actors that take part. Thread-safe.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "actors/plan.h"
+
+namespace troupe {
+
+/// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last
+/// partition_done() makes it done and calls `done`, exactly once.
+class StepCall {
+ public:
+  using Done = std::function<void(Result<std::vector<Tensor>>)>;
+
+  StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done)
+      : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), done_(std::move(done)) {
+    fetches.resize(this->plan->fetches.size());
+    partitions_left_ = static_cast<int>(this->plan->partitions.size());
+  }
+
+  const int64_t id;
+  const std::shared_ptr<const StepPlan> plan;
+  const std::vector<Tensor> feeds;
+  const bool check_numerics;
+  /// Element i is written by the one partition that produces fetch i, before its partition_done().
+  std::vector<Tensor> fetches;
+
+  /// Keeps the first error; true if this was it, and then the caller tells the other partitions.
+  bool fail(Error error) {
+    std::lock_guard guard(mutex_);
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    error_ = std::move(error);
+    failed_.store(true, std::memory_order_release);
+    return true;
+  }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  /// Each partition reports once, with nothing of it running any more.
+  void partition_done() {
+    if (partitions_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish();
+  }
+  /// For a plan without partitions.
+  void finish() {
+    Done done = std::move(done_);
+    if (failed()) {
+      done(std::move(error_));
+    } else {
+      for (auto [feed, fetch] : plan->fed_fetches) fetches[fetch] = feeds[feed];
+      done(std::move(fetches));
+    }
+  }
+
+ private:
+  std::atomic<int> partitions_left_;
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Error error_;
+  Done done_;
+};
+
+using StepRef = std::shared_ptr<StepCall>;
+
+}  // namespace troupe

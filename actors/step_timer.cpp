@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/step_timer.h"
+
+namespace troupe {
+
+StepTimer::StepTimer(caf::actor_config& config, std::shared_ptr<Directory> directory)
+    : caf::event_based_actor(config), directory_(std::move(directory)) {}
+
+caf::behavior StepTimer::make_behavior() {
+  return {
+      [this](WatchStep& m) {
+        watched_.emplace(m.deadline, std::move(m.call));
+        if (watched_.size() > forget_at_) forget_finished();
+        arm();
+      },
+      [this](DeadlinePassed) {
+        armed_ = Time::max();
+        const Time now = clock().now();
+        while (!watched_.empty() && watched_.begin()->first <= now) {
+          if (StepRef call = watched_.begin()->second.lock())
+            abort_step(call, make_error(Code::kDeadlineExceeded, "the deadline of the step passed"), *directory_);
+          watched_.erase(watched_.begin());
+        }
+        arm();
+      },
+  };
+}
+
+void StepTimer::arm() {
+  if (watched_.empty() || watched_.begin()->first >= armed_) return;
+  armed_ = watched_.begin()->first;
+  scheduled_send(this, armed_, DeadlinePassed{});
+}
+
+void StepTimer::forget_finished() {
+  std::erase_if(watched_, [](auto& entry) { return entry.second.expired(); });
+  forget_at_ = std::max<size_t>(1024, 2 * watched_.size());
+}
+
+void abort_step(const StepRef& call, Error error, const Directory& directory) {
+  error.step = call->id;
+  if (!call->fail(std::move(error))) return;
+  for (const PartitionPlan& partition : call->plan->partitions)
+    caf::anon_send(directory.devices[partition.device], AbortStep{call});
+}
+
+}  // namespace troupe

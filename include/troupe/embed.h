@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// For programs that are CAF actors themselves: steps asked for and answered by message. The only public header that
+// includes CAF. Implemented in actors/embed.cpp.
+#pragma once
+#include <caf/actor.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/allowed_unsafe_message_type.hpp>
+
+#include "troupe/session.h"
+
+namespace troupe {
+
+/// Answer to run_step: a message to the actor that asked.
+struct StepDone {
+  uint64_t tag = 0;                         // as given to run_step
+  std::shared_ptr<const RunResult> result;  // never null
+};
+
+/// Runs one step of `session`; `receiver` gets one StepDone with `tag`. From any thread or actor; returns at once.
+void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared, std::vector<Tensor> values,
+              const caf::actor& receiver, uint64_t tag = 0, const RunOptions& options = {});
+
+/// The actor system of an engine, to spawn actors beside its own. They must have ended before the engine does.
+caf::actor_system& actor_system(Engine& engine);
+
+}  // namespace troupe
+
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StepDone)
