@@ -23,9 +23,6 @@ bool differentiable(DType t) { return is_floating(t) || t == DType::kComplex64; 
 /// Whether a gradient may pass along an edge of this type; along a handle it does from a read to its variable.
 bool carries(DType t) { return differentiable(t) || t == DType::kResource; }
 
-/// A read of a variable: its gradient is that of the variable itself.
-bool is_read(const Node& n) { return n.op().name() == "ReadVariableOp"; }
-
 Tensor one(DType dtype) {
   switch (dtype) {
     case DType::kFloat64: return Tensor::scalar(1.0);
@@ -83,8 +80,8 @@ class Walk {
       for (const Output& input : path_[i]->inputs()) want(input);
     std::ranges::sort(path_, {}, &Node::id);
     for (const Node* n : path_)
-      depends_[n->id()] = (n->op().gradient().function || is_read(*n)) &&
-                          std::ranges::any_of(n->inputs(), [&](const Output& o) { return wanted(o); });
+      depends_[n->id()] =
+          n->op().gradient().function && std::ranges::any_of(n->inputs(), [&](const Output& o) { return wanted(o); });
   }
 
   const Scope& scope() const { return scope_; }
@@ -125,10 +122,6 @@ class Walk {
       any |= static_cast<bool>(dys.back());
     }
     if (!any) return {};
-    if (is_read(node)) {
-      add(node.inputs()[0], dys[0]);
-      return {};
-    }
     NodeGradient context(node, scope_of(node), std::move(dys));
     if (Status status = node.op().gradient().function(context); !status) return about(node, status.error());
     if (Status status = scope_.status(); !status) return about(node, status.error());

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program write_builders: writes troupe/ops.h, its bodies and the table of ops from the op registry. A file that
+// holds the same text already is left alone, so that what depends on it need not be built again.
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "graph/builders.h"
+#include "ops/all.h"
+
+namespace {
+
+bool write_if_changed(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  if (std::ifstream present(path, std::ios::binary); present) {
+    std::ostringstream bytes;
+    bytes << present.rdbuf();
+    if (bytes.str() == text) return true;
+  }
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) std::cerr << "write_builders: cannot write " << path << "\n";
+  return static_cast<bool>(file);
+}
+
+std::string kernels_of(const troupe::KernelRegistry& kernels, std::string_view op) {
+  std::string out;
+  for (const auto& [kind, types] : kernels.kernels(op)) {
+    const char* name = kind == troupe::DeviceKind::kCpu ? "cpu" : kind == troupe::DeviceKind::kCuda ? "gpu" : "sim";
+    out += (out.empty() ? "" : "<br>") + std::string(name);
+    for (const auto& [attr, allowed] : types) {
+      out += " " + attr + ":";
+      for (troupe::DType t : allowed) out += std::string(" ") + to_string(t);
+    }
+  }
+  return out.empty() ? "none" : out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Writes the typed C++ builders and the table of ops from Troupe's op registry.");
+  std::string header, source, docs;
+  app.add_option("--header", header, "File for troupe/ops.h");
+  app.add_option("--source", source, "File for the bodies, ops.cpp");
+  app.add_option("--docs", docs, "File for the table of ops, ops.md");
+  CLI11_PARSE(app, argc, argv);
+
+  troupe::OpRegistry ops;
+  troupe::KernelRegistry kernels;
+  troupe::register_all_ops(ops, kernels);
+  const auto devices = [&](std::string_view op) { return kernels_of(kernels, op); };
+  const bool written = write_if_changed(header, builders_header(ops)) &&
+                       write_if_changed(source, builders_source(ops)) && write_if_changed(docs, ops_page(ops, devices));
+  return written ? 0 : 1;
+}
