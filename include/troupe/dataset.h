@@ -28,7 +28,9 @@ class DatasetIterator {
   virtual Result<std::optional<Element>> next() = 0;
 };
 
-/// Immutable, cheap to copy. Every stage is deterministic given the seed.
+/// Immutable, cheap to copy. Every stage is deterministic given the seed. A parameter that makes no sense (a batch of
+/// 0, shard 3 of 2) is an error of iterate(). Stages on rows of tensors (from_tensors, then any of shuffle, repeat, take,
+/// skip, shard) are joined with a batch after them into one gather.
 class Dataset {
  public:
   using MapFn = std::function<Result<Element>(Element)>;
@@ -51,7 +53,8 @@ class Dataset {
   /// Records of TFRecord files, a scalar string each.
   static Result<Dataset> from_records(std::vector<std::string> files);
 
-  /// `dtypes` and `shapes` of what fn returns; left out, those of its input.
+  /// `dtypes` and `shapes` of what fn returns; left out, those of its input. What fn returns is checked against them.
+  /// An error of fn is reported with the element's index and costs this element only.
   Dataset map(MapFn fn, std::vector<DType> dtypes = {}, std::vector<PartialShape> shapes = {}) const;
   /// Batches of `size`, components stacked on a new first axis; a smaller last one unless drop_remainder.
   Dataset batch(int64_t size, bool drop_remainder = false) const;
@@ -59,7 +62,9 @@ class Dataset {
   Dataset shuffle(int64_t buffer, uint64_t seed) const;
   /// `count` passes; -1 for ever.
   Dataset repeat(int64_t count = -1) const;
+  /// The first `count` elements; all when negative.
   Dataset take(int64_t count) const;
+  /// All but the first `count`.
   Dataset skip(int64_t count) const;
   /// Every `count`-th element from `index` on, to split data over replicas.
   Dataset shard(int64_t count, int64_t index) const;
@@ -78,15 +83,18 @@ class Dataset {
 };
 
 /// The core of an iterator actor: produces up to prefetch_depth() elements ahead between requests.
-/// get_next answers with the next element, kOutOfRange at the end, or the element's error.
+/// get_next answers with the next element, kOutOfRange at the end, or the element's error: at once where one is
+/// ready, else from work(), which the host calls as long as wants_work(); in the order of asking.
 class IteratorResource : public Resource {
  public:
   explicit IteratorResource(Dataset dataset);
   ~IteratorResource() override;
   void get_next(Reply reply);
-  /// Starts again from the first element; what was produced ahead is dropped.
+  /// Starts again from the first element; what was produced ahead is dropped, who waits goes on waiting.
   void restart();
+  void cancel(uint64_t requester, int64_t step) override;
   bool wants_work() const override;
+  /// Produces one element: for who waits longest, else ahead.
   void work() override;
 
  private:

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// ByteReader over zlib's gzFile, which passes plain files through.
+#include "io/byte_reader.h"
+
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "io/file_system.h"
+
+namespace troupe {
+
+void ByteReader::Closer::operator()(void* file) const {
+  gzclose_r(static_cast<gzFile>(file));
+}
+
+Result<ByteReader> ByteReader::open(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return system_error("cannot open", path, errno);
+  if (S_ISDIR(info.st_mode)) return invalid_argument("'{}' is a directory", path);
+  errno = 0;
+  gzFile file = gzopen(path.c_str(), "rbe");
+  if (!file) return system_error("cannot open", path, errno ? errno : ENOMEM);
+  gzbuffer(file, 1 << 17);
+  return ByteReader(path, file, static_cast<uint64_t>(info.st_size));
+}
+
+Result<size_t> ByteReader::read(void* out, size_t bytes) {
+  auto* file = static_cast<gzFile>(file_.get());
+  size_t done = 0;
+  while (done < bytes) {
+    const auto piece = static_cast<unsigned>(std::min<size_t>(bytes - done, 1u << 30));
+    const int n = gzread(file, static_cast<char*>(out) + done, piece);
+    int code = Z_OK;
+    const char* word = gzerror(file, &code);
+    if (code == Z_ERRNO) return system_error("cannot read", path_, errno);
+    if (n < 0 || (code != Z_OK && code != Z_STREAM_END))
+      return make_error(Code::kDataLoss, "'{}': {} gzip stream after {} bytes of data: {}", path_,
+                        code == Z_BUF_ERROR ? "truncated" : "broken", static_cast<int64_t>(gztell(file)),
+                        word);
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+bool ByteReader::compressed() const {
+  return gzdirect(static_cast<gzFile>(file_.get())) == 0;
+}
+
+uint64_t ByteReader::most_bytes() const {
+  return compressed() ? length_ * 1032 : length_;
+}
+
+}  // namespace troupe

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads bytes of a file in sequence, plain or gzip (told apart by its first bytes).
+#pragma once
+#include <memory>
+#include <string>
+
+#include "troupe/error.h"
+
+namespace troupe {
+
+/// A sequential reader. Errors name the file: kNotFound, kDataLoss (the gzip stream is broken or cut off).
+class ByteReader {
+ public:
+  static Result<ByteReader> open(const std::string& path);
+  /// Up to `bytes` bytes; fewer only at the end.
+  Result<size_t> read(void* out, size_t bytes);
+  /// Whether the file is gzip; known after the first read.
+  bool compressed() const;
+  /// The most bytes the file can give, from its length: gzip packs at most 1032 to 1.
+  uint64_t most_bytes() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Closer {
+    void operator()(void* file) const;
+  };
+  ByteReader(std::string path, void* file, uint64_t length)
+      : path_(std::move(path)), file_(file), length_(length) {}
+  std::string path_;
+  std::unique_ptr<void, Closer> file_;  // zlib's gzFile
+  uint64_t length_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The safetensors format over the FileSystem interface; the public calls are in troupe/checkpoint.h.
+//
+// A file: the length of the header (8 bytes, little-endian), the header (JSON: for each tensor its dtype,
+// shape and range of bytes, and __metadata__), the data. __metadata__'s "crc32c" is the CRC-32C, in eight hex
+// digits, of the header's canonical text (keys sorted, no spaces, without this entry) and then of the data.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "io/file_system.h"
+#include "troupe/checkpoint.h"
+
+namespace troupe {
+
+/// A file ready to be written: the pieces in order. They refer to `header` and to the tensors' buffers.
+struct EncodedTensors {
+  std::string header;
+  std::vector<std::pair<const void*, size_t>> data;
+};
+
+/// Errors: those of write_safetensors that concern the tensors.
+Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step);
+
+/// Errors: those of read_safetensors; with `must_be_checked` also kDataLoss where there is no check sum.
+Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path,
+                                      bool must_be_checked);
+
+}  // namespace troupe

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// TFRecord files: each record is its length (8 bytes), the masked CRC-32C of that, the data, the masked
+// CRC-32C of them.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "io/byte_reader.h"
+
+namespace troupe {
+
+/// A record as it stands in a file.
+std::string encode_record(std::string_view data);
+
+/// Reads records one after another; a gzip file is recognised. Errors: kNotFound, kDataLoss naming file and
+/// offset.
+class RecordReader {
+ public:
+  static Result<RecordReader> open(const std::string& path);
+  /// The next record, nothing at the end. After an error the rest of the file cannot be trusted.
+  Result<std::optional<std::string>> next();
+
+ private:
+  explicit RecordReader(ByteReader bytes) : bytes_(std::move(bytes)) {}
+  ByteReader bytes_;
+  uint64_t offset_ = 0;
+};
+
+}  // namespace troupe
