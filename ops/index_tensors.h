@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small integer tensors that say where and how much: sizes, offsets, axes, permutations.
+#pragma once
+#include <vector>
+
+#include "troupe/tensor.h"
+
+namespace troupe {
+
+/// The elements of an int32 or int64 vector (or scalar). Errors name `what`.
+Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what);
+/// An int32 or int64 tensor of one element. Errors name `what`.
+Result<int64_t> int_scalar(const Tensor& t, const char* what);
+/// A scalar axis of a tensor of this rank, negative ones counted from the end. Errors: out of range, with the rank.
+Result<int> axis_from(const Tensor& t, int rank);
+Result<int> axis_from(int64_t axis, int rank);
+/// Sizes as a Shape.
+Result<Shape> shape_from(const Tensor& t, const char* what);
+/// An int32 or int64 tensor of `shape`. Errors: a value that does not fit an int32.
+Result<Tensor> int_tensor(DType dtype, std::span<const int64_t> values, const Shape& shape);
+
+}  // namespace troupe

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, ArgMax, ArgMin.
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/gradient_math.h"
+#include "ops/reduce_loops.h"
+
+namespace troupe {
+namespace {
+
+/// What sums and products of T are kept in: 64 bits for integers, which then wrap around as T's own arithmetic would.
+template <class T> using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, Arithmetic<T>>;
+
+template <class T> Wide<T> lift(T x) {
+  if constexpr (std::is_integral_v<T>) return static_cast<uint64_t>(static_cast<int64_t>(x));
+  else return widen(x);
+}
+template <class T> T lower(Wide<T> x) {
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(x);
+  else return narrow<T>(x);
+}
+
+// A reducer has an Accumulator, the accumulator of nothing, and how it takes an element, another one, and gives a
+// result.
+template <class T> struct Sum {
+  using Accumulator = Wide<T>;
+  static Accumulator nothing() { return Accumulator(0); }
+  static Accumulator take(Accumulator a, T x) { return a + lift(x); }
+  static Accumulator merge(Accumulator a, Accumulator b) { return a + b; }
+  static T finish(Accumulator a, int64_t) { return lower<T>(a); }
+};
+template <class T> struct Mean : Sum<T> {
+  using Accumulator = Wide<T>;
+  static T finish(Accumulator a, int64_t n) {
+    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
+      return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
+    else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
+    else return lower<T>(a / static_cast<Accumulator>(n));
+  }
+};
+template <class T> struct Prod {
+  using Accumulator = Wide<T>;
+  static Accumulator nothing() { return Accumulator(1); }
+  static Accumulator take(Accumulator a, T x) { return a * lift(x); }
+  static Accumulator merge(Accumulator a, Accumulator b) { return a * b; }
+  static T finish(Accumulator a, int64_t) { return lower<T>(a); }
+};
+template <class T> struct Max {
+  using Accumulator = Arithmetic<T>;
+  static Accumulator nothing() {
+    using Limits = std::numeric_limits<Accumulator>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
+  static Accumulator take(Accumulator a, T x) { return merge(a, widen(x)); }
+  static Accumulator merge(Accumulator a, Accumulator b) { return b > a || b != b ? b : a; }
+  static T finish(Accumulator a, int64_t) { return narrow<T>(a); }
+};
+template <class T> struct Min {
+  using Accumulator = Arithmetic<T>;
+  static Accumulator nothing() {
+    using Limits = std::numeric_limits<Accumulator>;
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  static Accumulator take(Accumulator a, T x) { return merge(a, widen(x)); }
+  static Accumulator merge(Accumulator a, Accumulator b) { return b < a || b != b ? b : a; }
+  static T finish(Accumulator a, int64_t) { return narrow<T>(a); }
+};
+template <class T> struct SumOfSquares : Sum<T> {
+  using Accumulator = Wide<T>;
+  static Accumulator take(Accumulator a, T x) { return a + lift(x) * lift(x); }
+};
+template <class T> struct EuclideanNorm : SumOfSquares<T> {
+  static T finish(Wide<T> a, int64_t) {
+    if constexpr (std::is_integral_v<T>) return static_cast<T>(std::sqrt(static_cast<double>(a)));
+    else return lower<T>(std::sqrt(a));
+  }
+};
+template <class T> struct HalfSquares : SumOfSquares<T> {
+  static T finish(Wide<T> a, int64_t) { return lower<T>(a * Wide<T>(0.5f)); }
+};
+template <class T> struct All {
+  using Accumulator = bool;
+  static bool nothing() { return true; }
+  static bool take(bool a, bool x) { return a & x; }
+  static bool merge(bool a, bool b) { return a & b; }
+  static bool finish(bool a, int64_t) { return a; }
+};
+template <class T> struct Any {
+  using Accumulator = bool;
+  static bool nothing() { return false; }
+  static bool take(bool a, bool x) { return a | x; }
+  static bool merge(bool a, bool b) { return a | b; }
+  static bool finish(bool a, int64_t) { return a; }
+};
+
+template <class R, class T> ReduceLoops loops_of() {
+  using A = typename R::Accumulator;
+  static_assert(sizeof(A) <= 8);
+  ReduceLoops l;
+  l.accumulator = sizeof(A);
+  l.init = [](void* acc, int64_t n) { std::fill_n(static_cast<A*>(acc), n, R::nothing()); };
+  l.run = [](void* acc, const void* in, int64_t n) {
+    const T* x = static_cast<const T*>(in);
+    constexpr int kLanes = 16;
+    A lanes[kLanes];
+    std::fill_n(lanes, kLanes, R::nothing());
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] = R::take(lanes[j], x[i + j]);
+    for (; i < n; ++i) lanes[0] = R::take(lanes[0], x[i]);
+    for (int width = kLanes / 2; width > 0; width /= 2)
+      for (int j = 0; j < width; ++j) lanes[j] = R::merge(lanes[j], lanes[j + width]);
+    *static_cast<A*>(acc) = R::merge(*static_cast<A*>(acc), lanes[0]);
+  };
+  l.rows = [](void* acc, const void* in, int64_t n) {
+    A* a = static_cast<A*>(acc);
+    const T* x = static_cast<const T*>(in);
+    for (int64_t i = 0; i < n; ++i) a[i] = R::take(a[i], x[i]);
+  };
+  l.merge = [](void* acc, const void* other, int64_t n) {
+    A* a = static_cast<A*>(acc);
+    const A* b = static_cast<const A*>(other);
+    for (int64_t i = 0; i < n; ++i) a[i] = R::merge(a[i], b[i]);
+  };
+  l.finish = [](void* out, const void* acc, int64_t n, int64_t count) {
+    for (int64_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = R::finish(static_cast<const A*>(acc)[i], count);
+  };
+  return l;
+}
+
+class ReduceKernel final : public ComputeKernel {
+ public:
+  ReduceKernel(ReduceLoops loops, bool keep_dims, bool all) : loops_(loops), keep_dims_(keep_dims), all_(all) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    std::array<bool, kMaxRank> reduced;
+    reduced.fill(true);
+    if (!all_) {
+      TROUPE_ASSIGN(reduced, reduced_axes(c.input(1), x.rank()));
+    }
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), reduced_shape(x.shape(), reduced, keep_dims_)));
+    if (y.elements() > 0) reduce(x, reduced, loops_, y.mutable_raw(), c.threads());
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const ReduceLoops loops_;
+  const bool keep_dims_;
+  const bool all_;
+};
+
+template <template <class> class R, class... T>
+void add_kernels(KernelRegistry& kernels, const char* op, TypeList<T...>, bool all = false) {
+  const auto add = [&](KernelRegistry::Types types, ReduceLoops loops) {
+    kernels.add(op, DeviceKind::kCpu, std::move(types), [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+      return std::unique_ptr<Kernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));
+    });
+  };
+  (add({{"T", {dtype_of<T>}}}, loops_of<R<T>, T>()), ...);
+}
+
+Status reduce_shape(ShapeContext& c) {
+  const bool keep = c.attr<bool>("keep_dims");
+  const PartialShape& x = c.input(0);
+  if (c.input(1).has_rank() && c.input(1).rank() > 1)
+    return invalid_argument("axes must be a scalar or a vector, not {}", c.input(1).str());
+  if (!x.has_rank()) return {};
+  const auto axes = c.constant_input(1);
+  if (!axes) {
+    if (keep) c.set_output(0, PartialShape::of_rank(x.rank()));
+    return {};
+  }
+  TROUPE_ASSIGN(const auto reduced, reduced_axes(*axes, x.rank()));
+  PartialShape out = PartialShape::scalar();
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!reduced[i]) out.push_back(x[i]);
+    else if (keep) out.push_back(1);
+  }
+  c.set_output(0, out);
+  return {};
+}
+
+// --- gradients ---
+
+/// The axes of a reduction where they are constant and the input's rank is known.
+std::optional<std::array<bool, kMaxRank>> constant_axes(GradientContext& c) {
+  const Node& axes = *c.input(1).node;
+  const Tensor* value = axes.op().name() == "Const" ? axes.attrs().get<Tensor>("value") : nullptr;
+  if (!value || !c.input(0).shape().has_rank()) return {};
+  const auto reduced = reduced_axes(*value, c.input(0).shape().rank());
+  return reduced.ok() ? std::optional(*reduced) : std::nullopt;
+}
+
+/// g, of the reduction's shape, with the reduced dimensions as 1.
+Output kept(GradientContext& c, Output g) {
+  if (c.node().attrs().get_or<bool>("keep_dims", false)) return g;
+  const Output x = c.input(0);
+  if (const auto reduced = constant_axes(c)) {
+    const int rank = x.shape().rank();
+    std::vector<int64_t> sizes;
+    for (int i = 0; i < rank; ++i) sizes.push_back((*reduced)[i] ? 1 : x.shape()[i]);
+    if (std::ranges::count(sizes, -1) <= 1) return c.op("Reshape", {g, int_vector(c, sizes)});
+    for (int i = 0; i < rank; ++i)
+      if ((*reduced)[i]) g = c.op("ExpandDims", {g, c.constant(Tensor::scalar<int32_t>(i))});
+    return g;
+  }
+  const Output again = c.op(c.node().op().name(), {x, c.input(1)}, {{"keep_dims", true}});
+  return c.op("Reshape", {g, c.op("Shape", {again})});
+}
+
+Output spread(GradientContext& c, Output g) { return c.op("BroadcastTo", {kept(c, g), sizes_of(c, c.input(0))}); }
+
+Status sum_gradient(GradientContext& c) {
+  if (c.dy(0)) c.set_dx(0, spread(c, c.dy(0)));
+  return {};
+}
+
+Status mean_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0);
+  if (!dy) return {};
+  const PartialShape &in = x.shape(), &out = c.output(0).shape();
+  Output count;
+  if (in.fully_known() && out.fully_known()) {
+    const int64_t results = std::max<int64_t>(out.shape().elements(), 1);
+    count = scalar_like(c, dy.dtype(), static_cast<double>(in.shape().elements() / results));
+  } else {
+    const Output results = c.op("Maximum", {c.op("Size", {c.output(0)}), c.constant(Tensor::scalar<int32_t>(1))});
+    count = c.op("Cast", {c.op("FloorDiv", {c.op("Size", {x}), results})}, {{"DstT", dy.dtype()}});
+  }
+  c.set_dx(0, spread(c, c.op("RealDiv", {dy, count})));
+  return {};
+}
+
+/// Shares the gradient among the elements that equal the result.
+Status extreme_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0);
+  if (!dy) return {};
+  const Output hits = c.op("Cast", {c.op("Equal", {kept(c, c.output(0)), x})}, {{"DstT", dy.dtype()}});
+  const Output count = c.op("Sum", {hits, c.input(1)}, {{"keep_dims", true}});
+  c.set_dx(0, c.op("Mul", {c.op("RealDiv", {hits, count}), kept(c, dy)}));
+  return {};
+}
+
+/// The product of the others, also where factors are zero: with one zero only that one has a gradient, with more none.
+Status prod_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0), axes = c.input(1);
+  if (!dy) return {};
+  const Output zero = scalar_like(c, x.dtype(), 0), one = scalar_like(c, x.dtype(), 1);
+  const Output is_zero = c.op("Equal", {x, zero});
+  const Output zeros = c.op("Sum", {c.op("Cast", {is_zero}, {{"DstT", x.dtype()}}), axes}, {{"keep_dims", true}});
+  const Output safe = c.op("SelectV2", {is_zero, one, x});
+  const Output product = c.op("Prod", {safe, axes}, {{"keep_dims", true}});
+  const Output at_zero = c.op("SelectV2", {c.op("Equal", {zeros, one}), product, zero});
+  const Output elsewhere = c.op("SelectV2", {c.op("Equal", {zeros, zero}), c.op("RealDiv", {product, safe}), zero});
+  c.set_dx(0, c.op("Mul", {kept(c, dy), c.op("SelectV2", {is_zero, at_zero, elsewhere})}));
+  return {};
+}
+
+Status norm_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  c.set_dx(0, c.op("Mul", {c.input(0), kept(c, c.op("RealDiv", {c.dy(0), c.output(0)}))}));
+  return {};
+}
+
+// --- arg-max ---
+
+template <class T, class I, bool max> void arg_extreme(const Tensor& x, int axis, Tensor& y, int threads) {
+  int64_t outer = 1, inner = 1;
+  const int64_t n = x.shape()[axis];
+  for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
+  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  const T* in = x.data<T>();
+  I* out = y.mutable_data<I>();
+  parallel_for(threads, outer * inner, std::max<int64_t>(kCheapGrain / n, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const T* at = in + u / inner * n * inner + u % inner;
+      auto best = widen(*at);
+      int64_t where = 0;
+      for (int64_t k = 1; k < n; ++k) {
+        const auto v = widen(at[k * inner]);
+        if (max ? v > best : v < best) {
+          best = v;
+          where = k;
+        }
+      }
+      out[u] = static_cast<I>(where);
+    }
+  });
+}
+
+template <bool max> class ArgKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (c.input(1).rank() != 0) return invalid_argument("dimension must be a scalar, not {}", c.input(1).shape().str());
+    TROUPE_ASSIGN(const auto axes, reduced_axes(c.input(1), x.rank()));
+    const int axis = static_cast<int>(std::ranges::find(axes, true) - axes.begin());
+    if (x.shape()[axis] == 0) return invalid_argument("dimension {} of {} is empty", axis, x.shape().str());
+    TROUPE_ASSIGN(Tensor y, c.allocate(out_, reduced_shape(x.shape(), axes, false)));
+    with_type(x.dtype(), NumberTypes{}, [&]<class T>() {
+      if (out_ == DType::kInt32) arg_extreme<T, int32_t, max>(x, axis, y, c.threads());
+      else arg_extreme<T, int64_t, max>(x, axis, y, c.threads());
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+  explicit ArgKernel(const KernelInit& init) : out_(init.output_dtypes[0]) {}
+
+ private:
+  const DType out_;
+};
+
+Status arg_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, 1));
+  if (!x.has_rank()) return {};
+  const auto axis = c.constant_input(1);
+  if (!axis) {
+    c.set_output(0, PartialShape::of_rank(x.rank() - 1));
+    return {};
+  }
+  TROUPE_ASSIGN(const auto reduced, reduced_axes(*axis, x.rank()));
+  PartialShape out = PartialShape::scalar();
+  for (int i = 0; i < x.rank(); ++i)
+    if (!reduced[i]) out.push_back(x[i]);
+  c.set_output(0, out);
+  return {};
+}
+
+template <class... T> OpDef reduction(const char* name, TypeList<T...> types, const char* doc) {
+  return OpDef(name)
+      .input("input: T")
+      .input("reduction_indices: Tidx")
+      .output("output: T")
+      .attr("keep_dims: bool = false")
+      .attr(type_attr("T", types))
+      .attr(type_attr("Tidx", IndexTypes{}, "int32"))
+      .shape(reduce_shape)
+      .doc(std::string(doc) +
+           " Over the dimensions in reduction_indices, where negative ones count from the end; they "
+           "are dropped, or stay with size 1 if keep_dims.");
+}
+
+}  // namespace
+
+void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const NumberOrComplexTypes all;
+  const NumberTypes numbers;
+  ops.add(reduction("Sum", all, "The sum."), gradient(sum_gradient));
+  ops.add(reduction("Mean", all, "The mean; of integers truncated."), gradient(mean_gradient));
+  ops.add(reduction("Prod", all, "The product."), gradient(prod_gradient));
+  ops.add(reduction("Max", numbers, "The largest; NaN where one is; of nothing the smallest there is."),
+          gradient(extreme_gradient));
+  ops.add(reduction("Min", numbers, "The smallest; NaN where one is; of nothing the largest there is."),
+          gradient(extreme_gradient));
+  ops.add(reduction("EuclideanNorm", numbers, "The square root of the sum of squares."), gradient(norm_gradient));
+  add_kernels<Sum>(kernels, "Sum", all);
+  add_kernels<Mean>(kernels, "Mean", all);
+  add_kernels<Prod>(kernels, "Prod", all);
+  add_kernels<Max>(kernels, "Max", numbers);
+  add_kernels<Min>(kernels, "Min", numbers);
+  add_kernels<EuclideanNorm>(kernels, "EuclideanNorm", numbers);
+  for (const char* op : {"All", "Any"})
+    ops.add(OpDef(op)
+                .input("input: bool")
+                .input("reduction_indices: Tidx")
+                .output("output: bool")
+                .attr("keep_dims: bool = false")
+                .attr(type_attr("Tidx", IndexTypes{}, "int32"))
+                .shape(reduce_shape)
+                .doc(std::string(op[1] == 'l' ? "Whether all are true" : "Whether any is true") +
+                     ", over the dimensions in reduction_indices."),
+            not_differentiable("its result is boolean"));
+  add_kernels<All>(kernels, "All", TypeList<bool>{});
+  add_kernels<Any>(kernels, "Any", TypeList<bool>{});
+  ops.add(OpDef("L2Loss")
+              .input("t: T")
+              .output("output: T")
+              .attr(type_attr("T", FloatTypes{}))
+              .shape(scalar_shape)
+              .doc("Half the sum of squares."),
+          gradient([](GradientContext& c) -> Status {
+            if (c.dy(0)) c.set_dx(0, c.op("Mul", {c.input(0), c.dy(0)}));
+            return {};
+          }));
+  add_kernels<HalfSquares>(kernels, "L2Loss", FloatTypes{}, true);
+  for (const char* op : {"ArgMax", "ArgMin"})
+    ops.add(OpDef(op)
+                .input("input: T")
+                .input("dimension: Tidx")
+                .output("output: output_type")
+                .attr(type_attr("T", numbers))
+                .attr(type_attr("Tidx", IndexTypes{}, "int32"))
+                .attr(type_attr("output_type", IndexTypes{}, "int64"))
+                .shape(arg_shape)
+                .doc(std::string("The index of the ") + (op[4] == 'a' ? "largest" : "smallest") +
+                     " element along a dimension; the first where several are equal."),
+            not_differentiable("it gives indices"));
+  kernels.add<ArgKernel<true>>("ArgMax", DeviceKind::kCpu, {});
+  kernels.add<ArgKernel<false>>("ArgMin", DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe
