@@ -22,8 +22,7 @@ Error Container::uninitialized(const ResourceHandle& handle) const {
 Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
   auto at = variables_.find(std::string_view(handle.name));
   if (at == variables_.end()) [[unlikely]] {
-    if (!is_known(handle.dtype))
-      return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
+    if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
     at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
     return &at->second;
   }
@@ -37,9 +36,7 @@ Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
   return &v;
 }
 
-Status Container::declare(const ResourceHandle& handle) {
-  return find(handle).status();
-}
+Status Container::declare(const ResourceHandle& handle) { return find(handle).status(); }
 
 Result<Tensor> Container::read(const ResourceHandle& handle) {
   TROUPE_ASSIGN(Variable * v, find(handle));
@@ -53,13 +50,12 @@ Result<bool> Container::initialized(const ResourceHandle& handle) {
   return v->value.defined();
 }
 
-Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_shape,
-                         std::optional<UpdateId> id) {
+Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_shape, std::optional<UpdateId> id) {
   if (id && applied(*id)) return {};
   TROUPE_ASSIGN(Variable * v, find(handle));
   if (value.dtype() != v->dtype || !v->shape.compatible(value.shape()))
-    return invalid_argument("variable '{}' is {}{}, the value {}{}", handle.name, to_string(v->dtype),
-                            v->shape.str(), to_string(value.dtype()), value.shape().str());
+    return invalid_argument("variable '{}' is {}{}, the value {}{}", handle.name, to_string(v->dtype), v->shape.str(),
+                            to_string(value.dtype()), value.shape().str());
   if (same_shape && v->value.defined() && !(v->value.shape() == value.shape()))
     return invalid_argument("variable '{}' has shape {}, the value {}", handle.name, v->value.shape().str(),
                             value.shape().str());
@@ -117,9 +113,8 @@ Status Container::restore(const std::map<std::string, Tensor>& variables) {
     if (at == variables_.end()) continue;
     const Variable& v = at->second;
     if (v.dtype != value.dtype() || !v.shape.compatible(value.shape()))
-      return invalid_argument("variable '{}' of container '{}' is {}{}, the value to restore {}{}", name,
-                              name_, to_string(v.dtype), v.shape.str(), to_string(value.dtype()),
-                              value.shape().str());
+      return invalid_argument("variable '{}' of container '{}' is {}{}, the value to restore {}{}", name, name_,
+                              to_string(v.dtype), v.shape.str(), to_string(value.dtype()), value.shape().str());
   }
   for (const auto& [name, value] : variables) {
     Variable& v = variables_.try_emplace(name, Variable{value.dtype(), value.shape()}).first->second;

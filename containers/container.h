@@ -47,16 +47,15 @@ class Container final : public Resource {
   Result<bool> initialized(const ResourceHandle& handle);
   /// Sets the value; the container shares its buffer from now on. Errors: kInvalidArgument for a dtype or
   /// shape that the handle does not allow, or, when `same_shape`, a shape other than the present value's.
-  Status assign(const ResourceHandle& handle, Tensor value, bool same_shape = false,
-                std::optional<UpdateId> id = {});
+  Status assign(const ResourceHandle& handle, Tensor value, bool same_shape = false, std::optional<UpdateId> id = {});
   /// Calls fn(std::span<Tensor* const>) -> Status with the variables' tensors, in the order of the handles,
   /// all unshared and writable; clones of shared ones come from `allocator`. fn checks before it writes: on
   /// its error nothing may have changed. A repeated `id` succeeds without calling fn. Errors: fn's;
   /// kFailedPrecondition without a value; kInvalidArgument for one variable given twice; kResourceExhausted
   /// when a clone finds no memory.
   template <class F>
-  Status update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator,
-                F&& fn, std::optional<UpdateId> id = {}) {
+  Status update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator, F&& fn,
+                std::optional<UpdateId> id = {}) {
     if (id && applied(*id)) return {};
     TROUPE_RETURN_IF_ERROR(begin_update(handles, allocator));
     TROUPE_RETURN_IF_ERROR(fn(std::span<Tensor* const>(tensors_)));
@@ -110,8 +109,7 @@ class Container final : public Resource {
   Result<Variable*> find(const ResourceHandle& handle);
   Error disagreement(const ResourceHandle& handle, const Variable& variable) const;
   Error uninitialized(const ResourceHandle& handle) const;
-  Status begin_update(std::span<const ResourceHandle* const> handles,
-                      const std::shared_ptr<Allocator>& allocator);
+  Status begin_update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator);
   void finish_update(const std::optional<UpdateId>& id);
   void record(UpdateId id);
 

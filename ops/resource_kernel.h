@@ -39,8 +39,7 @@ inline const ResourceHandle* handle_at(const ResourceRequest& request, int i) {
 }
 
 /// The host as the core C that the op is for. Otherwise replies kInvalidArgument and returns nullptr.
-template <class C>
-C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
+template <class C> C* core_as(Resource& resource, ResourceRequest& request, const char* wanted) {
   const ResourceHandle* handle = handle_at(request, 0);
   C* core = handle ? dynamic_cast<C*>(&resource) : nullptr;
   if (!core)

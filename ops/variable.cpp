@@ -60,8 +60,7 @@ TROUPE_SIMD_CLONES void subtract_floats(float* __restrict a, const float* __rest
 }
 
 /// a += b or a -= b.
-template <class T, bool kSubtract>
-class AccumulateKernel final : public VariableKernel {
+template <class T, bool kSubtract> class AccumulateKernel final : public VariableKernel {
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
     const ResourceHandle* handle = &request.handle();
     const Tensor& delta = request.inputs[1];
@@ -69,17 +68,16 @@ class AccumulateKernel final : public VariableKernel {
         container.update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
           Tensor& v = *variables[0];
           if (delta.dtype() != v.dtype() || !(delta.shape() == v.shape()))
-            return invalid_argument("variable '{}' is {}{}, what is {} {}{}", handle->name,
-                                    to_string(v.dtype()), v.shape().str(), kSubtract ? "subtracted" : "added",
-                                    to_string(delta.dtype()), delta.shape().str());
+            return invalid_argument("variable '{}' is {}{}, what is {} {}{}", handle->name, to_string(v.dtype()),
+                                    v.shape().str(), kSubtract ? "subtracted" : "added", to_string(delta.dtype()),
+                                    delta.shape().str());
           T* a = v.mutable_data<T>();
           const T* b = delta.data<T>();
           const int64_t n = v.elements();
           if constexpr (std::is_same_v<T, float>) {
             kSubtract ? subtract_floats(a, b, n) : add_floats(a, b, n);
           } else if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
-            for (int64_t i = 0; i < n; ++i)
-              a[i] = T(kSubtract ? float(a[i]) - float(b[i]) : float(a[i]) + float(b[i]));
+            for (int64_t i = 0; i < n; ++i) a[i] = T(kSubtract ? float(a[i]) - float(b[i]) : float(a[i]) + float(b[i]));
           } else if constexpr (std::is_integral_v<T>) {  // wraps around
             using U = std::make_unsigned_t<T>;
             for (int64_t i = 0; i < n; ++i) a[i] = T(kSubtract ? U(U(a[i]) - U(b[i])) : U(U(a[i]) + U(b[i])));
@@ -124,14 +122,9 @@ class DestroyKernel final : public VariableKernel {
   const bool ignore_missing_;
 };
 
-template <class... T>
-void add_accumulate_kernels(KernelRegistry& kernels) {
-  (kernels.add<AccumulateKernel<T, false>>("AssignAddVariableOp", DeviceKind::kCpu,
-                                           {{"dtype", {dtype_of<T>}}}),
-   ...);
-  (kernels.add<AccumulateKernel<T, true>>("AssignSubVariableOp", DeviceKind::kCpu,
-                                          {{"dtype", {dtype_of<T>}}}),
-   ...);
+template <class... T> void add_accumulate_kernels(KernelRegistry& kernels) {
+  (kernels.add<AccumulateKernel<T, false>>("AssignAddVariableOp", DeviceKind::kCpu, {{"dtype", {dtype_of<T>}}}), ...);
+  (kernels.add<AccumulateKernel<T, true>>("AssignSubVariableOp", DeviceKind::kCpu, {{"dtype", {dtype_of<T>}}}), ...);
 }
 
 Status read_shape(ShapeContext& c) {
@@ -203,17 +196,16 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
 
   for (const auto& [name, verb] : {std::pair("AssignAddVariableOp", "Adds `value` to"),
                                    std::pair("AssignSubVariableOp", "Subtracts `value` from")})
-    ops.add(
-        OpDef(name)
-            .input("resource: resource")
-            .input("value: dtype")
-            .attr("dtype: type")
-            .doc(std::string(verb) + " the variable, in place. Shapes must be equal; integers wrap around.")
-            .shape(assign_shape)
-            .stateful(),
-        not_differentiable(no_value));
-  add_accumulate_kernels<float, double, bfloat16, float16, int8_t, int16_t, int32_t, int64_t, uint8_t,
-                         uint16_t, uint32_t, uint64_t, complex64>(kernels);
+    ops.add(OpDef(name)
+                .input("resource: resource")
+                .input("value: dtype")
+                .attr("dtype: type")
+                .doc(std::string(verb) + " the variable, in place. Shapes must be equal; integers wrap around.")
+                .shape(assign_shape)
+                .stateful(),
+            not_differentiable(no_value));
+  add_accumulate_kernels<float, double, bfloat16, float16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t,
+                         uint32_t, uint64_t, complex64>(kernels);
 
   ops.add(OpDef("VarIsInitializedOp")
               .input("resource: resource")

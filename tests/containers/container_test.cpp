@@ -49,14 +49,12 @@ TEST_CASE("handles and values must agree in dtype and shape") {
   Container c;
   REQUIRE(c.assign(variable("w", {2, -1}), Tensor::of<float>({1, 2}, {2, 1})).ok());
   CHECK(c.read(variable("w", {2, -1})).ok());
-  CHECK_THAT(c.read(variable("w", {3, -1})).error().message,
-             Catch::Contains("[2,?]") && Catch::Contains("[3,?]"));
+  CHECK_THAT(c.read(variable("w", {3, -1})).error().message, Catch::Contains("[2,?]") && Catch::Contains("[3,?]"));
   CHECK_THAT(c.read(variable("w", {2, -1}, DType::kInt32)).error().message, Catch::Contains("int32"));
   CHECK_THAT(c.assign(variable("w", {2, -1}), Tensor::of<float>({1, 2, 3}, {3, 1})).error().message,
              Catch::Contains("[3,1]"));
   CHECK(c.assign(variable("w"), Tensor::of<int32_t>({1, 2}, {2, 1})).error().code == Code::kInvalidArgument);
-  CHECK(c.assign(variable("w"), Tensor::of<float>({1, 2, 3, 4}, {2, 2}), true).error().code ==
-        Code::kInvalidArgument);
+  CHECK(c.assign(variable("w"), Tensor::of<float>({1, 2, 3, 4}, {2, 2}), true).error().code == Code::kInvalidArgument);
   CHECK(c.assign(variable("w"), Tensor::of<float>({1, 2, 3, 4}, {2, 2})).ok());
   CHECK(c.version("w") == 2);
   CHECK(c.read(variable("no dtype", {}, DType::kInvalid)).error().code == Code::kInvalidArgument);
@@ -148,8 +146,7 @@ TEST_CASE("a snapshot is one moment and does not change; restore is all or nothi
   REQUIRE(c.restore(good).ok());
   CHECK(c.read(a)->identical(Tensor::of<float>({1, 1})));
   CHECK(c.read(variable("new", {-1}))->elements() == 3);
-  CHECK(c.assign(variable("new", {-1}), Tensor::of<float>({1}))
-            .ok());  // the handle's shape counts from then on
+  CHECK(c.assign(variable("new", {-1}), Tensor::of<float>({1})).ok());  // the handle's shape counts from then on
   REQUIRE(c.erase(a).ok());
   CHECK(c.erase(a).error().code == Code::kNotFound);
 }
@@ -213,10 +210,8 @@ TEST_CASE("a request costs little", "[.timing]") {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 1000000; ++i) {
     const auto& h = handles[i % 100];
-    if (i & 1)
-      (void)add(c, h, 1);
-    else
-      (void)c.read(h);
+    if (i & 1) (void)add(c, h, 1);
+    else (void)c.read(h);
   }
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
   WARN("ns a request: " << took.count() / 1e6);
