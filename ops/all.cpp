@@ -9,6 +9,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_math_unary_ops(ops, kernels);
   register_math_binary_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
+  register_array_ops(ops, kernels);
   register_variable_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);

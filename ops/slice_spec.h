@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// StridedSlice's rules: begin, end, strides and five masks become one begin, stride and count for each dimension.
+#pragma once
+#include <vector>
+
+#include "troupe/attr.h"
+
+namespace troupe {
+
+/// What a StridedSlice reads of each dimension of its input, and the shape it gives.
+struct SliceSpec {
+  std::vector<int64_t> begin, stride, count;  // count -1 where the size of the dimension is not known
+  PartialShape result;                        // with new dimensions and without those taken by an index
+};
+
+/// The masks of a StridedSlice node.
+struct SliceMasks {
+  int64_t begin = 0, end = 0, ellipsis = 0, new_axis = 0, shrink_axis = 0;
+  explicit SliceMasks(const Attrs& attrs);
+};
+
+/// Errors: zero stride, an index out of range, two ellipses, more entries than dimensions. Source: TensorFlow's
+/// tf.strided_slice.
+Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
+                             const std::vector<int64_t>& strides, const SliceMasks& masks);
+
+}  // namespace troupe
