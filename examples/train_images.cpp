@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main job: trains a network on labelled images with several replicas; see --help.
+//
+//   files -> dataset -> queue -+-> replica 0 on cpu:0 -+-> variables of one container -> checkpoints, events
+//                              +-> replica 1 on cpu:1 -+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+
+#include <unistd.h>
+
+#include "train_images/images.h"
+#include "train_images/models.h"
+#include "train_images/progress.h"
+#include "train_images/records.h"
+
+using namespace troupe;
+
+namespace {
+
+// Signals so far; a second one leaves at once. Everything else happens outside the handler.
+std::atomic<int> interrupts{0};
+void on_signal(int) {
+  if (interrupts.fetch_add(1) > 0) _exit(130);
+}
+void catch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// Share of the time of training that each device was idle for want of input.
+class InputWait {
+ public:
+  void begin(const Engine& engine) {
+    before_ = engine.device_stats();
+    begun_ = Progress::Clock::now();
+  }
+  void end(const Engine& engine) {
+    const auto now = engine.device_stats();
+    waited_.resize(now.size());
+    for (size_t i = 0; i < now.size(); ++i) waited_[i] += now[i].input_wait_ns - before_[i].input_wait_ns;
+    seconds_ += std::chrono::duration<double>(Progress::Clock::now() - begun_).count();
+  }
+  void print(int replicas) const {
+    for (int i = 0; i < replicas; ++i)
+      fmt::print("{} waited for input {:.1f} % of the time\n", before_[i].name,
+                 seconds_ > 0 ? static_cast<double>(waited_[i]) / 1e7 / seconds_ : 0);
+  }
+
+ private:
+  std::vector<DeviceStats> before_;
+  std::vector<int64_t> waited_;
+  Progress::Clock::time_point begun_;
+  double seconds_ = 0;
+};
+
+struct Job {
+  const Options& options;
+  Engine& engine;
+  nn::Trainer& trainer;
+  Records& records;
+  const Images& images;
+  int64_t images_at_start;
+  int64_t step_at_start;
+  InputWait wait = {};
+
+  int64_t per_update() const { return static_cast<int64_t>(options.batch) * options.batches_per_update(); }
+  int64_t per_epoch() const { return images.train_images.dim(0) / options.batch * options.batch; }
+  int64_t trained() const { return images_at_start + (trainer.step() - step_at_start) * per_update(); }
+
+  Status save() {
+    TROUPE_ASSIGN(const int64_t step, records.save(engine, images_at_start, step_at_start, per_update()));
+    return records.scalar("checkpoint", static_cast<double>(step), step);
+  }
+
+  // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
+  Result<nn::RunSummary> train(int epoch, Progress& progress) {
+    const int64_t left = (epoch + 1) * per_epoch() - trained();
+    const int64_t updates = std::max<int64_t>(0, (left + per_update() - 1) / per_update());
+    progress.begin(epoch);
+    wait.begin(engine);
+    Status faults;
+    auto saved = Progress::Clock::now();
+    auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
+      progress.step(report.loss, report.accuracy, report.examples);
+      if (interrupts > 0 || !faults.ok()) return trainer.stop();
+      if (report.step % 20 == 0) {
+        faults = records.scalar("train/loss", report.loss, report.step);
+        if (faults.ok()) faults = records.scalar("train/accuracy", report.accuracy, report.step);
+        if (faults.ok()) faults = records.scalar("images_per_second", progress.images_per_second(), report.step);
+      }
+      const auto now = Progress::Clock::now();
+      if (faults.ok() && now - saved > std::chrono::duration<double>(options.save_seconds)) {
+        saved = now;
+        faults = save();
+      }
+    });
+    wait.end(engine);
+    progress.clear();
+    TROUPE_RETURN_IF_ERROR(faults);
+    return summary;
+  }
+
+  Status test(int epoch, const Progress& progress, const Dataset& tests) {
+    TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
+    fmt::print("epoch {}/{}: loss {:.4f}, training accuracy {:.2f} %, test accuracy {:.2f} %, {:.0f} images/s\n",
+               epoch + 1, options.epochs, progress.loss(), 100 * progress.accuracy(), 100 * metrics.accuracy,
+               progress.images_per_second());
+    std::fflush(stdout);
+    TROUPE_RETURN_IF_ERROR(records.scalar("test/loss", metrics.loss, trainer.step()));
+    TROUPE_RETURN_IF_ERROR(records.scalar("test/accuracy", metrics.accuracy, trainer.step()));
+    TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot().get());
+    return records.weights(snapshot, trainer.variables(), trainer.step());
+  }
+
+  Status run() {
+    TROUPE_ASSIGN(const Dataset tests, test_batches(images));
+    TROUPE_RETURN_IF_ERROR(records.start(trainer.graph(), images, trainer.step()));
+    Progress progress(options.epochs, per_epoch(), images_at_start);
+    const int first = static_cast<int>(images_at_start / per_epoch());
+    if (first >= options.epochs) {
+      TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
+      fmt::print("trained for {} epochs already: test accuracy {:.2f} %; --epochs N goes on, --fresh starts anew\n",
+                 first, 100 * metrics.accuracy);
+      return {};
+    }
+    for (int epoch = first; epoch < options.epochs && interrupts == 0; ++epoch) {
+      auto summary = train(epoch, progress);
+      TROUPE_RETURN_IF_ERROR(summary);
+      if (interrupts == 0) TROUPE_RETURN_IF_ERROR(test(epoch, progress, tests));
+      TROUPE_RETURN_IF_ERROR(save());
+    }
+    if (interrupts > 0)
+      fmt::print("interrupted at step {}: checkpoint saved in {}; run again to go on\n", trainer.step(), options.out);
+    wait.print(options.replicas);
+    return {};
+  }
+};
+
+Status run(const Options& options) {
+  TROUPE_ASSIGN(const Images images, load_images(options));
+  TROUPE_ASSIGN(Records records, Records::open(options.out));
+  // A device for each replica, and one for the steps that fill the queue.
+  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(options.replicas + 1, 1)}));
+  std::vector<std::string> devices = engine->devices();
+  const std::string input_device = devices.back();
+  devices.pop_back();
+
+  Records::Point point;
+  if (!options.fresh) {
+    auto found = records.load();
+    if (found.ok()) point = std::move(*found);
+    else if (options.resume || found.error().code != Code::kNotFound) return found.error();
+  }
+  const int64_t batches = images.train_images.dim(0) / options.batch * options.epochs;
+  TROUPE_ASSIGN(Dataset data, training_batches(images, options, point.images / options.batch));
+  nn::TrainerOptions settings{.mode = options.mode,
+                              .devices = devices,
+                              .backups = options.backups,
+                              .optimizer = make_optimizer(options, batches / options.batches_per_update()),
+                              .input_device = input_device,
+                              .seed = options.seed,
+                              .check_numerics = options.check_numerics};
+  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model), data, settings));
+  TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
+  if (!point.path.empty()) fmt::print("going on from step {} of {}\n", trainer->step(), point.path);
+  fmt::print("training {} on {} images of {}, {} replicas\n", options.model, images.train_images.dim(0), options.data,
+             options.replicas);
+  std::fflush(stdout);
+  Job job{options, *engine, *trainer, records, images, point.images, trainer->step()};
+  return job.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto parsed = parse_options(argc, argv);
+  if (const int* status = std::get_if<int>(&parsed)) return *status;
+  catch_signals();
+  const Status done = run(std::get<Options>(parsed));
+  if (done.ok()) return 0;
+  fmt::print(stderr, "train_images: {}\n", done.error().str());
+  return 1;
+}

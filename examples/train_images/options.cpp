@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of train_images.
+#include "options.h"
+
+#include <CLI/CLI.hpp>
+
+#include <map>
+
+namespace nn = troupe::nn;
+
+std::variant<Options, int> parse_options(int argc, char** argv) {
+  Options o;
+  CLI::App app{
+      "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
+      "device of its own, that share one container of variables and are fed through queues. Ctrl-C saves a\n"
+      "checkpoint and leaves; the next run goes on from there."};
+  const std::map<std::string, nn::ReplicaMode> modes = {
+      {"sync", nn::ReplicaMode::kSync}, {"async", nn::ReplicaMode::kAsync}, {"hybrid", nn::ReplicaMode::kHybrid}};
+  app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();
+  app.add_option("--mode", o.mode,
+                 "sync: gradients of all replicas averaged, one update, the same result in every run; async: every\n"
+                 "replica updates on its own; hybrid: synchronous among all but --backups replicas [async]")
+      ->transform(CLI::CheckedTransformer(modes).description("{sync,async,hybrid}"));
+  app.add_option("--replicas", o.replicas, "Replicas, each with a device and a thread")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--backups", o.backups, "Replicas an update of the hybrid mode does not wait for")
+      ->check(CLI::Range(0, 63))
+      ->capture_default_str();
+  app.add_option("--batch", o.batch, "Images in a batch of one replica")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--epochs", o.epochs, "Passes over the training images")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--lr", o.rate, "Learning rate at the start; it falls as a cosine [by optimizer]")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--optimizer", o.optimizer, "How variables follow gradients")
+      ->check(CLI::IsMember({"adam", "momentum", "sgd", "adagrad", "rmsprop"}))
+      ->capture_default_str();
+  app.add_option("--model", o.model, "Network")
+      ->check(CLI::IsMember({"convnet", "lenet", "mlp"}))
+      ->capture_default_str();
+  app.add_flag("--augment", o.augment, "Shift training images by up to 2 pixels and mirror them");
+  app.add_option("--seed", o.seed, "Of initial values, order of images, dropout")->capture_default_str();
+  app.add_option("--limit", o.limit, "Train on the first so many images only [all]")->check(CLI::PositiveNumber);
+  app.add_option("--out", o.out, "Directory of checkpoints and TensorBoard events")->capture_default_str();
+  app.add_option("--save-seconds", o.save_seconds, "Time between checkpoints within an epoch")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  auto* fresh = app.add_flag("--fresh", o.fresh, "Start anew although there are checkpoints");
+  app.add_flag("--resume", o.resume, "Go on from the last checkpoint; an error when there is none")->excludes(fresh);
+  app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
+  try {
+    app.parse(argc, argv);
+    if (o.backups > 0 && (o.mode != nn::ReplicaMode::kHybrid || o.backups >= o.replicas))
+      throw CLI::ValidationError("--backups", "needs --mode hybrid and more replicas than backups");
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e);
+  }
+  return o;
+}
+
+nn::Optimizer make_optimizer(const Options& o, int64_t updates) {
+  const auto schedule = [&](double usual) {
+    const double rate = o.rate > 0 ? o.rate : usual;
+    return nn::cosine_decay(static_cast<float>(rate), updates, updates / 50, static_cast<float>(rate) / 100);
+  };
+  if (o.optimizer == "momentum") return nn::momentum(schedule(0.03), 0.9f, true);
+  if (o.optimizer == "sgd") return nn::sgd(schedule(0.1));
+  if (o.optimizer == "adagrad") return nn::adagrad(schedule(0.03));
+  if (o.optimizer == "rmsprop") return nn::rmsprop(schedule(0.001));
+  return nn::adam(schedule(0.0015));
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of train_images.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "troupe/train.h"
+
+struct Options {
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string out = "runs/train_images";
+  std::string model = "convnet";
+  std::string optimizer = "adam";
+  troupe::nn::ReplicaMode mode = troupe::nn::ReplicaMode::kAsync;
+  int replicas = 2;
+  int backups = 0;
+  int batch = 64;
+  int epochs = 8;
+  double rate = 0;  // 0: the optimizer's own
+  int64_t seed = 1;
+  int64_t limit = 0;  // images to train on; 0: all
+  double save_seconds = 30;
+  bool resume = false;
+  bool fresh = false;
+  bool augment = false;
+  bool check_numerics = false;
+
+  /// Batches that one update takes.
+  int batches_per_update() const { return mode == troupe::nn::ReplicaMode::kAsync ? 1 : replicas; }
+};
+
+/// The options, or the exit status of a program that has printed its help or a mistake.
+std::variant<Options, int> parse_options(int argc, char** argv);
+
+/// The optimizer asked for, its rate falling as a cosine over `updates`.
+troupe::nn::Optimizer make_optimizer(const Options& options, int64_t updates);
