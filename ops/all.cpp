@@ -10,6 +10,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_math_binary_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
   register_array_ops(ops, kernels);
+  register_matmul_ops(ops, kernels);
+  register_bias_ops(ops, kernels);
   register_variable_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);

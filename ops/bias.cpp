@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// BiasAdd: a vector added along the channels, and the sum over all else that is its gradient.
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/simd_clones.h"
+#include "ops/type_dispatch.h"
+#include "troupe/graph.h"
+
+namespace troupe {
+namespace {
+
+/// Rows shorter than this are handled several at a time, so that loops over them fill vector registers.
+constexpr int64_t kShortRow = 64;
+
+/// How many times a vector of `channels` is repeated to fill kShortRow.
+int64_t repeats(int64_t channels) { return channels >= kShortRow ? 1 : (kShortRow + channels - 1) / channels; }
+
+/// out[r][i] = x[r][i] + bias[i].
+template <class T> void add_rows(T* out, const T* x, const T* bias, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, out += n, x += n)
+    for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) + widen(bias[i]));
+}
+TROUPE_SIMD_CLONES void add_rows(float* out, const float* x, const float* bias, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, out += n, x += n)
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] + bias[i];
+}
+
+template <class T> void add_scalar(T* out, const T* x, T bias, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) + widen(bias));
+}
+TROUPE_SIMD_CLONES void add_scalar(float* out, const float* x, float bias, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] + bias;
+}
+
+/// sums[i] += x[r][i] over the rows.
+template <class T, class A> void sum_rows(A* sums, const T* x, int64_t rows, int64_t n) {
+  for (int64_t r = 0; r < rows; ++r, x += n)
+    for (int64_t i = 0; i < n; ++i) sums[i] += widen(x[i]);
+}
+TROUPE_SIMD_CLONES void sum_rows(float* sums, const float* x, int64_t rows, int64_t n) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4, x += 4 * n)
+    for (int64_t i = 0; i < n; ++i) sums[i] += (x[i] + x[i + n]) + (x[i + 2 * n] + x[i + 3 * n]);
+  for (; r < rows; ++r, x += n)
+    for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
+}
+
+/// The sum of n values, by 16 partial sums.
+template <class T> [[gnu::always_inline]] inline double sum_by_parts(const T* x, int64_t n) {
+  Arithmetic<T> part[16] = {};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (int j = 0; j < 16; ++j) part[j] += widen(x[i + j]);
+  double sum = 0;
+  for (; i < n; ++i) sum += widen(x[i]);
+  for (const auto p : part) sum += p;
+  return sum;
+}
+template <class T> double sum_values(const T* x, int64_t n) { return sum_by_parts(x, n); }
+TROUPE_SIMD_CLONES double sum_values(const float* x, int64_t n) { return sum_by_parts(x, n); }
+
+bool channels_first(const Attrs& attrs) { return attrs.get_or<std::string>("data_format", "NHWC") == "NCHW"; }
+
+/// Channel dimension of a tensor of this rank.
+int channel_of(bool first, int rank) { return first && rank > 2 ? 1 : rank - 1; }
+
+Status check_rank(int rank, const std::string& shape) {
+  if (rank < 2) return invalid_argument("value must have rank 2 or more, but its shape is {}", shape);
+  return {};
+}
+
+/// A tensor as [outer, channels, inner]; inner is 1 with channels last.
+struct View {
+  int64_t outer = 1, channels = 1, inner = 1;
+  View(const Shape& shape, bool first) {
+    const int channel = channel_of(first, shape.rank());
+    channels = shape[channel];
+    for (int i = 0; i < channel; ++i) outer *= shape[i];
+    for (int i = channel + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
+Status bias_add_shape(ShapeContext& c) {
+  PartialShape value = c.input(0);
+  TROUPE_ASSIGN(const PartialShape bias, c.with_rank(1, 1));
+  if (value.has_rank()) {
+    const bool first = channels_first(c.attrs());
+    TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
+    const int channel = channel_of(first, value.rank());
+    if (value[channel] >= 0 && bias[0] >= 0 && value[channel] != bias[0])
+      return invalid_argument("bias of {} values for {} channels of value {}", bias[0], value[channel], value.str());
+    if (value[channel] < 0) value.set(channel, bias[0]);
+  }
+  c.set_output(0, std::move(value));
+  return {};
+}
+
+Status bias_add_grad_shape(ShapeContext& c) {
+  const PartialShape& value = c.input(0);
+  if (!value.has_rank()) {
+    c.set_output(0, {-1});
+    return {};
+  }
+  const bool first = channels_first(c.attrs());
+  TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
+  c.set_output(0, {value[channel_of(first, value.rank())]});
+  return {};
+}
+
+template <class T> class BiasAdd final : public ComputeKernel {
+ public:
+  explicit BiasAdd(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &bias = c.input(1);
+    TROUPE_RETURN_IF_ERROR(check_rank(x.rank(), x.shape().str()));
+    const View v(x.shape(), first_);
+    if (bias.rank() != 1 || bias.dim(0) != v.channels)
+      return invalid_argument("bias {} for {} channels of value {}", bias.shape().str(), v.channels, x.shape().str());
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
+    const T *px = x.data<T>(), *b = bias.data<T>();
+    T* py = y.mutable_data<T>();
+    if (v.inner != 1 && x.elements() > 0) {
+      parallel_for(c.threads(), v.outer * v.channels, 1 + kCheapGrain / v.inner, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          add_scalar(py + i * v.inner, px + i * v.inner, b[i % v.channels], v.inner);
+      });
+    } else if (x.elements() > 0) {
+      const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels;
+      TROUPE_ASSIGN(Tensor repeated, c.allocate(x.dtype(), {wide}));
+      T* pb = repeated.mutable_data<T>();
+      for (int64_t i = 0; i < times; ++i) std::copy_n(b, v.channels, pb + i * v.channels);
+      const int64_t rows = v.outer / times;
+      parallel_for(c.threads(), rows, 1 + kCheapGrain / wide, [&](int64_t begin, int64_t end) {
+        add_rows(py + begin * wide, px + begin * wide, pb, end - begin, wide);
+      });
+      const int64_t done = rows * wide, rest = x.elements() - done;
+      add_rows(py + done, px + done, pb, 1, rest);
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool first_;
+};
+
+template <class T> class BiasAddGrad final : public ComputeKernel {
+ public:
+  explicit BiasAddGrad(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& g = c.input(0);
+    TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
+    const View v(g.shape(), first_);
+    TROUPE_ASSIGN(Tensor y, c.allocate(g.dtype(), {v.channels}));
+    std::vector<double> sums(v.channels, 0.0);
+    if (g.elements() > 0) v.inner == 1 ? channels_last(c, g.data<T>(), v, sums) : planes(c, g.data<T>(), v, sums);
+    T* out = y.mutable_data<T>();
+    for (int64_t i = 0; i < v.channels; ++i) out[i] = narrow<T>(static_cast<Arithmetic<T>>(sums[i]));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  using A = Arithmetic<T>;
+  /// Rows whose sum is kept in T before it joins a double: bounds the rounding error.
+  static constexpr int64_t kBlock = 256;
+
+  static void planes(KernelContext& c, const T* g, const View& v, std::vector<double>& sums) {
+    parallel_for(c.threads(), v.channels, 1 + kCheapGrain / (v.outer * v.inner), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t o = 0; o < v.outer; ++o) sums[i] += sum_values(g + (o * v.channels + i) * v.inner, v.inner);
+    });
+  }
+
+  static void channels_last(KernelContext& c, const T* g, const View& v, std::vector<double>& sums) {
+    const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels, rows = v.outer / times;
+    const int64_t grain = std::max<int64_t>(1, kCheapGrain / wide);
+    const int64_t pieces = std::clamp<int64_t>(rows / grain, 1, c.threads());
+    std::vector<std::vector<double>> partial(pieces, std::vector<double>(wide, 0.0));
+    parallel_for(static_cast<int>(pieces), pieces, 1, [&](int64_t begin, int64_t end) {
+      std::vector<A> block(wide);
+      for (int64_t p = begin; p < end; ++p) {
+        const int64_t last = rows * (p + 1) / pieces;
+        for (int64_t r = rows * p / pieces; r < last; r += kBlock) {
+          std::fill(block.begin(), block.end(), A(0));
+          sum_rows(block.data(), g + r * wide, std::min(kBlock, last - r), wide);
+          for (int64_t i = 0; i < wide; ++i) partial[p][i] += block[i];
+        }
+      }
+    });
+    for (const auto& part : partial)
+      for (int64_t i = 0; i < wide; ++i) sums[i % v.channels] += part[i];
+    for (int64_t i = rows * wide; i < v.outer * v.channels; ++i) sums[i % v.channels] += widen(g[i]);
+  }
+
+  const bool first_;
+};
+
+Status bias_add_gradient(GradientContext& c) {
+  const std::string format = c.node().attrs().get_or<std::string>("data_format", "NHWC");
+  c.set_dx(0, c.dy(0));
+  c.set_dx(1, c.op("BiasAddGrad", {c.dy(0)}, Attrs{{"data_format", format}}));
+  return {};
+}
+
+/// The gradient's gradient g, one value a channel, spread over all places of x.
+Status bias_add_grad_gradient(GradientContext& c) {
+  const std::string format = c.node().attrs().get_or<std::string>("data_format", "NHWC");
+  c.set_dx(0, c.op("BiasAdd", {c.op("ZerosLike", {c.input(0)}), c.dy(0)}, Attrs{{"data_format", format}}));
+  return {};
+}
+
+}  // namespace
+
+void register_bias_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(OpDef("BiasAdd")
+              .input("value: T")
+              .input("bias: T")
+              .output("output: T")
+              .attr(type_attr("T", FloatTypes{}))
+              .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+              .shape(bias_add_shape)
+              .doc("Adds the vector bias along the channels of value: its last dimension, or its second with NCHW. A "
+                   "bias of another length is an error."),
+          gradient(bias_add_gradient));
+  ops.add(OpDef("BiasAddGrad")
+              .input("out_backprop: T")
+              .output("output: T")
+              .attr(type_attr("T", FloatTypes{}))
+              .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+              .shape(bias_add_grad_shape)
+              .doc("The sum of out_backprop over all dimensions but the channels: the gradient of BiasAdd by bias."),
+          gradient(bias_add_grad_gradient));
+  add_cpu_kernels<BiasAdd>(kernels, "BiasAdd", FloatTypes{});
+  add_cpu_kernels<BiasAddGrad>(kernels, "BiasAddGrad", FloatTypes{});
+}
+
+}  // namespace troupe

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products: MatMul and BatchMatMulV2, with their gradients.
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/gemm.h"
+#include "ops/gradient_math.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t>;
+
+/// Products below this many multiplications are not worth a second thread.
+constexpr int64_t kGrain = 65536;
+
+Status product_shape(ShapeContext& c, bool ta, bool tb, bool batches) {
+  const PartialShape &a = c.input(0), &b = c.input(1);
+  for (int i = 0; i < 2; ++i) TROUPE_RETURN_IF_ERROR(batches ? c.with_rank_at_least(i, 2) : c.with_rank(i, 2));
+  if (!a.has_rank() || !b.has_rank()) {
+    c.set_output(0, batches
+                        ? PartialShape::unknown()
+                        : PartialShape{a.has_rank() ? a.dim(ta ? 1 : 0) : -1, b.has_rank() ? b.dim(tb ? 0 : 1) : -1});
+    return {};
+  }
+  const int64_t ka = a.dim(ta ? -2 : -1), kb = b.dim(tb ? -1 : -2);
+  if (ka >= 0 && kb >= 0 && ka != kb)
+    return invalid_argument("inner sizes differ: {}{} x {}{}", a.str(), ta ? " transposed" : "", b.str(),
+                            tb ? " transposed" : "");
+  TROUPE_ASSIGN(PartialShape xs, PartialShape::make(a.dims().first(a.rank() - 2)));
+  TROUPE_ASSIGN(PartialShape ys, PartialShape::make(b.dims().first(b.rank() - 2)));
+  TROUPE_ASSIGN(PartialShape out, broadcast(xs, ys));
+  out.push_back(a.dim(ta ? -1 : -2));
+  out.push_back(b.dim(tb ? -2 : -1));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+Status matmul_shape(ShapeContext& c) {
+  return product_shape(c, c.attr<bool>("transpose_a"), c.attr<bool>("transpose_b"), false);
+}
+Status batch_matmul_shape(ShapeContext& c) {
+  return product_shape(c, c.attr<bool>("adj_x"), c.attr<bool>("adj_y"), true);
+}
+
+/// A tensor of 16-bit floats as floats, or back.
+template <class From, class To> Result<Tensor> converted(const KernelContext& c, const Tensor& x) {
+  TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<To>, x.shape()));
+  const From* in = x.data<From>();
+  To* out = y.template mutable_data<To>();
+  parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      if constexpr (is_half<From>) out[i] = widen(in[i]);
+      else out[i] = narrow<To>(in[i]);
+    }
+  });
+  return y;
+}
+
+/// Where each operand's matrix of output batch i lies.
+struct Batches {
+  Shape shape;                  // of the output's batch dimensions
+  std::vector<int64_t> xs, ys;  // matrix index by output batch; empty: the same index
+};
+
+std::vector<int64_t> matrix_indices(const Shape& batch, std::span<const int64_t> own) {
+  std::vector<int64_t> at(batch.elements());
+  for (int64_t i = 0; i < batch.elements(); ++i) {
+    int64_t rest = i, stride = 1;
+    for (int d = batch.rank() - 1, o = static_cast<int>(own.size()) - 1; o >= 0; --d, --o) {
+      at[i] += own[o] == 1 ? 0 : rest % batch[d] * stride;
+      rest /= batch[d];
+      stride *= own[o];
+    }
+  }
+  return at;
+}
+
+template <class T> class Product final : public ComputeKernel {
+ public:
+  explicit Product(const KernelInit& init)
+      : batches_(init.op != "MatMul"), ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
+        tb_(init.attr<bool>(batches_ ? "adj_y" : "transpose_b")) {}
+
+  Status compute(KernelContext& c) override {
+    const Tensor &a = c.input(0), &b = c.input(1);
+    if (a.rank() < 2 || b.rank() < 2 || (!batches_ && (a.rank() != 2 || b.rank() != 2)))
+      return invalid_argument("operands must be matrices: {} x {}", a.shape().str(), b.shape().str());
+    const int64_t m = a.dim(ta_ ? -1 : -2), k = a.dim(ta_ ? -2 : -1);
+    const int64_t n = b.dim(tb_ ? -2 : -1), kb = b.dim(tb_ ? -1 : -2);
+    if (k != kb)
+      return invalid_argument("inner sizes differ: {}{} x {}{}", a.shape().str(), ta_ ? " transposed" : "",
+                              b.shape().str(), tb_ ? " transposed" : "");
+    TROUPE_ASSIGN(Shape out,
+                  broadcast(Shape(a.shape().dims().first(a.rank() - 2)), Shape(b.shape().dims().first(b.rank() - 2))));
+    const Shape batch = out;
+    TROUPE_ASSIGN(out, extended(out, m, n));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<Arithmetic<T>>, out));
+    if constexpr (is_half<T>) {
+      TROUPE_ASSIGN(Tensor wide_a, (converted<T, float>(c, a)));
+      TROUPE_ASSIGN(Tensor wide_b, (converted<T, float>(c, b)));
+      TROUPE_RETURN_IF_ERROR(multiply(c, wide_a, wide_b, y, batch, m, n, k));
+      TROUPE_ASSIGN(y, (converted<float, T>(c, y)));
+    } else {
+      TROUPE_RETURN_IF_ERROR(multiply(c, a, b, y, batch, m, n, k));
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  static Result<Shape> extended(const Shape& batch, int64_t m, int64_t n) {
+    std::vector<int64_t> dims(batch.begin(), batch.end());
+    dims.insert(dims.end(), {m, n});
+    return Shape::make(dims);
+  }
+
+  /// One matrix after the other with all threads, or many small ones with a thread each.
+  Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const Shape& batch, int64_t m,
+                  int64_t n, int64_t k) const {
+    using A = Arithmetic<T>;
+    const A *pa = a.data<A>(), *pb = b.data<A>();
+    A* py = y.mutable_data<A>();
+    const int64_t count = batch.elements();
+    bool ok = true;
+    if (count == 1) {
+      ok = gemm(pa, ta_, pb, tb_, py, m, n, k);
+    } else {
+      const auto xs = matrix_indices(batch, a.shape().dims().first(a.rank() - 2));
+      const auto ys = matrix_indices(batch, b.shape().dims().first(b.rank() - 2));
+      const auto some = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          if (!gemm(pa + xs[i] * m * k, ta_, pb + ys[i] * k * n, tb_, py + i * m * n, m, n, k)) ok = false;
+      };
+      if (count < c.threads()) some(0, count);
+      else parallel_for(c.threads(), count, 1 + kGrain / std::max<int64_t>(m * n * k, 1), some);
+    }
+    return ok ? Status()
+              : Status(make_error(Code::kInternal, "the matrix library failed for {} x {}", a.shape().str(),
+                                  b.shape().str()));
+  }
+
+  const bool batches_, ta_, tb_;
+};
+
+Status product_gradient(GradientContext& c, std::string_view op, std::string_view name_a, std::string_view name_b,
+                        Output& da, Output& db) {
+  const bool ta = c.node().attrs().get_or(name_a, false), tb = c.node().attrs().get_or(name_b, false);
+  const Output a = c.input(0), b = c.input(1), g = c.dy(0);
+  const auto product = [&](Output x, Output y, bool tx, bool ty) {
+    return c.op(op, {x, y}, Attrs{{std::string(name_a), tx}, {std::string(name_b), ty}});
+  };
+  da = ta ? product(b, g, tb, true) : product(g, b, false, !tb);
+  db = tb ? product(g, a, true, ta) : product(a, g, !ta, false);
+  return {};
+}
+
+Status matmul_gradient(GradientContext& c) {
+  Output da, db;
+  TROUPE_RETURN_IF_ERROR(product_gradient(c, "MatMul", "transpose_a", "transpose_b", da, db));
+  c.set_dx(0, da);
+  c.set_dx(1, db);
+  return {};
+}
+
+/// Sums the gradient g of x over the batch dimensions along which x was broadcast against y.
+Output sum_batches(GradientContext& c, Output g, Output x, Output y) {
+  const PartialShape &xs = x.shape(), &ys = y.shape();
+  if (xs.fully_known() && ys.fully_known()) {
+    const auto xb = xs.dims().first(xs.rank() - 2), yb = ys.dims().first(ys.rank() - 2);
+    if (std::ranges::equal(xb, yb)) return g;
+    const auto whole = broadcast(Shape(xb), Shape(yb));
+    if (!whole.ok() || std::ranges::equal(*whole, xb)) return g;
+    std::vector<int64_t> axes;
+    for (int i = 0; i < whole->rank(); ++i) {
+      const int at = i - (whole->rank() - static_cast<int>(xb.size()));
+      if (at < 0 || (xb[at] == 1 && (*whole)[i] != 1)) axes.push_back(i);
+    }
+    return c.op("Reshape", {c.op("Sum", {g, int_vector(c, axes)}), sizes_of(c, x)});
+  }
+  const auto batch = [&](Output sizes) {
+    const int64_t begin[] = {0}, end[] = {-2}, step[] = {1};
+    return c.op("StridedSlice", {sizes, int_vector(c, begin), int_vector(c, end), int_vector(c, step)});
+  };
+  const Output sx = c.op("Shape", {x}), sy = c.op("Shape", {y});
+  const std::vector<Output> axes = c.ops("BroadcastGradientArgs", {batch(sx), batch(sy)});
+  return axes.empty() ? Output() : c.op("Reshape", {c.op("Sum", {g, axes[0]}), sx});
+}
+
+Status batch_matmul_gradient(GradientContext& c) {
+  Output da, db;
+  TROUPE_RETURN_IF_ERROR(product_gradient(c, "BatchMatMulV2", "adj_x", "adj_y", da, db));
+  if (da) c.set_dx(0, sum_batches(c, da, c.input(0), c.input(1)));
+  if (db) c.set_dx(1, sum_batches(c, db, c.input(1), c.input(0)));
+  return {};
+}
+
+}  // namespace
+
+void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(OpDef("MatMul")
+              .input("a: T")
+              .input("b: T")
+              .output("product: T")
+              .attr("transpose_a: bool = false")
+              .attr("transpose_b: bool = false")
+              .attr(type_attr("T", MatMulTypes{}))
+              .attr("grad_a: bool = false")
+              .attr("grad_b: bool = false")
+              .shape(matmul_shape)
+              .doc("The product [m,n] of matrix a [m,k] (or [k,m] with transpose_a) and matrix b [k,n] (or [n,k] with "
+                   "transpose_b). 16-bit floats are multiplied and added up as float32; grad_a and grad_b have no "
+                   "effect. Inner sizes that differ are an error."),
+          gradient(matmul_gradient));
+  ops.add(OpDef("BatchMatMulV2")
+              .input("x: T")
+              .input("y: T")
+              .output("output: T")
+              .attr(type_attr("T", MatMulTypes{}))
+              .attr("adj_x: bool = false")
+              .attr("adj_y: bool = false")
+              .attr("grad_x: bool = false")
+              .attr("grad_y: bool = false")
+              .shape(batch_matmul_shape)
+              .doc("Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed first with "
+                   "adj_x and adj_y. The dimensions before broadcast. Inner sizes that differ are an error."),
+          gradient(batch_matmul_gradient));
+  for (const char* op : {"MatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, MatMulTypes{});
+}
+
+}  // namespace troupe

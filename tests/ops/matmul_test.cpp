@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products against loops, in every type and transposition, with gradients and bad input.
+#include "tests/ops/check_op.h"
+
+namespace troupe::testing {
+namespace {
+
+std::vector<double> naive(const Tensor& a, bool ta, const Tensor& b, bool tb, int64_t m, int64_t n, int64_t k) {
+  const std::vector<double> x = doubles(a), y = doubles(b);
+  std::vector<double> z(m * n, 0.0);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t l = 0; l < k; ++l) z[i * n + j] += x[ta ? l * m + i : i * k + l] * y[tb ? j * k + l : l * n + j];
+  return z;
+}
+
+Shape matrix(bool transposed, int64_t rows, int64_t columns) {
+  return transposed ? Shape{columns, rows} : Shape{rows, columns};
+}
+
+template <class T> void check_type(double tolerance) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true})
+      for (auto [m, n, k] : {std::tuple{7, 5, 9}, {1, 1, 1}, {64, 33, 70}, {3, 4, 0}, {0, 4, 2}}) {
+        const Tensor a = random_tensor<T>(matrix(ta, m, k), 1), b = random_tensor<T>(matrix(tb, k, n), 2);
+        const auto y = apply("MatMul", {a, b}, Attrs{{"transpose_a", ta}, {"transpose_b", tb}}, 0, 2);
+        INFO((y.ok() ? "" : y.error().str()));
+        REQUIRE(y.ok());
+        REQUIRE(y->shape() == Shape{m, n});
+        check_close(doubles(*y), naive(a, ta, b, tb, m, n, k), tolerance);
+      }
+}
+
+std::string error_of(const Result<Tensor>& r) { return r.ok() ? "no error" : r.error().str(); }
+
+TEST_CASE("MatMul agrees with loops in every type") {
+  check_type<float>(1e-5);
+  check_type<double>(1e-12);
+  check_type<bfloat16>(1e-2);
+  check_type<float16>(2e-3);
+}
+
+TEST_CASE("MatMul of integers wraps around") {
+  const int32_t big = 1 << 30;
+  const auto y =
+      apply("MatMul", {Tensor::of<int32_t>({big, big, 3, 4}, {2, 2}), Tensor::of<int32_t>({2, 1, 2, 1}, {2, 2})});
+  REQUIRE(y.ok());
+  CHECK(y->data<int32_t>()[0] == 0);
+  CHECK(y->data<int32_t>()[3] == 7);
+}
+
+TEST_CASE("BatchMatMulV2 broadcasts its batches") {
+  const Tensor x = random_tensor<float>({2, 1, 3, 4}, 1), y = random_tensor<float>({5, 4, 6}, 2);
+  for (int threads : {1, 2}) {
+    const auto z = apply("BatchMatMulV2", {x, y}, {}, 0, threads);
+    REQUIRE(z.ok());
+    REQUIRE(z->shape() == Shape{2, 5, 3, 6});
+    for (int i = 0; i < 2; ++i)
+      for (int j = 0; j < 5; ++j) {
+        const Tensor a = *x.slice(i, i + 1), b = *y.slice(j, j + 1);
+        const auto want = naive(a, false, b, false, 3, 6, 4);
+        const auto all = doubles(*z);
+        const auto at = all.begin() + (i * 5 + j) * 18;
+        check_close({at, at + 18}, want, 1e-5);
+      }
+  }
+}
+
+TEST_CASE("Gradients of products agree with finite differences") {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      const Tensor a = random_tensor<double>(matrix(ta, 3, 4), 1), b = random_tensor<double>(matrix(tb, 4, 2), 2);
+      check_gradients("MatMul", {a, b}, Attrs{{"transpose_a", ta}, {"transpose_b", tb}}, {0, 1});
+      Shape sa = a.shape(), sb = b.shape();
+      sa.insert(0, 2);
+      sb.insert(0, 2);
+      check_gradients("BatchMatMulV2", {random_tensor<double>(sa, 3), random_tensor<double>(sb, 4)},
+                      Attrs{{"adj_x", ta}, {"adj_y", tb}}, {0, 1});
+    }
+}
+
+TEST_CASE("Products that do not fit are errors that name the shapes") {
+  const Tensor a = random_tensor<float>({64, 784}, 1), b = random_tensor<float>({500, 10}, 2),
+               v = random_tensor<float>({3}, 3);
+  for (const char* op : {"MatMul", "BatchMatMulV2"}) {
+    for (const auto& r : {apply(op, {a, b}), apply_unshaped(op, {a, b})}) {
+      CHECK_THAT(error_of(r), Catch::Contains("inner sizes differ: [64,784] x [500,10]"));
+      CHECK_THAT(error_of(r), Catch::Contains(op));
+    }
+    CHECK_THAT(error_of(apply(op, {a, v})), Catch::Contains("[3]"));
+    CHECK_THAT(error_of(apply_unshaped(op, {v, a})), Catch::Contains("[3]"));
+  }
+  CHECK_FALSE(
+      apply_unshaped("BatchMatMulV2", {random_tensor<float>({2, 3, 4}, 1), random_tensor<float>({3, 4, 3}, 2)}).ok());
+}
+
+}  // namespace
+}  // namespace troupe::testing
