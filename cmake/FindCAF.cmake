@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds CAF, which has no CMake package in Debian: CAF::core, CAF::io and, where present, CAF::openssl.
 # TROUPE_CAF_ROOT points at another installation.
 if(TROUPE_CAF_ROOT)

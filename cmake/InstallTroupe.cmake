@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What `cmake --install` puts where, so that find_package(troupe) works.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

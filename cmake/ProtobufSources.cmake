@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # troupe_protobuf(target protos...): compiles .proto files into the build folder and adds them to the target. The
 # generated headers are included by their path from the root: "graph/graph.pb.h".
 function(troupe_protobuf target)
