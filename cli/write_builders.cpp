@@ -25,16 +25,23 @@ bool write_if_changed(const std::string& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
+/// "cpu T: float32 float64": one line for each kernel, those that differ in one type alone joined.
 std::string kernels_of(const troupe::KernelRegistry& kernels, std::string_view op) {
-  std::string out;
+  std::vector<std::pair<std::string, std::string>> lines;  // device and attribute, types
   for (const auto& [kind, types] : kernels.kernels(op)) {
-    const char* name = kind == troupe::DeviceKind::kCpu ? "cpu" : kind == troupe::DeviceKind::kCuda ? "gpu" : "sim";
-    out += (out.empty() ? "" : "<br>") + std::string(name);
+    std::string device = kind == troupe::DeviceKind::kCpu ? "cpu" : kind == troupe::DeviceKind::kCuda ? "gpu" : "sim";
+    std::string names;
     for (const auto& [attr, allowed] : types) {
-      out += " " + attr + ":";
-      for (troupe::DType t : allowed) out += std::string(" ") + to_string(t);
+      if (types.size() == 1) device += " " + attr + ":";
+      else names += " " + attr + ":";
+      for (troupe::DType t : allowed) names += std::string(" ") + to_string(t);
     }
+    const bool joins = types.size() == 1 && !lines.empty() && lines.back().first == device;
+    if (joins) lines.back().second += names;
+    else lines.emplace_back(device, names);
   }
+  std::string out;
+  for (const auto& [device, names] : lines) out += (out.empty() ? "" : "<br>") + device + names;
   return out.empty() ? "none" : out;
 }
 

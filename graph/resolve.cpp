@@ -8,7 +8,7 @@ namespace troupe {
 namespace {
 
 /// More outputs than any real node has; a file may claim 2^60.
-constexpr int64_t kMostOutputs = 1 << 20;
+constexpr int64_t kMostOutputs = 1 << 16;
 
 /// The attribute that says how many tensors an argument is; empty for a single one.
 const std::string& count_attr(const ArgDef& arg) {
