@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Growth of a graph: inference, checks, look-up, names.
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <chrono>
 
 #include "fake_ops.h"
