@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor without actors: each test plays the other actors by hand, in an order of its own.
+#include "actors/executor.h"
+
+#include <catch2/catch.hpp>
+
+#include "ops/all.h"
+#include "troupe/scope.h"
+
+namespace troupe {
+namespace {
+
+/// Keeps what executors send; time moves by one microsecond a look.
+struct Recorder : Outbox {
+  void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override {
+    sent[device].push_back(std::move(tensors));
+  }
+  Status use_resource(const ResourceRef& handle, ResourceUse use) override {
+    if (handle->name == "refused") return make_error(Code::kNotFound, "no such resource");
+    uses.push_back(std::move(use));
+    return {};
+  }
+  void flush_uses() override { ++flushes; }
+  void cancel_uses(int64_t step) override { cancelled.push_back(step); }
+  void abort_elsewhere(const StepRef& call) override { aborted.push_back(call->id); }
+  int64_t now_ns() override { return now += 1000; }
+
+  std::map<uint32_t, std::vector<std::vector<ReadyTensor>>> sent;
+  std::vector<ResourceUse> uses;
+  std::vector<int64_t> cancelled, aborted;
+  int flushes = 0;
+  int64_t now = 0;
+};
+
+/// Two devices, their executors, and steps of a graph on them.
+struct Stage {
+  Stage() {
+    register_all_ops(ops, kernels);
+    for (uint32_t i = 0; i < 2; ++i) {
+      devices.push_back(
+          {fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu, 1, system_allocator()});
+    }
+    for (uint32_t i = 0; i < 2; ++i)
+      executors.push_back(std::make_unique<Executor>(i, devices[i], outbox[i], counters[i]));
+  }
+  StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
+               std::vector<const Node*> targets = {}) {
+    auto plan = make_plan(graph, std::move(feeds), std::move(fetches), targets, {kernels, devices, 0}, cache);
+    REQUIRE(plan.ok());
+    return std::make_shared<StepCall>(next++, *plan, std::move(values), false,
+                                      [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); });
+  }
+  Output placeholder() { return scope.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{}}}); }
+  Output read(const std::string& name) {
+    const Output handle =
+        scope.op("VarHandleOp", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{}}, {"shared_name", name}});
+    return scope.op("ReadVariableOp", {handle}, {{"dtype", DType::kInt32}});
+  }
+  void run(uint32_t i) {
+    while (executors[i]->run(1'000'000)) {
+    }
+  }
+
+  OpRegistry ops;
+  KernelRegistry kernels;
+  Graph graph{ops};
+  Scope scope{graph};
+  KernelCache cache;
+  std::vector<DeviceInfo> devices;
+  Recorder outbox[2];
+  Executor::Counters counters[2];
+  std::vector<std::unique_ptr<Executor>> executors;
+  std::vector<Result<std::vector<Tensor>>> results;
+  int64_t next = 1;
+};
+
+TEST_CASE("a tensor may come before its step") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output a = s.scope.device("/cpu:0").op("Neg", {x});
+  const Output b = s.scope.device("/cpu:1").op("Neg", {a});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {b});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].sent[1].size() == 1);
+  s.executors[1]->tensors_ready(std::move(s.outbox[0].sent[1][0]));
+  CHECK(s.results.empty());
+  s.executors[1]->start(step);
+  s.run(1);
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::scalar(5)));
+  CHECK(s.executors[0]->idle());
+  CHECK(s.executors[1]->idle());
+}
+
+TEST_CASE("one tensor for many readers crosses once, and tensors of one drain travel together") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output a = s.scope.device("/cpu:0").op("Neg", {x});
+  const Output b = s.scope.device("/cpu:0").op("AddV2", {x, x});
+  const Scope there = s.scope.device("/cpu:1");
+  const Output c = there.op("AddV2", {there.op("Mul", {a, a}), there.op("Mul", {a, b})});
+  const StepRef step = s.step({x}, {Tensor::scalar(2)}, {c});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].sent[1].size() == 1);
+  CHECK(s.outbox[0].sent[1][0].size() == 2);
+}
+
+TEST_CASE("a failing node ends the step everywhere, once, and frees what it held") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output a = s.scope.device("/cpu:0").named("bad").op("FloorDiv", {x, s.scope.constant(0)});
+  const Output b = s.scope.device("/cpu:1").op("Neg", {a});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {b});
+  s.executors[1]->start(step);
+  s.run(1);
+  s.executors[0]->start(step);
+  s.run(0);
+  CHECK(s.results.empty());  // device 1 has not heard
+  CHECK(s.outbox[0].aborted == std::vector<int64_t>{step->id});
+  s.executors[1]->abort(step);
+  s.run(1);
+  REQUIRE(s.results.size() == 1);
+  CHECK(s.results[0].error().node == "bad");
+  CHECK(s.executors[0]->idle());
+  CHECK(s.executors[1]->idle());
+}
+
+TEST_CASE("a step that failed before it began on a device is reported by that device too") {
+  Stage s;
+  const Output x = s.placeholder();
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {s.scope.op("Neg", {x})});
+  step->fail(make_error(Code::kCancelled, "early"));
+  s.executors[0]->start(step);
+  REQUIRE(s.results.size() == 1);
+  CHECK(s.results[0].error().code == Code::kCancelled);
+}
+
+TEST_CASE("an aborted step ends when its requests are answered, not before") {
+  Stage s;
+  const StepRef step = s.step({}, {}, {s.read("v")});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].uses.size() == 1);
+  CHECK(s.outbox[0].flushes == 1);
+  step->fail(make_error(Code::kDeadlineExceeded, "late"));
+  s.executors[0]->abort(step);
+  s.run(0);
+  CHECK(s.outbox[0].cancelled == std::vector<int64_t>{step->id});
+  CHECK(s.results.empty());
+  std::vector<ResourceAnswer> answers;
+  answers.push_back({s.outbox[0].uses[0].tag, std::vector<Tensor>{Tensor::scalar(1)}});
+  s.executors[0]->answered(std::move(answers));
+  s.run(0);
+  REQUIRE(s.results.size() == 1);
+  CHECK(s.results[0].error().code == Code::kDeadlineExceeded);
+  CHECK(s.executors[0]->idle());
+}
+
+TEST_CASE("a resource that is not there fails the node that asked") {
+  Stage s;
+  const StepRef step = s.step({}, {}, {s.read("refused")});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.results.size() == 1);
+  CHECK(s.results[0].error().code == Code::kNotFound);
+  CHECK(s.results[0].error().op == "ReadVariableOp");
+}
+
+TEST_CASE("a wrong count of outputs from a resource is an error, not a crash") {
+  Stage s;
+  const StepRef step = s.step({}, {}, {s.read("v")});
+  s.executors[0]->start(step);
+  s.run(0);
+  std::vector<ResourceAnswer> answers;
+  answers.push_back({s.outbox[0].uses[0].tag, std::vector<Tensor>{}});
+  s.executors[0]->answered(std::move(answers));
+  s.run(0);
+  REQUIRE(s.results.size() == 1);
+  CHECK_FALSE(s.results[0].ok());
+}
+
+TEST_CASE("a long step lets others have the thread, and goes on where it was") {
+  Stage s;
+  const Output x = s.placeholder();
+  Output y = x;
+  for (int i = 0; i < 1000; ++i) y = s.scope.op("AddV2", {y, x});
+  const StepRef step = s.step({x}, {Tensor::scalar(1)}, {y});
+  s.executors[0]->start(step);
+  int turns = 1;
+  while (s.executors[0]->run(1000)) ++turns;  // one look at the clock is a microsecond
+  CHECK(turns > 5);
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::scalar(1001)));
+}
+
+TEST_CASE("steps share a device and do not mix") {
+  Stage s;
+  const Output x = s.placeholder();
+  Output y = x;
+  for (int i = 0; i < 300; ++i) y = s.scope.op("AddV2", {y, x});
+  const StepRef a = s.step({x}, {Tensor::scalar(1)}, {y});
+  const StepRef b = s.step({x}, {Tensor::scalar(2)}, {y});
+  s.executors[0]->start(a);
+  s.executors[0]->start(b);
+  while (s.executors[0]->run(1000)) {
+  }
+  REQUIRE(s.results.size() == 2);
+  const int sum = (*s.results[0])[0].data<int32_t>()[0] + (*s.results[1])[0].data<int32_t>()[0];
+  CHECK(sum == 301 + 602);
+}
+
+}  // namespace
+}  // namespace troupe
