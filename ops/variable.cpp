@@ -84,6 +84,7 @@ template <class T, bool kSubtract> class AccumulateKernel final : public Variabl
           } else {
             for (int64_t i = 0; i < n; ++i) a[i] = kSubtract ? a[i] - b[i] : a[i] + b[i];
           }
+          return {};
         }));
   }
 };
