@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "fake_ops.h"
+#include "tests/graph/fake_ops.h"
 
 using namespace troupe;
 using Catch::Contains;

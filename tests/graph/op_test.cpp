@@ -2,7 +2,7 @@
 // Schema texts and the registry.
 #include <catch2/catch.hpp>
 
-#include "fake_ops.h"
+#include "tests/graph/fake_ops.h"
 
 using namespace troupe;
 

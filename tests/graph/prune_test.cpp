@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "fake_ops.h"
+#include "tests/graph/fake_ops.h"
 
 using namespace troupe;
 

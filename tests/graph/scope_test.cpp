@@ -2,7 +2,7 @@
 // Scopes: names, devices, control dependencies, the first error.
 #include <catch2/catch.hpp>
 
-#include "fake_ops.h"
+#include "tests/graph/fake_ops.h"
 
 using namespace troupe;
 using Catch::Contains;
