@@ -12,6 +12,9 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
   register_bias_ops(ops, kernels);
+  register_gather_ops(ops, kernels);
+  register_cast_ops(ops, kernels);
+  register_random_ops(ops, kernels);
   register_variable_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading and writing by index: GatherV2, GatherNd, ScatterNd, UnsortedSegmentSum, OneHot, TopKV2, InTopK.
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// An error that names the first index outside [0, bound), or success. Negative indices count as outside.
+template <class I> Status check_indices(std::span<const I> indices, int64_t bound) {
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] < 0 || static_cast<int64_t>(indices[i]) >= bound) [[unlikely]]
+      return invalid_argument("index {} at position {} is not in [0, {})", static_cast<int64_t>(indices[i]), i, bound);
+  return {};
+}
+
+int64_t product(const Shape& s, int begin, int end) {
+  int64_t n = 1;
+  for (int i = begin; i < end; ++i) n *= s[i];
+  return n;
+}
+
+// --- gather ---
+
+template <class I> class Gather final : public ComputeKernel {
+ public:
+  explicit Gather(const KernelInit& init) : batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &indices = c.input(1);
+    TROUPE_ASSIGN(const int axis, axis_from(c.input(2), x.rank()));
+    TROUPE_ASSIGN(const int batch, axis_from(batch_dims_, indices.rank() + 1));
+    if (batch > axis) return invalid_argument("batch_dims {} is more than axis {}", batch, axis);
+    for (int i = 0; i < batch; ++i)
+      if (x.shape()[i] != indices.shape()[i])
+        return invalid_argument("batch sizes of {} and {} differ", x.shape().str(), indices.shape().str());
+    std::vector<int64_t> sizes(x.shape().begin(), x.shape().begin() + axis);
+    sizes.insert(sizes.end(), indices.shape().begin() + batch, indices.shape().end());
+    sizes.insert(sizes.end(), x.shape().begin() + axis + 1, x.shape().end());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    const int64_t bound = x.shape()[axis];
+    TROUPE_RETURN_IF_ERROR(check_indices(indices.values<I>(), bound));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
+    const int64_t batches = product(x.shape(), 0, batch), outer = product(x.shape(), batch, axis);
+    const int64_t inner = product(x.shape(), axis + 1, x.rank());
+    const int64_t n = product(indices.shape(), batch, indices.rank());
+    const I* index = indices.data<I>();
+    with_storage(x.dtype(), [&]<class S>() {
+      const S* in = static_cast<const S*>(x.raw());
+      S* out = static_cast<S*>(y.mutable_raw());
+      parallel_for(c.threads(), batches * outer * n, std::max<int64_t>(kCheapGrain / std::max<int64_t>(inner, 1), 1),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t u = begin; u < end; ++u) {
+                       const int64_t row = u / n, at = index[row / outer * n + u % n];
+                       std::copy_n(in + (row * bound + at) * inner, inner, out + u * inner);
+                     }
+                   });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const int64_t batch_dims_;
+};
+
+Status gather_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, 1));
+  const PartialShape& indices = c.input(1);
+  const auto at = c.constant_input(2);
+  if (!x.has_rank() || !indices.has_rank() || !at) return {};
+  TROUPE_ASSIGN(const int axis, axis_from(*at, x.rank()));
+  TROUPE_ASSIGN(const int batch, axis_from(c.attr<int64_t>("batch_dims"), indices.rank() + 1));
+  if (batch > axis) return invalid_argument("batch_dims {} is more than axis {}", batch, axis);
+  std::vector<int64_t> sizes;
+  for (int i = 0; i < axis; ++i) sizes.push_back(x[i]);
+  for (int i = batch; i < indices.rank(); ++i) sizes.push_back(indices[i]);
+  for (int i = axis + 1; i < x.rank(); ++i) sizes.push_back(x[i]);
+  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, out);
+  return {};
+}
+
+/// Rows of dy are summed where they came from: along the first dimension directly, along another one between
+/// transposes.
+Status gather_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0), indices = c.input(1);
+  if (!dy) return {};
+  const Node& axis_node = *c.input(2).node;
+  const Tensor* constant = axis_node.op().name() == "Const" ? axis_node.attrs().get<Tensor>("value") : nullptr;
+  const int rank = x.shape().rank(), index_rank = indices.shape().rank();
+  if (c.node().attrs().get_or<int64_t>("batch_dims", 0) != 0)
+    return make_error(Code::kUnimplemented, "gradient of GatherV2 with batch_dims");
+  if (!constant || rank < 0 || index_rank < 0)
+    return invalid_argument("the gradient needs a constant axis and known ranks of params and indices");
+  TROUPE_ASSIGN(const int axis, axis_from(*constant, rank));
+  Output rows =
+      x.shape()[axis] >= 0 ? c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape()[axis]))) : Output();
+  if (!rows) {
+    const Output one = c.constant(Tensor::of<int32_t>({1})), at = c.constant(Tensor::of<int32_t>({axis}));
+    rows = c.op("Squeeze", {c.op("Slice", {c.op("Shape", {x}), at, one})});
+  }
+  if (axis == 0) {
+    c.set_dx(0, c.op("UnsortedSegmentSum", {dy, indices, rows}));
+    return {};
+  }
+  // dy: [before, indices, after] -> [indices, before, after] -> [rows, before, after] -> [before, rows, after].
+  std::vector<int64_t> to, back;
+  for (int i = 0; i < index_rank; ++i) to.push_back(axis + i);
+  for (int i = 0; i < axis; ++i) to.push_back(i);
+  for (int i = axis + index_rank; i < rank - 1 + index_rank; ++i) to.push_back(i);
+  for (int i = 0; i < axis; ++i) back.push_back(i + 1);
+  back.push_back(0);
+  for (int i = axis + 1; i < rank; ++i) back.push_back(i);
+  const Output moved = c.op("Transpose", {dy, int_vector(c, to)});
+  c.set_dx(0, c.op("Transpose", {c.op("UnsortedSegmentSum", {moved, indices, rows}), int_vector(c, back)}));
+  return {};
+}
+
+template <class I> class UnsortedSegmentSum final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &ids = c.input(1);
+    TROUPE_ASSIGN(const int64_t segments, int_scalar(c.input(2), "num_segments"));
+    if (segments < 0) return invalid_argument("{} segments", segments);
+    if (ids.rank() > x.rank() || !std::equal(ids.shape().begin(), ids.shape().end(), x.shape().begin()))
+      return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.shape().str(), x.shape().str());
+    std::vector<int64_t> sizes = {segments};
+    sizes.insert(sizes.end(), x.shape().begin() + ids.rank(), x.shape().end());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    for (const I id : ids.values<I>())  // negative ones are dropped, as in TensorFlow
+      if (static_cast<int64_t>(id) >= segments)
+        return invalid_argument("segment id {} is not below num_segments {}", static_cast<int64_t>(id), segments);
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(x.dtype(), shape, c.device().allocator));
+    const int64_t inner = product(x.shape(), ids.rank(), x.rank()), n = ids.elements();
+    const I* id = ids.data<I>();
+    with_type(x.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
+      const T* in = x.data<T>();
+      T* out = y.mutable_data<T>();
+      // Threads take columns, so that each sum is made in the order of the rows.
+      parallel_for(c.threads(), inner, std::max<int64_t>(kCheapGrain / std::max<int64_t>(n, 1), 16),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t r = 0; r < n; ++r) {
+                       if (id[r] < 0) continue;
+                       T* to = out + static_cast<int64_t>(id[r]) * inner;
+                       for (int64_t k = begin; k < end; ++k)
+                         to[k] = narrow<T>(static_cast<Arithmetic<T>>(widen(to[k]) + widen(in[r * inner + k])));
+                     }
+                   });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status segment_shape(ShapeContext& c) {
+  const PartialShape &x = c.input(0), &ids = c.input(1);
+  if (!x.has_rank() || !ids.has_rank()) return {};
+  if (ids.rank() > x.rank())
+    return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.str(), x.str());
+  PartialShape out{-1};
+  if (const auto n = c.constant_input(2)) {
+    TROUPE_ASSIGN(const int64_t segments, int_scalar(*n, "num_segments"));
+    if (segments < 0) return invalid_argument("{} segments", segments);
+    out.set(0, segments);
+  }
+  if (x.rank() - ids.rank() + 1 > kMaxRank) return invalid_argument("{} has the highest rank already", x.str());
+  for (int i = ids.rank(); i < x.rank(); ++i) out.push_back(x[i]);
+  c.set_output(0, out);
+  return {};
+}
+
+/// Rows of dy by segment; rows that were dropped get zeros.
+Status segment_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), ids = c.input(1);
+  if (!dy) return {};
+  const Output zero = scalar_like(c, ids.dtype(), 0), axis = c.constant(Tensor::scalar<int32_t>(0));
+  const Output rows = c.op("GatherV2", {dy, c.op("Maximum", {ids, zero}), axis});
+  Output kept = c.op("GreaterEqual", {ids, zero});
+  const int rank = rows && rows.shape().has_rank() ? rows.shape().rank() : -1;
+  if (rank < 0 || !ids.shape().has_rank())
+    return invalid_argument("the gradient needs known ranks of data and segment_ids");
+  for (int i = ids.shape().rank(); i < rank; ++i)
+    kept = c.op("ExpandDims", {kept, c.constant(Tensor::scalar<int32_t>(-1))});
+  c.set_dx(0, c.op("SelectV2", {kept, rows, scalar_like(c, dy.dtype(), 0)}));
+  return {};
+}
+
+// --- n-dimensional indices ---
+
+/// Offsets, in slices, of rows of indices into the leading dimensions of `shape`.
+template <class I> Result<std::vector<int64_t>> slice_offsets(const Tensor& indices, const Shape& shape) {
+  const int depth = static_cast<int>(indices.dim(-1));
+  const int64_t n = product(indices.shape(), 0, indices.rank() - 1);
+  std::vector<int64_t> out(static_cast<size_t>(n), 0);
+  const I* at = indices.data<I>();
+  for (int64_t r = 0; r < n; ++r) {
+    for (int d = 0; d < depth; ++d) {
+      const int64_t i = at[r * depth + d];
+      if (i < 0 || i >= shape[d])
+        return invalid_argument("index {} of row {} is not in [0, {}), the size of dimension {}", i, r, shape[d], d);
+      out[r] = out[r] * shape[d] + i;
+    }
+  }
+  return out;
+}
+
+template <class I> class GatherNd final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &indices = c.input(1);
+    if (indices.rank() == 0 || indices.dim(-1) > x.rank())
+      return invalid_argument("indices of shape {} into {}", indices.shape().str(), x.shape().str());
+    const int depth = static_cast<int>(indices.dim(-1));
+    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - 1);
+    sizes.insert(sizes.end(), x.shape().begin() + depth, x.shape().end());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(const auto offsets, slice_offsets<I>(indices, x.shape()));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
+    const int64_t inner = product(x.shape(), depth, x.rank());
+    with_storage(x.dtype(), [&]<class S>() {
+      const S* in = static_cast<const S*>(x.raw());
+      S* out = static_cast<S*>(y.mutable_raw());
+      for (size_t r = 0; r < offsets.size(); ++r)
+        std::copy_n(in + offsets[r] * inner, inner, out + static_cast<int64_t>(r) * inner);
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status gather_nd_shape(ShapeContext& c) {
+  const PartialShape& x = c.input(0);
+  TROUPE_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
+  if (!x.has_rank() || !indices.has_rank() || indices.dim(-1) < 0) return {};
+  if (indices.dim(-1) > x.rank()) return invalid_argument("indices of shape {} into {}", indices.str(), x.str());
+  std::vector<int64_t> sizes;
+  for (int i = 0; i + 1 < indices.rank(); ++i) sizes.push_back(indices[i]);
+  for (int i = static_cast<int>(indices.dim(-1)); i < x.rank(); ++i) sizes.push_back(x[i]);
+  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, out);
+  return {};
+}
+
+template <class I> class ScatterNd final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &indices = c.input(0), &updates = c.input(1);
+    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(2), "shape"));
+    if (indices.rank() == 0 || indices.dim(-1) > shape.rank())
+      return invalid_argument("indices of shape {} into {}", indices.shape().str(), shape.str());
+    const int depth = static_cast<int>(indices.dim(-1));
+    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - 1);
+    sizes.insert(sizes.end(), shape.begin() + depth, shape.end());
+    if (!std::ranges::equal(sizes, updates.shape()))
+      return invalid_argument("updates must have shape [{}], not {}", fmt::join(sizes, ","), updates.shape().str());
+    TROUPE_ASSIGN(const auto offsets, slice_offsets<I>(indices, shape));
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(updates.dtype(), shape, c.device().allocator));
+    const int64_t inner = product(shape, depth, shape.rank());
+    with_type(updates.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
+      const T* in = updates.data<T>();
+      T* out = y.mutable_data<T>();
+      for (size_t r = 0; r < offsets.size(); ++r)
+        for (int64_t k = 0; k < inner; ++k) {
+          T& to = out[offsets[r] * inner + k];
+          to = narrow<T>(static_cast<Arithmetic<T>>(widen(to) + widen(in[static_cast<int64_t>(r) * inner + k])));
+        }
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+// --- one-hot, top-k ---
+
+template <class I> class OneHot final : public ComputeKernel {
+ public:
+  explicit OneHot(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &indices = c.input(0), &on = c.input(2), &off = c.input(3);
+    TROUPE_ASSIGN(const int64_t depth, int_scalar(c.input(1), "depth"));
+    if (depth < 0) return invalid_argument("depth {}", depth);
+    if (on.rank() != 0 || off.rank() != 0) return invalid_argument("on_value and off_value must be scalars");
+    TROUPE_ASSIGN(const int axis, axis_from(axis_, indices.rank() + 1));
+    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end());
+    sizes.insert(sizes.begin() + axis, depth);
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), shape));
+    const int64_t inner = product(indices.shape(), axis, indices.rank()), n = indices.elements();
+    const I* at = indices.data<I>();
+    with_storage(on.dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(y.mutable_raw());
+      std::fill_n(out, shape.elements(), *static_cast<const S*>(off.raw()));
+      for (int64_t i = 0; i < n; ++i)  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
+        if (at[i] >= 0 && static_cast<int64_t>(at[i]) < depth)
+          out[(i / inner * depth + static_cast<int64_t>(at[i])) * inner + i % inner] = *static_cast<const S*>(on.raw());
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const int64_t axis_;
+};
+
+Status one_hot_shape(ShapeContext& c) {
+  for (int i = 1; i < 4; ++i) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 0).status());
+  const PartialShape& indices = c.input(0);
+  if (!indices.has_rank()) return {};
+  TROUPE_ASSIGN(const int axis, axis_from(c.attr<int64_t>("axis"), indices.rank() + 1));
+  int64_t depth = -1;
+  if (const auto constant = c.constant_input(1)) {
+    TROUPE_ASSIGN(depth, int_scalar(*constant, "depth"));
+    if (depth < 0) return invalid_argument("depth {}", depth);
+  }
+  std::vector<int64_t> sizes(indices.dims().begin(), indices.dims().end());
+  sizes.insert(sizes.begin() + axis, depth);
+  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, out);
+  return {};
+}
+
+template <class T> class TopK final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const int64_t k, int_scalar(c.input(1), "k"));
+    if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.shape().str());
+    Shape shape = x.shape();
+    shape.set(x.rank() - 1, k);
+    TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, shape));
+    TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt32, shape));
+    const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
+    std::vector<int32_t> order(static_cast<size_t>(n));
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* in = x.data<T>() + r * n;
+      std::iota(order.begin(), order.end(), 0);
+      // Larger first, the smaller index where equal; NaN counts as smallest so that the order is strict.
+      const auto before = [in](int32_t a, int32_t b) {
+        const auto p = widen(in[a]), q = widen(in[b]);
+        if (p != p || q != q) return p == p ? true : q == q ? false : a < b;
+        return p > q || (p == q && a < b);
+      };
+      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+      for (int64_t i = 0; i < k; ++i) {
+        values.mutable_data<T>()[r * k + i] = in[order[i]];
+        indices.mutable_data<int32_t>()[r * k + i] = order[i];
+      }
+    }
+    c.set_output(0, std::move(values));
+    c.set_output(1, std::move(indices));
+    return {};
+  }
+};
+
+Status top_k_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape x, c.with_rank_at_least(0, 1));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+  if (!x.has_rank()) return {};
+  int64_t k = -1;
+  if (const auto constant = c.constant_input(1)) {
+    TROUPE_ASSIGN(k, int_scalar(*constant, "k"));
+    if (k < 0 || (x.dim(-1) >= 0 && k > x.dim(-1))) return invalid_argument("the top {} of shape {}", k, x.str());
+  }
+  x.set(x.rank() - 1, k);
+  c.set_output(0, x);
+  c.set_output(1, x);
+  return {};
+}
+
+/// dy scattered to where the values came from: a one-hot row for each, summed.
+Status top_k_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0);
+  if (!dy) return {};
+  if (!x.shape().has_rank() || x.shape().dim(-1) < 0)
+    return invalid_argument("the gradient needs a known last dimension of the input, whose shape is {}",
+                            x.shape().str());
+  const Output depth = c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape().dim(-1))));
+  const Output rows =
+      c.op("OneHot", {c.output(1), depth, scalar_like(c, dy.dtype(), 1), scalar_like(c, dy.dtype(), 0)});
+  const Output spread = c.op("Mul", {c.op("ExpandDims", {dy, c.constant(Tensor::scalar<int32_t>(-1))}), rows});
+  c.set_dx(0, c.op("Sum", {spread, c.constant(Tensor::scalar<int32_t>(-2))}));
+  return {};
+}
+
+template <class I> class InTopK final : public ComputeKernel {
+ public:
+  explicit InTopK(const KernelInit& init)
+      : k_attr_(init.attrs->get_or<int64_t>("k", 0)), has_input_(init.op == "InTopKV2") {}
+  Status compute(KernelContext& c) override {
+    const Tensor &predictions = c.input(0), &targets = c.input(1);
+    int64_t k = k_attr_;
+    if (has_input_) {
+      TROUPE_ASSIGN(k, int_scalar(c.input(2), "k"));
+    }
+    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.shape()[0] != targets.shape()[0])
+      return invalid_argument("predictions {} and targets {}", predictions.shape().str(), targets.shape().str());
+    const int64_t rows = predictions.shape()[0], classes = predictions.shape()[1];
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kBool, Shape{rows}));
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* p = predictions.data<float>() + r * classes;
+      const auto target = static_cast<int64_t>(targets.data<I>()[r]);
+      bool in = target >= 0 && target < classes && std::isfinite(p[target]);
+      int64_t better = 0;
+      for (int64_t j = 0; j < classes && in; ++j) {
+        in = std::isfinite(p[j]);
+        better += p[j] > p[target];
+      }
+      y.mutable_data<bool>()[r] = in && better < k;
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const int64_t k_attr_;
+  const bool has_input_;
+};
+
+Status in_top_k_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape predictions, c.with_rank(0, 2));
+  TROUPE_ASSIGN(const PartialShape targets, c.with_rank(1, 1));
+  TROUPE_ASSIGN(PartialShape rows, PartialShape::merge(PartialShape{predictions[0]}, targets));
+  c.set_output(0, rows);
+  return {};
+}
+
+void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
+  const std::string indices = type_attr("Tindices", IndexTypes{});
+  ops.add(
+      OpDef("GatherV2")
+          .input("params: Tparams")
+          .input("indices: Tindices")
+          .input("axis: Taxis")
+          .output("output: Tparams")
+          .attr("batch_dims: int = 0")
+          .attr("Tparams: type")
+          .attr(indices)
+          .attr(type_attr("Taxis", IndexTypes{}))
+          .shape(gather_shape)
+          .doc("The slices of params along `axis` that the indices name. The first batch_dims dimensions of both go "
+               "together. Error for an index out of range."),
+      gradient(gather_gradient));
+  add_cpu_kernels<Gather>(kernels, "GatherV2", IndexTypes{}, "Tindices");
+  ops.add(
+      OpDef("GatherNd")
+          .input("params: Tparams")
+          .input("indices: Tindices")
+          .output("output: Tparams")
+          .attr("Tparams: type")
+          .attr(indices)
+          .shape(gather_nd_shape)
+          .doc("The slices of params at rows of indices into its leading dimensions. Error for an index out of range."),
+      gradient([](GradientContext& c) -> Status {
+        if (!c.dy(0)) return {};
+        const Output shape = c.op("Shape", {c.input(0)}, {{"out_type", c.input(1).dtype()}});
+        c.set_dx(0, c.op("ScatterNd", {c.input(1), c.dy(0), shape}));
+        return {};
+      }));
+  add_cpu_kernels<GatherNd>(kernels, "GatherNd", IndexTypes{}, "Tindices");
+  ops.add(
+      OpDef("ScatterNd")
+          .input("indices: Tindices")
+          .input("updates: T")
+          .input("shape: Tindices")
+          .output("output: T")
+          .attr(type_attr("T", NumberOrComplexTypes{}))
+          .attr(indices)
+          .shape([](ShapeContext& c) -> Status {
+            const auto shape = c.constant_input(2);
+            if (!shape) return {};
+            TROUPE_ASSIGN(const Shape s, shape_from(*shape, "shape"));
+            c.set_output(0, s);
+            return {};
+          })
+          .doc("Zeros of `shape` to which slices of updates are added at rows of indices. Error for an index out of "
+               "range."),
+      gradient([](GradientContext& c) -> Status {
+        if (c.dy(0)) c.set_dx(1, c.op("GatherNd", {c.dy(0), c.input(0)}));
+        return {};
+      }));
+  add_cpu_kernels<ScatterNd>(kernels, "ScatterNd", IndexTypes{}, "Tindices");
+  ops.add(
+      OpDef("UnsortedSegmentSum")
+          .input("data: T")
+          .input("segment_ids: Tindices")
+          .input("num_segments: Tnumsegments")
+          .output("output: T")
+          .attr(type_attr("T", NumberOrComplexTypes{}))
+          .attr(indices)
+          .attr(type_attr("Tnumsegments", IndexTypes{}, "int32"))
+          .shape(segment_shape)
+          .doc("Row i is the sum of the rows of data whose segment id is i; negative ids are dropped. Error for an id "
+               "beyond num_segments."),
+      gradient(segment_gradient));
+  add_cpu_kernels<UnsortedSegmentSum>(kernels, "UnsortedSegmentSum", IndexTypes{}, "Tindices");
+}
+
+}  // namespace
+
+void register_gather_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  add_gathers(ops, kernels);
+  using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
+  ops.add(OpDef("OneHot")
+              .input("indices: TI")
+              .input("depth: int32")
+              .input("on_value: T")
+              .input("off_value: T")
+              .output("output: T")
+              .attr("axis: int = -1")
+              .attr("T: type")
+              .attr(type_attr("TI", OneHotIndices{}, "int64"))
+              .shape(one_hot_shape)
+              .doc("For each index a row of `depth` values: on_value at the index, off_value "
+                   "elsewhere; all off_value where the index is out of range."),
+          not_differentiable("it is constant in indices"));
+  add_cpu_kernels<OneHot>(kernels, "OneHot", OneHotIndices{}, "TI");
+  ops.add(
+      OpDef("TopKV2")
+          .input("input: T")
+          .input("k: int32")
+          .output("values: T")
+          .output("indices: int32")
+          .attr("sorted: bool = true")
+          .attr(type_attr("T", NumberTypes{}))
+          .shape(top_k_shape)
+          .doc("The k largest of the last dimension, largest first, and their indices; the smaller index first where "
+               "equal."),
+      gradient(top_k_gradient));
+  add_cpu_kernels<TopK>(kernels, "TopKV2", NumberTypes{});
+  const std::string targets = type_attr("T", IndexTypes{}, "int32");
+  ops.add(OpDef("InTopK")
+              .input("predictions: float32")
+              .input("targets: T")
+              .output("precision: bool")
+              .attr("k: int")
+              .attr(targets)
+              .shape(in_top_k_shape)
+              .doc("Whether the target's prediction is among the k largest of its row."),
+          not_differentiable("its result is boolean"));
+  ops.add(OpDef("InTopKV2")
+              .input("predictions: float32")
+              .input("targets: T")
+              .input("k: T")
+              .output("precision: bool")
+              .attr(targets)
+              .shape(in_top_k_shape)
+              .doc("Whether the target's prediction is among the k largest of its row."),
+          not_differentiable("its result is boolean"));
+  add_cpu_kernels<InTopK>(kernels, "InTopK", IndexTypes{});
+  add_cpu_kernels<InTopK>(kernels, "InTopKV2", IndexTypes{});
+}
+
+}  // namespace troupe
