@@ -18,6 +18,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_variable_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);
+  register_accumulator_ops(ops, kernels);
+  register_iterator_ops(ops, kernels);
 }
 
 }  // namespace troupe

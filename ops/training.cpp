@@ -44,7 +44,7 @@ template <class Rule, class T> class ApplyKernel final : public ResourceKernel {
     const ResourceHandle* handles[Rule::kVariables];
     for (int i = 0; i < Rule::kVariables; ++i) {
       handles[i] = handle_at(request, i);
-      if (!handles[i] || handles[i]->host_key() != handles[0]->host_key())
+      if (!handles[i] || handles[i]->type != handles[0]->type || handles[i]->container != handles[0]->container)
         return invalid_argument("input {} must be a variable of container '{}'", i, container.name());
     }
     Arithmetic<T> scalars[Rule::kScalars];
