@@ -17,10 +17,8 @@ std::optional<Tensor> integers(const std::vector<int64_t>& values, const Shape& 
 }
 
 std::optional<std::vector<int64_t>> as_integers(const Tensor& t) {
-  if (t.dtype() == DType::kInt64)
-    return std::vector<int64_t>(t.values<int64_t>().begin(), t.values<int64_t>().end());
-  if (t.dtype() == DType::kInt32)
-    return std::vector<int64_t>(t.values<int32_t>().begin(), t.values<int32_t>().end());
+  if (t.dtype() == DType::kInt64) return std::vector<int64_t>(t.values<int64_t>().begin(), t.values<int64_t>().end());
+  if (t.dtype() == DType::kInt32) return std::vector<int64_t>(t.values<int32_t>().begin(), t.values<int32_t>().end());
   return {};
 }
 
@@ -40,8 +38,7 @@ std::optional<Tensor> value_of(Output output, int steps) {
     const auto dims = first.shape().dims();
     return integers({dims.begin(), dims.end()}, Shape{static_cast<int64_t>(dims.size())}, dtype);
   }
-  if (op == "Size" && first.shape().fully_known())
-    return integers({first.shape().shape().elements()}, {}, dtype);
+  if (op == "Size" && first.shape().fully_known()) return integers({first.shape().shape().elements()}, {}, dtype);
   if (op == "Cast") {
     const std::optional<Tensor> value = value_of(first, steps - 1);
     const auto values = value ? as_integers(*value) : std::nullopt;
@@ -50,8 +47,7 @@ std::optional<Tensor> value_of(Output output, int steps) {
   if (op == "Pack" && node.inputs().size() <= kMaxRank) {
     std::vector<int64_t> all;
     for (const Output& input : node.inputs()) {
-      const std::optional<Tensor> value =
-          input.shape().rank() == 0 ? value_of(input, steps - 1) : std::nullopt;
+      const std::optional<Tensor> value = input.shape().rank() == 0 ? value_of(input, steps - 1) : std::nullopt;
       const auto one = value ? as_integers(*value) : std::nullopt;
       if (!one || one->size() != 1) return {};
       all.push_back((*one)[0]);
@@ -63,8 +59,6 @@ std::optional<Tensor> value_of(Output output, int steps) {
 
 }  // namespace
 
-std::optional<Tensor> constant_value(Output output) {
-  return value_of(output, kMostSteps);
-}
+std::optional<Tensor> constant_value(Output output) { return value_of(output, kMostSteps); }
 
 }  // namespace troupe

@@ -43,9 +43,7 @@ bool valid_name(std::string_view name) {
 
 }  // namespace
 
-std::string Output::name() const {
-  return node ? fmt::format("{}:{}", node->name(), port) : "<none>";
-}
+std::string Output::name() const { return node ? fmt::format("{}:{}", node->name(), port) : "<none>"; }
 
 Result<const Node*> Graph::add(NodeSpec spec) {
   const std::lock_guard lock(mutex_);
@@ -61,8 +59,7 @@ Result<const Node*> Graph::add(NodeSpec spec) {
     return located(make_error(Code::kNotFound, "unknown op{}", near.hint()));
   }
   if (!valid_name(spec.name)) return located(invalid_argument("not a name for a node"));
-  if (find(spec.name))
-    return located(make_error(Code::kAlreadyExists, "there is a node of this name already"));
+  if (find(spec.name)) return located(make_error(Code::kAlreadyExists, "there is a node of this name already"));
 
   const auto ours = [&](const Node* n) { return n && n->id() < size() && &nodes_[n->id()] == n; };
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
@@ -71,8 +68,7 @@ Result<const Node*> Graph::add(NodeSpec spec) {
       return located(invalid_argument("input {} is {}", i, input.node ? "of another graph" : "empty"));
     if (input.port < 0 || input.port >= input.node->num_outputs())
       return located(invalid_argument("input {} is {}, but {} '{}' has {} outputs", i, input.name(),
-                                      input.node->op().name(), input.node->name(),
-                                      input.node->num_outputs()));
+                                      input.node->op().name(), input.node->name(), input.node->num_outputs()));
   }
   for (const Node* n : spec.control_inputs)
     if (!ours(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
@@ -121,9 +117,8 @@ Result<Output> Graph::output(std::string_view name) const {
   }
   const bool bare = base.size() == name.size() || control;  // a node without outputs may be named as a target
   if (port >= node->num_outputs() && !bare)
-    return Error{Code::kInvalidArgument,
-                 fmt::format("has {} outputs, none of them {}", node->num_outputs(), port), node->op().name(),
-                 node->name()};
+    return Error{Code::kInvalidArgument, fmt::format("has {} outputs, none of them {}", node->num_outputs(), port),
+                 node->op().name(), node->name()};
   return Output{node, port};
 }
 

@@ -59,8 +59,7 @@ class Reader {
     rest_.remove_prefix(end + 1);
     return out;
   }
-  template <class T>
-  T number() {
+  template <class T> T number() {
     skip_space();
     T value{};
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
@@ -90,8 +89,7 @@ class Reader {
     }
     return out;
   }
-  template <class F>
-  auto list(F item) {
+  template <class F> auto list(F item) {
     std::vector<decltype(item())> out;
     expect("[");
     while (!take("]")) {
@@ -119,10 +117,8 @@ ArgDef parse_arg(std::string_view op, std::string_view text) {
     type = r.word();
   }
   r.expect_end();
-  if (const std::optional<DType> dtype = dtype_from_string(type))
-    arg.dtype = *dtype;
-  else
-    arg.type_attr = std::move(type);  // OpRegistry::add moves it where the attribute is a list of types
+  if (const std::optional<DType> dtype = dtype_from_string(type)) arg.dtype = *dtype;
+  else arg.type_attr = std::move(type);  // OpRegistry::add moves it where the attribute is a list of types
   return arg;
 }
 
@@ -156,10 +152,8 @@ void parse_attr_type(Reader& r, AttrDef& attr) {
   if (r.take("{")) {
     attr.type = r.at_quote() ? "string" : "type";
     while (!r.take("}")) {
-      if (attr.type == "string")
-        attr.allowed_values.push_back(r.quoted());
-      else
-        attr.allowed_types.push_back(r.dtype());
+      if (attr.type == "string") attr.allowed_values.push_back(r.quoted());
+      else attr.allowed_types.push_back(r.dtype());
       r.take(",");
     }
   } else {
@@ -213,13 +207,11 @@ void OpRegistry::add(OpDef op, Gradient gradient) {
     for (ArgDef& arg : *args) {
       if (!arg.number_attr.empty()) {
         const AttrDef* number = op.find_attr(arg.number_attr);
-        if (!number || number->type != "int")
-          bad_schema(op.name_, arg.name, "its number is no int attribute");
+        if (!number || number->type != "int") bad_schema(op.name_, arg.name, "its number is no int attribute");
       }
       if (arg.type_attr.empty()) continue;
       const AttrDef* type = op.find_attr(arg.type_attr);
-      if (type && type->type == "list(type)" && arg.number_attr.empty())
-        std::swap(arg.type_list_attr, arg.type_attr);
+      if (type && type->type == "list(type)" && arg.number_attr.empty()) std::swap(arg.type_list_attr, arg.type_attr);
       else if (!type || type->type != "type")
         bad_schema(op.name_, arg.name, "its type is no type and no type attribute");
     }
@@ -272,12 +264,8 @@ Status scalar_shape(ShapeContext& c) {
   return {};
 }
 
-Status unknown_shape(ShapeContext&) {
-  return {};
-}
+Status unknown_shape(ShapeContext&) { return {}; }
 
-Status no_outputs(ShapeContext&) {
-  return {};
-}
+Status no_outputs(ShapeContext&) { return {}; }
 
 }  // namespace troupe

@@ -75,14 +75,12 @@ Status check_attr(const AttrDef& def, const AttrValue& value) {
     return invalid_argument("attribute {} = {} must {} at least {}", def.name, to_string(value),
                             def.type == "int" ? "be" : "have a length of", *def.minimum);
   if (const auto* types = std::get_if<std::vector<DType>>(&value)) return check_types(def, *types);
-  if (const auto* strings = std::get_if<std::vector<std::string>>(&value))
-    return check_strings(def, *strings);
+  if (const auto* strings = std::get_if<std::vector<std::string>>(&value)) return check_strings(def, *strings);
   return {};
 }
 
 /// Finds the one length that the attributes leave open, from the count of inputs.
-Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Output> inputs,
-                                          const Attrs& attrs) {
+Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Output> inputs, const Attrs& attrs) {
   const auto total = static_cast<int64_t>(inputs.size());
   const std::string* open = nullptr;  // the attribute not told
   int64_t sharing = 0;                // arguments of that length
@@ -102,8 +100,7 @@ Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Outpu
     }
   }
   if (open ? (total - fixed) % sharing != 0 : total != fixed)
-    return invalid_argument("takes {} inputs {}, got {}", open ? "other" : std::to_string(fixed),
-                            signature(op), total);
+    return invalid_argument("takes {} inputs {}, got {}", open ? "other" : std::to_string(fixed), signature(op), total);
   std::vector<int64_t> counts;
   for (const ArgDef& arg : op.inputs()) {
     const int64_t count = count_of(arg, attrs);
@@ -113,12 +110,10 @@ Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Outpu
 }
 
 /// Sets attribute `name` to what the inputs tell, or checks that it says the same.
-template <class T>
-Status tell(Attrs& attrs, const std::string& name, const T& told, std::string_view by) {
+template <class T> Status tell(Attrs& attrs, const std::string& name, const T& told, std::string_view by) {
   if (const AttrValue* given = attrs.find(name)) {
     if (!same(*given, told))
-      return invalid_argument("{} is {}, but {} tells {}", name, to_string(*given), by,
-                              to_string(AttrValue(told)));
+      return invalid_argument("{} is {}, but {} tells {}", name, to_string(*given), by, to_string(AttrValue(told)));
   } else {
     attrs.set(name, told);
   }
@@ -145,16 +140,15 @@ Status match_inputs(const OpDef& op, std::span<const Output> inputs, Attrs& attr
       if (!arg.type_attr.empty()) {
         if (const AttrDef* def = op.find_attr(arg.type_attr); !attrs.has(arg.type_attr)) {
           if (Status allowed = check_attr(*def, t.dtype()); !allowed)
-            return invalid_argument("input {} '{}' ({}): {}", next, arg.name, t.name(),
-                                    allowed.error().message);
+            return invalid_argument("input {} '{}' ({}): {}", next, arg.name, t.name(), allowed.error().message);
           attrs.set(arg.type_attr, t.dtype());
         }
         expected = *attrs.get<DType>(arg.type_attr);
       }
       if (t.dtype() != expected)
-        return invalid_argument("input {} '{}' must be {}{}, but {} is {}", next, arg.name,
-                                to_string(expected), arg.type_attr.empty() ? "" : " (" + arg.type_attr + ")",
-                                t.name(), to_string(t.dtype()));
+        return invalid_argument("input {} '{}' must be {}{}, but {} is {}", next, arg.name, to_string(expected),
+                                arg.type_attr.empty() ? "" : " (" + arg.type_attr + ")", t.name(),
+                                to_string(t.dtype()));
     }
   }
   return {};
@@ -177,12 +171,9 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
   TROUPE_RETURN_IF_ERROR(match_inputs(op, inputs, attrs));
   for (const AttrDef& def : op.attrs()) {
     const AttrValue* value = attrs.find(def.name);
-    if (!value && !def.default_value)
-      return invalid_argument("attribute {} ({}) is missing", def.name, def.type);
-    if (!value)
-      attrs.set(def.name, *def.default_value);
-    else
-      TROUPE_RETURN_IF_ERROR(check_attr(def, *value));
+    if (!value && !def.default_value) return invalid_argument("attribute {} ({}) is missing", def.name, def.type);
+    if (!value) attrs.set(def.name, *def.default_value);
+    else TROUPE_RETURN_IF_ERROR(check_attr(def, *value));
   }
   std::vector<DType> outputs;
   for (const ArgDef& arg : op.outputs()) {
@@ -194,8 +185,7 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
     const int64_t count = count_of(arg, attrs);
     if (count < 0 || count > kMostOutputs)
       return invalid_argument("{} = {} is no count of outputs", arg.number_attr, count);
-    outputs.insert(outputs.end(), count,
-                   arg.type_attr.empty() ? arg.dtype : *attrs.get<DType>(arg.type_attr));
+    outputs.insert(outputs.end(), count, arg.type_attr.empty() ? arg.dtype : *attrs.get<DType>(arg.type_attr));
   }
   return outputs;
 }

@@ -18,8 +18,7 @@ Scope Scope::scope(std::string_view name) const {
   const bool taken = suffix > 0 || graph_->find(path);
   suffix = std::max(suffix, 1);
   if (taken) {
-    while (state_->scopes.contains(unique = fmt::format("{}_{}", path, suffix)) || graph_->find(unique))
-      ++suffix;
+    while (state_->scopes.contains(unique = fmt::format("{}_{}", path, suffix)) || graph_->find(unique)) ++suffix;
     state_->scopes[unique] = 1;
   }
   inner.prefix_ = unique + "/";
@@ -47,8 +46,7 @@ Scope Scope::after(const std::vector<Output>& outputs) const {
 Scope Scope::after(const std::vector<const Node*>& nodes) const {
   Scope out = *this;
   for (const Node* n : nodes)
-    if (n && std::ranges::find(out.control_inputs_, n) == out.control_inputs_.end())
-      out.control_inputs_.push_back(n);
+    if (n && std::ranges::find(out.control_inputs_, n) == out.control_inputs_.end()) out.control_inputs_.push_back(n);
   return out;
 }
 
@@ -64,8 +62,7 @@ const Node* Scope::node(std::string_view op, std::vector<Output> inputs, Attrs a
   return nullptr;
 }
 
-Output Scope::op(std::string_view op, std::vector<Output> inputs, Attrs attrs,
-                 std::source_location where) const {
+Output Scope::op(std::string_view op, std::vector<Output> inputs, Attrs attrs, std::source_location where) const {
   const Node* added = node(op, std::move(inputs), std::move(attrs), where);
   return added && added->num_outputs() > 0 ? added->out() : Output{};
 }

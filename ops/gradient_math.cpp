@@ -9,12 +9,9 @@ namespace troupe {
 Output scalar_like(GradientContext& c, DType dtype, double value) {
   Tensor t;
   with_type(dtype, NumberOrComplexTypes{}, [&]<class T>() {
-    if constexpr (is_half<T>)
-      t = Tensor::scalar<T>(T(static_cast<float>(value)));
-    else if constexpr (std::is_same_v<T, complex64>)
-      t = Tensor::scalar<T>(T(static_cast<float>(value), 0));
-    else
-      t = Tensor::scalar<T>(static_cast<T>(value));
+    if constexpr (is_half<T>) t = Tensor::scalar<T>(T(static_cast<float>(value)));
+    else if constexpr (std::is_same_v<T, complex64>) t = Tensor::scalar<T>(T(static_cast<float>(value), 0));
+    else t = Tensor::scalar<T>(static_cast<T>(value));
   });
   return c.constant(std::move(t));
 }
@@ -45,9 +42,7 @@ Output sum_to(GradientContext& c, Output g, Output x, Output y) {
       if (at < 0 || (xs[at] == 1 && (*whole)[i] != 1)) axes.push_back(i);
     }
     const Output sum = c.op("Sum", {g, int_vector(c, axes)});
-    return xs.rank() == whole->rank() - static_cast<int>(axes.size())
-               ? sum
-               : c.op("Reshape", {sum, sizes_of(c, x)});
+    return xs.rank() == whole->rank() - static_cast<int>(axes.size()) ? sum : c.op("Reshape", {sum, sizes_of(c, x)});
   }
   const Output sx = c.op("Shape", {x}), sy = c.op("Shape", {y});
   const std::vector<Output> axes = c.ops("BroadcastGradientArgs", {sx, sy});
