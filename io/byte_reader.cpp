@@ -12,9 +12,7 @@
 
 namespace troupe {
 
-void ByteReader::Closer::operator()(void* file) const {
-  gzclose_r(static_cast<gzFile>(file));
-}
+void ByteReader::Closer::operator()(void* file) const { gzclose_r(static_cast<gzFile>(file)); }
 
 Result<ByteReader> ByteReader::open(const std::string& path) {
   struct stat info;
@@ -38,20 +36,15 @@ Result<size_t> ByteReader::read(void* out, size_t bytes) {
     if (code == Z_ERRNO) return system_error("cannot read", path_, errno);
     if (n < 0 || (code != Z_OK && code != Z_STREAM_END))
       return make_error(Code::kDataLoss, "'{}': {} gzip stream after {} bytes of data: {}", path_,
-                        code == Z_BUF_ERROR ? "truncated" : "broken", static_cast<int64_t>(gztell(file)),
-                        word);
+                        code == Z_BUF_ERROR ? "truncated" : "broken", static_cast<int64_t>(gztell(file)), word);
     if (n == 0) break;
     done += static_cast<size_t>(n);
   }
   return done;
 }
 
-bool ByteReader::compressed() const {
-  return gzdirect(static_cast<gzFile>(file_.get())) == 0;
-}
+bool ByteReader::compressed() const { return gzdirect(static_cast<gzFile>(file_.get())) == 0; }
 
-uint64_t ByteReader::most_bytes() const {
-  return compressed() ? length_ * 1032 : length_;
-}
+uint64_t ByteReader::most_bytes() const { return compressed() ? length_ * 1032 : length_; }
 
 }  // namespace troupe

@@ -24,8 +24,7 @@ class ByteReader {
   struct Closer {
     void operator()(void* file) const;
   };
-  ByteReader(std::string path, void* file, uint64_t length)
-      : path_(std::move(path)), file_(file), length_(length) {}
+  ByteReader(std::string path, void* file, uint64_t length) : path_(std::move(path)), file_(file), length_(length) {}
   std::string path_;
   std::unique_ptr<void, Closer> file_;  // zlib's gzFile
   uint64_t length_;

@@ -20,21 +20,16 @@ constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kTemporary = ".partial";
 constexpr const char* kLatest = "latest";
 
-std::string name_of(int64_t step) {
-  return fmt::format("{}{:012}{}", kPrefix, step, kSuffix);
-}
+std::string name_of(int64_t step) { return fmt::format("{}{:012}{}", kPrefix, step, kSuffix); }
 
 /// The step in a checkpoint's name, -1 when the name is none.
 int64_t step_of(std::string_view name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
-      name.size() <= kPrefix.size() + kSuffix.size())
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size())
     return -1;
   const std::string_view digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
   int64_t step = -1;
   const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  return code == std::errc() && end == digits.data() + digits.size() && step >= 0 && name == name_of(step)
-             ? step
-             : -1;
+  return code == std::errc() && end == digits.data() + digits.size() && step >= 0 && name == name_of(step) ? step : -1;
 }
 
 bool is_temporary(std::string_view name) {
@@ -55,8 +50,7 @@ Result<int64_t> read_pointer(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last_n,
-                                        std::shared_ptr<FileSystem> files) {
+Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last_n, std::shared_ptr<FileSystem> files) {
   if (!files) files = make_posix_file_system();
   TROUPE_RETURN_IF_ERROR(files->make_directories(directory));
   TROUPE_ASSIGN(const std::vector<std::string> names, files->list(directory));
@@ -65,8 +59,7 @@ Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last
   return Checkpointer(std::move(directory), keep_last_n, std::move(files));
 }
 
-Status Checkpointer::replace(const std::string& name,
-                             const std::vector<std::pair<const void*, size_t>>& pieces) {
+Status Checkpointer::replace(const std::string& name, const std::vector<std::pair<const void*, size_t>>& pieces) {
   const std::string path = directory_ + "/" + name;
   const std::string temporary = path + std::string(kTemporary);
   auto write = [&]() -> Status {
@@ -115,8 +108,7 @@ Result<Checkpointer::Loaded> Checkpointer::load_latest() const {
   if (pointer.ok()) {
     newest = *pointer;
     if (std::ranges::none_of(entries, [newest](const Entry& e) { return e.step == newest; }))
-      skip(make_error(Code::kNotFound, "'{}/{}', which '{}' names, is missing", directory_, name_of(newest),
-                      kLatest));
+      skip(make_error(Code::kNotFound, "'{}/{}', which '{}' names, is missing", directory_, name_of(newest), kLatest));
   } else if (!entries.empty()) {
     skip(pointer.error());
   }
@@ -126,8 +118,7 @@ Result<Checkpointer::Loaded> Checkpointer::load_latest() const {
   });
   for (const Entry& entry : entries) {
     auto file = files_->open(entry.path);
-    auto decoded =
-        file.ok() ? decode_safetensors(**file, entry.path, true) : Result<TensorFile>(file.error());
+    auto decoded = file.ok() ? decode_safetensors(**file, entry.path, true) : Result<TensorFile>(file.error());
     if (decoded.ok() && decoded->step != entry.step)
       decoded = make_error(Code::kDataLoss, "'{}' holds step {}", entry.path, decoded->step);
     if (decoded.ok()) {

@@ -13,8 +13,6 @@ uint32_t crc32c(const void* data, size_t bytes, uint32_t crc = 0);
 uint32_t crc32c_portable(const void* data, size_t bytes, uint32_t crc = 0);
 
 /// The form stored in TFRecord files, so that a sum of data that holds sums stays sound.
-inline uint32_t mask_crc(uint32_t crc) {
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
+inline uint32_t mask_crc(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
 }  // namespace troupe

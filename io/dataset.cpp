@@ -11,9 +11,7 @@ namespace troupe {
 namespace {
 
 /// `input` followed by a stage, with its prefetch depth.
-Dataset then(const Dataset& from, StagePtr stage) {
-  return Dataset(std::move(stage)).prefetch(from.prefetch_depth());
-}
+Dataset then(const Dataset& from, StagePtr stage) { return Dataset(std::move(stage)).prefetch(from.prefetch_depth()); }
 
 }  // namespace
 
@@ -123,10 +121,8 @@ void IteratorResource::cancel(uint64_t requester, int64_t step) {
   std::vector<Reply> cancelled;
   for (Reply& reply : state_->waiting) {
     const bool hit = reply.tag().requester == requester && reply.tag().step == step;
-    if (hit)
-      cancelled.push_back(std::move(reply));
-    else
-      kept.push_back(std::move(reply));
+    if (hit) cancelled.push_back(std::move(reply));
+    else kept.push_back(std::move(reply));
   }
   state_->waiting = std::move(kept);
   for (Reply& reply : cancelled) reply(make_error(Code::kCancelled, "step {} was cancelled", step));
@@ -139,8 +135,8 @@ void IteratorResource::restart() {
 }
 
 bool IteratorResource::wants_work() const {
-  return !state_->ended && (!state_->waiting.empty() ||
-                            static_cast<int64_t>(state_->ready.size()) < state_->dataset.prefetch_depth());
+  return !state_->ended &&
+         (!state_->waiting.empty() || static_cast<int64_t>(state_->ready.size()) < state_->dataset.prefetch_depth());
 }
 
 void IteratorResource::work() {

@@ -10,12 +10,10 @@ namespace {
 
 /// Copies `count` elements of a dtype; strings and resources by value.
 void copy_elements(DType dtype, const void* from, void* to, int64_t count) {
-  if (dtype == DType::kString)
-    std::copy_n(static_cast<const std::string*>(from), count, static_cast<std::string*>(to));
+  if (dtype == DType::kString) std::copy_n(static_cast<const std::string*>(from), count, static_cast<std::string*>(to));
   else if (dtype == DType::kResource)
     std::copy_n(static_cast<const ResourceRef*>(from), count, static_cast<ResourceRef*>(to));
-  else if (count > 0)
-    std::memcpy(to, from, static_cast<size_t>(count) * size_of(dtype));
+  else if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * size_of(dtype));
 }
 
 class GatherFlow final : public Flow<Element> {
@@ -29,8 +27,7 @@ class GatherFlow final : public Flow<Element> {
       if (!row) break;
       picked_.push_back(*row);
     }
-    if (picked_.empty() || (drop_ && static_cast<int64_t>(picked_.size()) < size_))
-      return std::optional<Element>();
+    if (picked_.empty() || (drop_ && static_cast<int64_t>(picked_.size()) < size_)) return std::optional<Element>();
     Element out;
     out.reserve(components_.size());
     for (const Tensor& t : components_) {
@@ -76,8 +73,7 @@ class StackFlow final : public Flow<Element> {
       if (!held_.empty()) TROUPE_RETURN_IF_ERROR(check(*element, index));
       held_.push_back(std::move(*element));
     }
-    if (held_.empty() || (drop_ && static_cast<int64_t>(held_.size()) < size_))
-      return std::optional<Element>();
+    if (held_.empty() || (drop_ && static_cast<int64_t>(held_.size()) < size_)) return std::optional<Element>();
     const std::vector<Element> held = std::exchange(held_, {});
     Element out;
     for (size_t c = 0; c < held[0].size(); ++c) {
@@ -91,13 +87,13 @@ class StackFlow final : public Flow<Element> {
   Status check(const Element& element, int64_t index) const {
     const Element& first = held_[0];
     if (element.size() != first.size())
-      return invalid_argument("batch: element {} has {} components, those before it {}", index,
-                              element.size(), first.size());
+      return invalid_argument("batch: element {} has {} components, those before it {}", index, element.size(),
+                              first.size());
     for (size_t c = 0; c < first.size(); ++c)
       if (element[c].dtype() != first[c].dtype() || !(element[c].shape() == first[c].shape()))
-        return invalid_argument("batch: component {} of element {} is {}{}, that of those before it {}{}", c,
-                                index, to_string(element[c].dtype()), element[c].shape().str(),
-                                to_string(first[c].dtype()), first[c].shape().str());
+        return invalid_argument("batch: component {} of element {} is {}{}, that of those before it {}{}", c, index,
+                                to_string(element[c].dtype()), element[c].shape().str(), to_string(first[c].dtype()),
+                                first[c].shape().str());
     return {};
   }
 

@@ -53,8 +53,7 @@ class LineReader {
 };
 
 /// All strings of all files; a file that cannot be read further is one error, then the next file follows.
-template <class Reader>
-class FilesFlow final : public Flow<Element> {
+template <class Reader> class FilesFlow final : public Flow<Element> {
  public:
   explicit FilesFlow(std::vector<std::string> files) : files_(std::move(files)) {}
   Result<std::optional<Element>> next() override {
@@ -84,13 +83,10 @@ class FilesFlow final : public Flow<Element> {
   std::unique_ptr<Reader> reader_;
 };
 
-template <class Reader>
-class FilesStage final : public FlowStage {
+template <class Reader> class FilesStage final : public FlowStage {
  public:
   explicit FilesStage(std::vector<std::string> files) : files_(std::move(files)) {}
-  Result<FlowPtr<Element>> flow(uint64_t) const override {
-    return FlowPtr<Element>(new FilesFlow<Reader>(files_));
-  }
+  Result<FlowPtr<Element>> flow(uint64_t) const override { return FlowPtr<Element>(new FilesFlow<Reader>(files_)); }
   std::vector<DType> dtypes() const override { return {DType::kString}; }
   std::vector<PartialShape> shapes() const override { return {PartialShape::scalar()}; }
   int64_t size() const override { return files_.empty() ? 0 : -1; }

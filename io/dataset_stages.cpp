@@ -11,9 +11,7 @@ namespace {
 class CountFlow final : public Flow<int64_t> {
  public:
   explicit CountFlow(int64_t size) : size_(size) {}
-  Result<std::optional<int64_t>> next() override {
-    return at_ < size_ ? std::optional<int64_t>(at_++) : std::nullopt;
-  }
+  Result<std::optional<int64_t>> next() override { return at_ < size_ ? std::optional<int64_t>(at_++) : std::nullopt; }
 
  private:
   int64_t at_ = 0;
@@ -30,8 +28,7 @@ Result<Tensor> row_of(const Tensor& tensor, int64_t i) {
 
 class ViewFlow final : public Flow<Element> {
  public:
-  ViewFlow(FlowPtr<int64_t> rows, Element components)
-      : rows_(std::move(rows)), components_(std::move(components)) {}
+  ViewFlow(FlowPtr<int64_t> rows, Element components) : rows_(std::move(rows)), components_(std::move(components)) {}
   Result<std::optional<Element>> next() override {
     TROUPE_ASSIGN(const std::optional<int64_t> row, rows_->next());
     if (!row) return std::optional<Element>();
@@ -71,9 +68,7 @@ class RowsStage final : public FlowStage {
  public:
   explicit RowsStage(Element components) : components_(std::move(components)) {}
   const Element* rows() const override { return &components_; }
-  Result<FlowPtr<int64_t>> row_flow(uint64_t) const override {
-    return FlowPtr<int64_t>(new CountFlow(size()));
-  }
+  Result<FlowPtr<int64_t>> row_flow(uint64_t) const override { return FlowPtr<int64_t>(new CountFlow(size())); }
   std::vector<DType> dtypes() const override {
     std::vector<DType> out;
     for (const Tensor& t : components_) out.push_back(t.dtype());
@@ -97,9 +92,7 @@ class RowsStage final : public FlowStage {
 class ReorderStage final : public FlowStage {
  public:
   ReorderStage(StagePtr input, Reorder reorder)
-      : input_(std::move(input)),
-        flow_input_(dynamic_cast<const FlowStage*>(input_.get())),
-        reorder_(reorder) {}
+      : input_(std::move(input)), flow_input_(dynamic_cast<const FlowStage*>(input_.get())), reorder_(reorder) {}
   const Element* rows() const override { return flow_input_ ? flow_input_->rows() : nullptr; }
   Result<FlowPtr<int64_t>> row_flow(uint64_t pass) const override {
     TROUPE_RETURN_IF_ERROR(reorder_.check());
@@ -123,8 +116,7 @@ class ReorderStage final : public FlowStage {
 
 class MapFlow final : public Flow<Element> {
  public:
-  MapFlow(FlowPtr<Element> from, Dataset::MapFn fn, std::vector<DType> dtypes,
-          std::vector<PartialShape> shapes)
+  MapFlow(FlowPtr<Element> from, Dataset::MapFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes)
       : from_(std::move(from)), fn_(std::move(fn)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
   Result<std::optional<Element>> next() override {
     TROUPE_ASSIGN(std::optional<Element> in, from_->next());
@@ -150,13 +142,11 @@ class MapFlow final : public Flow<Element> {
   }
   Status check(const Element& out) const {
     if (out.size() != dtypes_.size())
-      return invalid_argument("the function gave {} components, {} were declared", out.size(),
-                              dtypes_.size());
+      return invalid_argument("the function gave {} components, {} were declared", out.size(), dtypes_.size());
     for (size_t i = 0; i < out.size(); ++i)
       if (out[i].dtype() != dtypes_[i] || !shapes_[i].compatible(out[i].shape()))
-        return invalid_argument("the function gave {}{} as component {}, declared was {}{}",
-                                to_string(out[i].dtype()), out[i].shape().str(), i, to_string(dtypes_[i]),
-                                shapes_[i].str());
+        return invalid_argument("the function gave {}{} as component {}, declared was {}{}", to_string(out[i].dtype()),
+                                out[i].shape().str(), i, to_string(dtypes_[i]), shapes_[i].str());
     return {};
   }
 
@@ -203,8 +193,7 @@ Status Reorder::check() const {
     case Kind::kShuffle:
       if (a < 1) return invalid_argument("shuffle with a buffer of {} elements", a);
       break;
-    case Kind::kRepeat:
-      break;
+    case Kind::kRepeat: break;
     case Kind::kRange:
       if (a < 0) return invalid_argument("skip of {} elements", a);
       break;
@@ -217,8 +206,7 @@ Status Reorder::check() const {
 
 int64_t Reorder::size(int64_t size) const {
   switch (kind) {
-    case Kind::kShuffle:
-      return size;
+    case Kind::kShuffle: return size;
     case Kind::kRepeat: {
       int64_t product;
       if (size == 0 || a == 0) return 0;
@@ -259,9 +247,7 @@ Source<Element> elements_of(StagePtr stage) {
   };
 }
 
-StagePtr make_rows_stage(Element components) {
-  return std::make_shared<RowsStage>(std::move(components));
-}
+StagePtr make_rows_stage(Element components) { return std::make_shared<RowsStage>(std::move(components)); }
 
 StagePtr make_reorder_stage(StagePtr input, Reorder reorder) {
   return std::make_shared<ReorderStage>(std::move(input), reorder);

@@ -14,24 +14,19 @@
 namespace troupe {
 
 /// Yields values of T until nothing; an error concerns one value, the next call goes on behind it.
-template <class T>
-class Flow {
+template <class T> class Flow {
  public:
   virtual ~Flow() = default;
   virtual Result<std::optional<T>> next() = 0;
 };
-template <class T>
-using FlowPtr = std::unique_ptr<Flow<T>>;
+template <class T> using FlowPtr = std::unique_ptr<Flow<T>>;
 
 /// Starts pass number `pass` over the values: what depends on chance differs between passes, and pass 0 is
 /// iterate().
-template <class T>
-using Source = std::function<Result<FlowPtr<T>>(uint64_t pass)>;
+template <class T> using Source = std::function<Result<FlowPtr<T>>(uint64_t pass)>;
 
 /// The pass that pass `inner` of a repeat within pass `outer` is.
-inline uint64_t nested_pass(uint64_t outer, uint64_t inner) {
-  return outer * 0x9e3779b97f4a7c15u + inner;
-}
+inline uint64_t nested_pass(uint64_t outer, uint64_t inner) { return outer * 0x9e3779b97f4a7c15u + inner; }
 
 /// SplitMix64: small, and the same on every machine. Source: Steele, Lea, Flood 2014.
 class SplitMix {
@@ -56,18 +51,14 @@ class SplitMix {
   uint64_t state_;
 };
 
-template <class T>
-class ShuffleFlow final : public Flow<T> {
+template <class T> class ShuffleFlow final : public Flow<T> {
  public:
-  ShuffleFlow(FlowPtr<T> from, int64_t buffer, uint64_t seed)
-      : from_(std::move(from)), limit_(buffer), random_(seed) {}
+  ShuffleFlow(FlowPtr<T> from, int64_t buffer, uint64_t seed) : from_(std::move(from)), limit_(buffer), random_(seed) {}
   Result<std::optional<T>> next() override {
     while (!drained_ && static_cast<int64_t>(held_.size()) < limit_) {
       TROUPE_ASSIGN(std::optional<T> value, from_->next());
-      if (value)
-        held_.push_back(std::move(*value));
-      else
-        drained_ = true;
+      if (value) held_.push_back(std::move(*value));
+      else drained_ = true;
     }
     if (held_.empty()) return std::optional<T>();
     std::swap(held_[random_.below(held_.size())], held_.back());
@@ -84,8 +75,7 @@ class ShuffleFlow final : public Flow<T> {
   bool drained_ = false;
 };
 
-template <class T>
-class RepeatFlow final : public Flow<T> {
+template <class T> class RepeatFlow final : public Flow<T> {
  public:
   RepeatFlow(Source<T> source, int64_t count, uint64_t pass)
       : source_(std::move(source)), count_(count), outer_(pass) {}
@@ -122,8 +112,7 @@ class RepeatFlow final : public Flow<T> {
 };
 
 /// Values first, first + step, ... below `end` of what flows; end -1 is no end.
-template <class T>
-class RangeFlow final : public Flow<T> {
+template <class T> class RangeFlow final : public Flow<T> {
  public:
   RangeFlow(FlowPtr<T> from, int64_t first, int64_t end, int64_t step)
       : from_(std::move(from)), wanted_(first), end_(end), step_(step) {}
@@ -161,13 +150,11 @@ struct Reorder {
   /// Elements left of `size` (-1: not known, -2: endless).
   int64_t size(int64_t size) const;
 
-  template <class T>
-  Result<FlowPtr<T>> apply(const Source<T>& source, uint64_t pass) const {
+  template <class T> Result<FlowPtr<T>> apply(const Source<T>& source, uint64_t pass) const {
     if (kind == Kind::kRepeat) return FlowPtr<T>(new RepeatFlow<T>(source, a, pass));
     TROUPE_ASSIGN(FlowPtr<T> from, source(pass));
     if (kind == Kind::kShuffle)
-      return FlowPtr<T>(
-          new ShuffleFlow<T>(std::move(from), a, SplitMix(seed ^ SplitMix(pass).next()).next()));
+      return FlowPtr<T>(new ShuffleFlow<T>(std::move(from), a, SplitMix(seed ^ SplitMix(pass).next()).next()));
     return FlowPtr<T>(new RangeFlow<T>(std::move(from), a, b, c));
   }
 };
@@ -193,8 +180,7 @@ Source<Element> elements_of(StagePtr stage);
 StagePtr make_rows_stage(Element components);
 StagePtr make_reorder_stage(StagePtr input, Reorder reorder);
 StagePtr make_batch_stage(StagePtr input, int64_t size, bool drop_remainder);
-StagePtr make_map_stage(StagePtr input, Dataset::MapFn fn, std::vector<DType> dtypes,
-                        std::vector<PartialShape> shapes);
+StagePtr make_map_stage(StagePtr input, Dataset::MapFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes);
 /// A scalar string for each line, or each record, of the files.
 StagePtr make_lines_stage(std::vector<std::string> files);
 StagePtr make_records_stage(std::vector<std::string> files);

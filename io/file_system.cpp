@@ -88,8 +88,7 @@ class PosixReadable final : public ReadableFile {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return system_error("cannot read", path_, errno);
       if (n == 0)
-        return make_error(Code::kDataLoss, "'{}' ends at offset {}, {} bytes too early", path_, offset,
-                          bytes);
+        return make_error(Code::kDataLoss, "'{}' ends at offset {}, {} bytes too early", path_, offset, bytes);
       at += n;
       offset += static_cast<uint64_t>(n);
       bytes -= static_cast<size_t>(n);
@@ -117,8 +116,7 @@ class PosixFileSystem final : public FileSystem {
     struct stat info;
     if (::fstat(fd.get(), &info) != 0) return system_error("cannot stat", path, errno);
     if (!S_ISREG(info.st_mode)) return invalid_argument("'{}' is not a regular file", path);
-    return std::unique_ptr<ReadableFile>(
-        new PosixReadable(fd.release(), path, static_cast<uint64_t>(info.st_size)));
+    return std::unique_ptr<ReadableFile>(new PosixReadable(fd.release(), path, static_cast<uint64_t>(info.st_size)));
   }
 
   Status rename(const std::string& from, const std::string& to) override {
@@ -149,8 +147,7 @@ class PosixFileSystem final : public FileSystem {
   Result<std::vector<std::string>> list(const std::string& directory) override {
     std::error_code error;
     std::vector<std::string> names;
-    for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
-         at.increment(error))
+    for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
       names.push_back(at->path().filename().string());
     if (error) return system_error("cannot list", directory, error.value());
     std::ranges::sort(names);
@@ -160,8 +157,6 @@ class PosixFileSystem final : public FileSystem {
 
 }  // namespace
 
-std::shared_ptr<FileSystem> make_posix_file_system() {
-  return std::make_shared<PosixFileSystem>();
-}
+std::shared_ptr<FileSystem> make_posix_file_system() { return std::make_shared<PosixFileSystem>(); }
 
 }  // namespace troupe

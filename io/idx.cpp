@@ -13,28 +13,20 @@ namespace {
 
 Result<DType> dtype_of_code(const std::string& path, unsigned char code) {
   switch (code) {
-    case 0x08:
-      return DType::kUInt8;
-    case 0x09:
-      return DType::kInt8;
-    case 0x0b:
-      return DType::kInt16;
-    case 0x0c:
-      return DType::kInt32;
-    case 0x0d:
-      return DType::kFloat32;
-    case 0x0e:
-      return DType::kFloat64;
-    default:
-      return make_error(Code::kDataLoss, "'{}' is not an idx file: unknown element type {:#04x}", path, code);
+    case 0x08: return DType::kUInt8;
+    case 0x09: return DType::kInt8;
+    case 0x0b: return DType::kInt16;
+    case 0x0c: return DType::kInt32;
+    case 0x0d: return DType::kFloat32;
+    case 0x0e: return DType::kFloat64;
+    default: return make_error(Code::kDataLoss, "'{}' is not an idx file: unknown element type {:#04x}", path, code);
   }
 }
 
 Status read_exactly(ByteReader& reader, void* out, size_t bytes, const char* what) {
   TROUPE_ASSIGN(const size_t got, reader.read(out, bytes));
   if (got < bytes)
-    return make_error(Code::kDataLoss, "'{}' is truncated: {} of {} bytes of its {}", reader.path(), got,
-                      bytes, what);
+    return make_error(Code::kDataLoss, "'{}' is truncated: {} of {} bytes of its {}", reader.path(), got, bytes, what);
   return {};
 }
 
@@ -54,8 +46,8 @@ Status read_pair(const std::string& directory, const std::string& prefix, Tensor
   TROUPE_ASSIGN(images, read_idx(images_path));
   TROUPE_ASSIGN(labels, read_idx(labels_path));
   if (images.dtype() != DType::kUInt8 || images.rank() != 3)
-    return make_error(Code::kDataLoss, "'{}' holds {}{}, not uint8 images [count, height, width]",
-                      images_path, to_string(images.dtype()), images.shape().str());
+    return make_error(Code::kDataLoss, "'{}' holds {}{}, not uint8 images [count, height, width]", images_path,
+                      to_string(images.dtype()), images.shape().str());
   if (labels.dtype() != DType::kUInt8 || labels.rank() != 1)
     return make_error(Code::kDataLoss, "'{}' holds {}{}, not uint8 labels [count]", labels_path,
                       to_string(labels.dtype()), labels.shape().str());
@@ -77,8 +69,8 @@ Result<Tensor> read_idx(const std::string& path) {
   std::array<unsigned char, 4> magic;
   TROUPE_RETURN_IF_ERROR(read_exactly(reader, magic.data(), magic.size(), "header"));
   if (magic[0] != 0 || magic[1] != 0)
-    return make_error(Code::kDataLoss, "'{}' is not an idx file: it begins with {:#04x} {:#04x}", path,
-                      magic[0], magic[1]);
+    return make_error(Code::kDataLoss, "'{}' is not an idx file: it begins with {:#04x} {:#04x}", path, magic[0],
+                      magic[1]);
   TROUPE_ASSIGN(const DType dtype, dtype_of_code(path, magic[2]));
   if (magic[3] > kMaxRank)
     return invalid_argument("'{}' has {} dimensions, more than the {} supported", path, magic[3], kMaxRank);
@@ -102,8 +94,8 @@ Result<Tensor> read_idx(const std::string& path) {
   char extra;
   TROUPE_ASSIGN(const size_t more, reader.read(&extra, 1));
   if (more > 0)
-    return make_error(Code::kDataLoss, "'{}' has more data than its header says: {}{}", path,
-                      to_string(dtype), shape->str());
+    return make_error(Code::kDataLoss, "'{}' has more data than its header says: {}{}", path, to_string(dtype),
+                      shape->str());
   if (width > 1) {
     char* at = static_cast<char*>(tensor.mutable_raw());
     for (int64_t i = 0; i < tensor.elements(); ++i, at += width) std::reverse(at, at + width);
@@ -115,8 +107,7 @@ Result<ImageData> read_mnist(const std::string& directory) {
   ImageData data;
   TROUPE_RETURN_IF_ERROR(read_pair(directory, "train", data.train_images, data.train_labels));
   TROUPE_RETURN_IF_ERROR(read_pair(directory, "t10k", data.test_images, data.test_labels));
-  if (data.train_images.dim(1) != data.test_images.dim(1) ||
-      data.train_images.dim(2) != data.test_images.dim(2))
+  if (data.train_images.dim(1) != data.test_images.dim(1) || data.train_images.dim(2) != data.test_images.dim(2))
     return make_error(Code::kDataLoss, "'{}': training images are {}, test images {}", directory,
                       data.train_images.shape().str(), data.test_images.shape().str());
   return data;

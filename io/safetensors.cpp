@@ -19,10 +19,9 @@ constexpr uint64_t kMaxHeader = 100'000'000;  // as in the reference implementat
 constexpr const char* kMetadata = "__metadata__";
 
 constexpr std::pair<DType, const char*> kNames[] = {
-    {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"}, {DType::kFloat16, "F16"},
-    {DType::kBFloat16, "BF16"}, {DType::kInt64, "I64"},   {DType::kInt32, "I32"},
-    {DType::kInt16, "I16"},     {DType::kInt8, "I8"},     {DType::kUInt64, "U64"},
-    {DType::kUInt32, "U32"},    {DType::kUInt16, "U16"},  {DType::kUInt8, "U8"},
+    {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"}, {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
+    {DType::kInt64, "I64"},     {DType::kInt32, "I32"},   {DType::kInt16, "I16"},   {DType::kInt8, "I8"},
+    {DType::kUInt64, "U64"},    {DType::kUInt32, "U32"},  {DType::kUInt16, "U16"},  {DType::kUInt8, "U8"},
     {DType::kComplex64, "C64"}, {DType::kBool, "BOOL"}};
 
 const char* name_of(DType dtype) {
@@ -52,20 +51,17 @@ Result<json> parse_header(const std::string& text, const std::string& path) {
   auto watch = [&](int depth, json::parse_event_t event, json& value) {
     if (event == json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
       wrong = fmt::format("name '{}' comes twice", value.get<std::string>());
-    if ((event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) &&
-        depth > 2)
+    if ((event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) && depth > 2)
       wrong = "the header nests too deep";
     return wrong.empty();
   };
   json header = json::parse(text, watch, false);
   if (!wrong.empty()) return damaged(path, 8, "{}", wrong);
-  if (header.is_discarded() || !header.is_object())
-    return damaged(path, 8, "the header is not a JSON object");
+  if (header.is_discarded() || !header.is_object()) return damaged(path, 8, "the header is not a JSON object");
   return header;
 }
 
-Result<Entry> parse_entry(const std::string& name, const json& value, uint64_t data_size,
-                          const std::string& path) {
+Result<Entry> parse_entry(const std::string& name, const json& value, uint64_t data_size, const std::string& path) {
   auto unsigned_list = [](const json& list) {
     return list.is_array() && std::ranges::all_of(list, [](const json& v) { return v.is_number_unsigned(); });
   };
@@ -76,8 +72,8 @@ Result<Entry> parse_entry(const std::string& name, const json& value, uint64_t d
   const auto& type = value["dtype"].get_ref<const std::string&>();
   const auto known = std::ranges::find_if(kNames, [&type](const auto& e) { return type == e.second; });
   if (known == std::end(kNames))
-    return make_error(Code::kUnimplemented, "'{}': tensor '{}' has dtype '{}', which is not supported", path,
-                      name, type);
+    return make_error(Code::kUnimplemented, "'{}': tensor '{}' has dtype '{}', which is not supported", path, name,
+                      type);
   std::vector<int64_t> dims;
   for (const json& v : value["shape"]) {
     const auto size = v.get<uint64_t>();
@@ -89,12 +85,11 @@ Result<Entry> parse_entry(const std::string& name, const json& value, uint64_t d
   Entry e{name, known->first, *shape, value["data_offsets"][0].get<uint64_t>(),
           value["data_offsets"][1].get<uint64_t>()};
   if (e.begin > e.end || e.end > data_size)
-    return damaged(path, 8, "tensor '{}' claims bytes [{}, {}) of {} bytes of data", name, e.begin, e.end,
-                   data_size);
+    return damaged(path, 8, "tensor '{}' claims bytes [{}, {}) of {} bytes of data", name, e.begin, e.end, data_size);
   const uint64_t need = static_cast<uint64_t>(e.shape.elements()) * size_of(e.dtype);
   if (e.end - e.begin != need)
-    return damaged(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, type,
-                   e.shape.str(), need, e.begin, e.end);
+    return damaged(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, type, e.shape.str(),
+                   need, e.begin, e.end);
   return e;
 }
 
@@ -109,8 +104,7 @@ Status read_metadata(const json& header, const std::string& path, TensorFile& ou
   if (const auto step = out.metadata.find("step"); step != out.metadata.end()) {
     const std::string& s = step->second;
     const auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), out.step);
-    if (code != std::errc() || end != s.data() + s.size())
-      return damaged(path, 8, "step '{}' is not a number", s);
+    if (code != std::errc() || end != s.data() + s.size()) return damaged(path, 8, "step '{}' is not a number", s);
   }
   return {};
 }
@@ -160,16 +154,15 @@ Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step
   }
   out.header.resize((out.header.size() + 7) / 8 * 8, ' ');
   if (out.header.size() > kMaxHeader)
-    return invalid_argument("the header of {} tensors has {} bytes, more than the format's {}",
-                            tensors.size(), out.header.size(), kMaxHeader);
+    return invalid_argument("the header of {} tensors has {} bytes, more than the format's {}", tensors.size(),
+                            out.header.size(), kMaxHeader);
   std::string length(8, '\0');
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(out.header.size() >> (8 * i));
   out.header.insert(0, length);
   return out;
 }
 
-Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path,
-                                      bool must_be_checked) {
+Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path, bool must_be_checked) {
   if (file.size() < 8) return damaged(path, file.size(), "the file ends within the length of its header");
   unsigned char raw[8];
   TROUPE_RETURN_IF_ERROR(file.read(0, raw, 8));
@@ -195,14 +188,13 @@ Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::strin
   uint64_t covered = 0;
   for (const Entry& e : entries) {
     if (e.begin != covered)
-      return damaged(path, start + std::min(covered, e.begin),
-                     "tensor '{}' begins at byte {} of the data, {} byte {}", e.name, e.begin,
-                     e.begin < covered ? "overlapping one that ends at" : "leaving a gap from", covered);
+      return damaged(path, start + std::min(covered, e.begin), "tensor '{}' begins at byte {} of the data, {} byte {}",
+                     e.name, e.begin, e.begin < covered ? "overlapping one that ends at" : "leaving a gap from",
+                     covered);
     covered = e.end;
   }
   if (covered != data_size)
-    return damaged(path, start + covered, "{} bytes of data, but the tensors end at byte {}", data_size,
-                   covered);
+    return damaged(path, start + covered, "{} bytes of data, but the tensors end at byte {}", data_size, covered);
 
   const auto sum = out.metadata.find("crc32c");
   out.checked = sum != out.metadata.end();
@@ -216,8 +208,8 @@ Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::strin
       const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
       const auto* bad = std::find_if(bytes, bytes + tensor.bytes(), [](uint8_t b) { return b > 1; });
       if (bad != bytes + tensor.bytes())
-        return damaged(path, start + e.begin + static_cast<uint64_t>(bad - bytes),
-                       "tensor '{}': {} is not a bool", e.name, int{*bad});
+        return damaged(path, start + e.begin + static_cast<uint64_t>(bad - bytes), "tensor '{}': {} is not a bool",
+                       e.name, int{*bad});
     }
     out.tensors[std::move(e.name)] = std::move(tensor);
   }

@@ -23,7 +23,6 @@ struct EncodedTensors {
 Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step);
 
 /// Errors: those of read_safetensors; with `must_be_checked` also kDataLoss where there is no check sum.
-Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path,
-                                      bool must_be_checked);
+Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path, bool must_be_checked);
 
 }  // namespace troupe

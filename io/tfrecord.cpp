@@ -9,13 +9,11 @@
 namespace troupe {
 namespace {
 
-template <class T>
-void put(std::string& out, T value) {
+template <class T> void put(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i));
 }
 
-template <class T>
-T get(const char* at) {
+template <class T> T get(const char* at) {
   T value = 0;
   for (size_t i = sizeof(T); i-- > 0;) value = static_cast<T>(value << 8 | static_cast<unsigned char>(at[i]));
   return value;
@@ -33,6 +31,26 @@ std::string encode_record(std::string_view data) {
   return out;
 }
 
+Result<RecordWriter> RecordWriter::create(FileSystem& files, const std::string& path) {
+  TROUPE_ASSIGN(auto file, files.create(path));
+  return RecordWriter(std::move(file));
+}
+
+Status RecordWriter::write(std::string_view data) {
+  pending_ += encode_record(data);
+  return pending_.size() < (1 << 16) ? Status() : flush();
+}
+
+Status RecordWriter::flush() {
+  const std::string piece = std::exchange(pending_, {});
+  return file_->append(piece.data(), piece.size());
+}
+
+Status RecordWriter::close() {
+  TROUPE_RETURN_IF_ERROR(flush());
+  return file_->close();
+}
+
 Result<RecordReader> RecordReader::open(const std::string& path) {
   TROUPE_ASSIGN(ByteReader bytes, ByteReader::open(path));
   return RecordReader(std::move(bytes));
@@ -40,16 +58,14 @@ Result<RecordReader> RecordReader::open(const std::string& path) {
 
 Result<std::optional<std::string>> RecordReader::next() {
   auto damaged = [this](const char* what) {
-    return make_error(Code::kDataLoss, "'{}': the record at offset {} is damaged: {}", bytes_.path(), offset_,
-                      what);
+    return make_error(Code::kDataLoss, "'{}': the record at offset {} is damaged: {}", bytes_.path(), offset_, what);
   };
   char header[12];
   TROUPE_ASSIGN(const size_t got, bytes_.read(header, sizeof header));
   if (got == 0) return std::optional<std::string>();
   if (got < sizeof header) return damaged("truncated");
   const auto length = get<uint64_t>(header);
-  if (get<uint32_t>(header + 8) != mask_crc(crc32c(header, 8)))
-    return damaged("wrong check sum of its length");
+  if (get<uint32_t>(header + 8) != mask_crc(crc32c(header, 8))) return damaged("wrong check sum of its length");
   // The length is not trusted with memory: read as far as there are data.
   std::string data;
   while (data.size() < length) {

@@ -7,11 +7,27 @@
 #include <string_view>
 
 #include "io/byte_reader.h"
+#include "io/file_system.h"
 
 namespace troupe {
 
 /// A record as it stands in a file.
 std::string encode_record(std::string_view data);
+
+/// Writes records, gathered into pieces of 64 KiB. Close it to learn whether all of it was written.
+class RecordWriter {
+ public:
+  static Result<RecordWriter> create(FileSystem& files, const std::string& path);
+  Status write(std::string_view data);
+  /// Hands what was gathered to the system.
+  Status flush();
+  Status close();
+
+ private:
+  explicit RecordWriter(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
+  std::unique_ptr<WritableFile> file_;
+  std::string pending_;
+};
 
 /// Reads records one after another; a gzip file is recognised. Errors: kNotFound, kDataLoss naming file and
 /// offset.

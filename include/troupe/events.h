@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// EventWriter: scalars, histograms, images and the graph in files that TensorBoard shows. Implemented in io/events.cpp.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "troupe/tensor.h"
+
+namespace troupe {
+
+/// Seconds since 1970.
+using WallClock = std::function<double()>;
+
+/// Writes one event file of a directory. Thread-safe: any thread may call any function.
+/// Events are gathered and written when there are 64 KiB of them, by flush(), and at the end.
+/// Errors of each function: kInvalidArgument for what cannot be shown, naming the tag (nothing is written then); else
+/// those of writing the file, kResourceExhausted when the disk is full.
+class EventWriter {
+ public:
+  /// A new file "events.out.tfevents.<time>.<host>.<process>.<n>" in `directory`, which is made where there is none.
+  /// `clock` gives the wall time of events; left out, it is the system's.
+  static Result<std::unique_ptr<EventWriter>> open(const std::string& directory, WallClock clock = {});
+  /// Flushes; errors go to the log.
+  ~EventWriter();
+
+  Status scalar(std::string_view tag, int64_t step, float value);
+  /// The distribution of all elements of a numeric tensor, in TensorFlow's buckets. NaN and infinity are errors.
+  Status histogram(std::string_view tag, int64_t step, const Tensor& values);
+  /// Images [height, width], [height, width, channels] or a batch [n, height, width, channels], of which the first
+  /// `most` are written as "<tag>/0", ...; channels are 1, 3 or 4; uint8, or floats clamped to [0, 1].
+  Status image(std::string_view tag, int64_t step, const Tensor& images, int64_t most = 3);
+  /// The graph, as the bytes of a GraphDef.
+  Status graph(std::string_view graph_def);
+  Status flush();
+
+  const std::string& path() const;
+
+ private:
+  struct State;
+  explicit EventWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe

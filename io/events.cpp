@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event files: one Event message a record. The writer's mutex covers the file alone; messages are made outside it.
+#include "troupe/events.h"
+
+#include <png.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <mutex>
+
+#include "io/event.pb.h"
+#include "io/histogram.h"
+#include "io/numbers.h"
+#include "io/tfrecord.h"
+
+namespace troupe {
+namespace {
+
+double system_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
+}
+
+Result<std::string> encode_png(const uint8_t* pixels, int64_t height, int64_t width, int64_t channels) {
+  png_image image = {};
+  image.version = PNG_IMAGE_VERSION;
+  image.height = static_cast<png_uint_32>(height);
+  image.width = static_cast<png_uint_32>(width);
+  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
+  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
+  std::string out(bytes, '\0');
+  if (!png_image_write_to_memory(&image, out.data(), &bytes, 0, pixels, 0, nullptr))
+    return make_error(Code::kInternal, "libpng: {}", image.message);
+  out.resize(bytes);
+  return out;
+}
+
+/// Bytes of pixels, whatever the images' dtype.
+Result<Tensor> to_pixels(const Tensor& images) {
+  if (images.dtype() == DType::kUInt8) return images;
+  TROUPE_ASSIGN(Tensor out, Tensor::make(DType::kUInt8, images.shape()));
+  const std::vector<double> values = as_doubles(images);
+  uint8_t* pixel = out.mutable_data<uint8_t>();
+  for (const double v : values)
+    *pixel++ = v > 0 ? static_cast<uint8_t>(std::lround(std::min(v, 1.0) * 255)) : uint8_t{0};
+  return out;
+}
+
+}  // namespace
+
+struct EventWriter::State {
+  State(RecordWriter w, std::string p, WallClock c) : writer(std::move(w)), path(std::move(p)), clock(std::move(c)) {}
+  std::mutex mutex;  // guards writer and clock
+  RecordWriter writer;
+  const std::string path;
+  WallClock clock;
+
+  Status write(proto::Event event) {
+    std::lock_guard guard(mutex);
+    event.set_wall_time(clock());
+    return writer.write(event.SerializeAsString());
+  }
+};
+
+EventWriter::EventWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+EventWriter::~EventWriter() {
+  if (Status status = flush(); !status.ok()) spdlog::warn("events lost: {}", status.error().str());
+}
+
+Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock) {
+  if (!clock) clock = system_seconds;
+  const auto files = make_posix_file_system();
+  TROUPE_RETURN_IF_ERROR(files->make_directories(directory));
+  const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory, static_cast<int64_t>(clock()),
+                                       host_name(), ::getpid());
+  std::string path;
+  std::error_code ignored;
+  for (int n = 0; path.empty() || std::filesystem::exists(path, ignored); ++n) path = fmt::format("{}.{}", stem, n);
+  TROUPE_ASSIGN(RecordWriter writer, RecordWriter::create(*files, path));
+  std::unique_ptr<EventWriter> out(new EventWriter(std::make_unique<State>(std::move(writer), path, std::move(clock))));
+  proto::Event event;
+  event.set_file_version("brain.Event:2");
+  TROUPE_RETURN_IF_ERROR(out->state_->write(std::move(event)));
+  TROUPE_RETURN_IF_ERROR(out->flush());
+  return out;
+}
+
+Status EventWriter::scalar(std::string_view tag, int64_t step, float value) {
+  proto::Event event;
+  event.set_step(step);
+  auto* v = event.mutable_summary()->add_value();
+  v->set_tag(std::string(tag));
+  v->set_simple_value(value);
+  return state_->write(std::move(event));
+}
+
+Status EventWriter::histogram(std::string_view tag, int64_t step, const Tensor& values) {
+  if (!visit_real(values.dtype(), [](auto) {}))
+    return invalid_argument("histogram '{}' of {}{}: it needs numbers", tag, to_string(values.dtype()),
+                            values.shape().str());
+  const std::vector<double> numbers = as_doubles(values);
+  const auto bad = std::ranges::find_if(numbers, [](double v) { return !std::isfinite(v); });
+  if (bad != numbers.end())
+    return invalid_argument("histogram '{}': element {} is {}", tag, bad - numbers.begin(), *bad);
+  const Histogram h = make_histogram(numbers);
+  proto::Event event;
+  event.set_step(step);
+  auto* v = event.mutable_summary()->add_value();
+  v->set_tag(std::string(tag));
+  auto* out = v->mutable_histo();
+  out->set_min(h.min);
+  out->set_max(h.max);
+  out->set_num(h.num);
+  out->set_sum(h.sum);
+  out->set_sum_squares(h.sum_squares);
+  out->mutable_bucket_limit()->Add(h.limits.begin(), h.limits.end());
+  out->mutable_bucket()->Add(h.counts.begin(), h.counts.end());
+  return state_->write(std::move(event));
+}
+
+Status EventWriter::image(std::string_view tag, int64_t step, const Tensor& images, int64_t most) {
+  const int rank = images.rank();
+  const bool batch = rank == 4;
+  const int at = batch ? 1 : 0;  // of the height
+  const int64_t channels = rank >= 3 ? images.dim(-1) : 1;
+  constexpr int64_t kMostSide = 1 << 15;
+  if (rank < 2 || rank > 4 || (channels != 1 && channels != 3 && channels != 4) ||
+      !(images.dtype() == DType::kUInt8 || is_floating(images.dtype())) || images.dim(at) < 1 ||
+      images.dim(at + 1) < 1 || images.dim(at) > kMostSide || images.dim(at + 1) > kMostSide)
+    return invalid_argument(
+        "image '{}' of {}{}: it needs uint8 or floats [height, width], [height, width, 1|3|4] or a batch", tag,
+        to_string(images.dtype()), images.shape().str());
+  const int64_t height = images.dim(at), width = images.dim(at + 1);
+  const int64_t count = batch ? std::clamp<int64_t>(most, 0, images.dim(0)) : 1;
+  Tensor wanted = images;
+  if (batch) {
+    TROUPE_ASSIGN(wanted, images.slice(0, count));
+  }
+  TROUPE_ASSIGN(const Tensor pixels, to_pixels(wanted));
+  proto::Event event;
+  event.set_step(step);
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* first = pixels.data<uint8_t>() + i * height * width * channels;
+    TROUPE_ASSIGN(std::string png, encode_png(first, height, width, channels));
+    auto* v = event.mutable_summary()->add_value();
+    v->set_tag(batch ? fmt::format("{}/{}", tag, i) : std::string(tag));
+    auto* out = v->mutable_image();
+    out->set_height(static_cast<int32_t>(height));
+    out->set_width(static_cast<int32_t>(width));
+    out->set_colorspace(static_cast<int32_t>(channels));
+    out->set_encoded_image_string(std::move(png));
+  }
+  return count > 0 ? state_->write(std::move(event)) : Status();
+}
+
+Status EventWriter::graph(std::string_view graph_def) {
+  proto::Event event;
+  event.set_graph_def(std::string(graph_def));
+  return state_->write(std::move(event));
+}
+
+Status EventWriter::flush() {
+  std::lock_guard guard(state_->mutex);
+  return state_->writer.flush();
+}
+
+const std::string& EventWriter::path() const { return state_->path; }
+
+}  // namespace troupe
