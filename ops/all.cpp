@@ -11,6 +11,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_reduction_ops(ops, kernels);
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
+  register_conv_ops(ops, kernels);
   register_bias_ops(ops, kernels);
   register_gather_ops(ops, kernels);
   register_cast_ops(ops, kernels);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU kernels of convolutions. Implemented in ops/conv_kernel.cpp.
+#pragma once
+#include "ops/window.h"
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// Which of a convolution's three tensors is computed from the other two.
+enum class ConvDirection { kOutput, kInput, kFilter };
+
+/// A kernel for float32 (oneDNN where present) or float64 (loops).
+Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise);
+
+/// The shape that an int32 vector of 4 sizes spells. Errors: another length, negative sizes.
+Result<Shape> shape_from_sizes(const Tensor& sizes);
+
+}  // namespace troupe
