@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dataset stages: what they yield, in which order, and what errors cost.
+#include "troupe/dataset.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "tests/io/temporary_directory.h"
+
+using namespace troupe;
+
+namespace {
+
+Dataset numbers(int n) {
+  std::vector<int32_t> values(n);
+  std::iota(values.begin(), values.end(), 0);
+  return *Dataset::from_tensors({Tensor::of<int32_t>(std::span<const int32_t>(values))});
+}
+
+Dataset identity_map(const Dataset& d) {
+  return d.map([](Element e) -> Result<Element> { return e; });
+}
+
+/// All values of component 0, flattened; an error shows as -1000.
+std::vector<int> drain(const Dataset& dataset, size_t most = 1000) {
+  auto it = dataset.iterate();
+  REQUIRE(it.ok());
+  std::vector<int> out;
+  while (out.size() < most) {
+    auto next = (*it)->next();
+    if (!next.ok()) {
+      out.push_back(-1000);
+      continue;
+    }
+    if (!*next) {
+      CHECK(!(*(*it)->next()).has_value());  // the end stays the end
+      break;
+    }
+    const auto values = (**next)[0].values<int32_t>();
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+std::vector<int> sorted(std::vector<int> v) {
+  std::ranges::sort(v);
+  return v;
+}
+
+using V = std::vector<int>;
+
+}  // namespace
+
+TEST_CASE("from_tensors yields rows and refuses what has none") {
+  auto d = Dataset::from_tensors({Tensor::of<float>({1, 2, 3, 4, 5, 6}, {3, 2}), Tensor::of<int64_t>({7, 8, 9})});
+  REQUIRE(d.ok());
+  CHECK(d->size() == 3);
+  CHECK(d->dtypes() == std::vector{DType::kFloat32, DType::kInt64});
+  CHECK(d->shapes() == std::vector<PartialShape>{{2}, PartialShape::scalar()});
+  auto it = std::move(*d->iterate());
+  CHECK((**it->next())[1].identical(Tensor::scalar<int64_t>(7)));
+  CHECK((**it->next())[0].identical(Tensor::of<float>({3, 4})));
+
+  CHECK(Dataset::from_tensors({}).error().code == Code::kInvalidArgument);
+  CHECK(Dataset::from_tensors({Tensor()}).error().code == Code::kInvalidArgument);
+  CHECK(Dataset::from_tensors({Tensor::scalar(1.f)}).error().code == Code::kInvalidArgument);
+  auto uneven = Dataset::from_tensors({Tensor::of<float>({1, 2}), Tensor::of<float>({1, 2, 3})});
+  CHECK_THAT(uneven.error().message, Catch::Contains("2 and 3 rows"));
+  CHECK(drain(numbers(0)).empty());
+}
+
+TEST_CASE("take, skip, shard, repeat and batch agree on rows and on mapped elements") {
+  for (const Dataset& d : {numbers(7), identity_map(numbers(7))}) {
+    CHECK(drain(d) == V{0, 1, 2, 3, 4, 5, 6});
+    CHECK(drain(d.take(2)) == V{0, 1});
+    CHECK(drain(d.take(0)).empty());
+    CHECK(drain(d.take(-1)).size() == 7);
+    CHECK(drain(d.skip(5)) == V{5, 6});
+    CHECK(drain(d.skip(9)).empty());
+    CHECK(drain(d.shard(3, 0)) == V{0, 3, 6});
+    CHECK(drain(d.shard(3, 2)) == V{2, 5});
+    CHECK(drain(d.take(2).repeat(3)) == V{0, 1, 0, 1, 0, 1});
+    CHECK(drain(d.repeat(0)).empty());
+    CHECK(drain(d.repeat(), 16) == V{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
+    CHECK(drain(d.skip(7).repeat()).empty());
+    CHECK(drain(d.batch(3)) == V{0, 1, 2, 3, 4, 5, 6});
+    CHECK(drain(d.batch(3, true)) == V{0, 1, 2, 3, 4, 5});
+    CHECK(drain(d.batch(2).batch(2).take(1)) == V{0, 1, 2, 3});
+    CHECK(drain(d.repeat(2).batch(14).take(1)).size() == 14);
+
+    auto it = std::move(*d.batch(3).iterate());
+    CHECK((**it->next())[0].shape() == Shape{3});
+    (void)it->next().ok();
+    CHECK((**it->next())[0].shape() == Shape{1});
+  }
+}
+
+TEST_CASE("sizes are known as far as they can be") {
+  const Dataset d = numbers(10);
+  CHECK(d.take(4).size() == 4);
+  CHECK(d.skip(4).size() == 6);
+  CHECK(d.shard(3, 0).size() == 4);
+  CHECK(d.shard(3, 1).size() == 3);
+  CHECK(d.repeat(3).size() == 30);
+  CHECK(d.repeat().size() == -2);
+  CHECK(d.repeat().take(25).size() == 25);
+  CHECK(numbers(0).repeat().size() == 0);
+  CHECK(d.batch(3).size() == 4);
+  CHECK(d.batch(3, true).size() == 3);
+  CHECK(d.repeat(INT64_MAX).size() == -1);
+  CHECK(identity_map(d.shuffle(3, 1)).size() == 10);
+  CHECK(d.batch(3).shapes() == std::vector<PartialShape>{{-1}});
+  CHECK(d.batch(3, true).shapes() == std::vector<PartialShape>{{3}});
+}
+
+TEST_CASE("shuffle permutes, by its seed alone, each pass anew") {
+  const V all = drain(numbers(100));
+  for (const Dataset& d : {numbers(100), identity_map(numbers(100))}) {
+    const V once = drain(d.shuffle(100, 7));
+    CHECK(once != all);
+    CHECK(sorted(once) == all);
+    CHECK(drain(d.shuffle(100, 7)) == once);
+    CHECK(drain(d.shuffle(100, 8)) != once);
+    CHECK(drain(d.shuffle(1, 7)) == all);
+    CHECK(sorted(drain(d.shuffle(INT64_MAX, 7))) == all);
+
+    const V twice = drain(d.shuffle(100, 7).repeat(2));
+    const V first(twice.begin(), twice.begin() + 100), second(twice.begin() + 100, twice.end());
+    CHECK(first == once);
+    CHECK(second != once);
+    CHECK(sorted(second) == all);
+    CHECK(drain(d.shuffle(100, 7).repeat(2)) == twice);
+
+    // Element i of a buffer of b can come no earlier than i - b + 1.
+    const V near = drain(d.shuffle(10, 3));
+    CHECK(sorted(near) == all);
+    for (int at = 0; at < 100; ++at) CHECK(near[at] < at + 10);
+  }
+  CHECK(drain(numbers(100).shuffle(100, 7)) == drain(identity_map(numbers(100)).shuffle(100, 7)));
+}
+
+TEST_CASE("every position is equally likely under shuffle") {
+  std::vector<std::vector<int>> counts(4, std::vector<int>(4));
+  for (uint64_t seed = 0; seed < 4000; ++seed) {
+    const V order = drain(numbers(4).shuffle(4, seed));
+    for (int i = 0; i < 4; ++i) ++counts[i][order[i]];
+  }
+  for (const auto& row : counts)
+    for (int n : row) CHECK(std::abs(n - 1000) < 150);  // more than five standard deviations
+}
+
+TEST_CASE("batches gather all components, strings too") {
+  auto d =
+      *Dataset::from_tensors({Tensor::of<std::string>({"a", "b", "c"}), Tensor::of<float>({1, 2, 3, 4, 5, 6}, {3, 2})});
+  for (const Dataset& flow : {d.skip(1), identity_map(d).skip(1)}) {
+    auto it = std::move(*flow.batch(4).iterate());
+    const Element batch = **it->next();
+    CHECK(batch[0].identical(Tensor::of<std::string>({"b", "c"})));
+    CHECK(batch[1].identical(Tensor::of<float>({3, 4, 5, 6}, {2, 2})));
+  }
+}
+
+TEST_CASE("parameters that make no sense are errors of iterate") {
+  const Dataset d = numbers(3);
+  for (const Dataset& bad :
+       {d.batch(0), d.batch(-1), d.shuffle(0, 1), d.skip(-1), d.shard(0, 0), d.shard(1, 1), d.shard(2, 2),
+        d.shard(2, -1), d.map(nullptr), d.shuffle(0, 1).batch(2), identity_map(d).shard(0, 0).repeat()}) {
+    auto it = bad.iterate();
+    const Status status = it.ok() ? (*it)->next().status() : it.status();
+    REQUIRE(!status.ok());
+    CHECK(status.error().code == Code::kInvalidArgument);
+  }
+}
+
+TEST_CASE("an error of a map names its element and costs that element alone") {
+  const Dataset d = numbers(5).map([](Element e) -> Result<Element> {
+    const int v = e[0].data<int32_t>()[0];
+    if (v == 1) return invalid_argument("one is bad");
+    if (v == 3) throw std::runtime_error("three throws");
+    return Element{Tensor::scalar<int32_t>(v * 10)};
+  });
+  CHECK(drain(d) == V{0, -1000, 20, -1000, 40});
+  auto it = std::move(*d.iterate());
+  (void)it->next().ok();
+  CHECK_THAT(it->next().error().message, Catch::Contains("element 1") && Catch::Contains("one is bad"));
+  (void)it->next().ok();
+  CHECK_THAT(it->next().error().message, Catch::Contains("element 3") && Catch::Contains("three throws"));
+  CHECK(drain(d.batch(2)) == V{-1000, 0, 20, -1000, 40});  // the batch goes on with what it has
+}
+
+TEST_CASE("what a map returns is checked against what was declared") {
+  auto to = [](std::vector<DType> dtypes, std::vector<PartialShape> shapes) {
+    return numbers(1).map(
+        [](Element) -> Result<Element> {
+          return Element{Tensor::of<float>({1, 2})};
+        },
+        dtypes, shapes);
+  };
+  auto first = [](const Dataset& d) { return (*d.iterate())->next(); };
+  CHECK(first(to({DType::kFloat32}, {})).ok());
+  CHECK(first(to({DType::kFloat32}, {{-1}})).ok());
+  CHECK_THAT(first(to({}, {})).error().message, Catch::Contains("float32[2]") && Catch::Contains("int32"));
+  CHECK_THAT(first(to({DType::kFloat32}, {{3}})).error().message, Catch::Contains("[3]"));
+  CHECK(!first(to({DType::kFloat32, DType::kFloat32}, {})).ok());
+}
+
+TEST_CASE("a batch of unequal elements is an error that names both") {
+  auto grow = numbers(3).map(
+      [](Element e) -> Result<Element> {
+        const int v = e[0].data<int32_t>()[0];
+        return Element{*Tensor::zeros(DType::kInt32, {v == 1 ? 2 : 1})};
+      },
+      {DType::kInt32});
+  auto it = std::move(*grow.batch(3).iterate());
+  CHECK_THAT(it->next().error().message,
+             Catch::Contains("int32[2]") && Catch::Contains("int32[1]") && Catch::Contains("element 1"));
+  CHECK((**it->next())[0].shape() == Shape{2, 1});
+}
+
+TEST_CASE("batching rank-8 elements is an error, not a crash") {
+  const Dataset d = *Dataset::from_tensors({*Tensor::zeros(DType::kUInt8, {2, 1, 1, 1, 1, 1, 1, 1})});
+  CHECK(d.batch(2).shapes()[0].rank() == 8);
+  auto it = std::move(*d.batch(1).batch(2).iterate());
+  CHECK(it->next().error().code == Code::kInvalidArgument);
+  CHECK(!d.batch(1).batch(2).shapes()[0].has_rank());
+}
+
+TEST_CASE("a user's own stage takes part") {
+  struct Two : Dataset::Stage {
+    struct It : DatasetIterator {
+      int at = 0;
+      Result<std::optional<Element>> next() override {
+        if (at == 2) return std::optional<Element>();
+        return std::optional<Element>({Tensor::scalar<int32_t>(at++)});
+      }
+    };
+    Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+      return std::unique_ptr<DatasetIterator>(new It);
+    }
+    std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+    std::vector<PartialShape> shapes() const override { return {PartialShape::scalar()}; }
+  };
+  const Dataset d(std::make_shared<Two>());
+  CHECK(drain(d.repeat(2).batch(3)) == V{0, 1, 0, 1});
+  CHECK(sorted(drain(d.shuffle(5, 1))) == V{0, 1});
+  CHECK(d.size() == -1);
+}
+
+TEST_CASE("lines of text files, plain and gzip, in order; a bad file is one error") {
+  TemporaryDirectory dir;
+  const std::string a = dir.write("a", "one\ntwo\r\n\nlast");
+  const std::string b = dir.file("b.gz");
+  gzFile gz = gzopen(b.c_str(), "wb");
+  const std::string big(200000, 'x');
+  gzwrite(gz, (big + "\nend\n").data(), static_cast<unsigned>(big.size() + 5));
+  gzclose(gz);
+  auto it = std::move(*Dataset::from_text_lines({a, dir.file("none"), b})->iterate());
+  std::vector<std::string> lines;
+  int errors = 0;
+  for (;;) {
+    auto next = it->next();
+    if (!next.ok()) {
+      CHECK(next.error().code == Code::kNotFound);
+      CHECK_THAT(next.error().message, Catch::Contains("none"));
+      ++errors;
+      continue;
+    }
+    if (!*next) break;
+    lines.push_back((**next)[0].data<std::string>()[0]);
+  }
+  CHECK(errors == 1);
+  CHECK(lines == std::vector<std::string>{"one", "two", "", "last", big, "end"});
+  CHECK(Dataset::from_text_lines({a})->batch(2).dtypes() == std::vector{DType::kString});
+}

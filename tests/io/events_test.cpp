@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event files: read back record by record, and written by many threads.
+#include "troupe/events.h"
+
+#include <png.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <thread>
+
+#include "io/event.pb.h"
+#include "io/histogram.h"
+#include "io/tfrecord.h"
+#include "tests/io/temporary_directory.h"
+
+using namespace troupe;
+
+namespace {
+
+std::vector<proto::Event> read_events(const std::string& path) {
+  std::vector<proto::Event> out;
+  auto reader = RecordReader::open(path);
+  REQUIRE(reader.ok());
+  for (;;) {
+    auto record = reader->next();
+    REQUIRE(record.ok());
+    if (!*record) return out;
+    REQUIRE(out.emplace_back().ParseFromString(**record));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an event file holds its version, scalars, histograms, images and the graph, at the clock's times") {
+  TemporaryDirectory dir;
+  double now = 1000;
+  std::string path;
+  {
+    auto opened = EventWriter::open(dir.file("logs/run"), [&now] { return now; });
+    REQUIRE(opened.ok());
+    EventWriter& w = **opened;
+    path = w.path();
+    CHECK_THAT(path, Catch::Contains("/events.out.tfevents.0000001000."));
+    now = 1001;
+    REQUIRE(w.scalar("loss", 3, 0.5f).ok());
+    REQUIRE(w.histogram("weights", 4, Tensor::of<double>({-1, 0, 2, 2})).ok());
+    REQUIRE(w.image("sample", 5, Tensor::of<uint8_t>({0, 128, 255, 7}, {2, 2})).ok());
+    REQUIRE(w.image("batch", 6, *Tensor::zeros(DType::kFloat32, {5, 4, 2, 3}), 2).ok());
+    REQUIRE(w.graph("graph bytes").ok());
+    REQUIRE(w.flush().ok());
+    CHECK(read_events(path).size() == 6);
+    REQUIRE(w.scalar("late", 9, 1).ok());
+  }
+  const auto events = read_events(path);
+  REQUIRE(events.size() == 7);  // the destructor flushes
+  CHECK(events[0].file_version() == "brain.Event:2");
+  CHECK(events[0].wall_time() == 1000);
+  CHECK(events[1].wall_time() == 1001);
+  CHECK(events[1].step() == 3);
+  CHECK(events[1].summary().value(0).tag() == "loss");
+  CHECK(events[1].summary().value(0).simple_value() == 0.5f);
+  const auto& histo = events[2].summary().value(0).histo();
+  CHECK(histo.min() == -1);
+  CHECK(histo.max() == 2);
+  CHECK(histo.num() == 4);
+  CHECK(histo.sum() == 3);
+  CHECK(histo.sum_squares() == 9);
+  const auto& image = events[3].summary().value(0).image();
+  CHECK(image.height() == 2);
+  CHECK(image.colorspace() == 1);
+  png_image png = {};
+  png.version = PNG_IMAGE_VERSION;
+  const std::string& bytes = image.encoded_image_string();
+  REQUIRE(png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()));
+  png.format = PNG_FORMAT_GRAY;
+  uint8_t pixels[4];
+  REQUIRE(png_image_finish_read(&png, nullptr, pixels, 0, nullptr));
+  CHECK(pixels[1] == 128);
+  CHECK(pixels[3] == 7);
+  REQUIRE(events[4].summary().value_size() == 2);
+  CHECK(events[4].summary().value(1).tag() == "batch/1");
+  CHECK(events[4].summary().value(1).image().colorspace() == 3);
+  CHECK(events[5].graph_def() == "graph bytes");
+}
+
+TEST_CASE("histogram buckets hold what lies below their limits, down to the last double") {
+  constexpr double kBiggest = std::numeric_limits<double>::max();
+  const std::vector<double> values = {-kBiggest, -3, -1e-13, 0, 1e-13, 0.5, 0.5, 7, kBiggest};
+  const Histogram h = make_histogram(values);
+  REQUIRE(h.limits.size() == h.counts.size());
+  CHECK(std::ranges::is_sorted(h.limits));
+  CHECK(h.limits.back() == kBiggest);
+  std::vector<double> counts(h.limits.size());
+  for (double v : values) {
+    const auto at = std::ranges::upper_bound(h.limits, v) - h.limits.begin();
+    counts[std::min<size_t>(at, counts.size() - 1)] += 1;
+  }
+  CHECK(counts == h.counts);
+  for (size_t i = 0; i + 1 < h.counts.size(); ++i) CHECK((h.counts[i] > 0 || h.counts[i + 1] > 0));
+  const std::vector<double> all = histogram_limits();
+  CHECK(std::ranges::is_sorted(all));
+  CHECK(all.size() > 1500);
+  CHECK(make_histogram({}).counts.size() == 1);
+}
+
+TEST_CASE("what cannot be shown is an error that names the tag, and writes nothing") {
+  TemporaryDirectory dir;
+  auto opened = EventWriter::open(dir.path());
+  REQUIRE(opened.ok());
+  EventWriter& w = **opened;
+  const float nan = std::nanf("");
+  CHECK_THAT(w.histogram("h", 1, Tensor::of<float>({1, nan})).error().message,
+             Catch::Contains("'h'") && Catch::Contains("element 1"));
+  CHECK(!w.histogram("h", 1, Tensor::of<std::string>({"x"})).ok());
+  CHECK(!w.histogram("h", 1, Tensor()).ok());
+  CHECK_THAT(w.image("i", 1, *Tensor::zeros(DType::kUInt8, {2, 2, 2})).error().message,
+             Catch::Contains("'i'") && Catch::Contains("[2,2,2]"));
+  CHECK(!w.image("i", 1, *Tensor::zeros(DType::kUInt8, {4})).ok());
+  CHECK(!w.image("i", 1, *Tensor::zeros(DType::kUInt8, {0, 4})).ok());
+  CHECK(!w.image("i", 1, *Tensor::zeros(DType::kInt32, {4, 4})).ok());
+  CHECK(!w.image("i", 1, Tensor()).ok());
+  CHECK(w.image("i", 1, *Tensor::zeros(DType::kUInt8, {0, 4, 4, 1})).ok());
+  CHECK(w.image("i", 1, Tensor::of<float>({nan, -1, 2, 0.5}, {2, 2})).ok());
+  REQUIRE(w.flush().ok());
+  CHECK(read_events(w.path()).size() == 2);
+}
+
+TEST_CASE("two writers of one second take two files; a directory that is a file is an error") {
+  TemporaryDirectory dir;
+  auto a = EventWriter::open(dir.path(), [] { return 5.0; });
+  auto b = EventWriter::open(dir.path(), [] { return 5.0; });
+  REQUIRE(a.ok());
+  REQUIRE(b.ok());
+  CHECK((*a)->path() != (*b)->path());
+  CHECK(!EventWriter::open(dir.write("file", "x")).ok());
+}
+
+TEST_CASE("threads may write at once") {
+  TemporaryDirectory dir;
+  auto opened = EventWriter::open(dir.path(), [] { return 1.0; });
+  REQUIRE(opened.ok());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&w = **opened, t] {
+      for (int i = 0; i < 500; ++i) (void)w.scalar("t" + std::to_string(t), i, static_cast<float>(i)).ok();
+    });
+  for (auto& t : threads) t.join();
+  REQUIRE((*opened)->flush().ok());
+  std::map<std::string, int64_t> next;
+  const auto events = read_events((*opened)->path());
+  REQUIRE(events.size() == 2001);
+  for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].step() == next[events[i].summary().value(0).tag()]++);
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// .npy and .npz files: all dtypes there and back, NumPy's own bytes, and hostile ones.
+#include "troupe/npy.h"
+
+#include <array>
+
+#include "io/zip.h"
+#include "tests/io/temporary_directory.h"
+
+using namespace troupe;
+
+namespace {
+
+/// A .npy file of version 1 with this header and these data.
+std::string npy(const std::string& header, const std::string& data, char version = 1) {
+  std::string out = std::string("\x93NUMPY") + version + '\0' + static_cast<char>(header.size()) +
+                    static_cast<char>(header.size() >> 8);
+  if (version > 1) out += std::string(2, '\0');
+  return out + header + data;
+}
+
+std::string header(const std::string& descr, const std::string& shape, bool fortran = false) {
+  return "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape +
+         ", }\n";
+}
+
+std::map<std::string, Tensor> one_of_each() {
+  std::map<std::string, Tensor> out;
+  for (int d = 0; d < 64; ++d) {
+    const auto dtype = static_cast<DType>(d);
+    if (!is_known(dtype) || dtype == DType::kString || dtype == DType::kResource || dtype == DType::kBFloat16) continue;
+    Tensor t = *Tensor::zeros(dtype, {2, 3});
+    auto* bytes = static_cast<uint8_t*>(t.mutable_raw());
+    for (size_t i = 0; i < t.bytes(); ++i) bytes[i] = static_cast<uint8_t>(dtype == DType::kBool ? i % 2 : i * 37 + 1);
+    out[to_string(dtype)] = t;
+  }
+  out["words"] = Tensor::of<std::string>({"", "a", "long word", std::string("a\0b", 3)}, {2, 2});
+  out["scalar"] = Tensor::scalar<int64_t>(-5);
+  out["vector"] = Tensor::of<float>({1, 2, 3});
+  out["empty"] = *Tensor::zeros(DType::kFloat32, {0, 3});
+  out["no words"] = *Tensor::zeros(DType::kString, {0});
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every dtype that NumPy has returns through .npy and .npz") {
+  TemporaryDirectory dir;
+  const auto tensors = one_of_each();
+  CHECK(tensors.size() == 18);
+  for (const auto& [name, tensor] : tensors) {
+    REQUIRE(write_npy(dir.file("x.npy"), tensor).ok());
+    auto read = read_npy(dir.file("x.npy"));
+    REQUIRE(read.ok());
+    CHECK(read->identical(tensor));
+  }
+  for (bool compress : {false, true}) {
+    REQUIRE(write_npz(dir.file("x.npz"), tensors, compress).ok());
+    auto read = read_npz(dir.file("x.npz"));
+    REQUIRE(read.ok());
+    REQUIRE(read->size() == tensors.size());
+    for (const auto& [name, tensor] : tensors) CHECK(read->at(name).identical(tensor));
+  }
+  REQUIRE(write_npz(dir.file("x.npz"), {}).ok());
+  CHECK(read_npz(dir.file("x.npz"))->empty());
+}
+
+TEST_CASE("a compressible tensor gets smaller and stays the same") {
+  TemporaryDirectory dir;
+  const Tensor t = *Tensor::zeros(DType::kFloat32, {1000, 100});
+  REQUIRE(write_npz(dir.file("x.npz"), {{"t", t}}, true).ok());
+  CHECK(std::filesystem::file_size(dir.file("x.npz")) < 4000);
+  CHECK(read_npz(dir.file("x.npz"))->at("t").identical(t));
+}
+
+TEST_CASE("the bytes are those that numpy.save writes") {
+  const auto bytes = encode_npy(Tensor::of<float>({1, 2}), "x");
+  REQUIRE(bytes.ok());
+  std::string expected = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "");
+  expected.resize(127, ' ');
+  expected[8] = 118;
+  expected += std::string("\n\0\0\x80\x3f\0\0\0\x40", 9);
+  CHECK(*bytes == expected);
+}
+
+TEST_CASE("byte orders, Fortran order and versions 1 to 3 are understood") {
+  auto swapped = decode_npy(npy(header(">i2", "(2,)"), std::string("\1\2\3\4", 4)), "x");
+  REQUIRE(swapped.ok());
+  CHECK(swapped->identical(Tensor::of<int16_t>({0x102, 0x304})));
+  auto complex = decode_npy(npy(header(">c8", "()"), std::string("\x3f\x80\0\0\x40\0\0\0", 8)), "x");
+  REQUIRE(complex.ok());
+  CHECK(complex->data<complex64>()[0] == complex64(1, 2));
+  auto fortran = decode_npy(npy(header("|u1", "(2, 3)", true), "\1\4\2\5\3\6"), "x");
+  REQUIRE(fortran.ok());
+  CHECK(fortran->identical(Tensor::of<uint8_t>({1, 2, 3, 4, 5, 6}, {2, 3})));
+  auto cube = decode_npy(npy(header("|u1", "(2, 2, 2)", true), std::string("\0\4\2\6\1\5\3\7", 8)), "x");
+  REQUIRE(cube.ok());
+  CHECK(cube->identical(Tensor::of<uint8_t>({0, 1, 2, 3, 4, 5, 6, 7}, {2, 2, 2})));
+  CHECK(decode_npy(npy(header("|S2", "(2,)", true), std::string("ab\0\0", 4)), "x")
+            ->identical(Tensor::of<std::string>({"ab", ""})));
+  for (char version : {1, 2, 3}) CHECK(decode_npy(npy(header("|u1", "(1,)"), "\7", version), "x").ok());
+  CHECK(decode_npy(npy("{\"shape\":(1L,),\"fortran_order\":False,\"descr\":\"|u1\"}", "\7"), "x").ok());
+}
+
+TEST_CASE("hostile .npy headers are refused with the name") {
+  using Bad = std::pair<std::string, Code>;
+  for (const auto& [bytes, code] :
+       {Bad{"", Code::kDataLoss},
+        Bad{"\x93NUMPY\1", Code::kDataLoss},
+        Bad{"not a numpy file", Code::kDataLoss},
+        Bad{npy(header("|u1", "(1,)"), "\7", 4), Code::kDataLoss},
+        Bad{npy(header("|u1", "(1,)"), "\7").substr(0, 30), Code::kDataLoss},
+        Bad{npy(header("|u1", "(2,)"), "\7"), Code::kDataLoss},
+        Bad{npy(header("|u1", "(1,)"), "\7\7"), Code::kDataLoss},
+        Bad{npy(header("<f8", "(2305843009213693952,)"), ""), Code::kDataLoss},
+        Bad{npy(header("<f8", "(99999999999999999999,)"), ""), Code::kDataLoss},
+        Bad{npy(header("|u1", "(-1,)"), ""), Code::kDataLoss},
+        Bad{npy(header("|u1", "(1,1,1,1,1,1,1,1,1)"), "\7"), Code::kDataLoss},
+        Bad{npy(header("|u1", "(1"), "\7"), Code::kDataLoss},
+        Bad{npy(header("|u1", "(4294967296,4294967296,0)"), "\7"), Code::kDataLoss},
+        Bad{npy("{'descr': '|u1', 'shape': (1,)}", "\7"), Code::kDataLoss},
+        Bad{npy("{'descr': '|u1'", "\7"), Code::kDataLoss},
+        Bad{npy("{'descr': '|u1', 'descr': '|u1', 'fortran_order': False, 'shape': (1,)}", "\7"), Code::kDataLoss},
+        Bad{npy("__import__('os')", "\7"), Code::kDataLoss},
+        Bad{npy(header("|b1", "(1,)"), "\2"), Code::kDataLoss},
+        Bad{npy(header("|O", "(1,)"), "\7"), Code::kUnimplemented},
+        Bad{npy(header("<f16", "(1,)"), std::string(16, '0')), Code::kUnimplemented},
+        Bad{npy(header("|S0", "(1000000000000,)"), ""), Code::kUnimplemented},
+        Bad{npy(header("<U1", "(1,)"), "abcd"), Code::kUnimplemented},
+        Bad{npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd"), Code::kUnimplemented}}) {
+    auto result = decode_npy(bytes, "the file");
+    REQUIRE(!result.ok());
+    CHECK(result.error().code == code);
+    CHECK_THAT(result.error().message, Catch::Contains("the file"));
+  }
+}
+
+TEST_CASE("what NumPy cannot hold is refused by name") {
+  CHECK_THAT(encode_npy(*Tensor::zeros(DType::kBFloat16, {1}), "w").error().message, Catch::Contains("bfloat16"));
+  CHECK_THAT(encode_npy(Tensor::of<std::string>({std::string("a\0", 2)}), "w").error().message,
+             Catch::Contains("string 0"));
+  CHECK(!encode_npy(Tensor(), "w").ok());
+  CHECK(read_npy("/no/such/file").error().code == Code::kNotFound);
+  CHECK(read_npz("/no/such/file").error().code == Code::kNotFound);
+  CHECK(write_npy("/no/such/file", Tensor::scalar(1.f)).error().code == Code::kNotFound);
+}
+
+TEST_CASE("no cut and no flipped bit of an archive is read as other data") {
+  for (bool compress : {false, true}) {
+    const ZipMembers members = {{"a", "some bytes, some bytes, some bytes"}, {"b", ""}};
+    const std::string good = *write_zip(members, compress);
+    REQUIRE(read_zip(good, "z").ok());
+    for (size_t n = 0; n < good.size(); ++n) CHECK(!read_zip(good.substr(0, n), "z").ok());
+    for (size_t i = 0; i < good.size(); ++i) {
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string bad = good;
+        bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
+        const auto result = read_zip(bad, "z");
+        if (!result.ok()) continue;
+        for (size_t m = 0; m < result->size(); ++m) CHECK((*result)[m].second == members[m].second);
+      }
+    }
+  }
+}
+
+TEST_CASE("an .npz member of another kind is an error") {
+  TemporaryDirectory dir;
+  dir.write("x.npz", *write_zip({{"readme.txt", "hello"}}, false));
+  CHECK_THAT(read_npz(dir.file("x.npz")).error().message, Catch::Contains("readme.txt"));
+  const std::string one = *encode_npy(Tensor::scalar(1.f), "a");
+  dir.write("x.npz", *write_zip({{"a.npy", one}, {"a.npy", one}}, false));
+  CHECK_THAT(read_npz(dir.file("x.npz")).error().message, Catch::Contains("twice"));
+}
