@@ -7,6 +7,12 @@
 #include "base/check.h"
 
 namespace troupe {
+namespace {
+
+// 64 bytes are more than any element has, so that bytes fit an int64 as well.
+constexpr int64_t kMaxElements = INT64_MAX / 64;
+
+}  // namespace
 
 Shape::Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size())) {
   TROUPE_CHECK(dims.size() <= kMaxRank);
@@ -17,14 +23,12 @@ Result<Shape> Shape::make(std::span<const int64_t> dims) {
   if (dims.size() > kMaxRank) return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
   int64_t elements = 1;
   bool overflow = false;
-  bool empty = false;
   for (int64_t d : dims) {
     if (d < 0) return invalid_argument("negative size {} in shape [{}]", d, fmt::join(dims, ","));
-    empty |= d == 0;
-    overflow |= __builtin_mul_overflow(elements, d, &elements);
+    // Sizes of 0 are left out, so that no product of some of the sizes overflows.
+    overflow |= __builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements);
   }
-  // 16 bytes is the largest plain element, so that bytes fit as well.
-  if (!empty && (overflow || elements > INT64_MAX / 64))
+  if (overflow || elements > kMaxElements)
     return invalid_argument("shape [{}] has more elements than an int64 counts", fmt::join(dims, ","));
   return Shape(dims);
 }
@@ -56,7 +60,7 @@ Result<PartialShape> PartialShape::make(std::span<const int64_t> dims) {
   int64_t elements = 1;
   for (int64_t d : dims) {
     if (d < -1) return invalid_argument("size {} in shape [{}]", d, fmt::join(dims, ","));
-    if (d > 0 && __builtin_mul_overflow(elements, d, &elements))
+    if (d > 0 && (__builtin_mul_overflow(elements, d, &elements) || elements > kMaxElements))
       return invalid_argument("shape [{}] has more elements than an int64 counts", fmt::join(dims, ","));
   }
   return PartialShape(Shape(dims));
@@ -124,7 +128,7 @@ Result<PartialShape> broadcast(const PartialShape& a, const PartialShape& b) {
 
 Result<Shape> broadcast(const Shape& a, const Shape& b) {
   TROUPE_ASSIGN(PartialShape out, broadcast(PartialShape(a), PartialShape(b)));
-  return out.shape();
+  return Shape::make(out.dims());
 }
 
 }  // namespace troupe

@@ -61,6 +61,7 @@ Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_
 }
 
 Result<Tensor> Tensor::reshape(const Shape& shape) const {
+  if (!defined()) return invalid_argument("an undefined tensor cannot take shape {}", shape.str());
   if (shape.elements() != elements())
     return invalid_argument("{} has {} elements, {} would have {}", shape_.str(), elements(), shape.str(),
                             shape.elements());
@@ -156,7 +157,8 @@ void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
 std::string Tensor::str(int limit) const {
   if (!defined()) return "<undefined>";
   std::string out = fmt::format("{}{} ", to_string(dtype_), shape_.str());
-  print(*this, 0, 0, limit, out);
+  if (elements() == 0) out += "[]";
+  else print(*this, 0, 0, limit, out);
   return out;
 }
 
