@@ -31,8 +31,7 @@ Result<Broadcast> plan_broadcast(const Shape& a, const Shape& b, const Shape& c)
 
 /// Calls f(out, in, n) for pieces of innermost runs: elements [out, out + n) of the result from in[k] onwards
 /// of input k. Pieces go to `threads` threads when there are at least `grain` elements for each.
-template <class F>
-void for_each_run(const Broadcast& b, int threads, int64_t grain, F&& f) {
+template <class F> void for_each_run(const Broadcast& b, int threads, int64_t grain, F&& f) {
   const int64_t run = b.run(), runs = b.runs();
   if (runs == 1) {
     parallel_for(threads, run, grain, [&](int64_t begin, int64_t end) {
@@ -42,26 +41,25 @@ void for_each_run(const Broadcast& b, int threads, int64_t grain, F&& f) {
     });
     return;
   }
-  parallel_for(threads, runs, std::max<int64_t>(grain / std::max<int64_t>(run, 1), 1),
-               [&](int64_t begin, int64_t end) {
-                 std::array<int64_t, kMaxRank> at{};
-                 std::array<int64_t, 3> in{};
-                 int64_t rest = begin;
-                 for (int d = b.rank - 2; d >= 0; --d) {
-                   at[d] = rest % b.size[d];
-                   rest /= b.size[d];
-                   for (int k = 0; k < 3; ++k) in[k] += at[d] * b.stride[k][d];
-                 }
-                 for (int64_t r = begin; r < end; ++r) {
-                   f(r * run, in, run);
-                   for (int d = b.rank - 2; d >= 0; --d) {
-                     for (int k = 0; k < 3; ++k) in[k] += b.stride[k][d];
-                     if (++at[d] < b.size[d]) break;
-                     for (int k = 0; k < 3; ++k) in[k] -= b.stride[k][d] * b.size[d];
-                     at[d] = 0;
-                   }
-                 }
-               });
+  parallel_for(threads, runs, std::max<int64_t>(grain / std::max<int64_t>(run, 1), 1), [&](int64_t begin, int64_t end) {
+    std::array<int64_t, kMaxRank> at{};
+    std::array<int64_t, 3> in{};
+    int64_t rest = begin;
+    for (int d = b.rank - 2; d >= 0; --d) {
+      at[d] = rest % b.size[d];
+      rest /= b.size[d];
+      for (int k = 0; k < 3; ++k) in[k] += at[d] * b.stride[k][d];
+    }
+    for (int64_t r = begin; r < end; ++r) {
+      f(r * run, in, run);
+      for (int d = b.rank - 2; d >= 0; --d) {
+        for (int k = 0; k < 3; ++k) in[k] += b.stride[k][d];
+        if (++at[d] < b.size[d]) break;
+        for (int k = 0; k < 3; ++k) in[k] -= b.stride[k][d] * b.size[d];
+        at[d] = 0;
+      }
+    }
+  });
 }
 
 }  // namespace troupe

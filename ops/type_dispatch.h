@@ -12,8 +12,7 @@
 
 namespace troupe {
 
-template <class... T>
-struct TypeList {
+template <class... T> struct TypeList {
   static std::vector<DType> dtypes() { return {dtype_of<T>...}; }
 };
 
@@ -21,14 +20,13 @@ using FloatTypes = TypeList<float, double, float16, bfloat16>;
 using FullFloatTypes = TypeList<float, double>;
 using IntegerTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 using IndexTypes = TypeList<int32_t, int64_t>;
-using NumberTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
-                             uint16_t, uint32_t, uint64_t>;
-using NumberOrComplexTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t,
-                                      uint8_t, uint16_t, uint32_t, uint64_t, complex64>;
+using NumberTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                             uint32_t, uint64_t>;
+using NumberOrComplexTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
+                                      uint16_t, uint32_t, uint64_t, complex64>;
 
 /// "T: {float32, float64}" for OpDef::attr.
-template <class... T>
-std::string type_attr(std::string_view name, TypeList<T...>, std::string_view fallback = "") {
+template <class... T> std::string type_attr(std::string_view name, TypeList<T...>, std::string_view fallback = "") {
   std::string list;
   for (DType d : TypeList<T...>::dtypes()) list += (list.empty() ? "" : ", ") + std::string(to_string(d));
   return std::string(name) + ": {" + list + "}" + (fallback.empty() ? "" : " = " + std::string(fallback));
@@ -42,52 +40,37 @@ void add_cpu_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T.
 
 /// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of
 /// them.
-template <class... T, class F>
-bool with_type(DType dtype, TypeList<T...>, F&& f) {
+template <class... T, class F> bool with_type(DType dtype, TypeList<T...>, F&& f) {
   return ((dtype == dtype_of<T> ? (f.template operator()<T>(), true) : false) || ...);
 }
 
 /// Calls f.template operator()<S>() with an S of the same size and copying as elements of `dtype`: for
 /// kernels that only move elements.
-template <class F>
-void with_storage(DType dtype, F&& f) {
+template <class F> void with_storage(DType dtype, F&& f) {
   if (dtype == DType::kString) return f.template operator()<std::string>();
   if (dtype == DType::kResource) return f.template operator()<ResourceRef>();
   switch (size_of(dtype)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    default:
-      return f.template operator()<uint64_t>();
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
   }
 }
 
-template <class T>
-inline constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+template <class T> inline constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
 /// The type that arithmetic on T is done in: float for the 16-bit floats.
-template <class T>
-using Arithmetic = std::conditional_t<is_half<T>, float, T>;
+template <class T> using Arithmetic = std::conditional_t<is_half<T>, float, T>;
 
 /// An element as its arithmetic type, and back.
-template <class T>
-inline Arithmetic<T> widen(T x) {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
-  else if constexpr (is_half<T>)
-    return static_cast<float>(x);
-  else
-    return x;
+template <class T> inline Arithmetic<T> widen(T x) {
+  if constexpr (std::is_same_v<T, bfloat16>) return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+  else if constexpr (is_half<T>) return static_cast<float>(x);
+  else return x;
 }
-template <class T>
-inline T narrow(Arithmetic<T> x) {
-  if constexpr (is_half<T>)
-    return T(x);
-  else
-    return x;
+template <class T> inline T narrow(Arithmetic<T> x) {
+  if constexpr (is_half<T>) return T(x);
+  else return x;
 }
 
 /// Elements below which a loop of cheap operations is not worth a second thread.

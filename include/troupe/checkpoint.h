@@ -50,8 +50,7 @@ class Checkpointer {
     TensorMap tensors;
     int64_t step = 0;
     std::string path;
-    std::vector<std::string>
-        skipped;  // one line for each damaged checkpoint (or pointer) passed over: file and fault
+    std::vector<std::string> skipped;  // one line for each damaged checkpoint (or pointer) passed over: file and fault
   };
   /// One checkpoint of the directory.
   struct Entry {

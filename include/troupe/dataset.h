@@ -29,8 +29,8 @@ class DatasetIterator {
 };
 
 /// Immutable, cheap to copy. Every stage is deterministic given the seed. A parameter that makes no sense (a batch of
-/// 0, shard 3 of 2) is an error of iterate(). Stages on rows of tensors (from_tensors, then any of shuffle, repeat, take,
-/// skip, shard) are joined with a batch after them into one gather.
+/// 0, shard 3 of 2) is an error of iterate(). Stages on rows of tensors (from_tensors, then any of shuffle, repeat,
+/// take, skip, shard) are joined with a batch after them into one gather.
 class Dataset {
  public:
   using MapFn = std::function<Result<Element>(Element)>;

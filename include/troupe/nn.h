@@ -20,12 +20,8 @@ namespace troupe::nn {
 using Initializer = std::function<Output(const Scope& scope, const Shape& shape, int64_t seed)>;
 
 Initializer constant_init(float value);
-inline Initializer zeros() {
-  return constant_init(0);
-}
-inline Initializer ones() {
-  return constant_init(1);
-}
+inline Initializer zeros() { return constant_init(0); }
+inline Initializer ones() { return constant_init(1); }
 /// Normal with this deviation, values beyond two deviations drawn again.
 Initializer truncated_normal(float deviation);
 /// Uniform or (truncated) normal with variance 2 / (fan in + fan out). Glorot and Bengio, 2010.
@@ -49,8 +45,7 @@ struct Variable {
 /// like a Scope.
 class Variables {
  public:
-  explicit Variables(std::string container = {}, int64_t seed = 1)
-      : container_(std::move(container)), seed_(seed) {}
+  explicit Variables(std::string container = {}, int64_t seed = 1) : container_(std::move(container)), seed_(seed) {}
 
   /// The value of variable `name`; the first use of the name defines it. One handle and one read exist for
   /// each device. Error: another shape, dtype or container than at the first use.
@@ -65,9 +60,7 @@ class Variables {
   Output handle(const Scope& scope, const Variable& variable);
 
   /// A counter of updates: int64 scalar "global_step", 0 at first.
-  Output global_step(const Scope& scope) {
-    return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
-  }
+  Output global_step(const Scope& scope) { return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64); }
   Output global_step_handle(const Scope& scope) {
     return handle(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
   }
@@ -92,8 +85,8 @@ class Variables {
   struct Uses {
     Output handle, read;
   };
-  Variable* define(const Scope& scope, const std::string& name, const Shape& shape,
-                   const Initializer& initial, bool trainable, DType dtype);
+  Variable* define(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+                   bool trainable, DType dtype);
   Uses& uses(const Scope& scope, const std::string& name) { return uses_[{name, scope.device_name()}]; }
 
   std::string container_;
@@ -122,8 +115,8 @@ struct ConvOptions {
   Initializer kernel = he_normal();
 };
 /// x [batch, height, width, in] by kernel [size, size, in, filters], plus bias. Error: x of unknown channels.
-Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size,
-              const std::string& name, const ConvOptions& options = {});
+Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
+              const ConvOptions& options = {});
 
 /// Pools x [batch, height, width, channels] by size x size windows; padding "VALID" or "SAME"; stride 0:
 /// size.
