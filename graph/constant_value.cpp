@@ -2,6 +2,8 @@
 // The little constant propagation that shape functions need.
 #include "graph/constant_value.h"
 
+#include <algorithm>
+
 namespace troupe {
 namespace {
 
@@ -20,6 +22,31 @@ std::optional<std::vector<int64_t>> as_integers(const Tensor& t) {
   if (t.dtype() == DType::kInt64) return std::vector<int64_t>(t.values<int64_t>().begin(), t.values<int64_t>().end());
   if (t.dtype() == DType::kInt32) return std::vector<int64_t>(t.values<int32_t>().begin(), t.values<int32_t>().end());
   return {};
+}
+
+std::optional<Tensor> value_of(Output output, int steps);
+
+/// One element, or a run of elements, of a constant vector: what takes a size out of a Shape.
+std::optional<Tensor> strided_slice(const Node& node, int steps) {
+  std::vector<int64_t> parts[4];  // the vector, begin, end, stride
+  for (int i = 0; i < 4; ++i) {
+    const std::optional<Tensor> value = value_of(node.inputs()[i], steps - 1);
+    const auto numbers = value && value->rank() == 1 ? as_integers(*value) : std::nullopt;
+    if (!numbers || (i > 0 && numbers->size() != 1)) return {};
+    parts[i] = *numbers;
+  }
+  const auto mask = [&](const char* name) { return node.attrs().get_or<int64_t>(name, 0) & 1; };
+  if (parts[3][0] != 1 || mask("ellipsis_mask") || mask("new_axis_mask")) return {};
+  const auto n = static_cast<int64_t>(parts[0].size());
+  const auto place = [n](int64_t at) { return at < 0 ? at + n : at; };
+  const int64_t begin = mask("begin_mask") ? 0 : place(parts[1][0]);
+  if (mask("shrink_axis_mask")) {
+    if (begin < 0 || begin >= n) return {};
+    return integers({parts[0][begin]}, {}, node.dtype(0));
+  }
+  const int64_t first = std::clamp<int64_t>(begin, 0, n);
+  const int64_t end = std::clamp<int64_t>(mask("end_mask") ? n : place(parts[2][0]), first, n);
+  return integers({parts[0].begin() + first, parts[0].begin() + end}, Shape{end - first}, node.dtype(0));
 }
 
 std::optional<Tensor> value_of(Output output, int steps) {
@@ -44,6 +71,7 @@ std::optional<Tensor> value_of(Output output, int steps) {
     const auto values = value ? as_integers(*value) : std::nullopt;
     return values ? integers(*values, value->shape(), dtype) : std::nullopt;
   }
+  if (op == "StridedSlice" && node.inputs().size() == 4) return strided_slice(node, steps);
   if (op == "Pack" && node.inputs().size() <= kMaxRank) {
     std::vector<int64_t> all;
     for (const Output& input : node.inputs()) {

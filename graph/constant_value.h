@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// The value of `output` where it is a Const, or follows from constants and known shapes through Identity,
-/// Shape, Size, Rank, Pack and Cast between integers; none where it is not known, or is larger than a shape
+/// Shape, Size, Rank, Pack, StridedSlice and Cast of integers; none where it is not known, or is larger than a shape
 /// can need.
 std::optional<Tensor> constant_value(Output output);
 
