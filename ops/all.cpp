@@ -21,6 +21,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_queue_ops(ops, kernels);
   register_accumulator_ops(ops, kernels);
   register_iterator_ops(ops, kernels);
+  register_save_restore_ops(ops, kernels);
 }
 
 }  // namespace troupe

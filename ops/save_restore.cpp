@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// SaveV2 and RestoreV2: tensors to and from one safetensors file, whose path is the `prefix`.
+#include <filesystem>
+
+#include "io/safetensors.h"
+#include "ops/all.h"
+#include "troupe/checkpoint.h"
+
+namespace troupe {
+namespace {
+
+/// What the first three inputs ask for.
+struct Request {
+  std::string path;
+  std::span<const std::string> names;
+};
+
+Result<Request> read_request(const KernelContext& context) {
+  const Tensor &prefix = context.input(0), &names = context.input(1), &slices = context.input(2);
+  for (const Tensor* t : {&prefix, &names, &slices})
+    if (t->dtype() != DType::kString)
+      return invalid_argument("prefix, names and slices must be strings, got {}", t->str());
+  if (prefix.elements() != 1) return invalid_argument("prefix must be one path, got {}", prefix.str());
+  if (names.elements() != slices.elements())
+    return invalid_argument("{} tensor_names but {} shape_and_slices", names.elements(), slices.elements());
+  for (int64_t i = 0; i < names.elements(); ++i)
+    if (const std::string& slice = slices.data<std::string>()[i]; !slice.empty())
+      return make_error(Code::kUnimplemented,
+                        "tensor '{}': slice \"{}\" of a tensor; only whole ones are saved and restored",
+                        names.data<std::string>()[i], slice);
+  return Request{prefix.data<std::string>()[0], names.values<std::string>()};
+}
+
+Status write_whole(FileSystem& files, const std::string& path, const EncodedTensors& encoded) {
+  TROUPE_ASSIGN(const auto file, files.create(path));
+  TROUPE_RETURN_IF_ERROR(file->append(encoded.header.data(), encoded.header.size()));
+  for (const auto& [data, bytes] : encoded.data) TROUPE_RETURN_IF_ERROR(file->append(data, bytes));
+  TROUPE_RETURN_IF_ERROR(file->sync());
+  return file->close();
+}
+
+/// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before.
+class SaveKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& context) override {
+    TROUPE_ASSIGN(const Request request, read_request(context));
+    if (static_cast<int>(request.names.size()) != context.num_inputs() - 3)
+      return invalid_argument("{} tensor_names for {} tensors", request.names.size(), context.num_inputs() - 3);
+    TensorMap tensors;
+    for (size_t i = 0; i < request.names.size(); ++i)
+      if (!tensors.emplace(request.names[i], context.input(static_cast<int>(i) + 3)).second)
+        return invalid_argument("tensor name '{}' is given twice", request.names[i]);
+    TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
+    std::string directory = std::filesystem::path(request.path).parent_path().string();
+    if (directory.empty()) directory = ".";
+    TROUPE_RETURN_IF_ERROR(files_->make_directories(directory));
+    const std::string temporary = fmt::format("{}.{}.temporary", request.path, context.step());
+    Status status = write_whole(*files_, temporary, encoded);
+    if (status.ok()) status = files_->rename(temporary, request.path);
+    if (!status.ok()) {
+      (void)files_->remove(temporary);  // the first error is the one to report
+      return status;
+    }
+    return files_->sync_directory(directory);
+  }
+
+ private:
+  const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
+};
+
+class RestoreKernel final : public ComputeKernel {
+ public:
+  explicit RestoreKernel(const KernelInit& init) : dtypes_(init.output_dtypes) {}
+
+  Status compute(KernelContext& context) override {
+    TROUPE_ASSIGN(const Request request, read_request(context));
+    if (request.names.size() != dtypes_.size())
+      return invalid_argument("{} tensor_names for {} dtypes", request.names.size(), dtypes_.size());
+    TROUPE_ASSIGN(const TensorFile file, read_safetensors(request.path));
+    for (size_t i = 0; i < dtypes_.size(); ++i) {
+      const auto at = file.tensors.find(request.names[i]);
+      if (at == file.tensors.end())
+        return make_error(Code::kNotFound, "{} has no tensor '{}' (it has {} others)", request.path, request.names[i],
+                          file.tensors.size());
+      if (at->second.dtype() != dtypes_[i])
+        return invalid_argument("tensor '{}' of {} is {}, asked for as {}", request.names[i], request.path,
+                                to_string(at->second.dtype()), to_string(dtypes_[i]));
+      context.set_output(static_cast<int>(i), at->second);
+    }
+    return {};
+  }
+
+ private:
+  const std::vector<DType> dtypes_;
+};
+
+Status save_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 0));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1));
+  return c.with_rank(2, 1).status();
+}
+
+}  // namespace
+
+void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(
+      OpDef("SaveV2")
+          .input("prefix: string")
+          .input("tensor_names: string")
+          .input("shape_and_slices: string")
+          .input("tensors: dtypes")
+          .attr("dtypes: list(type) >= 1")
+          .doc("Writes the tensors under their names to the safetensors file `prefix`, by way of a temporary file, so "
+               "that a crash leaves the former one. `shape_and_slices` must be empty strings. Fails for string "
+               "tensors, a name given twice, and what the system refuses.")
+          .shape(save_shape)
+          .stateful(),
+      not_differentiable("it has no output"));
+  kernels.add<SaveKernel>("SaveV2", DeviceKind::kCpu, {});
+
+  ops.add(
+      OpDef("RestoreV2")
+          .input("prefix: string")
+          .input("tensor_names: string")
+          .input("shape_and_slices: string")
+          .output("tensors: dtypes")
+          .attr("dtypes: list(type) >= 1")
+          .doc("Reads tensors by name from the safetensors file `prefix`. `shape_and_slices` must be empty strings. "
+               "Fails when a tensor is not there or has another type than `dtypes` say, and for a damaged file.")
+          .shape(save_shape)
+          .stateful(),
+      not_differentiable("the tensors come from a file"));
+  kernels.add<RestoreKernel>("RestoreV2", DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe

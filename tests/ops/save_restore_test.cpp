@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// SaveV2 and RestoreV2: what is written comes back; damage, wrong names and wrong types are errors.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/ops/state_fixture.h"
+
+using namespace troupe;
+using Catch::Contains;
+
+namespace {
+
+/// A directory of its own, gone with the test.
+struct Directory {
+  std::string path;
+  Directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "troupe_save_XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()));
+    path = name;
+  }
+  ~Directory() { std::filesystem::remove_all(path); }
+};
+
+Tensor text(std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); }
+
+/// Runs SaveV2 or RestoreV2 on these inputs.
+Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, std::vector<DType> dtypes) {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  const size_t inputs = values.size();
+  const bool restore = op == "RestoreV2";
+  const Attrs attrs{{"dtypes", dtypes}};
+  KernelInit init{op, "node", &attrs, {}, restore ? dtypes : std::vector<DType>{}, {}, {}};
+  TROUPE_ASSIGN(const auto kernel, kernels.make(init, DeviceKind::kCpu));
+  if (restore) values.resize(inputs + dtypes.size());
+  std::vector<uint32_t> slots(inputs);
+  for (size_t i = 0; i < inputs; ++i) slots[i] = static_cast<uint32_t>(i);
+  const std::vector<int32_t> uses(values.size(), 1);
+  const DeviceInfo device{"cpu", DeviceKind::kCpu, 1, system_allocator()};
+  KernelContext context(values.data(), uses.data(), slots.data(), static_cast<int>(inputs),
+                        static_cast<uint32_t>(inputs), restore ? static_cast<int>(dtypes.size()) : 0, device, 4);
+  TROUPE_RETURN_IF_ERROR(dynamic_cast<ComputeKernel&>(*kernel).compute(context));
+  values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(inputs));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("tensors saved are restored under their names") {
+  const Directory d;
+  const Tensor path = Tensor::scalar<std::string>(d.path + "/new/model.safetensors");
+  const Tensor w = Tensor::of<float>({1, 2, 3, 4}, {2, 2}), n = Tensor::scalar<int64_t>(9);
+  const Tensor both = text({"fc/w", "n"}), whole = text({"", ""});
+  REQUIRE(run("SaveV2", {path, both, whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
+  REQUIRE(run("SaveV2", {path, both, whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());  // over the old one
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path + "/new"), {}) == 1);
+  const auto back = run("RestoreV2", {path, text({"n", "fc/w"}), whole}, {DType::kInt64, DType::kFloat32});
+  REQUIRE(back.ok());
+  CHECK(back->at(0).identical(n));
+  CHECK(back->at(1).identical(w));
+
+  const auto missing = run("RestoreV2", {path, text({"x"}), text({""})}, {DType::kFloat32});
+  CHECK(missing.error().code == Code::kNotFound);
+  CHECK_THAT(missing.error().message, Contains("'x'"));
+  CHECK_THAT(run("RestoreV2", {path, text({"n"}), text({""})}, {DType::kFloat32}).error().message,
+             Contains("int64") && Contains("float32"));
+  CHECK(run("RestoreV2", {path, text({"n"}), text({"2 0,1"})}, {DType::kInt64}).error().code == Code::kUnimplemented);
+  CHECK_FALSE(run("SaveV2", {path, text({"a", "a"}), whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
+  CHECK_FALSE(run("SaveV2", {path, text({"a"}), text({""}), text({"s"})}, {DType::kString}).ok());
+
+  const std::string file = path.data<std::string>()[0];
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kDataLoss);
+  std::filesystem::remove(file);
+  CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kNotFound);
+}
