@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Classes and ranks: OneHot, TopKV2, InTopK, InTopKV2.
+#include "ops/top_k.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+int64_t product(const Shape& s, int begin, int end) {
+  int64_t n = 1;
+  for (int i = begin; i < end; ++i) n *= s[i];
+  return n;
+}
+
+template <class I> class OneHot final : public ComputeKernel {
+ public:
+  explicit OneHot(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &indices = c.input(0), &on = c.input(2), &off = c.input(3);
+    TROUPE_ASSIGN(const int64_t depth, int_scalar(c.input(1), "depth"));
+    if (depth < 0) return invalid_argument("depth {}", depth);
+    if (on.rank() != 0 || off.rank() != 0) return invalid_argument("on_value and off_value must be scalars");
+    TROUPE_ASSIGN(const int axis, axis_from(axis_, indices.rank() + 1));
+    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end());
+    sizes.insert(sizes.begin() + axis, depth);
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), shape));
+    const int64_t inner = product(indices.shape(), axis, indices.rank()), n = indices.elements();
+    const I* at = indices.data<I>();
+    with_storage(on.dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(y.mutable_raw());
+      std::fill_n(out, shape.elements(), *static_cast<const S*>(off.raw()));
+      for (int64_t i = 0; i < n; ++i)  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
+        if (at[i] >= 0 && static_cast<int64_t>(at[i]) < depth)
+          out[(i / inner * depth + static_cast<int64_t>(at[i])) * inner + i % inner] = *static_cast<const S*>(on.raw());
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const int64_t axis_;
+};
+
+Status one_hot_shape(ShapeContext& c) {
+  for (int i = 1; i < 4; ++i) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 0).status());
+  const PartialShape& indices = c.input(0);
+  if (!indices.has_rank()) return {};
+  TROUPE_ASSIGN(const int axis, axis_from(c.attr<int64_t>("axis"), indices.rank() + 1));
+  int64_t depth = -1;
+  if (const auto constant = c.constant_input(1)) {
+    TROUPE_ASSIGN(depth, int_scalar(*constant, "depth"));
+    if (depth < 0) return invalid_argument("depth {}", depth);
+  }
+  std::vector<int64_t> sizes(indices.dims().begin(), indices.dims().end());
+  sizes.insert(sizes.begin() + axis, depth);
+  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, out);
+  return {};
+}
+
+template <class T> class TopK final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const int64_t k, int_scalar(c.input(1), "k"));
+    if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.shape().str());
+    Shape shape = x.shape();
+    shape.set(x.rank() - 1, k);
+    TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, shape));
+    TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt32, shape));
+    const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
+    std::vector<int32_t> order(static_cast<size_t>(n));
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* in = x.data<T>() + r * n;
+      std::iota(order.begin(), order.end(), 0);
+      // Larger first, the smaller index where equal; NaN counts as smallest so that the order is strict.
+      const auto before = [in](int32_t a, int32_t b) {
+        const auto p = widen(in[a]), q = widen(in[b]);
+        if (p != p || q != q) return p == p ? true : q == q ? false : a < b;
+        return p > q || (p == q && a < b);
+      };
+      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+      for (int64_t i = 0; i < k; ++i) {
+        values.mutable_data<T>()[r * k + i] = in[order[i]];
+        indices.mutable_data<int32_t>()[r * k + i] = order[i];
+      }
+    }
+    c.set_output(0, std::move(values));
+    c.set_output(1, std::move(indices));
+    return {};
+  }
+};
+
+Status top_k_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape x, c.with_rank_at_least(0, 1));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+  if (!x.has_rank()) return {};
+  int64_t k = -1;
+  if (const auto constant = c.constant_input(1)) {
+    TROUPE_ASSIGN(k, int_scalar(*constant, "k"));
+    if (k < 0 || (x.dim(-1) >= 0 && k > x.dim(-1))) return invalid_argument("the top {} of shape {}", k, x.str());
+  }
+  x.set(x.rank() - 1, k);
+  c.set_output(0, x);
+  c.set_output(1, x);
+  return {};
+}
+
+/// dy scattered to where the values came from: a one-hot row for each, summed.
+Status top_k_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0);
+  if (!dy) return {};
+  if (!x.shape().has_rank() || x.shape().dim(-1) < 0)
+    return invalid_argument("the gradient needs a known last dimension of the input, whose shape is {}",
+                            x.shape().str());
+  const Output depth = c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape().dim(-1))));
+  const Output rows =
+      c.op("OneHot", {c.output(1), depth, scalar_like(c, dy.dtype(), 1), scalar_like(c, dy.dtype(), 0)});
+  const Output spread = c.op("Mul", {c.op("ExpandDims", {dy, c.constant(Tensor::scalar<int32_t>(-1))}), rows});
+  c.set_dx(0, c.op("Sum", {spread, c.constant(Tensor::scalar<int32_t>(-2))}));
+  return {};
+}
+
+template <class I> class InTopK final : public ComputeKernel {
+ public:
+  explicit InTopK(const KernelInit& init)
+      : k_attr_(init.attrs->get_or<int64_t>("k", 0)), has_input_(init.op == "InTopKV2") {}
+  Status compute(KernelContext& c) override {
+    const Tensor &predictions = c.input(0), &targets = c.input(1);
+    int64_t k = k_attr_;
+    if (has_input_) {
+      TROUPE_ASSIGN(k, int_scalar(c.input(2), "k"));
+    }
+    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.shape()[0] != targets.shape()[0])
+      return invalid_argument("predictions {} and targets {}", predictions.shape().str(), targets.shape().str());
+    const int64_t rows = predictions.shape()[0], classes = predictions.shape()[1];
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kBool, Shape{rows}));
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* p = predictions.data<float>() + r * classes;
+      const auto target = static_cast<int64_t>(targets.data<I>()[r]);
+      bool in = target >= 0 && target < classes && std::isfinite(p[target]);
+      int64_t better = 0;
+      for (int64_t j = 0; j < classes && in; ++j) {
+        in = std::isfinite(p[j]);
+        better += p[j] > p[target];
+      }
+      y.mutable_data<bool>()[r] = in && better < k;
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const int64_t k_attr_;
+  const bool has_input_;
+};
+
+Status in_top_k_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape predictions, c.with_rank(0, 2));
+  TROUPE_ASSIGN(const PartialShape targets, c.with_rank(1, 1));
+  TROUPE_ASSIGN(PartialShape rows, PartialShape::merge(PartialShape{predictions[0]}, targets));
+  c.set_output(0, rows);
+  return {};
+}
+
+}  // namespace
+
+void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
+  ops.add(OpDef("OneHot")
+              .input("indices: TI")
+              .input("depth: int32")
+              .input("on_value: T")
+              .input("off_value: T")
+              .output("output: T")
+              .attr("axis: int = -1")
+              .attr("T: type")
+              .attr(type_attr("TI", OneHotIndices{}, "int64"))
+              .shape(one_hot_shape)
+              .doc("For each index a row of `depth` values: on_value at the index, off_value "
+                   "elsewhere; all off_value where the index is out of range."),
+          not_differentiable("it is constant in indices"));
+  add_cpu_kernels<OneHot>(kernels, "OneHot", OneHotIndices{}, "TI");
+  ops.add(
+      OpDef("TopKV2")
+          .input("input: T")
+          .input("k: int32")
+          .output("values: T")
+          .output("indices: int32")
+          .attr("sorted: bool = true")
+          .attr(type_attr("T", NumberTypes{}))
+          .shape(top_k_shape)
+          .doc("The k largest of the last dimension, largest first, and their indices; the smaller index first where "
+               "equal."),
+      gradient(top_k_gradient));
+  add_cpu_kernels<TopK>(kernels, "TopKV2", NumberTypes{});
+  const std::string targets = type_attr("T", IndexTypes{}, "int32");
+  ops.add(OpDef("InTopK")
+              .input("predictions: float32")
+              .input("targets: T")
+              .output("precision: bool")
+              .attr("k: int")
+              .attr(targets)
+              .shape(in_top_k_shape)
+              .doc("Whether the target's prediction is among the k largest of its row."),
+          not_differentiable("its result is boolean"));
+  ops.add(OpDef("InTopKV2")
+              .input("predictions: float32")
+              .input("targets: T")
+              .input("k: T")
+              .output("precision: bool")
+              .attr(targets)
+              .shape(in_top_k_shape)
+              .doc("Whether the target's prediction is among the k largest of its row."),
+          not_differentiable("its result is boolean"));
+  add_cpu_kernels<InTopK>(kernels, "InTopK", IndexTypes{});
+  add_cpu_kernels<InTopK>(kernels, "InTopKV2", IndexTypes{});
+}
+
+}  // namespace troupe
