@@ -145,7 +145,7 @@ Gradient signed_gradient(double sign) {
 }
 
 void add_algebra(Registration& r) {
-  r.add<Neg>("Neg", SignedOrComplex{}, "-x.", signed_gradient(-1), kCheapGrain);
+  r.add<Neg>("Neg", SignedOrComplex{}, "The negative of x.", signed_gradient(-1), kCheapGrain);
   r.add<Abs>("Abs", SignedTypes{}, "The magnitude of x.",
              times([](GradientContext& c, Output x, Output) { return c.op("Sign", {x}); }), kCheapGrain);
   r.add<Sign>("Sign", SignedOrComplex{}, "-1, 0 or 1 by the sign of x; NaN stays; x / |x| of a complex number.",

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of the array, gather, cast and random families, and of the matrix and bias ops.
+#pragma once
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+
+inline std::vector<OpCase> array_cases() {
+  const Tensor x = D({1, 2, 3, 4, 5, 6}, {2, 3});
+  const auto masks = [](int64_t begin, int64_t end, int64_t ellipsis, int64_t new_axis, int64_t shrink) {
+    return Attrs{{"begin_mask", begin},
+                 {"end_mask", end},
+                 {"ellipsis_mask", ellipsis},
+                 {"new_axis_mask", new_axis},
+                 {"shrink_axis_mask", shrink}};
+  };
+  return {
+      {"Reshape", {x, I({3, -1})}, {}, {D({1, 2, 3, 4, 5, 6}, {3, 2})}},
+      {"Reshape", {D(2), I({1, 1})}, {}, {D({2}, {1, 1})}},
+      {"Reshape", {x, L({6})}, {}, {D({1, 2, 3, 4, 5, 6})}},
+      {"ExpandDims", {x, I(1)}, {}, {D({1, 2, 3, 4, 5, 6}, {2, 1, 3})}},
+      {"ExpandDims", {D(2), I(-1)}, {}, {D({2})}},
+      {"Squeeze", {D({1, 2}, {1, 2, 1})}, {}, {D({1, 2})}},
+      {"Squeeze", {D({1, 2}, {1, 2, 1})}, {{"squeeze_dims", std::vector<int64_t>{-1}}}, {D({1, 2}, {1, 2})}},
+      {"Transpose", {x, I({1, 0})}, {}, {D({1, 4, 2, 5, 3, 6}, {3, 2})}},
+      {"Transpose", {ramp({2, 3, 4, 2}), I({0, 3, 1, 2})}},
+      {"Transpose", {ramp({3, 2, 2}), L({2, 1, 0})}},
+      {"InvertPermutation", {I({2, 0, 1})}, {}, {I({1, 2, 0})}},
+      {"Tile", {D({1, 2}, {1, 2}), I({2, 2})}, {}, {D({1, 2, 1, 2, 1, 2, 1, 2}, {2, 4})}},
+      {"ReverseV2", {x, I({1})}, {}, {D({3, 2, 1, 6, 5, 4}, {2, 3})}},
+      {"ReverseV2", {x, I({0, -1})}, {}, {D({6, 5, 4, 3, 2, 1}, {2, 3})}},
+      {"Where", {B({true, false, false, true}, {2, 2})}, {}, {L({0, 0, 1, 1}, {2, 2})}},
+      {"ConcatV2", {x, D({7, 8}, {2, 1}), I(1)}, {}, {D({1, 2, 3, 7, 4, 5, 6, 8}, {2, 4})}},
+      {"ConcatV2", {D({1, 2}), D({3}), L(-1)}, {}, {D({1, 2, 3})}},
+      {"ConcatOffset", {I(1), I({2, 2}), I({2, 5})}, {}, {I({0, 0}), I({0, 2})}},
+      {"Split", {I(1), D({1, 2, 3, 4}, {2, 2})}, {{"num_split", int64_t{2}}}, {D({1, 3}, {2, 1}), D({2, 4}, {2, 1})}},
+      {"Split", {I(0), D({1, 2})}, {{"num_split", int64_t{2}}}, {D({1}), D({2})}},
+      {"SplitV", {x, I({1, -1}), I(1)}, {{"num_split", int64_t{2}}}, {D({1, 4}, {2, 1}), D({2, 3, 5, 6}, {2, 2})}},
+      {"Pack", {D({1, 2}), D({3, 4})}, {{"axis", int64_t{1}}}, {D({1, 3, 2, 4}, {2, 2})}},
+      {"Pack", {D(1), D(2)}, {}, {D({1, 2})}},
+      {"Unpack", {x}, {{"num", int64_t{3}}, {"axis", int64_t{-1}}}, {D({1, 4}), D({2, 5}), D({3, 6})}},
+      {"Unpack", {x}, {{"num", int64_t{2}}}, {D({1, 2, 3}), D({4, 5, 6})}},
+      {"Slice", {x, I({0, 1}), I({2, -1})}, {}, {D({2, 3, 5, 6}, {2, 2})}},
+      {"Slice", {x, L({1, 0}), L({1, 3})}, {}, {D({4, 5, 6}, {1, 3})}},
+      {"StridedSlice", {x, I({0, 2}), I({2, 0}), I({1, -1})}, {}, {D({3, 2, 6, 5}, {2, 2})}},
+      {"StridedSlice", {x, I({1}), I({2}), I({1})}, masks(0, 0, 0, 0, 1), {D({4, 5, 6})}},
+      {"StridedSlice", {x, I({-1, 0}), I({0, 0}), I({-1, 2})}, masks(0, 3, 0, 0, 0), {D({4, 6, 1, 3}, {2, 2})}},
+      {"StridedSlice", {x, I({0, 0, -1}), I({0, 0, 0}), I({1, 1, 1})}, masks(0, 0, 1, 2, 4), {D({3, 6}, {2, 1})}},
+      {"StridedSliceGrad",
+       {I({2, 3}), I({0, 1}), I({2, 2}), I({1, 1}), D({7, 8}, {2, 1})},
+       {},
+       {D({0, 7, 0, 0, 8, 0}, {2, 3})}},
+      {"Pad", {D({1, 2}, {1, 2}), I({1, 0, 0, 2}, {2, 2})}, {}, {D({0, 0, 0, 0, 1, 2, 0, 0}, {2, 4})}},
+      {"PadV2", {D({1}), I({1, 1}, {1, 2}), D(9)}, {}, {D({9, 1, 9})}, false},
+  };
+}
+
+inline std::vector<OpCase> gather_cases() {
+  const Tensor x = D({1, 2, 3, 4, 5, 6}, {3, 2});
+  return {
+      {"GatherV2", {x, I({2, 0, 2}), I(0)}, {}, {D({5, 6, 1, 2, 5, 6}, {3, 2})}},
+      {"GatherV2", {x, L({1}), I(1)}, {}, {D({2, 4, 6}, {3, 1})}},
+      {"GatherV2", {x, I(1), I(0)}, {}, {D({3, 4})}},
+      {"GatherV2", {x, I({1, 0, 0}, {3, 1}), I(1)}, {{"batch_dims", int64_t{1}}}, {D({2, 3, 5}, {3, 1})}, false},
+      {"GatherNd", {x, I({2, 1, 0, 0}, {2, 2})}, {}, {D({6, 1})}},
+      {"GatherNd", {x, L({1}, {1, 1})}, {}, {D({3, 4}, {1, 2})}},
+      {"ScatterNd", {I({1, 1, 3}, {3, 1}), D({1, 2, 3}), I({5})}, {}, {D({0, 3, 0, 3, 0})}},
+      {"UnsortedSegmentSum", {x, I({1, -1, 1}), I(2)}, {}, {D({0, 0, 6, 8}, {2, 2})}},
+      {"OneHot", {I({1, 3, 0}), I(3), D(2), D(-1)}, {}, {D({-1, 2, -1, -1, -1, -1, 2, -1, -1}, {3, 3})}},
+      {"OneHot", {L({1, 0}), I(2), D(1), D(0)}, {{"axis", int64_t{0}}}, {D({0, 1, 1, 0}, {2, 2})}},
+      {"TopKV2", {D({1, 5, 3, 5}, {2, 2}), I(1)}, {}, {D({5, 5}, {2, 1}), I({1, 1}, {2, 1})}},
+      {"TopKV2", {D({4, 7, 7, 1}), I(3)}, {}, {D({7, 7, 4}), I({1, 2, 0})}, false},
+      {"InTopK", {F({1, 3, 2, 9, 8, 7}, {2, 3}), I({2, 2})}, {{"k", int64_t{2}}}, {B({true, false})}},
+      {"InTopKV2", {F({1, 3, 2}, {1, 3}), I({1}), I(1)}, {}, {B({true})}},
+      {"Cast", {D({1.75, -2.5})}, {{"DstT", DType::kInt32}}, {I({1, -2})}},
+      {"Cast", {D({1.75, -2.5})}, {{"DstT", DType::kFloat64}}},
+      {"Cast", {D({0, -2.5})}, {{"DstT", DType::kBool}}, {B({false, true})}},
+      {"Cast", {B({true})}, {{"DstT", DType::kFloat64}}, {D({1})}},
+      {"Cast", {D({1e20, -1e20, NAN})}, {{"DstT", DType::kInt64}}, {L({INT64_MAX, INT64_MIN, 0})}},
+      {"Bitcast", {L({1})}, {{"type", DType::kInt32}}, {I({1, 0}, {1, 2})}},
+      {"Bitcast", {I({1, 0}, {1, 2})}, {{"type", DType::kInt64}}, {L({1})}},
+  };
+}
+
+inline std::vector<OpCase> random_cases() {
+  std::vector<OpCase> out;
+  const Attrs seeds = {{"dtype", DType::kFloat32}, {"seed", int64_t{7}}};
+  for (const char* op : {"RandomUniform", "RandomStandardNormal", "TruncatedNormal"})
+    out.push_back({op, {I({3, 5})}, seeds, {}, false, true});
+  for (const char* op : {"StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"})
+    out.push_back({op, {I({3, 5}), L({1, 2})}, {}, {}, false, true});
+  out.push_back({"RandomUniformInt", {I({7}), I(-3), I(9)}, {}, {}, false, true});
+  out.push_back({"RandomShuffle", {ramp({5, 2})}, {}, {}, false, true});
+  out.push_back({"Multinomial", {F({0, 1, 2, 3}, {2, 2}), I(5)}, {}, {}, false, true});
+  return out;
+}
+
+inline std::vector<OpCase> matrix_cases() {
+  return {
+      {"MatMul", {ramp({2, 3}), ramp({3, 2})}},
+      {"MatMul", {ramp({3, 2}), ramp({2, 3})}, {{"transpose_a", true}, {"transpose_b", true}}},
+      {"BatchMatMulV2", {ramp({2, 2, 3}), ramp({3, 2})}},
+      {"BiasAdd", {ramp({2, 3}), ramp({3})}},
+      {"BiasAddGrad", {ramp({2, 3})}},
+  };
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input of the elementary ops: each is an error that names what is wrong, whether the graph's builder can see it or
+// only the kernel.
+#include "tests/ops/check_op.h"
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+namespace {
+
+/// The op fails on these inputs, both when their shapes and values are known to the builder and when not, and says
+/// `words`.
+void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words, Attrs attrs = {}) {
+  const auto at_build = apply(op, inputs, attrs), at_run = apply_unshaped(op, inputs, attrs);
+  INFO(op);
+  REQUIRE_FALSE(at_build.ok());
+  REQUIRE_FALSE(at_run.ok());
+  INFO(at_build.error().str() << "\n" << at_run.error().str());
+  CHECK(at_build.error().message.find(words) != std::string::npos);
+  CHECK(at_run.error().message.find(words) != std::string::npos);
+  CHECK(at_run.error().op == op);
+}
+
+const Tensor kMatrix = D({1, 2, 3, 4, 5, 6}, {2, 3});
+
+}  // namespace
+
+TEST_CASE("arithmetic refuses shapes that do not broadcast and division by zero", "[bad_input]") {
+  check_fails("Add", {kMatrix, D({1, 2})}, "[2,3]");
+  check_fails("SelectV2", {B({true, false}), kMatrix, D(1)}, "broadcast");
+  check_fails("Select", {B({true, false, true}), kMatrix, kMatrix}, "fits neither");
+  for (const char* op : {"Div", "FloorDiv", "TruncateDiv", "Mod", "FloorMod"}) {
+    check_fails(op, {I({1, 2}), I({1, 0})}, "division by zero");
+    check_fails(op, {I(1), I(0)}, "division by zero");
+    check_fails(op, {L({1, 2, 3, 4}, {2, 2}), L({1, 0})}, "division by zero");
+  }
+  check_fails("Pow", {I({2}), I({-1})}, "negative integer power");
+  check_fails("AddN", {D({1, 2}), D({1})}, "[2]");
+  check_fails("ReluGrad", {D({1, 2}), D({1})}, "[2]");
+  check_fails("BroadcastTo", {D({1, 2}), I({3})}, "[2]");
+  check_fails("BroadcastTo", {D({1, 2}), I({1})}, "[2]");
+}
+
+TEST_CASE("arithmetic names types that do not fit", "[bad_input]") {
+  const auto mixed = apply("Add", {D({1}), I({1})});
+  REQUIRE_FALSE(mixed.ok());
+  CHECK(mixed.error().message.find("float64") != std::string::npos);
+  REQUIRE_FALSE(apply("Sqrt", {I({4})}).ok());
+  REQUIRE_FALSE(apply("LogicalAnd", {D({1}), D({1})}).ok());
+}
+
+TEST_CASE("sizes and ranges are checked", "[bad_input]") {
+  check_fails("Fill", {I({2, -1}), D(1)}, "-1");
+  check_fails("Fill", {L({INT64_MAX, 4}), D(1)}, "more elements");
+  check_fails("Range", {I(0), I(3), I(0)}, "delta is 0");
+  check_fails("Range", {I(0), I(3), I(-1)}, "never leads");
+  check_fails("Reshape", {kMatrix, I({4, -1})}, "6 elements");
+  check_fails("Reshape", {kMatrix, I({-1, -1})}, "two sizes");
+  check_fails("Reshape", {kMatrix, I({7})}, "6 elements");
+  check_fails("ExpandDims", {kMatrix, I(4)}, "axis 4");
+  check_fails("Squeeze", {kMatrix}, "is not 1", {{"squeeze_dims", std::vector<int64_t>{0}}});
+  check_fails("Tile", {kMatrix, I({1, -2})}, "-2");
+  check_fails("Tile", {kMatrix, L({INT64_MAX, 2})}, "multiple");
+  const auto unrepresentable = apply("CheckNumerics", {D({1, NAN})}, {{"message", std::string("loss")}});
+  REQUIRE_FALSE(unrepresentable.ok());
+  CHECK(unrepresentable.error().message.find("loss: element 1") != std::string::npos);
+}
+
+TEST_CASE("axes are checked", "[bad_input]") {
+  check_fails("Sum", {kMatrix, I({2})}, "axis 2 of a tensor of rank 2");
+  check_fails("Sum", {kMatrix, I({0, -2})}, "named twice");
+  check_fails("ArgMax", {kMatrix, I(-3)}, "axis -3");
+  check_fails("Transpose", {kMatrix, I({0, 0})}, "no permutation");
+  check_fails("Transpose", {kMatrix, I({0})}, "rank 2");
+  check_fails("ConcatV2", {kMatrix, D({1, 2}, {1, 2}), I(0)}, "[");
+  check_fails("ConcatV2", {D(1), D(2), I(0)}, "a");
+  check_fails("Split", {I(1), kMatrix}, "does not part", {{"num_split", int64_t{2}}});
+  check_fails("SplitV", {kMatrix, I({1, 1}), I(1)}, "do not add up", {{"num_split", int64_t{2}}});
+  check_fails("Pack", {D({1}), D({1, 2})}, "[1]");
+  check_fails("Unpack", {kMatrix}, "does not part", {{"num", int64_t{3}}});
+  const auto empty = apply("ArgMax", {D({}, {0, 2}), I(0)});
+  REQUIRE_FALSE(empty.ok());
+}
+
+TEST_CASE("slices stay inside", "[bad_input]") {
+  check_fails("Slice", {kMatrix, I({0, 2}), I({2, 2})}, "begin 2 and size 2 of dimension 1");
+  check_fails("Slice", {kMatrix, I({-1, 0}), I({1, 1})}, "begin -1");
+  check_fails("Slice", {kMatrix, L({1, 0}), L({INT64_MAX, 1})}, "of dimension 0");
+  check_fails("StridedSlice", {kMatrix, I({5}), I({6}), I({1})}, "index 5 of dimension 0",
+              {{"shrink_axis_mask", int64_t{1}}});
+  check_fails("StridedSlice", {kMatrix, I({0}), I({1}), I({0})}, "stride");
+  check_fails("StridedSlice", {kMatrix, I({0, 0, 0}), I({1, 1, 1}), I({1, 1, 1})}, "3 entries");
+  check_fails("StridedSlice", {kMatrix, I({0, 0}), I({1, 1}), I({1, 1})}, "ellipsis", {{"ellipsis_mask", int64_t{3}}});
+  check_fails("Pad", {kMatrix, I({1, 1}, {1, 2})}, "paddings");
+  check_fails("Pad", {D({1}), I({1, -1}, {1, 2})}, "padding -1");
+}
+
+TEST_CASE("indices are checked and named", "[bad_input]") {
+  const auto fails = [](const std::string& op, const std::vector<Tensor>& inputs, const std::string& words) {
+    const auto r = apply(op, inputs);
+    INFO(op);
+    REQUIRE_FALSE(r.ok());
+    INFO(r.error().str());
+    CHECK(r.error().message.find(words) != std::string::npos);
+  };
+  fails("GatherV2", {kMatrix, I({0, 2}), I(0)}, "index 2 at position 1 is not in [0, 2)");
+  fails("GatherV2", {kMatrix, L({-1}), I(1)}, "index -1 at position 0 is not in [0, 3)");
+  fails("GatherNd", {kMatrix, I({1, 3}, {1, 2})}, "index 3");
+  fails("ScatterNd", {I({7}, {1, 1}), D({1}), I({3})}, "index 7");
+  fails("UnsortedSegmentSum", {D({1, 2}), I({0, 4}), I(3)}, "segment id 4");
+  fails("TopKV2", {D({1, 2}), I(3)}, "top 3");
+  fails("OneHot", {I({1}), I(-2), D(1), D(0)}, "depth -2");
+  fails("RandomUniformInt", {I({2}), I(3), I(3)}, "minval 3");
+  fails("InvertPermutation", {I({0, 5})}, "no permutation");
+}
+
+TEST_CASE("a placeholder that is not fed names itself", "[bad_input]") {
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output p = scope.named("images").op("Placeholder", {}, {{"dtype", DType::kFloat32}});
+  const auto r = Evaluator().run({scope.op("Relu", {p})});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().node == "images");
+}
+
+TEST_CASE("a gradient through PreventGradient is an error with its message", "[bad_input]") {
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}});
+  const Output y = scope.op("PreventGradient", {x}, {{"message", std::string("not here")}});
+  const auto r = gradients(scope, {y}, {x});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message.find("not here") != std::string::npos);
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks the registry: every op is documented and has examples; inferred shapes are the computed ones, types agree with
+// one another, gradients agree with finite differences.
+#include <set>
+
+#include "tests/ops/array_cases.h"
+#include "tests/ops/check_op.h"
+#include "tests/ops/math_cases.h"
+
+namespace troupe::testing {
+namespace {
+
+/// Ops without an example here, and why.
+const std::map<std::string, std::string>& exempt() {
+  static const std::map<std::string, std::string> ops = {
+      {"Const", "the executor's; every case has some"},
+      {"Placeholder", "the executor's; every case has some"},
+      {"NoOp", "the executor's; has no output"},
+  };
+  return ops;
+}
+
+/// Families that need files, datasets or kernels for one layout, with tests of their own.
+const std::set<std::string>& tested_elsewhere() {
+  static const std::set<std::string> ops = {"Conv2D",
+                                            "Conv2DBackpropInput",
+                                            "Conv2DBackpropFilter",
+                                            "DepthwiseConv2dNative",
+                                            "MaxPool",
+                                            "MaxPoolV2",
+                                            "MaxPoolGrad",
+                                            "MaxPoolGradGrad",
+                                            "AvgPool",
+                                            "AvgPoolGrad",
+                                            "Softmax",
+                                            "LogSoftmax",
+                                            "SoftmaxGrad",
+                                            "SoftmaxCrossEntropyWithLogits",
+                                            "SparseSoftmaxCrossEntropyWithLogits",
+                                            "FusedBatchNormV3",
+                                            "FusedBatchNormGradV3",
+                                            "DepthwiseConv2dNativeBackpropInput",
+                                            "DepthwiseConv2dNativeBackpropFilter",
+                                            "FusedBatchNorm",
+                                            "FusedBatchNormGrad",
+                                            "FusedBatchNormV2",
+                                            "FusedBatchNormGradV2"};
+  return ops;
+}
+
+/// Whether an op works on a resource or makes handles or files; those are tested with their hosts.
+bool uses_resource(const OpDef& op) {
+  const auto is = [](const ArgDef& a) { return a.dtype == DType::kResource; };
+  return std::ranges::any_of(op.inputs(), is) || std::ranges::any_of(op.outputs(), is);
+}
+
+bool handles_files(const std::string& op) {
+  return op.find("Save") != std::string::npos || op.find("Restore") != std::string::npos ||
+         op.find("Checkpoint") != std::string::npos || op.find("Summary") != std::string::npos;
+}
+
+const std::vector<OpCase>& all_cases() {
+  static const std::vector<OpCase> cases = [] {
+    std::vector<OpCase> out;
+    for (const auto& part : {const_cases(), unary_cases(), binary_cases(), reduction_cases(), array_cases(),
+                             gather_cases(), random_cases(), matrix_cases()})
+      out.insert(out.end(), part.begin(), part.end());
+    return out;
+  }();
+  return cases;
+}
+
+std::string title(const OpCase& c) {
+  std::string out = c.op + "(";
+  for (const Tensor& t : c.inputs) out += t.str(4) + " ";
+  return out + ")";
+}
+
+/// A graph with the case's node; inputs are constants, or placeholders of known or unknown shape.
+struct Built {
+  enum class Inputs { kConstants, kPlaceholders, kUnknownShapes };
+  Graph graph{Registries::all().ops};
+  Scope scope{graph};
+  std::vector<Output> in;
+  std::vector<std::pair<Output, Tensor>> feeds;
+  const Node* node = nullptr;
+
+  /// Floating inputs become placeholders, others stay constants unless `all`.
+  Built(const OpCase& c, Inputs inputs, bool all = false) {
+    for (const Tensor& t : c.inputs) {
+      if (inputs == Inputs::kConstants || (!all && !is_floating(t.dtype()))) {
+        in.push_back(scope.constant(t));
+        continue;
+      }
+      const PartialShape shape = inputs == Inputs::kUnknownShapes ? PartialShape() : PartialShape(t.shape());
+      in.push_back(scope.op("Placeholder", {}, {{"dtype", t.dtype()}, {"shape", shape}}));
+      feeds.emplace_back(in.back(), t);
+    }
+    node = scope.node(c.op, in, c.attrs);
+  }
+  std::vector<Output> outputs() const {
+    std::vector<Output> out;
+    for (int i = 0; i < node->num_outputs(); ++i) out.push_back(node->out(i));
+    return out;
+  }
+};
+
+Tensor convert(const Tensor& t, DType to) {
+  auto out = apply("Cast", {t}, {{"DstT", to}});
+  REQUIRE(out.ok());
+  return *out;
+}
+
+void check_same(const Tensor& got, const Tensor& want, double tolerance) {
+  INFO("got " << got.str() << ", want " << want.str());
+  REQUIRE(got.shape() == want.shape());
+  REQUIRE(got.dtype() == want.dtype());
+  if (!is_floating(want.dtype())) {
+    CHECK(got.identical(want));
+    return;
+  }
+  const auto a = doubles(got), b = doubles(want);
+  for (size_t i = 0; i < a.size(); ++i) {
+    const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ||
+                      std::fabs(a[i] - b[i]) <= tolerance * std::max(1.0, std::fabs(b[i]));
+    INFO("element " << i);
+    CHECK(same);
+  }
+}
+
+/// The gradients of sum of w * outputs by every floating input; empty tensors where there are none.
+Result<std::vector<Tensor>> analytic(const OpCase& c, Built& b, const std::vector<Tensor>& weights) {
+  std::vector<Output> ys, dys, xs;
+  for (int i = 0; i < b.node->num_outputs(); ++i) {
+    if (!is_floating(b.node->dtype(i))) continue;
+    ys.push_back(b.node->out(i));
+    dys.push_back(b.scope.constant(weights[i]));
+  }
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    if (is_floating(c.inputs[i].dtype())) xs.push_back(b.in[i]);
+  TROUPE_ASSIGN(auto dxs, gradients(b.scope, ys, xs, dys));
+  std::vector<Tensor> out;
+  Evaluator evaluator;
+  for (const Output& dx : dxs) {
+    if (!dx) {
+      out.emplace_back();
+      continue;
+    }
+    TROUPE_ASSIGN(auto value, evaluator.run({dx}, b.feeds));
+    out.push_back(value[0]);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("every op with a kernel has an example", "[conformance]") {
+  std::set<std::string> have;
+  for (const OpCase& c : all_cases()) have.insert(c.op);
+  for (const auto& [name, op] : Registries::all().ops.all()) {
+    INFO(name);
+    CHECK(op->doc().size() > 3);
+    CHECK(op->shape_fn());
+    CHECK((op->gradient().function || !op->gradient().no_gradient_reason.empty()));
+    const bool excused =
+        exempt().count(name) || tested_elsewhere().count(name) || uses_resource(*op) || handles_files(name);
+    CHECK((excused || have.count(name)));
+    CHECK(Registries::all().kernels.has(name, DeviceKind::kCpu));
+  }
+}
+
+TEST_CASE("ops give the expected values and the inferred shapes", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    INFO(title(c));
+    Built b(c, Built::Inputs::kConstants);
+    INFO((b.scope.ok() ? "" : b.scope.status().error().str()));
+    REQUIRE(b.scope.ok());
+    auto values = Evaluator().run(b.outputs());
+    INFO((values.ok() ? "" : values.error().str()));
+    REQUIRE(values.ok());
+    for (size_t i = 0; i < values->size(); ++i) {
+      const Tensor& v = (*values)[i];
+      const PartialShape& inferred = b.node->shape(static_cast<int>(i));
+      INFO("inferred " << inferred.str() << ", computed " << v.str());
+      CHECK(inferred.compatible(v.shape()));
+      const bool depends_on_values =
+          c.op == "Where" || c.op == "BroadcastGradientArgs" || c.op == "PlaceholderWithDefault";
+      CHECK((inferred.fully_known() || depends_on_values));
+      CHECK(v.dtype() == b.node->dtype(static_cast<int>(i)));
+    }
+    for (size_t i = 0; i < c.expected.size(); ++i) check_same((*values)[i], c.expected[i], 1e-12);
+  }
+}
+
+TEST_CASE("ops give the same on inputs of unknown shape and on two threads", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    if (c.random) continue;
+    INFO(title(c));
+    Built known(c, Built::Inputs::kConstants), unknown(c, Built::Inputs::kUnknownShapes, true);
+    INFO((unknown.scope.ok() ? "" : unknown.scope.status().error().str()));
+    REQUIRE(unknown.scope.ok());
+    auto want = Evaluator(1).run(known.outputs()), got = Evaluator(2).run(unknown.outputs(), unknown.feeds);
+    INFO((got.ok() ? "" : got.error().str()));
+    REQUIRE((want.ok() && got.ok()));
+    for (size_t i = 0; i < want->size(); ++i) {
+      check_same((*got)[i], (*want)[i], 0);
+      CHECK(unknown.node->shape(static_cast<int>(i)).compatible((*want)[i].shape()));
+    }
+  }
+}
+
+TEST_CASE("ops leave inputs that others still want as they were", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    INFO(title(c));
+    Built b(c, Built::Inputs::kPlaceholders, true);
+    std::vector<Tensor> before;
+    for (auto& [output, value] : b.feeds) before.push_back(*value.clone());
+    REQUIRE(Evaluator().run(b.outputs(), b.feeds).ok());
+    for (size_t i = 0; i < before.size(); ++i) CHECK(before[i].identical(b.feeds[i].second));
+  }
+}
+
+TEST_CASE("kernels of all floating types agree with float64", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    if (c.random || std::ranges::none_of(c.inputs, [](const Tensor& t) { return t.dtype() == DType::kFloat64; }))
+      continue;
+    Built exact(c, Built::Inputs::kConstants);
+    const auto want = Evaluator().run(exact.outputs());
+    for (const auto& [dtype, tolerance] :
+         {std::pair{DType::kFloat32, 4e-6}, {DType::kFloat16, 2e-2}, {DType::kBFloat16, 1e-1}}) {
+      OpCase narrow = c;
+      for (Tensor& t : narrow.inputs)
+        if (t.dtype() == DType::kFloat64) t = convert(t, dtype);
+      // Only cases whose values the type holds exactly have the same result.
+      bool exact_inputs = true;
+      for (size_t i = 0; i < c.inputs.size(); ++i)
+        if (c.inputs[i].dtype() == DType::kFloat64 && dtype != DType::kFloat32)
+          exact_inputs &= convert(narrow.inputs[i], DType::kFloat64).identical(c.inputs[i]);
+      if (!exact_inputs) continue;
+      Built b(narrow, Built::Inputs::kConstants);
+      if (!b.scope.ok()) continue;  // the op has not this type
+      INFO(title(narrow));
+      auto got = Evaluator().run(b.outputs());
+      if (!got.ok() && got.error().code == Code::kUnimplemented) continue;
+      INFO((got.ok() ? "" : got.error().str()));
+      REQUIRE(got.ok());
+      for (size_t i = 0; i < want->size(); ++i) {
+        const Tensor& w = (*want)[i];
+        check_same((*got)[i].dtype() == dtype ? convert((*got)[i], w.dtype()) : (*got)[i], w, tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("integer kernels run and agree with float64 where there is no rounding", "[conformance]") {
+  for (const OpCase& c : binary_cases()) {
+    if (c.inputs[0].dtype() != DType::kInt32 || c.op == "BroadcastGradientArgs") continue;
+    const bool fits = std::ranges::none_of(c.inputs, [](const Tensor& t) {
+      return std::ranges::any_of(t.values<int32_t>(), [](int32_t v) { return v < -100 || v > 100; });
+    });
+    for (DType dtype : {DType::kInt8, DType::kInt16, DType::kInt64}) {
+      OpCase other = c;
+      for (Tensor& t : other.inputs) t = convert(t, dtype);
+      Built b(other, Built::Inputs::kConstants);
+      if (!fits || !b.scope.ok()) continue;
+      INFO(title(other));
+      auto got = Evaluator().run(b.outputs());
+      REQUIRE(got.ok());
+      check_same(convert((*got)[0], DType::kInt32), c.expected[0], 0);
+    }
+  }
+}
+
+TEST_CASE("gradients agree with finite differences", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    const OpDef& op = *Registries::all().ops.find(c.op);
+    if (!c.gradient || !op.gradient().function) continue;
+    INFO(title(c));
+    Built b(c, Built::Inputs::kPlaceholders);
+    REQUIRE(b.scope.ok());
+    Evaluator evaluator;
+    auto values = evaluator.run(b.outputs(), b.feeds);
+    REQUIRE(values.ok());
+    std::vector<Tensor> weights;
+    bool any = false;
+    for (const Tensor& v : *values) {
+      weights.push_back(v.dtype() == DType::kFloat64 ? random_tensor<double>(v.shape(), 5) : Tensor());
+      any |= v.dtype() == DType::kFloat64;
+    }
+    if (!any || b.feeds.empty()) continue;
+    const auto got = analytic(c, b, weights);
+    INFO((got.ok() ? "" : got.error().str()));
+    REQUIRE(got.ok());
+    const auto loss = [&] {
+      auto v = evaluator.run(b.outputs(), b.feeds);
+      REQUIRE(v.ok());
+      double sum = 0;
+      for (size_t i = 0; i < v->size(); ++i) {
+        if (!weights[i].defined()) continue;
+        const auto y = doubles((*v)[i]), w = doubles(weights[i]);
+        for (size_t k = 0; k < y.size(); ++k) sum += y[k] * w[k];
+      }
+      return sum;
+    };
+    for (size_t f = 0; f < b.feeds.size(); ++f) {
+      const Tensor x = b.feeds[f].second;
+      std::vector<double> want(static_cast<size_t>(x.elements()));
+      for (int64_t i = 0; i < x.elements(); ++i) {
+        double at[2];
+        for (int side = 0; side < 2; ++side) {
+          b.feeds[f].second = *x.clone();
+          b.feeds[f].second.mutable_data<double>()[i] += side ? 1e-6 : -1e-6;
+          at[side] = loss();
+        }
+        want[i] = (at[1] - at[0]) / 2e-6;
+      }
+      b.feeds[f].second = x;
+      const Tensor& dx = (*got)[f];
+      if (!dx.defined()) {  // no gradient: it must be zero
+        INFO("input " << f << " has no gradient");
+        for (double w : want) CHECK(std::fabs(w) < 1e-6);
+        continue;
+      }
+      INFO("input " << f << " gradient " << dx.str());
+      REQUIRE(dx.shape() == x.shape());
+      check_close(doubles(dx), want, 1e-5);
+    }
+  }
+}
+
+TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conformance]") {
+  for (const OpCase& c : all_cases()) {
+    const OpDef& op = *Registries::all().ops.find(c.op);
+    if (!c.gradient || !op.gradient().function) continue;
+    INFO(title(c));
+    Built known(c, Built::Inputs::kPlaceholders), unknown(c, Built::Inputs::kUnknownShapes);
+    auto values = Evaluator().run(known.outputs(), known.feeds);
+    REQUIRE(values.ok());
+    std::vector<Tensor> weights;
+    bool any = false;
+    for (const Tensor& v : *values) {
+      weights.push_back(v.dtype() == DType::kFloat64 ? random_tensor<double>(v.shape(), 5) : Tensor());
+      any |= weights.back().defined();
+    }
+    if (!any || known.feeds.empty()) continue;
+    const auto want = analytic(c, known, weights), got = analytic(c, unknown, weights);
+    REQUIRE(want.ok());
+    if (!got.ok() && got.error().message.find("known") != std::string::npos) continue;  // said so
+    INFO((got.ok() ? "" : got.error().str()));
+    REQUIRE(got.ok());
+    for (size_t i = 0; i < want->size(); ++i) {
+      REQUIRE((*want)[i].defined() == (*got)[i].defined());
+      if ((*want)[i].defined()) check_same((*got)[i], (*want)[i], 1e-12);
+    }
+  }
+}
+
+}  // namespace troupe::testing

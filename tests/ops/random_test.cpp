@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random ops: published vectors of the generator, distributions by their moments, and what seeds promise.
+#include <algorithm>
+
+#include "ops/philox.h"
+#include "tests/ops/check_op.h"
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+namespace {
+
+/// Two runs of one node on `threads` threads.
+std::vector<Tensor> two_runs(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs, int threads = 1) {
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Node* node = add_node(scope, op, inputs, std::move(attrs));
+  REQUIRE(scope.ok());
+  Evaluator evaluator(threads);
+  const Tensor first = evaluator.value(node->out());
+  return {first, evaluator.value(node->out())};
+}
+
+struct Moments {
+  double mean = 0, variance = 0, low = 1e300, high = -1e300;
+};
+Moments moments(const Tensor& t) {
+  Moments m;
+  const auto v = doubles(t);
+  for (double x : v) {
+    m.mean += x / static_cast<double>(v.size());
+    m.low = std::min(m.low, x);
+    m.high = std::max(m.high, x);
+  }
+  for (double x : v) m.variance += (x - m.mean) * (x - m.mean) / static_cast<double>(v.size());
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("Philox gives its authors' vectors", "[random]") {
+  CHECK(Philox(0, 0)(0) == Philox::Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  const uint64_t ones = ~uint64_t{0};
+  CHECK(Philox(ones, ones)(ones) == Philox::Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(Philox(0x299f31d0a4093822, 0x0370734413198a2e)(0x85a308d3243f6a88) ==
+        Philox::Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("distributions have their moments in every type", "[random]") {
+  const Tensor shape = I({40001});  // not a multiple of a block
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    const Attrs attrs = {{"dtype", dtype}, {"seed", int64_t{3}}, {"seed2", int64_t{4}}};
+    INFO(to_string(dtype));
+    const double coarse = dtype == DType::kBFloat16 ? 0.01 : dtype == DType::kFloat16 ? 0.003 : 0;
+    const Moments u = moments(*apply("RandomUniform", {shape}, attrs));
+    CHECK(std::fabs(u.mean - 0.5) < 0.006 + coarse);  // four standard errors
+    CHECK(std::fabs(u.variance - 1.0 / 12) < 0.002 + coarse);
+    CHECK((u.low >= 0 && u.high < 1));
+    const Moments n = moments(*apply("RandomStandardNormal", {shape}, attrs));
+    CHECK(std::fabs(n.mean) < 0.02);
+    CHECK(std::fabs(n.variance - 1) < 0.03);
+    CHECK((n.high > 3.2 && n.low < -3.2));
+    const Moments t = moments(*apply("TruncatedNormal", {shape}, attrs));
+    CHECK(std::fabs(t.mean) < 0.02);
+    CHECK(std::fabs(t.variance - 0.7737) < 0.02);  // 1 - 4 phi(2) / (2 Phi(2) - 1)
+    CHECK((t.high <= 2 && t.low >= -2));
+  }
+}
+
+TEST_CASE("uniform numbers fill sixteen bins evenly and neighbours are not correlated", "[random]") {
+  const Tensor t = *apply("RandomUniform", {I({64000})}, {{"dtype", DType::kFloat32}, {"seed", int64_t{11}}});
+  const auto v = doubles(t);
+  std::vector<int> bins(16, 0);
+  double correlation = 0;
+  for (size_t i = 0; i < v.size(); ++i) {
+    ++bins[static_cast<size_t>(v[i] * 16)];
+    if (i > 0) correlation += (v[i] - 0.5) * (v[i - 1] - 0.5) * 12 / 64000;
+  }
+  double chi = 0;
+  for (int n : bins) chi += (n - 4000.0) * (n - 4000.0) / 4000;
+  CHECK(chi < 37.7);  // 99.9 % of 15 degrees of freedom
+  CHECK(std::fabs(correlation) < 0.016);
+}
+
+TEST_CASE("integers cover their range evenly", "[random]") {
+  const Tensor t = *apply("RandomUniformInt", {I({60000}), L(-2), L(4)}, {{"seed", int64_t{1}}});
+  std::vector<int> bins(6, 0);
+  for (double x : doubles(t)) {
+    REQUIRE((x >= -2 && x < 4));
+    ++bins[static_cast<size_t>(x + 2)];
+  }
+  for (int n : bins) CHECK(std::abs(n - 10000) < 400);
+}
+
+TEST_CASE("seeds decide, runs differ, threads do not matter", "[random]") {
+  const Attrs a = {{"dtype", DType::kFloat32}, {"seed", int64_t{5}}, {"seed2", int64_t{6}}};
+  const Attrs b = {{"dtype", DType::kFloat32}, {"seed", int64_t{5}}, {"seed2", int64_t{7}}};
+  const Attrs none = {{"dtype", DType::kFloat32}};
+  for (const char* op : {"RandomUniform", "RandomStandardNormal", "TruncatedNormal"}) {
+    const auto first = two_runs(op, {I({30000})}, a), again = two_runs(op, {I({30000})}, a, 2);
+    CHECK(first[0].identical(again[0]));
+    CHECK(first[1].identical(again[1]));
+    CHECK_FALSE(first[0].identical(first[1]));
+    CHECK_FALSE(first[0].identical(two_runs(op, {I({30000})}, b)[0]));
+    CHECK_FALSE(two_runs(op, {I({30000})}, none)[0].identical(two_runs(op, {I({30000})}, none)[0]));
+  }
+  const Tensor s = *apply("StatelessRandomNormal", {I({9}), L({1, 2})});
+  CHECK(s.identical(*apply("StatelessRandomNormal", {I({9}), L({1, 2})})));
+  CHECK_FALSE(s.identical(*apply("StatelessRandomNormal", {I({9}), L({2, 1})})));
+}
+
+TEST_CASE("a shuffle keeps rows together and loses none", "[random]") {
+  const Tensor x = ramp({100, 3});
+  const auto runs = two_runs("RandomShuffle", {x}, {{"seed", int64_t{2}}});
+  CHECK_FALSE(runs[0].identical(x));
+  CHECK_FALSE(runs[0].identical(runs[1]));
+  std::vector<std::vector<double>> want, got;
+  for (int64_t i = 0; i < 100; ++i) {
+    want.push_back(doubles(*x.slice(i, i + 1)));
+    got.push_back(doubles(*runs[0].slice(i, i + 1)));
+  }
+  std::ranges::sort(want);
+  std::ranges::sort(got);
+  CHECK(got == want);
+}
+
+TEST_CASE("classes are drawn by their probabilities", "[random]") {
+  const float log3 = std::log(3.0f);
+  const Tensor t = *apply("Multinomial", {F({0, log3, -1e30f}, {1, 3}), I(20000)}, {{"seed", int64_t{2}}});
+  const auto v = doubles(t);
+  CHECK(std::abs(std::ranges::count(v, 1.0) - 15000) < 300);
+  CHECK(std::ranges::count(v, 2.0) == 0);
+}
+
+}  // namespace troupe::testing
