@@ -122,7 +122,7 @@ template <class T> class RangeFlow final : public Flow<T> {
       TROUPE_ASSIGN(std::optional<T> value, from_->next());
       if (!value) return value;
       if (at_++ == wanted_) {
-        wanted_ += step_;
+        if (__builtin_add_overflow(wanted_, step_, &wanted_)) wanted_ = INT64_MAX;
         return value;
       }
     }

@@ -2,13 +2,20 @@
 // Whole files over the FileSystem interface.
 #include "io/whole_file.h"
 
+#include <exception>
+
 #include "io/file_system.h"
 
 namespace troupe {
 
 Result<std::string> read_file(const std::string& path) {
   TROUPE_ASSIGN(const auto file, make_posix_file_system()->open(path));
-  std::string bytes(file->size(), '\0');
+  std::string bytes;
+  try {
+    bytes.resize(file->size());
+  } catch (const std::exception&) {
+    return make_error(Code::kResourceExhausted, "no memory for the {} bytes of '{}'", file->size(), path);
+  }
   TROUPE_RETURN_IF_ERROR(file->read(0, bytes.data(), bytes.size()));
   return bytes;
 }

@@ -6,6 +6,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 
 namespace troupe {
@@ -188,7 +189,12 @@ class Reader {
     } else if (m.method == 8) {
       if (m.size / 1032 > m.packed)
         return damaged("member '{}' claims to unpack {} bytes to {}", m.name, m.packed, m.size);
-      data.resize(m.size);
+      try {
+        data.resize(m.size);
+      } catch (const std::exception&) {
+        return make_error(Code::kResourceExhausted, "'{}': no memory for the {} bytes of member '{}'", path_, m.size,
+                          m.name);
+      }
       const auto made = Deflater(true).run(packed, data);
       if (!made || *made != m.size) return damaged("member '{}' does not inflate to its {} bytes", m.name, m.size);
     } else {

@@ -82,6 +82,10 @@ TEST_CASE("take, skip, shard, repeat and batch agree on rows and on mapped eleme
     CHECK(drain(d.skip(9)).empty());
     CHECK(drain(d.shard(3, 0)) == V{0, 3, 6});
     CHECK(drain(d.shard(3, 2)) == V{2, 5});
+    CHECK(drain(d.shard(INT64_MAX, 2)) == V{2});
+    CHECK(drain(d.skip(INT64_MAX)).empty());
+    CHECK(drain(d.take(INT64_MAX)).size() == 7);
+    CHECK(drain(d.batch(INT64_MAX)).size() == 7);
     CHECK(drain(d.take(2).repeat(3)) == V{0, 1, 0, 1, 0, 1});
     CHECK(drain(d.repeat(0)).empty());
     CHECK(drain(d.repeat(), 16) == V{0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6, 0, 1});
