@@ -12,7 +12,10 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
   register_conv_ops(ops, kernels);
+  register_pool_ops(ops, kernels);
   register_bias_ops(ops, kernels);
+  register_softmax_ops(ops, kernels);
+  register_batch_norm_ops(ops, kernels);
   register_gather_ops(ops, kernels);
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);

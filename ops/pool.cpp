@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools over images: MaxPool, AvgPool and their gradients. NCHW images are pooled as NHWC images of one channel.
+#include <cstring>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/conv_kernel.h"
+#include "ops/gradient_math.h"
+#include "ops/simd_clones.h"
+#include "ops/type_dispatch.h"
+#include "ops/window.h"
+
+namespace troupe {
+namespace {
+
+/// Images [height, width, channels] one after the other.
+struct PoolShape {
+  int64_t images = 0, channels = 1;
+  WindowAxis y, x;
+  Shape out;
+  int64_t in_image() const { return y.in * x.in * channels; }
+  int64_t out_image() const { return y.out * x.out * channels; }
+  /// Whether every place of the input lies in exactly one window.
+  bool tiles() const {
+    const auto exact = [](const WindowAxis& a) { return a.lo == 0 && a.stride == a.size && a.out * a.size == a.in; };
+    return exact(y) && exact(x);
+  }
+};
+
+Result<PoolShape> resolve(const WindowAttrs& attrs, const Shape& in) {
+  if (in.rank() != 4) return invalid_argument("input must have rank 4, but its shape is {}", in.str());
+  const ChannelLayout& l = attrs.layout;
+  const int64_t channels = in[l.channel()];
+  PoolShape s;
+  TROUPE_ASSIGN(s.y, attrs.axis(0, in[l.height()], attrs.sizes[0]));
+  TROUPE_ASSIGN(s.x, attrs.axis(1, in[l.width()], attrs.sizes[1]));
+  for (const WindowAxis& a : {s.y, s.x})
+    if (a.lo >= a.size || a.hi >= a.size)
+      return invalid_argument("padding of {} and {} must be smaller than the window of {}", a.lo, a.hi, a.size);
+  s.images = l.channels_first ? in[0] * channels : in[0];
+  s.channels = l.channels_first ? 1 : channels;
+  s.out = l.shape<Shape>(in[0], s.y.out, s.x.out, channels);
+  return s;
+}
+
+/// Places of the input that window `at` covers.
+struct Covered {
+  int64_t begin, end;
+  Covered(const WindowAxis& a, int64_t at)
+      : begin(std::max<int64_t>(at * a.stride - a.lo, 0)), end(std::min(at * a.stride - a.lo + a.size, a.in)) {}
+};
+
+/// One row of outputs: rows of the input are joined first, whole, then places beside one another.
+template <class T, bool max>
+[[gnu::always_inline]] inline void pool_row_body(const PoolShape& s, const T* image, int64_t oy, T* joined, T* out) {
+  const int64_t c = s.channels, wide = s.x.in * c;
+  const auto join = [](T a, T b) { return max ? (b > a ? b : a) : a + b; };
+  const Covered rows(s.y, oy);
+  const T* line = image + rows.begin * wide;
+  if (rows.end > rows.begin + 1) {
+    for (int64_t i = 0; i < wide; ++i) joined[i] = join(line[i], line[i + wide]);
+    for (int64_t y = rows.begin + 2; y < rows.end; ++y)
+      for (int64_t i = 0; i < wide; ++i) joined[i] = join(joined[i], image[y * wide + i]);
+    line = joined;
+  }
+  for (int64_t ox = 0; ox < s.x.out; ++ox, out += c) {
+    const Covered columns(s.x, ox);
+    const T* first = line + columns.begin * c;
+    if (columns.end == columns.begin + 1) {
+      for (int64_t i = 0; i < c; ++i) out[i] = first[i];
+    } else {
+      for (int64_t i = 0; i < c; ++i) out[i] = join(first[i], first[i + c]);
+      for (int64_t x = columns.begin + 2; x < columns.end; ++x)
+        for (int64_t i = 0; i < c; ++i) out[i] = join(out[i], line[x * c + i]);
+    }
+    if (!max) {
+      const T count = static_cast<T>((rows.end - rows.begin) * (columns.end - columns.begin));
+      for (int64_t i = 0; i < c; ++i) out[i] /= count;
+    }
+  }
+}
+template <bool max> void pool_row(const PoolShape& s, const double* image, int64_t oy, double* joined, double* out) {
+  pool_row_body<double, max>(s, image, oy, joined, out);
+}
+TROUPE_SIMD_CLONES void max_row(const PoolShape& s, const float* image, int64_t oy, float* joined, float* out) {
+  pool_row_body<float, true>(s, image, oy, joined, out);
+}
+TROUPE_SIMD_CLONES void average_row(const PoolShape& s, const float* image, int64_t oy, float* joined, float* out) {
+  pool_row_body<float, false>(s, image, oy, joined, out);
+}
+template <bool max> void pool_row(const PoolShape& s, const float* image, int64_t oy, float* joined, float* out) {
+  max ? max_row(s, image, oy, joined, out) : average_row(s, image, oy, joined, out);
+}
+
+/// The gradient goes to the first place of each window that holds the largest value. `rest` holds what of a
+/// window's gradient has not found its place. With `tiles` places are written, else added to.
+template <class T, bool tiles>
+[[gnu::always_inline]] inline void max_gradient_body(const PoolShape& s, const T* x, const T* y, const T* g, T* dx,
+                                                     T* rest) {
+  const int64_t c = s.channels;
+  for (int64_t oy = 0; oy < s.y.out; ++oy) {
+    const Covered rows(s.y, oy);
+    for (int64_t ox = 0; ox < s.x.out; ++ox, y += c, g += c) {
+      const Covered columns(s.x, ox);
+      for (int64_t i = 0; i < c; ++i) rest[i] = g[i];
+      for (int64_t iy = rows.begin; iy < rows.end; ++iy)
+        for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
+          const T* in = x + (iy * s.x.in + ix) * c;
+          T* out = dx + (iy * s.x.in + ix) * c;
+          for (int64_t i = 0; i < c; ++i) {
+            const T taken = in[i] == y[i] ? rest[i] : T(0);
+            const T left = in[i] == y[i] ? T(0) : rest[i];
+            out[i] = tiles ? taken : out[i] + taken;
+            rest[i] = left;
+          }
+        }
+    }
+  }
+}
+template <class T> void max_gradient(const PoolShape& s, const T* x, const T* y, const T* g, T* dx, T* rest) {
+  s.tiles() ? max_gradient_body<T, true>(s, x, y, g, dx, rest) : max_gradient_body<T, false>(s, x, y, g, dx, rest);
+}
+TROUPE_SIMD_CLONES void max_gradient(const PoolShape& s, const float* __restrict x, const float* __restrict y,
+                                     const float* __restrict g, float* __restrict dx, float* __restrict rest) {
+  s.tiles() ? max_gradient_body<float, true>(s, x, y, g, dx, rest)
+            : max_gradient_body<float, false>(s, x, y, g, dx, rest);
+}
+
+template <class T, bool max> class PoolKernel : public ComputeKernel {
+ public:
+  explicit PoolKernel(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    if (y.elements() > 0)
+      parallel_for(c.threads(), s.images * s.y.out, 1 + kCheapGrain / (s.x.in * s.channels * s.y.size),
+                   [&](int64_t begin, int64_t end) {
+                     std::vector<T> joined(s.x.in * s.channels);
+                     for (int64_t r = begin; r < end; ++r)
+                       pool_row<max>(s, in + r / s.y.out * s.in_image(), r % s.y.out, joined.data(),
+                                     out + r * s.x.out * s.channels);
+                   });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const WindowAttrs attrs_;
+};
+
+template <class T> class MaxPoolGrad final : public ComputeKernel {
+ public:
+  explicit MaxPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    if (y.shape() != s.out || g.shape() != s.out)
+      return invalid_argument("orig_output {} and grad {} are not the pool {} of input {}", y.shape().str(),
+                              g.shape().str(), s.out.str(), x.shape().str());
+    TROUPE_ASSIGN(Tensor dx, c.allocate(x.dtype(), x.shape()));
+    if (!s.tiles()) std::memset(dx.mutable_raw(), 0, dx.bytes());
+    T* out = dx.mutable_data<T>();
+    if (x.elements() > 0)
+      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+        std::vector<T> rest(s.channels);
+        for (int64_t i = begin; i < end; ++i)
+          max_gradient(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(),
+                       g.data<T>() + i * s.out_image(), out + i * s.in_image(), rest.data());
+      });
+    c.set_output(0, std::move(dx));
+    return {};
+  }
+
+ private:
+  const WindowAttrs attrs_;
+};
+
+template <class T> class AvgPoolGrad final : public ComputeKernel {
+ public:
+  explicit AvgPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape in, shape_from_sizes(c.input(0)));
+    const Tensor& g = c.input(1);
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, in));
+    if (g.shape() != s.out)
+      return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
+    TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), in));
+    std::memset(dx.mutable_raw(), 0, dx.bytes());
+    T* out = dx.mutable_data<T>();
+    if (dx.elements() > 0)
+      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) spread(s, g.data<T>() + i * s.out_image(), out + i * s.in_image());
+      });
+    c.set_output(0, std::move(dx));
+    return {};
+  }
+
+ private:
+  static void spread(const PoolShape& s, const T* g, T* dx) {
+    const int64_t c = s.channels;
+    for (int64_t oy = 0; oy < s.y.out; ++oy)
+      for (int64_t ox = 0; ox < s.x.out; ++ox, g += c) {
+        const Covered rows(s.y, oy), columns(s.x, ox);
+        const T share = T(1) / static_cast<T>((rows.end - rows.begin) * (columns.end - columns.begin));
+        for (int64_t y = rows.begin; y < rows.end; ++y)
+          for (int64_t x = columns.begin; x < columns.end; ++x)
+            for (int64_t i = 0; i < c; ++i) dx[(y * s.x.in + x) * c + i] += g[i] * share;
+      }
+  }
+
+  const WindowAttrs attrs_;
+};
+
+template <class T> class MaxPool final : public PoolKernel<T, true> { using PoolKernel<T, true>::PoolKernel; };
+template <class T> class AvgPool final : public PoolKernel<T, false> { using PoolKernel<T, false>::PoolKernel; };
+
+/// What the pool of an input, of which sizes may be unknown, looks like.
+Result<PartialShape> pooled(const Attrs& node, const PartialShape& input) {
+  TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(node));
+  if (input.has_rank() && input.rank() != 4)
+    return invalid_argument("input must have rank 4, but its shape is {}", input.str());
+  const PartialShape in = input.has_rank() ? input : PartialShape::of_rank(4);
+  TROUPE_ASSIGN(const WindowAxis y, attrs.axis(0, in[attrs.layout.height()], attrs.sizes[0]));
+  TROUPE_ASSIGN(const WindowAxis x, attrs.axis(1, in[attrs.layout.width()], attrs.sizes[1]));
+  return attrs.layout.shape<PartialShape>(in[0], y.out, x.out, in[attrs.layout.channel()]);
+}
+
+Status pool_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), c.input(0)));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+Status check_like_pool(ShapeContext& c, const PartialShape& input, int first, int last) {
+  TROUPE_ASSIGN(const PartialShape out, pooled(c.attrs(), input));
+  for (int i = first; i <= last; ++i)
+    if (!out.compatible(c.input(i)))
+      return invalid_argument("input {} of shape {} is not the pool {} of input {}", i, c.input(i).str(), out.str(),
+                              input.str());
+  c.set_output(0, input);
+  return {};
+}
+
+Status max_pool_grad_shape(ShapeContext& c) { return check_like_pool(c, c.input(0), 1, 2); }
+Status avg_pool_grad_shape(ShapeContext& c) {
+  PartialShape input = PartialShape::of_rank(4);
+  if (const auto sizes = c.constant_input(0)) {
+    TROUPE_ASSIGN(const Shape shape, shape_from_sizes(*sizes));
+    input = shape;
+  }
+  return check_like_pool(c, input, 1, 1);
+}
+
+Attrs pool_attrs(GradientContext& c) {
+  Attrs out;
+  for (const char* name : {"ksize", "strides", "padding", "explicit_paddings", "data_format"})
+    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
+  return out;
+}
+Status max_pool_gradient(GradientContext& c) {
+  c.set_dx(0, c.op("MaxPoolGrad", {c.input(0), c.output(0), c.dy(0)}, pool_attrs(c)));
+  return {};
+}
+Status avg_pool_gradient(GradientContext& c) {
+  c.set_dx(0, c.op("AvgPoolGrad", {sizes_of(c, c.input(0)), c.dy(0)}, pool_attrs(c)));
+  return {};
+}
+Status avg_pool_grad_gradient(GradientContext& c) {
+  c.set_dx(1, c.op("AvgPool", {c.dy(0)}, pool_attrs(c)));
+  return {};
+}
+
+OpDef with_pool(OpDef op, bool max) {
+  op.attr("ksize: list(int) >= 4").attr("strides: list(int) >= 4");
+  if (max) op.attr("padding: {'SAME', 'VALID', 'EXPLICIT'}").attr("explicit_paddings: list(int) = []");
+  else op.attr("padding: {'SAME', 'VALID'}");
+  op.attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'").attr(type_attr("T", FullFloatTypes{}, max ? "float32" : ""));
+  return op;
+}
+
+template <template <class> class K> void add_pool_kernels(KernelRegistry& kernels, const char* op) {
+  const auto add = [&]<class T>() {
+    kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
+                [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                  TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
+                  return std::unique_ptr<Kernel>(new K<T>(std::move(attrs)));
+                });
+  };
+  add.template operator()<float>();
+  add.template operator()<double>();
+}
+
+}  // namespace
+
+void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(with_pool(OpDef("MaxPool").input("input: T").output("output: T"), true)
+              .shape(pool_shape)
+              .doc("The largest value in each window of ksize places over images. A window larger than the padded "
+                   "image is an error."),
+          gradient(max_pool_gradient));
+  ops.add(
+      with_pool(
+          OpDef("MaxPoolGrad").input("orig_input: T").input("orig_output: T").input("grad: T").output("output: T"),
+          true)
+          .shape(max_pool_grad_shape)
+          .doc("The gradient of MaxPool: grad goes to the first place of each window that holds its largest value."),
+      not_differentiable("second derivatives of pools are not there"));
+  ops.add(with_pool(OpDef("AvgPool").input("value: T").output("output: T"), false)
+              .shape(pool_shape)
+              .doc("The mean of the places of the image in each window of ksize places; padding does not count."),
+          gradient(avg_pool_gradient));
+  ops.add(with_pool(OpDef("AvgPoolGrad").input("orig_input_shape: int32").input("grad: T").output("output: T"), false)
+              .shape(avg_pool_grad_shape)
+              .doc("The gradient of AvgPool: grad shared among the places of each window."),
+          gradient(avg_pool_grad_gradient));
+  add_pool_kernels<MaxPool>(kernels, "MaxPool");
+  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad");
+  add_pool_kernels<AvgPool>(kernels, "AvgPool");
+  add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad");
+}
+
+}  // namespace troupe

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch normalisation against its definition, in both layouts, training and inference, with gradients and bad input.
+#include <cmath>
+
+#include "tests/ops/check_op.h"
+
+namespace troupe::testing {
+namespace {
+
+Attrs attrs_of(bool first, bool training, float factor = 1.0f) {
+  return Attrs{{"data_format", std::string(first ? "NCHW" : "NHWC")},
+               {"is_training", training},
+               {"exponential_avg_factor", factor},
+               {"epsilon", 0.01f}};
+}
+
+Tensor positive(int64_t n) {
+  Tensor t = random_tensor<float>({n}, 4);
+  for (int64_t i = 0; i < n; ++i) t.mutable_data<float>()[i] += 2.0f;
+  return t;
+}
+
+TEST_CASE("Batch normalisation agrees with its definition") {
+  for (bool first : {false, true})
+    for (bool training : {false, true})
+      for (int threads : {1, 2})
+        for (const Shape& s : {Shape{4, 5, 6, 3}, Shape{8, 32, 32, 20}, Shape{2, 33, 5, 7}}) {
+          const int64_t c = first ? s[1] : s[3], inner = first ? s[2] * s[3] : 1;
+          const Tensor x = random_tensor<float>(s, 1), scale = random_tensor<float>({c}, 2),
+                       offset = random_tensor<float>({c}, 3);
+          const Tensor mean = random_tensor<float>({c}, 5), variance = positive(c);
+          const std::vector<double> v = doubles(x);
+          const auto channel = [&](size_t i) { return i / inner % c; };
+          std::vector<double> m = doubles(mean), var = doubles(variance), out(v.size());
+          const double n = static_cast<double>(x.elements() / c);
+          if (training) {
+            m.assign(c, 0.0);
+            var.assign(c, 0.0);
+            for (size_t i = 0; i < v.size(); ++i) m[channel(i)] += v[i] / n;
+            for (size_t i = 0; i < v.size(); ++i) var[channel(i)] += std::pow(v[i] - m[channel(i)], 2) / n;
+          }
+          for (size_t i = 0; i < v.size(); ++i) {
+            const int64_t k = channel(i);
+            out[i] = (v[i] - m[k]) / std::sqrt(var[k] + 0.01) * scale.data<float>()[k] + offset.data<float>()[k];
+          }
+          const std::vector<Tensor> inputs = {x, scale, offset, mean, variance};
+          const Attrs attrs = attrs_of(first, training, training ? 0.25f : 1.0f);
+          const auto result = [&](int port) {
+            auto r = apply("FusedBatchNormV3", inputs, attrs, port, threads);
+            INFO((r.ok() ? "" : r.error().str()));
+            REQUIRE(r.ok());
+            return doubles(*r);
+          };
+          check_close(result(0), out, 1e-4);
+          check_close(result(3), m, 1e-5);
+          check_close(result(4), var, 1e-4);
+          for (int64_t k = 0; k < c && training; ++k) {
+            m[k] = 0.75 * mean.data<float>()[k] + 0.25 * m[k];
+            var[k] = 0.75 * variance.data<float>()[k] + 0.25 * var[k] * n / (n - 1);
+          }
+          check_close(result(1), m, 1e-5);
+          check_close(result(2), var, 1e-4);
+        }
+}
+
+TEST_CASE("Batch normalisation's gradients agree with finite differences") {
+  for (bool first : {false, true})
+    for (bool training : {false, true}) {
+      const Shape s = first ? Shape{3, 2, 3, 4} : Shape{3, 3, 4, 2};
+      const Tensor variance = Tensor::of<double>({1.5, 0.7});
+      check_gradients("FusedBatchNormV3",
+                      {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
+                       random_tensor<double>({2}, 4), variance},
+                      attrs_of(first, training), {0, 1, 2});
+    }
+}
+
+TEST_CASE("Batch normalisation's vectors must fit the channels") {
+  const Tensor x = random_tensor<float>({2, 3, 3, 4}, 1), good = random_tensor<float>({4}, 1),
+               bad = random_tensor<float>({3}, 1);
+  for (int i = 1; i < 5; ++i) {
+    std::vector<Tensor> inputs = {x, good, good, good, good};
+    inputs[i] = bad;
+    CHECK_FALSE(apply("FusedBatchNormV3", inputs, attrs_of(false, false)).ok());
+    CHECK_FALSE(apply_unshaped("FusedBatchNormV3", inputs, attrs_of(false, false)).ok());
+  }
+  CHECK_FALSE(apply_unshaped("FusedBatchNormV3", {good, good, good, good, good}, attrs_of(false, true)).ok());
+  CHECK_FALSE(apply_unshaped("FusedBatchNormGradV3", {x, x, bad, good, good, good}).ok());
+}
+
+}  // namespace
+}  // namespace troupe::testing
