@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long do the kernels of small networks take, alone? Prints one row for each: op, shape, best time. peers.py prints
+// PyTorch's for the same rows. Usage: bench_kernels [threads]
+#include <omp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "ops/all.h"
+
+namespace {
+using namespace troupe;
+
+struct Bench {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  DeviceInfo device;
+
+  /// The best of the calls that fit in 0.2 s, in microseconds; also one call's first output.
+  void row(const char* name, const std::string& op, std::vector<Tensor> values, Attrs attrs, Tensor* out = nullptr) {
+    for (const AttrDef& a : ops.find(op)->attrs())
+      if (a.default_value && !attrs.has(a.name)) attrs.set(a.name, *a.default_value);
+    attrs.set("T", DType::kFloat32);
+    KernelInit init;
+    init.op = op;
+    init.attrs = &attrs;
+    auto kernel = kernels.make(init, DeviceKind::kCpu);
+    if (!kernel.ok()) return static_cast<void>(std::printf("%s: %s\n", name, kernel.error().str().c_str()));
+    const int inputs = static_cast<int>(values.size());
+    const int outputs = static_cast<int>(ops.find(op)->outputs().size());
+    std::vector<uint32_t> slots(inputs);
+    for (int i = 0; i < inputs; ++i) slots[i] = i;
+    values.resize(inputs + outputs);
+    const std::vector<int32_t> uses(values.size(), 2);
+    double best = 1e9, total = 0;
+    for (int n = 0; n < 3 || (total < 0.2 && n < 10000); ++n) {
+      for (int i = 0; i < outputs; ++i) values[inputs + i] = Tensor();
+      KernelContext context(values.data(), uses.data(), slots.data(), inputs, inputs, outputs, device, 0);
+      const auto begin = std::chrono::steady_clock::now();
+      const Status s = static_cast<ComputeKernel&>(**kernel).compute(context);
+      const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (!s.ok()) return static_cast<void>(std::printf("%s: %s\n", name, s.error().str().c_str()));
+      best = std::min(best, time);
+      total += time;
+    }
+    std::printf("%-12s %-34s %10.1f\n", name, op.c_str(), best * 1e6);
+    if (out) *out = values[inputs];
+  }
+};
+
+Tensor filled(const Shape& shape) {
+  Tensor t = *Tensor::make(DType::kFloat32, shape);
+  for (int64_t i = 0; i < t.elements(); ++i)
+    t.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f - 0.5f;
+  return t;
+}
+
+Tensor sizes(const Tensor& t) {
+  const std::vector<int32_t> v(t.shape().begin(), t.shape().end());
+  return Tensor::of<int32_t>(std::span<const int32_t>(v));
+}
+
+void dense(Bench& b, const char* name, int64_t m, int64_t k, int64_t n) {
+  const Tensor x = filled({m, k}), w = filled({k, n}), g = filled({m, n});
+  b.row(name, "MatMul", {x, w}, {{"transpose_a", false}, {"transpose_b", false}});
+  b.row(name, "MatMul", {x, g}, {{"transpose_a", true}, {"transpose_b", false}});
+  b.row(name, "MatMul", {g, w}, {{"transpose_a", false}, {"transpose_b", true}});
+}
+
+void conv(Bench& b, const char* name, int64_t size, int64_t in, int64_t window, int64_t out, const char* padding) {
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string(padding)}};
+  const Attrs pool{{"ksize", std::vector<int64_t>{1, 2, 2, 1}},
+                   {"strides", std::vector<int64_t>{1, 2, 2, 1}},
+                   {"padding", std::string("VALID")}};
+  const Tensor x = filled({64, size, size, in}), w = filled({window, window, in, out});
+  Tensor y, p;
+  b.row(name, "Conv2D", {x, w}, attrs, &y);
+  b.row(name, "Conv2DBackpropFilter", {x, sizes(w), y}, attrs);
+  if (in > 1) b.row(name, "Conv2DBackpropInput", {sizes(x), w, y}, attrs);
+  b.row(name, "BiasAdd", {y, filled({out})}, {});
+  b.row(name, "BiasAddGrad", {y}, {});
+  b.row(name, "MaxPool", {y}, pool, &p);
+  b.row(name, "MaxPoolGrad", {y, p, p}, pool);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Bench b;
+  register_all_ops(b.ops, b.kernels);
+  b.device.threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
+  b.device.allocator = make_caching_allocator();
+  omp_set_num_threads(b.device.threads);
+  std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
+  dense(b, "784x512", 64, 784, 512);
+  dense(b, "512x10", 64, 512, 10);
+  dense(b, "400x120", 64, 400, 120);
+  dense(b, "9216x128", 64, 9216, 128);
+  conv(b, "1x5x5x6", 28, 1, 5, 6, "SAME");
+  conv(b, "6x5x5x16", 14, 6, 5, 16, "VALID");
+  conv(b, "1x3x3x32", 28, 1, 3, 32, "VALID");
+  conv(b, "32x3x3x64", 26, 32, 3, 64, "VALID");
+  Tensor labels = *Tensor::zeros(DType::kInt64, {64});
+  b.row("10 classes", "SparseSoftmaxCrossEntropyWithLogits", {filled({64, 10}), labels}, {});
+}
