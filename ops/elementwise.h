@@ -83,12 +83,13 @@ template <class F, class T, class R>
   return true;
 }
 
+// Flattened, since a call left in the loop would keep it from being vectorised.
 template <class F, class T, class R>
-bool binary_plain(void* out, const void* a, const void* b, int64_t n, Operands operands) {
+[[gnu::flatten]] bool binary_plain(void* out, const void* a, const void* b, int64_t n, Operands operands) {
   return binary_body<F, T, R>(out, a, b, n, operands);
 }
 template <class F, class T, class R>
-TROUPE_AVX2 bool binary_avx2(void* out, const void* a, const void* b, int64_t n, Operands operands) {
+[[gnu::flatten]] TROUPE_AVX2 bool binary_avx2(void* out, const void* a, const void* b, int64_t n, Operands operands) {
   return binary_body<F, T, R>(out, a, b, n, operands);
 }
 
@@ -105,11 +106,12 @@ template <class F, class T, class R>
     else o[k] = narrow<R>(F::apply(v));
   }
 }
-template <class F, class T, class R> void unary_plain(void* out, const void* in, int64_t n, const double* parameters) {
+template <class F, class T, class R>
+[[gnu::flatten]] void unary_plain(void* out, const void* in, int64_t n, const double* parameters) {
   unary_body<F, T, R>(out, in, n, parameters);
 }
 template <class F, class T, class R>
-TROUPE_AVX2 void unary_avx2(void* out, const void* in, int64_t n, const double* parameters) {
+[[gnu::flatten]] TROUPE_AVX2 void unary_avx2(void* out, const void* in, int64_t n, const double* parameters) {
   unary_body<F, T, R>(out, in, n, parameters);
 }
 
