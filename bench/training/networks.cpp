@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/training/networks.h"
+
+#include <chrono>
+#include <fstream>
+#include <random>
+
+#include "troupe/optimizers.h"
+#include "troupe/session.h"
+
+namespace troupe::bench {
+namespace {
+
+constexpr int64_t kBatch = 64;
+
+/// "VmRSS" or "VmHWM" of this process, in MiB.
+double memory(const char* what) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == std::string(what) + ":") {
+      double kib = 0;
+      status >> kib;
+      return kib / 1024;
+    }
+  return 0;
+}
+
+/// A loop of steps of one replica; each step's end starts the next.
+struct Loop {
+  Session& session;
+  std::shared_ptr<Session::Prepared> prepared;
+  std::vector<Tensor> batch;
+  int left;
+  std::function<void()> at_100;
+  std::promise<Status> ended = {};
+  int done = 0;
+
+  void next() {
+    session.run_async(prepared, batch, [this](RunResult r) {
+      if (++done == 100 && at_100) at_100();
+      if (!r.ok() || --left == 0) ended.set_value(r.status());
+      else next();
+    });
+  }
+};
+
+}  // namespace
+
+Output network(const std::string& name, const Scope& s, nn::Variables& v, Output x) {
+  auto conv = [&](Output in, int64_t filters, int size, const char* label, const char* padding) {
+    return nn::relu(s, nn::conv2d(s, v, in, filters, size, label, {.padding = padding}));
+  };
+  auto dense = [&](Output in, int64_t units, const char* label) {
+    return nn::relu(s, nn::dense(s, v, in, units, label));
+  };
+  Output h;
+  if (name == "mlp") {
+    h = dense(nn::flatten(s, x), 512, "fc1");
+  } else if (name == "lenet") {
+    h = nn::max_pool(s, conv(x, 6, 5, "conv1", "SAME"), 2);
+    h = nn::max_pool(s, conv(h, 16, 5, "conv2", "VALID"), 2);
+    h = dense(dense(nn::flatten(s, h), 120, "fc1"), 84, "fc2");
+  } else {
+    h = conv(conv(x, 32, 3, "conv1", "VALID"), 64, 3, "conv2", "VALID");
+    h = dense(nn::flatten(s, nn::max_pool(s, h, 2)), 128, "fc1");
+  }
+  return nn::dense(s, v, h, 10, "logits");
+}
+
+Result<Speed> train(const std::string& net, int threads, int replicas, int steps) {
+  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(replicas), threads)}));
+  Graph graph(engine->ops());
+  const Scope root(graph);
+  nn::Variables variables;
+  std::vector<std::vector<Output>> feeds;
+  std::vector<Output> losses;
+  std::vector<const Node*> updates;
+  for (int i = 0; i < replicas; ++i) {
+    const Scope s = root.scope(fmt::format("replica{}", i)).device(fmt::format("/cpu:{}", i));
+    const Output x = s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{kBatch, 28, 28, 1}}});
+    const Output y = s.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{kBatch}}});
+    losses.push_back(nn::sparse_softmax_cross_entropy(s, network(net, s, variables, x), y));
+    updates.push_back(nn::minimize(s, variables, nn::sgd(nn::constant_rate(0.01f)), losses.back()));
+    feeds.push_back({x, y});
+  }
+  TROUPE_RETURN_IF_ERROR(root.status());
+
+  Session session(*engine, graph);
+  TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(0, 1);
+  std::vector<float> pixels(static_cast<size_t>(kBatch * 28 * 28));
+  for (float& p : pixels) p = uniform(random);
+  std::vector<int32_t> labels(kBatch);
+  for (int32_t& l : labels) l = static_cast<int32_t>(random() % 10);
+  const Tensor x = Tensor::of<float>(std::span<const float>(pixels), Shape{kBatch, 28, 28, 1});
+  const Tensor y = Tensor::of<int32_t>(std::span<const int32_t>(labels));
+
+  Speed out;
+  auto run = [&](int count, bool watch) -> Status {
+    std::vector<std::unique_ptr<Loop>> loops;
+    for (int i = 0; i < replicas; ++i) {
+      const auto r = static_cast<size_t>(i);
+      TROUPE_ASSIGN(auto prepared, session.prepare(feeds[r], {losses[r]}, {updates[r]}));
+      loops.emplace_back(new Loop{session, prepared, {x, y}, count, {}});
+    }
+    if (watch) loops[0]->at_100 = [&out] { out.resident_100 = memory("VmRSS"); };
+    for (auto& loop : loops) loop->next();
+    Status first;
+    for (auto& loop : loops) {
+      Status s = loop->ended.get_future().get();
+      if (first.ok()) first = std::move(s);
+    }
+    return first;
+  };
+  TROUPE_RETURN_IF_ERROR(run(20, false));
+  const auto begin = std::chrono::steady_clock::now();
+  TROUPE_RETURN_IF_ERROR(run(steps, true));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  out.images_per_second = static_cast<double>(replicas) * steps * kBatch / seconds;
+  out.resident_last = memory("VmRSS");
+  out.peak = memory("VmHWM");
+  return out;
+}
+
+}  // namespace troupe::bench

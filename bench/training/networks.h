@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks measured, the same ones as in the peers' scripts: "mlp" 784-512-10, "lenet" LeNet-5, "convnet" with
+// 1.2 M parameters.
+#pragma once
+#include "troupe/nn.h"
+
+namespace troupe::bench {
+
+/// Logits [N,10] of images x: [N,28,28,1].
+Output network(const std::string& name, const Scope& scope, nn::Variables& variables, Output x);
+
+/// What one measurement tells.
+struct Speed {
+  double images_per_second = 0;
+  double resident_100 = 0;   // MiB after 100 steps
+  double resident_last = 0;  // MiB after the last
+  double peak = 0;           // MiB
+};
+
+/// Trains on random images with plain gradient descent, batch 64: `replicas` devices of `threads` each, asynchronous
+/// when there are several. `steps` for each replica.
+Result<Speed> train(const std::string& net, int threads, int replicas, int steps);
+
+}  // namespace troupe::bench

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training steps beside PyTorch and TensorFlow: images a second, two asynchronous replicas, resident memory. Each
+// measurement is a process of its own; ours and the peers' take turns. Prints Markdown tables.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "bench/training/networks.h"
+
+namespace {
+
+using troupe::bench::Speed;
+
+struct Settings {
+  std::string self, python = "python3", peers = PEERS_DIR;
+  int repeats = 5, steps = 0, memory_steps = 10'000;
+};
+
+int steps_for(const Settings& s, const std::string& net) {
+  if (s.steps > 0) return s.steps;
+  return net == "mlp" ? 600 : net == "lenet" ? 600 : 60;
+}
+
+/// Runs a command that prints "images_per_second resident_100 resident_last peak"; nothing when it fails.
+std::optional<Speed> measure(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  if (!pipe) return {};
+  Speed s;
+  const int got =
+      std::fscanf(pipe, "%lf %lf %lf %lf", &s.images_per_second, &s.resident_100, &s.resident_last, &s.peak);
+  return pclose(pipe) == 0 && got == 4 ? std::optional(s) : std::nullopt;
+}
+
+std::string ours(const Settings& s, const std::string& net, int threads, int replicas, int steps) {
+  return fmt::format("'{}' --one {} --threads {} --replicas {} --steps {}", s.self, net, threads, replicas, steps);
+}
+
+std::string peer(const Settings& s, const std::string& which, const std::string& net, int threads, int steps) {
+  return fmt::format("'{}' '{}/{}.py' {} {} {}", s.python, s.peers, which, net, threads, steps);
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+/// The commands take turns, `repeats` rounds; the median of each, 0 where one never worked.
+std::vector<double> rounds(int repeats, const std::vector<std::string>& commands) {
+  std::vector<std::vector<double>> all(commands.size());
+  for (int r = 0; r < repeats; ++r)
+    for (size_t i = 0; i < commands.size(); ++i)
+      if (r == 0 || !all[i].empty())
+        if (auto s = measure(commands[i])) all[i].push_back(s->images_per_second);
+  std::vector<double> out;
+  for (auto& v : all) out.push_back(v.empty() ? 0 : median(v));
+  return out;
+}
+
+std::string show(double images) { return images > 0 ? fmt::format("{:.0f}", images) : "not installed"; }
+
+void speed_table(const Settings& s) {
+  std::printf(
+      "| training step, batch 64, images/s | threads | Troupe | PyTorch | TensorFlow | Troupe / faster peer | at least "
+      "1.0 |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (const char* net : {"mlp", "lenet", "convnet"})
+    for (int threads : {1, 2}) {
+      const int steps = steps_for(s, net);
+      const auto speed =
+          rounds(s.repeats, {ours(s, net, threads, 1, steps), peer(s, "peer_pytorch", net, threads, steps),
+                             peer(s, "peer_tensorflow", net, threads, steps)});
+      const double best = std::max(speed[1], speed[2]);
+      const double ratio = best > 0 ? speed[0] / best : 0;
+      std::printf("| %s | %d | %s | %s | %s | %s | %s |\n", net, threads, show(speed[0]).c_str(),
+                  show(speed[1]).c_str(), show(speed[2]).c_str(), best > 0 ? fmt::format("{:.2f}", ratio).c_str() : "-",
+                  best > 0 ? (ratio >= 1 ? "yes" : "NO") : "-");
+      std::fflush(stdout);
+    }
+}
+
+void replica_table(const Settings& s) {
+  std::printf(
+      "\n| two asynchronous replicas, one thread each, images/s | one replica | two | ratio | at least 1.7 "
+      "|\n|---|---|---|---|---|\n");
+  for (const char* net : {"mlp", "lenet", "convnet"}) {
+    const int steps = steps_for(s, net);
+    const auto speed = rounds(s.repeats, {ours(s, net, 1, 1, steps), ours(s, net, 1, 2, steps)});
+    const double ratio = speed[1] / speed[0];
+    std::printf("| %s | %.0f | %.0f | %.2f | %s |\n", net, speed[0], speed[1], ratio, ratio >= 1.7 ? "yes" : "NO");
+    std::fflush(stdout);
+  }
+}
+
+void memory_table(const Settings& s) {
+  std::printf("\n| lenet, resident MiB | after 100 steps | after %d | peak |\n|---|---|---|---|\n", s.memory_steps);
+  for (auto& [name, command] : {std::pair<std::string, std::string>("Troupe", ours(s, "lenet", 1, 1, s.memory_steps)),
+                                {"PyTorch", peer(s, "peer_pytorch", "lenet", 1, s.memory_steps)},
+                                {"TensorFlow", peer(s, "peer_tensorflow", "lenet", 1, s.memory_steps)}}) {
+    if (auto m = measure(command))
+      std::printf("| %s | %.1f | %.1f | %.1f |\n", name.c_str(), m->resident_100, m->resident_last, m->peak);
+    else std::printf("| %s | not installed | | |\n", name.c_str());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures training steps beside PyTorch and TensorFlow; prints Markdown tables.");
+  Settings s;
+  s.self = argv[0];
+  std::string one, only;
+  int threads = 1, replicas = 1;
+  app.add_option("--python", s.python, "Python that may have PyTorch and TensorFlow")->capture_default_str();
+  app.add_option("--peers", s.peers, "Folder of the peers' scripts")->capture_default_str();
+  app.add_option("--repeats", s.repeats, "Rounds; medians are shown")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--steps", s.steps, "Steps a measurement; 0 chooses by network")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100'000'000));
+  app.add_option("--memory-steps", s.memory_steps, "Steps of the memory table")
+      ->capture_default_str()
+      ->check(CLI::Range(101, 100'000'000));
+  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "replicas", "memory"}));
+  app.add_option("--one", one, "Measure one network in this process and print the numbers")
+      ->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
+  app.add_option("--threads", threads, "With --one: threads a device")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--replicas", replicas, "With --one: asynchronous replicas")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  CLI11_PARSE(app, argc, argv);
+  if (!one.empty()) {
+    auto r = troupe::bench::train(one, threads, replicas, steps_for(s, one));
+    if (!r.ok()) {
+      std::fprintf(stderr, "bench_training: %s\n", r.error().str().c_str());
+      return 1;
+    }
+    std::printf("%f %f %f %f\n", r->images_per_second, r->resident_100, r->resident_last, r->peak);
+    return 0;
+  }
+  if (only.empty() || only == "speed") speed_table(s);
+  if (only.empty() || only == "replicas") replica_table(s);
+  if (only.empty() || only == "memory") memory_table(s);
+}
