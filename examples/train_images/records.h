@@ -30,7 +30,7 @@ class Records {
   troupe::Status scalar(const std::string& name, double value, int64_t step);
   /// The graph and a few training images, once.
   troupe::Status start(const troupe::Graph& graph, const Images& images, int64_t step);
-  /// A histogram of each float variable that is not an optimizer's.
+  /// A histogram of each variable that is trained.
   troupe::Status weights(const troupe::Snapshot& variables, const troupe::nn::Variables& model, int64_t step);
 
  private:

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers, losses, variables and initial values against numbers worked out by hand.
+#include "tests/nn/fixture.h"
+
+#include <cmath>
+
+namespace troupe::nn {
+namespace {
+
+TEST_CASE("a variable is defined once and shared by every later use of its name") {
+  Fixture f;
+  const Output a = f.variables.read(f.s, "w", {2}, constant_init(3));
+  const Output again = f.variables.read(f.s.scope("elsewhere"), "w", {2}, constant_init(4));
+  const Output other_device = f.variables.read(f.s.device("/cpu:0"), "w", {2}, constant_init(4));
+  CHECK(a == again);
+  CHECK_FALSE(a == other_device);
+  CHECK(f.variables.all().size() == 1);
+  f.initialise();
+  CHECK(f.floats(other_device) == std::vector<float>{3, 3});
+}
+
+TEST_CASE("a variable asked for in another shape is an error that names both") {
+  Fixture f;
+  f.variables.read(f.s, "w", {2, 3}, zeros());
+  CHECK_FALSE(f.variables.read(f.s, "w", {3, 2}, zeros()));
+  REQUIRE_FALSE(f.s.ok());
+  CHECK_THAT(f.s.status().error().message,
+             Catch::Contains("'w'") && Catch::Contains("[2,3]") && Catch::Contains("[3,2]"));
+}
+
+TEST_CASE("initial values have the variance of their rule, and depend on seed and name alone") {
+  Fixture f;
+  const auto moments = [&](const Initializer& init, const Shape& shape, int64_t seed) {
+    const auto x = f.floats(init(f.s, shape, seed));
+    double sum = 0, squares = 0;
+    for (const float v : x) sum += v, squares += v * v;
+    const auto n = static_cast<double>(x.size());
+    return std::pair(sum / n, squares / n);
+  };
+  const Shape dense_shape{200, 300}, conv_shape{5, 5, 20, 40};
+  for (const auto& init : {glorot_uniform(), glorot_normal()}) {
+    const auto [mean, variance] = moments(init, dense_shape, 7);
+    CHECK(std::abs(mean) < 0.002);
+    CHECK(variance == Approx(2. / 500).epsilon(0.03));
+  }
+  for (const auto& init : {he_uniform(), he_normal()})
+    CHECK(moments(init, conv_shape, 7).second == Approx(2. / 500).epsilon(0.05));
+
+  CHECK(f.floats(he_normal()(f.s, {4, 4}, 5)) == f.floats(he_normal()(f.s, {4, 4}, 5)));
+  CHECK(f.floats(he_normal()(f.s, {4, 4}, 5)) != f.floats(he_normal()(f.s, {4, 4}, 6)));
+  CHECK(Variables({}, 1).seed_for("a") == Variables({}, 1).seed_for("a"));
+  CHECK(Variables({}, 1).seed_for("a") != Variables({}, 1).seed_for("b"));
+  CHECK(Variables({}, 1).seed_for("a") != Variables({}, 2).seed_for("a"));
+}
+
+TEST_CASE("dense is a product and a bias") {
+  Fixture f;
+  const Output y = dense(f.s, f.variables, f.values({1, 2, 3, 4}, {2, 2}), 3, "fc", {.kernel = constant_init(0.5f)});
+  CHECK(y.shape() == PartialShape{2, 3});
+  f.initialise();
+  CHECK(f.floats(y) == std::vector<float>{1.5f, 1.5f, 1.5f, 3.5f, 3.5f, 3.5f});
+  CHECK(f.variables.trainable().size() == 2);
+}
+
+TEST_CASE("conv2d sums windows, pooling takes the largest or the mean") {
+  Fixture f;
+  const Output x = f.values({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, {1, 4, 4, 1});
+  const Output valid = conv2d(f.s, f.variables, x, 2, 3, "valid", {.padding = "VALID", .kernel = ones()});
+  const Output strided = conv2d(f.s, f.variables, x, 1, 3, "strided", {.stride = 2, .kernel = ones()});
+  CHECK(valid.shape() == PartialShape{1, 2, 2, 2});
+  CHECK(strided.shape() == PartialShape{1, 2, 2, 1});
+  f.initialise();
+  CHECK(f.floats(valid) == std::vector<float>{54, 54, 63, 63, 90, 90, 99, 99});
+  CHECK(f.floats(max_pool(f.s, x, 2)) == std::vector<float>{6, 8, 14, 16});
+  CHECK(f.floats(avg_pool(f.s, x, 2)) == std::vector<float>{3.5f, 5.5f, 11.5f, 13.5f});
+  CHECK(flatten(f.s, x).shape() == PartialShape{-1, 16});
+}
+
+TEST_CASE("layers refuse inputs whose sizes are not known") {
+  const auto fault = [](auto build) {
+    Fixture f;
+    const Output x =
+        f.s.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{-1, -1}}});
+    CHECK_FALSE(build(f, x));
+    REQUIRE_FALSE(f.s.ok());
+    return f.s.status().error().message;
+  };
+  CHECK_THAT(fault([](Fixture& f, Output x) { return dense(f.s, f.variables, x, 3, "fc"); }),
+             Catch::Contains("'fc'") && Catch::Contains("[?,?]"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { return conv2d(f.s, f.variables, x, 3, 3, "c"); }),
+             Catch::Contains("'c'"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { return flatten(f.s, x); }), Catch::Contains("[?,?]"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { return dropout(f.s, f.variables, x, 1.5f, true); }),
+             Catch::Contains("1.5"));
+}
+
+TEST_CASE("batch_norm normalises by the batch, moves its averages, and tests by them") {
+  Fixture f;
+  const Output x = f.values({1, 10, 3, 30}, {2, 2});
+  const Output train = batch_norm(f.s, f.variables, x, "bn", true, {.momentum = 0.5f, .epsilon = 0});
+  const Output test = batch_norm(f.s, f.variables, x, "bn", false, {.epsilon = 0});
+  f.initialise();
+  const auto updates = f.variables.take_updates();
+  REQUIRE(updates.size() == 2);
+  const Tensor y = f.run({train}, updates)[0];
+  CHECK(y.shape() == Shape{2, 2});
+  CHECK(y.data<float>()[0] == Approx(-1));
+  CHECK(y.data<float>()[3] == Approx(1));
+  // Halfway from 0 to the mean; from 1 to the unbiased variance, 2 and 200.
+  CHECK(f.variable("bn/moving_mean").values<float>()[0] == Approx(1));
+  CHECK(f.variable("bn/moving_mean").values<float>()[1] == Approx(10));
+  CHECK(f.variable("bn/moving_variance").values<float>()[0] == Approx(1.5));
+  CHECK(f.variable("bn/moving_variance").values<float>()[1] == Approx(100.5));
+  const auto tested = f.floats(test);
+  CHECK(tested[2] == Approx((3 - 1) / std::sqrt(1.5)));
+  CHECK(tested[1] == Approx(0).margin(1e-6));
+}
+
+TEST_CASE("dropout keeps the mean in training and does nothing in tests") {
+  Fixture f;
+  const Output x = f.s.op("Fill", {f.s.constant(Tensor::of<int32_t>({10000})), f.s.constant(1.f)});
+  CHECK(dropout(f.s, f.variables, x, 0.25f, false) == x);
+  const auto y = f.floats(dropout(f.s, f.variables, x, 0.25f, true));
+  int64_t zero = 0;
+  for (const float v : y) {
+    if (v == 0) ++zero;
+    else CHECK(v == Approx(4.f / 3));
+  }
+  CHECK(std::abs(static_cast<double>(zero) - 2500) < 200);
+}
+
+TEST_CASE("losses and accuracy") {
+  Fixture f;
+  const Output logits = f.values({1, 2, 3, 0, 0, 0}, {2, 3});
+  const Output labels = f.s.constant(Tensor::of<int32_t>({2, 1}));
+  const double first = std::log(std::exp(-2.) + std::exp(-1.) + 1), second = std::log(3.);
+  CHECK(f.number(sparse_softmax_cross_entropy(f.s, logits, labels)) == Approx((first + second) / 2));
+  const Output dense_labels = f.values({0, 0, 1, 0, 1, 0}, {2, 3});
+  CHECK(f.number(softmax_cross_entropy(f.s, logits, dense_labels)) == Approx((first + second) / 2));
+  CHECK(f.number(accuracy(f.s, logits, labels)) == Approx(0.5));
+
+  const Output wide = f.values({0, 100, -100, 2}, {4});
+  const double expected = (std::log(2.) + 0 + 100 + std::log1p(std::exp(2.))) / 4;
+  CHECK(f.number(sigmoid_cross_entropy(f.s, wide, f.values({1, 1, 1, 0}, {4}))) == Approx(expected));
+  CHECK(f.number(mean_squared_error(f.s, f.values({1, 2}, {2}), f.values({3, 5}, {2}))) == Approx(6.5));
+}
+
+TEST_CASE("l2_penalty counts kernels, not biases") {
+  Fixture f;
+  f.variables.read(f.s, "kernel", {2, 2}, constant_init(3));
+  f.variables.read(f.s, "bias", {2}, constant_init(100));
+  const Output penalty = l2_penalty(f.s, f.variables, 0.5f);
+  f.initialise();
+  CHECK(f.number(penalty) == Approx(0.25 * 4 * 9));
+}
+
+}  // namespace
+}  // namespace troupe::nn

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers, clipping and schedules against numbers worked out by hand.
+#include "tests/nn/fixture.h"
+
+#include <cmath>
+
+namespace troupe::nn {
+namespace {
+
+// Values of a 1x1 variable that starts at 1 with loss 2 w^2 (gradient 4 w), after each of `steps` updates.
+std::vector<float> follow(const Optimizer& optimizer, int steps) {
+  Fixture f;
+  const Output w = f.variables.read(f.s, "w", {1, 1}, ones());
+  const Output loss = sum_all(f.s, f.s.op("Mul", {f.s.op("Square", {w}), f.s.constant(2.f)}));
+  const Node* update = minimize(f.s, f.variables, optimizer, loss);
+  f.initialise();
+  std::vector<float> path;
+  for (int i = 0; i < steps; ++i) {
+    f.run({}, {update});
+    path.push_back(f.variable("w").data<float>()[0]);
+  }
+  CHECK(f.variable("global_step").data<int64_t>()[0] == steps);
+  return path;
+}
+
+void check_path(const std::vector<float>& got, const std::vector<double>& wanted) {
+  REQUIRE(got.size() == wanted.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(wanted[i]).epsilon(1e-5));
+}
+
+TEST_CASE("each optimizer follows its rule") {
+  const Schedule rate = constant_rate(0.1f);
+  check_path(follow(sgd(rate), 2), {0.6, 0.36});
+  // a = 4, w = .6; a = .9 * 4 + 2.4 = 6, w = 0
+  check_path(follow(momentum(rate, 0.9f), 2), {0.6, 0.0});
+  // w -= rate * (g + .5 a): a = 4, w = 1 - .1 * 6 = .4; a = 2 + 1.6 = 3.6, w = .4 - .1 * (1.6 + 1.8) = .06
+  check_path(follow(momentum(rate, 0.5f, true), 2), {0.4, 0.06});
+  {
+    double w = 1, m = 0, v = 0;
+    std::vector<double> wanted;
+    for (int t = 1; t <= 3; ++t) {
+      const double g = 4 * w;
+      m = 0.9 * m + 0.1 * g, v = 0.999 * v + 0.001 * g * g;
+      w -= 0.1 * std::sqrt(1 - std::pow(0.999, t)) / (1 - std::pow(0.9, t)) * m / (std::sqrt(v) + 1e-8);
+      wanted.push_back(w);
+    }
+    check_path(follow(adam(rate), 3), wanted);
+  }
+  {
+    const double first = 1 - 0.1 * 4 / (std::sqrt(0.1 + 16) + 1e-7);
+    const double second = first - 0.1 * 4 * first / (std::sqrt(16.1 + 16 * first * first) + 1e-7);
+    check_path(follow(adagrad(rate), 2), {first, second});
+  }
+  {
+    const double first = 1 - 0.1 * 4 / std::sqrt(0.1 * 16 + 1e-7);
+    const double mean = 0.9 * 1.6 + 0.1 * 16 * first * first;
+    check_path(follow(rmsprop(rate), 2), {first, first - 0.1 * 4 * first / std::sqrt(mean + 1e-7)});
+  }
+}
+
+TEST_CASE("weight decay: in the gradient, or decoupled") {
+  Optimizer l2 = sgd(constant_rate(0.1f));
+  l2.l2 = 1;
+  check_path(follow(l2, 1), {1 - 0.1 * 5});
+  Optimizer decoupled = sgd(constant_rate(0.1f));
+  decoupled.weight_decay = 0.5f;
+  check_path(follow(decoupled, 1), {1 - 0.1 * 4 - 0.1 * 0.5});
+}
+
+TEST_CASE("clipping acts on elements, on each gradient, or on all of them") {
+  Fixture f;
+  const Output a = f.values({3, -4}, {2}), b = f.values({0.5f}, {1});
+  const auto clipped = [&](const Clip& clip) {
+    const auto out = clip(f.s, {a, Output{}, b});
+    CHECK_FALSE(out[1]);
+    return std::pair(f.floats(out[0]), f.floats(out[2]));
+  };
+  CHECK(clipped(clip_by_value(1)) == std::pair(std::vector<float>{1, -1}, std::vector<float>{0.5f}));
+  const auto each = clipped(clip_by_norm(1));
+  CHECK(each.first[0] == Approx(0.6));
+  CHECK(each.first[1] == Approx(-0.8));
+  CHECK(each.second[0] == 0.5f);
+  const auto all = clipped(clip_by_global_norm(1));
+  CHECK(all.first[0] == Approx(3 / std::sqrt(25.25)));
+  CHECK(all.second[0] == Approx(0.5 / std::sqrt(25.25)));
+  Optimizer limited = sgd(constant_rate(0.1f));
+  limited.clip = clip_by_norm(1);
+  check_path(follow(limited, 1), {0.9});
+}
+
+TEST_CASE("schedules as functions of the step") {
+  Fixture f;
+  const auto at = [&](const Schedule& schedule, float step) { return f.number(schedule(f.s, f.s.constant(step))); };
+  CHECK(at(constant_rate(0.5f), 100) == 0.5f);
+  CHECK(at(exponential_decay(1, 0.25f, 10), 5) == Approx(0.5));
+  CHECK(at(step_decay(1, 0.5f, 10), 9) == Approx(1));
+  CHECK(at(step_decay(1, 0.5f, 10), 20) == Approx(0.25));
+  const Schedule pieces = piecewise_rate(1, {{10, 0.5f}, {20, 2}});
+  CHECK(at(pieces, 9) == Approx(1));
+  CHECK(at(pieces, 10) == Approx(0.5));
+  CHECK(at(pieces, 25) == Approx(2));
+  const Schedule cosine = cosine_decay(1, 110, 10, 0.2f);
+  CHECK(at(cosine, 0) == Approx(0.1));
+  CHECK(at(cosine, 9) == Approx(1));
+  CHECK(at(cosine, 60) == Approx(0.6));
+  CHECK(at(cosine, 110) == Approx(0.2));
+  CHECK(at(cosine, 1000) == Approx(0.2));
+}
+
+TEST_CASE("a gradient that is not there leaves its variable alone") {
+  Fixture f;
+  f.variables.read(f.s, "unused", {2}, ones());
+  const Output w = f.variables.read(f.s, "w", {2}, ones());
+  const Node* update = minimize(f.s, f.variables, sgd(constant_rate(1)), sum_all(f.s, w));
+  f.initialise();
+  f.run({}, {update});
+  CHECK(f.variable("unused").data<float>()[0] == 1);
+  CHECK(f.variable("w").data<float>()[0] == 0);
+}
+
+TEST_CASE("apply_gradients wants a gradient for each trainable variable") {
+  Fixture f;
+  f.variables.read(f.s, "w", {2}, ones());
+  CHECK(apply_gradients(f.s, f.variables, sgd(constant_rate(1)), {}) == nullptr);
+  CHECK_THAT(f.s.status().error().message, Catch::Contains("0 gradients for 1"));
+}
+
+}  // namespace
+}  // namespace troupe::nn
