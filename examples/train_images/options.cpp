@@ -14,6 +14,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
       "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
       "device of its own, that share one container of variables and are fed through queues. Ctrl-C saves a\n"
       "checkpoint and leaves; the next run goes on from there."};
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const std::map<std::string, nn::ReplicaMode> modes = {
       {"sync", nn::ReplicaMode::kSync}, {"async", nn::ReplicaMode::kAsync}, {"hybrid", nn::ReplicaMode::kHybrid}};
   app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();
