@@ -71,10 +71,7 @@ struct Job {
   int64_t per_epoch() const { return images.train_images.dim(0) / options.batch * options.batch; }
   int64_t trained() const { return images_at_start + (trainer.step() - step_at_start) * per_update(); }
 
-  Status save() {
-    TROUPE_ASSIGN(const int64_t step, records.save(engine, images_at_start, step_at_start, per_update()));
-    return records.scalar("checkpoint", static_cast<double>(step), step);
-  }
+  Status save() { return records.save(engine, images_at_start, step_at_start, per_update()).status(); }
 
   // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
   Result<nn::RunSummary> train(int epoch, Progress& progress) {

@@ -46,8 +46,7 @@ struct Builder {
   void input() {
     const Scope s = root.scope("input").device(options.input_device.empty() ? devices[0] : options.input_device);
     const Output iterator = s.op("IteratorV2", {},
-                                 {{"container", options.container},
-                                  {"shared_name", options.name},
+                                 {{"shared_name", options.name},  // the engine's datasets are in the default container
                                   {"output_types", dtypes},
                                   {"output_shapes", shapes}});
     const Node* next = s.node("IteratorGetNext", {iterator}, {{"output_types", dtypes}, {"output_shapes", shapes}});
@@ -170,8 +169,8 @@ struct Builder {
       for (size_t v = 0; v < all.size(); ++v) {
         if (!t.gradients[v]) continue;
         trained[v] = true;
-        step.targets.push_back(
-            s.node("ResourceAccumulatorApplyGradient", {accumulator(s, all[v]), local_step, t.gradients[v]}));
+        step.targets.push_back(s.node("ResourceAccumulatorApplyGradient",
+                                      {accumulator(s, all[v]), local_step, t.gradients[v]}, {{"replica", int64_t{i}}}));
       }
       towers.replicas.push_back(std::move(step));
     }

@@ -44,8 +44,8 @@ class Trainer::Impl {
   }
 
   Status build(const ModelFn& model, const Dataset& batches) {
-    TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
     TROUPE_ASSIGN(towers_, build_towers(Scope(graph_), variables_, model, batches, options_));
+    TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
     session_ = std::make_unique<Session>(engine_, graph_);
     const auto prepare = [&](const StepSpec& s) { return session_->prepare(s.feeds, s.fetches, s.targets); };
     for (const StepSpec& s : towers_.enqueue) {

@@ -25,7 +25,7 @@ std::vector<float> follow(const Optimizer& optimizer, int steps) {
 
 void check_path(const std::vector<float>& got, const std::vector<double>& wanted) {
   REQUIRE(got.size() == wanted.size());
-  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(wanted[i]).epsilon(1e-5));
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(wanted[i]).epsilon(1e-5).margin(1e-6));
 }
 
 TEST_CASE("each optimizer follows its rule") {
