@@ -10,8 +10,8 @@
 namespace troupe::nn {
 namespace {
 
-// Points in the plane, labelled by whether they lie in the ring between radius 1 and 2.
-Dataset rings(int64_t count, int64_t batch, int64_t repeat = -1, uint64_t seed = 3) {
+// Points in the plane, labelled by whether they lie in a circle.
+Dataset circle(int64_t count, int64_t batch, int64_t repeat = -1, uint64_t seed = 3) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> place(-2, 2);
   std::vector<float> points;
@@ -19,7 +19,7 @@ Dataset rings(int64_t count, int64_t batch, int64_t repeat = -1, uint64_t seed =
   for (int64_t i = 0; i < count; ++i) {
     const float x = place(random), y = place(random), r = std::hypot(x, y);
     points.insert(points.end(), {x, y});
-    labels.push_back(r > 1 && r < 2);
+    labels.push_back(r < 1.5f);
   }
   auto made = Dataset::from_tensors({Tensor::of<float>(points, {count, 2}), Tensor::of<int32_t>(labels)});
   REQUIRE(made.ok());
@@ -42,7 +42,7 @@ TrainerOptions settings(const Engine& engine, ReplicaMode mode, int backups = 0)
   return o;
 }
 
-std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options, Dataset data = rings(512, 32),
+std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options, Dataset data = circle(512, 32),
                                     ModelFn model = network) {
   auto made = Trainer::create(engine, std::move(model), std::move(data), options);
   INFO((made.ok() ? std::string() : made.error().str()));
@@ -70,7 +70,7 @@ TEST_CASE("every mode learns with several replicas") {
   auto engine = engine_of(replicas);
   auto trainer = trainer_of(*engine, settings(*engine, mode, backups));
   REQUIRE(trainer->initialise().ok());
-  const auto before = trainer->evaluate(rings(500, 100, 1));
+  const auto before = trainer->evaluate(circle(500, 100, 1));
   REQUIRE(before.ok());
   int64_t reports = 0, examples = 0;
   for (int part = 1; part <= 3; ++part) {  // pauses in between
@@ -88,7 +88,7 @@ TEST_CASE("every mode learns with several replicas") {
     CHECK(identical(snapshot_of(*engine), snapshot_of(*engine)));
     CHECK(snapshot_of(*engine).variables.at("global_step").data<int64_t>()[0] == 100 * part);
   }
-  const auto after = trainer->evaluate(rings(500, 100, 1));
+  const auto after = trainer->evaluate(circle(500, 100, 1));
   REQUIRE(after.ok());
   CHECK(after->examples == 500);
   CHECK(after->accuracy > 0.85);
@@ -119,7 +119,7 @@ TEST_CASE("two synchronous replicas are one with batches twice as large") {
   };
   const auto weights = [&](int replicas, int64_t batch) {
     auto engine = engine_of(replicas);
-    auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), rings(512, batch), plain);
+    auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(512, batch), plain);
     REQUIRE(trainer->initialise().ok());
     REQUIRE(trainer->run(10).ok());
     return snapshot_of(*engine).variables.at("hidden/kernel");
@@ -151,7 +151,7 @@ TEST_CASE("training goes on from a snapshot") {
 TEST_CASE("the end of the data ends a run in every mode") {
   const auto mode = GENERATE(ReplicaMode::kSync, ReplicaMode::kAsync, ReplicaMode::kHybrid);
   auto engine = engine_of(2);
-  auto trainer = trainer_of(*engine, settings(*engine, mode), rings(320, 32, 1));
+  auto trainer = trainer_of(*engine, settings(*engine, mode), circle(320, 32, 1));
   REQUIRE(trainer->initialise().ok());
   auto summary = trainer->run(1000);
   INFO((summary.ok() ? std::string() : summary.error().str()));
@@ -192,7 +192,7 @@ TEST_CASE("a loss that is not finite stops with its step; checking names the nod
     m.loss = s.op("AddV2", {m.loss, s.named("broken").op("RealDiv", {s.constant(1.f), left})});
     return m;
   };
-  auto trainer = trainer_of(*engine, o, rings(512, 32), broken);
+  auto trainer = trainer_of(*engine, o, circle(512, 32), broken);
   REQUIRE(trainer->initialise().ok());
   auto summary = trainer->run(1000);
   REQUIRE_FALSE(summary.ok());
@@ -205,7 +205,7 @@ TEST_CASE("a loss that is not finite stops with its step; checking names the nod
 TEST_CASE("faults of data, model and options are errors") {
   auto engine = engine_of(2);
   SECTION("data") {
-    Dataset bad = rings(320, 32).map([n = std::make_shared<int>(0)](Element e) -> Result<Element> {
+    Dataset bad = circle(320, 32).map([n = std::make_shared<int>(0)](Element e) -> Result<Element> {
       if (++*n == 5) return make_error(Code::kDataLoss, "row five is broken");
       return e;
     });
@@ -219,13 +219,13 @@ TEST_CASE("faults of data, model and options are errors") {
     const auto wrong = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
       return ModelOutputs{mean_all(s, dense(s, v, batch[1], 3, "fc")), {}};
     };
-    auto made = Trainer::create(*engine, wrong, rings(64, 32), settings(*engine, ReplicaMode::kSync));
+    auto made = Trainer::create(*engine, wrong, circle(64, 32), settings(*engine, ReplicaMode::kSync));
     REQUIRE_FALSE(made.ok());
     CHECK_THAT(made.error().str(), Catch::Contains("fc"));
   }
   SECTION("options") {
     const auto refused = [&](const TrainerOptions& o) {
-      auto made = Trainer::create(*engine, network, rings(64, 32), o);
+      auto made = Trainer::create(*engine, network, circle(64, 32), o);
       REQUIRE_FALSE(made.ok());
       CHECK(made.error().code == Code::kInvalidArgument);
     };
