@@ -2,6 +2,7 @@
 // The main job as its users run it: every mode, resuming, the same weights from the same seed, Ctrl-C, broken data.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
