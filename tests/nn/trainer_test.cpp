@@ -148,6 +148,39 @@ TEST_CASE("training goes on from a snapshot") {
   CHECK(trainer->step() == 80);
 }
 
+TEST_CASE("a trainer keeps to its container") {
+  const auto mode = GENERATE(ReplicaMode::kSync, ReplicaMode::kAsync, ReplicaMode::kHybrid);
+  auto engine = engine_of(2);
+  TrainerOptions o = settings(*engine, mode);
+  o.container = "mine";
+  auto trainer = trainer_of(*engine, o);
+  REQUIRE(trainer->initialise().ok());
+  REQUIRE(trainer->run(10).ok());
+  auto mine = engine->snapshot("mine").get();
+  REQUIRE(mine.ok());
+  CHECK(mine->variables.at("global_step").data<int64_t>()[0] == 10);
+  CHECK(snapshot_of(*engine).variables.empty());
+}
+
+TEST_CASE("a resumed synchronous run continues bit by bit") {
+  const auto plain = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
+    const Output logits = dense(s, v, tanh(s, dense(s, v, batch[0], 8, "hidden")), 2, "logits");
+    return ModelOutputs{sparse_softmax_cross_entropy(s, logits, batch[1]), {}};
+  };
+  auto engine = engine_of(2);
+  auto whole = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(512, 16), plain);
+  REQUIRE(whole->initialise().ok());
+  REQUIRE(whole->run(10).ok());
+  const Snapshot half = snapshot_of(*engine);
+  REQUIRE(whole->run(10).ok());
+
+  auto fresh = engine_of(2);
+  auto rest = trainer_of(*fresh, settings(*fresh, ReplicaMode::kSync), circle(512, 16).skip(20), plain);
+  REQUIRE(rest->restore(half).ok());
+  REQUIRE(rest->run(10).ok());
+  CHECK(identical(snapshot_of(*engine), snapshot_of(*fresh)));
+}
+
 TEST_CASE("the end of the data ends a run in every mode") {
   const auto mode = GENERATE(ReplicaMode::kSync, ReplicaMode::kAsync, ReplicaMode::kHybrid);
   auto engine = engine_of(2);
