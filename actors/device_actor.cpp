@@ -58,8 +58,7 @@ void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors
 Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
   if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
     flush_uses();
-    known_.clear();
-    hosts_.clear();
+    known_.clear();  // not hosts_: steps may wait there and have to be cancelled
     generation_ = directory_->generation();
   }
   auto [at, fresh] = known_.try_emplace(handle.get(), Known{handle, nullptr});

@@ -50,7 +50,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
   std::shared_ptr<Directory> directory_;
   Executor executor_;
   std::unordered_map<const ResourceHandle*, Known> known_;
-  std::unordered_map<std::string, Host> hosts_;  // by host_key
+  std::unordered_map<std::string, Host> hosts_;  // by host_key; they stay, since steps may wait there
   uint64_t generation_ = 0;
   bool will_go_on_ = false;
 };

@@ -237,6 +237,22 @@ TEST_CASE("a cancelled step ends; a token that was used up refuses the next") {
   CHECK(next.error().code == Code::kCancelled);
 }
 
+TEST_CASE("a step is cancelled where it waits, also after another container was reset") {
+  TestEngine t;
+  const Output got = t.dequeue(t.queue("q", DType::kInt32), DType::kInt32);
+  const Node* assign = t.scope.node("AssignVariableOp", {t.variable("v", DType::kInt32, {}), t.scope.constant(1)});
+  CancelToken token;
+  auto waiting = t.session->run_future({}, {got}, {}, {.cancel = token});
+  // The device takes up one step after the other: when this one has ended, the first waits.
+  REQUIRE(t.session->run(std::vector<Feed>{}, {}, {assign}).ok());
+  t.engine->reset_container("other");  // makes the device look up hosts anew
+  REQUIRE(t.session->run(std::vector<Feed>{}, {}, {assign}).ok());
+  token.cancel();
+  auto r = waiting.get();
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().code == Code::kCancelled);
+}
+
 TEST_CASE("a dequeue from a closed queue is out of range, also while it waits") {
   TestEngine t({1, 1});
   const Output queue = t.queue("q", DType::kInt32);
