@@ -56,6 +56,29 @@ class Outbox {
   virtual int64_t now_ns() = 0;
 };
 
+/// Nodes waiting to fire, first in first out. A step pushes each node at most once, so nothing is ever moved.
+class ReadyQueue {
+ public:
+  bool empty() const { return head_ == nodes_.size(); }
+  size_t size() const { return nodes_.size() - head_; }
+  void push(uint32_t node) { nodes_.push_back(node); }
+  uint32_t pop() {
+    const uint32_t node = nodes_[head_++];
+    if (head_ == nodes_.size()) clear();
+    return node;
+  }
+  /// The i-th after the first; i < size().
+  uint32_t ahead(size_t i) const { return nodes_[head_ + i]; }
+  void clear() {
+    nodes_.clear();
+    head_ = 0;
+  }
+
+ private:
+  std::vector<uint32_t> nodes_;
+  size_t head_ = 0;
+};
+
 /// A step at work on one device.
 struct StepState {
   StepRef call;
@@ -63,8 +86,8 @@ struct StepState {
   std::vector<int32_t> pending;   // dependencies left, by node
   std::vector<int32_t> uses;      // readers left, by slot
   std::vector<Tensor> values;     // by slot
-  std::vector<uint32_t> ready;    // cheap nodes, run first, last in first out
-  std::vector<uint32_t> heavy;    // nodes measured to be expensive
+  ReadyQueue ready;               // cheap nodes, run first
+  std::vector<uint32_t> heavy;    // nodes measured to be expensive, last in first out
   uint32_t left = 0;              // nodes not done
   uint32_t unanswered = 0;        // requests
   uint32_t input_unanswered = 0;  // of them to queues and iterators
