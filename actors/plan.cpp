@@ -44,6 +44,20 @@ class Placer {
   std::map<std::string, uint32_t, std::less<>> known_;
 };
 
+/// What a shareable kernel may depend on, as a key; empty where attributes are too large to compare.
+std::string kernel_key(const Node& node, DeviceKind kind) {
+  std::string key(1, static_cast<char>(kind));
+  key += node.op().name();
+  for (const auto& [name, value] : node.attrs()) {
+    key += '\0';
+    key += name;
+    if (const DType* dtype = std::get_if<DType>(&value)) key += static_cast<char>(*dtype);
+    else if (std::holds_alternative<Tensor>(value)) return {};
+    else key += to_string(value);
+  }
+  return key;
+}
+
 Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
   KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
   for (const Output& in : node.inputs()) {
@@ -109,7 +123,7 @@ class Planner {
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
       fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
     where_.assign(static_cast<size_t>(graph_.size()), {kNone, kNone});
-    cache_.resize(static_cast<size_t>(graph_.size()));
+    cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     Placer placer(context_);
     for (const Node* node : needed) {
       TROUPE_ASSIGN(const uint32_t device, placer.place(*node));
@@ -138,10 +152,18 @@ class Planner {
     return at->second;
   }
 
+  Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind) {
+    const std::string key = kernel_key(node, kind);
+    if (auto at = cache_.shareable.find(key); at != cache_.shareable.end()) return at->second;
+    TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, context_.kernels));
+    if (!key.empty() && kernel->shareable()) cache_.shareable.emplace(key, kernel);
+    return kernel;
+  }
+
   Status add(const Node& node, uint32_t device) {
-    std::shared_ptr<Kernel>& kernel = cache_[static_cast<size_t>(node.id())];
+    std::shared_ptr<Kernel>& kernel = cache_.by_node[static_cast<size_t>(node.id())];
     if (!kernel) {
-      TROUPE_ASSIGN(kernel, make_kernel(node, context_.devices[device].kind, context_.kernels));
+      TROUPE_ASSIGN(kernel, find_kernel(node, context_.devices[device].kind));
     }
     plan_->kernels.push_back(kernel);
     PlanNode p;

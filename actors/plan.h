@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "troupe/graph.h"
@@ -77,8 +78,11 @@ struct StepPlan {
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
 };
 
-/// Kernels of one session by node id, so that plans share them and what they keep (a random op's counter).
-using KernelCache = std::vector<std::shared_ptr<Kernel>>;
+/// Kernels of one session, so that plans share them and what they keep (a random op's counter).
+struct KernelCache {
+  std::vector<std::shared_ptr<Kernel>> by_node;                        // by node id
+  std::unordered_map<std::string, std::shared_ptr<Kernel>> shareable;  // by device kind, op and attributes
+};
 
 /// What planning needs to know of the engine.
 struct PlanContext {

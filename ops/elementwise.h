@@ -23,6 +23,7 @@ class BinaryKernel final : public ComputeKernel {
   BinaryKernel(BinaryLoop loop, DType out, int64_t grain, const char* fault, bool broadcasts = true)
       : loop_(loop), out_(out), grain_(grain), fault_(fault), broadcasts_(broadcasts) {}
   Status compute(KernelContext& c) override;
+  bool shareable() const override { return true; }
 
  private:
   const BinaryLoop loop_;
@@ -38,6 +39,7 @@ class UnaryKernel final : public ComputeKernel {
   UnaryKernel(UnaryLoop loop, DType out, int64_t grain, double first = 0, double second = 0)
       : loop_(loop), out_(out), grain_(grain), parameters_{first, second} {}
   Status compute(KernelContext& c) override;
+  bool shareable() const override { return true; }
 
  private:
   const UnaryLoop loop_;

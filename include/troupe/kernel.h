@@ -83,6 +83,9 @@ class KernelContext {
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  /// Whether it depends on nothing but its op and attributes, so that nodes that agree in these may share it. A large
+  /// graph of small ops then has its kernels in the cache.
+  virtual bool shareable() const { return false; }
 };
 
 /// Runs on the device: reads inputs, sets every output, returns. May not block. Errors need not name node or op: the
