@@ -92,6 +92,35 @@ template <bool max> void pool_row(const PoolShape& s, const float* image, int64_
   max ? max_row(s, image, oy, joined, out) : average_row(s, image, oy, joined, out);
 }
 
+/// One row of max_gradient_body's windows that tile, by vectors of `lanes` channels; returns how many windows from the
+/// left are done. Vectors wider than the channels spill into the next place, which is written after; windows whose
+/// spill would leave the row are left.
+template <class T, int lanes>
+[[gnu::always_inline]] inline int64_t max_gradient_tiles(const PoolShape& s, const T* x, const T* y, const T* g,
+                                                         T* dx) {
+  typedef T Vector __attribute__((vector_size(lanes * sizeof(T))));
+  const int64_t c = s.channels, wide = s.x.in * c, reach = std::max<int64_t>(c, lanes);
+  int64_t ox = 0;
+  for (; ((ox + 1) * s.x.size - 1) * c + reach <= wide && ox * c + reach <= s.x.out * c; ++ox)
+    for (int64_t chunk = 0; chunk < c; chunk += lanes) {
+      const int64_t i = std::min(chunk, reach - lanes);
+      Vector largest, rest;
+      std::memcpy(&largest, y + ox * c + i, sizeof largest);
+      std::memcpy(&rest, g + ox * c + i, sizeof rest);
+      for (int64_t iy = 0; iy < s.y.size; ++iy)
+        for (int64_t ix = 0; ix < s.x.size; ++ix) {
+          const int64_t at = iy * wide + (ox * s.x.size + ix) * c + i;
+          Vector in;
+          std::memcpy(&in, x + at, sizeof in);
+          const auto here = in == largest;
+          const Vector taken = here ? rest : Vector{};
+          rest = here ? Vector{} : rest;
+          std::memcpy(dx + at, &taken, sizeof taken);
+        }
+    }
+  return ox;
+}
+
 /// The gradient goes to the first place of each window that holds the largest value. `rest` holds what of a
 /// window's gradient has not found its place. With `tiles` places are written, else added to.
 template <class T, bool tiles>
@@ -100,7 +129,15 @@ template <class T, bool tiles>
   const int64_t c = s.channels;
   for (int64_t oy = 0; oy < s.y.out; ++oy) {
     const Covered rows(s.y, oy);
-    for (int64_t ox = 0; ox < s.x.out; ++ox, y += c, g += c) {
+    int64_t ox = 0;
+    if (tiles) {
+      const int64_t begin = rows.begin * s.x.in * c;
+      ox = c < 16 ? max_gradient_tiles<T, 8>(s, x + begin, y, g, dx + begin)
+                  : max_gradient_tiles<T, 16>(s, x + begin, y, g, dx + begin);
+      y += ox * c;
+      g += ox * c;
+    }
+    for (; ox < s.x.out; ++ox, y += c, g += c) {
       const Covered columns(s.x, ox);
       for (int64_t i = 0; i < c; ++i) rest[i] = g[i];
       for (int64_t iy = rows.begin; iy < rows.end; ++iy)

@@ -10,9 +10,10 @@ struct Case {
   int64_t size, stride;
   std::string padding;
 };
-const std::vector<Case> kCases = {{{3, 8, 8, 6}, 2, 2, "VALID"},  {{2, 24, 24, 64}, 2, 2, "VALID"},
-                                  {{2, 7, 9, 3}, 3, 2, "SAME"},   {{1, 7, 7, 5}, 3, 1, "VALID"},
-                                  {{2, 5, 5, 17}, 1, 2, "VALID"}, {{2, 5, 6, 2}, 2, 3, "SAME"}};
+const std::vector<Case> kCases = {
+    {{3, 8, 8, 6}, 2, 2, "VALID"}, {{2, 9, 9, 21}, 3, 3, "VALID"},   {{2, 4, 40, 1}, 2, 2, "VALID"},
+    {{2, 4, 6, 11}, 2, 2, "SAME"}, {{2, 24, 24, 64}, 2, 2, "VALID"}, {{2, 7, 9, 3}, 3, 2, "SAME"},
+    {{1, 7, 7, 5}, 3, 1, "VALID"}, {{2, 5, 5, 17}, 1, 2, "VALID"},   {{2, 5, 6, 2}, 2, 3, "SAME"}};
 
 Attrs attrs_of(const Case& k, bool first) {
   const auto list = [&](int64_t v) {
@@ -104,6 +105,7 @@ TEST_CASE("Pools' gradients agree with finite differences") {
     const Attrs attrs = attrs_of({{}, 2, 1, "SAME"}, first);
     const Tensor x = random_tensor<double>({2, 4, 3, 2}, 1);
     check_gradients("MaxPool", {x}, attrs);
+    check_gradients("MaxPool", {random_tensor<double>({2, 4, 4, 6}, 1)}, attrs_of({{}, 2, 2, "VALID"}, first));
     check_gradients("AvgPool", {x}, attrs);
     const Tensor g = random_tensor<double>({2, 4, 3, 2}, 2);
     check_gradients("AvgPoolGrad", {Tensor::of<int32_t>({2, 4, 3, 2}), g}, attrs, {1});
