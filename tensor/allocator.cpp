@@ -125,11 +125,12 @@ class CachingAllocator final : public Allocator {
   void* pop(int c) {
     std::lock_guard guard(lists_[c].lock);
     void* memory = lists_[c].head;
-    if (memory) {
-      lists_[c].head = *static_cast<void**>(memory);
+    if (!memory) return nullptr;
+    void* next = lists_[c].head = *static_cast<void**>(memory);
+    if (next) {
       // The next block may have left the cache since it was freed; the next allocation will write its first lines.
-      __builtin_prefetch(lists_[c].head, 1);
-      __builtin_prefetch(static_cast<char*>(lists_[c].head) + kAlignment, 1);
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(static_cast<char*>(next) + kAlignment, 1);
     }
     return memory;
   }
