@@ -2,6 +2,7 @@
 // How long do the kernels of small networks take, alone? Prints one row for each: op, shape, best time. peers.py prints
 // PyTorch's for the same rows. Usage: bench_kernels [threads]
 #include <omp.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -87,9 +88,15 @@ void conv(Bench& b, const char* name, int64_t size, int64_t in, int64_t window, 
 }  // namespace
 
 int main(int argc, char** argv) {
+  CLI::App app(
+      "Measures the kernels of small networks one by one, batch 64; prints one table. peers.py is PyTorch's side.");
   Bench b;
+  b.device.threads = 1;
+  app.add_option("threads", b.device.threads, "Threads a kernel may use")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  CLI11_PARSE(app, argc, argv);
   register_all_ops(b.ops, b.kernels);
-  b.device.threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 1;
   b.device.allocator = make_caching_allocator();
   omp_set_num_threads(b.device.threads);
   std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
