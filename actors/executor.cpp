@@ -111,6 +111,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     TROUPE_CHECK(s && s->unanswered > 0);  // a state stays until all its requests are answered
     --s->unanswered;
     const PlanNode& node = s->plan->nodes[answer.tag.node];
+    if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
     if (is_input_host(*s->values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0])) --s->input_unanswered;
     if (s->stopped) continue;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
@@ -168,6 +169,7 @@ bool Executor::run(int64_t quantum_ns) {
         if (fire(s, node)) complete(s, node);
         now = outbox_.now_ns();
         learn_cost(s.plan->cost_ns[node], now - before);
+        if (s.call->trace) trace(s, node, false, before, now);
       } else {
         if (fire(s, node)) complete(s, node);
         if (--until_clock <= 0) {
@@ -273,6 +275,17 @@ void Executor::push(StepState& s, uint32_t node) {
   else s.ready.push(node);
 }
 
+void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
+  using Kind = TraceEvent::Kind;
+  const NodeKind node = s.plan->nodes[index].kind;
+  const Kind kind = answer                        ? Kind::kAnswer
+                    : node == NodeKind::kResource ? Kind::kAsk
+                    : node == NodeKind::kSend     ? Kind::kSend
+                    : node == NodeKind::kRecv     ? Kind::kReceive
+                                                  : Kind::kRun;
+  s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
+}
+
 void Executor::receive(StepState& s, uint32_t node, Tensor value) {
   if (s.stopped) return;
   s.values[s.plan->nodes[node].first_output] = std::move(value);
@@ -345,7 +358,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->stopped = false;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
-  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4);
+  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4) || call->trace;
   for (auto [feed, slot] : plan.feeds) s->values[slot] = call->feeds[feed];
   s->call = std::move(call);
   return s;

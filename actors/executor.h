@@ -120,6 +120,7 @@ class Executor {
   StepState* find(int64_t step);
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
   void push(StepState& s, uint32_t node);
+  void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, uint32_t node);
   bool fire_resource(StepState& s, uint32_t index, const PlanNode& node);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "actors/plan.h"
+#include "troupe/trace.h"
 
 namespace troupe {
 
@@ -17,8 +18,10 @@ class StepCall {
  public:
   using Done = std::function<void(Result<std::vector<Tensor>>)>;
 
-  StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done)
-      : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), done_(std::move(done)) {
+  StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done,
+           std::shared_ptr<Trace> trace = {})
+      : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), trace(std::move(trace)),
+        done_(std::move(done)) {
     fetches.resize(this->plan->fetches.size());
     partitions_left_ = static_cast<int>(this->plan->partitions.size());
   }
@@ -27,6 +30,7 @@ class StepCall {
   const std::shared_ptr<const StepPlan> plan;
   const std::vector<Tensor> feeds;
   const bool check_numerics;
+  const std::shared_ptr<Trace> trace;  // none: nobody asked
   /// Element i is written by the one partition that produces fetch i, before its partition_done().
   std::vector<Tensor> fetches;
 

@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class Trace;
+
 /// Lets any thread cancel the runs it was given to; copies share. cancel() may come at any time, more than once.
 class CancelToken {
  public:
@@ -34,6 +36,8 @@ struct RunOptions {
   std::optional<CancelToken> cancel = {};
   /// Fails with the first node whose floating output has a NaN or an infinity.
   bool check_numerics = false;
+  /// Takes what every node of the run did and when (troupe/trace.h); timing costs each of them two looks at the clock.
+  std::shared_ptr<Trace> trace = {};
 };
 
 struct SessionOptions {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Traces: when each node of a step ran on which device, and files of it that Perfetto and chrome://tracing open.
+// Implemented in actors/trace.cpp.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine.h"
+
+namespace troupe {
+
+/// One thing that a device did.
+struct TraceEvent {
+  enum class Kind {
+    kRun,      // a node ran, from begin to end
+    kSend,     // a tensor of the node was handed over to another device
+    kReceive,  // and taken there
+    kAsk,      // the node's request to a resource was made
+    kAnswer,   // and answered, at begin
+  };
+  Kind kind = Kind::kRun;
+  const Node* node = nullptr;
+  uint32_t device = 0;  // index into Engine::devices()
+  int64_t step = 0;
+  int64_t begin_ns = 0, end_ns = 0;  // of the steady clock
+};
+
+/// Gathers the events of the runs it is given to (RunOptions::trace), each of which then times every node. Thread-safe.
+class Trace {
+ public:
+  void add(const TraceEvent& event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+  }
+  /// The events since the last call. Those of one device are in order.
+  std::vector<TraceEvent> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<TraceEvent> events_;
+};
+
+/// A file in Chrome's trace format: devices are threads, nodes slices, requests to resources arrows of their own from
+/// asking to answer. Written as it goes, so that a long run needs no memory for it. One thread at a time.
+/// Errors of each function: those of writing the file, kResourceExhausted when the disk is full.
+class TraceFile {
+ public:
+  static Result<std::unique_ptr<TraceFile>> create(const std::string& path, const Engine& engine);
+  /// Closes the file; without close() its last line is missing, which viewers forgive.
+  ~TraceFile();
+  Status write(std::span<const TraceEvent> events);
+  Status close();
+
+ private:
+  struct State;
+  explicit TraceFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace troupe
