@@ -30,6 +30,8 @@ class Placer {
     auto [at, fresh] = known_.try_emplace(node.device(), kNone);
     if (fresh) {
       auto device = find_device(node.device(), context_.devices);
+      if (!device.ok() && device.error().code == Code::kNotFound && context_.soft_placement)
+        device = nearest(node.device());
       if (!device.ok()) {
         known_.erase(at);
         return at_node(std::move(device.error()), node);
@@ -40,6 +42,13 @@ class Placer {
   }
 
  private:
+  /// The device of that kind and number whatever its job and task, else the default.
+  Result<uint32_t> nearest(const std::string& text) const {
+    TROUPE_ASSIGN(const DeviceName wanted, DeviceName::parse(text));
+    auto device = find_device(DeviceName{.kind = wanted.kind, .index = wanted.index}.str(), context_.devices);
+    return device.ok() ? device : context_.default_device;
+  }
+
   const PlanContext& context_;
   std::map<std::string, uint32_t, std::less<>> known_;
 };
@@ -129,6 +138,7 @@ class Planner {
       TROUPE_ASSIGN(const uint32_t device, placer.place(*node));
       TROUPE_RETURN_IF_ERROR(add(*node, device));
     }
+    if (!lacking_.empty()) return lacking();
     for (const Node* node : needed) connect(*node);
     add_readers();
     for (Draft& draft : drafts_) {
@@ -163,7 +173,12 @@ class Planner {
   Status add(const Node& node, uint32_t device) {
     std::shared_ptr<Kernel>& kernel = cache_.by_node[static_cast<size_t>(node.id())];
     if (!kernel) {
-      TROUPE_ASSIGN(kernel, find_kernel(node, context_.devices[device].kind));
+      auto found = find_kernel(node, context_.devices[device].kind);
+      if (!found.ok() && found.error().code == Code::kUnimplemented) {
+        lacking_.push_back(std::move(found.error()));  // the others are looked up too, to be told of all at once
+        return {};
+      }
+      TROUPE_ASSIGN(kernel, std::move(found));
     }
     plan_->kernels.push_back(kernel);
     PlanNode p;
@@ -188,6 +203,17 @@ class Planner {
     p.first_output = draft.add_slots(p.num_outputs);
     where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node)};
     return {};
+  }
+
+  /// All nodes that have no kernel, as one error.
+  Error lacking() const {
+    if (lacking_.size() == 1) return lacking_[0];
+    constexpr size_t kMostNamed = 20;
+    std::string list;
+    for (size_t i = 0; i < std::min(lacking_.size(), kMostNamed); ++i)
+      list += fmt::format("{}{} '{}': {}", i ? "; " : "", lacking_[i].op, lacking_[i].node, lacking_[i].message);
+    if (lacking_.size() > kMostNamed) list += fmt::format("; and {} more", lacking_.size() - kMostNamed);
+    return make_error(Code::kUnimplemented, "{} nodes cannot run: {}", lacking_.size(), list);
   }
 
   void connect(const Node& node) {
@@ -295,6 +321,7 @@ class Planner {
   std::vector<Place> where_;  // by node id
   std::map<std::tuple<int, int, uint32_t>, Place> transfers_;
   std::vector<PendingSend> pending_sends_;
+  std::vector<Error> lacking_;  // of nodes without a kernel
 };
 
 }  // namespace

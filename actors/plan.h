@@ -89,14 +89,15 @@ struct PlanContext {
   const KernelRegistry& kernels;
   std::span<const DeviceInfo> devices;
   uint32_t default_device = 0;
+  bool soft_placement = false;  // see SessionOptions
 };
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).
 Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices);
 
 /// Builds the plan. The caller holds the graph's mutex and owns `cache`.
-/// Errors: a device that is not there or not unique (those there are listed); no kernel; a placeholder not fed; what
-/// needed_nodes reports.
+/// Errors: a device that is not there or not unique (those there are listed); no kernel (every such node
+/// is named); a placeholder not fed; what needed_nodes reports.
 Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,
                                                   std::vector<Output> fetches, const std::vector<const Node*>& targets,
                                                   const PlanContext& context, KernelCache& cache);

@@ -167,7 +167,7 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
   std::lock_guard guard(plans_mutex);
   if (auto at = plans.find(key); at != plans.end()) return at->second;
   Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels, e.devices, 0};
+  PlanContext context{e.kernels, e.devices, 0, options.soft_placement};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }

@@ -45,6 +45,9 @@ struct SessionOptions {
   std::chrono::nanoseconds deadline{0};
   /// Device of nodes that ask for none; empty: the first.
   std::string default_device = {};
+  /// Nodes that ask for a device there is not go to the one of that kind and number in any job, else to the default
+  /// one; without this they are an error. For graphs that were made for other machines.
+  bool soft_placement = false;
 };
 
 /// A tensor for an output: any output of the graph may be fed.

@@ -117,6 +117,38 @@ TEST_CASE("a device that is not there is an error that lists those there are") {
   CHECK_THAT(r.error().message, Catch::Contains("/cpu:7") && Catch::Contains("device:cpu:1"));
 }
 
+TEST_CASE("with soft placement a node whose device is not there goes to the nearest") {
+  TestEngine t({1, 1});
+  Session soft(*t.engine, t.graph, {.soft_placement = true});
+  const Output x = t.scope.constant(1.f);
+  for (const char* device : {"/job:worker/task:3/device:CPU:1", "/device:GPU:0", "/cpu:7"}) {
+    const auto r = soft.run(std::vector<Feed>{}, {t.scope.device(device).op("Neg", {x})});
+    INFO(device);
+    CHECK(r.ok());
+  }
+  CHECK(t.engine->device_stats()[1].nodes > 0);
+  CHECK_FALSE(soft.run(std::vector<Feed>{}, {t.scope.device("/cpu:x").op("Neg", {x})}).ok());
+}
+
+TEST_CASE("all nodes without a kernel are named at once") {
+  auto engine = Engine::create({.register_ops = [](OpRegistry& ops, KernelRegistry&) {
+    for (const char* name : {"Lacking", "Wanting"})
+      ops.add(OpDef(name).input("x: float32").output("y: float32").doc("No kernel.").shape(unchanged_shape),
+              not_differentiable("a test's"));
+  }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output a = scope.named("a").op("Lacking", {scope.constant(1.f)});
+  const Output b = scope.named("b").op("Wanting", {a});
+  Session session(**engine, graph);
+  const auto r = session.run(std::vector<Feed>{}, {b});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().code == Code::kUnimplemented);
+  CHECK_THAT(r.error().message, Catch::Contains("Lacking 'a'") && Catch::Contains("Wanting 'b'"));
+  CHECK(session.run(std::vector<Feed>{}, {a}).error().node == "a");
+}
+
 TEST_CASE("an error of a kernel names op, node, device and step, and the session goes on") {
   TestEngine t({1, 1});
   const Output x = t.placeholder(DType::kInt32, {});
