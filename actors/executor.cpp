@@ -31,34 +31,18 @@ void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
   cost.store(static_cast<uint32_t>(std::clamp<int64_t>(now, 1, UINT32_MAX)), std::memory_order_relaxed);
 }
 
-/// Large graphs do not fit the cache and are walked in no order of memory. So what the nodes soon to fire will touch
-/// is asked for in time: the farther ahead, the fewer steps of the way from node to data have to be known yet.
+/// Large graphs do not fit the cache. A plan is laid out in the order of firing, so only what nodes read lies anywhere:
+/// it is asked for in time, first the slots, then the values they hold.
 void fetch_ahead(const StepState& s) {
   const PartitionPlan& plan = *s.plan;
   const size_t waiting = s.ready.size();
-  if (waiting > 12) {
-    const uint32_t node = s.ready.ahead(12);
-    __builtin_prefetch(&plan.nodes[node]);
-    __builtin_prefetch(&plan.nodes[node] + 1);
-  }
   if (waiting > 8) {
     const PlanNode& node = plan.nodes[s.ready.ahead(8)];
-    __builtin_prefetch(node.compute);
-    __builtin_prefetch(plan.input_slots.data() + node.first_input);
-    __builtin_prefetch(plan.successors.data() + node.first_successor);
-    __builtin_prefetch(s.values.data() + node.first_output, 1);
-    __builtin_prefetch(reinterpret_cast<const char*>(s.values.data() + node.first_output) + kAlignment, 1);
+    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i)
+      __builtin_prefetch(&s.values[plan.input_slots[node.first_input + i]], 1);
   }
-  if (waiting > 5) {
-    const PlanNode& node = plan.nodes[s.ready.ahead(5)];
-    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i) {
-      const Tensor* value = &s.values[plan.input_slots[node.first_input + i]];
-      __builtin_prefetch(value, 1);
-      __builtin_prefetch(reinterpret_cast<const char*>(value) + kAlignment, 1);
-    }
-  }
-  if (waiting > 2) {
-    const PlanNode& node = plan.nodes[s.ready.ahead(2)];
+  if (waiting > 4) {
+    const PlanNode& node = plan.nodes[s.ready.ahead(4)];
     for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i) {
       const char* data = static_cast<const char*>(s.values[plan.input_slots[node.first_input + i]].raw());
       __builtin_prefetch(data);

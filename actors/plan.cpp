@@ -7,6 +7,7 @@
 #include "actors/executor.h"
 #include "base/check.h"
 #include "base/device_name.h"
+#include "graph/firing_order.h"
 #include "graph/prune.h"
 
 namespace troupe {
@@ -126,7 +127,9 @@ class Planner {
 
   Result<std::shared_ptr<const StepPlan>> make(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets) {
-    const std::vector<const Node*> needed = needed_nodes(graph_, feeds, fetches, targets);
+    // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
+    // the cache.
+    const std::vector<const Node*> needed = firing_order(graph_, needed_nodes(graph_, feeds, fetches, targets));
     plan_->feeds = std::move(feeds);
     plan_->fetches = std::move(fetches);
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)

@@ -14,10 +14,17 @@ namespace troupe {
 /// The most dimensions a tensor may have.
 inline constexpr int kMaxRank = 8;
 
-/// Sizes of a tensor, outermost first; a scalar has none. A plain value without allocation.
+/// Sizes of a tensor, outermost first; a scalar has none. A plain value without allocation. Copying touches only the
+/// sizes there are, so that small tensors stay within one line of the cache.
 class Shape {
  public:
   Shape() = default;
+  Shape(const Shape& other) { *this = other; }
+  Shape& operator=(const Shape& other) {
+    rank_ = other.rank_;
+    for (int i = 0; i < rank_; ++i) dims_[i] = other.dims_[i];
+    return *this;
+  }
   /// At most kMaxRank sizes, each >= 0 (checked: for sizes from a user take Shape::make).
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims);
@@ -47,8 +54,8 @@ class Shape {
   std::string str() const;
 
  private:
-  int64_t dims_[kMaxRank] = {};
   int rank_ = 0;
+  int64_t dims_[kMaxRank];  // the first rank_ are set
 };
 
 /// A shape of which the rank or some sizes may be unknown: -1 is an unknown size.

@@ -42,17 +42,16 @@ class Buffer {
 };
 
 /// A dense, row-major array of one dtype. An empty Tensor (default) has dtype kInvalid and no buffer.
-class Tensor {
+/// Aligned so that all but the sizes, and with up to four sizes often these too, is in one line of the cache.
+class alignas(32) Tensor {
  public:
   Tensor() = default;
-  Tensor(const Tensor& other) : shape_(other.shape_), dtype_(other.dtype_), buffer_(other.buffer_), data_(other.data_) {
+  Tensor(const Tensor& other) : buffer_(other.buffer_), data_(other.data_), dtype_(other.dtype_), shape_(other.shape_) {
     if (buffer_) buffer_->ref();
   }
   Tensor(Tensor&& other) noexcept
-      : shape_(other.shape_), dtype_(other.dtype_), buffer_(std::exchange(other.buffer_, nullptr)), data_(other.data_) {
-    other.dtype_ = DType::kInvalid;
-    other.data_ = nullptr;
-  }
+      : buffer_(std::exchange(other.buffer_, nullptr)), data_(std::exchange(other.data_, nullptr)),
+        dtype_(std::exchange(other.dtype_, DType::kInvalid)), shape_(other.shape_) {}
   Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     if (this != &other) {
@@ -135,10 +134,10 @@ class Tensor {
   }
   [[noreturn]] void wrong_type(DType asked) const;
 
-  Shape shape_;
-  DType dtype_ = DType::kInvalid;
   Buffer* buffer_ = nullptr;
   void* data_ = nullptr;
+  DType dtype_ = DType::kInvalid;
+  Shape shape_;
 };
 
 namespace detail {
