@@ -6,6 +6,7 @@
 #include <iostream>
 #include <sstream>
 
+#include "cli/kernel_lines.h"
 #include "graph/builders.h"
 #include "ops/all.h"
 
@@ -25,24 +26,9 @@ bool write_if_changed(const std::string& path, const std::string& text) {
   return static_cast<bool>(file);
 }
 
-/// "cpu T: float32 float64": one line for each kernel, those that differ in one type alone joined.
 std::string kernels_of(const troupe::KernelRegistry& kernels, std::string_view op) {
-  std::vector<std::pair<std::string, std::string>> lines;  // device and attribute, types
-  for (const auto& [kind, types] : kernels.kernels(op)) {
-    std::string device = kind == troupe::DeviceKind::kCpu ? "cpu" : kind == troupe::DeviceKind::kCuda ? "gpu" : "sim";
-    std::string names;
-    for (const auto& [attr, allowed] : types) {
-      if (types.size() == 1) device += " " + attr + ":";
-      else names += " " + attr + ":";
-      for (troupe::DType t : allowed) names += std::string(" ") + to_string(t);
-    }
-    const bool joins = types.size() == 1 && !lines.empty() && lines.back().first == device;
-    if (joins) lines.back().second += names;
-    else lines.emplace_back(device, names);
-  }
-  std::string out;
-  for (const auto& [device, names] : lines) out += (out.empty() ? "" : "<br>") + device + names;
-  return out.empty() ? "none" : out;
+  const std::vector<std::string> lines = troupe::kernel_lines(kernels, op);
+  return lines.empty() ? "none" : fmt::format("{}", fmt::join(lines, "<br>"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 install(TARGETS troupe troupe_core EXPORT troupe ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS troupe_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/troupe DESTINATION include)
 install(FILES ${generated}/troupe/ops.h DESTINATION include/troupe)
 set(where ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "graph/op_text.h"
+
 namespace troupe {
 namespace {
 
@@ -96,33 +98,6 @@ std::vector<const AttrDef*> attributes(const OpDef& op, bool with_default) {
 }
 
 bool is_list(const ArgDef& arg) { return !arg.number_attr.empty() || !arg.type_list_attr.empty(); }
-
-std::string show(const ArgDef& arg) {
-  std::string type = arg.dtype != DType::kInvalid ? to_string(arg.dtype) : arg.type_attr + arg.type_list_attr;
-  if (!arg.number_attr.empty()) type = arg.number_attr + " * " + type;
-  return arg.name + ": " + type;
-}
-
-std::string show(const std::vector<ArgDef>& args) {
-  std::string out;
-  for (const ArgDef& a : args) out += (out.empty() ? "" : ", ") + show(a);
-  return out.empty() ? "none" : out;
-}
-
-std::string allowed(const AttrDef& attr) {
-  std::string out;
-  for (DType t : attr.allowed_types) out += (out.empty() ? "" : ", ") + std::string(to_string(t));
-  for (const std::string& v : attr.allowed_values) out += (out.empty() ? "" : ", ") + v;
-  if (attr.minimum) out += fmt::format("{}>= {}", out.empty() ? "" : ", ", *attr.minimum);
-  return out;
-}
-
-std::string show(const AttrDef& attr) {
-  std::string out = attr.name + ": " + attr.type;
-  if (const std::string values = allowed(attr); !values.empty()) out += " {" + values + "}";
-  if (attr.default_value) out += " = " + to_string(*attr.default_value);
-  return out;
-}
 
 /// `text` in lines that begin with `prefix` and fit the columns.
 std::string comment(const std::string& prefix, const std::string& text) {
@@ -225,7 +200,7 @@ std::string builders_header(const OpRegistry& ops) {
     if (const auto optional = attributes(*op, true); !optional.empty()) {
       out += fmt::format("/// Optional attributes of {}.\nstruct {}Attrs {{\n", name, name);
       for (const AttrDef* a : optional) {
-        const std::string values = allowed(*a);
+        const std::string values = allowed_values(*a);
         out += fmt::format("  {} {} = {};{}\n", cpp_type(a->type), identifier(a->name),
                            std::visit([](const auto& v) { return literal(v); }, *a->default_value),
                            values.empty() ? "" : "  // " + values);
@@ -236,13 +211,13 @@ std::string builders_header(const OpRegistry& ops) {
       out += fmt::format("/// Outputs of {}.\nstruct {}Outputs {{\n", name, name);
       for (const ArgDef& arg : op->outputs())
         out += fmt::format("  {} {};  // {}\n", is_list(arg) ? "std::vector<Output>" : "Output", identifier(arg.name),
-                           show(arg));
+                           text_of(arg));
       out += "};\n";
     }
     out += comment("/// ", op->doc());
-    std::string types = "Inputs: " + show(op->inputs()) + ". Outputs: " + show(op->outputs()) + ".";
+    std::string types = "Inputs: " + text_of(op->inputs()) + ". Outputs: " + text_of(op->outputs()) + ".";
     for (const AttrDef& a : op->attrs())
-      if (!a.default_value || told(*op, a)) types += fmt::format(" {}.", show(a));
+      if (!a.default_value || told(*op, a)) types += fmt::format(" {}.", text_of(a));
     out += comment("/// ", types);
     if (!op->gradient().function) out += comment("/// ", "No gradient: " + op->gradient().no_gradient_reason + ".");
     out += declaration(*op, true) + ";\n";
@@ -303,10 +278,10 @@ std::string ops_page(const OpRegistry& ops, const std::function<std::string(std:
       ops.all().size());
   for (const auto& [name, op] : ops.all()) {
     std::string attrs;
-    for (const AttrDef& a : op->attrs()) attrs += (attrs.empty() ? "`" : "<br>`") + show(a) + "`";
+    for (const AttrDef& a : op->attrs()) attrs += (attrs.empty() ? "`" : "<br>`") + text_of(a) + "`";
     const Gradient& g = op->gradient();
     out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", name, cell(op->doc()),
-                       op->is_stateful() ? " Stateful." : "", cell(show(op->inputs())), cell(show(op->outputs())),
+                       op->is_stateful() ? " Stateful." : "", cell(text_of(op->inputs())), cell(text_of(op->outputs())),
                        cell(attrs), cell(devices(name)), g.function ? "yes" : "none: " + cell(g.no_gradient_reason));
   }
   return out;

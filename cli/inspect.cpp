@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommand inspect: what is in a graph, without running it.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cli/commands.h"
+#include "cli/flops.h"
+#include "io/whole_file.h"
+#include "ops/all.h"
+#include "troupe/graph_def.h"
+
+namespace troupe {
+namespace {
+
+struct Options {
+  std::string graph, dot;
+  bool nodes = false;
+};
+
+std::string type_of(DType dtype, const PartialShape& shape) {
+  return fmt::format("{} {}", to_string(dtype), shape.str());
+}
+
+/// 1234567 as 1,234,567.
+std::string grouped(double number) {
+  std::string digits = fmt::format("{:.0f}", number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+/// Rows of three columns below a title.
+class Table {
+ public:
+  explicit Table(std::string title) : title_(std::move(title)) {}
+  void add(std::string name, std::string what, std::string rest = "") {
+    width_ = std::max(width_, name.size());
+    middle_ = std::max(middle_, what.size());
+    rows_.push_back({std::move(name), std::move(what), std::move(rest)});
+  }
+  void print() const {
+    fmt::print("\n{}{}\n", title_, rows_.empty() ? ": none" : "");
+    for (const Row& r : rows_) {
+      std::string line = fmt::format("  {:<{}}  {:<{}}  {}", r.name, width_, r.what, middle_, r.rest);
+      line.erase(line.find_last_not_of(' ') + 1);
+      fmt::print("{}\n", line);
+    }
+  }
+
+ private:
+  struct Row {
+    std::string name, what, rest;
+  };
+  std::string title_;
+  std::vector<Row> rows_;
+  size_t width_ = 0, middle_ = 0;
+};
+
+bool is_input(const Node& n) { return n.op().name() == "Placeholder" || n.op().name() == "PlaceholderWithDefault"; }
+
+/// Outputs nobody reads, and nodes without outputs that nobody waits for.
+void print_ends(const Graph& graph) {
+  std::set<std::pair<int, int>> read;
+  std::set<int> awaited;
+  for (int id = 0; id < graph.size(); ++id) {
+    for (const Output& in : graph.node(id).inputs()) read.emplace(in.node->id(), in.port);
+    for (const Node* c : graph.node(id).control_inputs()) awaited.insert(c->id());
+  }
+  Table inputs("inputs"), outputs("outputs"), targets("targets");
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (is_input(n)) inputs.add(n.out().name(), type_of(n.dtype(0), n.shape(0)));
+    if (n.num_outputs() == 0 && !awaited.contains(id)) targets.add(n.name(), n.op().name());
+    bool any = false;
+    for (int p = 0; p < n.num_outputs(); ++p) any |= read.contains({id, p});
+    for (int p = 0; p < n.num_outputs(); ++p)
+      if (!any && !is_input(n) && n.dtype(p) != DType::kResource && !awaited.contains(id))
+        outputs.add(n.out(p).name(), type_of(n.dtype(p), n.shape(p)), n.op().name());
+  }
+  inputs.print();
+  outputs.print();
+  targets.print();
+}
+
+/// What updates make of each variable: the trained one comes first in an optimizer's op, its slots after it.
+std::map<const Node*, std::string> variable_roles(const Graph& graph) {
+  std::map<const Node*, std::string> roles;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (!n.op().name().starts_with("ResourceApply") && !n.op().name().starts_with("ResourceSparseApply")) continue;
+    for (size_t i = 0; i < n.inputs().size(); ++i)
+      if (n.inputs()[i].dtype() == DType::kResource) roles[n.inputs()[i].node] = i == 0 ? "trained" : "slot";
+  }
+  return roles;
+}
+
+void print_variables(const Graph& graph) {
+  const auto roles = variable_roles(graph);
+  Table table("variables");
+  double all = 0, trained = 0, slots = 0;
+  int count = 0;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (n.op().name() != "VarHandleOp") continue;
+    const auto& shape = *n.attrs().get<PartialShape>("shape");
+    const auto& shared = *n.attrs().get<std::string>("shared_name");
+    const double elements = elements_of(shape);
+    const auto role = roles.find(&n);
+    ++count;
+    all += elements;
+    if (role != roles.end()) (role->second == "slot" ? slots : trained) += elements;
+    table.add(shared.empty() ? n.name() : shared, type_of(*n.attrs().get<DType>("dtype"), shape),
+              fmt::format("{} {}", grouped(elements), role == roles.end() ? "" : role->second));
+  }
+  table.print();
+  if (count == 0) return;
+  fmt::print("parameters: {} (variables: {})", grouped(all), count);
+  if (trained > 0) fmt::print(", {} trained, {} in slots of optimizers", grouped(trained), grouped(slots));
+  fmt::print("\n");
+}
+
+void print_ops(const Graph& graph) {
+  std::map<std::string, std::pair<int, double>> by_op;
+  double flops = 0;
+  for (int id = 0; id < graph.size(); ++id) {
+    auto& [count, sum] = by_op[graph.node(id).op().name()];
+    const double more = flops_of(graph.node(id));
+    ++count;
+    sum += more;
+    flops += more;
+  }
+  std::vector<std::pair<std::string, std::pair<int, double>>> sorted(by_op.begin(), by_op.end());
+  std::ranges::stable_sort(sorted, [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  Table table("ops, their nodes and FLOPs (sizes that are not known count as 1)");
+  for (const auto& [op, sums] : sorted) table.add(op, std::to_string(sums.first), grouped(sums.second));
+  table.print();
+  fmt::print("FLOPs: {}\n", grouped(flops));
+}
+
+void print_nodes(const Graph& graph) {
+  Table table("nodes");
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    std::string rest;
+    for (const Output& in : n.inputs()) rest += (rest.empty() ? "" : ", ") + in.name();
+    for (const Node* c : n.control_inputs()) rest += (rest.empty() ? "^" : ", ^") + c->name();
+    rest = "(" + rest + ")";
+    for (int p = 0; p < n.num_outputs(); ++p)
+      rest += fmt::format("{} {}", p ? "," : " ->", type_of(n.dtype(p), n.shape(p)));
+    if (!n.device().empty()) rest += " on " + n.device();
+    table.add(n.name(), n.op().name(), rest);
+  }
+  table.print();
+}
+
+Status inspect(const Options& o) {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  Graph graph(ops);
+  TROUPE_ASSIGN(const std::string bytes, read_file(o.graph));
+  TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, graph));
+  if (!o.dot.empty()) TROUPE_RETURN_IF_ERROR(write_file(o.dot, graph.dot()));
+  fmt::print("{}: {} nodes\n", o.graph, graph.size());
+  if (o.nodes) print_nodes(graph);
+  print_ends(graph);
+  print_variables(graph);
+  print_ops(graph);
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Job& job) {
+  const auto o = std::make_shared<Options>();
+  CLI::App& inspect_app =
+      *app.add_subcommand("inspect", "Prints inputs, outputs, variables, parameters and FLOPs of a graph");
+  inspect_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text")->required();
+  inspect_app.add_flag("--nodes", o->nodes, "Print every node too, with inputs and shapes");
+  inspect_app.add_option("--dot", o->dot, "A file for the graph in Graphviz's format");
+  inspect_app.callback([o, &job] { job = [o] { return inspect(*o); }; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program troupe: runs and looks into graphs in TensorFlow's format. Exit status 0; 1 when the work failed and 2
+// for a command line that is wrong, with one line on stderr.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "cli/commands.h"
+
+namespace {
+
+int complain(std::string text, int status) {
+  std::ranges::replace(text, '\n', ' ');
+  std::fprintf(stderr, "troupe: %s\n", text.c_str());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs and looks into dataflow graphs in TensorFlow's format (GraphDef).", "troupe");
+  app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.require_subcommand(1);
+  troupe::Job job;
+  troupe::add_run(app, job);
+  troupe::add_ops(app, job);
+  troupe::add_inspect(app, job);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return e.get_exit_code() == 0 ? app.exit(e) : complain(e.what(), 2);
+  }
+  const troupe::Status status = job();
+  return status.ok() ? 0 : complain(status.error().str(), 1);
+}

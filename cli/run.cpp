@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommand run: loads a graph, initialises it, runs steps, writes what is fetched.
+#include "cli/run.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "cli/commands.h"
+#include "io/whole_file.h"
+#include "troupe/graph_def.h"
+#include "troupe/npy.h"
+#include "troupe/session.h"
+#include "troupe/trace.h"
+
+namespace troupe {
+namespace {
+
+/// The tensors of one fetch, step after step, in one tensor with a first axis of steps.
+class Stack {
+ public:
+  Status add(const std::string& name, int64_t step, int64_t steps, const Tensor& value) {
+    if (step == 0) {
+      if (value.rank() == kMaxRank)
+        return invalid_argument("fetch '{}' has {} dimensions; with --all-steps there is one more, and {} are most",
+                                name, value.rank(), kMaxRank);
+      Shape shape = value.shape();
+      shape.insert(0, steps);
+      TROUPE_ASSIGN(all_, Tensor::make(value.dtype(), shape));
+      each_ = value.shape();
+    }
+    if (!(value.shape() == each_))
+      return invalid_argument("fetch '{}' has shape {} in step {} and {} before: it cannot be stacked", name,
+                              value.shape().str(), step, each_.str());
+    const int64_t n = value.elements();
+    if (value.dtype() == DType::kString)
+      std::copy_n(value.data<std::string>(), n, all_.mutable_data<std::string>() + step * n);
+    else std::memcpy(static_cast<char*>(all_.mutable_raw()) + step * value.bytes(), value.raw(), value.bytes());
+    return {};
+  }
+  Tensor take() { return std::move(all_); }
+
+ private:
+  Tensor all_;
+  Shape each_;
+};
+
+/// What a step of the job is, looked up in the graph.
+struct Signature {
+  std::vector<Output> feeds, fetches;
+  std::vector<Tensor> values;
+  std::vector<const Node*> init, targets;
+};
+
+Error in(const char* what, const std::string& name, Error error) {
+  error.message = fmt::format("{} '{}': {}", what, name, error.message);
+  return error;
+}
+
+Status find_nodes(const Graph& graph, const char* what, const std::vector<std::string>& names,
+                  std::vector<const Node*>& out) {
+  for (const std::string& name : names) {
+    auto output = graph.output(name);
+    if (!output.ok()) return in(what, name, std::move(output.error()));
+    out.push_back(output->node);
+  }
+  return {};
+}
+
+Result<Signature> look_up(const Graph& graph, const GraphRun& job) {
+  Signature out;
+  for (const auto& [name, value] : job.feeds) {
+    auto output = graph.output(name);
+    if (!output.ok()) return in("feed", name, std::move(output.error()));
+    out.feeds.push_back(*output);
+    out.values.push_back(value);
+  }
+  for (const std::string& name : job.fetches) {
+    auto output = graph.output(name);
+    if (!output.ok()) return in("fetch", name, std::move(output.error()));
+    if (output->port >= output->node->num_outputs())
+      return invalid_argument("fetch '{}': {} has no outputs; it may be a target", name, output->node->op().name());
+    if (output->dtype() == DType::kResource)
+      return invalid_argument("fetch '{}' is a handle of a resource, which has no value", name);
+    out.fetches.push_back(*output);
+  }
+  TROUPE_RETURN_IF_ERROR(find_nodes(graph, "init", job.init, out.init));
+  TROUPE_RETURN_IF_ERROR(find_nodes(graph, "target", job.targets, out.targets));
+  return out;
+}
+
+Result<std::vector<Tensor>> run_steps(Session& session, const GraphRun& job, const Signature& signature) {
+  TROUPE_ASSIGN(const auto step, session.prepare(signature.feeds, signature.fetches, signature.targets));
+  RunOptions options;
+  std::unique_ptr<TraceFile> file;
+  if (!job.trace.empty()) {
+    TROUPE_ASSIGN(file, TraceFile::create(job.trace, session.engine()));
+    options.trace = std::make_shared<Trace>();
+  }
+  std::vector<Stack> stacks(signature.fetches.size());
+  std::vector<Tensor> fetched;
+  for (int64_t i = 0; i < job.steps; ++i) {
+    TROUPE_ASSIGN(fetched, session.run(step, signature.values, options));
+    if (job.all_steps)
+      for (size_t f = 0; f < fetched.size(); ++f)
+        TROUPE_RETURN_IF_ERROR(stacks[f].add(job.fetches[f], i, job.steps, fetched[f]));
+    if (file) TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
+    if (job.after_step) job.after_step(i + 1);
+  }
+  if (file) TROUPE_RETURN_IF_ERROR(file->close());
+  if (job.all_steps)
+    for (size_t f = 0; f < fetched.size(); ++f) fetched[f] = stacks[f].take();
+  return fetched;
+}
+
+/// Tells a terminal how far the steps are, a few times a second; it is wiped out at the end.
+class Progress {
+ public:
+  explicit Progress(int64_t steps) : steps_(steps) {}
+  ~Progress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  void operator()(int64_t done) {
+    const auto now = Clock::now();
+    if (!terminal_ || now - drawn_ < std::chrono::milliseconds(200)) return;
+    drawn_ = now;
+    shown_ = true;
+    const double rate = static_cast<double>(done) / std::chrono::duration<double>(now - begun_).count();
+    const auto left = static_cast<int64_t>(static_cast<double>(steps_ - done) / rate);
+    fmt::print(stderr, "\r\033[Kstep {} of {}  {:.1f} steps/s  {}:{:02} left", done, steps_, rate, left / 60,
+               left % 60);
+    std::fflush(stderr);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const int64_t steps_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  const Clock::time_point begun_ = Clock::now();
+  Clock::time_point drawn_ = begun_;
+  bool shown_ = false;
+};
+
+/// "cpu=2": so many CPU devices, which share the cores.
+Status read_devices(const std::string& text, EngineOptions& out) {
+  if (text.empty()) return {};
+  constexpr int kMost = 1024;
+  const std::string count = text.substr(std::min(text.size(), text.find('=') + 1));
+  int devices = 0;
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
+  if (!text.starts_with("cpu=") || error != std::errc() || *end != '\0' || devices < 1 || devices > kMost)
+    return invalid_argument("--devices {}: cpu=N is expected, with N from 1 to {}", text, kMost);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  out.cpu_threads.assign(static_cast<size_t>(devices), std::max(1, cores / devices));
+  return {};
+}
+
+struct Options {
+  std::string graph, feeds, out, devices;
+  GraphRun job;
+};
+
+Status run(Options& o) {
+  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty())
+    return invalid_argument("nothing to run: give --fetch, --target or --init");
+  TROUPE_RETURN_IF_ERROR(read_devices(o.devices, o.job.engine));
+  TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
+  if (!o.feeds.empty()) {
+    TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
+  }
+  auto progress = std::make_unique<Progress>(o.job.steps);
+  o.job.after_step = std::ref(*progress);
+  auto fetched = run_graph(o.job);
+  progress.reset();  // the line it has drawn gives way to what comes
+  if (!fetched.ok()) return std::move(fetched.error());
+  if (!o.out.empty()) return write_npz(o.out, *fetched);
+  for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", name, fetched->at(name).str());
+  return {};
+}
+
+}  // namespace
+
+Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
+  TROUPE_ASSIGN(const auto engine, Engine::create(job.engine));
+  Graph graph(engine->ops());
+  TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
+  TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
+  Session session(*engine, graph, {.soft_placement = true});
+  if (!signature.init.empty()) {
+    TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
+    TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
+  }
+  std::map<std::string, Tensor> out;
+  if (signature.fetches.empty() && signature.targets.empty()) return out;
+  TROUPE_ASSIGN(std::vector<Tensor> fetched, run_steps(session, job, signature));
+  for (size_t i = 0; i < fetched.size(); ++i) out[job.fetches[i]] = std::move(fetched[i]);
+  return out;
+}
+
+void add_run(CLI::App& app, Job& job) {
+  auto o = std::make_shared<Options>();
+  CLI::App& run_app = *app.add_subcommand("run", "Runs steps of a graph and writes what is fetched");
+  run_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text")->required();
+  run_app.add_option("--feeds", o->feeds, "A .npz file whose keys are tensor names, x:0; fed in every step");
+  run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  run_app.add_option("--steps", o->job.steps, "How many steps")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX))
+      ->capture_default_str();
+  run_app.add_option("--fetch", o->job.fetches, "NAME:PORT,...: tensors wanted")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  run_app.add_option("--target", o->job.targets, "NODE,...: run in each step")->delimiter(',')->allow_extra_args(false);
+  run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed");
+  run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
+  run_app.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores [cpu=1]");
+  run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens");
+  run_app.callback([o, &job] { job = [o] { return run(*o); }; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running a graph in TensorFlow's format from its bytes: what `troupe run` and the golden tests do.
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "troupe/engine.h"
+
+namespace troupe {
+
+struct GraphRun {
+  std::string graph;                    // a GraphDef, binary or text
+  std::map<std::string, Tensor> feeds;  // by tensor name, "x:0"; the same in every step, and while initialising
+  std::vector<std::string> init;        // nodes run together, once, before the first step
+  std::vector<std::string> fetches;     // tensor names
+  std::vector<std::string> targets;     // nodes run in each step beside what the fetches need
+  int64_t steps = 1;
+  bool all_steps = false;     // keep the fetches of every step, not of the last alone
+  EngineOptions engine = {};  // devices
+  std::string trace = {};     // a file for the trace of all steps; empty: none
+  std::function<void(int64_t done)> after_step = {};
+};
+
+/// Runs it on an engine of its own and returns the fetches by the names asked for: of the last step, or of all steps
+/// stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches and targets
+/// no step runs. Beside the tensors returned, memory does not grow with the steps.
+/// Errors: those of from_graph_def, Session::run and TraceFile; kInvalidArgument for a fetch that changes its shape
+/// between steps that are to be stacked, or holds handles.
+Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job);
+
+}  // namespace troupe
