@@ -65,8 +65,7 @@ Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_s
   return {};
 }
 
-Status Container::begin_update(std::span<const ResourceHandle* const> handles,
-                               const std::shared_ptr<Allocator>& allocator) {
+Status Container::find_for_update(std::span<const ResourceHandle* const> handles) {
   ++update_;
   updating_.clear();
   tensors_.clear();
@@ -79,11 +78,41 @@ Status Container::begin_update(std::span<const ResourceHandle* const> handles,
     updating_.push_back(v);
     tensors_.push_back(&v->value);
   }
+  return {};
+}
+
+Status Container::begin_update(std::span<const ResourceHandle* const> handles,
+                               const std::shared_ptr<Allocator>& allocator) {
+  TROUPE_RETURN_IF_ERROR(find_for_update(handles));
   for (Tensor* t : tensors_) {
     if (t->unique()) continue;
     TROUPE_ASSIGN(*t, t->clone(allocator));
   }
   return {};
+}
+
+Status Container::begin_rewrite(std::span<const ResourceHandle* const> handles,
+                                const std::shared_ptr<Allocator>& allocator) {
+  TROUPE_RETURN_IF_ERROR(find_for_update(handles));
+  fresh_.assign(tensors_.size(), Tensor());
+  rewritten_.clear();
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    Tensor* value = tensors_[i];
+    if (!value->unique()) {
+      TROUPE_ASSIGN(fresh_[i], Tensor::make(value->dtype(), value->shape(), allocator));
+    }
+    rewritten_.push_back({value, fresh_[i].defined() ? &fresh_[i] : value});
+  }
+  return {};
+}
+
+void Container::finish_rewrite(bool done, const std::optional<UpdateId>& id) {
+  if (done) {
+    for (size_t i = 0; i < fresh_.size(); ++i)
+      if (fresh_[i].defined()) *tensors_[i] = std::move(fresh_[i]);
+    finish_update(id);
+  }
+  fresh_.clear();
 }
 
 void Container::finish_update(const std::optional<UpdateId>& id) {

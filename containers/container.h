@@ -62,6 +62,23 @@ class Container final : public Resource {
     finish_update(id);
     return {};
   }
+  /// One variable of a rewrite(): `to` is the new value, uninitialised, or the old one itself when nobody shares it.
+  struct Rewritten {
+    const Tensor* from;
+    Tensor* to;
+    bool in_place() const { return from == to; }
+  };
+  /// update() for an fn(std::span<const Rewritten>) that writes every element of every `to`: a shared variable is then
+  /// read once on the way, instead of cloned before.
+  template <class F>
+  Status rewrite(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator, F&& fn,
+                 std::optional<UpdateId> id = {}) {
+    if (id && applied(*id)) return {};
+    TROUPE_RETURN_IF_ERROR(begin_rewrite(handles, allocator));
+    Status status = fn(std::span<const Rewritten>(rewritten_));
+    finish_rewrite(status.ok(), id);
+    return status;
+  }
   /// Forgets the variable. Error: kNotFound naming it.
   Status erase(const ResourceHandle& handle);
 
@@ -109,7 +126,10 @@ class Container final : public Resource {
   Result<Variable*> find(const ResourceHandle& handle);
   Error disagreement(const ResourceHandle& handle, const Variable& variable) const;
   Error uninitialized(const ResourceHandle& handle) const;
+  Status find_for_update(std::span<const ResourceHandle* const> handles);
   Status begin_update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator);
+  Status begin_rewrite(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator);
+  void finish_rewrite(bool done, const std::optional<UpdateId>& id);
   void finish_update(const std::optional<UpdateId>& id);
   void record(UpdateId id);
 
@@ -119,6 +139,8 @@ class Container final : public Resource {
   uint64_t update_ = 0;              // updates begun
   std::vector<Variable*> updating_;  // by the update under way
   std::vector<Tensor*> tensors_;
+  std::vector<Tensor> fresh_;  // of a rewrite: what will replace shared values, by variable
+  std::vector<Rewritten> rewritten_;
 };
 
 }  // namespace troupe

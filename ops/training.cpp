@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers' updates, applied at the container in place: ResourceApplyGradientDescent, -Momentum,
 // -KerasMomentum, -Adam, -Adagrad, -AdagradV2, -RMSProp, -CenteredRMSProp, -Adadelta, -Ftrl.
+#include <algorithm>
+
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/resource_kernel.h"
@@ -56,20 +58,33 @@ template <class Rule, class T> class ApplyKernel final : public ResourceKernel {
       scalars[i] = widen(t.data<T>()[0]);
     }
     const Tensor& gradient = request.inputs[Rule::kVariables + Rule::kGradient];
-    return container.update(handles, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+    return container.rewrite(
+        handles, request.allocator, [&](std::span<const Container::Rewritten> variables) -> Status {
+          for (int i = 0; i < Rule::kVariables; ++i)
+            if (const Tensor& t = *variables[i].from;
+                t.dtype() != gradient.dtype() || t.dtype() != dtype_of<T> || !(t.shape() == gradient.shape()))
+              return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, describe(t),
+                                      describe(gradient));
+          run(variables, gradient, scalars);
+          return {};
+        });
+  }
+
+  /// Piece by piece, so that what is copied is still in the nearest cache when the rule changes it.
+  void run(std::span<const Container::Rewritten> variables, const Tensor& gradient,
+           const Arithmetic<T>* scalars) const {
+    constexpr int64_t kPiece = 2048;
+    for (int64_t begin = 0, size = gradient.elements(); begin < size; begin += kPiece) {
+      const int64_t n = std::min(kPiece, size - begin);
       T* v[Rule::kVariables];
       for (int i = 0; i < Rule::kVariables; ++i) {
-        Tensor& t = *variables[i];
-        if (t.dtype() != gradient.dtype() || t.dtype() != dtype_of<T> || !(t.shape() == gradient.shape()))
-          return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, describe(t),
-                                  describe(gradient));
-        v[i] = t.mutable_data<T>();
+        v[i] = variables[i].to->template mutable_data<T>() + begin;
+        if (!variables[i].in_place()) std::copy_n(variables[i].from->template data<T>() + begin, n, v[i]);
       }
-      if constexpr (std::is_same_v<T, float>)
-        run_floats(Rule(), v, gradient.data<T>(), scalars, flag_, gradient.elements());
-      else Rule::run(v, gradient.data<T>(), scalars, flag_, gradient.elements());
-      return {};
-    });
+      const T* g = gradient.data<T>() + begin;
+      if constexpr (std::is_same_v<T, float>) run_floats(Rule(), v, g, scalars, flag_, n);
+      else Rule::run(v, g, scalars, flag_, n);
+    }
   }
 
   const bool flag_;

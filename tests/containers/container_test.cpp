@@ -77,6 +77,31 @@ TEST_CASE("an update writes in place, or a copy while the buffer is shared") {
   CHECK(c.version("w") == 3);
 }
 
+TEST_CASE("a rewrite writes in place, or straight to a new buffer while the old one is shared") {
+  Container c;
+  const auto h = variable("w", {2});
+  const ResourceHandle* handles[] = {&h};
+  const auto twice = [](std::span<const Container::Rewritten> v) -> Status {
+    for (int i = 0; i < 2; ++i) v[0].to->mutable_data<float>()[i] = 2 * v[0].from->data<float>()[i];
+    return {};
+  };
+  REQUIRE(c.assign(h, Tensor::of<float>({1, 2})).ok());
+  const void* buffer = c.read(h)->raw();
+  REQUIRE(c.rewrite(handles, system_allocator(), twice).ok());
+  CHECK(c.read(h)->raw() == buffer);
+  const Tensor held = *c.read(h);
+  REQUIRE(c.rewrite(handles, system_allocator(), twice, UpdateId{1, 1}).ok());
+  REQUIRE(c.rewrite(handles, system_allocator(), twice, UpdateId{1, 1}).ok());  // repeated: applied once
+  CHECK(held.identical(Tensor::of<float>({2, 4})));
+  CHECK(c.read(h)->identical(Tensor::of<float>({4, 8})));
+  CHECK(c.version("w") == 3);
+  const Tensor held_too = *c.read(h);
+  auto refuse = [](std::span<const Container::Rewritten>) -> Status { return invalid_argument("refused"); };
+  CHECK(c.rewrite(handles, system_allocator(), refuse).error().message == "refused");
+  CHECK(c.read(h)->shares_buffer(held_too));
+  CHECK(c.version("w") == 3);
+}
+
 TEST_CASE("a failed update changes nothing") {
   Container c;
   const auto a = variable("a"), b = variable("b");
