@@ -54,6 +54,11 @@ struct Tanh {
   }
 };
 
+template <class T> T conjugate(T x) {
+  if constexpr (std::is_same_v<T, complex64>) return std::conj(x);
+  else return x;
+}
+
 #define TROUPE_GRAD(name, a, b, expression)                                            \
   struct name {                                                                        \
     using SameShape = void;                                                            \
@@ -67,9 +72,10 @@ TROUPE_GRAD(SoftplusGrad, dy, x, dy / (std::exp(-x) + T(1)));
 TROUPE_GRAD(SoftsignGrad, dy, x, dy / ((T(1) + std::fabs(x)) * (T(1) + std::fabs(x))));
 TROUPE_GRAD(SigmoidGrad, y, dy, dy* y*(T(1) - y));
 TROUPE_GRAD(TanhGrad, y, dy, dy*(T(1) - y * y));
-TROUPE_GRAD(SqrtGrad, y, dy, dy* T(0.5) / y);
-TROUPE_GRAD(RsqrtGrad, y, dy, T(-0.5) * dy * (y * y * y));
-TROUPE_GRAD(ReciprocalGrad, y, dy, -dy* y* y);
+// The gradients of Sigmoid and Tanh are given y conjugated; these take its conjugate.
+TROUPE_GRAD(SqrtGrad, y, dy, dy* T(0.5) / conjugate(y));
+TROUPE_GRAD(RsqrtGrad, y, dy, T(-0.5) * dy * conjugate(y * y * y));
+TROUPE_GRAD(ReciprocalGrad, y, dy, -dy* conjugate(y* y));
 #undef TROUPE_GRAD
 
 template <class T> class LeakyReluGrad final : public ComputeKernel {
@@ -115,9 +121,10 @@ Gradient of_input(const char* op) {
     return {};
   });
 }
+/// dx = op(conj(y), dy).
 Gradient output_first(const char* op) {
   return gradient([op](GradientContext& c) -> Status {
-    if (c.dy(0)) c.set_dx(0, c.op(op, {c.output(0), c.dy(0)}));
+    if (c.dy(0)) c.set_dx(0, c.op(op, {conj(c, c.output(0)), c.dy(0)}));
     return {};
   });
 }
@@ -158,11 +165,11 @@ void add_grad_of_result(OpRegistry& ops, KernelRegistry& kernels, const char* na
               .input("y: T")
               .input("dy: T")
               .output("z: T")
-              .attr(type_attr("T", FloatTypes{}))
+              .attr(type_attr("T", FloatOrComplexTypes{}))
               .shape(same_shape)
               .doc(doc),
           std::move(gradient));
-  add_binary_kernels<F>(kernels, name, FloatTypes{});
+  add_binary_kernels<F>(kernels, name, FloatOrComplexTypes{});
 }
 
 /// Second order of a piecewise linear function: linear in dy, nothing by x.
@@ -186,12 +193,23 @@ Gradient exponential(const char* op) {
     return {};
   });
 }
-/// z = f(y, dy), linear in dy: dz/dy by `by_y`, and the op itself again for dy.
+/// z = f(y, dy), linear in dy: dz/dy by `by_y`, given conjugates of y and dy; by dy the op itself again, of conj(y).
 Gradient second_order(const char* op, Output (*by_y)(GradientContext&, Output g, Output y, Output dy)) {
   return gradient([op, by_y](GradientContext& c) -> Status {
     if (!c.dy(0)) return {};
-    c.set_dx(0, by_y(c, c.dy(0), c.input(0), c.input(1)));
-    c.set_dx(1, c.op(op, {c.input(0), c.dy(0)}));
+    const Output y = conj(c, c.input(0));
+    c.set_dx(0, by_y(c, c.dy(0), y, conj(c, c.input(1))));
+    c.set_dx(1, c.op(op, {y, c.dy(0)}));
+    return {};
+  });
+}
+/// The same of an f that takes the conjugate of y: by y it is conj(g) * slope(y, dy).
+Gradient second_order_of_conjugate(const char* op, Output (*slope)(GradientContext&, Output y, Output dy)) {
+  return gradient([op, slope](GradientContext& c) -> Status {
+    if (!c.dy(0)) return {};
+    const Output y = conj(c, c.input(0));
+    c.set_dx(0, c.op("Mul", {conj(c, c.dy(0)), slope(c, y, c.input(1))}));
+    c.set_dx(1, c.op(op, {y, c.dy(0)}));
     return {};
   });
 }
@@ -245,19 +263,19 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
                                second_order("TanhGrad", [](GradientContext& c, Output g, Output y, Output dy) {
                                  return product(c, -2, {g, dy, y});
                                }));
-  add_grad_of_result<SqrtGrad>(ops, kernels, "SqrtGrad", "The gradient of Sqrt: dy / (2 y).",
-                               second_order("SqrtGrad", [](GradientContext& c, Output g, Output y, Output) {
-                                 return c.op("Neg", {c.op("Mul", {c.op("RealDiv", {g, y}), c.output(0)})});
+  add_grad_of_result<SqrtGrad>(ops, kernels, "SqrtGrad", "The gradient of Sqrt: dy / (2 conj(y)).",
+                               second_order_of_conjugate("SqrtGrad", [](GradientContext& c, Output y, Output) {
+                                 return c.op("Neg", {c.op("RealDiv", {c.output(0), y})});
                                }));
-  add_grad_of_result<RsqrtGrad>(ops, kernels, "RsqrtGrad", "The gradient of Rsqrt: -dy * y^3 / 2.",
-                                second_order("RsqrtGrad", [](GradientContext& c, Output g, Output y, Output dy) {
-                                  return product(c, -1.5, {g, dy, y, y});
+  add_grad_of_result<RsqrtGrad>(ops, kernels, "RsqrtGrad", "The gradient of Rsqrt: -dy * conj(y)^3 / 2.",
+                                second_order_of_conjugate("RsqrtGrad", [](GradientContext& c, Output y, Output dy) {
+                                  return product(c, -1.5, {dy, y, y});
                                 }));
   for (const char* name : {"ReciprocalGrad", "InvGrad"})
     add_grad_of_result<ReciprocalGrad>(
-        ops, kernels, name, "The gradient of Reciprocal: -dy * y^2.",
-        second_order("ReciprocalGrad", [](GradientContext& c, Output g, Output y, Output dy) {
-          return product(c, -2, {g, dy, y});
+        ops, kernels, name, "The gradient of Reciprocal: -dy * conj(y)^2.",
+        second_order_of_conjugate("ReciprocalGrad", [](GradientContext& c, Output y, Output dy) {
+          return product(c, -2, {dy, y});
         }));
 }
 
@@ -287,9 +305,10 @@ void register_activation_ops(OpRegistry& ops, KernelRegistry& kernels) {
           of_input("LeakyReluGrad"));
   add_unary_kernels<LeakyRelu>(kernels, "LeakyRelu", floats, kCheapGrain, "alpha");
   const auto curve = [&]<class F>(F, const char* name, const char* doc, const char* grad) {
-    ops.add(OpDef(name).input("x: T").output("y: T").attr(type_attr("T", floats)).shape(unchanged_shape).doc(doc),
+    const FloatOrComplexTypes types;
+    ops.add(OpDef(name).input("x: T").output("y: T").attr(type_attr("T", types)).shape(unchanged_shape).doc(doc),
             output_first(grad));
-    add_unary_kernels<F>(kernels, name, floats, kDearGrain);
+    add_unary_kernels<F>(kernels, name, types, kDearGrain);
   };
   curve(Sigmoid{}, "Sigmoid", "1 / (1 + exp(-x)).", "SigmoidGrad");
   curve(Tanh{}, "Tanh", "The hyperbolic tangent.", "TanhGrad");

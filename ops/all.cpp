@@ -8,6 +8,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_const_ops(ops, kernels);
   register_math_unary_ops(ops, kernels);
   register_math_binary_ops(ops, kernels);
+  register_complex_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);

@@ -112,7 +112,7 @@ class Bitcast final : public ComputeKernel {
 
 Status cast_gradient(GradientContext& c) {
   const DType from = c.input(0).dtype();
-  if (c.dy(0) && is_floating(from) && is_floating(c.dy(0).dtype()))
+  if (c.dy(0) && (is_floating(from) || from == DType::kComplex64))
     c.set_dx(0, c.op("Cast", {c.dy(0)}, {{"DstT", from}}));
   return {};
 }

@@ -47,5 +47,6 @@ template bool gemm(const float*, bool, const float*, bool, float*, int64_t, int6
 template bool gemm(const double*, bool, const double*, bool, double*, int64_t, int64_t, int64_t);
 template bool gemm(const int32_t*, bool, const int32_t*, bool, int32_t*, int64_t, int64_t, int64_t);
 template bool gemm(const int64_t*, bool, const int64_t*, bool, int64_t*, int64_t, int64_t, int64_t);
+template bool gemm(const complex64*, bool, const complex64*, bool, complex64*, int64_t, int64_t, int64_t);
 
 }  // namespace troupe

@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// Types that gemm() multiplies; 16-bit floats must be widened to float before.
-using GemmTypes = TypeList<float, double, int32_t, int64_t>;
+using GemmTypes = TypeList<float, double, int32_t, int64_t, complex64>;
 
 /// c[m,n] = op(a) op(b), all row-major and dense, where op transposes when `ta` or `tb`: a is [m,k], or [k,m] with ta;
 /// b is [k,n], or [n,k] with tb. k = 0 gives zeros. Integers wrap around. Any thread; uses the helper team of the

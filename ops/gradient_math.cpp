@@ -16,6 +16,8 @@ Output scalar_like(GradientContext& c, DType dtype, double value) {
   return c.constant(std::move(t));
 }
 
+Output conj(GradientContext& c, Output x) { return x && x.dtype() == DType::kComplex64 ? c.op("Conj", {x}) : x; }
+
 Output int_vector(GradientContext& c, std::span<const int64_t> values) {
   std::vector<int32_t> narrow(values.begin(), values.end());
   return c.constant(Tensor::of<int32_t>(std::span<const int32_t>(narrow)));

@@ -12,6 +12,9 @@ namespace troupe {
 
 /// A Const scalar of the numeric `dtype` with this value.
 Output scalar_like(GradientContext& c, DType dtype, double value);
+/// The conjugate of complex x; x itself where it is real. A gradient is taken by real and imaginary part: that of an
+/// analytic f is dy * conj(f'(x)).
+Output conj(GradientContext& c, Output x);
 /// A Const int32 vector.
 Output int_vector(GradientContext& c, std::span<const int64_t> values);
 /// The sizes of x as a vector: a Const int32 or int64 where the shape is known, else a Shape node.

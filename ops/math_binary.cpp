@@ -141,11 +141,11 @@ Status sub_gradient(GradientContext& c) {
 }
 Status mul_gradient(GradientContext& c) {
   const Output dy = c.dy(0);
-  if (dy) set_broadcast_gradients(c, c.op("Mul", {dy, c.input(1)}), c.op("Mul", {dy, c.input(0)}));
+  if (dy) set_broadcast_gradients(c, c.op("Mul", {dy, conj(c, c.input(1))}), c.op("Mul", {dy, conj(c, c.input(0))}));
   return {};
 }
 Status div_gradient(GradientContext& c) {
-  const Output dy = c.dy(0), a = c.input(0), b = c.input(1);
+  const Output dy = c.dy(0), a = conj(c, c.input(0)), b = conj(c, c.input(1));
   if (!dy) return {};
   const Output db = c.op("Mul", {dy, c.op("RealDiv", {c.op("RealDiv", {c.op("Neg", {a}), b}), b})});
   set_broadcast_gradients(c, c.op("RealDiv", {dy, b}), db);
@@ -167,15 +167,16 @@ Status floor_mod_gradient(GradientContext& c) {
   return {};
 }
 Status pow_gradient(GradientContext& c) {
-  const Output dy = c.dy(0), x = c.input(0), y = c.input(1);
+  const Output dy = c.dy(0), x = conj(c, c.input(0)), y = conj(c, c.input(1));
   if (!dy) return {};
   const Output one = scalar_like(c, x.dtype(), 1), zero = scalar_like(c, x.dtype(), 0);
   const Output dx = c.op("Mul", {c.op("Mul", {dy, y}), c.op("Pow", {x, c.op("Sub", {y, one})})});
-  // The logarithm is taken of positive x alone; elsewhere the gradient by y is 0, as in TensorFlow.
-  const Output positive = c.op("Greater", {x, zero});
-  const Output safe = c.op("SelectV2", {positive, x, c.op("OnesLike", {x})});
-  const Output log = c.op("SelectV2", {positive, c.op("Log", {safe}), c.op("ZerosLike", {x})});
-  set_broadcast_gradients(c, dx, c.op("Mul", {c.op("Mul", {dy, c.output(0)}), log}));
+  // The logarithm is taken of positive x alone, or of complex x but 0; elsewhere the gradient by y is 0, as in
+  // TensorFlow.
+  const Output has_log = c.op(x.dtype() == DType::kComplex64 ? "NotEqual" : "Greater", {x, zero});
+  const Output safe = c.op("SelectV2", {has_log, x, c.op("OnesLike", {x})});
+  const Output log = c.op("SelectV2", {has_log, c.op("Log", {safe}), c.op("ZerosLike", {x})});
+  set_broadcast_gradients(c, dx, c.op("Mul", {c.op("Mul", {dy, conj(c, c.output(0))}), log}));
   return {};
 }
 GradientFn extreme_gradient(const char* first_wins) {
@@ -250,8 +251,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   const NumberTypes numbers;
   const FloatTypes floats;
   const IntegerTypes integers;
-  using FloatOrComplex = TypeList<float, double, float16, bfloat16, complex64>;
-  const FloatOrComplex float_or_complex;
+  const FloatOrComplexTypes float_or_complex;
   ops.add(binary("Add", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
   ops.add(binary("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
   ops.add(binary("Sub", all, "x - y, element by element. The shapes broadcast."), gradient(sub_gradient));

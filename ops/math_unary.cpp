@@ -59,9 +59,20 @@ struct Exp {
 TROUPE_UNARY(Reciprocal, T(1) / x);
 TROUPE_UNARY(Sqrt, std::sqrt(x));
 TROUPE_UNARY(Rsqrt, T(1) / std::sqrt(x));
-TROUPE_UNARY(Expm1, std::expm1(x));
+// Of complex numbers, the two are exact near 0 for being computed in float64.
+struct Expm1 {
+  template <class T> static T apply(T x) {
+    if constexpr (kComplex<T>) return T(std::exp(std::complex<double>(x)) - 1.0);
+    else return std::expm1(x);
+  }
+};
+struct Log1p {
+  template <class T> static T apply(T x) {
+    if constexpr (kComplex<T>) return std::abs(x) < 1e-8f ? x : T(std::log(1.0 + std::complex<double>(x)));
+    else return std::log1p(x);
+  }
+};
 TROUPE_UNARY(Log, std::log(x));
-TROUPE_UNARY(Log1p, std::log1p(x));
 TROUPE_UNARY(Sin, std::sin(x));
 TROUPE_UNARY(Cos, std::cos(x));
 TROUPE_UNARY(Tan, std::tan(x));
@@ -93,20 +104,19 @@ TROUPE_UNARY_PREDICATE(LogicalNot, !x);
 
 using SignedTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t>;
 using SignedOrComplex = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, complex64>;
-using FloatOrComplex = TypeList<float, double, float16, bfloat16, complex64>;
 
-/// dx = dy * factor(x, y).
+/// dx = dy * conj(factor(x, y)).
 using Factor = Output (*)(GradientContext& c, Output x, Output y);
 Gradient times(Factor factor) {
   return gradient([factor](GradientContext& c) -> Status {
-    if (c.dy(0)) c.set_dx(0, c.op("Mul", {c.dy(0), factor(c, c.input(0), c.output(0))}));
+    if (c.dy(0)) c.set_dx(0, c.op("Mul", {c.dy(0), conj(c, factor(c, c.input(0), c.output(0)))}));
     return {};
   });
 }
-/// dx = dy / divisor(x, y).
+/// dx = dy / conj(divisor(x, y)).
 Gradient over(Factor divisor) {
   return gradient([divisor](GradientContext& c) -> Status {
-    if (c.dy(0)) c.set_dx(0, c.op("RealDiv", {c.dy(0), divisor(c, c.input(0), c.output(0))}));
+    if (c.dy(0)) c.set_dx(0, c.op("RealDiv", {c.dy(0), conj(c, divisor(c, c.input(0), c.output(0)))}));
     return {};
   });
 }
@@ -119,11 +129,8 @@ Gradient by_output(const char* op) {
 }
 
 Output one(GradientContext& c, Output like) { return scalar_like(c, like.dtype(), 1); }
-/// sqrt(a + b x^2)
-Output root(GradientContext& c, Output x, double a, double b) {
-  const Output square = c.op("Mul", {scalar_like(c, x.dtype(), b), c.op("Square", {x})});
-  return c.op("Sqrt", {c.op("Add", {scalar_like(c, x.dtype(), a), square})});
-}
+/// sqrt(1 - x^2)
+Output root(GradientContext& c, Output x) { return c.op("Sqrt", {c.op("Sub", {one(c, x), c.op("Square", {x})})}); }
 
 struct Registration {
   OpRegistry& ops;
@@ -155,44 +162,47 @@ void add_algebra(Registration& r) {
                   return c.op("Mul", {scalar_like(c, x.dtype(), 2), x});
                 }),
                 kCheapGrain);
-  r.add<Sqrt>("Sqrt", FloatOrComplex{}, "The square root; NaN where x < 0.", by_output("SqrtGrad"));
-  r.add<Rsqrt>("Rsqrt", FloatOrComplex{}, "1 over the square root of x.", by_output("RsqrtGrad"));
-  r.add<Reciprocal>("Reciprocal", FloatOrComplex{}, "1 / x.", by_output("ReciprocalGrad"), kCheapGrain);
-  r.add<Reciprocal>("Inv", FloatOrComplex{}, "1 / x, under its older name.", by_output("ReciprocalGrad"), kCheapGrain);
-  r.add<Exp>("Exp", FloatOrComplex{}, "e to the power x.", times([](GradientContext&, Output, Output y) { return y; }));
-  r.add<Expm1>("Expm1", FloatTypes{}, "exp(x) - 1, exact near 0.",
+  r.add<Sqrt>("Sqrt", FloatOrComplexTypes{}, "The square root; NaN where x < 0.", by_output("SqrtGrad"));
+  r.add<Rsqrt>("Rsqrt", FloatOrComplexTypes{}, "1 over the square root of x.", by_output("RsqrtGrad"));
+  r.add<Reciprocal>("Reciprocal", FloatOrComplexTypes{}, "1 / x.", by_output("ReciprocalGrad"), kCheapGrain);
+  r.add<Reciprocal>("Inv", FloatOrComplexTypes{}, "1 / x, under its older name.", by_output("ReciprocalGrad"),
+                    kCheapGrain);
+  r.add<Exp>("Exp", FloatOrComplexTypes{}, "e to the power x.",
+             times([](GradientContext&, Output, Output y) { return y; }));
+  r.add<Expm1>("Expm1", FloatOrComplexTypes{}, "exp(x) - 1, exact near 0.",
                times([](GradientContext& c, Output x, Output) { return c.op("Exp", {x}); }));
-  r.add<Log>("Log", FloatOrComplex{}, "The natural logarithm.",
+  r.add<Log>("Log", FloatOrComplexTypes{}, "The natural logarithm.",
              over([](GradientContext&, Output x, Output) { return x; }));
-  r.add<Log1p>("Log1p", FloatTypes{}, "log(1 + x), exact near 0.", over([](GradientContext& c, Output x, Output) {
+  r.add<Log1p>("Log1p", FloatOrComplexTypes{}, "log(1 + x), exact near 0.",
+               over([](GradientContext& c, Output x, Output) {
                  return c.op("Add", {one(c, x), x});
                }));
 }
 
 void add_trigonometry(Registration& r) {
-  r.add<Sin>("Sin", FloatOrComplex{}, "The sine of x in radians.",
+  r.add<Sin>("Sin", FloatOrComplexTypes{}, "The sine of x in radians.",
              times([](GradientContext& c, Output x, Output) { return c.op("Cos", {x}); }));
-  r.add<Cos>("Cos", FloatOrComplex{}, "The cosine of x in radians.",
+  r.add<Cos>("Cos", FloatOrComplexTypes{}, "The cosine of x in radians.",
              times([](GradientContext& c, Output x, Output) { return c.op("Neg", {c.op("Sin", {x})}); }));
-  r.add<Tan>("Tan", FloatTypes{}, "The tangent of x in radians.",
+  r.add<Tan>("Tan", FloatOrComplexTypes{}, "The tangent of x in radians.",
              over([](GradientContext& c, Output x, Output) { return c.op("Square", {c.op("Cos", {x})}); }));
-  r.add<Asin>("Asin", FloatTypes{}, "The inverse of the sine, in radians; NaN where |x| > 1.",
-              over([](GradientContext& c, Output x, Output) { return root(c, x, 1, -1); }));
-  r.add<Acos>("Acos", FloatTypes{}, "The inverse of the cosine, in radians; NaN where |x| > 1.",
-              over([](GradientContext& c, Output x, Output) { return c.op("Neg", {root(c, x, 1, -1)}); }));
-  r.add<Atan>("Atan", FloatTypes{}, "The inverse of the tangent, in radians.",
+  r.add<Asin>("Asin", FloatOrComplexTypes{}, "The inverse of the sine, in radians; NaN where |x| > 1.",
+              over([](GradientContext& c, Output x, Output) { return root(c, x); }));
+  r.add<Acos>("Acos", FloatOrComplexTypes{}, "The inverse of the cosine, in radians; NaN where |x| > 1.",
+              over([](GradientContext& c, Output x, Output) { return c.op("Neg", {root(c, x)}); }));
+  r.add<Atan>("Atan", FloatOrComplexTypes{}, "The inverse of the tangent, in radians.",
               over([](GradientContext& c, Output x, Output) {
                 return c.op("Add", {one(c, x), c.op("Square", {x})});
               }));
-  r.add<Sinh>("Sinh", FloatTypes{}, "The hyperbolic sine.",
+  r.add<Sinh>("Sinh", FloatOrComplexTypes{}, "The hyperbolic sine.",
               times([](GradientContext& c, Output x, Output) { return c.op("Cosh", {x}); }));
-  r.add<Cosh>("Cosh", FloatTypes{}, "The hyperbolic cosine.",
+  r.add<Cosh>("Cosh", FloatOrComplexTypes{}, "The hyperbolic cosine.",
               times([](GradientContext& c, Output x, Output) { return c.op("Sinh", {x}); }));
-  r.add<Asinh>("Asinh", FloatTypes{}, "The inverse of the hyperbolic sine.",
-               over([](GradientContext& c, Output x, Output) { return root(c, x, 1, 1); }));
-  r.add<Acosh>("Acosh", FloatTypes{}, "The inverse of the hyperbolic cosine; NaN where x < 1.",
-               over([](GradientContext& c, Output x, Output) { return root(c, x, -1, 1); }));
-  r.add<Atanh>("Atanh", FloatTypes{}, "The inverse of the hyperbolic tangent; NaN where |x| > 1.",
+  r.add<Asinh>("Asinh", FloatOrComplexTypes{}, "The inverse of the hyperbolic sine.",
+               over([](GradientContext& c, Output, Output y) { return c.op("Cosh", {y}); }));
+  r.add<Acosh>("Acosh", FloatOrComplexTypes{}, "The inverse of the hyperbolic cosine; NaN where x < 1.",
+               over([](GradientContext& c, Output, Output y) { return c.op("Sinh", {y}); }));
+  r.add<Atanh>("Atanh", FloatOrComplexTypes{}, "The inverse of the hyperbolic tangent; NaN where |x| > 1.",
                over([](GradientContext& c, Output x, Output) {
                  return c.op("Sub", {one(c, x), c.op("Square", {x})});
                }));

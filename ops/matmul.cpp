@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t>;
+using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
 
 /// Products below this many multiplications are not worth a second thread.
 constexpr int64_t kGrain = 65536;
@@ -57,6 +57,13 @@ template <class From, class To> Result<Tensor> converted(const KernelContext& c,
   return y;
 }
 
+/// A tensor of complex numbers conjugated: half of an adjoint.
+Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
+  TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
+  std::ranges::transform(x.values<complex64>(), y.mutable_data<complex64>(), [](complex64 v) { return std::conj(v); });
+  return y;
+}
+
 /// Where each operand's matrix of output batch i lies.
 struct Batches {
   Shape shape;                  // of the output's batch dimensions
@@ -96,7 +103,11 @@ template <class T> class Product final : public ComputeKernel {
     const Shape batch = out;
     TROUPE_ASSIGN(out, extended(out, m, n));
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<Arithmetic<T>>, out));
-    if constexpr (is_half<T>) {
+    if constexpr (std::is_same_v<T, complex64>) {
+      TROUPE_ASSIGN(const Tensor left, batches_&& ta_ ? conjugated(c, a) : a);
+      TROUPE_ASSIGN(const Tensor right, batches_&& tb_ ? conjugated(c, b) : b);
+      TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
+    } else if constexpr (is_half<T>) {
       TROUPE_ASSIGN(Tensor wide_a, (converted<T, float>(c, a)));
       TROUPE_ASSIGN(Tensor wide_b, (converted<T, float>(c, b)));
       TROUPE_RETURN_IF_ERROR(multiply(c, wide_a, wide_b, y, batch, m, n, k));
@@ -146,7 +157,10 @@ template <class T> class Product final : public ComputeKernel {
 Status product_gradient(GradientContext& c, std::string_view op, std::string_view name_a, std::string_view name_b,
                         Output& da, Output& db) {
   const bool ta = c.node().attrs().get_or(name_a, false), tb = c.node().attrs().get_or(name_b, false);
-  const Output a = c.input(0), b = c.input(1), g = c.dy(0);
+  // Adjoints conjugate; where the op transposes, that is done before.
+  const bool adjoint = op != "MatMul";
+  const Output a = adjoint ? c.input(0) : conj(c, c.input(0)), b = adjoint ? c.input(1) : conj(c, c.input(1));
+  const Output g = c.dy(0);
   const auto product = [&](Output x, Output y, bool tx, bool ty) {
     return c.op(op, {x, y}, Attrs{{std::string(name_a), tx}, {std::string(name_b), ty}});
   };
@@ -222,8 +236,9 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("grad_x: bool = false")
               .attr("grad_y: bool = false")
               .shape(batch_matmul_shape)
-              .doc("Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed first with "
-                   "adj_x and adj_y. The dimensions before broadcast. Inner sizes that differ are an error."),
+              .doc("Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed (and complex "
+                   "ones conjugated) first with adj_x and adj_y. The dimensions before broadcast. Inner sizes that "
+                   "differ are an error."),
           gradient(batch_matmul_gradient));
   for (const char* op : {"MatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, MatMulTypes{});
 }

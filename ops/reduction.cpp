@@ -255,7 +255,7 @@ Status prod_gradient(GradientContext& c) {
   const Output product = c.op("Prod", {safe, axes}, {{"keep_dims", true}});
   const Output at_zero = c.op("SelectV2", {c.op("Equal", {zeros, one}), product, zero});
   const Output elsewhere = c.op("SelectV2", {c.op("Equal", {zeros, zero}), c.op("RealDiv", {product, safe}), zero});
-  c.set_dx(0, c.op("Mul", {kept(c, dy), c.op("SelectV2", {is_zero, at_zero, elsewhere})}));
+  c.set_dx(0, c.op("Mul", {kept(c, dy), conj(c, c.op("SelectV2", {is_zero, at_zero, elsewhere}))}));
   return {};
 }
 

@@ -18,6 +18,7 @@ template <class... T> struct TypeList {
 
 using FloatTypes = TypeList<float, double, float16, bfloat16>;
 using FullFloatTypes = TypeList<float, double>;
+using FloatOrComplexTypes = TypeList<float, double, float16, bfloat16, complex64>;
 using IntegerTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 using IndexTypes = TypeList<int32_t, int64_t>;
 using NumberTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,

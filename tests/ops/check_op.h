@@ -18,8 +18,12 @@ template <class T> Tensor random_tensor(const Shape& shape, uint32_t seed) {
   return t;
 }
 
-/// The elements as doubles.
+/// The elements as doubles; of complex numbers the real and the imaginary parts in turn.
 inline std::vector<double> doubles(const Tensor& t) {
+  if (t.dtype() == DType::kComplex64) {
+    const float* parts = reinterpret_cast<const float*>(t.data<complex64>());
+    return {parts, parts + 2 * t.elements()};
+  }
   std::vector<double> out(t.elements());
   for (int64_t i = 0; i < t.elements(); ++i) {
     if (t.dtype() == DType::kFloat32) out[i] = t.data<float>()[i];

@@ -5,6 +5,7 @@
 
 #include "tests/ops/array_cases.h"
 #include "tests/ops/check_op.h"
+#include "tests/ops/complex_cases.h"
 #include "tests/ops/math_cases.h"
 
 namespace troupe::testing {
@@ -63,7 +64,7 @@ const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
     for (const auto& part : {const_cases(), unary_cases(), binary_cases(), reduction_cases(), array_cases(),
-                             gather_cases(), random_cases(), matrix_cases()})
+                             gather_cases(), random_cases(), matrix_cases(), complex_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -76,6 +77,8 @@ std::string title(const OpCase& c) {
   return out + ")";
 }
 
+bool differentiable(DType dtype) { return is_floating(dtype) || dtype == DType::kComplex64; }
+
 /// A graph with the case's node; inputs are constants, or placeholders of known or unknown shape.
 struct Built {
   enum class Inputs { kConstants, kPlaceholders, kUnknownShapes };
@@ -85,10 +88,10 @@ struct Built {
   std::vector<std::pair<Output, Tensor>> feeds;
   const Node* node = nullptr;
 
-  /// Floating inputs become placeholders, others stay constants unless `all`.
+  /// Inputs that can be differentiated by become placeholders, others stay constants unless `all`.
   Built(const OpCase& c, Inputs inputs, bool all = false) {
     for (const Tensor& t : c.inputs) {
-      if (inputs == Inputs::kConstants || (!all && !is_floating(t.dtype()))) {
+      if (inputs == Inputs::kConstants || (!all && !differentiable(t.dtype()))) {
         in.push_back(scope.constant(t));
         continue;
       }
@@ -115,7 +118,7 @@ void check_same(const Tensor& got, const Tensor& want, double tolerance) {
   INFO("got " << got.str() << ", want " << want.str());
   REQUIRE(got.shape() == want.shape());
   REQUIRE(got.dtype() == want.dtype());
-  if (!is_floating(want.dtype())) {
+  if (!differentiable(want.dtype())) {
     CHECK(got.identical(want));
     return;
   }
@@ -128,16 +131,19 @@ void check_same(const Tensor& got, const Tensor& want, double tolerance) {
   }
 }
 
-/// The gradients of sum of w * outputs by every floating input; empty tensors where there are none.
+/// Expected values are exact, or correctly rounded where the type is narrow.
+double rounding(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kComplex64 ? 2e-6 : 1e-12; }
+
+/// The gradients of sum of w * outputs by every floating or complex input; empty tensors where there are none.
 Result<std::vector<Tensor>> analytic(const OpCase& c, Built& b, const std::vector<Tensor>& weights) {
   std::vector<Output> ys, dys, xs;
   for (int i = 0; i < b.node->num_outputs(); ++i) {
-    if (!is_floating(b.node->dtype(i))) continue;
+    if (!weights[i].defined()) continue;
     ys.push_back(b.node->out(i));
     dys.push_back(b.scope.constant(weights[i]));
   }
   for (size_t i = 0; i < c.inputs.size(); ++i)
-    if (is_floating(c.inputs[i].dtype())) xs.push_back(b.in[i]);
+    if (differentiable(c.inputs[i].dtype())) xs.push_back(b.in[i]);
   TROUPE_ASSIGN(auto dxs, gradients(b.scope, ys, xs, dys));
   std::vector<Tensor> out;
   Evaluator evaluator;
@@ -188,7 +194,8 @@ TEST_CASE("ops give the expected values and the inferred shapes", "[conformance]
       CHECK((inferred.fully_known() || depends_on_values));
       CHECK(v.dtype() == b.node->dtype(static_cast<int>(i)));
     }
-    for (size_t i = 0; i < c.expected.size(); ++i) check_same((*values)[i], c.expected[i], 1e-12);
+    for (size_t i = 0; i < c.expected.size(); ++i)
+      check_same((*values)[i], c.expected[i], rounding(c.expected[i].dtype()));
   }
 }
 
@@ -271,23 +278,62 @@ TEST_CASE("integer kernels run and agree with float64 where there is no rounding
   }
 }
 
+namespace {
+
+/// A case is differentiated in float64, or, with complex numbers, in float32.
+struct Precision {
+  bool complex;
+  explicit Precision(const OpCase& c)
+      : complex(std::ranges::any_of(
+            c.inputs, [](const Tensor& t) { return t.dtype() == DType::kComplex64 || t.dtype() == DType::kFloat32; })) {
+  }
+  bool has(DType dtype) const {
+    return complex ? dtype == DType::kComplex64 || dtype == DType::kFloat32 : dtype == DType::kFloat64;
+  }
+  double step() const { return complex ? 0.02 : 1e-6; }
+  double tolerance() const { return complex ? 2e-4 : 1e-5; }
+
+  /// Random weights for the outputs that count; empty where none does.
+  std::vector<Tensor> weights(const std::vector<Tensor>& outputs) const {
+    std::vector<Tensor> out;
+    bool any = false;
+    for (const Tensor& v : outputs) {
+      Tensor w;
+      if (has(v.dtype())) {
+        Shape parts = v.shape();
+        if (v.dtype() == DType::kComplex64) parts.push_back(2);
+        w = complex ? random_tensor<float>(parts, 5) : random_tensor<double>(parts, 5);
+        if (v.dtype() == DType::kComplex64) w = *apply("Bitcast", {w}, {{"type", DType::kComplex64}});
+      }
+      any |= w.defined();
+      out.push_back(std::move(w));
+    }
+    return any ? out : std::vector<Tensor>();
+  }
+  /// x with its real number `i` moved by `by`.
+  Tensor moved(const Tensor& x, int64_t i, double by) const {
+    Tensor out = *x.clone();
+    if (out.dtype() == DType::kFloat64) out.mutable_data<double>()[i] += by;
+    else static_cast<float*>(out.mutable_raw())[i] += static_cast<float>(by);
+    return out;
+  }
+};
+
+}  // namespace
+
 TEST_CASE("gradients agree with finite differences", "[conformance]") {
   for (const OpCase& c : all_cases()) {
     const OpDef& op = *Registries::all().ops.find(c.op);
-    if (!c.gradient || !op.gradient().function) continue;
+    if (!c.gradient || c.random || !op.gradient().function) continue;
     INFO(title(c));
+    const Precision precision(c);
     Built b(c, Built::Inputs::kPlaceholders);
     REQUIRE(b.scope.ok());
     Evaluator evaluator;
     auto values = evaluator.run(b.outputs(), b.feeds);
     REQUIRE(values.ok());
-    std::vector<Tensor> weights;
-    bool any = false;
-    for (const Tensor& v : *values) {
-      weights.push_back(v.dtype() == DType::kFloat64 ? random_tensor<double>(v.shape(), 5) : Tensor());
-      any |= v.dtype() == DType::kFloat64;
-    }
-    if (!any || b.feeds.empty()) continue;
+    const std::vector<Tensor> weights = precision.weights(*values);
+    if (weights.empty() || b.feeds.empty()) continue;
     const auto got = analytic(c, b, weights);
     INFO((got.ok() ? "" : got.error().str()));
     REQUIRE(got.ok());
@@ -304,26 +350,24 @@ TEST_CASE("gradients agree with finite differences", "[conformance]") {
     };
     for (size_t f = 0; f < b.feeds.size(); ++f) {
       const Tensor x = b.feeds[f].second;
-      std::vector<double> want(static_cast<size_t>(x.elements()));
-      for (int64_t i = 0; i < x.elements(); ++i) {
-        double at[2];
-        for (int side = 0; side < 2; ++side) {
-          b.feeds[f].second = *x.clone();
-          b.feeds[f].second.mutable_data<double>()[i] += side ? 1e-6 : -1e-6;
-          at[side] = loss();
-        }
-        want[i] = (at[1] - at[0]) / 2e-6;
-      }
+      std::vector<double> want(doubles(x).size());
+      const auto at = [&](size_t i, double by) {
+        b.feeds[f].second = precision.moved(x, static_cast<int64_t>(i), by);
+        return loss();
+      };
+      const double h = precision.step();
+      for (size_t i = 0; i < want.size(); ++i)
+        want[i] = (8 * (at(i, h) - at(i, -h)) - (at(i, 2 * h) - at(i, -2 * h))) / (12 * h);
       b.feeds[f].second = x;
       const Tensor& dx = (*got)[f];
       if (!dx.defined()) {  // no gradient: it must be zero
         INFO("input " << f << " has no gradient");
-        for (double w : want) CHECK(std::fabs(w) < 1e-6);
+        for (double w : want) CHECK(std::fabs(w) < precision.tolerance());
         continue;
       }
       INFO("input " << f << " gradient " << dx.str());
       REQUIRE(dx.shape() == x.shape());
-      check_close(doubles(dx), want, 1e-5);
+      check_close(doubles(dx), want, precision.tolerance());
     }
   }
 }
@@ -336,13 +380,8 @@ TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conf
     Built known(c, Built::Inputs::kPlaceholders), unknown(c, Built::Inputs::kUnknownShapes);
     auto values = Evaluator().run(known.outputs(), known.feeds);
     REQUIRE(values.ok());
-    std::vector<Tensor> weights;
-    bool any = false;
-    for (const Tensor& v : *values) {
-      weights.push_back(v.dtype() == DType::kFloat64 ? random_tensor<double>(v.shape(), 5) : Tensor());
-      any |= weights.back().defined();
-    }
-    if (!any || known.feeds.empty()) continue;
+    const std::vector<Tensor> weights = Precision(c).weights(*values);
+    if (weights.empty() || known.feeds.empty()) continue;
     const auto want = analytic(c, known, weights), got = analytic(c, unknown, weights);
     REQUIRE(want.ok());
     if (!got.ok() && got.error().message.find("known") != std::string::npos) continue;  // said so
@@ -350,7 +389,7 @@ TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conf
     REQUIRE(got.ok());
     for (size_t i = 0; i < want->size(); ++i) {
       REQUIRE((*want)[i].defined() == (*got)[i].defined());
-      if ((*want)[i].defined()) check_same((*got)[i], (*want)[i], 1e-12);
+      if ((*want)[i].defined()) check_same((*got)[i], (*want)[i], rounding((*want)[i].dtype()));
     }
   }
 }
