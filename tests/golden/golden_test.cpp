@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The golden cases: graphs written by TensorFlow, run through the code of `troupe run`, give TensorFlow's results.
+// make.py writes the cases; each is a section of the one test, so that ctest runs it by its name.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cli/run.h"
+#include "troupe/npy.h"
+
+using namespace troupe;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+double as_double(const Tensor& t, int64_t i) {
+  switch (t.dtype()) {
+    case DType::kFloat32: return t.data<float>()[i];
+    case DType::kFloat64: return t.data<double>()[i];
+    case DType::kFloat16: return static_cast<float>(t.data<float16>()[i]);
+    case DType::kComplex64: return t.data<float>()[i];
+    default: return 0;
+  }
+}
+
+/// The largest error of an element, relative to the larger of what is expected there and the mean magnitude of all
+/// that is expected: sums that cancel keep the errors of their terms. NaN and infinities must be the same.
+double relative_error(const Tensor& got, const Tensor& expected) {
+  double mean = 0, worst = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < expected.elements(); ++i)
+    if (const double e = as_double(expected, i); std::isfinite(e)) mean += std::abs(e), ++finite;
+  if (finite) mean /= static_cast<double>(finite);
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double e = as_double(expected, i), g = as_double(got, i);
+    if (e == g || (std::isnan(e) && std::isnan(g))) continue;
+    if (!std::isfinite(e) || !std::isfinite(g)) return INFINITY;
+    worst = std::max(worst, std::abs(e - g) / std::max(std::abs(e), mean));
+  }
+  return worst;
+}
+
+void check_close(const std::string& name, const Tensor& got, const Tensor& expected, double tolerance) {
+  INFO(name << "\ngot      " << got.str(24) << "\nexpected " << expected.str(24));
+  REQUIRE(got.dtype() == expected.dtype());
+  REQUIRE(got.shape() == expected.shape());
+  if (is_floating(expected.dtype())) CHECK(relative_error(got, expected) <= tolerance);
+  else CHECK(got.identical(expected));
+}
+
+void check_case(const fs::path& description) {
+  std::ifstream in(description);
+  const auto how = nlohmann::json::parse(in);
+  auto arrays = read_npz(fs::path(description).replace_extension(".npz").string());
+  INFO((arrays.ok() ? "" : arrays.error().str()));
+  REQUIRE(arrays.ok());
+  GraphRun job;
+  std::map<std::string, Tensor> expected;
+  for (auto& [name, tensor] : *arrays) {
+    if (name == "graph") job.graph.assign(static_cast<const char*>(tensor.raw()), tensor.bytes());
+    else if (name.starts_with("feed ")) job.feeds[name.substr(5)] = tensor;
+    else expected[name.substr(name.find(' ') + 1)] = tensor;
+  }
+  job.init = how["init"];
+  job.steps = how["steps"];
+  job.fetches = how["fetches"];
+  job.targets = how["targets"];
+  job.all_steps = true;
+  job.engine.cpu_threads = {1};
+  const auto got = run_graph(job);
+  INFO((got.ok() ? "" : got.error().str()));
+  REQUIRE(got.ok());
+  REQUIRE(got->size() == expected.size());
+  for (const auto& [name, value] : expected) check_close(name, got->at(name), value, how["tolerance"]);
+}
+
+}  // namespace
+
+TEST_CASE("golden") {
+  std::set<fs::path> cases;
+  for (const auto& entry : fs::directory_iterator("."))
+    if (entry.path().extension() == ".json") cases.insert(entry.path());
+  REQUIRE(!cases.empty());
+  for (const fs::path& description : cases) {
+    DYNAMIC_SECTION(description.stem().string()) { check_case(description); }
+  }
+}

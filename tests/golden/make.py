@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the golden cases: graphs written with TensorFlow's 1.x API and what TensorFlow computes from them.
+
+    python tests/golden/make.py [NAME...]     needs TensorFlow (pip install tensorflow-cpu); NAME may end in *
+
+Each case becomes NAME.npz (the GraphDef, feeds, expected fetches) and NAME.json (how to run it), which golden_test.cpp
+runs through the code of `troupe run`; the tests themselves need no TensorFlow. README.md here says how to add one.
+"""
+import fnmatch
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+tf1 = tf.compat.v1
+HERE = pathlib.Path(__file__).resolve().parent
+MOST_BYTES = 48 << 10  # of one case
+CASES = {}
+
+
+class Case:
+    """What a case's function builds its graph with. Names of fetches and targets are those of the graph."""
+
+    def __init__(self, name):
+        self.name = name
+        self.feeds, self.fetches, self.targets = {}, [], []
+
+    def feed(self, name, value, shape=None):
+        """A placeholder and what is fed to it; `shape` where it is not the value's."""
+        value = np.asarray(value)
+        x = tf1.placeholder(value.dtype, value.shape if shape is None else shape, name)
+        self.feeds[x.name] = value
+        return x
+
+    def fetch(self, *tensors):
+        self.fetches += [t if isinstance(t, str) else t.name for t in tensors]
+
+    def fetch_after(self, operation, *variables):
+        """What the variables are once `operation` has run."""
+        with tf1.control_dependencies([operation]):
+            self.fetch(*[tf.identity(v.read_value(), name=v.op.name + "_after") for v in variables])
+
+    def target(self, *operations):
+        self.targets += [o.name for o in operations]
+
+    def floats(self, *shape, low=-1.0, high=1.0, seed=1):
+        """Random float32 values, the same in every run."""
+        return np.random.RandomState(seed).uniform(low, high, shape).astype(np.float32)
+
+    def ints(self, *shape, high, seed=1, dtype=np.int32):
+        return np.random.RandomState(seed).randint(0, high, shape).astype(dtype)
+
+    def variable(self, name, *shape, scale=None, value=None, resource=True, trainable=True):
+        """A float32 variable. Its values are spread over [-scale, scale] by ops that round alike everywhere, so that
+        large ones take no place in the file; or all are `value`."""
+        if value is not None:
+            initial = lambda: tf.fill(shape, np.float32(value))  # noqa: E731
+        else:
+            n = int(np.prod(shape))
+            limit = np.float32(scale or np.sqrt(3.0 / max(1, int(np.prod(shape[:-1])))))
+
+            def initial():
+                spread = tf.math.floormod(tf.cast(tf.range(n), tf.float32) * np.float32(0.7548777), 1.0)
+                return tf.reshape((spread - 0.5) * (2 * limit), shape)
+
+        return tf1.get_variable(name, initializer=initial, dtype=tf.float32, use_resource=resource,
+                                trainable=trainable)
+
+
+def golden(name=None, steps=1, tolerance=1e-5, judge=None, **arguments):
+    """Decorates a function f(case, **arguments) that builds a graph.
+    tolerance: see relative_error in golden_test.cpp; at most 1e-5 for element-wise ops, 1e-4 after products of matrices.
+    judge: arguments in place of some of `arguments` for the graph that TensorFlow runs, where it cannot run the one
+    wanted (its CPU kernels have no NCHW)."""
+
+    def add(function):
+        key = name or function.__name__
+        if key in CASES:
+            raise SystemExit(f"two cases are called {key}")
+        CASES[key] = (function, steps, tolerance, judge, arguments)
+        return function
+
+    return add
+
+
+def build(name, arguments):
+    """The case, its graph, and the nodes that initialise it."""
+    graph = tf1.Graph()
+    with graph.as_default():
+        tf1.set_random_seed(1)
+        case = Case(name)
+        CASES[name][0](case, **arguments)
+        init = []
+        if tf1.global_variables():
+            init.append(tf1.global_variables_initializer().name)
+        if tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS):
+            init.append(tf1.tables_initializer().name)
+    return case, graph, init
+
+
+def make(name):
+    _, steps, tolerance, judge, arguments = CASES[name]
+    case, graph, init = build(name, arguments)
+    ends = init + case.targets + [f.split(":")[0] for f in case.fetches]
+    definition = tf1.graph_util.extract_sub_graph(graph.as_graph_def(), ends)
+    fetches, targets = case.fetches, case.targets
+    if judge:  # the same graph but for some names
+        judged, graph, _ = build(name, {**arguments, **judge})
+        fetches, targets = judged.fetches, judged.targets
+    with tf1.Session(graph=graph, config=tf1.ConfigProto(inter_op_parallelism_threads=1)) as session:
+        session.run(init, case.feeds)
+        run = [session.run([fetches, targets], case.feeds)[0] for _ in range(steps)]
+    arrays = {"graph": np.frombuffer(definition.SerializeToString(deterministic=True), np.uint8)}
+    arrays |= {f"feed {key}": as_bytes(value) for key, value in case.feeds.items()}
+    arrays |= {f"expect {key}": as_bytes(np.stack([r[i] for r in run])) for i, key in enumerate(case.fetches)}
+    path = HERE / f"{name}.npz"
+    np.savez_compressed(path, **arrays)
+    how = {"init": init, "steps": steps, "fetches": case.fetches, "targets": case.targets, "tolerance": tolerance}
+    (HERE / f"{name}.json").write_text(json.dumps(how) + "\n")
+    size = path.stat().st_size
+    print(f"{name}: {size} bytes, {len(definition.node)} nodes")
+    if size > MOST_BYTES:
+        raise SystemExit(f"{name} has {size} bytes, more than {MOST_BYTES}")
+
+
+def as_bytes(value):
+    """Strings as NumPy's fixed-width bytes."""
+    return value.astype("S") if value.dtype == object else value
+
+
+def main():
+    tf1.logging.set_verbosity(tf1.logging.ERROR)
+    tf1.disable_eager_execution()
+    tf1.disable_control_flow_v2()
+    sys.modules["make"] = sys.modules["__main__"]
+    for path in sorted((HERE / "cases").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    patterns = sys.argv[1:] or ["*"]
+    names = [n for n in sorted(CASES) if any(fnmatch.fnmatch(n, p) for p in patterns)]
+    if not names:
+        raise SystemExit(f"no case is called {' or '.join(patterns)}")
+    for name in names:
+        make(name)
+
+
+if __name__ == "__main__":
+    main()
