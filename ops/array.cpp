@@ -208,17 +208,17 @@ class InvertPermutation final : public ComputeKernel {
 
 // --- tile, reverse, where ---
 
-Result<Shape> tiled(const Shape& x, const std::vector<int64_t>& multiples) {
+Result<PartialShape> tiled(const PartialShape& x, const std::vector<int64_t>& multiples) {
   if (static_cast<int>(multiples.size()) != x.rank())
     return invalid_argument("{} multiples for a tensor of rank {}", multiples.size(), x.rank());
   std::vector<int64_t> sizes;
   for (int i = 0; i < x.rank(); ++i) {
-    int64_t n = 0;
-    if (multiples[i] < 0 || __builtin_mul_overflow(x[i], multiples[i], &n))
+    int64_t n = -1;
+    if (multiples[i] < 0 || (x[i] >= 0 && __builtin_mul_overflow(x[i], multiples[i], &n)))
       return invalid_argument("multiple {} of dimension {} of {}", multiples[i], i, x.str());
     sizes.push_back(n);
   }
-  return Shape::make(sizes);
+  return PartialShape::make(sizes);
 }
 
 class Tile final : public ComputeKernel {
@@ -226,7 +226,8 @@ class Tile final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto multiples, int_values(c.input(1), "multiples"));
-    TROUPE_ASSIGN(const Shape shape, tiled(x.shape(), multiples));
+    TROUPE_ASSIGN(const PartialShape sizes, tiled(x.shape(), multiples));
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes.dims()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
     const auto from = strides_of(x.shape()), to = strides_of(shape);
     StridedCopy box;
@@ -249,33 +250,43 @@ Status tile_shape(ShapeContext& c) {
     return {};
   }
   TROUPE_ASSIGN(const auto multiples, int_values(*constant, "multiples"));
-  if (x.fully_known()) {
-    TROUPE_ASSIGN(const Shape shape, tiled(x.shape(), multiples));
-    c.set_output(0, shape);
-    return {};
-  }
-  PartialShape out = PartialShape::of_rank(x.rank());
-  if (static_cast<int>(multiples.size()) != x.rank())
-    return invalid_argument("{} multiples for a tensor of rank {}", multiples.size(), x.rank());
-  for (int i = 0; i < x.rank(); ++i)
-    if (x[i] >= 0) out.set(i, x[i] * multiples[i]);
-  c.set_output(0, out);
+  TROUPE_ASSIGN(PartialShape out, tiled(x, multiples));
+  c.set_output(0, std::move(out));
   return {};
 }
 
-/// dy as [m0, s0, m1, s1, ...], summed over the multiples.
+/// dy seen as [.., multiple, size, multiple, size, ..] and summed over the multiples: up to three dimensions at a time,
+/// between what comes before, done already, and after, not yet.
 Status tile_gradient(GradientContext& c) {
-  const Output dy = c.dy(0);
+  const Output dy = c.dy(0), multiples = c.input(1);
   if (!dy) return {};
   const int rank = c.input(0).shape().rank();
   if (rank < 0) return invalid_argument("the rank of the input of a Tile must be known for its gradient");
-  if (2 * rank > kMaxRank) return make_error(Code::kUnimplemented, "gradient of a Tile of rank {}", rank);
-  std::vector<int64_t> axes;
-  for (int i = 0; i < rank; ++i) axes.push_back(2 * i);
-  const Output pairs = c.op("Pack", {c.input(1), c.op("Shape", {c.input(0)}, {{"out_type", c.input(1).dtype()}})},
-                            {{"axis", int64_t{1}}});
-  const Output flat = c.op("Reshape", {pairs, c.constant(Tensor::of<int32_t>({-1}))});
-  const Output sum = c.op("Sum", {c.op("Reshape", {dy, flat}), int_vector(c, axes)});
+  const Output sizes = c.op("Shape", {c.input(0)}, {{"out_type", multiples.dtype()}});
+  const Output pairs = c.op("Pack", {multiples, sizes}, {{"axis", int64_t{1}}});
+  const auto product = [&](Output of, int64_t begin, int64_t end) {  // of elements [begin, end)
+    const int64_t from[] = {begin}, n[] = {end - begin}, all[] = {0};
+    return c.op("Prod", {c.op("Slice", {of, int_vector(c, from), int_vector(c, n)}), int_vector(c, all)},
+                {{"keep_dims", true}});
+  };
+  Output sum = dy;
+  constexpr int kAtOnce = 3;
+  for (int begin = 0; begin < rank; begin += kAtOnce) {
+    const int end = std::min(rank, begin + kAtOnce);
+    const int64_t from[] = {begin, 0}, n[] = {end - begin, 2}, flat[] = {-1};
+    std::vector<Output> seen;
+    if (begin > 0) seen.push_back(product(sizes, 0, begin));
+    seen.push_back(
+        c.op("Reshape", {c.op("Slice", {pairs, int_vector(c, from), int_vector(c, n)}), int_vector(c, flat)}));
+    if (end < rank) seen.push_back(product(c.op("Mul", {multiples, sizes}), end, rank));
+    std::vector<int64_t> axes;
+    for (int i = begin; i < end; ++i) axes.push_back((begin > 0) + 2 * (i - begin));
+    if (seen.size() > 1) {
+      seen.push_back(c.constant(Tensor::scalar<int32_t>(0)));
+      seen = {c.op("ConcatV2", seen)};
+    }
+    sum = c.op("Sum", {c.op("Reshape", {sum, seen[0]}), int_vector(c, axes)});
+  }
   c.set_dx(0, c.op("Reshape", {sum, sizes_of(c, c.input(0))}));
   return {};
 }

@@ -5,9 +5,9 @@
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/channel_layout.h"
+#include "ops/gradient_math.h"
 #include "ops/simd_clones.h"
 #include "ops/type_dispatch.h"
-#include "troupe/graph.h"
 
 namespace troupe {
 namespace {
@@ -301,6 +301,56 @@ Status batch_norm_gradient(GradientContext& c) {
   return {};
 }
 
+/// The gradients of FusedBatchNormGradV3 by y_backprop, x and scale. With d = x - mean, r = 1 / sqrt(variance +
+/// epsilon), scale a, y_backprop g and <> for the mean over a channel of n places, training has
+///   dx = a r (g - <g> - r^2 d <g d>),  dscale = r n <g d>,  doffset = n <g>,
+/// where mean and variance depend on x; inference has dx = a r g with both constant. u, u_scale and u_offset are the
+/// gradients by these three.
+Status batch_norm_grad_gradient(GradientContext& c) {
+  const Attrs& attrs = c.node().attrs();
+  const bool training = attrs.get_or("is_training", true), first = ChannelLayout(attrs).channels_first;
+  const DType wide = c.input(2).dtype(), narrow = c.input(1).dtype();
+  const auto cast = [&](Output x, DType to) { return x.dtype() == to ? x : c.op("Cast", {x}, {{"DstT", to}}); };
+  const auto mul = [&](Output a, Output b) { return c.op("Mul", {a, b}); };
+  const auto add = [&](Output a, Output b) { return c.op("AddV2", {a, b}); };
+  const auto sub = [&](Output a, Output b) { return c.op("Sub", {a, b}); };
+  // Vectors of the channels, as images of one place.
+  const Output places = int_vector(c, first ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0, 1, 2});
+  const int64_t image[] = {1, first ? -1 : 1, 1, first ? 1 : -1}, flat[] = {-1};
+  const auto channels = [&](Output v) { return v ? c.op("Reshape", {v, int_vector(c, image)}) : v; };
+  const auto mean = [&](Output x) { return c.op("Mean", {x, places}, {{"keep_dims", true}}); };
+  const auto sum = [&](Output x) { return c.op("Sum", {x, places}, {{"keep_dims", true}}); };
+
+  const Output g = cast(c.input(0), wide), x = cast(c.input(1), wide), a = channels(c.input(2));
+  const Output zeros = c.op("ZerosLike", {x});
+  const Output u = c.dy(0) ? cast(c.dy(0), wide) : zeros, u_scale = channels(c.dy(1)), u_offset = channels(c.dy(2));
+  const Output epsilon = scalar_like(c, wide, attrs.get_or("epsilon", 0.0001f));
+  const Output r = c.op("Rsqrt", {add(channels(c.input(4)), epsilon)}), r2 = mul(r, r),
+               d = sub(x, channels(c.input(3)));
+  Output by_g, by_x = zeros, by_scale;
+  if (training) {
+    const Output g0 = sub(g, mean(g)), u0 = sub(u, mean(u)), gd = mean(mul(g, d)), ud = mean(mul(u, d));
+    const Output both = mul(r2, mul(gd, ud));
+    by_g = mul(mul(a, r), sub(u0, mul(mul(r2, ud), d)));
+    by_scale = mul(r, sum(sub(mul(u, g0), both)));
+    Output along_d = mul(a, sub(mean(mul(u, g0)), mul(scalar_like(c, wide, 3), both)));
+    if (u_scale) along_d = add(along_d, mul(u_scale, gd));
+    by_x = add(mul(d, along_d), mul(a, add(mul(gd, u0), mul(ud, g0))));
+    by_x = c.op("Neg", {mul(mul(r, r2), by_x)});
+    if (u_scale) by_x = add(by_x, mul(mul(u_scale, r), g0));
+  } else {
+    by_g = mul(mul(a, r), u);
+    by_scale = mul(r, sum(mul(u, g)));
+    if (u_scale) by_x = mul(mul(u_scale, r), g);
+  }
+  if (u_scale) by_g = add(by_g, mul(mul(u_scale, r), d));
+  if (u_offset) by_g = add(by_g, u_offset);
+  c.set_dx(0, cast(by_g, narrow));
+  c.set_dx(1, cast(by_x, narrow));
+  c.set_dx(2, c.op("Reshape", {by_scale, int_vector(c, flat)}));
+  return {};
+}
+
 OpDef with_attrs(OpDef op) {
   op.attr(type_attr("T", FullFloatTypes{}))
       .attr(type_attr("U", FullFloatTypes{}))
@@ -334,7 +384,7 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(batch_norm_grad_shape)
               .doc("The gradients of FusedBatchNormV3 by x, scale and offset. Reserve spaces 1 and 2 are mean and "
                    "variance, 3 has no effect; 4 and 5 are empty."),
-          not_differentiable("second derivatives of batch normalisation are not there"));
+          gradient(batch_norm_grad_gradient));
   const auto add = [&]<class T>() {
     const KernelRegistry::Types types = {{"T", {dtype_of<T>}}, {"U", {dtype_of<T>}}};
     kernels.add<BatchNorm<T>>("FusedBatchNormV3", DeviceKind::kCpu, types);

@@ -30,14 +30,21 @@ int64_t product(const Shape& s, int begin, int end) {
 
 // --- gather ---
 
+/// Attribute batch_dims for indices of this rank; negative ones count from its end.
+Result<int> batch_dims_from(int64_t batch_dims, int rank, int axis) {
+  const int64_t out = batch_dims < 0 ? batch_dims + rank : batch_dims;
+  if (out < 0 || out > rank) return invalid_argument("batch_dims {} of indices of rank {}", batch_dims, rank);
+  if (out > axis) return invalid_argument("batch_dims {} is more than axis {}", batch_dims, axis);
+  return static_cast<int>(out);
+}
+
 template <class I> class Gather final : public ComputeKernel {
  public:
   explicit Gather(const KernelInit& init) : batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &indices = c.input(1);
     TROUPE_ASSIGN(const int axis, axis_from(c.input(2), x.rank()));
-    TROUPE_ASSIGN(const int batch, axis_from(batch_dims_, indices.rank() + 1));
-    if (batch > axis) return invalid_argument("batch_dims {} is more than axis {}", batch, axis);
+    TROUPE_ASSIGN(const int batch, batch_dims_from(batch_dims_, indices.rank(), axis));
     for (int i = 0; i < batch; ++i)
       if (x.shape()[i] != indices.shape()[i])
         return invalid_argument("batch sizes of {} and {} differ", x.shape().str(), indices.shape().str());
@@ -77,8 +84,10 @@ Status gather_shape(ShapeContext& c) {
   const auto at = c.constant_input(2);
   if (!x.has_rank() || !indices.has_rank() || !at) return {};
   TROUPE_ASSIGN(const int axis, axis_from(*at, x.rank()));
-  TROUPE_ASSIGN(const int batch, axis_from(c.attr<int64_t>("batch_dims"), indices.rank() + 1));
-  if (batch > axis) return invalid_argument("batch_dims {} is more than axis {}", batch, axis);
+  TROUPE_ASSIGN(const int batch, batch_dims_from(c.attr<int64_t>("batch_dims"), indices.rank(), axis));
+  for (int i = 0; i < batch; ++i)
+    if (x[i] >= 0 && indices[i] >= 0 && x[i] != indices[i])
+      return invalid_argument("batch sizes of {} and {} differ", x.str(), indices.str());
   std::vector<int64_t> sizes;
   for (int i = 0; i < axis; ++i) sizes.push_back(x[i]);
   for (int i = batch; i < indices.rank(); ++i) sizes.push_back(indices[i]);
@@ -88,39 +97,57 @@ Status gather_shape(ShapeContext& c) {
   return {};
 }
 
-/// Rows of dy are summed where they came from: along the first dimension directly, along another one between
-/// transposes.
+/// The product of elements [begin, end) of a vector of sizes.
+Output size_product(GradientContext& c, Output sizes, int begin, int end) {
+  const int64_t from[] = {begin}, n[] = {end - begin}, all[] = {0};
+  return c.op("Prod", {c.op("Slice", {sizes, int_vector(c, from), int_vector(c, n)}), int_vector(c, all)});
+}
+
+/// Rows of dy are summed where they came from, between transposes that bring the indices' dimensions behind the batch
+/// dimensions. Batches are told apart by adding to the indices what the batches before have of rows.
 Status gather_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0), indices = c.input(1);
   if (!dy) return {};
   const Node& axis_node = *c.input(2).node;
   const Tensor* constant = axis_node.op().name() == "Const" ? axis_node.attrs().get<Tensor>("value") : nullptr;
   const int rank = x.shape().rank(), index_rank = indices.shape().rank();
-  if (c.node().attrs().get_or<int64_t>("batch_dims", 0) != 0)
-    return make_error(Code::kUnimplemented, "gradient of GatherV2 with batch_dims");
   if (!constant || rank < 0 || index_rank < 0)
     return invalid_argument("the gradient needs a constant axis and known ranks of params and indices");
   TROUPE_ASSIGN(const int axis, axis_from(*constant, rank));
-  Output rows =
-      x.shape()[axis] >= 0 ? c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape()[axis]))) : Output();
-  if (!rows) {
-    const Output one = c.constant(Tensor::of<int32_t>({1})), at = c.constant(Tensor::of<int32_t>({axis}));
-    rows = c.op("Squeeze", {c.op("Slice", {c.op("Shape", {x}), at, one})});
+  TROUPE_ASSIGN(const int batch, batch_dims_from(c.node().attrs().get_or<int64_t>("batch_dims", 0), index_rank, axis));
+  const Output sizes = c.op("Shape", {x}, {{"out_type", indices.dtype()}});
+  Output ids = indices, rows = size_product(c, sizes, axis, axis + 1);
+  if (batch > 0) {
+    const Output batches = size_product(c, sizes, 0, batch);
+    const Output zero = scalar_like(c, indices.dtype(), 0), one = scalar_like(c, indices.dtype(), 1);
+    const Output firsts = c.op("Mul", {c.op("Range", {zero, batches, one}), rows});
+    const int64_t none[] = {0}, n[] = {batch}, end[] = {0, index_rank - batch};
+    const Output lead = c.op("Slice", {sizes, int_vector(c, none), int_vector(c, n)});
+    const Output pads = c.op("Reshape", {int_vector(c, end), c.constant(Tensor::of<int32_t>({1, 2}))});
+    ids = c.op("AddV2", {indices, c.op("Reshape", {firsts, c.op("PadV2", {lead, pads, one})})});
+    rows = c.op("Mul", {rows, batches});
   }
-  if (axis == 0) {
-    c.set_dx(0, c.op("UnsortedSegmentSum", {dy, indices, rows}));
-    return {};
+  // dy: [batch, outer, indices, inner] -> [batch, indices, outer, inner] -> [batch x rows, outer, inner]
+  // -> [batch, rows, outer, inner] -> [batch, outer, rows, inner].
+  const int taken = index_rank - batch, outer = axis - batch;
+  std::vector<int64_t> to, split, back;
+  for (int i = 0; i < batch; ++i) to.push_back(i), split.push_back(i), back.push_back(i);
+  for (int i = 0; i < taken; ++i) to.push_back(axis + i);
+  for (int i = batch; i < axis; ++i) to.push_back(i);
+  split.push_back(axis);
+  for (int i = batch; i < axis; ++i) split.push_back(i), back.push_back(i + 1);
+  back.push_back(batch);
+  for (int i = axis + 1; i < rank; ++i) to.push_back(i - 1 + taken), split.push_back(i), back.push_back(i);
+  Output sums = c.op("UnsortedSegmentSum", {outer > 0 ? c.op("Transpose", {dy, int_vector(c, to)}) : dy, ids, rows});
+  if (batch > 0) {
+    Output parts = c.op("GatherV2", {sizes, int_vector(c, split), c.constant(Tensor::scalar<int32_t>(0))});
+    if (x.shape().fully_known()) {
+      for (int64_t& d : split) d = x.shape()[static_cast<int>(d)];
+      parts = c.constant(Tensor::of<int64_t>(std::span<const int64_t>(split)));
+    }
+    sums = c.op("Reshape", {sums, parts});
   }
-  // dy: [before, indices, after] -> [indices, before, after] -> [rows, before, after] -> [before, rows, after].
-  std::vector<int64_t> to, back;
-  for (int i = 0; i < index_rank; ++i) to.push_back(axis + i);
-  for (int i = 0; i < axis; ++i) to.push_back(i);
-  for (int i = axis + index_rank; i < rank - 1 + index_rank; ++i) to.push_back(i);
-  for (int i = 0; i < axis; ++i) back.push_back(i + 1);
-  back.push_back(0);
-  for (int i = axis + 1; i < rank; ++i) back.push_back(i);
-  const Output moved = c.op("Transpose", {dy, int_vector(c, to)});
-  c.set_dx(0, c.op("Transpose", {c.op("UnsortedSegmentSum", {moved, indices, rows}), int_vector(c, back)}));
+  c.set_dx(0, outer > 0 ? c.op("Transpose", {sums, int_vector(c, back)}) : sums);
   return {};
 }
 

@@ -215,6 +215,47 @@ template <class T> class MaxPoolGrad final : public ComputeKernel {
   const WindowAttrs attrs_;
 };
 
+/// Of each window the value of `grad` at the first place that holds the window's largest value.
+template <class T> class MaxPoolGradGrad final : public ComputeKernel {
+ public:
+  explicit MaxPoolGradGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    if (y.shape() != s.out || g.shape() != x.shape())
+      return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
+                              g.shape().str(), s.out.str(), x.shape().str());
+    TROUPE_ASSIGN(Tensor out, c.allocate(x.dtype(), s.out));
+    T* to = out.mutable_data<T>();
+    if (out.elements() > 0)
+      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          pick(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(), g.data<T>() + i * s.in_image(),
+               to + i * s.out_image());
+      });
+    c.set_output(0, std::move(out));
+    return {};
+  }
+
+ private:
+  static void pick(const PoolShape& s, const T* x, const T* y, const T* g, T* out) {
+    const int64_t c = s.channels;
+    for (int64_t oy = 0; oy < s.y.out; ++oy)
+      for (int64_t ox = 0; ox < s.x.out; ++ox, y += c, out += c) {
+        const Covered rows(s.y, oy), columns(s.x, ox);
+        std::fill_n(out, c, T(0));
+        // Backwards, so that the first place is the last one written.
+        for (int64_t iy = rows.end - 1; iy >= rows.begin; --iy)
+          for (int64_t ix = columns.end - 1; ix >= columns.begin; --ix) {
+            const int64_t at = (iy * s.x.in + ix) * c;
+            for (int64_t i = 0; i < c; ++i) out[i] = x[at + i] == y[i] ? g[at + i] : out[i];
+          }
+      }
+  }
+
+  const WindowAttrs attrs_;
+};
+
 template <class T> class AvgPoolGrad final : public ComputeKernel {
  public:
   explicit AvgPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
@@ -291,14 +332,35 @@ Status avg_pool_grad_shape(ShapeContext& c) {
   return check_like_pool(c, input, 1, 1);
 }
 
+Status max_pool_grad_grad_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape like, PartialShape::merge(c.input(0), c.input(2)));
+  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), like));
+  TROUPE_ASSIGN(out, PartialShape::merge(out, c.input(1)));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
 Attrs pool_attrs(GradientContext& c) {
   Attrs out;
-  for (const char* name : {"ksize", "strides", "padding", "explicit_paddings", "data_format"})
+  for (const char* name : {"ksize", "strides", "padding", "data_format"})
     if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
   return out;
 }
 Status max_pool_gradient(GradientContext& c) {
-  c.set_dx(0, c.op("MaxPoolGrad", {c.input(0), c.output(0), c.dy(0)}, pool_attrs(c)));
+  Attrs attrs = pool_attrs(c);
+  if (const AttrValue* pads = c.node().attrs().find("explicit_paddings")) attrs.set("explicit_paddings", *pads);
+  c.set_dx(0, c.op("MaxPoolGrad", {c.input(0), c.output(0), c.dy(0)}, std::move(attrs)));
+  return {};
+}
+/// Linear in grad; where the largest values are does not change with the rest.
+Status max_pool_grad_gradient(GradientContext& c) {
+  if (c.node().attrs().get_or<std::string>("padding", "") == "EXPLICIT")
+    return make_error(Code::kUnimplemented, "MaxPoolGradGrad has no EXPLICIT padding: pad the image before the pool");
+  c.set_dx(2, c.op("MaxPoolGradGrad", {c.input(0), c.input(1), c.dy(0)}, pool_attrs(c)));
+  return {};
+}
+Status max_pool_grad_grad_gradient(GradientContext& c) {
+  c.set_dx(2, c.op("MaxPoolGrad", {c.input(0), c.input(1), c.dy(0)}, pool_attrs(c)));
   return {};
 }
 Status avg_pool_gradient(GradientContext& c) {
@@ -344,7 +406,21 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
           true)
           .shape(max_pool_grad_shape)
           .doc("The gradient of MaxPool: grad goes to the first place of each window that holds its largest value."),
-      not_differentiable("second derivatives of pools are not there"));
+      gradient(max_pool_grad_gradient));
+  ops.add(OpDef("MaxPoolGradGrad")
+              .input("orig_input: T")
+              .input("orig_output: T")
+              .input("grad: T")
+              .output("output: T")
+              .attr("ksize: list(int) >= 4")
+              .attr("strides: list(int) >= 4")
+              .attr("padding: {'SAME', 'VALID'}")
+              .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+              .attr(type_attr("T", FullFloatTypes{}))
+              .shape(max_pool_grad_grad_shape)
+              .doc("The gradient of MaxPoolGrad by its grad: of each window the value of `grad`, which is of the "
+                   "image's shape, at the first place that holds the window's largest value."),
+          gradient(max_pool_grad_grad_gradient));
   ops.add(with_pool(OpDef("AvgPool").input("value: T").output("output: T"), false)
               .shape(pool_shape)
               .doc("The mean of the places of the image in each window of ksize places; padding does not count."),
@@ -355,6 +431,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(avg_pool_grad_gradient));
   add_pool_kernels<MaxPool>(kernels, "MaxPool");
   add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad");
+  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad");
   add_pool_kernels<AvgPool>(kernels, "AvgPool");
   add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad");
 }

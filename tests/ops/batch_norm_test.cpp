@@ -75,6 +75,58 @@ TEST_CASE("Batch normalisation's gradients agree with finite differences") {
     }
 }
 
+TEST_CASE("Batch normalisation's second derivatives agree with finite differences") {
+  for (bool first : {false, true})
+    for (bool training : {false, true}) {
+      const Shape s = first ? Shape{3, 2, 3, 4} : Shape{3, 3, 4, 2};
+      Graph graph(Registries::all().ops);
+      const Scope scope(graph);
+      std::vector<Output> in;
+      std::vector<std::pair<Output, Tensor>> feeds;
+      for (const Tensor& t :
+           {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
+            random_tensor<double>({2}, 4), Tensor::of<double>({1.5, 0.7}), random_tensor<double>(s, 6)}) {
+        in.push_back(scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape(t.shape())}}));
+        feeds.emplace_back(in.back(), t);
+      }
+      const Output y = scope.op("FusedBatchNormV3", {in.begin(), in.begin() + 5}, attrs_of(first, training));
+      const auto dxs = gradients(scope, {y}, {in[0], in[1], in[2]}, {in[5]});
+      REQUIRE(dxs.ok());
+      std::vector<Output> weights = {scope.constant(random_tensor<double>(s, 7)),
+                                     scope.constant(random_tensor<double>({2}, 8)),
+                                     scope.constant(random_tensor<double>({2}, 9))};
+      const std::vector<Output> xs = {in[0], in[1], in[5]};  // x, scale, dy
+      const auto second = gradients(scope, *dxs, xs, weights);
+      REQUIRE(second.ok());
+      Evaluator evaluator;
+      const auto loss = [&] {
+        double sum = 0;
+        for (int i = 0; i < 3; ++i) {
+          const auto v = doubles(evaluator.value((*dxs)[i], feeds)), w = doubles(evaluator.value(weights[i]));
+          for (size_t k = 0; k < v.size(); ++k) sum += v[k] * w[k];
+        }
+        return sum;
+      };
+      for (int j = 0; j < 3; ++j) {
+        auto& feed = feeds[std::array{0, 1, 5}[j]].second;
+        const Tensor x = feed;
+        std::vector<double> want(x.elements());
+        for (int64_t i = 0; i < x.elements(); ++i) {
+          double at[2];
+          for (int side = 0; side < 2; ++side) {
+            feed = *x.clone();
+            feed.mutable_data<double>()[i] += side ? 1e-5 : -1e-5;
+            at[side] = loss();
+          }
+          want[i] = (at[1] - at[0]) / 2e-5;
+        }
+        feed = x;
+        INFO("input " << j);
+        check_close(doubles(evaluator.value((*second)[j], feeds)), want, 1e-6);
+      }
+    }
+}
+
 TEST_CASE("Batch normalisation's vectors must fit the channels") {
   const Tensor x = random_tensor<float>({2, 3, 3, 4}, 1), good = random_tensor<float>({4}, 1),
                bad = random_tensor<float>({3}, 1);

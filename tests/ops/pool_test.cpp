@@ -109,7 +109,33 @@ TEST_CASE("Pools' gradients agree with finite differences") {
     check_gradients("AvgPool", {x}, attrs);
     const Tensor g = random_tensor<double>({2, 4, 3, 2}, 2);
     check_gradients("AvgPoolGrad", {Tensor::of<int32_t>({2, 4, 3, 2}), g}, attrs, {1});
+    const Tensor y = must(apply("MaxPool", {x}, attrs));
+    check_gradients("MaxPoolGrad", {x, y, random_tensor<double>(y.shape(), 2)}, attrs, {2});
+    check_gradients("MaxPoolGradGrad", {x, y, g}, attrs, {2});
   }
+}
+
+TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
+  const Tensor x = Tensor::of<float>({1, 5, 5, 0, 2, 3, 3, 3}, {1, 2, 4, 1});
+  const Tensor g = Tensor::of<float>({10, 11, 12, 13, 14, 15, 16, 17}, {1, 2, 4, 1});
+  const Attrs attrs = attrs_of({{}, 2, 2, "VALID"}, false);
+  const Tensor y = must(apply("MaxPool", {x}, attrs));
+  CHECK(must(apply("MaxPoolGradGrad", {x, y, g}, attrs)).identical(Tensor::of<float>({11, 12}, {1, 1, 2, 1})));
+  CHECK_FALSE(apply("MaxPoolGradGrad", {x, y, y}, attrs).ok());
+  CHECK_FALSE(apply_unshaped("MaxPoolGradGrad", {x, y, y}, attrs).ok());
+  Attrs padded = attrs;
+  padded.set("padding", std::string("EXPLICIT"));
+  padded.set("explicit_paddings", std::vector<int64_t>{0, 0, 1, 1, 0, 0, 0, 0});
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Node* pool = add_node(scope, "MaxPool", {x}, padded);
+  REQUIRE(scope.ok());
+  const auto dx = gradients(scope, {pool->out(0)}, {pool->inputs()[0]},
+                            {scope.constant(*Tensor::zeros(DType::kFloat32, {1, 2, 2, 1}))});
+  REQUIRE(dx.ok());
+  const auto second = gradients(scope, {(*dx)[0]}, {(*dx)[0].node->inputs()[2]});
+  REQUIRE_FALSE(second.ok());
+  CHECK_THAT(second.error().str(), Catch::Contains("no EXPLICIT padding"));
 }
 
 TEST_CASE("Pools that do not fit are errors") {
