@@ -14,14 +14,6 @@
 namespace troupe {
 namespace {
 
-/// An error that names the first index outside [0, bound), or success. Negative indices count as outside.
-template <class I> Status check_indices(std::span<const I> indices, int64_t bound) {
-  for (size_t i = 0; i < indices.size(); ++i)
-    if (indices[i] < 0 || static_cast<int64_t>(indices[i]) >= bound) [[unlikely]]
-      return invalid_argument("index {} at position {} is not in [0, {})", static_cast<int64_t>(indices[i]), i, bound);
-  return {};
-}
-
 int64_t product(const Shape& s, int begin, int end) {
   int64_t n = 1;
   for (int i = begin; i < end; ++i) n *= s[i];

@@ -19,4 +19,12 @@ Result<Shape> shape_from(const Tensor& t, const char* what);
 /// An int32 or int64 tensor of `shape`. Errors: a value that does not fit an int32.
 Result<Tensor> int_tensor(DType dtype, std::span<const int64_t> values, const Shape& shape);
 
+/// An error that names the first index outside [0, bound), or success. Negative indices count as outside.
+template <class I> Status check_indices(std::span<const I> indices, int64_t bound) {
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (indices[i] < 0 || static_cast<int64_t>(indices[i]) >= bound) [[unlikely]]
+      return invalid_argument("index {} at position {} is not in [0, {})", static_cast<int64_t>(indices[i]), i, bound);
+  return {};
+}
+
 }  // namespace troupe

@@ -86,6 +86,47 @@ struct AdamRule {
   }
 };
 
+struct AdaMaxRule {
+  static constexpr int kVariables = 3, kScalars = 5, kGradient = 5;
+  static constexpr std::string_view kFlag = "";
+  /// m += (grad - m) * (1 - beta1); v = max(beta2 * v, |grad|); var -= lr / (1 - beta1_power) * m / (v + epsilon)
+  template <class T, class A = Arithmetic<T>>
+  TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
+    T *var = v[0], *first = v[1], *norm = v[2];
+    const A alpha = s[1] / (A(1) - s[0]), by = A(1) - s[2], beta2 = s[3], epsilon = s[4];
+    TROUPE_EACH(i, n) {
+      const A grad = widen(g[i]), m0 = widen(first[i]), v0 = beta2 * widen(norm[i]);
+      const A m = m0 + (grad - m0) * by;
+      const A u = std::abs(grad) < v0 ? v0 : std::abs(grad);
+      first[i] = narrow<T>(m);
+      norm[i] = narrow<T>(u);
+      var[i] = narrow<T>(widen(var[i]) - alpha * (m / (u + epsilon)));
+    }
+  }
+};
+
+struct AmsGradRule {
+  static constexpr int kVariables = 4, kScalars = 6, kGradient = 6;
+  static constexpr std::string_view kFlag = "";
+  /// As Adam, with vhat = max(vhat, v) in place of v in the step
+  template <class T, class A = Arithmetic<T>>
+  TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
+    T *var = v[0], *first = v[1], *second = v[2], *largest = v[3];
+    const A alpha = s[2] * std::sqrt(A(1) - s[1]) / (A(1) - s[0]), by1 = A(1) - s[3], by2 = A(1) - s[4];
+    const A epsilon = s[5];
+    TROUPE_EACH(i, n) {
+      const A grad = widen(g[i]), m0 = widen(first[i]), v0 = widen(second[i]), l0 = widen(largest[i]);
+      const A m = m0 + (grad - m0) * by1;
+      const A u = v0 + (grad * grad - v0) * by2;
+      const A l = l0 < u ? u : l0;
+      first[i] = narrow<T>(m);
+      second[i] = narrow<T>(u);
+      largest[i] = narrow<T>(l);
+      var[i] = narrow<T>(widen(var[i]) - (m * alpha) / (std::sqrt(l) + epsilon));
+    }
+  }
+};
+
 struct AdagradRule {
   static constexpr int kVariables = 2, kScalars = 1, kGradient = 1;
   static constexpr std::string_view kFlag = "update_slots";
@@ -176,28 +217,6 @@ struct AdadeltaRule {
       accum[i] = narrow<T>(a);
       accum_update[i] = narrow<T>(u0 * rho + update * update * by);
       var[i] = narrow<T>(widen(var[i]) - update * lr);
-    }
-  }
-};
-
-struct FtrlRule {
-  static constexpr int kVariables = 3, kScalars = 4, kGradient = 0;
-  static constexpr std::string_view kFlag = "";
-  /// new = accum + grad^2; linear += grad - (new^-p - accum^-p) / lr * var; accum = new;
-  /// var = |linear| > l1 ? (l1 * sign(linear) - linear) / (new^-p / lr + 2 * l2) : 0, where p is lr_power
-  template <class T, class A = Arithmetic<T>>
-  TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
-    T *var = v[0], *accum = v[1], *linear = v[2];
-    const A lr = s[0], l1 = s[1], l2 = s[2], power = -s[3];
-    const auto raise = [power](A x) { return power == A(0.5) ? std::sqrt(x) : std::pow(x, power); };
-    TROUPE_EACH(i, n) {
-      const A grad = widen(g[i]), old = widen(accum[i]);
-      const A now = old + grad * grad, raised = raise(now);
-      const A l = widen(linear[i]) + (grad - (raised - raise(old)) / lr * widen(var[i]));
-      const A shrunk = (std::copysign(l1, l) - l) / (raised / lr + A(2) * l2);
-      accum[i] = narrow<T>(now);
-      linear[i] = narrow<T>(l);
-      var[i] = narrow<T>(std::abs(l) > l1 ? shrunk : A(0));
     }
   }
 };

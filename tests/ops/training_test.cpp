@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers' updates against the formulas of TensorFlow's documentation, written again in double precision.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -124,6 +125,91 @@ std::vector<Case> cases() {
          const double sign = s[2] > 0 ? 1 : -1;
          s[0] = std::abs(s[2]) > 0.05 ? (sign * 0.05 - s[2]) / (std::sqrt(now) / lr + 2 * 0.02) : 0;
        }},
+      {"ResourceApplyFtrlV2",
+       {0.1, 0},
+       {lr, 0.05, 0.02, 0.03, -0.5},
+       0,
+       {},
+       [=](State& s, double g) {
+         const double now = s[1] + g * g;
+         s[2] += g + 2 * 0.03 * s[0] - (std::sqrt(now) - std::sqrt(s[1])) / lr * s[0], s[1] = now;
+         s[0] = (std::clamp(s[2], -0.05, 0.05) - s[2]) / (std::sqrt(now) / lr + 2 * 0.02);
+       }},
+      {"ResourceApplyFtrl",
+       {0.1, 0},
+       {lr, 0.05, 0.02, -0.5},
+       0,
+       {{"multiply_linear_by_lr", true}},
+       [=](State& s, double g) {
+         const double now = s[1] + g * g;
+         s[2] += g * lr - (std::sqrt(now) - std::sqrt(s[1])) * s[0], s[1] = now;
+         s[0] = (std::clamp(s[2], -0.05 * lr, 0.05 * lr) - s[2]) / (std::sqrt(now) + 2 * 0.02 * lr);
+       }},
+      {"ResourceApplyAdaMax",
+       {0, 0},
+       {b1, lr, b1, b2, eps},
+       5,
+       {},
+       [=](State& s, double g) {
+         s[1] = b1 * s[1] + (1 - b1) * g, s[2] = std::max(b2 * s[2], std::abs(g));
+         s[0] -= lr / (1 - b1) * s[1] / (s[2] + eps);
+       }},
+      {"ResourceApplyAdamWithAmsgrad",
+       {0, 0, 0},
+       {b1, b2, lr, b1, b2, eps},
+       6,
+       {},
+       [=](State& s, double g) {
+         s[1] = b1 * s[1] + (1 - b1) * g, s[2] = b2 * s[2] + (1 - b2) * g * g, s[3] = std::max(s[3], s[2]);
+         s[0] -= lr * std::sqrt(1 - b2) / (1 - b1) * s[1] / (std::sqrt(s[3]) + eps);
+       }},
+      {"ResourceApplyAddSign",
+       {0},
+       {lr, 1.5, 0.7, b1},
+       4,
+       {},
+       [=](State& s, double g) {
+         s[1] = b1 * s[1] + (1 - b1) * g;
+         s[0] -= lr * (1.5 + 0.7 * (g * s[1] > 0 ? 1 : -1)) * g;
+       }},
+      {"ResourceApplyPowerSign",
+       {0},
+       {lr, 1.5, 0.7, b1},
+       4,
+       {},
+       [=](State& s, double g) {
+         s[1] = b1 * s[1] + (1 - b1) * g;
+         s[0] -= lr * std::exp(1.5 * 0.7 * (g * s[1] > 0 ? 1 : -1)) * g;
+       }},
+      {"ResourceApplyAdagradDA",
+       {0, 0.1},
+       {lr, 0.05, 0.02, 4},
+       0,
+       {},
+       [=](State& s, double g) {
+         s[1] += g, s[2] += g * g;
+         const double sign = s[1] > 0 ? 1 : -1;
+         s[0] = -lr * sign * std::max(std::abs(s[1]) - 4 * 0.05, 0.) / (0.02 * 4 * lr + std::sqrt(s[2]));
+       }},
+      {"ResourceApplyProximalGradientDescent",
+       {},
+       {lr, 0.5, 0.2},
+       3,
+       {},
+       [=](State& s, double g) {
+         const double x = s[0] - lr * g, sign = x > 0 ? 1 : -1;
+         s[0] = sign * std::max(std::abs(x) - lr * 0.5, 0.) / (1 + 0.2 * lr);
+       }},
+      {"ResourceApplyProximalAdagrad",
+       {0.1},
+       {lr, 0.5, 0.2},
+       3,
+       {},
+       [=](State& s, double g) {
+         s[1] += g * g;
+         const double r = lr / std::sqrt(s[1]), x = s[0] - r * g, sign = x > 0 ? 1 : -1;
+         s[0] = sign * std::max(std::abs(x) - r * 0.5, 0.) / (1 + 0.2 * r);
+       }},
       {"ResourceApplyFtrl",
        {0.1, 0},
        {lr, 0, 0.02, -0.7},
@@ -164,6 +250,7 @@ template <class T> void follow(const Case& c, double tolerance) {
     }
     auto args = variables;
     for (double s : c.scalars) args.push_back(Tensor::scalar(T(s)));
+    if (c.op == "ResourceApplyAdagradDA") args.back() = Tensor::scalar(static_cast<int64_t>(c.scalars.back()));
     args.insert(args.begin() + variables.size() + c.gradient, Tensor::of<T>(std::span<const T>(g)));
     const auto done = f.run(c.op, args, c.attrs);
     if (!done.ok()) FAIL(done.error().str());
