@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Building plans: prune, place, partition, flatten.
+// Building plans: prune, rewrite, place, partition, flatten.
 #include "actors/plan.h"
 
 #include <map>
+#include <optional>
 
 #include "actors/executor.h"
 #include "base/check.h"
 #include "base/device_name.h"
 #include "graph/firing_order.h"
-#include "graph/prune.h"
+#include "graph/passes.h"
 
 namespace troupe {
 namespace {
@@ -68,6 +69,8 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   return key;
 }
 
+/// The kernel of a node as the graph has it: it may outlive this plan, so it knows nothing of what passes put in place
+/// of the node's inputs.
 Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
   KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
   for (const Output& in : node.inputs()) {
@@ -127,14 +130,17 @@ class Planner {
 
   Result<std::shared_ptr<const StepPlan>> make(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets) {
-    // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
-    // the cache.
-    const std::vector<const Node*> needed = firing_order(graph_, needed_nodes(graph_, feeds, fetches, targets));
     plan_->feeds = std::move(feeds);
     plan_->fetches = std::move(fetches);
+    step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
+    run_passes(*step_, context_.passes);
+    plan_->made_nodes = step_->made();
+    // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
+    // the cache.
+    const std::vector<const Node*> needed = firing_order(*step_);
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
       fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
-    where_.assign(static_cast<size_t>(graph_.size()), {kNone, kNone});
+    where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     Placer placer(context_);
     for (const Node* node : needed) {
@@ -174,7 +180,8 @@ class Planner {
   }
 
   Status add(const Node& node, uint32_t device) {
-    std::shared_ptr<Kernel>& kernel = cache_.by_node[static_cast<size_t>(node.id())];
+    std::shared_ptr<Kernel> made;
+    std::shared_ptr<Kernel>& kernel = step_->is_made(node) ? made : cache_.by_node[static_cast<size_t>(node.id())];
     if (!kernel) {
       auto found = find_kernel(node, context_.devices[device].kind);
       if (!found.ok() && found.error().code == Code::kUnimplemented) {
@@ -224,16 +231,16 @@ class Planner {
     Draft& draft = drafts_[here.partition];
     draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
     for (const Output& in : node.inputs()) {
-      const uint32_t slot = input_slot(in, here);
+      const uint32_t slot = input_slot(step_->now(in), here);
       ++draft.plan.uses[slot];
       draft.plan.input_slots.push_back(slot);
     }
-    for (const Node* before : node.control_inputs()) {
-      const Place there = where_[static_cast<size_t>(before->id())];
-      if (there.partition == kNone) continue;  // all its outputs are fed
+    step_->for_each_control(node, [&](const Node& before) {
+      const Place there = where_[static_cast<size_t>(before.id())];
+      if (there.partition == kNone) return;  // all its outputs are fed
       if (there.partition == here.partition) draft.add_edge(there.node, here.node);
-      else draft.add_edge(transfer(*before, -1, here.partition).node, here.node);
-    }
+      else draft.add_edge(transfer(before, -1, here.partition).node, here.node);
+    });
   }
 
   /// The slot of `in` in the partition of `here`, with the edge that fills it.
@@ -297,7 +304,7 @@ class Planner {
       plan.input_slots.push_back(send.slot);
     }
     for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
-      const Output& fetch = plan_->fetches[i];
+      const Output fetch = step_->now(plan_->fetches[i]);
       if (auto fed = fed_.find({fetch.node->id(), fetch.port}); fed != fed_.end()) {
         plan_->fed_fetches.emplace_back(fed->second, i);
         continue;
@@ -318,6 +325,7 @@ class Planner {
   const PlanContext& context_;
   KernelCache& cache_;
   std::shared_ptr<StepPlan> plan_;
+  std::optional<StepGraph> step_;
   std::vector<Draft> drafts_;
   std::map<uint32_t, uint32_t> partition_by_device_;
   std::map<std::pair<int, int>, uint32_t> fed_;

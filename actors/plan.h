@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepPlan: what the steps of one signature (feeds, fetches, targets) share: pruned, placed, partitioned, as flat
-// arrays with kernels looked up. Immutable once built; any number of steps on any number of devices read it.
+// StepPlan: what the steps of one signature (feeds, fetches, targets) share: pruned, rewritten, placed,
+// partitioned, as flat arrays with kernels looked up. Immutable once built; any number of steps on any number of
+// devices read it.
 #pragma once
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "troupe/graph.h"
+#include "troupe/graph_passes.h"
 #include "troupe/kernel.h"
 
 namespace troupe {
@@ -76,6 +79,7 @@ struct StepPlan {
   std::vector<Output> fetches;
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
+  std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
 };
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter).
@@ -90,12 +94,13 @@ struct PlanContext {
   std::span<const DeviceInfo> devices;
   uint32_t default_device = 0;
   bool soft_placement = false;  // see SessionOptions
+  GraphPasses passes = {};
 };
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).
 Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices);
 
-/// Builds the plan. The caller holds the graph's mutex and owns `cache`.
+/// Builds the plan: prunes, runs the passes, places, partitions. The caller holds the graph's mutex and owns `cache`.
 /// Errors: a device that is not there or not unique (those there are listed); no kernel (every such node
 /// is named); a placeholder not fed; what needed_nodes reports.
 Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,

@@ -57,6 +57,9 @@ bool CancelToken::cancelled() const { return state_->cancelled(); }
 class Session::Prepared {
  public:
   std::shared_ptr<const StepPlan> plan;
+  std::vector<const Node*> targets;
+  /// The plan without passes, for runs that check numerics; made for the first of them, under plans_mutex.
+  std::shared_ptr<const StepPlan> as_written;
 };
 
 class Session::Impl {
@@ -68,6 +71,9 @@ class Session::Impl {
                                             const std::vector<const Node*>& targets);
   void start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
              const RunOptions& run);
+  Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
+                                               const std::vector<const Node*>& targets, const GraphPasses& passes);
+  Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
   void step_ended() {
     // Under the lock: the destructor may go on as soon as it sees zero, and take the condition with it.
     std::lock_guard guard(idle_mutex);
@@ -166,23 +172,40 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
   std::string key = signature(feeds, fetches, targets);
   std::lock_guard guard(plans_mutex);
   if (auto at = plans.find(key); at != plans.end()) return at->second;
-  Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels, e.devices, 0, options.soft_placement};
-  if (!options.default_device.empty()) {
-    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
-  }
   auto prepared = std::make_shared<Prepared>();
-  {
-    std::lock_guard growth(graph.mutex());
-    TROUPE_ASSIGN(prepared->plan, make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels));
-  }
+  TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes));
+  prepared->targets = targets;
   plans.emplace(std::move(key), prepared);
   return prepared;
 }
 
+/// Makes a plan; under plans_mutex.
+Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
+                                                            const std::vector<const Node*>& targets,
+                                                            const GraphPasses& passes) {
+  Engine::Impl& e = engine.impl();
+  PlanContext context{e.kernels, e.devices, 0, options.soft_placement, passes};
+  if (!options.default_device.empty()) {
+    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
+  }
+  std::lock_guard growth(graph.mutex());
+  return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels);
+}
+
+Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prepared) {
+  std::lock_guard guard(plans_mutex);
+  if (!prepared.as_written) {
+    TROUPE_ASSIGN(prepared.as_written,
+                  plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets, GraphPasses::none()));
+  }
+  return prepared.as_written;
+}
+
 void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
                           const RunOptions& run) {
-  const StepPlan& plan = *prepared->plan;
+  auto chosen = run.check_numerics ? as_written(*prepared) : prepared->plan;
+  if (!chosen.ok()) return done(std::move(chosen.error()));
+  const StepPlan& plan = **chosen;
   Status status;
   if (values.size() != plan.feeds.size())
     status = invalid_argument("{} values for {} feeds", values.size(), plan.feeds.size());
@@ -203,7 +226,7 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
     step_ended();
   };
   // Not make_shared: the timer's weak reference must not keep the step's memory.
-  StepRef call(new StepCall(id, prepared->plan, std::move(values), run.check_numerics, std::move(ended), run.trace));
+  StepRef call(new StepCall(id, *chosen, std::move(values), run.check_numerics, std::move(ended), run.trace));
   if (token && !token->add(static_cast<uint64_t>(id), [weak = std::weak_ptr(call), directory = e.directory] {
         if (StepRef running = weak.lock())
           abort_step(running, make_error(Code::kCancelled, "the caller cancelled"), *directory);

@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merging of common subexpressions.
 #pragma once
-#include <span>
+#include <cstdint>
 #include <vector>
 
-#include "troupe/graph.h"
+#include "graph/step_graph.h"
 
 namespace troupe {
 
-/// For each of `nodes`, which come inputs first, the node that computes the same: itself, or an earlier one of the same
-/// op, attributes, device, inputs and control inputs, where inputs count as the same when their nodes merge.
-/// What stands for itself: stateful ops, nodes of which an output is in `fed`, and all nodes without inputs but Const
-/// (Placeholder, NoOp). Nothing changes in the graph: whoever plans a step uses the survivors.
-/// Time: linear in nodes and their edges; constants that look alike are compared bit by bit.
-std::vector<const Node*> merge_common(std::span<const Node* const> nodes, std::span<const Output> fed = {});
+/// Value numbering: finds for each node of a step an earlier one that computes the same, that is, one of the same op,
+/// attributes, device, inputs and control inputs.
+/// What stands for itself: stateful ops, nodes of which an output is fed, and all nodes without inputs but Const
+/// (Placeholder, NoOp).
+class CommonSubexpressions {
+ public:
+  /// `step` must outlive it.
+  explicit CommonSubexpressions(const StepGraph& step);
+
+  /// The earlier node, to be put in place of `node`; nullptr if there is none, and then `node` may be the earlier one
+  /// for those to come. To be called for each node, inputs first, with what it found replaced at once.
+  /// Time: constant, but that constants which look alike are compared bit by bit.
+  const Node* find(const Node& node);
+
+ private:
+  struct Entry {
+    uint32_t hash = 0;
+    int32_t id = -1;
+  };
+  bool same_inputs(const Node& a, const Node& b) const;
+  std::vector<const Node*> controls(const Node& node) const;
+  void grow();
+
+  const StepGraph& step_;
+  std::vector<Entry> table_;  // open addressing; its size is a power of two
+  size_t used_ = 0;
+};
 
 }  // namespace troupe

@@ -10,22 +10,24 @@ namespace {
 constexpr uint32_t kNone = UINT32_MAX;
 
 /// f(number) of each input and control input whose number is known.
-template <class F> void for_each_known_input(const Node& node, const std::vector<uint32_t>& numbers, F f) {
-  const auto look = [&](const Node* n) {
-    if (const uint32_t number = numbers[static_cast<size_t>(n->id())]; number != kNone) f(number);
+template <class F>
+void for_each_known_input(const StepGraph& step, const Node& node, const std::vector<uint32_t>& numbers, F f) {
+  const auto look = [&](const Node& n) {
+    if (const uint32_t number = numbers[static_cast<size_t>(n.id())]; number != kNone) f(number);
   };
-  for (const Output& in : node.inputs()) look(in.node);
-  for (const Node* before : node.control_inputs()) look(before);
+  for (const Output& in : node.inputs()) look(*step.now(in).node);
+  step.for_each_control(node, look);
 }
 
 }  // namespace
 
-std::vector<const Node*> firing_order(const Graph& graph, const std::vector<const Node*>& nodes) {
-  std::vector<uint32_t> numbers(static_cast<size_t>(graph.size()), kNone);  // by node id: first depths, then positions
-  std::vector<uint32_t> begins = {0};                                       // where each depth begins in the result
+std::vector<const Node*> firing_order(const StepGraph& step) {
+  const std::vector<const Node*>& nodes = step.nodes();
+  std::vector<uint32_t> numbers(static_cast<size_t>(step.ids()), kNone);  // by node id: first depths, then positions
+  std::vector<uint32_t> begins = {0};                                     // where each depth begins in the result
   for (const Node* node : nodes) {
     uint32_t depth = 0;
-    for_each_known_input(*node, numbers, [&](uint32_t of_input) { depth = std::max(depth, of_input + 1); });
+    for_each_known_input(step, *node, numbers, [&](uint32_t of_input) { depth = std::max(depth, of_input + 1); });
     numbers[static_cast<size_t>(node->id())] = depth;
     if (begins.size() < depth + 2) begins.resize(depth + 2, 0);
     ++begins[depth + 1];
@@ -47,7 +49,7 @@ std::vector<const Node*> firing_order(const Graph& graph, const std::vector<cons
   for (size_t d = 0; d + 1 < begins.size(); ++d) {
     const std::span depth(entries.data() + begins[d], entries.data() + begins[d + 1]);
     for (Entry& e : depth)
-      for_each_known_input(*e.node, numbers, [&](uint32_t at) { e.last_input = std::max(e.last_input, at); });
+      for_each_known_input(step, *e.node, numbers, [&](uint32_t at) { e.last_input = std::max(e.last_input, at); });
     if (depth.size() > 1) std::ranges::stable_sort(depth, {}, &Entry::last_input);
     for (const Entry& e : depth) {
       numbers[static_cast<size_t>(e.node->id())] = static_cast<uint32_t>(ordered.size());

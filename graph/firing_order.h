@@ -3,15 +3,14 @@
 #pragma once
 #include <vector>
 
-#include "troupe/graph.h"
+#include "graph/step_graph.h"
 
 namespace troupe {
 
-/// `nodes` (topological: inputs before their readers; all of `graph`) in the order in which one run queue fires them
-/// when each joins it as the last of its inputs is done: by depth, and within a depth by which node is waited for last.
-/// What is laid out in this order is walked from front to back. An input that comes later in `nodes` (the back edge of
-/// a loop) or is not among them does not count. Time: n log n at worst, with memory for a number for each node of the
-/// graph.
-std::vector<const Node*> firing_order(const Graph& graph, const std::vector<const Node*>& nodes);
+/// The nodes of `step` in the order in which one run queue fires them when each joins it as the last of its inputs is
+/// done: by depth, and within a depth by which node is waited for last. What is laid out in this order is walked from
+/// front to back. An input that comes later among the nodes (the back edge of a loop) or is not one of them does not
+/// count. Time: n log n at worst, with memory for a number for each node of the graph.
+std::vector<const Node*> firing_order(const StepGraph& step);
 
 }  // namespace troupe

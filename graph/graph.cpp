@@ -5,32 +5,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "graph/constant_value.h"
 #include "graph/near_names.h"
-#include "graph/resolve.h"
+#include "graph/node_maker.h"
 
 namespace troupe {
 namespace {
-
-/// The context of one node that is not yet in the graph.
-class AddContext : public ShapeContext {
- public:
-  AddContext(const std::vector<Output>& inputs, const Attrs& attrs, std::vector<PartialShape>& shapes)
-      : inputs_(inputs), attrs_(attrs), shapes_(shapes) {}
-  int num_inputs() const override { return static_cast<int>(inputs_.size()); }
-  int num_outputs() const override { return static_cast<int>(shapes_.size()); }
-  const PartialShape& input(int i) const override { return inputs_[i].shape(); }
-  DType input_dtype(int i) const override { return inputs_[i].dtype(); }
-  Output source(int i) const override { return inputs_[i]; }
-  std::optional<Tensor> constant_input(int i) const override { return constant_value(inputs_[i]); }
-  const Attrs& attrs() const override { return attrs_; }
-  void set_output(int i, PartialShape shape) override { shapes_.at(i) = std::move(shape); }
-
- private:
-  const std::vector<Output>& inputs_;
-  const Attrs& attrs_;
-  std::vector<PartialShape>& shapes_;
-};
 
 /// TensorFlow's rule for names: letters, digits and _ . - / \ >, not one of - / \ > first.
 bool valid_name(std::string_view name) {
@@ -73,23 +52,12 @@ Result<const Node*> Graph::add(NodeSpec spec) {
   for (const Node* n : spec.control_inputs)
     if (!ours(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
 
-  auto dtypes = resolve(*op, spec.inputs, spec.attrs);
-  if (!dtypes.ok()) return located(std::move(dtypes.error()));
-  std::vector<PartialShape> shapes(dtypes->size());
-  AddContext context(spec.inputs, spec.attrs, shapes);
-  if (Status status = op->shape_fn()(context); !status) return located(std::move(status.error()));
-
   Node& node = nodes_.emplace_back();
-  node.id_ = size() - 1;
-  node.name_ = std::move(spec.name);
-  node.op_ = op;
-  node.attrs_ = std::move(spec.attrs);
-  node.device_ = std::move(spec.device);
-  node.inputs_ = std::move(spec.inputs);
-  node.control_inputs_ = std::move(spec.control_inputs);
-  node.dtypes_ = std::move(dtypes).value();
-  node.shapes_ = std::move(shapes);
-  by_name_.emplace(node.name_, &node);
+  if (Status status = NodeMaker::make(*op, std::move(spec), size() - 1, node); !status) {
+    nodes_.pop_back();
+    return located(std::move(status.error()));
+  }
+  by_name_.emplace(node.name(), &node);
   return &node;
 }
 

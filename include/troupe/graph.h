@@ -50,7 +50,7 @@ class Node {
   const PartialShape& shape(int port) const { return shapes_[port]; }
 
  private:
-  friend class Graph;
+  friend class NodeMaker;
   int id_ = 0;
   std::string name_;
   const OpDef* op_ = nullptr;

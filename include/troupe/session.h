@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "troupe/engine.h"
+#include "troupe/graph_passes.h"
 
 namespace troupe {
 
@@ -48,6 +49,8 @@ struct SessionOptions {
   /// Nodes that ask for a device there is not go to the one of that kind and number in any job, else to the default
   /// one; without this they are an error. For graphs that were made for other machines.
   bool soft_placement = false;
+  /// How the graph may be rewritten for its steps.
+  GraphPasses passes = {};
 };
 
 /// A tensor for an output: any output of the graph may be fed.

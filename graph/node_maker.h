@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making of nodes: what Graph::add and the passes over a step have in common.
+#pragma once
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// Fills in nodes: the one friend of Node.
+class NodeMaker {
+ public:
+  /// Makes `node` what `spec` says: fills in attributes, checks the inputs' types, infers output types and shapes.
+  /// Whether the name is free and the inputs are of the right graph is the caller's to check.
+  /// Errors (`node` is not to be used, `spec` keeps its name): kInvalidArgument without op and node.
+  static Status make(const OpDef& op, NodeSpec&& spec, int id, Node& node);
+};
+
+}  // namespace troupe

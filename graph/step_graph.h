@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepGraph: the nodes that the steps of one signature (feeds, fetches, targets) need, and what passes put in place of
+// some of them. The graph itself stays as it is: it is shared with other sessions, and may grow.
+//
+// Invariants:
+//  1. nodes() are in topological order, inputs first.
+//  2. A node of which an output is fed is never replaced; fetches, targets, inputs and control inputs of a node that
+//     was follow what stands in its place.
+//  3. Stateful nodes that the graph as written needs stay, also when nobody reads them any more.
+#pragma once
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+class StepGraph {
+ public:
+  /// The nodes needed (graph/prune.h). The caller holds the graph's mutex as long as the StepGraph lives.
+  StepGraph(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
+            std::span<const Node* const> targets);
+
+  // -- what a planner reads -------------------------------------------------------------------------------------------
+
+  const std::vector<const Node*>& nodes() const { return nodes_; }
+  /// Every node's id is below; those of made nodes are not below the graph's size.
+  int ids() const { return graph_.size() + static_cast<int>(made_->size()); }
+  bool is_made(const Node& node) const { return node.id() >= graph_.size(); }
+  const Node& node(int id) const { return id < graph_.size() ? graph_.node(id) : (*made_)[id - graph_.size()]; }
+  /// What stands for `output`: itself where nothing was put in its place.
+  Output now(Output output) const {
+    while (const uint32_t row = rows_[output.node->id()]) output = replaced_[row + output.port];
+    return output;
+  }
+  /// Calls f(node) for each node that `node` waits for by control inputs.
+  template <class F> void for_each_control(const Node& node, F&& f) const;
+  /// The nodes that passes made; who plans a step keeps them as long as the plan.
+  std::shared_ptr<const std::deque<Node>> made() const { return made_; }
+
+  // -- what a pass asks and does --------------------------------------------------------------------------------------
+
+  /// Whether any output of the node is fed, so that it must stay as it is.
+  bool is_fed(const Node& node) const { return !fed_.empty() && has_feed_[node.id()]; }
+  bool is_fed(Output output) const;
+  /// Calls visit(node) for each node, inputs first; visit may add nodes and replace the one it is called with. A node
+  /// it adds is visited next, and comes before the visited one; what was replaced is left out.
+  template <class F> void sweep(F&& visit);
+  /// A new node; its inputs must be nodes of this StepGraph. Only during a sweep. Errors: those of inference.
+  Result<const Node*> add(NodeSpec spec);
+  /// From now on by[i] stands for output i of `node`, which must have no feed.
+  void replace(const Node& node, std::span<const Output> by);
+  /// Leaves out the nodes that nothing needs any more.
+  void drop_unneeded();
+
+ private:
+  const Graph& graph_;
+  std::vector<const Node*> nodes_;
+  std::span<const Output> fed_, fetches_;
+  std::span<const Node* const> targets_;
+  std::vector<bool> has_feed_;      // by id; empty when nothing is fed
+  std::vector<uint32_t> rows_;      // by id: where its outputs begin in replaced_; 0: it was not replaced
+  std::vector<Output> replaced_;    // element 0 is not used
+  std::vector<const Node*> fresh_;  // added, not yet visited
+  std::shared_ptr<std::deque<Node>> made_;
+};
+
+template <class F> void StepGraph::for_each_control(const Node& node, F&& f) const {
+  for (const Node* before : node.control_inputs()) {
+    if (rows_[before->id()] == 0) {
+      f(*before);
+      continue;
+    }
+    for (int port = 0; port < before->num_outputs(); ++port)
+      if (const Output output = now({before, port}); !is_fed(output)) f(*output.node);
+  }
+}
+
+template <class F> void StepGraph::sweep(F&& visit) {
+  std::vector<const Node*> before;
+  before.swap(nodes_);
+  nodes_.reserve(before.size());
+  std::vector<const Node*> waiting;  // the next to visit is the last
+  for (const Node* next : before) {
+    waiting.push_back(next);
+    while (!waiting.empty()) {
+      const Node* node = waiting.back();
+      waiting.pop_back();
+      visit(*node);
+      if (!rows_[node->id()]) nodes_.push_back(node);
+      waiting.insert(waiting.end(), fresh_.rbegin(), fresh_.rend());
+      fresh_.clear();
+    }
+  }
+}
+
+}  // namespace troupe
