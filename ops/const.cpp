@@ -6,6 +6,7 @@
 #include "ops/all.h"
 #include "ops/gradient_math.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -197,7 +198,10 @@ template <class T> class Range final : public ComputeKernel {
     TROUPE_ASSIGN(const int64_t n, range_length<T>(c.input(0), c.input(1), c.input(2)));
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, Shape{n}));
     const auto start = widen(*c.input(0).data<T>()), delta = widen(*c.input(2).data<T>());
-    for (int64_t i = 0; i < n; ++i) y.mutable_data<T>()[i] = narrow<T>(static_cast<Arithmetic<T>>(start + i * delta));
+    using A = Arithmetic<T>;
+    T* out = y.mutable_data<T>();
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = narrow<T>(wrapping_add<A>(start, wrapping_multiply<A>(static_cast<A>(i), delta)));
     c.set_output(0, std::move(y));
     return {};
   }

@@ -4,6 +4,7 @@
 #pragma once
 #include "ops/broadcast.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 
@@ -49,9 +50,6 @@ class UnaryKernel final : public ComputeKernel {
 };
 
 namespace elementwise {
-
-/// The unsigned type in which arithmetic on integers wraps around as TensorFlow's does.
-template <class T> using Wrapping = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
 
 /// F::apply(a, b) on Arithmetic<T>; F::fails(a, b), if there is one, says that there is no result.
 template <class F, class T, class R>

@@ -11,35 +11,26 @@
 namespace troupe {
 namespace {
 
-using elementwise::Wrapping;
-
 template <class T> inline constexpr bool kInteger = std::is_integral_v<T>;
 
 struct Add {
-  template <class T> static T apply(T a, T b) {
-    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) + Wrapping<T>(b));
-    else return a + b;
-  }
+  template <class T> static T apply(T a, T b) { return wrapping_add(a, b); }
 };
 struct Sub {
-  template <class T> static T apply(T a, T b) {
-    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) - Wrapping<T>(b));
-    else return a - b;
-  }
+  template <class T> static T apply(T a, T b) { return wrapping_subtract(a, b); }
 };
 struct Mul {
-  template <class T> static T apply(T a, T b) {
-    if constexpr (kInteger<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
-    else return a * b;
-  }
+  template <class T> static T apply(T a, T b) { return wrapping_multiply(a, b); }
 };
 struct SquaredDifference {
-  template <class T> static T apply(T a, T b) { return Mul::apply(Sub::apply(a, b), Sub::apply(a, b)); }
+  template <class T> static T apply(T a, T b) {
+    return wrapping_multiply(wrapping_subtract(a, b), wrapping_subtract(a, b));
+  }
 };
 
 template <class T> T truncated_quotient(T a, T b) {
   if constexpr (std::is_signed_v<T>)
-    if (b == T(-1)) return Sub::apply(T(0), a);  // the smallest integer by -1 wraps around
+    if (b == T(-1)) return wrapping_subtract(T(0), a);  // the smallest integer by -1 wraps around
   return static_cast<T>(a / b);
 }
 template <class T> T truncated_rest(T a, T b) {
@@ -93,8 +84,8 @@ struct PowIntegers {
   template <class T> static T apply(T a, T b) {
     T result = 1;
     for (; b > T(0); b = static_cast<T>(b / 2)) {
-      if (b % 2) result = Mul::apply(result, a);
-      a = Mul::apply(a, a);
+      if (b % 2) result = wrapping_multiply(result, a);
+      a = wrapping_multiply(a, a);
     }
     return result;
   }

@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-using elementwise::Wrapping;
-
 template <class T> inline constexpr bool kComplex = std::is_same_v<T, complex64>;
 
 #define TROUPE_UNARY(name, expression)                                            \
@@ -27,15 +25,12 @@ template <class T> inline constexpr bool kComplex = std::is_same_v<T, complex64>
 
 struct Neg {
   template <class T> static T apply(T x) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(0) - Wrapping<T>(x));
+    if constexpr (std::is_integral_v<T>) return wrapping_subtract(T(0), x);
     else return -x;
   }
 };
 struct Square {
-  template <class T> static T apply(T x) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(x) * Wrapping<T>(x));
-    else return x * x;
-  }
+  template <class T> static T apply(T x) { return wrapping_multiply(x, x); }
 };
 struct Abs {
   template <class T> static T apply(T x) {

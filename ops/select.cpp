@@ -5,6 +5,7 @@
 #include "ops/broadcast.h"
 #include "ops/gradient_math.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -116,7 +117,7 @@ template <class T> class AddNKernel final : public ComputeKernel {
         for (int64_t i = 0; i < n; ++i) sum[i] = widen(first[i]);
         for (int k = 1; k < c.num_inputs(); ++k) {
           const T* x = c.input(k).data<T>() + at;
-          for (int64_t i = 0; i < n; ++i) sum[i] += widen(x[i]);
+          for (int64_t i = 0; i < n; ++i) sum[i] = wrapping_add(sum[i], widen(x[i]));
         }
         for (int64_t i = 0; i < n; ++i) out[at + i] = narrow<T>(sum[i]);
       }
@@ -164,6 +165,17 @@ template <class T> class ClipKernel final : public ComputeKernel {
     return {};
   }
 };
+
+/// Bounds that are no scalars have t's shape.
+Status clip_shape(ShapeContext& c) {
+  PartialShape shape = c.input(0);
+  for (int i = 1; i < 3; ++i)
+    if (c.input(i).has_rank() && c.input(i).rank() != 0) {
+      TROUPE_ASSIGN(shape, PartialShape::merge(shape, c.input(i)));
+    }
+  c.set_output(0, shape);
+  return {};
+}
 
 Status clip_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0), low = c.input(1), high = c.input(2);
@@ -288,7 +300,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("clip_value_max: T")
               .output("output: T")
               .attr(type_attr("T", NumberTypes{}))
-              .shape(unchanged_shape)
+              .shape(clip_shape)
               .doc("t limited to [clip_value_min, clip_value_max]; the bounds are scalars or of t's shape."),
           gradient(clip_gradient));
   add_cpu_kernels<ClipKernel>(kernels, "ClipByValue", NumberTypes{});

@@ -91,7 +91,7 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
   for (size_t d = 0; d < entries.size(); ++d) {
     TROUPE_ASSIGN(const int64_t count, resolve(entries[d], x[static_cast<int>(d)], static_cast<int>(d)));
     spec.begin.push_back(entries[d].begin);
-    spec.stride.push_back(entries[d].stride);
+    spec.stride.push_back(count == 0 || count == 1 ? 1 : entries[d].stride);  // at most the size, then
     spec.count.push_back(count);
   }
   std::vector<int64_t> sizes;

@@ -32,6 +32,7 @@ inline std::vector<OpCase> const_cases() {
       {"Range", {I(1), I(8), I(3)}, {}, {I({1, 4, 7})}},
       {"Range", {D(1), D(0), D(-0.25)}, {}, {D({1, .75, .5, .25})}},
       {"Range", {I(3), I(3), I(1)}, {}, {I({})}},
+      {"Range", {L(INT64_MIN), L(INT64_MAX), L(INT64_MAX)}, {}, {L({INT64_MIN, -1, INT64_MAX - 1})}},
       {"IsNan", {D({1, nan})}, {}, {B({false, true})}},
       {"IsInf", {D({1, -INFINITY})}, {}, {B({false, true})}},
       {"IsFinite", {D({1, nan, INFINITY})}, {}, {B({true, false, false})}},
@@ -140,6 +141,26 @@ inline std::vector<OpCase> binary_cases() {
   out.push_back({"FloorDiv", {I({INT32_MIN}), I({-1})}, {}, {I({INT32_MIN})}});
   out.push_back({"Mod", {I({INT32_MIN}), I({-1})}, {}, {I({0})}});
   out.push_back({"Pow", {I({3, -2, 5}), I({4, 3, 0})}, {}, {I({81, -8, 1})}});
+  for (const char* op : {"Div", "TruncateDiv", "FloorDiv"})
+    out.push_back({op, {L({INT64_MIN}), L(-1)}, {}, {L({INT64_MIN})}});
+  for (const char* op : {"Mod", "FloorMod"}) out.push_back({op, {L({INT64_MIN}), L(-1)}, {}, {L({0})}});
+  // Integers wrap around.
+  out.push_back({"Add", {I({INT32_MAX}), I(1)}, {}, {I({INT32_MIN})}});
+  out.push_back({"AddV2", {L({INT64_MAX}), L({1})}, {}, {L({INT64_MIN})}});
+  out.push_back({"Sub", {L({INT64_MIN}), L({1})}, {}, {L({INT64_MAX})}});
+  out.push_back(
+      {"Mul", {Tensor::of<uint16_t>({65535}), Tensor::of<uint16_t>({65535})}, {}, {Tensor::of<uint16_t>({1})}});
+  out.push_back({"Mul", {L({INT64_MIN}), L({-1})}, {}, {L({INT64_MIN})}});
+  out.push_back({"Neg", {I({INT32_MIN})}, {}, {I({INT32_MIN})}});
+  out.push_back({"Abs", {L({INT64_MIN})}, {}, {L({INT64_MIN})}});
+  out.push_back({"Square", {I({65536})}, {}, {I({0})}});
+  out.push_back({"SquaredDifference", {I({INT32_MIN}), I({1})}, {}, {I({1})}});
+  out.push_back({"Pow", {L({3}), L({41})}, {}, {L({-420491770248316829})}});
+  out.push_back({"AddN", {L({INT64_MAX}), L({1}), L({1})}, {}, {L({INT64_MIN + 1})}});
+  out.push_back({"AddN", {I({INT32_MIN}), I({-1})}, {}, {I({INT32_MAX})}});
+  out.push_back({"Sum", {L({INT64_MAX, 1}), I(0)}, {}, {L(INT64_MIN)}});
+  out.push_back({"Prod", {L({INT64_MIN, -1}), I(0)}, {}, {L(INT64_MIN)}});
+  out.push_back({"MatMul", {L({INT64_MAX}, {1, 1}), L({2}, {1, 1})}, {}, {L({-2}, {1, 1})}});
   const Tensor p = D({1, 2, 3}), q = D({2, 2, 2});
   out.push_back({"Less", {p, q}, {}, {B({true, false, false})}});
   out.push_back({"LessEqual", {p, q}, {}, {B({true, true, false})}});
