@@ -35,6 +35,10 @@ Status NodeMaker::make(const OpDef& op, NodeSpec&& spec, int id, Node& node) {
   node.shapes_.resize(node.dtypes_.size());
   AddContext context(spec.inputs, spec.attrs, node.shapes_);
   TROUPE_RETURN_IF_ERROR(op.shape_fn()(context));
+  for (size_t i = 0; i < node.shapes_.size(); ++i)
+    if (node.shapes_[i].fully_known())
+      if (auto possible = Shape::make(node.shapes_[i].dims()); !possible.ok())
+        return invalid_argument("output {}: {}", i, possible.error().message);
   node.id_ = id;
   node.name_ = std::move(spec.name);
   node.op_ = &op;

@@ -6,10 +6,12 @@
 
 #include "devices/parallel.h"
 #include "ops/all.h"
+#include "ops/gather_gradient.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/top_k.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -89,57 +91,16 @@ Status gather_shape(ShapeContext& c) {
   return {};
 }
 
-/// The product of elements [begin, end) of a vector of sizes.
-Output size_product(GradientContext& c, Output sizes, int begin, int end) {
-  const int64_t from[] = {begin}, n[] = {end - begin}, all[] = {0};
-  return c.op("Prod", {c.op("Slice", {sizes, int_vector(c, from), int_vector(c, n)}), int_vector(c, all)});
-}
-
-/// Rows of dy are summed where they came from, between transposes that bring the indices' dimensions behind the batch
-/// dimensions. Batches are told apart by adding to the indices what the batches before have of rows.
-Status gather_gradient(GradientContext& c) {
-  const Output dy = c.dy(0), x = c.input(0), indices = c.input(1);
-  if (!dy) return {};
+Status gather_v2_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
   const Node& axis_node = *c.input(2).node;
   const Tensor* constant = axis_node.op().name() == "Const" ? axis_node.attrs().get<Tensor>("value") : nullptr;
-  const int rank = x.shape().rank(), index_rank = indices.shape().rank();
+  const int rank = c.input(0).shape().rank(), index_rank = c.input(1).shape().rank();
   if (!constant || rank < 0 || index_rank < 0)
     return invalid_argument("the gradient needs a constant axis and known ranks of params and indices");
   TROUPE_ASSIGN(const int axis, axis_from(*constant, rank));
   TROUPE_ASSIGN(const int batch, batch_dims_from(c.node().attrs().get_or<int64_t>("batch_dims", 0), index_rank, axis));
-  const Output sizes = c.op("Shape", {x}, {{"out_type", indices.dtype()}});
-  Output ids = indices, rows = size_product(c, sizes, axis, axis + 1);
-  if (batch > 0) {
-    const Output batches = size_product(c, sizes, 0, batch);
-    const Output zero = scalar_like(c, indices.dtype(), 0), one = scalar_like(c, indices.dtype(), 1);
-    const Output firsts = c.op("Mul", {c.op("Range", {zero, batches, one}), rows});
-    const int64_t none[] = {0}, n[] = {batch}, end[] = {0, index_rank - batch};
-    const Output lead = c.op("Slice", {sizes, int_vector(c, none), int_vector(c, n)});
-    const Output pads = c.op("Reshape", {int_vector(c, end), c.constant(Tensor::of<int32_t>({1, 2}))});
-    ids = c.op("AddV2", {indices, c.op("Reshape", {firsts, c.op("PadV2", {lead, pads, one})})});
-    rows = c.op("Mul", {rows, batches});
-  }
-  // dy: [batch, outer, indices, inner] -> [batch, indices, outer, inner] -> [batch x rows, outer, inner]
-  // -> [batch, rows, outer, inner] -> [batch, outer, rows, inner].
-  const int taken = index_rank - batch, outer = axis - batch;
-  std::vector<int64_t> to, split, back;
-  for (int i = 0; i < batch; ++i) to.push_back(i), split.push_back(i), back.push_back(i);
-  for (int i = 0; i < taken; ++i) to.push_back(axis + i);
-  for (int i = batch; i < axis; ++i) to.push_back(i);
-  split.push_back(axis);
-  for (int i = batch; i < axis; ++i) split.push_back(i), back.push_back(i + 1);
-  back.push_back(batch);
-  for (int i = axis + 1; i < rank; ++i) to.push_back(i - 1 + taken), split.push_back(i), back.push_back(i);
-  Output sums = c.op("UnsortedSegmentSum", {outer > 0 ? c.op("Transpose", {dy, int_vector(c, to)}) : dy, ids, rows});
-  if (batch > 0) {
-    Output parts = c.op("GatherV2", {sizes, int_vector(c, split), c.constant(Tensor::scalar<int32_t>(0))});
-    if (x.shape().fully_known()) {
-      for (int64_t& d : split) d = x.shape()[static_cast<int>(d)];
-      parts = c.constant(Tensor::of<int64_t>(std::span<const int64_t>(split)));
-    }
-    sums = c.op("Reshape", {sums, parts});
-  }
-  c.set_dx(0, outer > 0 ? c.op("Transpose", {sums, int_vector(c, back)}) : sums);
+  c.set_dx(0, gather_gradient(c, c.input(0), c.input(1), c.dy(0), axis, batch));
   return {};
 }
 
@@ -170,7 +131,7 @@ template <class I> class UnsortedSegmentSum final : public ComputeKernel {
                        if (id[r] < 0) continue;
                        T* to = out + static_cast<int64_t>(id[r]) * inner;
                        for (int64_t k = begin; k < end; ++k)
-                         to[k] = narrow<T>(static_cast<Arithmetic<T>>(widen(to[k]) + widen(in[r * inner + k])));
+                         to[k] = narrow<T>(wrapping_add(widen(to[k]), widen(in[r * inner + k])));
                      }
                    });
     });
@@ -289,7 +250,7 @@ template <class I> class ScatterNd final : public ComputeKernel {
       for (size_t r = 0; r < offsets.size(); ++r)
         for (int64_t k = 0; k < inner; ++k) {
           T& to = out[offsets[r] * inner + k];
-          to = narrow<T>(static_cast<Arithmetic<T>>(widen(to) + widen(in[static_cast<int64_t>(r) * inner + k])));
+          to = narrow<T>(wrapping_add(widen(to), widen(in[static_cast<int64_t>(r) * inner + k])));
         }
     });
     c.set_output(0, std::move(y));
@@ -312,7 +273,7 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
           .shape(gather_shape)
           .doc("The slices of params along `axis` that the indices name. The first batch_dims dimensions of both go "
                "together. Error for an index out of range."),
-      gradient(gather_gradient));
+      gradient(gather_v2_gradient));
   add_cpu_kernels<Gather>(kernels, "GatherV2", IndexTypes{}, "Tindices");
   ops.add(
       OpDef("GatherNd")

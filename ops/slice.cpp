@@ -44,7 +44,7 @@ Result<std::vector<int64_t>> slice_counts(const PartialShape& x, const std::vect
     return invalid_argument("begin and size have {} and {} numbers for a tensor of shape {}", begin.size(), size.size(),
                             x.str());
   for (int i = 0; i < x.rank(); ++i) {
-    if (size[i] == -1 && x[i] >= 0) size[i] = x[i] - begin[i];
+    if (size[i] == -1 && x[i] >= 0 && begin[i] >= 0) size[i] = x[i] - begin[i];
     const bool fits = begin[i] >= 0 && size[i] >= -1 &&
                       (x[i] < 0 || (size[i] >= 0 && begin[i] <= x[i] && size[i] <= x[i] - begin[i]));
     if (!fits)
@@ -78,6 +78,8 @@ Status slice_shape(ShapeContext& c) {
     return {};
   }
   TROUPE_ASSIGN(std::vector<int64_t> counts, int_values(*size, "size"));
+  if (x.has_rank() && static_cast<int>(counts.size()) != x.rank())
+    return invalid_argument("size has {} numbers for a tensor of shape {}", counts.size(), x.str());
   if (begin && x.has_rank()) {
     TROUPE_ASSIGN(const auto from, int_values(*begin, "begin"));
     TROUPE_ASSIGN(counts, slice_counts(x, from, counts));
@@ -100,12 +102,12 @@ Status slice_gradient(GradientContext& c) {
   const auto begin = constant_ints(c.input(1));
   const PartialShape& y = c.output(0).shape();
   if (begin && x.shape().fully_known() && y.fully_known()) {
-    std::vector<int32_t> pads;
+    std::vector<int64_t> pads;
     for (int i = 0; i < y.rank(); ++i) {
-      pads.push_back(static_cast<int32_t>((*begin)[i]));
-      pads.push_back(static_cast<int32_t>(x.shape()[i] - (*begin)[i] - y[i]));
+      pads.push_back((*begin)[i]);
+      pads.push_back(x.shape()[i] - (*begin)[i] - y[i]);
     }
-    c.set_dx(0, c.op("Pad", {dy, c.constant(Tensor::of<int32_t>(std::span<const int32_t>(pads), Shape{y.rank(), 2}))}));
+    c.set_dx(0, c.op("Pad", {dy, c.constant(Tensor::of<int64_t>(std::span<const int64_t>(pads), Shape{y.rank(), 2}))}));
     return {};
   }
   const Attrs type = {{"out_type", c.input(1).dtype()}};

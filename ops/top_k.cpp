@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ops/gradient_math.h"
+#include "ops/gather_gradient.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
 
@@ -117,14 +117,10 @@ Status top_k_shape(ShapeContext& c) {
 Status top_k_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0);
   if (!dy) return {};
-  if (!x.shape().has_rank() || x.shape().dim(-1) < 0)
-    return invalid_argument("the gradient needs a known last dimension of the input, whose shape is {}",
-                            x.shape().str());
-  const Output depth = c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape().dim(-1))));
-  const Output rows =
-      c.op("OneHot", {c.output(1), depth, scalar_like(c, dy.dtype(), 1), scalar_like(c, dy.dtype(), 0)});
-  const Output spread = c.op("Mul", {c.op("ExpandDims", {dy, c.constant(Tensor::scalar<int32_t>(-1))}), rows});
-  c.set_dx(0, c.op("Sum", {spread, c.constant(Tensor::scalar<int32_t>(-2))}));
+  if (!x.shape().has_rank())
+    return invalid_argument("the gradient needs the rank of the input, whose shape is {}", x.shape().str());
+  const int last = x.shape().rank() - 1;
+  c.set_dx(0, gather_gradient(c, x, c.output(1), dy, last, last));
   return {};
 }
 

@@ -36,6 +36,7 @@ TEST_CASE("arithmetic refuses shapes that do not broadcast and division by zero"
   check_fails("Pow", {I({2}), I({-1})}, "negative integer power");
   check_fails("AddN", {D({1, 2}), D({1})}, "[2]");
   check_fails("ReluGrad", {D({1, 2}), D({1})}, "[2]");
+  check_fails("ClipByValue", {kMatrix, D({1, 2}), D(1)}, "[2]");
   check_fails("BroadcastTo", {D({1, 2}), I({3})}, "[2]");
   check_fails("BroadcastTo", {D({1, 2}), I({1})}, "[2]");
 }
@@ -85,6 +86,8 @@ TEST_CASE("slices stay inside", "[bad_input]") {
   check_fails("Slice", {kMatrix, I({0, 2}), I({2, 2})}, "begin 2 and size 2 of dimension 1");
   check_fails("Slice", {kMatrix, I({-1, 0}), I({1, 1})}, "begin -1");
   check_fails("Slice", {kMatrix, L({1, 0}), L({INT64_MAX, 1})}, "of dimension 0");
+  check_fails("Slice", {kMatrix, L({INT64_MIN, 0}), L({-1, 1})}, "of dimension 0");
+  check_fails("Slice", {kMatrix, I({0}), I({1})}, "[2,3]");
   check_fails("StridedSlice", {kMatrix, I({5}), I({6}), I({1})}, "index 5 of dimension 0",
               {{"shrink_axis_mask", int64_t{1}}});
   check_fails("StridedSlice", {kMatrix, I({0}), I({1}), I({0})}, "stride");
