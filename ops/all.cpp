@@ -21,6 +21,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);
   register_variable_ops(ops, kernels);
+  register_resource_gather_ops(ops, kernels);
+  register_resource_scatter_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);
   register_accumulator_ops(ops, kernels);

@@ -9,6 +9,7 @@
 #include "ops/gather_gradient.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
+#include "ops/slice_offsets.h"
 #include "ops/top_k.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
@@ -174,23 +175,6 @@ Status segment_gradient(GradientContext& c) {
 }
 
 // --- n-dimensional indices ---
-
-/// Offsets, in slices, of rows of indices into the leading dimensions of `shape`.
-template <class I> Result<std::vector<int64_t>> slice_offsets(const Tensor& indices, const Shape& shape) {
-  const int depth = static_cast<int>(indices.dim(-1));
-  const int64_t n = product(indices.shape(), 0, indices.rank() - 1);
-  std::vector<int64_t> out(static_cast<size_t>(n), 0);
-  const I* at = indices.data<I>();
-  for (int64_t r = 0; r < n; ++r) {
-    for (int d = 0; d < depth; ++d) {
-      const int64_t i = at[r * depth + d];
-      if (i < 0 || i >= shape[d])
-        return invalid_argument("index {} of row {} is not in [0, {}), the size of dimension {}", i, r, shape[d], d);
-      out[r] = out[r] * shape[d] + i;
-    }
-  }
-  return out;
-}
 
 template <class I> class GatherNd final : public ComputeKernel {
  public:

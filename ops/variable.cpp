@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables by handle: VarHandleOp, ReadVariableOp, AssignVariableOp, AssignAddVariableOp,
-// AssignSubVariableOp, VarIsInitializedOp, VariableShape, DestroyResourceOp. All but the first run at the
-// container's host.
+// AssignSubVariableOp, VarIsInitializedOp, VariableShape, ResourceCountUpTo, DestroyResourceOp. All but the first run
+// at the container's host.
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/resource_kernel.h"
@@ -109,6 +109,31 @@ class ShapeKernel final : public VariableKernel {
     return one_output(Tensor::of<int32_t>(std::span(narrow)));
   }
   const DType out_type_;
+};
+
+template <class T> class CountUpToKernel final : public VariableKernel {
+ public:
+  explicit CountUpToKernel(const KernelInit& init) : limit_(init.attr<int64_t>("limit")) {}
+
+ private:
+  Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
+    const ResourceHandle* handle = &request.handle();
+    Tensor before;
+    TROUPE_RETURN_IF_ERROR(
+        container.update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+          Tensor& v = *variables[0];
+          if (v.dtype() != dtype_of<T> || v.rank() != 0)
+            return invalid_argument("variable '{}' must be a scalar to count, not {}{}", handle->name,
+                                    to_string(v.dtype()), v.shape().str());
+          T& count = *v.mutable_data<T>();
+          if (count >= limit_)
+            return make_error(Code::kOutOfRange, "variable '{}' has reached its limit of {}", handle->name, limit_);
+          before = Tensor::scalar(count++);
+          return {};
+        }));
+    return one_output(std::move(before));
+  }
+  const int64_t limit_;
 };
 
 class DestroyKernel final : public VariableKernel {
@@ -226,6 +251,19 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("a shape does not depend on values"));
   kernels.add<ShapeKernel>("VariableShape", DeviceKind::kCpu, {});
+
+  ops.add(OpDef("ResourceCountUpTo")
+              .input("resource: resource")
+              .output("output: T")
+              .attr("limit: int")
+              .attr("T: {int32, int64}")
+              .doc("Adds one to the scalar variable and gives what it was before. Once it is at `limit` the error is "
+                   "kOutOfRange, and it stays.")
+              .shape(scalar_shape)
+              .stateful(),
+          not_differentiable("counts are integers"));
+  kernels.add<CountUpToKernel<int32_t>>("ResourceCountUpTo", DeviceKind::kCpu, {{"T", {DType::kInt32}}});
+  kernels.add<CountUpToKernel<int64_t>>("ResourceCountUpTo", DeviceKind::kCpu, {{"T", {DType::kInt64}}});
 
   ops.add(OpDef("DestroyResourceOp")
               .input("resource: resource")

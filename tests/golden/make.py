@@ -44,9 +44,9 @@ class Case:
         self.fetches += [t if isinstance(t, str) else t.name for t in tensors]
 
     def fetch_after(self, operation, *variables):
-        """What the variables are once `operation` has run."""
+        """The negatives of the variables once `operation` has run: their identities may still change."""
         with tf1.control_dependencies([operation]):
-            self.fetch(*[tf.identity(v.read_value(), name=v.op.name + "_after") for v in variables])
+            self.fetch(*[tf.negative(v.read_value(), name=v.op.name + "_after") for v in variables])
 
     def target(self, *operations):
         self.targets += [o.name for o in operations]

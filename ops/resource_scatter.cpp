@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changing parts of a variable in place: ResourceScatterUpdate, -Add, -Sub, -Mul, -Div, -Min, -Max;
+// ResourceScatterNdUpdate, -Add, -Sub, -Min, -Max; ResourceStridedSliceAssign.
+#include <algorithm>
+
+#include "containers/container.h"
+#include "ops/all.h"
+#include "ops/index_tensors.h"
+#include "ops/resource_kernel.h"
+#include "ops/slice_offsets.h"
+#include "ops/slice_spec.h"
+#include "ops/strided_copy.h"
+#include "ops/type_dispatch.h"
+#include "ops/variable_shape.h"
+
+namespace troupe {
+namespace {
+
+using AnyTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                          uint32_t, uint64_t, complex64, bool, std::string>;
+
+enum class How { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
+
+How how_from(std::string_view op) {
+  const std::pair<std::string_view, How> kinds[] = {{"Add", How::kAdd}, {"Sub", How::kSub}, {"Mul", How::kMul},
+                                                    {"Div", How::kDiv}, {"Min", How::kMin}, {"Max", How::kMax}};
+  for (const auto& [end, how] : kinds)
+    if (op.ends_with(end)) return how;
+  return How::kUpdate;
+}
+
+/// a and b combined; integers wrap around.
+template <How kHow, class T> T combine(T a, T b) {
+  if constexpr (kHow == How::kUpdate) return b;
+  else if constexpr (kHow == How::kMin) return b < a ? b : a;
+  else if constexpr (kHow == How::kMax) return a < b ? b : a;
+  else if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    if constexpr (kHow == How::kAdd) return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
+    else if constexpr (kHow == How::kSub) return static_cast<T>(static_cast<U>(static_cast<U>(a) - static_cast<U>(b)));
+    else if constexpr (kHow == How::kMul)
+      return static_cast<T>(static_cast<U>(uint64_t{static_cast<U>(a)} * uint64_t{static_cast<U>(b)}));
+    else return b == T(-1) && std::is_signed_v<T> ? static_cast<T>(U(0) - static_cast<U>(a)) : static_cast<T>(a / b);
+  } else if constexpr (kHow == How::kAdd) return a + b;
+  else if constexpr (kHow == How::kSub) return a - b;
+  else if constexpr (kHow == How::kMul) return a * b;
+  else return a / b;
+}
+
+/// Slices of `v` combined with those of `updates`, or all with the one element of it.
+template <How kHow, class T>
+void change(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) {
+  const T* from = updates.data<T>();
+  for (const int64_t at : offsets) {
+    T* to = v.mutable_data<T>() + at * inner;
+    for (int64_t i = 0; i < inner; ++i) {
+      const T& by = one ? *from : from[i];
+      if constexpr (kHow == How::kUpdate) to[i] = by;
+      else to[i] = narrow<T>(combine<kHow>(widen(to[i]), widen(by)));
+    }
+    if (!one) from += inner;
+  }
+}
+
+class ScatterKernel final : public ResourceKernel {
+ public:
+  explicit ScatterKernel(const KernelInit& init)
+      : how_(how_from(init.op)), nd_(init.op.find("ScatterNd") != std::string_view::npos) {}
+
+  void execute(Resource& resource, ResourceRequest request) override {
+    Container* container = core_as<Container>(resource, request, "variable");
+    if (!container) return;
+    const ResourceHandle* handle = &request.handle();
+    request.reply(
+        no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+          return scatter(handle->name, *variables[0], request.inputs[1], request.inputs[2]);
+        })));
+  }
+
+ private:
+  Status scatter(const std::string& name, Tensor& v, const Tensor& indices, const Tensor& updates) const {
+    if (!nd_ && v.rank() == 0) return invalid_argument("variable '{}' is a scalar, which has no rows", name);
+    const Shape rows = nd_ ? v.shape() : Shape{v.dim(0)};
+    TROUPE_ASSIGN(const std::vector<int64_t> offsets, slice_offsets(indices, rows, !nd_));
+    const int depth = nd_ ? static_cast<int>(indices.dim(-1)) : 1;
+    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - (nd_ ? 1 : 0));
+    sizes.insert(sizes.end(), v.shape().begin() + depth, v.shape().end());
+    const bool one = !nd_ && updates.rank() == 0;
+    if (updates.dtype() != v.dtype() || (!one && !std::ranges::equal(sizes, updates.shape())))
+      return invalid_argument("variable '{}' is {}{}; updates by indices {} must be [{}], not {}{}", name,
+                              to_string(v.dtype()), v.shape().str(), indices.shape().str(), fmt::join(sizes, ","),
+                              to_string(updates.dtype()), updates.shape().str());
+    int64_t inner = 1;
+    for (int i = depth; i < v.rank(); ++i) inner *= v.dim(i);
+    return run(v, offsets, inner, updates, one);
+  }
+
+  Status run(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) const {
+    Status status;
+    with_type(v.dtype(), AnyTypes{}, [&]<class T>() { status = run_as<T>(v, offsets, inner, updates, one); });
+    return status;
+  }
+
+  template <class T>
+  Status run_as(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) const {
+    constexpr bool kComplex = std::is_same_v<T, complex64>;
+    constexpr bool kNumber = !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>;
+    const auto with = [&]<How kHow>() { change<kHow, T>(v, offsets, inner, updates, one); };
+    if (how_ == How::kUpdate) return with.template operator()<How::kUpdate>(), Status();
+    if constexpr (kNumber) {
+      if constexpr (std::is_integral_v<T>)
+        if (how_ == How::kDiv && std::ranges::find(updates.values<T>(), T(0)) != updates.values<T>().end())
+          return invalid_argument("updates {} divide by zero", updates.str());
+      if (how_ == How::kAdd) return with.template operator()<How::kAdd>(), Status();
+      if (how_ == How::kSub) return with.template operator()<How::kSub>(), Status();
+      if (how_ == How::kMul) return with.template operator()<How::kMul>(), Status();
+      if (how_ == How::kDiv) return with.template operator()<How::kDiv>(), Status();
+      if constexpr (!kComplex) {
+        if (how_ == How::kMin) return with.template operator()<How::kMin>(), Status();
+        return with.template operator()<How::kMax>(), Status();
+      }
+    }
+    return make_error(Code::kUnimplemented, "not for {}", to_string(v.dtype()));
+  }
+
+  const How how_;
+  const bool nd_;
+};
+
+class StridedSliceAssign final : public ResourceKernel {
+ public:
+  explicit StridedSliceAssign(const KernelInit& init) : masks_(*init.attrs) {}
+
+  void execute(Resource& resource, ResourceRequest request) override {
+    Container* container = core_as<Container>(resource, request, "variable");
+    if (!container) return;
+    const ResourceHandle* handle = &request.handle();
+    request.reply(
+        no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+          return assign(handle->name, *variables[0], request);
+        })));
+  }
+
+ private:
+  Status assign(const std::string& name, Tensor& v, const ResourceRequest& request) const {
+    TROUPE_ASSIGN(const auto begin, int_values(request.inputs[1], "begin"));
+    TROUPE_ASSIGN(const auto end, int_values(request.inputs[2], "end"));
+    TROUPE_ASSIGN(const auto strides, int_values(request.inputs[3], "strides"));
+    TROUPE_ASSIGN(const SliceSpec spec, slice_spec(v.shape(), begin, end, strides, masks_));
+    const Tensor& value = request.inputs[4];
+    if (value.dtype() != v.dtype() || !(PartialShape(value.shape()) == spec.result))
+      return invalid_argument("the slice of variable '{}' is {}{}, the value {}{}", name, to_string(v.dtype()),
+                              spec.result.str(), to_string(value.dtype()), value.shape().str());
+    if (value.elements() == 0) return {};
+    const auto steps = strides_of(v.shape());
+    StridedCopy box;
+    int64_t start = 0, step = value.elements();
+    for (int i = 0; i < v.rank(); ++i) {
+      start += spec.begin[i] * steps[i];
+      step /= spec.count[i];
+      box.push(spec.count[i], step, steps[i] * spec.stride[i]);
+    }
+    strided_copy(v.dtype(), advance(v.mutable_raw(), start, v.dtype()), value.raw(), box, 1);
+    return {};
+  }
+
+  const SliceMasks masks_;
+};
+
+const char* const kNoValue = "it has no output; what it writes is read by other nodes";
+
+Status scatter_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape v, variable_shape(c, 0, c.attr<DType>("dtype")));
+  const PartialShape &indices = c.input(1), &updates = c.input(2);
+  if (v.has_rank() && v.rank() == 0) return invalid_argument("the variable is a scalar, which has no rows");
+  if (!v.has_rank() || !indices.has_rank() || !updates.has_rank() || updates.rank() == 0) return {};
+  std::vector<int64_t> sizes(indices.dims().begin(), indices.dims().end());
+  sizes.insert(sizes.end(), v.dims().begin() + 1, v.dims().end());
+  TROUPE_ASSIGN(const PartialShape wanted, PartialShape::make(sizes));
+  if (!wanted.compatible(updates))
+    return invalid_argument("updates of a variable {} by indices {} must be {}, not {}", v.str(), indices.str(),
+                            wanted.str(), updates.str());
+  return {};
+}
+
+Status scatter_nd_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape v, variable_shape(c, 0, c.attr<DType>("T")));
+  TROUPE_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
+  if (!v.has_rank() || !indices.has_rank() || indices.dim(-1) < 0 || !c.input(2).has_rank()) return {};
+  if (indices.dim(-1) > v.rank())
+    return invalid_argument("indices of shape {} into a variable {}", indices.str(), v.str());
+  std::vector<int64_t> sizes(indices.dims().begin(), indices.dims().end() - 1);
+  sizes.insert(sizes.end(), v.dims().begin() + indices.dim(-1), v.dims().end());
+  TROUPE_ASSIGN(const PartialShape wanted, PartialShape::make(sizes));
+  if (!wanted.compatible(c.input(2)))
+    return invalid_argument("updates of a variable {} by indices {} must be {}, not {}", v.str(), indices.str(),
+                            wanted.str(), c.input(2).str());
+  return {};
+}
+
+Status strided_slice_assign_shape(ShapeContext& c) { return variable_shape(c, 0, c.attr<DType>("T")).status(); }
+
+/// The types an op is for: every one for an update, complex ones where they have an order or not.
+std::string types_for(const char* attr, How how) {
+  if (how == How::kUpdate) return type_attr(attr, AnyTypes{});
+  if (how == How::kMin || how == How::kMax) return type_attr(attr, NumberTypes{});
+  return type_attr(attr, NumberOrComplexTypes{});
+}
+
+}  // namespace
+
+void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const std::string indices = type_attr("Tindices", IndexTypes{});
+  const std::pair<const char*, const char*> kinds[] = {{"Update", "variable[i] = u"},
+                                                       {"Add", "variable[i] += u"},
+                                                       {"Sub", "variable[i] -= u"},
+                                                       {"Mul", "variable[i] *= u"},
+                                                       {"Div", "variable[i] /= u"},
+                                                       {"Min", "variable[i] = min(variable[i], u)"},
+                                                       {"Max", "variable[i] = max(variable[i], u)"}};
+  for (const auto& [kind, formula] : kinds) {
+    const std::string name = std::string("ResourceScatter") + kind;
+    ops.add(OpDef(name)
+                .input("resource: resource")
+                .input("indices: Tindices")
+                .input("updates: dtype")
+                .attr(types_for("dtype", how_from(kind)))
+                .attr(indices)
+                .doc(fmt::format("{} for each row i that `indices` names and its row u of `updates` (or the one number "
+                                 "that updates is), one after the other, in place. Integers wrap around; an index out "
+                                 "of range or an integer division by zero is an error that changes nothing.",
+                                 formula))
+                .shape(scatter_shape)
+                .stateful(),
+            not_differentiable(kNoValue));
+    kernels.add<ScatterKernel>(name, DeviceKind::kCpu, {});
+    if (how_from(kind) == How::kMul || how_from(kind) == How::kDiv) continue;
+    const std::string nd = std::string("ResourceScatterNd") + kind;
+    ops.add(
+        OpDef(nd)
+            .input("ref: resource")
+            .input("indices: Tindices")
+            .input("updates: T")
+            .attr(types_for("T", how_from(kind)))
+            .attr(indices)
+            .attr("use_locking: bool = true")
+            .attr("bad_indices_policy: {'', 'DEFAULT', 'ERROR'} = ''")
+            .doc(fmt::format("{} for each slice i that a row of the last dimension of `indices` names and its slice "
+                             "u of `updates`, one after the other, in place. Integers wrap around; an index out of "
+                             "range is an error that changes nothing.",
+                             formula))
+            .shape(scatter_nd_shape)
+            .stateful(),
+        not_differentiable(kNoValue));
+    kernels.add<ScatterKernel>(nd, DeviceKind::kCpu, {});
+  }
+
+  ops.add(OpDef("ResourceStridedSliceAssign")
+              .input("ref: resource")
+              .input("begin: Index")
+              .input("end: Index")
+              .input("strides: Index")
+              .input("value: T")
+              .attr("T: type")
+              .attr(type_attr("Index", IndexTypes{}))
+              .attr("begin_mask: int = 0")
+              .attr("end_mask: int = 0")
+              .attr("ellipsis_mask: int = 0")
+              .attr("new_axis_mask: int = 0")
+              .attr("shrink_axis_mask: int = 0")
+              .doc("Sets the part of the variable that StridedSlice would read, in place. The value must have its "
+                   "shape.")
+              .shape(strided_slice_assign_shape)
+              .stateful(),
+          not_differentiable(kNoValue));
+  kernels.add<StridedSliceAssign>("ResourceStridedSliceAssign", DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe
