@@ -19,7 +19,7 @@ struct Settings {
 
 int steps_for(const Settings& s, const std::string& net) {
   if (s.steps > 0) return s.steps;
-  return net == "mlp" ? 600 : net == "lenet" ? 600 : 60;
+  return net == "mlp" ? 2000 : net == "lenet" ? 600 : 60;
 }
 
 /// Runs a command that prints "images_per_second resident_100 resident_last peak"; nothing when it fails.
