@@ -35,20 +35,29 @@ void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
 /// it is asked for in time, first the slots, then the values they hold.
 void fetch_ahead(const StepState& s) {
   const PartitionPlan& plan = *s.plan;
-  const size_t waiting = s.ready.size();
+  const std::vector<Tensor>& values = s.iterations[0]->values;
+  const size_t waiting = plan.control_flow ? 0 : s.ready.size();
   if (waiting > 8) {
-    const PlanNode& node = plan.nodes[s.ready.ahead(8)];
+    const PlanNode& node = plan.nodes[s.ready.ahead(8).node];
     for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i)
-      __builtin_prefetch(&s.values[plan.input_slots[node.first_input + i]], 1);
+      __builtin_prefetch(&values[plan.input_slots[node.first_input + i]], 1);
   }
   if (waiting > 4) {
-    const PlanNode& node = plan.nodes[s.ready.ahead(4)];
+    const PlanNode& node = plan.nodes[s.ready.ahead(4).node];
     for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i) {
-      const char* data = static_cast<const char*>(s.values[plan.input_slots[node.first_input + i]].raw());
+      const char* data = static_cast<const char*>(values[plan.input_slots[node.first_input + i]].raw());
       __builtin_prefetch(data);
       __builtin_prefetch(data - kAlignment, 1);  // the count of references
     }
   }
+}
+
+Error dead_fetch(const Output& fetch, int64_t step) {
+  Error error = invalid_argument("{} is dead: the branch that makes it was not taken", fetch.name());
+  error.op = fetch.node->op().name();
+  error.node = fetch.node->name();
+  error.step = step;
+  return error;
 }
 
 bool is_input_host(const ResourceHandle& handle) { return handle.type == "queue" || handle.type == "iterator"; }
@@ -74,17 +83,17 @@ void Executor::start(StepRef call) {
   const int64_t id = call->id;
   active_.push_back(make_state(std::move(call), *plan));
   StepState& s = *active_.back();
-  for (uint32_t root : plan->roots) push(s, root);
+  for (uint32_t root : plan->roots) push(s, {root, 0});
   if (auto early = early_.find(id); early != early_.end()) {
     std::vector<ReadyTensor> tensors = std::move(early->second);
     early_.erase(early);
-    for (ReadyTensor& t : tensors) receive(s, t.node, std::move(t.value));
+    for (ReadyTensor& t : tensors) receive(s, std::move(t));
   }
 }
 
 void Executor::tensors_ready(std::vector<ReadyTensor> tensors) {
   for (ReadyTensor& t : tensors) {
-    if (StepState* s = find(t.call->id)) receive(*s, t.node, std::move(t.value));
+    if (StepState* s = find(t.call->id)) receive(*s, std::move(t));
     else if (!t.call->failed()) early_[t.call->id].push_back(std::move(t));
   }
 }
@@ -95,8 +104,9 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     TROUPE_CHECK(s && s->unanswered > 0);  // a state stays until all its requests are answered
     --s->unanswered;
     const PlanNode& node = s->plan->nodes[answer.tag.node];
+    Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
-    if (is_input_host(*s->values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0])) --s->input_unanswered;
+    if (is_input_host(*in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0])) --s->input_unanswered;
     if (s->stopped) continue;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
     if (!answer.outputs.ok()) {
@@ -107,8 +117,8 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
                       node.num_outputs));
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
-        s->values[node.first_output + i] = std::move((*answer.outputs)[i]);
-      complete(*s, answer.tag.node);
+        in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      complete(*s, {answer.tag.node, answer.tag.iteration});
     }
   }
 }
@@ -135,12 +145,12 @@ bool Executor::run(int64_t quantum_ns) {
   for (size_t i = 0; i < active_.size();) {
     StepState& s = *active_[i];
     for (int until_clock = kClockEvery; !s.stopped;) {
-      uint32_t node;
+      Ready at;
       if (!s.ready.empty()) {
         fetch_ahead(s);
-        node = s.ready.pop();
+        at = s.ready.pop();
       } else if (!s.heavy.empty()) {
-        node = s.heavy.back();
+        at = s.heavy.back();
         s.heavy.pop_back();
         flush();
         until_clock = 0;
@@ -150,12 +160,12 @@ bool Executor::run(int64_t quantum_ns) {
       ++fired;
       if (s.timed) {
         const int64_t before = outbox_.now_ns();
-        if (fire(s, node)) complete(s, node);
+        if (fire(s, at)) complete(s, at);
         now = outbox_.now_ns();
-        learn_cost(s.plan->cost_ns[node], now - before);
-        if (s.call->trace) trace(s, node, false, before, now);
+        learn_cost(s.plan->cost_ns[at.node], now - before);
+        if (s.call->trace) trace(s, at.node, false, before, now);
       } else {
-        if (fire(s, node)) complete(s, node);
+        if (fire(s, at)) complete(s, at);
         if (--until_clock <= 0) {
           now = outbox_.now_ns();
           until_clock = kClockEvery;
@@ -185,53 +195,59 @@ bool Executor::run(int64_t quantum_ns) {
   return more;
 }
 
-bool Executor::fire(StepState& s, uint32_t index) {
-  const PlanNode& node = s.plan->nodes[index];
+bool Executor::fire(StepState& s, Ready at) {
+  const PlanNode& node = s.plan->nodes[at.node];
+  Iteration& in = *s.iterations[at.iteration];
+  if (s.plan->control_flow && (node.kind >= NodeKind::kSwitch || in.dead[at.node - in.first_node])) {
+    fire_control(s, at);
+    return false;
+  }
   switch (node.kind) {
     case NodeKind::kCompute: {
-      KernelContext context(s.values.data(), s.uses.data(), s.plan->input_slots.data() + node.first_input,
+      KernelContext context(in.values.data(), in.uses.data(), s.plan->input_slots.data() + node.first_input,
                             node.num_inputs, node.first_output, node.num_outputs, device_, s.call->id);
       Status status = node.compute->compute(context);
-      if (status.ok() && s.call->check_numerics) status = check_numerics(s, node);
+      if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
       if (status.ok()) [[likely]]
         return true;
-      fail(s, s.plan->graph_nodes[index], std::move(status.error()));
+      fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
       return false;
     }
-    case NodeKind::kConst: s.values[node.first_output] = *node.constant; return true;
-    case NodeKind::kNoOp:
-    case NodeKind::kRecv: return true;
-    case NodeKind::kSend: {
-      Tensor value;
-      if (node.num_inputs) value = s.values[s.plan->input_slots[node.first_input]];
-      sends_[s.call->plan->partitions[node.to.partition].device].push_back({s.call, node.to.node, std::move(value)});
+    case NodeKind::kConst: in.values[node.first_output] = *node.constant; return true;
+    case NodeKind::kSend:
+      send(s, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
       return true;
-    }
-    case NodeKind::kResource: return fire_resource(s, index, node);
+    case NodeKind::kResource: return fire_resource(s, at, node);
+    default: return true;  // kNoOp; kRecv, whose value is there
   }
-  return false;
 }
 
-bool Executor::fire_resource(StepState& s, uint32_t index, const PlanNode& node) {
-  ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, index}};
+void Executor::send(StepState& s, const PlanNode& node, Tensor value, bool dead) {
+  const uint32_t device = s.call->plan->partitions[node.to.partition].device;
+  sends_[device].push_back({s.call, node.to.node, std::move(value), dead});
+}
+
+bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
+  Iteration& in = *s.iterations[at.iteration];
+  ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, at.node, at.iteration}};
   use.inputs.reserve(node.num_inputs);
   for (uint32_t i = 0; i < node.num_inputs; ++i) {
     const uint32_t slot = s.plan->input_slots[node.first_input + i];
     // The last reader hands the tensor over, so that the host may keep it or write in place; the handle stays, the
     // answer is matched by it.
-    if (i > 0 && s.uses[slot] == 1) use.inputs.push_back(std::move(s.values[slot]));
-    else use.inputs.push_back(s.values[slot]);
+    if (i > 0 && in.uses[slot] == 1) use.inputs.push_back(std::move(in.values[slot]));
+    else use.inputs.push_back(in.values[slot]);
   }
   const Tensor& handle = use.inputs[0];
   if (handle.dtype() != DType::kResource || handle.elements() != 1 || !handle.data<ResourceRef>()[0]) {
-    fail(s, s.plan->graph_nodes[index],
+    fail(s, s.plan->graph_nodes[at.node],
          invalid_argument("input 0 must be a handle of a resource, not {}", handle.str()));
     return false;
   }
   const ResourceRef ref = handle.data<ResourceRef>()[0];
   Status status = outbox_.use_resource(ref, std::move(use));
   if (!status.ok()) {
-    fail(s, s.plan->graph_nodes[index], std::move(status.error()));
+    fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
     return false;
   }
   uses_gathered_ = true;
@@ -240,23 +256,26 @@ bool Executor::fire_resource(StepState& s, uint32_t index, const PlanNode& node)
   return false;
 }
 
-void Executor::complete(StepState& s, uint32_t index) {
+void Executor::complete(StepState& s, Ready at) {
   const PartitionPlan& plan = *s.plan;
-  const PlanNode& node = plan.nodes[index];
+  if (plan.control_flow) return complete_control(s, at, false);
+  Iteration& in = *s.iterations[0];
+  const PlanNode& node = plan.nodes[at.node];
   const uint32_t* inputs = plan.input_slots.data() + node.first_input;
   for (uint32_t i = 0; i < node.num_inputs; ++i)
-    if (--s.uses[inputs[i]] == 0) s.values[inputs[i]] = Tensor();
+    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]] = Tensor();
   for (uint32_t i = 0; i < node.num_outputs; ++i)
-    if (s.uses[node.first_output + i] == 0) s.values[node.first_output + i] = Tensor();
-  const uint32_t* end = plan.successors.data() + plan.nodes[index + 1].first_successor;
+    if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i] = Tensor();
+  const uint32_t* end = plan.successors.data() + plan.nodes[at.node + 1].first_successor;
   for (const uint32_t* next = plan.successors.data() + node.first_successor; next != end; ++next)
-    if (--s.pending[*next] == 0) push(s, *next);
+    if (--in.pending[*next] == 0) push(s, {*next, 0});
   --s.left;
 }
 
-void Executor::push(StepState& s, uint32_t node) {
-  if (s.plan->cost_ns[node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(node);
-  else s.ready.push(node);
+void Executor::push(StepState& s, Ready at) {
+  if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
+  if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
+  else s.ready.push(at);
 }
 
 void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
@@ -270,15 +289,17 @@ void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t be
   s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
 }
 
-void Executor::receive(StepState& s, uint32_t node, Tensor value) {
+void Executor::receive(StepState& s, ReadyTensor tensor) {
   if (s.stopped) return;
-  s.values[s.plan->nodes[node].first_output] = std::move(value);
-  if (--s.pending[node] == 0) push(s, node);
+  Iteration& in = *s.iterations[0];  // no loop is on several devices
+  in.values[s.plan->nodes[tensor.node].first_output] = std::move(tensor.value);
+  if (tensor.dead) in.dead[tensor.node] = true;
+  if (--in.pending[tensor.node] == 0) push(s, {tensor.node, 0});
 }
 
-Status Executor::check_numerics(const StepState& s, const PlanNode& node) const {
+Status Executor::check_numerics(const Iteration& in, const PlanNode& node) const {
   for (uint32_t i = 0; i < node.num_outputs; ++i) {
-    const Tensor& t = s.values[node.first_output + i];
+    const Tensor& t = in.values[node.first_output + i];
     const bool finite = t.dtype() == DType::kFloat32    ? all_finite<float>(t)
                         : t.dtype() == DType::kFloat64  ? all_finite<double>(t)
                         : t.dtype() == DType::kBFloat16 ? all_finite<bfloat16>(t)
@@ -329,21 +350,26 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   std::unique_ptr<StepState> s;
   if (plan.spare.empty()) {
     s = std::make_unique<StepState>();
-    s->values.resize(plan.uses.size());
+    s->iterations.push_back(std::make_unique<Iteration>());
+    s->iterations[0]->values.resize(plan.frames[0].num_slots);
+    s->spare_iterations.resize(plan.frames.size());
   } else {
     s = std::move(plan.spare.back());
     plan.spare.pop_back();
   }
-  s->pending.assign(plan.dependencies.begin(), plan.dependencies.end());
-  s->uses.assign(plan.uses.begin(), plan.uses.end());
+  const FramePlan& frame = plan.frames[0];
+  Iteration& in = *s->iterations[0];
+  in.pending.assign(plan.dependencies.begin(), plan.dependencies.begin() + frame.num_nodes);
+  in.uses.assign(plan.uses.begin(), plan.uses.begin() + frame.num_slots);
+  if (plan.control_flow) in.dead.assign(frame.num_nodes, 0);
   s->plan = &plan;
-  s->left = plan.size();
+  s->left = frame.num_nodes;
   s->unanswered = s->input_unanswered = 0;
   s->stopped = false;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
   s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4) || call->trace;
-  for (auto [feed, slot] : plan.feeds) s->values[slot] = call->feeds[feed];
+  for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];
   s->call = std::move(call);
   return s;
 }
@@ -355,18 +381,18 @@ bool Executor::finish_if_done(StepState& s) {
   active_.erase(at);
   StepRef call = std::move(state->call);
   const PartitionPlan& plan = *state->plan;
-  if (state->stopped) {
-    for (Tensor& t : state->values) t = Tensor();
-  } else {
+  Iteration& in = *state->iterations[0];
+  if (!state->stopped) {
     for (auto [slot, fetch] : plan.fetches) {
-      Tensor& value = state->values[slot];
-      if (--state->uses[slot] == 0) call->fetches[fetch] = std::move(value);
+      Tensor& value = in.values[slot];
+      if (!value.defined()) call->fail(dead_fetch(call->plan->fetches[fetch], call->id));
+      if (--in.uses[slot] == 0) call->fetches[fetch] = std::move(value);
       else call->fetches[fetch] = value;
     }
-    for (auto [feed, slot] : plan.feeds) state->values[slot] = Tensor();
+    for (auto [feed, slot] : plan.feeds) in.values[slot] = Tensor();
   }
   constexpr size_t kSpare = 8;
-  if (plan.spare.size() < kSpare) plan.spare.push_back(std::move(state));
+  if (!state->stopped && plan.spare.size() < kSpare) plan.spare.push_back(std::move(state));
   state.reset();
   counters_.steps.fetch_add(1, std::memory_order_relaxed);
   flush();

@@ -3,7 +3,7 @@
 // out what it puts into its Outbox.
 //
 // Invariants:
-//  1. A node fires when its count of dependencies reaches zero, once a step.
+//  1. A node fires when its count of dependencies reaches zero, once in each iteration of its frame.
 //  2. A value lives in its slot until the last node that reads it has run.
 //  3. A partition reports partition_done() once: when all its nodes are done, or, after a failure, when no request of
 //     it is unanswered. So when a step's caller hears of the end, nothing of the step is under way.
@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/step.h"
+#include "actors/step_state.h"
 #include "troupe/engine.h"
 
 namespace troupe {
@@ -23,6 +23,7 @@ struct ReadyTensor {
   StepRef call;
   uint32_t node = 0;
   Tensor value;
+  bool dead = false;  // the branch of its producer was not taken
 };
 
 /// One request to the host of a resource. The kernel lives as long as the step that waits for the reply.
@@ -56,45 +57,6 @@ class Outbox {
   virtual int64_t now_ns() = 0;
 };
 
-/// Nodes waiting to fire, first in first out. A step pushes each node at most once, so nothing is ever moved.
-class ReadyQueue {
- public:
-  bool empty() const { return head_ == nodes_.size(); }
-  size_t size() const { return nodes_.size() - head_; }
-  void push(uint32_t node) { nodes_.push_back(node); }
-  uint32_t pop() {
-    const uint32_t node = nodes_[head_++];
-    if (head_ == nodes_.size()) clear();
-    return node;
-  }
-  /// The i-th after the first; i < size().
-  uint32_t ahead(size_t i) const { return nodes_[head_ + i]; }
-  void clear() {
-    nodes_.clear();
-    head_ = 0;
-  }
-
- private:
-  std::vector<uint32_t> nodes_;
-  size_t head_ = 0;
-};
-
-/// A step at work on one device.
-struct StepState {
-  StepRef call;
-  const PartitionPlan* plan = nullptr;
-  std::vector<int32_t> pending;   // dependencies left, by node
-  std::vector<int32_t> uses;      // readers left, by slot
-  std::vector<Tensor> values;     // by slot
-  ReadyQueue ready;               // cheap nodes, run first
-  std::vector<uint32_t> heavy;    // nodes measured to be expensive, last in first out
-  uint32_t left = 0;              // nodes not done
-  uint32_t unanswered = 0;        // requests
-  uint32_t input_unanswered = 0;  // of them to queues and iterators
-  bool stopped = false;           // failed: nothing more fires
-  bool timed = false;             // every node of this step is timed
-};
-
 class Executor {
  public:
   /// Counters that any thread may read.
@@ -119,14 +81,34 @@ class Executor {
  private:
   StepState* find(int64_t step);
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
-  void push(StepState& s, uint32_t node);
+  void push(StepState& s, Ready at);
   void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
-  bool fire(StepState& s, uint32_t node);
-  bool fire_resource(StepState& s, uint32_t index, const PlanNode& node);
-  void complete(StepState& s, uint32_t node);
-  void receive(StepState& s, uint32_t node, Tensor value);
-  Status check_numerics(const StepState& s, const PlanNode& node) const;
+  bool fire(StepState& s, Ready at);
+  bool fire_resource(StepState& s, Ready at, const PlanNode& node);
+  void send(StepState& s, const PlanNode& node, Tensor value, bool dead);
+  void complete(StepState& s, Ready at);
+  void receive(StepState& s, ReadyTensor tensor);
+
+  // Control flow (control_flow.cpp).
+  /// Carries out a dead node, or one of the ops of control flow, to its end.
+  void fire_control(StepState& s, Ready at);
+  /// Releases inputs and tells successors; of a Switch only those of output `taken` live.
+  void complete_control(StepState& s, Ready at, bool dead, int taken = -1);
+  void tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken);
+  /// One dependency of `at` is met, by a node that is dead or not.
+  void arrive(StepState& s, Ready at, bool control, bool dead, bool from_enter);
+  void enter(StepState& s, Ready at, bool dead);
+  void exit(StepState& s, Ready at, bool dead);
+  void next_iteration(StepState& s, Ready at, bool dead);
+  /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
+  void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
+  void add_iteration(StepState& s, uint32_t loop);
+  /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
+  void settle(StepState& s, uint32_t iteration);
+  void end_loop(StepState& s, uint32_t loop);
+
+  Status check_numerics(const Iteration& in, const PlanNode& node) const;
   void fail(StepState& s, const Node* node, Error error);
   void stop(StepState& s);
   void flush();

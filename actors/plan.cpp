@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "actors/executor.h"
+#include "actors/partition_draft.h"
 #include "base/check.h"
 #include "base/device_name.h"
 #include "graph/firing_order.h"
+#include "graph/frames.h"
 #include "graph/passes.h"
 
 namespace troupe {
@@ -69,6 +71,20 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   return key;
 }
 
+/// How a builtin node without a value is carried out.
+NodeKind control_kind(const Node& node) {
+  switch (node.op().control_flow()) {
+    case ControlFlow::kSwitch: return NodeKind::kSwitch;
+    case ControlFlow::kMerge: return NodeKind::kMerge;
+    case ControlFlow::kEnter: return NodeKind::kEnter;
+    case ControlFlow::kExit: return NodeKind::kExit;
+    case ControlFlow::kNextIteration: return NodeKind::kNextIteration;
+    case ControlFlow::kTrigger: return NodeKind::kTrigger;
+    case ControlFlow::kNone: break;
+  }
+  return NodeKind::kNoOp;
+}
+
 /// The kernel of a node as the graph has it: it may outlive this plan, so it knows nothing of what passes put in place
 /// of the node's inputs.
 Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
@@ -85,44 +101,6 @@ Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, c
   return std::shared_ptr<Kernel>(std::move(made).value());
 }
 
-/// A partition while it grows: nodes and edges, before successors are laid out in rows.
-struct Draft {
-  PartitionPlan plan;
-  std::vector<std::pair<uint32_t, uint32_t>> edges;  // from, to
-  std::map<uint32_t, uint32_t> feed_slots;           // by feed
-
-  uint32_t add_slots(uint32_t count) {
-    const auto first = static_cast<uint32_t>(plan.uses.size());
-    plan.uses.resize(first + count, 0);
-    return first;
-  }
-  uint32_t add_node(PlanNode node, const Node* graph_node) {
-    plan.nodes.push_back(node);
-    plan.graph_nodes.push_back(graph_node);
-    plan.dependencies.push_back(0);
-    return static_cast<uint32_t>(plan.nodes.size() - 1);
-  }
-  void add_edge(uint32_t from, uint32_t to) {
-    edges.emplace_back(from, to);
-    ++plan.dependencies[to];
-  }
-  void close();
-};
-
-void Draft::close() {
-  const uint32_t n = plan.size();
-  plan.nodes.emplace_back();
-  for (auto [from, to] : edges) ++plan.nodes[from + 1].first_successor;
-  for (uint32_t i = 0; i < n; ++i) plan.nodes[i + 1].first_successor += plan.nodes[i].first_successor;
-  std::vector<uint32_t> next(n);
-  for (uint32_t i = 0; i < n; ++i) next[i] = plan.nodes[i].first_successor;
-  plan.successors.resize(edges.size());
-  for (auto [from, to] : edges) plan.successors[next[from]++] = to;
-  for (uint32_t i = 0; i < n; ++i)
-    if (plan.dependencies[i] == 0) plan.roots.push_back(i);
-  plan.cost_ns = std::make_unique<std::atomic<uint32_t>[]>(n);
-}
-
 class Planner {
  public:
   Planner(const Graph& graph, const PlanContext& context, KernelCache& cache)
@@ -135,6 +113,7 @@ class Planner {
     step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
     run_passes(*step_, context_.passes);
     plan_->made_nodes = step_->made();
+    TROUPE_ASSIGN(frames_, find_frames(*step_));
     // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
     // the cache.
     const std::vector<const Node*> needed = firing_order(*step_);
@@ -144,16 +123,13 @@ class Planner {
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     Placer placer(context_);
     for (const Node* node : needed) {
-      TROUPE_ASSIGN(const uint32_t device, placer.place(*node));
+      TROUPE_ASSIGN(const uint32_t device, place(*node, placer));
       TROUPE_RETURN_IF_ERROR(add(*node, device));
     }
     if (!lacking_.empty()) return lacking();
-    for (const Node* node : needed) connect(*node);
-    add_readers();
-    for (Draft& draft : drafts_) {
-      draft.close();
-      plan_->partitions.push_back(std::move(draft.plan));
-    }
+    for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
+    TROUPE_RETURN_IF_ERROR(add_readers());
+    close();
     return std::shared_ptr<const StepPlan>(std::move(plan_));
   }
 
@@ -161,6 +137,17 @@ class Planner {
   struct Place {
     uint32_t partition, node;
   };
+
+  /// A loop, with all loops within, is on one device: that of its first node.
+  Result<uint32_t> place(const Node& node, Placer& placer) {
+    const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
+    if (frame == 0) return placer.place(node);
+    uint32_t& device = loop_devices_.try_emplace(frames_.outermost(frame), kNone).first->second;
+    if (device == kNone) {
+      TROUPE_ASSIGN(device, placer.place(node));
+    }
+    return device;
+  }
 
   uint32_t partition_of(uint32_t device) {
     auto [at, fresh] = partition_by_device_.try_emplace(device, static_cast<uint32_t>(drafts_.size()));
@@ -205,13 +192,16 @@ class Planner {
       if (builtin.kind == Builtin::kPlaceholder)
         return at_node(invalid_argument("needs a value: feed {}{}", to_string(node.dtype(0)), node.shape(0).str()),
                        node);
-      p.kind = builtin.kind == Builtin::kConst ? NodeKind::kConst : NodeKind::kNoOp;
+      p.kind = builtin.kind == Builtin::kConst ? NodeKind::kConst : control_kind(node);
       if (p.kind == NodeKind::kConst) p.constant = &builtin.value;
+      if (p.kind == NodeKind::kEnter)
+        p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
+      control_flow_ |= p.kind != NodeKind::kConst && p.kind != NodeKind::kNoOp;
     }
     const uint32_t partition = partition_of(device);
-    Draft& draft = drafts_[partition];
-    p.first_output = draft.add_slots(p.num_outputs);
-    where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node)};
+    PartitionDraft& draft = drafts_[partition];
+    p.first_output = draft.add_slots(p.num_outputs, static_cast<uint32_t>(frames_.of_output(node)));
+    where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node, frame_of(node))};
     return {};
   }
 
@@ -226,27 +216,36 @@ class Planner {
     return make_error(Code::kUnimplemented, "{} nodes cannot run: {}", lacking_.size(), list);
   }
 
-  void connect(const Node& node) {
+  uint32_t frame_of(const Node& node) const {
+    return static_cast<uint32_t>(frames_.of[static_cast<size_t>(node.id())]);
+  }
+
+  Status connect(const Node& node) {
     const Place here = where_[static_cast<size_t>(node.id())];
-    Draft& draft = drafts_[here.partition];
+    PartitionDraft& draft = drafts_[here.partition];
     draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
     for (const Output& in : node.inputs()) {
-      const uint32_t slot = input_slot(step_->now(in), here);
+      TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here));
       ++draft.plan.uses[slot];
       draft.plan.input_slots.push_back(slot);
     }
     step_->for_each_control(node, [&](const Node& before) {
       const Place there = where_[static_cast<size_t>(before.id())];
       if (there.partition == kNone) return;  // all its outputs are fed
-      if (there.partition == here.partition) draft.add_edge(there.node, here.node);
-      else draft.add_edge(transfer(before, -1, here.partition).node, here.node);
+      if (there.partition == here.partition) draft.add_edge(there.node, here.node, -1);
+      else draft.add_edge(transfer(before, -1, here.partition).node, here.node, -1);
     });
+    return {};
   }
 
   /// The slot of `in` in the partition of `here`, with the edge that fills it.
-  uint32_t input_slot(const Output& in, Place here) {
-    Draft& draft = drafts_[here.partition];
+  Result<uint32_t> input_slot(const Output& in, Place here) {
+    PartitionDraft& draft = drafts_[here.partition];
     if (auto fed = fed_.find({in.node->id(), in.port}); fed != fed_.end()) {
+      if (draft.node_frames[here.node] != 0)
+        return at_node(invalid_argument("reads {} inside a loop, where nothing can be fed", in.name()),
+                       *draft.plan.graph_nodes[here.node]);
+      if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.plan.dependencies[here.node] &= ~1;  // it lives
       auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
       if (fresh) {
         at->second = draft.add_slots(1);
@@ -256,11 +255,11 @@ class Planner {
     }
     const Place there = where_[static_cast<size_t>(in.node->id())];
     if (there.partition == here.partition) {
-      draft.add_edge(there.node, here.node);
+      draft.add_edge(there.node, here.node, in.port);
       return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
     }
     const Place recv = transfer(*in.node, in.port, here.partition);
-    draft.add_edge(recv.node, here.node);
+    draft.add_edge(recv.node, here.node, 0);
     return draft.plan.nodes[recv.node].first_output;
   }
 
@@ -270,8 +269,8 @@ class Planner {
     auto [at, fresh] = transfers_.try_emplace({from.id(), port, partition}, Place{partition, kNone});
     if (!fresh) return at->second;
     const Place there = where_[static_cast<size_t>(from.id())];
-    Draft& source = drafts_[there.partition];
-    Draft& target = drafts_[partition];
+    PartitionDraft& source = drafts_[there.partition];
+    PartitionDraft& target = drafts_[partition];
 
     PlanNode recv;
     recv.kind = NodeKind::kRecv;
@@ -292,12 +291,12 @@ class Planner {
       ++source.plan.uses[slot];
       pending_sends_.push_back({there.partition, send_index, slot});
     }
-    source.add_edge(there.node, send_index);
+    source.add_edge(there.node, send_index, port);
     return at->second;
   }
 
   /// What reads slots beside nodes: sends, laid out behind the nodes' own inputs, and fetches.
-  void add_readers() {
+  Status add_readers() {
     for (const PendingSend& send : pending_sends_) {
       PartitionPlan& plan = drafts_[send.partition].plan;
       plan.nodes[send.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
@@ -309,11 +308,28 @@ class Planner {
         plan_->fed_fetches.emplace_back(fed->second, i);
         continue;
       }
+      if (frames_.of_output(*fetch.node) != 0)
+        return at_node(invalid_argument("{} is inside a loop and cannot be fetched", fetch.name()), *fetch.node);
       const Place there = where_[static_cast<size_t>(fetch.node->id())];
       PartitionPlan& plan = drafts_[there.partition].plan;
       const uint32_t slot = plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
       ++plan.uses[slot];
       plan.fetches.emplace_back(slot, i);
+    }
+    return {};
+  }
+
+  void close() {
+    std::vector<std::vector<uint32_t>> renumbered;
+    for (PartitionDraft& draft : drafts_) {
+      draft.plan.control_flow = control_flow_;
+      renumbered.push_back(draft.close(frames_));
+    }
+    for (PartitionDraft& draft : drafts_) {
+      for (PlanNode& node : draft.plan.nodes)
+        if (node.kind == NodeKind::kSend && !renumbered[node.to.partition].empty())
+          node.to.node = renumbered[node.to.partition][node.to.node];
+      plan_->partitions.push_back(std::move(draft.plan));
     }
   }
 
@@ -326,10 +342,13 @@ class Planner {
   KernelCache& cache_;
   std::shared_ptr<StepPlan> plan_;
   std::optional<StepGraph> step_;
-  std::vector<Draft> drafts_;
+  std::vector<PartitionDraft> drafts_;
   std::map<uint32_t, uint32_t> partition_by_device_;
   std::map<std::pair<int, int>, uint32_t> fed_;
   std::vector<Place> where_;  // by node id
+  Frames frames_;
+  std::map<int, uint32_t> loop_devices_;  // by outermost loop
+  bool control_flow_ = false;
   std::map<std::tuple<int, int, uint32_t>, Place> transfers_;
   std::vector<PendingSend> pending_sends_;
   std::vector<Error> lacking_;  // of nodes without a kernel

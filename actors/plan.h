@@ -27,9 +27,18 @@ enum class NodeKind : uint8_t {
   kResource,  // a request to the actor that hosts the resource of input 0
   kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition
   kRecv,      // waits for that
+  // Control flow: what OpDef::control_flow says.
+  kSwitch,
+  kMerge,
+  kEnter,
+  kExit,
+  kNextIteration,
+  kTrigger,
 };
 
-/// One node of a partition. Slots are places for values: one for each output, each feed and each received tensor.
+/// One node of a partition. Slots are places for values: one for each output, each feed and each received tensor. They
+/// are numbered within the frame that they belong to; outputs of an Enter, Exit or NextIteration are in another frame
+/// or iteration than their node.
 struct PlanNode {
   NodeKind kind = NodeKind::kNoOp;
   uint16_t num_inputs = 0;
@@ -45,7 +54,21 @@ struct PlanNode {
       uint32_t partition;  // kSend: where to
       uint32_t node;       // the Recv there
     } to;
+    struct {
+      uint32_t frame;
+      bool every_iteration;
+    } enter;  // kEnter: where to
   };
+};
+
+/// A loop, or (the first of a plan) the step itself: what one iteration of it is made of.
+struct FramePlan {
+  std::string name;
+  uint32_t parent = 0;
+  uint32_t first_node = 0, num_nodes = 0;
+  uint32_t first_slot = 0, num_slots = 0;  // into PartitionPlan::uses
+  uint32_t enters = 0;                     // Enter nodes that lead here
+  uint32_t parallel = 1;                   // iterations that may overlap
 };
 
 /// What one device does in a step.
@@ -55,9 +78,13 @@ struct PartitionPlan {
   std::vector<const Node*> graph_nodes;  // of nodes[i]; of a Send the producer, of a Recv nullptr
   std::vector<uint32_t> input_slots;
   std::vector<uint32_t> successors;
-  std::vector<int32_t> dependencies;                   // of nodes[i]: predecessors, and 1 more for a Recv
-  std::vector<int32_t> uses;                           // of each slot: how many inputs and fetches read it
-  std::vector<uint32_t> roots;                         // nodes without dependencies
+  std::vector<FramePlan> frames;         // nodes and slots of one are next to one another
+  bool control_flow = false;             // some partition has a Switch, Merge, loop
+  std::vector<int16_t> successor_ports;  // with control flow, of successors[i]: from which output, -1: none
+  /// Of nodes[i]: predecessors, and 1 more for a Recv; of a Merge 1, and 2 for each control input.
+  std::vector<int32_t> dependencies;
+  std::vector<int32_t> uses;    // of each slot, frame after frame: how many inputs and fetches read it
+  std::vector<uint32_t> roots;  // nodes without dependencies
   std::vector<std::pair<uint32_t, uint32_t>> feeds;    // (index of the feed, slot)
   std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
   /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.

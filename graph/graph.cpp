@@ -40,6 +40,14 @@ Result<const Node*> Graph::add(NodeSpec spec) {
   if (!valid_name(spec.name)) return located(invalid_argument("not a name for a node"));
   if (find(spec.name)) return located(make_error(Code::kAlreadyExists, "there is a node of this name already"));
 
+  int open_input = -1;
+  if (op->control_flow() == ControlFlow::kMerge && !spec.inputs.empty() && spec.inputs[0].node) {
+    const auto empty = std::ranges::find(spec.inputs, Output());
+    if (empty != spec.inputs.end()) {
+      open_input = static_cast<int>(empty - spec.inputs.begin());
+      *empty = spec.inputs[0];
+    }
+  }
   const auto ours = [&](const Node* n) { return n && n->id() < size() && &nodes_[n->id()] == n; };
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const Output& input = spec.inputs[i];
@@ -53,12 +61,28 @@ Result<const Node*> Graph::add(NodeSpec spec) {
     if (!ours(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
 
   Node& node = nodes_.emplace_back();
-  if (Status status = NodeMaker::make(*op, std::move(spec), size() - 1, node); !status) {
+  if (Status status = NodeMaker::make(*op, std::move(spec), size() - 1, node, open_input); !status) {
     nodes_.pop_back();
     return located(std::move(status.error()));
   }
   by_name_.emplace(node.name(), &node);
   return &node;
+}
+
+Status Graph::close_loop(const Node& merge, Output next) {
+  const std::lock_guard lock(mutex_);
+  const auto located = [&](Error error) {
+    error.op = merge.op().name();
+    error.node = merge.name();
+    return error;
+  };
+  if (merge.id() >= size() || &nodes_[merge.id()] != &merge || !merge.open())
+    return located(invalid_argument("is not the Merge of a loop still to be closed in this graph"));
+  if (!next.node || next.node->id() >= size() || &nodes_[next.node->id()] != next.node ||
+      next.node->op().control_flow() != ControlFlow::kNextIteration || next.port != 0)
+    return located(invalid_argument("a loop is closed by a NextIteration of its graph, not by {}", next.name()));
+  Status closed = NodeMaker::close_loop(nodes_[merge.id()], next);
+  return closed.ok() ? closed : located(closed.error());
 }
 
 const Node* Graph::find(std::string_view name) const {

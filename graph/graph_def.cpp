@@ -90,6 +90,8 @@ class Import {
     TROUPE_ASSIGN(const std::vector<int> order, sort());
     added_.resize(def_.node_size());
     for (int i : order) TROUPE_RETURN_IF_ERROR(add(i));
+    for (int i : order)
+      if (added_[i]->open()) TROUPE_RETURN_IF_ERROR(close_loop(i));
     return {};
   }
 
@@ -145,14 +147,28 @@ class Import {
     return {};
   }
 
-  /// The nodes so that inputs come first, else in the order of the file.
+  /// Whether input `e` of node i closes a loop.
+  bool is_back_edge(int i, const Edge& e) const {
+    const auto flow = [&](int node) { return graph_.ops().find(def_.node(node).op())->control_flow(); };
+    return e.port >= 0 && flow(e.node) == ControlFlow::kNextIteration && flow(i) == ControlFlow::kMerge;
+  }
+
+  Status close_loop(int i) {
+    const auto back = std::ranges::find_if(edges_[i], [&](const Edge& e) { return is_back_edge(i, e); });
+    return graph_.close_loop(*added_[i], {added_[back->node], back->port});
+  }
+
+  /// The nodes so that inputs come first (but those that close loops), else in the order of the file.
   Result<std::vector<int>> sort() const {
     const int n = def_.node_size();
     std::vector<int> waits(n), order;
     std::vector<std::vector<int>> consumers(n);
     for (int i = 0; i < n; ++i) {
-      waits[i] = static_cast<int>(edges_[i].size());
-      for (const Edge& e : edges_[i]) consumers[e.node].push_back(i);
+      for (const Edge& e : edges_[i]) {
+        if (is_back_edge(i, e)) continue;
+        ++waits[i];
+        consumers[e.node].push_back(i);
+      }
     }
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
     for (int i = 0; i < n; ++i)
@@ -176,7 +192,9 @@ class Import {
     while (position[i] < 0) {
       position[i] = static_cast<int>(path.size());
       path.push_back(i);
-      i = std::ranges::find_if(edges_[i], [&](const Edge& e) { return waits[e.node] > 0; })->node;
+      i = std::ranges::find_if(edges_[i], [&](const Edge& e) {
+            return waits[e.node] > 0 && !is_back_edge(i, e);
+          })->node;
     }
     path.erase(path.begin(), path.begin() + position[i]);
     std::ranges::reverse(path);
@@ -219,6 +237,7 @@ class Import {
     }
     for (const Edge& e : edges_[i]) {
       if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
+      else if (is_back_edge(i, e)) spec.inputs.emplace_back();
       else spec.inputs.push_back({added_[e.node], e.port});
     }
     TROUPE_ASSIGN(added_[i], graph_.add(std::move(spec)));

@@ -11,29 +11,38 @@ namespace {
 /// What a shape function sees of the node.
 class AddContext : public ShapeContext {
  public:
-  AddContext(const std::vector<Output>& inputs, const Attrs& attrs, std::vector<PartialShape>& shapes)
-      : inputs_(inputs), attrs_(attrs), shapes_(shapes) {}
-  int num_inputs() const override { return static_cast<int>(inputs_.size()); }
+  AddContext(const NodeSpec& spec, int open_input, std::vector<PartialShape>& shapes)
+      : spec_(spec), open_input_(open_input), shapes_(shapes) {}
+  int num_inputs() const override { return static_cast<int>(spec_.inputs.size()); }
   int num_outputs() const override { return static_cast<int>(shapes_.size()); }
-  const PartialShape& input(int i) const override { return inputs_[i].shape(); }
-  DType input_dtype(int i) const override { return inputs_[i].dtype(); }
-  Output source(int i) const override { return inputs_[i]; }
-  std::optional<Tensor> constant_input(int i) const override { return constant_value(inputs_[i]); }
-  const Attrs& attrs() const override { return attrs_; }
+  const PartialShape& input(int i) const override { return i == open_input_ ? spec_.open_shape : source(i).shape(); }
+  DType input_dtype(int i) const override { return source(i).dtype(); }
+  Output source(int i) const override { return spec_.inputs[i]; }
+  std::optional<Tensor> constant_input(int i) const override { return constant_value(source(i)); }
+  const Attrs& attrs() const override { return spec_.attrs; }
   void set_output(int i, PartialShape shape) override { shapes_.at(i) = std::move(shape); }
 
  private:
-  const std::vector<Output>& inputs_;
-  const Attrs& attrs_;
+  const NodeSpec& spec_;
+  const int open_input_;
   std::vector<PartialShape>& shapes_;
 };
 
+/// Whether every tensor of shape `a` has shape `b` too.
+bool within(const PartialShape& a, const PartialShape& b) {
+  if (!b.has_rank()) return true;
+  if (a.rank() != b.rank()) return false;
+  for (int i = 0; i < b.rank(); ++i)
+    if (b[i] >= 0 && a[i] != b[i]) return false;
+  return true;
+}
+
 }  // namespace
 
-Status NodeMaker::make(const OpDef& op, NodeSpec&& spec, int id, Node& node) {
+Status NodeMaker::make(const OpDef& op, NodeSpec&& spec, int id, Node& node, int open_input) {
   TROUPE_ASSIGN(node.dtypes_, resolve(op, spec.inputs, spec.attrs));
   node.shapes_.resize(node.dtypes_.size());
-  AddContext context(spec.inputs, spec.attrs, node.shapes_);
+  AddContext context(spec, open_input, node.shapes_);
   TROUPE_RETURN_IF_ERROR(op.shape_fn()(context));
   for (size_t i = 0; i < node.shapes_.size(); ++i)
     if (node.shapes_[i].fully_known())
@@ -46,6 +55,22 @@ Status NodeMaker::make(const OpDef& op, NodeSpec&& spec, int id, Node& node) {
   node.device_ = std::move(spec.device);
   node.inputs_ = std::move(spec.inputs);
   node.control_inputs_ = std::move(spec.control_inputs);
+  node.open_input_ = open_input;
+  node.open_shape_ = std::move(spec.open_shape);
+  return {};
+}
+
+Status NodeMaker::close_loop(Node& merge, Output next) {
+  if (next.dtype() != merge.dtype(0))
+    return invalid_argument("the loop begins with {}, but {} is {}", to_string(merge.dtype(0)), next.name(),
+                            to_string(next.dtype()));
+  if (!within(next.shape(), merge.open_shape_))
+    return invalid_argument(
+        "the value of the loop had the shape {}, but {} has {}: a shape that changes from one "
+        "iteration to the next must be declared",
+        merge.open_shape_.str(), next.name(), next.shape().str());
+  merge.inputs_[static_cast<size_t>(merge.open_input_)] = next;
+  merge.open_input_ = -1;
   return {};
 }
 

@@ -11,7 +11,10 @@ class NodeMaker {
   /// Makes `node` what `spec` says: fills in attributes, checks the inputs' types, infers output types and shapes.
   /// Whether the name is free and the inputs are of the right graph is the caller's to check.
   /// Errors (`node` is not to be used, `spec` keeps its name): kInvalidArgument without op and node.
-  static Status make(const OpDef& op, NodeSpec&& spec, int id, Node& node);
+  /// Input `open_input` of a loop's Merge, if there is one (>= 0), comes later: for now it reads what input 0 reads.
+  static Status make(const OpDef& op, NodeSpec&& spec, int id, Node& node, int open_input = -1);
+  /// Gives `merge` its open input, after checking dtype and shape: see Graph::close_loop.
+  static Status close_loop(Node& merge, Output next);
 };
 
 }  // namespace troupe

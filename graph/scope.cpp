@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "graph/flow_context.h"
+
 namespace troupe {
 
 Scope::Scope(Graph& graph) : graph_(&graph), state_(std::make_shared<State>()) {}
@@ -53,13 +55,35 @@ Scope Scope::after(const std::vector<const Node*>& nodes) const {
 const Node* Scope::node(std::string_view op, std::vector<Output> inputs, Attrs attrs,
                         std::source_location where) const {
   if (!ok()) return nullptr;
-  NodeSpec spec{std::string(op),   graph_->unique_name(prefix_ + (name_.empty() ? std::string(op) : name_)),
-                std::move(inputs), std::move(attrs),
-                control_inputs_,   device_};
+  NodeSpec spec{std::string(op), {}, std::move(inputs), std::move(attrs)};
+  spec.name = graph_->unique_name(prefix_ + (name_.empty() ? spec.op : name_));
+  spec.control_inputs = control_inputs_;
+  if (flow_) flow_->adopt(spec.inputs, spec.control_inputs);
+  return add(std::move(spec), where);
+}
+
+const Node* Scope::open_merge(Output entered, const PartialShape& shape, std::source_location where) const {
+  if (!ok()) return nullptr;
+  NodeSpec spec{"Merge", graph_->unique_name(prefix_ + "merge"), {entered, Output()}};
+  spec.open_shape = shape;
+  return add(std::move(spec), where);
+}
+
+const Node* Scope::add(NodeSpec spec, std::source_location where) const {
+  spec.device = device_;
   auto added = graph_->add(std::move(spec));
-  if (added.ok()) return *added;
-  fail(std::move(added.error()), where);
-  return nullptr;
+  if (!added.ok()) {
+    fail(std::move(added.error()), where);
+    return nullptr;
+  }
+  if (flow_) flow_->add(*added);
+  return *added;
+}
+
+Scope Scope::within(std::shared_ptr<FlowContext> flow) const {
+  Scope out = *this;
+  out.flow_ = std::move(flow);
+  return out;
 }
 
 Output Scope::op(std::string_view op, std::vector<Output> inputs, Attrs attrs, std::source_location where) const {

@@ -6,6 +6,7 @@ namespace troupe {
 
 void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_const_ops(ops, kernels);
+  register_control_flow_ops(ops, kernels);
   register_math_unary_ops(ops, kernels);
   register_math_binary_ops(ops, kernels);
   register_complex_ops(ops, kernels);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph: nodes, their attributes, data and control edges. Implemented in graph/graph.cpp.
 //
-// A graph only grows: a node never changes once added, and pointers to nodes stay valid for the graph's life. One
-// thread at a time may add nodes; any thread may read nodes that were added before it was told of them.
+// A graph only grows: a node never changes once added, but for the Merge of a loop, whose second input comes when the
+// loop is closed; pointers to nodes stay valid for the graph's life. One thread at a time may add nodes; any thread may
+// read nodes that were added before it was told of them. The inputs of a node have smaller ids, but for that one.
 #pragma once
 #include <deque>
 #include <memory>
@@ -48,6 +49,8 @@ class Node {
   Output out(int port = 0) const { return {this, port}; }
   DType dtype(int port) const { return dtypes_[port]; }
   const PartialShape& shape(int port) const { return shapes_[port]; }
+  /// The Merge of a loop that is not closed yet (see Graph::close_loop).
+  bool open() const { return open_input_ >= 0; }
 
  private:
   friend class NodeMaker;
@@ -60,16 +63,19 @@ class Node {
   std::vector<const Node*> control_inputs_;
   std::vector<DType> dtypes_;
   std::vector<PartialShape> shapes_;
+  int open_input_ = -1;  // it reads inputs_[0] until it is closed
+  PartialShape open_shape_;
 };
 
 /// What Graph::add needs to make a node.
 struct NodeSpec {
   std::string op;
-  std::string name;  // must be new in the graph; see Graph::unique_name
-  std::vector<Output> inputs = {};
+  std::string name;                 // must be new in the graph; see Graph::unique_name
+  std::vector<Output> inputs = {};  // of a Merge, one may be empty: Graph::close_loop gives it
   Attrs attrs = {};  // type attributes may be left out where the inputs tell them, others where they have a default
   std::vector<const Node*> control_inputs = {};
   std::string device = {};
+  PartialShape open_shape = {};  // of the input that is empty, promised
 };
 
 /// A dataflow graph.
@@ -83,6 +89,11 @@ class Graph {
   /// Errors (nothing is added): kNotFound for an unknown op (names near it are listed), kAlreadyExists for a name
   /// in use, kInvalidArgument with node, op and values for anything that does not fit.
   Result<const Node*> add(NodeSpec spec);
+
+  /// Gives a loop's Merge the input that was left empty: the output of a NextIteration.
+  /// Errors: kInvalidArgument for a Merge without such an input, another op, another dtype, or a shape that is not as
+  /// promised (both are printed).
+  Status close_loop(const Node& merge, Output next_iteration);
 
   const OpRegistry& ops() const { return *ops_; }
   int size() const { return static_cast<int>(nodes_.size()); }

@@ -110,8 +110,8 @@ class ResourceKernel : public Kernel {
   virtual void execute(Resource& resource, ResourceRequest request) = 0;
 };
 
-/// Nodes whose work the executor does itself.
-enum class Builtin { kConst, kNoOp, kPlaceholder, kSend, kRecv };
+/// Nodes whose work the executor does itself; kControlFlow: what their op says (OpDef::control_flow).
+enum class Builtin { kConst, kNoOp, kPlaceholder, kSend, kRecv, kControlFlow };
 class BuiltinKernel : public Kernel {
  public:
   explicit BuiltinKernel(Builtin kind, Tensor value = {}) : kind(kind), value(std::move(value)) {}

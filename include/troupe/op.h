@@ -97,6 +97,17 @@ inline Gradient gradient(GradientFn function) { return {std::move(function), {}}
 /// No gradient flows through the op; the loss is treated as constant in its inputs. `reason` is documented.
 inline Gradient not_differentiable(std::string reason) { return {{}, std::move(reason)}; }
 
+/// What an op does to the flow of control (white paper, 4.4). An engine carries these out itself.
+enum class ControlFlow : uint8_t {
+  kNone,
+  kSwitch,         // (data, predicate) -> one of its outputs lives, the others are dead
+  kMerge,          // the first live input -> (it, its index)
+  kEnter,          // into the first iteration of the loop `frame_name`
+  kExit,           // out of a loop, when it ends
+  kNextIteration,  // to the next iteration
+  kTrigger,        // lives even when its control inputs are dead
+};
+
 /// The schema of one op. Built in one expression, in TensorFlow's notation:
 ///   OpDef("MatMul").input("a: T").input("b: T").output("product: T")
 ///       .attr("transpose_a: bool = false").attr("T: {float32, float64}")
@@ -124,6 +135,11 @@ class OpDef {
     return *this;
   }
 
+  OpDef& control_flow(ControlFlow flow) {
+    control_flow_ = flow;
+    return *this;
+  }
+
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
   const std::vector<ArgDef>& inputs() const { return inputs_; }
@@ -133,6 +149,7 @@ class OpDef {
   const ShapeFn& shape_fn() const { return shape_; }
   const Gradient& gradient() const { return gradient_; }
   bool is_stateful() const { return stateful_; }
+  ControlFlow control_flow() const { return control_flow_; }
 
  private:
   friend class OpRegistry;
@@ -142,6 +159,7 @@ class OpDef {
   ShapeFn shape_;
   Gradient gradient_;
   bool stateful_ = false;
+  ControlFlow control_flow_ = ControlFlow::kNone;
 };
 
 /// All ops an engine knows. Filled once by explicit calls (ops/all.h), then only read, by any thread.

@@ -21,6 +21,7 @@ struct RequestTag {
   uint64_t requester = 0;  // an actor known to the host
   int64_t step = 0;
   uint32_t node = 0;
+  uint32_t iteration = 0;  // of a loop, as its executor numbers them
 };
 
 /// Where replies go; the hosting actor is one, tests have theirs.

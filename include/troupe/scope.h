@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+class FlowContext;
+
 /// A cheap handle: copies and derived scopes share the graph and the first error. One thread at a time.
 ///
 /// Builders never throw: the first fault is kept, with the line of the caller that made it, and from then on
@@ -52,6 +54,15 @@ class Scope {
   /// Keeps `error` if it is the first.
   void fail(Error error, std::source_location where = std::source_location::current()) const;
 
+  // -- for the builders of branches and loops (troupe/control_flow.h)
+  /// The branch or loop that nodes are added to; nullptr outside.
+  const std::shared_ptr<FlowContext>& flow() const { return flow_; }
+  /// Nodes go into that branch or loop.
+  Scope within(std::shared_ptr<FlowContext> flow) const;
+  /// The Merge of a loop that Graph::close_loop closes; `shape` is promised for what comes back.
+  const Node* open_merge(Output entered, const PartialShape& shape,
+                         std::source_location where = std::source_location::current()) const;
+
   const std::string& prefix() const { return prefix_; }
   const std::string& device_name() const { return device_; }
 
@@ -66,6 +77,8 @@ class Scope {
   std::string name_;
   std::string device_;
   std::vector<const Node*> control_inputs_;
+  std::shared_ptr<FlowContext> flow_;
+  const Node* add(NodeSpec spec, std::source_location where) const;
 };
 
 }  // namespace troupe

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/partition_draft.h"
+
+#include <numeric>
+
+#include "actors/executor.h"
+
+namespace troupe {
+namespace {
+
+/// The new number of each element when they are sorted by frame, else as they are; `begins` becomes where each frame
+/// begins.
+std::vector<uint32_t> number_by_frame(const std::vector<uint32_t>& frames_of, size_t frames,
+                                      std::vector<uint32_t>& begins) {
+  begins.assign(frames + 1, 0);
+  for (uint32_t frame : frames_of) ++begins[frame + 1];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<uint32_t> next(begins.begin(), begins.end() - 1), numbers(frames_of.size());
+  for (size_t i = 0; i < frames_of.size(); ++i) numbers[i] = next[frames_of[i]]++;
+  return numbers;
+}
+
+template <class T> void permute(std::vector<T>& values, const std::vector<uint32_t>& numbers) {
+  std::vector<T> out(values.size());
+  for (size_t i = 0; i < values.size(); ++i) out[numbers[i]] = std::move(values[i]);
+  values = std::move(out);
+}
+
+}  // namespace
+
+uint32_t PartitionDraft::add_slots(uint32_t count, uint32_t frame) {
+  const auto first = static_cast<uint32_t>(plan.uses.size());
+  plan.uses.resize(first + count, 0);
+  slot_frames.resize(first + count, frame);
+  return first;
+}
+
+uint32_t PartitionDraft::add_node(PlanNode node, const Node* graph_node, uint32_t frame) {
+  plan.nodes.push_back(node);
+  plan.graph_nodes.push_back(graph_node);
+  plan.dependencies.push_back(node.kind == NodeKind::kMerge ? 1 : 0);
+  node_frames.push_back(frame);
+  return static_cast<uint32_t>(plan.nodes.size() - 1);
+}
+
+void PartitionDraft::add_edge(uint32_t from, uint32_t to, int port) {
+  edges.push_back({from, to, static_cast<int16_t>(port)});
+  if (plan.nodes[to].kind != NodeKind::kMerge) ++plan.dependencies[to];
+  else if (port < 0) plan.dependencies[to] += 2;
+}
+
+std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
+  std::vector<uint32_t> renumbered;
+  if (frames.loops()) {
+    renumbered = sort_by_frame(frames);
+  } else {
+    plan.frames.emplace_back();
+    plan.frames[0].num_nodes = plan.size();
+    plan.frames[0].num_slots = static_cast<uint32_t>(plan.uses.size());
+  }
+  const uint32_t n = plan.size();
+  plan.nodes.emplace_back();
+  for (const Edge& e : edges) ++plan.nodes[e.from + 1].first_successor;
+  for (uint32_t i = 0; i < n; ++i) plan.nodes[i + 1].first_successor += plan.nodes[i].first_successor;
+  std::vector<uint32_t> next(n);
+  for (uint32_t i = 0; i < n; ++i) next[i] = plan.nodes[i].first_successor;
+  plan.successors.resize(edges.size());
+  if (plan.control_flow) plan.successor_ports.resize(edges.size());
+  for (const Edge& e : edges) {
+    if (plan.control_flow) plan.successor_ports[next[e.from]] = e.port;
+    plan.successors[next[e.from]++] = e.to;
+  }
+  for (uint32_t i = 0; i < n; ++i)
+    if (plan.dependencies[i] == 0) plan.roots.push_back(i);
+  plan.cost_ns = std::make_unique<std::atomic<uint32_t>[]>(n);
+  return renumbered;
+}
+
+std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
+  std::vector<uint32_t> node_begins, slot_begins;
+  const std::vector<uint32_t> nodes = number_by_frame(node_frames, frames.frames.size(), node_begins);
+  const std::vector<uint32_t> slots = number_by_frame(slot_frames, frames.frames.size(), slot_begins);
+  for (size_t f = 0; f < frames.frames.size(); ++f) {
+    const Frame& frame = frames.frames[f];
+    plan.frames.push_back({frame.name, static_cast<uint32_t>(frame.parent), node_begins[f],
+                           node_begins[f + 1] - node_begins[f], slot_begins[f], slot_begins[f + 1] - slot_begins[f], 0,
+                           static_cast<uint32_t>(frame.parallel_iterations)});
+  }
+  const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[slot_frames[slot]]; };
+  for (PlanNode& node : plan.nodes) {
+    if (node.num_outputs > 0) node.first_output = local(node.first_output);
+    if (node.kind == NodeKind::kEnter) ++plan.frames[node.enter.frame].enters;
+  }
+  for (uint32_t& slot : plan.input_slots) slot = local(slot);
+  for (auto& [feed, slot] : plan.feeds) slot = local(slot);
+  for (auto& [slot, fetch] : plan.fetches) slot = local(slot);
+  for (Edge& e : edges) e = {nodes[e.from], nodes[e.to], e.port};
+  permute(plan.nodes, nodes);
+  permute(plan.graph_nodes, nodes);
+  permute(plan.dependencies, nodes);
+  permute(plan.uses, slots);
+  return nodes;
+}
+
+}  // namespace troupe

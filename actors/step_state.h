@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepState: a step at work on one device: what is ready, and for each iteration of each loop under way (the step
+// itself counts as one iteration of a loop of its own) the dependencies left and the live tensors.
+#pragma once
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "actors/step.h"
+
+namespace troupe {
+
+/// A node to fire, in an iteration: an index into StepState::iterations.
+struct Ready {
+  uint32_t node = 0;
+  uint32_t iteration = 0;
+};
+
+/// Nodes waiting to fire, first in first out.
+class ReadyQueue {
+ public:
+  bool empty() const { return head_ == nodes_.size(); }
+  size_t size() const { return nodes_.size() - head_; }
+  void push(Ready node) { nodes_.push_back(node); }
+  Ready pop() {
+    const Ready node = nodes_[head_++];
+    if (head_ == nodes_.size()) {
+      clear();
+    } else if (head_ >= kMostPassed && head_ >= size()) {  // a loop need never leave the queue empty
+      nodes_.erase(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(head_));
+      head_ = 0;
+    }
+    return node;
+  }
+  /// The i-th after the first; i < size().
+  Ready ahead(size_t i) const { return nodes_[head_ + i]; }
+  void clear() {
+    nodes_.clear();
+    head_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMostPassed = 1 << 16;
+  std::vector<Ready> nodes_;
+  size_t head_ = 0;
+};
+
+/// One iteration of a frame. Nodes and slots are counted within the frame.
+struct Iteration {
+  uint32_t first_node = 0;       // of the frame
+  std::vector<int32_t> pending;  // dependencies left, by node; of a Merge see PartitionPlan::dependencies
+  std::vector<int32_t> uses;     // readers left, by slot
+  std::vector<Tensor> values;    // by slot
+  // With control flow:
+  std::vector<uint16_t> dead;      // by node: whether it will not run; of a waiting Merge, how many inputs are dead
+  std::vector<uint32_t> children;  // loops under way that were entered from here, indices into StepState::loops
+  // Of a loop:
+  uint32_t frame = 0;        // index into PartitionPlan::frames
+  uint32_t loop = 0;         // index into StepState::loops
+  uint32_t outstanding = 0;  // nodes ready or waiting for an answer, and children
+};
+
+/// A loop under way.
+struct Loop {
+  struct Value {
+    uint32_t node = 0;
+    Tensor tensor;
+    bool dead = false;
+  };
+  uint32_t frame = 0;
+  uint32_t parent = 0;               // the iteration that it was entered from
+  uint32_t enters = 0;               // Enter nodes still to come
+  std::deque<uint32_t> iterations;   // alive, oldest first
+  std::vector<Value> invariants;     // what each iteration gets
+  std::vector<Value> next;           // waits until one more iteration may live
+  std::vector<uint32_t> dead_exits;  // of the newest iteration
+};
+
+struct StepState {
+  StepRef call;
+  const PartitionPlan* plan = nullptr;
+  std::vector<std::unique_ptr<Iteration>> iterations;  // [0]: the step's own
+  std::vector<std::unique_ptr<Loop>> loops;
+  std::vector<std::vector<uint32_t>> spare_iterations;  // by frame
+  std::vector<uint32_t> spare_loops;
+  ReadyQueue ready;               // cheap nodes, run first
+  std::vector<Ready> heavy;       // nodes measured to be expensive, last in first out
+  uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
+  uint32_t unanswered = 0;        // requests
+  uint32_t input_unanswered = 0;  // of them to queues and iterators
+  bool stopped = false;           // failed: nothing more fires
+  bool timed = false;             // every node of this step is timed
+};
+
+}  // namespace troupe

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches are Switch and Merge around what both sides bring in; a loop is Enter, Merge, Switch and NextIteration for
+// each of its values.
+#include "troupe/control_flow.h"
+
+#include "graph/flow_context.h"
+
+namespace troupe {
+namespace {
+
+const char* plural(size_t n) { return n == 1 ? "" : "s"; }
+
+/// One side of a cond: its outputs, brought in where they are from outside.
+std::vector<Output> build_branch(const Scope& scope, Output predicate, bool side, const BranchFn& fn) {
+  const Output pivot_switch = scope.named("switch_pred").op("Switch", {predicate, predicate});
+  if (!pivot_switch) return {};
+  const Node* pivot = scope.named("pivot").node("Identity", {{pivot_switch.node, side}});
+  if (!pivot) return {};
+  auto context = std::make_shared<FlowContext>(scope.flow(), pivot, [scope, predicate, side](Output outside) -> Output {
+    const Node* node = scope.named("switch").node("Switch", {outside, predicate});
+    return node ? node->out(side) : Output{};
+  });
+  context->add(pivot);
+  const Scope inner = scope.within(context);
+  std::vector<Output> outputs = fn(inner);
+  for (Output& out : outputs)
+    if (out) out = context->inside(out);
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Output> cond(const Scope& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
+  if (!scope.ok()) return {};
+  const Scope s = scope.scope("cond");
+  if (scope.flow()) predicate = scope.flow()->inside(predicate);
+  const std::vector<Output> second = build_branch(s.scope("else"), predicate, false, otherwise);
+  const std::vector<Output> first = build_branch(s.scope("then"), predicate, true, then);
+  if (!s.ok()) return {};
+  if (first.size() != second.size()) {
+    scope.fail(invalid_argument("one branch of a cond gives {} output{}, the other {}", first.size(),
+                                plural(first.size()), second.size()));
+    return {};
+  }
+  std::vector<Output> merged;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (!first[i] || !second[i] || first[i].dtype() != second[i].dtype()) {
+      scope.fail(invalid_argument("output {} of a cond is {} in one branch and {} in the other", i,
+                                  first[i] ? to_string(first[i].dtype()) : "empty",
+                                  second[i] ? to_string(second[i].dtype()) : "empty"));
+      return {};
+    }
+    merged.push_back(s.named("merge").op("Merge", {second[i], first[i]}));
+  }
+  return merged;
+}
+
+std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
+                               const LoopBody& body, WhileOptions options) {
+  if (!scope.ok()) return {};
+  const auto fail = [&](Error error) -> std::vector<Output> {
+    scope.fail(std::move(error));
+    return {};
+  };
+  if (init.empty()) return fail(invalid_argument("a loop needs a value"));
+  if (options.parallel_iterations < 1)
+    return fail(invalid_argument("parallel_iterations = {} must be at least 1", options.parallel_iterations));
+  if (!options.shapes.empty() && options.shapes.size() != init.size())
+    return fail(invalid_argument("{} shapes for {} values of a loop", options.shapes.size(), init.size()));
+  const Scope s = scope.scope(options.name);
+  const std::string frame = s.prefix().substr(0, s.prefix().size() - 1);
+  const auto enter = [s, frame, parallel = int64_t{options.parallel_iterations}](Output value, bool constant) {
+    return s.named("enter").op("Enter", {value},
+                               {{"frame_name", frame}, {"is_constant", constant}, {"parallel_iterations", parallel}});
+  };
+  auto context =
+      std::make_shared<FlowContext>(scope.flow(), nullptr, [enter](Output outside) { return enter(outside, true); });
+  const Scope inside = s.within(context);
+
+  std::vector<Output> merges;
+  for (size_t i = 0; i < init.size(); ++i) {
+    const Output entered = enter(init[i], false);
+    if (!entered) return {};
+    const PartialShape shape = options.shapes.empty() ? entered.shape() : options.shapes[i];
+    context->add(entered.node);
+    const Node* merge = inside.open_merge(entered, shape);
+    if (!merge) return {};
+    merges.push_back(merge->out());
+  }
+  context->set_pivot(merges[0].node);
+  const Output proceed = predicate(inside.scope("cond"), merges);
+  if (!scope.ok()) return {};
+  if (!proceed || proceed.dtype() != DType::kBool)
+    return fail(invalid_argument("the predicate of a loop must be a bool, not {}",
+                                 proceed ? to_string(proceed.dtype()) : "empty"));
+  const Output condition = inside.named("loop_cond").op("LoopCond", {proceed});
+  std::vector<Output> values, exits;
+  for (const Output& merge : merges) {
+    const Node* branch = inside.named("switch").node("Switch", {merge, condition});
+    if (!branch) return {};
+    values.push_back(inside.named("value").op("Identity", {branch->out(1)}));
+    exits.push_back(s.named("exit").op("Exit", {branch->out(0)}));
+  }
+  if (!scope.ok()) return {};
+  context->set_pivot(values[0].node);
+  const std::vector<Output> results = body(inside.scope("body"), values);
+  if (!scope.ok()) return {};
+  if (results.size() != init.size())
+    return fail(invalid_argument("the body of a loop gives {} value{} for {}", results.size(), plural(results.size()),
+                                 init.size()));
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]) return fail(invalid_argument("value {} that the body of a loop gives is empty", i));
+    const Output next = inside.named("next").op("NextIteration", {results[i]});
+    if (!next) return {};
+    if (Status closed = scope.graph().close_loop(*merges[i].node, next); !closed) return fail(closed.error());
+  }
+  return exits;
+}
+
+}  // namespace troupe

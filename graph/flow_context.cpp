@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/flow_context.h"
+
+namespace troupe {
+
+void FlowContext::adopt(std::vector<Output>& inputs, std::vector<const Node*>& control_inputs) {
+  for (Output& in : inputs)
+    if (in) in = inside(in);
+  std::erase_if(control_inputs, [&](const Node* n) { return n && !holds(n); });
+  if (inputs.empty() && control_inputs.empty() && pivot_) control_inputs.push_back(pivot_);
+}
+
+Output FlowContext::inside(Output outside) {
+  if (holds(outside.node)) return outside;
+  const auto [at, fresh] = brought_.try_emplace({outside.node, outside.port});
+  if (fresh) {
+    if (const Output in = bring_in_(outer_ ? outer_->inside(outside) : outside)) {
+      at->second = in;
+      add(in.node);
+    }
+  }
+  return at->second;
+}
+
+void FlowContext::add(const Node* node) {
+  nodes_.insert(node);
+  // To the contexts around, what is in here is inside too.
+  if (outer_) outer_->add(node);
+}
+
+}  // namespace troupe

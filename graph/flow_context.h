@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// FlowContext: the branch or loop that a Scope's nodes are in; it brings in what they use from outside.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+class FlowContext {
+ public:
+  /// Makes the node that brings an output in from outside.
+  using BringIn = std::function<Output(Output)>;
+
+  /// `outer` is the context around this one, if any; `pivot` is a node that runs whenever this branch or iteration
+  /// does.
+  FlowContext(std::shared_ptr<FlowContext> outer, const Node* pivot, BringIn bring_in)
+      : outer_(std::move(outer)), pivot_(pivot), bring_in_(std::move(bring_in)) {}
+
+  /// Changes the inputs of a node that is about to be added: outputs from outside are brought in, control inputs from
+  /// outside fall away (bringing something in waits for them), and a node without inputs waits for the pivot.
+  void adopt(std::vector<Output>& inputs, std::vector<const Node*>& control_inputs);
+  /// `outside` as the nodes in here see it.
+  Output inside(Output outside);
+  /// Counts `node` as in here.
+  void add(const Node* node);
+  void set_pivot(const Node* pivot) { pivot_ = pivot; }
+
+ private:
+  bool holds(const Node* node) const { return nodes_.contains(node); }
+
+  std::shared_ptr<FlowContext> outer_;
+  const Node* pivot_;
+  BringIn bring_in_;
+  std::set<const Node*> nodes_;
+  std::map<std::pair<const Node*, int>, Output> brought_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches and loops in a graph: cond, while_loop. Implemented in graph/control_flow.cpp, by the white paper's
+// Switch, Merge, Enter, Exit and NextIteration.
+//
+// A branch or a body is a function that adds nodes to the Scope it is given. It may use any Output from outside: what
+// it uses is brought in by itself, into a loop once for all iterations. It runs once, while the graph is built, not in
+// each step. Functions nest. Faults stick to the scope, as with all builders, and then the result is empty.
+#pragma once
+#include <functional>
+
+#include "troupe/scope.h"
+
+namespace troupe {
+
+/// Adds a branch's nodes and returns what it computes.
+using BranchFn = std::function<std::vector<Output>(const Scope&)>;
+
+/// then() where the scalar bool `predicate` is true in a step, otherwise() where it is false; only the nodes of that
+/// branch run. Both give as many outputs, with the same dtypes in order; a size in which the two differ is unknown.
+/// Gradients flow through. Source: tf.cond.
+std::vector<Output> cond(const Scope& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise);
+
+struct WhileOptions {
+  /// Iterations that may overlap, where they do not wait for one another's values.
+  int parallel_iterations = 10;
+  /// What the shape of each value stays within, in the order of `init`; empty: the shapes of `init` themselves.
+  std::vector<PartialShape> shapes = {};
+  std::string name = "while";
+};
+using LoopPredicate = std::function<Output(const Scope&, const std::vector<Output>&)>;
+using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vector<Output>&)>;
+
+/// Begins with the values `init` and, while predicate(values), a scalar bool, holds, replaces them by body(values);
+/// returns the last. At least one value. Faults: body gives other dtypes or another count than `init`, or a shape that
+/// leaves its bounds. Source: tf.while_loop.
+std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
+                               const LoopBody& body, WhileOptions options = {});
+
+}  // namespace troupe
