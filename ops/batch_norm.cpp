@@ -7,6 +7,7 @@
 #include "ops/channel_layout.h"
 #include "ops/gradient_math.h"
 #include "ops/simd_clones.h"
+#include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -352,7 +353,7 @@ Status batch_norm_grad_gradient(GradientContext& c) {
 }
 
 OpDef with_attrs(OpDef op) {
-  op.attr(type_attr("T", FullFloatTypes{}))
+  op.attr(type_attr("T", FloatTypes{}))
       .attr(type_attr("U", FullFloatTypes{}))
       .attr("epsilon: float = 0.0001")
       .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
@@ -367,14 +368,16 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
   forward.input("x: T").input("scale: U").input("offset: U").input("mean: U").input("variance: U");
   forward.output("y: T").output("batch_mean: U").output("batch_variance: U");
   for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) forward.output(name);
-  ops.add(with_attrs(std::move(forward))
-              .attr("exponential_avg_factor: float = 1.0")
-              .shape(batch_norm_shape)
-              .doc("Images x, each channel shifted and scaled to mean 0 and variance 1, then times scale plus offset. "
-                   "Training takes mean and variance of the batch and gives them (the variance unbiased) blended with "
-                   "those given by exponential_avg_factor; else those given are taken. The reserve spaces are for "
-                   "the gradient. T and U are the same type; vectors that do not fit the channels are errors."),
-          gradient(batch_norm_gradient));
+  ops.add(
+      with_attrs(std::move(forward))
+          .attr("exponential_avg_factor: float = 1.0")
+          .shape(batch_norm_shape)
+          .doc(
+              "Images x, each channel shifted and scaled to mean 0 and variance 1, then times scale plus offset. "
+              "Training takes mean and variance of the batch and gives them (the variance unbiased) blended with "
+              "those given by exponential_avg_factor; else those given are taken. The reserve spaces are for "
+              "the gradient. U is T, or float32 where T has 16 bits; vectors that do not fit the channels are errors."),
+      gradient(batch_norm_gradient));
   OpDef backward("FusedBatchNormGradV3");
   backward.input("y_backprop: T").input("x: T").input("scale: U");
   for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) backward.input(name);
@@ -392,6 +395,9 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
   };
   add.template operator()<float>();
   add.template operator()<double>();
+  const KernelRegistry::Types vectors = {{"U", {DType::kFloat32}}};
+  add_half_kernels<BatchNorm<float>>(kernels, "FusedBatchNormV3", vectors);
+  add_half_kernels<BatchNormGrad<float>>(kernels, "FusedBatchNormGradV3", vectors);
 }
 
 }  // namespace troupe

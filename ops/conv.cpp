@@ -4,6 +4,7 @@
 #include "ops/all.h"
 #include "ops/conv_kernel.h"
 #include "ops/gradient_math.h"
+#include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -82,8 +83,10 @@ Gradient by_filter_gradient(Family f) {
   });
 }
 
+using ConvTypes = TypeList<float, double, float16, bfloat16, int32_t>;
+
 OpDef with_window(OpDef op, bool depthwise) {
-  op.attr(type_attr("T", FullFloatTypes{})).attr("strides: list(int)");
+  op.attr(depthwise ? type_attr("T", FloatTypes{}) : type_attr("T", ConvTypes{})).attr("strides: list(int)");
   if (!depthwise) op.attr("use_cudnn_on_gpu: bool = true");
   op.attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
       .attr("explicit_paddings: list(int) = []")
@@ -118,9 +121,11 @@ void add_family(OpRegistry& ops, KernelRegistry& kernels, Family f, bool depthwi
               .doc("The gradient of " + what + " by its filter, of which filter_sizes is the shape."),
           by_filter_gradient(f));
   const auto add = [&](const char* op, ConvDirection direction) {
-    for (DType dtype : FullFloatTypes::dtypes())
-      kernels.add(op, DeviceKind::kCpu, {{"T", {dtype}}},
-                  [=](const KernelInit& init) { return make_conv_kernel(init, direction, depthwise); });
+    const KernelFactory factory = [=](const KernelInit& init) { return make_conv_kernel(init, direction, depthwise); };
+    std::vector<DType> types = {DType::kFloat32, DType::kFloat64};
+    if (!depthwise) types.push_back(DType::kInt32);
+    kernels.add(op, DeviceKind::kCpu, {{"T", types}}, factory);
+    add_half_kernels(kernels, op, factory);
   };
   add(f.forward, ConvDirection::kOutput);
   add(f.by_input, ConvDirection::kInput);

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "devices/parallel.h"
+#include "ops/wrapping.h"
 #ifdef TROUPE_ONEDNN
 #include "ops/onednn.h"
 #endif
@@ -35,6 +36,7 @@ void convolve_plain(ConvDirection direction, const ConvShape& s, bool channels_f
   const Strides si(channels_first, s.in_channels, s.y.in, s.x.in);
   const Strides so(channels_first, s.out_channels, s.y.out, s.x.out);
   const int64_t per_group = s.out_channels / s.groups;
+  const auto add = [](T& to, T a, T b) { to = wrapping_add(to, wrapping_multiply(a, b)); };
   const auto images = [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n)
       for (int64_t oy = 0; oy < s.y.out; ++oy)
@@ -51,11 +53,11 @@ void convolve_plain(ConvDirection direction, const ConvShape& s, bool channels_f
                 T* w = filter + ((ky * s.x.size + kx) * s.group_in + ci % s.group_in) * s.out_channels + g * per_group;
                 T* y = out + n * so.n + oy * so.h + ox * so.w + g * per_group * so.c;
                 if (direction == ConvDirection::kOutput) {
-                  for (int64_t co = 0; co < per_group; ++co) y[co * so.c] += x * w[co];
+                  for (int64_t co = 0; co < per_group; ++co) add(y[co * so.c], x, w[co]);
                 } else if (direction == ConvDirection::kInput) {
-                  for (int64_t co = 0; co < per_group; ++co) x += y[co * so.c] * w[co];
+                  for (int64_t co = 0; co < per_group; ++co) add(x, y[co * so.c], w[co]);
                 } else {
-                  for (int64_t co = 0; co < per_group; ++co) w[co] += x * y[co * so.c];
+                  for (int64_t co = 0; co < per_group; ++co) add(w[co], x, y[co * so.c]);
                 }
               }
             }
@@ -225,6 +227,8 @@ Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDir
   const DType dtype = init.attr<DType>("T");
   if (dtype == DType::kFloat32)
     return std::unique_ptr<Kernel>(new Convolution<float>(std::move(attrs), direction, depthwise));
+  if (dtype == DType::kInt32)
+    return std::unique_ptr<Kernel>(new Convolution<int32_t>(std::move(attrs), direction, depthwise));
   return std::unique_ptr<Kernel>(new Convolution<double>(std::move(attrs), direction, depthwise));
 }
 

@@ -9,7 +9,7 @@ namespace troupe {
 /// Which of a convolution's three tensors is computed from the other two.
 enum class ConvDirection { kOutput, kInput, kFilter };
 
-/// A kernel for float32 (oneDNN where present) or float64 (loops).
+/// A kernel for float32 (oneDNN where present), float64 or int32 (loops).
 Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise);
 
 /// The shape that an int32 vector of 4 sizes spells. Errors: another length, negative sizes.

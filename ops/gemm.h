@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// Types that gemm() multiplies; 16-bit floats must be widened to float before.
+/// Types that gemm() multiplies; 16-bit floats go through float32 (ops/through_float32.h).
 using GemmTypes = TypeList<float, double, int32_t, int64_t, complex64>;
 
 /// c[m,n] = op(a) op(b), all row-major and dense, where op transposes when `ta` or `tb`: a is [m,k], or [k,m] with ta;

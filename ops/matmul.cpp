@@ -4,6 +4,7 @@
 #include "ops/all.h"
 #include "ops/gemm.h"
 #include "ops/gradient_math.h"
+#include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -41,20 +42,6 @@ Status matmul_shape(ShapeContext& c) {
 }
 Status batch_matmul_shape(ShapeContext& c) {
   return product_shape(c, c.attr<bool>("adj_x"), c.attr<bool>("adj_y"), true);
-}
-
-/// A tensor of 16-bit floats as floats, or back.
-template <class From, class To> Result<Tensor> converted(const KernelContext& c, const Tensor& x) {
-  TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<To>, x.shape()));
-  const From* in = x.data<From>();
-  To* out = y.template mutable_data<To>();
-  parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      if constexpr (is_half<From>) out[i] = widen(in[i]);
-      else out[i] = narrow<To>(in[i]);
-    }
-  });
-  return y;
 }
 
 /// A tensor of complex numbers conjugated: half of an adjoint.
@@ -102,16 +89,11 @@ template <class T> class Product final : public ComputeKernel {
                   broadcast(Shape(a.shape().dims().first(a.rank() - 2)), Shape(b.shape().dims().first(b.rank() - 2))));
     const Shape batch = out;
     TROUPE_ASSIGN(out, extended(out, m, n));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<Arithmetic<T>>, out));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, out));
     if constexpr (std::is_same_v<T, complex64>) {
       TROUPE_ASSIGN(const Tensor left, batches_&& ta_ ? conjugated(c, a) : a);
       TROUPE_ASSIGN(const Tensor right, batches_&& tb_ ? conjugated(c, b) : b);
       TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
-    } else if constexpr (is_half<T>) {
-      TROUPE_ASSIGN(Tensor wide_a, (converted<T, float>(c, a)));
-      TROUPE_ASSIGN(Tensor wide_b, (converted<T, float>(c, b)));
-      TROUPE_RETURN_IF_ERROR(multiply(c, wide_a, wide_b, y, batch, m, n, k));
-      TROUPE_ASSIGN(y, (converted<float, T>(c, y)));
     } else {
       TROUPE_RETURN_IF_ERROR(multiply(c, a, b, y, batch, m, n, k));
     }
@@ -129,9 +111,8 @@ template <class T> class Product final : public ComputeKernel {
   /// One matrix after the other with all threads, or many small ones with a thread each.
   Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const Shape& batch, int64_t m,
                   int64_t n, int64_t k) const {
-    using A = Arithmetic<T>;
-    const A *pa = a.data<A>(), *pb = b.data<A>();
-    A* py = y.mutable_data<A>();
+    const T *pa = a.data<T>(), *pb = b.data<T>();
+    T* py = y.mutable_data<T>();
     const int64_t count = batch.elements();
     bool ok = true;
     if (count == 1) {
@@ -240,7 +221,10 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "ones conjugated) first with adj_x and adj_y. The dimensions before broadcast. Inner sizes that "
                    "differ are an error."),
           gradient(batch_matmul_gradient));
-  for (const char* op : {"MatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, MatMulTypes{});
+  for (const char* op : {"MatMul", "BatchMatMulV2"}) {
+    add_cpu_kernels<Product>(kernels, op, GemmTypes{});
+    add_half_kernels<Product<float>>(kernels, op);
+  }
 }
 
 }  // namespace troupe

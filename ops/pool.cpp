@@ -7,8 +7,10 @@
 #include "ops/conv_kernel.h"
 #include "ops/gradient_math.h"
 #include "ops/simd_clones.h"
+#include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 #include "ops/window.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -54,7 +56,7 @@ struct Covered {
 template <class T, bool max>
 [[gnu::always_inline]] inline void pool_row_body(const PoolShape& s, const T* image, int64_t oy, T* joined, T* out) {
   const int64_t c = s.channels, wide = s.x.in * c;
-  const auto join = [](T a, T b) { return max ? (b > a ? b : a) : a + b; };
+  const auto join = [](T a, T b) { return max ? (b > a ? b : a) : wrapping_add(a, b); };
   const Covered rows(s.y, oy);
   const T* line = image + rows.begin * wide;
   if (rows.end > rows.begin + 1) {
@@ -79,8 +81,8 @@ template <class T, bool max>
     }
   }
 }
-template <bool max> void pool_row(const PoolShape& s, const double* image, int64_t oy, double* joined, double* out) {
-  pool_row_body<double, max>(s, image, oy, joined, out);
+template <bool max, class T> void pool_row(const PoolShape& s, const T* image, int64_t oy, T* joined, T* out) {
+  pool_row_body<T, max>(s, image, oy, joined, out);
 }
 TROUPE_SIMD_CLONES void max_row(const PoolShape& s, const float* image, int64_t oy, float* joined, float* out) {
   pool_row_body<float, true>(s, image, oy, joined, out);
@@ -147,7 +149,7 @@ template <class T, bool tiles>
           for (int64_t i = 0; i < c; ++i) {
             const T taken = in[i] == y[i] ? rest[i] : T(0);
             const T left = in[i] == y[i] ? T(0) : rest[i];
-            out[i] = tiles ? taken : out[i] + taken;
+            out[i] = tiles ? taken : wrapping_add(out[i], taken);
             rest[i] = left;
           }
         }
@@ -372,24 +374,29 @@ Status avg_pool_grad_gradient(GradientContext& c) {
   return {};
 }
 
+using MaxPoolTypes = NumberTypes;
+using MaxPoolKernelTypes =
+    TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+
 OpDef with_pool(OpDef op, bool max) {
   op.attr("ksize: list(int) >= 4").attr("strides: list(int) >= 4");
   if (max) op.attr("padding: {'SAME', 'VALID', 'EXPLICIT'}").attr("explicit_paddings: list(int) = []");
   else op.attr("padding: {'SAME', 'VALID'}");
-  op.attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'").attr(type_attr("T", FullFloatTypes{}, max ? "float32" : ""));
+  op.attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+      .attr(max ? type_attr("T", MaxPoolTypes{}, "float32") : type_attr("T", FloatTypes{}));
   return op;
 }
 
-template <template <class> class K> void add_pool_kernels(KernelRegistry& kernels, const char* op) {
-  const auto add = [&]<class T>() {
-    kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-                [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-                  TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-                  return std::unique_ptr<Kernel>(new K<T>(std::move(attrs)));
-                });
+template <template <class> class K, class... T>
+void add_pool_kernels(KernelRegistry& kernels, const char* op, TypeList<T...>) {
+  const auto make = []<class X>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
+    return std::unique_ptr<Kernel>(new K<X>(std::move(attrs)));
   };
-  add.template operator()<float>();
-  add.template operator()<double>();
+  (kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
+               [make](const KernelInit& init) { return make.template operator()<T>(init); }),
+   ...);
+  add_half_kernels(kernels, op, [make](const KernelInit& init) { return make.template operator()<float>(init); });
 }
 
 }  // namespace
@@ -416,7 +423,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("strides: list(int) >= 4")
               .attr("padding: {'SAME', 'VALID'}")
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
-              .attr(type_attr("T", FullFloatTypes{}))
+              .attr(type_attr("T", MaxPoolTypes{}))
               .shape(max_pool_grad_grad_shape)
               .doc("The gradient of MaxPoolGrad by its grad: of each window the value of `grad`, which is of the "
                    "image's shape, at the first place that holds the window's largest value."),
@@ -429,11 +436,11 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(avg_pool_grad_shape)
               .doc("The gradient of AvgPool: grad shared among the places of each window."),
           gradient(avg_pool_grad_gradient));
-  add_pool_kernels<MaxPool>(kernels, "MaxPool");
-  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad");
-  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad");
-  add_pool_kernels<AvgPool>(kernels, "AvgPool");
-  add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad");
+  add_pool_kernels<MaxPool>(kernels, "MaxPool", MaxPoolKernelTypes{});
+  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad", MaxPoolKernelTypes{});
+  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolKernelTypes{});
+  add_pool_kernels<AvgPool>(kernels, "AvgPool", FullFloatTypes{});
+  add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", FullFloatTypes{});
 }
 
 }  // namespace troupe
