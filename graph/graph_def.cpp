@@ -11,6 +11,7 @@
 #include <queue>
 
 #include "graph/attr_proto.h"
+#include "graph/reference_variables.h"
 
 namespace troupe {
 namespace {
@@ -79,10 +80,9 @@ struct Edge {
 
 class Import {
  public:
-  Import(const proto::GraphDef& def, Graph& graph, std::string_view prefix)
-      : def_(def), graph_(graph), prefix_(prefix), edges_(def.node_size()) {
-    if (!prefix_.empty() && prefix_.back() != '/') prefix_ += '/';
-  }
+  /// `prefix` ends in '/' or is empty.
+  Import(const proto::GraphDef& def, Graph& graph, std::string prefix)
+      : def_(def), graph_(graph), prefix_(std::move(prefix)), edges_(def.node_size()) {}
 
   Status run() {
     TROUPE_RETURN_IF_ERROR(check_ops());
@@ -246,7 +246,7 @@ class Import {
 
   const proto::GraphDef& def_;
   Graph& graph_;
-  std::string prefix_;
+  const std::string prefix_;
   ProtoReader reader_;
   std::vector<std::vector<Edge>> edges_;  // by node of the file
   std::vector<const Node*> added_;
@@ -274,7 +274,10 @@ Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view pre
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
   TROUPE_RETURN_IF_ERROR(parse(bytes, *def));
-  return Import(*def, graph, prefix).run();
+  std::string scope(prefix);
+  if (!scope.empty() && scope.back() != '/') scope += '/';
+  TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(*def, graph.ops(), scope));
+  return Import(*def, graph, std::move(scope)).run();
 }
 
 }  // namespace troupe

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// From references to handles.
+#include "graph/reference_variables.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+namespace troupe {
+namespace {
+
+using proto::GraphDef;
+using proto::NodeDef;
+
+enum class Kind {
+  kOther,     // takes values
+  kVariable,  // makes a reference
+  kUpdate,    // changes what its first inputs refer to, and gives the first on
+  kQuestion,  // takes a reference and gives a value
+  kPass,      // gives references on: control flow
+};
+
+/// The form for handles of an op on references; empty: `op` is none.
+std::string handle_form(const std::string& op) {
+  static const std::map<std::string, const char*, std::less<>> kNames = {
+      {"Assign", "AssignVariableOp"},
+      {"AssignAdd", "AssignAddVariableOp"},
+      {"AssignSub", "AssignSubVariableOp"},
+      {"IsVariableInitialized", "VarIsInitializedOp"},
+      {"CountUpTo", "ResourceCountUpTo"},
+      {"StridedSliceAssign", "ResourceStridedSliceAssign"},
+      {"RefSwitch", "Switch"},
+      {"RefMerge", "Merge"},
+      {"RefEnter", "Enter"},
+      {"RefExit", "Exit"},
+      {"RefNextIteration", "NextIteration"},
+      {"RefIdentity", "Identity"},
+  };
+  static const std::set<std::string, std::less<>> kScatters = {"Update", "Add", "Sub", "Mul", "Div", "Min", "Max"};
+  if (const auto at = kNames.find(op); at != kNames.end()) return at->second;
+  if (op.starts_with("Apply") || op.starts_with("SparseApply")) return "Resource" + op;
+  for (const std::string_view start : {"ScatterNd", "Scatter"})
+    if (op.starts_with(start) && kScatters.contains(std::string_view(op).substr(start.size()))) return "Resource" + op;
+  return "";
+}
+
+Kind kind_of(const std::string& op, const OpRegistry& ops) {
+  if (op == "VariableV2" || op == "Variable") return Kind::kVariable;
+  const std::string form = handle_form(op);
+  if (form.empty() || !ops.find(form)) return Kind::kOther;
+  if (op == "IsVariableInitialized" || op == "CountUpTo") return Kind::kQuestion;
+  return op.starts_with("Ref") ? Kind::kPass : Kind::kUpdate;
+}
+
+const proto::AttrValue* find_attr(const NodeDef& node, std::string_view name) {
+  for (const proto::AttrEntry& e : node.attr())
+    if (e.key() == name) return &e.value();
+  return nullptr;
+}
+
+proto::AttrValue& set_attr(NodeDef& node, std::string_view name) {
+  for (proto::AttrEntry& e : *node.mutable_attr())
+    if (e.key() == name) return *e.mutable_value();
+  proto::AttrEntry& e = *node.add_attr();
+  e.set_key(std::string(name));
+  return *e.mutable_value();
+}
+
+proto::DataType type_of(const NodeDef& node, std::string_view attr) {
+  const auto* type = find_attr(node, attr);
+  return type ? type->type() : proto::DT_INVALID;
+}
+
+bool is_control(const std::string& input) { return input.starts_with('^'); }
+
+void add_control(NodeDef& node, const std::string& before) {
+  if (before.empty()) return;
+  const std::string input = "^" + before;
+  if (std::ranges::find(node.input(), input) == node.input().end()) node.add_input(input);
+}
+
+/// The op of `node` becomes its form for handles; attributes that the form lacks go, notes of other programs stay.
+void take_form(NodeDef& node, const OpDef& form) {
+  if (!form.find_attr("T") && form.find_attr("dtype"))
+    for (proto::AttrEntry& e : *node.mutable_attr())
+      if (e.key() == "T") e.set_key("dtype");
+  auto* attrs = node.mutable_attr();
+  attrs->erase(std::remove_if(attrs->begin(), attrs->end(),
+                              [&](const auto& e) { return !e.key().starts_with('_') && !form.find_attr(e.key()); }),
+               attrs->end());
+  node.set_op(form.name());
+}
+
+/// What the first output of a node refers to; of a kPass node, every one.
+struct Ref {
+  std::string handle;  // as an input is written; empty: the output itself, which becomes one
+  std::string after;   // the node that has changed it; empty: none
+  proto::DataType dtype = proto::DT_INVALID;
+  int variable = -1;  // the node that made it, where that is known
+};
+
+class Rewrite {
+ public:
+  Rewrite(GraphDef& def, const OpRegistry& ops, std::string_view prefix) : def_(def), ops_(ops), prefix_(prefix) {}
+
+  Status run() {
+    const int n = def_.node_size();
+    bool any = false;
+    for (int i = 0; i < n; ++i) {
+      kinds_.push_back(kind_of(def_.node(i).op(), ops_));
+      any |= kinds_[i] != Kind::kOther;
+      names_.emplace(def_.node(i).name(), i);
+    }
+    if (!any) return {};
+    beside_.resize(kinds_.size());
+    refs_.resize(kinds_.size());
+    for (int i = 0; i < n; ++i) {
+      const NodeDef& node = def_.node(i);
+      if (kinds_[i] == Kind::kVariable) beside_[i] = new_name(node.name() + "/handle");
+      if (kinds_[i] == Kind::kUpdate) beside_[i] = new_name(node.name() + "/update");
+      if (kinds_[i] == Kind::kVariable) refs_[i] = Ref{beside_[i], "", type_of(node, "dtype"), i};
+      if (kinds_[i] == Kind::kPass) refs_[i] = Ref{"", "", type_of(node, "T"), -1};
+    }
+    for (int i = 0; i < n; ++i)
+      if (kinds_[i] == Kind::kUpdate) TROUPE_RETURN_IF_ERROR(find_root(i));
+    for (int i = 0; i < n; ++i) TROUPE_RETURN_IF_ERROR(rewrite(i));
+    for (NodeDef& node : added_) *def_.add_node() = std::move(node);
+    return {};
+  }
+
+ private:
+  std::string new_name(const std::string& base) {
+    std::string name = base;
+    for (int suffix = 1; !names_.try_emplace(name, -1).second; ++suffix) name = fmt::format("{}_{}", base, suffix);
+    return name;
+  }
+
+  Error no_reference(int i, int k, const std::string& input) const {
+    Error error = invalid_argument("input {} must be a reference to a variable, not '{}'", k, input);
+    error.op = def_.node(i).op();
+    error.node = def_.node(i).name();
+    return error;
+  }
+
+  // -- references -----------------------------------------------------------------------------------------------------
+
+  /// The node and port that an input names; node -1 where it is not in the file: the import says so.
+  std::pair<int, int> source(std::string_view input) const {
+    int port = 0;
+    if (const size_t colon = input.rfind(':'); colon != std::string_view::npos) {
+      std::from_chars(input.data() + colon + 1, input.data() + input.size(), port);
+      input = input.substr(0, colon);
+    }
+    const auto found = names_.find(std::string(input));
+    return {found == names_.end() ? -1 : found->second, port};
+  }
+
+  /// What an input refers to, none where it is a value. Only once the roots of updates are found.
+  std::optional<Ref> ref(const std::string& input) const {
+    const auto [i, port] = source(input);
+    if (i < 0 || !refs_[i]) return {};
+    const bool pass = kinds_[i] == Kind::kPass;
+    if (port != 0 && (!pass || def_.node(i).op() == "Merge" || def_.node(i).op() == "RefMerge")) return {};
+    Ref out = *refs_[i];
+    if (pass) out.handle = input;
+    return out;
+  }
+
+  /// Follows an update's first inputs to where the reference was made, and keeps that for all updates on the way.
+  Status find_root(int first) {
+    std::vector<int> way;
+    std::optional<Ref> root;
+    for (int i = first; !refs_[i] && !root;) {
+      way.push_back(i);
+      const NodeDef& node = def_.node(i);
+      const std::string input = node.input_size() ? node.input(0) : "";
+      const auto [before, port] = source(input);
+      root = ref(input);
+      const bool follows = before >= 0 && kinds_[before] == Kind::kUpdate && port == 0 && way.size() < kinds_.size();
+      if (!root && !follows) return no_reference(i, 0, input);
+      i = before;
+    }
+    for (const int update : way) {
+      refs_[update] = root;
+      refs_[update]->after = beside_[update];
+      const auto* validate = find_attr(def_.node(update), "validate_shape");
+      if (validate && !validate->b() && root->variable >= 0) reshaped_.insert(root->variable);
+    }
+    return {};
+  }
+
+  // -- nodes ----------------------------------------------------------------------------------------------------------
+
+  Status rewrite(int i) {
+    NodeDef& node = *def_.mutable_node(i);
+    order_controls(node);
+    const std::optional<Ref> first = node.input_size() > 0 ? ref(node.input(0)) : std::nullopt;
+    switch (kinds_[i]) {
+      case Kind::kOther:
+        if (first && node.op() == "Identity") make_read(node, *first);
+        else read_values(node);
+        return {};
+      case Kind::kVariable: return make_handle(i, node), Status();
+      case Kind::kQuestion: return take_handles(i, node);
+      case Kind::kPass: return pass_on(i, node);
+      case Kind::kUpdate: break;
+    }
+    NodeDef update = node;
+    update.set_name(beside_[i]);
+    TROUPE_RETURN_IF_ERROR(take_handles(i, update));
+    added_.push_back(std::move(update));
+    node.clear_input();
+    make_read(node, *refs_[i]);
+    return {};
+  }
+
+  /// A control input that waits for an update waits for it, not for the read that has its name.
+  void order_controls(NodeDef& node) const {
+    for (std::string& input : *node.mutable_input()) {
+      const int i = is_control(input) ? source(input.substr(1)).first : -1;
+      if (i >= 0 && !beside_[i].empty()) input = "^" + beside_[i];
+    }
+  }
+
+  /// Turns a node into the read of a reference, its control inputs kept.
+  static void make_read(NodeDef& node, const Ref& r) {
+    std::vector<std::string> inputs = {r.handle};
+    std::ranges::copy_if(node.input(), std::back_inserter(inputs), is_control);
+    node.set_op("ReadVariableOp");
+    node.clear_attr();
+    set_attr(node, "dtype").set_type(r.dtype);
+    node.clear_input();
+    for (std::string& input : inputs) node.add_input(std::move(input));
+    add_control(node, r.after);
+  }
+
+  void make_handle(int i, NodeDef& node) {
+    NodeDef handle = node;
+    handle.set_name(beside_[i]);
+    handle.set_op("VarHandleOp");
+    proto::AttrValue& shared = set_attr(handle, "shared_name");
+    if (shared.s().empty()) shared.set_s(prefix_ + node.name());
+    proto::TensorShapeProto& shape = *set_attr(handle, "shape").mutable_shape();
+    const bool unsaid = node.op() == "Variable" && shape.dim_size() == 0;  // so the old op wrote what it did not know
+    if (unsaid || reshaped_.contains(i)) {
+      shape.clear_dim();
+      shape.set_unknown_rank(true);
+    }
+    make_read(node, *refs_[i]);
+    added_.push_back(std::move(handle));
+  }
+
+  /// An op on references becomes its form for handles; its other inputs are values.
+  Status take_handles(int i, NodeDef& node) {
+    const OpDef& form = *ops_.find(handle_form(node.op()));
+    std::vector<Ref> handles;
+    for (const ArgDef& arg : form.inputs()) {
+      if (arg.dtype != DType::kResource) break;
+      const auto k = static_cast<int>(handles.size());
+      const std::string input = k < node.input_size() ? node.input(k) : "";
+      const auto r = ref(input);
+      if (!r) return no_reference(i, k, input);
+      handles.push_back(*r);
+    }
+    read_values(node, static_cast<int>(handles.size()));
+    for (size_t k = 0; k < handles.size(); ++k) node.set_input(static_cast<int>(k), handles[k].handle);
+    for (const Ref& r : handles) add_control(node, r.after);
+    take_form(node, form);
+    return {};
+  }
+
+  /// Control flow for references becomes that for handles. A merge does not wait, so what must come before one of its
+  /// inputs is put before an identity.
+  Status pass_on(int i, NodeDef& node) {
+    const bool merge = node.op() == "RefMerge";
+    for (int k = 0; k < (merge ? node.input_size() : 1); ++k) {
+      const std::string input = k < node.input_size() ? node.input(k) : "";
+      if (merge && is_control(input)) break;
+      const auto r = ref(input);
+      if (!r) return no_reference(i, k, input);
+      node.set_input(k, r->handle);
+      if (!merge) {
+        add_control(node, r->after);
+      } else if (!r->after.empty()) {
+        NodeDef& identity = added_.emplace_back();
+        identity.set_name(new_name(node.name() + "/input"));
+        identity.set_op("Identity");
+        identity.add_input(r->handle);
+        set_attr(identity, "T").set_type(proto::DT_RESOURCE);
+        add_control(identity, r->after);
+        node.set_input(k, identity.name());
+      }
+    }
+    if (!merge) read_values(node, 1);
+    set_attr(node, "T").set_type(proto::DT_RESOURCE);
+    node.set_op(handle_form(node.op()));
+    return {};
+  }
+
+  /// References among the inputs from `first` on become values, each read when the node itself could run: after its
+  /// control inputs and its other inputs.
+  void read_values(NodeDef& node, int first = 0) {
+    std::map<std::string, Ref> wanted;
+    std::vector<std::string> waits;
+    for (int k = first; k < node.input_size(); ++k) {
+      const std::string& input = node.input(k);
+      const auto r = is_control(input) ? std::nullopt : ref(input);
+      if (r) wanted.emplace(input, *r);
+      if (is_control(input)) waits.push_back(input.substr(1));
+      else if (r) waits.push_back(r->after);
+      else if (node.op() != "Merge") waits.push_back(input.substr(0, input.rfind(':')));
+    }
+    std::map<std::string, std::string> names;
+    for (const auto& [input, r] : wanted) {
+      NodeDef& read = added_.emplace_back();
+      read.set_name(names[input] = new_name(node.name() + "/read"));
+      read.set_device(node.device());
+      make_read(read, r);
+      for (const std::string& before : waits) add_control(read, before);
+    }
+    for (std::string& input : *node.mutable_input())
+      if (const auto name = names.find(input); name != names.end()) input = name->second;
+  }
+
+  GraphDef& def_;
+  const OpRegistry& ops_;
+  const std::string prefix_;
+  std::unordered_map<std::string, int> names_;  // of nodes of the file; -1: of a new one
+  // By node of the file:
+  std::vector<Kind> kinds_;
+  std::vector<std::string> beside_;  // the handle of a variable, the update of an update
+  std::vector<std::optional<Ref>> refs_;
+  std::set<int> reshaped_;  // variables that an Assign without validate_shape may give another shape
+  std::vector<NodeDef> added_;
+};
+
+}  // namespace
+
+Status rewrite_reference_variables(proto::GraphDef& def, const OpRegistry& ops, std::string_view prefix) {
+  return Rewrite(def, ops, prefix).run();
+}
+
+}  // namespace troupe
