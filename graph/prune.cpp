@@ -3,6 +3,7 @@
 #include "graph/prune.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
 namespace troupe {
@@ -25,24 +26,44 @@ std::vector<const Node*> needed_nodes(const Graph& graph, std::span<const Output
     return at != fed_ports.end() && n.num_outputs() > 0 && std::ranges::find(at->second, false) == at->second.end();
   };
 
-  std::vector<bool> seen(graph.size());
-  std::vector<const Node*> needed;  // those at the end still wait for a look at their inputs
+  // From the last node to the first, since inputs come before their readers; but the back edge of a loop leads to a
+  // node that was passed already, which then waits for a look of its own.
+  std::vector<uint64_t> seen((static_cast<size_t>(graph.size()) + 63) / 64);  // bit by id
+  std::vector<const Node*> passed;
+  int at = graph.size();
   const auto want = [&](const Node* n) {
-    if (!n || seen[n->id()]) return;
-    seen[n->id()] = true;
-    needed.push_back(n);
+    if (!n) return;
+    uint64_t& word = seen[static_cast<size_t>(n->id()) / 64];
+    const uint64_t bit = uint64_t{1} << n->id() % 64;
+    if (!(word & bit) && n->id() >= at) passed.push_back(n);
+    word |= bit;
   };
-  for (const Output& o : fetches)
-    if (o && !is_fed(o)) want(o.node);
-  for (const Node* n : targets) want(n);
-  for (size_t i = 0; i < needed.size(); ++i) {
-    const Node& n = *needed[i];
+  const auto look = [&](const Node& n) {
     for (const Output& input : n.inputs())
       if (fed_ports.empty() || !is_fed(input)) want(input.node);
     for (const Node* c : n.control_inputs())
       if (fed_ports.empty() || !wholly_fed(*c)) want(c);
+  };
+  for (const Output& o : fetches)
+    if (o && !is_fed(o)) want(o.node);
+  for (const Node* n : targets) want(n);
+  for (size_t word = seen.size(); word-- > 0;) {
+    if (seen[word] == 0) continue;
+    for (int bit = 63; bit >= 0; --bit) {
+      if (!(seen[word] >> bit & 1)) continue;
+      at = static_cast<int>(word * 64) + bit;
+      look(graph.node(at));
+      while (!passed.empty()) {
+        const Node& n = *passed.back();
+        passed.pop_back();
+        look(n);
+      }
+    }
   }
-  std::ranges::sort(needed, {}, &Node::id);
+  std::vector<const Node*> needed;
+  for (size_t word = 0; word < seen.size(); ++word)
+    for (uint64_t bits = seen[word]; bits != 0; bits &= bits - 1)
+      needed.push_back(&graph.node(static_cast<int>(word * 64) + std::countr_zero(bits)));
   return needed;
 }
 
