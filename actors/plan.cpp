@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "actors/evaluate.h"
 #include "actors/executor.h"
 #include "actors/partition_draft.h"
 #include "base/check.h"
@@ -111,7 +112,9 @@ class Planner {
     plan_->feeds = std::move(feeds);
     plan_->fetches = std::move(fetches);
     step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
-    run_passes(*step_, context_.passes);
+    run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
+      return evaluate(context_.kernels, node, inputs);
+    });
     plan_->made_nodes = step_->made();
     TROUPE_ASSIGN(frames_, find_frames(*step_));
     // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit

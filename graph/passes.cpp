@@ -5,16 +5,29 @@
 #include "graph/cse.h"
 
 namespace troupe {
+namespace {
 
-void run_passes(StepGraph& step, const GraphPasses& passes) {
-  if (!passes.merge_common) return;
-  CommonSubexpressions common(step);
+bool merge(StepGraph& step, CommonSubexpressions& common, const Node& node) {
+  const Node* same = common.find(node);
+  if (!same) return false;
+  std::vector<Output> by;
+  for (int port = 0; port < same->num_outputs(); ++port) by.push_back({same, port});
+  step.replace(node, by);
+  return true;
+}
+
+}  // namespace
+
+void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+  // One walk for all that look at a node and what its inputs have become: each finds what the others leave.
+  std::optional<ConstantFolding> folding;
+  std::optional<CommonSubexpressions> common;
+  if (passes.fold_constants) folding.emplace(step, evaluate);
+  if (passes.merge_common) common.emplace(step);
+  if (!folding && !common) return;
   step.sweep([&](const Node& node) {
-    const Node* same = common.find(node);
-    if (!same) return;
-    std::vector<Output> by;
-    for (int port = 0; port < same->num_outputs(); ++port) by.push_back({same, port});
-    step.replace(node, by);
+    if (folding && folding->visit(node)) return;
+    if (common) merge(step, *common, node);
   });
   step.drop_unneeded();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/constant_value.h"
 #include "graph/node_maker.h"
 #include "graph/prune.h"
 
@@ -13,20 +14,44 @@ namespace troupe {
 StepGraph::StepGraph(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                      std::span<const Node* const> targets)
     : graph_(graph), nodes_(needed_nodes(graph, fed, fetches, targets)), fed_(fed), fetches_(fetches),
-      targets_(targets), rows_(static_cast<size_t>(graph.size())), replaced_(1),
+      targets_(targets), const_(graph.ops().find("Const")), rows_(static_cast<size_t>(graph.size())), replaced_(1),
       made_(std::make_shared<std::deque<Node>>()) {
   if (fed_.empty()) return;
   has_feed_.resize(static_cast<size_t>(graph.size()));
-  for (const Output& f : fed_) has_feed_[f.node->id()] = true;
+  for (const Output& f : fed_) {
+    has_feed_[f.node->id()] = true;
+    shapes_hold_ = shapes_hold_ && !constant_value(f);
+  }
 }
 
 bool StepGraph::is_fed(Output output) const {
   return is_fed(*output.node) && std::ranges::find(fed_, output) != fed_.end();
 }
 
+const Tensor* StepGraph::constant(Output output) const {
+  output = now(output);
+  if (&output.node->op() != const_ || is_fed(output) || !output.node->control_inputs().empty()) return nullptr;
+  return output.node->attrs().get<Tensor>("value");
+}
+
+PartialShape StepGraph::shape(Output output) const { return shapes_hold_ ? now(output).shape() : PartialShape(); }
+
+Output StepGraph::add_like(const Node& node, std::string op, std::vector<Output> inputs, Attrs attrs) {
+  auto added = add({std::move(op), node.name(), std::move(inputs), std::move(attrs), {}, node.device()});
+  return added.ok() ? (*added)->out() : Output();
+}
+
+Result<Output> StepGraph::add_constant(Tensor value, const Node& node) {
+  const DType dtype = value.dtype();
+  TROUPE_ASSIGN(const Node* added,
+                add({"Const", node.name(), {}, {{"value", std::move(value)}, {"dtype", dtype}}, {}, node.device()}));
+  return added->out();
+}
+
 Result<const Node*> StepGraph::add(NodeSpec spec) {
   const OpDef* op = graph_.ops().find(spec.op);
   if (!op) return make_error(Code::kNotFound, "no op {} for a pass over '{}'", spec.op, spec.name);
+  for (Output& input : spec.inputs) input = now(input);
   Node& node = made_->emplace_back();
   if (Status status = NodeMaker::make(*op, std::move(spec), ids() - 1, node); !status) {
     made_->pop_back();
@@ -45,17 +70,22 @@ void StepGraph::replace(const Node& node, std::span<const Output> by) {
 }
 
 void StepGraph::drop_unneeded() {
-  std::vector<bool> unwanted(static_cast<size_t>(ids()));  // nodes of the step that nothing was seen to need
-  for (const Node* n : nodes_) unwanted[n->id()] = true;
-  std::vector<const Node*> waiting;  // needed, their inputs not yet looked at
+  if (replaced_.size() == 1) return;
+  // From the last node to the first, as in graph/prune.cpp, and with the same care for back edges.
+  enum : uint8_t { kUnseen, kNeeded, kPassed };
+  std::vector<uint8_t> seen(static_cast<size_t>(ids()));  // by id
+  std::vector<const Node*> passed;
   const auto want_node = [&](const Node& n) {
-    if (!unwanted[n.id()]) return;
-    unwanted[n.id()] = false;
-    waiting.push_back(&n);
+    if (seen[n.id()] == kPassed) passed.push_back(&n);
+    seen[n.id()] = kNeeded;
   };
   const auto want = [&](Output o) {
     o = now(o);
     if (!is_fed(o)) want_node(*o.node);
+  };
+  const auto look = [&](const Node& n) {
+    for (const Output& input : n.inputs()) want(input);
+    for_each_control(n, want_node);
   };
   for (const Output& o : fetches_) want(o);
   for (const Node* n : targets_) {
@@ -63,15 +93,22 @@ void StepGraph::drop_unneeded() {
     else
       for (int port = 0; port < n->num_outputs(); ++port) want({n, port});
   }
-  for (const Node* n : nodes_)
-    if (n->op().is_stateful()) want_node(*n);
-  while (!waiting.empty()) {
-    const Node& n = *waiting.back();
-    waiting.pop_back();
-    for (const Output& input : n.inputs()) want(input);
-    for_each_control(n, want_node);
+  for (size_t i = nodes_.size(); i-- > 0;) {
+    ask_ahead(nodes_, i, -1);
+    const Node& n = *nodes_[i];
+    if (seen[n.id()] == kUnseen && !n.op().is_stateful()) {
+      seen[n.id()] = kPassed;
+      continue;
+    }
+    want_node(n);
+    look(n);
+    while (!passed.empty()) {
+      const Node& back = *passed.back();
+      passed.pop_back();
+      look(back);
+    }
   }
-  std::erase_if(nodes_, [&](const Node* n) { return unwanted[n->id()]; });
+  std::erase_if(nodes_, [&](const Node* n) { return seen[n->id()] != kNeeded; });
 }
 
 }  // namespace troupe

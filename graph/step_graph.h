@@ -7,6 +7,8 @@
 //  2. A node of which an output is fed is never replaced; fetches, targets, inputs and control inputs of a node that
 //     was follow what stands in its place.
 //  3. Stateful nodes that the graph as written needs stay, also when nobody reads them any more.
+//  4. What a node waits for, directly or through others, it waits for after all passes: an input or control input may
+//     be left out only if it is a constant. So the order of effects stays.
 #pragma once
 #include <deque>
 #include <memory>
@@ -45,21 +47,43 @@ class StepGraph {
   /// Whether any output of the node is fed, so that it must stay as it is.
   bool is_fed(const Node& node) const { return !fed_.empty() && has_feed_[node.id()]; }
   bool is_fed(Output output) const;
+  const OpRegistry& ops() const { return graph_.ops(); }
+  /// The value of `output` where a Const stands for it that is not fed and waits for nothing, else nullptr.
+  const Tensor* constant(Output output) const;
+  /// The shape of `output` as inferred; unknown where a value that shapes were inferred from is fed.
+  PartialShape shape(Output output) const;
   /// Calls visit(node) for each node, inputs first; visit may add nodes and replace the one it is called with. A node
   /// it adds is visited next, and comes before the visited one; what was replaced is left out.
   template <class F> void sweep(F&& visit);
   /// A new node; its inputs must be nodes of this StepGraph. Only during a sweep. Errors: those of inference.
   Result<const Node*> add(NodeSpec spec);
+  /// The first output of a new node of the name and device of `node`, in whose place it is to come; empty on an error.
+  Output add_like(const Node& node, std::string op, std::vector<Output> inputs, Attrs attrs = {});
+  /// The same for a Const.
+  Result<Output> add_constant(Tensor value, const Node& node);
   /// From now on by[i] stands for output i of `node`, which must have no feed.
   void replace(const Node& node, std::span<const Output> by);
   /// Leaves out the nodes that nothing needs any more.
   void drop_unneeded();
 
  private:
+  /// Large graphs do not fit the cache: what a walk that is at nodes[i] and goes in direction `step` will look at soon
+  /// is asked for now, the node itself, where its inputs are listed, and these.
+  static void ask_ahead(const std::vector<const Node*>& nodes, size_t i, int step) {
+    const auto ahead = [&](int distance) { return i + static_cast<size_t>(step * distance); };
+    if (ahead(12) >= nodes.size()) return;
+    __builtin_prefetch(nodes[ahead(12)]);
+    __builtin_prefetch(&nodes[ahead(12)]->inputs());
+    __builtin_prefetch(nodes[ahead(8)]->inputs().data());
+    for (const Output& input : nodes[ahead(4)]->inputs()) __builtin_prefetch(input.node);
+  }
+
   const Graph& graph_;
   std::vector<const Node*> nodes_;
   std::span<const Output> fed_, fetches_;
   std::span<const Node* const> targets_;
+  const OpDef* const const_;
+  bool shapes_hold_ = true;         // no value that shapes may have been inferred from is fed
   std::vector<bool> has_feed_;      // by id; empty when nothing is fed
   std::vector<uint32_t> rows_;      // by id: where its outputs begin in replaced_; 0: it was not replaced
   std::vector<Output> replaced_;    // element 0 is not used
@@ -83,8 +107,9 @@ template <class F> void StepGraph::sweep(F&& visit) {
   before.swap(nodes_);
   nodes_.reserve(before.size());
   std::vector<const Node*> waiting;  // the next to visit is the last
-  for (const Node* next : before) {
-    waiting.push_back(next);
+  for (size_t i = 0; i < before.size(); ++i) {
+    ask_ahead(before, i, 1);
+    waiting.push_back(before[i]);
     while (!waiting.empty()) {
       const Node* node = waiting.back();
       waiting.pop_back();

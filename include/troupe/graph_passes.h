@@ -9,11 +9,13 @@ namespace troupe {
 /// the graph. Runs that check numerics do without passes, so that the first node that made a NaN is found.
 /// Nodes that no fetch or target needs never run, whatever is set here.
 struct GraphPasses {
+  /// What follows from constants alone is computed once for a plan. Where that fails, the step has the error.
+  bool fold_constants = true;
   /// Nodes of the same op, attributes, device and inputs run once.
   bool merge_common = true;
 
   /// The graph as it was written.
-  static GraphPasses none() { return {.merge_common = false}; }
+  static GraphPasses none() { return {false, false}; }
 };
 
 }  // namespace troupe

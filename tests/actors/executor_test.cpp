@@ -45,7 +45,8 @@ struct Stage {
   }
   StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
                std::vector<const Node*> targets = {}) {
-    auto plan = make_plan(graph, std::move(feeds), std::move(fetches), targets, {kernels, devices, 0}, cache);
+    auto plan = make_plan(graph, std::move(feeds), std::move(fetches), targets,
+                          {.kernels = kernels, .devices = devices, .passes = GraphPasses::none()}, cache);
     REQUIRE(plan.ok());
     return std::make_shared<StepCall>(next++, *plan, std::move(values), false,
                                       [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); });
