@@ -11,11 +11,13 @@ namespace troupe {
 struct GraphPasses {
   /// What follows from constants alone is computed once for a plan. Where that fails, the step has the error.
   bool fold_constants = true;
+  /// Nodes that change nothing or undo one another are left out: x * 1, two transpositions, casts there and back.
+  bool simplify_arithmetic = true;
   /// Nodes of the same op, attributes, device and inputs run once.
   bool merge_common = true;
 
   /// The graph as it was written.
-  static GraphPasses none() { return {false, false}; }
+  static GraphPasses none() { return {false, false, false}; }
 };
 
 }  // namespace troupe
