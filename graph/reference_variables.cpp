@@ -125,6 +125,7 @@ class Rewrite {
     }
     for (int i = 0; i < n; ++i)
       if (kinds_[i] == Kind::kUpdate) TROUPE_RETURN_IF_ERROR(find_root(i));
+    find_late_readers();
     for (int i = 0; i < n; ++i) TROUPE_RETURN_IF_ERROR(rewrite(i));
     for (NodeDef& node : added_) *def_.add_node() = std::move(node);
     return {};
@@ -191,16 +192,57 @@ class Rewrite {
     return {};
   }
 
+  // -- identities -----------------------------------------------------------------------------------------------------
+  // TensorFlow's identity of a reference shares the variable's memory, so that a node that comes after an update sees
+  // it even through an identity from before. Such nodes read the variable themselves.
+
+  void find_late_readers() {
+    const int n = def_.node_size();
+    std::vector<std::vector<int>> consumers(kinds_.size());  // by data and by control
+    std::map<int, std::vector<int>> identities;              // by variable
+    for (int i = 0; i < n; ++i) {
+      for (const std::string& input : def_.node(i).input())
+        if (const int from = source(is_control(input) ? input.substr(1) : input).first; from >= 0)
+          consumers[from].push_back(i);
+      if (def_.node(i).op() != "Identity" || def_.node(i).input_size() == 0) continue;
+      if (const auto r = ref(def_.node(i).input(0)); r && r->variable >= 0) identities[r->variable].push_back(i);
+    }
+    std::vector<int> reached(kinds_.size(), -1);  // the last update that comes before the node
+    for (int update = 0; update < n; ++update) {
+      if (kinds_[update] != Kind::kUpdate) continue;
+      const auto shared = identities.find(refs_[update]->variable);
+      if (shared == identities.end()) continue;
+      std::vector<int> next = {update};
+      while (!next.empty()) {
+        const int i = next.back();
+        next.pop_back();
+        for (const int c : consumers[i])
+          if (std::exchange(reached[c], update) != update) next.push_back(c);
+      }
+      for (const int identity : shared->second)
+        if (reached[identity] != update)
+          for (const int c : consumers[identity])
+            if (reached[c] == update && c != update) late_[{c, identity}] = shared->first;
+    }
+  }
+
+  /// What input `input` of node i is to be read from, none where it is a value to be taken as it is.
+  std::optional<Ref> wanted_ref(int i, const std::string& input) const {
+    if (is_control(input)) return {};
+    if (const auto late = late_.find({i, source(input).first}); late != late_.end()) return refs_[late->second];
+    return ref(input);
+  }
+
   // -- nodes ----------------------------------------------------------------------------------------------------------
 
   Status rewrite(int i) {
     NodeDef& node = *def_.mutable_node(i);
     order_controls(node);
-    const std::optional<Ref> first = node.input_size() > 0 ? ref(node.input(0)) : std::nullopt;
+    const std::optional<Ref> first = node.input_size() > 0 ? wanted_ref(i, node.input(0)) : std::nullopt;
     switch (kinds_[i]) {
       case Kind::kOther:
         if (first && node.op() == "Identity") make_read(node, *first);
-        else read_values(node);
+        else read_values(i, node);
         return {};
       case Kind::kVariable: return make_handle(i, node), Status();
       case Kind::kQuestion: return take_handles(i, node);
@@ -264,7 +306,7 @@ class Rewrite {
       if (!r) return no_reference(i, k, input);
       handles.push_back(*r);
     }
-    read_values(node, static_cast<int>(handles.size()));
+    read_values(i, node, static_cast<int>(handles.size()));
     for (size_t k = 0; k < handles.size(); ++k) node.set_input(static_cast<int>(k), handles[k].handle);
     for (const Ref& r : handles) add_control(node, r.after);
     take_form(node, form);
@@ -293,7 +335,7 @@ class Rewrite {
         node.set_input(k, identity.name());
       }
     }
-    if (!merge) read_values(node, 1);
+    if (!merge) read_values(i, node, 1);
     set_attr(node, "T").set_type(proto::DT_RESOURCE);
     node.set_op(handle_form(node.op()));
     return {};
@@ -301,12 +343,12 @@ class Rewrite {
 
   /// References among the inputs from `first` on become values, each read when the node itself could run: after its
   /// control inputs and its other inputs.
-  void read_values(NodeDef& node, int first = 0) {
+  void read_values(int i, NodeDef& node, int first = 0) {
     std::map<std::string, Ref> wanted;
     std::vector<std::string> waits;
     for (int k = first; k < node.input_size(); ++k) {
       const std::string& input = node.input(k);
-      const auto r = is_control(input) ? std::nullopt : ref(input);
+      const auto r = wanted_ref(i, input);
       if (r) wanted.emplace(input, *r);
       if (is_control(input)) waits.push_back(input.substr(1));
       else if (r) waits.push_back(r->after);
@@ -332,7 +374,8 @@ class Rewrite {
   std::vector<Kind> kinds_;
   std::vector<std::string> beside_;  // the handle of a variable, the update of an update
   std::vector<std::optional<Ref>> refs_;
-  std::set<int> reshaped_;  // variables that an Assign without validate_shape may give another shape
+  std::map<std::pair<int, int>, int> late_;  // node and identity that it does not take the value of: the variable
+  std::set<int> reshaped_;                   // variables that an Assign without validate_shape may give another shape
   std::vector<NodeDef> added_;
 };
 

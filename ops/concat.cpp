@@ -328,9 +328,10 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(concat_gradient));
   ops.add(OpDef("ConcatOffset")
               .input("concat_dim: int32")
-              .input("shape: N * int32")
-              .output("offset: N * int32")
+              .input("shape: N * shape_type")
+              .output("offset: N * shape_type")
               .attr("N: int >= 1")
+              .attr(type_attr("shape_type", IndexTypes{}, "int32"))
               .shape([](ShapeContext& c) -> Status {
                 for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.input(i + 1));
                 return {};

@@ -67,6 +67,7 @@ Status one_hot_shape(ShapeContext& c) {
 
 template <class T> class TopK final : public ComputeKernel {
  public:
+  explicit TopK(const KernelInit& init) : index_type_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const int64_t k, int_scalar(c.input(1), "k"));
@@ -74,7 +75,7 @@ template <class T> class TopK final : public ComputeKernel {
     Shape shape = x.shape();
     shape.set(x.rank() - 1, k);
     TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, shape));
-    TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt32, shape));
+    TROUPE_ASSIGN(Tensor indices, c.allocate(index_type_, shape));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
     std::vector<int32_t> order(static_cast<size_t>(n));
     for (int64_t r = 0; r < rows; ++r) {
@@ -87,15 +88,17 @@ template <class T> class TopK final : public ComputeKernel {
         return p > q || (p == q && a < b);
       };
       std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-      for (int64_t i = 0; i < k; ++i) {
-        values.mutable_data<T>()[r * k + i] = in[order[i]];
-        indices.mutable_data<int32_t>()[r * k + i] = order[i];
-      }
+      for (int64_t i = 0; i < k; ++i) values.mutable_data<T>()[r * k + i] = in[order[i]];
+      with_type(index_type_, IndexTypes{},
+                [&]<class I>() { std::copy_n(order.begin(), k, indices.mutable_data<I>() + r * k); });
     }
     c.set_output(0, std::move(values));
     c.set_output(1, std::move(indices));
     return {};
   }
+
+ private:
+  const DType index_type_;
 };
 
 Status top_k_shape(ShapeContext& c) {
@@ -187,10 +190,12 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(
       OpDef("TopKV2")
           .input("input: T")
-          .input("k: int32")
+          .input("k: Tk")
           .output("values: T")
-          .output("indices: int32")
+          .output("indices: index_type")
           .attr("sorted: bool = true")
+          .attr(type_attr("Tk", IndexTypes{}, "int32"))
+          .attr(type_attr("index_type", IndexTypes{}, "int32"))
           .attr(type_attr("T", NumberTypes{}))
           .shape(top_k_shape)
           .doc("The k largest of the last dimension, largest first, and their indices; the smaller index first where "

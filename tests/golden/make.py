@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the golden cases: graphs written with TensorFlow's 1.x API and what TensorFlow computes from them.
 
-    python tests/golden/make.py [NAME...]     needs TensorFlow (pip install tensorflow-cpu); NAME may end in *
+    python tests/golden/make.py [NAME...]     NAME may end in *
 
 Each case becomes NAME.npz (the GraphDef, feeds, expected fetches) and NAME.json (how to run it), which golden_test.cpp
-runs through the code of `troupe run`; the tests themselves need no TensorFlow. README.md here says how to add one.
+runs through the code of `troupe run`. This script needs TensorFlow (pip install tensorflow-cpu tf_keras), the tests
+none. README.md here says how to add one.
 """
 import fnmatch
 import importlib.util
@@ -16,6 +17,7 @@ import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # the cells of tf.compat.v1.nn.rnn_cell are there
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
@@ -49,7 +51,7 @@ class Case:
             self.fetch(*[tf.negative(v.read_value(), name=v.op.name + "_after") for v in variables])
 
     def target(self, *operations):
-        self.targets += [o.name for o in operations]
+        self.targets += [o.op.name if isinstance(o, tf.Tensor) else o.name for o in operations]
 
     def floats(self, *shape, low=-1.0, high=1.0, seed=1):
         """Random float32 values, the same in every run."""
@@ -101,6 +103,8 @@ def build(name, arguments):
         init = []
         if tf1.global_variables():
             init.append(tf1.global_variables_initializer().name)
+        if tf1.local_variables():
+            init.append(tf1.local_variables_initializer().name)
         if tf1.get_collection(tf1.GraphKeys.TABLE_INITIALIZERS):
             init.append(tf1.tables_initializer().name)
     return case, graph, init
@@ -143,7 +147,8 @@ def main():
     sys.modules["make"] = sys.modules["__main__"]
     for path in sorted((HERE / "cases").glob("*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[path.stem])
     patterns = sys.argv[1:] or ["*"]
     names = [n for n in sorted(CASES) if any(fnmatch.fnmatch(n, p) for p in patterns)]
     if not names:

@@ -117,6 +117,23 @@ TEST_CASE("a node reads a variable when it could run itself") {
   CHECK(f.node("y/read_1") == "ReadVariableOp v/handle:0 | a/update, n, z");
 }
 
+TEST_CASE("after an update, a node sees it through an identity from before") {
+  Fixture f;
+  f.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat, "r Identity v | T" + kFloat,
+               "a AssignAdd v x | T" + kFloat, "n NoOp ^a", "before Neg r | T" + kFloat, "after Neg r ^n | T" + kFloat,
+               "mixed Mul r after | T" + kFloat, "again Identity r ^a | T" + kFloat, "late Identity v ^a | T" + kFloat,
+               "y Neg late ^a | T" + kFloat, "b AssignSub v r | T" + kFloat, "c AssignAdd v r ^b | T" + kFloat});
+  CHECK(f.node("before") == "Neg r:0 | ");
+  CHECK(f.node("after") == "Neg after/read:0 | n");
+  CHECK(f.node("after/read") == "ReadVariableOp v/handle:0 | n");
+  CHECK(f.node("mixed") == "Mul mixed/read:0, after:0 | ");
+  CHECK(f.node("mixed/read") == "ReadVariableOp v/handle:0 | after");
+  CHECK(f.node("again") == "ReadVariableOp v/handle:0 | a/update");
+  CHECK(f.node("y") == "Neg late:0 | a/update");
+  CHECK(f.node("b/update") == "AssignSubVariableOp v/handle:0, r:0 | ");
+  CHECK(f.node("c/update") == "AssignAddVariableOp v/handle:0, c/update/read:0 | b/update");
+}
+
 TEST_CASE("optimizers, scatters and questions take handles") {
   Fixture f;
   f.must_load({"v VariableV2" + kVariable, "m VariableV2" + kVariable, "x Placeholder | dtype" + kFloat,

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recurrent cells in loops, attention, transformers, and what they are made of."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+
+def initializer(shape, dtype=tf.float32, partition_info=None):
+    """For cells that make their variables themselves: values spread as those of case.variable."""
+    n = int(np.prod(shape))
+    limit = np.float32(np.sqrt(3.0 / shape[0]))
+    spread = tf.math.floormod(tf.cast(tf.range(n), tf.float32) * np.float32(0.7548777), 1.0)
+    return tf.reshape((spread - 0.5) * (2 * limit), shape)
+
+
+CELLS = {
+    "lstm": lambda n: tf1.nn.rnn_cell.LSTMCell(n),
+    "lstm_peephole": lambda n: tf1.nn.rnn_cell.LSTMCell(n, use_peepholes=True, num_proj=3, cell_clip=0.4),
+    "gru": lambda n: tf1.nn.rnn_cell.GRUCell(n),
+    "rnn": lambda n: tf1.nn.rnn_cell.BasicRNNCell(n),
+    "lstm_stack": lambda n: tf1.nn.rnn_cell.MultiRNNCell([tf1.nn.rnn_cell.BasicLSTMCell(n) for _ in range(2)]),
+}
+
+
+def run_cell(case, name):
+    x = case.feed("x", case.floats(3, 5, 4), (None, None, 4))
+    lengths = case.feed("lengths", np.int32([5, 2, 0]), (None,))
+    with tf1.variable_scope("net", initializer=initializer):
+        outputs, state = tf1.nn.dynamic_rnn(CELLS[name](6), x, lengths, dtype=tf.float32)
+    return outputs, tf.nest.flatten(state)
+
+
+def forward(case, cell):
+    outputs, state = run_cell(case, cell)
+    case.fetch(outputs, *state)
+
+
+def training(case, cell):
+    outputs, state = run_cell(case, cell)
+    loss = tf.reduce_mean(tf.square(outputs)) + tf.add_n([tf.reduce_sum(s * s) for s in state])
+    optimizer = tf1.train.GradientDescentOptimizer(0.1)
+    gradients, variables = zip(*optimizer.compute_gradients(loss))
+    clipped, norm = tf.clip_by_global_norm(gradients, 1.0)
+    case.fetch(loss, norm)
+    case.target(optimizer.apply_gradients(zip(clipped, variables)))
+
+
+for _cell in CELLS:
+    golden(f"{_cell}_forward", tolerance=1e-4, cell=_cell)(forward)
+    golden(f"{_cell}_training", steps=3, tolerance=1e-4, cell=_cell)(training)
+
+
+@golden(steps=2, tolerance=1e-4)
+def rnn_unrolled(case):
+    """A loop written out, as static_rnn does."""
+    x = case.feed("x", case.floats(3, 4, 5), (None, 4, 5))
+    with tf1.variable_scope("net", initializer=initializer):
+        outputs, state = tf1.nn.static_rnn(tf1.nn.rnn_cell.GRUCell(4), tf.unstack(x, axis=1), dtype=tf.float32)
+    loss = tf.reduce_sum(tf.stack(outputs) ** 2)
+    case.fetch(loss, state)
+    case.target(tf1.train.AdamOptimizer(0.02).minimize(loss))
+
+
+def layer_norm(case, name, x):
+    mean, variance = tf.nn.moments(x, -1, keepdims=True)
+    n = x.shape[-1]
+    return tf.nn.batch_normalization(x, mean, variance, case.variable(f"{name}/beta", n, value=0),
+                                     case.variable(f"{name}/gamma", n, value=1), 1e-5)
+
+
+@golden(steps=3, tolerance=1e-4)
+def transformer(case):
+    """A block: attention with a mask by einsum, layer norm, gelu; tokens and places embedded."""
+    tokens = case.feed("tokens", case.ints(2, 5, high=11), (None, 5))
+    lengths = case.feed("lengths", np.int32([5, 3]), (None,))
+    width, heads = 8, 2
+    x = tf.nn.embedding_lookup(case.variable("words", 11, width, scale=1), tokens)
+    x += case.variable("places", 5, width, scale=0.3)
+    parts = [tf.einsum("btd,dhk->bthk", x, case.variable(name, width, heads, width // heads, scale=0.6))
+             for name in ("q", "k", "v")]
+    scores = tf.einsum("bqhk,bthk->bhqt", parts[0], parts[1]) / np.float32(np.sqrt(width // heads))
+    mask = tf.sequence_mask(lengths, 5, dtype=tf.float32)[:, None, None, :]
+    causal = tf.linalg.band_part(tf.ones((5, 5)), -1, 0)
+    weights = tf.nn.softmax(scores + (1 - mask * causal) * -1e9)
+    y = tf.einsum("bhqt,bthk,hkd->bqd", weights, parts[2], case.variable("o", heads, width // heads, width, scale=0.6))
+    x = layer_norm(case, "ln1", x + y)
+    h = tf.tensordot(x, case.variable("w1", width, 12), 1) + case.variable("b1", 12, value=0)
+    h = tf.nn.gelu(h) + tf.nn.gelu(h, approximate=True)
+    x = layer_norm(case, "ln2", x + tf.tensordot(h, case.variable("w2", 12, width), 1))
+    logits = tf.matmul(x, tf.tile(case.variable("logits", 1, width, 11), (tf.shape(x)[0], 1, 1)))
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tokens, logits=logits)
+    kept = tf.boolean_mask(losses, tf.sequence_mask(lengths, 5))
+    loss = tf.reduce_mean(kept)
+    case.fetch(loss, weights, tf.argmax(logits, -1))
+    step = tf1.train.create_global_step()
+    rate = 0.1 * tf.minimum(tf.math.rsqrt(tf.cast(step, tf.float32) + 1), 0.5)
+    case.target(tf1.train.AdamOptimizer(rate, 0.9, 0.98).minimize(loss, global_step=step))
+
+
+@golden(steps=2, tolerance=1e-4)
+def attention(case):
+    """A decoder step looking back at the states of an encoder (Bahdanau)."""
+    states = case.feed("states", case.floats(3, 6, 5), (None, None, 5))
+    query = case.feed("query", case.floats(3, 4, seed=2), (None, 4))
+    keys = tf.tensordot(states, case.variable("keys", 5, 7), 1)
+    mixed = tf.tanh(keys + tf.expand_dims(tf.matmul(query, case.variable("query_w", 4, 7)), 1))
+    weights = tf.nn.softmax(tf.reduce_sum(mixed * case.variable("v", 7, scale=1), -1))
+    context = tf.squeeze(tf.matmul(tf.expand_dims(weights, 1), states), 1)
+    y = tf.concat([context, query], -1)
+    loss = tf.reduce_mean(tf1.losses.huber_loss(tf.zeros_like(y), y, delta=0.5))
+    case.fetch(loss, weights, context)
+    case.target(tf1.train.AdagradOptimizer(0.1).minimize(loss))
