@@ -3,6 +3,7 @@
 //
 //   main thread:   starts the loop ... does other work ... asks for the loss by a future
 //   continuation:  step done -> start the next step (on a thread of the engine, never blocking)
+#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
 
@@ -29,7 +30,7 @@ struct Loop {
   }
 };
 
-static Status run() {
+static Status run(int steps) {
   TROUPE_ASSIGN(auto engine, Engine::create());
   Graph graph(engine->ops());
   const Scope s(graph);
@@ -46,7 +47,7 @@ static Status run() {
   Session session(*engine, graph);
   TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, variables.initializers()));
   TROUPE_ASSIGN(auto step, session.prepare({}, {}, {update}));
-  Loop loop{session, step, 500};
+  Loop loop{session, step, steps};
   auto finished = loop.finished.get_future();
   loop.next();
   // Steps may be asked for from anywhere at any time; this one runs among those of the loop.
@@ -59,8 +60,12 @@ static Status run() {
   return {};
 }
 
-int main() {
-  const Status done = run();
+int main(int argc, char** argv) {
+  int steps = 500;
+  CLI::App app("Trains by continuations: no thread waits for a step.");
+  app.add_option("--steps", steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const Status done = run(steps);
   if (!done.ok()) fmt::print(stderr, "embed_async: {}\n", done.error().str());
   return done.ok() ? 0 : 1;
 }

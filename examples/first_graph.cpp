@@ -4,6 +4,7 @@
 //   x --+-> MatMul -> BiasAdd -> Relu -> y        (x is fed)
 //   w --+               |
 //   b ------------------+         gradients: dy/dw
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "troupe/gradients.h"
@@ -35,7 +36,9 @@ static Status run() {
   return {};
 }
 
-int main() {
+int main(int argc, char** argv) {
+  CLI::App app("Computes relu(x * w + b) and its gradient by w.");
+  CLI11_PARSE(app, argc, argv);
   const Status done = run();
   if (!done.ok()) fmt::print(stderr, "first_graph: {}\n", done.error().str());
   return done.ok() ? 0 : 1;

@@ -2,6 +2,7 @@
 // Fits y = 2 a - 3 b + 1 to noisy points by gradient descent.
 //
 //   points -> dense (kernel, bias: variables) -> mean squared error -> gradients -> update of the variables
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <random>
 
@@ -10,7 +11,7 @@
 
 using namespace troupe;
 
-static Status run() {
+static Status run(int steps, float rate) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> points, targets;
@@ -28,12 +29,12 @@ static Status run() {
   const Output wanted = s.constant(Tensor::of<float>(targets, {256, 1}));
   const Output found = nn::dense(s, variables, x, 1, "line");
   const Output loss = nn::mean_squared_error(s, found, wanted);
-  const Node* update = nn::minimize(s, variables, nn::sgd(nn::constant_rate(0.1f)), loss);
+  const Node* update = nn::minimize(s, variables, nn::sgd(nn::constant_rate(rate)), loss);
   TROUPE_RETURN_IF_ERROR(s.status());
 
   Session session(*engine, graph);
   TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, variables.initializers()));
-  for (int step = 0; step <= 100; ++step) {
+  for (int step = 0; step <= steps; ++step) {
     TROUPE_ASSIGN(const auto results, session.run({}, {loss}, {update}));
     if (step % 20 == 0) fmt::print("step {:3}: loss {:.5f}\n", step, results[0].data<float>()[0]);
   }
@@ -43,8 +44,14 @@ static Status run() {
   return {};
 }
 
-int main() {
-  const Status done = run();
+int main(int argc, char** argv) {
+  int steps = 100;
+  float rate = 0.1f;
+  CLI::App app("Fits a line to noisy points by gradient descent.");
+  app.add_option("--steps", steps, "Updates")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--rate", rate, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const Status done = run(steps, rate);
   if (!done.ok()) fmt::print(stderr, "linear_regression: {}\n", done.error().str());
   return done.ok() ? 0 : 1;
 }

@@ -4,13 +4,16 @@
 //   x ──> hidden (cpu:0) ──> out, loss (cpu:1)
 //              ^                  ^
 //              └── variables in a container, updated by train
+#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 using namespace troupe;
 
-int main() {
+int main(int argc, char** argv) {
+  CLI::App app("Two layers on two device actors learn the exclusive or: the program of README.md.");
+  CLI11_PARSE(app, argc, argv);
   auto engine = Engine::create({.cpu_threads = {1, 1}}).value();  // two devices, each an actor
   Graph graph(engine->ops());
   Scope scope(graph), first = scope.device("/cpu:0"), second = scope.device("/cpu:1");

@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of bench_kernels in PyTorch (channels first, as PyTorch users have them). Usage: peers.py [threads]"""
+"""The rows of bench_kernels in PyTorch (channels first, as PyTorch users have them)."""
+import argparse
 import sys
 import time
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("threads", nargs="?", type=int, default=1)
+threads = parser.parse_args().threads
 
 try:
     import torch
@@ -10,7 +15,6 @@ try:
 except ImportError:
     sys.exit("PyTorch is not installed: skipped")
 
-threads = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 torch.set_num_threads(threads)
 backward = torch.ops.aten.convolution_backward
 pool_backward = torch.ops.aten.max_pool2d_with_indices_backward

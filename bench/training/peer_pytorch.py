@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch's side of bench_training: peer_pytorch.py NET THREADS STEPS prints images/s and resident MiB.
-import sys
+# PyTorch's side of bench_training: peer_pytorch.py [NET] [THREADS] [STEPS] prints images/s and resident MiB.
 import time
 
+from peer import arguments, memory
+
+options = arguments("Trains a network in PyTorch; prints images/s and MiB: after 100 steps, at the end, at most.")
 import torch
 from torch import nn
-
-from peer_memory import memory
 
 
 def network(net):
@@ -22,7 +22,7 @@ def network(net):
 
 
 def main():
-    net, threads, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    net, threads, steps = options.net, options.threads, options.steps
     torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = network(net)

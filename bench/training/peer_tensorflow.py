@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# TensorFlow's side of bench_training: peer_tensorflow.py NET THREADS STEPS prints images/s and resident MiB.
+# TensorFlow's side of bench_training: peer_tensorflow.py [NET] [THREADS] [STEPS] prints images/s and resident MiB.
 import os
-import sys
 import time
 
+from peer import arguments, memory
+
+options = arguments("Trains a network in TensorFlow; prints images/s and MiB: after 100 steps, at the end, at most.")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
-
-from peer_memory import memory
 
 
 def variables_and_model(net):
@@ -45,7 +45,7 @@ def variables_and_model(net):
 
 
 def main():
-    net, threads, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    net, threads, steps = options.net, options.threads, options.steps
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     variables, model = variables_and_model(net)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the peers' scripts share: their command line, and the memory of this process as they report it.
+import argparse
+
+
+def arguments(description):
+    """Parses NET, THREADS and STEPS."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("net", nargs="?", default="lenet", choices=["mlp", "lenet", "convnet"])
+    parser.add_argument("threads", nargs="?", type=int, default=1)
+    parser.add_argument("steps", nargs="?", type=int, default=200)
+    return parser.parse_args()
+
+
+def memory(what):
+    """`what`: "VmRSS" or "VmHWM"; MiB."""
+    with open("/proc/self/status") as status:
+        for line in status:
+            if line.startswith(what + ":"):
+                return int(line.split()[1]) / 1024
+    return 0
