@@ -205,7 +205,8 @@ bool Executor::fire(StepState& s, Ready at) {
   switch (node.kind) {
     case NodeKind::kCompute: {
       KernelContext context(in.values.data(), in.uses.data(), s.plan->input_slots.data() + node.first_input,
-                            node.num_inputs, node.first_output, node.num_outputs, device_, s.call->id);
+                            node.num_inputs, node.first_output, node.num_outputs, device_, s.call->id,
+                            s.call->random_step);
       Status status = node.compute->compute(context);
       if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
       if (status.ok()) [[likely]]

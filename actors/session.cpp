@@ -226,7 +226,8 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
     step_ended();
   };
   // Not make_shared: the timer's weak reference must not keep the step's memory.
-  StepRef call(new StepCall(id, *chosen, std::move(values), run.check_numerics, std::move(ended), run.trace));
+  StepRef call(
+      new StepCall(id, *chosen, std::move(values), run.check_numerics, std::move(ended), run.trace, run.random_step));
   if (token && !token->add(static_cast<uint64_t>(id), [weak = std::weak_ptr(call), directory = e.directory] {
         if (StepRef running = weak.lock())
           abort_step(running, make_error(Code::kCancelled, "the caller cancelled"), *directory);

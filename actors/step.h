@@ -19,9 +19,9 @@ class StepCall {
   using Done = std::function<void(Result<std::vector<Tensor>>)>;
 
   StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done,
-           std::shared_ptr<Trace> trace = {})
+           std::shared_ptr<Trace> trace = {}, int64_t random_step = -1)
       : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), trace(std::move(trace)),
-        done_(std::move(done)) {
+        random_step(random_step), done_(std::move(done)) {
     fetches.resize(this->plan->fetches.size());
     partitions_left_ = static_cast<int>(this->plan->partitions.size());
   }
@@ -31,6 +31,7 @@ class StepCall {
   const std::vector<Tensor> feeds;
   const bool check_numerics;
   const std::shared_ptr<Trace> trace;  // none: nobody asked
+  const int64_t random_step;           // of RunOptions
   /// Element i is written by the one partition that produces fetch i, before its partition_done().
   std::vector<Tensor> fetches;
 

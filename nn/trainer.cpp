@@ -156,7 +156,9 @@ class Trainer::Impl {
     if (hybrid() && !updating_ && may_update()) {
       ++started_;
       updating_ = true;
-      launch(launches, update_, {}, update_step_, [this](RunResult r, Launches& more) { update_done(r, more); });
+      RunOptions options = run_options_;
+      options.cancel = update_step_;
+      launch(launches, update_, {}, options, [this](RunResult r, Launches& more) { update_done(r, more); });
     }
     for (size_t i = 0; i < replicas_.size(); ++i) {
       Replica& r = replicas_[i];
@@ -165,13 +167,16 @@ class Trainer::Impl {
       r.phase = Phase::kComputing;
       ++computing_;
       std::vector<Tensor> feeds;
+      // Dropout follows from the step alone, so that a run which was resumed repeats one which was not.
+      RunOptions options = run_options_;
       if (hybrid()) {
         if (r.local_step < 0) r.local_step = step();
         feeds.push_back(Tensor::scalar<int64_t>(r.local_step));
+        options.random_step = r.local_step;
       } else {
-        ++started_;
+        options.random_step = first_step_ + started_++;
       }
-      launch(launches, r.step, std::move(feeds), all_steps_,
+      launch(launches, r.step, std::move(feeds), options,
              [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
     }
     // The data ended: an update that can no longer get its gradients would wait for ever.
@@ -182,11 +187,9 @@ class Trainer::Impl {
   int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
 
   using Done = std::function<void(RunResult, Launches&)>;
-  void launch(Launches& launches, const Prepared& prepared, std::vector<Tensor> feeds, const CancelToken& cancel,
+  void launch(Launches& launches, const Prepared& prepared, std::vector<Tensor> feeds, const RunOptions& options,
               Done done) {
     ++in_flight_;
-    RunOptions options = run_options_;
-    options.cancel = cancel;
     launches.push_back([this, prepared, options, feeds = std::move(feeds), done = std::move(done)]() mutable {
       session_->run_async(
           prepared, std::move(feeds), [this, done = std::move(done)](RunResult r) { finish(done, std::move(r)); },
@@ -228,7 +231,7 @@ class Trainer::Impl {
     if (hybrid()) {
       ++pushes_[r.local_step];
       r.phase = Phase::kAwaitingToken;
-      launch(launches, token_, {}, all_steps_, [this, i](RunResult token, Launches&) { token_done(i, token); });
+      launch(launches, token_, {}, run_options_, [this, i](RunResult token, Launches&) { token_done(i, token); });
     } else {
       ++done_;
     }
@@ -260,11 +263,11 @@ class Trainer::Impl {
 
   // The input is one loop, so that batches keep their order: never two of its steps at once.
   void enqueue_next(size_t queue, Launches& launches) {
-    launch(launches, enqueue_[queue], {}, all_steps_, [this, queue](RunResult r, Launches& more) {
+    launch(launches, enqueue_[queue], {}, run_options_, [this, queue](RunResult r, Launches& more) {
       if (r.ok()) {
         if (!closing_ && !error_) enqueue_next((queue + 1) % enqueue_.size(), more);
       } else if (r.error().code == Code::kOutOfRange) {
-        launch(more, close_, {}, all_steps_, [this](RunResult closed, Launches&) {
+        launch(more, close_, {}, run_options_, [this](RunResult closed, Launches&) {
           if (!closed.ok()) fail(closed.error());
         });
       } else {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors from Philox. A node's numbers are a function of (seed, seed2) and of how often the node ran; the
-// stateless forms take the seed as an input. The numbers do not depend on threads.
+// Random tensors from Philox. A node's numbers are a function of (seed, seed2) and of how often the node ran; in a run
+// that has a random step, of that and of how often the node ran in this run; the stateless forms take the seed as an
+// input. The numbers do not depend on threads.
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <mutex>
 #include <numeric>
 #include <random>
 
@@ -26,7 +28,7 @@ uint64_t key_from(int64_t seed, int64_t seed2) {
   return mix(mix(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(seed2));
 }
 
-/// The random streams of one node: the next for each call.
+/// The random streams of one node: the next for each call. Thread-safe.
 class Streams {
  public:
   explicit Streams(const KernelInit& init) {
@@ -38,11 +40,31 @@ class Streams {
       key_ = key_from(seed, seed2);
     }
   }
-  Philox next() { return Philox(key_, calls_.fetch_add(1, std::memory_order_relaxed)); }
+  Philox next(const KernelContext& context) {
+    const int64_t step = context.random_step();
+    std::lock_guard guard(mutex_);
+    if (step < 0) return Philox(key_, calls_++);
+    return Philox(mix(key_ ^ mix(static_cast<uint64_t>(step))), run(context.step()).calls++);
+  }
 
  private:
+  struct Run {
+    int64_t id = -1;
+    uint64_t calls = 0;
+  };
+  /// That run, if it is among the last few that came, else a new one in place of the one that came first.
+  Run& run(int64_t id) {
+    if (const auto known = std::ranges::find(runs_, id, &Run::id); known != runs_.end()) return *known;
+    Run& fresh = runs_[oldest_++ % runs_.size()];
+    fresh = {id, 0};
+    return fresh;
+  }
+
   uint64_t key_;
-  std::atomic<uint64_t> calls_{0};
+  std::mutex mutex_;  // guards what follows
+  uint64_t calls_ = 0;
+  std::array<Run, 8> runs_;  // those at once
+  size_t oldest_ = 0;
 };
 
 // Distributions make blocks [begin, end) of four elements each; out is the first of them.
@@ -142,7 +164,7 @@ template <class Distribution> struct Random {
    public:
     explicit Kernel(const KernelInit& init) : streams_(init) {}
     Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, streams_.next(), c.input(0))));
+      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, streams_.next(c), c.input(0))));
       c.set_output(0, std::move(y));
       return {};
     }
@@ -174,7 +196,7 @@ template <class T> class UniformInt final : public ComputeKernel {
     const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
     T* out = y.mutable_data<T>();
-    const Philox random = streams_.next();
+    const Philox random = streams_.next(c);
     parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Philox::Block w = random(static_cast<uint64_t>(i));
@@ -203,7 +225,7 @@ class Shuffle final : public ComputeKernel {
     const int64_t rows = x.shape()[0], width = x.elements() / rows;
     std::vector<int64_t> order(static_cast<size_t>(rows));
     std::iota(order.begin(), order.end(), int64_t{0});
-    const Philox random = streams_.next();
+    const Philox random = streams_.next(c);
     for (int64_t i = rows - 1; i > 0; --i) {
       const Philox::Block w = random(static_cast<uint64_t>(i));
       const uint64_t word = uint64_t{w[0]} << 32 | w[1];
@@ -234,7 +256,7 @@ template <class T> class Multinomial final : public ComputeKernel {
     if (n < 0 || classes == 0) return invalid_argument("{} samples of {} classes", n, classes);
     TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{rows, n}));
     std::vector<int64_t> drawn;
-    const Philox random = streams_.next();
+    const Philox random = streams_.next(c);
     std::vector<double> sums(static_cast<size_t>(classes));
     for (int64_t r = 0; r < rows; ++r) {
       const T* x = logits.data<T>() + r * classes;

@@ -21,7 +21,7 @@ Status prepare(Tensor& images, Tensor& labels, int64_t limit) {
   return {};
 }
 
-// The image moved by up to 2 pixels, blank at the edge, and mirrored half the time.
+// The image moved by up to 2 pixels, blank at the edge, and mirrored half the time, by one number of `random`.
 Result<Element> augment(Element element, std::mt19937_64& random) {
   const Tensor& image = element[0];
   const int64_t height = image.dim(0), width = image.dim(1);
@@ -98,12 +98,13 @@ Result<Dataset> training_batches(const Images& images, const Options& options, i
   const int64_t first_epoch = first / per_epoch;
   const auto make = [=](int64_t epoch) {
     const auto seed = static_cast<uint64_t>(options.seed * 1000003 + epoch);
-    Dataset d = all.shuffle(n, seed);
-    if (epoch == first_epoch) d = d.skip(first % per_epoch * options.batch);
-    if (options.augment)
-      d = d.map([random = std::make_shared<std::mt19937_64>(seed + static_cast<uint64_t>(first))](Element e) {
-        return augment(std::move(e), *random);
-      });
+    const int64_t seen = epoch == first_epoch ? first % per_epoch * options.batch : 0;
+    Dataset d = all.shuffle(n, seed).skip(seen);
+    if (options.augment) {
+      const auto random = std::make_shared<std::mt19937_64>(seed);
+      random->discard(static_cast<uint64_t>(seen));
+      d = d.map([random](Element e) { return augment(std::move(e), *random); });
+    }
     return d.batch(options.batch, true);
   };
   return Dataset(std::make_shared<Epochs>(make, first_epoch)).prefetch(4);

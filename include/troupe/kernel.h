@@ -45,9 +45,9 @@ class KernelContext {
   /// values[input_slots[i]] is input i; values[first_output + i] becomes output i; uses[slot] counts the nodes (this
   /// one included) that still want a slot.
   KernelContext(Tensor* values, const int32_t* uses, const uint32_t* input_slots, int num_inputs, uint32_t first_output,
-                int num_outputs, const DeviceInfo& device, int64_t step)
+                int num_outputs, const DeviceInfo& device, int64_t step, int64_t random_step = -1)
       : values_(values), uses_(uses), input_slots_(input_slots), num_inputs_(num_inputs), first_output_(first_output),
-        num_outputs_(num_outputs), device_(device), step_(step) {}
+        num_outputs_(num_outputs), device_(device), step_(step), random_step_(random_step) {}
 
   int num_inputs() const { return num_inputs_; }
   int num_outputs() const { return num_outputs_; }
@@ -68,6 +68,8 @@ class KernelContext {
   const DeviceInfo& device() const { return device_; }
   int threads() const { return device_.threads; }
   int64_t step() const { return step_; }
+  /// What random ops draw by beside their seeds; -1: nothing (see RunOptions).
+  int64_t random_step() const { return random_step_; }
 
  private:
   Tensor* values_;
@@ -78,6 +80,7 @@ class KernelContext {
   int num_outputs_;
   const DeviceInfo& device_;
   int64_t step_;
+  int64_t random_step_;
 };
 
 class Kernel {

@@ -39,6 +39,9 @@ struct RunOptions {
   bool check_numerics = false;
   /// Takes what every node of the run did and when (troupe/trace.h); timing costs each of them two looks at the clock.
   std::shared_ptr<Trace> trace = {};
+  /// From 0 on: what random ops draw follows from their seeds and this number alone, so that a run can be repeated, by
+  /// another session too. Else it follows from their seeds and how often the session has run them.
+  int64_t random_step = -1;
 };
 
 struct SessionOptions {

@@ -78,7 +78,8 @@ struct Metrics {
 /// must not be the engine's; stop() from any thread.
 ///
 /// kSync: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by a queue
-/// for each, sums have a fixed order, and only the first replica moves moving averages.
+/// for each, sums have a fixed order, only the first replica moves moving averages, and random ops (dropout) draw by
+/// the global step. So does a run that was stopped and restored, if the dataset begins where it was.
 class Trainer {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes; it is added to the engine under

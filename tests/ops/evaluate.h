@@ -95,6 +95,9 @@ class Evaluator {
 
   DeviceInfo& device() { return device_; }
 
+  /// As in RunOptions.
+  int64_t random_step = -1;
+
  private:
   class Sink final : public ReplySink {
    public:
@@ -141,7 +144,7 @@ class Evaluator {
     }
     if (auto* compute = dynamic_cast<ComputeKernel*>(kernel.get())) {
       KernelContext context(values, uses, inputs.data(), static_cast<int>(inputs.size()), first, n.num_outputs(),
-                            device_, step_++);
+                            device_, step_++, random_step);
       TROUPE_RETURN_IF_ERROR(compute->compute(context));
       for (int p = 0; p < n.num_outputs(); ++p)
         if (!values[first + p].defined()) return invalid_argument("output {} was not set", p);

@@ -108,6 +108,25 @@ TEST_CASE("seeds decide, runs differ, threads do not matter", "[random]") {
   CHECK_FALSE(s.identical(*apply("StatelessRandomNormal", {I({9}), L({2, 1})})));
 }
 
+TEST_CASE("a random step decides what a run draws, whatever ran before", "[random]") {
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output x = scope.op("RandomUniform", {scope.constant(I({50}))},
+                            {{"dtype", DType::kFloat32}, {"seed", int64_t{5}}, {"seed2", int64_t{6}}});
+  const auto draw = [&](Evaluator& evaluator, int64_t random_step) {
+    evaluator.random_step = random_step;
+    return evaluator.value(x);
+  };
+  Evaluator one, other;
+  const Tensor counted = draw(one, -1), third = draw(one, 3), fourth = draw(one, 4);
+  CHECK(draw(other, 4).identical(fourth));
+  CHECK(draw(other, 3).identical(third));
+  CHECK(draw(one, 3).identical(third));
+  CHECK_FALSE(third.identical(fourth));
+  CHECK_FALSE(third.identical(counted));
+  CHECK(draw(other, -1).identical(counted));  // not counted among the others
+}
+
 TEST_CASE("a shuffle keeps rows together and loses none", "[random]") {
   const Tensor x = ramp({100, 3});
   const auto runs = two_runs("RandomShuffle", {x}, {{"seed", int64_t{2}}});

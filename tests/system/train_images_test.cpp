@@ -208,6 +208,33 @@ TEST_CASE("Ctrl-C saves a checkpoint and leaves with status 0; the next run goes
   CHECK(child.wait() == 0);
 }
 
+TEST_CASE("a synchronous run that was interrupted ends with the weights of one that was not") {
+  const Data data;
+  const Directory whole, parts;
+  const std::vector<std::string> options = {"--mode", "sync", "--epochs", "40", "--augment"};
+  const auto finish = [&](const Directory& out) {
+    Child child(arguments(data, out, options));
+    const int status = child.wait();
+    INFO(child.output);
+    REQUIRE(status == 0);
+    return latest(out);
+  };
+  for (const char* reached : {"epoch 1/", "epoch 3/"}) {
+    Child child(arguments(data, parts, options));
+    const bool begun = child.read_until(reached);
+    child.interrupt();
+    CHECK(child.wait() == 0);
+    INFO(child.output);
+    CHECK((begun && child.output.find("interrupted at step") != std::string::npos));
+  }
+  const TensorMap wanted = finish(whole), resumed = finish(parts);
+  REQUIRE(wanted.size() == resumed.size());
+  for (const auto& [name, value] : wanted) {
+    INFO(name);
+    CHECK(value.identical(resumed.at(name)));
+  }
+}
+
 TEST_CASE("train_images names what is wrong in one line, with status 1") {
   Data data;
   const Directory out;
