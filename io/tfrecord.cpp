@@ -66,11 +66,12 @@ Result<std::optional<std::string>> RecordReader::next() {
   if (got < sizeof header) return damaged("truncated");
   const auto length = get<uint64_t>(header);
   if (get<uint32_t>(header + 8) != mask_crc(crc32c(header, 8))) return damaged("wrong check sum of its length");
-  // The length is not trusted with memory: read as far as there are data.
+  // The length is not trusted with memory: read as far as there are data, in pieces that grow with them.
+  if (length > bytes_.most_bytes()) return damaged("truncated");
   std::string data;
   while (data.size() < length) {
     const size_t old = data.size();
-    const auto piece = static_cast<size_t>(std::min<uint64_t>(length - old, 1 << 24));
+    const auto piece = static_cast<size_t>(std::min<uint64_t>(length - old, std::clamp<size_t>(old, 1 << 16, 1 << 24)));
     data.resize(old + piece);
     TROUPE_ASSIGN(const size_t more, bytes_.read(data.data() + old, piece));
     if (more < piece) return damaged("truncated");

@@ -57,6 +57,22 @@ TEST_CASE("records return, from plain and gzip files, one file after another") {
   CHECK(!(*it->next()).has_value());
 }
 
+TEST_CASE("a record's length, rightly summed, is not believed beyond the file") {
+  TemporaryDirectory dir;
+  for (const int byte : {3, 5, 7}) {  // 32 MiB; more than there is memory; more than there are addresses
+    std::string bytes = encode_record("x");
+    bytes[static_cast<size_t>(byte)] = 2;
+    const uint32_t sum = mask_crc(crc32c(bytes.data(), 8));
+    for (size_t i = 0; i < 4; ++i) bytes[8 + i] = static_cast<char>(sum >> (8 * i));
+    auto reader = RecordReader::open(dir.write("r", bytes));
+    REQUIRE(reader.ok());
+    auto record = reader->next();
+    REQUIRE(!record.ok());
+    CHECK(record.error().code == Code::kDataLoss);
+    CHECK_THAT(record.error().message, Catch::Contains("offset 0") && Catch::Contains("truncated"));
+  }
+}
+
 TEST_CASE("every cut and every flipped byte of a record file is a data loss that names file and offset") {
   TemporaryDirectory dir;
   const std::string good = encode_record("first") + encode_record("second");

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the seeds that fuzzing starts from, by our own writers: a folder for each fuzzer.
+//   write_seeds DIRECTORY
+#include <zlib.h>
+
+#include <filesystem>
+
+#include "io/safetensors.h"
+#include "io/tfrecord.h"
+#include "io/whole_file.h"
+#include "tests/ops/array_cases.h"
+#include "tests/ops/evaluate.h"
+#include "tests/ops/math_cases.h"
+#include "troupe/gradients.h"
+#include "troupe/graph_def.h"
+#include "troupe/npy.h"
+
+using namespace troupe;
+using testing::Registries;
+
+namespace {
+
+/// The folder of one fuzzer.
+class Folder {
+ public:
+  Folder(const std::string& directory, const std::string& fuzzer) : path_(directory + "/" + fuzzer) {
+    std::filesystem::create_directories(path_);
+  }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  Status write(const std::string& name, std::string_view bytes) const { return write_file(file(name), bytes); }
+
+ private:
+  std::string path_;
+};
+
+/// One tensor of each dtype.
+TensorMap samples() {
+  return {{"f16", Tensor::of<float16>({float16(1.5f), float16(-2.f)})},
+          {"bf16", Tensor::of<bfloat16>({bfloat16(1.5f)})},
+          {"f32", Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3})},
+          {"f64", Tensor::scalar(0.5)},
+          {"i8", Tensor::of<int8_t>({-1, 2})},
+          {"i16", Tensor::of<int16_t>({-1, 2})},
+          {"i32", Tensor::of<int32_t>({}, {0, 4})},
+          {"i64", Tensor::of<int64_t>({INT64_MIN, INT64_MAX})},
+          {"u8", Tensor::of<uint8_t>({0, 255, 7, 9}, {1, 2, 2})},
+          {"u16", Tensor::of<uint16_t>({1})},
+          {"u32", Tensor::of<uint32_t>({1})},
+          {"u64", Tensor::of<uint64_t>({UINT64_MAX})},
+          {"bool", Tensor::of<bool>({true, false, true})},
+          {"c64", Tensor::of<complex64>({{1, -2}})},
+          {"string", Tensor::of<std::string>({"one", "", "three"})}};
+}
+
+/// A small convnet with its loss, gradients, update and input queue.
+Status build_network(const Scope& s) {
+  const auto variable = [&](const char* name, const Tensor& value) {
+    const Output handle = s.named(name).op(
+        "VarHandleOp", {},
+        {{"dtype", DType::kFloat32}, {"shape", PartialShape(value.shape())}, {"shared_name", std::string(name)}});
+    s.node("AssignVariableOp", {handle, s.constant(value)}, {{"dtype", DType::kFloat32}});
+    return handle;
+  };
+  const auto read = [&](Output handle) { return s.op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat32}}); };
+  const std::vector<DType> types = {DType::kFloat32, DType::kInt32};
+  const Output queue = s.op("FIFOQueueV2", {}, {{"component_types", types}, {"capacity", int64_t{8}}});
+  const Node* batch = s.device("/cpu:0").node("QueueDequeueV2", {queue}, {{"component_types", types}});
+  TROUPE_RETURN_IF_ERROR(s.status());
+  const Output x = s.op("Reshape", {batch->out(0), s.constant(Tensor::of<int32_t>({-1, 4, 4, 1}))});
+  const Output filter = variable("filter", testing::ramp32({3, 3, 1, 2}));
+  const Output matrix = variable("matrix", testing::ramp32({8, 3}));
+  Output y = s.op("Conv2D", {x, read(filter)}, {{"strides", std::vector<int64_t>(4, 1)}, {"padding", "SAME"}});
+  y = s.op("MaxPool", {s.op("Relu", {y})},
+           {{"ksize", std::vector<int64_t>{1, 2, 2, 1}},
+            {"strides", std::vector<int64_t>{1, 2, 2, 1}},
+            {"padding", "VALID"}});
+  y = s.op("MatMul", {s.op("Reshape", {y, s.constant(Tensor::of<int32_t>({-1, 8}))}), read(matrix)});
+  const Output loss = s.op("SparseSoftmaxCrossEntropyWithLogits", {y, batch->out(1)});
+  TROUPE_RETURN_IF_ERROR(s.status());
+  TROUPE_ASSIGN(const auto dxs, gradients(s, {loss}, {filter, matrix}));
+  const Node* first = s.node("ResourceApplyGradientDescent", {filter, s.constant(0.1f), dxs[0]});
+  s.after(std::vector{first}).node("ResourceApplyGradientDescent", {matrix, s.constant(0.1f), dxs[1]});
+  return s.status();
+}
+
+Status write_graphs(const Folder& folder) {
+  const OpRegistry& ops = Registries::all().ops;
+  int count = 0;
+  for (const auto& cases :
+       {testing::const_cases(), testing::unary_cases(), testing::binary_cases(), testing::reduction_cases(),
+        testing::array_cases(), testing::gather_cases(), testing::random_cases(), testing::matrix_cases()}) {
+    for (const testing::OpCase& c : cases) {
+      Graph graph(ops);
+      const Scope s(graph);
+      std::vector<Output> inputs;
+      for (const Tensor& t : c.inputs) inputs.push_back(s.constant(t));
+      s.node(c.op, inputs, c.attrs);
+      TROUPE_RETURN_IF_ERROR(s.status());
+      TROUPE_RETURN_IF_ERROR(folder.write(fmt::format("{:03}_{}", count++, c.op), to_graph_def(graph)));
+    }
+  }
+  Graph graph(ops);
+  TROUPE_RETURN_IF_ERROR(build_network(Scope(graph)));
+  TROUPE_RETURN_IF_ERROR(folder.write("network", to_graph_def(graph)));
+  return folder.write("network.pbtxt", to_graph_def_text(graph));
+}
+
+Status write_arrays(const Folder& npy, const Folder& npz) {
+  TensorMap arrays = samples();
+  arrays.erase("bf16");  // NumPy has none
+  for (const auto& [name, tensor] : arrays) TROUPE_RETURN_IF_ERROR(write_npy(npy.file(name), tensor));
+  TROUPE_ASSIGN(std::string fortran, encode_npy(arrays.at("f32"), "fortran"));
+  fortran.replace(fortran.find("False"), 5, "True ");
+  TROUPE_RETURN_IF_ERROR(npy.write("fortran", fortran));
+  TROUPE_RETURN_IF_ERROR(write_npz(npz.file("stored"), arrays, false));
+  return write_npz(npz.file("deflated"), arrays, true);
+}
+
+Status write_gzip(const std::string& path, std::string_view bytes) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  if (!file) return make_error(Code::kInternal, "cannot write '{}'", path);
+  const bool written = gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) > 0;
+  return gzclose(file) == Z_OK && written ? Status() : make_error(Code::kInternal, "cannot write '{}'", path);
+}
+
+Status write_idx(const Folder& folder) {
+  const std::string labels("\0\0\x08\1\0\0\0\3\7\0\xff", 11);
+  const std::string floats("\0\0\x0d\2\0\0\0\1\0\0\0\2\x3f\x80\0\0\x40\0\0\0", 20);
+  TROUPE_RETURN_IF_ERROR(folder.write("labels", labels));
+  TROUPE_RETURN_IF_ERROR(folder.write("floats", floats));
+  return write_gzip(folder.file("labels.gz"), labels);
+}
+
+Status write_checkpoints(const Folder& folder) {
+  TensorMap tensors = samples();
+  tensors.erase("string");  // the format has none
+  TROUPE_RETURN_IF_ERROR(write_safetensors(folder.file("samples"), tensors, 7));
+  TROUPE_RETURN_IF_ERROR(write_safetensors(folder.file("empty"), {}));
+  const std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";  // as of another program
+  return folder.write("unchecked",
+                      std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + "ab");
+}
+
+Status write_records(const Folder& folder) {
+  const std::string records = encode_record("first") + encode_record("") + encode_record(std::string(300, 'x'));
+  TROUPE_RETURN_IF_ERROR(folder.write("records", records));
+  return write_gzip(folder.file("records.gz"), records);
+}
+
+Status run(const std::string& directory) {
+  TROUPE_RETURN_IF_ERROR(write_graphs({directory, "graph_def"}));
+  TROUPE_RETURN_IF_ERROR(write_arrays({directory, "npy"}, {directory, "npz"}));
+  TROUPE_RETURN_IF_ERROR(write_idx({directory, "idx"}));
+  TROUPE_RETURN_IF_ERROR(write_checkpoints({directory, "safetensors"}));
+  return write_records({directory, "tfrecord"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2 || argv[1][0] == '-') return fmt::print(stderr, "usage: write_seeds DIRECTORY\n"), 2;
+  const Status done = run(argv[1]);
+  if (!done.ok()) fmt::print(stderr, "write_seeds: {}\n", done.error().str());
+  return done.ok() ? 0 : 1;
+}
