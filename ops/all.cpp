@@ -19,6 +19,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_softmax_ops(ops, kernels);
   register_batch_norm_ops(ops, kernels);
   register_gather_ops(ops, kernels);
+  register_gather_nd_ops(ops, kernels);
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);
   register_variable_ops(ops, kernels);

@@ -18,6 +18,7 @@ void register_complex_ops(OpRegistry&, KernelRegistry&);
 void register_reduction_ops(OpRegistry&, KernelRegistry&);
 void register_array_ops(OpRegistry&, KernelRegistry&);
 void register_gather_ops(OpRegistry&, KernelRegistry&);
+void register_gather_nd_ops(OpRegistry&, KernelRegistry&);
 void register_cast_ops(OpRegistry&, KernelRegistry&);
 void register_random_ops(OpRegistry&, KernelRegistry&);
 void register_matmul_ops(OpRegistry&, KernelRegistry&);

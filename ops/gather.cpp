@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and writing by index: GatherV2, GatherNd, ScatterNd, UnsortedSegmentSum. OneHot and TopKV2 are in top_k.cpp.
+// Reading by index and its gradient: GatherV2, UnsortedSegmentSum. OneHot and TopKV2 are in top_k.cpp, GatherNd and
+// ScatterNd in gather_nd.cpp.
 #include <algorithm>
 #include <atomic>
 #include <numeric>
@@ -9,7 +10,6 @@
 #include "ops/gather_gradient.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
-#include "ops/slice_offsets.h"
 #include "ops/top_k.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
@@ -174,74 +174,6 @@ Status segment_gradient(GradientContext& c) {
   return {};
 }
 
-// --- n-dimensional indices ---
-
-template <class I> class GatherNd final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    const Tensor &x = c.input(0), &indices = c.input(1);
-    if (indices.rank() == 0 || indices.dim(-1) > x.rank())
-      return invalid_argument("indices of shape {} into {}", indices.shape().str(), x.shape().str());
-    const int depth = static_cast<int>(indices.dim(-1));
-    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - 1);
-    sizes.insert(sizes.end(), x.shape().begin() + depth, x.shape().end());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    TROUPE_ASSIGN(const auto offsets, slice_offsets<I>(indices, x.shape()));
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    const int64_t inner = product(x.shape(), depth, x.rank());
-    with_storage(x.dtype(), [&]<class S>() {
-      const S* in = static_cast<const S*>(x.raw());
-      S* out = static_cast<S*>(y.mutable_raw());
-      for (size_t r = 0; r < offsets.size(); ++r)
-        std::copy_n(in + offsets[r] * inner, inner, out + static_cast<int64_t>(r) * inner);
-    });
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
-Status gather_nd_shape(ShapeContext& c) {
-  const PartialShape& x = c.input(0);
-  TROUPE_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
-  if (!x.has_rank() || !indices.has_rank() || indices.dim(-1) < 0) return {};
-  if (indices.dim(-1) > x.rank()) return invalid_argument("indices of shape {} into {}", indices.str(), x.str());
-  std::vector<int64_t> sizes;
-  for (int i = 0; i + 1 < indices.rank(); ++i) sizes.push_back(indices[i]);
-  for (int i = static_cast<int>(indices.dim(-1)); i < x.rank(); ++i) sizes.push_back(x[i]);
-  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
-  c.set_output(0, out);
-  return {};
-}
-
-template <class I> class ScatterNd final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    const Tensor &indices = c.input(0), &updates = c.input(1);
-    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(2), "shape"));
-    if (indices.rank() == 0 || indices.dim(-1) > shape.rank())
-      return invalid_argument("indices of shape {} into {}", indices.shape().str(), shape.str());
-    const int depth = static_cast<int>(indices.dim(-1));
-    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - 1);
-    sizes.insert(sizes.end(), shape.begin() + depth, shape.end());
-    if (!std::ranges::equal(sizes, updates.shape()))
-      return invalid_argument("updates must have shape [{}], not {}", fmt::join(sizes, ","), updates.shape().str());
-    TROUPE_ASSIGN(const auto offsets, slice_offsets<I>(indices, shape));
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(updates.dtype(), shape, c.device().allocator));
-    const int64_t inner = product(shape, depth, shape.rank());
-    with_type(updates.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
-      const T* in = updates.data<T>();
-      T* out = y.mutable_data<T>();
-      for (size_t r = 0; r < offsets.size(); ++r)
-        for (int64_t k = 0; k < inner; ++k) {
-          T& to = out[offsets[r] * inner + k];
-          to = narrow<T>(wrapping_add(widen(to), widen(in[static_cast<int64_t>(r) * inner + k])));
-        }
-    });
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
 void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
   const std::string indices = type_attr("Tindices", IndexTypes{});
   ops.add(
@@ -259,44 +191,6 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
                "together. Error for an index out of range."),
       gradient(gather_v2_gradient));
   add_cpu_kernels<Gather>(kernels, "GatherV2", IndexTypes{}, "Tindices");
-  ops.add(
-      OpDef("GatherNd")
-          .input("params: Tparams")
-          .input("indices: Tindices")
-          .output("output: Tparams")
-          .attr("Tparams: type")
-          .attr(indices)
-          .shape(gather_nd_shape)
-          .doc("The slices of params at rows of indices into its leading dimensions. Error for an index out of range."),
-      gradient([](GradientContext& c) -> Status {
-        if (!c.dy(0)) return {};
-        const Output shape = c.op("Shape", {c.input(0)}, {{"out_type", c.input(1).dtype()}});
-        c.set_dx(0, c.op("ScatterNd", {c.input(1), c.dy(0), shape}));
-        return {};
-      }));
-  add_cpu_kernels<GatherNd>(kernels, "GatherNd", IndexTypes{}, "Tindices");
-  ops.add(
-      OpDef("ScatterNd")
-          .input("indices: Tindices")
-          .input("updates: T")
-          .input("shape: Tindices")
-          .output("output: T")
-          .attr(type_attr("T", NumberOrComplexTypes{}))
-          .attr(indices)
-          .shape([](ShapeContext& c) -> Status {
-            const auto shape = c.constant_input(2);
-            if (!shape) return {};
-            TROUPE_ASSIGN(const Shape s, shape_from(*shape, "shape"));
-            c.set_output(0, s);
-            return {};
-          })
-          .doc("Zeros of `shape` to which slices of updates are added at rows of indices. Error for an index out of "
-               "range."),
-      gradient([](GradientContext& c) -> Status {
-        if (c.dy(0)) c.set_dx(1, c.op("GatherNd", {c.dy(0), c.input(0)}));
-        return {};
-      }));
-  add_cpu_kernels<ScatterNd>(kernels, "ScatterNd", IndexTypes{}, "Tindices");
   ops.add(
       OpDef("UnsortedSegmentSum")
           .input("data: T")

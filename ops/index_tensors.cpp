@@ -2,20 +2,44 @@
 // Reading and making small integer tensors.
 #include "ops/index_tensors.h"
 
+#include <optional>
+
+#include "ops/type_dispatch.h"
+
 namespace troupe {
+
+namespace {
+
+/// The elements of an integer tensor, or nothing.
+std::optional<std::vector<int64_t>> ints_of(const Tensor& t) {
+  std::optional<std::vector<int64_t>> out;
+  with_type(t.dtype(), TypeList<int32_t, int64_t, int16_t, int8_t>{},
+            [&]<class T>() { out.emplace(t.values<T>().begin(), t.values<T>().end()); });
+  return out;
+}
+
+}  // namespace
 
 Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what) {
   if (t.rank() > 1) return invalid_argument("{} must be a vector, not {}", what, t.shape().str());
-  if (t.dtype() == DType::kInt32) return std::vector<int64_t>(t.values<int32_t>().begin(), t.values<int32_t>().end());
-  if (t.dtype() == DType::kInt64) return std::vector<int64_t>(t.values<int64_t>().begin(), t.values<int64_t>().end());
-  return invalid_argument("{} must be int32 or int64, not {}", what, to_string(t.dtype()));
+  if (auto ints = ints_of(t)) return std::move(*ints);
+  return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
 }
 
 Result<int64_t> int_scalar(const Tensor& t, const char* what) {
   if (t.elements() != 1) return invalid_argument("{} must be one number, not {}", what, t.shape().str());
-  if (t.dtype() == DType::kInt32) return int64_t{*t.data<int32_t>()};
-  if (t.dtype() == DType::kInt64) return *t.data<int64_t>();
-  return invalid_argument("{} must be int32 or int64, not {}", what, to_string(t.dtype()));
+  if (const auto ints = ints_of(t)) return ints->front();
+  return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
+}
+
+Result<std::vector<int64_t>> paddings_from(const Tensor& t, int rank, const char* what) {
+  if (t.rank() != 2 || t.shape()[1] != 2 || (rank >= 0 && t.shape()[0] != rank))
+    return invalid_argument("{} of shape {} for {} dimensions", what, t.shape().str(), rank);
+  TROUPE_ASSIGN(const Tensor flat, t.reshape(Shape{t.elements()}));
+  TROUPE_ASSIGN(const auto pads, int_values(flat, what));
+  for (int64_t p : pads)
+    if (p < 0 || p > INT64_MAX / 4) return invalid_argument("{}: {} is not a size", what, p);
+  return pads;
 }
 
 Result<int> axis_from(int64_t axis, int rank) {

@@ -7,10 +7,13 @@
 
 namespace troupe {
 
-/// The elements of an int32 or int64 vector (or scalar). Errors name `what`.
+/// The elements of a vector (or scalar) of int32, int64, int16 or int8. Errors name `what`.
 Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what);
-/// An int32 or int64 tensor of one element. Errors name `what`.
+/// An integer tensor of one element. Errors name `what`.
 Result<int64_t> int_scalar(const Tensor& t, const char* what);
+/// The [rank,2] paddings or crops before and after each dimension, in a row; any rank where that is -1. Errors name
+/// `what`: other shapes, numbers below 0.
+Result<std::vector<int64_t>> paddings_from(const Tensor& t, int rank, const char* what);
 /// A scalar axis of a tensor of this rank, negative ones counted from the end. Errors: out of range, with the rank.
 Result<int> axis_from(const Tensor& t, int rank);
 Result<int> axis_from(int64_t axis, int rank);

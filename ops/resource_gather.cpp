@@ -5,8 +5,8 @@
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/gradient_math.h"
+#include "ops/nd_index.h"
 #include "ops/resource_kernel.h"
-#include "ops/slice_offsets.h"
 #include "ops/type_dispatch.h"
 #include "ops/variable_shape.h"
 
@@ -52,8 +52,7 @@ template <bool kNd> class ResourceGather final : public ResourceKernel {
     for (int i = 0; i < batch; ++i)
       if (s[i] != indices.shape()[i])
         return invalid_argument("batch sizes of {} and {} differ", s.str(), indices.shape().str());
-    const Shape addressed(s.dims().subspan(static_cast<size_t>(batch)));
-    TROUPE_ASSIGN(std::vector<int64_t> offsets, slice_offsets(indices, addressed, !kNd));
+    TROUPE_ASSIGN(std::vector<int64_t> offsets, kNd ? nd_slices(indices, s) : row_slices(indices, s[batch]));
     const int depth = kNd ? static_cast<int>(indices.dim(-1)) : batch + 1;
     std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - (kNd ? 1 : 0));
     sizes.insert(sizes.end(), s.begin() + depth, s.end());

@@ -6,8 +6,8 @@
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/index_tensors.h"
+#include "ops/nd_index.h"
 #include "ops/resource_kernel.h"
-#include "ops/slice_offsets.h"
 #include "ops/slice_spec.h"
 #include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
@@ -80,8 +80,8 @@ class ScatterKernel final : public ResourceKernel {
  private:
   Status scatter(const std::string& name, Tensor& v, const Tensor& indices, const Tensor& updates) const {
     if (!nd_ && v.rank() == 0) return invalid_argument("variable '{}' is a scalar, which has no rows", name);
-    const Shape rows = nd_ ? v.shape() : Shape{v.dim(0)};
-    TROUPE_ASSIGN(const std::vector<int64_t> offsets, slice_offsets(indices, rows, !nd_));
+    TROUPE_ASSIGN(const std::vector<int64_t> offsets,
+                  nd_ ? nd_slices(indices, v.shape()) : row_slices(indices, v.dim(0)));
     const int depth = nd_ ? static_cast<int>(indices.dim(-1)) : 1;
     std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - (nd_ ? 1 : 0));
     sizes.insert(sizes.end(), v.shape().begin() + depth, v.shape().end());
