@@ -13,6 +13,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_reduction_ops(ops, kernels);
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
+  register_einsum_ops(ops, kernels);
   register_conv_ops(ops, kernels);
   register_pool_ops(ops, kernels);
   register_bias_ops(ops, kernels);

@@ -22,6 +22,7 @@ void register_gather_nd_ops(OpRegistry&, KernelRegistry&);
 void register_cast_ops(OpRegistry&, KernelRegistry&);
 void register_random_ops(OpRegistry&, KernelRegistry&);
 void register_matmul_ops(OpRegistry&, KernelRegistry&);
+void register_einsum_ops(OpRegistry&, KernelRegistry&);
 void register_conv_ops(OpRegistry&, KernelRegistry&);
 void register_pool_ops(OpRegistry&, KernelRegistry&);
 void register_bias_ops(OpRegistry&, KernelRegistry&);

@@ -3,12 +3,18 @@
 #include "ops/gemm.h"
 
 #include <Eigen/Core>
+#include <atomic>
+
+#include "devices/parallel.h"
 #ifdef TROUPE_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
 namespace troupe {
 namespace {
+
+/// Products below this many multiplications are not worth a second thread.
+constexpr int64_t kGrain = 65536;
 
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
@@ -43,10 +49,51 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
   return eigen_gemm(a, ta, b, tb, c, m, n, k);
 }
 
+template <class T>
+bool gemm_batch(int threads, const T* a, bool ta, const std::vector<int64_t>& xs, const T* b, bool tb,
+                const std::vector<int64_t>& ys, T* c, int64_t m, int64_t n, int64_t k) {
+  const auto count = static_cast<int64_t>(xs.size());
+  std::atomic<bool> ok{true};
+  const auto some = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      if (!gemm(a + xs[i] * m * k, ta, b + ys[i] * k * n, tb, c + i * m * n, m, n, k)) ok = false;
+  };
+  if (count < threads) some(0, count);
+  else parallel_for(threads, count, 1 + kGrain / std::max<int64_t>(m * n * k, 1), some);
+  return ok;
+}
+
+Result<Tensor> converted(const KernelContext& c, const Tensor& x, DType to) {
+  if (x.dtype() == to) return x;
+  TROUPE_ASSIGN(Tensor y, c.allocate(to, x.shape()));
+  with_type(x.dtype(), OperandTypes{}, [&]<class From>() {
+    with_type(to, TypeList<float, int32_t, float16, bfloat16, int16_t>{}, [&]<class To>() {
+      if constexpr (!std::is_same_v<From, complex64>) {
+        const From* in = x.data<From>();
+        To* out = y.mutable_data<To>();
+        parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) out[i] = narrow<To>(static_cast<Arithmetic<To>>(widen(in[i])));
+        });
+      }
+    });
+  });
+  return y;
+}
+
 template bool gemm(const float*, bool, const float*, bool, float*, int64_t, int64_t, int64_t);
 template bool gemm(const double*, bool, const double*, bool, double*, int64_t, int64_t, int64_t);
 template bool gemm(const int32_t*, bool, const int32_t*, bool, int32_t*, int64_t, int64_t, int64_t);
 template bool gemm(const int64_t*, bool, const int64_t*, bool, int64_t*, int64_t, int64_t, int64_t);
 template bool gemm(const complex64*, bool, const complex64*, bool, complex64*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const float*, bool, const std::vector<int64_t>&, const float*, bool,
+                         const std::vector<int64_t>&, float*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const double*, bool, const std::vector<int64_t>&, const double*, bool,
+                         const std::vector<int64_t>&, double*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const int32_t*, bool, const std::vector<int64_t>&, const int32_t*, bool,
+                         const std::vector<int64_t>&, int32_t*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const int64_t*, bool, const std::vector<int64_t>&, const int64_t*, bool,
+                         const std::vector<int64_t>&, int64_t*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const complex64*, bool, const std::vector<int64_t>&, const complex64*, bool,
+                         const std::vector<int64_t>&, complex64*, int64_t, int64_t, int64_t);
 
 }  // namespace troupe

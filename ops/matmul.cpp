@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: MatMul and BatchMatMulV2, with their gradients.
+// Matrix products: MatMul and BatchMatMul in its three versions, with their gradients.
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/gemm.h"
 #include "ops/gradient_math.h"
-#include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
 namespace {
 
 using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
-
-/// Products below this many multiplications are not worth a second thread.
-constexpr int64_t kGrain = 65536;
-
+using BatchTypes = TypeList<float, double, float16, bfloat16, int16_t, int32_t, int64_t, complex64>;
 Status product_shape(ShapeContext& c, bool ta, bool tb, bool batches) {
   const PartialShape &a = c.input(0), &b = c.input(1);
   for (int i = 0; i < 2; ++i) TROUPE_RETURN_IF_ERROR(batches ? c.with_rank_at_least(i, 2) : c.with_rank(i, 2));
@@ -73,7 +69,8 @@ std::vector<int64_t> matrix_indices(const Shape& batch, std::span<const int64_t>
 template <class T> class Product final : public ComputeKernel {
  public:
   explicit Product(const KernelInit& init)
-      : batches_(init.op != "MatMul"), ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
+      : batches_(init.op != "MatMul"), broadcasts_(init.op != "BatchMatMul"),
+        ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
         tb_(init.attr<bool>(batches_ ? "adj_y" : "transpose_b")) {}
 
   Status compute(KernelContext& c) override {
@@ -85,18 +82,26 @@ template <class T> class Product final : public ComputeKernel {
     if (k != kb)
       return invalid_argument("inner sizes differ: {}{} x {}{}", a.shape().str(), ta_ ? " transposed" : "",
                               b.shape().str(), tb_ ? " transposed" : "");
-    TROUPE_ASSIGN(Shape out,
-                  broadcast(Shape(a.shape().dims().first(a.rank() - 2)), Shape(b.shape().dims().first(b.rank() - 2))));
-    const Shape batch = out;
-    TROUPE_ASSIGN(out, extended(out, m, n));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, out));
+    const Shape xs(a.shape().dims().first(a.rank() - 2)), ys(b.shape().dims().first(b.rank() - 2));
+    if (!broadcasts_ && xs != ys)
+      return invalid_argument("batches {} and {} differ: {} x {}", xs.str(), ys.str(), a.shape().str(),
+                              b.shape().str());
+    TROUPE_ASSIGN(const Shape batch, broadcast(xs, ys));
+    TROUPE_ASSIGN(const Shape out, extended(batch, m, n));
+    using A = Computed<T>;
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<A>, out));
+    TROUPE_ASSIGN(Tensor left, converted(c, a, dtype_of<A>));
+    TROUPE_ASSIGN(Tensor right, converted(c, b, dtype_of<A>));
     if constexpr (std::is_same_v<T, complex64>) {
-      TROUPE_ASSIGN(const Tensor left, batches_&& ta_ ? conjugated(c, a) : a);
-      TROUPE_ASSIGN(const Tensor right, batches_&& tb_ ? conjugated(c, b) : b);
-      TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
-    } else {
-      TROUPE_RETURN_IF_ERROR(multiply(c, a, b, y, batch, m, n, k));
+      if (batches_ && ta_) {
+        TROUPE_ASSIGN(left, conjugated(c, left));
+      }
+      if (batches_ && tb_) {
+        TROUPE_ASSIGN(right, conjugated(c, right));
+      }
     }
+    TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
+    TROUPE_ASSIGN(y, converted(c, y, dtype_of<T>));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -108,31 +113,21 @@ template <class T> class Product final : public ComputeKernel {
     return Shape::make(dims);
   }
 
-  /// One matrix after the other with all threads, or many small ones with a thread each.
   Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const Shape& batch, int64_t m,
                   int64_t n, int64_t k) const {
-    const T *pa = a.data<T>(), *pb = b.data<T>();
-    T* py = y.mutable_data<T>();
-    const int64_t count = batch.elements();
-    bool ok = true;
-    if (count == 1) {
-      ok = gemm(pa, ta_, pb, tb_, py, m, n, k);
-    } else {
-      const auto xs = matrix_indices(batch, a.shape().dims().first(a.rank() - 2));
-      const auto ys = matrix_indices(batch, b.shape().dims().first(b.rank() - 2));
-      const auto some = [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          if (!gemm(pa + xs[i] * m * k, ta_, pb + ys[i] * k * n, tb_, py + i * m * n, m, n, k)) ok = false;
-      };
-      if (count < c.threads()) some(0, count);
-      else parallel_for(c.threads(), count, 1 + kGrain / std::max<int64_t>(m * n * k, 1), some);
-    }
+    using A = Computed<T>;
+    const A *pa = a.data<A>(), *pb = b.data<A>();
+    A* py = y.mutable_data<A>();
+    const bool ok = batch.elements() == 1
+                        ? gemm(pa, ta_, pb, tb_, py, m, n, k)
+                        : gemm_batch(c.threads(), pa, ta_, matrix_indices(batch, a.shape().dims().first(a.rank() - 2)),
+                                     pb, tb_, matrix_indices(batch, b.shape().dims().first(b.rank() - 2)), py, m, n, k);
     return ok ? Status()
               : Status(make_error(Code::kInternal, "the matrix library failed for {} x {}", a.shape().str(),
                                   b.shape().str()));
   }
 
-  const bool batches_, ta_, tb_;
+  const bool batches_, broadcasts_, ta_, tb_;
 };
 
 Status product_gradient(GradientContext& c, std::string_view op, std::string_view name_a, std::string_view name_b,
@@ -143,7 +138,9 @@ Status product_gradient(GradientContext& c, std::string_view op, std::string_vie
   const Output a = adjoint ? c.input(0) : conj(c, c.input(0)), b = adjoint ? c.input(1) : conj(c, c.input(1));
   const Output g = c.dy(0);
   const auto product = [&](Output x, Output y, bool tx, bool ty) {
-    return c.op(op, {x, y}, Attrs{{std::string(name_a), tx}, {std::string(name_b), ty}});
+    Attrs attrs{{std::string(name_a), tx}, {std::string(name_b), ty}};
+    if (op == "BatchMatMulV3") attrs.set("Tout", g.dtype());
+    return c.op(op, {x, y}, std::move(attrs));
   };
   da = ta ? product(b, g, tb, true) : product(g, b, false, !tb);
   db = tb ? product(g, a, true, ta) : product(a, g, !ta, false);
@@ -184,10 +181,32 @@ Output sum_batches(GradientContext& c, Output g, Output x, Output y) {
 
 Status batch_matmul_gradient(GradientContext& c) {
   Output da, db;
-  TROUPE_RETURN_IF_ERROR(product_gradient(c, "BatchMatMulV2", "adj_x", "adj_y", da, db));
+  const bool typed = c.node().op().name() == "BatchMatMulV3";
+  if (typed && (c.input(0).dtype() != c.dy(0).dtype() || c.input(1).dtype() != c.dy(0).dtype()))
+    return make_error(Code::kUnimplemented, "gradient of a product of {} and {} that gives {}",
+                      to_string(c.input(0).dtype()), to_string(c.input(1).dtype()), to_string(c.dy(0).dtype()));
+  TROUPE_RETURN_IF_ERROR(product_gradient(c, typed ? "BatchMatMulV3" : "BatchMatMulV2", "adj_x", "adj_y", da, db));
   if (da) c.set_dx(0, sum_batches(c, da, c.input(0), c.input(1)));
   if (db) c.set_dx(1, sum_batches(c, db, c.input(1), c.input(0)));
   return {};
+}
+
+OpDef with_adjoints(OpDef op) {
+  op.attr("adj_x: bool = false").attr("adj_y: bool = false").attr("grad_x: bool = false").attr("grad_y: bool = false");
+  return op.shape(batch_matmul_shape);
+}
+
+/// The combinations of types TensorFlow has: one for all, or bytes that give int32 or join bfloat16.
+template <class... T> void add_typed_kernels(KernelRegistry& kernels, TypeList<T...>) {
+  const auto add = [&]<class Out>(DType a, DType b) {
+    kernels.add<Product<Out>>("BatchMatMulV3", DeviceKind::kCpu, {{"Ta", {a}}, {"Tb", {b}}, {"Tout", {dtype_of<Out>}}});
+  };
+  (add.template operator()<T>(dtype_of<T>, dtype_of<T>), ...);
+  for (DType a : {DType::kInt8, DType::kUInt8}) {
+    for (DType b : {DType::kInt8, DType::kUInt8}) add.template operator()<int32_t>(a, b);
+    add.template operator()<bfloat16>(a, DType::kBFloat16);
+    add.template operator()<bfloat16>(DType::kBFloat16, a);
+  }
 }
 
 }  // namespace
@@ -207,24 +226,30 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "transpose_b). 16-bit floats are multiplied and added up as float32; grad_a and grad_b have no "
                    "effect. Inner sizes that differ are an error."),
           gradient(matmul_gradient));
-  ops.add(OpDef("BatchMatMulV2")
-              .input("x: T")
-              .input("y: T")
-              .output("output: T")
-              .attr(type_attr("T", MatMulTypes{}))
-              .attr("adj_x: bool = false")
-              .attr("adj_y: bool = false")
-              .attr("grad_x: bool = false")
-              .attr("grad_y: bool = false")
-              .shape(batch_matmul_shape)
-              .doc("Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed (and complex "
-                   "ones conjugated) first with adj_x and adj_y. The dimensions before broadcast. Inner sizes that "
-                   "differ are an error."),
+  const std::string what =
+      "Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed (and complex ones "
+      "conjugated) first with adj_x and adj_y. ";
+  ops.add(with_adjoints(
+              OpDef("BatchMatMul").input("x: T").input("y: T").output("output: T").attr(type_attr("T", BatchTypes{})))
+              .doc(what + "The dimensions before and the inner sizes must agree."),
           gradient(batch_matmul_gradient));
-  for (const char* op : {"MatMul", "BatchMatMulV2"}) {
-    add_cpu_kernels<Product>(kernels, op, GemmTypes{});
-    add_half_kernels<Product<float>>(kernels, op);
-  }
+  ops.add(with_adjoints(
+              OpDef("BatchMatMulV2").input("x: T").input("y: T").output("output: T").attr(type_attr("T", BatchTypes{})))
+              .doc(what + "The dimensions before broadcast. Inner sizes that differ are an error."),
+          gradient(batch_matmul_gradient));
+  ops.add(with_adjoints(OpDef("BatchMatMulV3")
+                            .input("x: Ta")
+                            .input("y: Tb")
+                            .output("output: Tout")
+                            .attr(type_attr("Ta", OperandTypes{}))
+                            .attr(type_attr("Tb", OperandTypes{}))
+                            .attr(type_attr("Tout", BatchTypes{})))
+              .doc(what + "The dimensions before broadcast. The types are one, or bytes that give int32, or bytes and "
+                          "bfloat16. Inner sizes that differ are an error."),
+          gradient(batch_matmul_gradient));
+  add_cpu_kernels<Product>(kernels, "MatMul", MatMulTypes{});
+  for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, BatchTypes{});
+  add_typed_kernels(kernels, BatchTypes{});
 }
 
 }  // namespace troupe

@@ -29,4 +29,29 @@ inline std::vector<OpCase> nd_index_cases() {
   };
 }
 
+inline std::vector<OpCase> einsum_cases() {
+  const auto equation = [](const char* text) { return Attrs{{"equation", std::string(text)}}; };
+  const Tensor a = ramp({2, 3}), b = ramp({3, 4});
+  return {
+      {"Einsum",
+       {D({1, 2, 3, 4}, {2, 2}), D({5, 6, 7, 8}, {2, 2})},
+       equation("ij,jk->ik"),
+       {D({19, 22, 43, 50}, {2, 2})}},
+      {"Einsum", {D({1, 2, 3, 4}, {2, 2})}, equation("ii->i"), {D({1, 4})}},
+      {"Einsum", {D({1, 2})}, equation("i->ii"), {D({1, 0, 0, 2}, {2, 2})}},
+      {"Einsum", {D({1, 2, 3, 4}, {2, 2})}, equation("ij->"), {D(10)}},
+      {"Einsum", {D({}, {2, 0}), D({}, {0, 2})}, equation("ij,jk->ik"), {D({0, 0, 0, 0}, {2, 2})}},
+      {"Einsum", {a, b}, equation("ab,bc->ca")},
+      {"Einsum", {a, ramp({4, 3})}, equation("ab,cb->ac")},
+      {"Einsum", {ramp({2, 1, 3, 4}), ramp({5, 4, 2})}, equation("...ab,...bc->...ac")},
+      {"Einsum", {ramp({2, 3, 2, 5}), ramp({2, 3, 2, 5})}, equation("bqhd,bkhd->bhqk")},
+      {"Einsum", {ramp({2, 3, 4}), ramp({3, 2})}, equation("abc,bd->d")},
+      {"Einsum", {ramp({3, 3, 2})}, equation("aab->b")},
+      {"Einsum", {ramp({2, 3, 4})}, equation("...a->a...")},
+      {"Einsum", {ramp({2, 3}), ramp({4, 3, 2})}, equation("a...,...a->...a")},
+      {"Einsum", {ramp({3}), ramp({2, 3})}, equation("a,...a->...a")},
+      {"Einsum", {ramp({2, 3}), ramp({3})}, equation("ab,b->aab")},
+  };
+}
+
 }  // namespace troupe::testing
