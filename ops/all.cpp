@@ -21,6 +21,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_batch_norm_ops(ops, kernels);
   register_gather_ops(ops, kernels);
   register_gather_nd_ops(ops, kernels);
+  register_fake_quant_ops(ops, kernels);
+  register_quantize_ops(ops, kernels);
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);
   register_variable_ops(ops, kernels);

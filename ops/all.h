@@ -19,6 +19,8 @@ void register_reduction_ops(OpRegistry&, KernelRegistry&);
 void register_array_ops(OpRegistry&, KernelRegistry&);
 void register_gather_ops(OpRegistry&, KernelRegistry&);
 void register_gather_nd_ops(OpRegistry&, KernelRegistry&);
+void register_fake_quant_ops(OpRegistry&, KernelRegistry&);
+void register_quantize_ops(OpRegistry&, KernelRegistry&);
 void register_cast_ops(OpRegistry&, KernelRegistry&);
 void register_random_ops(OpRegistry&, KernelRegistry&);
 void register_matmul_ops(OpRegistry&, KernelRegistry&);

@@ -54,4 +54,35 @@ inline std::vector<OpCase> einsum_cases() {
   };
 }
 
+inline std::vector<OpCase> rounding_cases() {
+  const Tensor x = F({-7, -1.3f, 0.1f, 0.62f, 2.9f, 6.4f}, {2, 3}), g = F({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor low = F({-1}, {}), high = F({1}, {}), lows = F({-1, 0, -2}, {3}), highs = F({1, 0, 4}, {3});
+  const Attrs narrow = {{"num_bits", int64_t{4}}, {"narrow_range", true}}, two = {{"num_bits", int64_t{2}}};
+  const Tensor y = D({-1.2, -0.4, 0.1, 0.9});
+  std::vector<OpCase> out = {
+      {"FakeQuantWithMinMaxArgs", {x}, two, {F({-8, 0, 0, 0, 4, 4}, {2, 3})}, false},
+      {"FakeQuantWithMinMaxArgsGradient", {g, x}, {}, {F({0, 2, 3, 4, 5, 0}, {2, 3})}},
+      {"FakeQuantWithMinMaxVars", {x, low, high}, narrow, {}, false},
+      {"FakeQuantWithMinMaxVars", {x, F({0}, {}), F({0}, {})}, {}, {F({0, 0, 0, 0, 0, 0}, {2, 3})}, false},
+      {"FakeQuantWithMinMaxVarsGradient",
+       {g, x, low, high},
+       {},
+       {F({0, 0, 3, 4, 0, 0}, {2, 3}), F({3}, {}), F({11}, {})}},
+      {"FakeQuantWithMinMaxVarsPerChannel", {x, lows, highs}, narrow, {}, false},
+      {"FakeQuantWithMinMaxVarsPerChannelGradient",
+       {g, x, lows, highs},
+       {},
+       {F({0, 2, 3, 4, 5, 0}, {2, 3}), F({1, 0, 0}, {3}), F({0, 0, 6}, {3})}},
+      {"QuantizeAndDequantize", {y}, {{"num_bits", int64_t{2}}}, {D({-0.9, 0, 0, 0.9})}, false},
+      {"QuantizeAndDequantizeV4Grad", {D({1, 2, 3, 4}), y, D(-1), D(0.5)}, {}, {D({0, 2, 3, 0}), D(0), D(0)}},
+  };
+  for (const char* op : {"QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4"}) {
+    out.push_back(
+        {op, {y, D(-1), D(0.5)}, {{"range_given", true}, {"num_bits", int64_t{2}}}, {D({-1, -0.5, 0, 0.5})}, false});
+    out.push_back({op, {y, D(0), D(0)}, {{"num_bits", int64_t{2}}}, {D({-0.9, 0, 0, 0.9})}, false});
+  }
+  out.push_back({"QuantizeAndDequantizeV3", {y, D(-1), D(0.5), I(2)}, {}, {D({-1, -0.5, 0, 0.5})}, false});
+  return out;
+}
+
 }  // namespace troupe::testing
