@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape and order of tensors: Reshape, ExpandDims, Squeeze, Transpose, Tile, ReverseV2, Where, InvertPermutation.
+// Shape and order of tensors: Reshape, ExpandDims, Squeeze, Transpose, Tile, Where, InvertPermutation.
 #include <algorithm>
 #include <numeric>
 
@@ -141,12 +141,14 @@ Result<std::vector<int64_t>> permutation(const Tensor& t, int rank) {
 
 class Transpose final : public ComputeKernel {
  public:
+  explicit Transpose(const KernelInit& init)
+      : conjugate_(init.op == "ConjugateTranspose" && init.input_dtypes[0] == DType::kComplex64) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto perm, permutation(c.input(1), x.rank()));
     Shape shape;
     for (int64_t p : perm) shape.push_back(x.shape()[static_cast<int>(p)]);
-    if (std::ranges::is_sorted(perm)) {
+    if (std::ranges::is_sorted(perm) && !conjugate_) {
       c.set_output(0, x);
       return {};
     }
@@ -155,9 +157,16 @@ class Transpose final : public ComputeKernel {
     StridedCopy box;
     for (int i = 0; i < shape.rank(); ++i) box.push(shape[i], from[perm[i]], to[i]);
     strided_copy(x.dtype(), y.mutable_raw(), x.raw(), box, c.threads());
+    if (conjugate_) {
+      complex64* out = y.mutable_data<complex64>();
+      for (int64_t i = 0; i < y.elements(); ++i) out[i] = std::conj(out[i]);
+    }
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const bool conjugate_;
 };
 
 Status transpose_shape(ShapeContext& c) {
@@ -189,9 +198,9 @@ Status transpose_gradient(GradientContext& c) {
   const Tensor* constant = node.op().name() == "Const" ? node.attrs().get<Tensor>("value") : nullptr;
   if (constant) {
     TROUPE_ASSIGN(const auto perm, permutation(*constant, -1));
-    c.set_dx(0, c.op("Transpose", {c.dy(0), int_vector(c, inverse(perm))}));
+    c.set_dx(0, c.op(c.node().op().name(), {c.dy(0), int_vector(c, inverse(perm))}));
   } else {
-    c.set_dx(0, c.op("Transpose", {c.dy(0), c.op("InvertPermutation", {c.input(1)})}));
+    c.set_dx(0, c.op(c.node().op().name(), {c.dy(0), c.op("InvertPermutation", {c.input(1)})}));
   }
   return {};
 }
@@ -206,7 +215,7 @@ class InvertPermutation final : public ComputeKernel {
   }
 };
 
-// --- tile, reverse, where ---
+// --- tile, where ---
 
 Result<PartialShape> tiled(const PartialShape& x, const std::vector<int64_t>& multiples) {
   if (static_cast<int>(multiples.size()) != x.rank())
@@ -291,29 +300,6 @@ Status tile_gradient(GradientContext& c) {
   return {};
 }
 
-class Reverse final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const auto axes, int_values(c.input(1), "axis"));
-    auto from = strides_of(x.shape());
-    const auto to = from;
-    int64_t start = 0;
-    for (int64_t a : axes) {
-      TROUPE_ASSIGN(const int axis, axis_from(a, x.rank()));
-      if (from[axis] != to[axis]) return invalid_argument("axis {} is named twice", axis);
-      start += (x.shape()[axis] - 1) * from[axis];
-      from[axis] = -from[axis];
-    }
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
-    StridedCopy box;
-    for (int i = 0; i < x.rank(); ++i) box.push(x.shape()[i], from[i], to[i]);
-    strided_copy(x.dtype(), y.mutable_raw(), advance(x.raw(), start, x.dtype()), box, c.threads());
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
 template <class T> class Where final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
@@ -375,15 +361,20 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
 }
 
 void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(OpDef("Transpose")
-              .input("x: T")
-              .input("perm: Tperm")
-              .output("y: T")
-              .attr("T: type")
-              .attr(type_attr("Tperm", IndexTypes{}, "int32"))
-              .shape(transpose_shape)
-              .doc("Dimension i of y is dimension perm[i] of x."),
-          gradient(transpose_gradient));
+  const auto transpose = [&](const char* name, const char* doc) {
+    ops.add(OpDef(name)
+                .input("x: T")
+                .input("perm: Tperm")
+                .output("y: T")
+                .attr("T: type")
+                .attr(type_attr("Tperm", IndexTypes{}, "int32"))
+                .shape(transpose_shape)
+                .doc(doc),
+            gradient(transpose_gradient));
+    kernels.add<Transpose>(name, DeviceKind::kCpu, {});
+  };
+  transpose("Transpose", "Dimension i of y is dimension perm[i] of x.");
+  transpose("ConjugateTranspose", "Dimension i of y is dimension perm[i] of x; complex numbers are conjugated.");
   ops.add(OpDef("InvertPermutation")
               .input("x: T")
               .output("y: T")
@@ -400,22 +391,8 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(tile_shape)
               .doc("The input repeated multiples[i] times along dimension i."),
           gradient(tile_gradient));
-  ops.add(OpDef("ReverseV2")
-              .input("tensor: T")
-              .input("axis: Tidx")
-              .output("output: T")
-              .attr("T: type")
-              .attr(type_attr("Tidx", IndexTypes{}, "int32"))
-              .shape(unchanged_shape)
-              .doc("The tensor with the order of elements reversed along the dimensions in `axis`."),
-          gradient([](GradientContext& c) -> Status {
-            if (c.dy(0)) c.set_dx(0, c.op("ReverseV2", {c.dy(0), c.input(1)}));
-            return {};
-          }));
-  kernels.add<Transpose>("Transpose", DeviceKind::kCpu, {});
   kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCpu, {});
   kernels.add<Tile>("Tile", DeviceKind::kCpu, {});
-  kernels.add<Reverse>("ReverseV2", DeviceKind::kCpu, {});
   using WhereTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                               uint32_t, uint64_t, bool>;
   ops.add(OpDef("Where")
@@ -438,6 +415,12 @@ void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_moves(ops, kernels);
   register_concat_ops(ops, kernels);
   register_slice_ops(ops, kernels);
+  register_pad_ops(ops, kernels);
+  register_reverse_ops(ops, kernels);
+  register_block_ops(ops, kernels);
+  register_diagonal_ops(ops, kernels);
+  register_band_ops(ops, kernels);
+  register_sequence_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joining and parting tensors along a dimension: ConcatV2, Split, SplitV, Pack, Unpack, ConcatOffset.
+// Joining and parting tensors along a dimension: ConcatV2, Concat, Split, SplitV, Pack, Unpack, ConcatOffset.
 #include "ops/array_parts.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
@@ -30,41 +30,54 @@ void put_part(KernelContext& c, Tensor& y, int axis, int64_t begin, const Tensor
   strided_copy(x.dtype(), advance(y.mutable_raw(), begin * to[axis], y.dtype()), x.raw(), box, c.threads());
 }
 
+/// Which inputs of Concat (axis first) and ConcatV2 (axis last) are what.
+struct ConcatInputs {
+  int first = 0, axis = 0, count = 0;
+  ConcatInputs(std::string_view op, int inputs)
+      : first(op == "Concat"), axis(op == "Concat" ? 0 : inputs - 1), count(inputs - 1) {}
+};
+
 class Concat final : public ComputeKernel {
  public:
+  explicit Concat(const KernelInit& init) : at_(init.op, static_cast<int>(init.input_dtypes.size())) {}
   Status compute(KernelContext& c) override {
-    const int n = c.num_inputs() - 1;
-    Shape shape = c.input(0).shape();
-    TROUPE_ASSIGN(const int axis, axis_from(c.input(n), shape.rank()));
+    const auto value = [&](int i) -> const Tensor& { return c.input(at_.first + i); };
+    const int n = at_.count;
+    Shape shape = value(0).shape();
+    TROUPE_ASSIGN(const int axis, axis_from(c.input(at_.axis), shape.rank()));
     int64_t total = 0;
     for (int i = 0; i < n; ++i) {
-      Shape s = c.input(i).shape();
+      Shape s = value(i).shape();
       if (s.rank() == shape.rank()) {
         total += s[axis];
         s.set(axis, shape[axis]);
       }
       if (s != shape)
-        return invalid_argument("input {} of shape {} does not join {} along dimension {}", i, c.input(i).shape().str(),
+        return invalid_argument("input {} of shape {} does not join {} along dimension {}", i, value(i).shape().str(),
                                 shape.str(), axis);
     }
     shape.set(axis, total);
-    TROUPE_ASSIGN(Tensor y, c.allocate(c.input(0).dtype(), shape));
+    TROUPE_ASSIGN(Tensor y, c.allocate(value(0).dtype(), shape));
     int64_t at = 0;
     for (int i = 0; i < n; ++i) {
-      put_part(c, y, axis, at, c.input(i));
-      at += c.input(i).shape()[axis];
+      put_part(c, y, axis, at, value(i));
+      at += value(i).shape()[axis];
     }
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const ConcatInputs at_;
 };
 
-Status concat_shape(ShapeContext& c) {
-  const int n = c.num_inputs() - 1;
+Status concat_shape(ShapeContext& c, std::string_view op) {
+  const ConcatInputs in(op, c.num_inputs());
+  const int n = in.count;
   PartialShape out;
-  const auto at = c.constant_input(n);
+  const auto at = c.constant_input(in.axis);
   for (int i = 0; i < n; ++i) {
-    const PartialShape& s = c.input(i);
+    const PartialShape& s = c.input(in.first + i);
     if (!s.has_rank()) continue;
     if (s.rank() == 0) return invalid_argument("input {} is a scalar and has no dimension to join along", i);
     if (!out.has_rank()) out = PartialShape::of_rank(s.rank());
@@ -74,7 +87,7 @@ Status concat_shape(ShapeContext& c) {
     TROUPE_ASSIGN(const int axis, axis_from(*at, out.rank()));
     int64_t total = 0;
     for (int i = 0; i < n; ++i) {
-      PartialShape s = c.input(i);
+      PartialShape s = c.input(in.first + i);
       if (!s.has_rank()) s = PartialShape::of_rank(out.rank());
       total = total < 0 || s[axis] < 0 ? -1 : total + s[axis];
       s.set(axis, -1);
@@ -88,37 +101,40 @@ Status concat_shape(ShapeContext& c) {
 
 Status concat_gradient(GradientContext& c) {
   const Output dy = c.dy(0);
-  const int n = c.num_inputs() - 1;
+  const ConcatInputs in(c.node().op().name(), c.num_inputs());
+  const int n = in.count;
   if (!dy) return {};
   if (n == 1) {
-    c.set_dx(0, dy);
+    c.set_dx(in.first, dy);
     return {};
   }
-  const Node& axis_node = *c.input(n).node;
+  const Node& axis_node = *c.input(in.axis).node;
   const Tensor* constant = axis_node.op().name() == "Const" ? axis_node.attrs().get<Tensor>("value") : nullptr;
   std::vector<int64_t> parts;
   for (int i = 0; i < n && constant; ++i) {
-    const PartialShape& s = c.input(i).shape();
+    const PartialShape& s = c.input(in.first + i).shape();
     const auto axis = s.has_rank() ? axis_from(*constant, s.rank()) : Result<int>(0);
     if (s.has_rank() && axis.ok() && s[*axis] >= 0) parts.push_back(s[*axis]);
   }
   if (static_cast<int>(parts.size()) == n) {
-    TROUPE_ASSIGN(const int axis, axis_from(*constant, c.input(0).shape().rank()));
+    TROUPE_ASSIGN(const int axis, axis_from(*constant, c.input(in.first).shape().rank()));
     const Output at = c.constant(Tensor::scalar<int32_t>(axis));
     const auto dxs = c.ops("SplitV", {dy, int_vector(c, parts), at}, {{"num_split", int64_t{n}}});
-    for (size_t i = 0; i < dxs.size(); ++i) c.set_dx(static_cast<int>(i), dxs[i]);
+    for (size_t i = 0; i < dxs.size(); ++i) c.set_dx(in.first + static_cast<int>(i), dxs[i]);
     return {};
   }
   std::vector<Output> inputs;
-  for (int i = 0; i < n; ++i) inputs.push_back(c.input(i));
+  for (int i = 0; i < n; ++i) inputs.push_back(c.input(in.first + i));
   const auto sizes = c.ops("ShapeN", inputs);
   inputs = sizes;
-  const Output axis32 =
-      c.input(n).dtype() == DType::kInt32 ? c.input(n) : c.op("Cast", {c.input(n)}, {{"DstT", DType::kInt32}});
+  const Output axis32 = c.input(in.axis).dtype() == DType::kInt32
+                            ? c.input(in.axis)
+                            : c.op("Cast", {c.input(in.axis)}, {{"DstT", DType::kInt32}});
   const Output flat = c.op("Reshape", {axis32, c.constant(Tensor::of<int32_t>(std::span<const int32_t>()))});
   inputs.insert(inputs.begin(), flat);
   const auto offsets = c.ops("ConcatOffset", inputs);
-  for (size_t i = 0; i < offsets.size(); ++i) c.set_dx(static_cast<int>(i), c.op("Slice", {dy, offsets[i], sizes[i]}));
+  for (size_t i = 0; i < offsets.size(); ++i)
+    c.set_dx(in.first + static_cast<int>(i), c.op("Slice", {dy, offsets[i], sizes[i]}));
   return {};
 }
 
@@ -323,8 +339,17 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("N: int >= 1")
               .attr("T: type")
               .attr(type_attr("Tidx", IndexTypes{}, "int32"))
-              .shape(concat_shape)
+              .shape([](ShapeContext& c) { return concat_shape(c, "ConcatV2"); })
               .doc("Tensors joined along a dimension; their other sizes agree."),
+          gradient(concat_gradient));
+  ops.add(OpDef("Concat")
+              .input("concat_dim: int32")
+              .input("values: N * T")
+              .output("output: T")
+              .attr("N: int >= 2")
+              .attr("T: type")
+              .shape([](ShapeContext& c) { return concat_shape(c, "Concat"); })
+              .doc("ConcatV2 with the dimension first."),
           gradient(concat_gradient));
   ops.add(OpDef("ConcatOffset")
               .input("concat_dim: int32")
@@ -360,7 +385,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: num_split * T")
               .attr("num_split: int >= 1")
               .attr("T: type")
-              .attr(type_attr("Tlen", IndexTypes{}, "int64"))
+              .attr(type_attr("Tlen", TypeList<int8_t, int32_t, int64_t>{}, "int64"))
               .shape(split_v_shape)
               .doc("The parts of the given sizes along a dimension; one size may be -1. Views where it is the first."),
           gradient([](GradientContext& c) -> Status {
@@ -399,7 +424,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
             if (!dys.empty()) c.set_dx(0, c.op("Pack", dys, {{"axis", c.node().attrs().get_or<int64_t>("axis", 0)}}));
             return {};
           }));
-  kernels.add<Concat>("ConcatV2", DeviceKind::kCpu, {});
+  for (const char* op : {"ConcatV2", "Concat"}) kernels.add<Concat>(op, DeviceKind::kCpu, {});
   kernels.add<ConcatOffset>("ConcatOffset", DeviceKind::kCpu, {});
   kernels.add<Split>("Split", DeviceKind::kCpu, {});
   kernels.add<SplitV>("SplitV", DeviceKind::kCpu, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes out of tensors and into larger ones: Slice, StridedSlice, StridedSliceGrad, Pad, PadV2.
+// Boxes out of tensors: Slice, StridedSlice, StridedSliceGrad.
 #include <algorithm>
 #include <span>
 
@@ -157,8 +157,11 @@ Attrs masks_of(const Node& node) {
 
 Status strided_slice_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const Output shape = c.op("Shape", {c.input(0)}, {{"out_type", c.input(1).dtype()}});
-  c.set_dx(0, c.op("StridedSliceGrad", {shape, c.input(1), c.input(2), c.input(3), c.dy(0)}, masks_of(c.node())));
+  const bool narrow = c.input(1).dtype() == DType::kInt16;
+  std::vector<Output> in = {c.op("Shape", {c.input(0)}, {{"out_type", narrow ? DType::kInt32 : c.input(1).dtype()}})};
+  for (int i = 1; i < 4; ++i) in.push_back(narrow ? c.op("Cast", {c.input(i)}, {{"DstT", DType::kInt32}}) : c.input(i));
+  in.push_back(c.dy(0));
+  c.set_dx(0, c.op("StridedSliceGrad", in, masks_of(c.node())));
   return {};
 }
 
@@ -191,95 +194,11 @@ class StridedSliceGrad final : public ComputeKernel {
   const SliceMasks masks_;
 };
 
-// --- pad ---
+using SliceIndexTypes = TypeList<int16_t, int32_t, int64_t>;
 
-/// The paddings tensor checked: two non-negative numbers for each dimension.
-Result<std::vector<int64_t>> paddings_of(const Tensor& t, int rank) {
-  if (t.rank() != 2 || t.shape()[1] != 2 || (rank >= 0 && t.shape()[0] != rank))
-    return invalid_argument("paddings of shape {} for a tensor of rank {}", t.shape().str(), rank);
-  TROUPE_ASSIGN(const Tensor flat, t.reshape(Shape{t.elements()}));
-  TROUPE_ASSIGN(const auto pads, int_values(flat, "paddings"));
-  for (int64_t p : pads)
-    if (p < 0 || p > INT64_MAX / 4) return invalid_argument("padding {}", p);
-  return pads;
-}
-
-class Pad final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const auto pads, paddings_of(c.input(1), x.rank()));
-    std::vector<int64_t> sizes;
-    for (int i = 0; i < x.rank(); ++i) sizes.push_back(x.shape()[i] + pads[2 * i] + pads[2 * i + 1]);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    Tensor y;
-    if (c.num_inputs() > 2) {
-      if (c.input(2).rank() != 0)
-        return invalid_argument("constant_values must be a scalar, not {}", c.input(2).shape().str());
-      TROUPE_ASSIGN(y, c.allocate(x.dtype(), shape));
-      with_storage(x.dtype(), [&]<class S>() {
-        std::fill_n(static_cast<S*>(y.mutable_raw()), y.elements(), *static_cast<const S*>(c.input(2).raw()));
-      });
-    } else {
-      TROUPE_ASSIGN(y, Tensor::zeros(x.dtype(), shape, c.device().allocator));
-    }
-    const auto from = strides_of(x.shape()), to = strides_of(shape);
-    StridedCopy box;
-    int64_t start = 0;
-    for (int i = 0; i < x.rank(); ++i) {
-      start += pads[2 * i] * to[i];
-      box.push(x.shape()[i], from[i], to[i]);
-    }
-    strided_copy(x.dtype(), advance(y.mutable_raw(), start, x.dtype()), x.raw(), box, c.threads());
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
-Status pad_shape(ShapeContext& c) {
-  const PartialShape& x = c.input(0);
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 2).status());
-  const auto constant = c.constant_input(1);
-  if (!constant) {
-    if (x.has_rank()) c.set_output(0, PartialShape::of_rank(x.rank()));
-    return {};
-  }
-  TROUPE_ASSIGN(const auto pads, paddings_of(*constant, x.rank()));
-  const int rank = static_cast<int>(pads.size() / 2);
-  if (rank > kMaxRank) return invalid_argument("rank {} is more than {}", rank, kMaxRank);
-  PartialShape out = PartialShape::of_rank(rank);
-  for (int i = 0; i < rank && x.has_rank(); ++i)
-    if (x[i] >= 0) out.set(i, x[i] + pads[2 * i] + pads[2 * i + 1]);
-  c.set_output(0, out);
-  return {};
-}
-
-Status pad_gradient(GradientContext& c) {
-  const Output dy = c.dy(0), x = c.input(0);
-  if (!dy) return {};
-  const Node& node = *c.input(1).node;
-  const Tensor* constant = node.op().name() == "Const" ? node.attrs().get<Tensor>("value") : nullptr;
-  Output begin;
-  if (constant) {
-    TROUPE_ASSIGN(const auto pads, paddings_of(*constant, -1));
-    std::vector<int64_t> first;
-    for (size_t i = 0; i < pads.size(); i += 2) first.push_back(pads[i]);
-    begin = int_vector(c, first);
-  } else {
-    const Output column =
-        c.op("StridedSlice",
-             {c.input(1), c.constant(Tensor::of<int32_t>({0, 0})), c.constant(Tensor::of<int32_t>({0, 1})),
-              c.constant(Tensor::of<int32_t>({1, 1}))},
-             {{"begin_mask", int64_t{1}}, {"end_mask", int64_t{1}}, {"shrink_axis_mask", int64_t{2}}});
-    begin = c.input(1).dtype() == DType::kInt32 ? column : c.op("Cast", {column}, {{"DstT", DType::kInt32}});
-  }
-  c.set_dx(0, c.op("Slice", {dy, begin, c.op("Shape", {x})}));
-  return {};
-}
-
-OpDef strided(OpDef op) {
+template <class Types = IndexTypes> OpDef strided(OpDef op, Types types = {}) {
   return op.attr("T: type")
-      .attr(type_attr("Index", IndexTypes{}))
+      .attr(type_attr("Index", types))
       .attr("begin_mask: int = 0")
       .attr("end_mask: int = 0")
       .attr("ellipsis_mask: int = 0")
@@ -306,7 +225,8 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
                       .input("begin: Index")
                       .input("end: Index")
                       .input("strides: Index")
-                      .output("output: T"))
+                      .output("output: T"),
+                  SliceIndexTypes{})
               .shape(strided_slice_shape)
               .doc("input[begin:end:strides, ...]. Bit i of a mask is for entry i: begin_mask and end_mask ignore it, "
                    "ellipsis_mask is '...', new_axis_mask adds a dimension, shrink_axis_mask takes one index."),
@@ -334,28 +254,6 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<Slice>("Slice", DeviceKind::kCpu, {});
   kernels.add<StridedSlice>("StridedSlice", DeviceKind::kCpu, {});
   kernels.add<StridedSliceGrad>("StridedSliceGrad", DeviceKind::kCpu, {});
-  const std::string paddings = type_attr("Tpaddings", IndexTypes{}, "int32");
-  ops.add(OpDef("Pad")
-              .input("input: T")
-              .input("paddings: Tpaddings")
-              .output("output: T")
-              .attr("T: type")
-              .attr(paddings)
-              .shape(pad_shape)
-              .doc("The input with paddings[i] zeros before and after dimension i."),
-          gradient(pad_gradient));
-  ops.add(OpDef("PadV2")
-              .input("input: T")
-              .input("paddings: Tpaddings")
-              .input("constant_values: T")
-              .output("output: T")
-              .attr("T: type")
-              .attr(paddings)
-              .shape(pad_shape)
-              .doc("The input with paddings[i] copies of constant_values before and after dimension i."),
-          gradient(pad_gradient));
-  kernels.add<Pad>("Pad", DeviceKind::kCpu, {});
-  kernels.add<Pad>("PadV2", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

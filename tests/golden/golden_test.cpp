@@ -18,12 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Number i of a tensor; complex elements are two.
 double as_double(const Tensor& t, int64_t i) {
   switch (t.dtype()) {
     case DType::kFloat32: return t.data<float>()[i];
     case DType::kFloat64: return t.data<double>()[i];
     case DType::kFloat16: return static_cast<float>(t.data<float16>()[i]);
-    case DType::kComplex64: return t.data<float>()[i];
+    case DType::kComplex64: return static_cast<const float*>(t.raw())[i];
     default: return 0;
   }
 }
@@ -33,10 +34,11 @@ double as_double(const Tensor& t, int64_t i) {
 double relative_error(const Tensor& got, const Tensor& expected) {
   double mean = 0, worst = 0;
   int64_t finite = 0;
-  for (int64_t i = 0; i < expected.elements(); ++i)
+  const int64_t n = expected.elements() * (expected.dtype() == DType::kComplex64 ? 2 : 1);
+  for (int64_t i = 0; i < n; ++i)
     if (const double e = as_double(expected, i); std::isfinite(e)) mean += std::abs(e), ++finite;
   if (finite) mean /= static_cast<double>(finite);
-  for (int64_t i = 0; i < expected.elements(); ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const double e = as_double(expected, i), g = as_double(got, i);
     if (e == g || (std::isnan(e) && std::isnan(g))) continue;
     if (!std::isfinite(e) || !std::isfinite(g)) return INFINITY;
@@ -49,7 +51,8 @@ void check_close(const std::string& name, const Tensor& got, const Tensor& expec
   INFO(name << "\ngot      " << got.str(24) << "\nexpected " << expected.str(24));
   REQUIRE(got.dtype() == expected.dtype());
   REQUIRE(got.shape() == expected.shape());
-  if (is_floating(expected.dtype())) CHECK(relative_error(got, expected) <= tolerance);
+  if (is_floating(expected.dtype()) || expected.dtype() == DType::kComplex64)
+    CHECK(relative_error(got, expected) <= tolerance);
   else CHECK(got.identical(expected));
 }
 

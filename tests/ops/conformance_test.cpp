@@ -67,7 +67,8 @@ const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
     for (const auto& part : {const_cases(), unary_cases(), binary_cases(), reduction_cases(), array_cases(),
-                             gather_cases(), random_cases(), matrix_cases(), complex_cases(), nd_index_cases(), einsum_cases(), rounding_cases()})
+                             gather_cases(), random_cases(), matrix_cases(), complex_cases(), move_cases(),
+                             block_cases(), diagonal_cases(), nd_index_cases(), einsum_cases(), rounding_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();

@@ -6,6 +6,97 @@
 
 namespace troupe::testing {
 
+inline std::vector<OpCase> move_cases() {
+  const Tensor x = D({1, 2, 3, 4, 5, 6}, {2, 3});
+  const auto mode = [](const char* name) { return Attrs{{"mode", std::string(name)}}; };
+  const auto along = [](int64_t sequence, int64_t batch) { return Attrs{{"seq_dim", sequence}, {"batch_dim", batch}}; };
+  return {
+      {"MirrorPad", {D({1, 2, 3}), I({2, 1}, {1, 2})}, mode("REFLECT"), {D({3, 2, 1, 2, 3, 2})}},
+      {"MirrorPad", {D({1, 2, 3}), L({2, 3}, {1, 2})}, mode("SYMMETRIC"), {D({2, 1, 1, 2, 3, 3, 2, 1})}},
+      {"MirrorPad", {ramp({2, 3, 2}), I({1, 0, 2, 1, 0, 1}, {3, 2})}, mode("REFLECT")},
+      {"MirrorPad", {D(3), I({}, {0, 2})}, mode("REFLECT"), {D(3)}},
+      {"MirrorPad", {D({}, {0, 2}), I({0, 0, 1, 1}, {2, 2})}, mode("REFLECT"), {D({}, {0, 4})}},
+      {"MirrorPadGrad", {D({1, 2, 3, 4, 5, 6}), I({2, 1}, {1, 2})}, mode("REFLECT"), {D({3, 12, 6})}},
+      {"MirrorPadGrad", {ramp({4, 5}), I({1, 1, 2, 1}, {2, 2})}, mode("SYMMETRIC")},
+      {"Reverse", {x, B({false, true})}, {}, {D({3, 2, 1, 6, 5, 4}, {2, 3})}},
+      {"Reverse", {D(2), B({})}, {}, {D(2)}},
+      {"ReverseV2", {D({}, {0, 2}), I({0})}, {}, {D({}, {0, 2})}},
+      {"ReverseSequence", {x, L({2, 3})}, along(1, 0), {D({2, 1, 3, 6, 5, 4}, {2, 3})}},
+      {"ReverseSequence", {x, I({0, 1, 2})}, along(0, 1), {D({1, 2, 6, 4, 5, 3}, {2, 3})}},
+      {"ReverseSequence", {ramp({2, 2, 3, 2}), L({3, 1})}, along(2, 1)},
+      {"Roll", {D({1, 2, 3, 4, 5}), I(2), I(0)}, {}, {D({4, 5, 1, 2, 3})}},
+      {"Roll", {x, L({-1, 3}), I({1, 0})}, {}, {D({5, 6, 4, 2, 3, 1}, {2, 3})}},
+      {"Roll", {x, I({1, 1}), L({-1, 1})}, {}, {D({2, 3, 1, 5, 6, 4}, {2, 3})}},
+      {"Roll", {D({}, {0, 2}), I(3), I(0)}, {}, {D({}, {0, 2})}},
+      {"ConjugateTranspose", {x, I({1, 0})}, {}, {D({1, 4, 2, 5, 3, 6}, {3, 2})}},
+      {"Concat", {I(1), x, D({7, 8}, {2, 1})}, {}, {D({1, 2, 3, 7, 4, 5, 6, 8}, {2, 4})}},
+      {"ConcatOffset", {I(0), L({2, 2}), L({3, 2})}, {}, {L({0, 0}), L({2, 0})}},
+      {"LinSpace", {D(1), D(2), I(5)}, {}, {D({1, 1.25, 1.5, 1.75, 2})}},
+      {"LinSpace", {D(3), D(-1), L(1)}, {}, {D({3})}},
+      {"UnravelIndex", {I({0, 5, 11}), I({3, 4})}, {}, {I({0, 1, 2, 0, 1, 3}, {2, 3})}},
+      {"UnravelIndex", {L(7), L({3, 4})}, {}, {L({1, 3})}},
+      {"BroadcastArgs", {I({3, 1}), I({2, 1, 4})}, {}, {I({2, 3, 4})}},
+      {"BroadcastArgs", {L({}), L({2})}, {}, {L({2})}},
+  };
+}
+
+inline std::vector<OpCase> block_cases() {
+  const Tensor image = D({1, 2, 3, 4}, {1, 2, 2, 1});
+  const auto block = [](const char* format = "NHWC") {
+    return Attrs{{"block_size", int64_t{2}}, {"data_format", std::string(format)}};
+  };
+  const Attrs two = {{"block_size", int64_t{2}}};
+  return {
+      {"SpaceToBatchND", {image, I({2, 2}), I({0, 0, 0, 0}, {2, 2})}, {}, {D({1, 2, 3, 4}, {4, 1, 1, 1})}},
+      {"SpaceToBatchND", {D({1, 2, 3}, {1, 3}), L({2}), L({1, 0}, {1, 2})}, {}, {D({0, 2, 1, 3}, {2, 2})}},
+      {"SpaceToBatchND", {ramp({2, 3, 4, 2}), I({3, 2}), I({2, 1, 0, 2}, {2, 2})}},
+      {"SpaceToBatchND", {ramp({2, 3}), I({}), I({}, {0, 2})}},
+      {"BatchToSpaceND", {D({1, 2, 3, 4}, {4, 1, 1, 1}), I({2, 2}), I({0, 0, 0, 0}, {2, 2})}, {}, {image}},
+      {"BatchToSpaceND", {D({1, 2, 3, 4}, {2, 2}), L({2}), L({1, 0}, {1, 2})}, {}, {D({3, 2, 4}, {1, 3})}},
+      {"BatchToSpaceND", {ramp({12, 2, 3, 2}), I({3, 2}), I({1, 0, 2, 1}, {2, 2})}},
+      {"SpaceToBatch", {image, I({0, 0, 0, 0}, {2, 2})}, two, {D({1, 2, 3, 4}, {4, 1, 1, 1})}},
+      {"SpaceToBatch", {ramp({1, 3, 4, 2}), I({0, 1, 1, 1}, {2, 2})}, two},
+      {"BatchToSpace", {ramp({4, 2, 2, 1}), I({1, 0, 0, 1}, {2, 2})}, two},
+      {"SpaceToDepth", {image}, block(), {D({1, 2, 3, 4}, {1, 1, 1, 4})}},
+      {"SpaceToDepth", {D({1, 2, 3, 4}, {1, 1, 2, 2})}, block("NCHW"), {D({1, 2, 3, 4}, {1, 4, 1, 1})}},
+      {"SpaceToDepth", {ramp({2, 4, 2, 3})}, block()},
+      {"SpaceToDepth", {ramp({2, 3, 4, 2})}, block("NCHW")},
+      {"DepthToSpace", {D({1, 2, 3, 4}, {1, 1, 1, 4})}, block(), {image}},
+      {"DepthToSpace", {ramp({2, 2, 1, 8})}, block()},
+      {"DepthToSpace", {ramp({2, 8, 1, 2})}, block("NCHW")},
+  };
+}
+
+inline std::vector<OpCase> diagonal_cases() {
+  const Tensor m = D({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {3, 4}), batch = ramp({2, 3, 4});
+  const auto align = [](const char* how) { return Attrs{{"align", std::string(how)}}; };
+  const Tensor two = I({-1, 1}), band = D({0, 8, 9, 1, 2, 3, 4, 5, 0}, {3, 3});
+  return {
+      {"MatrixBandPart", {m, L(1), L(0)}, {}, {D({1, 0, 0, 0, 5, 6, 0, 0, 0, 10, 11, 0}, {3, 4})}},
+      {"MatrixBandPart", {batch, I(-1), I(1)}},
+      {"Diag", {D({1, 2})}, {}, {D({1, 0, 0, 2}, {2, 2})}},
+      {"Diag", {ramp({2, 2})}},
+      {"DiagPart", {D({1, 2, 3, 4}, {2, 2})}, {}, {D({1, 4})}},
+      {"DiagPart", {ramp({2, 2, 2, 2})}},
+      {"MatrixDiag", {D({1, 2, 3, 4}, {2, 2})}, {}, {D({1, 0, 0, 2, 3, 0, 0, 4}, {2, 2, 2})}},
+      {"MatrixDiagV2", {D({1, 2}), I(1), I(-1), I(-1), D(9)}, {}, {D({9, 1, 9, 9, 9, 2, 9, 9, 9}, {3, 3})}, false},
+      {"MatrixDiagV3", {band, two, I(-1), I(-1), D(0)}, {}, {D({1, 8, 0, 4, 2, 9, 0, 5, 3}, {3, 3})}, false},
+      {"MatrixDiagV3",
+       {D({1, 2}), I({-1}), I(3), I(2), D(0)},
+       align("LEFT_LEFT"),
+       {D({0, 0, 1, 0, 0, 2}, {3, 2})},
+       false},
+      {"MatrixDiagPart", {m}, {}, {D({1, 6, 11})}},
+      {"MatrixDiagPart", {batch}},
+      {"MatrixDiagPartV2", {m, I(-1), D(0)}, {}, {D({5, 10})}, false},
+      {"MatrixDiagPartV3", {m, I({-2, 1}), D(0)}, {}, {D({2, 7, 12, 1, 6, 11, 5, 10, 0, 9, 0, 0}, {4, 3})}, false},
+      {"MatrixDiagPartV3", {m, I({1, 2}), D(-1)}, align("LEFT_RIGHT"), {D({3, 8, -1, 2, 7, 12}, {2, 3})}, false},
+      {"MatrixSetDiag", {m, D({-1, -2, -3})}, {}, {D({-1, 2, 3, 4, 5, -2, 7, 8, 9, 10, -3, 12}, {3, 4})}},
+      {"MatrixSetDiagV2", {batch, ramp({2, 2}), I(2)}},
+      {"MatrixSetDiagV3", {batch, ramp({2, 3, 3}), I({-1, 1})}, align("RIGHT_RIGHT")},
+  };
+}
+
 inline std::vector<OpCase> nd_index_cases() {
   const Tensor x = D({1, 2, 3, 4, 5, 6}, {3, 2});
   const Attrs ignore = {{"bad_indices_policy", std::string("IGNORE")}};
