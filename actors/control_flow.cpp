@@ -51,6 +51,14 @@ void Executor::fire_control(StepState& s, Ready at) {
       if (in.uses[node.first_output + 1] > 0) in.values[node.first_output + 1] = Tensor::scalar(live);
       return complete_control(s, at, false);
     }
+    case NodeKind::kAlive: {
+      const Tensor& x = in.values[inputs[0]];
+      auto value = dead ? Tensor::zeros(node.alive_dtype, Shape{0}) : Result<Tensor>(x);
+      if (!value.ok()) return fail(s, s.plan->graph_nodes[at.node], std::move(value.error()));
+      in.values[node.first_output] = std::move(*value);
+      in.values[node.first_output + 1] = Tensor::scalar(!dead);
+      return complete_control(s, at, false);
+    }
     case NodeKind::kEnter: return enter(s, at, dead);
     case NodeKind::kExit: return exit(s, at, dead);
     case NodeKind::kNextIteration: return next_iteration(s, at, dead);
@@ -65,7 +73,7 @@ void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
   const uint32_t* inputs = s.plan->input_slots.data() + node.first_input;
   for (uint32_t i = 0; i < node.num_inputs; ++i)
     if (--in.uses[inputs[i]] == 0) in.values[inputs[i]] = Tensor();
-  if (node.kind < NodeKind::kEnter || node.kind == NodeKind::kTrigger) {  // the others have delivered their output
+  if (node.kind < NodeKind::kEnter || node.kind >= NodeKind::kTrigger) {  // the others have delivered their output
     for (uint32_t i = 0; i < node.num_outputs; ++i)
       if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i] = Tensor();
     tell_successors(s, at, at.iteration, dead, taken);

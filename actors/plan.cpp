@@ -81,6 +81,7 @@ NodeKind control_kind(const Node& node) {
     case ControlFlow::kExit: return NodeKind::kExit;
     case ControlFlow::kNextIteration: return NodeKind::kNextIteration;
     case ControlFlow::kTrigger: return NodeKind::kTrigger;
+    case ControlFlow::kAlive: return NodeKind::kAlive;
     case ControlFlow::kNone: break;
   }
   return NodeKind::kNoOp;
@@ -199,6 +200,7 @@ class Planner {
       if (p.kind == NodeKind::kConst) p.constant = &builtin.value;
       if (p.kind == NodeKind::kEnter)
         p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
+      if (p.kind == NodeKind::kAlive) p.alive_dtype = node.dtype(0);
       control_flow_ |= p.kind != NodeKind::kConst && p.kind != NodeKind::kNoOp;
     }
     const uint32_t partition = partition_of(device);

@@ -34,6 +34,7 @@ enum class NodeKind : uint8_t {
   kExit,
   kNextIteration,
   kTrigger,
+  kAlive,
 };
 
 /// One node of a partition. Slots are places for values: one for each output, each feed and each received tensor. They
@@ -57,7 +58,8 @@ struct PlanNode {
     struct {
       uint32_t frame;
       bool every_iteration;
-    } enter;  // kEnter: where to
+    } enter;            // kEnter: where to
+    DType alive_dtype;  // kAlive: of its input
   };
 };
 

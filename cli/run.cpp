@@ -84,8 +84,8 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job) {
     if (!output.ok()) return in("fetch", name, std::move(output.error()));
     if (output->port >= output->node->num_outputs())
       return invalid_argument("fetch '{}': {} has no outputs; it may be a target", name, output->node->op().name());
-    if (output->dtype() == DType::kResource)
-      return invalid_argument("fetch '{}' is a handle of a resource, which has no value", name);
+    if (is_object(output->dtype()) && output->dtype() != DType::kString)
+      return invalid_argument("fetch '{}' is a {}, which cannot be written", name, to_string(output->dtype()));
     out.fetches.push_back(*output);
   }
   TROUPE_RETURN_IF_ERROR(find_nodes(graph, "init", job.init, out.init));

@@ -19,7 +19,7 @@ void write(const Tensor& t, proto::TensorProto& out) {
   write(PartialShape(t.shape()), *out.mutable_tensor_shape());
   if (t.dtype() == DType::kString) {
     for (const std::string& s : t.values<std::string>()) out.add_string_val(s);
-  } else if (t.defined() && t.dtype() != DType::kResource) {
+  } else if (t.defined() && !is_object(t.dtype())) {
     out.set_tensor_content(t.raw(), t.bytes());
   }
 }
@@ -212,7 +212,8 @@ Result<AttrValue> ProtoReader::attr(const proto::AttrValue& value, std::string_v
 
 Result<Tensor> ProtoReader::tensor(const proto::TensorProto& value) {
   TROUPE_ASSIGN(const DType dtype, read_type(value.dtype()));
-  if (dtype == DType::kResource) return make_error(Code::kUnimplemented, "tensors of handles cannot be read");
+  if (is_object(dtype) && dtype != DType::kString)
+    return make_error(Code::kUnimplemented, "tensors of {}s cannot be read", to_string(dtype));
   if (value.tensor_shape().unknown_rank()) return invalid_argument("a tensor must have a known shape");
   TROUPE_ASSIGN(const Shape shape, Shape::make(sizes(value.tensor_shape())));
   const std::string& content = value.tensor_content();

@@ -54,7 +54,7 @@ std::string enumerator(DType dtype) {
       {DType::kString, "String"},       {DType::kInt64, "Int64"},     {DType::kBool, "Bool"},
       {DType::kComplex64, "Complex64"}, {DType::kUInt16, "UInt16"},   {DType::kBFloat16, "BFloat16"},
       {DType::kFloat16, "Float16"},     {DType::kUInt32, "UInt32"},   {DType::kUInt64, "UInt64"},
-      {DType::kResource, "Resource"}};
+      {DType::kResource, "Resource"},   {DType::kVariant, "Variant"}};
   const auto at = kNames.find(dtype);
   return std::string("DType::k") + (at == kNames.end() ? "Invalid" : at->second);
 }

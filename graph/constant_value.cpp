@@ -24,6 +24,12 @@ std::optional<std::vector<int64_t>> as_integers(const Tensor& t) {
   return {};
 }
 
+/// Whether every output has the value of input 0, where it has one.
+bool passes_on(const Node& node) {
+  const std::string& op = node.op().name();
+  return op == "Identity" || op == "Switch" || (op == "Enter" && node.attrs().get_or<bool>("is_constant", false));
+}
+
 std::optional<Tensor> value_of(Output output, int steps);
 
 /// One element, or a run of elements, of a constant vector: what takes a size out of a Shape.
@@ -58,7 +64,7 @@ std::optional<Tensor> value_of(Output output, int steps) {
   }
   if (steps == 0 || node.inputs().empty()) return {};
   const Output first = node.inputs()[0];
-  if (op == "Identity") return value_of(first, steps - 1);
+  if (passes_on(node)) return value_of(first, steps - 1);
   const DType dtype = node.dtype(0);
   if (op == "Rank" && first.shape().has_rank()) return integers({first.shape().rank()}, {}, dtype);
   if (op == "Shape" && first.shape().fully_known()) {
@@ -88,5 +94,10 @@ std::optional<Tensor> value_of(Output output, int steps) {
 }  // namespace
 
 std::optional<Tensor> constant_value(Output output) { return value_of(output, kMostSteps); }
+
+Output passed_on(Output output) {
+  while (passes_on(*output.node) && !output.node->inputs().empty()) output = output.node->inputs()[0];
+  return output;
+}
 
 }  // namespace troupe

@@ -3,7 +3,7 @@
 // each of its values.
 #include "troupe/control_flow.h"
 
-#include "graph/flow_context.h"
+#include "graph/loop_builder.h"
 
 namespace troupe {
 namespace {
@@ -67,53 +67,40 @@ std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& in
     return fail(invalid_argument("parallel_iterations = {} must be at least 1", options.parallel_iterations));
   if (!options.shapes.empty() && options.shapes.size() != init.size())
     return fail(invalid_argument("{} shapes for {} values of a loop", options.shapes.size(), init.size()));
-  const Scope s = scope.scope(options.name);
-  const std::string frame = s.prefix().substr(0, s.prefix().size() - 1);
-  const auto enter = [s, frame, parallel = int64_t{options.parallel_iterations}](Output value, bool constant) {
-    return s.named("enter").op("Enter", {value},
-                               {{"frame_name", frame}, {"is_constant", constant}, {"parallel_iterations", parallel}});
-  };
-  auto context =
-      std::make_shared<FlowContext>(scope.flow(), nullptr, [enter](Output outside) { return enter(outside, true); });
-  const Scope inside = s.within(context);
-
+  LoopBuilder loop(scope.scope(options.name), options.parallel_iterations);
+  const Scope& inside = loop.inside();
   std::vector<Output> merges;
   for (size_t i = 0; i < init.size(); ++i) {
-    const Output entered = enter(init[i], false);
-    if (!entered) return {};
-    const PartialShape shape = options.shapes.empty() ? entered.shape() : options.shapes[i];
-    context->add(entered.node);
-    const Node* merge = inside.open_merge(entered, shape);
-    if (!merge) return {};
-    merges.push_back(merge->out());
+    if (!init[i]) return fail(invalid_argument("value {} that a loop begins with is empty", i));
+    merges.push_back(loop.open(init[i], options.shapes.empty() ? init[i].shape() : options.shapes[i]));
+    if (!merges.back()) return {};
   }
-  context->set_pivot(merges[0].node);
+  loop.set_pivot(merges[0].node);
   const Output proceed = predicate(inside.scope("cond"), merges);
   if (!scope.ok()) return {};
   if (!proceed || proceed.dtype() != DType::kBool)
     return fail(invalid_argument("the predicate of a loop must be a bool, not {}",
                                  proceed ? to_string(proceed.dtype()) : "empty"));
-  const Output condition = inside.named("loop_cond").op("LoopCond", {proceed});
-  std::vector<Output> values, exits;
+  loop.set_condition(proceed);
+  std::vector<LoopValue> values;
+  std::vector<Output> seen, exits;
   for (const Output& merge : merges) {
-    const Node* branch = inside.named("switch").node("Switch", {merge, condition});
-    if (!branch) return {};
-    values.push_back(inside.named("value").op("Identity", {branch->out(1)}));
-    exits.push_back(s.named("exit").op("Exit", {branch->out(0)}));
+    values.push_back(loop.split(merge));
+    seen.push_back(values.back().value);
+    exits.push_back(values.back().exit);
   }
   if (!scope.ok()) return {};
-  context->set_pivot(values[0].node);
-  const std::vector<Output> results = body(inside.scope("body"), values);
+  loop.set_pivot(seen[0].node);
+  const std::vector<Output> results = body(inside.scope("body"), seen);
   if (!scope.ok()) return {};
   if (results.size() != init.size())
     return fail(invalid_argument("the body of a loop gives {} value{} for {}", results.size(), plural(results.size()),
                                  init.size()));
   for (size_t i = 0; i < results.size(); ++i) {
     if (!results[i]) return fail(invalid_argument("value {} that the body of a loop gives is empty", i));
-    const Output next = inside.named("next").op("NextIteration", {results[i]});
-    if (!next) return {};
-    if (Status closed = scope.graph().close_loop(*merges[i].node, next); !closed) return fail(closed.error());
+    loop.close(values[i], results[i]);
   }
+  if (!scope.ok()) return {};
   return exits;
 }
 

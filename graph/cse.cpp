@@ -28,7 +28,7 @@ class Hash {
   void add(const Tensor& t) {
     add(t.dtype());
     add(PartialShape(t.shape()));
-    if (t.dtype() == DType::kString || t.dtype() == DType::kResource || !t.defined()) return;
+    if (is_object(t.dtype()) || !t.defined()) return;
     constexpr size_t kSamples = 64;
     const auto* bytes = static_cast<const char*>(t.raw());
     const size_t size = t.bytes(), words = size / 8;

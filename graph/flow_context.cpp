@@ -14,7 +14,7 @@ Output FlowContext::inside(Output outside) {
   if (holds(outside.node)) return outside;
   const auto [at, fresh] = brought_.try_emplace({outside.node, outside.port});
   if (fresh) {
-    if (const Output in = bring_in_(outer_ ? outer_->inside(outside) : outside)) {
+    if (const Output in = bring_in_(outside)) {
       at->second = in;
       add(in.node);
     }

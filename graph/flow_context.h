@@ -13,7 +13,8 @@ namespace troupe {
 
 class FlowContext {
  public:
-  /// Makes the node that brings an output in from outside.
+  /// Makes the node that brings an output in from outside, where it may have to be brought in to the outer one first
+  /// (adding a node there does that).
   using BringIn = std::function<Output(Output)>;
 
   /// `outer` is the context around this one, if any; `pivot` is a node that runs whenever this branch or iteration

@@ -35,7 +35,7 @@ int Frames::outermost(int frame) const {
   return frame;
 }
 
-Result<Frames> find_frames(const StepGraph& step) {
+Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
   Frames out;
   out.of.assign(static_cast<size_t>(step.ids()), -1);
   std::map<std::pair<int, std::string>, int> known;  // by parent and name
@@ -65,7 +65,8 @@ Result<Frames> find_frames(const StepGraph& step) {
 
     const ControlFlow flow = node->op().control_flow();
     if (flow == ControlFlow::kNone) continue;
-    if (node->open()) return at_node(invalid_argument("the loop was not closed: its second input is missing"), *node);
+    if (node->open() && open == OpenLoops::kRefused)
+      return at_node(invalid_argument("the loop was not closed: its second input is missing"), *node);
     if (frame == 0 && (flow == ControlFlow::kExit || flow == ControlFlow::kNextIteration))
       return at_node(invalid_argument("is outside of every loop, or what it reads there is fed"), *node);
     if (flow != ControlFlow::kEnter) continue;

@@ -15,6 +15,9 @@ struct Frame {
   int parallel_iterations = 1;
 };
 
+/// Whether loops that are still being built count as faults.
+enum class OpenLoops { kRefused, kAllowed };
+
 struct Frames {
   std::vector<Frame> frames = {Frame()};
   std::vector<int> of;  // by node id: the frame a node runs in, that of its inputs; -1: not a node of the step
@@ -26,12 +29,12 @@ struct Frames {
   int outermost(int frame) const;
 
  private:
-  friend Result<Frames> find_frames(const StepGraph&);
+  friend Result<Frames> find_frames(const StepGraph&, OpenLoops);
   std::vector<std::pair<int, int>> entered_;  // (id of an Enter, frame), by id
 };
 
 /// The frames of the nodes of `step`. Inputs that are fed do not count. Errors, kInvalidArgument: a node whose inputs
 /// are of different frames (all are named), an Exit or NextIteration outside of every loop, a loop that was not closed.
-Result<Frames> find_frames(const StepGraph& step);
+Result<Frames> find_frames(const StepGraph& step, OpenLoops open = OpenLoops::kRefused);
 
 }  // namespace troupe

@@ -8,14 +8,6 @@
 namespace troupe {
 namespace {
 
-/// Copies `count` elements of a dtype; strings and resources by value.
-void copy_elements(DType dtype, const void* from, void* to, int64_t count) {
-  if (dtype == DType::kString) std::copy_n(static_cast<const std::string*>(from), count, static_cast<std::string*>(to));
-  else if (dtype == DType::kResource)
-    std::copy_n(static_cast<const ResourceRef*>(from), count, static_cast<ResourceRef*>(to));
-  else if (count > 0) std::memcpy(to, from, static_cast<size_t>(count) * size_of(dtype));
-}
-
 class GatherFlow final : public Flow<Element> {
  public:
   GatherFlow(FlowPtr<int64_t> rows, Element components, int64_t size, bool drop_remainder)

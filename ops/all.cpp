@@ -33,6 +33,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_accumulator_ops(ops, kernels);
   register_iterator_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
+  register_tensor_list_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -38,5 +38,6 @@ void register_queue_ops(OpRegistry&, KernelRegistry&);
 void register_accumulator_ops(OpRegistry&, KernelRegistry&);
 void register_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
+void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/all.h"
+#include "ops/element_list.h"
 #include "ops/gradient_math.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
@@ -63,7 +64,13 @@ template <int value> class Like final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    if (x.dtype() == DType::kResource) return make_error(Code::kUnimplemented, "a resource has no zero");
+    if (value == 0 && x.dtype() == DType::kVariant) {
+      TROUPE_ASSIGN(Tensor zeros, zeros_like(c, x));
+      c.set_output(0, std::move(zeros));
+      return {};
+    }
+    if (x.dtype() == DType::kResource || x.dtype() == DType::kVariant)
+      return make_error(Code::kUnimplemented, "a {} has no {}", to_string(x.dtype()), value == 0 ? "zero" : "one");
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
     if (x.dtype() == DType::kString) {
       std::fill_n(y.mutable_data<std::string>(), y.elements(), std::string());

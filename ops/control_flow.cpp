@@ -50,10 +50,20 @@ Status merge_shape(ShapeContext& c) {
   return {};
 }
 
-/// Of the branch not taken no gradient comes, so zeros stand in: they live when that branch does.
+/// Of the branch not taken no gradient comes, so zeros stand in: they live when that branch does. By a handle the
+/// gradient is that of its variable.
 Status switch_gradient(GradientContext& c) {
   std::vector<Output> branches;
-  for (int i = 0; i < 2; ++i) branches.push_back(c.dy(i) ? c.dy(i) : c.op("ZerosLike", {c.output(i)}));
+  for (int i = 0; i < 2; ++i) {
+    if (c.dy(i)) {
+      branches.push_back(c.dy(i));
+    } else if (c.output(i).dtype() == DType::kResource) {
+      const Output zero = c.constant(*Tensor::zeros(c.dy(1 - i).dtype(), Shape{}));
+      branches.push_back(c.op("Fill", {c.op("VariableShape", {c.output(i)}), zero}));
+    } else {
+      branches.push_back(c.op("ZerosLike", {c.output(i)}));
+    }
+  }
   c.set_dx(0, c.op("Merge", std::move(branches)));
   return {};
 }
@@ -143,6 +153,18 @@ void register_control_flow_ops(OpRegistry& ops, KernelRegistry& kernels) {
       ControlFlow::kNextIteration, gradient(no_loop_gradient));
   add(OpDef("ControlTrigger").shape(no_outputs).doc("Runs after its control inputs, the dead ones too."),
       ControlFlow::kTrigger, not_differentiable("it has no outputs"));
+  add(OpDef("_Alive")
+          .input("data: T")
+          .output("output: T")
+          .output("alive: bool")
+          .attr("T: type")
+          .shape([](ShapeContext& c) -> Status {
+            c.set_output(1, PartialShape::scalar());
+            return {};
+          })
+          .doc("data and true; where data is dead, a vector without elements and false. The gradients of loops keep "
+               "values of branches by it."),
+      ControlFlow::kAlive, not_differentiable("only gradients make it"));
   ops.add(OpDef("LoopCond")
               .input("input: bool")
               .output("output: bool")

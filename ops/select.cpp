@@ -90,6 +90,10 @@ Status select_v2_gradient(GradientContext& c) {
   return {};
 }
 
+/// What AddN adds; lists have their kernel in tensor_list_kernels.cpp.
+using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                          uint32_t, uint64_t, complex64, TensorListRef>;
+
 template <class T> class AddNKernel final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
@@ -289,7 +293,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("inputs: N * T")
               .output("sum: T")
               .attr("N: int >= 1")
-              .attr(type_attr("T", NumberOrComplexTypes{}))
+              .attr(type_attr("T", SumTypes{}))
               .shape(add_n_shape)
               .doc("The sum of tensors of one shape, added in the order of the inputs."),
           gradient(add_n_gradient));

@@ -50,6 +50,7 @@ template <class... T, class F> bool with_type(DType dtype, TypeList<T...>, F&& f
 template <class F> void with_storage(DType dtype, F&& f) {
   if (dtype == DType::kString) return f.template operator()<std::string>();
   if (dtype == DType::kResource) return f.template operator()<ResourceRef>();
+  if (dtype == DType::kVariant) return f.template operator()<TensorListRef>();
   switch (size_of(dtype)) {
     case 1: return f.template operator()<uint8_t>();
     case 2: return f.template operator()<uint16_t>();

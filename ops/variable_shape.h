@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shape inference through variable handles.
 #pragma once
+#include "graph/constant_value.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -8,7 +9,7 @@ namespace troupe {
 /// The shape of the variable whose handle is input i, as far as the node that makes the handle tells.
 /// Error: kInvalidArgument when that node tells another dtype than `dtype` (kInvalid: any will do).
 inline Result<PartialShape> variable_shape(const ShapeContext& c, int i, DType dtype = DType::kInvalid) {
-  const Node* node = c.source(i).node;
+  const Node* node = c.source(i) ? passed_on(c.source(i)).node : nullptr;
   if (!node || node->op().name() != "VarHandleOp") return PartialShape::unknown();
   const DType held = *node->attrs().get<DType>("dtype");
   if (dtype != DType::kInvalid && dtype != held)

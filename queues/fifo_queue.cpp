@@ -66,13 +66,8 @@ Result<Tensor> PaddingFifoQueue::stack(size_t c, const std::vector<QueueElement>
     if (t.elements() == 0) continue;
     copy_corner(t.shape(), sizes, 0, 0, static_cast<int64_t>(i) * sizes.elements(),
                 [&](int64_t source, int64_t target, int64_t n) {
-                  if (t.dtype() == DType::kString)
-                    std::copy_n(t.data<std::string>() + source, n, out.mutable_data<std::string>() + target);
-                  else if (t.dtype() == DType::kResource)
-                    std::copy_n(t.data<ResourceRef>() + source, n, out.mutable_data<ResourceRef>() + target);
-                  else
-                    std::memcpy(static_cast<char*>(out.mutable_raw()) + target * bytes,
-                                static_cast<const char*>(t.raw()) + source * bytes, n * bytes);
+                  copy_elements(t.dtype(), static_cast<const char*>(t.raw()) + source * bytes,
+                                static_cast<char*>(out.mutable_raw()) + target * bytes, n);
                 });
   }
   return out;

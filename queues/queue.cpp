@@ -224,10 +224,7 @@ Result<Tensor> Queue::stack(size_t c, const std::vector<QueueElement>& rows,
   const int64_t n = rows.empty() ? 0 : out.elements() / static_cast<int64_t>(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     const Tensor& t = rows[i][c];
-    if (t.dtype() == DType::kString) std::copy_n(t.data<std::string>(), n, out.mutable_data<std::string>() + i * n);
-    else if (t.dtype() == DType::kResource)
-      std::copy_n(t.data<ResourceRef>(), n, out.mutable_data<ResourceRef>() + i * n);
-    else if (t.bytes() > 0) std::memcpy(static_cast<char*>(out.mutable_raw()) + i * t.bytes(), t.raw(), t.bytes());
+    copy_elements(t.dtype(), t.raw(), static_cast<char*>(out.mutable_raw()) + i * t.bytes(), n);
   }
   return out;
 }

@@ -30,6 +30,7 @@ constexpr Entry kEntries[] = {
     {DType::kUInt16, "uint16", "", 2},
     {DType::kFloat16, "float16", "half", 2},
     {DType::kResource, "resource", "", sizeof(ResourceRef)},
+    {DType::kVariant, "variant", "", sizeof(TensorListRef)},
     {DType::kUInt32, "uint32", "", 4},
     {DType::kUInt64, "uint64", "", 8},
 };
@@ -64,6 +65,8 @@ std::optional<DType> dtype_from_string(std::string_view name) {
 bool is_floating(DType d) {
   return d == DType::kFloat32 || d == DType::kFloat64 || d == DType::kFloat16 || d == DType::kBFloat16;
 }
+
+bool is_object(DType d) { return d == DType::kString || d == DType::kResource || d == DType::kVariant; }
 
 bool is_integer(DType d) {
   switch (d) {

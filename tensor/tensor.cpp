@@ -13,6 +13,26 @@ namespace troupe {
 
 static_assert(sizeof(Buffer) <= kAlignment, "data follow the header at kAlignment");
 
+namespace {
+
+/// Calls f.template operator()<T>() where elements are objects of class T; whether they are.
+template <class F> bool with_objects(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kString: f.template operator()<std::string>(); return true;
+    case DType::kResource: f.template operator()<ResourceRef>(); return true;
+    case DType::kVariant: f.template operator()<TensorListRef>(); return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+void copy_elements(DType dtype, const void* from, void* to, int64_t count) {
+  const bool objects =
+      with_objects(dtype, [&]<class T>() { std::copy_n(static_cast<const T*>(from), count, static_cast<T*>(to)); });
+  if (!objects && count > 0) std::memcpy(to, from, static_cast<size_t>(count) * size_of(dtype));
+}
+
 Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, DType dtype, int64_t elements) {
   void* memory = allocator->allocate(bytes + kAlignment);
   if (!memory) return nullptr;
@@ -21,16 +41,13 @@ Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, 
   buffer->elements_ = elements;
   buffer->bytes_ = bytes;
   buffer->allocator_ = allocator;
-  if (dtype == DType::kString)
-    std::uninitialized_default_construct_n(static_cast<std::string*>(buffer->data()), elements);
-  if (dtype == DType::kResource)
-    std::uninitialized_default_construct_n(static_cast<ResourceRef*>(buffer->data()), elements);
+  with_objects(dtype,
+               [&]<class T>() { std::uninitialized_default_construct_n(static_cast<T*>(buffer->data()), elements); });
   return buffer;
 }
 
 void Buffer::destroy() {
-  if (dtype_ == DType::kString) std::destroy_n(static_cast<std::string*>(data()), elements_);
-  if (dtype_ == DType::kResource) std::destroy_n(static_cast<ResourceRef*>(data()), elements_);
+  with_objects(dtype_, [&]<class T>() { std::destroy_n(static_cast<T*>(data()), elements_); });
   const std::shared_ptr<Allocator> allocator = std::move(allocator_);
   const size_t bytes = bytes_ + kAlignment;
   this->~Buffer();
@@ -56,7 +73,7 @@ Result<Tensor> Tensor::make(DType dtype, const Shape& shape, const std::shared_p
 
 Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
   TROUPE_ASSIGN(Tensor t, make(dtype, shape, allocator));
-  if (dtype != DType::kString && dtype != DType::kResource) std::memset(t.data_, 0, t.bytes());
+  if (!is_object(dtype)) std::memset(t.data_, 0, t.bytes());
   return t;
 }
 
@@ -83,24 +100,17 @@ Result<Tensor> Tensor::slice(int64_t begin, int64_t end) const {
 Result<Tensor> Tensor::clone(const std::shared_ptr<Allocator>& allocator) const {
   if (!defined()) return Tensor();
   TROUPE_ASSIGN(Tensor t, make(dtype_, shape_, allocator));
-  if (dtype_ == DType::kString) {
-    std::copy_n(data<std::string>(), elements(), t.mutable_data<std::string>());
-  } else if (dtype_ == DType::kResource) {
-    std::copy_n(data<ResourceRef>(), elements(), t.mutable_data<ResourceRef>());
-  } else if (bytes() > 0) {
-    std::memcpy(t.data_, data_, bytes());
-  }
+  copy_elements(dtype_, data_, t.data_, elements());
   return t;
 }
 
 bool Tensor::identical(const Tensor& other) const {
   if (dtype_ != other.dtype_ || !(shape_ == other.shape_)) return false;
   if (!defined() || elements() == 0) return true;
-  if (dtype_ == DType::kString)
-    return std::equal(data<std::string>(), data<std::string>() + elements(), other.data<std::string>());
-  if (dtype_ == DType::kResource)
-    return std::equal(data<ResourceRef>(), data<ResourceRef>() + elements(), other.data<ResourceRef>());
-  return std::memcmp(data_, other.data_, bytes()) == 0;
+  bool same = false;
+  const bool objects =
+      with_objects(dtype_, [&]<class T>() { same = std::ranges::equal(values<T>(), other.values<T>()); });
+  return objects ? same : std::memcmp(data_, other.data_, bytes()) == 0;
 }
 
 namespace {
@@ -126,6 +136,7 @@ std::string element_string(const Tensor& t, int64_t i) {
     case DType::kBool: return t.data<bool>()[i] ? "true" : "false";
     case DType::kString: return "\"" + t.data<std::string>()[i] + "\"";
     case DType::kResource: return "<resource>";
+    case DType::kVariant: return "<list>";
     case DType::kInvalid: break;
   }
   return "?";

@@ -28,6 +28,7 @@ enum class DType : int8_t {
   kUInt16 = 17,
   kFloat16 = 19,
   kResource = 20,
+  kVariant = 21,  // a list of tensors
   kUInt32 = 22,
   kUInt64 = 23,
 };
@@ -56,7 +57,11 @@ using complex64 = std::complex<float>;
 class ResourceHandle;
 using ResourceRef = std::shared_ptr<const ResourceHandle>;
 
-/// Bytes of one element in memory (kString: sizeof(std::string)).
+/// What a kVariant element refers to; see troupe/tensor_list.h. Empty: no list.
+struct TensorList;
+using TensorListRef = std::shared_ptr<TensorList>;
+
+/// Bytes of one element in memory (of an object: the size of its C++ type).
 size_t size_of(DType dtype);
 /// "float32"; "invalid" for a value that is none of ours.
 const char* to_string(DType dtype);
@@ -65,6 +70,7 @@ std::optional<DType> dtype_from_string(std::string_view name);
 bool is_floating(DType dtype);  // float16, bfloat16, float32, float64
 bool is_integer(DType dtype);   // signed and unsigned, not bool
 bool is_known(DType dtype);     // one of the enumerators but kInvalid
+bool is_object(DType dtype);    // kString, kResource, kVariant: elements that are constructed and destroyed
 
 /// The DType of a C++ type: dtype_of<float>.
 template <class T> inline constexpr DType dtype_of = DType::kInvalid;
@@ -82,6 +88,7 @@ template <> inline constexpr DType dtype_of<bfloat16> = DType::kBFloat16;
 template <> inline constexpr DType dtype_of<uint16_t> = DType::kUInt16;
 template <> inline constexpr DType dtype_of<float16> = DType::kFloat16;
 template <> inline constexpr DType dtype_of<ResourceRef> = DType::kResource;
+template <> inline constexpr DType dtype_of<TensorListRef> = DType::kVariant;
 template <> inline constexpr DType dtype_of<uint32_t> = DType::kUInt32;
 template <> inline constexpr DType dtype_of<uint64_t> = DType::kUInt64;
 

@@ -106,6 +106,7 @@ enum class ControlFlow : uint8_t {
   kExit,           // out of a loop, when it ends
   kNextIteration,  // to the next iteration
   kTrigger,        // lives even when its control inputs are dead
+  kAlive,          // lives even when its input is dead, and says whether it is
 };
 
 /// The schema of one op. Built in one expression, in TensorFlow's notation:

@@ -140,6 +140,9 @@ class alignas(32) Tensor {
   Shape shape_;
 };
 
+/// Copies `count` elements; objects by value. `to` holds constructed elements that do not overlap `from`.
+void copy_elements(DType dtype, const void* from, void* to, int64_t count);
+
 namespace detail {
 /// Aborts with the error; for makers whose only faults are the programmer's.
 [[noreturn]] void abort_with(const Error& error);

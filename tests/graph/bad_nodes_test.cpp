@@ -22,9 +22,9 @@ class Draw {
     return kEdges[below(3) ? below(7) : below(kEdges.size())];
   }
   DType dtype() {
-    static const std::vector<DType> kTypes = {DType::kFloat32, DType::kFloat32,   DType::kFloat64, DType::kInt32,
-                                              DType::kInt64,   DType::kBool,      DType::kString,  DType::kFloat16,
-                                              DType::kUInt8,   DType::kComplex64, DType::kResource};
+    static const std::vector<DType> kTypes = {DType::kFloat32, DType::kFloat32,   DType::kFloat64,  DType::kInt32,
+                                              DType::kInt64,   DType::kBool,      DType::kString,   DType::kFloat16,
+                                              DType::kUInt8,   DType::kComplex64, DType::kResource, DType::kVariant};
     return one_of(kTypes);
   }
   PartialShape shape() {

@@ -41,7 +41,7 @@ TEST_CASE("neutral elements leave") {
   CHECK(f.simple(f.s.op("LogicalAnd", {b, no})) != "b");
 }
 
-TEST_CASE("-0.0 and larger shapes are respected") {
+TEST_CASE("negative zero and larger shapes are respected") {
   Fixture f;
   const Output x = f.placeholder("x", {3}), u = f.placeholder("u", PartialShape());
   CHECK(f.simple(f.s.op("AddV2", {x, f.s.constant(0.f)})) == "AddV2(x, float32[] 0)");

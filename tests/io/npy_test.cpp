@@ -28,7 +28,7 @@ std::map<std::string, Tensor> one_of_each() {
   std::map<std::string, Tensor> out;
   for (int d = 0; d < 64; ++d) {
     const auto dtype = static_cast<DType>(d);
-    if (!is_known(dtype) || dtype == DType::kString || dtype == DType::kResource || dtype == DType::kBFloat16) continue;
+    if (!is_known(dtype) || is_object(dtype) || dtype == DType::kBFloat16) continue;
     Tensor t = *Tensor::zeros(dtype, {2, 3});
     auto* bytes = static_cast<uint8_t*>(t.mutable_raw());
     for (size_t i = 0; i < t.bytes(); ++i) bytes[i] = static_cast<uint8_t>(dtype == DType::kBool ? i % 2 : i * 37 + 1);

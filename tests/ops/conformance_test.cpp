@@ -52,9 +52,9 @@ const std::set<std::string>& tested_elsewhere() {
   return ops;
 }
 
-/// Whether an op works on a resource or makes handles or files; those are tested with their hosts.
+/// Whether an op works on a resource or a list, or makes handles; those have tests of their own.
 bool uses_resource(const OpDef& op) {
-  const auto is = [](const ArgDef& a) { return a.dtype == DType::kResource; };
+  const auto is = [](const ArgDef& a) { return a.dtype == DType::kResource || a.dtype == DType::kVariant; };
   return std::ranges::any_of(op.inputs(), is) || std::ranges::any_of(op.outputs(), is);
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("troupe run says in one line what is wrong") {
   check_error(c.run("run " + c.graph()), {"nothing to run"});
   check_error(c.run("run " + c.graph() + "--fetch summ:0"), {"fetch 'summ:0'", "sum"});
   check_error(c.run("run " + c.graph() + "--fetch init"), {"init", "no outputs"});
-  check_error(c.run("run " + c.graph() + "--fetch v:0"), {"v:0", "handle"});
+  check_error(c.run("run " + c.graph() + "--fetch v:0"), {"v:0", "is a resource"});
   check_error(c.run("run " + c.graph() + "--fetch x:0"), {"'x'", "needs a value"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch sum:0"), {"'more'", "no value yet"});
   check_error(c.run("run " + c.graph() + "--feeds " + c.file("none.npz") + " --fetch x:0"), {"none.npz"});

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/loop_builder.h"
+
+namespace troupe {
+
+namespace {
+
+Output add_enter(const Scope& outer, const std::string& frame, int64_t parallel, Output value, bool every_iteration) {
+  return outer.named("enter").op(
+      "Enter", {value}, {{"frame_name", frame}, {"is_constant", every_iteration}, {"parallel_iterations", parallel}});
+}
+
+std::string without_slash(const std::string& prefix) { return prefix.substr(0, prefix.size() - 1); }
+
+}  // namespace
+
+LoopBuilder::LoopBuilder(const Scope& outer, int64_t parallel_iterations)
+    : outer_(outer), context_(std::make_shared<FlowContext>(outer.flow(), nullptr,
+                                                            [outer, parallel_iterations](Output outside) {
+                                                              return add_enter(outer, without_slash(outer.prefix()),
+                                                                               parallel_iterations, outside, true);
+                                                            })),
+      inside_(outer.within(context_)), frame_(without_slash(outer.prefix())), parallel_(parallel_iterations) {}
+
+LoopBuilder::LoopBuilder(const Scope& outer, const Node& enter, Output condition)
+    : outer_(outer), context_(std::make_shared<FlowContext>(nullptr, nullptr, [](Output inside) { return inside; })),
+      inside_(outer.within(context_)), frame_(*enter.attrs().get<std::string>("frame_name")),
+      parallel_(enter.attrs().get_or<int64_t>("parallel_iterations", 10)), condition_(condition) {}
+
+Output LoopBuilder::enter(Output value, bool every_iteration) const {
+  return add_enter(outer_, frame_, parallel_, value, every_iteration);
+}
+
+Output LoopBuilder::open(Output init, const PartialShape& shape) const {
+  const Output entered = enter(init, false);
+  if (!entered) return {};
+  context_->add(entered.node);
+  const Node* merge = inside_.open_merge(entered, shape);
+  return merge ? merge->out() : Output{};
+}
+
+LoopValue LoopBuilder::split(Output merge) const {
+  const Node* branch = inside_.named("switch").node("Switch", {merge, condition_});
+  if (!branch) return {};
+  const Output value = inside_.named("value").op("Identity", {branch->out(1)});
+  return {merge, value, outer_.named("exit").op("Exit", {branch->out(0)})};
+}
+
+void LoopBuilder::close(const LoopValue& value, Output next) const {
+  const Output back = inside_.named("next").op("NextIteration", {next});
+  if (!back) return;
+  if (Status closed = inside_.graph().close_loop(*value.merge.node, back); !closed) inside_.fail(closed.error());
+}
+
+}  // namespace troupe
