@@ -76,6 +76,10 @@ Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
   return {};
 }
 
+void DeviceActor::run_blocking(BlockingUse use) {
+  send(directory_->blocking, RunBlocking{std::make_shared<BlockingUse>(std::move(use))});
+}
+
 void DeviceActor::flush_uses() {
   for (auto& [key, host] : hosts_)
     if (!host.gathered.empty())

@@ -6,7 +6,8 @@
 // | RunStep         | session        | begins this device's part of a step; its end is counted in |
 // |                 |                | the StepCall, whose last partition answers the caller      |
 // | TensorsReady    | device actor   | values for Recv nodes; may come before their RunStep       |
-// | ResourceAnswers | resource actor | outputs of nodes that asked                                |
+// | ResourceAnswers | resource actor,| outputs of nodes that asked                                |
+// |                 | blocking actor |                                                            |
 // | AbortStep       | session, timer,| fires nothing more of the step, drops what waits for it    |
 // |                 | device actor   |                                                            |
 // | GoOn            | itself         | goes on firing after it let others have the thread         |
@@ -29,6 +30,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
  private:
   void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) override;
   Status use_resource(const ResourceRef& handle, ResourceUse use) override;
+  void run_blocking(BlockingUse use) override;
   void flush_uses() override;
   void cancel_uses(int64_t step) override;
   void abort_elsewhere(const StepRef& call) override;

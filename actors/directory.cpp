@@ -53,6 +53,7 @@ std::vector<caf::actor> Directory::remove_container(const std::string& container
 std::vector<caf::actor> Directory::all() const {
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out = devices;
+  out.push_back(blocking);
   for (auto& [key, host] : hosts_) out.push_back(host.actor);
   return out;
 }

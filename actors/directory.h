@@ -20,6 +20,7 @@ class Directory {
 
   /// Before the first step; then constant.
   std::vector<caf::actor> devices;
+  caf::actor blocking;
 
   explicit Directory(Spawn spawn) : spawn_(std::move(spawn)) {}
 
@@ -32,7 +33,7 @@ class Directory {
   Status add(const std::string& key, std::unique_ptr<Resource> resource);
   /// Takes the hosts whose container is `container` out and returns them.
   std::vector<caf::actor> remove_container(const std::string& container);
-  /// Devices and hosts, to end them.
+  /// All of them, to end them.
   std::vector<caf::actor> all() const;
   /// Changes whenever hosts go; who keeps the answers of host() asks again then.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "actors/blocking_actor.h"
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
 #include "actors/resource_actor.h"
@@ -45,6 +46,7 @@ Engine::Impl::Impl(EngineOptions options) {
   for (uint32_t i = 0; i < devices.size(); ++i)
     directory->devices.push_back(
         system->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory));
+  directory->blocking = system->spawn<BlockingActor, caf::detached>(directory);
   timer = system->spawn<StepTimer>(directory);
 }
 

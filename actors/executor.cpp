@@ -106,7 +106,9 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     const PlanNode& node = s->plan->nodes[answer.tag.node];
     Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
-    if (is_input_host(*in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0])) --s->input_unanswered;
+    if (node.kind == NodeKind::kResource &&
+        is_input_host(*in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]))
+      --s->input_unanswered;
     if (s->stopped) continue;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
     if (!answer.outputs.ok()) {
@@ -219,6 +221,7 @@ bool Executor::fire(StepState& s, Ready at) {
       send(s, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
       return true;
     case NodeKind::kResource: return fire_resource(s, at, node);
+    case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
     default: return true;  // kNoOp; kRecv, whose value is there
   }
 }
@@ -257,6 +260,15 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   return false;
 }
 
+void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
+  const Iteration& in = *s.iterations[at.iteration];
+  BlockingRequest request{{}, device_.allocator, s.call->id};
+  for (uint32_t i = 0; i < node.num_inputs; ++i)
+    request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
+  outbox_.run_blocking({s.call, node.blocking, std::move(request), {index_, s.call->id, at.node, at.iteration}});
+  ++s.unanswered;
+}
+
 void Executor::complete(StepState& s, Ready at) {
   const PartitionPlan& plan = *s.plan;
   if (plan.control_flow) return complete_control(s, at, false);
@@ -282,11 +294,12 @@ void Executor::push(StepState& s, Ready at) {
 void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
   using Kind = TraceEvent::Kind;
   const NodeKind node = s.plan->nodes[index].kind;
-  const Kind kind = answer                        ? Kind::kAnswer
-                    : node == NodeKind::kResource ? Kind::kAsk
-                    : node == NodeKind::kSend     ? Kind::kSend
-                    : node == NodeKind::kRecv     ? Kind::kReceive
-                                                  : Kind::kRun;
+  const bool asks = node == NodeKind::kResource || node == NodeKind::kBlocking;
+  const Kind kind = answer                    ? Kind::kAnswer
+                    : asks                    ? Kind::kAsk
+                    : node == NodeKind::kSend ? Kind::kSend
+                    : node == NodeKind::kRecv ? Kind::kReceive
+                                              : Kind::kRun;
   s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
 }
 

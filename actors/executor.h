@@ -34,7 +34,15 @@ struct ResourceUse {
   RequestTag tag;
 };
 
-/// The answer.
+/// One call of a kernel that may block.
+struct BlockingUse {
+  StepRef call;
+  BlockingKernel* kernel = nullptr;
+  BlockingRequest request;
+  RequestTag tag;
+};
+
+/// The answer to one of either.
 struct ResourceAnswer {
   RequestTag tag;
   Result<std::vector<Tensor>> outputs;
@@ -48,6 +56,8 @@ class Outbox {
   virtual void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) = 0;
   /// A request; an error if there is no such resource. The answer comes by answered(), even if at once.
   virtual Status use_resource(const ResourceRef& handle, ResourceUse use) = 0;
+  /// Has the kernel run elsewhere. The answer comes by answered().
+  virtual void run_blocking(BlockingUse use) = 0;
   /// Sends on what use_resource has gathered.
   virtual void flush_uses() = 0;
   /// Tells the hosts of unanswered requests of a step to drop them.
@@ -86,6 +96,7 @@ class Executor {
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
   bool fire_resource(StepState& s, Ready at, const PlanNode& node);
+  void fire_blocking(StepState& s, Ready at, const PlanNode& node);
   void send(StepState& s, const PlanNode& node, Tensor value, bool dead);
   void complete(StepState& s, Ready at);
   void receive(StepState& s, ReadyTensor tensor);

@@ -26,6 +26,10 @@ struct GoOn {};
 struct UseResource {
   std::shared_ptr<std::vector<ResourceUse>> uses;
 };
+/// To the blocking actor: run this kernel. Answered by ResourceAnswers.
+struct RunBlocking {
+  std::shared_ptr<BlockingUse> use;
+};
 /// To a device actor: answers to its requests.
 struct ResourceAnswers {
   std::shared_ptr<std::vector<ResourceAnswer>> answers;
@@ -58,6 +62,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TensorsReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AbortStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GoOn)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::UseResource)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::RunBlocking)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)

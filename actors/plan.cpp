@@ -191,6 +191,9 @@ class Planner {
     } else if (auto* resource = dynamic_cast<ResourceKernel*>(kernel.get())) {
       p.kind = NodeKind::kResource;
       p.resource = resource;
+    } else if (auto* blocking = dynamic_cast<BlockingKernel*>(kernel.get())) {
+      p.kind = NodeKind::kBlocking;
+      p.blocking = blocking;
     } else {
       const auto& builtin = static_cast<const BuiltinKernel&>(*kernel);
       if (builtin.kind == Builtin::kPlaceholder)

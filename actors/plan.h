@@ -11,9 +11,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 #include "troupe/graph_passes.h"
-#include "troupe/kernel.h"
 
 namespace troupe {
 
@@ -25,6 +25,7 @@ enum class NodeKind : uint8_t {
   kNoOp,      // control only
   kCompute,   // a kernel on this device
   kResource,  // a request to the actor that hosts the resource of input 0
+  kBlocking,  // a request to the actor for work that waits for files
   kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition
   kRecv,      // waits for that
   // Control flow: what OpDef::control_flow says.
@@ -50,6 +51,7 @@ struct PlanNode {
   union {
     ComputeKernel* compute = nullptr;
     ResourceKernel* resource;
+    BlockingKernel* blocking;
     const Tensor* constant;
     struct {
       uint32_t partition;  // kSend: where to

@@ -4,6 +4,7 @@
 
 #include "io/safetensors.h"
 #include "ops/all.h"
+#include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
 
 namespace troupe {
@@ -15,8 +16,8 @@ struct Request {
   std::span<const std::string> names;
 };
 
-Result<Request> read_request(const KernelContext& context) {
-  const Tensor &prefix = context.input(0), &names = context.input(1), &slices = context.input(2);
+Result<Request> read_request(const std::vector<Tensor>& inputs) {
+  const Tensor &prefix = inputs[0], &names = inputs[1], &slices = inputs[2];
   for (const Tensor* t : {&prefix, &names, &slices})
     if (t->dtype() != DType::kString)
       return invalid_argument("prefix, names and slices must be strings, got {}", t->str());
@@ -40,43 +41,45 @@ Status write_whole(FileSystem& files, const std::string& path, const EncodedTens
 }
 
 /// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before.
-class SaveKernel final : public ComputeKernel {
+class SaveKernel final : public BlockingKernel {
  public:
-  Status compute(KernelContext& context) override {
-    TROUPE_ASSIGN(const Request request, read_request(context));
-    if (static_cast<int>(request.names.size()) != context.num_inputs() - 3)
-      return invalid_argument("{} tensor_names for {} tensors", request.names.size(), context.num_inputs() - 3);
+  Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
+    TROUPE_ASSIGN(const Request request, read_request(asked.inputs));
+    if (request.names.size() != asked.inputs.size() - 3)
+      return invalid_argument("{} tensor_names for {} tensors", request.names.size(), asked.inputs.size() - 3);
     TensorMap tensors;
     for (size_t i = 0; i < request.names.size(); ++i)
-      if (!tensors.emplace(request.names[i], context.input(static_cast<int>(i) + 3)).second)
+      if (!tensors.emplace(request.names[i], asked.inputs[i + 3]).second)
         return invalid_argument("tensor name '{}' is given twice", request.names[i]);
     TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
     std::string directory = std::filesystem::path(request.path).parent_path().string();
     if (directory.empty()) directory = ".";
     TROUPE_RETURN_IF_ERROR(files_->make_directories(directory));
-    const std::string temporary = fmt::format("{}.{}.temporary", request.path, context.step());
+    const std::string temporary = fmt::format("{}.{}.temporary", request.path, asked.step);
     Status status = write_whole(*files_, temporary, encoded);
     if (status.ok()) status = files_->rename(temporary, request.path);
     if (!status.ok()) {
       (void)files_->remove(temporary);  // the first error is the one to report
-      return status;
+      return std::move(status.error());
     }
-    return files_->sync_directory(directory);
+    TROUPE_RETURN_IF_ERROR(files_->sync_directory(directory));
+    return std::vector<Tensor>();
   }
 
  private:
   const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
 };
 
-class RestoreKernel final : public ComputeKernel {
+class RestoreKernel final : public BlockingKernel {
  public:
   explicit RestoreKernel(const KernelInit& init) : dtypes_(init.output_dtypes) {}
 
-  Status compute(KernelContext& context) override {
-    TROUPE_ASSIGN(const Request request, read_request(context));
+  Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
+    TROUPE_ASSIGN(const Request request, read_request(asked.inputs));
     if (request.names.size() != dtypes_.size())
       return invalid_argument("{} tensor_names for {} dtypes", request.names.size(), dtypes_.size());
     TROUPE_ASSIGN(const TensorFile file, read_safetensors(request.path));
+    std::vector<Tensor> tensors;
     for (size_t i = 0; i < dtypes_.size(); ++i) {
       const auto at = file.tensors.find(request.names[i]);
       if (at == file.tensors.end())
@@ -85,9 +88,9 @@ class RestoreKernel final : public ComputeKernel {
       if (at->second.dtype() != dtypes_[i])
         return invalid_argument("tensor '{}' of {} is {}, asked for as {}", request.names[i], request.path,
                                 to_string(at->second.dtype()), to_string(dtypes_[i]));
-      context.set_output(static_cast<int>(i), at->second);
+      tensors.push_back(at->second);
     }
-    return {};
+    return tensors;
   }
 
  private:

@@ -20,6 +20,7 @@ struct Recorder : Outbox {
     uses.push_back(std::move(use));
     return {};
   }
+  void run_blocking(BlockingUse use) override { blocked.push_back(std::move(use)); }
   void flush_uses() override { ++flushes; }
   void cancel_uses(int64_t step) override { cancelled.push_back(step); }
   void abort_elsewhere(const StepRef& call) override { aborted.push_back(call->id); }
@@ -27,6 +28,7 @@ struct Recorder : Outbox {
 
   std::map<uint32_t, std::vector<std::vector<ReadyTensor>>> sent;
   std::vector<ResourceUse> uses;
+  std::vector<BlockingUse> blocked;
   std::vector<int64_t> cancelled, aborted;
   int flushes = 0;
   int64_t now = 0;
@@ -180,6 +182,29 @@ TEST_CASE("a wrong count of outputs from a resource is an error, not a crash") {
   s.run(0);
   REQUIRE(s.results.size() == 1);
   CHECK_FALSE(s.results[0].ok());
+}
+
+TEST_CASE("a node that waits for files does so elsewhere, and the rest of its step goes on") {
+  Stage s;
+  const auto texts = [&](const std::string& text) { return s.scope.constant(Tensor::of<std::string>({text}, {1})); };
+  const Output x = s.placeholder();
+  const Output read =
+      s.scope.op("RestoreV2", {s.scope.constant(Tensor::scalar<std::string>("/no/such/file")), texts("w"), texts("")},
+                 {{"dtypes", std::vector<DType>{DType::kInt32}}});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {read, s.scope.op("Neg", {x})});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].blocked.size() == 1);
+  BlockingUse& use = s.outbox[0].blocked[0];
+  CHECK(use.request.inputs.size() == 3);
+  CHECK(use.request.step == step->id);
+  std::vector<ResourceAnswer> answers;
+  answers.push_back({use.tag, std::vector<Tensor>{Tensor::scalar(3)}});
+  s.executors[0]->answered(std::move(answers));
+  s.run(0);
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::scalar(3)));
+  CHECK((*s.results[0])[1].identical(Tensor::scalar(-5)));
 }
 
 TEST_CASE("a long step lets others have the thread, and goes on where it was") {

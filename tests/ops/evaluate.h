@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ops/all.h"
+#include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
-#include "troupe/kernel.h"
 #include "troupe/scope.h"
 
 namespace troupe::testing {
@@ -155,10 +155,16 @@ class Evaluator {
       if (builtin->kind == Builtin::kPlaceholder) return invalid_argument("it was not fed");
       return {};
     }
+    std::vector<Tensor> given;
+    for (uint32_t i : inputs) given.push_back(values[i]);
+    if (auto* blocking = dynamic_cast<BlockingKernel*>(kernel.get())) {
+      TROUPE_ASSIGN(const auto outputs, blocking->run({std::move(given), device_.allocator, step_++}));
+      return set_outputs(n, outputs, values + first);
+    }
     auto* use = dynamic_cast<ResourceKernel*>(kernel.get());
     Sink sink;
     ResourceRequest request;
-    for (uint32_t i : inputs) request.inputs.push_back(values[i]);
+    request.inputs = std::move(given);
     request.allocator = device_.allocator;
     request.reply = Reply(sink, RequestTag{});
     const ResourceHandle handle = request.handle();
@@ -170,10 +176,13 @@ class Evaluator {
     use->execute(*resource, std::move(request));
     if (!sink.result) return make_error(Code::kDeadlineExceeded, "it would wait");
     if (!sink.result->ok()) return sink.result->status();
-    const std::vector<Tensor>& outputs = **sink.result;
+    return set_outputs(n, **sink.result, values + first);
+  }
+
+  static Status set_outputs(const Node& n, const std::vector<Tensor>& outputs, Tensor* values) {
     if (static_cast<int>(outputs.size()) != n.num_outputs())
       return invalid_argument("{} outputs instead of {}", outputs.size(), n.num_outputs());
-    for (size_t p = 0; p < outputs.size(); ++p) values[first + p] = outputs[p];
+    std::ranges::copy(outputs, values);
     return {};
   }
 

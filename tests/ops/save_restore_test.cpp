@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "tests/ops/state_fixture.h"
+#include "troupe/blocking_kernel.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -28,21 +29,10 @@ Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> value
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
-  const size_t inputs = values.size();
-  const bool restore = op == "RestoreV2";
   const Attrs attrs{{"dtypes", dtypes}};
-  KernelInit init{op, "node", &attrs, {}, restore ? dtypes : std::vector<DType>{}, {}, {}};
+  KernelInit init{op, "node", &attrs, {}, op == "RestoreV2" ? dtypes : std::vector<DType>{}, {}, {}};
   TROUPE_ASSIGN(const auto kernel, kernels.make(init, DeviceKind::kCpu));
-  if (restore) values.resize(inputs + dtypes.size());
-  std::vector<uint32_t> slots(inputs);
-  for (size_t i = 0; i < inputs; ++i) slots[i] = static_cast<uint32_t>(i);
-  const std::vector<int32_t> uses(values.size(), 1);
-  const DeviceInfo device{"cpu", DeviceKind::kCpu, 1, system_allocator()};
-  KernelContext context(values.data(), uses.data(), slots.data(), static_cast<int>(inputs),
-                        static_cast<uint32_t>(inputs), restore ? static_cast<int>(dtypes.size()) : 0, device, 4);
-  TROUPE_RETURN_IF_ERROR(dynamic_cast<ComputeKernel&>(*kernel).compute(context));
-  values.erase(values.begin(), values.begin() + static_cast<ptrdiff_t>(inputs));
-  return values;
+  return dynamic_cast<BlockingKernel&>(*kernel).run({std::move(values), system_allocator(), 4});
 }
 
 }  // namespace

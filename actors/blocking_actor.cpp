@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/blocking_actor.h"
+
+namespace troupe {
+
+caf::behavior BlockingActor::make_behavior() {
+  return {
+      [this](RunBlocking& m) {
+        const std::shared_ptr<BlockingUse> use = std::move(m.use);
+        auto answers = std::make_shared<std::vector<ResourceAnswer>>();
+        if (use->call->failed())
+          answers->push_back({use->tag, make_error(Code::kCancelled, "the step failed before the node ran")});
+        else answers->push_back({use->tag, use->kernel->run(use->request)});
+        const RequestTag tag = use->tag;
+        *use = {};  // before the answer: when the step ends, nothing of it is held here
+        send(directory_->devices[tag.requester], ResourceAnswers{std::move(answers)});
+      },
+  };
+}
+
+}  // namespace troupe
