@@ -1,144 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main job as its users run it: every mode, resuming, the same weights from the same seed, Ctrl-C, broken data.
-#include <catch2/catch.hpp>
+// The main job as its users run it: every mode, resuming, the same weights from the same seed, Ctrl-C.
+#include "tests/system/train_images.h"
 
-#include <algorithm>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <random>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "troupe/checkpoint.h"
-
-namespace troupe {
+namespace troupe::testing {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A directory that goes with the test.
-struct Directory {
-  fs::path path;
-  Directory() {
-    std::string name = (fs::temp_directory_path() / "train_images_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Directory() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
-void write_idx(const fs::path& file, const std::vector<uint32_t>& sizes, const std::vector<uint8_t>& bytes) {
-  std::ofstream out(file, std::ios::binary);
-  out.write("\0\0\x08", 3).put(static_cast<char>(sizes.size()));
-  for (const uint32_t n : sizes)
-    for (const int shift : {24, 16, 8, 0}) out.put(static_cast<char>(n >> shift & 255));
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  REQUIRE(out.good());
-}
-
-// Ten kinds of images of 12 x 12: noise with a bright bar at a place that tells the kind.
-void write_images(const fs::path& directory, const std::string& prefix, uint32_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<uint8_t> pixels(count * 144), labels(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    labels[i] = static_cast<uint8_t>(random() % 10);
-    for (uint32_t p = 0; p < 144; ++p) pixels[i * 144 + p] = static_cast<uint8_t>(random() % 80);
-    for (uint32_t x = 0; x < 12; ++x) pixels[i * 144 + (labels[i] + 1) * 12 + x] = 220;
-  }
-  write_idx(directory / (prefix + "-images-idx3-ubyte"), {count, 12, 12}, pixels);
-  write_idx(directory / (prefix + "-labels-idx1-ubyte"), {count}, labels);
-}
-
-struct Data : Directory {
-  Data() {
-    write_images(path, "train", 640, 1);
-    write_images(path, "t10k", 200, 2);
-  }
-};
-
-// train_images as a child process; its output and errors come through one pipe.
-class Child {
- public:
-  explicit Child(std::vector<std::string> arguments) {
-    const char* program = std::getenv("TRAIN_IMAGES");
-    arguments.insert(arguments.begin(), program ? program : "../examples/train_images");
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    pid_ = fork();
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      std::vector<char*> argv;
-      for (std::string& a : arguments) argv.push_back(a.data());
-      argv.push_back(nullptr);
-      dup2(ends[1], STDOUT_FILENO);
-      dup2(ends[1], STDERR_FILENO);
-      close(ends[0]);
-      close(ends[1]);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-    close(ends[1]);
-    out_ = fdopen(ends[0], "r");
-  }
-  ~Child() {
-    if (pid_ > 0) {
-      kill(pid_, SIGKILL);
-      waitpid(pid_, nullptr, 0);
-    }
-    std::fclose(out_);
-  }
-  // Reads until a line holds `text`; false at the end.
-  bool read_until(const std::string& text) {
-    std::string line;
-    for (int c; (c = std::fgetc(out_)) != EOF;) {
-      output.push_back(static_cast<char>(c));
-      if (c != '\n') {
-        line.push_back(static_cast<char>(c));
-        continue;
-      }
-      if (line.find(text) != std::string::npos) return true;
-      line.clear();
-    }
-    return false;
-  }
-  void interrupt() { REQUIRE(kill(pid_, SIGINT) == 0); }
-  // Reads the rest; the exit status, or -1 for death by a signal.
-  int wait() {
-    read_until("\n");  // no line holds that
-    int status = 0;
-    REQUIRE(waitpid(pid_, &status, 0) == pid_);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  std::string output;
-
- private:
-  pid_t pid_ = -1;
-  FILE* out_ = nullptr;
-};
-
-std::vector<std::string> arguments(const Data& data, const Directory& out, std::vector<std::string> more) {
-  std::vector<std::string> all = {"--data", data.path.string(), "--out", out.path.string(), "--model",
-                                  "mlp",    "--batch",          "16",    "--replicas",      "2"};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
-TensorMap latest(const Directory& out) {
-  auto checkpoints = Checkpointer::open((out.path / "checkpoints").string());
-  REQUIRE(checkpoints.ok());
-  auto loaded = checkpoints->load_latest();
-  INFO((loaded.ok() ? std::string() : loaded.error().str()));
-  REQUIRE(loaded.ok());
-  return loaded->tensors;
-}
 
 TEST_CASE("train_images learns in every mode, and a second run goes on") {
   const Data data;
@@ -235,28 +100,18 @@ TEST_CASE("a synchronous run that was interrupted ends with the weights of one t
   }
 }
 
-TEST_CASE("train_images names what is wrong in one line, with status 1") {
-  Data data;
+TEST_CASE("on a terminal a bar shows loss, accuracy, speed and the time left") {
+  const Data data;
   const Directory out;
-  const auto fails = [&](std::vector<std::string> options) {
-    Child child(arguments(data, out, std::move(options)));
-    const int status = child.wait();
-    INFO(child.output);
-    CHECK(status == 1);
-    CHECK(std::count(child.output.begin(), child.output.end(), '\n') == 1);
-    return child.output;
-  };
-  const fs::path images = data.path / "train-images-idx3-ubyte";
-  SECTION("a truncated file") {
-    fs::resize_file(images, 1000);
-    CHECK_THAT(fails({}), Catch::Contains(images.string()));
-  }
-  SECTION("a missing file") {
-    fs::remove(data.path / "t10k-labels-idx1-ubyte");
-    CHECK_THAT(fails({}), Catch::Contains("t10k-labels-idx1-ubyte"));
-  }
-  SECTION("nothing to resume") { CHECK_THAT(fails({"--resume"}), Catch::Contains(out.path.string())); }
-  SECTION("a batch larger than the data") { CHECK_THAT(fails({"--batch", "1000"}), Catch::Contains("1000")); }
+  Child child(arguments(data, out, {"--epochs", "10000"}), true);
+  const bool drawn = child.read_until(" left");
+  INFO(child.output);
+  REQUIRE(drawn);
+  CHECK_THAT(child.output, Catch::Contains("/10000 [>") && Catch::Contains("loss ") && Catch::Contains("accuracy ") &&
+                               Catch::Contains(" images/s  "));
+  child.end_by(SIGTERM);
+  CHECK(child.wait() == 0);
+  CHECK_THAT(child.output, Catch::Contains("interrupted at step"));
 }
 
 TEST_CASE("train_images explains itself and refuses wrong options") {
@@ -269,4 +124,4 @@ TEST_CASE("train_images explains itself and refuses wrong options") {
 }
 
 }  // namespace
-}  // namespace troupe
+}  // namespace troupe::testing
