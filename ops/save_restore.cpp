@@ -88,7 +88,9 @@ class RestoreKernel final : public BlockingKernel {
       if (at->second.dtype() != dtypes_[i])
         return invalid_argument("tensor '{}' of {} is {}, asked for as {}", request.names[i], request.path,
                                 to_string(at->second.dtype()), to_string(dtypes_[i]));
-      tensors.push_back(at->second);
+      // Of the whole file only what is asked for counts as the device's memory.
+      TROUPE_ASSIGN(Tensor tensor, at->second.clone(asked.allocator));
+      tensors.push_back(std::move(tensor));
     }
     return tensors;
   }

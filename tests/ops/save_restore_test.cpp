@@ -25,14 +25,15 @@ struct Directory {
 Tensor text(std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); }
 
 /// Runs SaveV2 or RestoreV2 on these inputs.
-Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, std::vector<DType> dtypes) {
+Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, std::vector<DType> dtypes,
+                                std::shared_ptr<Allocator> allocator = system_allocator()) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
   const Attrs attrs{{"dtypes", dtypes}};
   KernelInit init{op, "node", &attrs, {}, op == "RestoreV2" ? dtypes : std::vector<DType>{}, {}, {}};
   TROUPE_ASSIGN(const auto kernel, kernels.make(init, DeviceKind::kCpu));
-  return dynamic_cast<BlockingKernel&>(*kernel).run({std::move(values), system_allocator(), 4});
+  return dynamic_cast<BlockingKernel&>(*kernel).run({std::move(values), std::move(allocator), 4});
 }
 
 }  // namespace
@@ -64,4 +65,19 @@ TEST_CASE("tensors saved are restored under their names") {
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kDataLoss);
   std::filesystem::remove(file);
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kNotFound);
+}
+
+TEST_CASE("what is restored counts against the device's limit, the rest of the file does not") {
+  const Directory d;
+  const Tensor path = Tensor::scalar<std::string>(d.path + "/model.safetensors");
+  const Tensor big = *Tensor::zeros(DType::kFloat32, Shape{4096}), small = Tensor::scalar<int64_t>(9);
+  REQUIRE(
+      run("SaveV2", {path, text({"big", "small"}), text({"", ""}), big, small}, {DType::kFloat32, DType::kInt64}).ok());
+  const auto limited = make_caching_allocator(4096);
+  const auto fits = run("RestoreV2", {path, text({"small"}), text({""})}, {DType::kInt64}, limited);
+  REQUIRE(fits.ok());
+  CHECK(fits->at(0).identical(small));
+  CHECK(limited->stats().in_use > 0);
+  const auto not_fits = run("RestoreV2", {path, text({"big"}), text({""})}, {DType::kFloat32}, limited);
+  CHECK(not_fits.error().code == Code::kResourceExhausted);
 }
