@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ops that move elements, update tensors by index or round to few bits, with their gradients."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+R = tf.raw_ops
+
+
+def fetch_with_gradients(case, ys, xs):
+    """The results, and the gradients of sums of them with different weights."""
+    weights = [tf.reshape(tf.cast(tf.range(tf.size(y)), y.dtype) * 0.25 - 1, tf.shape(y)) for y in ys]
+    gradients = tf1.gradients(ys, xs, weights)
+    case.fetch(*[tf.identity(t) for t in ys + [g for g in gradients if g is not None]])
+
+
+@golden()
+def moves(case):
+    x = case.feed("x", case.floats(2, 4, 6, 3), (None, 4, 6, 3))
+    lengths = case.feed("lengths", np.int64([5, 0]), (None,))
+    pads = tf.constant([[0, 0], [1, 2], [2, 1], [0, 1]])
+    inside = tf.constant([[0, 0], [1, 2], [2, 1], [0, 1]], tf.int64)
+    blocks, around = [2, 3], [[1, 1], [0, 0]]
+    ys = [
+        tf.pad(x, pads, constant_values=0.5),
+        tf.pad(x, inside, "REFLECT"),
+        tf.pad(x, pads, "SYMMETRIC"),
+        tf.reverse(x, [1, -1]),
+        tf.reverse_sequence(x, lengths, seq_axis=2, batch_axis=0),
+        tf.roll(x, [7, -1], [1, 3]),
+        R.SpaceToBatchND(input=x, block_shape=blocks, paddings=around),
+        R.BatchToSpaceND(input=tf.tile(x, [3, 1, 1, 1]), block_shape=blocks, crops=[[0, 1], [1, 0]]),
+        tf1.space_to_depth(x, 2),
+        tf1.depth_to_space(tf.tile(x, [1, 1, 1, 4]), 2),
+        x[:, ::-2, 1:-1:2, tf.newaxis, ..., 1],
+        tf.tile(x[:, :1], [1, 2, 1, 1]),
+    ]
+    fetch_with_gradients(case, ys, [x])
+
+
+@golden()
+def diagonals(case):
+    x = case.feed("x", case.floats(2, 3, 4))
+    d = case.feed("d", case.floats(2, 4, 3, seed=2))
+    ys = [tf.linalg.band_part(x, 1, 0), tf.linalg.diag(x), tf.linalg.diag_part(x), tf.linalg.set_diag(x, d[:, 0])]
+    for align in ("LEFT_RIGHT", "RIGHT_LEFT", "LEFT_LEFT", "RIGHT_RIGHT"):
+        ys.append(tf.linalg.diag_part(x, k=(-2, 1), padding_value=0.5, align=align))
+        ys.append(tf.linalg.set_diag(x, d, k=(-2, 1), align=align))
+        ys.append(tf.linalg.diag(d, k=(-2, 1), num_rows=4, align=align))
+    fetch_with_gradients(case, ys, [x, d])
+
+
+@golden()
+def slices_by_index(case):
+    x = case.feed("x", case.floats(4, 3, 2), (None, 3, 2))
+    rows = case.feed("rows", case.floats(3, 2, seed=2), (None, 2))
+    at = case.feed("at", np.int32([[3, 0], [1, 2], [3, 0]]), (None, 2))
+    once = at[:2]
+    ys = [tf.gather_nd(x, at), tf.scatter_nd(at, rows, [4, 3, 2]), tf.tensor_scatter_nd_update(x, once, rows[:2])]
+    for name in ("add", "sub", "min", "max"):
+        ys.append(getattr(tf, f"tensor_scatter_nd_{name}")(x, at, rows))
+    fetch_with_gradients(case, ys, [x, rows])
+
+
+@golden(tolerance=1e-4)
+def einsums(case):
+    q, k = [case.feed(n, case.floats(2, 3, 4, 5, seed=i)) for i, n in enumerate("qk")]
+    m = case.feed("m", case.floats(5, 5, seed=3))
+    ys = [
+        tf.einsum("bqhd,bkhd->bhqk", q, k),
+        tf.einsum("...d,de->...e", q, m),
+        tf.einsum("bqhd,bkhd,de->be", q, k, m),
+        R.Einsum(inputs=[m], equation="ii->i"),
+        R.Einsum(inputs=[q], equation="bqhd->dh"),
+    ]
+    fetch_with_gradients(case, ys, [q, k, m])
+
+
+@golden()
+def rounding(case):
+    x = case.feed("x", case.floats(4, 3, low=-4, high=4), (None, 3))
+    low, high = case.feed("low", np.float32(-1.3)), case.feed("high", np.float32(2.1))
+    lows, highs = case.feed("lows", np.float32([-1, 0, -3])), case.feed("highs", np.float32([1, 2.5, 0.5]))
+    ys = [
+        tf.quantization.fake_quant_with_min_max_args(x, -1.5, 2, num_bits=4),
+        tf.quantization.fake_quant_with_min_max_vars(x, low, high, narrow_range=True),
+        tf.quantization.fake_quant_with_min_max_vars_per_channel(x, lows, highs, num_bits=3),
+        tf.quantization.quantize_and_dequantize(x, low, high, range_given=True, num_bits=5),
+        R.QuantizeAndDequantizeV4(input=x, input_min=low, input_max=high, range_given=True, num_bits=5),
+    ]
+    fetch_with_gradients(case, ys, [x, low, high, lows, highs])
