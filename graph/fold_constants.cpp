@@ -74,7 +74,8 @@ bool ConstantFolding::fold(const Node& node) {
   double made = 0;
   for (int port = 0; port < node.num_outputs(); ++port) {
     const Tensor& value = (*values)[static_cast<size_t>(port)];
-    if (value.dtype() != node.dtype(port) || value.dtype() == DType::kResource) return false;
+    const bool refers = value.dtype() == DType::kResource || value.dtype() == DType::kVariant;
+    if (value.dtype() != node.dtype(port) || refers) return false;
     made += static_cast<double>(value.bytes());
   }
   return made <= bytes && put(node, std::move(*values));
