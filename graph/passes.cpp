@@ -2,7 +2,12 @@
 // The order of passes.
 #include "graph/passes.h"
 
+#include <algorithm>
+
 #include "graph/cse.h"
+#include "graph/fold_batch_norm.h"
+#include "graph/fuse_elementwise.h"
+#include "graph/fuse_epilogues.h"
 #include "graph/simplify.h"
 
 namespace troupe {
@@ -17,10 +22,8 @@ bool merge(StepGraph& step, CommonSubexpressions& common, const Node& node) {
   return true;
 }
 
-}  // namespace
-
-void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
-  // One walk for all that look at a node and what its inputs have become: each finds what the others leave.
+/// One walk for all that look at a node and what its inputs have become: each finds what the others leave.
+void rewrite(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
   std::optional<ConstantFolding> folding;
   std::optional<Simplification> simplification;
   std::optional<CommonSubexpressions> common;
@@ -34,6 +37,32 @@ void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& eval
     if (common) merge(step, *common, node);
   });
   step.drop_unneeded();
+}
+
+/// Whether there is a node of one of these ops: where there is none, a pass need not look.
+bool has_any(const StepGraph& step, std::initializer_list<const char*> names) {
+  std::vector<const OpDef*> ops;
+  for (const char* name : names)
+    if (const OpDef* op = step.ops().find(name)) ops.push_back(op);
+  return std::ranges::any_of(step.nodes(),
+                             [&](const Node* n) { return std::ranges::find(ops, &n->op()) != ops.end(); });
+}
+
+/// A walk of its own for each pass that must know all readers of a node.
+template <class Pass> void fuse(StepGraph& step) {
+  Pass pass(step);
+  step.sweep([&](const Node& node) { pass.visit(node); });
+  step.drop_unneeded();
+}
+
+}  // namespace
+
+void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+  rewrite(step, passes, evaluate);
+  if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
+    fuse<BatchNormFolding>(step);
+  if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"})) fuse<EpilogueFusion>(step);
+  if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step);
 }
 
 }  // namespace troupe

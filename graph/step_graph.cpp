@@ -87,12 +87,7 @@ void StepGraph::drop_unneeded() {
     for (const Output& input : n.inputs()) want(input);
     for_each_control(n, want_node);
   };
-  for (const Output& o : fetches_) want(o);
-  for (const Node* n : targets_) {
-    if (rows_[n->id()] == 0) want_node(*n);
-    else
-      for (int port = 0; port < n->num_outputs(); ++port) want({n, port});
-  }
+  for_each_wanted([&](Output o) { want_node(*o.node); });
   for (size_t i = nodes_.size(); i-- > 0;) {
     ask_ahead(nodes_, i, -1);
     const Node& n = *nodes_[i];

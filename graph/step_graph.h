@@ -55,6 +55,8 @@ class StepGraph {
   /// Calls visit(node) for each node, inputs first; visit may add nodes and replace the one it is called with. A node
   /// it adds is visited next, and comes before the visited one; what was replaced is left out.
   template <class F> void sweep(F&& visit);
+  /// Calls f(output) for what stands for each fetch and target; of a target that was not replaced, its first output.
+  template <class F> void for_each_wanted(F&& f) const;
   /// A new node; its inputs must be nodes of this StepGraph. Only during a sweep. Errors: those of inference.
   Result<const Node*> add(NodeSpec spec);
   /// The first output of a new node of the name and device of `node`, in whose place it is to come; empty on an error.
@@ -99,6 +101,18 @@ template <class F> void StepGraph::for_each_control(const Node& node, F&& f) con
     }
     for (int port = 0; port < before->num_outputs(); ++port)
       if (const Output output = now({before, port}); !is_fed(output)) f(*output.node);
+  }
+}
+
+template <class F> void StepGraph::for_each_wanted(F&& f) const {
+  const auto want = [&](Output o) {
+    if (o = now(o); !is_fed(o)) f(o);
+  };
+  for (const Output& o : fetches_) want(o);
+  for (const Node* n : targets_) {
+    if (rows_[n->id()] == 0) f(Output{n, 0});
+    else
+      for (int port = 0; port < n->num_outputs(); ++port) want({n, port});
   }
 }
 

@@ -39,5 +39,7 @@ void register_accumulator_ops(OpRegistry&, KernelRegistry&);
 void register_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
+void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
+void register_fused_product_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

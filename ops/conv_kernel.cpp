@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "devices/parallel.h"
+#include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
 #ifdef TROUPE_ONEDNN
 #include "ops/onednn.h"
@@ -70,10 +71,28 @@ void convolve_plain(ConvDirection direction, const ConvShape& s, bool channels_f
 #ifdef TROUPE_ONEDNN
 using dnnl::memory;
 
+/// What a primitive is made for beside the shape.
+struct Setting {
+  ConvDirection direction;
+  bool channels_first;
+  const Epilogue& epilogue;  // of the forward direction
+  bool kept_filter;          // it is the same in every call
+};
+
+void append(dnnl::post_ops& ops, const std::string& activation) {
+  using dnnl::algorithm;
+  if (activation == "Relu") ops.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+  else if (activation == "Relu6") ops.append_eltwise(1, algorithm::eltwise_bounded_relu, 6, 0);
+  else if (activation == "Elu") ops.append_eltwise(1, algorithm::eltwise_elu, 1, 0);
+  else if (activation == "Tanh") ops.append_eltwise(1, algorithm::eltwise_tanh, 0, 0);
+  else if (activation == "Sigmoid") ops.append_eltwise(1, algorithm::eltwise_logistic, 0, 0);
+}
+
 /// Convolution primitives of the three directions for activations and filter of these layouts.
-std::shared_ptr<const onednn::Primitive> make_primitive(ConvDirection direction, const ConvShape& s,
+std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, const ConvShape& s,
                                                         const memory::desc plain[3], bool any_activations,
                                                         dnnl::algorithm algorithm, bool& fast) {
+  const ConvDirection direction = setting.direction;
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const auto any = [](const memory::desc& d) { return memory::desc(d.dims(), d.data_type(), memory::format_tag::any); };
   const memory::desc src = any_activations ? any(plain[0]) : plain[0], filter = any(plain[1]);
@@ -82,17 +101,26 @@ std::shared_ptr<const onednn::Primitive> make_primitive(ConvDirection direction,
   const memory::dims lo = {s.y.lo, s.x.lo}, hi = {s.y.hi, s.x.hi};
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops after;
+  append(after, setting.epilogue.activation());
+  attr.set_post_ops(after);
+  const auto training = dnnl::prop_kind::forward_training;
+  const memory::desc bias({s.out_channels}, memory::data_type::f32, memory::format_tag::a);
+  using Forward = dnnl::convolution_forward::desc;
   const dnnl::convolution_forward::primitive_desc forward(
-      {dnnl::prop_kind::forward_training, algorithm, src, filter, dst, strides, dilates, lo, hi}, attr, engine);
+      setting.epilogue.bias() ? Forward(training, algorithm, src, filter, bias, dst, strides, dilates, lo, hi)
+                              : Forward(training, algorithm, src, filter, dst, strides, dilates, lo, hi),
+      attr, engine);
   const auto wrap = [&](const auto& pd, const dnnl::primitive& primitive, const memory::desc& a, int id_a,
                         const memory::desc& b, int id_b, const memory::desc& y, int id_y, int at_a, int at_b,
                         int at_y) {
     const std::string_view name = pd.impl_info_str();
     fast = name.find("ref") == std::string_view::npos && name.find("gemm") == std::string_view::npos;
-    return std::make_shared<const onednn::Primitive>(
-        engine, primitive,
-        std::vector<onednn::Argument>{{id_a, plain[at_a], a}, {id_b, plain[at_b], b}, {id_y, plain[at_y], y, true}},
-        pd.scratchpad_desc());
+    std::vector<onednn::Argument> arguments = {
+        {id_a, plain[at_a], a}, {id_b, plain[at_b], b}, {id_y, plain[at_y], y, true}};
+    for (onednn::Argument& argument : arguments) argument.kept = argument.id == DNNL_ARG_WEIGHTS && setting.kept_filter;
+    if (setting.epilogue.bias()) arguments.push_back({DNNL_ARG_BIAS, bias, bias});
+    return std::make_shared<const onednn::Primitive>(engine, primitive, std::move(arguments), pd.scratchpad_desc());
   };
   if (direction == ConvDirection::kOutput)
     return wrap(forward, dnnl::convolution_forward(forward), forward.src_desc(), DNNL_ARG_SRC, forward.weights_desc(),
@@ -124,10 +152,9 @@ bool winograd_pays(ConvDirection direction, const ConvShape& s) {
          2 * tiled <= 3 * h * w && s.batch * h * w >= 2048;
 }
 
-std::shared_ptr<const onednn::Primitive> make_primitive(ConvDirection direction, const ConvShape& s,
-                                                        bool channels_first) {
+std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, const ConvShape& s) {
   const auto f32 = memory::data_type::f32;
-  const auto tag = channels_first ? memory::format_tag::nchw : memory::format_tag::nhwc;
+  const auto tag = setting.channels_first ? memory::format_tag::nchw : memory::format_tag::nhwc;
   const int64_t o = s.out_channels, i = s.group_in, per_group = o / s.groups, h = s.y.size, w = s.x.size;
   const memory::desc plain[3] = {{{s.batch, s.in_channels, s.y.in, s.x.in}, f32, tag},
                                  s.groups == 1 ? memory::desc({o, i, h, w}, f32, memory::dims{1, o, w * i * o, i * o})
@@ -136,25 +163,27 @@ std::shared_ptr<const onednn::Primitive> make_primitive(ConvDirection direction,
                                  {{s.batch, o, s.y.out, s.x.out}, f32, tag}};
   bool fast = false, fast_any = false;
   const auto direct = dnnl::algorithm::convolution_direct, winograd = dnnl::algorithm::convolution_winograd;
-  if (winograd_pays(direction, s)) {
+  if (winograd_pays(setting.direction, s)) {
     try {
-      auto primitive = make_primitive(direction, s, plain, true, winograd, fast);
+      auto primitive = make_primitive(setting, s, plain, true, winograd, fast);
       if (fast) return primitive;
     } catch (const dnnl::error&) {
       // This processor has no code for it.
     }
   }
-  auto primitive = make_primitive(direction, s, plain, false, direct, fast);
+  auto primitive = make_primitive(setting, s, plain, false, direct, fast);
   if (fast) return primitive;
-  auto other = make_primitive(direction, s, plain, true, direct, fast_any);
+  auto other = make_primitive(setting, s, plain, true, direct, fast_any);
   return fast_any ? other : primitive;
 }
 #endif
 
 template <class T> class Convolution final : public ComputeKernel {
  public:
-  Convolution(WindowAttrs attrs, ConvDirection direction, bool depthwise)
-      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise) {}
+  Convolution(WindowAttrs attrs, const KernelInit& init, ConvDirection direction, bool depthwise, Epilogue epilogue)
+      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)),
+        constant_filter_(direction == ConvDirection::kOutput && init.constants.size() > 1 ? init.constants[1]
+                                                                                          : Tensor()) {}
 
   Status compute(KernelContext& c) override {
     Shape in = c.input(0).shape(), filter = c.input(1).shape();
@@ -176,37 +205,66 @@ template <class T> class Convolution final : public ComputeKernel {
     void* tensors[3] = {data(0), data(1), y.mutable_raw()};
     if (direction_ == ConvDirection::kInput) std::tie(tensors[0], tensors[2]) = std::pair(y.mutable_raw(), data(2));
     if (direction_ == ConvDirection::kFilter) std::tie(tensors[1], tensors[2]) = std::pair(y.mutable_raw(), data(2));
-    if (in.elements() == 0 || filter.elements() == 0 || out.elements() == 0) std::memset(y.mutable_raw(), 0, y.bytes());
-    else TROUPE_RETURN_IF_ERROR(convolve(c, s, tensors, y));
+    if (in.elements() == 0 || filter.elements() == 0 || out.elements() == 0) {
+      std::memset(y.mutable_raw(), 0, y.bytes());
+    } else {
+      TROUPE_ASSIGN(const bool finished, convolve(c, s, tensors, y));
+      if (finished) {
+        c.set_output(0, std::move(y));
+        return {};
+      }
+    }
+    TROUPE_RETURN_IF_ERROR(epilogue_.apply(c, y));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  Status convolve(KernelContext& c, const ConvShape& s, void* const tensors[3], Tensor& y) {
+  /// Whether the epilogue was done too.
+  Result<bool> convolve(KernelContext& c, const ConvShape& s, void* const tensors[3], Tensor& y) {
 #ifdef TROUPE_ONEDNN
     if constexpr (std::is_same_v<T, float>) {
-      const onednn::PrimitiveCache::Key key = {c.threads(), s.batch,  s.in_channels,  s.y.in,    s.x.in,
-                                               s.y.size,    s.x.size, s.out_channels, s.group_in};
-      const auto primitive =
-          primitives_.get(key, [&] { return make_primitive(direction_, s, attrs_.layout.channels_first); });
-      if (primitive) {
-        const int order[3][3] = {{0, 1, 2}, {1, 2, 0}, {0, 2, 1}};
-        const int* at = order[static_cast<int>(direction_)];
-        void* const data[3] = {tensors[at[0]], tensors[at[1]], tensors[at[2]]};
-        return primitive->run(c, data);
+      const bool fits = !epilogue_.bias() || (c.input(2).rank() == 1 && c.input(2).dim(0) == s.out_channels);
+      if (fits && !epilogue_.empty()) {
+        TROUPE_ASSIGN(const bool ran, run_primitive(c, s, tensors, epilogue_));
+        if (ran) return true;
       }
+      TROUPE_ASSIGN(const bool ran, run_primitive(c, s, tensors, Epilogue()));
+      if (ran) return false;
     }
 #endif
     std::memset(y.mutable_raw(), 0, y.bytes());
     convolve_plain(direction_, s, attrs_.layout.channels_first, static_cast<T*>(tensors[0]),
                    static_cast<T*>(tensors[1]), static_cast<T*>(tensors[2]), c.threads());
-    return {};
+    return false;
   }
+
+#ifdef TROUPE_ONEDNN
+  /// False where oneDNN has no code for it.
+  Result<bool> run_primitive(KernelContext& c, const ConvShape& s, void* const tensors[3], const Epilogue& epilogue) {
+    // In a step that feeds the Const, the filter is another.
+    const bool kept = constant_filter_.defined() && tensors[1] == constant_filter_.raw();
+    const onednn::PrimitiveCache::Key key = {c.threads(), s.batch,  s.in_channels,   s.y.in,
+                                             s.x.in,      s.y.size, s.x.size,        s.out_channels,
+                                             s.group_in,  kept,     epilogue.empty()};
+    const auto primitive = primitives_.get(key, [&] {
+      return make_primitive({direction_, attrs_.layout.channels_first, epilogue, kept}, s);
+    });
+    if (!primitive) return false;
+    const int order[3][3] = {{0, 1, 2}, {1, 2, 0}, {0, 2, 1}};
+    const int* at = order[static_cast<int>(direction_)];
+    void* bias = epilogue.bias() ? const_cast<void*>(c.input(2).raw()) : nullptr;
+    void* const data[4] = {tensors[at[0]], tensors[at[1]], tensors[at[2]], bias};
+    TROUPE_RETURN_IF_ERROR(primitive->run(c, std::span(data, bias ? 4 : 3)));
+    return true;
+  }
+#endif
 
   const WindowAttrs attrs_;
   const ConvDirection direction_;
   const bool depthwise_;
+  const Epilogue epilogue_;
+  const Tensor constant_filter_;
 #ifdef TROUPE_ONEDNN
   onednn::PrimitiveCache primitives_;
 #endif
@@ -222,14 +280,14 @@ Result<Shape> shape_from_sizes(const Tensor& sizes) {
   return Shape::make(dims);
 }
 
-Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise) {
+Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
+                                                 Epilogue epilogue) {
   TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-  const DType dtype = init.attr<DType>("T");
-  if (dtype == DType::kFloat32)
-    return std::unique_ptr<Kernel>(new Convolution<float>(std::move(attrs), direction, depthwise));
-  if (dtype == DType::kInt32)
-    return std::unique_ptr<Kernel>(new Convolution<int32_t>(std::move(attrs), direction, depthwise));
-  return std::unique_ptr<Kernel>(new Convolution<double>(std::move(attrs), direction, depthwise));
+  std::unique_ptr<Kernel> kernel;
+  with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
+    kernel.reset(new Convolution<T>(std::move(attrs), init, direction, depthwise, std::move(epilogue)));
+  });
+  return kernel;
 }
 
 }  // namespace troupe

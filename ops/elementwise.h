@@ -25,6 +25,10 @@ class BinaryKernel final : public ComputeKernel {
       : loop_(loop), out_(out), grain_(grain), fault_(fault), broadcasts_(broadcasts) {}
   Status compute(KernelContext& c) override;
   bool shareable() const override { return true; }
+  BinaryLoop loop() const { return loop_; }
+  DType out() const { return out_; }
+  int64_t grain() const { return grain_; }
+  bool broadcasts() const { return broadcasts_; }
 
  private:
   const BinaryLoop loop_;
@@ -41,6 +45,9 @@ class UnaryKernel final : public ComputeKernel {
       : loop_(loop), out_(out), grain_(grain), parameters_{first, second} {}
   Status compute(KernelContext& c) override;
   bool shareable() const override { return true; }
+  UnaryLoop loop() const { return loop_; }
+  DType out() const { return out_; }
+  int64_t grain() const { return grain_; }
 
  private:
   const UnaryLoop loop_;

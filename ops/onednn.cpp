@@ -24,7 +24,7 @@ void fit_team() {
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
                      memory::desc scratch)
     : engine_(std::move(engine)), primitive_(std::move(primitive)), arguments_(std::move(arguments)),
-      scratch_(std::move(scratch)) {
+      scratch_(std::move(scratch)), kept_(arguments_.size()) {
   for (const Argument& a : arguments_) {
     reorders_.emplace_back();
     if (a.plain == a.wanted) continue;
@@ -50,6 +50,17 @@ Status Primitive::run(const KernelContext& c, std::span<void* const> data) const
       memory plain(a.plain, engine_, data[i]);
       if (!reorders_[i]) {
         args.emplace(a.id, std::move(plain));
+        continue;
+      }
+      if (a.kept) {
+        const std::lock_guard lock(keeping_);
+        if (!kept_[i].defined()) {
+          TROUPE_ASSIGN(memory made, room(a.wanted));
+          reorders_[i].execute(stream, plain, made);
+          stream.wait();
+          kept_[i] = held.back();
+        }
+        args.emplace(a.id, memory(a.wanted, engine_, const_cast<void*>(kept_[i].raw())));
         continue;
       }
       TROUPE_ASSIGN(memory wanted, room(a.wanted));

@@ -19,10 +19,11 @@ struct Argument {
   int id;  // DNNL_ARG_...
   dnnl::memory::desc plain, wanted;
   bool output = false;
+  bool kept = false;  // the same data in every run, so that it is reordered once; an input
 };
 
-/// A primitive made for one set of shapes and one number of threads. Immutable: any number of threads may run it at
-/// once; scratch memory and reordered tensors come from the calling device.
+/// A primitive made for one set of shapes and one number of threads. Any number of threads may run it at once; scratch
+/// memory and reordered tensors come from the calling device.
 class Primitive {
  public:
   /// `scratch` is the primitive's scratchpad_desc(), in user mode. Throws dnnl::error.
@@ -37,6 +38,8 @@ class Primitive {
   std::vector<Argument> arguments_;
   std::vector<dnnl::reorder> reorders_;  // by argument; empty where plain is wanted
   dnnl::memory::desc scratch_;
+  mutable std::mutex keeping_;
+  mutable std::vector<Tensor> kept_;  // by argument, as wanted; guarded by keeping_ until it is there
 };
 
 /// The primitives of one kernel by shape. Thread-safe.

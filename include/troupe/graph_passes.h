@@ -6,8 +6,8 @@ namespace troupe {
 
 /// The passes between a graph and the plan of a step. A pass never changes the graph, only what a step makes of it,
 /// and no result beyond rounding: what is fed, fetched or has an effect stays as it was, and errors name the nodes of
-/// the graph. Runs that check numerics do without passes, so that the first node that made a NaN is found.
-/// Nodes that no fetch or target needs never run, whatever is set here.
+/// the graph (docs/graph_passes.md). Runs that check numerics do without passes, so that the first node that made a NaN
+/// is found. Nodes that no fetch or target needs never run, whatever is set here.
 struct GraphPasses {
   /// What follows from constants alone is computed once for a plan. Where that fails, the step has the error.
   bool fold_constants = true;
@@ -15,9 +15,18 @@ struct GraphPasses {
   bool simplify_arithmetic = true;
   /// Nodes of the same op, attributes, device and inputs run once.
   bool merge_common = true;
+  /// The batch norm of an inference goes into the convolution before it, where filter and statistics are constants.
+  /// Off unless asked for, as are the two below.
+  bool fold_batch_norm = false;
+  /// Bias and activation run with the matrix product or convolution before them. Of a NaN, Relu and Relu6 after a
+  /// convolution may then make 0.
+  bool fuse_epilogues = false;
+  /// Element-wise nodes that only feed one another run as one, in one pass over memory.
+  bool fuse_elementwise = false;
 
+  static GraphPasses all() { return {true, true, true, true, true, true}; }
   /// The graph as it was written.
-  static GraphPasses none() { return {false, false, false}; }
+  static GraphPasses none() { return {false, false, false, false, false, false}; }
 };
 
 }  // namespace troupe

@@ -114,9 +114,9 @@ void check_close(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 TEST_CASE("passes leave the results of random graphs as they are") {
-  std::vector<GraphPasses> each(4, GraphPasses::none());
-  each[0].fold_constants = each[1].simplify_arithmetic = each[2].merge_common = true;
-  each[3] = {};
+  std::vector<GraphPasses> each(5, GraphPasses::none());
+  each[0].fold_constants = each[1].simplify_arithmetic = each[2].merge_common = each[3].fuse_elementwise = true;
+  each[4] = GraphPasses::all();
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     TestEngine t;
@@ -135,6 +135,71 @@ TEST_CASE("passes leave the results of random graphs as they are") {
       INFO((result.ok() ? "" : result.error().str()));
       REQUIRE(result.ok());
       for (size_t i = 0; i < fetches.size(); ++i) check_close((*expected)[i], (*result)[i]);
+    }
+  }
+}
+
+TEST_CASE("passes leave the results of random networks as they are") {
+  std::vector<GraphPasses> each(3, GraphPasses::none());
+  each[0].fuse_epilogues = each[1].fold_batch_norm = true;
+  each[2] = GraphPasses::all();
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    TestEngine t;
+    std::mt19937 random(seed);
+    const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
+    const auto filled = [&](Shape shape, float least = -1) {
+      Tensor values = *Tensor::make(DType::kFloat32, shape);
+      std::uniform_real_distribution<float> uniform(least, 1);
+      for (int64_t i = 0; i < values.elements(); ++i) values.mutable_data<float>()[i] = uniform(random);
+      return values;
+    };
+    const Scope& s = t.scope;
+    const auto weight = [&](Shape shape, float least = -1) { return s.constant(filled(shape, least)); };
+    const char* activations[] = {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid", "Softplus"};
+    const Output image = t.placeholder(DType::kFloat32, {-1, 8, 8, 4});
+    Outputs fetches;
+    Output x = image;
+    for (int layer = 0; layer < 3; ++layer) {
+      const bool depthwise = pick(3) == 0;
+      const int64_t in = x.shape()[3], out = depthwise ? in : 4 << pick(3);
+      x = s.op(depthwise ? "DepthwiseConv2dNative" : "Conv2D", {x, weight({3, 3, in, depthwise ? 1 : out})},
+               {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}});
+      if (pick(6) == 0) fetches.push_back(x);
+      if (pick(2)) x = s.op("BiasAdd", {x, weight({out})});
+      if (pick(2))
+        x = s.op("FusedBatchNormV3", {x, weight({out}), weight({out}), weight({out}), weight({out}, 0.5f)},
+                 {{"is_training", false}});
+      if (pick(6) == 0) fetches.push_back(x);
+      if (pick(4)) x = s.op(activations[pick(6)], {x});
+    }
+    const int64_t size = 64 * x.shape()[3];
+    x = s.op("Reshape", {x, s.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(size)}))});
+    x = s.op("BiasAdd", {s.op("MatMul", {x, weight({size, 5})}), weight({5})});
+    fetches.push_back(s.op(activations[pick(6)], {x}));
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    const std::vector<Feed> feeds = {{image, filled({2, 8, 8, 4})}};
+    Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
+    const auto expected = plain.run(feeds, fetches);
+    INFO((expected.ok() ? "" : expected.error().str()));
+    REQUIRE(expected.ok());
+    for (size_t pass = 0; pass < each.size(); ++pass) {
+      INFO("pass " << pass);
+      Session session(*t.engine, t.graph, {.passes = each[pass]});
+      const auto result = session.run(feeds, fetches);
+      INFO((result.ok() ? "" : result.error().str()));
+      REQUIRE(result.ok());
+      for (size_t i = 0; i < fetches.size(); ++i) {
+        const auto a = (*expected)[i].values<float>(), b = (*result)[i].values<float>();
+        REQUIRE(a.size() == b.size());
+        float largest = 1, worst = 0;
+        for (size_t j = 0; j < a.size(); ++j) {
+          largest = std::max(largest, std::fabs(a[j]));
+          worst = std::max(worst, std::fabs(a[j] - b[j]));
+        }
+        CHECK(worst <= 1e-4f * largest);
+      }
     }
   }
 }

@@ -10,12 +10,14 @@ using Outputs = std::vector<Output>;
 namespace {
 
 struct Flow : test::PassFixture {
-  /// The nodes that are left of what `fetches` and `targets` need, by op, after all passes; their frames must fit.
+  /// The nodes that are left of what `fetches` and `targets` need, by op, after all passes but fusing, which would hide
+  /// their names; their frames must fit.
   std::map<std::string, int> left(const Outputs& fetches, std::vector<const Node*> targets = {}) {
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     StepGraph step(graph, {}, fetches, targets);
-    run_passes(step, {}, [this](const Node& n, std::span<const Tensor> in) { return compute(n, in); });
+    run_passes(step, {.fuse_elementwise = false},
+               [this](const Node& n, std::span<const Tensor> in) { return compute(n, in); });
     auto frames = find_frames(step);
     INFO((frames.ok() ? "" : frames.error().str()));
     CHECK(frames.ok());
@@ -63,14 +65,15 @@ TEST_CASE("a side of a Switch stands for no other node, which a control edge may
   const Output same = f.s.op("Identity", {sides->out(1)}), product = f.s.op("Mul", {sides->out(0), one});
   const Output nothing = f.s.op("Mul", {sides->out(0), zero});
   const Output a = f.s.after({same}).op("Neg", {y}), b = f.s.after({product}).op("Exp", {y});
-  CHECK(f.after({}, same) == "Identity(Switch(x, p):1)");
-  CHECK(f.after({}, product) == "Mul(Switch(x, p), float32[] 1)");
-  CHECK(f.after({}, nothing) == "Mul(Switch(x, p), float32[] 0)");
+  CHECK(f.after({.fuse_elementwise = false}, same) == "Identity(Switch(x, p):1)");
+  CHECK(f.after({.fuse_elementwise = false}, product) == "Mul(Switch(x, p), float32[] 1)");
+  CHECK(f.after({.fuse_elementwise = false}, nothing) == "Mul(Switch(x, p), float32[] 0)");
   const auto left = f.left({a, b});
   CHECK(left.at("Identity") == 1);
   CHECK(left.at("Mul") == 1);
   // One node further on the side is known.
-  CHECK(f.after({}, f.s.op("Sub", {f.s.op("Neg", {sides->out(0)}), zero})) == "Neg(Switch(x, p))");
+  CHECK(f.after({.fuse_elementwise = false}, f.s.op("Sub", {f.s.op("Neg", {sides->out(0)}), zero})) ==
+        "Neg(Switch(x, p))");
 }
 
 TEST_CASE("loops are left as loops, and equal nodes merge within their own alone") {

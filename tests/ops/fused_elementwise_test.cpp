@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// _FusedElementwise: the same bits as the functions one by one, for every way an input may be read; bad programs.
+#include <catch2/catch.hpp>
+
+#include "graph/fuse_elementwise.h"
+#include "tests/ops/evaluate.h"
+
+using namespace troupe;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+using Numbers = std::vector<int64_t>;
+
+struct Fixture {
+  testing::Evaluator evaluator{2};
+  Graph graph{testing::Registries::all().ops};
+  Scope s{graph};
+
+  Output fused(std::vector<Output> args, Strings ops, Numbers operands) {
+    return s.op("_FusedElementwise", std::move(args), {{"ops", std::move(ops)}, {"operands", std::move(operands)}});
+  }
+  void check_same(Output one, Output other) {
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    auto values = evaluator.run({one, other});
+    INFO((values.ok() ? "" : values.error().str()));
+    REQUIRE(values.ok());
+    CHECK((*values)[0].identical((*values)[1]));
+  }
+  template <class T> Output values(Shape shape) {
+    Tensor t = *Tensor::make(dtype_of<T>, shape);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.mutable_data<T>()[i] = static_cast<T>((static_cast<double>(i * 7919 % 1013) - 500) / 250);
+    return s.constant(std::move(t));
+  }
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("inputs are read as they lie, as scalars, rows, columns and anything that broadcasts", "", float,
+                   double) {
+  Fixture f;
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{0, 7}, Shape{5, 7}, Shape{3, 40, 101}, Shape{2, 3, 4, 5}}) {
+    INFO(shape.str());
+    const Output x = f.values<TestType>(shape);
+    std::vector<Shape> others = {{}, {1}, shape};
+    for (int drop = 0; drop < shape.rank(); ++drop) {
+      Shape one = shape, row(shape.dims().subspan(static_cast<size_t>(drop)));
+      one.set(drop, 1);
+      others.insert(others.end(), {one, row});
+    }
+    for (const Shape& other : others) {
+      INFO(other.str());
+      const Output y = f.values<TestType>(other), two = f.s.constant(Tensor::scalar(TestType(2)));
+      // tanh(x * y + y) - 2, and with all that is not x first: neg(y) * 2 - x.
+      f.check_same(f.fused({x, y, two}, {"Mul", "AddV2", "Tanh", "Sub"}, {0, 1, 3, 1, 4, -1, 5, 2}),
+                   f.s.op("Sub", {f.s.op("Tanh", {f.s.op("AddV2", {f.s.op("Mul", {x, y}), y})}), two}));
+      f.check_same(f.fused({y, two, x}, {"Neg", "Mul", "Sub"}, {0, -1, 3, 1, 4, 2}),
+                   f.s.op("Sub", {f.s.op("Mul", {f.s.op("Neg", {y}), two}), x}));
+    }
+  }
+}
+
+TEST_CASE("every fusable op has a loop and gives what its own kernel does") {
+  Fixture f;
+  const Output x = f.values<float>({300}), y = f.s.op("Abs", {f.values<float>({300})});
+  for (const std::string_view name : fusable_ops()) {
+    INFO(name);
+    const std::string op(name);
+    const bool unary = f.graph.ops().find(op)->inputs().size() == 1;
+    const Output alone = f.s.op(op, unary ? std::vector{x} : std::vector{x, y});
+    f.check_same(f.fused({x, y}, {op, "Square"}, {0, unary ? -1 : 1, 2, -1}), f.s.op("Square", {alone}));
+  }
+}
+
+TEST_CASE("many functions reuse their blocks") {
+  Fixture f;
+  const Output x = f.values<float>({100, 100});
+  Strings ops;
+  Numbers operands;
+  Output expected = x;
+  std::vector<Output> made = {x};
+  for (int64_t i = 0; i < 60; ++i) {  // each reads the one before it and one long before
+    ops.push_back(i % 2 ? "Sub" : "Maximum");
+    operands.insert(operands.end(), {i, i / 2});
+    made.push_back(f.s.op(ops.back(), {made[static_cast<size_t>(i)], made[static_cast<size_t>(i / 2)]}));
+  }
+  f.check_same(f.fused({x}, ops, operands), made.back());
+}
+
+TEST_CASE("shapes that do not fit are named with their function, and bad programs are refused") {
+  Fixture f;
+  const auto fault = [&](std::vector<Output> args, Strings ops, Numbers operands) {
+    auto r = f.evaluator.run({f.fused(std::move(args), std::move(ops), std::move(operands))});
+    REQUIRE_FALSE(r.ok());
+    return r.error().message;
+  };
+  const auto hidden = [&](Shape shape) {  // from inference
+    return f.s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape()}});
+  };
+  const Output a = hidden({2}), b = hidden({3});
+  const auto feed = [](Shape s) { return *Tensor::zeros(DType::kFloat32, s); };
+  auto r = f.evaluator.run({f.fused({a, b}, {"Neg", "AddV2"}, {0, -1, 2, 1})}, {{a, feed({2})}, {b, feed({3})}});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message.find("in AddV2: ") == 0);
+  r = f.evaluator.run({f.fused({a, b}, {"Neg", "ReluGrad"}, {0, -1, 2, 1})}, {{a, feed({2, 1})}, {b, feed({2})}});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message == "in ReluGrad: shapes [2,1] and [2] differ");
+
+  const Output x = f.values<float>({2});
+  CHECK(fault({x}, {"MatMul"}, {0, 0}).find("'MatMul' of float32 cannot be fused") == 0);
+  CHECK(fault({x}, {"Neg"}, {0}).find("1 operands for 1 functions") == 0);
+  CHECK(fault({x}, {}, {}).find("0 operands for 0 functions") == 0);
+  CHECK(fault({x}, {"Neg"}, {1, -1}).find("function 0 has the operands 1 and 1, but 1 values before it") == 0);
+  CHECK(fault({x}, {"Sub"}, {0, -1}).find("function 0 has the operands 0 and -1") == 0);
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// _FusedMatMul, _FusedConv2D, _FusedDepthwiseConv2dNative against the nodes one by one; bad attributes.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "tests/ops/evaluate.h"
+
+using namespace troupe;
+
+namespace {
+
+using Strings = std::vector<std::string>;
+
+struct Fixture {
+  testing::Evaluator evaluator;
+  Graph graph{testing::Registries::all().ops};
+  Scope s{graph};
+
+  /// Const, or fed, so that a kernel cannot take it for one.
+  template <class T> Output values(Shape shape, bool constant = true) {
+    Tensor t = *Tensor::make(dtype_of<T>, shape);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.mutable_data<T>()[i] = static_cast<T>((static_cast<double>(i * 7919 % 1013) - 500) / 500);
+    if (constant) return s.constant(std::move(t));
+    const Output fed = s.op("Placeholder", {}, {{"dtype", dtype_of<T>}, {"shape", PartialShape(shape)}});
+    feeds.emplace_back(fed, std::move(t));
+    return fed;
+  }
+  Output fused(const std::string& op, std::vector<Output> inputs, Strings ops, Attrs attrs = {}) {
+    attrs.set("num_args", static_cast<int64_t>(inputs.size()) - 2);
+    attrs.set("fused_ops", std::move(ops));
+    return s.op("_Fused" + op, std::move(inputs), std::move(attrs));
+  }
+  /// `op` with what `ops` say, fused and one by one; twice, since kernels keep things.
+  template <class T>
+  void check(const std::string& op, Output x, Output w, Output bias, const Strings& ops, const Attrs& attrs = {}) {
+    INFO(op << " " << fmt::format("{}", fmt::join(ops, " ")));
+    Output expected = s.op(op, {x, w}, attrs);
+    for (const std::string& next : ops) {
+      if (next != "BiasAdd") expected = s.op(next, {expected});
+      else if (attrs.has("data_format"))
+        expected = s.op(next, {expected, bias}, {{"data_format", *attrs.get<std::string>("data_format")}});
+      else expected = s.op(next, {expected, bias});
+    }
+    const bool biased = !ops.empty() && ops[0] == "BiasAdd";
+    const Output one = fused(op, biased ? std::vector{x, w, bias} : std::vector{x, w}, ops, attrs);
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    for (int round = 0; round < 2; ++round) {
+      auto r = evaluator.run({one, expected}, feeds);
+      INFO((r.ok() ? "" : r.error().str()));
+      REQUIRE(r.ok());
+      REQUIRE((*r)[0].shape() == (*r)[1].shape());
+      double worst = 0;
+      for (int64_t i = 0; i < (*r)[0].elements(); ++i)
+        worst = std::max(worst, std::fabs(static_cast<double>((*r)[0].data<T>()[i]) - (*r)[1].data<T>()[i]));
+      CHECK(worst < (sizeof(T) == 4 ? 1e-4 : 1e-13));
+    }
+  }
+  std::vector<std::pair<Output, Tensor>> feeds;
+};
+
+const std::vector<Strings> kEpilogues = {
+    {"BiasAdd"}, {"Relu"}, {"BiasAdd", "Relu"}, {"BiasAdd", "Relu6"}, {"BiasAdd", "Elu"}, {"BiasAdd", "Tanh"},
+    {"Sigmoid"}, {}};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("fused products give what their nodes give", "", float, double) {
+  Fixture f;
+  for (const Strings& ops : kEpilogues) {
+    f.check<TestType>("MatMul", f.values<TestType>({5, 7}), f.values<TestType>({7, 3}), f.values<TestType>({3}), ops);
+    f.check<TestType>("MatMul", f.values<TestType>({0, 7}), f.values<TestType>({3, 7}), f.values<TestType>({3}), ops,
+                      {{"transpose_b", true}});
+  }
+}
+
+TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a filter kept in another layout", "",
+                   float, double) {
+  Fixture f;
+  for (const bool constant : {true, false})
+    for (const std::string format : {"NHWC", "NCHW"})
+      for (const int64_t channels : {3, 32}) {
+        const bool first = format == "NCHW";
+        const Attrs attrs{
+            {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}, {"data_format", format}};
+        const int64_t size = sizeof(TestType) == 4 ? 26 : 6;
+        const Output x = f.values<TestType>(first ? Shape{4, channels, size, size} : Shape{4, size, size, channels});
+        const Output w = f.values<TestType>({3, 3, channels, 2 * channels}, constant);
+        const Output d = f.values<TestType>({3, 3, channels, 1}, constant);
+        for (const Strings& ops : kEpilogues) {
+          if (sizeof(TestType) == 8 && ops.size() < 2) continue;
+          f.check<TestType>("Conv2D", x, w, f.values<TestType>({2 * channels}), ops, attrs);
+          f.check<TestType>("DepthwiseConv2dNative", x, d, f.values<TestType>({channels}), ops, attrs);
+        }
+      }
+}
+
+TEST_CASE("a Const filter that a step feeds is not the one that was kept") {
+  Fixture f;
+  const Output x = f.values<float>({1, 8, 8, 16}), w = f.values<float>({3, 3, 16, 16});
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("VALID")}};
+  const Output y = f.fused("Conv2D", {x, w}, {"Relu"}, attrs);
+  auto kept = f.evaluator.run({y});
+  REQUIRE(kept.ok());
+  auto zero = f.evaluator.run({y}, {{w, *Tensor::zeros(DType::kFloat32, {3, 3, 16, 16})}});
+  REQUIRE(zero.ok());
+  CHECK((*zero)[0].identical(*Tensor::zeros(DType::kFloat32, {1, 6, 6, 16})));
+  auto again = f.evaluator.run({y});
+  REQUIRE(again.ok());
+  CHECK((*again)[0].identical((*kept)[0]));
+}
+
+TEST_CASE("a bias that does not fit and ops that cannot be fused are errors") {
+  Fixture f;
+  const auto fault = [&](const std::string& op, std::vector<Output> inputs, Strings ops, Attrs attrs = {}) {
+    auto r = f.evaluator.run({f.fused(op, std::move(inputs), std::move(ops), std::move(attrs))});
+    REQUIRE_FALSE(r.ok());
+    return r.error().message;
+  };
+  const Output x = f.values<float>({2, 3}), w = f.values<float>({3, 4}), b = f.values<float>({3});
+  CHECK(fault("MatMul", {x, w, b}, {"BiasAdd"}) == "bias [3] for 4 channels of value [2,4]");
+  CHECK(fault("MatMul", {x, w}, {"BiasAdd"}) == "num_args is 0 for fused_ops [BiasAdd]");
+  CHECK(fault("MatMul", {x, w}, {"Exp"}).starts_with("fused_ops are [Exp]; BiasAdd may come first"));
+  CHECK(fault("MatMul", {x, w}, {"Relu", "Tanh"}).starts_with("fused_ops are [Relu, Tanh];"));
+  CHECK(fault("MatMul", {x, w, b}, {"Relu", "BiasAdd"}).starts_with("fused_ops are [Relu, BiasAdd];"));
+  const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("VALID")}};
+  const Output image = f.values<float>({1, 4, 4, 2}), filter = f.values<float>({3, 3, 2, 2});
+  CHECK(fault("Conv2D", {image, filter, b}, {"BiasAdd", "Relu"}, attrs) ==
+        "bias [3] for 2 channels of value [1,2,2,2]");
+}
