@@ -28,6 +28,18 @@ std::vector<Output> build_branch(const Scope& scope, Output predicate, bool side
   return outputs;
 }
 
+PartialShape row_shape(const PartialShape& shape) {
+  PartialShape row = shape.has_rank() ? PartialShape::scalar() : PartialShape::unknown();
+  for (int i = 1; i < shape.rank(); ++i) row.push_back(shape[i]);
+  return row;
+}
+
+Output first_size(const Scope& scope, Output t) {
+  if (t.shape().has_rank() && t.shape()[0] >= 0) return scope.constant(static_cast<int32_t>(t.shape()[0]));
+  const auto at = [&](int32_t i) { return scope.constant(Tensor::of<int32_t>({i})); };
+  return scope.op("StridedSlice", {scope.op("Shape", {t}), at(0), at(1), at(1)}, {{"shrink_axis_mask", int64_t{1}}});
+}
+
 }  // namespace
 
 std::vector<Output> cond(const Scope& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
@@ -102,6 +114,68 @@ std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& in
   }
   if (!scope.ok()) return {};
   return exits;
+}
+
+std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
+                         const ScanBody& body, WhileOptions options) {
+  if (!scope.ok()) return {};
+  const auto fail = [&](Error error) -> std::vector<Output> {
+    scope.fail(std::move(error));
+    return {};
+  };
+  if (tensors.empty() || init.empty()) return fail(invalid_argument("a scan needs a tensor and a value"));
+  for (const Output& t : tensors)
+    if (!t || t.shape().rank() == 0)
+      return fail(invalid_argument("{} has no rows to scan", t ? t.name() : "an empty output"));
+  if (!options.shapes.empty() && options.shapes.size() != init.size())
+    return fail(invalid_argument("{} shapes for {} values of a scan", options.shapes.size(), init.size()));
+
+  const Scope outer = scope.scope(options.name + "_lists");
+  const Output rows = first_size(outer, tensors[0]);
+  std::vector<Output> from, shapes;
+  for (const Output& t : tensors) {
+    shapes.push_back(size_vector(outer, row_shape(t.shape())));
+    from.push_back(outer.op("TensorListFromTensor", {t, shapes.back()}));
+  }
+  // Carried: the index, the state, and for each value of it the list of what it was.
+  std::vector<Output> carried = {outer.constant<int32_t>(0)}, kept_shapes;
+  carried.insert(carried.end(), init.begin(), init.end());
+  std::vector<PartialShape> promised = {PartialShape::scalar()};
+  for (size_t i = 0; i < init.size(); ++i) {
+    if (!init[i]) return fail(invalid_argument("value {} that a scan begins with is empty", i));
+    promised.push_back(options.shapes.empty() ? init[i].shape() : options.shapes[i]);
+    kept_shapes.push_back(size_vector(outer, promised.back()));
+  }
+  for (size_t i = 0; i < init.size(); ++i) {
+    carried.push_back(outer.op("TensorListReserve", {kept_shapes[i], rows}, {{"element_dtype", init[i].dtype()}}));
+    promised.push_back(PartialShape::scalar());
+  }
+  if (!scope.ok()) return {};
+  options.shapes = promised;
+  const auto values = static_cast<ptrdiff_t>(init.size());
+  const std::vector<Output> ended = while_loop(
+      scope, carried,
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], rows});
+      },
+      [&](const Scope& s, const std::vector<Output>& v) -> std::vector<Output> {
+        std::vector<Output> items;
+        for (size_t i = 0; i < from.size(); ++i)
+          items.push_back(
+              s.op("TensorListGetItem", {from[i], v[0], shapes[i]}, {{"element_dtype", tensors[i].dtype()}}));
+        std::vector<Output> next = {s.op("AddV2", {v[0], s.constant<int32_t>(1)})};
+        const std::vector<Output> state = body(s, {v.begin() + 1, v.begin() + 1 + values}, items);
+        next.insert(next.end(), state.begin(), state.end());
+        for (size_t i = 0; i < state.size() && i < init.size(); ++i)
+          next.push_back(state[i] ? s.op("TensorListSetItem", {v[1 + init.size() + i], v[0], state[i]}) : Output{});
+        return next;
+      },
+      options);
+  std::vector<Output> out;
+  for (size_t i = 0; i < init.size() && !ended.empty(); ++i)
+    out.push_back(outer.op("TensorListStack", {ended[1 + init.size() + i], kept_shapes[i]},
+                           {{"element_dtype", init[i].dtype()}}));
+  return out;
 }
 
 }  // namespace troupe

@@ -14,6 +14,12 @@ std::string without_slash(const std::string& prefix) { return prefix.substr(0, p
 
 }  // namespace
 
+Output size_vector(const Scope& scope, const PartialShape& shape) {
+  if (!shape.has_rank()) return scope.constant<int32_t>(-1);
+  const std::vector<int32_t> sizes(shape.dims().begin(), shape.dims().end());
+  return scope.constant(Tensor::of<int32_t>(std::span<const int32_t>(sizes)));
+}
+
 LoopBuilder::LoopBuilder(const Scope& outer, int64_t parallel_iterations)
     : outer_(outer), context_(std::make_shared<FlowContext>(outer.flow(), nullptr,
                                                             [outer, parallel_iterations](Output outside) {

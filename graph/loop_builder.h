@@ -17,6 +17,9 @@ struct LoopValue {
   Output exit;   // outside, when the loop has ended
 };
 
+/// A shape as lists of tensors take it: a vector with -1 for sizes that are not known; a scalar -1 for any rank.
+Output size_vector(const Scope& scope, const PartialShape& shape);
+
 class LoopBuilder {
  public:
   /// A new loop: Enter and Exit go to `outer`, whose prefix names the frame; what is in the loop goes to inside().

@@ -146,19 +146,15 @@ class LoopGradient {
     if (!handle && !entering.shape().fully_known()) return scope_.op("ZerosLike", {entering});
     if (entering.dtype() == DType::kVariant) return scope_.op("ZerosLike", {entering});
     const Output zero = scope_.constant(*Tensor::zeros(gradient.dtype(), Shape{}));
-    return scope_.op("Fill", {handle ? scope_.op("VariableShape", {entering}) : sizes(scope_, entering.shape()), zero});
-  }
-  /// A shape as a tensor; a scalar -1 where the rank is not known.
-  static Output sizes(const Scope& scope, const PartialShape& shape) {
-    if (!shape.has_rank()) return scope.constant<int32_t>(-1);
-    const std::vector<int32_t> sizes(shape.dims().begin(), shape.dims().end());
-    return scope.constant(Tensor::of<int32_t>(std::span<const int32_t>(sizes)));
+    return scope_.op("Fill",
+                     {handle ? scope_.op("VariableShape", {entering}) : size_vector(scope_, entering.shape()), zero});
   }
   /// `value` with the shape that a loop promised, where inference did not find that it has it.
   static Output shaped(const Scope& scope, Output value, const PartialShape& shape) {
     auto merged = PartialShape::merge(value.shape(), shape);
     if (!merged.ok() || *merged == value.shape()) return value;
-    return std::ranges::count(merged->dims(), -1) > 1 ? value : scope.op("Reshape", {value, sizes(scope, *merged)});
+    return std::ranges::count(merged->dims(), -1) > 1 ? value
+                                                      : scope.op("Reshape", {value, size_vector(scope, *merged)});
   }
   static PartialShape sum_shape(const Node& enter, Output gradient) {
     const bool handle = enter.dtype(0) == DType::kResource;
@@ -205,7 +201,7 @@ class LoopGradient {
 
     const LoopValue taking = backward_.add(keeping.exit, PartialShape::scalar());
     const Scope& inside = backward_.inside();
-    const Node* pop = inside.node("TensorListPopBack", {taking.value, sizes(inside, kept.shape())}, type);
+    const Node* pop = inside.node("TensorListPopBack", {taking.value, size_vector(inside, kept.shape())}, type);
     if (!pop) return {};
     backward_.close(taking, pop->out(0));
     return pop->out(1);

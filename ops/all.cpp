@@ -37,6 +37,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   // After those that they are made of.
   register_fused_elementwise_ops(ops, kernels);
   register_fused_product_ops(ops, kernels);
+  register_stack_ops(ops, kernels);
+  register_tensor_array_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branches and loops in a graph: cond, while_loop. Implemented in graph/control_flow.cpp, by the white paper's
+// Branches and loops in a graph: cond, while_loop, scan. Implemented in graph/control_flow.cpp, by the white paper's
 // Switch, Merge, Enter, Exit and NextIteration.
 //
 // A branch or a body is a function that adds nodes to the Scope it is given. It may use any Output from outside: what
@@ -31,9 +31,21 @@ using LoopPredicate = std::function<Output(const Scope&, const std::vector<Outpu
 using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vector<Output>&)>;
 
 /// Begins with the values `init` and, while predicate(values), a scalar bool, holds, replaces them by body(values);
-/// returns the last. At least one value. Faults: body gives other dtypes or another count than `init`, or a shape that
+/// returns the last. At least one value. Gradients flow through: values that they need are kept, from iteration to
+/// iteration. Faults: body gives other dtypes or another count than `init`, or a shape that
 /// leaves its bounds. Source: tf.while_loop.
 std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
                                const LoopBody& body, WhileOptions options = {});
+
+/// One step of a scan: the new state from the state and one row of each tensor that is scanned.
+using ScanBody =
+    std::function<std::vector<Output>(const Scope&, const std::vector<Output>& state, const std::vector<Output>& rows)>;
+
+/// Goes through the rows of `tensors`, which have equally many, and gives each value of the state after every row, as
+/// the rows of one tensor: shape [n, ...] for a value of shape [...], which stays the same from row to row. At least
+/// one tensor and one value. Gradients flow through. Faults: those of while_loop; a tensor that is a scalar; at run
+/// time, a tensor with fewer rows than the first. Source: tf.scan.
+std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
+                         const ScanBody& body, WhileOptions options = {.name = "scan"});
 
 }  // namespace troupe

@@ -236,3 +236,40 @@ TEST_CASE("variables read in a loop get the gradient of all iterations") {
   REQUIRE(t.session->run({}, {}, {init}).ok());
   CHECK(t.number({{x, d(2)}}, t.gradient(y, {handle})[0]) == Approx(2 * 3 * 1.2 * 1.2));
 }
+
+TEST_CASE("a scan gives the state after every row, with its gradient") {
+  for (const PartialShape& rows : {PartialShape{4}, PartialShape{-1}, PartialShape::unknown()}) {
+    LoopTest t;
+    const Output x = t.input("x", rows), w = t.input("w");
+    // s <- w * s + x[i]
+    const Outputs sums = scan(t.scope, {x}, {number(t.scope, 0)},
+                              [&](const Scope& s, const Outputs& state, const Outputs& row) {
+                                return Outputs{s.op("AddV2", {s.op("Mul", {w, state[0]}), row[0]})};
+                              },
+                              {.shapes = {PartialShape::unknown()}});
+    const std::vector<Feed> feeds = {{x, Tensor::of<double>({1, 2, 3, 4})}, {w, d(10)}};
+    CHECK(t.run(feeds, sums.at(0)).identical(Tensor::of<double>({1, 12, 123, 1234})));
+    const Output last =
+        t.scope.op("Sum", {t.scope.op("Mul", {sums[0], t.scope.constant(Tensor::of<double>({0, 0, 0, 1}))}),
+                           t.scope.constant<int32_t>(0)});
+    const Outputs dx = t.gradient(last, {x, w});
+    CHECK(t.run(feeds, dx[0]).identical(Tensor::of<double>({1000, 100, 10, 1})));
+    CHECK(t.number(feeds, dx[1]) == Approx(3 * 100 * 1 + 2 * 10 * 2 + 3));
+  }
+}
+
+TEST_CASE("what a scan cannot do is refused") {
+  LoopTest t;
+  const auto keep = [](const Scope&, const Outputs& state, const Outputs&) { return state; };
+  CHECK(scan(t.scope, {number(t.scope, 1)}, {number(t.scope, 0)}, keep).empty());
+  CHECK_THAT(t.scope.status().error().message, Catch::Contains("no rows to scan"));
+  LoopTest u;
+  const Output x = u.input("x", {-1}), y = u.input("y", {-1});
+  const Outputs both =
+      scan(u.scope, {x, y}, {number(u.scope, 0)}, [&](const Scope& s, const Outputs&, const Outputs& rows) {
+        return Outputs{s.op("Mul", {rows[0], rows[1]})};
+      });
+  auto result = u.session->run({{x, Tensor::of<double>({1, 2, 3})}, {y, Tensor::of<double>({1, 2})}}, both);
+  REQUIRE(!result.ok());
+  CHECK_THAT(result.error().message, Catch::Contains("index 2 into a list of 2"));
+}
