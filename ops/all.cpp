@@ -38,6 +38,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_fused_elementwise_ops(ops, kernels);
   register_fused_product_ops(ops, kernels);
   register_stack_ops(ops, kernels);
+  register_optional_ops(ops, kernels);
   register_tensor_array_ops(ops, kernels);
 }
 

@@ -42,6 +42,7 @@ void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
 void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_product_ops(OpRegistry&, KernelRegistry&);
 void register_stack_ops(OpRegistry&, KernelRegistry&);
+void register_optional_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_array_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

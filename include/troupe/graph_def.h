@@ -14,10 +14,12 @@ std::string to_graph_def(const Graph& graph);
 std::string to_graph_def_text(const Graph& graph);
 
 /// Adds all nodes of a GraphDef, binary or text (told apart by trying), to `graph`, below `prefix` if given.
-/// Nodes may come in any order. Reference variables (VariableV2, Assign, ApplyAdam, ...) become handles; the names of
-/// such nodes stay, and their outputs are values. Errors: kDataLoss for bytes that are no GraphDef or end early;
-/// kNotFound listing every unknown op with its node; kInvalidArgument for a missing input, a cycle (its nodes are
-/// named) or what Graph::add refuses. After an error the graph may hold some of the nodes; do not run it.
+/// Nodes may come in any order. Functions of the library are put in where they are called, If, Case and While become
+/// Switch, Merge, Enter, Exit and NextIteration; the nodes of the calls stay, as IdentityN. Reference variables
+/// (VariableV2, Assign, ApplyAdam, ...) become handles; the names of such nodes stay, and their outputs are values.
+/// Errors: kDataLoss for bytes that are no GraphDef or end early; kNotFound listing every unknown op with its node;
+/// kInvalidArgument for a missing input, a cycle (its nodes are named) or what Graph::add refuses. After an error the
+/// graph may hold some of the nodes; do not run it.
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix = {});
 
 }  // namespace troupe

@@ -167,3 +167,20 @@ TEST_CASE("lists of one length add up, element by element") {
   CHECK_THAT(t.error(t.scope.op("AddN", {t.from(x), t.reserve(t.any(), 2)})).message,
              Catch::Contains("3 and 2 elements"));
 }
+
+TEST_CASE("an optional gives its components back, or says that it has none") {
+  Lists t;
+  const Output x = t.of(D({1, 2})), y = t.of(I(7));
+  const Output optional = t.scope.op("OptionalFromValue", {x, y});
+  CHECK(t.run(t.scope.op("OptionalHasValue", {optional})).identical(Tensor::scalar(true)));
+  const Attrs types{{"output_types", std::vector<DType>{DType::kFloat64, DType::kInt32}},
+                    {"output_shapes", std::vector<PartialShape>{{2}, PartialShape::scalar()}}};
+  const Node* value = t.scope.node("OptionalGetValue", {optional}, types);
+  REQUIRE(value);
+  CHECK(t.run(value->out(0)).identical(D({1, 2})));
+  CHECK(t.run(value->out(1)).identical(I(7)));
+  CHECK(t.gradient(value->out(0), x, D({3, 4})).identical(D({3, 4})));
+  const Output none = t.scope.op("OptionalNone", {});
+  CHECK(t.run(t.scope.op("OptionalHasValue", {none})).identical(Tensor::scalar(false)));
+  CHECK_THAT(t.error(t.scope.op("OptionalGetValue", {none}, types)).message, Catch::Contains("has no value"));
+}
