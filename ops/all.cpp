@@ -34,12 +34,12 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_iterator_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
   register_tensor_list_ops(ops, kernels);
-  // After those that they are made of.
-  register_fused_elementwise_ops(ops, kernels);
-  register_fused_product_ops(ops, kernels);
   register_stack_ops(ops, kernels);
   register_optional_ops(ops, kernels);
   register_tensor_array_ops(ops, kernels);
+  // After those that they are made of.
+  register_fused_elementwise_ops(ops, kernels);
+  register_fused_product_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -79,7 +79,6 @@ TEST_CASE("many functions reuse their blocks") {
   const Output x = f.values<float>({100, 100});
   Strings ops;
   Numbers operands;
-  Output expected = x;
   std::vector<Output> made = {x};
   for (int64_t i = 0; i < 60; ++i) {  // each reads the one before it and one long before
     ops.push_back(i % 2 ? "Sub" : "Maximum");

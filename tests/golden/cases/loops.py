@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Branches and loops with their gradients, as TensorFlow 1 writes them (Switch, Merge, frames, stacks, tensor arrays)
+and as TensorFlow 2 does (functions, lists)."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+
+def control_flow(v2):
+    (tf1.enable_control_flow_v2 if v2 else tf1.disable_control_flow_v2)()
+
+
+@golden("branches_in_loop_v1", v2=False)
+@golden("branches_in_loop_v2", v2=True)
+def branches_in_loop(case, v2):
+    """In each iteration one of two branches, and the gradient through the ones taken."""
+    control_flow(v2)
+    x, w = case.feed("x", np.float32(1.3)), case.feed("w", np.float32(0.9))
+    _, y = tf.while_loop(lambda i, y: i < 6,
+                         lambda i, y: (i + 1, tf.cond(y > 1.1, lambda: tf.sin(y) * w, lambda: y * y * w + 1.0)), [0, x])
+    case.fetch(y, *tf.gradients(y, [x, w]))
+
+
+@golden("loop_in_loop_v1", v2=False)
+@golden("loop_in_loop_v2", v2=True)
+def loop_in_loop(case, v2):
+    control_flow(v2)
+    x, w = case.feed("x", case.floats(3)), case.feed("w", case.floats(3, seed=2))
+
+    def outer(i, y):
+        _, z = tf.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, tf.tanh(z * w)), [0, y])
+        return i + 1, z + x
+
+    _, y = tf.while_loop(lambda i, y: i < 4, outer, [0, x])
+    case.fetch(y, *tf.gradients(y, [x, w]))
+
+
+@golden("lstm_v1", v2=False, tolerance=1e-4)
+@golden("lstm_v2", v2=True, tolerance=1e-4)
+def lstm(case, v2):
+    """A cell written out, over a tensor array."""
+    control_flow(v2)
+    x, w = case.feed("x", case.floats(2, 3, 4), (None, None, 4)), case.feed("w", case.floats(9, 20))
+    steps = tf.shape(x)[1]
+    rows = tf1.TensorArray(tf.float32, steps).unstack(tf.transpose(x, [1, 0, 2]))
+
+    def body(t, c, h, out):
+        i, f, o, g = tf.split(tf.matmul(tf.concat([rows.read(t), h], 1), w), 4, axis=1)
+        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+        h = tf.sigmoid(o) * tf.tanh(c)
+        return t + 1, c, h, out.write(t, h)
+
+    zeros = tf.zeros([tf.shape(x)[0], 5])
+    out = tf1.TensorArray(tf.float32, steps)
+    _, _, _, out = tf.while_loop(lambda t, *_: t < steps, body, [0, zeros, zeros, out])
+    y = out.stack()
+    loss = tf.reduce_sum(y * y)
+    case.fetch(y, loss, *tf.gradients(loss, [x, w]))
+
+
+@golden("map_and_scan_v1", v2=False)
+@golden("map_and_scan_v2", v2=True)
+def map_and_scan(case, v2):
+    control_flow(v2)
+    x = case.feed("x", case.floats(4, 2), (None, 2))
+    y = tf.map_fn(lambda row: tf.reduce_sum(row) * row, x)
+    z = tf.scan(lambda state, row: state * 0.5 + row, x)
+    case.fetch(y, z, *tf.gradients([tf.reduce_sum(y * y), tf.reduce_sum(z * z)], [x]))
+
+
+@golden("case_v1", v2=False)
+@golden("case_v2", v2=True)
+def switch_case(case, v2):
+    control_flow(v2)
+    i, x = case.feed("i", np.int32(2)), case.feed("x", case.floats(3, low=0.5))
+    branches = [lambda: x * 2.0, lambda: tf.exp(x), lambda: tf.sqrt(x)]
+    for at in range(4):
+        y = tf.switch_case(i - at, branches)
+        case.fetch(y, *tf.gradients(y, [x]))
