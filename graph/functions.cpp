@@ -47,6 +47,10 @@ class Lowering {
 
   Status run() {
     for (const FunctionDef& f : def_.library().function()) functions_[f.signature().name()] = &f;
+    if (std::ranges::none_of(def_.node(), [&](const NodeDef& node) { return is_call(node); })) {
+      def_.clear_library();
+      return {};
+    }
     for (NodeDef& node : *def_.mutable_node()) names_.insert(node.name());
     std::deque<Pending> pending;
     for (NodeDef& node : *def_.mutable_node()) pending.push_back({std::move(node), 0});
