@@ -9,7 +9,7 @@
 //     its own iteration can end; it waits where `parallel` iterations are alive.
 //  3. A node with a dead input is dead: it does not run, and its outputs are dead. A Merge is dead when all its inputs
 //  are.
-//     A dead NextIteration ends there. A dead Exit counts only in a loop's last iteration, when no Exit lived.
+//     A dead NextIteration ends there, a dead Exit too: it counts only in a loop's last iteration, when no Exit lived.
 #include "actors/executor.h"
 #include "base/check.h"
 
@@ -60,8 +60,8 @@ void Executor::fire_control(StepState& s, Ready at) {
       return complete_control(s, at, false);
     }
     case NodeKind::kEnter: return enter(s, at, dead);
-    case NodeKind::kExit: return exit(s, at, dead);
-    case NodeKind::kNextIteration: return next_iteration(s, at, dead);
+    case NodeKind::kExit: return exit(s, at);
+    case NodeKind::kNextIteration: return next_iteration(s, at);
     case NodeKind::kSend: send(s, node, Tensor(), dead); return complete_control(s, at, dead);
     default: return complete_control(s, at, dead);
   }
@@ -102,7 +102,15 @@ void Executor::arrive(StepState& s, Ready at, bool control, bool dead, bool from
   uint16_t& mark = in.dead[local];
   if (node.kind != NodeKind::kMerge) {
     if (dead && node.kind != NodeKind::kTrigger) mark = 1;
-    if (--pending == 0) push(s, at);
+    if (--pending > 0) return;
+    // What every iteration but the last does with its exits, and the last with its way back, should cost little.
+    if (mark && node.kind == NodeKind::kNextIteration) return;
+    if (mark && node.kind == NodeKind::kExit) {
+      Loop& l = *s.loops[in.loop];
+      if (l.iterations.back() == at.iteration) l.dead_exits.push_back(at.node);
+      return;
+    }
+    push(s, at);
     return;
   }
   // Of a Merge the lowest bit says that no live input has come, the others count control inputs.
@@ -172,35 +180,29 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
   complete_control(s, at, dead);
 }
 
-void Executor::exit(StepState& s, Ready at, bool dead) {
+void Executor::exit(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   Loop& l = *s.loops[in.loop];
-  if (!dead) deliver(s, at.node, l.parent, in.values[s.plan->input_slots[node.first_input]], false);
-  else if (l.iterations.back() == at.iteration) l.dead_exits.push_back(at.node);
-  if (!s.stopped) complete_control(s, at, dead);
+  deliver(s, at.node, l.parent, in.values[s.plan->input_slots[node.first_input]], false);
+  if (!s.stopped) complete_control(s, at, false);
 }
 
-void Executor::next_iteration(StepState& s, Ready at, bool dead) {
-  const PlanNode& node = s.plan->nodes[at.node];
-  Iteration& in = *s.iterations[at.iteration];
-  if (!dead) {
-    Loop& l = *s.loops[in.loop];
-    const Tensor value = in.values[s.plan->input_slots[node.first_input]];
-    auto next = std::ranges::find(l.iterations, at.iteration) + 1;
-    if (next == l.iterations.end() && l.iterations.size() >= s.plan->frames[l.frame].parallel) {
-      l.next.push_back({at.node, value});
-    } else {
-      if (next == l.iterations.end()) {
-        add_iteration(s, in.loop);
-        if (s.stopped) return;
-        next = l.iterations.end() - 1;
-      }
-      deliver(s, at.node, *next, value, false);
-      if (s.stopped) return;
-    }
+void Executor::next_iteration(StepState& s, Ready at) {
+  Loop& l = *s.loops[s.iterations[at.iteration]->loop];
+  const Tensor value = s.iterations[at.iteration]->values[s.plan->input_slots[s.plan->nodes[at.node].first_input]];
+  auto next = std::ranges::find(l.iterations, at.iteration) + 1;
+  if (next == l.iterations.end() && l.iterations.size() >= s.plan->frames[l.frame].parallel) {
+    l.next.push_back({at.node, value});
+    return complete_control(s, at, false);
   }
-  complete_control(s, at, dead);
+  if (next == l.iterations.end()) {
+    add_iteration(s, s.iterations[at.iteration]->loop);
+    if (s.stopped) return;
+    next = l.iterations.end() - 1;
+  }
+  deliver(s, at.node, *next, value, false);
+  if (!s.stopped) complete_control(s, at, false);
 }
 
 void Executor::add_iteration(StepState& s, uint32_t loop) {
@@ -242,7 +244,8 @@ void Executor::settle(StepState& s, uint32_t iteration) {
     const uint32_t oldest = l.iterations.front();
     if (l.iterations.size() == 1 && l.next.empty()) return end_loop(s, loop);
     l.iterations.pop_front();
-    for (Tensor& t : s.iterations[oldest]->values) t = Tensor();
+    for (Tensor& t : s.iterations[oldest]->values)
+      if (t.defined()) t = Tensor();
     s.spare_iterations[l.frame].push_back(oldest);
     if (l.next.empty()) continue;
     const std::vector<Loop::Value> waiting = std::exchange(l.next, {});

@@ -166,6 +166,7 @@ bool Executor::run(int64_t quantum_ns) {
         now = outbox_.now_ns();
         learn_cost(s.plan->cost_ns[at.node], now - before);
         if (s.call->trace) trace(s, at.node, false, before, now);
+        else if (--s.timings_left == 0) s.timed = false;
       } else {
         if (fire(s, at)) complete(s, at);
         if (--until_clock <= 0) {
@@ -383,6 +384,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
   s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4) || call->trace;
+  s->timings_left = plan.size();
   for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];
   s->call = std::move(call);
   return s;

@@ -110,8 +110,8 @@ class Executor {
   /// One dependency of `at` is met, by a node that is dead or not.
   void arrive(StepState& s, Ready at, bool control, bool dead, bool from_enter);
   void enter(StepState& s, Ready at, bool dead);
-  void exit(StepState& s, Ready at, bool dead);
-  void next_iteration(StepState& s, Ready at, bool dead);
+  void exit(StepState& s, Ready at);
+  void next_iteration(StepState& s, Ready at);
   /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
   void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
   void add_iteration(StepState& s, uint32_t loop);

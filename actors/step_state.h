@@ -89,7 +89,8 @@ struct StepState {
   uint32_t unanswered = 0;        // requests
   uint32_t input_unanswered = 0;  // of them to queues and iterators
   bool stopped = false;           // failed: nothing more fires
-  bool timed = false;             // every node of this step is timed
+  bool timed = false;             // every node of this step is timed, but in loops only the first times
+  uint32_t timings_left = 0;      // until it is not any more
 };
 
 }  // namespace troupe
