@@ -2,7 +2,6 @@
 // Event files: one Event message a record. The writer's mutex covers the file alone; messages are made outside it.
 #include "troupe/events.h"
 
-#include <png.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -13,8 +12,8 @@
 #include <mutex>
 
 #include "io/event.pb.h"
-#include "io/histogram.h"
 #include "io/numbers.h"
+#include "io/summary.h"
 #include "io/tfrecord.h"
 
 namespace troupe {
@@ -27,20 +26,6 @@ double system_seconds() {
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
-}
-
-Result<std::string> encode_png(const uint8_t* pixels, int64_t height, int64_t width, int64_t channels) {
-  png_image image = {};
-  image.version = PNG_IMAGE_VERSION;
-  image.height = static_cast<png_uint_32>(height);
-  image.width = static_cast<png_uint_32>(width);
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
-  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
-  std::string out(bytes, '\0');
-  if (!png_image_write_to_memory(&image, out.data(), &bytes, 0, pixels, 0, nullptr))
-    return make_error(Code::kInternal, "libpng: {}", image.message);
-  out.resize(bytes);
-  return out;
 }
 
 /// Bytes of pixels, whatever the images' dtype.
@@ -104,26 +89,9 @@ Status EventWriter::scalar(std::string_view tag, int64_t step, float value) {
 }
 
 Status EventWriter::histogram(std::string_view tag, int64_t step, const Tensor& values) {
-  if (!visit_real(values.dtype(), [](auto) {}))
-    return invalid_argument("histogram '{}' of {}{}: it needs numbers", tag, to_string(values.dtype()),
-                            values.shape().str());
-  const std::vector<double> numbers = as_doubles(values);
-  const auto bad = std::ranges::find_if(numbers, [](double v) { return !std::isfinite(v); });
-  if (bad != numbers.end())
-    return invalid_argument("histogram '{}': element {} is {}", tag, bad - numbers.begin(), *bad);
-  const Histogram h = make_histogram(numbers);
   proto::Event event;
   event.set_step(step);
-  auto* v = event.mutable_summary()->add_value();
-  v->set_tag(std::string(tag));
-  auto* out = v->mutable_histo();
-  out->set_min(h.min);
-  out->set_max(h.max);
-  out->set_num(h.num);
-  out->set_sum(h.sum);
-  out->set_sum_squares(h.sum_squares);
-  out->mutable_bucket_limit()->Add(h.limits.begin(), h.limits.end());
-  out->mutable_bucket()->Add(h.counts.begin(), h.counts.end());
+  TROUPE_RETURN_IF_ERROR(add_histogram(tag, values, *event.mutable_summary()));
   return state_->write(std::move(event));
 }
 
@@ -150,14 +118,8 @@ Status EventWriter::image(std::string_view tag, int64_t step, const Tensor& imag
   event.set_step(step);
   for (int64_t i = 0; i < count; ++i) {
     const uint8_t* first = pixels.data<uint8_t>() + i * height * width * channels;
-    TROUPE_ASSIGN(std::string png, encode_png(first, height, width, channels));
-    auto* v = event.mutable_summary()->add_value();
-    v->set_tag(batch ? fmt::format("{}/{}", tag, i) : std::string(tag));
-    auto* out = v->mutable_image();
-    out->set_height(static_cast<int32_t>(height));
-    out->set_width(static_cast<int32_t>(width));
-    out->set_colorspace(static_cast<int32_t>(channels));
-    out->set_encoded_image_string(std::move(png));
+    TROUPE_RETURN_IF_ERROR(add_image(batch ? fmt::format("{}/{}", tag, i) : std::string(tag), first, height, width,
+                                     channels, *event.mutable_summary()));
   }
   return count > 0 ? state_->write(std::move(event)) : Status();
 }

@@ -30,6 +30,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_resource_scatter_ops(ops, kernels);
   register_training_ops(ops, kernels);
   register_queue_ops(ops, kernels);
+  register_table_ops(ops, kernels);
   register_accumulator_ops(ops, kernels);
   register_iterator_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
@@ -37,6 +38,14 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_stack_ops(ops, kernels);
   register_optional_ops(ops, kernels);
   register_tensor_array_ops(ops, kernels);
+  register_print_ops(ops, kernels);
+  register_string_ops(ops, kernels);
+  register_string_part_ops(ops, kernels);
+  register_string_number_ops(ops, kernels);
+  register_string_hash_ops(ops, kernels);
+  register_summary_ops(ops, kernels);
+  register_decode_ops(ops, kernels);
+  register_file_ops(ops, kernels);
   // After those that they are made of.
   register_fused_elementwise_ops(ops, kernels);
   register_fused_product_ops(ops, kernels);

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that make one element of a string, for each element of a tensor of strings.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "ops/all.h"
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// How many bytes the UTF-8 character has that starts with `first`; 1 for what starts none.
+inline size_t utf8_length(unsigned char first) { return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1; }
+
+/// Characters of UTF-8: bytes that do not continue one.
+inline int64_t utf8_characters(std::string_view s) {
+  int64_t n = 0;
+  for (const char c : s) n += (c & 0xC0) != 0x80;
+  return n;
+}
+
+/// y[i] = f(x[i]), where f(const std::string&, To&) -> Status; its error is extended by the element's index.
+template <class To, class F> Result<Tensor> map_strings(const KernelContext& c, const Tensor& x, F&& f) {
+  TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<To>, x.shape()));
+  const std::string* in = x.data<std::string>();
+  To* out = y.mutable_data<To>();
+  for (int64_t i = 0; i < x.elements(); ++i)
+    if (Status status = f(in[i], out[i]); !status.ok()) {
+      status.error().message += fmt::format(" (element {} of {})", i, x.shape().str());
+      return std::move(status.error());
+    }
+  return y;
+}
+
+/// A kernel around map_strings for a function object made from the node (F(const KernelInit&)) or from nothing.
+template <class To, class F> class StringMap final : public ComputeKernel {
+ public:
+  explicit StringMap(const KernelInit& init) : f_(make(init)) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(Tensor y, map_strings<To>(c, c.input(0), f_));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  static F make(const KernelInit& init) {
+    if constexpr (std::is_constructible_v<F, const KernelInit&>) return F(init);
+    else return F();
+  }
+  const F f_;
+};
+
+inline const char* const kNoGradientOfStrings = "strings are no numbers";
+
+}  // namespace troupe

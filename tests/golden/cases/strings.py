@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strings, and what is parsed from and printed to them."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+TEXTS = [b"", b"a", b"abc", b"Hello, World!", b"  two words\t", "Grüße, ÄÖÜ".encode(), b"0123456789abcdef",
+         b"0123456789abcdef0", b"x" * 33, b"the quick brown fox jumps over the lazy dog, twice" * 2, b"y" * 64, b"z" * 65,
+         b"q" * 129, b"1,2;3", b"aXbXXc"]
+
+
+def feed_texts(case, texts=TEXTS):
+    return case.feed("texts", np.array(texts, dtype=object), (None,))
+
+
+def fetch_text(case, *tensors):
+    """NumPy's byte strings drop zeros at their ends and have one width; marks keep both."""
+    case.fetch(*[tf.strings.join(["<", t, ">"]) for t in tensors])
+
+
+@golden()
+def strings(case):
+    x = feed_texts(case)
+    s = tf.strings
+    case.fetch(s.length(x), s.length(x, unit="UTF8_CHAR"), s.to_hash_bucket_fast(x, 1 << 40),
+               s.to_hash_bucket_strong(x, 1 << 40, [12, 345678901234]), tf1.string_to_hash_bucket(x, 1 << 40))
+    encoded = tf.io.encode_base64(x, pad=True)
+    fetch_text(case, s.lower(x), s.upper(x), s.lower(x, "utf-8"), s.upper(x, "utf-8"), s.strip(x), encoded,
+               tf.io.encode_base64(x), tf.io.decode_base64(encoded), s.substr(x[2:6], 1, 2), s.substr(x[2:6], -2, 5),
+               s.substr(x[5:6], [2, 8], [3, 1], "UTF8_CHAR"), s.join([x, "-", x[::-1]], "/"),
+               tf1.reduce_join(s.substr(x[2:6], [[0], [1], [2]], [[1], [2], [1]]), [1, 0], separator="."),
+               tf1.reduce_join([["a", "b"], ["c", "d"]], 0, keep_dims=True),
+               s.unsorted_segment_join(x[:4], [1, 0, 1, 1], 3, ":"))
+    for pieces in (tf1.string_split(x, " ,"), tf1.string_split(x, "X", skip_empty=False), tf1.string_split(x[:3], ""),
+                   tf1.strings.split(x, result_type="SparseTensor"),
+                   tf1.strings.split(x, "X", maxsplit=1, result_type="SparseTensor")):
+        case.fetch(pieces.indices, pieces.dense_shape)
+        fetch_text(case, pieces.values)
+
+
+@golden()
+def numbers_and_strings(case):
+    x = case.feed("x", np.float32([0, 1, -1.5, 0.1, 1e10, 1e-7, np.inf, np.nan, 123456.789]))
+    i = case.feed("i", np.int32([0, 7, -12, 2147483647]))
+    fetch_text(case, tf.as_string(x), tf.as_string(x, precision=2), tf.as_string(x, scientific=True),
+               tf.as_string(x, shortest=True), tf.as_string(x, width=12, precision=3, fill="0"), tf.as_string(i),
+               tf.as_string(i, width=6), tf.as_string(i, width=6, fill="-"), tf.as_string(tf.cast(x, tf.float64)),
+               tf.as_string(i > 0), tf.as_string(tf.complex(x, -x)), tf.as_string(tf.cast(i, tf.int64) * 4))
+    text = case.feed("text", np.array([b"0", b" 1.5", b"-2e3 ", b"inf", b"NaN", b"1e-60"], dtype=object))
+    case.fetch(tf.strings.to_number(text), tf.strings.to_number(text, tf.float64))
+    whole = case.feed("whole", np.array([b"12", b" -7 ", b"0"], dtype=object))
+    case.fetch(tf.strings.to_number(whole, tf.int32), tf.strings.to_number(whole, tf.int64))
+
+
+@golden()
+def formats(case):
+    """tf.strings.format, and asserts and prints that pass."""
+    x = case.feed("x", case.floats(2, 9, 3), (None, 9, 3))
+    i = case.feed("i", case.ints(12, high=100))
+    texts = feed_texts(case, [b"a", b"b c"])
+    fetch_text(case, *[tf.strings.format("{} and {}!", (x, i), summarize=n) for n in (-1, 1, 3)],
+               tf.strings.format("{}", texts), tf.strings.format("{}", x[0, 0, 0] > 0), tf.strings.format("none", ()),
+               tf.strings.format("{}", tf.cast(x[0, 0], tf.float64)))
+    with tf1.control_dependencies([tf1.assert_positive(i + 1, data=[i]), tf1.assert_equal(tf.shape(x)[1], 9),
+                                   tf1.assert_rank(x, 3), tf1.Assert(tf.reduce_all(i >= 0), [i, x])]):
+        case.fetch(tf1.Print(x, [i, texts], "seen: ", first_n=0))
+
+
+@golden(steps=2)
+def tables(case):
+    """Constant and mutable tables, and buckets for what is not in them."""
+    words = feed_texts(case, [b"red", b"pink", b"blue", b""])
+    ids = case.feed("ids", np.int64([2, 0, 9]), (None,))
+    lookup = tf1.lookup
+    keys, values = tf.constant(["red", "green", "blue"]), tf.constant([4, 5, 6], tf.int64)
+    constant = lookup.StaticHashTable(lookup.KeyValueTensorInitializer(keys, values), -1)
+    buckets = lookup.StaticVocabularyTable(lookup.KeyValueTensorInitializer(keys, tf.range(3, dtype=tf.int64)), 5)
+    names = lookup.StaticHashTable(lookup.KeyValueTensorInitializer(tf.range(3, dtype=tf.int64), keys), "none")
+    changing = lookup.experimental.MutableHashTable(tf.string, tf.float32, [0.0, 0.0], name="changing")
+    dense = lookup.experimental.DenseHashTable(tf.int64, tf.int64, -1, empty_key=-7, deleted_key=-8)
+    case.fetch(constant.lookup(words), constant.size(), buckets.lookup(words))
+    fetch_text(case, names.lookup(ids))
+    with tf1.control_dependencies([changing.insert(words[:2], [[1.0, 2], [3, 4]]), dense.insert(ids, ids * 10)]):
+        found = [changing.lookup(words), dense.lookup(ids + 2)]
+    with tf1.control_dependencies(found):
+        gone = [changing.remove(words[:1]), dense.erase(ids[:1])]
+    with tf1.control_dependencies(gone):
+        case.fetch(*found, changing.lookup(words[::-1]), changing.size(), dense.size(), dense.lookup(ids))
+
+
+@golden(steps=2)
+def summaries(case):
+    x = case.feed("x", case.floats(7, 5, low=-3, high=40))
+    scalar = tf1.summary.scalar("loss", tf.reduce_sum(tf.cast(x, tf.int32)))
+    fetch_text(case, scalar, tf1.summary.merge([scalar, tf1.summary.histogram("weights", tf.round(x))]))

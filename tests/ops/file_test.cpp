@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops on whole files, on lines of CSV that are wrong, and on raw bytes of odd length; summaries.
+#include "io/event.pb.h"
+#include "tests/io/temporary_directory.h"
+#include "tests/ops/check_op.h"
+#include "tests/ops/string_cases.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+
+std::string failure(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}) {
+  const auto got = apply_unshaped(op, inputs, std::move(attrs));
+  INFO(op);
+  REQUIRE_FALSE(got.ok());
+  return got.error().str();
+}
+
+proto::Summary summary_of(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}) {
+  const auto got = apply(op, inputs, std::move(attrs));
+  INFO((got.ok() ? "" : got.error().str()));
+  REQUIRE(got.ok());
+  proto::Summary out;
+  REQUIRE(out.ParseFromString(got->data<std::string>()[0]));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("files are written, read and found", "[files]") {
+  const TemporaryDirectory directory;
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const std::string path = directory.file("new/a.txt");
+  const Node* write = add_node(scope, "WriteFile", {S(path.c_str()), S("some text")});
+  REQUIRE(scope.ok());
+  REQUIRE(Evaluator().run({}, {}, {write}).ok());
+  CHECK(apply("ReadFile", {S(path.c_str())})->identical(S("some text")));
+  directory.write("new/b.txt", "");
+  directory.write("new/b.log", "");
+  const std::string texts = directory.file("new/*.txt"), one = directory.file("new/b.???"),
+                    gone = directory.file("x/*");
+  CHECK(apply("MatchingFiles", {S({one, gone})})
+            ->identical(S({directory.file("new/b.log"), directory.file("new/b.txt")})));
+  CHECK(apply("MatchingFiles", {S(texts.c_str())})->elements() == 2);
+  CHECK_THAT(failure("ReadFile", {S(gone.c_str())}), Contains("not found"));
+  CHECK_THAT(failure("MatchingFiles", {S("/a*/b")}), Contains("only the last part"));
+}
+
+TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
+  const auto csv = [](const char* line) {
+    return failure("DecodeCSV", {S({"1,2", line}), I(std::initializer_list<int32_t>{}), I({5})});
+  };
+  CHECK_THAT(csv("1"), Contains("record 1: 1 fields where 2"));
+  CHECK_THAT(csv("1,2,3"), Contains("3 fields"));
+  CHECK_THAT(csv(",2"), Contains("field 0: it is required"));
+  CHECK_THAT(csv("1,x"), Contains("field 1: \"x\" is no int32"));
+  CHECK_THAT(csv("\"1,2"), Contains("quotes of field 0 do not end"));
+  CHECK_THAT(csv("\""), Contains("do not end"));
+  CHECK_THAT(csv("\"1\"2,3"), Contains("'2' after the quotes"));
+  CHECK_THAT(csv("1,2\"3"), Contains("not in quotes"));
+  CHECK_THAT(failure("DecodeCSV", {S("1"), I(1)}, {{"field_delim", ""}}), Contains("one character"));
+  CHECK_THAT(failure("DecodeCSV", {S("1"), I({1, 2})}), Contains("one value or none"));
+  const Attrs wide = {{"out_type", DType::kInt32}};
+  CHECK_THAT(failure("DecodeRaw", {S("abc")}, wide), Contains("3 bytes"));
+  CHECK_THAT(failure("DecodeRaw", {S({"abcd", "abcdefgh"})}, wide), Contains("string 1 has 8 bytes"));
+}
+
+TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {
+  const auto scalars = summary_of("ScalarSummary", {S({"a", "b"}), D({1, 2.5})});
+  REQUIRE(scalars.value_size() == 2);
+  CHECK(scalars.value(1).tag() == "b");
+  CHECK(scalars.value(1).simple_value() == 2.5f);
+  const auto histogram = summary_of("HistogramSummary", {S("h"), D({1, 2, 3})});
+  CHECK(histogram.value(0).histo().num() == 3);
+  CHECK(histogram.value(0).histo().sum() == 6);
+  const Attrs attrs = {{"max_images", int64_t{2}}, {"bad_color", Tensor::of<uint8_t>({255, 0, 0, 255})}};
+  const auto images = summary_of("ImageSummary", {S("i"), F({0, 1, -1, 2, 0, 0, NAN, 3}, {4, 2, 1, 1})}, attrs);
+  REQUIRE(images.value_size() == 2);
+  CHECK(images.value(1).tag() == "i/image/1");
+  CHECK(images.value(0).image().height() == 2);
+  CHECK_THAT(images.value(0).image().encoded_image_string(), Catch::StartsWith("\x89PNG"));
+  const Tensor one = *apply("ScalarSummary", {S("a"), D(1)}), two = *apply("ScalarSummary", {S("b"), D(1)});
+  CHECK(summary_of("MergeSummary", {one, two}).value_size() == 2);
+  CHECK_THAT(failure("MergeSummary", {one, one}), Contains("'a' is there twice"));
+  CHECK_THAT(failure("MergeSummary", {S("\xff\xff")}), Contains("no Summary"));
+  CHECK_THAT(failure("ScalarSummary", {S({"a", "b"}), D(1)}), Contains("one shape"));
+  CHECK_THAT(failure("HistogramSummary", {S("h"), D({1, NAN})}), Contains("element 1 is nan"));
+  CHECK_THAT(failure("ImageSummary", {S("i"), F({1, 2}, {1, 1, 1, 2})}, attrs), Contains("[1,1,1,2]"));
+}
+
+}  // namespace troupe::testing

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of strings: each op once with values worked out by hand; the golden case `strings` has more, by TensorFlow.
+#pragma once
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+
+inline Tensor S(std::initializer_list<std::string> v) { return Tensor::of<std::string>(v); }
+inline Tensor S(std::initializer_list<std::string> v, const Shape& s) { return Tensor::of<std::string>(v, s); }
+inline Tensor S(const char* v) { return Tensor::scalar<std::string>(v); }
+
+inline std::vector<OpCase> string_cases() {
+  const Tensor grid = S({"a", "b", "c", "d", "e", "f"}, {2, 3}), none = S({}, {0});
+  const Attrs utf8 = {{"encoding", "utf-8"}}, characters = {{"unit", "UTF8_CHAR"}}, dot = {{"separator", "."}};
+  return {
+      {"StringLower", {S({"aBC", "", "ÄB"})}, {}, {S({"abc", "", "Äb"})}},
+      {"StringLower", {S({"ÄΩЖ\xff"})}, utf8, {S({"äωж\xef\xbf\xbd"})}},
+      {"StringUpper", {S({"aBc ä"})}, {}, {S({"ABC ä"})}},
+      {"StringUpper", {S({"äωж\xc3"})}, utf8, {S({"ÄΩЖ\xef\xbf\xbd"})}},
+      {"StringStrip", {S({" a b\t\n", "  ", ""}, {3, 1})}, {}, {S({"a b", "", ""}, {3, 1})}},
+      {"StringLength", {S({"", "ä€", "abc"})}, {}, {I({0, 5, 3})}},
+      {"StringLength", {S({"", "ä€", "abc"})}, characters, {I({0, 2, 3})}},
+      {"EncodeBase64", {S({"", "a", "ab", "abc", "\xff\xfe\xfd"})}, {}, {S({"", "YQ", "YWI", "YWJj", "__79"})}},
+      {"EncodeBase64", {S({"a", "ab"})}, {{"pad", true}}, {S({"YQ==", "YWI="})}},
+      {"DecodeBase64", {S({"", "YQ", "YWI=", "__79"})}, {}, {S({"", "a", "ab", "\xff\xfe\xfd"})}},
+      {"Substr", {S({"hello", "world"}), I(1), I(3)}, {}, {S({"ell", "orl"})}},
+      {"Substr", {S({"hello", "world"}), L({-2, 5}), L({9, 1})}, {}, {S({"lo", ""})}},
+      {"Substr", {S({"a€b"}), I({1, -1}), I({1, 1})}, characters, {S({"€", "b"})}},
+      {"Substr", {none, I(0), I(3)}, {}, {none}},
+      {"StringJoin", {S({"a", "b"}), S("-"), S({"c", "d"})}, dot, {S({"a.-.c", "b.-.d"})}},
+      {"ReduceJoin", {grid, I({0})}, dot, {S({"a.d", "b.e", "c.f"})}},
+      {"ReduceJoin", {grid, I({0, 1})}, {}, {S("adbecf")}},
+      {"ReduceJoin", {grid, I({1, 0})}, {{"keep_dims", true}}, {S({"abcdef"}, {1, 1})}},
+      {"ReduceJoin", {grid, I({})}, {}, {grid}},
+      {"ReduceJoin", {S({}, {0, 2}), I(0)}, {}, {S({"", ""})}},
+      {"UnsortedSegmentJoin", {grid, I({1, 1}), I(2)}, dot, {S({"", "", "", "a.d", "b.e", "c.f"}, {2, 3})}},
+      {"StringSplit",
+       {S({"a b", "", ",c"}), S(" ,")},
+       {},
+       {L({0, 0, 0, 1, 2, 0}, {3, 2}), S({"a", "b", "c"}), L({3, 2})}},
+      {"StringSplit", {S({",c"}), S(",")}, {{"skip_empty", false}}, {L({0, 0, 0, 1}, {2, 2}), S({"", "c"}), L({1, 2})}},
+      {"StringSplitV2", {S({" a  b "}), S("")}, {}, {L({0, 0, 0, 1}, {2, 2}), S({"a", "b"}), L({1, 2})}},
+      {"StringSplitV2",
+       {S({"a--b--c"}), S("--")},
+       {{"maxsplit", int64_t{1}}},
+       {L({0, 0, 0, 1}, {2, 2}), S({"a", "b--c"}), L({1, 2})}},
+      {"StringToNumber", {S({"1.5", " -2e1 "})}, {}, {F({1.5, -20}, {2})}},
+      {"StringToNumber", {S({"+7", "-9"})}, {{"out_type", DType::kInt64}}, {L({7, -9})}},
+      {"AsString", {I({1, -2})}, {{"width", int64_t{4}}, {"fill", "0"}}, {S({"0001", "-002"})}},
+      {"AsString", {D({1.5})}, {{"precision", int64_t{1}}, {"scientific", true}}, {S({"1.5e+00"})}},
+      {"AsString", {B({true, false})}, {}, {S({"true", "false"})}},
+      {"StringToHashBucketFast", {S({"", "a"})}, {{"num_buckets", int64_t{1} << 40}}},
+      {"StringToHashBucketStrong", {S({"a"})}, {{"num_buckets", int64_t{10}}, {"key", std::vector<int64_t>{1, 2}}}},
+      {"StringToHashBucket", {S({"a"})}, {{"num_buckets", int64_t{10}}}},
+      {"StringFormat", {I({1, 2}), S("x")}, {{"template", "<%s|%s>"}}, {S("<[1 2]|\"x\">")}},
+      {"DecodeRaw",
+       {S({std::string("\1\0\2\0", 4), std::string("\377\377\0\1", 4)})},
+       {{"out_type", DType::kInt16}},
+       {Tensor::of<int16_t>({1, 2, -1, 256}, {2, 2})}},
+      {"DecodeRaw", {S("")}, {{"out_type", DType::kUInt8}}, {Tensor::of<uint8_t>({}, {0})}},
+      {"DecodeRaw",
+       {S({std::string("\0\1", 2)})},
+       {{"out_type", DType::kInt16}, {"little_endian", false}},
+       {Tensor::of<int16_t>({1}, {1, 1})}},
+      {"DecodeCSV", {S({"1,x", ",\"a\"\"b,\""}), I({7}), S({})}, {}, {I({1, 7}), S({"x", "a\"b,"})}},
+      {"DecodeCSV",
+       {S("a|NA|3"), L(std::initializer_list<int64_t>{9}), L({})},
+       {{"field_delim", "|"}, {"na_value", "NA"}, {"select_cols", std::vector<int64_t>{1, 2}}},
+       {L(9), L(3)}},
+      {"ShardedFilename", {S("a/b"), I(1), I(10)}, {}, {S("a/b-00001-of-00010")}},
+      {"ShardedFilespec", {S("a/b"), I(10)}, {}, {S("a/b-\?\?\?\?\?-of-00010")}},
+      {"Print", {D({1, 2}), S("unseen")}, {{"first_n", int64_t{0}}}, {D({1, 2})}},
+  };
+}
+
+}  // namespace troupe::testing
