@@ -16,15 +16,7 @@ namespace {
 struct Flow : TestEngine {
   using TestEngine::TestEngine;
 
-  Tensor run(std::vector<Feed> feeds, Output fetch) {
-    INFO((scope.ok() ? "" : scope.status().error().str()));
-    REQUIRE(scope.ok());
-    auto result = session->run(std::move(feeds), {fetch});
-    INFO((result.ok() ? "" : result.error().str()));
-    REQUIRE(result.ok());
-    return (*result)[0];
-  }
-  float number(std::vector<Feed> feeds, Output fetch) { return run(std::move(feeds), fetch).data<float>()[0]; }
+  float number(std::vector<Feed> feeds, Output fetch) { return value(std::move(feeds), fetch).data<float>()[0]; }
   Error error(std::vector<Feed> feeds, Output fetch, RunOptions options = {}) {
     auto result = session->run(std::move(feeds), {fetch}, {}, options);
     REQUIRE_FALSE(result.ok());
@@ -245,7 +237,7 @@ TEST_CASE("shapes may change in a loop where that is declared") {
   };
   const Output grown = while_loop(t.scope, {one}, predicate, grow, {.shapes = {PartialShape{-1}}})[0];
   CHECK(grown.shape() == PartialShape{-1});
-  CHECK(t.run({}, grown).shape() == Shape{8});
+  CHECK(t.value({}, grown).shape() == Shape{8});
   CHECK(while_loop(t.scope, {one}, predicate, grow).empty());
   CHECK_THAT(t.scope.status().error().message, Catch::Contains("[1]") && Catch::Contains("[2]"));
 }

@@ -27,6 +27,16 @@ struct TestEngine {
   Output dequeue(Output queue, DType dtype) {
     return scope.op("QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{dtype}}});
   }
+  /// The value of `fetch`; the graph and the step must be right.
+  Tensor value(std::vector<Feed> feeds, Output fetch) {
+    INFO((scope.ok() ? "" : scope.status().error().str()));
+    REQUIRE(scope.ok());
+    REQUIRE(fetch);
+    auto result = session->run(std::move(feeds), {fetch});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    return (*result)[0];
+  }
 
   std::unique_ptr<Engine> engine;
   Graph graph;

@@ -14,16 +14,7 @@ namespace {
 struct LoopTest : TestEngine {
   using TestEngine::TestEngine;
 
-  Tensor run(std::vector<Feed> feeds, Output fetch) {
-    INFO((scope.ok() ? "" : scope.status().error().str()));
-    REQUIRE(scope.ok());
-    REQUIRE(fetch);
-    auto result = session->run(std::move(feeds), {fetch});
-    INFO((result.ok() ? "" : result.error().str()));
-    REQUIRE(result.ok());
-    return (*result)[0];
-  }
-  double number(std::vector<Feed> feeds, Output fetch) { return run(std::move(feeds), fetch).data<double>()[0]; }
+  double number(std::vector<Feed> feeds, Output fetch) { return value(std::move(feeds), fetch).data<double>()[0]; }
   Output input(std::string_view name, const PartialShape& shape = PartialShape::scalar()) {
     return placeholder(DType::kFloat64, shape, name);
   }
@@ -104,9 +95,9 @@ TEST_CASE("matrices in a loop: the gradient of repeated products") {
   const Outputs dx = t.gradient(loss, {h, w});
   std::vector<double> hv = {0.3, -0.2}, wv = {0.5, -0.4, 0.7, 0.6};
   const auto at = [&](Output fetch) {
-    return t.run({{h, Tensor::of<double>(std::span<const double>(hv), Shape{1, 2})},
-                  {w, Tensor::of<double>(std::span<const double>(wv), Shape{2, 2})}},
-                 fetch);
+    return t.value({{h, Tensor::of<double>(std::span<const double>(hv), Shape{1, 2})},
+                    {w, Tensor::of<double>(std::span<const double>(wv), Shape{2, 2})}},
+                   fetch);
   };
   const Tensor dh = at(dx[0]), dw = at(dx[1]);
   const auto slope = [&](double& v) {
@@ -218,8 +209,8 @@ TEST_CASE("lists carried by a loop pass gradients to what was put in") {
   const Output sums = t.scope.op("TensorListStack", {result[2], shape}, type);
   const Output loss = t.scope.op("Sum", {sums, t.scope.constant<int32_t>(0)});
   const Tensor at = Tensor::of<double>({1, 2, 3, 4});
-  CHECK(t.run({{x, at}}, sums).identical(Tensor::of<double>({1, 5, 14, 30})));
-  CHECK(t.run({{x, at}}, t.gradient(loss, {x})[0]).identical(Tensor::of<double>({8, 12, 12, 8})));
+  CHECK(t.value({{x, at}}, sums).identical(Tensor::of<double>({1, 5, 14, 30})));
+  CHECK(t.value({{x, at}}, t.gradient(loss, {x})[0]).identical(Tensor::of<double>({8, 12, 12, 8})));
 }
 
 TEST_CASE("variables read in a loop get the gradient of all iterations") {
@@ -248,12 +239,12 @@ TEST_CASE("a scan gives the state after every row, with its gradient") {
                               },
                               {.shapes = {PartialShape::unknown()}});
     const std::vector<Feed> feeds = {{x, Tensor::of<double>({1, 2, 3, 4})}, {w, d(10)}};
-    CHECK(t.run(feeds, sums.at(0)).identical(Tensor::of<double>({1, 12, 123, 1234})));
+    CHECK(t.value(feeds, sums.at(0)).identical(Tensor::of<double>({1, 12, 123, 1234})));
     const Output last =
         t.scope.op("Sum", {t.scope.op("Mul", {sums[0], t.scope.constant(Tensor::of<double>({0, 0, 0, 1}))}),
                            t.scope.constant<int32_t>(0)});
     const Outputs dx = t.gradient(last, {x, w});
-    CHECK(t.run(feeds, dx[0]).identical(Tensor::of<double>({1000, 100, 10, 1})));
+    CHECK(t.value(feeds, dx[0]).identical(Tensor::of<double>({1000, 100, 10, 1})));
     CHECK(t.number(feeds, dx[1]) == Approx(3 * 100 * 1 + 2 * 10 * 2 + 3));
   }
 }

@@ -10,9 +10,7 @@ namespace {
 
 struct Fixture : test::PassFixture {
   std::string folded(Output fetch, std::vector<Output> fed = {}) {
-    GraphPasses passes = GraphPasses::none();
-    passes.fold_constants = true;
-    return after(passes, fetch, std::move(fed));
+    return after(only(&GraphPasses::fold_constants), fetch, std::move(fed));
   }
 };
 

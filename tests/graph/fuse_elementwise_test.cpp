@@ -10,11 +10,7 @@ using namespace troupe;
 namespace {
 
 struct Fixture : test::PassFixture {
-  static GraphPasses passes() {
-    GraphPasses passes = GraphPasses::none();
-    passes.fuse_elementwise = true;
-    return passes;
-  }
+  static GraphPasses passes() { return only(&GraphPasses::fuse_elementwise); }
   /// The functions of each fused node that `fetches` need, and the ops of all other nodes but Placeholder and Const.
   std::string fused(std::vector<Output> fetches, std::vector<Output> fed = {}) {
     INFO((s.ok() ? "" : s.status().error().str()));

@@ -12,14 +12,10 @@ namespace {
 
 struct Fixture : test::PassFixture {
   std::string fused(Output fetch, std::vector<Output> fed = {}) {
-    GraphPasses passes = GraphPasses::none();
-    passes.fuse_epilogues = true;
-    return after(passes, fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
+    return after(only(&GraphPasses::fuse_epilogues), fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
   }
   std::string folded(Output fetch, std::vector<Output> fed = {}) {
-    GraphPasses passes = GraphPasses::none();
-    passes.fold_batch_norm = true;
-    return after(passes, fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
+    return after(only(&GraphPasses::fold_batch_norm), fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
   }
   Output conv(Output x, Output filter, const std::string& op = "Conv2D") {
     return s.op(op, {x, filter}, {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}});
@@ -39,9 +35,7 @@ struct Made {
 };
 Made made(Fixture& f, Output o) {
   StepGraph step(f.graph, {}, {&o, 1}, {});
-  GraphPasses passes = GraphPasses::none();
-  passes.fuse_epilogues = true;
-  run_passes(step, passes, {});
+  run_passes(step, Fixture::only(&GraphPasses::fuse_epilogues), {});
   const Attrs& attrs = step.now(o).node->attrs();
   return {*attrs.get<std::vector<std::string>>("fused_ops"), *attrs.get<int64_t>("num_args")};
 }

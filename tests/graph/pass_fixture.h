@@ -20,6 +20,13 @@ struct PassFixture {
     return s.named(name).op("Placeholder", {}, {{"dtype", dtype}, {"shape", std::move(shape)}});
   }
 
+  /// One pass and no other.
+  static GraphPasses only(bool GraphPasses::*pass) {
+    GraphPasses passes = GraphPasses::none();
+    passes.*pass = true;
+    return passes;
+  }
+
   /// What stands for `fetch` after the passes: "Mul(x, Const)", Placeholders by their names, port p of a node as ":p".
   std::string after(const GraphPasses& passes, Output fetch, std::vector<Output> fed = {}, Evaluate evaluate = {}) {
     INFO((s.ok() ? "" : s.status().error().str()));

@@ -10,9 +10,7 @@ namespace {
 
 struct Fixture : test::PassFixture {
   std::string simple(Output fetch, std::vector<Output> fed = {}) {
-    GraphPasses passes = GraphPasses::none();
-    passes.simplify_arithmetic = true;
-    return after(passes, fetch, std::move(fed));
+    return after(only(&GraphPasses::simplify_arithmetic), fetch, std::move(fed));
   }
   Output ints(std::initializer_list<int32_t> v) { return s.constant(Tensor::of<int32_t>(v)); }
 };

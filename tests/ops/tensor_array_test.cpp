@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor arrays and stacks: what is written is read, once; gradients; what is refused.
-#include <catch2/catch.hpp>
-
-#include "tests/ops/evaluate.h"
 #include "tests/ops/op_case.h"
-#include "troupe/gradients.h"
+#include "tests/ops/op_graph.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
 
-struct Arrays {
-  Graph graph{Registries::all().ops};
-  Scope scope{graph};
-  Evaluator evaluator;
+struct Arrays : OpGraph {
   Output handle, flow;
   const Attrs dtype{{"dtype", DType::kFloat64}};
 
@@ -24,33 +18,8 @@ struct Arrays {
     handle = made->out(0);
     flow = made->out(1);
   }
-  Output of(Tensor t) { return scope.constant(std::move(t)); }
-  Output op(std::string_view name, std::vector<Output> inputs, Attrs attrs = {}) {
-    Output out = scope.op(name, std::move(inputs), std::move(attrs));
-    INFO((scope.ok() ? "" : scope.status().error().str()));
-    REQUIRE(scope.ok());
-    return out;
-  }
   Output write(Output after, int i, Output value) { return op("TensorArrayWriteV3", {handle, of(I(i)), value, after}); }
   Output read(Output after, int i) { return op("TensorArrayReadV3", {handle, of(I(i)), after}, dtype); }
-  Tensor run(Output y) {
-    auto values = evaluator.run({y});
-    INFO((values.ok() ? "" : values.error().str()));
-    REQUIRE(values.ok());
-    return (*values)[0];
-  }
-  Error error(Output y) {
-    auto values = evaluator.run({y});
-    REQUIRE_FALSE(values.ok());
-    return values.error();
-  }
-  Tensor gradient(Output y, Output x, Tensor dy) {
-    auto dx = gradients(scope, {y}, {x}, {of(std::move(dy))});
-    INFO((dx.ok() ? "" : dx.error().str()));
-    REQUIRE(dx.ok());
-    REQUIRE((*dx)[0]);
-    return run((*dx)[0]);
-  }
 };
 
 const Tensor kRows = D({1, 2, 3, 4, 5, 6}, {3, 2});

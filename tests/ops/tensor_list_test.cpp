@@ -2,56 +2,26 @@
 // Lists of tensors: every op forward and backward, elements that were never set, and what is refused.
 #include "troupe/tensor_list.h"
 
-#include <catch2/catch.hpp>
-
-#include "tests/ops/evaluate.h"
 #include "tests/ops/op_case.h"
-#include "troupe/gradients.h"
+#include "tests/ops/op_graph.h"
 
 using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
 
-struct Lists {
-  Graph graph{Registries::all().ops};
-  Scope scope{graph};
-  Evaluator evaluator;
+struct Lists : OpGraph {
   const Attrs type{{"element_dtype", DType::kFloat64}};
 
-  Output of(Tensor t) { return scope.constant(std::move(t)); }
   Output op(std::string_view name, std::vector<Output> inputs) {
     const OpDef* def = graph.ops().find(name);
     REQUIRE(def);
-    Output out = scope.op(name, std::move(inputs), def->find_attr("element_dtype") ? type : Attrs{});
-    INFO((scope.ok() ? "" : scope.status().error().str()));
-    REQUIRE(scope.ok());
-    return out;
+    return OpGraph::op(name, std::move(inputs), def->find_attr("element_dtype") ? type : Attrs{});
   }
   Output any() { return of(I(-1)); }
   Output from(Output rows) { return op("TensorListFromTensor", {rows, any()}); }
   Output stack(Output list) { return op("TensorListStack", {list, any()}); }
   Output reserve(Output shape, int n) { return op("TensorListReserve", {shape, of(I(n))}); }
-
-  Tensor run(Output y) {
-    auto values = evaluator.run({y});
-    INFO((values.ok() ? "" : values.error().str()));
-    REQUIRE(values.ok());
-    return (*values)[0];
-  }
-  Error error(Output y) {
-    auto values = evaluator.run({y});
-    REQUIRE_FALSE(values.ok());
-    return values.error();
-  }
-  /// The gradient of sum(y * weights) by x.
-  Tensor gradient(Output y, Output x, Tensor weights) {
-    auto dx = gradients(scope, {y}, {x}, {of(std::move(weights))});
-    INFO((dx.ok() ? "" : dx.error().str()));
-    REQUIRE(dx.ok());
-    REQUIRE((*dx)[0]);
-    return run((*dx)[0]);
-  }
 };
 
 const Tensor kRows = D({1, 2, 3, 4, 5, 6}, {3, 2});
