@@ -2,14 +2,13 @@
 // Branches and loops of the Executor: dead tensors, frames and their iterations (white paper, 4.4; the semantics are
 // TensorFlow's).
 //
-//  1. Every node of the step's own frame completes once, live or dead. In a loop, an iteration ends when nothing of it
-//  is
-//     ready, waits for an answer or is a loop under way, and the iteration before it has ended.
+//  1. Every node of the step's own frame completes once, live or dead. In a loop, an iteration ends when nothing of
+//     it is ready, waits for an answer or is a loop under way, and the iteration before it has ended.
 //  2. A loop ends with its newest iteration, once all its Enter nodes have come. A NextIteration makes a new one before
 //     its own iteration can end; it waits where `parallel` iterations are alive.
-//  3. A node with a dead input is dead: it does not run, and its outputs are dead. A Merge is dead when all its inputs
-//  are.
-//     A dead NextIteration ends there, a dead Exit too: it counts only in a loop's last iteration, when no Exit lived.
+//  3. A node with a dead input is dead: it does not run, and its outputs are dead. A Merge is dead when all its
+//     inputs are. A dead NextIteration ends there, a dead Exit too: it counts only in a loop's last iteration, when no
+//     Exit lived.
 #include "actors/executor.h"
 #include "base/check.h"
 

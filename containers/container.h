@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Container: named variables behind one host: reads share buffers, updates go in place or to a copy,
-// snapshots are consistent cuts. Implemented in containers/container.cpp.
+// Container: named variables behind one host: reads share buffers, updates go in place or to a copy, snapshots are
+// consistent cuts. Implemented in containers/container.cpp.
 //
 // Invariants:
-//  1. A buffer that anyone outside the container may hold is never written: an update clones a shared one
-//  first.
+//  1. A buffer that anyone outside the container may hold is never written: an update clones a shared one first.
 //  2. A call either does all it says or returns an error and changes nothing.
 #pragma once
 #include <map>
@@ -20,8 +19,7 @@
 
 namespace troupe {
 
-/// Names an update that a worker may send more than once: the worker, and its own count of updates, from 1
-/// on.
+/// Names an update that a worker may send more than once: the worker, and its own count of updates, from 1 on.
 struct UpdateId {
   uint64_t worker = 0;
   uint64_t sequence = 0;
@@ -35,24 +33,22 @@ class Container final : public Resource {
 
   const std::string& name() const { return name_; }
 
-  // -- requests by handle
-  // ------------------------------------------------------------------------------------------- Each declares
-  // the variable where the container does not know it yet, and fails with kInvalidArgument when it does with
-  // another dtype or a shape that does not agree.
+  // -- requests by handle ---------------------------------------------------------------------------------------------
+  // Each declares the variable where the container does not know it yet, and fails with kInvalidArgument when it does
+  // with another dtype or a shape that does not agree.
 
   /// Makes the name known, without a value.
   Status declare(const ResourceHandle& handle);
   /// The value; it shares the variable's buffer and never changes. Error: kFailedPrecondition without one.
   Result<Tensor> read(const ResourceHandle& handle);
   Result<bool> initialized(const ResourceHandle& handle);
-  /// Sets the value; the container shares its buffer from now on. Errors: kInvalidArgument for a dtype or
-  /// shape that the handle does not allow, or, when `same_shape`, a shape other than the present value's.
+  /// Sets the value; the container shares its buffer from now on. Errors: kInvalidArgument for a dtype or shape that
+  /// the handle does not allow, or, when `same_shape`, a shape other than the present value's.
   Status assign(const ResourceHandle& handle, Tensor value, bool same_shape = false, std::optional<UpdateId> id = {});
-  /// Calls fn(std::span<Tensor* const>) -> Status with the variables' tensors, in the order of the handles,
-  /// all unshared and writable; clones of shared ones come from `allocator`. fn checks before it writes: on
-  /// its error nothing may have changed. A repeated `id` succeeds without calling fn. Errors: fn's;
-  /// kFailedPrecondition without a value; kInvalidArgument for one variable given twice; kResourceExhausted
-  /// when a clone finds no memory.
+  /// Calls fn(std::span<Tensor* const>) -> Status with the variables' tensors, in the order of the handles, all
+  /// unshared and writable; clones of shared ones come from `allocator`. fn checks before it writes: on its error
+  /// nothing may have changed. A repeated `id` succeeds without calling fn. Errors: fn's; kFailedPrecondition without a
+  /// value; kInvalidArgument for one variable given twice; kResourceExhausted when a clone finds no memory.
   template <class F>
   Status update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator, F&& fn,
                 std::optional<UpdateId> id = {}) {
@@ -82,24 +78,22 @@ class Container final : public Resource {
   /// Forgets the variable. Error: kNotFound naming it.
   Status erase(const ResourceHandle& handle);
 
-  // -- the container as a whole
-  // -------------------------------------------------------------------------------------
+  // -- the container as a whole ---------------------------------------------------------------------------------------
 
   /// All variables that have a value. The tensors are shared, not copied; later updates do not show in them.
   std::map<std::string, Tensor> snapshot() const;
-  /// Sets variables, making those there are not. All or nothing. Error: kInvalidArgument naming the variable
-  /// that exists with another dtype or shape.
+  /// Sets variables, making those there are not. All or nothing. Error: kInvalidArgument naming the variable that
+  /// exists with another dtype or shape.
   Status restore(const std::map<std::string, Tensor>& variables);
   /// How often the variable was assigned or updated; 0 when unknown or without a value.
   uint64_t version(std::string_view name) const;
   /// Variables known, with a value or without.
   size_t size() const { return variables_.size(); }
 
-  // -- the update log
-  // -----------------------------------------------------------------------------------------------
+  // -- the update log -------------------------------------------------------------------------------------------------
 
-  /// Whether the update was applied already. Sequences of a worker may arrive in any order as long as those
-  /// still missing are at most kLogWindow behind the newest; older ones count as applied.
+  /// Whether the update was applied already. Sequences of a worker may arrive in any order as long as those still
+  /// missing are at most kLogWindow behind the newest; older ones count as applied.
   bool applied(UpdateId id) const;
   /// Drops what is kept about a worker that is gone.
   void forget_worker(uint64_t worker) { log_.erase(worker); }

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "graph/attr_proto.h"
+#include "graph/node_def.h"
 
 namespace troupe {
 namespace {
@@ -19,21 +20,7 @@ using proto::NodeDef;
 /// Calls within calls; real graphs have a few.
 constexpr int kMostNested = 64;
 
-const proto::AttrValue* find_attr(const NodeDef& node, std::string_view name) {
-  for (const proto::AttrEntry& e : node.attr())
-    if (e.key() == name) return &e.value();
-  return nullptr;
-}
-
-proto::AttrValue& add_attr(NodeDef& node, std::string_view name) {
-  proto::AttrEntry& entry = *node.add_attr();
-  entry.set_key(std::string(name));
-  return *entry.mutable_value();
-}
-
-void set_type(NodeDef& node, int type) { add_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
-
-bool is_control(std::string_view input) { return input.starts_with('^'); }
+void set_type(NodeDef& node, int type) { set_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
 
 /// A node to read, with how many calls it is within.
 struct Pending {
@@ -129,7 +116,7 @@ class Lowering {
     for (const std::string& c : r.controls) node.add_input(c);
     for (const std::string& c : controls_) node.add_input(c);
     if (r.values.empty()) return;
-    auto& types = *add_attr(node, "T").mutable_list();
+    auto& types = *set_attr(node, "T").mutable_list();
     for (const int t : r.types) types.add_type(static_cast<proto::DataType>(t));
   }
 
@@ -287,7 +274,7 @@ class Lowering {
       NodeDef& node = make(name, op, {data, by});
       for (const std::string& c : controls_) node.add_input(c);
       set_type(node, type);
-      if (op == "_SwitchN") add_attr(node, "num_outs").set_i(n);
+      if (op == "_SwitchN") set_attr(node, "num_outs").set_i(n);
     };
     if (static_cast<int>(inputs_.size()) != first.signature().input_arg_size() + 1)
       return invalid_argument("function '{}' takes {} inputs, not {}", first.signature().name(),
@@ -316,7 +303,7 @@ class Lowering {
     const auto merge = [&](const std::string& name, std::vector<std::string> inputs, int type) {
       NodeDef& node = make(name, "Merge", std::move(inputs));
       set_type(node, type);
-      add_attr(node, "N").set_i(n);
+      set_attr(node, "N").set_i(n);
       return node.name();
     };
     Results out;
@@ -340,8 +327,8 @@ class Lowering {
     const proto::AttrValue* type = find_attr(*call_, "Tcond");
     if (type && type->type() != static_cast<proto::DataType>(DType::kBool)) {
       NodeDef& cast = make("predicate", "Cast", {predicate});
-      add_attr(cast, "SrcT").set_type(type->type());
-      add_attr(cast, "DstT").set_type(static_cast<proto::DataType>(DType::kBool));
+      set_attr(cast, "SrcT").set_type(type->type());
+      set_attr(cast, "DstT").set_type(static_cast<proto::DataType>(DType::kBool));
       predicate = cast.name();
     }
     return lower_branches({otherwise, then}, {"else", "then"}, "Switch", predicate, static_cast<int>(DType::kBool));
@@ -390,18 +377,18 @@ class Lowering {
       NodeDef& enter = make(numbered("enter", i), "Enter", {inputs_[static_cast<size_t>(i)]});
       for (const std::string& c : controls_) enter.add_input(c);
       set_type(enter, type(i));
-      add_attr(enter, "frame_name").set_s(call_->name());
-      add_attr(enter, "parallel_iterations").set_i(parallel ? parallel->i() : 10);
+      set_attr(enter, "frame_name").set_s(call_->name());
+      set_attr(enter, "parallel_iterations").set_i(parallel ? parallel->i() : 10);
       const std::string entered = enter.name();
       if (invariant[static_cast<size_t>(i)]) {
-        add_attr(enter, "is_constant").set_b(true);
+        set_attr(enter, "is_constant").set_b(true);
         merges.push_back(entered);
         values.push_back(entered);
         continue;
       }
       NodeDef& merge = make(numbered("merge", i), "Merge", {entered, name_of(numbered("next", i))});
       set_type(merge, type(i));
-      add_attr(merge, "N").set_i(2);
+      set_attr(merge, "N").set_i(2);
       merges.push_back(merge.name());
       values.push_back(name_of(numbered("value", i)));
     }

@@ -8,6 +8,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/node_def.h"
+
 namespace troupe {
 namespace {
 
@@ -54,26 +56,10 @@ Kind kind_of(const std::string& op, const OpRegistry& ops) {
   return op.starts_with("Ref") ? Kind::kPass : Kind::kUpdate;
 }
 
-const proto::AttrValue* find_attr(const NodeDef& node, std::string_view name) {
-  for (const proto::AttrEntry& e : node.attr())
-    if (e.key() == name) return &e.value();
-  return nullptr;
-}
-
-proto::AttrValue& set_attr(NodeDef& node, std::string_view name) {
-  for (proto::AttrEntry& e : *node.mutable_attr())
-    if (e.key() == name) return *e.mutable_value();
-  proto::AttrEntry& e = *node.add_attr();
-  e.set_key(std::string(name));
-  return *e.mutable_value();
-}
-
 proto::DataType type_of(const NodeDef& node, std::string_view attr) {
   const auto* type = find_attr(node, attr);
   return type ? type->type() : proto::DT_INVALID;
 }
-
-bool is_control(const std::string& input) { return input.starts_with('^'); }
 
 void add_control(NodeDef& node, const std::string& before) {
   if (before.empty()) return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Checkpointer. Invariants, at every moment and whatever fails:
-//  1. A name "checkpoint-<step>.safetensors" refers to a file that was complete and synced before it got the
-//  name.
+//  1. A name "checkpoint-<step>.safetensors" refers to a file that was complete and synced before it got the name.
 //  2. `latest` names a file that had its name, durably, before; and it is never the one that is deleted.
 #include "troupe/checkpoint.h"
 

@@ -6,8 +6,7 @@
 
 namespace troupe {
 
-/// The CRC-32C of `bytes` bytes; `crc` is that of what comes before them. Uses SSE 4.2 where the processor
-/// has it.
+/// The CRC-32C of `bytes` bytes; `crc` is that of what comes before them. Uses SSE 4.2 where the processor has it.
 uint32_t crc32c(const void* data, size_t bytes, uint32_t crc = 0);
 /// The same by tables alone; agrees with crc32c() everywhere.
 uint32_t crc32c_portable(const void* data, size_t bytes, uint32_t crc = 0);

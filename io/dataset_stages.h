@@ -21,8 +21,7 @@ template <class T> class Flow {
 };
 template <class T> using FlowPtr = std::unique_ptr<Flow<T>>;
 
-/// Starts pass number `pass` over the values: what depends on chance differs between passes, and pass 0 is
-/// iterate().
+/// Starts pass number `pass` over the values: what depends on chance differs between passes, and pass 0 is iterate().
 template <class T> using Source = std::function<Result<FlowPtr<T>>(uint64_t pass)>;
 
 /// The pass that pass `inner` of a repeat within pass `outer` is.
@@ -136,8 +135,7 @@ template <class T> class RangeFlow final : public Flow<T> {
   int64_t at_ = 0;
 };
 
-/// What a stage does with what flows; the parameters of the stages that work on row numbers and elements
-/// alike.
+/// What a stage does with what flows; the parameters of the stages that work on row numbers and elements alike.
 struct Reorder {
   enum class Kind { kShuffle, kRepeat, kRange, kShard } kind;
   int64_t a = 0;   // kShuffle: buffer; kRepeat: count; kRange, kShard: first

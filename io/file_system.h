@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few operations on files that checkpoints need, as an interface, so that a test can fail or stop any of
-// them.
+// The few operations on files that checkpoints need, as an interface, so that a test can fail or stop any of them.
 #pragma once
 #include <memory>
 #include <string>
@@ -30,8 +29,7 @@ class ReadableFile {
   virtual Status read(uint64_t offset, void* out, size_t bytes) const = 0;
 };
 
-/// Errors of every operation name the path: kNotFound, kResourceExhausted (no space), kInternal with the
-/// system's word.
+/// Errors of every operation name the path: kNotFound, kResourceExhausted (no space), kInternal with the system's word.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

@@ -29,8 +29,7 @@ class RecordWriter {
   std::string pending_;
 };
 
-/// Reads records one after another; a gzip file is recognised. Errors: kNotFound, kDataLoss naming file and
-/// offset.
+/// Reads records one after another; a gzip file is recognised. Errors: kNotFound, kDataLoss naming file and offset.
 class RecordReader {
  public:
   static Result<RecordReader> open(const std::string& path);

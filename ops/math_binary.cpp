@@ -180,8 +180,7 @@ GradientFn extreme_gradient(const char* first_wins) {
   };
 }
 
-/// Equal and NotEqual: with incompatible_shape_error false, tensors whose shapes do not broadcast are just
-/// not equal.
+/// Equal and NotEqual: with incompatible_shape_error false, tensors whose shapes do not broadcast are just not equal.
 class EqualityKernel final : public ComputeKernel {
  public:
   EqualityKernel(BinaryLoop loop, bool when_incompatible)

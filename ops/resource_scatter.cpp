@@ -62,19 +62,26 @@ void change(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Te
   }
 }
 
+/// Has `change(name, value)` change the variable of input 0 in place, and replies.
+template <class F> void change_variable(Resource& resource, ResourceRequest& request, F&& change) {
+  Container* container = core_as<Container>(resource, request, "variable");
+  if (!container) return;
+  const ResourceHandle* handle = &request.handle();
+  request.reply(
+      no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+        return change(handle->name, *variables[0]);
+      })));
+}
+
 class ScatterKernel final : public ResourceKernel {
  public:
   explicit ScatterKernel(const KernelInit& init)
       : how_(how_from(init.op)), nd_(init.op.find("ScatterNd") != std::string_view::npos) {}
 
   void execute(Resource& resource, ResourceRequest request) override {
-    Container* container = core_as<Container>(resource, request, "variable");
-    if (!container) return;
-    const ResourceHandle* handle = &request.handle();
-    request.reply(
-        no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
-          return scatter(handle->name, *variables[0], request.inputs[1], request.inputs[2]);
-        })));
+    change_variable(resource, request, [&](const std::string& name, Tensor& v) {
+      return scatter(name, v, request.inputs[1], request.inputs[2]);
+    });
   }
 
  private:
@@ -132,13 +139,7 @@ class StridedSliceAssign final : public ResourceKernel {
   explicit StridedSliceAssign(const KernelInit& init) : masks_(*init.attrs) {}
 
   void execute(Resource& resource, ResourceRequest request) override {
-    Container* container = core_as<Container>(resource, request, "variable");
-    if (!container) return;
-    const ResourceHandle* handle = &request.handle();
-    request.reply(
-        no_output(container->update({&handle, 1}, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
-          return assign(handle->name, *variables[0], request);
-        })));
+    change_variable(resource, request, [&](const std::string& name, Tensor& v) { return assign(name, v, request); });
   }
 
  private:

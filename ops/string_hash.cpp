@@ -27,8 +27,7 @@ uint64_t load_tail(const char* s, size_t n) {
   return out;
 }
 
-// -- FarmHash (farmhashna)
-// ---------------------------------------------------------------------------------------------
+// -- FarmHash (farmhashna) --------------------------------------------------------------------------------------------
 
 constexpr uint64_t kFarm0 = 0xc3a5c85c97cb3127, kFarm1 = 0xb492b66fbe98f273, kFarm2 = 0x9ae16a3b2f90404f;
 
@@ -104,8 +103,7 @@ uint64_t farm(std::string_view text) {
   return mix_two(mix_two(f.v[0], f.w[0], mul) + mix_shift(f.y) * kFarm0 + f.z, mix_two(f.v[1], f.w[1], mul) + f.x, mul);
 }
 
-// -- SipHash-2-4
-// -------------------------------------------------------------------------------------------------------
+// -- SipHash-2-4 ------------------------------------------------------------------------------------------------------
 
 uint64_t sip(std::string_view text, uint64_t key0, uint64_t key1) {
   uint64_t v[4] = {key0 ^ 0x736f6d6570736575, key1 ^ 0x646f72616e646f6d, key0 ^ 0x6c7967656e657261,
@@ -133,8 +131,7 @@ uint64_t sip(std::string_view text, uint64_t key0, uint64_t key1) {
   return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-// -- MurmurHash64A
-// -----------------------------------------------------------------------------------------------------
+// -- MurmurHash64A ----------------------------------------------------------------------------------------------------
 
 uint64_t murmur(std::string_view text) {
   constexpr uint64_t kMul = 0xc6a4a7935bd1e995, kSeed = 0xDECAFCAFFE;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of element types, the text of type attributes made from them, and registration of kernels type by
-// type.
+// Lists of element types, the text of type attributes made from them, and registration of kernels type by type.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -39,8 +38,7 @@ void add_cpu_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T.
   (kernels.add<K<T>>(op, DeviceKind::kCpu, {{attr, {dtype_of<T>}}}), ...);
 }
 
-/// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of
-/// them.
+/// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of them.
 template <class... T, class F> bool with_type(DType dtype, TypeList<T...>, F&& f) {
   return ((dtype == dtype_of<T> ? (f.template operator()<T>(), true) : false) || ...);
 }

@@ -97,8 +97,7 @@ class Variables {
   std::vector<const Node*> updates_;
 };
 
-// -- layers
-// ----------------------------------------------------------------------------------------------------------
+// -- layers -----------------------------------------------------------------------------------------------------------
 
 struct DenseOptions {
   bool bias = true;
@@ -118,8 +117,7 @@ struct ConvOptions {
 Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
               const ConvOptions& options = {});
 
-/// Pools x [batch, height, width, channels] by size x size windows; padding "VALID" or "SAME"; stride 0:
-/// size.
+/// Pools x [batch, height, width, channels] by size x size windows; padding "VALID" or "SAME"; stride 0: size.
 Output max_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
 Output avg_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
 
@@ -146,8 +144,7 @@ Output softmax(const Scope& scope, Output logits);
 /// Pixels uint8 to float32 in [0, 1].
 Output pixels_to_float(const Scope& scope, Output images);
 
-// -- losses and metrics: float32 scalars
-// ----------------------------------------------------------------------------
+// -- losses and metrics: float32 scalars ------------------------------------------------------------------------------
 
 /// Mean over the batch; logits [batch, classes], labels [batch] int32 or int64.
 Output sparse_softmax_cross_entropy(const Scope& scope, Output logits, Output labels);

@@ -11,11 +11,9 @@
 
 namespace troupe::nn {
 
-// -- learning rates
-// --------------------------------------------------------------------------------------------------
+// -- learning rates ---------------------------------------------------------------------------------------------------
 
-/// Adds nodes that compute the rate, a float32 scalar, from the update's number `step`, a float32 scalar from
-/// 0 on.
+/// Adds nodes that compute the rate, a float32 scalar, from the update's number `step`, a float32 scalar from 0 on.
 using Schedule = std::function<Output(const Scope& scope, Output step)>;
 
 Schedule constant_rate(float rate);
@@ -31,8 +29,7 @@ Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from
 /// `total`, and stays. Loshchilov and Hutter, 2017.
 Schedule cosine_decay(float rate, int64_t total, int64_t warmup = 0, float floor = 0);
 
-// -- clipping
-// --------------------------------------------------------------------------------------------------------
+// -- clipping ---------------------------------------------------------------------------------------------------------
 
 /// Adds nodes that limit gradients; empty Outputs stay empty.
 using Clip = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& gradients)>;
@@ -44,8 +41,7 @@ Clip clip_by_norm(float norm);
 /// All scaled by one factor, so that their common L2 norm is at most `norm`.
 Clip clip_by_global_norm(float norm);
 
-// -- optimizers
-// ------------------------------------------------------------------------------------------------------
+// -- optimizers -------------------------------------------------------------------------------------------------------
 
 /// What one update of one variable is made from.
 struct UpdateContext {
@@ -69,9 +65,8 @@ struct Optimizer {
   /// Adds the node that updates one variable, at the container that holds it.
   std::function<const Node*(const UpdateContext&)> update;
   Clip clip = {};
-  /// Both act on trainable variables of rank 2 and more, so not on biases and scales. L2 adds l2 * variable
-  /// to the gradient (after clipping); decoupled decay takes rate * weight_decay * variable off the variable
-  /// (AdamW).
+  /// Both act on trainable variables of rank 2 and more, so not on biases and scales. L2 adds l2 * variable to the
+  /// gradient (after clipping); decoupled decay takes rate * weight_decay * variable off the variable (AdamW).
   float l2 = 0;
   float weight_decay = 0;
 };
@@ -82,9 +77,8 @@ Optimizer adam(Schedule rate, float beta1 = 0.9f, float beta2 = 0.999f, float ep
 Optimizer adagrad(Schedule rate, float initial_accumulator = 0.1f, float epsilon = 1e-7f);
 Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float epsilon = 1e-7f);
 
-/// Adds one update of all trainable variables, in order, from their gradients (empty ones are left alone),
-/// then of the global step. Returns the node to run. Error: as many gradients as trainable variables are
-/// needed.
+/// Adds one update of all trainable variables, in order, from their gradients (empty ones are left alone), then of the
+/// global step. Returns the node to run. Error: as many gradients as trainable variables are needed.
 const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients);
 
