@@ -13,7 +13,7 @@ constexpr size_t kMaxKnown = 65'536;
 
 DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device,
                          Executor::Counters& counters, std::shared_ptr<Directory> directory)
-    : caf::event_based_actor(config), index_(index), directory_(std::move(directory)),
+    : caf::event_based_actor(config), index_(index), clock_(home_system().clock()), directory_(std::move(directory)),
       executor_(index, device, *this, counters) {}
 
 caf::behavior DeviceActor::make_behavior() {
@@ -96,8 +96,7 @@ void DeviceActor::abort_elsewhere(const StepRef& call) {
 }
 
 int64_t DeviceActor::now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(clock_.now().time_since_epoch()).count();
 }
 
 }  // namespace troupe

@@ -49,6 +49,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
   };
 
   const uint32_t index_;
+  const caf::actor_clock& clock_;
   std::shared_ptr<Directory> directory_;
   Executor executor_;
   std::unordered_map<const ResourceHandle*, Known> known_;

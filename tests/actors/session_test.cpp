@@ -92,6 +92,24 @@ TEST_CASE("the graph may grow between runs") {
   CHECK((*r)[0].identical(Tensor::scalar(9.f)));
 }
 
+TEST_CASE("runs of one signature share a plan, also when the graph has grown; others have their own") {
+  TestEngine t;
+  const Output x = t.placeholder(DType::kFloat32, {}), y = t.scope.op("Neg", {x}), z = t.scope.op("Exp", {x});
+  const auto plan = [&](std::vector<Output> feeds, std::vector<Output> fetches, std::vector<const Node*> targets = {}) {
+    auto prepared = t.session->prepare(feeds, fetches, targets);
+    REQUIRE(prepared.ok());
+    return *prepared;
+  };
+  const auto first = plan({x}, {y});
+  t.scope.op("Neg", {y});
+  CHECK(plan({x}, {y}) == first);
+  CHECK(plan({x}, {z}) != first);
+  CHECK(plan({x}, {y, z}) != plan({x}, {z, y}));
+  CHECK(plan({x}, {}, {y.node}) != first);
+  CHECK(plan({y}, {y}) != first);
+  CHECK(plan({x}, {}, {y.node}) == plan({x}, {}, {y.node}));
+}
+
 TEST_CASE("values cross devices both ways, one pair for each tensor and destination") {
   TestEngine t({1, 1, 1});
   const Output x = t.placeholder(DType::kFloat32, {});

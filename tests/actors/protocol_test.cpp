@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocols of docs/protocols.md, message by message, and in every order that a seed gives.
+#include <random>
+
+#include "tests/actors/simulation.h"
+
+namespace troupe {
+namespace {
+
+using Messages = std::vector<std::string>;
+
+struct Protocol : Simulation {
+  Output variable(const std::string& name, const std::string& device = "/cpu:0") {
+    return scope.device(device).op(
+        "VarHandleOp", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape::scalar()}, {"shared_name", name}});
+  }
+  Output read(Output variable) { return scope.op("ReadVariableOp", {variable}, {{"dtype", DType::kInt32}}); }
+  Output queue(int64_t capacity) {
+    return scope.op("FIFOQueueV2", {},
+                    {{"component_types", std::vector<DType>{DType::kInt32}}, {"capacity", capacity}});
+  }
+  Output dequeue(Output queue) {
+    return scope.op("QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{DType::kInt32}}});
+  }
+  /// Runs the targets by themselves.
+  void prepare(std::vector<const Node*> targets) {
+    const StepRef step = start({}, std::move(targets));
+    settle();
+    REQUIRE(results.at(step->id).ok());
+  }
+  int32_t value(const StepRef& step, size_t fetch = 0) {
+    const auto& result = results.at(step->id);
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    return (*result)[fetch].data<int32_t>()[0];
+  }
+  Code code(const StepRef& step) {
+    REQUIRE_FALSE(results.at(step->id).ok());
+    return results.at(step->id).error().code;
+  }
+};
+
+TEST_CASE("protocol: a step over two devices and a container") {
+  Protocol p;
+  const Output v = p.variable("v");
+  p.prepare({p.scope.node("AssignVariableOp", {v, p.scope.constant(20)})});
+  const Output before = p.read(v);
+  const Output more = p.scope.device("/cpu:1").op("AddV2", {before, p.scope.device("/cpu:1").constant(1)});
+  const StepRef step = p.start({more}, {p.scope.node("AssignVariableOp", {v, more})});
+  CHECK(p.settle() == Messages{
+                          "cpu:0 RunStep",          // asks for the value
+                          "cpu:1 RunStep",          // has to wait
+                          "container UseResource",  //
+                          "cpu:0 ResourceAnswers",  //
+                          "cpu:1 TensorsReady",     // adds, fetches, and is done
+                          "cpu:0 TensorsReady",     //
+                          "container UseResource",  //
+                          "cpu:0 ResourceAnswers",  // the last one done answers the caller
+                      });
+  CHECK(p.value(step) == 21);
+}
+
+TEST_CASE("protocol: a failure ends the step on every device, and the caller hears once all have ended") {
+  Protocol p;
+  const Output wrong = p.scope.device("/cpu:0").op("FloorDiv", {p.scope.constant(1), p.scope.constant(0)});
+  const Output next = p.scope.device("/cpu:1").op("Neg", {wrong});
+  const StepRef step = p.start({next});
+  CHECK(p.carry_out() == "cpu:0 RunStep");
+  CHECK(step->failed());
+  CHECK(p.results.empty());
+  CHECK(p.settle() == Messages{"cpu:1 RunStep", "cpu:1 AbortStep"});
+  CHECK(p.code(step) == Code::kInvalidArgument);
+}
+
+TEST_CASE("protocol: a deadline cancels what waits, and the queue loses nothing") {
+  Protocol p;
+  const Output q = p.queue(2);
+  const Output element = p.dequeue(q);
+  const StepRef late = p.start({element});
+  p.watch(late, std::chrono::seconds(5));
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "timer WatchStep", "queue UseResource"});
+  p.advance(std::chrono::seconds(4));
+  CHECK(p.settle().empty());
+  p.advance(std::chrono::seconds(1));
+  CHECK(p.settle() == Messages{"timer DeadlinePassed", "cpu:0 AbortStep", "queue CancelUses", "cpu:0 ResourceAnswers"});
+  CHECK(p.code(late) == Code::kDeadlineExceeded);
+
+  p.prepare({p.scope.node("QueueEnqueueV2", {q, p.scope.constant(7)})});
+  const StepRef next = p.start({element});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "queue UseResource", "cpu:0 ResourceAnswers"});
+  CHECK(p.value(next) == 7);
+}
+
+TEST_CASE("protocol: a queue that closes answers who waits, and who comes later") {
+  Protocol p;
+  const Output element = p.dequeue(p.queue(2));
+  const StepRef waiting = p.start({element});
+  p.settle();
+  CHECK(p.results.empty());
+  for (const caf::actor& host : p.directory->remove_container("")) caf::anon_send(host, CloseResource{});
+  CHECK(p.settle() == Messages{"queue CloseResource", "cpu:0 ResourceAnswers"});
+  CHECK(p.code(waiting) == Code::kCancelled);
+  // The handle makes a new queue: nobody is there to fill it.
+  const StepRef next = p.start({element});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "queue UseResource"});
+  CHECK(p.results.size() == 1);
+}
+
+TEST_CASE("protocol: files are waited for elsewhere") {
+  Protocol p;
+  const auto text = [&](const std::string& s) { return p.scope.constant(Tensor::of<std::string>({s}, {1})); };
+  const Output file = p.scope.constant(Tensor::scalar<std::string>("/no/such/file"));
+  const Output loaded =
+      p.scope.op("RestoreV2", {file, text("w"), text("")}, {{"dtypes", std::vector<DType>{DType::kInt32}}});
+  const StepRef step = p.start({loaded});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "blocking RunBlocking", "cpu:0 ResourceAnswers"});
+  CHECK(p.code(step) == Code::kNotFound);
+
+  const StepRef cancelled = p.start({loaded});
+  CHECK(p.carry_out() == "cpu:0 RunStep");
+  abort_step(cancelled, make_error(Code::kCancelled, "no more"), *p.directory);
+  CHECK(p.settle() == Messages{"blocking RunBlocking", "cpu:0 AbortStep", "cpu:0 ResourceAnswers"});
+  CHECK(p.code(cancelled) == Code::kCancelled);
+}
+
+TEST_CASE("protocol: an iterator works ahead between requests") {
+  Protocol p;
+  auto rows = Dataset::from_tensors({Tensor::of<int32_t>({1, 2})});
+  REQUIRE(rows.ok());
+  REQUIRE(p.directory->add("iterator//data", std::make_unique<IteratorResource>(rows->prefetch(1))).ok());
+  p.settle();
+  const Output iterator = p.scope.op("IteratorV2", {},
+                                     {{"shared_name", std::string("data")},
+                                      {"container", std::string()},
+                                      {"output_types", std::vector<DType>{DType::kInt32}},
+                                      {"output_shapes", std::vector<PartialShape>{PartialShape::scalar()}}});
+  const Output next = p.scope.op("IteratorGetNext", {iterator},
+                                 {{"output_types", std::vector<DType>{DType::kInt32}},
+                                  {"output_shapes", std::vector<PartialShape>{PartialShape::scalar()}}});
+  const StepRef step = p.start({next});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "iterator UseResource", "iterator Work", "cpu:0 ResourceAnswers"});
+  CHECK(p.value(step) == 1);
+}
+
+/// Steps that use everything: they pass a token through a queue, count in a variable on the other device, and loop.
+struct Crowd : Protocol {
+  Output v = variable("count");
+  Output q = queue(2);
+  const Scope there = scope.device("/cpu:1");
+  const Node* put = there.node("QueueEnqueueV2", {q, there.op("Neg", {there.constant(-3)})});
+  Output taken = dequeue(q);
+  Output sum = there.op("AddV2", {taken, there.constant(4)});
+  const Node* count = scope.node("AssignAddVariableOp", {v, scope.op("Sub", {sum, scope.constant(6)})});
+  Output now = read(v);
+
+  Crowd() { prepare({scope.node("AssignVariableOp", {v, scope.constant(0)})}); }
+};
+
+TEST_CASE("protocol: whatever the order of messages, every step ends as it should") {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    INFO("seed " << seed);
+    Crowd p;
+    std::mt19937 random(seed);
+    std::vector<StepRef> puts, counts;
+    for (int i = 0; i < 5; ++i) {
+      puts.push_back(p.start({}, {p.put}));
+      counts.push_back(p.start({p.sum}, {p.count}));
+    }
+    while (p.waiting() > 0) p.carry_out(random() % p.waiting());
+    for (const StepRef& step : puts) CHECK(p.results.at(step->id).ok());
+    for (const StepRef& step : counts) CHECK(p.value(step) == 7);
+    const StepRef last = p.start({p.now});
+    p.settle();
+    CHECK(p.value(last) == 5);
+  }
+}
+
+TEST_CASE("protocol: steps aborted at any message end once, and leave the others and the resources whole") {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    INFO("seed " << seed);
+    Crowd p;
+    std::mt19937 random(seed);
+    std::vector<StepRef> puts, counts;
+    for (int i = 0; i < 4; ++i) {
+      puts.push_back(p.start({}, {p.put}));
+      counts.push_back(p.start({p.sum}, {p.count}));
+    }
+    const StepRef& victim = counts[random() % counts.size()];
+    for (uint32_t before = random() % 30; before > 0 && p.waiting() > 0; --before) p.carry_out(random() % p.waiting());
+    abort_step(victim, make_error(Code::kCancelled, "the test says so"), *p.directory);
+    while (p.waiting() > 0) p.carry_out(random() % p.waiting());
+    // Only the victim may have failed; what it had counted or taken by then stays counted and taken.
+    int32_t counted = 0;
+    for (const StepRef& step : counts) {
+      if (step != victim) CHECK(p.value(step) == 7);
+      counted += p.results.at(step->id).ok();
+    }
+    for (const StepRef& step : puts) CHECK(p.results.at(step->id).ok());
+    if (!p.results.at(victim->id).ok()) CHECK(p.code(victim) == Code::kCancelled);
+    const StepRef last = p.start({p.now});
+    p.settle();
+    CHECK((p.value(last) == counted || p.value(last) == counted + 1));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
