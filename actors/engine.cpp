@@ -35,8 +35,10 @@ Engine::Impl::Impl(EngineOptions options) {
   config.set("scheduler.max-threads", static_cast<size_t>(workers));
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
   config.set("scheduler.max-throughput", size_t{1});
-  // Work that arises on one worker is stolen by another only when that one looks: look often.
+  // Work that arises on one worker is stolen by another only when that one looks: look often. Between looks wait for
+  // messages from outside, which end that wait at once; the scheduler's moderate polling would sleep through them.
   config.set("work-stealing.relaxed-sleep-duration", caf::timespan(std::chrono::microseconds(500)));
+  config.set("work-stealing.moderate-poll-attempts", size_t{1});
   system = std::make_unique<caf::actor_system>(config);
 
   // The spawner holds no reference to the directory: that would be a circle.

@@ -5,12 +5,14 @@ namespace troupe {
 
 ResourceActor::ResourceActor(caf::actor_config& config, std::unique_ptr<Resource> resource,
                              std::shared_ptr<Directory> directory)
-    : caf::event_based_actor(config), directory_(std::move(directory)), resource_(std::move(resource)) {}
+    : caf::event_based_actor(config), directory_(std::move(directory)), resource_(std::move(resource)),
+      answers_(directory_->devices.size()) {}
 
 caf::behavior ResourceActor::make_behavior() {
   settle();
   return {
       [this](UseResource& m) {
+        answers_[m.uses->front().tag.requester].reserve(m.uses->size());  // most are answered at once
         for (ResourceUse& request : *m.uses) use(std::move(request));
         settle();
       },
@@ -55,10 +57,10 @@ void ResourceActor::deliver(const RequestTag& tag, Result<std::vector<Tensor>> o
 }
 
 void ResourceActor::settle() {
-  for (auto& [requester, answers] : answers_)
-    if (!answers.empty() && requester < directory_->devices.size())
+  for (size_t requester = 0; requester < answers_.size(); ++requester)
+    if (!answers_[requester].empty())
       send(directory_->devices[requester],
-           ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers, {}))});
+           ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))});
   if (resource_ && resource_->wants_work() && !std::exchange(will_work_, true)) send(this, Work{});
 }
 

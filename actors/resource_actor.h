@@ -29,8 +29,8 @@ class ResourceActor : public caf::event_based_actor, private ReplySink {
   void settle();
 
   std::shared_ptr<Directory> directory_;
-  std::unique_ptr<Resource> resource_;                                 // nullptr once closed
-  std::unordered_map<uint64_t, std::vector<ResourceAnswer>> answers_;  // by requester
+  std::unique_ptr<Resource> resource_;                // nullptr once closed
+  std::vector<std::vector<ResourceAnswer>> answers_;  // by requester
   bool will_work_ = false;
 };
 
