@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <map>
 
 namespace nn = troupe::nn;
@@ -25,9 +26,9 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   app.add_option("--replicas", o.replicas, "Replicas, each with a device and a thread")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--backups", o.backups, "Replicas an update of the hybrid mode does not wait for")
-      ->check(CLI::Range(0, 63))
-      ->capture_default_str();
+  auto* backups = app.add_option("--backups", o.backups,
+                                 "Replicas an update of the hybrid mode does not wait for [1, if there are several]")
+                      ->check(CLI::Range(0, 63));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
@@ -54,6 +55,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
   try {
     app.parse(argc, argv);
+    if (o.mode == nn::ReplicaMode::kHybrid && backups->count() == 0) o.backups = std::min(1, o.replicas - 1);
     if (o.backups > 0 && (o.mode != nn::ReplicaMode::kHybrid || o.backups >= o.replicas))
       throw CLI::ValidationError("--backups", "needs --mode hybrid and more replicas than backups");
   } catch (const CLI::ParseError& e) {
