@@ -3,6 +3,7 @@
 // one another, gradients agree with finite differences.
 #include <set>
 
+#include "ops/type_dispatch.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/check_op.h"
 #include "tests/ops/complex_cases.h"
@@ -403,6 +404,43 @@ TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conf
       REQUIRE((*want)[i].defined() == (*got)[i].defined());
       if ((*want)[i].defined()) check_same((*got)[i], (*want)[i], rounding((*want)[i].dtype()));
     }
+  }
+}
+
+TEST_CASE("empty inputs and odd integers are computed or refused, never a crash", "[conformance]") {
+  const auto check = [](const OpCase& c) {
+    INFO(title(c));
+    Built b(c, Built::Inputs::kUnknownShapes, true);
+    REQUIRE(b.scope.ok());
+    for (int threads : {1, 2}) {
+      const auto values = Evaluator(threads).run(b.outputs(), b.feeds);
+      if (!values.ok()) CHECK(values.error().message.size() > 3);
+    }
+    Built constants(c, Built::Inputs::kConstants);
+    if (constants.scope.ok()) (void)Evaluator().run(constants.outputs());
+  };
+  for (const OpCase& c : all_cases()) {
+    OpCase all_empty = c;
+    for (size_t i = 0; i < c.inputs.size(); ++i) {
+      const Tensor& x = c.inputs[i];
+      for (int d = 0; d < x.rank(); ++d) {
+        Shape empty = x.shape();
+        empty.set(d, 0);
+        OpCase other = c;
+        other.inputs[i] = all_empty.inputs[i] = *Tensor::zeros(x.dtype(), empty);
+        check(other);
+      }
+      with_type(x.dtype(), TypeList<int32_t, int64_t>{}, [&]<class T>() {
+        for (T value : {T(0), T(-1), std::numeric_limits<T>::min()})
+          for (int64_t e = 0; e < std::min<int64_t>(x.elements(), 3); ++e) {
+            OpCase other = c;
+            other.inputs[i] = *x.clone();
+            other.inputs[i].mutable_data<T>()[e] = value;
+            check(other);
+          }
+      });
+    }
+    check(all_empty);
   }
 }
 
