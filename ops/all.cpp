@@ -9,6 +9,10 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_control_flow_ops(ops, kernels);
   register_math_unary_ops(ops, kernels);
   register_math_binary_ops(ops, kernels);
+  register_math_guarded_ops(ops, kernels);
+  register_same_shape_ops(ops, kernels);
+  register_special_ops(ops, kernels);
+  register_bitwise_ops(ops, kernels);
   register_complex_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
   register_array_ops(ops, kernels);

@@ -128,6 +128,17 @@ template <class F, class T> using ResultOf = std::conditional_t < requires { typ
 
 }  // namespace elementwise
 
+/// The schema of a binary function z of x and y, which broadcast.
+template <class... T> OpDef binary_op(const char* name, TypeList<T...> types, std::string doc) {
+  return std::move(OpDef(name)
+                       .input("x: T")
+                       .input("y: T")
+                       .output("z: T")
+                       .attr(type_attr("T", types))
+                       .shape(broadcast_shape)
+                       .doc(std::move(doc)));
+}
+
 /// Registers the binary function F for every T of the list. F has `static X apply(X, X)`, and may have
 /// `fails`, `Predicate` (the result is bool), `SameShape` (no broadcasting) and `static constexpr const char* fault`.
 template <class F, class... T>

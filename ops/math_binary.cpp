@@ -217,15 +217,6 @@ Status equality_shape(ShapeContext& c) {
   return {};
 }
 
-template <class... T> OpDef binary(const char* name, TypeList<T...> types, const char* doc) {
-  return std::move(OpDef(name)
-                       .input("x: T")
-                       .input("y: T")
-                       .output("z: T")
-                       .attr(type_attr("T", types))
-                       .shape(broadcast_shape)
-                       .doc(doc));
-}
 template <class... T> OpDef predicate(const char* name, TypeList<T...> types, const char* doc) {
   return std::move(OpDef(name)
                        .input("x: T")
@@ -242,11 +233,11 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   const FloatTypes floats;
   const IntegerTypes integers;
   const FloatOrComplexTypes float_or_complex;
-  ops.add(binary("Add", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
-  ops.add(binary("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
-  ops.add(binary("Sub", all, "x - y, element by element. The shapes broadcast."), gradient(sub_gradient));
-  ops.add(binary("Mul", all, "x * y, element by element. The shapes broadcast."), gradient(mul_gradient));
-  ops.add(binary("SquaredDifference", numbers, "(x - y)^2, element by element. The shapes broadcast."),
+  ops.add(binary_op("Add", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
+  ops.add(binary_op("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
+  ops.add(binary_op("Sub", all, "x - y, element by element. The shapes broadcast."), gradient(sub_gradient));
+  ops.add(binary_op("Mul", all, "x * y, element by element. The shapes broadcast."), gradient(mul_gradient));
+  ops.add(binary_op("SquaredDifference", numbers, "(x - y)^2, element by element. The shapes broadcast."),
           gradient(squared_difference_gradient));
   add_binary_kernels<Add>(kernels, "Add", all);
   add_binary_kernels<Add>(kernels, "AddV2", all);
@@ -254,18 +245,21 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<Mul>(kernels, "Mul", all);
   add_binary_kernels<SquaredDifference>(kernels, "SquaredDifference", numbers);
 
-  ops.add(binary("Div", all, "x / y; of integers truncated towards zero, and division by zero is an error."),
+  ops.add(binary_op("Div", all, "x / y; of integers truncated towards zero, and division by zero is an error."),
           gradient(div_gradient));
-  ops.add(binary("RealDiv", all, "x / y, of floating and complex numbers."), gradient(div_gradient));
-  ops.add(binary("TruncateDiv", numbers, "x / y of integers, truncated towards zero. Division by zero is an error."),
+  ops.add(binary_op("RealDiv", all, "x / y, of floating and complex numbers."), gradient(div_gradient));
+  ops.add(binary_op("TruncateDiv", numbers, "x / y of integers, truncated towards zero. Division by zero is an error."),
           not_differentiable("it is piecewise constant"));
-  ops.add(binary("FloorDiv", numbers, "The largest integer not above x / y. Division of integers by zero is an error."),
-          not_differentiable("it is piecewise constant"));
-  ops.add(binary("Mod", numbers, "The rest of truncated division; it has the sign of x. Zero y of integers: an error."),
-          not_differentiable("TensorFlow defines none; FloorMod has one"));
-  ops.add(binary("FloorMod", numbers,
-                 "The rest of floored division; it has the sign of y. Zero y of integers: an "
-                 "error."),
+  ops.add(
+      binary_op("FloorDiv", numbers, "The largest integer not above x / y. Division of integers by zero is an error."),
+      not_differentiable("it is piecewise constant"));
+  for (const char* op : {"Mod", "TruncateMod"})
+    ops.add(
+        binary_op(op, numbers, "The rest of truncated division; it has the sign of x. Zero y of integers: an error."),
+        not_differentiable("TensorFlow defines none; FloorMod has one"));
+  ops.add(binary_op("FloorMod", numbers,
+                    "The rest of floored division; it has the sign of y. Zero y of integers: an "
+                    "error."),
           gradient(floor_mod_gradient));
   add_binary_kernels<DivideFloats>(kernels, "Div", float_or_complex);
   add_binary_kernels<DivideIntegers>(kernels, "Div", integers, kDearGrain);
@@ -273,18 +267,22 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<DivideIntegers>(kernels, "TruncateDiv", integers, kDearGrain);
   add_binary_kernels<FloorDivideFloats>(kernels, "FloorDiv", floats);
   add_binary_kernels<FloorDivideIntegers>(kernels, "FloorDiv", integers, kDearGrain);
-  add_binary_kernels<RestFloats>(kernels, "Mod", floats, kDearGrain);
-  add_binary_kernels<RestIntegers>(kernels, "Mod", integers, kDearGrain);
+  for (const char* op : {"Mod", "TruncateMod"}) {
+    add_binary_kernels<RestFloats>(kernels, op, floats, kDearGrain);
+    add_binary_kernels<RestIntegers>(kernels, op, integers, kDearGrain);
+  }
   add_binary_kernels<FloorRest>(kernels, "FloorMod", floats, kDearGrain);
   add_binary_kernels<FloorRestIntegers>(kernels, "FloorMod", integers, kDearGrain);
 
-  ops.add(binary("Pow", all, "x to the power y. An integer to a negative power is an error."), gradient(pow_gradient));
+  ops.add(binary_op("Pow", all, "x to the power y. An integer to a negative power is an error."),
+          gradient(pow_gradient));
   add_binary_kernels<PowFloats>(kernels, "Pow", float_or_complex, kDearGrain);
   add_binary_kernels<PowIntegers>(kernels, "Pow", integers, kDearGrain);
-  ops.add(binary("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
+  ops.add(binary_op("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
           gradient(extreme_gradient("GreaterEqual")));
-  ops.add(binary("Minimum", numbers, "The smaller of x and y; NaN where one is. At equality the gradient goes to x."),
-          gradient(extreme_gradient("LessEqual")));
+  ops.add(
+      binary_op("Minimum", numbers, "The smaller of x and y; NaN where one is. At equality the gradient goes to x."),
+      gradient(extreme_gradient("LessEqual")));
   add_binary_kernels<Maximum>(kernels, "Maximum", numbers);
   add_binary_kernels<Minimum>(kernels, "Minimum", numbers);
 }
