@@ -15,6 +15,9 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_bitwise_ops(ops, kernels);
   register_complex_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
+  register_scan_ops(ops, kernels);
+  register_histogram_ops(ops, kernels);
+  register_lrn_ops(ops, kernels);
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
   register_einsum_ops(ops, kernels);
@@ -27,8 +30,16 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_gather_nd_ops(ops, kernels);
   register_fake_quant_ops(ops, kernels);
   register_quantize_ops(ops, kernels);
+  register_segment_ops(ops, kernels);
+  register_sparse_segment_ops(ops, kernels);
+  register_partition_ops(ops, kernels);
+  register_unique_ops(ops, kernels);
+  register_order_ops(ops, kernels);
+  register_sparse_ops(ops, kernels);
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);
+  register_candidate_ops(ops, kernels);
+  register_ctc_ops(ops, kernels);
   register_variable_ops(ops, kernels);
   register_resource_gather_ops(ops, kernels);
   register_resource_scatter_ops(ops, kernels);

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading by index and its gradient: GatherV2, UnsortedSegmentSum. OneHot and TopKV2 are in top_k.cpp, GatherNd and
-// ScatterNd in gather_nd.cpp.
+// Reading by index: GatherV2. OneHot and TopKV2 are in top_k.cpp, GatherNd and ScatterNd in gather_nd.cpp.
 #include <algorithm>
-#include <atomic>
-#include <numeric>
 
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/gather_gradient.h"
-#include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/top_k.h"
 #include "ops/type_dispatch.h"
-#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -105,75 +100,6 @@ Status gather_v2_gradient(GradientContext& c) {
   return {};
 }
 
-template <class I> class UnsortedSegmentSum final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    const Tensor &x = c.input(0), &ids = c.input(1);
-    TROUPE_ASSIGN(const int64_t segments, int_scalar(c.input(2), "num_segments"));
-    if (segments < 0) return invalid_argument("{} segments", segments);
-    if (ids.rank() > x.rank() || !std::equal(ids.shape().begin(), ids.shape().end(), x.shape().begin()))
-      return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.shape().str(), x.shape().str());
-    std::vector<int64_t> sizes = {segments};
-    sizes.insert(sizes.end(), x.shape().begin() + ids.rank(), x.shape().end());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    for (const I id : ids.values<I>())  // negative ones are dropped, as in TensorFlow
-      if (static_cast<int64_t>(id) >= segments)
-        return invalid_argument("segment id {} is not below num_segments {}", static_cast<int64_t>(id), segments);
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(x.dtype(), shape, c.device().allocator));
-    const int64_t inner = product(x.shape(), ids.rank(), x.rank()), n = ids.elements();
-    const I* id = ids.data<I>();
-    with_type(x.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
-      const T* in = x.data<T>();
-      T* out = y.mutable_data<T>();
-      // Threads take columns, so that each sum is made in the order of the rows.
-      parallel_for(c.threads(), inner, std::max<int64_t>(kCheapGrain / std::max<int64_t>(n, 1), 16),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t r = 0; r < n; ++r) {
-                       if (id[r] < 0) continue;
-                       T* to = out + static_cast<int64_t>(id[r]) * inner;
-                       for (int64_t k = begin; k < end; ++k)
-                         to[k] = narrow<T>(wrapping_add(widen(to[k]), widen(in[r * inner + k])));
-                     }
-                   });
-    });
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
-Status segment_shape(ShapeContext& c) {
-  const PartialShape &x = c.input(0), &ids = c.input(1);
-  if (!x.has_rank() || !ids.has_rank()) return {};
-  if (ids.rank() > x.rank())
-    return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.str(), x.str());
-  PartialShape out{-1};
-  if (const auto n = c.constant_input(2)) {
-    TROUPE_ASSIGN(const int64_t segments, int_scalar(*n, "num_segments"));
-    if (segments < 0) return invalid_argument("{} segments", segments);
-    out.set(0, segments);
-  }
-  if (x.rank() - ids.rank() + 1 > kMaxRank) return invalid_argument("{} has the highest rank already", x.str());
-  for (int i = ids.rank(); i < x.rank(); ++i) out.push_back(x[i]);
-  c.set_output(0, out);
-  return {};
-}
-
-/// Rows of dy by segment; rows that were dropped get zeros.
-Status segment_gradient(GradientContext& c) {
-  const Output dy = c.dy(0), ids = c.input(1);
-  if (!dy) return {};
-  const Output zero = scalar_like(c, ids.dtype(), 0), axis = c.constant(Tensor::scalar<int32_t>(0));
-  const Output rows = c.op("GatherV2", {dy, c.op("Maximum", {ids, zero}), axis});
-  Output kept = c.op("GreaterEqual", {ids, zero});
-  const int rank = rows && rows.shape().has_rank() ? rows.shape().rank() : -1;
-  if (rank < 0 || !ids.shape().has_rank())
-    return invalid_argument("the gradient needs known ranks of data and segment_ids");
-  for (int i = ids.shape().rank(); i < rank; ++i)
-    kept = c.op("ExpandDims", {kept, c.constant(Tensor::scalar<int32_t>(-1))});
-  c.set_dx(0, c.op("SelectV2", {kept, rows, scalar_like(c, dy.dtype(), 0)}));
-  return {};
-}
-
 void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
   const std::string indices = type_attr("Tindices", IndexTypes{});
   ops.add(
@@ -191,20 +117,6 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
                "together. Error for an index out of range."),
       gradient(gather_v2_gradient));
   add_cpu_kernels<Gather>(kernels, "GatherV2", IndexTypes{}, "Tindices");
-  ops.add(
-      OpDef("UnsortedSegmentSum")
-          .input("data: T")
-          .input("segment_ids: Tindices")
-          .input("num_segments: Tnumsegments")
-          .output("output: T")
-          .attr(type_attr("T", NumberOrComplexTypes{}))
-          .attr(indices)
-          .attr(type_attr("Tnumsegments", IndexTypes{}, "int32"))
-          .shape(segment_shape)
-          .doc("Row i is the sum of the rows of data whose segment id is i; negative ids are dropped. Error for an id "
-               "beyond num_segments."),
-      gradient(segment_gradient));
-  add_cpu_kernels<UnsortedSegmentSum>(kernels, "UnsortedSegmentSum", IndexTypes{}, "Tindices");
 }
 
 }  // namespace

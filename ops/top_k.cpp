@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Classes and ranks: OneHot, TopKV2, InTopK, InTopKV2.
+// Classes and ranks: OneHot, TopK, TopKV2, InTopK, InTopKV2.
 #include "ops/top_k.h"
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "ops/gather_gradient.h"
 #include "ops/index_tensors.h"
@@ -65,17 +66,22 @@ Status one_hot_shape(ShapeContext& c) {
   return {};
 }
 
+using TopKIndices = TypeList<int16_t, int32_t, int64_t>;
+
 template <class T> class TopK final : public ComputeKernel {
  public:
-  explicit TopK(const KernelInit& init) : index_type_(init.output_dtypes[1]) {}
+  explicit TopK(const KernelInit& init) : k_attr_(init.attrs->get_or<int64_t>("k", 0)), index_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const int64_t k, int_scalar(c.input(1), "k"));
+    int64_t k = k_attr_;
+    if (c.num_inputs() == 2) {
+      TROUPE_ASSIGN(k, int_scalar(c.input(1), "k"));
+    }
     if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.shape().str());
     Shape shape = x.shape();
     shape.set(x.rank() - 1, k);
     TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, shape));
-    TROUPE_ASSIGN(Tensor indices, c.allocate(index_type_, shape));
+    TROUPE_ASSIGN(Tensor indices, c.allocate(index_, shape));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
     std::vector<int32_t> order(static_cast<size_t>(n));
     for (int64_t r = 0; r < rows; ++r) {
@@ -89,8 +95,9 @@ template <class T> class TopK final : public ComputeKernel {
       };
       std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
       for (int64_t i = 0; i < k; ++i) values.mutable_data<T>()[r * k + i] = in[order[i]];
-      with_type(index_type_, IndexTypes{},
-                [&]<class I>() { std::copy_n(order.begin(), k, indices.mutable_data<I>() + r * k); });
+      with_type(index_, TopKIndices{}, [&]<class I>() {
+        for (int64_t i = 0; i < k; ++i) indices.mutable_data<I>()[r * k + i] = static_cast<I>(order[i]);
+      });
     }
     c.set_output(0, std::move(values));
     c.set_output(1, std::move(indices));
@@ -98,19 +105,25 @@ template <class T> class TopK final : public ComputeKernel {
   }
 
  private:
-  const DType index_type_;
+  const int64_t k_attr_;
+  const DType index_;
 };
 
 Status top_k_shape(ShapeContext& c) {
   TROUPE_ASSIGN(PartialShape x, c.with_rank_at_least(0, 1));
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
-  if (!x.has_rank()) return {};
-  int64_t k = -1;
-  if (const auto constant = c.constant_input(1)) {
-    TROUPE_ASSIGN(k, int_scalar(*constant, "k"));
-    if (k < 0 || (x.dim(-1) >= 0 && k > x.dim(-1))) return invalid_argument("the top {} of shape {}", k, x.str());
+  std::optional<int64_t> k;
+  if (c.num_inputs() == 1) {
+    k = c.attr<int64_t>("k");
+  } else {
+    TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+    if (const auto constant = c.constant_input(1)) {
+      TROUPE_ASSIGN(k, int_scalar(*constant, "k"));
+    }
   }
-  x.set(x.rank() - 1, k);
+  if (!x.has_rank()) return {};
+  if (k && (*k < 0 || (x.dim(-1) >= 0 && *k > x.dim(-1))))
+    return invalid_argument("the top {} of shape {}", *k, x.str());
+  x.set(x.rank() - 1, k.value_or(-1));
   c.set_output(0, x);
   c.set_output(1, x);
   return {};
@@ -123,7 +136,9 @@ Status top_k_gradient(GradientContext& c) {
   if (!x.shape().has_rank())
     return invalid_argument("the gradient needs the rank of the input, whose shape is {}", x.shape().str());
   const int last = x.shape().rank() - 1;
-  c.set_dx(0, gather_gradient(c, x, c.output(1), dy, last, last));
+  const Output at = c.output(1);
+  const Output wide = at.dtype() == DType::kInt16 ? c.op("Cast", {at}, {{"DstT", DType::kInt32}}) : at;
+  c.set_dx(0, gather_gradient(c, x, wide, dy, last, last));
   return {};
 }
 
@@ -187,21 +202,22 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "elsewhere; all off_value where the index is out of range."),
           not_differentiable("it is constant in indices"));
   add_cpu_kernels<OneHot>(kernels, "OneHot", OneHotIndices{}, "TI");
-  ops.add(
-      OpDef("TopKV2")
-          .input("input: T")
-          .input("k: Tk")
-          .output("values: T")
-          .output("indices: index_type")
-          .attr("sorted: bool = true")
-          .attr(type_attr("Tk", IndexTypes{}, "int32"))
-          .attr(type_attr("index_type", IndexTypes{}, "int32"))
-          .attr(type_attr("T", NumberTypes{}))
-          .shape(top_k_shape)
-          .doc("The k largest of the last dimension, largest first, and their indices; the smaller index first where "
-               "equal."),
-      gradient(top_k_gradient));
-  add_cpu_kernels<TopK>(kernels, "TopKV2", NumberTypes{});
+  for (const bool v2 : {false, true}) {
+    OpDef op(v2 ? "TopKV2" : "TopK");
+    op.input("input: T");
+    if (v2) op.input("k: Tk");
+    op.output("values: T").output(v2 ? "indices: index_type" : "indices: int32");
+    if (!v2) op.attr("k: int >= 0");
+    op.attr("sorted: bool = true").attr(type_attr("T", NumberTypes{}));
+    if (v2) op.attr(type_attr("Tk", TopKIndices{}, "int32")).attr(type_attr("index_type", TopKIndices{}, "int32"));
+    op.shape(top_k_shape)
+        .doc(
+            "The k largest of the last dimension, largest first, and their indices; the smaller index first where "
+            "equal.");
+    const std::string name = op.name();
+    ops.add(std::move(op), gradient(top_k_gradient));
+    add_cpu_kernels<TopK>(kernels, name, NumberTypes{});
+  }
   const std::string targets = type_attr("T", IndexTypes{}, "int32");
   ops.add(OpDef("InTopK")
               .input("predictions: float32")

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// OneHot, TopKV2, InTopK, InTopKV2.
+/// OneHot, TopK, TopKV2, InTopK, InTopKV2.
 void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

@@ -28,7 +28,7 @@ TEST_CASE("arithmetic refuses shapes that do not broadcast and division by zero"
   check_fails("Add", {kMatrix, D({1, 2})}, "[2,3]");
   check_fails("SelectV2", {B({true, false}), kMatrix, D(1)}, "broadcast");
   check_fails("Select", {B({true, false, true}), kMatrix, kMatrix}, "fits neither");
-  for (const char* op : {"Div", "FloorDiv", "TruncateDiv", "Mod", "FloorMod"}) {
+  for (const char* op : {"Div", "FloorDiv", "TruncateDiv", "Mod", "TruncateMod", "FloorMod"}) {
     check_fails(op, {I({1, 2}), I({1, 0})}, "division by zero");
     check_fails(op, {I(1), I(0)}, "division by zero");
     check_fails(op, {L({1, 2, 3, 4}, {2, 2}), L({1, 0})}, "division by zero");
@@ -133,6 +133,58 @@ TEST_CASE("a gradient through PreventGradient is an error with its message", "[b
   const auto r = gradients(scope, {y}, {x});
   REQUIRE_FALSE(r.ok());
   CHECK(r.error().message.find("not here") != std::string::npos);
+}
+
+TEST_CASE("segments, partitions and picked rows are checked", "[bad_input]") {
+  const Tensor x = D({1, 2, 3});
+  for (const char* op : {"SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin"}) {
+    check_fails(op, {x, I({0, 2, 1})}, "position 2 there is 1");
+    check_fails(op, {x, I({-1, 0, 1})}, "position 0 there is -1");
+  }
+  for (const char* op : {"UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"}) {
+    check_fails(op, {x, I({0, 2, 1}), I(2)}, "segment id 2");
+    check_fails(op, {x, I({0, 2, 1}), I(-1)}, "-1 segments");
+    check_fails(op, {x, I({0, 1}, {1, 2}), I(2)}, "do not lead");
+  }
+  for (const char* op : {"SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"}) {
+    check_fails(op, {x, I({3}), I({0})}, "index 3");
+    check_fails(op, {x, I({0, 1}), I({1, 0})}, "position 1 there is 0");
+    check_fails(std::string(op) + "WithNumSegments", {x, I({0}), I({2}), I(2)}, "segment id 2");
+    check_fails(std::string(op) + "Grad", {x, I({4}), I({0}), I(4)}, "index 4");
+    check_fails(std::string(op) + "GradV2", {x, I({0}), I({3}), I(4)}, "segment id 3");
+  }
+  check_fails("DynamicPartition", {x, I({0, 2, 1})}, "index 2 at position 1", {{"num_partitions", int64_t{2}}});
+  check_fails("DynamicStitch", {I({0, -1}), D({1, 2})}, "index -1");
+  check_fails("DynamicStitch", {I({0, 1}), D(1)}, "do not lead");
+}
+
+TEST_CASE("sets, counts and orders are checked", "[bad_input]") {
+  check_fails("Unique", {kMatrix}, "[2,3]");
+  check_fails("UniqueV2", {kMatrix, L({2})}, "axis 2");
+  check_fails("ListDiff", {kMatrix, D({1})}, "[2,3]");
+  check_fails("Bincount", {I({1, -2}), I(3), D({})}, "value -2");
+  check_fails("Bincount", {I({1, 2}), I(-3), D({})}, "-3 bins");
+  check_fails("Bincount", {I({1, 2}), I(3), D({1})}, "weights of shape [1]");
+  check_fails("HistogramFixedWidth", {kMatrix, D({1, 1}), I(3)}, "from 1 to 1");
+  check_fails("HistogramFixedWidth", {kMatrix, D({0, 1}), I(0)}, "0 bins");
+  check_fails("Bucketize", {kMatrix}, "do not ascend", {{"boundaries", std::vector<float>{2, 1}}});
+  check_fails("LowerBound", {kMatrix, D({1}, {1, 1})}, "as many rows");
+  check_fails("NthElement", {kMatrix, I(3)}, "element 3");
+  check_fails("TopK", {kMatrix}, "top 4", {{"k", int64_t{4}}});
+  check_fails("Cumsum", {kMatrix, I(2)}, "axis 2");
+  check_fails("Cross", {kMatrix, D({1, 2, 3, 4}, {2, 2})}, "[2,2]");
+  check_fails("Betainc", {D({1, 2}), D({1, 2, 3}), D(0.5)}, "[2]");
+  check_fails("LRN", {F({1}, {1})}, "[1]");
+}
+
+TEST_CASE("sparse tensors are checked", "[bad_input]") {
+  check_fails("SparseToDense", {I({1, 4}), I({4}), D({1, 2}), D(0)}, "index 4");
+  check_fails("SparseToDense", {I({2, 1}), I({4}), D({1, 2}), D(0)}, "out of order");
+  check_fails("SparseToDense", {I({1, 1}), I({4}), D({1, 2}), D(0)}, "repeated");
+  check_fails("SparseToDense", {I({1, 2}), I({4}), D({1}), D(0)}, "for 2 indices");
+  check_fails("SparseFillEmptyRows", {L({5, 0}, {1, 2}), D({1}), L({3, 2}), D(0)}, "index 5");
+  check_fails("SparseFillEmptyRowsGrad", {L({3}), D({1, 2})}, "index 3");
+  check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }
 
 }  // namespace troupe::testing

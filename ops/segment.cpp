@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a tensor reduced by segment. Sorted ids: SegmentSum, -Mean, -Prod, -Max, -Min and those with a given number
+// of segments; ids in any order: UnsortedSegmentSum, -Prod, -Max, -Min.
+#include <algorithm>
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
+#include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
+
+namespace troupe {
+namespace {
+
+struct Sum {
+  template <class A> static A join(A a, A b) { return wrapping_add(a, b); }
+};
+struct Product {
+  template <class A> static A join(A a, A b) { return wrapping_multiply(a, b); }
+};
+struct Max {
+  template <class A> static A join(A a, A b) { return b > a || b != b ? b : a; }
+};
+struct Min {
+  template <class A> static A join(A a, A b) { return b < a || b != b ? b : a; }
+};
+
+/// What a segment without rows gives.
+enum class Empty { kZero, kOne, kLowest, kHighest };
+
+template <class T> T empty_value(Empty empty) {
+  if (empty == Empty::kZero || empty == Empty::kOne)
+    return narrow<T>(Arithmetic<T>(static_cast<float>(empty == Empty::kOne)));
+  if constexpr (is_half<T>) {
+    T largest;
+    largest.bits = std::is_same_v<T, float16> ? 0x7BFF : 0x7F7F;
+    return empty == Empty::kHighest ? largest : narrow<T>(-widen(largest));
+  } else if constexpr (!std::is_same_v<T, complex64>) {
+    return empty == Empty::kHighest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+  }
+  return T();
+}
+
+/// A sum over how many it is of; of integers truncated.
+template <class A> A quotient(A sum, int64_t count) {
+  if constexpr (std::is_integral_v<A> && std::is_signed_v<A>) return static_cast<A>(int64_t{sum} / count);
+  else if constexpr (std::is_integral_v<A>) return static_cast<A>(uint64_t{sum} / static_cast<uint64_t>(count));
+  else return sum / static_cast<A>(count);
+}
+
+struct SegmentRule {
+  const char* op;
+  Empty empty;
+  bool mean = false;
+};
+
+/// Reduces rows of `inner` elements; ids below 0 are dropped. Threads take columns, so that each result is made in the
+/// order of the rows.
+template <class F, class T>
+void reduce_segments(const T* in, std::span<const int64_t> ids, T* out, std::span<const int64_t> counts, int64_t inner,
+                     const SegmentRule& rule, int threads) {
+  using A = Arithmetic<T>;
+  const auto n = static_cast<int64_t>(ids.size()), rows = static_cast<int64_t>(counts.size());
+  parallel_for(threads, inner, std::max<int64_t>(kCheapGrain / std::max<int64_t>(n, 1), 16),
+               [&](int64_t begin, int64_t end) {
+                 const int64_t width = end - begin;
+                 std::vector<A> wide(is_half<T> ? static_cast<size_t>(rows * width) : 0);
+                 std::vector<bool> begun(static_cast<size_t>(rows));
+                 const auto row = [&](int64_t r) -> A* {
+                   if constexpr (is_half<T>) return wide.data() + r * width;
+                   else return out + r * inner + begin;
+                 };
+                 for (int64_t r = 0; r < n; ++r) {
+                   if (ids[r] < 0) continue;
+                   A* to = row(ids[r]);
+                   const T* from = in + r * inner + begin;
+                   if (begun[ids[r]])
+                     for (int64_t k = 0; k < width; ++k) to[k] = F::join(to[k], A(widen(from[k])));
+                   else
+                     for (int64_t k = 0; k < width; ++k) to[k] = widen(from[k]);
+                   begun[ids[r]] = true;
+                 }
+                 for (int64_t r = 0; r < rows; ++r) {
+                   T* to = out + r * inner + begin;
+                   if (counts[r] == 0) {
+                     std::fill_n(to, width, empty_value<T>(rule.empty));
+                   } else if (rule.mean) {
+                     for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(quotient<A>(row(r)[k], counts[r]));
+                   } else if constexpr (is_half<T>) {
+                     for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(row(r)[k]);
+                   }
+                 }
+               });
+}
+
+Status check_leading(const Shape& ids, const Shape& x) {
+  if (ids.rank() > x.rank() || !std::equal(ids.begin(), ids.end(), x.begin()))
+    return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.str(), x.str());
+  return {};
+}
+
+template <class F, class Types> class Segment final : public ComputeKernel {
+ public:
+  Segment(const SegmentRule& rule, bool sorted) : rule_(rule), sorted_(sorted) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &given = c.input(1);
+    if (sorted_ && given.rank() != 1) return invalid_argument("segment_ids of shape {}", given.shape().str());
+    TROUPE_RETURN_IF_ERROR(check_leading(given.shape(), x.shape()));
+    TROUPE_ASSIGN(const Tensor flat, given.reshape(Shape{given.elements()}));
+    TROUPE_ASSIGN(const std::vector<int64_t> ids, int_values(flat, "segment_ids"));
+    int64_t rows = ids.empty() ? 0 : ids.back() + 1;
+    if (c.num_inputs() == 3) {
+      TROUPE_ASSIGN(rows, int_scalar(c.input(2), "num_segments"));
+      if (rows < 0) return invalid_argument("{} segments", rows);
+    }
+    TROUPE_RETURN_IF_ERROR(check_ids(ids, rows));
+    std::vector<int64_t> sizes = {rows};
+    sizes.insert(sizes.end(), x.shape().begin() + given.rank(), x.shape().end());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
+    std::vector<int64_t> counts(static_cast<size_t>(rows));
+    for (int64_t id : ids)
+      if (id >= 0) ++counts[id];
+    if (y.elements() > 0)
+      with_type(x.dtype(), Types{}, [&]<class T>() {
+        reduce_segments<F, T>(x.data<T>(), ids, y.mutable_data<T>(), counts, y.elements() / rows, rule_, c.threads());
+      });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  Status check_ids(std::span<const int64_t> ids, int64_t rows) const {
+    for (size_t i = 0; i < ids.size() && sorted_; ++i)
+      if (ids[i] < 0 || (i > 0 && ids[i] < ids[i - 1]))
+        return invalid_argument("segment ids must ascend from 0 or more; at position {} there is {}", i, ids[i]);
+    for (int64_t id : ids)
+      if (id >= rows) return invalid_argument("segment id {} is not below num_segments {}", id, rows);
+    return {};
+  }
+
+  const SegmentRule rule_;
+  const bool sorted_;
+};
+
+Status segment_shape(ShapeContext& c) {
+  const PartialShape &x = c.input(0), &ids = c.input(1);
+  PartialShape out{-1};
+  if (c.num_inputs() == 3) {
+    TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0).status());
+    if (const auto n = c.constant_input(2)) {
+      TROUPE_ASSIGN(const int64_t rows, int_scalar(*n, "num_segments"));
+      if (rows < 0) return invalid_argument("{} segments", rows);
+      out.set(0, rows);
+    }
+  } else if (const auto constant = c.constant_input(1)) {
+    TROUPE_ASSIGN(const auto values, int_values(*constant, "segment_ids"));
+    if (!values.empty() && values.back() < 0) return invalid_argument("segment id {}", values.back());
+    out.set(0, values.empty() ? 0 : values.back() + 1);
+  }
+  if (!x.has_rank() || !ids.has_rank()) return {};
+  if (ids.rank() > x.rank()) return invalid_argument("segment_ids of shape {} do not lead {}", ids.str(), x.str());
+  if (x.rank() - ids.rank() + 1 > kMaxRank) return invalid_argument("{} has the highest rank already", x.str());
+  for (int i = ids.rank(); i < x.rank(); ++i) out.push_back(x[i]);
+  c.set_output(0, out);
+  return {};
+}
+
+Status sorted_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+  TROUPE_RETURN_IF_ERROR(c.with_rank_at_least(0, 1).status());
+  return segment_shape(c);
+}
+
+// --- gradients ---
+
+/// What gradients do with rows of segments.
+class Rows {
+ public:
+  explicit Rows(GradientContext& c)
+      : c_(c),
+        ids_(c.input(1).dtype() != DType::kInt16 ? c.input(1) : c.op("Cast", {c.input(1)}, {{"DstT", DType::kInt32}})),
+        sorted_(c.node().op().name().starts_with("Segment")) {}
+
+  /// For each row of data the row of its segment; for a dropped one that of segment 0.
+  Output of_segment(Output rows) const {
+    const Output ids = sorted_ ? ids_ : c_.op("Maximum", {ids_, scalar_like(c_, ids_.dtype(), 0)});
+    return c_.op("GatherV2", {rows, ids, c_.constant(Tensor::scalar<int32_t>(0))});
+  }
+  /// The same op, or that of another name with as many inputs.
+  Output reduce(const std::string& what, Output data) const {
+    std::vector<Output> inputs = {data, ids_};
+    if (c_.num_inputs() == 3) inputs.push_back(c_.input(2));
+    const bool v2 = sorted_ && c_.num_inputs() == 3;
+    return c_.op((sorted_ && !v2 ? "Segment" : "UnsortedSegment") + what, inputs);
+  }
+  /// Sets the gradient of data, 0 in dropped rows.
+  Status set(Output dx) const {
+    if (sorted_) {
+      c_.set_dx(0, dx);
+      return {};
+    }
+    Output kept = c_.op("GreaterEqual", {ids_, scalar_like(c_, ids_.dtype(), 0)});
+    const PartialShape &x = c_.input(0).shape(), &ids = ids_.shape();
+    if (!x.has_rank() || !ids.has_rank())
+      return invalid_argument("the gradient needs the known ranks of data and segment_ids");
+    for (int i = ids.rank(); i < x.rank(); ++i)
+      kept = c_.op("ExpandDims", {kept, c_.constant(Tensor::scalar<int32_t>(-1))});
+    c_.set_dx(0, c_.op("SelectV2", {kept, dx, scalar_like(c_, dx.dtype(), 0)}));
+    return {};
+  }
+
+ private:
+  GradientContext& c_;
+  const Output ids_;
+  const bool sorted_;
+};
+
+Status sum_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  const Rows rows(c);
+  return rows.set(rows.of_segment(c.dy(0)));
+}
+
+Status mean_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  const Rows rows(c);
+  const Output counts = rows.reduce("Sum", c.op("OnesLike", {c.input(0)}));
+  return rows.set(rows.of_segment(c.op("RealDiv", {c.dy(0), counts})));
+}
+
+/// Shared among the rows that hold the extreme.
+Status extreme_gradient(GradientContext& c) {
+  const Output dy = c.dy(0), x = c.input(0);
+  if (!dy) return {};
+  const Rows rows(c);
+  const Output hit = c.op("Equal", {x, rows.of_segment(c.output(0))});
+  const Output hits = rows.reduce("Sum", c.op("Cast", {hit}, {{"DstT", x.dtype()}}));
+  const Output share = rows.of_segment(c.op("DivNoNan", {dy, hits}));
+  return rows.set(c.op("SelectV2", {hit, share, scalar_like(c, dy.dtype(), 0)}));
+}
+
+/// The product of the others, also where one of the factors is 0; nothing where more are.
+Status product_gradient(GradientContext& c) {
+  const Output x = c.input(0);
+  if (!c.dy(0)) return {};
+  const Rows rows(c);
+  const Output zero = scalar_like(c, x.dtype(), 0), one = scalar_like(c, x.dtype(), 1);
+  const Output is_zero = c.op("Equal", {x, zero});
+  const Output zeros = rows.of_segment(rows.reduce("Sum", c.op("Cast", {is_zero}, {{"DstT", x.dtype()}})));
+  const Output safe = c.op("SelectV2", {is_zero, one, x});
+  const Output product = rows.of_segment(rows.reduce("Prod", safe));
+  const Output at_zero = c.op("SelectV2", {c.op("Equal", {zeros, one}), product, zero});
+  const Output elsewhere = c.op("SelectV2", {c.op("Equal", {zeros, zero}), c.op("RealDiv", {product, safe}), zero});
+  const Output others = conj(c, c.op("SelectV2", {is_zero, at_zero, elsewhere}));
+  return rows.set(c.op("Mul", {rows.of_segment(c.dy(0)), others}));
+}
+
+template <class F, class... T>
+void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, TypeList<T...> types, const char* what,
+         Status (*by)(GradientContext&)) {
+  const std::string name = rule.op;
+  const bool sorted = name.starts_with("Segment"), counted = !sorted || name.ends_with("V2");
+  OpDef op(name);
+  op.input("data: T").input("segment_ids: Tindices");
+  if (counted) op.input("num_segments: Tnumsegments");
+  op.output("output: T").attr(type_attr("T", types));
+  const bool narrow = name == "UnsortedSegmentSum";
+  op.attr(narrow ? type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}) : type_attr("Tindices", IndexTypes{}));
+  if (counted) op.attr(type_attr("Tnumsegments", IndexTypes{}, "int32"));
+  op.shape(sorted ? sorted_shape : segment_shape);
+  const char* empty = rule.empty == Empty::kZero     ? "0"
+                      : rule.empty == Empty::kOne    ? "1"
+                      : rule.empty == Empty::kLowest ? "the lowest number"
+                                                     : "the highest number";
+  op.doc(fmt::format("Row i is {} of the rows of data whose segment id is i, {} if there is none. {}", what, empty,
+                     sorted ? "Ids that do not ascend are an error."
+                            : "Negative ids are dropped; error for an id beyond num_segments."));
+  ops.add(std::move(op), gradient(by));
+  kernels.add(name, DeviceKind::kCpu, {{"T", TypeList<T...>::dtypes()}},
+              [rule, sorted](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+                return std::unique_ptr<Kernel>(new Segment<F, TypeList<T...>>(rule, sorted));
+              });
+}
+
+}  // namespace
+
+void register_segment_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const NumberOrComplexTypes all;
+  const NumberTypes numbers;
+  for (const char* op : {"SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"})
+    add<Sum>(ops, kernels, {op, Empty::kZero}, all, "the sum", sum_gradient);
+  add<Sum>(ops, kernels, {"SegmentMean", Empty::kZero, true}, all, "the mean", mean_gradient);
+  for (const char* op : {"SegmentProd", "SegmentProdV2", "UnsortedSegmentProd"})
+    add<Product>(ops, kernels, {op, Empty::kOne}, all, "the product", product_gradient);
+  add<Max>(ops, kernels, {"SegmentMax", Empty::kZero}, numbers, "the largest", extreme_gradient);
+  add<Min>(ops, kernels, {"SegmentMin", Empty::kZero}, numbers, "the smallest", extreme_gradient);
+  for (const char* op : {"SegmentMaxV2", "UnsortedSegmentMax"})
+    add<Max>(ops, kernels, {op, Empty::kLowest}, numbers, "the largest", extreme_gradient);
+  for (const char* op : {"SegmentMinV2", "UnsortedSegmentMin"})
+    add<Min>(ops, kernels, {op, Empty::kHighest}, numbers, "the smallest", extreme_gradient);
+}
+
+}  // namespace troupe
