@@ -46,7 +46,7 @@ class LogUniform final : public Classes {
  public:
   explicit LogUniform(int64_t range) : range_(range), log_range_(std::log1p(static_cast<double>(range))) {}
   int64_t draw(double u) const override {
-    return std::min(static_cast<int64_t>(std::exp(u * log_range_)) - 1, range_ - 1);
+    return std::min(static_cast<int64_t>(std::min(std::exp(u * log_range_), 9e18)) - 1, range_ - 1);
   }
   double probability(int64_t k) const override { return std::log1p(1 / static_cast<double>(k + 1)) / log_range_; }
   int64_t count() const override { return range_; }
@@ -73,10 +73,17 @@ class Weighted final : public Classes {
   const bool learns_;
 };
 
+/// Classes that have a weight each in memory.
+constexpr int64_t kMostWeights = int64_t{1} << 28;
+/// Draws until as many different classes were found as are asked for.
+constexpr int64_t kMostTries = 100'000'000;
+
 Result<std::unique_ptr<Classes>> make_classes(const KernelInit& init) {
   const auto range = init.attr<int64_t>("range_max");
   if (init.op == "UniformCandidateSampler") return std::unique_ptr<Classes>(new Uniform(range));
   if (init.op == "LogUniformCandidateSampler") return std::unique_ptr<Classes>(new LogUniform(range));
+  if (range > kMostWeights)
+    return invalid_argument("range_max {}: no more than {} classes are counted", range, kMostWeights);
   if (init.op != "FixedUnigramCandidateSampler") {
     const std::vector<double> ones(static_cast<size_t>(range), 1.0);
     return std::unique_ptr<Classes>(new Weighted(ClassWeights(ones), true));
@@ -107,6 +114,8 @@ class CandidateSampler final : public ComputeKernel {
     std::unordered_set<int64_t> taken;
     int64_t tries = 0;
     for (int64_t i = 0; i < n_;) {
+      if (unique_ && tries - n_ == kMostTries)
+        return invalid_argument("{} of {} different samples came in {} tries: the rest hardly ever does", i, n_, tries);
       const Philox::Block w = random(static_cast<uint64_t>(tries++));
       const int64_t k = classes_->draw(uniform_double(w[0], w[1]));
       if (!unique_ || taken.insert(k).second) drawn.mutable_data<int64_t>()[i++] = k;
@@ -193,9 +202,11 @@ class AccidentalHits final : public ComputeKernel {
 Status sampler_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape truth, c.with_rank(0, 2));
   TROUPE_ASSIGN(const PartialShape out, PartialShape::merge(truth, PartialShape{-1, c.attr<int64_t>("num_true")}));
-  c.set_output(0, PartialShape{c.attr<int64_t>("num_sampled")});
+  const auto n = c.attr<int64_t>("num_sampled");
+  TROUPE_ASSIGN(const PartialShape samples, PartialShape::make({&n, 1}));
+  c.set_output(0, samples);
   c.set_output(1, out);
-  c.set_output(2, PartialShape{c.attr<int64_t>("num_sampled")});
+  c.set_output(2, samples);
   return {};
 }
 

@@ -31,6 +31,19 @@ Output sizes_of(GradientContext& c, Output x) {
   return int_vector(c, x.shape().dims());
 }
 
+Output int32_or_int64(GradientContext& c, Output indices) {
+  return indices.dtype() == DType::kInt16 ? c.op("Cast", {indices}, {{"DstT", DType::kInt32}}) : indices;
+}
+
+Output sum_all(GradientContext& c, Output x) {
+  if (!x) return {};
+  std::vector<int64_t> axes;
+  for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+  if (x.shape().has_rank()) return c.op("Sum", {x, int_vector(c, axes)});
+  const Output zero = c.constant(Tensor::scalar<int32_t>(0)), one = c.constant(Tensor::scalar<int32_t>(1));
+  return c.op("Sum", {x, c.op("Range", {zero, c.op("Rank", {x}), one})});
+}
+
 Output sum_to(GradientContext& c, Output g, Output x, Output y) {
   if (!g) return {};
   const PartialShape &xs = x.shape(), &ys = y.shape();

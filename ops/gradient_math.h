@@ -20,6 +20,10 @@ Output int_vector(GradientContext& c, std::span<const int64_t> values);
 /// The sizes of x as a vector: a Const int32 or int64 where the shape is known, else a Shape node.
 Output sizes_of(GradientContext& c, Output x);
 
+/// Indices as an op takes them that has no int16: these become int32.
+Output int32_or_int64(GradientContext& c, Output indices);
+/// The sum of all elements of x.
+Output sum_all(GradientContext& c, Output x);
 /// g has the shape that x and y broadcast to: sums it to the shape of x. Returns g itself where nothing was
 /// broadcast; asks the sizes at run time where they are not known.
 Output sum_to(GradientContext& c, Output g, Output x, Output y);

@@ -21,8 +21,7 @@ class Bincount final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &weights = c.input(2);
     if (c.input(1).rank() != 0) return invalid_argument("size must be a scalar, not {}", c.input(1).shape().str());
-    TROUPE_ASSIGN(const int64_t size, int_scalar(c.input(1), "size"));
-    if (size < 0) return invalid_argument("{} bins", size);
+    TROUPE_ASSIGN(const int64_t size, count_from(c.input(1), "size"));
     if (rows_apart_ && x.rank() > 2) return invalid_argument("input of shape {} has more than rows", x.shape().str());
     if (weights.elements() > 0 && weights.shape() != x.shape())
       return invalid_argument("weights of shape {} for values of shape {}", weights.shape().str(), x.shape().str());
@@ -56,8 +55,7 @@ Status bincount_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
   int64_t size = -1;
   if (const auto constant = c.constant_input(1)) {
-    TROUPE_ASSIGN(size, int_scalar(*constant, "size"));
-    if (size < 0) return invalid_argument("{} bins", size);
+    TROUPE_ASSIGN(size, count_from(*constant, "size"));
   }
   if (c.attrs().find("binary_output")) {
     const PartialShape& x = c.input(0);
@@ -78,7 +76,7 @@ class HistogramFixedWidth final : public ComputeKernel {
     TROUPE_ASSIGN(const int64_t bins, int_scalar(c.input(2), "nbins"));
     if (bins <= 0) return invalid_argument("{} bins", bins);
     if (range.shape() != Shape{2}) return invalid_argument("value_range of shape {}", range.shape().str());
-    std::vector<int64_t> counts(static_cast<size_t>(bins));
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(out_, Shape{bins}, c.device().allocator));
     Status status;
     with_type(values.dtype(), WeightTypes{}, [&]<class T>() {
       const T low = range.data<T>()[0], high = range.data<T>()[1];
@@ -87,13 +85,15 @@ class HistogramFixedWidth final : public ComputeKernel {
         return;
       }
       const double width = (static_cast<double>(high) - static_cast<double>(low)) / static_cast<double>(bins);
-      for (T v : values.values<T>()) {
-        const double at = (static_cast<double>(std::max(v, low)) - static_cast<double>(low)) / width;
-        ++counts[at < static_cast<double>(bins - 1) ? static_cast<size_t>(at) : at == at ? counts.size() - 1 : 0];
-      }
+      with_type(out_, IndexTypes{}, [&]<class I>() {
+        I* counts = y.mutable_data<I>();
+        for (T v : values.values<T>()) {
+          const double at = (static_cast<double>(std::max(v, low)) - static_cast<double>(low)) / width;
+          ++counts[at < static_cast<double>(bins - 1) ? static_cast<int64_t>(at) : at == at ? bins - 1 : 0];
+        }
+      });
     });
     TROUPE_RETURN_IF_ERROR(status);
-    TROUPE_ASSIGN(Tensor y, int_tensor(out_, counts, Shape{bins}));
     c.set_output(0, std::move(y));
     return {};
   }

@@ -32,6 +32,12 @@ Result<int64_t> int_scalar(const Tensor& t, const char* what) {
   return invalid_argument("{} must be integers, not {}", what, to_string(t.dtype()));
 }
 
+Result<int64_t> count_from(const Tensor& t, const char* what) {
+  TROUPE_ASSIGN(const int64_t count, int_scalar(t, what));
+  if (count < 0) return invalid_argument("{} must not be negative: {}", what, count);
+  return count;
+}
+
 Result<std::vector<int64_t>> paddings_from(const Tensor& t, int rank, const char* what) {
   if (t.rank() != 2 || t.shape()[1] != 2 || (rank >= 0 && t.shape()[0] != rank))
     return invalid_argument("{} of shape {} for {} dimensions", what, t.shape().str(), rank);
@@ -55,6 +61,17 @@ Result<int> axis_from(const Tensor& t, int rank) {
 Result<Shape> shape_from(const Tensor& t, const char* what) {
   TROUPE_ASSIGN(const std::vector<int64_t> sizes, int_values(t, what));
   return Shape::make(sizes);
+}
+
+Result<PartialShape> slices_shape(const PartialShape& x, const PartialShape& first, int64_t rows, const char* what) {
+  if (!x.has_rank() || !first.has_rank()) return PartialShape();
+  std::vector<int64_t> sizes = {rows};
+  bool leads = first.rank() <= x.rank();
+  for (int d = 0; d < x.rank() && leads; ++d)
+    if (d >= first.rank()) sizes.push_back(x[d]);
+    else leads = x[d] < 0 || first[d] < 0 || x[d] == first[d];
+  if (!leads) return invalid_argument("{} of shape {} do not lead shape {}", what, first.str(), x.str());
+  return PartialShape::make(sizes);
 }
 
 Result<Tensor> int_tensor(DType dtype, std::span<const int64_t> values, const Shape& shape) {

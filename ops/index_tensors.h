@@ -11,6 +11,8 @@ namespace troupe {
 Result<std::vector<int64_t>> int_values(const Tensor& t, const char* what);
 /// An integer tensor of one element. Errors name `what`.
 Result<int64_t> int_scalar(const Tensor& t, const char* what);
+/// The same of a count: a negative one is an error too.
+Result<int64_t> count_from(const Tensor& t, const char* what);
 /// The [rank,2] paddings or crops before and after each dimension, in a row; any rank where that is -1. Errors name
 /// `what`: other shapes, numbers below 0.
 Result<std::vector<int64_t>> paddings_from(const Tensor& t, int rank, const char* what);
@@ -19,6 +21,10 @@ Result<int> axis_from(const Tensor& t, int rank);
 Result<int> axis_from(int64_t axis, int rank);
 /// Sizes as a Shape.
 Result<Shape> shape_from(const Tensor& t, const char* what);
+/// The shape of `rows` slices of x, one for an element of `first` each: `rows`, then the dimensions of x behind those
+/// of `first`. `rows` is -1 where it is not known. Errors name `what`, which `first` is: x does not begin with its
+/// shape.
+Result<PartialShape> slices_shape(const PartialShape& x, const PartialShape& first, int64_t rows, const char* what);
 /// An int32 or int64 tensor of `shape`. Errors: a value that does not fit an int32.
 Result<Tensor> int_tensor(DType dtype, std::span<const int64_t> values, const Shape& shape);
 

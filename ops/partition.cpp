@@ -10,26 +10,18 @@
 namespace troupe {
 namespace {
 
-bool leads(const Shape& first, const Shape& whole) {
-  return first.rank() <= whole.rank() && std::equal(first.begin(), first.end(), whole.begin());
-}
-
 class DynamicPartition final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &partitions = c.input(1);
-    if (!leads(partitions.shape(), x.shape()))
-      return invalid_argument("partitions of shape {} do not lead shape {}", partitions.shape().str(), x.shape().str());
     const auto at = partitions.values<int32_t>();
     TROUPE_RETURN_IF_ERROR(check_indices(at, c.num_outputs()));
-    std::vector<int64_t> counts(static_cast<size_t>(c.num_outputs())), sizes = {0};
+    std::vector<int64_t> counts(static_cast<size_t>(c.num_outputs()));
     for (int32_t p : at) ++counts[p];
-    sizes.insert(sizes.end(), x.shape().begin() + partitions.rank(), x.shape().end());
     std::vector<Tensor> parts;
     for (int64_t n : counts) {
-      sizes[0] = n;
-      TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-      TROUPE_ASSIGN(parts.emplace_back(), c.allocate(x.dtype(), shape));
+      TROUPE_ASSIGN(const PartialShape shape, slices_shape(x.shape(), partitions.shape(), n, "partitions"));
+      TROUPE_ASSIGN(parts.emplace_back(), c.allocate(x.dtype(), shape.shape()));
     }
     const int64_t inner = at.empty() ? 0 : x.elements() / static_cast<int64_t>(at.size());
     with_storage(x.dtype(), [&]<class S>() {
@@ -45,10 +37,6 @@ class DynamicPartition final : public ComputeKernel {
 };
 
 Status partition_shape(ShapeContext& c) {
-  const PartialShape &x = c.input(0), &partitions = c.input(1);
-  if (!x.has_rank() || !partitions.has_rank()) return {};
-  if (partitions.rank() > x.rank() || x.rank() - partitions.rank() + 1 > kMaxRank)
-    return invalid_argument("partitions of shape {} do not lead shape {}", partitions.str(), x.str());
   std::vector<int64_t> counts(static_cast<size_t>(c.num_outputs()), -1);
   if (const auto constant = c.constant_input(1)) {
     TROUPE_RETURN_IF_ERROR(check_indices(constant->values<int32_t>(), c.num_outputs()));
@@ -56,8 +44,7 @@ Status partition_shape(ShapeContext& c) {
     for (int32_t p : constant->values<int32_t>()) ++counts[p];
   }
   for (int i = 0; i < c.num_outputs(); ++i) {
-    PartialShape out{counts[i]};
-    for (int d = partitions.rank(); d < x.rank(); ++d) out.push_back(x[d]);
+    TROUPE_ASSIGN(const PartialShape out, slices_shape(c.input(0), c.input(1), counts[i], "partitions"));
     c.set_output(i, out);
   }
   return {};
@@ -83,24 +70,17 @@ class DynamicStitch final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const int n = c.num_inputs() / 2;
     int64_t rows = 0;
-    std::vector<int64_t> sizes = {0};
+    PartialShape sizes;
     for (int i = 0; i < n; ++i) {
-      const Tensor &at = c.input(i), &x = c.input(n + i);
-      if (!leads(at.shape(), x.shape()))
-        return invalid_argument("indices {} of shape {} do not lead data of shape {}", i, at.shape().str(),
-                                x.shape().str());
-      const std::span rest(x.shape().begin() + at.rank(), x.shape().end());
-      if (i == 0) sizes.insert(sizes.end(), rest.begin(), rest.end());
-      else if (!std::equal(rest.begin(), rest.end(), sizes.begin() + 1, sizes.end()))
-        return invalid_argument("rows of data 0 of shape {} and data {} of shape {} differ", c.input(n).shape().str(),
-                                i, x.shape().str());
-      for (int32_t row : at.values<int32_t>()) {
+      TROUPE_ASSIGN(const PartialShape own, slices_shape(c.input(n + i).shape(), c.input(i).shape(), -1, "indices"));
+      TROUPE_ASSIGN(sizes, PartialShape::merge(sizes, own));
+      for (int32_t row : c.input(i).values<int32_t>()) {
         if (row < 0) return invalid_argument("index {} in indices {}", row, i);
         rows = std::max<int64_t>(rows, int64_t{row} + 1);
       }
     }
-    sizes[0] = rows;
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    sizes.set(0, rows);
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes.dims()));
     const DType dtype = c.input(n).dtype();
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype, shape, c.device().allocator));  // of rows nobody gives
     const int64_t inner = rows > 0 ? y.elements() / rows : 0;
@@ -121,25 +101,17 @@ class DynamicStitch final : public ComputeKernel {
 
 Status stitch_shape(ShapeContext& c) {
   const int n = c.num_inputs() / 2;
-  PartialShape rest;
+  PartialShape out;
   int64_t rows = 0;
   for (int i = 0; i < n; ++i) {
-    const PartialShape &at = c.input(i), &x = c.input(n + i);
     const auto constant = c.constant_input(i);
     if (!constant) rows = -1;
     else if (rows >= 0)
       for (int32_t row : constant->values<int32_t>()) rows = std::max<int64_t>(rows, int64_t{row} + 1);
-    if (!at.has_rank() || !x.has_rank()) continue;
-    if (at.rank() > x.rank())
-      return invalid_argument("indices {} of shape {} do not lead data of shape {}", i, at.str(), x.str());
-    PartialShape of_row = PartialShape::scalar();
-    for (int d = at.rank(); d < x.rank(); ++d) of_row.push_back(x[d]);
-    TROUPE_ASSIGN(rest, PartialShape::merge(rest, of_row));
+    TROUPE_ASSIGN(const PartialShape own, slices_shape(c.input(n + i), c.input(i), -1, "indices"));
+    TROUPE_ASSIGN(out, PartialShape::merge(out, own));
   }
-  if (!rest.has_rank()) return {};
-  if (rest.rank() == kMaxRank) return invalid_argument("rows of {} have the highest rank already", rest.str());
-  PartialShape out{rows};
-  for (int64_t d : rest.dims()) out.push_back(d);
+  if (out.has_rank()) out.set(0, rows);
   c.set_output(0, out);
   return {};
 }

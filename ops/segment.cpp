@@ -8,6 +8,7 @@
 #include "ops/all.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
+#include "ops/segment_ids.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
 
@@ -95,75 +96,35 @@ void reduce_segments(const T* in, std::span<const int64_t> ids, T* out, std::spa
                });
 }
 
-Status check_leading(const Shape& ids, const Shape& x) {
-  if (ids.rank() > x.rank() || !std::equal(ids.begin(), ids.end(), x.begin()))
-    return invalid_argument("segment_ids of shape {} do not lead shape {}", ids.str(), x.str());
-  return {};
-}
-
 template <class F, class Types> class Segment final : public ComputeKernel {
  public:
   Segment(const SegmentRule& rule, bool sorted) : rule_(rule), sorted_(sorted) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &given = c.input(1);
-    if (sorted_ && given.rank() != 1) return invalid_argument("segment_ids of shape {}", given.shape().str());
-    TROUPE_RETURN_IF_ERROR(check_leading(given.shape(), x.shape()));
-    TROUPE_ASSIGN(const Tensor flat, given.reshape(Shape{given.elements()}));
-    TROUPE_ASSIGN(const std::vector<int64_t> ids, int_values(flat, "segment_ids"));
-    int64_t rows = ids.empty() ? 0 : ids.back() + 1;
-    if (c.num_inputs() == 3) {
-      TROUPE_ASSIGN(rows, int_scalar(c.input(2), "num_segments"));
-      if (rows < 0) return invalid_argument("{} segments", rows);
-    }
-    TROUPE_RETURN_IF_ERROR(check_ids(ids, rows));
-    std::vector<int64_t> sizes = {rows};
-    sizes.insert(sizes.end(), x.shape().begin() + given.rank(), x.shape().end());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    std::vector<int64_t> counts(static_cast<size_t>(rows));
-    for (int64_t id : ids)
-      if (id >= 0) ++counts[id];
-    if (y.elements() > 0)
+    TROUPE_ASSIGN(const std::vector<int64_t> ids, segment_ids(given, sorted_));
+    TROUPE_ASSIGN(const int64_t rows, segment_count(ids, c.num_inputs() == 3 ? &c.input(2) : nullptr));
+    TROUPE_ASSIGN(const PartialShape shape, slices_shape(x.shape(), given.shape(), rows, "segment_ids"));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape.shape()));
+    if (y.elements() > 0) {
+      std::vector<int64_t> counts(static_cast<size_t>(rows));
+      for (int64_t id : ids)
+        if (id >= 0) ++counts[id];
       with_type(x.dtype(), Types{}, [&]<class T>() {
         reduce_segments<F, T>(x.data<T>(), ids, y.mutable_data<T>(), counts, y.elements() / rows, rule_, c.threads());
       });
+    }
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  Status check_ids(std::span<const int64_t> ids, int64_t rows) const {
-    for (size_t i = 0; i < ids.size() && sorted_; ++i)
-      if (ids[i] < 0 || (i > 0 && ids[i] < ids[i - 1]))
-        return invalid_argument("segment ids must ascend from 0 or more; at position {} there is {}", i, ids[i]);
-    for (int64_t id : ids)
-      if (id >= rows) return invalid_argument("segment id {} is not below num_segments {}", id, rows);
-    return {};
-  }
-
   const SegmentRule rule_;
   const bool sorted_;
 };
 
 Status segment_shape(ShapeContext& c) {
-  const PartialShape &x = c.input(0), &ids = c.input(1);
-  PartialShape out{-1};
-  if (c.num_inputs() == 3) {
-    TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0).status());
-    if (const auto n = c.constant_input(2)) {
-      TROUPE_ASSIGN(const int64_t rows, int_scalar(*n, "num_segments"));
-      if (rows < 0) return invalid_argument("{} segments", rows);
-      out.set(0, rows);
-    }
-  } else if (const auto constant = c.constant_input(1)) {
-    TROUPE_ASSIGN(const auto values, int_values(*constant, "segment_ids"));
-    if (!values.empty() && values.back() < 0) return invalid_argument("segment id {}", values.back());
-    out.set(0, values.empty() ? 0 : values.back() + 1);
-  }
-  if (!x.has_rank() || !ids.has_rank()) return {};
-  if (ids.rank() > x.rank()) return invalid_argument("segment_ids of shape {} do not lead {}", ids.str(), x.str());
-  if (x.rank() - ids.rank() + 1 > kMaxRank) return invalid_argument("{} has the highest rank already", x.str());
-  for (int i = ids.rank(); i < x.rank(); ++i) out.push_back(x[i]);
+  TROUPE_ASSIGN(const int64_t rows, inferred_segment_count(c, 1, 2));
+  TROUPE_ASSIGN(const PartialShape out, slices_shape(c.input(0), c.input(1), rows, "segment_ids"));
   c.set_output(0, out);
   return {};
 }
@@ -180,9 +141,7 @@ Status sorted_shape(ShapeContext& c) {
 class Rows {
  public:
   explicit Rows(GradientContext& c)
-      : c_(c),
-        ids_(c.input(1).dtype() != DType::kInt16 ? c.input(1) : c.op("Cast", {c.input(1)}, {{"DstT", DType::kInt32}})),
-        sorted_(c.node().op().name().starts_with("Segment")) {}
+      : c_(c), ids_(int32_or_int64(c, c.input(1))), sorted_(c.node().op().name().starts_with("Segment")) {}
 
   /// For each row of data the row of its segment; for a dropped one that of segment 0.
   Output of_segment(Output rows) const {

@@ -6,6 +6,7 @@
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -73,11 +74,6 @@ Status sparse_to_dense_shape(ShapeContext& c) {
   return {};
 }
 
-Output sum_all(GradientContext& c, Output x) {
-  const Output zero = c.constant(Tensor::scalar<int32_t>(0)), one = c.constant(Tensor::scalar<int32_t>(1));
-  return c.op("Sum", {x, c.op("Range", {zero, c.op("Rank", {x}), one})});
-}
-
 Status sparse_to_dense_gradient(GradientContext& c) {
   const Output dy = c.dy(0), indices = c.input(0), values = c.input(2);
   if (!dy) return {};
@@ -104,10 +100,11 @@ class FillEmptyRows final : public ComputeKernel {
                               indices.shape().str(), values.shape().str(), sizes.size());
     if (other.rank() != 0) return invalid_argument("default_value of shape {}", other.shape().str());
     const int64_t rows = sizes[0], n = values.elements(), rank = indices.shape()[1];
-    if (rows < 0) return invalid_argument("{} rows", rows);
-    TROUPE_ASSIGN(Tensor empty, c.allocate(DType::kBool, Shape{rows}));
+    TROUPE_ASSIGN(const Shape row_shape, Shape::make({&rows, 1}));
+    TROUPE_ASSIGN(Tensor empty, c.allocate(DType::kBool, row_shape));
     std::fill_n(empty.mutable_data<bool>(), rows, true);
-    std::vector<int64_t> first(static_cast<size_t>(rows) + 1);
+    TROUPE_ASSIGN(Tensor begins, Tensor::zeros(DType::kInt64, Shape{rows + 1}, c.device().allocator));
+    int64_t* first = begins.mutable_data<int64_t>();
     const int64_t* at = indices.data<int64_t>();
     for (int64_t i = 0; i < n; ++i) {
       if (at[i * rank] < 0 || at[i * rank] >= rows)
@@ -182,7 +179,7 @@ template <class T> class FillEmptyRowsGrad final : public ComputeKernel {
     }
     Arithmetic<T> rest(0);
     for (int64_t i = 0; i < g.elements(); ++i)
-      if (!taken[i]) rest += widen(g.data<T>()[i]);
+      if (!taken[i]) rest = wrapping_add(rest, widen(g.data<T>()[i]));
     c.set_output(0, std::move(dx));
     c.set_output(1, Tensor::scalar<T>(narrow<T>(rest)));
     return {};
@@ -234,7 +231,7 @@ void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("grad_values: T")
               .output("d_values: T")
               .output("d_default_value: T")
-              .attr(type_attr("T", FloatOrComplexTypes{}))
+              .attr(type_attr("T", NumberOrComplexTypes{}))
               .shape([](ShapeContext& c) -> Status {
                 TROUPE_ASSIGN(const PartialShape map, c.with_rank(0, 1));
                 TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
@@ -245,7 +242,7 @@ void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of SparseFillEmptyRows: the values taken back from where they went, and the sum of "
                    "the others."),
           not_differentiable("TensorFlow defines none"));
-  add_cpu_kernels<FillEmptyRowsGrad>(kernels, "SparseFillEmptyRowsGrad", FloatOrComplexTypes{});
+  add_cpu_kernels<FillEmptyRowsGrad>(kernels, "SparseFillEmptyRowsGrad", NumberOrComplexTypes{});
 }
 
 }  // namespace troupe

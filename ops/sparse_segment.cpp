@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "devices/parallel.h"
+#include "ops/add_rows.h"
 #include "ops/all.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
-#include "ops/type_dispatch.h"
-#include "ops/wrapping.h"
+#include "ops/segment_ids.h"
 
 namespace troupe {
 namespace {
@@ -27,17 +26,8 @@ struct Picks {
                               ids.shape().str());
     Picks p;
     TROUPE_ASSIGN(p.indices, int_values(indices, "indices"));
-    TROUPE_ASSIGN(p.ids, int_values(ids, "segment_ids"));
-    for (size_t i = 0; i < p.ids.size(); ++i)
-      if (p.ids[i] < 0 || (i > 0 && p.ids[i] < p.ids[i - 1]))
-        return invalid_argument("segment ids must ascend from 0 or more; at position {} there is {}", i, p.ids[i]);
+    TROUPE_ASSIGN(p.ids, segment_ids(ids, true));
     return p;
-  }
-  Status check(int64_t rows, int64_t segments) const {
-    TROUPE_RETURN_IF_ERROR(check_indices(std::span(indices), rows));
-    if (!ids.empty() && ids.back() >= segments)
-      return invalid_argument("segment id {} is not below the {} segments", ids.back(), segments);
-    return {};
   }
   /// For each segment what its sum is multiplied by.
   std::vector<double> factors(int64_t segments, Divisor divisor) const {
@@ -49,30 +39,6 @@ struct Picks {
   }
 };
 
-/// out[to[i]] += in[from[i]] * factor(i), rows of `inner` elements; `out` is zeros. Threads take columns.
-template <class T, class Factor>
-void add_rows(const T* in, std::span<const int64_t> from, T* out, std::span<const int64_t> to, int64_t rows,
-              int64_t inner, int threads, Factor&& factor) {
-  using A = Arithmetic<T>;
-  const auto n = static_cast<int64_t>(from.size());
-  parallel_for(threads, inner, std::max<int64_t>(kCheapGrain / std::max<int64_t>(n, 1), 16),
-               [&](int64_t begin, int64_t end) {
-                 const int64_t width = end - begin;
-                 std::vector<A> wide(is_half<T> ? static_cast<size_t>(rows * width) : 0);
-                 for (int64_t i = 0; i < n; ++i) {
-                   const T* x = in + from[i] * inner + begin;
-                   const A f = factor(i);
-                   A* y;
-                   if constexpr (is_half<T>) y = wide.data() + to[i] * width;
-                   else y = out + to[i] * inner + begin;
-                   for (int64_t k = 0; k < width; ++k) y[k] = wrapping_add(y[k], wrapping_multiply(A(widen(x[k])), f));
-                 }
-                 if constexpr (is_half<T>)
-                   for (int64_t r = 0; r < rows; ++r)
-                     for (int64_t k = 0; k < width; ++k) out[r * inner + begin + k] = narrow<T>(wide[r * width + k]);
-               });
-}
-
 template <class Types> class SparseSegment final : public ComputeKernel {
  public:
   explicit SparseSegment(Divisor divisor) : divisor_(divisor) {}
@@ -80,23 +46,20 @@ template <class Types> class SparseSegment final : public ComputeKernel {
     const Tensor& x = c.input(0);
     if (x.rank() == 0) return invalid_argument("data must have rows");
     TROUPE_ASSIGN(const Picks picks, Picks::read(c.input(1), c.input(2)));
-    int64_t segments = picks.ids.empty() ? 0 : picks.ids.back() + 1;
-    if (c.num_inputs() == 4) {
-      TROUPE_ASSIGN(segments, int_scalar(c.input(3), "num_segments"));
-      if (segments < 0) return invalid_argument("{} segments", segments);
-    }
-    TROUPE_RETURN_IF_ERROR(picks.check(x.shape()[0], segments));
+    TROUPE_RETURN_IF_ERROR(check_indices<int64_t>(picks.indices, x.shape()[0]));
+    TROUPE_ASSIGN(const int64_t segments, segment_count(picks.ids, c.num_inputs() == 4 ? &c.input(3) : nullptr));
     std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
     sizes[0] = segments;
     TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(x.dtype(), shape, c.device().allocator));
-    const std::vector<double> factors = picks.factors(segments, divisor_);
-    if (y.elements() > 0)
+    if (y.elements() > 0) {
+      const std::vector<double> factors = picks.factors(segments, divisor_);
       with_type(x.dtype(), Types{}, [&]<class T>() {
         using A = Arithmetic<T>;
         add_rows<T>(x.data<T>(), picks.indices, y.mutable_data<T>(), picks.ids, segments, y.elements() / segments,
                     c.threads(), [&](int64_t i) { return static_cast<A>(factors[picks.ids[i]]); });
       });
+    }
     c.set_output(0, std::move(y));
     return {};
   }
@@ -113,9 +76,9 @@ class SparseSegmentGrad final : public ComputeKernel {
     const Tensor& g = c.input(0);
     if (g.rank() == 0) return invalid_argument("grad must have rows");
     TROUPE_ASSIGN(Picks picks, Picks::read(c.input(1), c.input(2)));
-    TROUPE_ASSIGN(int64_t rows, int_scalar(c.input(3), "output_dim0"));
-    if (rows < 0) return invalid_argument("{} rows", rows);
-    TROUPE_RETURN_IF_ERROR(picks.check(rows, g.shape()[0]));
+    TROUPE_ASSIGN(int64_t rows, count_from(c.input(3), "output_dim0"));
+    TROUPE_RETURN_IF_ERROR(check_indices<int64_t>(picks.indices, rows));
+    TROUPE_RETURN_IF_ERROR(check_indices<int64_t>(picks.ids, g.shape()[0]));
     if (unique_) {
       std::vector<int64_t> sorted = picks.indices;
       std::ranges::sort(sorted);
@@ -129,13 +92,14 @@ class SparseSegmentGrad final : public ComputeKernel {
     sizes[0] = rows;
     TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(g.dtype(), shape, c.device().allocator));
-    const std::vector<double> factors = picks.factors(g.shape()[0], divisor_);
-    if (y.elements() > 0)
+    if (y.elements() > 0) {
+      const std::vector<double> factors = picks.factors(g.shape()[0], divisor_);
       with_type(g.dtype(), FloatTypes{}, [&]<class T>() {
         using A = Arithmetic<T>;
         add_rows<T>(g.data<T>(), picks.ids, y.mutable_data<T>(), picks.indices, rows, y.elements() / rows, c.threads(),
                     [&](int64_t i) { return static_cast<A>(factors[picks.ids[i]]); });
       });
+    }
     c.set_output(0, std::move(y));
     return {};
   }
@@ -158,18 +122,7 @@ Status rows_shape(ShapeContext& c, int64_t rows) {
 }
 
 Status sparse_segment_shape(ShapeContext& c) {
-  int64_t rows = -1;
-  if (c.num_inputs() == 4) {
-    TROUPE_RETURN_IF_ERROR(c.with_rank(3, 0).status());
-    if (const auto n = c.constant_input(3)) {
-      TROUPE_ASSIGN(rows, int_scalar(*n, "num_segments"));
-      if (rows < 0) return invalid_argument("{} segments", rows);
-    }
-  } else if (const auto constant = c.constant_input(2)) {
-    TROUPE_ASSIGN(const auto values, int_values(*constant, "segment_ids"));
-    if (!values.empty() && values.back() < 0) return invalid_argument("segment id {}", values.back());
-    rows = values.empty() ? 0 : values.back() + 1;
-  }
+  TROUPE_ASSIGN(const int64_t rows, inferred_segment_count(c, 2, 3));
   return rows_shape(c, rows);
 }
 
@@ -181,8 +134,7 @@ Status sparse_segment_grad_shape(ShapeContext& c) {
   }
   int64_t rows = -1;
   if (const auto n = c.constant_input(3)) {
-    TROUPE_ASSIGN(rows, int_scalar(*n, "output_dim0"));
-    if (rows < 0) return invalid_argument("{} rows", rows);
+    TROUPE_ASSIGN(rows, count_from(*n, "output_dim0"));
   }
   return rows_shape(c, rows);
 }

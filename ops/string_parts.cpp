@@ -133,18 +133,10 @@ class SegmentJoin final : public ComputeKernel {
   explicit SegmentJoin(const KernelInit& init) : separator_(init.attr<std::string>("separator")) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &ids = c.input(1);
-    TROUPE_ASSIGN(const int64_t segments, int_scalar(c.input(2), "num_segments"));
-    std::vector<int64_t> sizes = {segments};
-    int64_t inner = 1;
-    bool fits = ids.rank() <= x.rank() && segments >= 0;
-    for (int d = 0; fits && d < x.rank(); ++d)
-      if (d >= ids.rank()) sizes.push_back(x.dim(d)), inner *= x.dim(d);
-      else fits = ids.dim(d) == x.dim(d);
-    if (!fits)
-      return invalid_argument("segment_ids {} of {} segments do not fit inputs {}", ids.shape().str(), segments,
-                              x.shape().str());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kString, shape));
+    TROUPE_ASSIGN(const int64_t segments, count_from(c.input(2), "num_segments"));
+    TROUPE_ASSIGN(const PartialShape shape, slices_shape(x.shape(), ids.shape(), segments, "segment_ids"));
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kString, shape.shape()));
+    const int64_t inner = ids.elements() > 0 ? x.elements() / ids.elements() : 0;
     Status status;
     with_type(ids.dtype(), IndexTypes{}, [&]<class I>() {
       for (int64_t i = 0; i < ids.elements() && status.ok(); ++i) {
@@ -171,17 +163,11 @@ class SegmentJoin final : public ComputeKernel {
 
 Status segment_join_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0));
-  if (!c.input(0).has_rank() || !c.input(1).has_rank()) return {};
-  if (c.input(1).rank() > c.input(0).rank())
-    return invalid_argument("segment_ids {} do not fit inputs {}", c.input(1).str(), c.input(0).str());
   int64_t segments = -1;
   if (const auto constant = c.constant_input(2)) {
-    TROUPE_ASSIGN(segments, int_scalar(*constant, "num_segments"));
-    if (segments < 0) return invalid_argument("{} segments", segments);
+    TROUPE_ASSIGN(segments, count_from(*constant, "num_segments"));
   }
-  std::vector<int64_t> sizes = {segments};
-  for (int d = c.input(1).rank(); d < c.input(0).rank(); ++d) sizes.push_back(c.input(0)[d]);
-  TROUPE_ASSIGN(const PartialShape shape, PartialShape::make(sizes));
+  TROUPE_ASSIGN(const PartialShape shape, slices_shape(c.input(0), c.input(1), segments, "segment_ids"));
   c.set_output(0, shape);
   return {};
 }

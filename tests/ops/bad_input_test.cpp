@@ -140,10 +140,12 @@ TEST_CASE("segments, partitions and picked rows are checked", "[bad_input]") {
   for (const char* op : {"SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin"}) {
     check_fails(op, {x, I({0, 2, 1})}, "position 2 there is 1");
     check_fails(op, {x, I({-1, 0, 1})}, "position 0 there is -1");
+    check_fails(op, {x, I({0, 1})}, "segment_ids of shape [2] do not lead shape [3]");
+    check_fails(op, {x, L({0, 1, INT64_MAX})}, "9223372036854775807");
   }
   for (const char* op : {"UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin"}) {
     check_fails(op, {x, I({0, 2, 1}), I(2)}, "segment id 2");
-    check_fails(op, {x, I({0, 2, 1}), I(-1)}, "-1 segments");
+    check_fails(op, {x, I({0, 2, 1}), I(-1)}, "num_segments must not be negative: -1");
     check_fails(op, {x, I({0, 1}, {1, 2}), I(2)}, "do not lead");
   }
   for (const char* op : {"SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"}) {
@@ -151,7 +153,7 @@ TEST_CASE("segments, partitions and picked rows are checked", "[bad_input]") {
     check_fails(op, {x, I({0, 1}), I({1, 0})}, "position 1 there is 0");
     check_fails(std::string(op) + "WithNumSegments", {x, I({0}), I({2}), I(2)}, "segment id 2");
     check_fails(std::string(op) + "Grad", {x, I({4}), I({0}), I(4)}, "index 4");
-    check_fails(std::string(op) + "GradV2", {x, I({0}), I({3}), I(4)}, "segment id 3");
+    check_fails(std::string(op) + "GradV2", {x, I({0}), I({3}), I(4)}, "index 3");
   }
   check_fails("DynamicPartition", {x, I({0, 2, 1})}, "index 2 at position 1", {{"num_partitions", int64_t{2}}});
   check_fails("DynamicStitch", {I({0, -1}), D({1, 2})}, "index -1");
@@ -163,7 +165,7 @@ TEST_CASE("sets, counts and orders are checked", "[bad_input]") {
   check_fails("UniqueV2", {kMatrix, L({2})}, "axis 2");
   check_fails("ListDiff", {kMatrix, D({1})}, "[2,3]");
   check_fails("Bincount", {I({1, -2}), I(3), D({})}, "value -2");
-  check_fails("Bincount", {I({1, 2}), I(-3), D({})}, "-3 bins");
+  check_fails("Bincount", {I({1, 2}), I(-3), D({})}, "negative: -3");
   check_fails("Bincount", {I({1, 2}), I(3), D({1})}, "weights of shape [1]");
   check_fails("HistogramFixedWidth", {kMatrix, D({1, 1}), I(3)}, "from 1 to 1");
   check_fails("HistogramFixedWidth", {kMatrix, D({0, 1}), I(0)}, "0 bins");

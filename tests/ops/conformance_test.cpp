@@ -9,9 +9,9 @@
 #include "tests/ops/complex_cases.h"
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
-#include "tests/ops/string_cases.h"
 #include "tests/ops/segment_cases.h"
 #include "tests/ops/special_cases.h"
+#include "tests/ops/string_cases.h"
 
 namespace troupe::testing {
 namespace {
@@ -77,7 +77,10 @@ const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
     for (const auto& part :
-         {const_cases(), unary_cases(), binary_cases(), reduction_cases(), array_cases(), gather_cases(), random_cases(), matrix_cases(), complex_cases(), move_cases(), block_cases(), diagonal_cases(), nd_index_cases(), einsum_cases(), rounding_cases(), string_cases(), special_cases(), bessel_cases(), scan_cases(), segment_cases(), set_cases(), sequence_cases()})
+         {const_cases(),    unary_cases(),   binary_cases(),   reduction_cases(), array_cases(),   gather_cases(),
+          random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
+          nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
+          scan_cases(),     segment_cases(), set_cases(),      sequence_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -86,8 +89,9 @@ const std::vector<OpCase>& all_cases() {
 
 /// Ops the sizes of whose results follow from values.
 bool depends_on_values(const std::string& op) {
-  for (const char* start : {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
-                            "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder"})
+  for (const char* start :
+       {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
+        "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder"})
     if (op.starts_with(start)) return true;
   return op.starts_with("SparseSegment") && op.ends_with("GradV2");
 }

@@ -44,7 +44,7 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_fails("ReduceJoin", {S({"a"}), I({1})}, "axis 1");
   check_fails("ReduceJoin", {S({"a"}), I({0, -1})}, "twice");
   check_fails("UnsortedSegmentJoin", {S({"a"}), I({2}), I(2)}, "segment id 2");
-  check_fails("UnsortedSegmentJoin", {S({"a"}), I({0, 1}), I(2)}, "do not fit");
+  check_fails("UnsortedSegmentJoin", {S({"a"}), I({0, 1}), I(2)}, "do not lead");
   check_fails("StringSplit", {S("a"), S("")}, "a vector");
   check_fails("AsString", {I(1)}, "fill", {{"fill", "x"}});
   check_fails("AsString", {I(1)}, "precision", {{"precision", int64_t{2}}});
