@@ -31,6 +31,7 @@ void register_partition_ops(OpRegistry&, KernelRegistry&);
 void register_unique_ops(OpRegistry&, KernelRegistry&);
 void register_order_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_ops(OpRegistry&, KernelRegistry&);
+void register_sparse_matmul_ops(OpRegistry&, KernelRegistry&);
 void register_gather_nd_ops(OpRegistry&, KernelRegistry&);
 void register_fake_quant_ops(OpRegistry&, KernelRegistry&);
 void register_quantize_ops(OpRegistry&, KernelRegistry&);

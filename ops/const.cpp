@@ -40,6 +40,20 @@ class Forward final : public ComputeKernel {
   }
 };
 
+class EnsureShape final : public ComputeKernel {
+ public:
+  explicit EnsureShape(const KernelInit& init) : shape_(init.attr<PartialShape>("shape")) {}
+  Status compute(KernelContext& c) override {
+    const Shape& shape = c.input(0).shape();
+    if (!shape_.compatible(shape)) return invalid_argument("shape {} is not {}", shape.str(), shape_.str());
+    c.set_output(0, c.input(0));
+    return {};
+  }
+
+ private:
+  const PartialShape shape_;
+};
+
 template <class T> class CheckNumerics final : public ComputeKernel {
  public:
   explicit CheckNumerics(const KernelInit& init) : message_(init.attr<std::string>("message")) {}
@@ -165,16 +179,7 @@ Status fill_shape(ShapeContext& c) {
 }
 
 Status fill_gradient(GradientContext& c) {
-  const Output dy = c.dy(0);
-  if (!dy) return {};
-  if (dy.shape().has_rank()) {
-    std::vector<int64_t> axes;
-    for (int i = 0; i < dy.shape().rank(); ++i) axes.push_back(i);
-    c.set_dx(1, c.op("Sum", {dy, int_vector(c, axes)}));
-  } else {
-    const Output zero = c.constant(Tensor::scalar<int32_t>(0)), one = c.constant(Tensor::scalar<int32_t>(1));
-    c.set_dx(1, c.op("Sum", {dy, c.op("Range", {zero, c.op("Rank", {dy}), one})}));
-  }
+  if (c.dy(0)) c.set_dx(1, sum_all(c, c.dy(0)));
   return {};
 }
 
@@ -283,8 +288,29 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("Its input, unless the output is fed. `shape` is what may be fed."),
           gradient(pass_gradients));
-  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault"})
+  ops.add(OpDef("GuaranteeConst")
+              .input("input: T")
+              .output("output: T")
+              .attr("T: type")
+              .shape(unchanged_shape)
+              .doc("Its input, unchanged, of which is promised that it is the same in every run."),
+          not_differentiable("TensorFlow defines none"));
+  for (const char* op :
+       {"Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "GuaranteeConst"})
     kernels.add<Forward>(op, DeviceKind::kCpu, {});
+  ops.add(OpDef("EnsureShape")
+              .input("input: T")
+              .output("output: T")
+              .attr("shape: shape")
+              .attr("T: type")
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_ASSIGN(PartialShape shape, PartialShape::merge(c.input(0), c.attr<PartialShape>("shape")));
+                c.set_output(0, std::move(shape));
+                return {};
+              })
+              .doc("Its input, unchanged. Error where its shape is not `shape`, sizes left open aside."),
+          gradient(pass_gradients));
+  kernels.add<EnsureShape>("EnsureShape", DeviceKind::kCpu, {});
   ops.add(OpDef("CheckNumerics")
               .input("tensor: T")
               .output("output: T")

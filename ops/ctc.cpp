@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequence losses without alignment: CTCLoss, CTCLossV2, CTCGreedyDecoder.
+// Sequence losses without alignment: CTCLoss, CTCLossV2. The decoders are in ctc_decode.cpp.
 #include <algorithm>
-#include <cmath>
 
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/ctc_alignment.h"
+#include "ops/ctc_sequences.h"
 #include "ops/gradient_math.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
 namespace {
-
-/// The sizes of inputs [time, batch, classes] with a length for each sequence. Errors: shapes that do not fit, lengths
-/// beyond the time there is.
-struct Sequences {
-  int64_t time, batch, classes;
-  std::span<const int32_t> lengths;
-
-  static Result<Sequences> read(const Tensor& inputs, const Tensor& lengths) {
-    if (inputs.rank() != 3 || inputs.shape()[1] == 0 || inputs.shape()[2] == 0)
-      return invalid_argument("inputs must be [time, batch, classes], not {}", inputs.shape().str());
-    Sequences s{inputs.shape()[0], inputs.shape()[1], inputs.shape()[2], lengths.values<int32_t>()};
-    if (lengths.rank() != 1 || lengths.elements() != s.batch)
-      return invalid_argument("sequence_length of shape {} for a batch of {}", lengths.shape().str(), s.batch);
-    for (int64_t b = 0; b < s.batch; ++b)
-      if (s.lengths[b] < 0 || s.lengths[b] > s.time)
-        return invalid_argument("sequence_length {} of sequence {} is not in [0, {}]", s.lengths[b], b, s.time);
-    return s;
-  }
-};
 
 struct LossAttrs {
   bool collapse, merge, ignore_longer, blank_first;
@@ -99,13 +80,7 @@ template <class T> class CtcLoss final : public ComputeKernel {
  private:
   T one(const Sequences& s, int64_t b, const std::vector<int64_t>& labels, const T* logits, T* gradient) const {
     CtcInputs in{{}, s.lengths[b], s.classes, attrs_.blank_first ? 0 : s.classes - 1, attrs_.merge};
-    for (int64_t t = 0; t < in.time; ++t) {
-      const T* row = logits + (t * s.batch + b) * s.classes;
-      const double high = *std::max_element(row, row + s.classes);
-      double sum = 0;
-      for (int64_t k = 0; k < s.classes; ++k) sum += std::exp(row[k] - high);
-      for (int64_t k = 0; k < s.classes; ++k) in.log_y.push_back(row[k] - high - std::log(sum));
-    }
+    in.log_y = s.log_softmax(logits, b);
     std::vector<double> dy(in.log_y.size(), 0.0);
     const double loss = ctc_loss(in, labels, dy);
     for (int64_t t = 0; t < in.time; ++t)
@@ -138,60 +113,6 @@ Status loss_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T> class GreedyDecoder final : public ComputeKernel {
- public:
-  explicit GreedyDecoder(const KernelInit& init)
-      : merge_(init.attr<bool>("merge_repeated")), blank_(init.attr<int64_t>("blank_index")) {}
-  Status compute(KernelContext& c) override {
-    const Tensor& inputs = c.input(0);
-    TROUPE_ASSIGN(const Sequences s, Sequences::read(inputs, c.input(1)));
-    const int64_t blank = blank_ < 0 ? blank_ + s.classes : blank_;
-    if (blank < 0 || blank >= s.classes) return invalid_argument("blank_index {} of {} classes", blank_, s.classes);
-    TROUPE_ASSIGN(Tensor score, c.allocate(dtype_of<T>, Shape{s.batch, 1}));
-    std::vector<int64_t> indices, values;
-    int64_t longest = 0;
-    for (int64_t b = 0; b < s.batch; ++b) {
-      T sum(0);
-      int64_t before = -1, length = 0;
-      for (int64_t t = 0; t < s.lengths[b]; ++t) {
-        const T* row = inputs.data<T>() + (t * s.batch + b) * s.classes;
-        const int64_t best = std::max_element(row, row + s.classes) - row;
-        sum -= row[best];
-        if (best != blank && !(merge_ && best == before)) {
-          indices.insert(indices.end(), {b, length++});
-          values.push_back(best);
-        }
-        before = best;
-      }
-      score.mutable_data<T>()[b] = sum;
-      longest = std::max(longest, length);
-    }
-    const auto n = static_cast<int64_t>(values.size());
-    c.set_output(0, Tensor::of<int64_t>(std::span<const int64_t>(indices), Shape{n, 2}));
-    c.set_output(1, Tensor::of<int64_t>(std::span<const int64_t>(values)));
-    c.set_output(2, Tensor::of<int64_t>({s.batch, longest}));
-    c.set_output(3, std::move(score));
-    return {};
-  }
-
- private:
-  const bool merge_;
-  const int64_t blank_;
-};
-
-Status decoder_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape inputs, c.with_rank(0, 3));
-  TROUPE_ASSIGN(PartialShape batch, c.with_rank(1, 1));
-  if (inputs.has_rank()) {
-    TROUPE_ASSIGN(batch, PartialShape::merge(PartialShape{inputs[1]}, batch));
-  }
-  c.set_output(0, PartialShape{-1, 2});
-  c.set_output(1, PartialShape{-1});
-  c.set_output(2, PartialShape{2});
-  c.set_output(3, PartialShape{batch.has_rank() ? batch[0] : -1, 1});
-  return {};
-}
-
 }  // namespace
 
 void register_ctc_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -219,21 +140,7 @@ void register_ctc_ops(OpRegistry& ops, KernelRegistry& kernels) {
     if (v2) kernels.add<CtcLoss<float>>(name, DeviceKind::kCpu, {});
     else add_cpu_kernels<CtcLoss>(kernels, name, FullFloatTypes{});
   }
-  ops.add(OpDef("CTCGreedyDecoder")
-              .input("inputs: T")
-              .input("sequence_length: int32")
-              .output("decoded_indices: int64")
-              .output("decoded_values: int64")
-              .output("decoded_shape: int64")
-              .output("log_probability: T")
-              .attr("merge_repeated: bool = false")
-              .attr("blank_index: int = -1")
-              .attr(type_attr("T", FullFloatTypes{}, "float32"))
-              .shape(decoder_shape)
-              .doc("The likeliest class of each step of logits [time, batch, classes] without blanks, and with "
-                   "merge_repeated without repetitions, as a sparse matrix; and minus the sum of their logits."),
-          not_differentiable("it chooses classes"));
-  add_cpu_kernels<GreedyDecoder>(kernels, "CTCGreedyDecoder", FullFloatTypes{});
+  register_ctc_decoders(ops, kernels);
 }
 
 }  // namespace troupe

@@ -11,11 +11,6 @@ namespace {
 
 constexpr double kLogZero = -std::numeric_limits<double>::infinity();
 
-double log_add(double a, double b) {
-  if (a < b) std::swap(a, b);
-  return b == kLogZero ? a : a + std::log1p(std::exp(b - a));
-}
-
 /// The labels with a blank before, between and after, and which moves among them are allowed.
 struct States {
   const CtcInputs& in;
@@ -71,6 +66,11 @@ std::vector<double> backward(const States& s) {
 }
 
 }  // namespace
+
+double log_add(double a, double b) {
+  if (a < b) std::swap(a, b);
+  return b == kLogZero ? a : a + std::log1p(std::exp(b - a));
+}
 
 double ctc_loss(const CtcInputs& inputs, std::span<const int64_t> labels, std::span<double> gradient) {
   const States states(inputs, labels);

@@ -18,6 +18,9 @@ struct CtcInputs {
   double at(int64_t t, int64_t k) const { return log_y[t * classes + k]; }
 };
 
+/// log(exp(a) + exp(b)); minus infinity is the logarithm of 0.
+double log_add(double a, double b);
+
 /// -log P(labels | inputs) over all alignments, infinite where there is none. Adds to `gradient` [time, classes] the
 /// derivative by the logits, which is softmax - (expected share of each class at each step).
 double ctc_loss(const CtcInputs& inputs, std::span<const int64_t> labels, std::span<double> gradient);

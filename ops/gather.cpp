@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading by index: GatherV2. OneHot and TopKV2 are in top_k.cpp, GatherNd and ScatterNd in gather_nd.cpp.
+// Reading by index: Gather, GatherV2. OneHot and TopKV2 are in top_k.cpp, GatherNd and ScatterNd in gather_nd.cpp.
 #include <algorithm>
 
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/gather_gradient.h"
+#include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/top_k.h"
 #include "ops/type_dispatch.h"
@@ -33,7 +34,7 @@ template <class I> class Gather final : public ComputeKernel {
   explicit Gather(const KernelInit& init) : batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &indices = c.input(1);
-    TROUPE_ASSIGN(const int axis, axis_from(c.input(2), x.rank()));
+    TROUPE_ASSIGN(const int axis, c.num_inputs() == 3 ? axis_from(c.input(2), x.rank()) : axis_from(0, x.rank()));
     TROUPE_ASSIGN(const int batch, batch_dims_from(batch_dims_, indices.rank(), axis));
     for (int i = 0; i < batch; ++i)
       if (x.shape()[i] != indices.shape()[i])
@@ -87,6 +88,25 @@ Status gather_shape(ShapeContext& c) {
   return {};
 }
 
+Status rows_gathered_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, 1));
+  const PartialShape& indices = c.input(1);
+  if (!x.has_rank() || !indices.has_rank()) return {};
+  std::vector<int64_t> sizes(indices.dims().begin(), indices.dims().end());
+  sizes.insert(sizes.end(), x.dims().begin() + 1, x.dims().end());
+  TROUPE_ASSIGN(const PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, out);
+  return {};
+}
+
+Status gather_rows_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  if (!c.input(0).shape().has_rank() || !c.input(1).shape().has_rank())
+    return invalid_argument("the gradient needs the known ranks of params and indices");
+  c.set_dx(0, gather_gradient(c, c.input(0), c.input(1), c.dy(0), 0, 0));
+  return {};
+}
+
 Status gather_v2_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   const Node& axis_node = *c.input(2).node;
@@ -96,12 +116,12 @@ Status gather_v2_gradient(GradientContext& c) {
     return invalid_argument("the gradient needs a constant axis and known ranks of params and indices");
   TROUPE_ASSIGN(const int axis, axis_from(*constant, rank));
   TROUPE_ASSIGN(const int batch, batch_dims_from(c.node().attrs().get_or<int64_t>("batch_dims", 0), index_rank, axis));
-  c.set_dx(0, gather_gradient(c, c.input(0), c.input(1), c.dy(0), axis, batch));
+  c.set_dx(0, gather_gradient(c, c.input(0), int32_or_int64(c, c.input(1)), c.dy(0), axis, batch));
   return {};
 }
 
 void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
-  const std::string indices = type_attr("Tindices", IndexTypes{});
+  using NarrowOrIndexTypes = TypeList<int16_t, int32_t, int64_t>;
   ops.add(
       OpDef("GatherV2")
           .input("params: Tparams")
@@ -110,13 +130,25 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
           .output("output: Tparams")
           .attr("batch_dims: int = 0")
           .attr("Tparams: type")
-          .attr(indices)
+          .attr(type_attr("Tindices", NarrowOrIndexTypes{}))
           .attr(type_attr("Taxis", IndexTypes{}))
           .shape(gather_shape)
           .doc("The slices of params along `axis` that the indices name. The first batch_dims dimensions of both go "
                "together. Error for an index out of range."),
       gradient(gather_v2_gradient));
-  add_cpu_kernels<Gather>(kernels, "GatherV2", IndexTypes{}, "Tindices");
+  ops.add(OpDef("Gather")
+              .input("params: Tparams")
+              .input("indices: Tindices")
+              .output("output: Tparams")
+              .attr("validate_indices: bool = true")
+              .attr("Tparams: type")
+              .attr(type_attr("Tindices", IndexTypes{}))
+              .shape(rows_gathered_shape)
+              .doc("The rows of params that the indices name. Error for an index out of range, whatever "
+                   "validate_indices."),
+          gradient(gather_rows_gradient));
+  add_cpu_kernels<Gather>(kernels, "Gather", IndexTypes{}, "Tindices");
+  add_cpu_kernels<Gather>(kernels, "GatherV2", NarrowOrIndexTypes{}, "Tindices");
 }
 
 }  // namespace

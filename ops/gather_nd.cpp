@@ -5,6 +5,7 @@
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/nd_index.h"
+#include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
 
@@ -103,13 +104,7 @@ template <Meeting meeting> class TensorScatter final : public ComputeKernel {
  public:
   explicit TensorScatter(BadIndices policy) : policy_(policy) {}
   Status compute(KernelContext& c) override {
-    const Tensor& x = c.input(0);
-    const bool apart = !x.shares_buffer(c.input(2));
-    TROUPE_ASSIGN(Tensor y, apart ? c.forward_or_allocate(0, x.dtype(), x.shape()) : c.allocate(x.dtype(), x.shape()));
-    if (!y.shares_buffer(x))
-      with_storage(x.dtype(), [&]<class S>() {
-        std::copy_n(static_cast<const S*>(x.raw()), x.elements(), static_cast<S*>(y.mutable_raw()));
-      });
+    TROUPE_ASSIGN(Tensor y, writable_input(c, 0, c.input(2)));
     TROUPE_RETURN_IF_ERROR(scatter<meeting>(y, c.input(1), c.input(2), policy_));
     c.set_output(0, std::move(y));
     return {};
@@ -159,9 +154,8 @@ Output gather(GradientContext& c, Output x, Output indices) { return c.op("Gathe
 
 /// Zeros like x to which slices are added.
 Output spread(GradientContext& c, Output x, Output indices, Output slices) {
-  const DType type = indices.dtype() == DType::kInt16 ? DType::kInt32 : indices.dtype();
-  if (type != indices.dtype()) indices = c.op("Cast", {indices}, {{"DstT", type}});
-  return c.op("ScatterNd", {indices, slices, c.op("Shape", {x}, {{"out_type", type}})}, policy_of(c));
+  indices = int32_or_int64(c, indices);
+  return c.op("ScatterNd", {indices, slices, c.op("Shape", {x}, {{"out_type", indices.dtype()}})}, policy_of(c));
 }
 
 Status update_gradient(GradientContext& c) {

@@ -149,19 +149,11 @@ class StridedSliceAssign final : public ResourceKernel {
     TROUPE_ASSIGN(const auto strides, int_values(request.inputs[3], "strides"));
     TROUPE_ASSIGN(const SliceSpec spec, slice_spec(v.shape(), begin, end, strides, masks_));
     const Tensor& value = request.inputs[4];
-    if (value.dtype() != v.dtype() || !(PartialShape(value.shape()) == spec.result))
-      return invalid_argument("the slice of variable '{}' is {}{}, the value {}{}", name, to_string(v.dtype()),
-                              spec.result.str(), to_string(value.dtype()), value.shape().str());
-    if (value.elements() == 0) return {};
-    const auto steps = strides_of(v.shape());
-    StridedCopy box;
-    int64_t start = 0, step = value.elements();
-    for (int i = 0; i < v.rank(); ++i) {
-      start += spec.begin[i] * steps[i];
-      step /= spec.count[i];
-      box.push(spec.count[i], step, steps[i] * spec.stride[i]);
-    }
-    strided_copy(v.dtype(), advance(v.mutable_raw(), start, v.dtype()), value.raw(), box, 1);
+    if (value.dtype() != v.dtype())
+      return invalid_argument("variable '{}' is {}, the value {}", name, to_string(v.dtype()),
+                              to_string(value.dtype()));
+    TROUPE_ASSIGN(const Tensor part, broadcast_to(value, spec.result.shape(), request.allocator, 1));
+    write_slice(spec, v, part, 1);
     return {};
   }
 
@@ -269,8 +261,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("ellipsis_mask: int = 0")
               .attr("new_axis_mask: int = 0")
               .attr("shrink_axis_mask: int = 0")
-              .doc("Sets the part of the variable that StridedSlice would read, in place. The value must have its "
-                   "shape.")
+              .doc("Sets the part of the variable that StridedSlice would read, in place. The value is broadcast.")
               .shape(strided_slice_assign_shape)
               .stateful(),
           not_differentiable(kNoValue));

@@ -96,8 +96,11 @@ using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, in
 
 template <class T> class AddNKernel final : public ComputeKernel {
  public:
+  explicit AddNKernel(const KernelInit& init) : shape_(init.attrs->get_or<PartialShape>("shape", PartialShape())) {}
   Status compute(KernelContext& c) override {
     const Shape shape = c.input(0).shape();
+    if (!shape_.compatible(shape))
+      return invalid_argument("the inputs have shape {}, not {}", shape.str(), shape_.str());
     int reuse = 0;
     for (int i = 0; i < c.num_inputs(); ++i) {
       if (c.input(i).shape() != shape)
@@ -129,6 +132,9 @@ template <class T> class AddNKernel final : public ComputeKernel {
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const PartialShape shape_;
 };
 
 Status add_n_shape(ShapeContext& c) {
@@ -297,7 +303,23 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(add_n_shape)
               .doc("The sum of tensors of one shape, added in the order of the inputs."),
           gradient(add_n_gradient));
-  add_cpu_kernels<AddNKernel>(kernels, "AddN", NumberOrComplexTypes{});
+  ops.add(OpDef("AccumulateNV2")
+              .input("inputs: N * T")
+              .output("sum: T")
+              .attr("N: int >= 1")
+              .attr(type_attr("T", NumberOrComplexTypes{}))
+              .attr("shape: shape")
+              .shape([](ShapeContext& c) -> Status {
+                PartialShape shape = c.attr<PartialShape>("shape");
+                for (int i = 0; i < c.num_inputs(); ++i) {
+                  TROUPE_ASSIGN(shape, PartialShape::merge(shape, c.input(i)));
+                }
+                c.set_output(0, shape);
+                return {};
+              })
+              .doc("The sum of tensors of this shape, added in the order of the inputs."),
+          gradient(add_n_gradient));
+  for (const char* op : {"AddN", "AccumulateNV2"}) add_cpu_kernels<AddNKernel>(kernels, op, NumberOrComplexTypes{});
   ops.add(OpDef("ClipByValue")
               .input("t: T")
               .input("clip_value_min: T")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes out of tensors: Slice, StridedSlice, StridedSliceGrad.
+// Boxes out of tensors and into them: Slice, StridedSlice, StridedSliceGrad, TensorStridedSliceUpdate.
 #include <algorithm>
 #include <span>
 
@@ -157,9 +157,9 @@ Attrs masks_of(const Node& node) {
 
 Status strided_slice_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const bool narrow = c.input(1).dtype() == DType::kInt16;
-  std::vector<Output> in = {c.op("Shape", {c.input(0)}, {{"out_type", narrow ? DType::kInt32 : c.input(1).dtype()}})};
-  for (int i = 1; i < 4; ++i) in.push_back(narrow ? c.op("Cast", {c.input(i)}, {{"DstT", DType::kInt32}}) : c.input(i));
+  std::vector<Output> in;
+  for (int i = 1; i < 4; ++i) in.push_back(int32_or_int64(c, c.input(i)));
+  in.insert(in.begin(), c.op("Shape", {c.input(0)}, {{"out_type", in[0].dtype()}}));
   in.push_back(c.dy(0));
   c.set_dx(0, c.op("StridedSliceGrad", in, masks_of(c.node())));
   return {};
@@ -175,17 +175,7 @@ class StridedSliceGrad final : public ComputeKernel {
     if (!(PartialShape(dy.shape()) == spec.result))
       return invalid_argument("dy has shape {}, the slice {}", dy.shape().str(), spec.result.str());
     TROUPE_ASSIGN(Tensor dx, Tensor::zeros(dy.dtype(), shape, c.device().allocator));
-    if (dy.elements() > 0) {
-      const auto strides = strides_of(shape);
-      StridedCopy box;
-      int64_t start = 0, step = dy.elements();
-      for (int i = 0; i < shape.rank(); ++i) {
-        start += spec.begin[i] * strides[i];
-        step /= spec.count[i];
-        box.push(spec.count[i], step, strides[i] * spec.stride[i]);
-      }
-      strided_copy(dy.dtype(), advance(dx.mutable_raw(), start, dy.dtype()), dy.raw(), box, c.threads());
-    }
+    write_slice(spec, dx, dy, c.threads());
     c.set_output(0, std::move(dx));
     return {};
   }
@@ -193,6 +183,46 @@ class StridedSliceGrad final : public ComputeKernel {
  private:
   const SliceMasks masks_;
 };
+
+class StridedSliceUpdate final : public ComputeKernel {
+ public:
+  explicit StridedSliceUpdate(const KernelInit& init) : masks_(*init.attrs) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &value = c.input(4);
+    TROUPE_ASSIGN(const SliceSpec spec, spec_of(x.shape(), c.input(1), c.input(2), c.input(3), masks_));
+    TROUPE_ASSIGN(const Tensor part, broadcast_to(value, spec.result.shape(), c.device().allocator, c.threads()));
+    TROUPE_ASSIGN(Tensor y, writable_input(c, 0, value));
+    write_slice(spec, y, part, c.threads());
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const SliceMasks masks_;
+};
+
+Status strided_slice_update_shape(ShapeContext& c) {
+  const auto begin = c.constant_input(1), end = c.constant_input(2), strides = c.constant_input(3);
+  if (begin && end && strides) {
+    TROUPE_ASSIGN(const SliceSpec spec, spec_of(c.input(0), *begin, *end, *strides, SliceMasks(c.attrs())));
+    TROUPE_ASSIGN(const PartialShape both, broadcast(c.input(4), spec.result));
+    if (!both.compatible(spec.result))
+      return invalid_argument("{} does not broadcast to {}", c.input(4).str(), spec.result.str());
+  }
+  c.set_output(0, c.input(0));
+  return {};
+}
+
+Status strided_slice_update_gradient(GradientContext& c) {
+  const Output dy = c.dy(0);
+  if (!dy) return {};
+  const Attrs masks = masks_of(c.node());
+  const Output begin = c.input(1), end = c.input(2), strides = c.input(3), value = c.input(4);
+  c.set_dx(0, c.op("TensorStridedSliceUpdate", {dy, begin, end, strides, c.op("ZerosLike", {value})}, masks));
+  const Output part = c.op("StridedSlice", {dy, begin, end, strides}, masks);
+  c.set_dx(4, sum_to(c, part, value, part));
+  return {};
+}
 
 using SliceIndexTypes = TypeList<int16_t, int32_t, int64_t>;
 
@@ -251,9 +281,20 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
             c.set_dx(4, c.op("StridedSlice", {c.dy(0), c.input(1), c.input(2), c.input(3)}, masks_of(c.node())));
             return {};
           }));
+  ops.add(strided(OpDef("TensorStridedSliceUpdate")
+                      .input("input: T")
+                      .input("begin: Index")
+                      .input("end: Index")
+                      .input("strides: Index")
+                      .input("value: T")
+                      .output("output: T"))
+              .shape(strided_slice_update_shape)
+              .doc("The input with value, which is broadcast, in place of what StridedSlice would read."),
+          gradient(strided_slice_update_gradient));
   kernels.add<Slice>("Slice", DeviceKind::kCpu, {});
   kernels.add<StridedSlice>("StridedSlice", DeviceKind::kCpu, {});
   kernels.add<StridedSliceGrad>("StridedSliceGrad", DeviceKind::kCpu, {});
+  kernels.add<StridedSliceUpdate>("TensorStridedSliceUpdate", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

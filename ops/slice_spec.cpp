@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "ops/strided_copy.h"
+
 namespace troupe {
 namespace {
 
@@ -99,6 +101,19 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
     if (g != kShrink) sizes.push_back(g == kNewAxis ? 1 : spec.count[g]);
   TROUPE_ASSIGN(spec.result, PartialShape::make(sizes));
   return spec;
+}
+
+void write_slice(const SliceSpec& spec, Tensor& whole, const Tensor& part, int threads) {
+  if (part.elements() == 0) return;
+  const auto strides = strides_of(whole.shape());
+  StridedCopy box;
+  int64_t start = 0, step = part.elements();
+  for (int i = 0; i < whole.rank(); ++i) {
+    start += spec.begin[i] * strides[i];
+    step /= spec.count[i];
+    box.push(spec.count[i], step, strides[i] * spec.stride[i]);
+  }
+  strided_copy(part.dtype(), advance(whole.mutable_raw(), start, part.dtype()), part.raw(), box, threads);
 }
 
 }  // namespace troupe

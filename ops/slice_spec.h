@@ -24,4 +24,7 @@ struct SliceMasks {
 Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
                              const std::vector<int64_t>& strides, const SliceMasks& masks);
 
+/// Writes `part`, which has the shape spec.result, to its places in `whole`. Strings too.
+void write_slice(const SliceSpec& spec, Tensor& whole, const Tensor& part, int threads);
+
 }  // namespace troupe

@@ -126,4 +126,31 @@ std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {
   return out;
 }
 
+Result<Tensor> broadcast_to(const Tensor& x, const Shape& shape, const std::shared_ptr<Allocator>& allocator,
+                            int threads) {
+  if (x.shape() == shape) return x;
+  const int before = shape.rank() - x.rank();
+  bool fits = before >= 0;
+  for (int i = 0; i < x.rank() && fits; ++i) fits = x.shape()[i] == 1 || x.shape()[i] == shape[before + i];
+  if (!fits) return invalid_argument("{} does not broadcast to {}", x.shape().str(), shape.str());
+  TROUPE_ASSIGN(Tensor y, Tensor::make(x.dtype(), shape, allocator));
+  const auto from = strides_of(x.shape()), to = strides_of(shape);
+  StridedCopy box;
+  for (int i = 0; i < shape.rank(); ++i)
+    box.push(shape[i], i < before || x.shape()[i - before] == 1 ? 0 : from[i - before], to[i]);
+  strided_copy(x.dtype(), y.mutable_raw(), x.raw(), box, threads);
+  return y;
+}
+
+Result<Tensor> writable_input(const KernelContext& c, int i, const Tensor& other) {
+  const Tensor& x = c.input(i);
+  const bool apart = !x.shares_buffer(other);
+  TROUPE_ASSIGN(Tensor y, apart ? c.forward_or_allocate(i, x.dtype(), x.shape()) : c.allocate(x.dtype(), x.shape()));
+  if (!y.shares_buffer(x))
+    with_storage(x.dtype(), [&]<class S>() {
+      std::copy_n(static_cast<const S*>(x.raw()), x.elements(), static_cast<S*>(y.mutable_raw()));
+    });
+  return y;
+}
+
 }  // namespace troupe

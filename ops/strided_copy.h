@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+class KernelContext;
+
 /// A box of elements, read with strides `from` and written with strides `to` (in elements; either may be negative).
 /// The last dimension should have the smallest step in the output.
 struct StridedCopy {
@@ -24,6 +26,14 @@ void strided_copy(DType dtype, void* to, const void* from, StridedCopy box, int 
 
 /// Strides in elements of a dense tensor.
 std::array<int64_t, kMaxRank> strides_of(const Shape& shape);
+
+/// x repeated to `shape` by NumPy's rules; x itself where that is its shape. Error where it does not fit.
+Result<Tensor> broadcast_to(const Tensor& x, const Shape& shape, const std::shared_ptr<Allocator>& allocator,
+                            int threads);
+
+/// Input i to be written to: its own memory where nobody else wants it and `other`, which is read meanwhile, lies
+/// elsewhere; else a copy.
+Result<Tensor> writable_input(const KernelContext& c, int i, const Tensor& other);
 
 /// `data` moved by `elements` elements of `dtype`.
 inline void* advance(void* data, int64_t elements, DType dtype) {

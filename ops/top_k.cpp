@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ops/gather_gradient.h"
+#include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
 
@@ -136,9 +137,7 @@ Status top_k_gradient(GradientContext& c) {
   if (!x.shape().has_rank())
     return invalid_argument("the gradient needs the rank of the input, whose shape is {}", x.shape().str());
   const int last = x.shape().rank() - 1;
-  const Output at = c.output(1);
-  const Output wide = at.dtype() == DType::kInt16 ? c.op("Cast", {at}, {{"DstT", DType::kInt32}}) : at;
-  c.set_dx(0, gather_gradient(c, x, wide, dy, last, last));
+  c.set_dx(0, gather_gradient(c, x, int32_or_int64(c, c.output(1)), dy, last, last));
   return {};
 }
 

@@ -35,6 +35,7 @@ TEST_CASE("arithmetic refuses shapes that do not broadcast and division by zero"
   }
   check_fails("Pow", {I({2}), I({-1})}, "negative integer power");
   check_fails("AddN", {D({1, 2}), D({1})}, "[2]");
+  check_fails("AccumulateNV2", {D({1, 2}), D({1, 2})}, "[3]", {{"shape", PartialShape{3}}});
   check_fails("ReluGrad", {D({1, 2}), D({1})}, "[2]");
   check_fails("ClipByValue", {kMatrix, D({1, 2}), D(1)}, "[2]");
   check_fails("BroadcastTo", {D({1, 2}), I({3})}, "[2]");
@@ -56,6 +57,7 @@ TEST_CASE("sizes and ranges are checked", "[bad_input]") {
   check_fails("Range", {I(0), I(3), I(-1)}, "never leads");
   check_fails("Reshape", {kMatrix, I({4, -1})}, "6 elements");
   check_fails("Reshape", {kMatrix, I({-1, -1})}, "two sizes");
+  check_fails("EnsureShape", {kMatrix}, "[?,2]", {{"shape", PartialShape{-1, 2}}});
   check_fails("Reshape", {kMatrix, I({7})}, "6 elements");
   check_fails("ExpandDims", {kMatrix, I(4)}, "axis 4");
   check_fails("Squeeze", {kMatrix}, "is not 1", {{"squeeze_dims", std::vector<int64_t>{0}}});
@@ -93,6 +95,7 @@ TEST_CASE("slices stay inside", "[bad_input]") {
   check_fails("StridedSlice", {kMatrix, I({0}), I({1}), I({0})}, "stride");
   check_fails("StridedSlice", {kMatrix, I({0, 0, 0}), I({1, 1, 1}), I({1, 1, 1})}, "3 entries");
   check_fails("StridedSlice", {kMatrix, I({0, 0}), I({1, 1}), I({1, 1})}, "ellipsis", {{"ellipsis_mask", int64_t{3}}});
+  check_fails("TensorStridedSliceUpdate", {kMatrix, I({0}), I({1}), I({1}), D({1, 2})}, "[1,3]");
   check_fails("Pad", {kMatrix, I({1, 1}, {1, 2})}, "paddings");
   check_fails("Pad", {D({1}), I({1, -1}, {1, 2})}, "-1 is not a size");
 }
@@ -105,6 +108,7 @@ TEST_CASE("indices are checked and named", "[bad_input]") {
     INFO(r.error().str());
     CHECK(r.error().message.find(words) != std::string::npos);
   };
+  fails("Gather", {kMatrix, I({0, 2})}, "index 2 at position 1 is not in [0, 2)");
   fails("GatherV2", {kMatrix, I({0, 2}), I(0)}, "index 2 at position 1 is not in [0, 2)");
   fails("GatherV2", {kMatrix, L({-1}), I(1)}, "index -1 at position 0 is not in [0, 3)");
   fails("GatherNd", {kMatrix, I({1, 3}, {1, 2})}, "index 3");
@@ -186,6 +190,11 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseToDense", {I({1, 2}), I({4}), D({1}), D(0)}, "for 2 indices");
   check_fails("SparseFillEmptyRows", {L({5, 0}, {1, 2}), D({1}), L({3, 2}), D(0)}, "index 5");
   check_fails("SparseFillEmptyRowsGrad", {L({3}), D({1, 2})}, "index 3");
+  const Tensor places = L({0, 1, 2, 0}, {2, 2}), b = D({1, 2}, {2, 1});
+  check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({2, 2}), b}, "index 2 at [1,0]");
+  check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3, 3}), b}, "inner sizes differ");
+  check_fails("SparseTensorDenseMatMul", {places, D({1}), L({3, 2}), b}, "[2,2]");
+  check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3}), b}, "a_shape");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }
 

@@ -91,7 +91,7 @@ const std::vector<OpCase>& all_cases() {
 bool depends_on_values(const std::string& op) {
   for (const char* start :
        {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
-        "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder"})
+        "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder", "CTCBeamSearchDecoder"})
     if (op.starts_with(start)) return true;
   return op.starts_with("SparseSegment") && op.ends_with("GradV2");
 }

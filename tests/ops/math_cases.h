@@ -13,6 +13,8 @@ inline std::vector<OpCase> const_cases() {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<OpCase> out = {
       {"Identity", {ramp({2, 3})}},
+      {"EnsureShape", {ramp({2, 3})}, {{"shape", PartialShape{-1, 3}}}, {ramp({2, 3})}},
+      {"GuaranteeConst", {ramp({2})}, {}, {ramp({2})}, false},
       {"IdentityN", {ramp({2}), ramp({3})}},
       {"StopGradient", {ramp({2})}, {}, {}, false},
       {"PreventGradient", {ramp({2})}, {}, {}, false},
@@ -179,6 +181,7 @@ inline std::vector<OpCase> binary_cases() {
   out.push_back({"SelectV2", {B({true, false}, {2, 1}), row, b}, {}, {D({1.75, -2.5, 3, -4}, {2, 2})}});
   out.push_back({"AddN", {p, q, p}, {}, {D({4, 6, 8})}});
   out.push_back({"AddN", {p}, {}, {p}});
+  out.push_back({"AccumulateNV2", {p, q, p}, {{"shape", PartialShape{3}}}, {D({4, 6, 8})}});
   out.push_back({"ClipByValue", {D({-2, 0.5, 3}), D(-1.5), D(2.5)}, {}, {D({-1.5, 0.5, 2.5})}});
   out.push_back(
       {"BroadcastTo", {D({1, 2}, {2, 1}), I({2, 2, 3})}, {}, {D({1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2}, {2, 2, 3})}});

@@ -124,8 +124,11 @@ TEST_CASE("a slice of a variable is assigned") {
                 {{"shrink_axis_mask", int64_t{2}}, {"end_mask", int64_t{1}}})
               .ok());
   CHECK(f.read(f.v).identical(Tensor::of<float>({1, 8, 3, 4, 5, 7}, {3, 2})));
-  CHECK_THAT(f.error("ResourceStridedSliceAssign", {f.v, ints({0}), ints({2}), ints({1}), Tensor::of<float>({7, 8})}),
-             Catch::Contains("[2,2]"));
+  REQUIRE(f.run("ResourceStridedSliceAssign", {f.v, ints({0}), ints({2}), ints({1}), Tensor::of<float>({2, 9})}).ok());
+  CHECK(f.read(f.v).identical(Tensor::of<float>({2, 9, 2, 9, 5, 7}, {3, 2})));
+  CHECK_THAT(
+      f.error("ResourceStridedSliceAssign", {f.v, ints({0}), ints({2}), ints({1}), Tensor::of<float>({7, 8, 9})}),
+      Catch::Contains("[3] does not broadcast to [2,2]"));
   CHECK_THAT(f.error("ResourceStridedSliceAssign", {f.v, ints({0}), ints({2}), ints({0}), Tensor::of<float>({7, 8})}),
              Catch::Contains("stride"));
 }

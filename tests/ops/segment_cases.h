@@ -120,11 +120,20 @@ inline std::vector<OpCase> set_cases() {
        {},
        {D({-1, 5, -1, -1, 6, -1}, {3, 2})}},
       {"SparseToDense", {L({1, 3}), L({4}), D(5), D(0.5)}, {}, {D({0.5, 5, 0.5, 5})}},
+      {"SparseTensorDenseMatMul",
+       {L({0, 1, 1, 0, 1, 2}, {3, 2}), D({2, 3, 4}), L({2, 3}), D({1, 2, 3, 4, 5, 6}, {3, 2})},
+       {},
+       {D({6, 8, 23, 30}, {2, 2})}},
+      {"SparseTensorDenseMatMul",
+       {I({1, 0, 1, 0}, {2, 2}), D({2, 3}), L({2, 1}), D({1, 2, 3, 4, 5, 6}, {3, 2})},
+       {{"adjoint_a", true}, {"adjoint_b", true}},
+       {D({10, 20, 30}, {1, 3})}},
       {"SparseFillEmptyRows",
        {L({0, 1, 2, 0}, {2, 2}), D({5, 6}), L({4, 2}), D(-1)},
        {},
        {L({0, 1, 1, 0, 2, 0, 3, 0}, {4, 2}), D({5, -1, 6, -1}), B({false, true, false, true}), L({0, 2})}},
       {"SparseFillEmptyRowsGrad", {L({0, 2}), D({1, 2, 3, 4})}, {}, {D({1, 3}), D(6)}},
+      {"SparseFillEmptyRowsGrad", {L({1}), I({INT32_MAX, 2, 1})}, {}, {I({2}), I(INT32_MIN)}},
       {"LRN",
        {F({1, 2, 3, 4}, {1, 1, 1, 4})},
        {{"depth_radius", int64_t{1}}, {"alpha", 1.f}, {"beta", 1.f}},
@@ -159,6 +168,13 @@ inline std::vector<OpCase> sequence_cases() {
                  {D({0, 5, 0, 0, 4, 0, 0, 0, 3, 2, 0, 0}, {4, 1, 3}), I({4})},
                  {},
                  {L({0, 0, 0, 1, 0, 2}, {3, 2}), L({1, 1, 0}), L({1, 3}), D({-14}, {1, 1})}});
+  // Two steps: blank, label and blank-label, label-blank, label-label.
+  const auto log = [](double v) { return std::log(v); };
+  out.push_back(
+      {"CTCBeamSearchDecoder",
+       {D({log(0.6), log(0.4), log(0.5), log(0.5)}, {2, 1, 2}), I({2})},
+       {{"beam_width", int64_t{4}}, {"top_paths", int64_t{2}}},
+       {L({0, 0}, {1, 2}), L({}, {0, 2}), L({0}), L({}), L({1, 1}), L({1, 0}), D({log(0.8), log(0.2)}, {1, 2})}});
   const Attrs sampler = {{"num_true", int64_t{1}},
                          {"num_sampled", int64_t{3}},
                          {"unique", true},

@@ -67,6 +67,43 @@ TEST_CASE("CTCLoss refuses labels that do not fit and takes those that no path h
   CHECK(*apply("CTCLoss", {logits, kPlaces, I({1, 0}), I({1})}, ignore)->data<double>() == 0);
 }
 
+TEST_CASE("a wide enough beam finds the likeliest labels with the probability of all their paths") {
+  for (int seed = 1; seed < 6; ++seed) {
+    const Tensor logits = random_tensor<double>({4, 1, 3}, seed);
+    const Attrs attrs = {{"beam_width", int64_t{100}}, {"top_paths", int64_t{3}}, {"merge_repeated", false}};
+    std::vector<std::pair<double, std::vector<int>>> all;
+    for (int length = 0; length <= 4; ++length)
+      for (int bits = 0; bits < 1 << length; ++bits) {
+        std::vector<int> labels;
+        for (int i = 0; i < length; ++i) labels.push_back(bits >> i & 1);
+        all.emplace_back(loss_by_hand(logits, labels), labels);
+      }
+    std::ranges::sort(all);
+    const Tensor scores = *apply("CTCBeamSearchDecoder", {logits, I({4})}, attrs, 9);
+    for (int p = 0; p < 3; ++p) {
+      CHECK(scores.data<double>()[p] == Approx(-all[p].first));
+      const Tensor labels = *apply("CTCBeamSearchDecoder", {logits, I({4})}, attrs, 3 + p);
+      CHECK(std::ranges::equal(labels.values<int64_t>(), all[p].second));
+    }
+  }
+}
+
+TEST_CASE("decoders take sequences without steps or numbers and refuse paths that are not there") {
+  const Tensor nan = D({NAN, NAN}, {1, 1, 2});
+  Attrs attrs = {{"beam_width", int64_t{2}}, {"top_paths", int64_t{1}}};
+  for (const char* op : {"CTCGreedyDecoder", "CTCBeamSearchDecoder"}) {
+    INFO(op);
+    const Attrs own = op[3] == 'B' ? attrs : Attrs();
+    CHECK(apply(op, {nan, I({0})}, own, 1)->elements() == 0);
+    CHECK(apply(op, {nan, I({1})}, own, 1).ok());
+    check_error(apply(op, {nan, I({2})}, own, 1), "sequence_length 2");
+  }
+  attrs.set("top_paths", int64_t{2});
+  check_error(apply("CTCBeamSearchDecoder", {nan, I({0})}, attrs), "only 1 paths");
+  attrs.set("top_paths", int64_t{3});
+  check_error(apply("CTCBeamSearchDecoder", {nan, I({1})}, attrs), "top_paths 3 of beam_width 2");
+}
+
 TEST_CASE("samplers draw by their distribution and say how often to expect a class") {
   const Tensor truth = L({0, 4}, {1, 2});
   Attrs attrs = {{"num_true", int64_t{2}},
