@@ -45,6 +45,12 @@ class Case:
     def fetch(self, *tensors):
         self.fetches += [t if isinstance(t, str) else t.name for t in tensors]
 
+    def fetch_with_gradients(self, ys, xs):
+        """The results, and the gradients of sums of them with different weights."""
+        weights = [tf.reshape(tf.cast(tf.range(tf.size(y)), y.dtype) * 0.25 - 1, tf.shape(y)) for y in ys]
+        gradients = tf1.gradients(ys, xs, weights)
+        self.fetch(*[tf.identity(t) for t in ys + [g for g in gradients if g is not None]])
+
     def fetch_after(self, operation, *variables):
         """The negatives of the variables once `operation` has run: their identities may still change."""
         with tf1.control_dependencies([operation]):

@@ -7,13 +7,6 @@ from make import golden, tf, tf1
 R = tf.raw_ops
 
 
-def fetch_with_gradients(case, ys, xs):
-    """The results, and the gradients of sums of them with different weights."""
-    weights = [tf.reshape(tf.cast(tf.range(tf.size(y)), y.dtype) * 0.25 - 1, tf.shape(y)) for y in ys]
-    gradients = tf1.gradients(ys, xs, weights)
-    case.fetch(*[tf.identity(t) for t in ys + [g for g in gradients if g is not None]])
-
-
 @golden()
 def moves(case):
     x = case.feed("x", case.floats(2, 4, 6, 3), (None, 4, 6, 3))
@@ -35,7 +28,7 @@ def moves(case):
         x[:, ::-2, 1:-1:2, tf.newaxis, ..., 1],
         tf.tile(x[:, :1], [1, 2, 1, 1]),
     ]
-    fetch_with_gradients(case, ys, [x])
+    case.fetch_with_gradients(ys, [x])
 
 
 @golden()
@@ -47,7 +40,7 @@ def diagonals(case):
         ys.append(tf.linalg.diag_part(x, k=(-2, 1), padding_value=0.5, align=align))
         ys.append(tf.linalg.set_diag(x, d, k=(-2, 1), align=align))
         ys.append(tf.linalg.diag(d, k=(-2, 1), num_rows=4, align=align))
-    fetch_with_gradients(case, ys, [x, d])
+    case.fetch_with_gradients(ys, [x, d])
 
 
 @golden()
@@ -59,7 +52,7 @@ def slices_by_index(case):
     ys = [tf.gather_nd(x, at), tf.scatter_nd(at, rows, [4, 3, 2]), tf.tensor_scatter_nd_update(x, once, rows[:2])]
     for name in ("add", "sub", "min", "max"):
         ys.append(getattr(tf, f"tensor_scatter_nd_{name}")(x, at, rows))
-    fetch_with_gradients(case, ys, [x, rows])
+    case.fetch_with_gradients(ys, [x, rows])
 
 
 @golden(tolerance=1e-4)
@@ -73,7 +66,7 @@ def einsums(case):
         R.Einsum(inputs=[m], equation="ii->i"),
         R.Einsum(inputs=[q], equation="bqhd->dh"),
     ]
-    fetch_with_gradients(case, ys, [q, k, m])
+    case.fetch_with_gradients(ys, [q, k, m])
 
 
 @golden()
@@ -88,4 +81,4 @@ def rounding(case):
         tf.quantization.quantize_and_dequantize(x, low, high, range_given=True, num_bits=5),
         R.QuantizeAndDequantizeV4(input=x, input_min=low, input_max=high, range_given=True, num_bits=5),
     ]
-    fetch_with_gradients(case, ys, [x, low, high, lows, highs])
+    case.fetch_with_gradients(ys, [x, low, high, lows, highs])

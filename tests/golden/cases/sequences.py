@@ -110,3 +110,20 @@ def attention(case):
     loss = tf.reduce_mean(tf1.losses.huber_loss(tf.zeros_like(y), y, delta=0.5))
     case.fetch(loss, weights, context)
     case.target(tf1.train.AdagradOptimizer(0.1).minimize(loss))
+
+
+@golden(tolerance=1e-4)
+def ctc(case):
+    """The loss over all alignments with its gradient, and both decoders."""
+    logits = case.feed("logits", case.floats(6, 2, 4, low=-2, high=2), (None, 2, 4))
+    lengths = case.feed("lengths", np.int32([6, 4]), (None,))
+    labels = tf.SparseTensor(np.int64([[0, 0], [0, 1], [0, 2], [1, 0]]), case.feed("labels", np.int32([1, 1, 0, 2]), (4,)),
+                             np.int64([2, 3]))
+    losses = [tf1.nn.ctc_loss(labels, logits, lengths), tf1.nn.ctc_loss(labels, logits, lengths, True),
+              tf1.nn.ctc_loss(labels, logits, lengths, ctc_merge_repeated=False)]
+    case.fetch_with_gradients(losses, [logits])
+    for merge in (True, False):
+        (greedy,), score = tf1.nn.ctc_greedy_decoder(logits, lengths, merge_repeated=merge)
+        case.fetch(greedy.indices, greedy.values, greedy.dense_shape, score)
+        paths, scores = tf1.nn.ctc_beam_search_decoder(logits, lengths, beam_width=5, top_paths=3, merge_repeated=merge)
+        case.fetch(scores, *[t for p in paths for t in (p.indices, p.values, p.dense_shape)])
