@@ -34,9 +34,11 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_sparse_segment_ops(ops, kernels);
   register_partition_ops(ops, kernels);
   register_unique_ops(ops, kernels);
+  register_set_ops(ops, kernels);
   register_order_ops(ops, kernels);
   register_sparse_ops(ops, kernels);
   register_sparse_matmul_ops(ops, kernels);
+  register_sparse_order_ops(ops, kernels);
   register_cast_ops(ops, kernels);
   register_random_ops(ops, kernels);
   register_candidate_ops(ops, kernels);

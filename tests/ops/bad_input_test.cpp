@@ -168,6 +168,11 @@ TEST_CASE("sets, counts and orders are checked", "[bad_input]") {
   check_fails("Unique", {kMatrix}, "[2,3]");
   check_fails("UniqueV2", {kMatrix, L({2})}, "axis 2");
   check_fails("ListDiff", {kMatrix, D({1})}, "[2,3]");
+  check_fails("DenseToDenseSetOperation", {I({1}), I({2})}, "set_operation 'xor'", {{"set_operation", "xor"}});
+  check_fails("DenseToDenseSetOperation", {I({1}, {1, 1}), I({2, 3}, {2, 1})}, "groups [1] and [2]",
+              {{"set_operation", "union"}});
+  check_fails("SetSize", {L({0, 2}, {1, 2}), I({5}), L({3, 2})}, "index 2 at [0,1]");
+  check_fails("SetSize", {L({0, 1, 0, 0}, {2, 2}), I({5, 6}), L({3, 2})}, "out of order");
   check_fails("Bincount", {I({1, -2}), I(3), D({})}, "value -2");
   check_fails("Bincount", {I({1, 2}), I(-3), D({})}, "negative: -3");
   check_fails("Bincount", {I({1, 2}), I(3), D({1})}, "weights of shape [1]");
@@ -195,6 +200,10 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3, 3}), b}, "inner sizes differ");
   check_fails("SparseTensorDenseMatMul", {places, D({1}), L({3, 2}), b}, "[2,2]");
   check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3}), b}, "a_shape");
+  check_fails("SparseReorder", {places, D({1, 2, 3}), L({3, 2})}, "[2,2]");
+  check_fails("SparseReshape", {places, L({3, 2}), L({4, -1})}, "6 elements do not fit [4,1]");
+  check_fails("SparseReshape", {places, L({3, 2}), L({-1, -1})}, "two open sizes");
+  check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }
 

@@ -89,9 +89,9 @@ const std::vector<OpCase>& all_cases() {
 
 /// Ops the sizes of whose results follow from values.
 bool depends_on_values(const std::string& op) {
-  for (const char* start :
-       {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
-        "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder", "CTCBeamSearchDecoder"})
+  for (const char* start : {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff",
+                            "StringSplit", "DecodeRaw", "SparseFillEmptyRows", "ComputeAccidentalHits",
+                            "CTCGreedyDecoder", "CTCBeamSearchDecoder", "DenseTo", "SparseToSparse"})
     if (op.starts_with(start)) return true;
   return op.starts_with("SparseSegment") && op.ends_with("GradV2");
 }
