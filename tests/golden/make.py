@@ -28,6 +28,17 @@ MOST_BYTES = 48 << 10  # of one case
 CASES = {}
 
 
+def spread(shape, limit):
+    """Values over [-limit, limit] by ops that round alike everywhere."""
+    parts = tf.math.floormod(tf.cast(tf.range(int(np.prod(shape))), tf.float32) * np.float32(0.7548777), 1.0)
+    return tf.reshape((parts - 0.5) * (2 * np.float32(limit)), shape)
+
+
+def initializer(shape, dtype=tf.float32, partition_info=None):
+    """For layers and cells that make their variables themselves: values spread as those of case.variable."""
+    return spread(shape, np.sqrt(3.0 / max(1, int(np.prod(shape[:-1])))))
+
+
 class Case:
     """What a case's function builds its graph with. Names of fetches and targets are those of the graph."""
 
@@ -72,13 +83,7 @@ class Case:
         if value is not None:
             initial = lambda: tf.fill(shape, np.float32(value))  # noqa: E731
         else:
-            n = int(np.prod(shape))
-            limit = np.float32(scale or np.sqrt(3.0 / max(1, int(np.prod(shape[:-1])))))
-
-            def initial():
-                spread = tf.math.floormod(tf.cast(tf.range(n), tf.float32) * np.float32(0.7548777), 1.0)
-                return tf.reshape((spread - 0.5) * (2 * limit), shape)
-
+            initial = lambda: spread(shape, scale or np.sqrt(3.0 / max(1, int(np.prod(shape[:-1])))))  # noqa: E731
         return tf1.get_variable(name, initializer=initial, dtype=tf.float32, use_resource=resource,
                                 trainable=trainable)
 

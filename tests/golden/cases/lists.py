@@ -25,6 +25,12 @@ def sets(case):
     case.fetch(*tf.unique(x), *tf.unique_with_counts(x, tf.int64), *tf1.setdiff1d(x, y))
     rows = case.feed("rows", np.float32([[1, 2], [0, 5], [1, 2]]), (None, 2))
     case.fetch(*tf.raw_ops.UniqueV2(x=rows, axis=[0]), *tf.raw_ops.UniqueWithCountsV2(x=rows, axis=[1]))
+    dense, others = tf.reshape(x, (2, 3)), tf.constant([[3, 3], [2, 8]], tf.int64)
+    for operation in (tf.sets.intersection, tf.sets.union, tf.sets.difference):
+        both = operation(dense, others)
+        case.fetch(both.indices, both.values, both.dense_shape, tf.sets.size(both))
+        mixed = operation(dense, tf.sparse.from_dense(others))
+        case.fetch(mixed.values, operation(tf.sparse.from_dense(dense), tf.sparse.from_dense(others)).values)
     small = tf.cast(x, tf.int32)
     empty = tf.zeros([0], tf.float32)
     case.fetch(tf.raw_ops.Bincount(arr=small, size=5, weights=empty),

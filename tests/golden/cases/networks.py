@@ -3,7 +3,7 @@
 import numpy as np
 
 from images import from_layout, strides, to_layout
-from make import golden, tf, tf1
+from make import golden, initializer, tf, tf1
 
 
 class Layers:
@@ -125,6 +125,26 @@ def mobilenet(case, layout, training):
         train(case, logits, labels, tf1.train.AdamOptimizer(0.01))
     else:
         case.fetch(logits, tf.nn.softmax(logits), tf.argmax(logits, 1), tf.nn.top_k(logits, 2).indices)
+
+
+@golden(steps=3, tolerance=1e-4)
+def layers(case):
+    """tf.compat.v1.layers: variables of their own, updates of moving averages and regularisers in collections."""
+    x = case.feed("images", case.floats(3, 8, 8, 2), (None, 8, 8, 2))
+    labels = case.feed("labels", np.int32([2, 0, 1]), (None,))
+    kernel = {"kernel_initializer": initializer, "kernel_regularizer": lambda w: 1e-3 * tf.nn.l2_loss(w)}
+    y = tf1.layers.conv2d(x, 4, 3, padding="same", use_bias=False, **kernel)
+    y = tf1.layers.batch_normalization(y, training=True, momentum=0.9)
+    y = tf1.layers.max_pooling2d(tf.nn.relu(y), 2, 2)
+    y = tf1.layers.separable_conv2d(y, 5, 3, depthwise_initializer=initializer, pointwise_initializer=initializer)
+    y = tf1.layers.conv2d_transpose(tf.nn.elu(y), 3, 3, 2, "same", **kernel)
+    y = tf1.layers.dropout(tf1.layers.average_pooling2d(y, 2, 2), 0.0, training=True)
+    y = tf1.layers.dense(tf1.layers.flatten(y), 6, tf.nn.softplus, **kernel)
+    logits = tf1.layers.dense(y, 4, **kernel)
+    loss = tf1.losses.sparse_softmax_cross_entropy(labels, logits) + tf1.losses.get_regularization_loss()
+    case.fetch(loss, logits)
+    with tf1.control_dependencies(tf1.get_collection(tf1.GraphKeys.UPDATE_OPS)):
+        case.target(tf1.train.AdamOptimizer(0.01).minimize(loss, tf1.train.create_global_step()))
 
 
 @golden(steps=3, tolerance=1e-4)

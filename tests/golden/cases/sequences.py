@@ -2,15 +2,7 @@
 """Recurrent cells in loops, attention, transformers, and what they are made of."""
 import numpy as np
 
-from make import golden, tf, tf1
-
-
-def initializer(shape, dtype=tf.float32, partition_info=None):
-    """For cells that make their variables themselves: values spread as those of case.variable."""
-    n = int(np.prod(shape))
-    limit = np.float32(np.sqrt(3.0 / shape[0]))
-    spread = tf.math.floormod(tf.cast(tf.range(n), tf.float32) * np.float32(0.7548777), 1.0)
-    return tf.reshape((spread - 0.5) * (2 * limit), shape)
+from make import golden, initializer, tf, tf1
 
 
 CELLS = {
@@ -110,6 +102,48 @@ def attention(case):
     loss = tf.reduce_mean(tf1.losses.huber_loss(tf.zeros_like(y), y, delta=0.5))
     case.fetch(loss, weights, context)
     case.target(tf1.train.AdagradOptimizer(0.1).minimize(loss))
+
+
+@golden(steps=3, tolerance=1e-4)
+def seq2seq(case):
+    """An encoder, and a decoder that looks back at its states in a loop: trained on given words, read out by its own."""
+    source = case.feed("source", case.ints(3, 5, high=9), (None, None))
+    lengths = case.feed("lengths", np.int32([5, 2, 4]), (None,))
+    target = case.feed("target", case.ints(3, 4, high=9, seed=2), (None, None))
+    words = case.variable("words", 9, 4, scale=1)
+    with tf1.variable_scope("encoder", initializer=initializer):
+        states, last = tf1.nn.dynamic_rnn(tf1.nn.rnn_cell.GRUCell(6), tf.nn.embedding_lookup(words, source), lengths,
+                                          dtype=tf.float32)
+    with tf1.variable_scope("decoder", initializer=initializer):
+        cell = tf1.nn.rnn_cell.GRUCell(6)
+        cell.build((None, 4 + 6))
+    query, v = case.variable("query", 6, 5), case.variable("v", 5, scale=1)
+    out = case.variable("out", 12, 9)
+    keys = tf.tensordot(states, case.variable("keys", 6, 5), 1)
+    hidden = (tf.sequence_mask(lengths, tf.shape(source)[1], tf.float32) - 1) * 1e9
+
+    def decode(word_at, steps):
+        def step(t, word, state, logits):
+            scores = tf.reduce_sum(tf.tanh(keys + tf.matmul(state, query)[:, None]) * v, -1) + hidden
+            context = tf.reduce_sum(tf.nn.softmax(scores)[..., None] * states, 1)
+            _, state = cell(tf.concat([tf.nn.embedding_lookup(words, word), context], 1), state)
+            now = tf.matmul(tf.concat([state, context], 1), out)
+            return t + 1, word_at(t, now), state, logits.write(t, now)
+
+        first = tf.zeros_like(target[:, 0])
+        logits = tf1.TensorArray(tf.float32, steps)
+        return tf.transpose(tf.while_loop(lambda t, *_: t < steps, step, [0, first, last, logits])[3].stack(), (1, 0, 2))
+
+    given = tf.transpose(target)
+    logits = decode(lambda t, now: given[t], tf.shape(target)[1])
+    greedy = decode(lambda t, now: tf.argmax(now, 1, output_type=tf.int32), 6)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=target, logits=logits))
+    case.fetch(loss, tf.argmax(greedy, -1), greedy)
+    optimizer = tf1.train.AdamOptimizer(0.05)
+    gradients, variables = zip(*optimizer.compute_gradients(loss))
+    clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
+    with tf1.control_dependencies([greedy]):  # which reads what the training changes
+        case.target(optimizer.apply_gradients(zip(clipped, variables)))
 
 
 @golden(tolerance=1e-4)

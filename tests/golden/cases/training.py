@@ -20,6 +20,21 @@ def embedding_bag(case, partitions):
     case.target(tf1.train.MomentumOptimizer(0.05, 0.5).minimize(loss))
 
 
+@golden(steps=3)
+def embedding_safe(case):
+    """Bags among which are empty ones and words without weight, in more than two dimensions."""
+    table = case.variable("table", 6, 3, scale=1)
+    ids = tf.SparseTensor(np.int64([[0, 1, 0], [0, 0, 1], [1, 0, 0], [1, 1, 0]]),
+                          case.feed("ids", np.int64([1, -1, 5, 4]), (4,)), np.int64([2, 2, 2]))
+    weights = tf.SparseTensor(ids.indices, case.feed("weights", np.float32([0.5, 1, 2, 0]), (4,)), ids.dense_shape)
+    bags = [tf1.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner="mean"),
+            tf1.nn.safe_embedding_lookup_sparse(table, ids, combiner="sqrtn", default_id=2)]
+    ordered = tf.sparse.reorder(tf.SparseTensor(ids.indices, table[:4, 0], ids.dense_shape))
+    loss = tf.add_n([tf.reduce_sum(tf.square(b - 0.5)) for b in bags]) + tf.reduce_sum(ordered.values * [1.0, 2, 3, 4])
+    case.fetch(loss, *bags)
+    case.target(tf1.train.MomentumOptimizer(0.05, 0.5).minimize(loss))
+
+
 @golden(steps=3, tolerance=1e-4)
 def sampled_softmax(case):
     """Sampled softmax and noise-contrastive estimation, on candidates given."""
@@ -126,10 +141,8 @@ def metrics(case):
             m.mean_iou(labels, guess, 3), m.auc(labels > 0, score, num_thresholds=7), m.true_positives(labels > 0, guess > 0),
             m.mean_tensor(score), m.percentage_below(score, 0.5),
             m.mean_per_class_accuracy(labels, guess, 3), m.recall_at_k(labels, tf.one_hot(guess, 3), 2)]
-    for value, update in some:
-        case.fetch(update)
-        with tf1.control_dependencies([update]):
-            case.fetch(tf.identity(value))
+    for _, update in some:  # the values as they are now would be read while they are updated
+        case.fetch(tf.identity(update))  # of some it is a variable yet to be read
 
 
 @golden(tolerance=1e-5)
