@@ -2,9 +2,9 @@
 #include "bench/training/networks.h"
 
 #include <chrono>
-#include <fstream>
 #include <random>
 
+#include "bench/turns.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -12,18 +12,6 @@ namespace troupe::bench {
 namespace {
 
 constexpr int64_t kBatch = 64;
-
-/// "VmRSS" or "VmHWM" of this process, in MiB.
-double memory(const char* what) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;)
-    if (word == std::string(what) + ":") {
-      double kib = 0;
-      status >> kib;
-      return kib / 1024;
-    }
-  return 0;
-}
 
 /// A loop of steps of one replica; each step's end starts the next.
 struct Loop {
@@ -104,7 +92,7 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
       TROUPE_ASSIGN(auto prepared, session.prepare(feeds[r], {losses[r]}, {updates[r]}));
       loops.emplace_back(new Loop{session, prepared, {x, y}, count, {}});
     }
-    if (watch) loops[0]->at_100 = [&out] { out.resident_100 = memory("VmRSS"); };
+    if (watch) loops[0]->at_100 = [&out] { out.resident_100 = memory_mib("VmRSS"); };
     for (auto& loop : loops) loop->next();
     Status first;
     for (auto& loop : loops) {
@@ -118,8 +106,8 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
   TROUPE_RETURN_IF_ERROR(run(steps, true));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   out.images_per_second = static_cast<double>(replicas) * steps * kBatch / seconds;
-  out.resident_last = memory("VmRSS");
-  out.peak = memory("VmHWM");
+  out.resident_last = memory_mib("VmRSS");
+  out.peak = memory_mib("VmHWM");
   return out;
 }
 

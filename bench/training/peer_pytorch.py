@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # PyTorch's side of bench_training: peer_pytorch.py [NET] [THREADS] [STEPS] prints images/s and resident MiB.
+import os
+import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
 from peer import arguments, memory
 
-options = arguments("Trains a network in PyTorch; prints images/s and MiB: after 100 steps, at the end, at most.")
+options = arguments("Trains a network in PyTorch; prints images/s and MiB: after 100 steps, at the end, at most.",
+                    ["mlp", "lenet", "convnet"])
 import torch
 from torch import nn
 

@@ -7,10 +7,11 @@
 #include <map>
 
 #include "bench/training/networks.h"
+#include "bench/turns.h"
 
 namespace {
 
-using troupe::bench::Speed;
+using namespace troupe::bench;
 
 struct Settings {
   std::string self, python = "python3", peers = PEERS_DIR;
@@ -22,16 +23,6 @@ int steps_for(const Settings& s, const std::string& net) {
   return net == "mlp" ? 2000 : net == "lenet" ? 600 : 60;
 }
 
-/// Runs a command that prints "images_per_second resident_100 resident_last peak"; nothing when it fails.
-std::optional<Speed> measure(const std::string& command) {
-  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
-  if (!pipe) return {};
-  Speed s;
-  const int got =
-      std::fscanf(pipe, "%lf %lf %lf %lf", &s.images_per_second, &s.resident_100, &s.resident_last, &s.peak);
-  return pclose(pipe) == 0 && got == 4 ? std::optional(s) : std::nullopt;
-}
-
 std::string ours(const Settings& s, const std::string& net, int threads, int replicas, int steps) {
   return fmt::format("'{}' --one {} --threads {} --replicas {} --steps {}", s.self, net, threads, replicas, steps);
 }
@@ -39,25 +30,6 @@ std::string ours(const Settings& s, const std::string& net, int threads, int rep
 std::string peer(const Settings& s, const std::string& which, const std::string& net, int threads, int steps) {
   return fmt::format("'{}' '{}/{}.py' {} {} {}", s.python, s.peers, which, net, threads, steps);
 }
-
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-
-/// The commands take turns, `repeats` rounds; the median of each, 0 where one never worked.
-std::vector<double> rounds(int repeats, const std::vector<std::string>& commands) {
-  std::vector<std::vector<double>> all(commands.size());
-  for (int r = 0; r < repeats; ++r)
-    for (size_t i = 0; i < commands.size(); ++i)
-      if (r == 0 || !all[i].empty())
-        if (auto s = measure(commands[i])) all[i].push_back(s->images_per_second);
-  std::vector<double> out;
-  for (auto& v : all) out.push_back(v.empty() ? 0 : median(v));
-  return out;
-}
-
-std::string show(double images) { return images > 0 ? fmt::format("{:.0f}", images) : "not installed"; }
 
 void speed_table(const Settings& s) {
   std::printf(
@@ -67,14 +39,12 @@ void speed_table(const Settings& s) {
   for (const char* net : {"mlp", "lenet", "convnet"})
     for (int threads : {1, 2}) {
       const int steps = steps_for(s, net);
-      const auto speed =
-          rounds(s.repeats, {ours(s, net, threads, 1, steps), peer(s, "peer_pytorch", net, threads, steps),
-                             peer(s, "peer_tensorflow", net, threads, steps)});
-      const double best = std::max(speed[1], speed[2]);
-      const double ratio = best > 0 ? speed[0] / best : 0;
-      std::printf("| %s | %d | %s | %s | %s | %s | %s |\n", net, threads, show(speed[0]).c_str(),
-                  show(speed[1]).c_str(), show(speed[2]).c_str(), best > 0 ? fmt::format("{:.2f}", ratio).c_str() : "-",
-                  best > 0 ? (ratio >= 1 ? "yes" : "NO") : "-");
+      const auto numbers = rounds(s.repeats, 1,
+                                  {ours(s, net, threads, 1, steps), peer(s, "peer_pytorch", net, threads, steps),
+                                   peer(s, "peer_tensorflow", net, threads, steps)});
+      std::printf("| %s | %d | %s | %s | %s %s\n", net, threads, show(numbers[0][0]).c_str(),
+                  show(numbers[1][0]).c_str(), show(numbers[2][0]).c_str(),
+                  verdict(numbers[0][0], numbers[1][0], numbers[2][0]).c_str());
       std::fflush(stdout);
     }
 }
@@ -85,9 +55,9 @@ void replica_table(const Settings& s) {
       "|\n|---|---|---|---|---|\n");
   for (const char* net : {"mlp", "lenet", "convnet"}) {
     const int steps = steps_for(s, net);
-    const auto speed = rounds(s.repeats, {ours(s, net, 1, 1, steps), ours(s, net, 1, 2, steps)});
-    const double ratio = speed[1] / speed[0];
-    std::printf("| %s | %.0f | %.0f | %.2f | %s |\n", net, speed[0], speed[1], ratio, ratio >= 1.7 ? "yes" : "NO");
+    const auto numbers = rounds(s.repeats, 1, {ours(s, net, 1, 1, steps), ours(s, net, 1, 2, steps)});
+    const double one = numbers[0][0], two = numbers[1][0];
+    std::printf("| %s | %s | %s %s\n", net, show(one).c_str(), show(two).c_str(), verdict(two, one, 0, 1.7).c_str());
     std::fflush(stdout);
   }
 }
@@ -97,8 +67,8 @@ void memory_table(const Settings& s) {
   for (auto& [name, command] : {std::pair<std::string, std::string>("Troupe", ours(s, "lenet", 1, 1, s.memory_steps)),
                                 {"PyTorch", peer(s, "peer_pytorch", "lenet", 1, s.memory_steps)},
                                 {"TensorFlow", peer(s, "peer_tensorflow", "lenet", 1, s.memory_steps)}}) {
-    if (auto m = measure(command))
-      std::printf("| %s | %.1f | %.1f | %.1f |\n", name.c_str(), m->resident_100, m->resident_last, m->peak);
+    if (const auto m = measure(command); m.size() == 4)
+      std::printf("| %s | %.1f | %.1f | %.1f |\n", name.c_str(), m[1], m[2], m[3]);
     else std::printf("| %s | not installed | | |\n", name.c_str());
     std::fflush(stdout);
   }

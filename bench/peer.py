@@ -3,12 +3,18 @@
 import argparse
 
 
-def arguments(description):
-    """Parses NET, THREADS and STEPS."""
+def arguments(description, nets, modes=()):
+    """Parses NET THREADS STEPS, or where there are several modes NET MODE BATCH THREADS SECONDS."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("net", nargs="?", default="lenet", choices=["mlp", "lenet", "convnet"])
+    parser.add_argument("net", nargs="?", default=nets[0], choices=nets)
+    if modes:
+        parser.add_argument("mode", nargs="?", default=modes[0], choices=modes)
+        parser.add_argument("batch", nargs="?", type=int, default=1)
     parser.add_argument("threads", nargs="?", type=int, default=1)
-    parser.add_argument("steps", nargs="?", type=int, default=200)
+    if modes:
+        parser.add_argument("seconds", nargs="?", type=float, default=3)
+    else:
+        parser.add_argument("steps", nargs="?", type=int, default=200)
     return parser.parse_args()
 
 

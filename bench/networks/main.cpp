@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inference and training steps of LeNet, MobileNetV2, ResNet-50 and an LSTM beside PyTorch and TensorFlow, and the peak
+// of memory while ResNet-50 is trained. Each measurement is a process of its own; ours and the peers' take turns.
+// Prints Markdown tables.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "bench/networks/networks.h"
+#include "bench/turns.h"
+#include "troupe/optimizers.h"
+#include "troupe/session.h"
+
+namespace {
+
+using namespace troupe;
+using Clock = std::chrono::steady_clock;
+
+struct Settings {
+  std::string self, python = "python3", peers = PEERS_DIR;
+  int repeats = 3, threads = 1;
+  double seconds = 3;
+  bool all_passes = false;
+};
+
+/// Examples a second, after a step that is not counted, for about as long as asked.
+Result<double> run(const std::string& net, bool training, int64_t batch, const Settings& s) {
+  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {s.threads}}));
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  nn::Variables variables;
+  const Shape shape = bench::input_shape(net, batch);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}});
+  const Output logits = bench::network(net, scope, variables, x, training);
+  std::vector<Output> fetches = {logits};
+  std::vector<const Node*> targets;
+  if (training) {
+    TROUPE_ASSIGN(const Tensor labels, Tensor::zeros(DType::kInt32, {batch}));
+    fetches = {nn::sparse_softmax_cross_entropy(scope, logits, scope.constant(labels))};
+    targets.push_back(nn::minimize(scope, variables, nn::sgd(nn::constant_rate(0.01f)), fetches[0]));
+  }
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  Session session(*engine, graph, {.passes = s.all_passes ? GraphPasses::all() : GraphPasses()});
+  TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
+  TROUPE_ASSIGN(Tensor value, Tensor::make(DType::kFloat32, shape));
+  for (int64_t i = 0; i < value.elements(); ++i)
+    value.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f;
+  TROUPE_ASSIGN(auto prepared, session.prepare({x}, fetches, targets));
+  for (int i = 0; i < 3; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
+  int64_t steps = 0;
+  const auto begin = Clock::now();
+  double passed = 0;
+  for (; passed < s.seconds; passed = std::chrono::duration<double>(Clock::now() - begin).count(), ++steps)
+    TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
+  return static_cast<double>(steps * batch) / passed;
+}
+
+std::string ours(const Settings& s, const std::string& net, const std::string& mode, int batch) {
+  return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {}{}", s.self, net, mode, batch,
+                     s.threads, s.seconds, s.all_passes ? " --all-passes" : "");
+}
+std::string peer(const Settings& s, const std::string& which, const std::string& net, const std::string& mode,
+                 int batch) {
+  return fmt::format("'{}' '{}/{}.py' {} {} {} {} {}", s.python, s.peers, which, net, mode, batch, s.threads,
+                     s.seconds);
+}
+std::vector<std::vector<double>> all_three(const Settings& s, const std::string& net, const std::string& mode,
+                                           int batch) {
+  return bench::rounds(s.repeats, 2,
+                       {ours(s, net, mode, batch), peer(s, "peer_pytorch", net, mode, batch),
+                        peer(s, "peer_tensorflow", net, mode, batch)});
+}
+
+void speed_table(const Settings& s, const std::vector<std::string>& nets) {
+  std::printf(
+      "| examples/s, %d thread%s | batch | Troupe | PyTorch | TensorFlow | Troupe / faster peer | at least 1.0 "
+      "|\n|---|---|---|---|---|---|---|\n",
+      s.threads, s.threads == 1 ? "" : "s");
+  for (const char* mode : {"infer", "train"})
+    for (const std::string& net : nets)
+      for (const int batch : {1, 32}) {
+        if (std::string(mode) == "train" && batch == 1) continue;
+        const auto n = all_three(s, net, mode, batch);
+        std::printf("| %s, %s | %d | %s | %s | %s %s\n", net.c_str(), mode, batch, bench::show(n[0][0]).c_str(),
+                    bench::show(n[1][0]).c_str(), bench::show(n[2][0]).c_str(),
+                    bench::verdict(n[0][0], n[1][0], n[2][0]).c_str());
+        std::fflush(stdout);
+      }
+}
+
+void memory_table(Settings s) {
+  s.repeats = 1;
+  const auto n = all_three(s, "resnet", "train", 16);
+  std::printf("\n| ResNet-50, training, batch 16 | peak MiB |\n|---|---|\n");
+  for (const auto& [name, i] : {std::pair("Troupe", 0), {"PyTorch", 1}, {"TensorFlow", 2}})
+    std::printf("| %s | %s |\n", name, bench::show(n[static_cast<size_t>(i)][1]).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Measures networks beside PyTorch and TensorFlow; prints Markdown tables.");
+  Settings s;
+  s.self = argv[0];
+  const std::vector<std::string> nets = {"lenet", "mobilenet", "resnet", "lstm"};
+  std::string one, only, mode = "infer";
+  std::vector<std::string> chosen = nets;
+  int batch = 1;
+  app.add_option("--python", s.python, "Python that may have PyTorch and TensorFlow")->capture_default_str();
+  app.add_option("--peers", s.peers, "Folder of the peers' scripts")->capture_default_str();
+  app.add_option("--repeats", s.repeats, "Rounds; medians are shown")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--seconds", s.seconds, "Time of one measurement")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--threads", s.threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_flag("--all-passes", s.all_passes, "With every graph pass, not only those on by default");
+  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory"}));
+  app.add_option("--nets", chosen, "Networks of the first table")->delimiter(',')->check(CLI::IsMember(nets));
+  app.add_option("--one", one, "Measure one network in this process and print examples/s and peak MiB")
+      ->check(CLI::IsMember(nets));
+  app.add_option("--mode", mode, "With --one")->capture_default_str()->check(CLI::IsMember({"infer", "train"}));
+  app.add_option("--batch", batch, "With --one")->capture_default_str()->check(CLI::Range(1, 10000));
+  CLI11_PARSE(app, argc, argv);
+  if (one.empty()) {
+    if (only != "memory") speed_table(s, chosen);
+    if (only != "speed") memory_table(s);
+    return 0;
+  }
+  const auto speed = run(one, mode == "train", batch, s);
+  if (!speed.ok()) {
+    std::fprintf(stderr, "bench_networks: %s\n", speed.error().str().c_str());
+    return 1;
+  }
+  std::printf("%f %f\n", *speed, bench::memory_mib("VmHWM"));
+}

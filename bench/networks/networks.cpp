@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/networks/networks.h"
+
+namespace troupe::bench {
+namespace {
+
+/// Adds layers to a graph, each with a name of its own.
+class Builder {
+ public:
+  Builder(const Scope& scope, nn::Variables& variables, bool training)
+      : s_(scope), v_(variables), training_(training) {}
+
+  Output lenet(Output x) {
+    const auto conv = [&](Output in, int64_t filters, const char* padding) {
+      return nn::relu(s_, nn::conv2d(s_, v_, in, filters, 5, name(), {.padding = padding}));
+    };
+    Output h = nn::max_pool(s_, conv(x, 6, "SAME"), 2);
+    h = nn::flatten(s_, nn::max_pool(s_, conv(h, 16, "VALID"), 2));
+    for (const int64_t units : {120, 84}) h = nn::relu(s_, nn::dense(s_, v_, h, units, name()));
+    return nn::dense(s_, v_, h, 10, name());
+  }
+
+  Output mobilenet(Output x) {
+    struct Stage {
+      int64_t expand, filters;
+      int count, stride;
+    };
+    Output h = relu6(norm(conv(x, 32, 3, 2)));
+    for (const Stage& stage : {Stage{1, 16, 1, 1}, Stage{6, 24, 2, 2}, Stage{6, 32, 3, 2}, Stage{6, 64, 4, 2},
+                               Stage{6, 96, 3, 1}, Stage{6, 160, 3, 2}, Stage{6, 320, 1, 1}})
+      for (int i = 0; i < stage.count; ++i) {
+        const Output before = h;
+        const int64_t in = h.shape().dim(-1);
+        const int stride = i == 0 ? stage.stride : 1;
+        if (stage.expand > 1) h = relu6(norm(conv(h, in * stage.expand, 1)));
+        h = relu6(norm(depthwise(h, stride)));
+        h = norm(conv(h, stage.filters, 1));
+        if (stride == 1 && in == stage.filters) h = s_.op("AddV2", {h, before});
+      }
+    return classify(relu6(norm(conv(h, 1280, 1))));
+  }
+
+  Output resnet(Output x) {
+    Output h = nn::max_pool(s_, nn::relu(s_, norm(conv(x, 64, 7, 2))), 3, 2, "SAME");
+    for (const auto& [width, count, first] : {std::tuple(64, 3, 1), {128, 4, 2}, {256, 6, 2}, {512, 3, 2}})
+      for (int i = 0; i < count; ++i) {
+        const int stride = i == 0 ? first : 1;
+        const Output before = i == 0 ? norm(conv(h, 4 * width, 1, stride)) : h;
+        h = nn::relu(s_, norm(conv(h, width, 1)));
+        h = nn::relu(s_, norm(conv(h, width, 3, stride)));
+        h = nn::relu(s_, s_.op("AddV2", {norm(conv(h, 4 * width, 1)), before}));
+      }
+    return classify(h);
+  }
+
+  /// Unrolled; the products with the input are one for all steps.
+  Output lstm(Output x) {
+    constexpr int64_t kUnits = 512;
+    const int64_t batch = x.shape().dim(0), steps = x.shape().dim(1);
+    Output last;
+    for (int layer = 0; layer < 2; ++layer) {
+      const std::string label = name();
+      const Output by_time = s_.op("Transpose", {x, ints({1, 0, 2})});
+      const Output rows = s_.op("Reshape", {by_time, ints({static_cast<int32_t>(steps * batch), -1})});
+      const Output given = nn::dense(s_, v_, rows, 4 * kUnits, label);
+      const Node* at = s_.node("Split", {s_.constant(0), given}, {{"num_split", steps}});
+      const Output kernel = v_.read(s_, label + "/recurrent", {kUnits, 4 * kUnits}, nn::glorot_uniform());
+      Output state;
+      std::vector<Output> outputs;
+      for (int t = 0; t < steps && at; ++t) {
+        Output gates = at->out(t);
+        if (last && t > 0) gates = s_.op("AddV2", {gates, s_.op("MatMul", {last, kernel})});
+        const Node* gate = s_.node("Split", {s_.constant(1), gates}, {{"num_split", int64_t{4}}});
+        if (!gate) return {};
+        const Output fresh = s_.op("Mul", {nn::sigmoid(s_, gate->out(0)), nn::tanh(s_, gate->out(2))});
+        state = t == 0 ? fresh : s_.op("AddV2", {s_.op("Mul", {nn::sigmoid(s_, gate->out(1)), state}), fresh});
+        last = s_.op("Mul", {nn::sigmoid(s_, gate->out(3)), nn::tanh(s_, state)});
+        outputs.push_back(last);
+      }
+      x = s_.op("Pack", outputs, {{"axis", int64_t{1}}});
+    }
+    return nn::dense(s_, v_, last, 10, name());
+  }
+
+ private:
+  std::string name() { return fmt::format("layer{}", count_++); }
+  Output ints(std::initializer_list<int32_t> values) { return s_.constant(Tensor::of<int32_t>(values)); }
+  Output conv(Output x, int64_t filters, int size, int stride = 1) {
+    return nn::conv2d(s_, v_, x, filters, size, name(), {.stride = stride, .bias = false});
+  }
+  Output depthwise(Output x, int64_t stride) {
+    const Output kernel = v_.read(s_, name() + "/kernel", {3, 3, x.shape().dim(-1), 1}, nn::he_normal());
+    return s_.op("DepthwiseConv2dNative", {x, kernel},
+                 {{"strides", std::vector<int64_t>{1, stride, stride, 1}}, {"padding", std::string("SAME")}});
+  }
+  Output norm(Output x) { return nn::batch_norm(s_, v_, x, name(), training_); }
+  Output relu6(Output x) { return s_.op("Relu6", {x}); }
+  Output classify(Output x) { return nn::dense(s_, v_, s_.op("Mean", {x, ints({1, 2})}), 1000, name()); }
+
+  const Scope& s_;
+  nn::Variables& v_;
+  const bool training_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+Shape input_shape(const std::string& net, int64_t batch) {
+  if (net == "lenet") return {batch, 28, 28, 1};
+  if (net == "lstm") return {batch, 32, 512};
+  return {batch, 224, 224, 3};
+}
+
+Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training) {
+  Builder builder(scope, variables, training);
+  return net == "lenet"       ? builder.lenet(x)
+         : net == "mobilenet" ? builder.mobilenet(x)
+         : net == "resnet"    ? builder.resnet(x)
+                              : builder.lstm(x);
+}
+
+}  // namespace troupe::bench

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The networks measured, the same ones as in the peers' scripts: "lenet" LeNet-5 on [N,28,28,1], "mobilenet"
+// MobileNetV2 and "resnet" ResNet-50 (v1.5) on [N,224,224,3], "lstm" two layers of 512 over 32 steps on [N,32,512].
+#pragma once
+#include "troupe/nn.h"
+
+namespace troupe::bench {
+
+/// The shape of `batch` examples for a network.
+Shape input_shape(const std::string& net, int64_t batch);
+/// Logits [N,10] or [N,1000] of x.
+Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training);
+
+}  // namespace troupe::bench

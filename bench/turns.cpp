@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/turns.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+namespace troupe::bench {
+
+std::vector<double> measure(const std::string& command) {
+  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  if (!pipe) return {};
+  std::vector<double> numbers;
+  for (double number; std::fscanf(pipe, "%lf", &number) == 1;) numbers.push_back(number);
+  return pclose(pipe) == 0 ? numbers : std::vector<double>();
+}
+
+std::vector<std::vector<double>> rounds(int repeats, size_t numbers, const std::vector<std::string>& commands) {
+  std::vector<std::vector<std::vector<double>>> all(commands.size());  // by command and round
+  for (int round = 0; round < repeats; ++round)
+    for (size_t i = 0; i < commands.size(); ++i) {
+      if (round > 0 && all[i].empty()) continue;
+      std::vector<double> measured = measure(commands[i]);
+      if (measured.size() >= numbers) all[i].push_back(std::move(measured));
+    }
+  std::vector<std::vector<double>> medians(commands.size(), std::vector<double>(numbers));
+  for (size_t i = 0; i < commands.size(); ++i)
+    for (size_t k = 0; k < numbers && !all[i].empty(); ++k) {
+      std::ranges::sort(all[i], {}, [k](const std::vector<double>& measured) { return measured[k]; });
+      medians[i][k] = all[i][all[i].size() / 2][k];
+    }
+  return medians;
+}
+
+double memory_mib(const char* what) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (word == std::string(what) + ":") {
+      double kib = 0;
+      status >> kib;
+      return kib / 1024;
+    }
+  return 0;
+}
+
+std::string show(double number) {
+  return number <= 0 ? "not installed" : number < 100 ? fmt::format("{:.1f}", number) : fmt::format("{:.0f}", number);
+}
+
+std::string verdict(double ours, double peer, double other, double at_least) {
+  const double best = std::max(peer, other);
+  if (best <= 0) return "| - | - |";
+  return fmt::format("| {:.2f} | {} |", ours / best, ours >= at_least * best ? "yes" : "**no**");
+}
+
+}  // namespace troupe::bench

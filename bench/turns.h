@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measurements that are processes of their own, ours and the peers' in turn, so that a slow minute of the machine is
+// everybody's.
+#pragma once
+#include <string>
+#include <vector>
+
+namespace troupe::bench {
+
+/// The numbers that a shell command prints; none when it fails.
+std::vector<double> measure(const std::string& command);
+/// The commands take turns, `repeats` rounds. Of each the medians of its first `numbers` numbers, 0 where it does not
+/// work; what fails at its first turn gets no other.
+std::vector<std::vector<double>> rounds(int repeats, size_t numbers, const std::vector<std::string>& commands);
+
+/// "VmRSS" (resident) or "VmHWM" (its peak) of this process, in MiB.
+double memory_mib(const char* what);
+
+/// A number for a table, "not installed" for 0.
+std::string show(double number);
+/// The cells "| ratio | yes |" of a row that must be `at_least` times the larger of the peers' numbers.
+std::string verdict(double ours, double peer, double other, double at_least = 1);
+
+}  // namespace troupe::bench
