@@ -88,12 +88,6 @@ Status put(KernelContext& c, int i, Result<Tensor> value) {
   return {};
 }
 
-Result<int64_t> count_from(const Tensor& t, const char* what) {
-  TROUPE_ASSIGN(const int64_t n, int_scalar(t, what));
-  if (n < 0) return invalid_argument("{} = {} is negative", what, n);
-  return n;
-}
-
 // -- making -----------------------------------------------------------------------------------------------------------
 
 Status empty_list(KernelContext& c, DType dtype) {
