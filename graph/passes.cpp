@@ -9,6 +9,7 @@
 #include "graph/fuse_elementwise.h"
 #include "graph/fuse_epilogues.h"
 #include "graph/simplify.h"
+#include "graph/sum_products.h"
 
 namespace troupe {
 namespace {
@@ -59,6 +60,7 @@ template <class Pass> void fuse(StepGraph& step) {
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
   rewrite(step, passes, evaluate);
+  if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
     fuse<BatchNormFolding>(step);
   if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"})) fuse<EpilogueFusion>(step);

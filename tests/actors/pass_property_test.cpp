@@ -5,6 +5,7 @@
 
 #include "tests/actors/fixtures.h"
 #include "troupe/control_flow.h"
+#include "troupe/gradients.h"
 
 using namespace troupe;
 using Outputs = std::vector<Output>;
@@ -202,4 +203,34 @@ TEST_CASE("passes leave the results of random networks as they are") {
       }
     }
   }
+}
+
+TEST_CASE("passes leave the gradients of an unrolled recurrent network as they are") {
+  TestEngine t;
+  const Scope& s = t.scope;
+  const auto filled = [](Shape shape, float scale) {
+    Tensor values = *Tensor::make(DType::kFloat32, shape);
+    for (int64_t i = 0; i < values.elements(); ++i)
+      values.mutable_data<float>()[i] = scale * static_cast<float>(i * 37 % 101 - 50);
+    return values;
+  };
+  const Output x = t.placeholder(DType::kFloat32, {3, 2, 160});
+  const Output input = s.constant(filled({160, 200}, 1e-3f)), back = s.constant(filled({200, 200}, 1e-3f));
+  const Node* at = s.node("Unpack", {x}, {{"num", int64_t{3}}});
+  REQUIRE(at);
+  Output state = s.constant(filled({2, 200}, 1e-2f));
+  for (int step = 0; step < 3; ++step)
+    state = s.op("Tanh", {s.op("AddV2", {s.op("MatMul", {at->out(step), input}), s.op("MatMul", {state, back})})});
+  const auto dxs = gradients(s, {state}, {input, back});
+  INFO((dxs.ok() ? "" : dxs.error().str()));
+  REQUIRE(dxs.ok());
+  const std::vector<Feed> feeds = {{x, filled({3, 2, 160}, 1e-2f)}};
+  Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
+  const auto expected = plain.run(feeds, *dxs);
+  GraphPasses sums = GraphPasses::none();
+  sums.sum_products = true;
+  Session session(*t.engine, t.graph, {.passes = sums});
+  const auto result = session.run(feeds, *dxs);
+  REQUIRE((expected.ok() && result.ok()));
+  for (size_t i = 0; i < 2; ++i) check_close((*expected)[i], (*result)[i]);
 }
