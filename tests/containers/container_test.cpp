@@ -3,7 +3,6 @@
 #include "containers/container.h"
 
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <random>
 
 using namespace troupe;
@@ -225,19 +224,4 @@ TEST_CASE("random requests agree with a model of plain vectors") {
     REQUIRE(cut.size() == then.size());
     for (const auto& [name, v] : then) REQUIRE(equal(cut.at(name), v));
   }
-}
-
-TEST_CASE("a request costs little", "[.timing]") {
-  Container c;
-  std::vector<ResourceHandle> handles;
-  for (int i = 0; i < 100; ++i) handles.push_back(variable("layer" + std::to_string(i) + "/weights", {16}));
-  for (const auto& h : handles) REQUIRE(c.assign(h, *Tensor::zeros(DType::kFloat32, {16})).ok());
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 1000000; ++i) {
-    const auto& h = handles[i % 100];
-    if (i & 1) (void)add(c, h, 1);
-    else (void)c.read(h);
-  }
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;
-  WARN("ns a request: " << took.count() / 1e6);
 }

@@ -2,7 +2,6 @@
 // Growth of a graph: inference, checks, look-up, names.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
 
 #include "tests/graph/fake_ops.h"
 
@@ -116,20 +115,4 @@ TEST_CASE("unique names count up") {
   CHECK(f.graph.unique_name("x") == "x_1");
   f.placeholder("x_1", {});
   CHECK(f.graph.unique_name("x") == "x_2");
-}
-
-TEST_CASE("building is linear in nodes") {
-  const auto build = [](int nodes) {
-    test::Fixture f;
-    const auto start = std::chrono::steady_clock::now();
-    Output x = f.scope.constant(1.0F);
-    for (int i = 1; i < nodes; ++i) x = f.scope.op("Mul", {x, x});
-    REQUIRE(f.scope.ok());
-    REQUIRE(f.graph.size() == nodes);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / nodes;
-  };
-  build(5000);
-  const double small = build(20000), large = std::min(build(200000), build(200000));
-  INFO("seconds a node: " << small << " with 20,000, " << large << " with 200,000");
-  CHECK(large < 5 * small);
 }
