@@ -80,7 +80,8 @@ TEST_CASE("elements that were never set are zeros of the list's shape") {
   CHECK_THAT(t.error(t.op("TensorListGetItem", {list, t.of(I(0)), t.any()})).message,
              Catch::Contains("never set, and its shape <unknown> is not known"));
   CHECK_THAT(t.error(t.stack(t.reserve(t.any(), 2))).message, Catch::Contains("cannot be stacked"));
-  CHECK_THAT(t.error(t.stack(t.reserve(t.any(), -2))).message, Catch::Contains("num_elements must not be negative: -2"));
+  CHECK_THAT(t.error(t.stack(t.reserve(t.any(), -2))).message,
+             Catch::Contains("num_elements must not be negative: -2"));
   CHECK(t.run(t.stack(t.op("TensorListResize", {list, t.of(I(2))}))).identical(D({0, 0, 7, 8}, {2, 2})));
   CHECK(t.run(t.op("TensorListLength", {t.op("TensorListResize", {list, t.of(I(5))})})).identical(I(5)));
 }
