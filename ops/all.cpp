@@ -64,6 +64,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_summary_ops(ops, kernels);
   register_decode_ops(ops, kernels);
   register_file_ops(ops, kernels);
+  register_parse_example_ops(ops, kernels);
   // After those that they are made of.
   register_fused_elementwise_ops(ops, kernels);
   register_fused_product_ops(ops, kernels);

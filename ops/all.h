@@ -65,6 +65,7 @@ void register_string_hash_ops(OpRegistry&, KernelRegistry&);
 void register_summary_ops(OpRegistry&, KernelRegistry&);
 void register_decode_ops(OpRegistry&, KernelRegistry&);
 void register_file_ops(OpRegistry&, KernelRegistry&);
+void register_parse_example_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
 void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_product_ops(OpRegistry&, KernelRegistry&);

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strings, and what is parsed from and printed to them."""
+import base64
+
 import numpy as np
 
 from make import golden, tf, tf1
@@ -86,6 +88,47 @@ def tables(case):
         gone = [changing.remove(words[:1]), dense.erase(ids[:1])]
     with tf1.control_dependencies(gone):
         case.fetch(*found, changing.lookup(words[::-1]), changing.size(), dense.size(), dense.lookup(ids))
+
+
+def records():
+    train = tf1.train
+    feature = lambda **kind: train.Feature(**kind)  # noqa: E731
+    out = []
+    for i in range(3):
+        features = {
+            "numbers": feature(int64_list=train.Int64List(value=range(i))),
+            "reals": feature(float_list=train.FloatList(value=[i + 0.5, -i, 2, 3][:2 * (i % 2) + 2])),
+            "pair": feature(float_list=train.FloatList(value=[i, i + 1])),
+        }
+        if i != 1:
+            features["name"] = feature(bytes_list=train.BytesList(value=[b"record %d" % i]))
+        record = train.Example(features=train.Features(feature=features)).SerializeToString(deterministic=True)
+        out.append(base64.urlsafe_b64encode(record))  # NumPy's strings lose zeros at their ends
+    return np.array(out, dtype=object)
+
+
+@golden()
+def examples(case):
+    """tf.Example records, one by one and in a batch, lines of CSV, raw bytes."""
+    serialized = tf.io.decode_base64(case.feed("serialized", records(), (None,)))
+    io = tf1.io
+    features = {
+        "numbers": io.VarLenFeature(tf.int64), "pair": io.FixedLenFeature([2], tf.float32),
+        "name": io.FixedLenFeature([], tf.string, default_value="nobody"),
+        "reals": io.FixedLenSequenceFeature([2], tf.float32, allow_missing=True, default_value=-1.0),
+    }
+    batch = io.parse_example(serialized, features)
+    features["reals"] = io.VarLenFeature(tf.float32)
+    one = io.parse_single_example(serialized[2], features)
+    for parsed in (batch, one):
+        fetch_text(case, parsed["name"])
+        case.fetch(parsed["pair"], parsed["numbers"].indices, parsed["numbers"].values, parsed["numbers"].dense_shape)
+    case.fetch(batch["reals"], one["reals"].values)
+    lines = case.feed("lines", np.array([b'1,2.5,"a ""quoted"", text"', b"7,,b"], dtype=object), (None,))
+    number, real, text = tf1.decode_csv(lines, [[0], [9.5], [""]])
+    fetch_text(case, text)
+    case.fetch(number, real, tf1.decode_raw(lines[:1], tf.uint8),
+               tf1.decode_raw(tf.strings.substr(lines, 0, 4), tf.int16, little_endian=False))
 
 
 @golden(steps=2)
