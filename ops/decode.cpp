@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes and lines to tensors: DecodeRaw, DecodeCSV.
+// Bytes and lines to tensors: DecodeRaw, DecodeCSV, ParseTensor; tensors to bytes: SerializeTensor.
 #include <algorithm>
 #include <bit>
 
+#include "graph/attr_proto.h"
 #include "ops/string_map.h"
 #include "ops/string_numbers.h"
 #include "ops/type_dispatch.h"
@@ -152,6 +153,42 @@ class DecodeCsv final : public ComputeKernel {
   const std::vector<int64_t> columns_;
 };
 
+/// A TensorProto as bytes.
+class SerializeTensor final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    if (const Tensor& x = c.input(0); x.dtype() == DType::kResource || x.dtype() == DType::kVariant)
+      return invalid_argument("{} cannot be written as bytes", to_string(x.dtype()));
+    proto::AttrValue value;
+    to_proto(AttrValue(c.input(0)), value);
+    if (value.tensor().ByteSizeLong() > INT32_MAX)
+      return make_error(Code::kResourceExhausted, "{} takes {} bytes, a message may have 2^31 - 1",
+                        c.input(0).shape().str(), value.tensor().ByteSizeLong());
+    c.set_output(0, Tensor::scalar(value.tensor().SerializeAsString()));
+    return {};
+  }
+};
+
+class ParseTensor final : public ComputeKernel {
+ public:
+  explicit ParseTensor(const KernelInit& init) : dtype_(init.output_dtypes[0]) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& bytes = c.input(0);
+    if (bytes.rank() != 0) return invalid_argument("serialized must be a scalar, not {}", bytes.shape().str());
+    proto::TensorProto message;
+    if (const std::string& s = bytes.data<std::string>()[0]; !message.ParseFromString(s))
+      return invalid_argument("{} bytes are no TensorProto", s.size());
+    TROUPE_ASSIGN(Tensor parsed, ProtoReader().tensor(message));
+    if (parsed.dtype() != dtype_)
+      return invalid_argument("the tensor in it is {}, not {}", to_string(parsed.dtype()), to_string(dtype_));
+    c.set_output(0, std::move(parsed));
+    return {};
+  }
+
+ private:
+  const DType dtype_;
+};
+
 Status csv_shape(ShapeContext& c) {
   if (c.attr<std::string>("field_delim").size() != 1)
     return invalid_argument("field_delim \"{}\" must be one character", c.attr<std::string>("field_delim"));
@@ -190,6 +227,23 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "is empty or `na_value` gets its default; without one it is an error, as is what is no number."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<DecodeCsv>("DecodeCSV", DeviceKind::kCpu, {});
+  ops.add(OpDef("SerializeTensor")
+              .input("tensor: T")
+              .output("serialized: string")
+              .attr("T: type")
+              .shape(scalar_shape)
+              .doc("A tensor as the bytes of a TensorProto. Handles and lists are errors."),
+          not_differentiable(kNoGradientOfStrings));
+  kernels.add<SerializeTensor>("SerializeTensor", DeviceKind::kCpu, {});
+  ops.add(
+      OpDef("ParseTensor")
+          .input("serialized: string")
+          .output("output: out_type")
+          .attr("out_type: type")
+          .shape([](ShapeContext& c) { return c.with_rank(0, 0).status(); })
+          .doc("The tensor that the bytes of a TensorProto hold. Fails where they are none, or one of another type."),
+      not_differentiable(kNoGradientOfStrings));
+  kernels.add<ParseTensor>("ParseTensor", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

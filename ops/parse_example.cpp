@@ -157,8 +157,13 @@ class ParseKernel : public ComputeKernel {
   Result<Dense> dense_feature(size_t i, std::string key, const Tensor& otherwise) const {
     Dense d{std::move(key), dense_types_[i], dense_shapes_[i], otherwise};
     bool known = d.shape.has_rank() && d.shape.rank() < kMaxRank;
-    for (int k = 1; known && k < d.shape.rank(); ++k) known = d.shape[k] >= 0;
+    std::vector<int64_t> sizes = {1};
+    for (int k = 0; known && k < d.shape.rank(); ++k) {
+      known = k == 0 || d.shape[k] >= 0;
+      sizes.push_back(k == 0 && d.varies() ? 1 : d.shape[k]);
+    }
     if (!known) return invalid_argument("dense feature '{}' has shape {}", d.key, d.shape.str());
+    TROUPE_RETURN_IF_ERROR(Shape::make(sizes));  // so many elements can be counted
     const int64_t n = otherwise.elements();
     if (n > 0 && n != (d.varies() ? 1 : d.stride()))
       return invalid_argument("the default of dense feature '{}' has shape {}, the feature {}", d.key,

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "io/example.pb.h"
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "io/whole_file.h"
@@ -147,11 +148,35 @@ Status write_records(const Folder& folder) {
   return write_gzip(folder.file("records.gz"), records);
 }
 
+/// Records with all features that the fuzzer asks for, with none, and with one of another type.
+Status write_examples(const Folder& folder) {
+  proto::Example example;
+  TROUPE_RETURN_IF_ERROR(folder.write("empty", ""));
+  const auto add = [&](const char* key) {
+    auto* entry = example.mutable_features()->add_feature();
+    entry->set_key(key);
+    return entry->mutable_value();
+  };
+  add("s")->mutable_bytes_list()->add_value("text");
+  for (const float v : {0.5f, -1.f}) add("d")->mutable_float_list()->add_value(v);
+  TROUPE_RETURN_IF_ERROR(folder.write("wrong_size", example.SerializeAsString()));
+  for (const char* key : {"d", "r"}) {
+    auto* list = add(key)->mutable_int64_list();
+    for (const int64_t v : {int64_t{1}, INT64_MIN}) list->add_value(v);
+  }
+  TROUPE_RETURN_IF_ERROR(folder.write("wrong_type", example.SerializeAsString()));
+  auto* reals = add("d")->mutable_float_list();
+  auto* numbers = add("v")->mutable_int64_list();
+  for (const int v : {1, 2}) reals->add_value(static_cast<float>(v)), numbers->add_value(v), numbers->add_value(-v);
+  return folder.write("whole", example.SerializeAsString());
+}
+
 Status run(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(write_graphs({directory, "graph_def"}));
   TROUPE_RETURN_IF_ERROR(write_arrays({directory, "npy"}, {directory, "npz"}));
   TROUPE_RETURN_IF_ERROR(write_idx({directory, "idx"}));
   TROUPE_RETURN_IF_ERROR(write_checkpoints({directory, "safetensors"}));
+  TROUPE_RETURN_IF_ERROR(write_examples({directory, "example"}));
   return write_records({directory, "tfrecord"});
 }
 

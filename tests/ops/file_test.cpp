@@ -65,6 +65,11 @@ TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
   const Attrs wide = {{"out_type", DType::kInt32}};
   CHECK_THAT(failure("DecodeRaw", {S("abc")}, wide), Contains("3 bytes"));
   CHECK_THAT(failure("DecodeRaw", {S({"abcd", "abcdefgh"})}, wide), Contains("string 1 has 8 bytes"));
+  CHECK_THAT(failure("ParseTensor", {S("\xff")}, {{"out_type", DType::kInt32}}),
+             Contains("1 bytes are no TensorProto"));
+  CHECK_THAT(failure("ParseTensor", {S("\x08\x07")}, {{"out_type", DType::kInt32}}), Contains("string, not int32"));
+  CHECK_THAT(failure("ParseTensor", {S("\x08\x03\x12\x02\x12\0\x22\x01\x01")}, {{"out_type", DType::kInt32}}),
+             Contains("bytes"));
 }
 
 TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {

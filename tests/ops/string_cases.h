@@ -12,6 +12,7 @@ inline Tensor S(const char* v) { return Tensor::scalar<std::string>(v); }
 inline std::vector<OpCase> string_cases() {
   const Tensor grid = S({"a", "b", "c", "d", "e", "f"}, {2, 3}), none = S({}, {0});
   const Attrs utf8 = {{"encoding", "utf-8"}}, characters = {{"unit", "UTF8_CHAR"}}, dot = {{"separator", "."}};
+  const Tensor message = Tensor::scalar(std::string("\x08\x03\x12\x04\x12\x02\x08\x01\x22\x04\x05\0\0\0", 14));
   return {
       {"StringLower", {S({"aBC", "", "ÄB"})}, {}, {S({"abc", "", "Äb"})}},
       {"StringLower", {S({"ÄΩЖ\xff"})}, utf8, {S({"äωж\xef\xbf\xbd"})}},
@@ -62,6 +63,9 @@ inline std::vector<OpCase> string_cases() {
        {S({std::string("\0\1", 2)})},
        {{"out_type", DType::kInt16}, {"little_endian", false}},
        {Tensor::of<int16_t>({1}, {1, 1})}},
+      {"SerializeTensor", {I({5})}, {}, {message}},
+      {"SerializeTensor", {S({"a", "bc"})}, {}, {S("\x08\x07\x12\x04\x12\x02\x08\x02\x42\x01\x61\x42\x02\x62\x63")}},
+      {"ParseTensor", {message}, {{"out_type", DType::kInt32}}, {I({5})}},
       {"DecodeCSV", {S({"1,x", ",\"a\"\"b,\""}), I({7}), S({})}, {}, {I({1, 7}), S({"x", "a\"b,"})}},
       {"DecodeCSV",
        {S("a|NA|3"), L(std::initializer_list<int64_t>{9}), L({})},

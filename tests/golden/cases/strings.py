@@ -127,6 +127,11 @@ def examples(case):
     lines = case.feed("lines", np.array([b'1,2.5,"a ""quoted"", text"', b"7,,b"], dtype=object), (None,))
     number, real, text = tf1.decode_csv(lines, [[0], [9.5], [""]])
     fetch_text(case, text)
+    for tensor, dtype in ((number, tf.int32), (real, tf.float32), (text, tf.string), (tf.range(0), tf.int32)):
+        serialized = tf.io.serialize_tensor(tensor)
+        fetch_text(case, tf.io.encode_base64(serialized))
+        if dtype != tf.string:
+            case.fetch(tf.io.parse_tensor(serialized, dtype))
     case.fetch(number, real, tf1.decode_raw(lines[:1], tf.uint8),
                tf1.decode_raw(tf.strings.substr(lines, 0, 4), tf.int16, little_endian=False))
 
