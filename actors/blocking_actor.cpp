@@ -15,6 +15,15 @@ caf::behavior BlockingActor::make_behavior() {
         *use = {};  // before the answer: when the step ends, nothing of it is held here
         send(directory_->devices[tag.requester], ResourceAnswers{std::move(answers)});
       },
+      [this](DoBlocking& m) {
+        m.job->run();
+        auto answers = std::make_shared<std::vector<ResourceAnswer>>();
+        answers->push_back({m.job->tag, std::vector<Tensor>()});
+        *m.job = {};
+        if (const caf::actor to = directory_->asking(answers->front().tag.requester))
+          send(to, ResourceAnswers{std::move(answers)});
+      },
+      [](const CancelUses&) {},
   };
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actor for kernels that wait for files. It alone has a thread of its own, so devices and resources go on
-// meanwhile.
+// The actor for what waits for files: kernels, and jobs of resources. It alone has a thread of its own, so devices and
+// resources go on meanwhile.
 //
-// | message     | from         | effect, reply                                                                      |
-// |-------------|--------------|------------------------------------------------------------------------------------|
-// | RunBlocking | device actor | runs the kernel, unless its step has failed by then; ResourceAnswers with its only |
-// |             |              | answer                                                                             |
+// | message     | from           | effect, reply                                                                      |
+// |-------------|----------------|------------------------------------------------------------------------------------|
+// | RunBlocking | device actor   | runs the kernel, unless its step has failed by then; ResourceAnswers with its only |
+// |             |                | answer                                                                             |
+// | DoBlocking  | resource actor | calls the job; ResourceAnswers without outputs. Cancelling does not reach it       |
+// | CancelUses  | resource actor | nothing: its resource has answered those who wait for the job                      |
 #pragma once
 #include "actors/directory.h"
 #include "actors/messages.h"

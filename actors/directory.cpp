@@ -50,6 +50,23 @@ std::vector<caf::actor> Directory::remove_container(const std::string& container
   return out;
 }
 
+uint64_t Directory::add_asking(caf::actor host) {
+  std::lock_guard guard(mutex_);
+  asking_.emplace(++last_asking_, std::move(host));
+  return last_asking_;
+}
+
+void Directory::remove_asking(uint64_t number) {
+  std::lock_guard guard(mutex_);
+  asking_.erase(number);
+}
+
+caf::actor Directory::asking(uint64_t number) const {
+  std::lock_guard guard(mutex_);
+  const auto at = asking_.find(number);
+  return at == asking_.end() ? caf::actor() : at->second;
+}
+
 std::vector<caf::actor> Directory::all() const {
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out = devices;

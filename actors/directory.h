@@ -33,6 +33,11 @@ class Directory {
   Status add(const std::string& key, std::unique_ptr<Resource> resource);
   /// Takes the hosts whose container is `container` out and returns them.
   std::vector<caf::actor> remove_container(const std::string& container);
+  /// A number by which a host that asks other hosts gets their answers.
+  uint64_t add_asking(caf::actor host);
+  void remove_asking(uint64_t number);
+  /// The host of that number; invalid once it is removed.
+  caf::actor asking(uint64_t number) const;
   /// All of them, to end them.
   std::vector<caf::actor> all() const;
   /// Changes whenever hosts go; who keeps the answers of host() asks again then.
@@ -43,9 +48,12 @@ class Directory {
     caf::actor actor;
     std::string signature;
   };
+  static constexpr uint64_t kFirstAsking = uint64_t{1} << 32;  // above the devices' indices
   Spawn spawn_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> hosts_;
+  std::unordered_map<uint64_t, caf::actor> asking_;
+  uint64_t last_asking_ = kFirstAsking - 1;
   std::atomic<uint64_t> generation_{0};
 };
 

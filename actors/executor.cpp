@@ -60,7 +60,9 @@ Error dead_fetch(const Output& fetch, int64_t step) {
   return error;
 }
 
-bool is_input_host(const ResourceHandle& handle) { return handle.type == "queue" || handle.type == "iterator"; }
+bool is_input_host(const ResourceHandle& handle) {
+  return handle.type == "queue" || handle.type == "iterator" || handle.type == "reader";
+}
 
 }  // namespace
 

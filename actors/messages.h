@@ -5,6 +5,7 @@
 #include <caf/all.hpp>
 
 #include "actors/executor.h"
+#include "devices/hosted_resource.h"
 
 namespace troupe {
 
@@ -30,11 +31,28 @@ struct UseResource {
 struct RunBlocking {
   std::shared_ptr<BlockingUse> use;
 };
-/// To a device actor: answers to its requests.
+/// To a resource actor: call `use` on the resource. Answered, at once or later, by ResourceAnswers to the resource
+/// actor that asked; the tag's step is the number of its question.
+struct ResourceQuestion {
+  ResourceHost::Use use;
+  RequestTag tag;
+};
+struct AskResource {
+  std::shared_ptr<ResourceQuestion> question;
+};
+/// To the blocking actor: do this for a resource. Answered by ResourceAnswers, without outputs.
+struct BlockingJob {
+  ResourceHost::Job run;
+  RequestTag tag;
+};
+struct DoBlocking {
+  std::shared_ptr<BlockingJob> job;
+};
+/// To a device or a resource actor: answers to its requests.
 struct ResourceAnswers {
   std::shared_ptr<std::vector<ResourceAnswer>> answers;
 };
-/// To a resource actor: answer what waits of this step with kCancelled.
+/// To a resource actor: answer what waits of this step, or with this number of a question, with kCancelled.
 struct CancelUses {
   uint64_t requester = 0;
   int64_t step = 0;
@@ -47,6 +65,8 @@ struct WithResource {
 struct CloseResource {};
 /// A resource actor to itself: do a piece of background work.
 struct Work {};
+/// To a resource actor, from any thread: look whether those that wait can be answered.
+struct WakeResource {};
 /// To the step timer: abort this step at `deadline` (steady clock) if it still runs.
 struct WatchStep {
   std::weak_ptr<StepCall> call;
@@ -63,10 +83,13 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AbortStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GoOn)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::UseResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::RunBlocking)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskResource)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DoBlocking)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CloseResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Work)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WakeResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WatchStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DeadlinePassed)

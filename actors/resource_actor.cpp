@@ -2,18 +2,42 @@
 #include "actors/resource_actor.h"
 
 namespace troupe {
+namespace {
+
+Error closed() { return make_error(Code::kFailedPrecondition, "the resource was closed"); }
+
+}  // namespace
 
 ResourceActor::ResourceActor(caf::actor_config& config, std::unique_ptr<Resource> resource,
                              std::shared_ptr<Directory> directory)
     : caf::event_based_actor(config), directory_(std::move(directory)), resource_(std::move(resource)),
-      answers_(directory_->devices.size()) {}
+      hosted_(dynamic_cast<HostedResource*>(resource_.get())), answers_(directory_->devices.size()) {}
 
 caf::behavior ResourceActor::make_behavior() {
+  if (hosted_) hosted_->attach(*this);
   settle();
   return {
       [this](UseResource& m) {
         answers_[m.uses->front().tag.requester].reserve(m.uses->size());  // most are answered at once
         for (ResourceUse& request : *m.uses) use(std::move(request));
+        settle();
+      },
+      [this](AskResource& m) {
+        Reply reply(*this, m.question->tag);
+        if (resource_) m.question->use(*resource_, std::move(reply));
+        else reply(closed());
+        settle();
+      },
+      [this](ResourceAnswers& m) {
+        for (ResourceAnswer& answer : *m.answers) {
+          const auto question = static_cast<uint64_t>(answer.tag.step);
+          asked_.erase(question);
+          if (hosted_) hosted_->answered(question, std::move(answer.outputs));
+        }
+        settle();
+      },
+      [this](WakeResource) {
+        if (hosted_) hosted_->woken();
         settle();
       },
       [this](const CancelUses& m) {
@@ -41,7 +65,7 @@ void ResourceActor::on_exit() {
 void ResourceActor::use(ResourceUse request) {
   Reply reply(*this, request.tag);
   if (!resource_) {
-    reply(make_error(Code::kFailedPrecondition, "the resource was closed"));
+    reply(closed());
     return;
   }
   request.kernel->execute(*resource_, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
@@ -49,11 +73,53 @@ void ResourceActor::use(ResourceUse request) {
 
 void ResourceActor::close() {
   resource_.reset();  // what waited in it is answered on the way
+  hosted_ = nullptr;
+  for (const auto& [question, actor] : asked_) send(actor, CancelUses{number_, static_cast<int64_t>(question)});
+  asked_.clear();
   settle();
+  if (number_) directory_->remove_asking(std::exchange(number_, 0));
 }
 
 void ResourceActor::deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {
-  answers_[tag.requester].push_back({tag, std::move(outputs)});
+  auto& answers = tag.requester < answers_.size() ? answers_[tag.requester] : answers_to_hosts_;
+  answers.push_back({tag, std::move(outputs)});
+}
+
+// -- questions of our own ---------------------------------------------------------------------------------------------
+
+RequestTag ResourceActor::question(caf::actor to) {
+  if (!number_) number_ = directory_->add_asking(caf::actor_cast<caf::actor>(this));
+  asked_[++questions_] = std::move(to);
+  return {number_, static_cast<int64_t>(questions_)};
+}
+
+uint64_t ResourceActor::ask(const ResourceRef& other, Use use) {
+  auto host = directory_->host(*other);
+  if (!host.ok()) {
+    const RequestTag tag = question(caf::actor_cast<caf::actor>(this));
+    deliver(tag, std::move(host.error()));
+    return questions_;
+  }
+  const RequestTag tag = question(*host);
+  send(*host, AskResource{std::make_shared<ResourceQuestion>(ResourceQuestion{std::move(use), tag})});
+  return questions_;
+}
+
+void ResourceActor::withdraw(uint64_t question) {
+  if (const auto at = asked_.find(question); at != asked_.end())
+    send(at->second, CancelUses{number_, static_cast<int64_t>(question)});
+}
+
+uint64_t ResourceActor::run_blocking(Job job) {
+  const RequestTag tag = question(directory_->blocking);
+  send(directory_->blocking, DoBlocking{std::make_shared<BlockingJob>(BlockingJob{std::move(job), tag})});
+  return questions_;
+}
+
+std::function<void()> ResourceActor::waker() {
+  return [weak = address()] {
+    if (const auto self = caf::actor_cast<caf::actor>(weak)) caf::anon_send(self, WakeResource{});
+  };
 }
 
 void ResourceActor::settle() {
@@ -61,6 +127,12 @@ void ResourceActor::settle() {
     if (!answers_[requester].empty())
       send(directory_->devices[requester],
            ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))});
+  for (ResourceAnswer& answer : std::exchange(answers_to_hosts_, {}))
+    if (const caf::actor host = directory_->asking(answer.tag.requester)) {
+      auto answers = std::make_shared<std::vector<ResourceAnswer>>();
+      answers->push_back(std::move(answer));
+      send(host, ResourceAnswers{std::move(answers)});
+    }
   if (resource_ && resource_->wants_work() && !std::exchange(will_work_, true)) send(this, Work{});
 }
 

@@ -12,6 +12,7 @@
 
 #include "graph/attr_proto.h"
 #include "graph/functions.h"
+#include "graph/old_names.h"
 #include "graph/reference_variables.h"
 
 namespace troupe {
@@ -278,6 +279,7 @@ Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view pre
   std::string scope(prefix);
   if (!scope.empty() && scope.back() != '/') scope += '/';
   TROUPE_RETURN_IF_ERROR(put_in_functions(*def, graph.ops()));
+  rename_old_ops(*def, graph.ops());
   TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(*def, graph.ops(), scope));
   return Import(*def, graph, std::move(scope)).run();
 }

@@ -35,6 +35,8 @@ class RecordReader {
   static Result<RecordReader> open(const std::string& path);
   /// The next record, nothing at the end. After an error the rest of the file cannot be trusted.
   Result<std::optional<std::string>> next();
+  /// Where the next record begins, in bytes of the (uncompressed) file.
+  uint64_t offset() const { return offset_; }
 
  private:
   explicit RecordReader(ByteReader bytes) : bytes_(std::move(bytes)) {}

@@ -51,6 +51,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_table_ops(ops, kernels);
   register_accumulator_ops(ops, kernels);
   register_iterator_ops(ops, kernels);
+  register_reader_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
   register_tensor_list_ops(ops, kernels);
   register_stack_ops(ops, kernels);

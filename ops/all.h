@@ -55,6 +55,7 @@ void register_training_ops(OpRegistry&, KernelRegistry&);
 void register_queue_ops(OpRegistry&, KernelRegistry&);
 void register_accumulator_ops(OpRegistry&, KernelRegistry&);
 void register_iterator_ops(OpRegistry&, KernelRegistry&);
+void register_reader_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_print_ops(OpRegistry&, KernelRegistry&);

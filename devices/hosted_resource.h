@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resources that want more of their host than requests: to ask another resource, to have files read, to be woken from
+// outside. Each is a message, so nothing waits: the resource goes on when the answer comes.
+#pragma once
+#include "troupe/resource.h"
+
+namespace troupe {
+
+/// What a host does for its resource, which calls it from within its own calls.
+class ResourceHost {
+ public:
+  using Use = std::function<void(Resource&, Reply)>;
+  using Job = std::function<void()>;
+
+  virtual ~ResourceHost() = default;
+  /// Calls `use` on the resource that `other` names, at its host; it must reply or hand the reply on. What it replies
+  /// comes to answered() with the number that is returned here: later, and exactly once.
+  virtual uint64_t ask(const ResourceRef& other, Use use) = 0;
+  /// A question that still waits is answered with kCancelled.
+  virtual void withdraw(uint64_t question) = 0;
+  /// Runs `job` where waiting for files is allowed; then answered() is called, without outputs.
+  virtual uint64_t run_blocking(Job job) = 0;
+  /// A function that any thread may call at any time; then woken() is called, if the host is still there.
+  virtual std::function<void()> waker() = 0;
+};
+
+class HostedResource : public Resource {
+ public:
+  /// Before all other calls. The host outlives its resource.
+  virtual void attach(ResourceHost& host) { host_ = &host; }
+  virtual void answered(uint64_t question, Result<std::vector<Tensor>> outputs) { (void)question, (void)outputs; }
+  virtual void woken() {}
+
+ protected:
+  ResourceHost& host() const { return *host_; }
+
+ private:
+  ResourceHost* host_ = nullptr;
+};
+
+}  // namespace troupe

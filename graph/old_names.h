@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops of TensorFlow's older graphs whose handles of queues, readers, tables and accumulators are references to strings.
+#pragma once
+#include "graph/graph.pb.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+/// Gives each such op of `def` the name of its form for handles, QueueDequeue that of QueueDequeueV2 and
+/// AccumulatorTakeGradient that of ResourceAccumulatorTakeGradient: inputs, outputs and attributes are the same but for
+/// the handle. Ops that `ops` has, or whose other form it has not, stay as they are.
+void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops);
+
+}  // namespace troupe
