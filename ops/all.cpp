@@ -52,6 +52,8 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_accumulator_ops(ops, kernels);
   register_iterator_ops(ops, kernels);
   register_reader_ops(ops, kernels);
+  register_barrier_ops(ops, kernels);
+  register_mutex_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
   register_tensor_list_ops(ops, kernels);
   register_stack_ops(ops, kernels);

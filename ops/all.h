@@ -56,6 +56,8 @@ void register_queue_ops(OpRegistry&, KernelRegistry&);
 void register_accumulator_ops(OpRegistry&, KernelRegistry&);
 void register_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_reader_ops(OpRegistry&, KernelRegistry&);
+void register_barrier_ops(OpRegistry&, KernelRegistry&);
+void register_mutex_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_print_ops(OpRegistry&, KernelRegistry&);

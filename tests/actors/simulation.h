@@ -15,6 +15,7 @@
 #include "actors/step_timer.h"
 #include "containers/container.h"
 #include "ops/all.h"
+#include "ops/file_reader.h"
 #include "queues/queue.h"
 #include "troupe/dataset.h"
 #include "troupe/scope.h"
@@ -27,9 +28,11 @@ class Simulation {
     register_all_ops(ops, kernels);
     scheduler_.clock().current_time += std::chrono::hours(1);  // a real clock is not at 0
     directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
-      const std::string name = dynamic_cast<Container*>(resource.get()) ? "container"
-                               : dynamic_cast<Queue*>(resource.get())   ? "queue"
-                                                                        : "iterator";
+      const std::string name = dynamic_cast<Container*>(resource.get())        ? "container"
+                               : dynamic_cast<Queue*>(resource.get())          ? "queue"
+                               : dynamic_cast<FileReader*>(resource.get())     ? "reader"
+                               : dynamic_cast<HostedResource*>(resource.get()) ? "mutex"
+                                                                               : "iterator";
       return named(name, system_.spawn<ResourceActor>(std::move(resource), directory));
     });
     counters_.resize(count);
@@ -124,6 +127,9 @@ class Simulation {
            : is<GoOn>(m)            ? "GoOn"
            : is<UseResource>(m)     ? "UseResource"
            : is<RunBlocking>(m)     ? "RunBlocking"
+           : is<AskResource>(m)     ? "AskResource"
+           : is<DoBlocking>(m)      ? "DoBlocking"
+           : is<WakeResource>(m)    ? "WakeResource"
            : is<ResourceAnswers>(m) ? "ResourceAnswers"
            : is<CancelUses>(m)      ? "CancelUses"
            : is<WithResource>(m)    ? "WithResource"
