@@ -12,5 +12,5 @@ configure_package_config_file(cmake/troupe-config.cmake.in ${CMAKE_CURRENT_BINAR
   INSTALL_DESTINATION ${where})
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/troupe-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/troupe-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/troupe-config-version.cmake
-  cmake/FindCAF.cmake cmake/FindONEDNN.cmake DESTINATION ${where})
+  cmake/FindCAF.cmake cmake/FindONEDNN.cmake cmake/FindRE2.cmake DESTINATION ${where})
 add_library(troupe::troupe ALIAS troupe)

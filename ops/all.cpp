@@ -64,6 +64,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_string_part_ops(ops, kernels);
   register_string_number_ops(ops, kernels);
   register_string_hash_ops(ops, kernels);
+  register_regex_ops(ops, kernels);
   register_summary_ops(ops, kernels);
   register_decode_ops(ops, kernels);
   register_file_ops(ops, kernels);

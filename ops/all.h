@@ -65,6 +65,7 @@ void register_string_ops(OpRegistry&, KernelRegistry&);
 void register_string_part_ops(OpRegistry&, KernelRegistry&);
 void register_string_number_ops(OpRegistry&, KernelRegistry&);
 void register_string_hash_ops(OpRegistry&, KernelRegistry&);
+void register_regex_ops(OpRegistry&, KernelRegistry&);
 void register_summary_ops(OpRegistry&, KernelRegistry&);
 void register_decode_ops(OpRegistry&, KernelRegistry&);
 void register_file_ops(OpRegistry&, KernelRegistry&);

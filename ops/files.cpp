@@ -7,17 +7,12 @@
 
 #include "io/file_system.h"
 #include "io/whole_file.h"
-#include "ops/all.h"
+#include "ops/string_map.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 
 namespace troupe {
 namespace {
-
-Result<std::string> one_string(const Tensor& t, const char* what) {
-  if (t.elements() != 1) return invalid_argument("{} must be one string, not {}", what, t.str());
-  return t.data<std::string>()[0];
-}
 
 class ReadFile final : public BlockingKernel {
  public:

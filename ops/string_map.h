@@ -19,6 +19,12 @@ inline int64_t utf8_characters(std::string_view s) {
   return n;
 }
 
+/// The only string of a tensor. Error: it has another number of elements.
+inline Result<std::string> one_string(const Tensor& t, const char* what) {
+  if (t.elements() != 1) return invalid_argument("{} must be one string, not {}", what, t.str());
+  return t.data<std::string>()[0];
+}
+
 /// y[i] = f(x[i]), where f(const std::string&, To&) -> Status; its error is extended by the element's index.
 template <class To, class F> Result<Tensor> map_strings(const KernelContext& c, const Tensor& x, F&& f) {
   TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<To>, x.shape()));

@@ -52,6 +52,10 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_fails("StringToHashBucketStrong", {S("a")}, "two numbers",
               {{"num_buckets", int64_t{2}}, {"key", std::vector<int64_t>{1}}});
   check_fails("StringFormat", {I(1)}, "2 places for 1", {{"template", "%s %s"}});
+  check_fails("RegexFullMatch", {S("a"), S("(")}, "\"(\" is no regular expression");
+  check_fails("StaticRegexFullMatch", {S("a")}, "missing", {{"pattern", "["}});
+  check_fails("RegexReplace", {S("a"), S("a"), S("\\1")}, "does not fit pattern");
+  check_fails("RegexFullMatch", {S("a"), S({"a", "b"})}, "[2]");
   CHECK_THAT(act("PrintV2", {S("x")}, {{"output_stream", "nowhere"}}).error().str(), Contains("nowhere"));
 }
 
