@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SaveV2 and RestoreV2: tensors to and from one safetensors file, whose path is the `prefix`.
+// SaveV2 and RestoreV2: tensors to and from one safetensors file, whose path is the `prefix`. MergeV2Checkpoints makes
+// one such file of several.
 #include <filesystem>
 
 #include "io/safetensors.h"
@@ -40,7 +41,26 @@ Status write_whole(FileSystem& files, const std::string& path, const EncodedTens
   return file->close();
 }
 
+std::string directory_of(const std::string& path) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return directory.empty() ? "." : directory;
+}
+
 /// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before.
+Status save(FileSystem& files, const std::string& path, const TensorMap& tensors, int64_t step) {
+  TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
+  const std::string directory = directory_of(path);
+  TROUPE_RETURN_IF_ERROR(files.make_directories(directory));
+  const std::string temporary = fmt::format("{}.{}.temporary", path, step);
+  Status status = write_whole(files, temporary, encoded);
+  if (status.ok()) status = files.rename(temporary, path);
+  if (!status.ok()) {
+    (void)files.remove(temporary);  // the first error is the one to report
+    return status;
+  }
+  return files.sync_directory(directory);
+}
+
 class SaveKernel final : public BlockingKernel {
  public:
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
@@ -51,18 +71,7 @@ class SaveKernel final : public BlockingKernel {
     for (size_t i = 0; i < request.names.size(); ++i)
       if (!tensors.emplace(request.names[i], asked.inputs[i + 3]).second)
         return invalid_argument("tensor name '{}' is given twice", request.names[i]);
-    TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
-    std::string directory = std::filesystem::path(request.path).parent_path().string();
-    if (directory.empty()) directory = ".";
-    TROUPE_RETURN_IF_ERROR(files_->make_directories(directory));
-    const std::string temporary = fmt::format("{}.{}.temporary", request.path, asked.step);
-    Status status = write_whole(*files_, temporary, encoded);
-    if (status.ok()) status = files_->rename(temporary, request.path);
-    if (!status.ok()) {
-      (void)files_->remove(temporary);  // the first error is the one to report
-      return std::move(status.error());
-    }
-    TROUPE_RETURN_IF_ERROR(files_->sync_directory(directory));
+    TROUPE_RETURN_IF_ERROR(save(*files_, request.path, tensors, asked.step));
     return std::vector<Tensor>();
   }
 
@@ -97,6 +106,43 @@ class RestoreKernel final : public BlockingKernel {
 
  private:
   const std::vector<DType> dtypes_;
+};
+
+/// Tensors of several files become one file; then the several go, and on request the directories that they leave empty.
+class MergeKernel final : public BlockingKernel {
+ public:
+  explicit MergeKernel(const KernelInit& init)
+      : delete_directories_(init.attr<bool>("delete_old_dirs")), may_miss_(init.attr<bool>("allow_missing_files")) {}
+
+  Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
+    if (asked.inputs[1].elements() != 1)
+      return invalid_argument("destination_prefix must be one path, got {}", asked.inputs[1].str());
+    const std::string& destination = asked.inputs[1].data<std::string>()[0];
+    const auto sources = asked.inputs[0].values<std::string>();
+    TensorMap tensors;
+    size_t missing = 0;
+    for (const std::string& path : sources) {
+      auto file = read_safetensors(path);
+      if (!file.ok() && file.error().code == Code::kNotFound && may_miss_ && ++missing < sources.size()) continue;
+      if (!file.ok()) return std::move(file.error());
+      for (auto& [name, tensor] : file->tensors)
+        if (!tensors.emplace(name, std::move(tensor)).second)
+          return invalid_argument("tensor '{}' of '{}' is in another file too", name, path);
+    }
+    TROUPE_RETURN_IF_ERROR(save(*files_, destination, tensors, asked.step));
+    for (const std::string& path : sources) {
+      std::error_code ignored;  // the merged file is there, which is what counts
+      if (std::filesystem::equivalent(path, destination, ignored)) continue;
+      (void)files_->remove(path).ok();
+      const std::string directory = directory_of(path);
+      if (delete_directories_ && directory != directory_of(destination)) std::filesystem::remove(directory, ignored);
+    }
+    return std::vector<Tensor>();
+  }
+
+ private:
+  const bool delete_directories_, may_miss_;
+  const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
 };
 
 Status save_shape(ShapeContext& c) {
@@ -136,6 +182,22 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .stateful(),
       not_differentiable("the tensors come from a file"));
   kernels.add<RestoreKernel>("RestoreV2", DeviceKind::kCpu, {});
+
+  ops.add(OpDef("MergeV2Checkpoints")
+              .input("checkpoint_prefixes: string")
+              .input("destination_prefix: string")
+              .attr("delete_old_dirs: bool = true")
+              .attr("allow_missing_files: bool = false")
+              .doc("Writes the tensors of several files of SaveV2 to one and removes the several, on `delete_old_dirs` "
+                   "with the directories that are empty then. Fails for a file that is not there, unless "
+                   "`allow_missing_files` and there is one, and for a name in two of them.")
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1));
+                return c.with_rank(1, 0).status();
+              })
+              .stateful(),
+          not_differentiable("it has no output"));
+  kernels.add<MergeKernel>("MergeV2Checkpoints", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

@@ -24,16 +24,21 @@ struct Directory {
 
 Tensor text(std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); }
 
-/// Runs SaveV2 or RestoreV2 on these inputs.
-Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, std::vector<DType> dtypes,
-                                std::shared_ptr<Allocator> allocator = system_allocator()) {
+Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, const Attrs& attrs,
+                                std::vector<DType> outputs, std::shared_ptr<Allocator> allocator = system_allocator()) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
-  const Attrs attrs{{"dtypes", dtypes}};
-  KernelInit init{op, "node", &attrs, {}, op == "RestoreV2" ? dtypes : std::vector<DType>{}, {}, {}};
+  KernelInit init{op, "node", &attrs, {}, std::move(outputs), {}, {}};
   TROUPE_ASSIGN(const auto kernel, kernels.make(init, DeviceKind::kCpu));
   return dynamic_cast<BlockingKernel&>(*kernel).run({std::move(values), std::move(allocator), 4});
+}
+
+/// Runs SaveV2 or RestoreV2 on these inputs.
+Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, std::vector<DType> dtypes,
+                                std::shared_ptr<Allocator> allocator = system_allocator()) {
+  return run(op, std::move(values), {{"dtypes", dtypes}}, op == "RestoreV2" ? dtypes : std::vector<DType>{},
+             std::move(allocator));
 }
 
 }  // namespace
@@ -80,4 +85,42 @@ TEST_CASE("what is restored counts against the device's limit, the rest of the f
   CHECK(limited->stats().in_use > 0);
   const auto not_fits = run("RestoreV2", {path, text({"big"}), text({""})}, {DType::kFloat32}, limited);
   CHECK(not_fits.error().code == Code::kResourceExhausted);
+}
+
+TEST_CASE("several files become one, and the several go") {
+  const Directory d;
+  const auto path = [&](const std::string& name) { return Tensor::scalar(d.path + "/" + name); };
+  const auto save = [&](const std::string& file, const std::string& name, float value) {
+    REQUIRE(run("SaveV2", {path(file), text({name}), text({""}), Tensor::scalar(value)}, {DType::kFloat32}).ok());
+  };
+  const auto merge = [&](std::initializer_list<std::string> files, bool delete_directories, bool may_miss) {
+    std::vector<std::string> paths;
+    for (const std::string& f : files) paths.push_back(d.path + "/" + f);
+    return run("MergeV2Checkpoints", {Tensor::of<std::string>(std::span<const std::string>(paths)), path("model")},
+               {{"delete_old_dirs", delete_directories}, {"allow_missing_files", may_miss}}, {});
+  };
+  const auto exists = [&](const std::string& name) { return std::filesystem::exists(d.path + "/" + name); };
+  save("temp/1", "a", 1);
+  save("temp/2", "b", 2);
+  CHECK(merge({"temp/1", "temp/2", "temp/3"}, true, false).error().code == Code::kNotFound);
+  CHECK(exists("temp/1"));
+  CHECK_FALSE(exists("model"));
+  REQUIRE(merge({"temp/1", "temp/2", "temp/3"}, true, true).ok());
+  CHECK_FALSE(exists("temp"));
+  const auto back =
+      run("RestoreV2", {path("model"), text({"b", "a"}), text({"", ""})}, {DType::kFloat32, DType::kFloat32});
+  REQUIRE(back.ok());
+  CHECK(back->at(0).identical(Tensor::scalar(2.f)));
+
+  save("temp/1", "c", 3);
+  REQUIRE(merge({"model", "temp/1"}, false, false).ok());  // one of them is the result
+  CHECK(exists("model"));
+  CHECK(exists("temp"));
+  CHECK_FALSE(exists("temp/1"));
+  save("temp/1", "a", 4);
+  CHECK_THAT(merge({"model", "temp/1"}, true, false).error().message, Contains("tensor 'a'"));
+  CHECK(merge({"x", "y"}, true, true).error().code == Code::kNotFound);
+  CHECK_FALSE(run("MergeV2Checkpoints", {text({}), text({"a", "b"})},
+                  {{"delete_old_dirs", true}, {"allow_missing_files", true}}, {})
+                  .ok());
 }
