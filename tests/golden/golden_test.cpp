@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cli/run.h"
+#include "tests/io/temporary_directory.h"
 #include "troupe/npy.h"
 
 using namespace troupe;
@@ -69,6 +70,9 @@ void check_case(const fs::path& description) {
     else if (name.starts_with("feed ")) job.feeds[name.substr(5)] = tensor;
     else expected[name.substr(name.find(' ') + 1)] = tensor;
   }
+  const TemporaryDirectory directory;
+  for (const auto& name : how.value("directories", nlohmann::json::array()))
+    job.feeds[name] = Tensor::scalar(directory.path());
   job.init = how["init"];
   job.steps = how["steps"];
   job.fetches = how["fetches"];

@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
@@ -44,13 +45,19 @@ class Case:
 
     def __init__(self, name):
         self.name = name
-        self.feeds, self.fetches, self.targets = {}, [], []
+        self.feeds, self.fetches, self.targets, self.directories = {}, [], [], []
 
     def feed(self, name, value, shape=None):
         """A placeholder and what is fed to it; `shape` where it is not the value's."""
         value = np.asarray(value)
         x = tf1.placeholder(value.dtype, value.shape if shape is None else shape, name)
         self.feeds[x.name] = value
+        return x
+
+    def directory(self, name):
+        """A placeholder that every run feeds with the path of a directory of its own, empty at first."""
+        x = tf1.placeholder(tf.string, (), name)
+        self.directories.append(x.name)
         return x
 
     def fetch(self, *tensors):
@@ -131,15 +138,19 @@ def make(name):
     if judge:  # the same graph but for some names
         judged, graph, _ = build(name, {**arguments, **judge})
         fetches, targets = judged.fetches, judged.targets
-    with tf1.Session(graph=graph, config=tf1.ConfigProto(inter_op_parallelism_threads=1)) as session:
-        session.run(init, case.feeds)
-        run = [session.run([fetches, targets], case.feeds)[0] for _ in range(steps)]
+    with tempfile.TemporaryDirectory() as directory, tf1.Session(
+            graph=graph, config=tf1.ConfigProto(inter_op_parallelism_threads=1)) as session:
+        feeds = {**case.feeds, **{name: directory for name in case.directories}}
+        session.run(init, feeds)
+        run = [session.run([fetches, targets], feeds)[0] for _ in range(steps)]
     arrays = {"graph": np.frombuffer(definition.SerializeToString(deterministic=True), np.uint8)}
     arrays |= {f"feed {key}": as_bytes(value) for key, value in case.feeds.items()}
     arrays |= {f"expect {key}": as_bytes(np.stack([r[i] for r in run])) for i, key in enumerate(case.fetches)}
     path = HERE / f"{name}.npz"
     np.savez_compressed(path, **arrays)
     how = {"init": init, "steps": steps, "fetches": case.fetches, "targets": case.targets, "tolerance": tolerance}
+    if case.directories:
+        how["directories"] = case.directories
     (HERE / f"{name}.json").write_text(json.dumps(how) + "\n")
     size = path.stat().st_size
     print(f"{name}: {size} bytes, {len(definition.node)} nodes")
