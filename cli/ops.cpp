@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommand ops: what the engine knows of each op.
+#include <filesystem>
+#include <map>
+#include <set>
+
 #include "cli/commands.h"
 #include "cli/kernel_lines.h"
+#include "graph/builders.h"
 #include "graph/op_text.h"
 #include "ops/all.h"
+#include "troupe/graph_def.h"
+#include "troupe/npy.h"
 
 namespace troupe {
 namespace {
@@ -40,10 +47,58 @@ void print_op(const OpDef& op, const KernelRegistry& kernels) {
   print_rows("gradient", {op.gradient().function ? "yes" : "none: " + op.gradient().no_gradient_reason});
 }
 
-Status list_ops(const std::string& name) {
+/// The ops of the graph of a golden case, as they are once it is read.
+Result<std::set<std::string>> ops_of_case(const std::string& path, const OpRegistry& ops) {
+  TROUPE_ASSIGN(const auto arrays, read_npz(path));
+  const auto bytes = arrays.find("graph");
+  if (bytes == arrays.end()) return invalid_argument("'{}' has no graph", path);
+  Graph graph(ops);
+  const Tensor& t = bytes->second;
+  TROUPE_RETURN_IF_ERROR(from_graph_def({static_cast<const char*>(t.raw()), t.bytes()}, graph));
+  std::set<std::string> out;
+  for (int i = 0; i < graph.size(); ++i) out.insert(graph.node(i).op().name());
+  return out;
+}
+
+/// By op the case of a folder that has it, the one with the fewest ops.
+Result<std::map<std::string, std::string, std::less<>>> read_judges(const std::string& folder, const OpRegistry& ops) {
+  std::error_code fault;
+  std::set<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, fault))
+    if (entry.path().extension() == ".npz") paths.insert(entry.path());
+  if (fault) return make_error(Code::kNotFound, "cannot read the folder '{}': {}", folder, fault.message());
+  std::map<std::string, std::string, std::less<>> out;
+  std::map<std::string, size_t, std::less<>> sizes;
+  for (const auto& path : paths) {
+    TROUPE_ASSIGN(const std::set<std::string> found, ops_of_case(path.string(), ops));
+    for (const std::string& op : found)
+      if (const auto [size, fresh] = sizes.try_emplace(op, found.size()); fresh || found.size() < size->second) {
+        size->second = found.size();
+        out[op] = path.stem().string();
+      }
+  }
+  return out;
+}
+
+Status print_page(const OpRegistry& ops, const KernelRegistry& kernels, const std::string& golden) {
+  TROUPE_ASSIGN(const auto judges, read_judges(golden, ops));
+  const auto devices = [&](std::string_view op) {
+    const std::vector<std::string> lines = kernel_lines(kernels, op);
+    return lines.empty() ? std::string("none") : fmt::format("{}", fmt::join(lines, "<br>"));
+  };
+  const auto judge = [&](std::string_view op) {
+    const auto at = judges.find(op);
+    return at == judges.end() ? std::string() : at->second;
+  };
+  fmt::print("{}", ops_page(ops, devices, judge));
+  return {};
+}
+
+Status list_ops(const std::string& name, const std::string& golden) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
+  if (!golden.empty()) return print_page(ops, kernels, golden);
   if (!name.empty()) {
     if (const OpDef* op = ops.find(name)) return print_op(*op, kernels), Status();
     const std::vector<std::string> near = ops.near(name);
@@ -61,10 +116,13 @@ Status list_ops(const std::string& name) {
 }  // namespace
 
 void add_ops(CLI::App& app, Job& job) {
-  const auto name = std::make_shared<std::string>();
+  const auto name = std::make_shared<std::string>(), golden = std::make_shared<std::string>();
   CLI::App& ops_app = *app.add_subcommand("ops", "Lists ops: inputs, outputs, attributes, types, devices, gradients");
-  ops_app.add_option("NAME", *name, "One op [all]");
-  ops_app.callback([name, &job] { job = [name] { return list_ops(*name); }; });
+  auto* one = ops_app.add_option("NAME", *name, "One op [all]");
+  ops_app.add_option("--page", *golden, "Print docs/ops.md, the table of all; needs the folder of golden cases")
+      ->type_name("FOLDER")
+      ->excludes(one);
+  ops_app.callback([name, golden, &job] { job = [name, golden] { return list_ops(*name, *golden); }; });
 }
 
 }  // namespace troupe

@@ -269,20 +269,22 @@ class Outputs {
   return out + "\n}  // namespace troupe::ops\n";
 }
 
-std::string ops_page(const OpRegistry& ops, const std::function<std::string(std::string_view)>& devices) {
-  std::string out = fmt::format(
-      "# Ops\n\nThe {} ops of Troupe, written from the op registry by `write_builders`: do not edit. Names, attributes "
-      "and\n"
-      "meanings are TensorFlow's. `N * T` is a list of N tensors of type T.\n\n"
-      "| op | what it does | inputs | outputs | attributes | devices | gradient |\n|---|---|---|---|---|---|---|\n",
-      ops.all().size());
+std::string ops_page(const OpRegistry& ops, const OpText& devices, const OpText& judge) {
+  std::string out =
+      "# Ops\n\nWritten from the op registry: do not edit; adding_an_op.md says how. Names, attributes and meanings "
+      "are\n"
+      "TensorFlow's. `N * T` is a list of N tensors of type T. The last column is the smallest golden case\n"
+      "(tests/golden) with the op, whose results are TensorFlow's; gradients show there as ops of their own.\n\n"
+      "| op | what it does | inputs | outputs | attributes | devices | gradient | judged by |\n"
+      "|---|---|---|---|---|---|---|---|\n";
   for (const auto& [name, op] : ops.all()) {
     std::string attrs;
     for (const AttrDef& a : op->attrs()) attrs += (attrs.empty() ? "`" : "<br>`") + text_of(a) + "`";
     const Gradient& g = op->gradient();
-    out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} |\n", name, cell(op->doc()),
+    out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} | {} |\n", name, cell(op->doc()),
                        op->is_stateful() ? " Stateful." : "", cell(text_of(op->inputs())), cell(text_of(op->outputs())),
-                       cell(attrs), cell(devices(name)), g.function ? "yes" : "none: " + cell(g.no_gradient_reason));
+                       cell(attrs), cell(devices(name)), g.function ? "yes" : "none: " + cell(g.no_gradient_reason),
+                       judge(name));
   }
   return out;
 }

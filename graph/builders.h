@@ -15,7 +15,9 @@ namespace troupe {
 std::string builders_header(const OpRegistry& ops);
 /// The bodies for that header.
 std::string builders_source(const OpRegistry& ops);
-/// docs/ops.md: one row for each op. `devices` tells where an op has kernels and for which types.
-std::string ops_page(const OpRegistry& ops, const std::function<std::string(std::string_view op)>& devices);
+/// docs/ops.md: one row for each op. `devices` tells where an op has kernels and for which types, `judge` which golden
+/// case compares it with TensorFlow, "" if none does.
+using OpText = std::function<std::string(std::string_view op)>;
+std::string ops_page(const OpRegistry& ops, const OpText& devices, const OpText& judge);
 
 }  // namespace troupe

@@ -121,6 +121,8 @@ TEST_CASE("troupe ops tells of one op or all") {
   const auto all = c.run("ops");
   CHECK_THAT(all.out, Contains("\nMatMul\n") && Contains("\nResourceApplyAdam (stateful)\n"));
   check_error(c.run("ops Matmul"), {"MatMul"});
+  check_error(c.run("ops --page /nowhere"), {"/nowhere"});
+  check_error(c.run("ops MatMul --page /nowhere"), {"--page"});
 }
 
 TEST_CASE("troupe inspect shows what goes in and comes out of a graph") {
