@@ -394,7 +394,7 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCpu, {});
   kernels.add<Tile>("Tile", DeviceKind::kCpu, {});
   using WhereTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                              uint32_t, uint64_t, bool>;
+                              uint32_t, uint64_t, bool, complex64>;
   ops.add(OpDef("Where")
               .input("input: T")
               .output("index: int64")

@@ -4,6 +4,7 @@
 #include "ops/all.h"
 #include "ops/simd_clones.h"
 #include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -18,7 +19,7 @@ int64_t repeats(int64_t channels) { return channels >= kShortRow ? 1 : (kShortRo
 /// out[r][i] = x[r][i] + bias[i].
 template <class T> void add_rows(T* out, const T* x, const T* bias, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r, out += n, x += n)
-    for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) + widen(bias[i]));
+    for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(wrapping_add(widen(x[i]), widen(bias[i])));
 }
 TROUPE_SIMD_CLONES void add_rows(float* out, const float* x, const float* bias, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r, out += n, x += n)
@@ -26,7 +27,7 @@ TROUPE_SIMD_CLONES void add_rows(float* out, const float* x, const float* bias, 
 }
 
 template <class T> void add_scalar(T* out, const T* x, T bias, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(widen(x[i]) + widen(bias));
+  for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(wrapping_add(widen(x[i]), widen(bias)));
 }
 TROUPE_SIMD_CLONES void add_scalar(float* out, const float* x, float bias, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] + bias;
@@ -196,6 +197,29 @@ template <class T> class BiasAddGrad final : public ComputeKernel {
   const bool first_;
 };
 
+/// Of integers, which wrap around, and complex numbers: in the type itself.
+template <class T> class PlainBiasAddGrad final : public ComputeKernel {
+ public:
+  explicit PlainBiasAddGrad(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& g = c.input(0);
+    TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
+    const View v(g.shape(), first_);
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(g.dtype(), {v.channels}, c.device().allocator));
+    const T* in = g.data<T>();
+    T* out = y.mutable_data<T>();
+    for (int64_t i = 0; i < g.elements(); ++i) {
+      T& sum = out[i / v.inner % v.channels];
+      sum = wrapping_add(sum, in[i]);
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool first_;
+};
+
 Status bias_add_gradient(GradientContext& c) {
   const std::string format = c.node().attrs().get_or<std::string>("data_format", "NHWC");
   c.set_dx(0, c.dy(0));
@@ -217,7 +241,7 @@ void register_bias_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("value: T")
               .input("bias: T")
               .output("output: T")
-              .attr(type_attr("T", FloatTypes{}))
+              .attr(type_attr("T", NumberOrComplexTypes{}))
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
               .shape(bias_add_shape)
               .doc("Adds the vector bias along the channels of value: its last dimension, or its second with NCHW. A "
@@ -226,13 +250,15 @@ void register_bias_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("BiasAddGrad")
               .input("out_backprop: T")
               .output("output: T")
-              .attr(type_attr("T", FloatTypes{}))
+              .attr(type_attr("T", NumberOrComplexTypes{}))
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
               .shape(bias_add_grad_shape)
               .doc("The sum of out_backprop over all dimensions but the channels: the gradient of BiasAdd by bias."),
           gradient(bias_add_grad_gradient));
-  add_cpu_kernels<BiasAdd>(kernels, "BiasAdd", FloatTypes{});
+  add_cpu_kernels<BiasAdd>(kernels, "BiasAdd", NumberOrComplexTypes{});
   add_cpu_kernels<BiasAddGrad>(kernels, "BiasAddGrad", FloatTypes{});
+  add_cpu_kernels<PlainBiasAddGrad>(kernels, "BiasAddGrad", IntegerTypes{});
+  add_cpu_kernels<PlainBiasAddGrad>(kernels, "BiasAddGrad", TypeList<complex64>{});
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "devices/parallel.h"
+#include "ops/index_tensors.h"
 
 namespace troupe {
 namespace {
@@ -187,12 +188,11 @@ void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& l
 }
 
 Result<std::array<bool, kMaxRank>> reduced_axes(const Tensor& axes, int rank) {
-  if (axes.rank() > 1) return invalid_argument("axes must be a scalar or a vector, not {}", axes.shape().str());
+  TROUPE_ASSIGN(const std::vector<int64_t> values, int_values(axes, "the axes"));
   std::array<bool, kMaxRank> out{};
-  for (int64_t i = 0; i < axes.elements(); ++i) {
-    const int64_t axis = axes.dtype() == DType::kInt32 ? axes.data<int32_t>()[i] : axes.data<int64_t>()[i];
-    if (axis < -rank || axis >= rank) return invalid_argument("axis {} of a tensor of rank {}", axis, rank);
-    bool& at = out[axis < 0 ? axis + rank : axis];
+  for (int64_t axis : values) {
+    TROUPE_ASSIGN(const int place, axis_from(axis, rank));
+    bool& at = out[place];
     if (at) return invalid_argument("axis {} is named twice", axis);
     at = true;
   }

@@ -267,13 +267,16 @@ Status norm_gradient(GradientContext& c) {
 
 // --- arg-max ---
 
-template <class T, class I, bool max> void arg_extreme(const Tensor& x, int axis, Tensor& y, int threads) {
+using ArgTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                          uint32_t, uint64_t, bool>;
+using ArgMaxResults = TypeList<int16_t, uint16_t, int32_t, int64_t>;
+
+template <class T, bool max> void arg_extreme(const Tensor& x, int axis, int64_t* out, int threads) {
   int64_t outer = 1, inner = 1;
   const int64_t n = x.shape()[axis];
   for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
   for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
   const T* in = x.data<T>();
-  I* out = y.mutable_data<I>();
   parallel_for(threads, outer * inner, std::max<int64_t>(kCheapGrain / n, 1), [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const T* at = in + u / inner * n * inner + u % inner;
@@ -286,7 +289,7 @@ template <class T, class I, bool max> void arg_extreme(const Tensor& x, int axis
           where = k;
         }
       }
-      out[u] = static_cast<I>(where);
+      out[u] = where;
     }
   });
 }
@@ -299,11 +302,15 @@ template <bool max> class ArgKernel final : public ComputeKernel {
     TROUPE_ASSIGN(const auto axes, reduced_axes(c.input(1), x.rank()));
     const int axis = static_cast<int>(std::ranges::find(axes, true) - axes.begin());
     if (x.shape()[axis] == 0) return invalid_argument("dimension {} of {} is empty", axis, x.shape().str());
-    TROUPE_ASSIGN(Tensor y, c.allocate(out_, reduced_shape(x.shape(), axes, false)));
-    with_type(x.dtype(), NumberTypes{}, [&]<class T>() {
-      if (out_ == DType::kInt32) arg_extreme<T, int32_t, max>(x, axis, y, c.threads());
-      else arg_extreme<T, int64_t, max>(x, axis, y, c.threads());
-    });
+    TROUPE_ASSIGN(Tensor found, c.allocate(DType::kInt64, reduced_shape(x.shape(), axes, false)));
+    with_type(x.dtype(), ArgTypes{},
+              [&]<class T>() { arg_extreme<T, max>(x, axis, found.mutable_data<int64_t>(), c.threads()); });
+    TROUPE_ASSIGN(Tensor y, out_ == DType::kInt64 ? Result<Tensor>(found) : c.allocate(out_, found.shape()));
+    if (out_ != DType::kInt64)
+      with_type(out_, ArgMaxResults{}, [&]<class I>() {
+        std::ranges::transform(found.values<int64_t>(), y.mutable_data<I>(),
+                               [](int64_t i) { return static_cast<I>(i); });
+      });
     c.set_output(0, std::move(y));
     return {};
   }
@@ -387,18 +394,22 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
             return {};
           }));
   add_kernels<HalfSquares>(kernels, "L2Loss", FloatTypes{}, true);
-  for (const char* op : {"ArgMax", "ArgMin"})
+  for (const char* op : {"ArgMax", "ArgMin"}) {
+    const bool max = std::string_view(op) == "ArgMax";
     ops.add(OpDef(op)
                 .input("input: T")
                 .input("dimension: Tidx")
                 .output("output: output_type")
-                .attr(type_attr("T", numbers))
-                .attr(type_attr("Tidx", IndexTypes{}, "int32"))
-                .attr(type_attr("output_type", IndexTypes{}, "int64"))
+                .attr(type_attr("T", ArgTypes{}))
+                .attr(max ? type_attr("Tidx", TypeList<int16_t, int32_t, int64_t>{}, "int32")
+                          : type_attr("Tidx", IndexTypes{}, "int32"))
+                .attr(max ? type_attr("output_type", ArgMaxResults{}, "int64")
+                          : type_attr("output_type", IndexTypes{}, "int64"))
                 .shape(arg_shape)
-                .doc(std::string("The index of the ") + (op[4] == 'a' ? "largest" : "smallest") +
+                .doc(std::string("The index of the ") + (max ? "largest" : "smallest") +
                      " element along a dimension; the first where several are equal."),
             not_differentiable("it gives indices"));
+  }
   kernels.add<ArgKernel<true>>("ArgMax", DeviceKind::kCpu, {});
   kernels.add<ArgKernel<false>>("ArgMin", DeviceKind::kCpu, {});
 }

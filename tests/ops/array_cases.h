@@ -33,6 +33,7 @@ inline std::vector<OpCase> array_cases() {
       {"Tile", {ramp({1, 0, 2, 1, 2}), I({2, 1, 1, 0, 1})}},
       {"ReverseV2", {x, I({1})}, {}, {D({3, 2, 1, 6, 5, 4}, {2, 3})}},
       {"ReverseV2", {x, I({0, -1})}, {}, {D({6, 5, 4, 3, 2, 1}, {2, 3})}},
+      {"Where", {Tensor::of<complex64>({complex64(0, 0), complex64(0, 1)})}, {}, {L({1}, {1, 1})}},
       {"Where", {B({true, false, false, true}, {2, 2})}, {}, {L({0, 0, 1, 1}, {2, 2})}},
       {"ConcatV2", {x, D({7, 8}, {2, 1}), I(1)}, {}, {D({1, 2, 3, 7, 4, 5, 6, 8}, {2, 4})}},
       {"ConcatV2", {D({1, 2}), D({3}), L(-1)}, {}, {D({1, 2, 3})}},
@@ -141,6 +142,8 @@ inline std::vector<OpCase> matrix_cases() {
        {Tensor::of<int16_t>({24474}, {1, 1})}},
       {"BiasAdd", {ramp({2, 3}), ramp({3})}},
       {"BiasAddGrad", {ramp({2, 3})}},
+      {"BiasAdd", {I({INT32_MAX, 1}, {1, 2}), I({1, 2})}, {}, {I({INT32_MIN, 3}, {1, 2})}},
+      {"BiasAddGrad", {I({INT32_MAX, 1, 1, 2}, {2, 2})}, {}, {I({INT32_MIN, 3})}},
   };
 }
 

@@ -214,6 +214,11 @@ inline std::vector<OpCase> reduction_cases() {
       {"All", {B({true, false, true, true}, {2, 2}), I(1)}, {}, {B({false, true})}},
       {"Any", {B({true, false, false, false}, {2, 2}), I(1)}, {}, {B({true, false})}},
       {"ArgMax", {x, I(1)}, {}, {L({2, 1})}},
+      {"ArgMax",
+       {B({false, true, true}), Tensor::scalar<int16_t>(0)},
+       {{"output_type", DType::kInt16}},
+       {Tensor::scalar<int16_t>(1)}},
+      {"ArgMin", {B({true, false}), I(0)}, {}, {L(1)}},
       {"ArgMax", {D({1, 3, 3}), I(0)}, {{"output_type", DType::kInt32}}, {I(1)}},
       {"ArgMin", {x, I(-2)}, {}, {L({0, 0, 1})}},
   };
