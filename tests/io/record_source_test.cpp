@@ -44,7 +44,9 @@ TEST_CASE("a file's lines lose their ends, and the last needs none") {
   const std::string longest(200'000, 'x');
   d.write("long", longest + "\n" + longest);
   CHECK(all(line_source(0), d, "long") == Texts{"long:1=" + longest, "long:2=" + longest});
-  d.write("edge", std::string(65'535, 'x') + "\ny\n");
+  std::string edge(65'535, 'x');  // the piece that is read at once ends between the lines
+  edge += "\ny\n";
+  d.write("edge", edge);
   CHECK(all(line_source(0), d, "edge").at(1) == "edge:2=y");
   CHECK_THAT(all(line_source(0), d, "none").at(0), Contains("none"));
 }
