@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do the passes over a step's graph gain? Prints one row for each kind of step: the best time without passes and
-// with them, in turns. Usage: bench_passes [threads]
+// What the passes over a step's graph gain: one row for each kind of step, the best time without passes and with them,
+// in turns. Prints one Markdown table.
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -103,7 +102,7 @@ Output normed(const Scope& s, Output x) {
 int main(int argc, char** argv) {
   CLI::App app("Measures what graph passes gain, by kind of step; prints one Markdown table.");
   int threads = 1;
-  app.add_option("threads", threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
+  app.add_option("--threads", threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
   CLI11_PARSE(app, argc, argv);
   std::printf("| step, %d thread%s | without passes, us | with | without / with |\n|---|---|---|---|\n", threads,
               threads == 1 ? "" : "s");
