@@ -115,7 +115,7 @@ TEST_CASE("troupe ops tells of one op or all") {
   const Command c;
   const auto one = c.run("ops ArgMax");
   CHECK(one.status == 0);
-  CHECK_THAT(one.out, Contains("Tidx: type {int32, int64} = int32") && Contains("gradient    none: ") &&
+  CHECK_THAT(one.out, Contains("Tidx: type {int16, int32, int64} = int32") && Contains("gradient    none: ") &&
                           Contains("devices     cpu") && Contains("input: T, dimension: Tidx"));
   CHECK_THAT(c.run("ops MatMul").out, Contains("transpose_a: bool = false") && Contains("gradient    yes"));
   const auto all = c.run("ops");
