@@ -15,7 +15,7 @@ namespace {
 Result<Tensor> index_matrix(const Tensor& t, int rank) {
   if (t.rank() > 2) return invalid_argument("sparse_indices of shape {}", t.shape().str());
   const Shape shape = t.rank() == 2 ? t.shape() : Shape{t.elements(), 1};
-  if (shape[1] != rank && t.elements() > 0)
+  if (shape[1] != rank && shape[0] > 0)
     return invalid_argument("sparse_indices of shape {} into {} dimensions", t.shape().str(), rank);
   return t.reshape(shape);
 }
