@@ -9,6 +9,8 @@
 //  3. A node with a dead input is dead: it does not run, and its outputs are dead. A Merge is dead when all its
 //     inputs are. A dead NextIteration ends there, a dead Exit too: it counts only in a loop's last iteration, when no
 //     Exit lived.
+#include <algorithm>
+
 #include "actors/executor.h"
 #include "base/check.h"
 
