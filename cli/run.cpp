@@ -160,7 +160,7 @@ Status read_devices(const std::string& text, EngineOptions& out) {
 }
 
 struct Options {
-  std::string graph, feeds, out, devices;
+  std::string graph, feeds, out, devices, passes = "default";
   GraphRun job;
 };
 
@@ -168,6 +168,7 @@ Status run(Options& o) {
   if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty())
     return invalid_argument("nothing to run: give --fetch, --target or --init");
   TROUPE_RETURN_IF_ERROR(read_devices(o.devices, o.job.engine));
+  TROUPE_ASSIGN(o.job.passes, GraphPasses::parse(o.passes));
   TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
   if (!o.feeds.empty()) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
@@ -189,7 +190,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
-  Session session(*engine, graph, {.soft_placement = true});
+  Session session(*engine, graph, {.soft_placement = true, .passes = job.passes});
   if (!signature.init.empty()) {
     TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
     TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
@@ -219,6 +220,7 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed");
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
   run_app.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores [cpu=1]");
+  run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");
   run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens");
   run_app.callback([o, &job] { job = [o] { return run(*o); }; });
 }

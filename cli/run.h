@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/engine.h"
+#include "troupe/graph_passes.h"
 
 namespace troupe {
 
@@ -19,7 +20,8 @@ struct GraphRun {
   int64_t steps = 1;
   bool all_steps = false;     // keep the fetches of every step, not of the last alone
   EngineOptions engine = {};  // devices
-  std::string trace = {};     // a file for the trace of all steps; empty: none
+  GraphPasses passes = {};
+  std::string trace = {};  // a file for the trace of all steps; empty: none
   std::function<void(int64_t done)> after_step = {};
 };
 

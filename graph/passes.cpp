@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of passes.
+// The order of passes, and their names.
 #include "graph/passes.h"
 
 #include <algorithm>
@@ -57,6 +57,25 @@ template <class Pass> void fuse(StepGraph& step) {
 }
 
 }  // namespace
+
+Result<GraphPasses> GraphPasses::parse(std::string_view text) {
+  if (text == "all") return all();
+  if (text == "default") return GraphPasses();
+  GraphPasses passes = none();
+  if (text == "none") return passes;
+  for (size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const auto* pass = std::ranges::find(kGraphPasses, name, &GraphPass::name);
+    if (pass == std::end(kGraphPasses)) {
+      std::vector<std::string_view> names;
+      for (const GraphPass& known : kGraphPasses) names.push_back(known.name);
+      return invalid_argument("no graph pass '{}'; there are {}; or all, none, default", name, fmt::join(names, ", "));
+    }
+    passes.*pass->on = true;
+  }
+  return passes;
+}
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
   rewrite(step, passes, evaluate);

@@ -20,7 +20,7 @@ struct Settings {
   std::string self, python = "python3", peers = PEERS_DIR;
   int repeats = 3, threads = 1;
   double seconds = 3;
-  bool all_passes = false;
+  std::string passes = "default";
 };
 
 /// Examples a second, after a step that is not counted, for about as long as asked.
@@ -40,7 +40,8 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
     targets.push_back(nn::minimize(scope, variables, nn::sgd(nn::constant_rate(0.01f)), fetches[0]));
   }
   TROUPE_RETURN_IF_ERROR(scope.status());
-  Session session(*engine, graph, {.passes = s.all_passes ? GraphPasses::all() : GraphPasses()});
+  TROUPE_ASSIGN(const GraphPasses passes, GraphPasses::parse(s.passes));
+  Session session(*engine, graph, {.passes = passes});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
   TROUPE_ASSIGN(Tensor value, Tensor::make(DType::kFloat32, shape));
   for (int64_t i = 0; i < value.elements(); ++i)
@@ -56,8 +57,8 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
 }
 
 std::string ours(const Settings& s, const std::string& net, const std::string& mode, int batch) {
-  return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {}{}", s.self, net, mode, batch,
-                     s.threads, s.seconds, s.all_passes ? " --all-passes" : "");
+  return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {} --passes {}", s.self, net, mode,
+                     batch, s.threads, s.seconds, s.passes);
 }
 std::string peer(const Settings& s, const std::string& which, const std::string& net, const std::string& mode,
                  int batch) {
@@ -113,7 +114,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--seconds", s.seconds, "Time of one measurement")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--threads", s.threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
-  app.add_flag("--all-passes", s.all_passes, "With every graph pass, not only those on by default");
+  app.add_option("--passes", s.passes, "all, none or NAME,...: graph passes of ours [those on by default]")
+      ->check([](const std::string& text) {
+        const auto passes = GraphPasses::parse(text);
+        return passes.ok() ? std::string() : passes.error().message;
+      });
   app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory"}));
   app.add_option("--nets", chosen, "Networks of the first table")->delimiter(',')->check(CLI::IsMember(nets));
   app.add_option("--one", one, "Measure one network in this process and print examples/s and peak MiB")

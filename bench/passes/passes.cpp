@@ -106,8 +106,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   std::printf("| step, %d thread%s | without passes, us | with | without / with |\n|---|---|---|---|\n", threads,
               threads == 1 ? "" : "s");
-  GraphPasses elementwise = GraphPasses::none();
-  elementwise.fuse_elementwise = true;
+  const GraphPasses elementwise = must(GraphPasses::parse("fuse_elementwise"));
   const Build of_gelu = [](const Scope& s, nn::Variables&, Output x) { return Step{gelu(s, x)}; };
   row("gelu of 64 floats, element-wise fusing alone", threads, {64}, elementwise, of_gelu);
   row("gelu of [64,512], element-wise fusing alone", threads, {64, 512}, elementwise, of_gelu);

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // GraphPasses: which rewritings a session may apply to the nodes of a step. Implemented in graph/passes.cpp.
 #pragma once
+#include <array>
+#include <bit>
+#include <string_view>
+
+#include "troupe/error.h"
 
 namespace troupe {
 
@@ -27,9 +32,50 @@ struct GraphPasses {
   /// Element-wise nodes that only feed one another run as one, in one pass over memory.
   bool fuse_elementwise = false;
 
-  static GraphPasses all() { return {true, true, true, true, true, true, true}; }
+  /// Each switch that `kGraphPasses` lists.
+  static constexpr GraphPasses all();
   /// The graph as it was written.
-  static GraphPasses none() { return {false, false, false, false, false, false, false}; }
+  static constexpr GraphPasses none();
+  /// "all", "none", "default", or the names of those that are to be on, separated by commas. Error: kInvalidArgument
+  /// for any other name, with those there are.
+  static Result<GraphPasses> parse(std::string_view text);
 };
+
+/// A switch and its name.
+struct GraphPass {
+  std::string_view name;
+  bool GraphPasses::*on;
+};
+
+/// Every switch of GraphPasses, in the order in which the passes run.
+inline constexpr GraphPass kGraphPasses[] = {
+    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},         {"sum_products", &GraphPasses::sum_products},
+    {"fold_batch_norm", &GraphPasses::fold_batch_norm},   {"fuse_epilogues", &GraphPasses::fuse_epilogues},
+    {"fuse_elementwise", &GraphPasses::fuse_elementwise},
+};
+
+constexpr GraphPasses GraphPasses::all() {
+  GraphPasses passes;
+  for (const GraphPass& pass : kGraphPasses) passes.*pass.on = true;
+  return passes;
+}
+
+constexpr GraphPasses GraphPasses::none() {
+  GraphPasses passes;
+  for (const GraphPass& pass : kGraphPasses) passes.*pass.on = false;
+  return passes;
+}
+
+static_assert(
+    [] {
+      const auto every = [](GraphPasses passes, bool value) {
+        for (const bool on : std::bit_cast<std::array<bool, sizeof(GraphPasses)>>(passes))
+          if (on != value) return false;
+        return true;
+      };
+      return every(GraphPasses::all(), true) && every(GraphPasses::none(), false);
+    }(),
+    "kGraphPasses lacks a switch of GraphPasses");
 
 }  // namespace troupe

@@ -112,12 +112,17 @@ void check_close(const Tensor& a, const Tensor& b) {
   }
 }
 
+std::vector<GraphPasses> each_alone_and_all() {
+  std::vector<GraphPasses> out;
+  for (const GraphPass& pass : kGraphPasses) out.push_back(*GraphPasses::parse(pass.name));
+  out.push_back(GraphPasses::all());
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("passes leave the results of random graphs as they are") {
-  std::vector<GraphPasses> each(5, GraphPasses::none());
-  each[0].fold_constants = each[1].simplify_arithmetic = each[2].merge_common = each[3].fuse_elementwise = true;
-  each[4] = GraphPasses::all();
+  const std::vector<GraphPasses> each = each_alone_and_all();
   for (uint32_t seed = 0; seed < 60; ++seed) {
     INFO("seed " << seed);
     TestEngine t;
@@ -141,9 +146,7 @@ TEST_CASE("passes leave the results of random graphs as they are") {
 }
 
 TEST_CASE("passes leave the results of random networks as they are") {
-  std::vector<GraphPasses> each(3, GraphPasses::none());
-  each[0].fuse_epilogues = each[1].fold_batch_norm = true;
-  each[2] = GraphPasses::all();
+  const std::vector<GraphPasses> each = each_alone_and_all();
   for (uint32_t seed = 0; seed < 40; ++seed) {
     INFO("seed " << seed);
     TestEngine t;
@@ -227,9 +230,7 @@ TEST_CASE("passes leave the gradients of an unrolled recurrent network as they a
   const std::vector<Feed> feeds = {{x, filled({3, 2, 160}, 1e-2f)}};
   Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
   const auto expected = plain.run(feeds, *dxs);
-  GraphPasses sums = GraphPasses::none();
-  sums.sum_products = true;
-  Session session(*t.engine, t.graph, {.passes = sums});
+  Session session(*t.engine, t.graph, {.passes = *GraphPasses::parse("sum_products")});
   const auto result = session.run(feeds, *dxs);
   REQUIRE((expected.ok() && result.ok()));
   for (size_t i = 0; i < 2; ++i) check_close((*expected)[i], (*result)[i]);

@@ -88,6 +88,26 @@ TEST_CASE("troupe run without --out prints, and --trace writes every step") {
   CHECK(std::ranges::count_if(json, [](const auto& e) { return e["name"] == "more" && e["ph"] == "b"; }) == 2);
 }
 
+TEST_CASE("troupe run --passes chooses what is rewritten") {
+  const Command c;
+  c.write("twice.pbtxt", R"(
+      node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } } }
+      node { name: 'y' op: 'Neg' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }
+      node { name: 'z' op: 'Neg' input: 'y' attr { key: 'T' value { type: DT_FLOAT } } })");
+  const auto runs_y = [&](const std::string& options) {
+    const auto ended =
+        c.run("run " + c.graph("twice.pbtxt") + c.feeds() + "--fetch z " + options + "--trace " + c.file("t.json"));
+    CHECK(ended.out == "z float32[2] [1, 10]\n");
+    const auto json = nlohmann::json::parse(TemporaryDirectory::read(c.file("t.json")));
+    return std::ranges::any_of(json, [](const auto& e) { return e["name"] == "y"; });
+  };
+  CHECK(runs_y("--passes none "));
+  CHECK(runs_y("--passes merge_common,fold_constants "));
+  CHECK(!runs_y("--passes fold_constants,simplify_arithmetic "));
+  CHECK(!runs_y("--passes all "));
+  CHECK(!runs_y(""));
+}
+
 TEST_CASE("troupe run says in one line what is wrong") {
   const Command c;
   c.write("bad.pb", "nonsense");
@@ -106,6 +126,7 @@ TEST_CASE("troupe run says in one line what is wrong") {
   check_error(c.run("run " + c.graph() + "--feeds " + c.file("none.npz") + " --fetch x:0"), {"none.npz"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices gpu=1"), {"gpu=1", "cpu=N"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --steps 0"), {"--steps"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --passes fuse"), {"'fuse'", "fuse_elementwise"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --out /nowhere/r.npz"), {"/nowhere/r.npz"});
   check_error(c.run("run"), {"GRAPH"});
   check_error(c.run(""), {"subcommand"});
