@@ -60,10 +60,6 @@ Error dead_fetch(const Output& fetch, int64_t step) {
   return error;
 }
 
-bool is_input_host(const ResourceHandle& handle) {
-  return handle.type == "queue" || handle.type == "iterator" || handle.type == "reader";
-}
-
 }  // namespace
 
 Executor::Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters)
@@ -109,7 +105,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
     if (node.kind == NodeKind::kResource &&
-        is_input_host(*in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]))
+        in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]->input)
       --s->input_unanswered;
     if (s->stopped) continue;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
@@ -259,7 +255,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   }
   uses_gathered_ = true;
   ++s.unanswered;
-  if (is_input_host(*ref)) ++s.input_unanswered;
+  if (ref->input) ++s.input_unanswered;
   return false;
 }
 

@@ -87,7 +87,7 @@ struct StepState {
   std::vector<Ready> heavy;       // nodes measured to be expensive, last in first out
   uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
   uint32_t unanswered = 0;        // requests
-  uint32_t input_unanswered = 0;  // of them to queues and iterators
+  uint32_t input_unanswered = 0;  // of them for input
   bool stopped = false;           // failed: nothing more fires
   bool timed = false;             // every node of this step is timed, but in loops only the first times
   uint32_t timings_left = 0;      // until it is not any more

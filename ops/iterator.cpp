@@ -10,7 +10,9 @@ namespace troupe {
 namespace {
 
 Result<std::unique_ptr<Kernel>> make_iterator_handle(const KernelInit& init) {
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(make_handle(init, "iterator")));
+  ResourceHandle handle = make_handle(init, "iterator");
+  handle.input = true;
+  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 using Components = std::pair<std::vector<DType>, std::vector<PartialShape>>;

@@ -21,10 +21,8 @@ Result<std::unique_ptr<Kernel>> queue_handle(const KernelInit& init,
   QueueOptions options{handle.name, init.attr<std::vector<DType>>("component_types"),
                        init.attr<std::vector<PartialShape>>("shapes"), init.attr<int64_t>("capacity")};
   TROUPE_RETURN_IF_ERROR(make(options));  // wrong options show at the node
-  handle.signature = init.op;
-  for (const auto& [name, value] : *init.attrs)
-    if (name != "shared_name" && name != "container" && !name.starts_with('_'))
-      handle.signature += fmt::format(" {}={}", name, to_string(value));
+  handle.signature = signature_of(init);
+  handle.input = true;
   handle.factory = [make = std::move(make), options] { return make(options); };
   return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }

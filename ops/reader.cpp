@@ -13,10 +13,8 @@ namespace {
 
 Result<std::unique_ptr<Kernel>> reader_handle(const KernelInit& init, OpenSource open, bool single = false) {
   ResourceHandle handle = make_handle(init, "reader");
-  handle.signature = init.op;
-  for (const auto& [name, value] : *init.attrs)
-    if (name != "shared_name" && name != "container" && !name.starts_with('_'))
-      handle.signature += fmt::format(" {}={}", name, to_string(value));
+  handle.signature = signature_of(init);
+  handle.input = true;
   handle.factory = [name = handle.name, open = std::move(open), single]() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<FileReader>(name, open, single));
   };

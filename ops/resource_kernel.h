@@ -32,6 +32,15 @@ inline ResourceHandle make_handle(const KernelInit& init, std::string type) {
   return handle;
 }
 
+/// The op with all attributes but the names of the resource: what nodes that share one must agree on.
+inline std::string signature_of(const KernelInit& init) {
+  std::string out(init.op);
+  for (const auto& [name, value] : *init.attrs)
+    if (name != "shared_name" && name != "container" && !name.starts_with('_'))
+      out += fmt::format(" {}={}", name, to_string(value));
+  return out;
+}
+
 /// The handle that input i holds, or nullptr when it holds none.
 inline const ResourceHandle* handle_at(const ResourceRequest& request, int i) {
   const Tensor& t = request.inputs[i];

@@ -21,7 +21,7 @@ struct DeviceStats {
   int64_t steps = 0;          // partitions completed
   int64_t nodes = 0;          // nodes fired
   int64_t busy_ns = 0;        // running nodes
-  int64_t input_wait_ns = 0;  // steps in flight, nothing ready, a queue or iterator asked and not answered
+  int64_t input_wait_ns = 0;  // steps in flight, nothing ready, a queue, iterator or reader asked and not answered
   AllocatorStats memory;
 };
 

@@ -71,6 +71,8 @@ class ResourceHandle {
   /// For variables: what they hold.
   DType dtype = DType::kInvalid;
   PartialShape shape;
+  /// Whether who waits for an answer waits for input: queues, iterators, readers.
+  bool input = false;
   /// Makes the host's core where there is none yet. Empty: it must exist.
   Factory factory;
   /// Two handles to one resource must agree on this ("FIFOQueue float32,int32 capacity 32"), else kInvalidArgument.

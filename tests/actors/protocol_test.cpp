@@ -106,6 +106,25 @@ TEST_CASE("protocol: a queue that closes answers who waits, and who comes later"
   CHECK(p.results.size() == 1);
 }
 
+TEST_CASE("protocol: the time that a device waits for a queue is time that it waits for input") {
+  Protocol p;
+  const Output q = p.queue(2);
+  const StepRef waiting = p.start({p.dequeue(q)});
+  p.settle();
+  p.advance(std::chrono::seconds(5));
+  p.prepare({p.scope.node("QueueEnqueueV2", {q, p.scope.constant(7)})});
+  CHECK(p.value(waiting) == 7);
+  CHECK(p.counters[0].input_wait_ns == 5'000'000'000);
+
+  const Output file = p.scope.constant(Tensor::scalar<std::string>("/no/such/file"));
+  const StepRef reading = p.start({p.scope.op("ReadFile", {file})});
+  CHECK(p.carry_out() == "cpu:0 RunStep");
+  p.advance(std::chrono::seconds(5));
+  p.settle();
+  CHECK(p.code(reading) == Code::kNotFound);
+  CHECK(p.counters[0].input_wait_ns == 5'000'000'000);
+}
+
 TEST_CASE("protocol: files are waited for elsewhere") {
   Protocol p;
   const auto text = [&](const std::string& s) { return p.scope.constant(Tensor::of<std::string>({s}, {1})); };

@@ -35,14 +35,14 @@ class Simulation {
                                                                                : "iterator";
       return named(name, system_.spawn<ResourceActor>(std::move(resource), directory));
     });
-    counters_.resize(count);
+    counters.resize(count);
     for (uint32_t i = 0; i < count; ++i)
       devices.push_back(
           {fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu, 1, system_allocator()});
     for (uint32_t i = 0; i < count; ++i)
       directory->devices.push_back(
           named(fmt::format("cpu:{}", i),
-                system_.spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters_[i]), directory)));
+                system_.spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory)));
     directory->blocking = named("blocking", system_.spawn<BlockingActor>(directory));
     timer = named("timer", system_.spawn<StepTimer>(directory));
     settle();
@@ -103,6 +103,7 @@ class Simulation {
   Graph graph{ops};
   Scope scope{graph};
   std::vector<DeviceInfo> devices;
+  std::deque<Executor::Counters> counters;  // of each device
   std::shared_ptr<Directory> directory;
   caf::actor timer;
   std::map<int64_t, Result<std::vector<Tensor>>> results;
@@ -143,7 +144,6 @@ class Simulation {
   caf::actor_system_config config_;
   caf::actor_system system_;
   caf::scheduler::test_coordinator& scheduler_;
-  std::deque<Executor::Counters> counters_;
   std::map<caf::actor_id, std::string> names_;
   KernelCache cache_;
   int64_t next_step_ = 1;
