@@ -41,14 +41,14 @@ void Executor::fire_control(StepState& s, Ready at) {
       if (dead) return complete_control(s, at, true);
       auto taken = taken_output(in.values[inputs[1]], node.num_outputs);
       if (!taken.ok()) return fail(s, s.plan->graph_nodes[at.node], std::move(taken.error()));
-      in.values[node.first_output + static_cast<uint32_t>(*taken)] = in.values[inputs[0]];
+      in.values[node.first_output + static_cast<uint32_t>(*taken)] = in.take(inputs[0]);
       return complete_control(s, at, false, *taken);
     }
     case NodeKind::kMerge: {
       if (dead) return complete_control(s, at, true);
       int32_t live = 0;
       while (!in.values[inputs[live]].defined()) ++live;  // it fires when one has come
-      in.values[node.first_output] = in.values[inputs[live]];
+      in.values[node.first_output] = in.take(inputs[live]);
       if (in.uses[node.first_output + 1] > 0) in.values[node.first_output + 1] = Tensor::scalar(live);
       return complete_control(s, at, false);
     }
@@ -163,7 +163,7 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
     add_iteration(s, loop);
   }
   Loop& l = *s.loops[loop];
-  Tensor value = dead ? Tensor() : in.values[s.plan->input_slots[node.first_input]];
+  Tensor value = dead ? Tensor() : in.take(s.plan->input_slots[node.first_input]);
   const uint32_t first = l.iterations.front();
   ++s.iterations[first]->outstanding;  // so that it does not end on the way
   if (node.enter.every_iteration) {
@@ -185,16 +185,16 @@ void Executor::exit(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   Loop& l = *s.loops[in.loop];
-  deliver(s, at.node, l.parent, in.values[s.plan->input_slots[node.first_input]], false);
+  deliver(s, at.node, l.parent, in.take(s.plan->input_slots[node.first_input]), false);
   if (!s.stopped) complete_control(s, at, false);
 }
 
 void Executor::next_iteration(StepState& s, Ready at) {
   Loop& l = *s.loops[s.iterations[at.iteration]->loop];
-  const Tensor value = s.iterations[at.iteration]->values[s.plan->input_slots[s.plan->nodes[at.node].first_input]];
+  Tensor value = s.iterations[at.iteration]->take(s.plan->input_slots[s.plan->nodes[at.node].first_input]);
   auto next = std::ranges::find(l.iterations, at.iteration) + 1;
   if (next == l.iterations.end() && l.iterations.size() >= s.plan->frames[l.frame].parallel) {
-    l.next.push_back({at.node, value});
+    l.next.push_back({at.node, std::move(value)});
     return complete_control(s, at, false);
   }
   if (next == l.iterations.end()) {
@@ -202,7 +202,7 @@ void Executor::next_iteration(StepState& s, Ready at) {
     if (s.stopped) return;
     next = l.iterations.end() - 1;
   }
-  deliver(s, at.node, *next, value, false);
+  deliver(s, at.node, *next, std::move(value), false);
   if (!s.stopped) complete_control(s, at, false);
 }
 
@@ -214,7 +214,7 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   if (spare.empty()) {
     spare.push_back(static_cast<uint32_t>(s.iterations.size()));
     s.iterations.push_back(std::make_unique<Iteration>());
-    s.iterations.back()->values.resize(frame.num_slots);
+    s.iterations.back()->make_room(frame);
   }
   const uint32_t index = spare.back();
   spare.pop_back();
@@ -245,22 +245,21 @@ void Executor::settle(StepState& s, uint32_t iteration) {
     const uint32_t oldest = l.iterations.front();
     if (l.iterations.size() == 1 && l.next.empty()) return end_loop(s, loop);
     l.iterations.pop_front();
-    for (Tensor& t : s.iterations[oldest]->values)
-      if (t.defined()) t = Tensor();
+    s.iterations[oldest]->clear(s.plan->frames[l.frame]);
     s.spare_iterations[l.frame].push_back(oldest);
     if (l.next.empty()) continue;
-    const std::vector<Loop::Value> waiting = std::exchange(l.next, {});
+    std::vector<Loop::Value> waiting = std::exchange(l.next, {});
     add_iteration(s, loop);
     const uint32_t newest = l.iterations.back();
-    for (const Loop::Value& v : waiting)
-      if (!s.stopped) deliver(s, v.node, newest, v.tensor, v.dead);
+    for (Loop::Value& v : waiting)
+      if (!s.stopped) deliver(s, v.node, newest, std::move(v.tensor), v.dead);
   }
 }
 
 void Executor::end_loop(StepState& s, uint32_t loop) {
   Loop& l = *s.loops[loop];
   const uint32_t last = l.iterations.front();
-  for (Tensor& t : s.iterations[last]->values) t = Tensor();
+  s.iterations[last]->clear(s.plan->frames[l.frame]);
   s.spare_iterations[l.frame].push_back(last);
   const uint32_t parent = l.parent;
   for (uint32_t exit : l.dead_exits) {

@@ -364,7 +364,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   if (plan.spare.empty()) {
     s = std::make_unique<StepState>();
     s->iterations.push_back(std::make_unique<Iteration>());
-    s->iterations[0]->values.resize(plan.frames[0].num_slots);
+    s->iterations[0]->make_room(plan.frames[0]);
     s->spare_iterations.resize(plan.frames.size());
   } else {
     s = std::move(plan.spare.back());

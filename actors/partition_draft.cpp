@@ -8,15 +8,15 @@
 namespace troupe {
 namespace {
 
-/// The new number of each element when they are sorted by frame, else as they are; `begins` becomes where each frame
+/// The new number of each element when they are sorted by group, else as they are; `begins` becomes where each group
 /// begins.
-std::vector<uint32_t> number_by_frame(const std::vector<uint32_t>& frames_of, size_t frames,
+std::vector<uint32_t> number_by_group(const std::vector<uint32_t>& group_of, size_t groups,
                                       std::vector<uint32_t>& begins) {
-  begins.assign(frames + 1, 0);
-  for (uint32_t frame : frames_of) ++begins[frame + 1];
+  begins.assign(groups + 1, 0);
+  for (uint32_t group : group_of) ++begins[group + 1];
   std::partial_sum(begins.begin(), begins.end(), begins.begin());
-  std::vector<uint32_t> next(begins.begin(), begins.end() - 1), numbers(frames_of.size());
-  for (size_t i = 0; i < frames_of.size(); ++i) numbers[i] = next[frames_of[i]]++;
+  std::vector<uint32_t> next(begins.begin(), begins.end() - 1), numbers(group_of.size());
+  for (size_t i = 0; i < group_of.size(); ++i) numbers[i] = next[group_of[i]]++;
   return numbers;
 }
 
@@ -33,6 +33,13 @@ uint32_t PartitionDraft::add_slots(uint32_t count, uint32_t frame) {
   plan.uses.resize(first + count, 0);
   slot_frames.resize(first + count, frame);
   return first;
+}
+
+uint32_t PartitionDraft::add_constant(const Tensor& value, uint32_t frame) {
+  const uint32_t slot = add_slots(1, frame);
+  plan.uses[slot] = kConstantUses;
+  constants.emplace_back(slot, &value);
+  return slot;
 }
 
 uint32_t PartitionDraft::add_node(PlanNode node, const Node* graph_node, uint32_t frame) {
@@ -57,6 +64,7 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
     plan.frames.emplace_back();
     plan.frames[0].num_nodes = plan.size();
     plan.frames[0].num_slots = static_cast<uint32_t>(plan.uses.size());
+    plan.frames[0].constants = std::move(constants);
   }
   const uint32_t n = plan.size();
   plan.nodes.emplace_back();
@@ -77,16 +85,27 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
 }
 
 std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
+  const size_t count = frames.frames.size();
   std::vector<uint32_t> node_begins, slot_begins;
-  const std::vector<uint32_t> nodes = number_by_frame(node_frames, frames.frames.size(), node_begins);
-  const std::vector<uint32_t> slots = number_by_frame(slot_frames, frames.frames.size(), slot_begins);
-  for (size_t f = 0; f < frames.frames.size(); ++f) {
+  const std::vector<uint32_t> nodes = number_by_group(node_frames, count, node_begins);
+  std::vector<uint32_t> slot_groups = slot_frames;  // of each frame two: constants come last
+  for (uint32_t& group : slot_groups) group *= 2;
+  for (const auto& [slot, value] : constants) ++slot_groups[slot];
+  const std::vector<uint32_t> slots = number_by_group(slot_groups, 2 * count, slot_begins);
+  const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[2 * slot_frames[slot]]; };
+  for (size_t f = 0; f < count; ++f) {
     const Frame& frame = frames.frames[f];
-    plan.frames.push_back({frame.name, static_cast<uint32_t>(frame.parent), node_begins[f],
-                           node_begins[f + 1] - node_begins[f], slot_begins[f], slot_begins[f + 1] - slot_begins[f], 0,
-                           static_cast<uint32_t>(frame.parallel_iterations)});
+    FramePlan& p = plan.frames.emplace_back();
+    p.name = frame.name;
+    p.parent = static_cast<uint32_t>(frame.parent);
+    p.first_node = node_begins[f];
+    p.num_nodes = node_begins[f + 1] - node_begins[f];
+    p.first_slot = slot_begins[2 * f];
+    p.num_slots = slot_begins[2 * f + 2] - slot_begins[2 * f];
+    p.num_values = slot_begins[2 * f + 1] - slot_begins[2 * f];
+    p.parallel = static_cast<uint32_t>(frame.parallel_iterations);
   }
-  const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[slot_frames[slot]]; };
+  for (const auto& [slot, value] : constants) plan.frames[slot_frames[slot]].constants.emplace_back(local(slot), value);
   for (PlanNode& node : plan.nodes) {
     if (node.num_outputs > 0) node.first_output = local(node.first_output);
     if (node.kind == NodeKind::kEnter) ++plan.frames[node.enter.frame].enters;

@@ -19,8 +19,11 @@ struct PartitionDraft {
   std::vector<Edge> edges;
   std::map<uint32_t, uint32_t> feed_slots;  // by feed
   std::vector<uint32_t> node_frames, slot_frames;
+  std::vector<std::pair<uint32_t, const Tensor*>> constants;  // by slot
 
   uint32_t add_slots(uint32_t count, uint32_t frame = 0);
+  /// The slot of a constant, which must outlive the plan.
+  uint32_t add_constant(const Tensor& value, uint32_t frame);
   uint32_t add_node(PlanNode node, const Node* graph_node, uint32_t frame = 0);
   void add_edge(uint32_t from, uint32_t to, int port);
 

@@ -2,8 +2,10 @@
 // Building plans: prune, rewrite, place, partition, flatten.
 #include "actors/plan.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_set>
 
 #include "actors/evaluate.h"
 #include "actors/executor.h"
@@ -106,7 +108,7 @@ Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, c
 class Planner {
  public:
   Planner(const Graph& graph, const PlanContext& context, KernelCache& cache)
-      : graph_(graph), context_(context), cache_(cache), plan_(std::make_shared<StepPlan>()) {}
+      : graph_(graph), context_(context), cache_(cache), placer_(context), plan_(std::make_shared<StepPlan>()) {}
 
   Result<std::shared_ptr<const StepPlan>> make(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets) {
@@ -124,10 +126,11 @@ class Planner {
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
       fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
     where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
+    constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
-    Placer placer(context_);
+    find_chosen(needed);
     for (const Node* node : needed) {
-      TROUPE_ASSIGN(const uint32_t device, place(*node, placer));
+      TROUPE_ASSIGN(const uint32_t device, place(*node));
       TROUPE_RETURN_IF_ERROR(add(*node, device));
     }
     if (!lacking_.empty()) return lacking();
@@ -143,12 +146,12 @@ class Planner {
   };
 
   /// A loop, with all loops within, is on one device: that of its first node.
-  Result<uint32_t> place(const Node& node, Placer& placer) {
+  Result<uint32_t> place(const Node& node) {
     const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
-    if (frame == 0) return placer.place(node);
+    if (frame == 0) return placer_.place(node);
     uint32_t& device = loop_devices_.try_emplace(frames_.outermost(frame), kNone).first->second;
     if (device == kNone) {
-      TROUPE_ASSIGN(device, placer.place(node));
+      TROUPE_ASSIGN(device, placer_.place(node));
     }
     return device;
   }
@@ -170,6 +173,15 @@ class Planner {
     return kernel;
   }
 
+  /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait.
+  void find_chosen(const std::vector<const Node*>& needed) {
+    const auto chosen = [&](const Output& o) { chosen_.insert(step_->now(o).node->id()); };
+    for (const Node* node : needed)
+      if (node->op().control_flow() == ControlFlow::kMerge) std::ranges::for_each(node->inputs(), chosen);
+    for (const Output& fetch : plan_->fetches)
+      if (!step_->now(fetch).node->control_inputs().empty()) chosen(fetch);
+  }
+
   Status add(const Node& node, uint32_t device) {
     std::shared_ptr<Kernel> made;
     std::shared_ptr<Kernel>& kernel = step_->is_made(node) ? made : cache_.by_node[static_cast<size_t>(node.id())];
@@ -182,6 +194,11 @@ class Planner {
       TROUPE_ASSIGN(kernel, std::move(found));
     }
     plan_->kernels.push_back(kernel);
+    if (auto* builtin = dynamic_cast<BuiltinKernel*>(kernel.get());
+        builtin && builtin->kind == Builtin::kConst && !chosen_.contains(node.id())) {
+      constants_[static_cast<size_t>(node.id())] = &builtin->value;
+      return {};
+    }
     PlanNode p;
     p.num_inputs = static_cast<uint16_t>(node.inputs().size());
     p.num_outputs = static_cast<uint16_t>(node.num_outputs());
@@ -228,22 +245,42 @@ class Planner {
     return static_cast<uint32_t>(frames_.of[static_cast<size_t>(node.id())]);
   }
 
+  const Tensor* constant(const Node& node) const { return constants_[static_cast<size_t>(node.id())]; }
+
   Status connect(const Node& node) {
     const Place here = where_[static_cast<size_t>(node.id())];
+    if (here.partition == kNone) return {};  // a constant
     PartitionDraft& draft = drafts_[here.partition];
     draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
+    const size_t first_edge = draft.edges.size();
     for (const Output& in : node.inputs()) {
       TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here));
       ++draft.plan.uses[slot];
       draft.plan.input_slots.push_back(slot);
     }
-    step_->for_each_control(node, [&](const Node& before) {
-      const Place there = where_[static_cast<size_t>(before.id())];
-      if (there.partition == kNone) return;  // all its outputs are fed
-      if (there.partition == here.partition) draft.add_edge(there.node, here.node, -1);
-      else draft.add_edge(transfer(before, -1, here.partition).node, here.node, -1);
-    });
+    wait_for_controls(node, here, first_edge);
+    for (const Output& in : node.inputs())
+      if (const Node& from = *step_->now(in).node; constant(from)) wait_for_controls(from, here, first_edge);
     return {};
+  }
+
+  /// Has `here`, whose edges begin at first_edge, wait for what `node` waits for by control inputs.
+  void wait_for_controls(const Node& node, Place here, size_t first_edge) {
+    step_->for_each_control(node, [&](const Output& before) {
+      if (constant(*before.node)) return wait_for_controls(*before.node, here, first_edge);
+      const Place there = where_[static_cast<size_t>(before.node->id())];
+      if (there.partition == kNone) return;  // all its outputs are fed
+      PartitionDraft& draft = drafts_[here.partition];
+      const bool merge = draft.plan.nodes[here.node].kind == NodeKind::kMerge;
+      if (there.partition != here.partition)
+        return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
+      // Who reads a node, or waits for it already, is dead where it is.
+      const bool known = std::any_of(draft.edges.begin() + static_cast<ptrdiff_t>(first_edge), draft.edges.end(),
+                                     [&](const PartitionDraft::Edge& e) {
+                                       return e.from == there.node && (before.port < 0 || e.port == before.port);
+                                     });
+      if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);
+    });
   }
 
   /// The slot of `in` in the partition of `here`, with the edge that fills it.
@@ -261,20 +298,29 @@ class Planner {
       }
       return at->second;
     }
+    if (constant(*in.node)) return constant_slot(*in.node, here.partition);
     const Place there = where_[static_cast<size_t>(in.node->id())];
     if (there.partition == here.partition) {
       draft.add_edge(there.node, here.node, in.port);
       return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
     }
-    const Place recv = transfer(*in.node, in.port, here.partition);
+    const Place recv = transfer(in, true, here.partition);
     draft.add_edge(recv.node, here.node, 0);
     return draft.plan.nodes[recv.node].first_output;
   }
 
-  /// The Recv in `partition` of an output (port -1: of the mere fact that the node has run): one pair for each tensor
-  /// and destination.
-  Place transfer(const Node& from, int port, uint32_t partition) {
-    auto [at, fresh] = transfers_.try_emplace({from.id(), port, partition}, Place{partition, kNone});
+  /// Each partition has a slot of its own for a constant that it reads: nothing need be sent.
+  uint32_t constant_slot(const Node& node, uint32_t partition) {
+    auto [at, fresh] = constant_slots_.try_emplace({node.id(), partition}, 0);
+    if (fresh) at->second = drafts_[partition].add_constant(*constant(node), frame_of(node));
+    return at->second;
+  }
+
+  /// The Recv in `partition` of an output, or, without its value, of the mere fact that the node has run (of an
+  /// output of a Switch: that it was taken). There is one pair for each tensor or fact and destination.
+  Place transfer(const Output& what, bool value, uint32_t partition) {
+    const Node& from = *what.node;
+    auto [at, fresh] = transfers_.try_emplace({from.id(), what.port, value, partition}, Place{partition, kNone});
     if (!fresh) return at->second;
     const Place there = where_[static_cast<size_t>(from.id())];
     PartitionDraft& source = drafts_[there.partition];
@@ -291,15 +337,15 @@ class Planner {
     send.kind = NodeKind::kSend;
     send.to = {partition, at->second.node};
     const uint32_t send_index = source.add_node(send, &from);
-    if (port >= 0) {
+    if (value) {
       PlanNode& node = source.plan.nodes[send_index];
       node.num_inputs = 1;
       node.first_input = kNone;  // set by add_readers, when nodes' own inputs are all there
-      const uint32_t slot = source.plan.nodes[there.node].first_output + static_cast<uint32_t>(port);
+      const uint32_t slot = source.plan.nodes[there.node].first_output + static_cast<uint32_t>(what.port);
       ++source.plan.uses[slot];
       pending_sends_.push_back({there.partition, send_index, slot});
     }
-    source.add_edge(there.node, send_index, port);
+    source.add_edge(there.node, send_index, what.port);
     return at->second;
   }
 
@@ -318,9 +364,16 @@ class Planner {
       }
       if (frames_.of_output(*fetch.node) != 0)
         return at_node(invalid_argument("{} is inside a loop and cannot be fetched", fetch.name()), *fetch.node);
-      const Place there = where_[static_cast<size_t>(fetch.node->id())];
+      Place there = where_[static_cast<size_t>(fetch.node->id())];
+      uint32_t slot;
+      if (constant(*fetch.node)) {
+        TROUPE_ASSIGN(const uint32_t device, place(*fetch.node));
+        there.partition = partition_of(device);
+        slot = constant_slot(*fetch.node, there.partition);
+      } else {
+        slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
+      }
       PartitionPlan& plan = drafts_[there.partition].plan;
-      const uint32_t slot = plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
       ++plan.uses[slot];
       plan.fetches.emplace_back(slot, i);
     }
@@ -348,16 +401,20 @@ class Planner {
   const Graph& graph_;
   const PlanContext& context_;
   KernelCache& cache_;
+  Placer placer_;
   std::shared_ptr<StepPlan> plan_;
   std::optional<StepGraph> step_;
   std::vector<PartitionDraft> drafts_;
   std::map<uint32_t, uint32_t> partition_by_device_;
   std::map<std::pair<int, int>, uint32_t> fed_;
-  std::vector<Place> where_;  // by node id
+  std::vector<Place> where_;  // by node id; of a constant kNone
+  std::unordered_set<int> chosen_;
+  std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
+  std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
   Frames frames_;
   std::map<int, uint32_t> loop_devices_;  // by outermost loop
   bool control_flow_ = false;
-  std::map<std::tuple<int, int, uint32_t>, Place> transfers_;
+  std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::vector<PendingSend> pending_sends_;
   std::vector<Error> lacking_;  // of nodes without a kernel
 };

@@ -21,7 +21,7 @@ struct StepState;
 
 /// How the executor carries a node out.
 enum class NodeKind : uint8_t {
-  kConst,     // its value is in the plan
+  kConst,     // its value is in the plan; only of those that a Merge may choose, others are no nodes of a plan
   kNoOp,      // control only
   kCompute,   // a kernel on this device
   kResource,  // a request to the actor that hosts the resource of input 0
@@ -38,9 +38,9 @@ enum class NodeKind : uint8_t {
   kAlive,
 };
 
-/// One node of a partition. Slots are places for values: one for each output, each feed and each received tensor. They
-/// are numbered within the frame that they belong to; outputs of an Enter, Exit or NextIteration are in another frame
-/// or iteration than their node.
+/// One node of a partition. Slots are places for values: one for each output, each feed, each received tensor and each
+/// constant. They are numbered within the frame that they belong to; outputs of an Enter, Exit or NextIteration are in
+/// another frame or iteration than their node.
 struct PlanNode {
   NodeKind kind = NodeKind::kNoOp;
   uint16_t num_inputs = 0;
@@ -73,7 +73,14 @@ struct FramePlan {
   uint32_t first_slot = 0, num_slots = 0;  // into PartitionPlan::uses
   uint32_t enters = 0;                     // Enter nodes that lead here
   uint32_t parallel = 1;                   // iterations that may overlap
+  uint32_t num_values = 0;                 // slots, of a loop, before those of constants
+  /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
+  /// what it would wait for.
+  std::vector<std::pair<uint32_t, const Tensor*>> constants;
 };
+
+/// The readers of a constant's slot are counted from here, so that it is never the last one's to take.
+constexpr int32_t kConstantUses = 1 << 30;
 
 /// What one device does in a step.
 struct PartitionPlan {

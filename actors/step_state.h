@@ -58,6 +58,19 @@ struct Iteration {
   uint32_t frame = 0;        // index into PartitionPlan::frames
   uint32_t loop = 0;         // index into StepState::loops
   uint32_t outstanding = 0;  // nodes ready or waiting for an answer, and children
+
+  /// Makes the slots, with the constants in theirs.
+  void make_room(const FramePlan& plan) {
+    values.resize(plan.num_slots);
+    for (const auto& [slot, value] : plan.constants) values[slot] = *value;
+  }
+  /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
+  Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
+  /// Lets go of what is left but the constants.
+  void clear(const FramePlan& plan) {
+    for (uint32_t i = 0; i < plan.num_values; ++i)
+      if (values[i].defined()) values[i] = Tensor();
+  }
 };
 
 /// A loop under way.

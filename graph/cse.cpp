@@ -97,7 +97,7 @@ const Node* CommonSubexpressions::find(const Node& node) {
     whole = true;
     h.add(node.device());
     add_attrs(h, node.attrs());
-    for (const Node* n : before) h.mix(static_cast<uint64_t>(n->id()));
+    for (const Output& o : before) h.mix(static_cast<uint64_t>(o.node->id()));
     at = (h.value() - 1) & mask;
   }
 }
@@ -109,10 +109,10 @@ bool CommonSubexpressions::same_inputs(const Node& a, const Node& b) const {
 }
 
 /// As a set: their order means nothing.
-std::vector<const Node*> CommonSubexpressions::controls(const Node& node) const {
-  std::vector<const Node*> out;
-  step_.for_each_control(node, [&](const Node& before) { out.push_back(&before); });
-  std::ranges::sort(out, {}, &Node::id);
+std::vector<Output> CommonSubexpressions::controls(const Node& node) const {
+  std::vector<Output> out;
+  step_.for_each_control(node, [&](const Output& before) { out.push_back(before); });
+  std::ranges::sort(out, {}, [](const Output& o) { return std::pair(o.node->id(), o.port); });
   out.erase(std::ranges::unique(out).begin(), out.end());
   return out;
 }

@@ -28,7 +28,7 @@ class CommonSubexpressions {
     int32_t id = -1;
   };
   bool same_inputs(const Node& a, const Node& b) const;
-  std::vector<const Node*> controls(const Node& node) const;
+  std::vector<Output> controls(const Node& node) const;
   void grow();
 
   const StepGraph& step_;

@@ -16,7 +16,7 @@ void for_each_known_input(const StepGraph& step, const Node& node, const std::ve
     if (const uint32_t number = numbers[static_cast<size_t>(n.id())]; number != kNone) f(number);
   };
   for (const Output& in : node.inputs()) look(*step.now(in).node);
-  step.for_each_control(node, look);
+  step.for_each_control(node, [&](const Output& before) { look(*before.node); });
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ bool ConstantFolding::visit(const Node& node) {
     after_effect = after_effect_[now.node->id()] && !step_.is_fed(now);
   }
   if (!after_effect && !node.control_inputs().empty()) {
-    step_.for_each_control(node, [&](const Node& before) { after_effect |= after_effect_[before.id()]; });
+    step_.for_each_control(node, [&](const Output& before) { after_effect |= after_effect_[before.node->id()]; });
   }
   if (static_cast<size_t>(node.id()) >= after_effect_.size()) after_effect_.resize(static_cast<size_t>(step_.ids()));
   after_effect_[node.id()] = after_effect;

@@ -57,8 +57,8 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
     for (const Output& in : node->inputs())
       if (const Output now = step.now(in); !step.is_fed(now)) TROUPE_RETURN_IF_ERROR(follow(*now.node));
     Status controls;
-    step.for_each_control(*node, [&](const Node& before) {
-      if (controls.ok()) controls = follow(before);
+    step.for_each_control(*node, [&](const Output& before) {
+      if (controls.ok()) controls = follow(*before.node);
     });
     TROUPE_RETURN_IF_ERROR(std::move(controls));
     out.of[static_cast<size_t>(node->id())] = frame;

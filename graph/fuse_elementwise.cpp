@@ -85,7 +85,7 @@ ElementwiseFusion::ElementwiseFusion(StepGraph& step) : step_(step) {
       int32_t& of_input = readers[static_cast<size_t>(step.now(input).node->id())];
       of_input = of_input == kNobody || of_input == root ? root : kOthers;
     }
-    step.for_each_control(node, [&](const Node& n) { readers[static_cast<size_t>(n.id())] = kOthers; });
+    step.for_each_control(node, [&](const Output& o) { readers[static_cast<size_t>(o.node->id())] = kOthers; });
   }
 }
 

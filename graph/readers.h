@@ -19,7 +19,7 @@ class Readers {
     step.for_each_wanted(read);
     for (const Node* node : step.nodes()) {
       for (const Output& input : node->inputs()) read(step.now(input));
-      step.for_each_control(*node, [&](const Node& before) { count_[static_cast<size_t>(before.id())] += 2; });
+      step.for_each_control(*node, [&](const Output& before) { count_[static_cast<size_t>(before.node->id())] += 2; });
     }
   }
   /// Whether the node was there then, and one input reads it, or one fetch, and nobody waits for it beside that.

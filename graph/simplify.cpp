@@ -209,6 +209,7 @@ struct Named {
 };
 constexpr Named kRules[] = {
     {"Identity", first_input},
+    {"LoopCond", first_input},
     {"StopGradient", first_input},
     {"PreventGradient", first_input},
     {"Snapshot", first_input},
@@ -261,8 +262,7 @@ bool Simplification::visit(const Node& node) {
   const auto rule = rules_.find(&node.op());
   if (rule == rules_.end()) return false;
   const Output by = rule->second(step_, node);
-  // What waits for a node by a control edge would not tell one side of a Switch from the other.
-  if (!by || step_.now(by).node->op().control_flow() == ControlFlow::kSwitch) return false;
+  if (!by) return false;
   step_.replace(node, {&by, 1});
   return true;
 }

@@ -16,7 +16,7 @@ namespace troupe {
 /// - x ** 2, x ** 3, x ** -1 as products and quotient, of floats: at most one rounding apart from the power. All others
 ///   give the same bits, but that a signalling NaN may turn quiet.
 /// Left alone: x + 0.0, which makes 0.0 of -0.0; x * 0, since who waits for the product waits for x; nodes with control
-/// inputs, and those of which a side of a Switch would take the place. So a node is dead, and in a loop, where it was.
+/// inputs. So a node is dead, and in a loop, where it was.
 class Simplification {
  public:
   /// What stands for the node's one output, or an empty Output.

@@ -85,7 +85,7 @@ void StepGraph::drop_unneeded() {
   };
   const auto look = [&](const Node& n) {
     for (const Output& input : n.inputs()) want(input);
-    for_each_control(n, want_node);
+    for_each_control(n, [&](const Output& before) { want_node(*before.node); });
   };
   for_each_wanted([&](Output o) { want_node(*o.node); });
   for (size_t i = nodes_.size(); i-- > 0;) {

@@ -37,7 +37,8 @@ class StepGraph {
     while (const uint32_t row = rows_[output.node->id()]) output = replaced_[row + output.port];
     return output;
   }
-  /// Calls f(node) for each node that `node` waits for by control inputs.
+  /// Calls f(Output) for each node that `node` waits for by control inputs: with port -1, or with that of a Switch's
+  /// output where only what lives with it is waited for.
   template <class F> void for_each_control(const Node& node, F&& f) const;
   /// The nodes that passes made; who plans a step keeps them as long as the plan.
   std::shared_ptr<const std::deque<Node>> made() const { return made_; }
@@ -96,11 +97,12 @@ class StepGraph {
 template <class F> void StepGraph::for_each_control(const Node& node, F&& f) const {
   for (const Node* before : node.control_inputs()) {
     if (rows_[before->id()] == 0) {
-      f(*before);
+      f(Output{before, -1});
       continue;
     }
     for (int port = 0; port < before->num_outputs(); ++port)
-      if (const Output output = now({before, port}); !is_fed(output)) f(*output.node);
+      if (const Output output = now({before, port}); !is_fed(output))
+        f(Output{output.node, output.node->op().control_flow() == ControlFlow::kSwitch ? output.port : -1});
   }
 }
 

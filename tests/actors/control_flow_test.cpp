@@ -3,6 +3,7 @@
 #include "troupe/control_flow.h"
 
 #include <chrono>
+#include <cmath>
 
 #include "tests/actors/fixtures.h"
 #include "troupe/gradients.h"
@@ -224,6 +225,57 @@ TEST_CASE("branches and loops cross devices") {
       [&](const Scope& s) { return Outputs{count(s.device("/cpu:1"), x)[1]}; })[0];
   CHECK(t.number({{input, f(3)}}, y) == -6);
   CHECK(t.number({{input, f(-4)}}, y) == 6);
+}
+
+TEST_CASE("what waits for a side of a Switch by a control edge lives with that side, on any device") {
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    Flow t({1, 1});
+    const Scope there = t.scope.device(device);
+    const Output x = t.scalar(), p = t.placeholder(DType::kBool, PartialShape::scalar(), "p");
+    const Node* sides = t.scope.node("Switch", {x, p});
+    const Output no = t.scope.op("Identity", {sides->out(0)}), yes = t.scope.op("Identity", {sides->out(1)});
+    const Output one = there.after({yes}).constant(1.f), ten = there.after({no}).constant(10.f);
+    const Output two = there.op("AddV2", {one, one}), twenty = there.op("AddV2", {ten, ten});
+    const Node* chosen = there.node("Merge", {one, ten});
+    const Node* sum = there.node("Merge", {two, twenty});
+    for (bool value : {false, true, false}) {
+      const std::vector<Feed> feeds = {{x, f(5)}, {p, Tensor::scalar(value)}};
+      CHECK(t.number(feeds, chosen->out(0)) == (value ? 1 : 10));
+      CHECK(t.value(feeds, chosen->out(1)).identical(Tensor::scalar(value ? 0 : 1)));
+      CHECK(t.number(feeds, sum->out(0)) == (value ? 2 : 20));
+      CHECK(t.number(feeds, value ? one : ten) == (value ? 1 : 10));
+      CHECK_THAT(t.error(feeds, value ? ten : one).message, Catch::Contains("dead"));
+      CHECK_THAT(t.error(feeds, value ? twenty : two).message, Catch::Contains("dead"));
+    }
+  }
+}
+
+TEST_CASE("a constant of a body is the same in every iteration, whoever would write into it") {
+  for (int parallel : {1, 4}) {
+    Flow t;
+    const Output n = t.scalar();
+    const Outputs out = while_loop(
+        t.scope, {t.scope.constant(0.f), t.scope.constant(Tensor::of<float>({0, 0}))},
+        [&](const Scope& s, const Outputs& v) {
+          return s.op("Less", {v[0], n});
+        },
+        [](const Scope& s, const Outputs& v) {
+          const Output row = s.constant(Tensor::of<float>({1, 2}));
+          const Output last =
+              s.op("Exp", {s.op("Neg", {s.op("Neg", {row})})});  // element-wise, in place where it may be
+          return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), s.op("AddV2", {row, s.op("Mul", {last, v[1]})})};
+        },
+        {.parallel_iterations = parallel});
+    float a = 0, b = 0;
+    for (int i = 0; i < 5; ++i) {
+      a = 1 + std::exp(1.f) * a;
+      b = 2 + std::exp(2.f) * b;
+    }
+    const Tensor result = t.value({{n, f(5)}}, out[1]);
+    CHECK(result.data<float>()[0] == Approx(a));
+    CHECK(result.data<float>()[1] == Approx(b));
+    CHECK(t.value({{n, f(0)}}, out[1]).identical(Tensor::of<float>({0, 0})));
+  }
 }
 
 TEST_CASE("shapes may change in a loop where that is declared") {

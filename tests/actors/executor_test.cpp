@@ -110,6 +110,28 @@ TEST_CASE("one tensor for many readers crosses once, and tensors of one drain tr
   CHECK(s.outbox[0].sent[1][0].size() == 2);
 }
 
+TEST_CASE("a constant is not fired, and each device that reads it has it") {
+  Stage s;
+  const Output x = s.placeholder(), three = s.scope.device("/cpu:0").constant(3);
+  const Output a = s.scope.device("/cpu:0").op("AddV2", {x, three});
+  const Output b = s.scope.device("/cpu:1").op("AddV2", {three, s.scope.device("/cpu:1").op("AddV2", {x, three})});
+  for (int i = 0; i < 2; ++i) {
+    const StepRef step = s.step({x}, {Tensor::scalar(i)}, {a, b, three});
+    for (uint32_t d : {0, 1}) {
+      s.executors[d]->start(step);
+      s.run(d);
+      CHECK(s.outbox[d].sent.empty());
+    }
+    REQUIRE(s.results.size() == static_cast<size_t>(i) + 1);
+    const std::vector<Tensor>& fetched = *s.results.back();
+    CHECK(fetched[0].identical(Tensor::scalar(3 + i)));
+    CHECK(fetched[1].identical(Tensor::scalar(6 + i)));
+    CHECK(fetched[2].identical(Tensor::scalar(3)));
+  }
+  CHECK(s.counters[0].nodes == 2);
+  CHECK(s.counters[1].nodes == 4);
+}
+
 TEST_CASE("a failing node ends the step everywhere, once, and frees what it held") {
   Stage s;
   const Output x = s.placeholder();

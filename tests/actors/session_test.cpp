@@ -138,9 +138,9 @@ TEST_CASE("a device that is not there is an error that lists those there are") {
 TEST_CASE("with soft placement a node whose device is not there goes to the nearest") {
   TestEngine t({1, 1});
   Session soft(*t.engine, t.graph, {.soft_placement = true});
-  const Output x = t.scope.constant(1.f);
+  const Output x = t.placeholder(DType::kFloat32, PartialShape::scalar());
   for (const char* device : {"/job:worker/task:3/device:CPU:1", "/device:GPU:0", "/cpu:7"}) {
-    const auto r = soft.run(std::vector<Feed>{}, {t.scope.device(device).op("Neg", {x})});
+    const auto r = soft.run({{x, Tensor::scalar(1.f)}}, {t.scope.device(device).op("Neg", {x})});
     INFO(device);
     CHECK(r.ok());
   }

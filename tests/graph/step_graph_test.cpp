@@ -40,7 +40,7 @@ TEST_CASE("what reads a replaced node reads what stands in its place, also throu
   step.drop_unneeded();
   CHECK(names(step) == "x c done ");
   std::string waits_for;
-  step.for_each_control(*done, [&](const Node& n) { waits_for += n.name(); });
+  step.for_each_control(*done, [&](const Output& o) { waits_for += o.node->name(); });
   CHECK(waits_for == "x");
   CHECK(f.graph.size() == 5);
 }
