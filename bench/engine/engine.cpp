@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 
+#include "bench/turns.h"
 #include "troupe/control_flow.h"
 #include "troupe/embed.h"
 #include "troupe/graph_def.h"
@@ -228,8 +229,8 @@ void variable_row(int repeats) {
   std::fflush(stdout);
 }
 
-/// A loop that only counts.
-void loop_row(int iterations) {
+/// A loop that only counts, beside TensorFlow's where `peer`, a shell command, prints its times.
+void loop_row(int iterations, const std::string& peer) {
   auto engine = make_engine(1);
   Graph graph(engine->ops());
   const Scope s(graph);
@@ -247,8 +248,14 @@ void loop_row(int iterations) {
   const Tensor count = Tensor::scalar(static_cast<float>(iterations));
   must(session.run(prepared, {count}));
   const double ns = median_ns(5, [&] { must(session.run(prepared, {count})); }) / iterations;
-  std::printf("| while loop that counts, %d iterations | %.0f ns an iteration | 300 ns | %s |\n", iterations, ns,
-              ns <= 300 ? "yes" : "NO");
+  const std::vector<double> theirs = bench::measure(fmt::format("{} {}", peer, iterations));
+  const std::string beside = theirs.size() < 2 ? "TensorFlow is not installed"
+                                               : fmt::format(
+                                                     "TensorFlow {:.0f} ns in a graph of the 1.x API, {:.0f} ns in a "
+                                                     "tf.function",
+                                                     theirs[0], theirs[1]);
+  std::printf("| while loop that counts, %d iterations | %.0f ns an iteration (%s) | 300 ns | %s |\n", iterations, ns,
+              beside.c_str(), ns <= 300 ? "yes" : "NO");
   std::fflush(stdout);
 }
 
@@ -305,7 +312,9 @@ int main(int argc, char** argv) {
   app.add_option("--largest", largest, "Nodes of the largest graph built and loaded")
       ->capture_default_str()
       ->check(CLI::Range(1000, 100'000'000));
-  std::string only;
+  std::string only, python = "python3", peers = PEERS_DIR;
+  app.add_option("--python", python, "Python that may have TensorFlow")->capture_default_str();
+  app.add_option("--peers", peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--only", only, "One question only [all]")
       ->check(CLI::IsMember({"nodes", "steps", "variables", "loop", "graphs"}));
   CLI11_PARSE(app, argc, argv);
@@ -314,6 +323,6 @@ int main(int argc, char** argv) {
   if (wanted("nodes")) node_rows(nodes);
   if (wanted("steps")) empty_step_rows(steps);
   if (wanted("variables")) variable_row(steps);
-  if (wanted("loop")) loop_row(1'000'000);
+  if (wanted("loop")) loop_row(1'000'000, fmt::format("'{}' '{}/peer_tensorflow.py'", python, peers));
   if (wanted("graphs")) large_graph_rows(largest);
 }
