@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers: dense, convolution, pooling, batch normalisation, dropout.
+// Layers: dense, convolution, pooling, batch normalisation, dropout, LSTM.
 #include "troupe/nn.h"
 
 namespace troupe::nn {
@@ -100,6 +100,36 @@ Output dropout(const Scope& scope, const Variables& variables, Output x, float r
   const Output keep = inside.op("GreaterEqual", {draw, inside.constant(rate)});
   const Output mask = inside.op("Cast", {keep}, {{"DstT", DType::kFloat32}});
   return inside.op("Mul", {inside.op("Mul", {x, inside.constant(1 / (1 - rate))}), mask});
+}
+
+LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+                const LstmOptions& options) {
+  const int64_t in = channels(scope, x, 3, "lstm", name);
+  if (in == 0) return {};
+  const int64_t batch = x.shape().dim(options.time_major ? 1 : 0), steps = x.shape().dim(options.time_major ? 0 : 1);
+  if (x.shape().rank() != 3 || batch < 0 || steps < 1 || units < 1) {
+    scope.fail(
+        invalid_argument("lstm '{}': {} units over input {} of shape {}; units, and a known shape of rank 3 with "
+                         "steps are needed",
+                         name, units, x.name(), x.shape().str()));
+    return {};
+  }
+  const Scope inside = scope.scope(name);
+  const auto swap = [&](Output t) {
+    return options.time_major ? t : inside.op("Transpose", {t, inside.constant(Tensor::of<int32_t>({1, 0, 2}))});
+  };
+  const Output kernel = variables.read(scope, name + "/kernel", {in + units, 4 * units}, options.kernel);
+  const Output bias = variables.read(scope, name + "/bias", {4 * units}, zeros());
+  const Output state = inside.op("Fill", {inside.constant(Tensor::of<int64_t>({batch, units})), inside.constant(0.f)});
+  const Output peephole = inside.op("Fill", {inside.constant(Tensor::of<int64_t>({units})), inside.constant(0.f)});
+  const Node* all = inside.node(
+      "BlockLSTM", {inside.constant(steps), swap(x), state, state, kernel, peephole, peephole, peephole, bias},
+      {{"forget_bias", options.forget_bias}, {"cell_clip", 0.f}});
+  if (!all) return {};
+  const auto of_last = [&](Output t) {
+    return inside.op("GatherV2", {t, inside.constant(steps - 1), inside.constant(0)});
+  };
+  return {swap(all->out(6)), of_last(all->out(6)), of_last(all->out(1))};
 }
 
 Output flatten(const Scope& scope, Output x) {

@@ -18,6 +18,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_scan_ops(ops, kernels);
   register_histogram_ops(ops, kernels);
   register_lrn_ops(ops, kernels);
+  register_lstm_ops(ops, kernels);
   register_array_ops(ops, kernels);
   register_matmul_ops(ops, kernels);
   register_einsum_ops(ops, kernels);

@@ -23,6 +23,7 @@ void register_reduction_ops(OpRegistry&, KernelRegistry&);
 void register_scan_ops(OpRegistry&, KernelRegistry&);
 void register_histogram_ops(OpRegistry&, KernelRegistry&);
 void register_lrn_ops(OpRegistry&, KernelRegistry&);
+void register_lstm_ops(OpRegistry&, KernelRegistry&);
 void register_array_ops(OpRegistry&, KernelRegistry&);
 void register_gather_ops(OpRegistry&, KernelRegistry&);
 void register_segment_ops(OpRegistry&, KernelRegistry&);

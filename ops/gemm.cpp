@@ -19,14 +19,31 @@ constexpr int64_t kGrain = 65536;
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 template <class T> bool eigen_gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k) {
-  const Eigen::Map<const Matrix<T>> x(a, ta ? k : m, ta ? m : k), y(b, tb ? n : k, tb ? k : n);
+  using Map = Eigen::Map<const Matrix<T>>;
   Eigen::Map<Matrix<T>> z(c, m, n);
-  if (ta && tb) z.noalias() = x.transpose() * y.transpose();
-  else if (ta) z.noalias() = x.transpose() * y;
-  else if (tb) z.noalias() = x * y.transpose();
-  else z.noalias() = x * y;
+  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
+    const Map x(a, ta ? k : m, ta ? m : k), y(b, tb ? n : k, tb ? k : n);
+    if (ta && tb) z.noalias() = x.transpose() * y.transpose();
+    else if (ta) z.noalias() = x.transpose() * y;
+    else if (tb) z.noalias() = x * y.transpose();
+    else z.noalias() = x * y;
+  } else {  // rare: transposed copies in place of code for every case, which takes long to compile
+    Matrix<T> x, y;
+    if (ta) x = Map(a, k, m).transpose();
+    if (tb) y = Map(b, n, k).transpose();
+    z.noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
+  }
   return true;
 }
+
+#ifdef TROUPE_ONEDNN
+/// c = op(a) op(b) + before * c.
+bool onednn_gemm(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k,
+                 float before) {
+  return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, before, c, n) ==
+         dnnl_success;
+}
+#endif
 
 }  // namespace
 
@@ -42,11 +59,25 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
                       n, k);
   }
 #ifdef TROUPE_ONEDNN
-  if constexpr (std::is_same_v<T, float>)
-    return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, 0.0f, c, n) ==
-           dnnl_success;
+  else if constexpr (std::is_same_v<T, float>) {
+    return onednn_gemm(a, ta, b, tb, c, m, n, k, 0);
+  }
 #endif
-  return eigen_gemm(a, ta, b, tb, c, m, n, k);
+  else {
+    return eigen_gemm(a, ta, b, tb, c, m, n, k);
+  }
+}
+
+bool gemm_add(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k) {
+  if (m == 0 || n == 0 || k == 0) return true;
+#ifdef TROUPE_ONEDNN
+  return onednn_gemm(a, ta, b, tb, c, m, n, k, 1);
+#else
+  Matrix<float> product(m, n);
+  if (!eigen_gemm(a, ta, b, tb, product.data(), m, n, k)) return false;
+  Eigen::Map<Matrix<float>>(c, m, n) += product;
+  return true;
+#endif
 }
 
 template <class T>

@@ -17,6 +17,9 @@ using GemmTypes = TypeList<float, double, int32_t, int64_t, complex64>;
 /// float runs on oneDNN where that is present, the rest on Eigen.
 template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k);
 
+/// c += op(a) op(b), else as gemm().
+bool gemm_add(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k);
+
 /// Product i of `count` ones of the same sizes is of matrix xs[i] of a and ys[i] of b, one after the other in memory.
 /// Large ones are multiplied one by one with all threads, small ones with a thread each.
 template <class T>

@@ -11,15 +11,9 @@ namespace troupe::onednn {
 
 using dnnl::memory;
 
-namespace {
-
-/// Makes the calling thread's team no larger than OMP_THREAD_LIMIT: oneDNN's threads wait for each other at barriers,
-/// for ever if they are fewer than it asked for.
 void fit_team() {
   if (omp_get_max_threads() > omp_get_thread_limit()) omp_set_num_threads(omp_get_thread_limit());
 }
-
-}  // namespace
 
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
                      memory::desc scratch)

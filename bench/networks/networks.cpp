@@ -53,33 +53,11 @@ class Builder {
     return classify(h);
   }
 
-  /// Unrolled; the products with the input are one for all steps.
   Output lstm(Output x) {
-    constexpr int64_t kUnits = 512;
-    const int64_t batch = x.shape().dim(0), steps = x.shape().dim(1);
-    Output last;
-    for (int layer = 0; layer < 2; ++layer) {
-      const std::string label = name();
-      const Output by_time = s_.op("Transpose", {x, ints({1, 0, 2})});
-      const Output rows = s_.op("Reshape", {by_time, ints({static_cast<int32_t>(steps * batch), -1})});
-      const Output given = nn::dense(s_, v_, rows, 4 * kUnits, label);
-      const Node* at = s_.node("Split", {s_.constant(0), given}, {{"num_split", steps}});
-      const Output kernel = v_.read(s_, label + "/recurrent", {kUnits, 4 * kUnits}, nn::glorot_uniform());
-      Output state;
-      std::vector<Output> outputs;
-      for (int t = 0; t < steps && at; ++t) {
-        Output gates = at->out(t);
-        if (last && t > 0) gates = s_.op("AddV2", {gates, s_.op("MatMul", {last, kernel})});
-        const Node* gate = s_.node("Split", {s_.constant(1), gates}, {{"num_split", int64_t{4}}});
-        if (!gate) return {};
-        const Output fresh = s_.op("Mul", {nn::sigmoid(s_, gate->out(0)), nn::tanh(s_, gate->out(2))});
-        state = t == 0 ? fresh : s_.op("AddV2", {s_.op("Mul", {nn::sigmoid(s_, gate->out(1)), state}), fresh});
-        last = s_.op("Mul", {nn::sigmoid(s_, gate->out(3)), nn::tanh(s_, state)});
-        outputs.push_back(last);
-      }
-      x = s_.op("Pack", outputs, {{"axis", int64_t{1}}});
-    }
-    return nn::dense(s_, v_, last, 10, name());
+    x = s_.op("Transpose", {x, ints({1, 0, 2})});
+    nn::LstmResult h = nn::lstm(s_, v_, x, 512, name(), {.time_major = true});
+    h = nn::lstm(s_, v_, h.outputs, 512, name(), {.time_major = true});
+    return nn::dense(s_, v_, h.last, 10, name());
   }
 
  private:

@@ -134,6 +134,22 @@ Output batch_norm(const Scope& scope, Variables& variables, Output x, const std:
 /// itself. The seed is that of `variables` for this scope. Error: rate outside [0, 1).
 Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training);
 
+struct LstmOptions {
+  float forget_bias = 1;    // added to the forget gate's sum
+  bool time_major = false;  // x and the outputs are [steps, batch, ...]
+  Initializer kernel = glorot_uniform();
+};
+struct LstmResult {
+  Output outputs;  // [batch, steps, units]: the result of each step
+  Output last;     // [batch, units]: the result of the last step
+  Output cell;     // [batch, units]: the cell after it
+};
+/// A long short-term memory over x [batch, steps, in], from zeros: the op BlockLSTM, one node for all steps. Variables:
+/// `name`/kernel [in + units, 4 * units], gates i, c, f, o, and `name`/bias [4 * units], 0 at first. Error: batch,
+/// steps or `in` unknown, or no steps.
+LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+                const LstmOptions& options = {});
+
 /// [batch, ...] to [batch, the rest]. Error: inner sizes unknown.
 Output flatten(const Scope& scope, Output x);
 

@@ -2,6 +2,7 @@
 // Layers, losses, variables and initial values against numbers worked out by hand.
 #include "tests/nn/fixture.h"
 
+#include <array>
 #include <cmath>
 
 namespace troupe::nn {
@@ -76,6 +77,31 @@ TEST_CASE("conv2d sums windows, pooling takes the largest or the mean") {
   CHECK(flatten(f.s, x).shape() == PartialShape{1, 16});
 }
 
+TEST_CASE("lstm carries its state from step to step, whichever way its input lies") {
+  Fixture f;
+  const LstmOptions half = {.kernel = constant_init(0.5f)};
+  const LstmResult y = lstm(f.s, f.variables, f.values({1, 2, -3}, {1, 3, 1}), 1, "cell", half);
+  const LstmResult by_time =
+      lstm(f.s, f.variables, f.values({1, 2, -3}, {3, 1, 1}), 1, "cell", {.time_major = true, .kernel = half.kernel});
+  CHECK(y.outputs.shape() == PartialShape{1, 3, 1});
+  CHECK(by_time.outputs.shape() == PartialShape{3, 1, 1});
+  CHECK(y.last.shape() == PartialShape{1, 1});
+  f.initialise();
+  const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const auto outputs = f.floats(y.outputs);
+  double c = 0, h = 0;
+  for (int t = 0; t < 3; ++t) {
+    const double sum = 0.5 * std::array{1, 2, -3}[t] + 0.5 * h;
+    c = std::tanh(sum) * logistic(sum) + c * logistic(sum + 1);
+    h = std::tanh(c) * logistic(sum);
+    CHECK(outputs[t] == Approx(h));
+  }
+  CHECK(f.floats(by_time.outputs) == outputs);
+  CHECK(f.number(y.last) == outputs[2]);
+  CHECK(f.number(by_time.cell) == Approx(c));
+  CHECK(f.variables.trainable().size() == 2);
+}
+
 TEST_CASE("layers refuse inputs whose sizes are not known") {
   const auto fault = [](auto build) {
     Fixture f;
@@ -89,6 +115,16 @@ TEST_CASE("layers refuse inputs whose sizes are not known") {
              Catch::Contains("'fc'") && Catch::Contains("[?,?]"));
   CHECK_THAT(fault([](Fixture& f, Output x) { return conv2d(f.s, f.variables, x, 3, 3, "c"); }),
              Catch::Contains("'c'"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { return lstm(f.s, f.variables, x, 3, "cell").outputs; }),
+             Catch::Contains("'cell'") && Catch::Contains("[?,?]"));
+  CHECK_THAT(fault([](Fixture& f, Output x) {
+               return lstm(f.s, f.variables,
+                           f.s.op("ExpandDims", {flatten(f.s, f.values({1}, {1, 1})), f.s.constant(0)}), 0, "none")
+                              .last
+                          ? x
+                          : Output();
+             }),
+             Catch::Contains("'none'") && Catch::Contains("0 units"));
   CHECK_THAT(fault([](Fixture& f, Output x) { return flatten(f.s, x); }), Catch::Contains("[?,?]"));
   CHECK_THAT(fault([](Fixture& f, Output x) { return dropout(f.s, f.variables, x, 1.5f, true); }),
              Catch::Contains("1.5"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the scan, segment, partition, unique, histogram, order, sparse, LRN, CTC and candidate families.
+// Cases of the scan, segment, partition, unique, histogram, order, sparse, LRN, LSTM, CTC and candidate families.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -180,6 +180,15 @@ inline std::vector<OpCase> sequence_cases() {
   std::vector<OpCase> out;
   const Tensor logits = ramp({4, 2, 3}), labels = I({1, 1, 0}), lengths = I({4, 3});
   const Tensor places = L({0, 0, 0, 1, 1, 0}, {3, 2});
+  const Tensor state = ramp32({1, 2}), peephole = ramp32({2}), of_step = ramp32({1, 1, 2});
+  const std::vector<Tensor> lstm = {L(1),     of_step,  state,    state,      ramp32({4, 8}),
+                                    peephole, peephole, peephole, ramp32({8})};
+  std::vector<Tensor> lstm_grad = lstm;
+  lstm_grad.insert(lstm_grad.end(), 9, of_step);
+  for (const char* version : {"", "V2"}) {  // tests/ops/lstm_test.cpp has their values
+    out.push_back({fmt::format("BlockLSTM{}", version), lstm, {}, {}, false});
+    out.push_back({fmt::format("BlockLSTMGrad{}", version), lstm_grad, {{"use_peephole", true}}, {}, false});
+  }
   // Two steps, one label, equal classes: of 9 ways label-label, label-blank and blank-label are right.
   out.push_back({"CTCLoss",
                  {*Tensor::zeros(DType::kFloat64, {2, 1, 3}), L({0, 0}, {1, 2}), I({1}), I({2})},

@@ -42,6 +42,25 @@ for _cell in CELLS:
     golden(f"{_cell}_training", steps=3, tolerance=1e-4, cell=_cell)(training)
 
 
+@golden(tolerance=1e-4)
+def lstm_in_one_node(case):
+    x = case.feed("x", case.floats(4, 3, 5))
+    state = case.feed("state", case.floats(3, 6, seed=2))
+    w, b = case.variable("w", 11, 24), case.variable("b", 24, value=0.1)
+    peephole = case.feed("peephole", case.floats(6, seed=3))
+    for op, attrs in (("BlockLSTM", {"forget_bias": 0.5, "cell_clip": 0.3}), ("BlockLSTM", {"use_peephole": True}),
+                      ("BlockLSTMV2", {"use_peephole": True}), ("BlockLSTMV2", {})):
+        inputs = dict(seq_len_max=tf.constant(3, tf.int64), x=x, cs_prev=state, h_prev=state * 0.5, w=w, wci=peephole,
+                      wcf=peephole * 0.5, wco=peephole * 2, b=b)
+        out = getattr(tf.raw_ops, op)(**inputs, **attrs)
+        case.fetch(*[tf.identity(t) for t in out])
+        # The gradient that TensorFlow registers for the second op takes the gates in the first one's order.
+        gradient = tf.raw_ops.BlockLSTMGrad if op == "BlockLSTM" else tf.raw_ops.BlockLSTMGradV2
+        case.fetch(*[tf.identity(t) for t in gradient(
+            **inputs, **out._asdict(), cs_grad=tf.sin(out.cs), h_grad=tf.cos(out.h),
+            use_peephole=attrs.get("use_peephole", False))])
+
+
 @golden(steps=2, tolerance=1e-4)
 def rnn_unrolled(case):
     """A loop written out, as static_rnn does."""

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockLSTM and BlockLSTMV2 against plain loops in float64, and their gradients against central differences of those.
+#include <cmath>
+
+#include "tests/ops/check_op.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+constexpr int64_t kSteps = 4, kBatch = 2, kInputs = 3, kUnits = 5;
+
+struct Options {
+  std::string op = "BlockLSTM";
+  bool peephole = false;
+  float forget_bias = 1, clip = 0;
+  int64_t length = kSteps;
+
+  Attrs attrs() const {
+    Attrs out = {{"cell_clip", clip}, {"use_peephole", peephole}};
+    if (op == "BlockLSTM") out.set("forget_bias", forget_bias);
+    return out;
+  }
+};
+
+/// seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b.
+std::vector<Tensor> inputs(const Options& o) {
+  std::vector<Tensor> out = {Tensor::scalar(o.length)};
+  uint32_t seed = 1;
+  for (const Shape& s : {Shape{kSteps, kBatch, kInputs},
+                         {kBatch, kUnits},
+                         {kBatch, kUnits},
+                         {kInputs + kUnits, 4 * kUnits},
+                         {kUnits},
+                         {kUnits},
+                         {kUnits},
+                         {4 * kUnits}})
+    out.push_back(random_tensor<float>(s, seed++));
+  return out;
+}
+
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// All seven outputs, [steps, batch, units] each, of inputs as in inputs().
+std::vector<std::vector<double>> plain(const Options& o, const std::vector<std::vector<double>>& in) {
+  std::vector<std::vector<double>> out(7, std::vector<double>(kSteps * kBatch * kUnits));
+  const int64_t cell = o.op == "BlockLSTM" ? 1 : 2, forget = 3 - cell;
+  for (int64_t t = 0; t < o.length; ++t)
+    for (int64_t n = 0; n < kBatch; ++n)
+      for (int64_t k = 0; k < kUnits; ++k) {
+        const auto before = [&](int of, const std::vector<double>& first, int64_t unit) {
+          return t == 0 ? first[n * kUnits + unit] : out[of][((t - 1) * kBatch + n) * kUnits + unit];
+        };
+        const auto sum = [&](int64_t gate) {
+          double s = in[8][gate * kUnits + k];
+          for (int64_t i = 0; i < kInputs; ++i)
+            s += in[1][(t * kBatch + n) * kInputs + i] * in[4][i * 4 * kUnits + gate * kUnits + k];
+          for (int64_t u = 0; u < kUnits; ++u)
+            s += before(6, in[3], u) * in[4][(kInputs + u) * 4 * kUnits + gate * kUnits + k];
+          return s;
+        };
+        const double c = before(1, in[2], k), peep = o.peephole ? 1 : 0;
+        const double i = logistic(sum(0) + peep * in[5][k] * c);
+        const double f = logistic(sum(forget) + (o.op == "BlockLSTM" ? o.forget_bias : 0) + peep * in[6][k] * c);
+        const double ci = std::tanh(sum(cell));
+        double cs = ci * i + c * f;
+        if (o.clip > 0) cs = std::clamp<double>(cs, -o.clip, o.clip);
+        const double out_gate = logistic(sum(3) + peep * in[7][k] * cs), co = std::tanh(cs);
+        const double all[] = {i, cs, f, out_gate, ci, co, co * out_gate};
+        for (int j = 0; j < 7; ++j) out[j][(t * kBatch + n) * kUnits + k] = all[j];
+      }
+  return out;
+}
+
+std::vector<std::vector<double>> as_doubles(const std::vector<Tensor>& in) {
+  std::vector<std::vector<double>> out;
+  for (const Tensor& t : in) out.push_back(doubles(t));
+  return out;
+}
+
+const Options kOptions[] = {{},
+                            {.peephole = true},
+                            {.forget_bias = 0.5f, .clip = 0.4f},
+                            {.length = 2},
+                            {.length = 0},
+                            {.op = "BlockLSTMV2"},
+                            {.op = "BlockLSTMV2", .peephole = true, .length = 3}};
+
+}  // namespace
+
+TEST_CASE("a sequence through an LSTM is what plain loops make of it") {
+  for (const Options& o : kOptions)
+    for (int threads : {1, 2}) {
+      const std::vector<Tensor> in = inputs(o);
+      const auto want = plain(o, as_doubles(in));
+      for (int port = 0; port < 7; ++port) {
+        INFO(o.op << " output " << port);
+        auto got = apply(o.op, in, o.attrs(), port, threads);
+        INFO((got.ok() ? "" : got.error().str()));
+        REQUIRE(got.ok());
+        CHECK(got->shape() == Shape{kSteps, kBatch, kUnits});
+        check_close(doubles(*got), want[port], 2e-6);
+      }
+    }
+}
+
+TEST_CASE("an LSTM's gradients agree with differences") {
+  for (const Options& o : kOptions) {
+    if (o.clip > 0) continue;  // counts as no change
+    std::vector<Tensor> in = inputs(o);
+    const Tensor by_cs = random_tensor<float>({kSteps, kBatch, kUnits}, 50);
+    const Tensor by_h = random_tensor<float>({kSteps, kBatch, kUnits}, 51);
+    Graph graph(Registries::all().ops);
+    const Scope scope(graph);
+    std::vector<Output> nodes;
+    for (const Tensor& t : in) nodes.push_back(scope.constant(t));
+    const Node* node = scope.node(o.op, nodes, o.attrs());
+    REQUIRE(scope.ok());
+    auto dxs = gradients(scope, {node->out(1), node->out(6)}, {nodes.begin() + 1, nodes.end()},
+                         {scope.constant(by_cs), scope.constant(by_h)});
+    INFO((dxs.ok() ? "" : dxs.error().str()));
+    REQUIRE(dxs.ok());
+    auto values = as_doubles(in);
+    const auto loss = [&] {
+      const auto out = plain(o, values);
+      double sum = 0;
+      for (size_t k = 0; k < out[1].size(); ++k)
+        sum += out[1][k] * by_cs.data<float>()[k] + out[6][k] * by_h.data<float>()[k];
+      return sum;
+    };
+    for (size_t i = 0; i < dxs->size(); ++i) {
+      INFO(o.op << " input " << i + 1);
+      const Tensor got = Evaluator().value((*dxs)[i]);
+      REQUIRE(got.defined());
+      std::vector<double> want;
+      for (double& v : values[i + 1]) {
+        const double at = v;
+        v = at + 1e-5;
+        const double above = loss();
+        v = at - 1e-5;
+        want.push_back((above - loss()) / 2e-5);
+        v = at;
+      }
+      check_close(doubles(got), want, 1e-5);
+    }
+  }
+}
+
+TEST_CASE("wrong inputs of an LSTM are errors that say which") {
+  const Options o;
+  const auto fails = [&](size_t i, const Tensor& wrong, const char* text) {
+    std::vector<Tensor> in = inputs(o);
+    in[i] = wrong;
+    Attrs attrs = {{"use_peephole", true}};
+    const auto result = apply_unshaped("BlockLSTM", in, attrs);
+    REQUIRE_FALSE(result.ok());
+    CHECK_THAT(result.error().message, Catch::Contains(text));
+  };
+  const auto zeros = [](const Shape& s) { return *Tensor::zeros(DType::kFloat32, s); };
+  fails(0, Tensor::scalar(int64_t{5}), "seq_len_max is 5, and x has 4 steps");
+  fails(0, Tensor::scalar(int64_t{-1}), "seq_len_max is -1");
+  fails(0, Tensor::of<int64_t>({1, 2}), "seq_len_max must be a scalar");
+  fails(1, zeros({4, 2}), "[4,2]");
+  fails(2, zeros({3, 5}), "cs_prev must have shape [2,5], not [3,5]");
+  fails(3, zeros({2, 4}), "h_prev must have shape [2,5], not [2,4]");
+  fails(4, zeros({8, 5}), "w must have shape [8,20], not [8,5]");
+  fails(6, zeros({4}), "wcf must have shape [5], not [4]");
+  fails(8, zeros({21}), "[21]");
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Node* node = add_node(scope, "BlockLSTM", inputs(o));
+  REQUIRE(scope.ok());
+  auto by_gate = gradients(scope, {node->out(0)}, {node->inputs()[1]});
+  REQUIRE_FALSE(by_gate.ok());
+  CHECK_THAT(by_gate.error().message, Catch::Contains("cs and h only"));
+}
