@@ -3,6 +3,7 @@
 // -Adam, -AdaMax, -AdamWithAmsgrad, -Adagrad, -AdagradV2, -AdagradDA, -Adadelta, -RMSProp, -CenteredRMSProp, -Ftrl,
 // -FtrlV2, -AddSign, -PowerSign, -ProximalGradientDescent, -ProximalAdagrad; ResourceSparseApply... of most of them.
 #include <algorithm>
+#include <cstring>
 
 #include "containers/container.h"
 #include "ops/all.h"
@@ -48,156 +49,185 @@ template <class Rule, class T> void run_rule(T* const* v, const T* g, const Arit
   else Rule::run(v, g, s, flag, n);
 }
 
-/// The handles and scalars of a request; where it is sparse, indices follow the gradient.
-template <class Rule, class T, bool kSparse> class Update {
+constexpr int kMostVariables = 4, kMostScalars = 8;
+
+/// A rule for one type, with what tells its inputs, so that the kernels need be no templates.
+struct Update {
+  DType dtype;
+  int variables, scalars, gradient;
+  int step = -1;  // which scalar is an int64
+  std::string_view flag;
+  /// Of n elements from element `begin` on; `s` are the scalars.
+  void (*run)(std::span<void* const> variables, int64_t begin, const void* g, const double* s, bool flag, int64_t n);
+};
+
+template <class Rule, class T> Update update_by() {
+  static_assert(Rule::kVariables <= kMostVariables && Rule::kScalars <= kMostScalars);
+  Update u{dtype_of<T>, Rule::kVariables, Rule::kScalars, Rule::kGradient, -1, Rule::kFlag, nullptr};
+  if constexpr (requires { Rule::kStep; }) u.step = Rule::kStep;
+  u.run = [](std::span<void* const> variables, int64_t begin, const void* g, const double* s, bool flag, int64_t n) {
+    T* v[Rule::kVariables];
+    Arithmetic<T> scalars[Rule::kScalars];
+    for (int i = 0; i < Rule::kVariables; ++i) v[i] = static_cast<T*>(variables[i]) + begin;
+    for (int i = 0; i < Rule::kScalars; ++i) scalars[i] = static_cast<Arithmetic<T>>(s[i]);
+    run_rule<Rule>(v, static_cast<const T*>(g), scalars, flag, n);
+  };
+  return u;
+}
+
+/// What the dense and the sparse kernels share: an update of the variables whose handles are the first inputs. Where it
+/// is sparse, indices follow the gradient.
+class UpdateKernel : public ResourceKernel {
  public:
-  const ResourceHandle* handles[Rule::kVariables];
-  Arithmetic<T> scalars[Rule::kScalars];
+  UpdateKernel(const Update& update, const KernelInit& init)
+      : update_(update), flag_(!update.flag.empty() && init.attr<bool>(update.flag)) {}
 
-  static constexpr int kGradient = Rule::kVariables + Rule::kGradient;
+  void execute(Resource& resource, ResourceRequest request) override {
+    if (Container* container = core_as<Container>(resource, request, "variable"))
+      request.reply(no_output(apply(*container, request)));
+  }
 
-  Status read(const Container& container, const ResourceRequest& request) {
-    for (int i = 0; i < Rule::kVariables; ++i) {
+ protected:
+  virtual Status apply(Container& container, const ResourceRequest& request) const = 0;
+
+  using Handles = const ResourceHandle* [kMostVariables];
+
+  std::span<const ResourceHandle* const> used(const Handles& handles) const {
+    return {handles, static_cast<size_t>(update_.variables)};
+  }
+  size_t gradient() const { return static_cast<size_t>(update_.variables + update_.gradient); }
+
+  Status read_handles(const Container& container, const ResourceRequest& request, Handles& handles) const {
+    for (int i = 0; i < update_.variables; ++i) {
       handles[i] = handle_at(request, i);
       if (!handles[i] || handles[i]->type != handles[0]->type || handles[i]->container != handles[0]->container)
         return invalid_argument("input {} must be a variable of container '{}'", i, container.name());
     }
-    for (int i = 0; i < Rule::kScalars; ++i)
-      TROUPE_RETURN_IF_ERROR(
-          read_scalar(request, i, Rule::kVariables + i + (i >= Rule::kGradient ? 1 + int{kSparse} : 0)));
     return {};
   }
-
- private:
-  Status read_scalar(const ResourceRequest& request, int i, int input) {
-    const Tensor& t = request.inputs[static_cast<size_t>(input)];
-    DType wanted = dtype_of<T>;
-    if constexpr (requires { Rule::kStep; })
-      if (i == Rule::kStep) wanted = DType::kInt64;
-    if (t.dtype() != wanted || t.rank() != 0)
-      return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), describe(t));
-    if (wanted == dtype_of<T>) scalars[i] = widen(t.data<T>()[0]);
-    else scalars[i] = static_cast<Arithmetic<T>>(t.data<int64_t>()[0]);
-    return {};
-  }
-};
-
-template <class Rule, class T> class ApplyKernel final : public ResourceKernel {
- public:
-  explicit ApplyKernel(const KernelInit& init) : flag_(!Rule::kFlag.empty() && init.attr<bool>(Rule::kFlag)) {}
-
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request)));
-  }
-
- private:
-  Status apply(Container& container, const ResourceRequest& request) const {
-    Update<Rule, T, false> update;
-    TROUPE_RETURN_IF_ERROR(update.read(container, request));
-    const auto& handles = update.handles;
-    const Tensor& gradient = request.inputs[Rule::kVariables + Rule::kGradient];
-    return container.rewrite(
-        handles, request.allocator, [&](std::span<const Container::Rewritten> variables) -> Status {
-          for (int i = 0; i < Rule::kVariables; ++i)
-            if (const Tensor& t = *variables[i].from;
-                t.dtype() != gradient.dtype() || t.dtype() != dtype_of<T> || !(t.shape() == gradient.shape()))
-              return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, describe(t),
-                                      describe(gradient));
-          run(variables, gradient, update.scalars);
-          return {};
-        });
-  }
-
-  /// Piece by piece, so that what is copied is still in the nearest cache when the rule changes it.
-  void run(std::span<const Container::Rewritten> variables, const Tensor& gradient,
-           const Arithmetic<T>* scalars) const {
-    constexpr int64_t kPiece = 2048;
-    for (int64_t begin = 0, size = gradient.elements(); begin < size; begin += kPiece) {
-      const int64_t n = std::min(kPiece, size - begin);
-      T* v[Rule::kVariables];
-      for (int i = 0; i < Rule::kVariables; ++i) {
-        v[i] = variables[i].to->template mutable_data<T>() + begin;
-        if (!variables[i].in_place()) std::copy_n(variables[i].from->template data<T>() + begin, n, v[i]);
-      }
-      run_rule<Rule>(v, gradient.data<T>() + begin, scalars, flag_, n);
+  Status read_scalars(const ResourceRequest& request, bool sparse, double* scalars) const {
+    for (int i = 0; i < update_.scalars; ++i) {
+      const int input = update_.variables + i + (i >= update_.gradient ? 1 + int{sparse} : 0);
+      const Tensor& t = request.inputs[static_cast<size_t>(input)];
+      const DType wanted = i == update_.step ? DType::kInt64 : update_.dtype;
+      if (t.dtype() != wanted || t.rank() != 0)
+        return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), describe(t));
+      with_type(wanted, TypeList<float16, bfloat16, float, double, int64_t>{},
+                [&]<class T>() { scalars[i] = static_cast<double>(widen(t.data<T>()[0])); });
     }
+    return {};
   }
 
+  const Update update_;
   const bool flag_;
 };
 
-/// The rule for the rows that indices name, one after the other: a row that comes twice is changed twice.
-template <class Rule, class T, class I> class SparseApplyKernel final : public ResourceKernel {
+class ApplyKernel final : public UpdateKernel {
  public:
-  explicit SparseApplyKernel(const KernelInit& init) : flag_(!Rule::kFlag.empty() && init.attr<bool>(Rule::kFlag)) {}
-
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request)));
-  }
+  using UpdateKernel::UpdateKernel;
 
  private:
-  using Inputs = Update<Rule, T, true>;
+  Status apply(Container& container, const ResourceRequest& request) const override {
+    Handles handles;
+    double scalars[kMostScalars];
+    TROUPE_RETURN_IF_ERROR(read_handles(container, request, handles));
+    TROUPE_RETURN_IF_ERROR(read_scalars(request, false, scalars));
+    const Tensor& g = request.inputs[gradient()];
+    const auto change = [&](std::span<const Container::Rewritten> variables) -> Status {
+      for (size_t i = 0; i < variables.size(); ++i)
+        if (const Tensor& t = *variables[i].from;
+            t.dtype() != g.dtype() || t.dtype() != update_.dtype || !(t.shape() == g.shape()))
+          return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, describe(t), describe(g));
+      run(variables, g, scalars);
+      return {};
+    };
+    return container.rewrite(used(handles), request.allocator, change);
+  }
 
-  Status apply(Container& container, const ResourceRequest& request) const {
-    Inputs update;
-    TROUPE_RETURN_IF_ERROR(update.read(container, request));
-    const Tensor &gradient = request.inputs[Inputs::kGradient], &indices = request.inputs[Inputs::kGradient + 1];
-    if (indices.dtype() != dtype_of<I> || indices.rank() != 1)
-      return invalid_argument("indices must be a {} vector, got {}", to_string(dtype_of<I>), describe(indices));
-    return container.update(update.handles, request.allocator, [&](std::span<Tensor* const> variables) -> Status {
+  /// Piece by piece, so that what is copied is still in the nearest cache when the rule changes it.
+  void run(std::span<const Container::Rewritten> variables, const Tensor& g, const double* scalars) const {
+    constexpr int64_t kPiece = 2048;
+    const auto size = static_cast<int64_t>(size_of(update_.dtype));
+    void* to[kMostVariables];
+    for (size_t i = 0; i < variables.size(); ++i) to[i] = variables[i].to->mutable_raw();
+    for (int64_t begin = 0; begin < g.elements(); begin += kPiece) {
+      const int64_t n = std::min(kPiece, g.elements() - begin);
+      for (size_t i = 0; i < variables.size(); ++i)
+        if (!variables[i].in_place())
+          std::memcpy(static_cast<char*>(to[i]) + begin * size,
+                      static_cast<const char*>(variables[i].from->raw()) + begin * size, static_cast<size_t>(n * size));
+      update_.run({to, variables.size()}, begin, static_cast<const char*>(g.raw()) + begin * size, scalars, flag_, n);
+    }
+  }
+};
+
+/// The rule for the rows that indices name, one after the other: a row that comes twice is changed twice.
+class SparseApplyKernel final : public UpdateKernel {
+ public:
+  using UpdateKernel::UpdateKernel;
+
+ private:
+  Status apply(Container& container, const ResourceRequest& request) const override {
+    Handles handles;
+    double scalars[kMostScalars];
+    TROUPE_RETURN_IF_ERROR(read_handles(container, request, handles));
+    TROUPE_RETURN_IF_ERROR(read_scalars(request, true, scalars));
+    const Tensor &g = request.inputs[gradient()], &indices = request.inputs[gradient() + 1];
+    const bool wide = indices.dtype() == DType::kInt64;
+    if ((!wide && indices.dtype() != DType::kInt32) || indices.rank() != 1)
+      return invalid_argument("indices must be an int32 or int64 vector, got {}", describe(indices));
+    return container.update(used(handles), request.allocator, [&](std::span<Tensor* const> variables) -> Status {
       const Shape& shape = variables[0]->shape();
-      T* base[Rule::kVariables];
-      for (int i = 0; i < Rule::kVariables; ++i) {
-        TROUPE_RETURN_IF_ERROR(check(update.handles[i]->name, *variables[i], shape, gradient, indices));
-        base[i] = variables[i]->mutable_data<T>();
+      void* base[kMostVariables];
+      for (size_t i = 0; i < variables.size(); ++i) {
+        TROUPE_RETURN_IF_ERROR(check(handles[i]->name, *variables[i], shape, g, indices));
+        base[i] = variables[i]->mutable_raw();
       }
-      TROUPE_RETURN_IF_ERROR(check_indices(indices.values<I>(), shape[0]));
+      TROUPE_RETURN_IF_ERROR(wide ? check_indices(indices.values<int64_t>(), shape[0])
+                                  : check_indices(indices.values<int32_t>(), shape[0]));
       const int64_t rows = indices.elements(), row = shape[0] ? shape.elements() / shape[0] : 0;
-      const T* g = gradient.data<T>();
-      for (int64_t k = 0; k < rows; ++k, g += row) {
-        T* v[Rule::kVariables];
-        for (int i = 0; i < Rule::kVariables; ++i) v[i] = base[i] + static_cast<int64_t>(indices.data<I>()[k]) * row;
-        run_rule<Rule>(v, g, update.scalars, flag_, row);
+      const auto* from = static_cast<const char*>(g.raw());
+      const int64_t bytes = row * static_cast<int64_t>(size_of(update_.dtype));
+      for (int64_t k = 0; k < rows; ++k) {
+        const int64_t at = wide ? indices.data<int64_t>()[k] : indices.data<int32_t>()[k];
+        update_.run({base, variables.size()}, at * row, from + k * bytes, scalars, flag_, row);
       }
       return {};
     });
   }
 
-  static Status check(const std::string& name, const Tensor& v, const Shape& shape, const Tensor& gradient,
-                      const Tensor& indices) {
+  Status check(const std::string& name, const Tensor& v, const Shape& shape, const Tensor& g,
+               const Tensor& indices) const {
     Shape rows = v.shape();
     if (rows.rank() > 0) rows.set(0, indices.elements());
-    if (v.rank() == 0 || v.dtype() != dtype_of<T> || gradient.dtype() != dtype_of<T> || !(v.shape() == shape) ||
-        !(gradient.shape() == rows))
+    if (v.rank() == 0 || v.dtype() != update_.dtype || g.dtype() != update_.dtype || !(v.shape() == shape) ||
+        !(g.shape() == rows))
       return invalid_argument("variable '{}' is {}, the gradient of {} of its rows {}", name, describe(v),
-                              indices.elements(), describe(gradient));
+                              indices.elements(), describe(g));
     return {};
   }
-
-  const bool flag_;
 };
 
 /// Variables of one shape, and with them the gradient, or, where it is sparse, its rows; all else scalars.
-template <class Rule, bool kSparse> Status apply_shape(ShapeContext& c) {
-  constexpr int kGradient = Rule::kVariables + Rule::kGradient;
-  PartialShape shape = c.input(kGradient);
-  if (kSparse && shape.has_rank()) {
-    TROUPE_RETURN_IF_ERROR(c.with_rank_at_least(kGradient, 1));
-    TROUPE_RETURN_IF_ERROR(c.with_rank(kGradient + 1, 1));
-    shape.set(0, -1);
-  }
-  for (int i = 0; i < Rule::kVariables; ++i) {
-    TROUPE_ASSIGN(const PartialShape variable, variable_shape(c, i, c.attr<DType>("T")));
-    if (!variable.compatible(shape))
-      return invalid_argument("variable and gradient must have the same shape: input {} has {}, others {}", i,
-                              variable.str(), shape.str());
-    TROUPE_ASSIGN(shape, PartialShape::merge(shape, variable));
-  }
-  for (int i = Rule::kVariables; i < c.num_inputs(); ++i)
-    if (i < kGradient || i > kGradient + int{kSparse}) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 0));
-  return {};
+ShapeFn apply_shape(int variables, int gradient, bool sparse) {
+  return [=](ShapeContext& c) -> Status {
+    PartialShape shape = c.input(variables + gradient);
+    if (sparse && shape.has_rank()) {
+      TROUPE_RETURN_IF_ERROR(c.with_rank_at_least(variables + gradient, 1));
+      TROUPE_RETURN_IF_ERROR(c.with_rank(variables + gradient + 1, 1));
+      shape.set(0, -1);
+    }
+    for (int i = 0; i < variables; ++i) {
+      TROUPE_ASSIGN(const PartialShape variable, variable_shape(c, i, c.attr<DType>("T")));
+      if (!variable.compatible(shape))
+        return invalid_argument("variable and gradient must have the same shape: input {} has {}, others {}", i,
+                                variable.str(), shape.str());
+      TROUPE_ASSIGN(shape, PartialShape::merge(shape, variable));
+    }
+    for (int i = variables; i < c.num_inputs(); ++i)
+      if (i < variables + gradient || i > variables + gradient + int{sparse}) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 0));
+    return {};
+  };
 }
 
 using Words = std::vector<std::string>;
@@ -209,58 +239,51 @@ class Rules {
   /// ResourceApply<name>, with handles of these variables, then these inputs of type T, of which one is the gradient.
   template <class Rule>
   void add(const std::string& name, const Words& variables, const Words& rest, const std::string& doc) {
-    const std::string op = "ResourceApply" + name;
-    register_op<Rule, false>(op, variables, rest,
-                             doc +
-                                 " In place and at once: nobody sees some of it. The variables are in one container; "
-                                 "all have the gradient's shape.");
-    const auto kernel = [&]<class T>() {
-      kernels_.add<ApplyKernel<Rule, T>>(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}});
-    };
-    kernel.template operator()<float>();
-    kernel.template operator()<double>();
-    kernel.template operator()<bfloat16>();
-    kernel.template operator()<float16>();
+    add("ResourceApply" + name, updates<Rule>(), false, variables, rest,
+        doc +
+            " In place and at once: nobody sees some of it. The variables are in one container; all have the "
+            "gradient's shape.");
   }
 
   /// ResourceSparseApply<name> too.
   template <class Rule>
   void add_both(const std::string& name, const Words& variables, Words rest, const std::string& doc) {
     add<Rule>(name, variables, rest, doc);
-    const std::string op = "ResourceSparseApply" + name;
     rest[Rule::kGradient] = "grad";
     rest.insert(rest.begin() + Rule::kGradient + 1, "indices: Tindices");
-    register_op<Rule, true>(op, variables, rest,
-                            doc +
-                                " For the rows of the variables that the vector `indices` names, one after the other "
-                                "(a row may come twice), with as many rows of `grad`. An index out of range is an "
-                                "error that changes nothing.");
-    const auto kernel = [&]<class T, class I>() {
-      kernels_.add<SparseApplyKernel<Rule, T, I>>(op, DeviceKind::kCpu,
-                                                  {{"T", {dtype_of<T>}}, {"Tindices", {dtype_of<I>}}});
-    };
-    const auto kernels = [&]<class T>() {
-      kernel.template operator()<T, int32_t>();
-      kernel.template operator()<T, int64_t>();
-    };
-    kernels.template operator()<float>();
-    kernels.template operator()<double>();
-    kernels.template operator()<bfloat16>();
-    kernels.template operator()<float16>();
+    add("ResourceSparseApply" + name, updates<Rule>(), true, variables, rest,
+        doc +
+            " For the rows of the variables that the vector `indices` names, one after the other (a row may come "
+            "twice), with as many rows of `grad`. An index out of range is an error that changes nothing.");
   }
 
  private:
-  template <class Rule, bool kSparse>
-  void register_op(const std::string& name, const Words& variables, const Words& rest, const std::string& doc) {
+  template <class Rule> static std::vector<Update> updates() {
+    return {update_by<Rule, float>(), update_by<Rule, double>(), update_by<Rule, bfloat16>(),
+            update_by<Rule, float16>()};
+  }
+
+  void add(const std::string& name, const std::vector<Update>& updates, bool sparse, const Words& variables,
+           const Words& rest, const std::string& doc) {
+    const Update& any = updates[0];
     OpDef op(name);
     for (const std::string& v : variables) op.input(v + ": resource");
     for (const std::string& r : rest) op.input(r.find(':') == std::string::npos ? r + ": T" : r);
     op.attr(type_attr("T", FloatTypes{}));
-    if (kSparse) op.attr(type_attr("Tindices", IndexTypes{}));
+    if (sparse) op.attr(type_attr("Tindices", IndexTypes{}));
     op.attr("use_locking: bool = false");
-    if (!Rule::kFlag.empty()) op.attr(fmt::format("{}: bool = {}", Rule::kFlag, Rule::kFlag == "update_slots"));
-    ops_.add(op.doc(doc).shape(apply_shape<Rule, kSparse>).stateful(),
+    if (!any.flag.empty()) op.attr(fmt::format("{}: bool = {}", any.flag, any.flag == "update_slots"));
+    ops_.add(op.doc(doc).shape(apply_shape(any.variables, any.gradient, sparse)).stateful(),
              not_differentiable("it has no output; what it writes is read by other nodes"));
+    for (const Update& update : updates) {
+      KernelRegistry::Types types = {{"T", {update.dtype}}};
+      if (sparse) types["Tindices"] = {DType::kInt32, DType::kInt64};
+      kernels_.add(name, DeviceKind::kCpu, types,
+                   [update, sparse](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                     if (sparse) return std::unique_ptr<Kernel>(new SparseApplyKernel(update, init));
+                     return std::unique_ptr<Kernel>(new ApplyKernel(update, init));
+                   });
+    }
   }
 
   OpRegistry& ops_;
