@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "graph/loop_gradient.h"
+#include "graph/recompute.h"
 
 namespace troupe {
 namespace {
@@ -18,21 +19,25 @@ Error about(const Node& node, Error error) {
 
 class NodeGradient : public GradientContext {
  public:
-  NodeGradient(const Node& node, Scope scope, std::vector<Output> dys)
-      : node_(node), scope_(std::move(scope)), dys_(std::move(dys)), dxs_(node.inputs().size()) {}
+  NodeGradient(const Node& node, Scope scope, std::vector<Output> dys, Recompute* recompute)
+      : node_(node), scope_(std::move(scope)), dys_(std::move(dys)), dxs_(node.inputs().size()), recompute_(recompute) {
+  }
   const Node& node() const override { return node_; }
   int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
-  Output input(int i) const override { return node_.inputs().at(i); }
-  Output output(int i) const override { return node_.out(i); }
+  Output input(int i) const override { return value(node_.inputs().at(i)); }
+  Output output(int i) const override { return value(node_.out(i)); }
   Output dy(int i) const override { return dys_.at(i); }
   void set_dx(int i, Output gradient) override { dxs_.at(i) = gradient; }
   Scope& scope() override { return scope_; }
   const std::vector<Output>& dxs() const { return dxs_; }
 
  private:
+  Output value(Output output) const { return recompute_ ? recompute_->value(node_, output) : output; }
+
   const Node& node_;
   Scope scope_;
   std::vector<Output> dys_, dxs_;
+  Recompute* const recompute_;
 };
 
 }  // namespace
@@ -48,12 +53,13 @@ GradientWalk::Unit& GradientWalk::unit_of(const Node& node, const Loop* loop) {
 }
 
 template <class F> void GradientWalk::for_each_input(const Unit& unit, F&& f) const {
+  const auto read = [&](const Output& in) { f(original(scope_.graph(), in)); };
   if (!unit.loop) {
-    for (const Output& in : unit.node->inputs()) f(in);
+    for (const Output& in : unit.node->inputs()) read(in);
     return;
   }
-  for (const CarriedValue& v : unit.loop->carried) f(v.enter->inputs()[0]);
-  for (const Node* enter : unit.loop->invariants) f(enter->inputs()[0]);
+  for (const CarriedValue& v : unit.loop->carried) read(v.enter->inputs()[0]);
+  for (const Node* enter : unit.loop->invariants) read(enter->inputs()[0]);
 }
 
 GradientWalk::Unit* GradientWalk::maker(const Output& output) {
@@ -72,7 +78,7 @@ GradientWalk::Unit* GradientWalk::maker(const Output& output) {
   return &unit_of(*output.node, loop);
 }
 
-void GradientWalk::mark(const std::vector<Output>& ys) {
+Status GradientWalk::mark(const std::vector<Output>& ys) {
   std::vector<Unit*> found;
   std::unordered_set<Unit*> seen;
   const auto want = [&](const Output& o) {
@@ -100,6 +106,9 @@ void GradientWalk::mark(const std::vector<Output>& ys) {
     if (!(*at)->loop && !(*at)->node->op().gradient().function) continue;
     for_each_input(**at, [&](const Output& in) { (*at)->depends |= wanted(in); });
   }
+  if (!recompute_) return {};
+  for (const Unit* unit : path_) recompute_->add(*unit->node);
+  return recompute_->check();
 }
 
 bool GradientWalk::wanted(const Output& o) {
@@ -140,17 +149,19 @@ Status GradientWalk::visit(const Node& node) {
     any |= static_cast<bool>(dys.back());
   }
   if (!any) return {};
-  NodeGradient context(node, scope_of(node), std::move(dys));
+  if (recompute_) recompute_->enter(node, dys);
+  NodeGradient context(node, scope_of(node), std::move(dys), recompute_);
   if (Status status = node.op().gradient().function(context); !status) return about(node, status.error());
   if (Status status = scope_.status(); !status) return about(node, status.error());
   for (int i = 0; i < context.num_inputs(); ++i) {
     const Output dx = context.dxs()[i];
-    const Output x = node.inputs()[i];
+    const Output x = original(scope_.graph(), node.inputs()[i]);
     if (!dx || !wanted(x)) continue;
     if (x.dtype() != DType::kResource && (dx.dtype() != x.dtype() || !dx.shape().compatible(x.shape())))
       return about(node, make_error(Code::kInternal, "by input {} ({} {}) it is {} {}", i, to_string(x.dtype()),
                                     x.shape().str(), to_string(dx.dtype()), dx.shape().str()));
     add(x, dx);
+    if (recompute_) recompute_->leave(node, x, dx);
   }
   return {};
 }
@@ -167,8 +178,8 @@ Status GradientWalk::visit(const Loop& loop) {
   if (!any) return {};
   auto dxs = loop_gradient(scope_of(node), loops_, loop, std::move(dys), stops_);
   if (!dxs.ok()) return about(node, std::move(dxs.error()));
-  for (const auto& [x, dx] : *dxs)
-    if (wanted(x)) add(x, dx);
+  for (const auto& [entering, dx] : *dxs)
+    if (const Output x = original(scope_.graph(), entering); wanted(x)) add(x, dx);
   return scope_.status();
 }
 

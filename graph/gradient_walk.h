@@ -7,6 +7,7 @@
 //    the one added last.
 // 2. A gradient is kept only for an output that depends on some x by differentiable ops and is not stopped.
 // 3. Contributions add up in the order of the visits, which depends on the graph alone.
+// 4. What is computed again for an earlier gradient counts as its original, so an x may be either.
 #pragma once
 #include <unordered_map>
 #include <unordered_set>
@@ -28,14 +29,18 @@ struct OutputHash {
 };
 using OutputSet = std::unordered_set<Output, OutputHash>;
 
+class Recompute;
+
 class GradientWalk {
  public:
   /// New nodes go to `scope`. `loops`, of the whole graph, outlives the walk and is told of what it adds to loops.
-  GradientWalk(const Scope& scope, Loops& loops, int frame, const std::vector<Output>& xs, const OutputSet& stops)
-      : scope_(scope), loops_(loops), frame_(frame), xs_(xs.begin(), xs.end()), stops_(stops) {}
+  /// `recompute`, if any, says what gradients take in place of the values they would keep.
+  GradientWalk(const Scope& scope, Loops& loops, int frame, const std::vector<Output>& xs, const OutputSet& stops,
+               Recompute* recompute = nullptr)
+      : scope_(scope), loops_(loops), frame_(frame), xs_(xs.begin(), xs.end()), stops_(stops), recompute_(recompute) {}
 
-  /// Finds the nodes between ys and xs.
-  void mark(const std::vector<Output>& ys);
+  /// Finds the nodes between ys and xs. Error: Recompute::check.
+  Status mark(const std::vector<Output>& ys);
   /// A contribution to the gradient by `output`.
   void add(const Output& output, const Output& gradient) { parts_[output].push_back(gradient); }
   /// Visits the nodes backwards.
@@ -69,6 +74,7 @@ class GradientWalk {
   const int frame_;
   OutputSet xs_;
   const OutputSet& stops_;
+  Recompute* const recompute_;
   std::unordered_map<const void*, Unit> units_;  // by Node or Loop
   std::vector<Unit*> path_;                      // each before what it reads
   std::unordered_map<Output, std::vector<Output>, OutputHash> parts_;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
-#include "graph/gradient_walk.h"
+#include <optional>
+
+#include "graph/recompute.h"
 
 namespace troupe {
 namespace {
@@ -34,13 +36,22 @@ Status check(const std::vector<Output>& outputs, std::string_view what, const Gr
   return {};
 }
 
+/// Nothing need be kept, or computed again, for its sizes alone: an op that asks them asks originals.
+void ask_originals(const Graph& graph, std::string_view op, std::vector<Output>& inputs) {
+  if (op != "Shape" && op != "ShapeN" && op != "Size" && op != "Rank") return;
+  for (Output& in : inputs)
+    if (in) in = original(graph, in);
+}
+
 }  // namespace
 
 Output GradientContext::op(std::string_view op_name, std::vector<Output> inputs, Attrs attrs) {
+  ask_originals(scope().graph(), op_name, inputs);
   return scope().op(op_name, std::move(inputs), std::move(attrs));
 }
 
 std::vector<Output> GradientContext::ops(std::string_view op_name, std::vector<Output> inputs, Attrs attrs) {
+  ask_originals(scope().graph(), op_name, inputs);
   const Node* added = scope().node(op_name, std::move(inputs), std::move(attrs));
   std::vector<Output> out;
   for (int i = 0; added && i < added->num_outputs(); ++i) out.push_back(added->out(i));
@@ -50,7 +61,8 @@ std::vector<Output> GradientContext::ops(std::string_view op_name, std::vector<O
 Output GradientContext::constant(Tensor value) { return scope().constant(std::move(value)); }
 
 Result<std::vector<Output>> gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
-                                      const std::vector<Output>& dys, const std::vector<Output>& stop_gradients) {
+                                      const std::vector<Output>& dys, const std::vector<Output>& stop_gradients,
+                                      const GradientOptions& options) {
   TROUPE_RETURN_IF_ERROR(scope.status());
   const Graph& graph = scope.graph();
   TROUPE_RETURN_IF_ERROR(check(ys, "ys", graph, true));
@@ -69,8 +81,13 @@ Result<std::vector<Output>> gradients(const Scope& scope, const std::vector<Outp
     return invalid_argument("gradients: {} and {} are of different loops", ys[0].name(), at->name());
   const OutputSet stops(stop_gradients.begin(), stop_gradients.end());
   const Scope inner = scope.scope("gradients");
-  GradientWalk walk(inner, loops, frame, xs, stops);
-  walk.mark(ys);
+  std::optional<Recompute> recompute;
+  if (!options.recompute.empty() && frame == 0 && !scope.flow()) {
+    recompute.emplace(inner, loops, options.recompute);
+    for (const Output& y : ys) recompute->keep(y);
+  }
+  GradientWalk walk(inner, loops, frame, xs, stops, recompute ? &*recompute : nullptr);
+  TROUPE_RETURN_IF_ERROR(walk.mark(ys));
   for (size_t i = 0; i < ys.size(); ++i) {
     const Output& y = ys[i];
     Output dy = dys.empty() ? Output{} : dys[i];

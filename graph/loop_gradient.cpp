@@ -43,7 +43,7 @@ class LoopGradient {
     for (const Node* enter : loop_.invariants) xs.push_back(enter->out());
     for (const size_t i : carrying) ys.push_back(loop_.carried[i].next->inputs()[0]);
     GradientWalk walk(body, loops_, loop_.frame, xs, stops_);
-    walk.mark(ys);
+    TROUPE_RETURN_IF_ERROR(walk.mark(ys));
     for (size_t k = 0; k < carrying.size(); ++k) walk.add(ys[k], values[k].value);
     TROUPE_RETURN_IF_ERROR(walk.run());
 

@@ -28,9 +28,9 @@ Error odd(const Node& node, std::string_view why) {
 
 Result<Loops> Loops::find(const Graph& graph, const std::vector<Output>& ys) {
   Loops out;
-  bool enters = false;
-  for (int id = 0; id < graph.size() && !enters; ++id) enters = flow_of(graph.node(id)) == ControlFlow::kEnter;
-  if (!enters) return out;
+  bool plain = true;
+  for (int id = 0; id < graph.size() && plain; ++id) plain = flow_of(graph.node(id)) == ControlFlow::kNone;
+  if (plain) return out;
 
   const std::lock_guard lock(graph.mutex());
   const StepGraph step(graph, {}, ys, {});

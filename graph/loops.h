@@ -43,6 +43,8 @@ class Loops {
   /// The loop directly inside `frame` that `node` belongs to, as an Enter into it or a node in it; nullptr: it is a
   /// plain node of `frame`.
   const Loop* loop_in(int frame, const Node& node) const;
+  /// Whether a node is in a branch of its frame, so that it may not run.
+  bool in_branch(const Node& node) const { return depth_of(node) > 0; }
   /// Whether an output of `loop`'s own frame may be dead in an iteration that goes on.
   bool maybe_dead(const Loop& loop, Output output) const;
 

@@ -2,8 +2,6 @@
 // Optimizers: one Resource... op for each variable, applied inside the container; clipping before them.
 #include "troupe/optimizers.h"
 
-#include "troupe/gradients.h"
-
 namespace troupe::nn {
 namespace {
 
@@ -128,9 +126,10 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
       .node("AssignAddVariableOp", {variables.global_step_handle(scope), s.constant(int64_t{1})});
 }
 
-const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss) {
+const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
+                     const GradientOptions& options) {
   if (!scope.ok()) return nullptr;
-  auto found = gradients(scope, {loss}, variables.trainable_reads(scope));
+  auto found = gradients(scope, {loss}, variables.trainable_reads(scope), {}, {}, options);
   if (!found.ok()) {
     scope.fail(found.error());
     return nullptr;

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 
-#include "troupe/gradients.h"
-
 namespace troupe::nn {
 namespace {
 
@@ -89,7 +87,7 @@ struct Builder {
     const auto ints = [&](int32_t x) { return s.constant(Tensor::of<int32_t>({x})); };
     t.examples = s.named("examples").op("Slice", {sizes, ints(0), ints(1)});
     const std::vector<Output> xs = variables.trainable_reads(s);
-    auto found = gradients(s, {t.loss}, xs);
+    auto found = gradients(s, {t.loss}, xs, {}, {}, options.gradients);
     if (!found.ok()) s.fail(found.error());
     else t.gradients = std::move(*found);
     return t;

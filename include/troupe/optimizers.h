@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/gradients.h"
 #include "troupe/nn.h"
 
 namespace troupe::nn {
@@ -84,6 +85,7 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
 
 /// Adds gradients of `loss` and their update; returns the node to run. What layers left
 /// (Variables::take_updates) runs with it.
-const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss);
+const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
+                     const GradientOptions& options = {});
 
 }  // namespace troupe::nn

@@ -39,6 +39,8 @@ struct TrainerOptions {
   /// Of kHybrid: how many replicas an update does not wait for; fewer than there are replicas.
   int backups = 0;
   Optimizer optimizer = {};
+  /// How each replica's gradients are made.
+  GradientOptions gradients = {};
   /// Where the variables live, and a name for the queues, iterator and accumulators of this trainer there: two
   /// trainers on one container need two names.
   std::string container = {};

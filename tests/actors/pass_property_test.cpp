@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs, with branches and loops: each pass leaves results as they are, to rounding.
+// Random graphs, with branches and loops: each pass leaves results as they are, to rounding, and gradients are the same
+// with values computed again.
 #include <cmath>
 #include <random>
 
@@ -17,11 +18,16 @@ class RandomGraph {
  public:
   RandomGraph(TestEngine& t, uint32_t seed) : t_(t), random_(seed) {}
 
-  Outputs build() {
-    values_ = {t_.placeholder(DType::kFloat32, {2, 3}, "x"), t_.placeholder(DType::kFloat32, {-1, 3}, "y"),
-               t_.placeholder(DType::kFloat32, {3}, "z")};
+  /// With `open`, no shape is known; the nodes are in `scopes` scopes "part", "part_1", ...
+  Outputs build(bool open = false, int scopes = 1) {
+    const int64_t two = open ? -1 : 2, three = open ? -1 : 3;
+    values_ = {t_.placeholder(DType::kFloat32, {two, three}, "x"), t_.placeholder(DType::kFloat32, {-1, three}, "y"),
+               t_.placeholder(DType::kFloat32, {three}, "z")};
     feeds_ = values_;
-    for (int i = 0; i < 24; ++i) values_.push_back(next(t_.scope, values_, 2));
+    for (int part = 0; part < scopes; ++part) {
+      const Scope s = t_.scope.scope("part");
+      for (int i = 0; i < (open ? 16 : 24); ++i) values_.push_back(next(s, values_, 2));
+    }
     Outputs fetches(values_.end() - 8, values_.end());
     return fetches;
   }
@@ -143,6 +149,48 @@ TEST_CASE("passes leave the results of random graphs as they are") {
       for (size_t i = 0; i < fetches.size(); ++i) check_close((*expected)[i], (*result)[i]);
     }
   }
+}
+
+TEST_CASE("gradients of random graphs are the same when scopes are computed again") {
+  int64_t copies = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    TestEngine t;
+    RandomGraph random(t, seed);
+    const Outputs ys = random.build(true, 4);
+    INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
+    REQUIRE(t.scope.ok());
+    Outputs xs;
+    for (const Feed& feed : random.feeds()) xs.push_back(feed.output);
+    const auto kept = gradients(t.scope, ys, xs);
+    INFO((kept.ok() ? "" : kept.error().str()));
+    REQUIRE(kept.ok());
+    Outputs dxs, agains;
+    for (const std::vector<std::string>& scopes :
+         std::vector<std::vector<std::string>>{{"part", "part_1", "part_2", "part_3"}, {"part_1"}}) {
+      const int before = t.graph.size();
+      const auto again = gradients(t.scope, ys, xs, {}, {}, {.recompute = scopes});
+      // The last values may need nothing of a scope.
+      if (!again.ok() && again.error().code == Code::kNotFound) continue;
+      INFO((again.ok() ? "" : again.error().str()));
+      REQUIRE(again.ok());
+      for (int i = before; i < t.graph.size(); ++i) copies += t.graph.node(i).attrs().has("_recomputes");
+      for (size_t i = 0; i < xs.size(); ++i) {
+        REQUIRE(static_cast<bool>((*kept)[i]) == static_cast<bool>((*again)[i]));
+        if (!(*kept)[i]) continue;
+        dxs.push_back((*kept)[i]);
+        agains.push_back((*again)[i]);
+      }
+    }
+    for (const GraphPasses& passes : {GraphPasses::none(), GraphPasses(), GraphPasses::all()}) {
+      Session session(*t.engine, t.graph, {.passes = passes});
+      const auto expected = session.run(random.feeds(), dxs), result = session.run(random.feeds(), agains);
+      INFO((result.ok() ? "" : result.error().str()));
+      REQUIRE((expected.ok() && result.ok()));
+      for (size_t i = 0; i < dxs.size(); ++i) check_close((*expected)[i], (*result)[i]);
+    }
+  }
+  CHECK(copies > 300);
 }
 
 TEST_CASE("passes leave the results of random networks as they are") {

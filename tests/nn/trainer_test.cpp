@@ -177,6 +177,31 @@ TEST_CASE("a resumed synchronous run, with dropout, continues bit by bit") {
   CHECK(identical(snapshot_of(*engine), snapshot_of(*fresh)));
 }
 
+TEST_CASE("training with blocks computed again, with dropout and batch norm, is the same bit by bit") {
+  const auto blocks = [](const Scope& root, Variables& v, const std::vector<Output>& batch, bool training) {
+    Output x = batch[0];
+    for (const std::string name : {"first", "second"}) {
+      const Scope s = root.scope(name);
+      x = tanh(s, batch_norm(s, v, dense(s, v, x, 256, name), name + "_norm", training));
+      x = dropout(s, v, x, 0.1f, training);
+    }
+    const Output logits = dense(root, v, x, 2, "logits");
+    return ModelOutputs{sparse_softmax_cross_entropy(root, logits, batch[1]), accuracy(root, logits, batch[1])};
+  };
+  const auto weights = [&](std::vector<std::string> recompute) {
+    auto engine = engine_of(2);
+    TrainerOptions o = settings(*engine, ReplicaMode::kSync);
+    o.gradients.recompute = std::move(recompute);
+    auto trainer = trainer_of(*engine, o, circle(512, 64), blocks);
+    CHECK(static_cast<bool>(trainer->graph().find("replica_1/gradients/replica_1/second/recompute")) ==
+          !o.gradients.recompute.empty());
+    REQUIRE(trainer->initialise().ok());
+    REQUIRE(trainer->run(10).ok());
+    return snapshot_of(*engine);
+  };
+  CHECK(identical(weights({}), weights({"first", "second"})));
+}
+
 TEST_CASE("the end of the data ends a run in every mode") {
   const auto mode = GENERATE(ReplicaMode::kSync, ReplicaMode::kAsync, ReplicaMode::kHybrid);
   auto engine = engine_of(2);
