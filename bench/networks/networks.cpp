@@ -8,7 +8,9 @@ namespace {
 class Builder {
  public:
   Builder(const Scope& scope, nn::Variables& variables, bool training)
-      : s_(scope), v_(variables), training_(training) {}
+      : root_(scope), s_(scope), v_(variables), training_(training) {}
+
+  const std::vector<std::string>& blocks() const { return blocks_; }
 
   Output lenet(Output x) {
     const auto conv = [&](Output in, int64_t filters, const char* padding) {
@@ -29,6 +31,7 @@ class Builder {
     for (const Stage& stage : {Stage{1, 16, 1, 1}, Stage{6, 24, 2, 2}, Stage{6, 32, 3, 2}, Stage{6, 64, 4, 2},
                                Stage{6, 96, 3, 1}, Stage{6, 160, 3, 2}, Stage{6, 320, 1, 1}})
       for (int i = 0; i < stage.count; ++i) {
+        begin_block();
         const Output before = h;
         const int64_t in = h.shape().dim(-1);
         const int stride = i == 0 ? stage.stride : 1;
@@ -37,6 +40,7 @@ class Builder {
         h = norm(conv(h, stage.filters, 1));
         if (stride == 1 && in == stage.filters) h = s_.op("AddV2", {h, before});
       }
+    end_blocks();
     return classify(relu6(norm(conv(h, 1280, 1))));
   }
 
@@ -44,12 +48,14 @@ class Builder {
     Output h = nn::max_pool(s_, nn::relu(s_, norm(conv(x, 64, 7, 2))), 3, 2, "SAME");
     for (const auto& [width, count, first] : {std::tuple(64, 3, 1), {128, 4, 2}, {256, 6, 2}, {512, 3, 2}})
       for (int i = 0; i < count; ++i) {
+        begin_block();
         const int stride = i == 0 ? first : 1;
         const Output before = i == 0 ? norm(conv(h, 4 * width, 1, stride)) : h;
         h = nn::relu(s_, norm(conv(h, width, 1)));
         h = nn::relu(s_, norm(conv(h, width, 3, stride)));
         h = nn::relu(s_, s_.op("AddV2", {norm(conv(h, 4 * width, 1)), before}));
       }
+    end_blocks();
     return classify(h);
   }
 
@@ -61,6 +67,8 @@ class Builder {
   }
 
  private:
+  void begin_block() { blocks_.push_back((s_ = root_.scope("block")).prefix()); }
+  void end_blocks() { s_ = root_; }
   std::string name() { return fmt::format("layer{}", count_++); }
   Output ints(std::initializer_list<int32_t> values) { return s_.constant(Tensor::of<int32_t>(values)); }
   Output conv(Output x, int64_t filters, int size, int stride = 1) {
@@ -75,10 +83,12 @@ class Builder {
   Output relu6(Output x) { return s_.op("Relu6", {x}); }
   Output classify(Output x) { return nn::dense(s_, v_, s_.op("Mean", {x, ints({1, 2})}), 1000, name()); }
 
-  const Scope& s_;
+  const Scope root_;
+  Scope s_;  // of the block
   nn::Variables& v_;
   const bool training_;
   int count_ = 0;
+  std::vector<std::string> blocks_;
 };
 
 }  // namespace
@@ -89,12 +99,15 @@ Shape input_shape(const std::string& net, int64_t batch) {
   return {batch, 224, 224, 3};
 }
 
-Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training) {
+Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training,
+               std::vector<std::string>* blocks) {
   Builder builder(scope, variables, training);
-  return net == "lenet"       ? builder.lenet(x)
-         : net == "mobilenet" ? builder.mobilenet(x)
-         : net == "resnet"    ? builder.resnet(x)
-                              : builder.lstm(x);
+  const Output logits = net == "lenet"       ? builder.lenet(x)
+                        : net == "mobilenet" ? builder.mobilenet(x)
+                        : net == "resnet"    ? builder.resnet(x)
+                                             : builder.lstm(x);
+  if (blocks) *blocks = builder.blocks();
+  return logits;
 }
 
 }  // namespace troupe::bench

@@ -8,7 +8,8 @@ namespace troupe::bench {
 
 /// The shape of `batch` examples for a network.
 Shape input_shape(const std::string& net, int64_t batch);
-/// Logits [N,10] or [N,1000] of x.
-Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training);
+/// Logits [N,10] or [N,1000] of x. Tells the scopes of the blocks of MobileNetV2 and ResNet-50.
+Output network(const std::string& net, const Scope& scope, nn::Variables& variables, Output x, bool training,
+               std::vector<std::string>* blocks = nullptr);
 
 }  // namespace troupe::bench
