@@ -19,21 +19,30 @@ constexpr int64_t kGrain = 65536;
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 template <class T> bool eigen_gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k) {
+  // Transposed copies in place of code for each of four cases, which takes long to compile.
   using Map = Eigen::Map<const Matrix<T>>;
-  Eigen::Map<Matrix<T>> z(c, m, n);
-  if constexpr (std::is_same_v<T, double> || std::is_same_v<T, float>) {
-    const Map x(a, ta ? k : m, ta ? m : k), y(b, tb ? n : k, tb ? k : n);
-    if (ta && tb) z.noalias() = x.transpose() * y.transpose();
-    else if (ta) z.noalias() = x.transpose() * y;
-    else if (tb) z.noalias() = x * y.transpose();
-    else z.noalias() = x * y;
-  } else {  // rare: transposed copies in place of code for every case, which takes long to compile
-    Matrix<T> x, y;
-    if (ta) x = Map(a, k, m).transpose();
-    if (tb) y = Map(b, n, k).transpose();
-    z.noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
-  }
+  Matrix<T> x, y;
+  if (ta) x = Map(a, k, m).transpose();
+  if (tb) y = Map(b, n, k).transpose();
+  Eigen::Map<Matrix<T>>(c, m, n).noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
   return true;
+}
+
+/// Integers are rare and wrap around, row of b by row of b.
+template <class T> void integer_gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k) {
+  std::vector<T> copy;
+  if (tb) {
+    copy.resize(static_cast<size_t>(n * k));
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t p = 0; p < k; ++p) copy[static_cast<size_t>(p * n + j)] = b[j * k + p];
+    b = copy.data();
+  }
+  std::fill_n(c, m * n, T(0));
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t p = 0; p < k; ++p) {
+      const T factor = ta ? a[p * m + i] : a[i * k + p];
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += factor * b[p * n + j];
+    }
 }
 
 #ifdef TROUPE_ONEDNN
@@ -55,8 +64,9 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
   }
   if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;  // wraps around where the signed type would be undefined
-    return eigen_gemm(reinterpret_cast<const U*>(a), ta, reinterpret_cast<const U*>(b), tb, reinterpret_cast<U*>(c), m,
-                      n, k);
+    integer_gemm(reinterpret_cast<const U*>(a), ta, reinterpret_cast<const U*>(b), tb, reinterpret_cast<U*>(c), m, n,
+                 k);
+    return true;
   }
 #ifdef TROUPE_ONEDNN
   else if constexpr (std::is_same_v<T, float>) {
