@@ -2,6 +2,7 @@
 // Complex numbers and their parts: Complex, Real, Imag, Conj, Angle, ComplexAbs.
 #include "ops/all.h"
 #include "ops/elementwise.h"
+#include "ops/fft.h"
 #include "ops/gradient_math.h"
 
 namespace troupe {
@@ -94,6 +95,7 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_part<Conjugate, complex64>(ops, kernels, "Conj", "The complex conjugate.", conj_gradient);
   add_part<Phase, float>(ops, kernels, "Angle", "The argument in radians, in (-pi, pi].", angle_gradient);
   add_part<Magnitude, float>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient);
+  register_fft_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include "tests/ops/array_cases.h"
 #include "tests/ops/check_op.h"
 #include "tests/ops/complex_cases.h"
+#include "tests/ops/fourier_cases.h"
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
 #include "tests/ops/segment_cases.h"
@@ -81,7 +82,7 @@ const std::vector<OpCase>& all_cases() {
          {const_cases(),    unary_cases(),   binary_cases(),   reduction_cases(), array_cases(),   gather_cases(),
           random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
           nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
-          scan_cases(),     segment_cases(), set_cases(),      sequence_cases()})
+          scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
