@@ -6,6 +6,7 @@
 #include "ops/all.h"
 #include "ops/array_parts.h"
 #include "ops/gradient_math.h"
+#include "ops/image_parts.h"
 #include "ops/index_tensors.h"
 #include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
@@ -421,6 +422,10 @@ void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_diagonal_ops(ops, kernels);
   register_band_ops(ops, kernels);
   register_sequence_ops(ops, kernels);
+  register_resize_ops(ops, kernels);
+  register_crop_ops(ops, kernels);
+  register_color_ops(ops, kernels);
+  register_boxes_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include "tests/ops/check_op.h"
 #include "tests/ops/complex_cases.h"
 #include "tests/ops/fourier_cases.h"
+#include "tests/ops/image_cases.h"
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
 #include "tests/ops/segment_cases.h"
@@ -78,11 +79,11 @@ bool handles_files(const std::string& op) {
 const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
-    for (const auto& part :
-         {const_cases(),    unary_cases(),   binary_cases(),   reduction_cases(), array_cases(),   gather_cases(),
-          random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
-          nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
-          scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases()})
+    for (const auto& part : {const_cases(),  unary_cases(),    binary_cases(),   reduction_cases(), array_cases(),
+                             gather_cases(), random_cases(),   matrix_cases(),   complex_cases(),   move_cases(),
+                             block_cases(),  diagonal_cases(), nd_index_cases(), einsum_cases(),    rounding_cases(),
+                             string_cases(), special_cases(),  bessel_cases(),   scan_cases(),      segment_cases(),
+                             set_cases(),    sequence_cases(), fourier_cases(),  resize_cases(),    image_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -91,9 +92,10 @@ const std::vector<OpCase>& all_cases() {
 
 /// Ops the sizes of whose results follow from values.
 bool depends_on_values(const std::string& op) {
-  for (const char* start : {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff",
-                            "StringSplit", "DecodeRaw", "ParseTensor", "SparseFillEmptyRows", "ComputeAccidentalHits",
-                            "CTCGreedyDecoder", "CTCBeamSearchDecoder", "DenseTo", "SparseToSparse"})
+  for (const char* start :
+       {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
+        "ParseTensor", "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder", "CTCBeamSearchDecoder",
+        "DenseTo", "SparseToSparse", "NonMaxSuppression"})
     if (op.starts_with(start)) return true;
   return op.starts_with("SparseSegment") && op.ends_with("GradV2");
 }

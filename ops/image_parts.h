@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the image family, each a file of its own; called by register_array_ops.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_color_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+}  // namespace troupe

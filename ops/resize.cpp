@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of other sizes: ResizeBilinear, ResizeBicubic, ResizeArea, ResizeNearestNeighbor, and their gradients.
+//
+// Each is a weighted sum along the rows, then along the columns: an axis has taps, for each place of the result the
+// places it is made of and their weights. The gradient is the same with the taps transposed.
+#include <cmath>
+
+#include "devices/parallel.h"
+#include "ops/image_parts.h"
+#include "ops/index_tensors.h"
+#include "ops/type_dispatch.h"
+#include "ops/wrapping.h"
+#include "troupe/graph.h"
+
+namespace troupe {
+namespace {
+
+using ImageTypes = TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, bfloat16, float16, float, double>;
+enum class Method { kNearest, kBilinear, kBicubic, kArea };
+
+struct Options {
+  Method method;
+  bool align, half;
+  explicit Options(std::string_view op, const Attrs& attrs)
+      : method(op.find("Bilinear") != op.npos  ? Method::kBilinear
+               : op.find("Bicubic") != op.npos ? Method::kBicubic
+               : op.find("Area") != op.npos    ? Method::kArea
+                                               : Method::kNearest),
+        align(attrs.get_or("align_corners", false)), half(attrs.get_or("half_pixel_centers", false)) {}
+  Status check() const {
+    if (align && half) return invalid_argument("align_corners and half_pixel_centers are both true");
+    return {};
+  }
+};
+
+/// Taps [start[i], start[i + 1]) make place i.
+struct Taps {
+  std::vector<int64_t> start = {0}, index;
+  std::vector<float> weight;
+
+  void add(int64_t at, float w) {
+    index.push_back(at);
+    weight.push_back(w);
+  }
+  void close() { start.push_back(static_cast<int64_t>(index.size())); }
+  Taps transposed(int64_t places) const {
+    Taps out;
+    out.start.assign(static_cast<size_t>(places) + 1, 0);
+    out.index.resize(index.size());
+    out.weight.resize(index.size());
+    for (int64_t at : index) ++out.start[at + 1];
+    for (int64_t i = 0; i < places; ++i) out.start[i + 1] += out.start[i];
+    std::vector<int64_t> next(out.start.begin(), out.start.end() - 1);
+    for (size_t i = 0; i + 1 < start.size(); ++i)
+      for (int64_t t = start[i]; t < start[i + 1]; ++t) {
+        const int64_t to = next[index[t]]++;
+        out.index[to] = static_cast<int64_t>(i);
+        out.weight[to] = weight[t];
+      }
+    return out;
+  }
+};
+
+/// Four taps of a cubic, of which TensorFlow tells 1024 places between two pixels apart. With half_pixel_centers it is
+/// Keys' cubic, and taps outside of the image have no weight.
+void add_cubic(Taps& taps, float at, int64_t in, bool half) {
+  const auto base = static_cast<int64_t>(std::floor(at));
+  const float a = half ? -0.5f : -0.75f;
+  const float near = static_cast<float>(std::lrint((at - static_cast<float>(base)) * 1024)) / 1024, away = 1 - near;
+  const auto inner = [a](float x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto outer = [a](float x) { return ((a * (x + 1) - 5 * a) * (x + 1) + 8 * a) * (x + 1) - 4 * a; };
+  float weights[4] = {outer(near), inner(near), inner(away), outer(away)}, sum = 0;
+  for (int64_t k = 0; k < 4; ++k) {
+    const int64_t place = base - 1 + k;
+    if (half && (place < 0 || place >= in)) weights[k] = 0;
+    sum += weights[k];
+  }
+  const float scale = half && std::abs(sum) >= 1000 * std::numeric_limits<float>::min() ? 1 / sum : 1;
+  for (int64_t k = 0; k < 4; ++k) taps.add(std::clamp<int64_t>(base - 1 + k, 0, in - 1), weights[k] * scale);
+}
+
+/// The taps of an axis of `in` places that becomes one of `out`.
+Taps taps_of(const Options& o, int64_t in, int64_t out) {
+  Taps taps;
+  const float scale = o.align && out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
+                                         : static_cast<float>(in) / static_cast<float>(out);
+  for (int64_t i = 0; i < out; ++i) {
+    const auto x = static_cast<float>(i);
+    if (o.method == Method::kArea) {
+      const float begin = x * scale, end = (x + 1) * scale;
+      for (auto v = static_cast<int64_t>(std::floor(begin)); v < static_cast<int64_t>(std::ceil(end)); ++v) {
+        const auto left = static_cast<float>(v);
+        const float share = left < begin     ? (left + 1 > end ? scale : left + 1 - begin)
+                            : left + 1 > end ? end - left
+                                             : 1;
+        taps.add(std::clamp<int64_t>(v, 0, in - 1), share / scale);
+      }
+    } else if (o.method == Method::kNearest) {
+      const float at = o.half ? (x + 0.5f) * scale : x * scale;
+      taps.add(std::clamp<int64_t>(static_cast<int64_t>(o.align ? std::round(at) : std::floor(at)), 0, in - 1), 1);
+    } else {
+      const float at = o.half ? (x + 0.5f) * scale - 0.5f : x * scale;
+      if (o.method == Method::kBicubic) {
+        add_cubic(taps, at, in, o.half);
+      } else {
+        const float below = std::floor(at), part = at - below;
+        taps.add(std::clamp<int64_t>(static_cast<int64_t>(below), 0, in - 1), 1 - part);
+        taps.add(std::min<int64_t>(static_cast<int64_t>(std::ceil(at)), in - 1), part);
+      }
+    }
+    taps.close();
+  }
+  return taps;
+}
+
+/// y [batch, taps of rows, taps of columns, channels] from x of type In; sums are made in A.
+template <class In, class A, class Out>
+void resample(const Tensor& x, Tensor& y, const Taps& rows, const Taps& columns, int threads) {
+  const int64_t in_h = x.dim(1), in_w = x.dim(2), h = y.dim(1), w = y.dim(2), channels = y.dim(3),
+                line = in_w * channels;
+  const In* in = x.data<In>();
+  Out* out = y.mutable_data<Out>();
+  parallel_for(threads, y.dim(0) * h, 1 + kDearGrain / std::max<int64_t>(w * channels, 1),
+               [&](int64_t begin, int64_t end) {
+                 std::vector<A> row(static_cast<size_t>(line)), pixel(static_cast<size_t>(channels));
+                 for (int64_t r = begin; r < end; ++r) {
+                   std::fill(row.begin(), row.end(), A());
+                   for (int64_t t = rows.start[r % h]; t < rows.start[r % h + 1]; ++t) {
+                     const In* from = in + (r / h * in_h + rows.index[t]) * line;
+                     const auto weight = static_cast<A>(rows.weight[t]);
+                     for (int64_t k = 0; k < line; ++k)
+                       row[k] = wrapping_add(row[k], wrapping_multiply(weight, static_cast<A>(widen(from[k]))));
+                   }
+                   for (int64_t i = 0; i < w; ++i) {
+                     std::fill(pixel.begin(), pixel.end(), A());
+                     for (int64_t t = columns.start[i]; t < columns.start[i + 1]; ++t) {
+                       const A* from = row.data() + columns.index[t] * channels;
+                       const auto weight = static_cast<A>(columns.weight[t]);
+                       for (int64_t k = 0; k < channels; ++k)
+                         pixel[k] = wrapping_add(pixel[k], wrapping_multiply(weight, from[k]));
+                     }
+                     Out* to = out + (r * w + i) * channels;
+                     for (int64_t k = 0; k < channels; ++k) to[k] = narrow<Out>(static_cast<Arithmetic<Out>>(pixel[k]));
+                   }
+                 }
+               });
+}
+
+/// Height and width from input `size`. Errors: not two numbers above 0.
+Result<std::pair<int64_t, int64_t>> size_from(const Tensor& t) {
+  TROUPE_ASSIGN(const auto size, int_values(t, "size"));
+  if (size.size() != 2 || size[0] <= 0 || size[1] <= 0)
+    return invalid_argument("size must be two numbers above 0, not [{}]", fmt::join(size, ","));
+  return std::pair(size[0], size[1]);
+}
+
+/// Images [batch,height,width,channels] with other sizes.
+Result<Shape> resized(const Tensor& x, int64_t height, int64_t width) {
+  if (x.rank() != 4) return invalid_argument("images must have rank 4, but their shape is {}", x.shape().str());
+  if (x.dim(1) == 0 || x.dim(2) == 0) return invalid_argument("images {} have no pixels", x.shape().str());
+  return Shape::make(std::array{x.dim(0), height, width, x.dim(3)});
+}
+
+class Resize final : public ComputeKernel {
+ public:
+  explicit Resize(const KernelInit& init) : options_(init.op, *init.attrs) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_RETURN_IF_ERROR(options_.check());
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const auto size, size_from(c.input(1)));
+    TROUPE_ASSIGN(const Shape shape, resized(x, size.first, size.second));
+    const bool nearest = options_.method == Method::kNearest;
+    TROUPE_ASSIGN(Tensor y, c.allocate(nearest ? x.dtype() : DType::kFloat32, shape));
+    if (shape.elements() > 0) {
+      const Taps rows = taps_of(options_, x.dim(1), size.first), columns = taps_of(options_, x.dim(2), size.second);
+      if (nearest) pick(x, y, rows, columns, c.threads());
+      else
+        with_type(x.dtype(), ImageTypes{},
+                  [&]<class T>() { resample<T, float, float>(x, y, rows, columns, c.threads()); });
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  static void pick(const Tensor& x, Tensor& y, const Taps& rows, const Taps& columns, int threads) {
+    const int64_t h = y.dim(1), w = y.dim(2), channels = y.dim(3), line = x.dim(2) * channels;
+    with_storage(x.dtype(), [&]<class S>() {
+      const S* in = static_cast<const S*>(x.raw());
+      S* out = static_cast<S*>(y.mutable_raw());
+      parallel_for(threads, y.dim(0) * h, 1 + kCheapGrain / (w * channels), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const S* from = in + (r / h * x.dim(1) + rows.index[r % h]) * line;
+          for (int64_t i = 0; i < w; ++i)
+            std::copy_n(from + columns.index[i] * channels, channels, out + (r * w + i) * channels);
+        }
+      });
+    });
+  }
+
+  const Options options_;
+};
+
+/// Gradients of images of the size of input 1, an image or, of ResizeNearestNeighbor, a size.
+class ResizeGrad final : public ComputeKernel {
+ public:
+  explicit ResizeGrad(const KernelInit& init) : options_(init.op, *init.attrs), dtype_(init.output_dtypes[0]) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_RETURN_IF_ERROR(options_.check());
+    const Tensor& g = c.input(0);
+    const bool nearest = options_.method == Method::kNearest;
+    std::pair<int64_t, int64_t> size;
+    if (nearest) {
+      TROUPE_ASSIGN(size, size_from(c.input(1)));
+    } else {
+      const Tensor& x = c.input(1);
+      TROUPE_RETURN_IF_ERROR(resized(x, 1, 1).status());
+      size = {x.dim(1), x.dim(2)};
+      if (g.rank() != 4 || g.dim(0) != x.dim(0) || g.dim(3) != x.dim(3))
+        return invalid_argument("grads {} and original_image {} do not fit", g.shape().str(), x.shape().str());
+    }
+    TROUPE_ASSIGN(const Shape shape, resized(g, size.first, size.second));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_, shape));
+    if (shape.elements() > 0) {
+      const Taps rows = taps_of(options_, size.first, g.dim(1)).transposed(size.first);
+      const Taps columns = taps_of(options_, size.second, g.dim(2)).transposed(size.second);
+      if (nearest)
+        with_type(dtype_, NearestTypes{},
+                  [&]<class T>() { resample<T, Arithmetic<T>, T>(g, y, rows, columns, c.threads()); });
+      else if (dtype_ == DType::kFloat64) resample<float, double, double>(g, y, rows, columns, c.threads());
+      else
+        with_type(dtype_, TypeList<float, float16, bfloat16>{},
+                  [&]<class T>() { resample<float, float, T>(g, y, rows, columns, c.threads()); });
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+  using NearestTypes = TypeList<uint8_t, int8_t, int32_t, float16, float, double, bfloat16>;
+
+ private:
+  const Options options_;
+  const DType dtype_;
+};
+
+/// The shape of images, input 0, of the size that is input 1.
+Status resize_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
+  TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+  int64_t height = -1, width = -1;
+  if (const auto size = c.constant_input(1)) {
+    TROUPE_ASSIGN(std::tie(height, width), size_from(*size));
+  }
+  TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{x[0], height, width, x[3]}));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+Status resize_grad_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 4).status());
+  TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
+  TROUPE_ASSIGN(PartialShape x, c.with_rank(1, 4));
+  c.set_output(0, std::move(x));
+  return {};
+}
+
+Status resize_gradient(GradientContext& c) {
+  const Output x = c.input(0), g = c.dy(0);
+  if (!g || !is_floating(x.dtype())) return {};
+  Attrs attrs;
+  for (const char* name : {"align_corners", "half_pixel_centers"})
+    attrs.set(name, c.node().attrs().get_or(name, false));
+  Output second = x;
+  if (c.node().op().name() == "ResizeNearestNeighbor") {
+    const auto ints = [&](int32_t v) { return c.constant(Tensor::of<int32_t>({v})); };
+    second = c.op("StridedSlice", {c.op("Shape", {x}), ints(1), ints(3), ints(1)});
+  }
+  c.set_dx(0, c.op(c.node().op().name() + "Grad", {g, second}, std::move(attrs)));
+  return {};
+}
+
+OpDef with_corners(OpDef op) { return op.attr("align_corners: bool = false").attr("half_pixel_centers: bool = false"); }
+
+}  // namespace
+
+void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const char* none = "TensorFlow gives it none";
+  const std::string corners =
+      " align_corners maps the outermost pixels on one another, half_pixel_centers takes pixels by their middle.";
+  const auto resize = [&](const char* name, bool same, const std::string& doc) {
+    OpDef op(name);
+    op.input("images: T").input("size: int32").output(same ? "resized_images: T" : "resized_images: float32");
+    return op.attr(type_attr("T", ImageTypes{})).shape(resize_shape).doc(doc);
+  };
+  const auto grad = [&](const char* name, const std::string& type) {
+    OpDef op(name);
+    op.input("grads: float32").input("original_image: T").output("output: T").attr(type);
+    return with_corners(op.shape(resize_grad_shape).doc("The gradient of the op of this name without Grad."));
+  };
+  ops.add(with_corners(resize("ResizeBilinear", false,
+                              "Images [batch,height,width,channels] of another size, each "
+                              "pixel from the four around its place." +
+                                  corners)),
+          gradient(resize_gradient));
+  ops.add(with_corners(resize("ResizeBicubic", false,
+                              "Images [batch,height,width,channels] of another size, each "
+                              "pixel from the sixteen around its place by a cubic." +
+                                  corners)),
+          gradient(resize_gradient));
+  ops.add(with_corners(resize("ResizeNearestNeighbor", true,
+                              "Images [batch,height,width,channels] of another size, "
+                              "each pixel the one nearest to its place." +
+                                  corners)),
+          gradient(resize_gradient));
+  ops.add(resize("ResizeArea", false,
+                 "Images [batch,height,width,channels] of another size, each pixel the mean of "
+                 "the area it covers.")
+              .attr("align_corners: bool = false"),
+          not_differentiable(none));
+  ops.add(grad("ResizeBilinearGrad", type_attr("T", TypeList<float, bfloat16, float16, double>{})),
+          not_differentiable(none));
+  ops.add(grad("ResizeBicubicGrad", type_attr("T", FullFloatTypes{})), not_differentiable(none));
+  ops.add(with_corners(OpDef("ResizeNearestNeighborGrad").input("grads: T").input("size: int32").output("output: T"))
+              .attr(type_attr("T", ResizeGrad::NearestTypes{}))
+              .shape(resize_shape)
+              .doc("The gradient of ResizeNearestNeighbor by images of this size: pixels that came from one place "
+                   "are added there."),
+          not_differentiable(none));
+  for (const char* op : {"ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor", "ResizeArea"})
+    kernels.add<Resize>(op, DeviceKind::kCpu, {});
+  for (const char* op : {"ResizeBilinearGrad", "ResizeBicubicGrad", "ResizeNearestNeighborGrad"})
+    kernels.add<ResizeGrad>(op, DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of ops on images: sizes, crops, colours, boxes.
+#pragma once
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+
+inline std::vector<OpCase> resize_cases() {
+  const Tensor four = F({1, 2, 3, 4}, {1, 2, 2, 1}), row = F({1, 2, 3, 4}, {1, 1, 4, 1}), image = ramp32({2, 3, 4, 2});
+  const Attrs align = {{"align_corners", true}}, half = {{"half_pixel_centers", true}};
+  std::vector<OpCase> out = {
+      {"ResizeBilinear", {four, I({1, 4})}, {}, {F({1, 1.5, 2, 2}, {1, 1, 4, 1})}},
+      {"ResizeBilinear", {four, I({2, 4})}, half, {F({1, 1.25, 1.75, 2, 3, 3.25, 3.75, 4}, {1, 2, 4, 1})}},
+      {"ResizeBilinear", {four, I({3, 1})}, align, {F({1, 2, 3}, {1, 3, 1, 1})}},
+      {"ResizeBilinear", {F({}, {0, 2, 2, 1}), I({1, 1})}, {}, {F({}, {0, 1, 1, 1})}},
+      {"ResizeBilinearGrad", {row, four}, {}, {F({2, 8, 0, 0}, {1, 2, 2, 1})}},
+      {"ResizeNearestNeighbor", {four, I({1, 4})}, {}, {F({1, 1, 2, 2}, {1, 1, 4, 1})}},
+      {"ResizeNearestNeighbor", {four, I({1, 3})}, align, {F({1, 2, 2}, {1, 1, 3, 1})}},
+      {"ResizeNearestNeighbor", {I({1, 2, 3, 4}, {1, 1, 4, 1}), I({1, 2})}, half, {I({2, 4}, {1, 1, 2, 1})}},
+      {"ResizeNearestNeighbor", {ramp({2, 3, 2, 2}), I({5, 7})}},
+      {"ResizeNearestNeighborGrad", {D({1, 2, 3, 4}, {1, 1, 4, 1}), I({1, 2})}, {}, {D({3, 7}, {1, 1, 2, 1})}},
+      {"ResizeArea", {row, I({1, 2})}, {}, {F({1.5, 3.5}, {1, 1, 2, 1})}},
+      {"ResizeArea", {row, I({2, 3})}, {}, {F({1.25, 2.5, 3.75, 1.25, 2.5, 3.75}, {1, 2, 3, 1})}},
+      {"ResizeBicubic", {F({5, 5, 5, 5}, {1, 2, 2, 1}), I({3, 1})}, half, {F({5, 5, 5}, {1, 3, 1, 1})}},
+      {"ResizeBicubicGrad", {row, four}},
+  };
+  for (const Attrs& attrs : {Attrs(), align, half})
+    for (const Tensor& size : {I({5, 7}), I({2, 3})})
+      for (const char* op : {"ResizeBilinear", "ResizeBicubic"}) out.push_back({op, {image, size}, attrs});
+  return out;
+}
+
+inline std::vector<OpCase> image_cases() {
+  const Tensor four = F({1, 2, 3, 4}, {1, 2, 2, 1}), image = ramp32({2, 4, 4, 2}), size = I({2, 2});
+  const Tensor whole = F({0, 0, 1, 1}, {1, 4}), boxes = F({0.1f, 0.15f, 0.75f, 0.8f, 0.9f, 0.1f, 0.4f, 0.75f}, {2, 4});
+  const Attrs nearest = {{"method", std::string("nearest")}}, outside = {{"extrapolation_value", 9.f}};
+  const Tensor pixels = D({1, 0.5, 0.25, 0.2, 0.7, 0.4, 0.3, 0.1, 0.9, 0.6, 0.2, 0.5}, {2, 2, 3}),
+               red = F({1, 0, 0}, {1, 3});
+  const Tensor found = F({0, 0, 1, 1, 1, 1.1f, 0, 0.1f, 0, 2, 1, 3, 0, 0, 0, 0}, {4, 4}),
+               scores = F({0.5, 0.9f, 0.7f, 0.1f}, {4});
+  const Tensor half = F({0.5}, {}), least = F({0.2f}, {});
+  return {
+      {"CropAndResize", {four, whole, I({0}), size}, {}, {four}, false},
+      {"CropAndResize", {four, F({0, 0, 2, 1}, {1, 4}), I({0}), size}, outside, {F({1, 2, 9, 9}, {1, 2, 2, 1})}, false},
+      {"CropAndResize",
+       {four, F({0.7f, 0, 1, 0.3f}, {1, 4}), I({0}), I({1, 2})},
+       nearest,
+       {F({3, 3}, {1, 1, 2, 1})},
+       false},
+      {"CropAndResize", {image, boxes, I({1, 0}), size}},
+      {"CropAndResize", {image, boxes, I({1, 0}), I({1, 1})}},
+      {"CropAndResizeGradImage", {four, whole, I({0}), I({1, 2, 2, 1})}, {{"T", DType::kFloat32}}, {four}},
+      {"CropAndResizeGradBoxes",
+       {four, four, F({0.25, 0.25, 0.75, 0.75}, {1, 4}), I({0})},
+       {},
+       {F({6, 4, 14, 6}, {1, 4})}},
+      {"RGBToHSV", {pixels}},
+      {"RGBToHSV", {D({1, 0.5, 0.25}, {1, 3})}, {}, {D({1. / 18, 0.75, 1}, {1, 3})}},
+      {"RGBToHSV", {D({0, 0, 0})}, {}, {D({0, 0, 0})}, false},
+      {"HSVToRGB", {D({1. / 18, 0.75, 1}, {1, 3})}, {}, {D({1, 0.5, 0.25}, {1, 3})}},
+      {"AdjustHue", {red, F({-0.5}, {})}, {}, {F({0, 1, 1}, {1, 3})}},
+      {"AdjustSaturation", {red, F({0.5}, {})}, {}, {F({1, 0.5, 0.5}, {1, 3})}},
+      {"AdjustContrastv2", {F({1, 2, 3, 4}, {2, 2, 1}), F({2}, {})}, {}, {F({-0.5, 1.5, 3.5, 5.5}, {2, 2, 1})}},
+      {"NonMaxSuppression", {found, scores, I(3)}, {}, {I({1, 2, 3})}},
+      {"NonMaxSuppressionV2", {found, scores, I(9), F({1}, {})}, {}, {I({1, 2, 0, 3})}},
+      {"NonMaxSuppressionV3", {found, scores, I(9), half, least}, {}, {I({1, 2})}},
+      {"NonMaxSuppressionV4",
+       {found, scores, I(4), half, least},
+       {{"pad_to_max_output_size", true}},
+       {I({1, 2, 0, 0}), I(2)}},
+  };
+}
+
+}  // namespace troupe::testing
