@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random tensors from Philox. A node's numbers are a function of (seed, seed2) and of how often the node ran; in a run
-// that has a random step, of that and of how often the node ran in this run; the stateless forms take the seed as an
-// input. The numbers do not depend on threads.
+// Random floats from Philox: RandomUniform, RandomStandardNormal, TruncatedNormal and their stateless forms. The
+// numbers do not depend on threads.
 #include <algorithm>
-#include <numeric>
+#include <array>
+#include <cmath>
 
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/index_tensors.h"
-#include "ops/philox.h"
-#include "ops/random_streams.h"
+#include "ops/random_source.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -110,165 +109,36 @@ Result<Tensor> fill(KernelContext& c, const Philox& random, const Tensor& sizes)
 template <class Distribution> struct Random {
   template <class T> class Kernel final : public ComputeKernel {
    public:
-    explicit Kernel(const KernelInit& init) : streams_(init) {}
+    explicit Kernel(const KernelInit& init) : source_(init) {}
     Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, streams_.next(c), c.input(0))));
+      TROUPE_ASSIGN(const Philox random, source_.next(c));
+      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, random, c.input(0))));
       c.set_output(0, std::move(y));
       return {};
     }
 
    private:
-    Streams streams_;
-  };
-
-  template <class T> class Stateless final : public ComputeKernel {
-   public:
-    Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(const auto seed, int_values(c.input(1), "seed"));
-      if (seed.size() != 2) return invalid_argument("seed must have two numbers, not {}", seed.size());
-      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, Philox(key_from(seed[0], seed[1]), 0), c.input(0))));
-      c.set_output(0, std::move(y));
-      return {};
-    }
+    RandomSource source_;
   };
 };
 
-template <class T> class UniformInt final : public ComputeKernel {
- public:
-  explicit UniformInt(const KernelInit& init) : streams_(init) {}
-  Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
-    TROUPE_ASSIGN(const int64_t low, int_scalar(c.input(1), "minval"));
-    TROUPE_ASSIGN(const int64_t high, int_scalar(c.input(2), "maxval"));
-    if (low >= high) return invalid_argument("minval {} is not below maxval {}", low, high);
-    const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
-    T* out = y.mutable_data<T>();
-    const Philox random = streams_.next(c);
-    parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Philox::Block w = random(static_cast<uint64_t>(i));
-        const uint64_t word = uint64_t{w[0]} << 32 | w[1];
-        const auto scaled = static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64);
-        out[i] = static_cast<T>(static_cast<uint64_t>(low) + scaled);
-      }
-    });
-    c.set_output(0, std::move(y));
-    return {};
-  }
-
- private:
-  Streams streams_;
-};
-
-class Shuffle final : public ComputeKernel {
- public:
-  explicit Shuffle(const KernelInit& init) : streams_(init) {}
-  Status compute(KernelContext& c) override {
-    const Tensor& x = c.input(0);
-    if (x.rank() == 0 || x.elements() == 0) {
-      c.set_output(0, x);
-      return {};
-    }
-    const int64_t rows = x.shape()[0], width = x.elements() / rows;
-    std::vector<int64_t> order(static_cast<size_t>(rows));
-    std::iota(order.begin(), order.end(), int64_t{0});
-    const Philox random = streams_.next(c);
-    for (int64_t i = rows - 1; i > 0; --i) {
-      const Philox::Block w = random(static_cast<uint64_t>(i));
-      const uint64_t word = uint64_t{w[0]} << 32 | w[1];
-      std::swap(order[i], order[static_cast<unsigned __int128>(word) * static_cast<uint64_t>(i + 1) >> 64]);
-    }
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
-    with_storage(x.dtype(), [&]<class S>() {
-      const S* in = static_cast<const S*>(x.raw());
-      S* out = static_cast<S*>(y.mutable_raw());
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(in + order[i] * width, width, out + i * width);
-    });
-    c.set_output(0, std::move(y));
-    return {};
-  }
-
- private:
-  Streams streams_;
-};
-
-template <class T> class Multinomial final : public ComputeKernel {
- public:
-  explicit Multinomial(const KernelInit& init) : streams_(init), out_(init.output_dtypes[0]) {}
-  Status compute(KernelContext& c) override {
-    const Tensor& logits = c.input(0);
-    if (logits.rank() != 2) return invalid_argument("logits must be a matrix, not {}", logits.shape().str());
-    TROUPE_ASSIGN(const int64_t n, int_scalar(c.input(1), "num_samples"));
-    const int64_t rows = logits.shape()[0], classes = logits.shape()[1];
-    if (n < 0 || classes == 0) return invalid_argument("{} samples of {} classes", n, classes);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{rows, n}));
-    std::vector<int64_t> drawn;
-    const Philox random = streams_.next(c);
-    std::vector<double> sums(static_cast<size_t>(classes));
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* x = logits.data<T>() + r * classes;
-      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (int64_t k = 0; k < classes; ++k) largest = std::max(largest, static_cast<double>(widen(x[k])));
-      for (int64_t k = 0; k < classes; ++k) sums[k] = sum += std::exp(static_cast<double>(widen(x[k])) - largest);
-      if (!(sum > 0) || !std::isfinite(sum)) return invalid_argument("logits of row {} are no distribution", r);
-      for (int64_t i = 0; i < n; ++i) {
-        const Philox::Block w = random(static_cast<uint64_t>(r * n + i));
-        const auto at = std::ranges::upper_bound(sums, uniform_double(w[0], w[1]) * sum) - sums.begin();
-        drawn.push_back(std::min<int64_t>(at, classes - 1));
-      }
-    }
-    TROUPE_ASSIGN(Tensor y, int_tensor(out_, drawn, shape));
-    c.set_output(0, std::move(y));
-    return {};
-  }
-
- private:
-  Streams streams_;
-  const DType out_;
-};
-
-Status shape_of_input(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
-  if (const auto sizes = c.constant_input(0)) {
-    TROUPE_ASSIGN(const Shape shape, shape_from(*sizes, "shape"));
-    c.set_output(0, shape);
-  } else if (c.input(0).has_rank() && c.input(0)[0] >= 0 && c.input(0)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
-  }
-  return {};
-}
-
-const char* const kRandom = "it is random";
-
+/// The three forms of an op: `op`, and `stateless` with and without V2.
 template <class Distribution>
-void add_random(OpRegistry& ops, KernelRegistry& kernels, const char* op, const char* stateless, const char* what) {
-  const std::string dtype = type_attr("dtype", FloatTypes{}), index = type_attr("T", IndexTypes{}, "int32");
-  ops.add(
-      OpDef(op)
-          .input("shape: T")
-          .output("output: dtype")
-          .attr("seed: int = 0")
-          .attr("seed2: int = 0")
-          .attr(dtype)
-          .attr(index)
-          .shape(shape_of_input)
-          .stateful()
-          .doc(std::string(what) + " The numbers follow from seed, seed2 and the count of the node's runs; seeds of 0 "
-                                   "stand for a seed that nobody knows."),
-      not_differentiable(kRandom));
-  add_cpu_kernels<Random<Distribution>::template Kernel>(kernels, op, FloatTypes{}, "dtype");
-  ops.add(OpDef(stateless)
-              .input("shape: T")
-              .input("seed: Tseed")
-              .output("output: dtype")
-              .attr(type_attr("dtype", FloatTypes{}, "float32"))
-              .attr(index)
-              .attr(type_attr("Tseed", IndexTypes{}, "int64"))
-              .shape(shape_of_input)
-              .doc(std::string(what) + " The numbers follow from the two numbers of `seed` alone."),
-          not_differentiable(kRandom));
-  add_cpu_kernels<Random<Distribution>::template Stateless>(kernels, stateless, FloatTypes{}, "dtype");
+void add_random(OpRegistry& ops, KernelRegistry& kernels, const std::string& op, const std::string& stateless,
+                const char* what) {
+  for (const RandomForm form : {RandomForm::kStateful, RandomForm::kSeed, RandomForm::kKey}) {
+    const bool stateful = form == RandomForm::kStateful, key = form == RandomForm::kKey;
+    const std::string name = stateful ? op : key ? stateless + "V2" : stateless, index = key ? "Tshape" : "T";
+    OpDef def(name);
+    def.input("shape: " + index).output("output: dtype");
+    add_random_inputs(def, form);
+    ops.add(def.attr(type_attr("dtype", FloatTypes{}, stateful ? "" : "float32"))
+                .attr(type_attr(index, IndexTypes{}, "int32"))
+                .shape(shape_of_input)
+                .doc(std::string(what) + random_doc(form)),
+            not_differentiable(kRandom));
+    add_cpu_kernels<Random<Distribution>::template Kernel>(kernels, name, FloatTypes{}, "dtype");
+  }
 }
 
 }  // namespace
@@ -278,55 +148,8 @@ void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_random<Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal", "Standard normal numbers.");
   add_random<Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal",
                         "Standard normal numbers, those beyond two standard deviations drawn again.");
-  ops.add(OpDef("RandomUniformInt")
-              .input("shape: T")
-              .input("minval: Tout")
-              .input("maxval: Tout")
-              .output("output: Tout")
-              .attr("seed: int = 0")
-              .attr("seed2: int = 0")
-              .attr(type_attr("Tout", IndexTypes{}))
-              .attr(type_attr("T", IndexTypes{}, "int32"))
-              .shape(shape_of_input)
-              .stateful()
-              .doc("Integers uniform in [minval, maxval). Error where that is empty."),
-          not_differentiable(kRandom));
-  add_cpu_kernels<UniformInt>(kernels, "RandomUniformInt", IndexTypes{}, "Tout");
-  ops.add(OpDef("RandomShuffle")
-              .input("value: T")
-              .output("output: T")
-              .attr("seed: int = 0")
-              .attr("seed2: int = 0")
-              .attr("T: type")
-              .shape(unchanged_shape)
-              .stateful()
-              .doc("The rows of the first dimension in random order."),
-          not_differentiable(kRandom));
-  kernels.add<Shuffle>("RandomShuffle", DeviceKind::kCpu, {});
-  ops.add(OpDef("Multinomial")
-              .input("logits: T")
-              .input("num_samples: int32")
-              .output("output: output_dtype")
-              .attr("seed: int = 0")
-              .attr("seed2: int = 0")
-              .attr(type_attr("T", FloatTypes{}))
-              .attr(type_attr("output_dtype", IndexTypes{}, "int64"))
-              .shape([](ShapeContext& c) -> Status {
-                TROUPE_ASSIGN(const PartialShape logits, c.with_rank(0, 2));
-                const auto n = c.constant_input(1);
-                PartialShape out{logits[0], -1};
-                if (n) {
-                  TROUPE_ASSIGN(const int64_t samples, int_scalar(*n, "num_samples"));
-                  if (samples < 0) return invalid_argument("{} samples", samples);
-                  out.set(1, samples);
-                }
-                c.set_output(0, out);
-                return {};
-              })
-              .stateful()
-              .doc("Classes drawn with probabilities proportional to exp(logits), for each row."),
-          not_differentiable(kRandom));
-  add_cpu_kernels<Multinomial>(kernels, "Multinomial", FloatTypes{});
+  register_random_integer_ops(ops, kernels);
+  register_random_gamma_ops(ops, kernels);
 }
 
 }  // namespace troupe

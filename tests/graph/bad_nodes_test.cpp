@@ -24,7 +24,8 @@ class Draw {
   DType dtype() {
     static const std::vector<DType> kTypes = {DType::kFloat32, DType::kFloat32,   DType::kFloat64,  DType::kInt32,
                                               DType::kInt64,   DType::kBool,      DType::kString,   DType::kFloat16,
-                                              DType::kUInt8,   DType::kComplex64, DType::kResource, DType::kVariant};
+                                              DType::kUInt8,   DType::kComplex64, DType::kResource, DType::kVariant,
+                                              DType::kUInt64};
     return one_of(kTypes);
   }
   PartialShape shape() {

@@ -121,6 +121,24 @@ inline std::vector<OpCase> random_cases() {
   out.push_back({"RandomUniformInt", {I({7}), I(-3), I(9)}, {}, {}, false, true});
   out.push_back({"RandomShuffle", {ramp({5, 2})}, {}, {}, false, true});
   out.push_back({"Multinomial", {F({0, 1, 2, 3}, {2, 2}), I(5)}, {}, {}, false, true});
+  out.push_back({"StatelessMultinomial", {F({0, 1, 2, 3}, {2, 2}), I(5), I({1, 2})}, {}, {}, false, true});
+  const Tensor key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0}), philox = I(1);
+  for (const char* op : {"StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"})
+    out.push_back({op, {I({3, 5}), key, counter, philox}, {}, {}, false, true});
+  out.push_back({"StatelessRandomUniformInt", {I({7}), L({1, 2}), L(-3), L(9)}, {}, {}, false, true});
+  out.push_back({"StatelessRandomUniformIntV2", {I({7}), key, counter, philox, I(-3), I(9)}, {}, {}, false, true});
+  out.push_back({"StatelessRandomUniformFullInt", {I({7}), L({1, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomUniformFullIntV2", {I({7}), key, counter, philox}, {}, {}, false, true});
+  out.push_back({"RandomGamma", {I({7}), D({0.5, 2})}, {{"seed", int64_t{7}}}, {}, false, true});
+  out.push_back({"StatelessRandomGammaV2", {I({7}), L({1, 2}), D({0.5, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGammaV3", {I({7}), key, counter, philox, D({0.5, 2})}, {}, {}, false, true});
+  out.push_back({"RandomPoissonV2", {I({7}), D({0.5, 20})}, {{"seed", int64_t{7}}}, {}, false, true});
+  out.push_back(
+      {"StatelessRandomPoisson", {I({7}), L({1, 2}), D({0.5, 20})}, {{"dtype", DType::kInt32}}, {}, false, true});
+  out.push_back({"StatelessShuffle", {ramp({5, 2}), key, counter, philox}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGetKeyCounter", {L({1, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGetKeyCounterAlg", {I({1, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGetAlg", {}, {}, {philox}, false, true});
   return out;
 }
 

@@ -150,4 +150,92 @@ TEST_CASE("classes are drawn by their probabilities", "[random]") {
   CHECK(std::ranges::count(v, 2.0) == 0);
 }
 
+TEST_CASE("keys and counters decide what stateless ops of the second version draw", "[random]") {
+  const auto words = [](std::initializer_list<uint64_t> v) { return Tensor::of<uint64_t>(v); };
+  const auto draw = [&](const Tensor& key, const Tensor& counter, int32_t alg) {
+    return *apply("StatelessRandomUniformV2", {I({9}), key, counter, I(alg)});
+  };
+  const Tensor x = draw(words({7}), words({0, 0}), 1);
+  CHECK(x.identical(draw(words({7}), words({0, 0}), 3)));
+  CHECK_FALSE(x.identical(draw(words({8}), words({0, 0}), 1)));
+  CHECK_FALSE(x.identical(draw(words({7}), words({1, 0}), 1)));
+  CHECK_FALSE(x.identical(draw(words({7}), words({0, 1}), 1)));
+  // The key of a seed draws what the seed does.
+  const Tensor key = *apply("StatelessRandomGetKeyCounter", {L({1, 2})});
+  CHECK(draw(key, words({0, 0}), 1).identical(*apply("StatelessRandomUniform", {I({9}), L({1, 2})})));
+}
+
+TEST_CASE("stateless integers and shuffles are those of their seeds", "[random]") {
+  const auto ints = doubles(*apply("StatelessRandomUniformInt", {I({20000}), L({1, 2}), I(-1), I(3)}));
+  for (int k = -1; k < 3; ++k) CHECK(std::abs(std::ranges::count(ints, k) - 5000) < 300);
+  const Attrs full = {{"dtype", DType::kInt32}};
+  double sum = 0;
+  for (double v : doubles(*apply("StatelessRandomUniformFullInt", {I({20000}), L({1, 2})}, full))) sum += v < 0;
+  CHECK(std::abs(sum - 10000) < 400);
+  const Tensor key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0});
+  const Tensor x = ramp({100}), y = *apply("StatelessShuffle", {x, key, counter, I(1)});
+  CHECK(y.identical(*apply("StatelessShuffle", {x, key, counter, I(1)})));
+  CHECK_FALSE(y.identical(x));
+  CHECK(std::ranges::is_permutation(doubles(x), doubles(y)));
+}
+
+TEST_CASE("random ops refuse seeds, keys and ranges that are none", "[random][bad_input]") {
+  const auto fails = [](const std::string& op, const std::vector<Tensor>& inputs, const std::string& words) {
+    const auto r = apply_unshaped(op, inputs);
+    INFO(op << " " << words);
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().message, Catch::Contains(words));
+  };
+  const Tensor shape = I({2}), key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0});
+  fails("StatelessRandomNormal", {shape, L({1})}, "two numbers, not the shape [1]");
+  fails("StatelessRandomGetKeyCounter", {L({1, 2, 3})}, "not the shape [3]");
+  fails("StatelessRandomNormalV2", {shape, key, counter, I(2)}, "alg 2 is not Philox");
+  fails("StatelessRandomNormalV2", {shape, counter, counter, I(1)}, "key [2] and counter [2]");
+  fails("StatelessRandomNormalV2", {shape, key, key, I(1)}, "key [1] and counter [1]");
+  fails("StatelessRandomUniformInt", {shape, L({1, 2}), I(3), I(3)}, "minval 3 is not below maxval 3");
+  fails("StatelessRandomUniformInt", {shape, L({1, 2}), I({3}), I(4)}, "scalars, not [1]");
+  fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, -2})}, "alpha -2 at position 1");
+  fails("RandomGamma", {shape, D(NAN)}, "alpha nan at position 0");
+  fails("StatelessMultinomial", {F({NAN, 1}, {1, 2}), I(1), L({1, 2})}, "row 0 are no distribution");
+}
+
+TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[random]") {
+  const std::vector<double> parameters = {0.3, 1, 2.5, 9.9, 10, 300};
+  const Tensor values = Tensor::of<double>(parameters);
+  for (const char* op : {"RandomGamma", "RandomPoissonV2"}) {
+    Attrs attrs = {{"seed", int64_t{3}}};
+    if (op == std::string("RandomPoissonV2")) attrs.set("dtype", DType::kFloat32);
+    const Tensor y = *apply(op, {I({5000, 2}), values}, attrs), again = *apply(op, {I({5000, 2}), values}, attrs, 0, 2);
+    REQUIRE(y.shape() == Shape{5000, 2, 6});
+    CHECK(y.identical(again));
+    const auto all = doubles(y);
+    for (size_t k = 0; k < parameters.size(); ++k) {
+      INFO(op << " " << parameters[k]);
+      std::vector<double> own;
+      for (size_t i = k; i < all.size(); i += parameters.size()) own.push_back(all[i]);
+      const Moments m = moments(Tensor::of<double>(own));
+      // Both have the parameter as their mean and their variance.
+      CHECK(std::fabs(m.mean - parameters[k]) < 4.5 * std::sqrt(parameters[k] / 10000));
+      CHECK(m.variance == Approx(parameters[k]).epsilon(0.15));
+      CHECK(m.low >= 0);
+    }
+  }
+  const Tensor none = *apply("StatelessRandomPoisson", {I({3}), L({1, 2}), D(0)}, {{"dtype", DType::kInt64}});
+  CHECK(none.identical(L({0, 0, 0})));
+  CHECK(apply("StatelessRandomGammaV2", {I({2}), L({1, 2}), D(0)})->identical(D({0, 0})));
+}
+
+TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random]") {
+  // The mean is alpha, so that the derivatives have the mean 1.
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output alpha = scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape{3}}});
+  const Output y = scope.op("StatelessRandomGammaV2", {scope.constant(I({4000})), scope.constant(L({1, 2})), alpha});
+  const auto dx = gradients(scope, {y}, {alpha});
+  REQUIRE(dx.ok());
+  const Tensor got = Evaluator().value((*dx)[0], {{alpha, D({0.6, 2, 40})}});
+  REQUIRE(got.shape() == Shape{3});
+  for (double v : doubles(got)) CHECK(v / 4000 == Approx(1).epsilon(0.06));
+}
+
 }  // namespace troupe::testing

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers of distributions with a parameter for each: RandomGamma, RandomPoissonV2 and their stateless forms.
+#include <cmath>
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
+#include "ops/random_source.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+using GammaTypes = TypeList<float, double, float16>;
+using PoissonTypes = TypeList<float, double, float16, int32_t, int64_t>;
+
+/// As many random numbers as one element of a result takes.
+class Draws {
+ public:
+  Draws(const Philox& random, int64_t element) : random_(random), element_(static_cast<uint64_t>(element)) {}
+  /// In [0, 1).
+  double uniform() {
+    const uint32_t high = word();
+    return uniform_double(high, word());
+  }
+  double normal() {
+    const uint32_t a = word();
+    return normal_pair(a, word())[0];
+  }
+
+ private:
+  uint32_t word() {
+    if (next_ == block_.size()) {
+      block_ = random_(element_ | blocks_++ << 48);
+      next_ = 0;
+    }
+    return block_[next_++];
+  }
+
+  const Philox& random_;
+  const uint64_t element_;
+  uint64_t blocks_ = 0;
+  Philox::Block block_ = {};
+  size_t next_ = block_.size();
+};
+
+/// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+struct Gamma {
+  static constexpr const char* name = "alpha";
+  static double draw(Draws& draws, double alpha) {
+    if (alpha == 0) return 0;
+    const double d = (alpha < 1 ? alpha + 1 : alpha) - 1.0 / 3, scale = 1 / std::sqrt(9 * d);
+    for (;;) {
+      const double x = draws.normal(), root = 1 + scale * x, v = root * root * root;
+      if (v <= 0) continue;
+      const double u = draws.uniform();
+      if (u >= 1 - 0.0331 * x * x * x * x && std::log(u) >= 0.5 * x * x + d * (1 - v + std::log(v))) continue;
+      return alpha < 1 ? d * v * std::pow(1 - draws.uniform(), 1 / alpha) : d * v;
+    }
+  }
+};
+
+/// Sources: Knuth, "Seminumerical algorithms", for small rates; Hormann, "The transformed rejection method for
+/// generating Poisson random variables", 1993, for others.
+struct Poisson {
+  static constexpr const char* name = "rate";
+  static double draw(Draws& draws, double rate) {
+    if (rate < 10) {
+      double product = 1 - draws.uniform(), count = 0;
+      for (const double least = std::exp(-rate); product > least; ++count) product *= 1 - draws.uniform();
+      return count;
+    }
+    const double b = 0.931 + 2.53 * std::sqrt(rate), a = -0.059 + 0.02483 * b;
+    for (;;) {
+      const double u = draws.uniform() - 0.5, v = 1 - draws.uniform(), edge = 0.5 - std::abs(u);
+      const double k = std::floor((2 * a / edge + b) * u + rate + 0.43);
+      if (edge >= 0.07 && v <= 0.9277 - 3.6224 / (b - 2)) return k;
+      if (!(k >= 0) || (edge < 0.013 && v > edge)) continue;
+      int sign = 0;
+      const double scaled = std::log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (edge * edge) + b));
+      if (scaled <= k * std::log(rate) - rate - lgamma_r(k + 1, &sign)) return k;
+    }
+  }
+};
+
+template <class T> T rounded(double x) {
+  if constexpr (std::is_integral_v<T>)
+    return x >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max() : static_cast<T>(x);
+  else return narrow<T>(static_cast<Arithmetic<T>>(x));
+}
+
+/// For each element of the last input, the parameters, as many numbers as input 0 tells: [shape..., parameters...].
+template <class Distribution> class ByParameter final : public ComputeKernel {
+ public:
+  explicit ByParameter(const KernelInit& init) : source_(init), dtype_(init.output_dtypes[0]) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(std::vector<int64_t> sizes, int_values(c.input(0), "shape"));
+    const Tensor& parameters = c.input(c.num_inputs() - 1);
+    sizes.insert(sizes.end(), parameters.shape().begin(), parameters.shape().end());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    std::vector<double> values(static_cast<size_t>(parameters.elements()));
+    with_type(parameters.dtype(), PoissonTypes{}, [&]<class T>() {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(widen(parameters.data<T>()[i]));
+    });
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!(values[i] >= 0) || std::isinf(values[i]))
+        return invalid_argument("{} {} at position {} is not a finite number of 0 or more", Distribution::name,
+                                values[i], i);
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_, shape));
+    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    with_type(dtype_, PoissonTypes{}, [&]<class T>() {
+      T* out = y.mutable_data<T>();
+      parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          Draws draws(random, i);
+          out[i] = rounded<T>(Distribution::draw(draws, values[static_cast<size_t>(i) % values.size()]));
+        }
+      });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  RandomSource source_;
+  const DType dtype_;
+};
+
+Status by_parameter_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(shape_of_input(c));
+  const PartialShape& parameters = c.input(c.num_inputs() - 1);
+  const auto sizes = c.constant_input(0);
+  if (!sizes || !parameters.has_rank()) {
+    c.set_output(0, PartialShape());
+    return {};
+  }
+  TROUPE_ASSIGN(std::vector<int64_t> dims, int_values(*sizes, "shape"));
+  dims.insert(dims.end(), parameters.dims().begin(), parameters.dims().end());
+  TROUPE_ASSIGN(PartialShape out, PartialShape::make(dims));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+/// Samples change with alpha as RandomGammaGrad tells; the sum over those of one alpha.
+Status gamma_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  const int i = c.num_inputs() - 1;
+  const Output alpha = c.input(i), sample = c.output(0);
+  Output partial;
+  if (alpha.dtype() == DType::kFloat16) {
+    const auto cast = [&](Output x, DType to) { return c.op("Cast", {x}, {{"DstT", to}}); };
+    const DType wide = DType::kFloat32;
+    partial = cast(c.op("RandomGammaGrad", {cast(alpha, wide), cast(sample, wide)}), alpha.dtype());
+  } else {
+    partial = c.op("RandomGammaGrad", {alpha, sample});
+  }
+  c.set_dx(i, sum_to(c, c.op("Mul", {c.dy(0), partial}), alpha, sample));
+  return {};
+}
+
+void add_gamma(OpRegistry& ops, KernelRegistry& kernels, const char* name, RandomForm form) {
+  const bool stateful = form == RandomForm::kStateful;
+  const std::string type = stateful ? "T" : "dtype", index = stateful                    ? "S"
+                                                             : form == RandomForm::kSeed ? "T"
+                                                                                         : "shape_dtype";
+  OpDef op(name);
+  op.input("shape: " + index);
+  add_random_inputs(op, form);
+  op.input("alpha: " + type).output("output: " + type).attr(type_attr(type, GammaTypes{}));
+  ops.add(op.attr(type_attr(index, IndexTypes{}, stateful ? "" : "int32"))
+              .shape(by_parameter_shape)
+              .doc(std::string("Numbers of Gamma distributions of shape alpha and rate 1, for each alpha as many as "
+                               "`shape` says: [shape...,alpha...]. Error for an alpha below 0.") +
+                   random_doc(form)),
+          gradient(gamma_gradient));
+  kernels.add<ByParameter<Gamma>>(name, DeviceKind::kCpu, {});
+}
+
+}  // namespace
+
+void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  add_gamma(ops, kernels, "RandomGamma", RandomForm::kStateful);
+  add_gamma(ops, kernels, "StatelessRandomGammaV2", RandomForm::kSeed);
+  add_gamma(ops, kernels, "StatelessRandomGammaV3", RandomForm::kKey);
+  for (const RandomForm form : {RandomForm::kStateful, RandomForm::kSeed}) {
+    const bool stateful = form == RandomForm::kStateful;
+    const std::string name = stateful ? "RandomPoissonV2" : "StatelessRandomPoisson", index = stateful ? "S" : "T";
+    const std::string rate = stateful ? "R" : "Rtype";
+    OpDef op(name);
+    op.input("shape: " + index);
+    add_random_inputs(op, form);
+    op.input((stateful ? "rate: " : "lam: ") + rate).output("output: dtype");
+    op.attr(type_attr(rate, PoissonTypes{}, stateful ? "float64" : ""))
+        .attr(type_attr("dtype", PoissonTypes{}, stateful ? "int64" : ""));
+    ops.add(op.attr(type_attr(index, IndexTypes{}, stateful ? "" : "int32"))
+                .shape(by_parameter_shape)
+                .doc(std::string("Numbers of Poisson distributions, for each rate as many as `shape` says: "
+                                 "[shape...,rate...]. Error for a rate below 0.") +
+                     random_doc(form)),
+            not_differentiable(kRandom));
+    kernels.add<ByParameter<Poisson>>(name, DeviceKind::kCpu, {});
+  }
+}
+
+}  // namespace troupe

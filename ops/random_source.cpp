@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and streams of random ops.
+#include "ops/random_source.h"
+
+#include "ops/index_tensors.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+
+Result<uint64_t> key_from(const Tensor& seed) {
+  if (seed.rank() != 1 || seed.elements() != 2)
+    return invalid_argument("seed must have two numbers, not the shape {}", seed.shape().str());
+  uint64_t key = 0;
+  with_type(seed.dtype(), TypeList<int32_t, int64_t, uint32_t, uint64_t>{}, [&]<class T>() {
+    const T* s = seed.data<T>();
+    key = key_from(static_cast<int64_t>(s[0]), static_cast<int64_t>(s[1]));
+  });
+  return key;
+}
+
+RandomSource::RandomSource(const KernelInit& init, int first)
+    : form_(init.attrs->find("seed2")   ? RandomForm::kStateful
+            : init.attrs->find("Tseed") ? RandomForm::kSeed
+                                        : RandomForm::kKey),
+      first_(first) {
+  if (form_ == RandomForm::kStateful) streams_ = std::make_unique<Streams>(init);
+}
+
+Result<Philox> RandomSource::next(const KernelContext& context) {
+  if (form_ == RandomForm::kStateful) return streams_->next(context);
+  if (form_ == RandomForm::kSeed) {
+    TROUPE_ASSIGN(const uint64_t key, key_from(context.input(first_)));
+    return Philox(key, 0);
+  }
+  const Tensor &key = context.input(first_), &counter = context.input(first_ + 1);
+  TROUPE_ASSIGN(const int64_t algorithm, int_scalar(context.input(first_ + 2), "alg"));
+  if (algorithm != kPhilox && algorithm != kAutomatic)
+    return invalid_argument("alg {} is not Philox (1) or automatic (3)", algorithm);
+  if (key.rank() != 1 || key.dim(0) != 1 || counter.rank() != 1 || counter.dim(0) < 2)
+    return invalid_argument("key {} and counter {} must be [1] and [2]", key.shape().str(), counter.shape().str());
+  const uint64_t first = *key.data<uint64_t>(), *at = counter.data<uint64_t>();
+  return Philox(at[1] == 0 ? first : mix_bits(first ^ mix_bits(at[1])), at[0]);
+}
+
+int RandomSource::inputs() const { return form_ == RandomForm::kStateful ? 0 : form_ == RandomForm::kSeed ? 1 : 3; }
+
+void add_random_inputs(OpDef& op, RandomForm form) {
+  if (form == RandomForm::kStateful) op.attr("seed: int = 0").attr("seed2: int = 0").stateful();
+  else if (form == RandomForm::kSeed) op.input("seed: Tseed").attr(type_attr("Tseed", IndexTypes{}, "int64"));
+  else op.input("key: uint64").input("counter: uint64").input("alg: int32");
+}
+
+const char* random_doc(RandomForm form) {
+  switch (form) {
+    case RandomForm::kStateful:
+      return " The numbers follow from seed, seed2 and the count of the node's runs; seeds of 0 stand for a seed that "
+             "nobody knows.";
+    case RandomForm::kSeed: return " The numbers follow from the two numbers of `seed` alone.";
+    default: return " The numbers follow from key and counter alone; alg is 1 (Philox) or 3 (automatic, the same).";
+  }
+}
+
+Status shape_of_input(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
+  if (const auto sizes = c.constant_input(0)) {
+    TROUPE_ASSIGN(const Shape shape, shape_from(*sizes, "shape"));
+    c.set_output(0, shape);
+  } else if (c.input(0).has_rank() && c.input(0)[0] >= 0 && c.input(0)[0] <= kMaxRank) {
+    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
+  }
+  return {};
+}
+
+}  // namespace troupe
