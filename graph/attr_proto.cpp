@@ -45,7 +45,20 @@ struct Writer {
   static void add(proto::AttrValue::ListValue& list, const PartialShape& v) { write(v, *list.add_shape()); }
 };
 
+/// Quantised integers are the integers that they are made of.
+int without_quantization(int number) {
+  switch (number) {
+    case proto::DT_QINT8: return proto::DT_INT8;
+    case proto::DT_QUINT8: return proto::DT_UINT8;
+    case proto::DT_QINT16: return proto::DT_INT16;
+    case proto::DT_QUINT16: return proto::DT_UINT16;
+    case proto::DT_QINT32: return proto::DT_INT32;
+    default: return number;
+  }
+}
+
 Result<DType> read_type(int number) {
+  number = without_quantization(number);
   const auto type = static_cast<DType>(number);
   if (number >= 0 && number < 128 && is_known(type)) return type;
   const std::string name = proto::DataType_Name(static_cast<proto::DataType>(number));

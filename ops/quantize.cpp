@@ -5,7 +5,9 @@
 
 #include "devices/parallel.h"
 #include "ops/all.h"
+#include "ops/axis_slices.h"
 #include "ops/index_tensors.h"
+#include "ops/quantize_integers.h"
 #include "ops/type_dispatch.h"
 #include "troupe/graph.h"
 
@@ -54,29 +56,6 @@ template <class T> struct Scale {
   }
 };
 
-/// A tensor by its slices along an axis, or whole where that is -1.
-struct Slices {
-  int64_t outer = 1, count = 1, inner = 1;
-  static Result<Slices> of(const Shape& x, int64_t axis) {
-    Slices s{1, 1, x.elements()};
-    if (axis == -1) return s;
-    if (axis >= x.rank()) return invalid_argument("axis {} of input {}", axis, x.str());
-    s.count = x[static_cast<int>(axis)];
-    s.inner = 1;
-    for (int i = 0; i < x.rank(); ++i) (i < axis ? s.outer : i > axis ? s.inner : s.count) *= i == axis ? 1 : x[i];
-    return s;
-  }
-  /// Calls f(begin, end) for each run of slice k.
-  template <class F> void runs(int64_t k, F&& f) const {
-    for (int64_t o = 0; o < outer; ++o) f((o * count + k) * inner, (o * count + k + 1) * inner);
-  }
-  /// Errors: a bound that is neither a scalar (axis -1) nor a vector of as many numbers as there are slices.
-  Status check(const Tensor& bound, const char* name, int64_t axis) const {
-    if (axis == -1 ? bound.elements() == 1 : bound.rank() == 1 && bound.elements() == count) return {};
-    return invalid_argument("{} of shape {} for {} slices", name, bound.shape().str(), count);
-  }
-};
-
 template <class T> class QuantizeAndDequantize final : public ComputeKernel {
  public:
   explicit QuantizeAndDequantize(const KernelInit& init)
@@ -89,7 +68,7 @@ template <class T> class QuantizeAndDequantize final : public ComputeKernel {
     }
     TROUPE_RETURN_IF_ERROR(o.check());
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const Slices slices, Slices::of(x.shape(), o.axis));
+    TROUPE_ASSIGN(const AxisSlices slices, AxisSlices::of(x.shape(), o.axis));
     const bool inputs = c.num_inputs() > 1;
     if (inputs && o.range_given) {
       TROUPE_RETURN_IF_ERROR(slices.check(c.input(1), "input_min", o.axis));
@@ -136,7 +115,7 @@ template <class T> class V4Grad final : public ComputeKernel {
     const Tensor &g = c.input(0), &x = c.input(1);
     if (g.shape() != x.shape())
       return invalid_argument("gradients {} and input {} differ", g.shape().str(), x.shape().str());
-    TROUPE_ASSIGN(const Slices slices, Slices::of(x.shape(), axis_));
+    TROUPE_ASSIGN(const AxisSlices slices, AxisSlices::of(x.shape(), axis_));
     TROUPE_RETURN_IF_ERROR(slices.check(c.input(2), "input_min", axis_));
     TROUPE_RETURN_IF_ERROR(slices.check(c.input(3), "input_max", axis_));
     TROUPE_ASSIGN(Tensor dx, c.allocate(x.dtype(), x.shape()));
@@ -238,6 +217,7 @@ void register_quantize_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of QuantizeAndDequantizeV4: zero where the input was cut off, and by the range."),
           gradient(v4_grad_gradient));
   add_cpu_kernels<V4Grad>(kernels, "QuantizeAndDequantizeV4Grad", FullFloatTypes{});
+  register_quantize_integer_ops(ops, kernels);
 }
 
 }  // namespace troupe

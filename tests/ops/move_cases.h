@@ -167,6 +167,31 @@ inline std::vector<OpCase> rounding_cases() {
       {"QuantizeAndDequantize", {y}, {{"num_bits", int64_t{2}}}, {D({-0.9, 0, 0, 0.9})}, false},
       {"QuantizeAndDequantizeV4Grad", {D({1, 2, 3, 4}), y, D(-1), D(0.5)}, {}, {D({0, 2, 3, 0}), D(0), D(0)}},
   };
+  const Tensor numbers = F({-1, 0, 1.5, 300}, {4}), turned = F({-2.5, 1.5, 0.5, 200}, {2, 2});
+  const auto range = [](float a, float b) { return std::vector{F({a}, {}), F({b}, {})}; };
+  const auto limits = [&](const Tensor& x, float a, float b) { return std::vector{x, range(a, b)[0], range(a, b)[1]}; };
+  const auto bytes = [](std::initializer_list<uint8_t> v) { return Tensor::of<uint8_t>(v); };
+  const auto signs = [](std::initializer_list<int8_t> v, const Shape& s) { return Tensor::of<int8_t>(v, s); };
+  const Attrs scaled = {{"T", DType::kInt8}, {"mode", "SCALED"}, {"round_mode", "HALF_TO_EVEN"}};
+  out.push_back({"QuantizeV2",
+                 limits(numbers, 0, 255),
+                 {{"T", DType::kUInt8}},
+                 {bytes({0, 0, 2, 255}), range(0, 255)[0], range(0, 255)[1]}});
+  out.push_back({"QuantizeV2", limits(numbers, 0, 255), {{"T", DType::kInt8}}, {signs({-128, -128, -127, 127}, {4})}});
+  out.push_back({"QuantizeV2", limits(turned, -128, 127), scaled, {signs({-2, 2, 0, 127}, {2, 2})}});
+  out.push_back({"QuantizeV2",
+                 {turned, F({-128, -64}, {2}), F({127, 1}, {2})},
+                 {{"T", DType::kInt8}, {"mode", "SCALED"}, {"axis", int64_t{1}}},
+                 {signs({-3, 3, 1, 127}, {2, 2}), F({-128, -64}, {2}), F({127, 63.5}, {2})}});
+  out.push_back(
+      {"QuantizeV2", limits(numbers, 0, 255), {{"T", DType::kUInt8}, {"mode", "MIN_FIRST"}}, {bytes({0, 0, 2, 255})}});
+  out.push_back({"Dequantize", limits(bytes({0, 2, 255}), 0, 255), {}, {F({0, 2, 255}, {3})}});
+  out.push_back({"Dequantize", limits(signs({-128, 0, 127}, {3}), 0, 255), {}, {F({0, 128, 255}, {3})}});
+  out.push_back({"Dequantize",
+                 {signs({-128, 0, 127, 1}, {2, 2}), F({-64, -1}, {2}), F({1, 254}, {2})},
+                 {{"mode", "SCALED"}, {"axis", int64_t{0}}},
+                 {F({-64, 0, 254, 2}, {2, 2})}});
+  out.push_back({"Dequantize", limits(bytes({0, 2, 255}), 0, 255), {{"mode", "MIN_FIRST"}}, {F({0, 2, 255}, {3})}});
   for (const char* op : {"QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4"}) {
     out.push_back(
         {op, {y, D(-1), D(0.5)}, {{"range_given", true}, {"num_bits", int64_t{2}}}, {D({-1, -0.5, 0, 0.5})}, false});

@@ -82,3 +82,22 @@ def rounding(case):
         R.QuantizeAndDequantizeV4(input=x, input_min=low, input_max=high, range_given=True, num_bits=5),
     ]
     case.fetch_with_gradients(ys, [x, low, high, lows, highs])
+
+
+@golden()
+def quantized(case):
+    x = case.feed("x", case.floats(5, 3, low=-4, high=4), (None, 3))
+    lows, highs = tf.constant([-1, 0, -3.0]), tf.constant([1, 2.5, 0.5])
+    plain = {tf.quint8: tf.uint8, tf.qint8: tf.int8, tf.quint16: tf.uint16, tf.qint16: tf.int16, tf.qint32: tf.int32}
+    for dtype in plain:
+        for mode in ("MIN_COMBINED", "MIN_FIRST", "SCALED"):
+            # The largest of qint32 overflow in TensorFlow.
+            ends = (-9.0, 9.0) if dtype == tf.qint32 else (-1.3, 2.1)
+            q, low, high = tf.quantization.quantize(x, *ends, dtype, mode=mode)
+            if dtype != tf.qint32:  # whose integers float32 does not tell apart
+                case.fetch(tf.bitcast(q, plain[dtype]))
+            case.fetch(low, high, tf.quantization.dequantize(q, low, high, mode=mode))
+    for narrow in (False, True):
+        q, low, high = tf.quantization.quantize(x, lows, highs, tf.qint8, mode="SCALED", round_mode="HALF_TO_EVEN",
+                                                narrow_range=narrow, axis=1)
+        case.fetch(low, high, tf.quantization.dequantize(q, low, high, mode="SCALED", narrow_range=narrow, axis=1))
