@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole files and their names: ReadFile, WriteFile, MatchingFiles, ShardedFilename, ShardedFilespec.
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <filesystem>
 
+#include "io/file_pattern.h"
 #include "io/file_system.h"
 #include "io/whole_file.h"
 #include "ops/string_map.h"
@@ -35,23 +34,14 @@ class WriteFile final : public BlockingKernel {
   }
 };
 
-/// Files whose paths match, sorted. A pattern of the last part of a path may hold *, ? and [...]; directories may not.
+/// Files whose paths match one of the patterns, sorted.
 class MatchingFiles final : public BlockingKernel {
  public:
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
-    const auto files = make_posix_file_system();
     std::vector<std::string> found;
     for (const std::string& pattern : request.inputs[0].values<std::string>()) {
-      const std::filesystem::path path(pattern);
-      const std::string directory = path.parent_path().string(), name = path.filename().string();
-      if (directory.find_first_of("*?[") != std::string::npos)
-        return make_error(Code::kUnimplemented, "'{}': only the last part of a path may be a pattern", pattern);
-      const auto names = files->list(directory.empty() ? "." : directory);
-      if (!names.ok() && names.error().code == Code::kNotFound) continue;
-      if (!names.ok()) return names.error();
-      for (const std::string& one : *names)
-        if (::fnmatch(name.c_str(), one.c_str(), 0) == 0)
-          found.push_back(directory.empty() ? one : (path.parent_path() / one).string());
+      TROUPE_ASSIGN(const auto files, matching_files(pattern));
+      found.insert(found.end(), files.begin(), files.end());
     }
     std::ranges::sort(found);
     return std::vector<Tensor>{Tensor::of<std::string>(std::span<const std::string>(found))};

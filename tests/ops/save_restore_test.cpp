@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SaveV2 and RestoreV2: what is written comes back; damage, wrong names and wrong types are errors.
+// SaveV2, RestoreV2 and the former versions: what is written comes back; damage, wrong names and wrong types are
+// errors.
 #include <filesystem>
 #include <fstream>
 
@@ -61,7 +62,8 @@ TEST_CASE("tensors saved are restored under their names") {
   CHECK_THAT(missing.error().message, Contains("'x'"));
   CHECK_THAT(run("RestoreV2", {path, text({"n"}), text({""})}, {DType::kFloat32}).error().message,
              Contains("int64") && Contains("float32"));
-  CHECK(run("RestoreV2", {path, text({"n"}), text({"2 0,1"})}, {DType::kInt64}).error().code == Code::kUnimplemented);
+  CHECK_THAT(run("RestoreV2", {path, text({"n"}), text({"2 0,1"})}, {DType::kInt64}).error().message,
+             Contains("tensor 'n': a slice of [2] of a tensor of shape []"));
   CHECK_FALSE(run("SaveV2", {path, text({"a", "a"}), whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
   CHECK_FALSE(run("SaveV2", {path, text({"a"}), text({""}), text({"s"})}, {DType::kString}).ok());
 
@@ -70,6 +72,57 @@ TEST_CASE("tensors saved are restored under their names") {
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kDataLoss);
   std::filesystem::remove(file);
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kNotFound);
+}
+
+TEST_CASE("tensors are saved in parts and restored in others") {
+  const Directory d;
+  const Tensor path = Tensor::scalar<std::string>(d.path + "/model");
+  const Tensor top = Tensor::of<float>({1, 2, 3}, {1, 3}), rest = Tensor::of<float>({4, 5, 6, 7, 8, 9}, {2, 3});
+  const Tensor names = text({"w", "n", "w"}), n = Tensor::scalar<float>(9);
+  const std::vector<DType> three(3, DType::kFloat32);
+  const auto save = [&](const std::string& op, const std::string& first, const std::string& second) {
+    Attrs attrs = {{op == "SaveV2" ? "dtypes" : "T", three}};
+    return run(op, {path, names, text({first, "", second}), top, n, rest}, attrs, {});
+  };
+  for (const char* op : {"SaveV2", "SaveSlices"}) {
+    REQUIRE(save(op, "3 3 0,1:-", "3 3 1,2:0,3").ok());
+    const auto back = run("RestoreV2", {path, text({"w", "w", "n"}), text({"3 3 -:1,2", "", ""})}, three);
+    REQUIRE(back.ok());
+    CHECK(back->at(0).identical(Tensor::of<float>({2, 3, 5, 6, 8, 9}, {3, 2})));
+    CHECK(back->at(1).identical(Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3})));
+    CHECK(back->at(2).identical(n));
+  }
+  const auto fails = [&](const std::string& first, const std::string& second, const std::string& words) {
+    INFO(first << " and " << second);
+    CHECK_THAT(save("SaveV2", first, second).error().message, Contains("tensor 'w'") && Contains(words));
+  };
+  fails("3 3 0,1:-", "3 3 0,2:-", "overlap");
+  fails("4 3 0,1:-", "4 3 1,2:-", "9 of the 12 elements");
+  fails("3 3 0,1:-", "4 3 1,2:-", "a part of float32 [3,3] and one of float32 [4,3]");
+  fails("3 3 0,2:-", "3 3 2,1:-", "a slice of shape [2,3] is given");
+  for (const char* bad : {"3 3", "3 3 0,1", "3 3 0,1:-:-", "3 x 0,1:-", "3 3 0,4:-", "3 3 -1,1:-", "3 3 0,1,1:-", " ",
+                          "9223372036854775807 9223372036854775807 -:-", "3 3 3,9223372036854775807:-"})
+    CHECK_FALSE(save("SaveV2", bad, "3 3 1,2:-").ok());
+}
+
+TEST_CASE("the former versions save and restore too, from several files by a pattern") {
+  const Directory d;
+  const auto path = [&](const std::string& name) { return Tensor::scalar(d.path + "/" + name); };
+  const auto name = [](const std::string& s) { return Tensor::scalar(s); };
+  const Tensor a = Tensor::of<float>({1, 2, 3, 4}, {2, 2}), b = Tensor::scalar<int64_t>(5);
+  REQUIRE(run("Save", {path("m-0"), text({"a"}), a}, {{"T", std::vector{DType::kFloat32}}}, {}).ok());
+  REQUIRE(run("Save", {path("m-1"), text({"b"}), b}, {{"T", std::vector{DType::kInt64}}}, {}).ok());
+  const auto restore = [&](const std::string& file, const std::string& tensor, DType dtype) {
+    return run("Restore", {path(file), name(tensor)}, {{"dt", dtype}, {"preferred_shard", int64_t{-1}}}, {dtype});
+  };
+  REQUIRE(restore("m-0", "a", DType::kFloat32).ok());
+  CHECK(restore("m-?", "b", DType::kInt64)->at(0).identical(b));
+  CHECK(restore("x-?", "b", DType::kInt64).error().code == Code::kNotFound);
+  CHECK(restore("m-0", "b", DType::kInt64).error().code == Code::kNotFound);
+  const auto row = run("RestoreSlice", {path("m-*"), name("a"), name("2 2 1,1:-")},
+                       {{"dt", DType::kFloat32}, {"preferred_shard", int64_t{-1}}}, {DType::kFloat32});
+  REQUIRE(row.ok());
+  CHECK(row->at(0).identical(Tensor::of<float>({3, 4}, {1, 2})));
 }
 
 TEST_CASE("what is restored counts against the device's limit, the rest of the file does not") {
