@@ -249,7 +249,7 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
               .input("features: T")
               .output("backprops: T")
               .attr("alpha: float = 0.2")
-              .attr(type_attr("T", floats))
+              .attr(type_attr("T", floats, "float32"))
               .shape(same_shape)
               .doc("gradients where features > 0, else alpha * gradients."),
           piecewise("LeakyReluGrad"));
@@ -299,7 +299,7 @@ void register_activation_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("features: T")
               .output("activations: T")
               .attr("alpha: float = 0.2")
-              .attr(type_attr("T", floats))
+              .attr(type_attr("T", floats, "float32"))
               .shape(unchanged_shape)
               .doc("features where positive, else alpha * features."),
           of_input("LeakyReluGrad"));

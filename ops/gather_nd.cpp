@@ -14,6 +14,8 @@ namespace {
 
 using NumberOrBoolTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
                                    uint16_t, uint32_t, uint64_t, complex64, bool>;
+using AddableTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                              uint32_t, uint64_t, complex64, bool, std::string>;
 
 class GatherNd final : public ComputeKernel {
  public:
@@ -48,6 +50,7 @@ enum class Meeting { kUpdate, kAdd, kSub, kMin, kMax };
 template <Meeting meeting, class T> T met(T a, T b) {
   if constexpr (meeting == Meeting::kUpdate) return b;
   else if constexpr (std::is_same_v<T, bool>) return a || b;
+  else if constexpr (std::is_same_v<T, std::string>) return a + b;
   else if constexpr (meeting == Meeting::kMin) return widen(b) < widen(a) ? b : a;
   else if constexpr (meeting == Meeting::kMax) return widen(a) < widen(b) ? b : a;
   else if constexpr (meeting == Meeting::kAdd) return narrow<T>(wrapping_add(widen(a), widen(b)));
@@ -74,9 +77,10 @@ template <Meeting meeting> Status scatter(Tensor& y, const Tensor& indices, cons
     with_storage(y.dtype(),
                  [&]<class S>() { each(static_cast<S*>(y.mutable_raw()), static_cast<const S*>(updates.raw())); });
   } else {
-    with_type(y.dtype(), NumberOrBoolTypes{}, [&]<class T>() {
+    with_type(y.dtype(), AddableTypes{}, [&]<class T>() {
       constexpr bool ordered = meeting == Meeting::kMin || meeting == Meeting::kMax;
-      if constexpr (!ordered || (!std::is_same_v<T, complex64> && !std::is_same_v<T, bool>))
+      if constexpr (!ordered ||
+                    (!std::is_same_v<T, complex64> && !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>))
         each(y.mutable_data<T>(), updates.data<T>());
     });
   }
@@ -234,11 +238,13 @@ void register_gather_nd_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("updates: T")
               .input("shape: Tindices")
               .output("output: T")
-              .attr(type_attr("T", NumberOrBoolTypes{}))
+              .attr(type_attr("T", AddableTypes{}))
               .attr(type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}))
               .attr(kPolicy)
               .shape(scatter_nd_shape)
-              .doc(std::string("Zeros of `shape` to which slices of updates are added at rows of indices.") + kBad),
+              .doc(std::string("Zeros of `shape`, or empty strings, to which slices of updates are added at rows of "
+                               "indices.") +
+                   kBad),
           gradient([](GradientContext& c) -> Status {
             if (c.dy(0)) c.set_dx(1, gather(c, c.dy(0), c.input(0)));
             return {};

@@ -24,8 +24,14 @@ struct Mul {
 };
 struct SquaredDifference {
   template <class T> static T apply(T a, T b) {
-    return wrapping_multiply(wrapping_subtract(a, b), wrapping_subtract(a, b));
+    const T d = wrapping_subtract(a, b);
+    if constexpr (std::is_same_v<T, complex64>) return std::norm(d);
+    else return wrapping_multiply(d, d);
   }
+};
+/// One string after the other.
+struct Join {
+  template <class T> static T apply(const T& a, const T& b) { return a + b; }
 };
 
 template <class T> T truncated_quotient(T a, T b) {
@@ -233,17 +239,23 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   const FloatTypes floats;
   const IntegerTypes integers;
   const FloatOrComplexTypes float_or_complex;
-  ops.add(binary_op("Add", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
+  using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                            uint32_t, uint64_t, complex64, std::string>;
+  ops.add(
+      binary_op("Add", SumTypes{}, "x + y, element by element; of strings one after the other. The shapes broadcast."),
+      gradient(add_gradient));
   ops.add(binary_op("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
   ops.add(binary_op("Sub", all, "x - y, element by element. The shapes broadcast."), gradient(sub_gradient));
   ops.add(binary_op("Mul", all, "x * y, element by element. The shapes broadcast."), gradient(mul_gradient));
-  ops.add(binary_op("SquaredDifference", numbers, "(x - y)^2, element by element. The shapes broadcast."),
+  ops.add(binary_op("SquaredDifference", all,
+                    "(x - y)^2, of complex numbers |x - y|^2, element by element. The shapes broadcast."),
           gradient(squared_difference_gradient));
   add_binary_kernels<Add>(kernels, "Add", all);
+  add_binary_kernels<Join>(kernels, "Add", TypeList<std::string>{});
   add_binary_kernels<Add>(kernels, "AddV2", all);
   add_binary_kernels<Sub>(kernels, "Sub", all);
   add_binary_kernels<Mul>(kernels, "Mul", all);
-  add_binary_kernels<SquaredDifference>(kernels, "SquaredDifference", numbers);
+  add_binary_kernels<SquaredDifference>(kernels, "SquaredDifference", all);
 
   ops.add(binary_op("Div", all, "x / y; of integers truncated towards zero, and division by zero is an error."),
           gradient(div_gradient));

@@ -69,7 +69,10 @@ template <class T> struct Min {
 };
 template <class T> struct SumOfSquares : Sum<T> {
   using Accumulator = Wide<T>;
-  static Accumulator take(Accumulator a, T x) { return a + lift(x) * lift(x); }
+  static Accumulator take(Accumulator a, T x) {
+    if constexpr (std::is_same_v<T, complex64>) return a + std::norm(x);
+    else return a + lift(x) * lift(x);
+  }
 };
 template <class T> struct EuclideanNorm : SumOfSquares<T> {
   static T finish(Wide<T> a, int64_t) {
@@ -363,13 +366,14 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(extreme_gradient));
   ops.add(reduction("Min", numbers, "The smallest; NaN where one is; of nothing the largest there is."),
           gradient(extreme_gradient));
-  ops.add(reduction("EuclideanNorm", numbers, "The square root of the sum of squares."), gradient(norm_gradient));
+  ops.add(reduction("EuclideanNorm", all, "The square root of the sum of squares, of complex numbers of magnitudes."),
+          gradient(norm_gradient));
   add_kernels<Sum>(kernels, "Sum", all);
   add_kernels<Mean>(kernels, "Mean", all);
   add_kernels<Prod>(kernels, "Prod", all);
   add_kernels<Max>(kernels, "Max", numbers);
   add_kernels<Min>(kernels, "Min", numbers);
-  add_kernels<EuclideanNorm>(kernels, "EuclideanNorm", numbers);
+  add_kernels<EuclideanNorm>(kernels, "EuclideanNorm", all);
   for (const char* op : {"All", "Any"})
     ops.add(OpDef(op)
                 .input("input: bool")

@@ -3,6 +3,7 @@
 // -Adam, -AdaMax, -AdamWithAmsgrad, -Adagrad, -AdagradV2, -AdagradDA, -Adadelta, -RMSProp, -CenteredRMSProp, -Ftrl,
 // -FtrlV2, -AddSign, -PowerSign, -ProximalGradientDescent, -ProximalAdagrad; ResourceSparseApply... of most of them.
 #include <algorithm>
+#include <complex>
 #include <cstring>
 
 #include "containers/container.h"
@@ -51,6 +52,9 @@ template <class Rule, class T> void run_rule(T* const* v, const T* g, const Arit
 
 constexpr int kMostVariables = 4, kMostScalars = 8;
 
+/// A scalar of any type that rules are for.
+using Scalar = std::complex<double>;
+
 /// A rule for one type, with what tells its inputs, so that the kernels need be no templates.
 struct Update {
   DType dtype;
@@ -58,18 +62,21 @@ struct Update {
   int step = -1;  // which scalar is an int64
   std::string_view flag;
   /// Of n elements from element `begin` on; `s` are the scalars.
-  void (*run)(std::span<void* const> variables, int64_t begin, const void* g, const double* s, bool flag, int64_t n);
+  void (*run)(std::span<void* const> variables, int64_t begin, const void* g, const Scalar* s, bool flag, int64_t n);
 };
 
 template <class Rule, class T> Update update_by() {
   static_assert(Rule::kVariables <= kMostVariables && Rule::kScalars <= kMostScalars);
   Update u{dtype_of<T>, Rule::kVariables, Rule::kScalars, Rule::kGradient, -1, Rule::kFlag, nullptr};
   if constexpr (requires { Rule::kStep; }) u.step = Rule::kStep;
-  u.run = [](std::span<void* const> variables, int64_t begin, const void* g, const double* s, bool flag, int64_t n) {
+  u.run = [](std::span<void* const> variables, int64_t begin, const void* g, const Scalar* s, bool flag, int64_t n) {
     T* v[Rule::kVariables];
     Arithmetic<T> scalars[Rule::kScalars];
     for (int i = 0; i < Rule::kVariables; ++i) v[i] = static_cast<T*>(variables[i]) + begin;
-    for (int i = 0; i < Rule::kScalars; ++i) scalars[i] = static_cast<Arithmetic<T>>(s[i]);
+    for (int i = 0; i < Rule::kScalars; ++i) {
+      if constexpr (std::is_same_v<T, complex64>) scalars[i] = complex64(s[i]);
+      else scalars[i] = static_cast<Arithmetic<T>>(s[i].real());
+    }
     run_rule<Rule>(v, static_cast<const T*>(g), scalars, flag, n);
   };
   return u;
@@ -105,13 +112,14 @@ class UpdateKernel : public ResourceKernel {
     }
     return {};
   }
-  Status read_scalars(const ResourceRequest& request, bool sparse, double* scalars) const {
+  Status read_scalars(const ResourceRequest& request, bool sparse, Scalar* scalars) const {
     for (int i = 0; i < update_.scalars; ++i) {
       const int input = update_.variables + i + (i >= update_.gradient ? 1 + int{sparse} : 0);
       const Tensor& t = request.inputs[static_cast<size_t>(input)];
       const DType wanted = i == update_.step ? DType::kInt64 : update_.dtype;
       if (t.dtype() != wanted || t.rank() != 0)
         return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), describe(t));
+      if (wanted == DType::kComplex64) scalars[i] = Scalar(t.data<complex64>()[0]);
       with_type(wanted, TypeList<float16, bfloat16, float, double, int64_t>{},
                 [&]<class T>() { scalars[i] = static_cast<double>(widen(t.data<T>()[0])); });
     }
@@ -129,7 +137,7 @@ class ApplyKernel final : public UpdateKernel {
  private:
   Status apply(Container& container, const ResourceRequest& request) const override {
     Handles handles;
-    double scalars[kMostScalars];
+    Scalar scalars[kMostScalars];
     TROUPE_RETURN_IF_ERROR(read_handles(container, request, handles));
     TROUPE_RETURN_IF_ERROR(read_scalars(request, false, scalars));
     const Tensor& g = request.inputs[gradient()];
@@ -145,7 +153,7 @@ class ApplyKernel final : public UpdateKernel {
   }
 
   /// Piece by piece, so that what is copied is still in the nearest cache when the rule changes it.
-  void run(std::span<const Container::Rewritten> variables, const Tensor& g, const double* scalars) const {
+  void run(std::span<const Container::Rewritten> variables, const Tensor& g, const Scalar* scalars) const {
     constexpr int64_t kPiece = 2048;
     const auto size = static_cast<int64_t>(size_of(update_.dtype));
     void* to[kMostVariables];
@@ -169,7 +177,7 @@ class SparseApplyKernel final : public UpdateKernel {
  private:
   Status apply(Container& container, const ResourceRequest& request) const override {
     Handles handles;
-    double scalars[kMostScalars];
+    Scalar scalars[kMostScalars];
     TROUPE_RETURN_IF_ERROR(read_handles(container, request, handles));
     TROUPE_RETURN_IF_ERROR(read_scalars(request, true, scalars));
     const Tensor &g = request.inputs[gradient()], &indices = request.inputs[gradient() + 1];
@@ -259,8 +267,10 @@ class Rules {
 
  private:
   template <class Rule> static std::vector<Update> updates() {
-    return {update_by<Rule, float>(), update_by<Rule, double>(), update_by<Rule, bfloat16>(),
-            update_by<Rule, float16>()};
+    std::vector<Update> out = {update_by<Rule, float>(), update_by<Rule, double>(), update_by<Rule, bfloat16>(),
+                               update_by<Rule, float16>()};
+    if constexpr (requires { Rule::kComplex; }) out.push_back(update_by<Rule, complex64>());
+    return out;
   }
 
   void add(const std::string& name, const std::vector<Update>& updates, bool sparse, const Words& variables,
@@ -269,7 +279,8 @@ class Rules {
     OpDef op(name);
     for (const std::string& v : variables) op.input(v + ": resource");
     for (const std::string& r : rest) op.input(r.find(':') == std::string::npos ? r + ": T" : r);
-    op.attr(type_attr("T", FloatTypes{}));
+    const bool complex = std::ranges::any_of(updates, [](const Update& u) { return u.dtype == DType::kComplex64; });
+    op.attr(complex ? type_attr("T", FloatOrComplexTypes{}) : type_attr("T", FloatTypes{}));
     if (sparse) op.attr(type_attr("Tindices", IndexTypes{}));
     op.attr("use_locking: bool = false");
     if (!any.flag.empty()) op.attr(fmt::format("{}: bool = {}", any.flag, any.flag == "update_slots"));

@@ -4,7 +4,8 @@
 // A rule says how many variables it changes (the trained one first, then its slots), how many scalars it takes, and
 // which of the inputs after the handles is the gradient. run(v, g, s, flag, n) applies it to n elements: v[0] is the
 // trained variable, v[1...] the slots, g the gradient, s the scalars in the order of the op's inputs, flag the
-// attribute kFlag. The arrays do not overlap. 16-bit floats are computed in float32.
+// attribute kFlag. The arrays do not overlap. 16-bit floats are computed in float32. kComplex is there where
+// TensorFlow has the rule for complex numbers.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -21,6 +22,7 @@ namespace troupe {
 struct GradientDescentRule {
   static constexpr int kVariables = 1, kScalars = 1, kGradient = 1;
   static constexpr std::string_view kFlag = "";
+  static constexpr bool kComplex = true;
   /// var -= alpha * delta
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
@@ -33,6 +35,7 @@ struct GradientDescentRule {
 struct MomentumRule {
   static constexpr int kVariables = 2, kScalars = 2, kGradient = 1;
   static constexpr std::string_view kFlag = "use_nesterov";
+  static constexpr bool kComplex = true;
   /// accum = accum * momentum + grad; var -= lr * accum, or with Nesterov lr * grad + lr * momentum * accum
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool nesterov, int64_t n) {
@@ -49,6 +52,7 @@ struct MomentumRule {
 struct KerasMomentumRule {
   static constexpr int kVariables = 2, kScalars = 2, kGradient = 1;
   static constexpr std::string_view kFlag = "use_nesterov";
+  static constexpr bool kComplex = true;
   /// accum = accum * momentum - lr * grad; var += accum, or with Nesterov accum * momentum - lr * grad
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool nesterov, int64_t n) {
@@ -65,6 +69,7 @@ struct KerasMomentumRule {
 struct AdamRule {
   static constexpr int kVariables = 3, kScalars = 6, kGradient = 6;
   static constexpr std::string_view kFlag = "use_nesterov";
+  static constexpr bool kComplex = true;
   /// m += (grad - m) * (1 - beta1); v += (grad^2 - v) * (1 - beta2);
   /// var -= alpha * m / (sqrt(v) + epsilon), alpha = lr * sqrt(1 - beta2_power) / (1 - beta1_power);
   /// with Nesterov beta1 * m + (1 - beta1) * grad in place of m
@@ -130,6 +135,7 @@ struct AmsGradRule {
 struct AdagradRule {
   static constexpr int kVariables = 2, kScalars = 1, kGradient = 1;
   static constexpr std::string_view kFlag = "update_slots";
+  static constexpr bool kComplex = true;
   /// accum += grad^2; var -= lr * grad / sqrt(accum)
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool update_slots, int64_t n) {
@@ -147,6 +153,7 @@ struct AdagradRule {
 struct AdagradV2Rule {
   static constexpr int kVariables = 2, kScalars = 2, kGradient = 2;
   static constexpr std::string_view kFlag = "update_slots";
+  static constexpr bool kComplex = true;
   /// accum += grad^2; var -= lr * grad / (sqrt(accum) + epsilon)
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool update_slots, int64_t n) {
@@ -164,6 +171,7 @@ struct AdagradV2Rule {
 struct RmsPropRule {
   static constexpr int kVariables = 3, kScalars = 4, kGradient = 4;
   static constexpr std::string_view kFlag = "";
+  static constexpr bool kComplex = true;
   /// ms += (grad^2 - ms) * (1 - rho); mom = mom * momentum + lr * grad / sqrt(ms + epsilon); var -= mom
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
@@ -183,6 +191,7 @@ struct RmsPropRule {
 struct CenteredRmsPropRule {
   static constexpr int kVariables = 4, kScalars = 4, kGradient = 4;
   static constexpr std::string_view kFlag = "";
+  static constexpr bool kComplex = true;
   /// As RMSProp, with mg += (grad - mg) * (1 - rho) and sqrt(ms - mg^2 + epsilon)
   template <class T, class A = Arithmetic<T>>
   TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
@@ -204,6 +213,7 @@ struct CenteredRmsPropRule {
 struct AdadeltaRule {
   static constexpr int kVariables = 3, kScalars = 3, kGradient = 3;
   static constexpr std::string_view kFlag = "";
+  static constexpr bool kComplex = true;
   /// accum = accum * rho + grad^2 * (1 - rho); update = sqrt(accum_update + epsilon) / sqrt(accum + epsilon) * grad;
   /// var -= lr * update; accum_update = accum_update * rho + update^2 * (1 - rho)
   template <class T, class A = Arithmetic<T>>

@@ -30,6 +30,9 @@ inline std::vector<OpCase> complex_cases() {
       {"Mean", {x, I({0, 1})}, {}, {Tensor::scalar(complex64(0.1875f, 0.0625f))}},
       {"Prod", {x, I(1)}, {}, {Z({{-0.75, 0.5625}, {-0.8125, -1.125}})}},
       {"Prod", {Z({{0, 0}, {1, 2}, {0.5, 1}}), I(0)}, {}, {Tensor::scalar(complex64(0, 0))}},
+      // Real functions, whose gradients TensorFlow takes as if they were analytic.
+      {"SquaredDifference", {Z({{1, 2}, {3, 0}}), Z({{0, 4}, {3, 1}})}, {}, {Z({{5, 0}, {1, 0}})}, false},
+      {"EuclideanNorm", {Z({{3, 0}, {0, 4}}), I(0)}, {}, {Tensor::scalar(complex64(5, 0))}, false},
       {"AddN", {x, y}},
       {"BroadcastTo", {row, I({2, 2})}},
       {"SelectV2", {B({true, false}), x, row}},

@@ -148,6 +148,8 @@ inline std::vector<OpCase> binary_cases() {
   for (const char* op : {"Mod", "FloorMod"}) out.push_back({op, {L({INT64_MIN}), L(-1)}, {}, {L({0})}});
   // Integers wrap around.
   out.push_back({"Add", {I({INT32_MAX}), I(1)}, {}, {I({INT32_MIN})}});
+  const auto words = [](std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); };
+  out.push_back({"Add", {words({"a", ""}), words({"bc"})}, {}, {words({"abc", "bc"})}});
   out.push_back({"AddV2", {L({INT64_MAX}), L({1})}, {}, {L({INT64_MIN})}});
   out.push_back({"Sub", {L({INT64_MIN}), L({1})}, {}, {L({INT64_MAX})}});
   out.push_back(

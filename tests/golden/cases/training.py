@@ -192,3 +192,37 @@ def loops(case):
                            shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])))
     never = tf1.while_loop(lambda i: i < 0, lambda i: i - 1, (n,))
     case.fetch(*power, *nested, *grown, never)
+
+
+# Optimizers that take complex numbers: slots, and scalars around the gradient.
+COMPLEX_RULES = {
+    "GradientDescent": ([], ["alpha"], []),
+    "Momentum": (["accum"], ["lr"], ["momentum"]),
+    "KerasMomentum": (["accum"], ["lr"], ["momentum"]),
+    "Adam": (["m", "v"], ["beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"], []),
+    "Adagrad": (["accum"], ["lr"], []),
+    "AdagradV2": (["accum"], ["lr", "epsilon"], []),
+    "Adadelta": (["accum", "accum_update"], ["lr", "rho", "epsilon"], []),
+    "RMSProp": (["ms", "mom"], ["lr", "rho", "momentum", "epsilon"], []),
+    "CenteredRMSProp": (["mg", "ms", "mom"], ["lr", "rho", "momentum", "epsilon"], []),
+}
+
+
+@golden(steps=2)
+def complex_training(case):
+    """Updates of complex variables, whole and by rows."""
+    gradient = tf.complex(case.feed("re", case.floats(3, 2)), case.feed("im", case.floats(3, 2, seed=2)))
+    for rule, (slots, before, after) in COMPLEX_RULES.items():
+        for sparse in (False, True):
+            op = getattr(tf.raw_ops, f"Resource{'Sparse' if sparse else ''}Apply{rule}", None)
+            if op is None or (sparse and rule in ("GradientDescent", "Adam")):
+                continue
+            variables = [tf1.get_variable(f"{rule}{sparse}_{name}", dtype=tf.complex64, use_resource=True,
+                                          initializer=lambda v=value: tf.fill((3, 2), tf.constant(v, tf.complex64)))
+                         for name, value in [("var", 1 + 0.5j)] + [(s, 0.4 + 0.1j * i) for i, s in enumerate(slots)]]
+            given = {"var": variables[0].handle, **{s: v.handle for s, v in zip(slots, variables[1:])}}
+            given |= {s: tf.constant(0.3 + 0.1 * i, tf.complex64) for i, s in enumerate(before + after)}
+            given["delta" if rule == "GradientDescent" else "grad"] = gradient
+            if sparse:
+                given["indices"] = tf.constant([2, 0, 2])
+            case.fetch_after(op(**given), *variables)
