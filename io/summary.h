@@ -16,4 +16,9 @@ Status add_histogram(std::string_view tag, const Tensor& values, proto::Summary&
 Status add_image(std::string tag, const uint8_t* pixels, int64_t height, int64_t width, int64_t channels,
                  proto::Summary& out);
 
+/// Adds sound of `frames` samples in [-1, 1] for each channel, frame by frame, as WAV of 16 bits. Error: more than a
+/// WAV file holds.
+Status add_audio(std::string tag, const float* samples, int64_t frames, int64_t channels, float rate,
+                 proto::Summary& out);
+
 }  // namespace troupe

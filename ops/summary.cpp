@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Summaries as strings, which TensorBoard's event files hold: ScalarSummary, HistogramSummary, ImageSummary,
-// MergeSummary.
+// AudioSummary, TensorSummary in its two versions, MergeSummary.
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "graph/attr_proto.h"
 #include "io/summary.h"
 #include "ops/all.h"
 #include "ops/type_dispatch.h"
@@ -102,6 +103,67 @@ class ImageSummary final : public ComputeKernel {
   const Tensor bad_;
 };
 
+/// The first sounds of a batch [batch,frames,channels] or [batch,frames].
+class AudioSummary final : public ComputeKernel {
+ public:
+  explicit AudioSummary(const KernelInit& init)
+      : most_(init.attr<int64_t>("max_outputs")), rate_(init.attrs->get_or<float>("sample_rate", 0)) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const std::string tag, tag_of(c.input(0)));
+    const Tensor& sound = c.input(1);
+    if (sound.rank() != 2 && sound.rank() != 3)
+      return invalid_argument("tensor must be [batch,frames,channels] or [batch,frames], not {}", sound.shape().str());
+    if (c.num_inputs() > 2 && c.input(2).rank() != 0)
+      return invalid_argument("sample_rate must be a scalar, not {}", c.input(2).shape().str());
+    const float rate = c.num_inputs() > 2 ? *c.input(2).data<float>() : rate_;
+    if (!(rate > 0 && rate < 1e9f)) return invalid_argument("sample_rate must be above 0, not {}", rate);
+    const int64_t frames = sound.dim(1), channels = sound.rank() == 3 ? sound.dim(2) : 1;
+    proto::Summary summary;
+    for (int64_t i = 0; i < std::min(most_, sound.dim(0)); ++i)
+      TROUPE_RETURN_IF_ERROR(add_audio(most_ > 1 ? fmt::format("{}/audio/{}", tag, i) : tag + "/audio",
+                                       sound.data<float>() + i * frames * channels, frames, channels, rate, summary));
+    set_summary(c, summary);
+    return {};
+  }
+
+ private:
+  const int64_t most_;
+  const float rate_;
+};
+
+/// A whole tensor, under the name of the node or, in the second version, a tag.
+class TensorSummary final : public ComputeKernel {
+ public:
+  explicit TensorSummary(const KernelInit& init) : node_(init.node), tagged_(init.op == "TensorSummaryV2") {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(tagged_ ? 1 : 0);
+    if (x.dtype() == DType::kResource || x.dtype() == DType::kVariant)
+      return invalid_argument("{} cannot be written as bytes", to_string(x.dtype()));
+    proto::AttrValue value;
+    to_proto(AttrValue(x), value);
+    if (value.tensor().ByteSizeLong() > INT32_MAX / 2)
+      return make_error(Code::kResourceExhausted, "{} takes {} bytes, more than a summary may have", x.shape().str(),
+                        value.tensor().ByteSizeLong());
+    proto::Summary summary;
+    auto* v = summary.add_value();
+    v->set_tensor(value.tensor().SerializeAsString());
+    if (tagged_) {
+      TROUPE_ASSIGN(const std::string tag, tag_of(c.input(0)));
+      TROUPE_ASSIGN(std::string metadata, tag_of(c.input(2)));
+      v->set_tag(tag);
+      v->set_metadata(std::move(metadata));
+    } else {
+      v->set_node_name(node_);
+    }
+    set_summary(c, summary);
+    return {};
+  }
+
+ private:
+  const std::string node_;
+  const bool tagged_;
+};
+
 class MergeSummary final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
@@ -154,6 +216,33 @@ void register_summary_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "scaled to 0 to 255, or around 128 where some are negative; pixels with NaN or infinity get "
                "`bad_color`."));
   kernels.add<ImageSummary>("ImageSummary", cpu, {});
+  for (const char* name : {"AudioSummaryV2", "AudioSummary"}) {
+    const bool second = std::string_view(name).ends_with('2');
+    OpDef op = summary(name);
+    op.input("tag: string").input("tensor: float32");
+    if (second) op.input("sample_rate: float32");
+    else op.attr("sample_rate: float");
+    add(op.attr("max_outputs: int >= 1 = 3")
+            .doc("A Summary of the first `max_outputs` sounds of a batch [batch,frames,channels] or [batch,frames] of "
+                 "numbers in [-1, 1] as WAV of 16 bits."));
+    kernels.add<AudioSummary>(name, cpu, {});
+  }
+  add(summary("TensorSummary")
+          .input("tensor: T")
+          .attr("T: type")
+          .attr("description: string = ''")
+          .attr("labels: list(string) = []")
+          .attr("display_name: string = ''")
+          .doc("A Summary of a whole tensor under the node's name. Handles and lists are errors."));
+  kernels.add<TensorSummary>("TensorSummary", cpu, {});
+  add(summary("TensorSummaryV2")
+          .input("tag: string")
+          .input("tensor: T")
+          .input("serialized_summary_metadata: string")
+          .attr("T: type")
+          .doc("A Summary of a whole tensor under a tag, with metadata that says how to show it, which are not looked "
+               "at. Handles and lists are errors."));
+  kernels.add<TensorSummary>("TensorSummaryV2", cpu, {});
   add(summary("MergeSummary")
           .input("inputs: N * string")
           .attr("N: int >= 1")

@@ -86,6 +86,16 @@ TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {
   CHECK(images.value(1).tag() == "i/image/1");
   CHECK(images.value(0).image().height() == 2);
   CHECK_THAT(images.value(0).image().encoded_image_string(), Catch::StartsWith("\x89PNG"));
+  const Attrs two_sounds = {{"sample_rate", 4.f}, {"max_outputs", int64_t{2}}};
+  const auto sounds = summary_of("AudioSummary", {S("s"), F({0, 1, -2, 0.5, NAN, 0}, {3, 2})}, two_sounds);
+  REQUIRE(sounds.value_size() == 2);
+  CHECK(sounds.value(1).tag() == "s/audio/1");
+  CHECK(sounds.value(0).audio().length_frames() == 2);
+  CHECK(sounds.value(0).audio().encoded_audio_string().size() == 48);
+  CHECK(sounds.value(0).audio().encoded_audio_string().substr(44) == std::string("\0\0\xff\x7f", 4));
+  CHECK_THAT(failure("AudioSummaryV2", {S("s"), F({1}, {1, 1}), F({0}, {})}), Contains("above 0, not 0"));
+  CHECK_THAT(failure("AudioSummaryV2", {S("s"), F({1}, {1}), F({1}, {})}), Contains("not [1]"));
+  CHECK(summary_of("TensorSummaryV2", {S("t"), I({1}), S("m")}).value(0).metadata() == "m");
   const Tensor one = *apply("ScalarSummary", {S("a"), D(1)}), two = *apply("ScalarSummary", {S("b"), D(1)});
   CHECK(summary_of("MergeSummary", {one, two}).value_size() == 2);
   CHECK_THAT(failure("MergeSummary", {one, one}), Contains("'a' is there twice"));

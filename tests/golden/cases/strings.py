@@ -141,3 +141,8 @@ def summaries(case):
     x = case.feed("x", case.floats(7, 5, low=-3, high=40))
     scalar = tf1.summary.scalar("loss", tf.reduce_sum(tf.cast(x, tf.int32)))
     fetch_text(case, scalar, tf1.summary.merge([scalar, tf1.summary.histogram("weights", tf.round(x))]))
+    sound = tf.reshape(x[:6], (2, 5, 3)) / 30
+    for rate in (44100.0, 8000.4):
+        fetch_text(case, tf1.summary.audio("sound", sound, rate), tf1.summary.audio("first", sound[:, :, 0], rate, 1))
+    fetch_text(case, tf1.summary.tensor_summary("whole", tf.cast(x[:2], tf.int32), summary_description="a table"),
+               tf.raw_ops.TensorSummary(tensor=["text", ""], name="words"))
