@@ -50,4 +50,33 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
   for (const char* op :
        {"MatMul", "MutableDenseHashTable", "Barrier", "SparseConditionalAccumulator", "QueueOfNobody", "FIFOQueueV2"})
     CHECK(renamed(op) == op);
+  CHECK(renamed("BiasAddV1") == "BiasAdd");
+}
+
+TEST_CASE("older versions of FusedBatchNorm become the third") {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  proto::GraphDef def;
+  const auto add = [&](const char* op, std::initializer_list<const char*> inputs) {
+    proto::NodeDef& node = *def.add_node();
+    node.set_op(op);
+    for (const char* input : inputs) node.add_input(input);
+    proto::AttrEntry& type = *node.add_attr();
+    type.set_key("T");
+    type.mutable_value()->set_type(proto::DT_FLOAT);
+  };
+  add("FusedBatchNorm", {"x", "scale", "offset", "mean", "variance", "^c"});
+  add("FusedBatchNormGrad", {"g", "x", "scale", "mean", "variance", "^c", "^d"});
+  rename_old_ops(def, ops);
+  CHECK(def.node(0).op() == "FusedBatchNormV3");
+  CHECK(def.node(0).input_size() == 6);
+  CHECK(def.node(1).op() == "FusedBatchNormGradV3");
+  const std::vector<std::string> inputs(def.node(1).input().begin(), def.node(1).input().end());
+  CHECK(inputs == std::vector<std::string>{"g", "x", "scale", "mean", "variance", "variance", "^c", "^d"});
+  for (const proto::NodeDef& node : def.node()) {
+    CHECK(node.attr_size() == 2);
+    CHECK(node.attr(1).key() == "U");
+    CHECK(node.attr(1).value().type() == proto::DT_FLOAT);
+  }
 }
