@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joining and parting tensors along a dimension: ConcatV2, Concat, Split, SplitV, Pack, Unpack, ConcatOffset.
+// Joining and parting tensors along a dimension: ConcatV2, Concat, ParallelConcat, Split, SplitV, Pack, Unpack,
+// ConcatOffset.
 #include "ops/array_parts.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
@@ -96,6 +97,45 @@ Status concat_shape(ShapeContext& c, std::string_view op) {
     out.set(axis, total);
   }
   c.set_output(0, out);
+  return {};
+}
+
+/// Tensors of one row each, as TensorFlow wants them.
+class ParallelConcat final : public ComputeKernel {
+ public:
+  explicit ParallelConcat(const KernelInit& init) : shape_(init.attr<PartialShape>("shape")) {}
+  Status compute(KernelContext& c) override {
+    Shape shape = c.input(0).shape();
+    for (int i = 0; i < c.num_inputs(); ++i)
+      if (const Shape& s = c.input(i).shape(); s != shape || s.rank() == 0 || s[0] != 1)
+        return invalid_argument("input {} of shape {} is not one row of shape {}", i, s.str(), shape.str());
+    shape.set(0, c.num_inputs());
+    if (!shape_.compatible(shape))
+      return invalid_argument("inputs make {} and not shape {}", shape.str(), shape_.str());
+    TROUPE_ASSIGN(Tensor y, c.allocate(c.input(0).dtype(), shape));
+    for (int i = 0; i < c.num_inputs(); ++i) put_part(c, y, 0, i, c.input(i));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const PartialShape shape_;
+};
+
+Status parallel_concat_shape(ShapeContext& c) {
+  PartialShape rows = c.attr<PartialShape>("shape");
+  if (rows.has_rank() && (rows.rank() == 0 || (rows[0] >= 0 && rows[0] != c.num_inputs())))
+    return invalid_argument("shape {} for {} rows", rows.str(), c.num_inputs());
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    const PartialShape& s = c.input(i);
+    if (s.has_rank() && (s.rank() == 0 || (s[0] >= 0 && s[0] != 1)))
+      return invalid_argument("input {} of shape {} is not one row", i, s.str());
+    if (!s.has_rank()) continue;
+    PartialShape row = s;
+    row.set(0, c.num_inputs());
+    TROUPE_ASSIGN(rows, PartialShape::merge(rows, row));
+  }
+  c.set_output(0, rows);
   return {};
 }
 
@@ -351,6 +391,16 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape([](ShapeContext& c) { return concat_shape(c, "Concat"); })
               .doc("ConcatV2 with the dimension first."),
           gradient(concat_gradient));
+  ops.add(OpDef("ParallelConcat")
+              .input("values: N * T")
+              .output("output: T")
+              .attr("N: int >= 1")
+              .attr("T: type")
+              .attr("shape: shape")
+              .shape(parallel_concat_shape)
+              .doc("Tensors whose first dimension is 1, joined along it to one of `shape`."),
+          not_differentiable("TensorFlow gives it none"));
+  kernels.add<ParallelConcat>("ParallelConcat", DeviceKind::kCpu, {});
   ops.add(OpDef("ConcatOffset")
               .input("concat_dim: int32")
               .input("shape: N * shape_type")

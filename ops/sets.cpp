@@ -8,6 +8,7 @@
 #include <set>
 
 #include "ops/all.h"
+#include "ops/edit_distance.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
 
@@ -244,6 +245,7 @@ void register_set_ops(OpRegistry& ops, KernelRegistry& kernels) {
   finish(std::move(size), size_shape,
          "How many different values each row along the last dimension of a sparse tensor has.");
   add_cpu_kernels<SetSize>(kernels, "SetSize", MemberTypes{});
+  register_edit_distance_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sparse matrix times a dense one: SparseTensorDenseMatMul and its gradient.
+// Products of matrices that have many zeros: SparseTensorDenseMatMul, of which one is given by places and values, and
+// SparseMatMul of dense ones.
 #include "ops/add_rows.h"
 #include "ops/all.h"
+#include "ops/gemm.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
 
@@ -121,9 +123,85 @@ Status product_gradient(GradientContext& c) {
   return {};
 }
 
+// --- dense matrices with zeros ---
+
+/// What rows and columns a matrix has once it is turned.
+Status mixed_product_shape(ShapeContext& c) {
+  const bool ta = c.attr<bool>("transpose_a"), tb = c.attr<bool>("transpose_b");
+  TROUPE_ASSIGN(PartialShape a, c.with_rank(0, 2));
+  TROUPE_ASSIGN(PartialShape b, c.with_rank(1, 2));
+  if (!a.has_rank()) a = PartialShape::of_rank(2);
+  if (!b.has_rank()) b = PartialShape::of_rank(2);
+  const int64_t inner_a = a[ta ? 0 : 1], inner_b = b[tb ? 1 : 0];
+  if (inner_a >= 0 && inner_b >= 0 && inner_a != inner_b)
+    return invalid_argument("inner sizes differ: {}{} x {}{}", a.str(), ta ? " transposed" : "", b.str(),
+                            tb ? " transposed" : "");
+  const int64_t sizes[] = {a[ta ? 1 : 0], b[tb ? 0 : 1]};
+  TROUPE_ASSIGN(PartialShape out, PartialShape::make(sizes));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+/// Zeros are multiplied like all numbers: the machine is faster than looking for them.
+class MixedProduct final : public ComputeKernel {
+ public:
+  explicit MixedProduct(const KernelInit& init)
+      : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &a = c.input(0), &b = c.input(1);
+    if (a.rank() != 2 || b.rank() != 2)
+      return invalid_argument("operands must be matrices: {} x {}", a.shape().str(), b.shape().str());
+    const int64_t m = a.dim(ta_ ? 1 : 0), k = a.dim(ta_ ? 0 : 1), n = b.dim(tb_ ? 0 : 1);
+    if (k != b.dim(tb_ ? 1 : 0))
+      return invalid_argument("inner sizes differ: {}{} x {}{}", a.shape().str(), ta_ ? " transposed" : "",
+                              b.shape().str(), tb_ ? " transposed" : "");
+    const int64_t sizes[] = {m, n};
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, shape));
+    TROUPE_ASSIGN(const Tensor left, converted(c, a, DType::kFloat32));
+    TROUPE_ASSIGN(const Tensor right, converted(c, b, DType::kFloat32));
+    if (!gemm(left.data<float>(), ta_, right.data<float>(), tb_, y.mutable_data<float>(), m, n, k))
+      return make_error(Code::kInternal, "the matrix library failed for {} x {}", a.shape().str(), b.shape().str());
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool ta_, tb_;
+};
+
+Status mixed_product_gradient(GradientContext& c) {
+  const Output g = c.dy(0), a = c.input(0), b = c.input(1);
+  if (!g) return {};
+  const bool ta = c.node().attrs().get_or("transpose_a", false), tb = c.node().attrs().get_or("transpose_b", false);
+  const auto product = [&](Output x, Output y, bool tx, bool ty, Output like) {
+    const Output p = c.op("SparseMatMul", {x, y}, {{"transpose_a", tx}, {"transpose_b", ty}});
+    return like.dtype() == DType::kFloat32 ? p : c.op("Cast", {p}, {{"DstT", like.dtype()}});
+  };
+  c.set_dx(0, ta ? product(b, g, tb, true, a) : product(g, b, false, !tb, a));
+  c.set_dx(1, tb ? product(g, a, true, ta, b) : product(a, g, !ta, false, b));
+  return {};
+}
+
 }  // namespace
 
 void register_sparse_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const std::string mixed = "{float32, bfloat16} = float32";
+  ops.add(OpDef("SparseMatMul")
+              .input("a: Ta")
+              .input("b: Tb")
+              .output("product: float32")
+              .attr("transpose_a: bool = false")
+              .attr("transpose_b: bool = false")
+              .attr("a_is_sparse: bool = false")
+              .attr("b_is_sparse: bool = false")
+              .attr("Ta: " + mixed)
+              .attr("Tb: " + mixed)
+              .shape(mixed_product_shape)
+              .doc("The product of two matrices, each transposed first with transpose_a and transpose_b. That they are "
+                   "said to have many zeros has no effect. Inner sizes that differ are an error."),
+          gradient(mixed_product_gradient));
+  kernels.add<MixedProduct>("SparseMatMul", DeviceKind::kCpu, {});
   ops.add(
       OpDef("SparseTensorDenseMatMul")
           .input("a_indices: Tindices")

@@ -6,6 +6,7 @@
 #include "ops/all.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
+#include "ops/sparse_parts.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -154,6 +155,9 @@ void register_sparse_order_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "for a place outside, and for a shape of more or fewer elements."),
       not_differentiable("it moves indices"));
   kernels.add<SparseReshape>("SparseReshape", DeviceKind::kCpu, {});
+  register_sparse_math_ops(ops, kernels);
+  register_sparse_slice_ops(ops, kernels);
+  register_sparse_reduction_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -200,6 +200,17 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3, 3}), b}, "inner sizes differ");
   check_fails("SparseTensorDenseMatMul", {places, D({1}), L({3, 2}), b}, "[2,2]");
   check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({3}), b}, "a_shape");
+  const Tensor two = D({1, 2}), sizes = L({3, 2});
+  check_fails("SparseAdd", {places, two, sizes, places, two, L({3, 3}), D(0)}, "[3,2] and [3,3]");
+  check_fails("SparseAdd", {places, two, L({2, 2}), places, two, sizes, D(0)}, "index 2 at [1,0]");
+  check_fails("SparseTensorDenseAdd", {places, two, sizes, b}, "[3,2]");
+  check_fails("SparseDenseCwiseMul", {places, two, sizes, D({1, 2, 3})}, "does not broadcast");
+  check_fails("SparseDenseCwiseDiv", {places, I({1, 2}), sizes, I(0)}, "division by zero");
+  check_fails("SparseSlice", {places, two, sizes, L({-1, 0}), L({1, 1})}, "negative");
+  check_fails("SparseSlice", {places, two, sizes, L({0}), L({1})}, "of [3,2]");
+  check_fails("SparseReduceSum", {places, two, sizes, I({2})}, "2");
+  check_fails("SparseSoftmax", {L({1}, {1, 1}), D({1}), L({2})}, "rank 2 or more");
+  check_fails("SparseSoftmax", {places, two, L({INT64_MAX, INT64_MAX})}, "more elements");
   check_fails("SparseReorder", {places, D({1, 2, 3}), L({3, 2})}, "[2,2]");
   check_fails("SparseReshape", {places, L({3, 2}), L({4, -1})}, "6 elements do not fit [4,1]");
   check_fails("SparseReshape", {places, L({3, 2}), L({-1, -1})}, "two open sizes");

@@ -12,6 +12,7 @@
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
 #include "tests/ops/segment_cases.h"
+#include "tests/ops/sparse_cases.h"
 #include "tests/ops/special_cases.h"
 #include "tests/ops/string_cases.h"
 
@@ -79,11 +80,12 @@ bool handles_files(const std::string& op) {
 const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
-    for (const auto& part : {const_cases(),  unary_cases(),    binary_cases(),   reduction_cases(), array_cases(),
-                             gather_cases(), random_cases(),   matrix_cases(),   complex_cases(),   move_cases(),
-                             block_cases(),  diagonal_cases(), nd_index_cases(), einsum_cases(),    rounding_cases(),
-                             string_cases(), special_cases(),  bessel_cases(),   scan_cases(),      segment_cases(),
-                             set_cases(),    sequence_cases(), fourier_cases(),  resize_cases(),    image_cases()})
+    for (const auto& part :
+         {const_cases(),    unary_cases(),   binary_cases(),   reduction_cases(), array_cases(),   gather_cases(),
+          random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
+          nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
+          scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases(), resize_cases(),
+          image_cases(),    sparse_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -92,10 +94,26 @@ const std::vector<OpCase>& all_cases() {
 
 /// Ops the sizes of whose results follow from values.
 bool depends_on_values(const std::string& op) {
-  for (const char* start :
-       {"Where", "BroadcastGradientArgs", "PlaceholderWithDefault", "Unique", "ListDiff", "StringSplit", "DecodeRaw",
-        "ParseTensor", "SparseFillEmptyRows", "ComputeAccidentalHits", "CTCGreedyDecoder", "CTCBeamSearchDecoder",
-        "DenseTo", "SparseToSparse", "NonMaxSuppression"})
+  for (const char* start : {"Where",
+                            "BroadcastGradientArgs",
+                            "PlaceholderWithDefault",
+                            "Unique",
+                            "ListDiff",
+                            "StringSplit",
+                            "DecodeRaw",
+                            "ParseTensor",
+                            "SparseFillEmptyRows",
+                            "ComputeAccidentalHits",
+                            "CTCGreedyDecoder",
+                            "CTCBeamSearchDecoder",
+                            "DenseTo",
+                            "SparseToSparse",
+                            "NonMaxSuppression",
+                            "SparseAdd",
+                            "SparseSparse",
+                            "SparseSplit",
+                            "SparseSlice",
+                            "SparseReduce"})
     if (op.starts_with(start)) return true;
   return op.starts_with("SparseSegment") && op.ends_with("GradV2");
 }

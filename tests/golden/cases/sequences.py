@@ -181,3 +181,39 @@ def ctc(case):
         case.fetch(greedy.indices, greedy.values, greedy.dense_shape, score)
         paths, scores = tf1.nn.ctc_beam_search_decoder(logits, lengths, beam_width=5, top_paths=3, merge_repeated=merge)
         case.fetch(scores, *[t for p in paths for t in (p.indices, p.values, p.dense_shape)])
+
+
+@golden()
+def distances(case):
+    """How far sequences are from others; rows stacked in parallel, and a product of matrices said to be sparse."""
+    symbols = case.feed("symbols", np.int32([5, 6, 7, 1]), (None,))
+    guess = tf.SparseTensor(np.int64([[0, 0], [0, 1], [1, 0], [3, 2]]), symbols, np.int64([4, 3]))
+    truth = tf.SparseTensor(np.int64([[0, 0], [0, 2], [0, 3], [1, 1], [2, 0]]), tf.constant([5, 7, 6, 7, 1]),
+                            np.int64([4, 4]))
+    case.fetch(tf.edit_distance(guess, truth, normalize=False))
+    case.fetch(tf.edit_distance(guess, tf.SparseTensor(guess.indices, symbols[::-1], guess.dense_shape)))
+    x = case.feed("x", case.floats(3, 4), (None, 4))
+    rows = tf.parallel_stack([x[0], x[2], x[1]])
+    y = tf.matmul(x, tf.stop_gradient(rows), transpose_a=True, a_is_sparse=True)
+    case.fetch(rows)
+    case.fetch_with_gradients([y], [x])
+
+
+@golden()
+def sparse_arithmetic(case):
+    """Sparse tensors joined, parted, added, multiplied and reduced, with gradients where there are any."""
+    values = case.feed("values", case.floats(5, low=-2, high=2), (None,))
+    others = case.feed("others", case.floats(4, low=-2, high=2, seed=2), (None,))
+    dense = case.feed("dense", case.floats(3, 4, low=0.5, high=2, seed=3), (None, 4))
+    a = tf.SparseTensor(np.int64([[0, 1], [0, 3], [1, 0], [2, 1], [2, 2]]), values, np.int64([3, 4]))
+    b = tf.SparseTensor(np.int64([[0, 0], [0, 1], [2, 1], [2, 3]]), others, np.int64([3, 4]))
+    s = tf.sparse
+    results = [s.add(a, b), s.add(a, b, 0.5), a * dense, a / dense, a * dense[:1], s.softmax(a),
+               s.slice(a, [0, 1], [2, 9])]
+    sums = [s.reduce_sum(a, 1), s.reduce_sum(a, 0, keepdims=True), s.reduce_sum(a), s.add(a, dense)]
+    case.fetch_with_gradients([r.values for r in results] + sums, [values, others, dense])
+    plain = [s.maximum(a, b), s.minimum(a, b), s.concat(1, [a, b]), s.concat(0, [b, a]), *s.split(a, 3, 1),
+             s.reduce_sum(a, 1, output_is_sparse=True), s.reduce_max(a, 0, output_is_sparse=True)]
+    for t in results + plain:
+        case.fetch(t.indices, t.dense_shape)
+    case.fetch(*[t.values for t in plain], s.reduce_max(a, 1))

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the family of sparse tensors, each a file of its own; register_sparse_order_ops calls them.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+}  // namespace troupe
