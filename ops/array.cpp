@@ -423,9 +423,13 @@ void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_band_ops(ops, kernels);
   register_sequence_ops(ops, kernels);
   register_resize_ops(ops, kernels);
+  register_scale_translate_ops(ops, kernels);
   register_crop_ops(ops, kernels);
   register_color_ops(ops, kernels);
+  register_random_crop_ops(ops, kernels);
   register_boxes_ops(ops, kernels);
+  register_soft_boxes_ops(ops, kernels);
+  register_draw_boxes_ops(ops, kernels);
 }
 
 }  // namespace troupe

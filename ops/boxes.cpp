@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ops/boxes.h"
 #include "ops/image_parts.h"
 #include "ops/index_tensors.h"
 #include "ops/through_float32.h"
@@ -11,23 +12,6 @@
 
 namespace troupe {
 namespace {
-
-/// A box by its corners, in any order.
-struct Box {
-  float top, left, bottom, right;
-  explicit Box(const float* y1x1y2x2)
-      : top(std::min(y1x1y2x2[0], y1x1y2x2[2])), left(std::min(y1x1y2x2[1], y1x1y2x2[3])),
-        bottom(std::max(y1x1y2x2[0], y1x1y2x2[2])), right(std::max(y1x1y2x2[1], y1x1y2x2[3])) {}
-  float area() const { return (bottom - top) * (right - left); }
-  /// The common area over that of both together; 0 where one has none.
-  float overlap(const Box& other) const {
-    if (!(area() > 0) || !(other.area() > 0)) return 0;
-    const float high = std::min(bottom, other.bottom) - std::max(top, other.top);
-    const float wide = std::min(right, other.right) - std::max(left, other.left);
-    const float common = std::max(high, 0.f) * std::max(wide, 0.f);
-    return common / (area() + other.area() - common);
-  }
-};
 
 /// The best box, then the best of those that overlap no chosen one by more than the threshold, and so on.
 class NonMaxSuppression final : public ComputeKernel {
@@ -69,9 +53,9 @@ class NonMaxSuppression final : public ComputeKernel {
     std::vector<int32_t> chosen;
     for (int32_t i : order) {
       if (static_cast<int64_t>(chosen.size()) >= most) break;
-      const Box box(boxes + 4 * i);
-      const bool hidden =
-          std::ranges::any_of(chosen, [&](int32_t other) { return box.overlap(Box(boxes + 4 * other)) > overlap; });
+      const Box box(boxes + int64_t{4} * i);
+      const bool hidden = std::ranges::any_of(
+          chosen, [&](int32_t other) { return box.overlap(Box(boxes + int64_t{4} * other)) > overlap; });
       if (!hidden) chosen.push_back(i);
     }
     return chosen;

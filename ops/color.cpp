@@ -29,6 +29,13 @@ template <class T> Color<T> to_rgb(T hue, T saturation, T value) {
   return {part(std::abs(h - 3) - 1), part(2 - std::abs(h - 2)), part(2 - std::abs(h - 4))};
 }
 
+/// The same from the range, the value less the smallest channel, for values that may be negative.
+Color<float> to_rgb_of_range(float hue, float range, float value) {
+  const Color<float> shade = to_rgb(hue, 1.f, 1.f);
+  const auto part = [&](float x) { return value - range + range * x; };
+  return {part(shade.a), part(shade.b), part(shade.c)};
+}
+
 /// A function of the three channels of each pixel.
 template <class T, class F> Status each_pixel(KernelContext& c, F&& f) {
   const Tensor& x = c.input(0);
@@ -69,7 +76,7 @@ class AdjustHue final : public ComputeKernel {
     return each_pixel<float>(c, [delta](float r, float g, float b) {
       const auto hsv = to_hsv(r, g, b);
       const float hue = hsv.a + delta;
-      return to_rgb(hue - std::floor(hue), hsv.b, hsv.c);
+      return to_rgb_of_range(hue - std::floor(hue), hsv.c - std::min({r, g, b}), hsv.c);
     });
   }
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CropAndResize: boxes cut out of images and brought to one size, and its gradients by images and boxes.
+#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "devices/parallel.h"
 #include "ops/image_parts.h"
@@ -49,8 +49,10 @@ struct Crops {
   }
   Axis rows(int64_t b) const { return {boxes[4 * b], boxes[4 * b + 2], image_height, height}; }
   Axis columns(int64_t b) const { return {boxes[4 * b + 1], boxes[4 * b + 3], image_width, width}; }
-  /// The first element of a pixel of the image of box b.
+  /// The first element of a pixel of the image of box b. Places beyond 2^24 may be rounded past the last pixel.
   int64_t pixel(int64_t b, int64_t y, int64_t x) const {
+    y = std::min(y, image_height - 1);
+    x = std::min(x, image_width - 1);
     return ((images[b] * image_height + y) * image_width + x) * depth;
   }
 

@@ -7,8 +7,12 @@
 namespace troupe {
 
 void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_scale_translate_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_color_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_random_crop_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_soft_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_draw_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

@@ -150,6 +150,7 @@ void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
                         "Standard normal numbers, those beyond two standard deviations drawn again.");
   register_random_integer_ops(ops, kernels);
   register_random_gamma_ops(ops, kernels);
+  register_random_binomial_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include "devices/parallel.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
+#include "ops/random_draws.h"
 #include "ops/random_source.h"
 #include "ops/type_dispatch.h"
 
@@ -14,36 +15,6 @@ namespace {
 
 using GammaTypes = TypeList<float, double, float16>;
 using PoissonTypes = TypeList<float, double, float16, int32_t, int64_t>;
-
-/// As many random numbers as one element of a result takes.
-class Draws {
- public:
-  Draws(const Philox& random, int64_t element) : random_(random), element_(static_cast<uint64_t>(element)) {}
-  /// In [0, 1).
-  double uniform() {
-    const uint32_t high = word();
-    return uniform_double(high, word());
-  }
-  double normal() {
-    const uint32_t a = word();
-    return normal_pair(a, word())[0];
-  }
-
- private:
-  uint32_t word() {
-    if (next_ == block_.size()) {
-      block_ = random_(element_ | blocks_++ << 48);
-      next_ = 0;
-    }
-    return block_[next_++];
-  }
-
-  const Philox& random_;
-  const uint64_t element_;
-  uint64_t blocks_ = 0;
-  Philox::Block block_ = {};
-  size_t next_ = block_.size();
-};
 
 /// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
 struct Gamma {

@@ -33,7 +33,7 @@ template <class T> class UniformInt final : public ComputeKernel {
     TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
     const int first = 1 + source_.inputs();
     uint64_t low = 0, range = 0;  // 0: all
-    if (c.num_inputs() > first) {
+    if (c.num_inputs() > first && shape.elements() > 0) {
       for (int i : {first, first + 1})
         if (c.input(i).rank() != 0)
           return invalid_argument("minval and maxval must be scalars, not {}", c.input(i).shape().str());

@@ -52,5 +52,6 @@ Status shape_of_input(ShapeContext& c);
 // Parts of the family; register_random_ops calls them.
 void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images of other sizes: ResizeBilinear, ResizeBicubic, ResizeArea, ResizeNearestNeighbor, and their gradients.
 //
-// Each is a weighted sum along the rows, then along the columns: an axis has taps, for each place of the result the
-// places it is made of and their weights. The gradient is the same with the taps transposed.
+// Each is a weighted sum along the rows, then along the columns (ops/resample.h). The gradient is the same with the
+// taps transposed.
 #include <cmath>
 
-#include "devices/parallel.h"
 #include "ops/image_parts.h"
-#include "ops/index_tensors.h"
-#include "ops/type_dispatch.h"
-#include "ops/wrapping.h"
+#include "ops/resample.h"
 #include "troupe/graph.h"
 
 namespace troupe {
 namespace {
 
-using ImageTypes = TypeList<int8_t, uint8_t, int16_t, uint16_t, int32_t, int64_t, bfloat16, float16, float, double>;
 enum class Method { kNearest, kBilinear, kBicubic, kArea };
 
 struct Options {
@@ -30,34 +26,6 @@ struct Options {
   Status check() const {
     if (align && half) return invalid_argument("align_corners and half_pixel_centers are both true");
     return {};
-  }
-};
-
-/// Taps [start[i], start[i + 1]) make place i.
-struct Taps {
-  std::vector<int64_t> start = {0}, index;
-  std::vector<float> weight;
-
-  void add(int64_t at, float w) {
-    index.push_back(at);
-    weight.push_back(w);
-  }
-  void close() { start.push_back(static_cast<int64_t>(index.size())); }
-  Taps transposed(int64_t places) const {
-    Taps out;
-    out.start.assign(static_cast<size_t>(places) + 1, 0);
-    out.index.resize(index.size());
-    out.weight.resize(index.size());
-    for (int64_t at : index) ++out.start[at + 1];
-    for (int64_t i = 0; i < places; ++i) out.start[i + 1] += out.start[i];
-    std::vector<int64_t> next(out.start.begin(), out.start.end() - 1);
-    for (size_t i = 0; i + 1 < start.size(); ++i)
-      for (int64_t t = start[i]; t < start[i + 1]; ++t) {
-        const int64_t to = next[index[t]]++;
-        out.index[to] = static_cast<int64_t>(i);
-        out.weight[to] = weight[t];
-      }
-    return out;
   }
 };
 
@@ -102,6 +70,8 @@ Taps taps_of(const Options& o, int64_t in, int64_t out) {
       const float at = o.half ? (x + 0.5f) * scale - 0.5f : x * scale;
       if (o.method == Method::kBicubic) {
         add_cubic(taps, at, in, o.half);
+      } else if (in == out && !o.align) {
+        taps.add(i, 1);  // so that infinities stay
       } else {
         const float below = std::floor(at), part = at - below;
         taps.add(std::clamp<int64_t>(static_cast<int64_t>(below), 0, in - 1), 1 - part);
@@ -111,54 +81,6 @@ Taps taps_of(const Options& o, int64_t in, int64_t out) {
     taps.close();
   }
   return taps;
-}
-
-/// y [batch, taps of rows, taps of columns, channels] from x of type In; sums are made in A.
-template <class In, class A, class Out>
-void resample(const Tensor& x, Tensor& y, const Taps& rows, const Taps& columns, int threads) {
-  const int64_t in_h = x.dim(1), in_w = x.dim(2), h = y.dim(1), w = y.dim(2), channels = y.dim(3),
-                line = in_w * channels;
-  const In* in = x.data<In>();
-  Out* out = y.mutable_data<Out>();
-  parallel_for(threads, y.dim(0) * h, 1 + kDearGrain / std::max<int64_t>(w * channels, 1),
-               [&](int64_t begin, int64_t end) {
-                 std::vector<A> row(static_cast<size_t>(line)), pixel(static_cast<size_t>(channels));
-                 for (int64_t r = begin; r < end; ++r) {
-                   std::fill(row.begin(), row.end(), A());
-                   for (int64_t t = rows.start[r % h]; t < rows.start[r % h + 1]; ++t) {
-                     const In* from = in + (r / h * in_h + rows.index[t]) * line;
-                     const auto weight = static_cast<A>(rows.weight[t]);
-                     for (int64_t k = 0; k < line; ++k)
-                       row[k] = wrapping_add(row[k], wrapping_multiply(weight, static_cast<A>(widen(from[k]))));
-                   }
-                   for (int64_t i = 0; i < w; ++i) {
-                     std::fill(pixel.begin(), pixel.end(), A());
-                     for (int64_t t = columns.start[i]; t < columns.start[i + 1]; ++t) {
-                       const A* from = row.data() + columns.index[t] * channels;
-                       const auto weight = static_cast<A>(columns.weight[t]);
-                       for (int64_t k = 0; k < channels; ++k)
-                         pixel[k] = wrapping_add(pixel[k], wrapping_multiply(weight, from[k]));
-                     }
-                     Out* to = out + (r * w + i) * channels;
-                     for (int64_t k = 0; k < channels; ++k) to[k] = narrow<Out>(static_cast<Arithmetic<Out>>(pixel[k]));
-                   }
-                 }
-               });
-}
-
-/// Height and width from input `size`. Errors: not two numbers above 0.
-Result<std::pair<int64_t, int64_t>> size_from(const Tensor& t) {
-  TROUPE_ASSIGN(const auto size, int_values(t, "size"));
-  if (size.size() != 2 || size[0] <= 0 || size[1] <= 0)
-    return invalid_argument("size must be two numbers above 0, not [{}]", fmt::join(size, ","));
-  return std::pair(size[0], size[1]);
-}
-
-/// Images [batch,height,width,channels] with other sizes.
-Result<Shape> resized(const Tensor& x, int64_t height, int64_t width) {
-  if (x.rank() != 4) return invalid_argument("images must have rank 4, but their shape is {}", x.shape().str());
-  if (x.dim(1) == 0 || x.dim(2) == 0) return invalid_argument("images {} have no pixels", x.shape().str());
-  return Shape::make(std::array{x.dim(0), height, width, x.dim(3)});
 }
 
 class Resize final : public ComputeKernel {

@@ -139,6 +139,7 @@ inline std::vector<OpCase> random_cases() {
   out.push_back({"RandomPoissonV2", {I({7}), D({0.5, 20})}, {{"seed", int64_t{7}}}, {}, false, true});
   out.push_back(
       {"StatelessRandomPoisson", {I({7}), L({1, 2}), D({0.5, 20})}, {{"dtype", DType::kInt32}}, {}, false, true});
+  out.push_back({"StatelessRandomBinomial", {I({4, 2}), L({1, 2}), D({5, 90}), D(0.5)}, {}, {}, false, true});
   out.push_back({"StatelessShuffle", {ramp({5, 2}), key, counter, philox}, {}, {}, false, true});
   out.push_back({"StatelessRandomGetKeyCounter", {L({1, 2})}, {}, {}, false, true});
   out.push_back({"StatelessRandomGetKeyCounterAlg", {I({1, 2})}, {}, {}, false, true});

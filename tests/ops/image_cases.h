@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of ops on images: sizes, crops, colours, boxes.
 #pragma once
+#include <cmath>
+
 #include "tests/ops/op_case.h"
 
 namespace troupe::testing {
@@ -23,7 +25,28 @@ inline std::vector<OpCase> resize_cases() {
       {"ResizeArea", {row, I({2, 3})}, {}, {F({1.25, 2.5, 3.75, 1.25, 2.5, 3.75}, {1, 2, 3, 1})}},
       {"ResizeBicubic", {F({5, 5, 5, 5}, {1, 2, 2, 1}), I({3, 1})}, half, {F({5, 5, 5}, {1, 3, 1, 1})}},
       {"ResizeBicubicGrad", {row, four}},
+      {"ScaleAndTranslate",
+       {four, I({1, 4}), F({1, 2}, {2}), F({0, 0}, {2})},
+       {{"kernel_type", "triangle"}},
+       {F({1, 1.25, 1.75, 2}, {1, 1, 4, 1})},
+       false},
+      {"ScaleAndTranslate",  // half as large, and a pixel further
+       {row, I({1, 3}), F({1, 0.5}, {2}), F({0, 1}, {2})},
+       {{"kernel_type", "box"}},
+       {F({0, 1.5, 3.5}, {1, 1, 3, 1})},
+       false},
+      {"ScaleAndTranslateGrad",
+       {row, four, F({1, 2}, {2}), F({0, 0}, {2})},
+       {{"kernel_type", "triangle"}},
+       {F({3.25, 6.75, 0, 0}, {1, 2, 2, 1})},
+       false},
   };
+  for (const char* kernel : {"lanczos1", "lanczos3", "lanczos5", "gaussian", "keyscubic", "mitchellcubic"})
+    out.push_back({"ScaleAndTranslate",
+                   {image, I({5, 3}), F({1.6f, 0.7f}, {2}), F({0.2f, -0.3f}, {2})},
+                   {{"kernel_type", kernel}},
+                   {},
+                   false});
   for (const Attrs& attrs : {Attrs(), align, half})
     for (const Tensor& size : {I({5, 7}), I({2, 3})})
       for (const char* op : {"ResizeBilinear", "ResizeBicubic"}) out.push_back({op, {image, size}, attrs});
@@ -39,6 +62,7 @@ inline std::vector<OpCase> image_cases() {
   const Tensor found = F({0, 0, 1, 1, 1, 1.1f, 0, 0.1f, 0, 2, 1, 3, 0, 0, 0, 0}, {4, 4}),
                scores = F({0.5, 0.9f, 0.7f, 0.1f}, {4});
   const Tensor half = F({0.5}, {}), least = F({0.2f}, {});
+  const Tensor pixels_of = I({40, 50, 3}), object = F({0.2f, 0.3f, 0.6f, 0.9f}, {1, 1, 4});
   return {
       {"CropAndResize", {four, whole, I({0}), size}, {}, {four}, false},
       {"CropAndResize", {four, F({0, 0, 2, 1}, {1, 4}), I({0}), size}, outside, {F({1, 2, 9, 9}, {1, 2, 2, 1})}, false},
@@ -61,6 +85,17 @@ inline std::vector<OpCase> image_cases() {
       {"AdjustHue", {red, F({-0.5}, {})}, {}, {F({0, 1, 1}, {1, 3})}},
       {"AdjustSaturation", {red, F({0.5}, {})}, {}, {F({1, 0.5, 0.5}, {1, 3})}},
       {"AdjustContrastv2", {F({1, 2, 3, 4}, {2, 2, 1}), F({2}, {})}, {}, {F({-0.5, 1.5, 3.5, 5.5}, {2, 2, 1})}},
+      {"DrawBoundingBoxes",
+       {F({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {1, 3, 4, 1}), F({0, 0.4f, 2, 2, 1, 1, 0, 0}, {1, 2, 4})},
+       {},
+       {F({0, 1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0}, {1, 3, 4, 1})}},
+      {"DrawBoundingBoxesV2",
+       {F({5, 6, 7, 8, 9, 0}, {1, 1, 2, 3}), F({0, 1, 0, 1}, {1, 1, 4}), F({1, 2, 3}, {1, 3})},
+       {},
+       {F({5, 6, 7, 1, 2, 3}, {1, 1, 2, 3})}},
+      {"SampleDistortedBoundingBox", {pixels_of, object}, {}, {}, false, true},
+      {"SampleDistortedBoundingBoxV2", {pixels_of, object, half}, {}, {}, false, true},
+      {"StatelessSampleDistortedBoundingBox", {pixels_of, object, half, I({1, 2})}, {}, {}, false, true},
       {"NonMaxSuppression", {found, scores, I(3)}, {}, {I({1, 2, 3})}},
       {"NonMaxSuppressionV2", {found, scores, I(9), F({1}, {})}, {}, {I({1, 2, 0, 3})}},
       {"NonMaxSuppressionV3", {found, scores, I(9), half, least}, {}, {I({1, 2})}},
@@ -68,6 +103,22 @@ inline std::vector<OpCase> image_cases() {
        {found, scores, I(4), half, least},
        {{"pad_to_max_output_size", true}},
        {I({1, 2, 0, 0}), I(2)}},
+      {"NonMaxSuppressionV5",
+       {found, scores, I(4), half, least, F({0}, {})},
+       {{"pad_to_max_output_size", true}},
+       {I({1, 2, 0, 0}), F({0.9f, 0.7f, 0, 0}, {4}), I(2)}},
+      {"NonMaxSuppressionV5",  // the first is lowered by the second
+       {F({0, 0, 1, 1, 0, 0, 1, 2}, {2, 4}), F({0.5, 1}, {2}), I(2), half, F({0}, {}), F({0.5}, {})},
+       {},
+       {I({1, 0}), F({1, 0.5f * std::exp(-0.25f)}, {2}), I(2)}},
+      {"NonMaxSuppressionWithOverlaps",
+       {F({1, 0.6f, 0, 0.6f, 1, 0, 0, 0, 1}, {3, 3}), F({0.5, 0.9f, 0.7f}, {3}), I(9), half, least},
+       {},
+       {I({1, 2})}},
+      {"CombinedNonMaxSuppression",
+       {F({0, 0, 1, 1, 0, 0, 1, 2}, {1, 2, 1, 4}), F({0.5, 0.9f, 0.75, 0.1f}, {1, 2, 2}), I(1), I(3), half, least},
+       {},
+       {F({0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0}, {1, 3, 4}), F({0.9f, 0.75, 0}, {1, 3}), F({1, 0, 0}, {1, 3}), I({2})}},
   };
 }
 

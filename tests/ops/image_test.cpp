@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops on images: types, threads, ties and bad input.
+#include <set>
+
 #include "tests/ops/check_op.h"
 #include "tests/ops/op_case.h"
 
@@ -39,6 +41,34 @@ TEST_CASE("images are the same on two threads", "[images]") {
   same("AdjustHue", {x, F({0.3f}, {})});
 }
 
+TEST_CASE("random parts of images are of the size and ratio wished for and hold enough of an object",
+          "[images][random]") {
+  const Tensor size = I({40, 50, 3}), object = F({0.2f, 0.3f, 0.6f, 0.9f}, {1, 1, 4}), share = F({0.5}, {});
+  const Attrs wishes = {{"area_range", std::vector<float>{0.2f, 0.5f}}};
+  std::set<std::vector<double>> places;
+  for (int32_t seed = 0; seed < 200; ++seed) {
+    const std::vector<Tensor> inputs = {size, object, share, I({seed, 2})};
+    const auto part = [&](int port) {
+      return doubles(*apply("StatelessSampleDistortedBoundingBox", inputs, wishes, port));
+    };
+    const auto begin = part(0), sizes = part(1);
+    places.insert(begin);
+    const double ratio = sizes[1] / sizes[0], area = sizes[0] * sizes[1] / 2000;
+    CHECK((ratio > 0.7 && ratio < 1.4 && area >= 0.2 && area <= 0.5));
+    CHECK((begin[0] >= 0 && begin[1] >= 0 && begin[0] + sizes[0] <= 40 && begin[1] + sizes[1] <= 50));
+    const double high = std::min(begin[0] + sizes[0], 24.0) - std::max(begin[0], 8.0);
+    const double wide = std::min(begin[1] + sizes[1], 45.0) - std::max(begin[1], 15.0);
+    CHECK(high * wide >= 0.5 * 16 * 30 - 1e-3);
+    CHECK((begin[2] == 0 && sizes[2] == -1));
+  }
+  CHECK(places.size() > 100);
+  check_fails("SampleDistortedBoundingBoxV2", {size, F({}, {1, 0, 4}), share}, "no bounding_boxes");
+  check_fails("SampleDistortedBoundingBoxV2", {size, F({0, 0, 2, 1}, {1, 1, 4}), share}, "not inside");
+  check_fails("SampleDistortedBoundingBoxV2", {I({0, 5, 3}), object, share}, "image_size");
+  check_fails("SampleDistortedBoundingBoxV2", {size, object, share}, "no range",
+              {{"area_range", std::vector<float>{0.5f}}});
+}
+
 TEST_CASE("boxes of equal scores are taken in their order, empty ones hide nothing", "[images]") {
   const Tensor boxes = F({0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1}, {4, 4}), scores = F({1, 1, 1, 1}, {4});
   CHECK(apply("NonMaxSuppression", {boxes, scores, I(9)})->identical(I({0, 2, 3})));
@@ -53,6 +83,15 @@ TEST_CASE("ops on images refuse what does not fit", "[images][bad_input]") {
   CHECK_FALSE(apply("ResizeArea", {F({}, {1, 0, 2, 1}), size}).ok());
   CHECK_FALSE(apply("ResizeBicubic", {F({1}, {1}), size}).ok());
   CHECK_FALSE(apply("ResizeBilinearGrad", {x, F({1, 2}, {2, 1, 1, 1})}).ok());
+  check_fails("DrawBoundingBoxes", {x, F({1}, {1, 1, 1})}, "[batch,n,4]");
+  check_fails("DrawBoundingBoxesV2", {F({}, {1, 1, 0, 3}), F({0, 0, 1, 1}, {1, 1, 4}), F({1}, {1, 1})}, "3 channels");
+  const Tensor far = F({NAN, 0, NAN, 1, -INFINITY, -1e30f, INFINITY, 1e30f}, {1, 2, 4});
+  CHECK(apply("DrawBoundingBoxes", {x, far})->identical(x));
+  const Tensor scale = F({1, 1}, {2});
+  check_fails("ScaleAndTranslate", {x, size, scale, scale}, "'x' is none of", {{"kernel_type", "x"}});
+  CHECK_FALSE(apply("ScaleAndTranslate", {x, size, F({0, 1}, {2}), scale}).ok());
+  CHECK_FALSE(apply("ScaleAndTranslate", {x, size, scale, F({NAN, 1}, {2})}).ok());
+  check_fails("ScaleAndTranslate", {x, size, scale, F({1}, {1})}, "two numbers");
   const auto crop_fails = [&](const Tensor& boxes, const Tensor& at, const Tensor& crop, const char* words) {
     const auto r = apply_unshaped("CropAndResize", {x, boxes, at, crop});
     REQUIRE_FALSE(r.ok());

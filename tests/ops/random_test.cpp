@@ -220,6 +220,17 @@ TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[r
       CHECK(m.low >= 0);
     }
   }
+  const auto trials = doubles(
+      *apply("StatelessRandomBinomial", {I({10000, 4}), L({1, 2}), D({7, 7, 100, 1e6}), D({0.25, 1, 0.3, 0.9})}));
+  for (const auto& [k, mean, variance] : {std::tuple{0, 1.75, 1.3125}, {1, 7., 0.}, {2, 30., 21.}, {3, 9e5, 9e4}}) {
+    std::vector<double> own;
+    for (size_t i = static_cast<size_t>(k); i < trials.size(); i += 4) own.push_back(trials[i]);
+    const Moments m = moments(Tensor::of<double>(own));
+    CHECK(std::fabs(m.mean - mean) <= 4.5 * std::sqrt(variance / 10000) + 1e-9);
+    CHECK(m.variance == Approx(variance).epsilon(0.06).margin(1e-9));
+  }
+  CHECK_FALSE(apply_unshaped("StatelessRandomBinomial", {I({3}), L({1, 2}), D({1, 2}), D(0.5)}).ok());
+  CHECK_FALSE(apply_unshaped("StatelessRandomBinomial", {I({1}), L({1, 2}), D({NAN}), D(0.5)}).ok());
   const Tensor none = *apply("StatelessRandomPoisson", {I({3}), L({1, 2}), D(0)}, {{"dtype", DType::kInt64}});
   CHECK(none.identical(L({0, 0, 0})));
   CHECK(apply("StatelessRandomGammaV2", {I({2}), L({1, 2}), D(0)})->identical(D({0, 0})));

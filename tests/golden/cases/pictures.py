@@ -2,7 +2,7 @@
 """Images: sizes, crops, colours and boxes, with gradients where there are any."""
 import numpy as np
 
-from make import golden, tf
+from make import golden, tf, tf1
 
 R = tf.raw_ops
 
@@ -17,6 +17,19 @@ def resized(case):
                 ys.append(op(images=x, size=size, **flags))
     case.fetch_with_gradients(ys, [x])
     case.fetch(R.ResizeArea(images=x, size=[5, 7]), R.ResizeArea(images=x, size=[2, 3]))
+
+
+@golden(tolerance=1e-4)
+def scaled(case):
+    """Sizes by the kernels of the second version, and images moved."""
+    x = case.feed("x", case.floats(2, 5, 4, 2), (None, 5, 4, 2))
+    methods = ["lanczos3", "lanczos5", "gaussian", "mitchellcubic", "bilinear", "bicubic"]
+    ys = [tf.image.resize(x, size, method, antialias=True) for method in methods for size in ([8, 3], [2, 7])]
+    for kernel in ("box", "triangle", "keyscubic", "lanczos1"):
+        for antialias in (False, True):
+            ys.append(R.ScaleAndTranslate(images=x, size=[4, 5], scale=[0.6, 1.3], translation=[0.7, -1.2],
+                                          kernel_type=kernel, antialias=antialias))
+    case.fetch_with_gradients(ys, [x])
 
 
 @golden(tolerance=1e-4)
@@ -42,3 +55,27 @@ def colours(case):
     case.fetch(tf.image.non_max_suppression(boxes, scores, 5, 0.2),
                tf.image.non_max_suppression(boxes, scores, 9, 0.3, score_threshold=0.4),
                *tf.image.non_max_suppression_padded(boxes, scores, 9, 0.1, pad_to_max_output_size=True))
+
+
+@golden()
+def drawn(case):
+    first, size = case.floats(2, 12, 2, low=-0.3, high=0.8), case.floats(2, 12, 2, low=-0.1, high=0.7, seed=2)
+    boxes = case.feed("boxes", np.concatenate([first, first + size], 2), (None, 12, 4))
+    for channels in (1, 3, 4):
+        x = case.feed(f"x{channels}", case.floats(2, 7, 9, channels), (None, 7, 9, channels))
+        case.fetch(tf1.image.draw_bounding_boxes(x, boxes), R.DrawBoundingBoxesV2(
+            images=x, boxes=boxes, colors=case.floats(3, channels, seed=2)))
+
+
+@golden()
+def detections(case):
+    boxes = case.feed("boxes", case.floats(9, 4, low=0, high=1.2, seed=3), (None, 4))
+    scores = case.feed("scores", case.floats(9, low=0, seed=4), (None,))
+    for sigma in (0.0, 0.5):
+        case.fetch(*tf.image.non_max_suppression_with_scores(boxes, scores, 8, 0.3, 0.1, sigma))
+    overlaps = case.feed("overlaps", case.floats(9, 9, low=0, seed=5), (None, None))
+    case.fetch(tf.image.non_max_suppression_overlaps(overlaps, scores, 5, 0.7, 0.1))
+    classes = case.feed("classes", case.floats(2, 6, 3, low=0, seed=6), (None, 6, 3))
+    for kinds, pad, clip in ((1, False, True), (3, True, False)):
+        four = case.feed(f"boxes{kinds}", case.floats(2, 6, kinds, 4, low=-0.2, seed=7), (None, 6, kinds, 4))
+        case.fetch(*tf.image.combined_non_max_suppression(four, classes, 2, 9, 0.2, 0.3, pad, clip))

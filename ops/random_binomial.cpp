@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often something of a given probability happens in so many trials: StatelessRandomBinomial. Source: Hormann, "The
+// generation of binomial random variates", 1993.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/broadcast.h"
+#include "ops/index_tensors.h"
+#include "ops/random_draws.h"
+#include "ops/random_source.h"
+#include "ops/strided_copy.h"
+#include "ops/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+using CountTypes = TypeList<float, double, float16, int32_t, int64_t>;
+
+double log_factorial(double n) {
+  int sign = 0;
+  return lgamma_r(n + 1, &sign);
+}
+
+/// Counts the gaps between what happens, of which there are few.
+double draw_rare(Draws& draws, double trials, double p) {
+  const double scale = std::log1p(-p);
+  double count = 0;
+  for (double passed = 0;; ++count) {
+    passed += std::ceil(std::log(1 - draws.uniform()) / scale);
+    if (!(passed <= trials)) return count;
+  }
+}
+
+/// Transformed rejection, for trials * p of 10 or more and p of at most 1/2.
+double draw_often(Draws& draws, double n, double p) {
+  const double deviation = std::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
+  const double alpha = (2.83 + 5.1 / b) * deviation, odds = std::log(p / (1 - p)), mode = std::floor((n + 1) * p);
+  const double at_mode = log_factorial(mode) + log_factorial(n - mode);
+  for (;;) {
+    const double u = draws.uniform() - 0.5, v = 1 - draws.uniform(), edge = 0.5 - std::abs(u);
+    const double k = std::floor((2 * a / edge + b) * u + n * p + 0.5);
+    if (edge >= 0.07 && v <= 0.92 - 4.2 / b) return k;
+    if (!(k >= 0 && k <= n)) continue;
+    const double bound = at_mode - log_factorial(k) - log_factorial(n - k) + (k - mode) * odds;
+    if (std::log(v * alpha / (a / (edge * edge) + b)) <= bound) return k;
+  }
+}
+
+double draw_binomial(Draws& draws, double trials, double p) {
+  if (trials <= 0 || p <= 0) return 0;
+  if (p >= 1) return trials;
+  if (p > 0.5) return trials - draw_binomial(draws, trials, 1 - p);
+  return trials * p < 10 ? draw_rare(draws, trials, p) : draw_often(draws, trials, p);
+}
+
+/// The elements of x, repeated to `shape`.
+Result<std::vector<double>> repeated(const KernelContext& c, const Tensor& x, const Shape& shape) {
+  TROUPE_ASSIGN(const Tensor whole, broadcast_to(x, shape, c.device().allocator, 1));
+  std::vector<double> out(static_cast<size_t>(whole.elements()));
+  with_type(whole.dtype(), CountTypes{}, [&]<class T>() {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(widen(whole.data<T>()[i]));
+  });
+  return out;
+}
+
+/// Results of `shape`, which ends with what counts and probabilities broadcast to.
+class Binomial final : public ComputeKernel {
+ public:
+  explicit Binomial(const KernelInit& init) : source_(init), dtype_(init.output_dtypes[0]) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
+    TROUPE_ASSIGN(const Shape both, broadcast(c.input(2).shape(), c.input(3).shape()));
+    if (both.rank() > shape.rank() || !std::equal(both.begin(), both.end(), shape.end() - both.rank()))
+      return invalid_argument("shape {} does not end with {}, that of counts and probs", shape.str(), both.str());
+    TROUPE_ASSIGN(const auto trials, repeated(c, c.input(2), both));
+    TROUPE_ASSIGN(const auto shares, repeated(c, c.input(3), both));
+    for (size_t i = 0; i < trials.size(); ++i)
+      if (!std::isfinite(trials[i]) || std::isnan(shares[i]))
+        return invalid_argument("{} trials of probability {} at position {}", trials[i], shares[i], i);
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_, shape));
+    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    with_type(dtype_, CountTypes{}, [&]<class T>() {
+      T* out = y.mutable_data<T>();
+      parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          Draws draws(random, i);
+          const size_t of = static_cast<size_t>(i) % trials.size();
+          out[i] = to_number<T>(draw_binomial(draws, std::floor(trials[of]), shares[of]));
+        }
+      });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  /// The nearest number that T holds.
+  template <class T> static T to_number(double x) {
+    if constexpr (std::is_integral_v<T>)
+      return x >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max()
+                                                                     : static_cast<T>(x);
+    else return narrow<T>(static_cast<Arithmetic<T>>(x));
+  }
+
+  RandomSource source_;
+  const DType dtype_;
+};
+
+}  // namespace
+
+void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  OpDef op("StatelessRandomBinomial");
+  op.input("shape: S");
+  add_random_inputs(op, RandomForm::kSeed);
+  ops.add(op.input("counts: T")
+              .input("probs: T")
+              .output("output: dtype")
+              .attr(type_attr("S", IndexTypes{}))
+              .attr(type_attr("T", CountTypes{}, "float64"))
+              .attr(type_attr("dtype", CountTypes{}, "int64"))
+              .shape(shape_of_input)
+              .doc(std::string("How often something of probability `probs` happens in `counts` trials; `shape` ends "
+                               "with what these two broadcast to.") +
+                   random_doc(RandomForm::kSeed)),
+          not_differentiable(kRandom));
+  kernels.add<Binomial>("StatelessRandomBinomial", DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe
