@@ -4,6 +4,8 @@
 #include "ops/all.h"
 #include "ops/gemm.h"
 #include "ops/gradient_math.h"
+#include "ops/linear_parts.h"
+#include "ops/matrix_batch.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -45,25 +47,6 @@ Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
   TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
   std::ranges::transform(x.values<complex64>(), y.mutable_data<complex64>(), [](complex64 v) { return std::conj(v); });
   return y;
-}
-
-/// Where each operand's matrix of output batch i lies.
-struct Batches {
-  Shape shape;                  // of the output's batch dimensions
-  std::vector<int64_t> xs, ys;  // matrix index by output batch; empty: the same index
-};
-
-std::vector<int64_t> matrix_indices(const Shape& batch, std::span<const int64_t> own) {
-  std::vector<int64_t> at(batch.elements());
-  for (int64_t i = 0; i < batch.elements(); ++i) {
-    int64_t rest = i, stride = 1;
-    for (int d = batch.rank() - 1, o = static_cast<int>(own.size()) - 1; o >= 0; --d, --o) {
-      at[i] += own[o] == 1 ? 0 : rest % batch[d] * stride;
-      rest /= batch[d];
-      stride *= own[o];
-    }
-  }
-  return at;
 }
 
 template <class T> class Product final : public ComputeKernel {
@@ -155,30 +138,6 @@ Status matmul_gradient(GradientContext& c) {
   return {};
 }
 
-/// Sums the gradient g of x over the batch dimensions along which x was broadcast against y.
-Output sum_batches(GradientContext& c, Output g, Output x, Output y) {
-  const PartialShape &xs = x.shape(), &ys = y.shape();
-  if (xs.fully_known() && ys.fully_known()) {
-    const auto xb = xs.dims().first(xs.rank() - 2), yb = ys.dims().first(ys.rank() - 2);
-    if (std::ranges::equal(xb, yb)) return g;
-    const auto whole = broadcast(Shape(xb), Shape(yb));
-    if (!whole.ok() || std::ranges::equal(*whole, xb)) return g;
-    std::vector<int64_t> axes;
-    for (int i = 0; i < whole->rank(); ++i) {
-      const int at = i - (whole->rank() - static_cast<int>(xb.size()));
-      if (at < 0 || (xb[at] == 1 && (*whole)[i] != 1)) axes.push_back(i);
-    }
-    return c.op("Reshape", {c.op("Sum", {g, int_vector(c, axes)}), sizes_of(c, x)});
-  }
-  const auto batch = [&](Output sizes) {
-    const int64_t begin[] = {0}, end[] = {-2}, step[] = {1};
-    return c.op("StridedSlice", {sizes, int_vector(c, begin), int_vector(c, end), int_vector(c, step)});
-  };
-  const Output sx = c.op("Shape", {x}), sy = c.op("Shape", {y});
-  const std::vector<Output> axes = c.ops("BroadcastGradientArgs", {batch(sx), batch(sy)});
-  return axes.empty() ? Output() : c.op("Reshape", {c.op("Sum", {g, axes[0]}), sx});
-}
-
 Status batch_matmul_gradient(GradientContext& c) {
   Output da, db;
   const bool typed = c.node().op().name() == "BatchMatMulV3";
@@ -250,6 +209,13 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_cpu_kernels<Product>(kernels, "MatMul", MatMulTypes{});
   for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, BatchTypes{});
   add_typed_kernels(kernels, BatchTypes{});
+  register_matrix_inverse_ops(ops, kernels);
+  register_matrix_solve_ops(ops, kernels);
+  register_least_squares_ops(ops, kernels);
+  register_cholesky_ops(ops, kernels);
+  register_qr_ops(ops, kernels);
+  register_eigen_values_ops(ops, kernels);
+  register_svd_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -9,6 +9,7 @@
 #include "tests/ops/complex_cases.h"
 #include "tests/ops/fourier_cases.h"
 #include "tests/ops/image_cases.h"
+#include "tests/ops/linear_cases.h"
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
 #include "tests/ops/segment_cases.h"
@@ -85,7 +86,7 @@ const std::vector<OpCase>& all_cases() {
           random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
           nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
           scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases(), resize_cases(),
-          image_cases(),    sparse_cases()})
+          image_cases(),    sparse_cases(),  linear_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear algebra, with its gradients."""
+import numpy as np
+
+from make import golden, tf
+
+
+@golden(tolerance=1e-4)
+def matrices(case):
+    x = case.feed("x", case.floats(2, 3, 3) + 2 * np.eye(3, dtype=np.float32), (None, 3, 3))
+    b = case.feed("b", case.floats(2, 3, 2, seed=2), (None, 3, 2))
+    symmetric = tf.matmul(x, x, transpose_b=True)
+    ys = [
+        tf.linalg.inv(x),
+        tf.linalg.det(x),
+        tf.linalg.slogdet(x)[1],
+        tf.linalg.solve(x, b, adjoint=True),
+        tf.linalg.triangular_solve(x, b),
+        tf.linalg.triangular_solve(x[:1], b, lower=False, adjoint=True),
+        tf.linalg.lstsq(x[..., :2], b, l2_regularizer=0.5),
+        tf.raw_ops.MatrixSolveLs(matrix=x[..., :2], rhs=b, l2_regularizer=0.5),
+        tf.raw_ops.MatrixSolveLs(matrix=x[:, :2], rhs=b[:, :2], l2_regularizer=0.5),
+        tf.linalg.cholesky(symmetric),
+        tf.linalg.eigh(symmetric)[0],
+        tf.linalg.logdet(symmetric),
+    ]
+    q, r = tf.linalg.qr(x)
+    s, u, v = tf.linalg.svd(x)
+    tall = tf.linalg.svd(x[..., :2], full_matrices=True)
+    values = tf.linalg.svd(x[..., :2, :], compute_uv=False)
+    ys += [tf.abs(q), tf.abs(r), s, u * u, v * v, tf.matmul(u, v, adjoint_b=True), tall[1] ** 2, tall[2] ** 2, values]
+    case.fetch_with_gradients(ys, [x, b])
+    case.fetch(tf.linalg.lstsq(x[..., :2], b, fast=False), tf.linalg.lstsq(x[:, :2], b[:, :2], fast=False))
+    case.fetch(tf.linalg.band_part(tf.linalg.cholesky(-symmetric), -1, 0))  # what is above is undefined
