@@ -10,6 +10,7 @@
 #include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 #include "ops/window.h"
+#include "ops/window_parts.h"
 #include "ops/wrapping.h"
 
 namespace troupe {
@@ -44,13 +45,6 @@ Result<PoolShape> resolve(const WindowAttrs& attrs, const Shape& in) {
   s.out = l.shape<Shape>(in[0], s.y.out, s.x.out, channels);
   return s;
 }
-
-/// Places of the input that window `at` covers.
-struct Covered {
-  int64_t begin, end;
-  Covered(const WindowAxis& a, int64_t at)
-      : begin(std::max<int64_t>(at * a.stride - a.lo, 0)), end(std::min(at * a.stride - a.lo + a.size, a.in)) {}
-};
 
 /// One row of outputs: rows of the input are joined first, whole, then places beside one another.
 template <class T, bool max>
@@ -441,6 +435,10 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolKernelTypes{});
   add_pool_kernels<AvgPool>(kernels, "AvgPool", FullFloatTypes{});
   add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", FullFloatTypes{});
+  register_pool_argmax_ops(ops, kernels);
+  register_patches_ops(ops, kernels);
+  register_conv3d_ops(ops, kernels);
+  register_pool3d_ops(ops, kernels);
 }
 
 }  // namespace troupe

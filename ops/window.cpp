@@ -47,25 +47,28 @@ Result<WindowAttrs> WindowAttrs::parse(const Attrs& attrs) {
   return w;
 }
 
-Result<WindowAxis> WindowAttrs::axis(int dimension, int64_t in, int64_t size) const {
-  WindowAxis a{in, size, strides[dimension], dilations[dimension]};
-  if (padding == "SAME") {
-    if (in < 0) return a;
-    a.out = (in + a.stride - 1) / a.stride;
-    if (size < 0) return a;
-    const int64_t total = std::max<int64_t>((a.out - 1) * a.stride + (size - 1) * a.dilation + 1 - in, 0);
-    a.lo = total / 2;
-    a.hi = total - a.lo;
-    return a;
+Status WindowAxis::place(bool same, const char* what) {
+  if (same) {
+    if (in < 0) return {};
+    out = (in + stride - 1) / stride;
+    if (size < 0) return {};
+    const int64_t total = std::max<int64_t>((out - 1) * stride + (size - 1) * dilation + 1 - in, 0);
+    lo = total / 2;
+    hi = total - lo;
+    return {};
   }
-  a.lo = explicit_lo[dimension];
-  a.hi = explicit_hi[dimension];
-  if (in < 0 || size < 0) return a;
-  const int64_t room = in + a.lo + a.hi - ((size - 1) * a.dilation + 1);
+  if (in < 0 || size < 0) return {};
+  const int64_t room = in + lo + hi - ((size - 1) * dilation + 1);
   if (room < 0)
     return invalid_argument("a window of {} places, dilation {}, is larger than the {} of {} with {} of padding", size,
-                            a.dilation, dimension ? "width" : "height", in, a.lo + a.hi);
-  a.out = room / a.stride + 1;
+                            dilation, what, in, lo + hi);
+  out = room / stride + 1;
+  return {};
+}
+
+Result<WindowAxis> WindowAttrs::axis(int dimension, int64_t in, int64_t size) const {
+  WindowAxis a{in, size, strides[dimension], dilations[dimension], explicit_lo[dimension], explicit_hi[dimension]};
+  TROUPE_RETURN_IF_ERROR(a.place(padding == "SAME", dimension ? "width" : "height"));
   return a;
 }
 

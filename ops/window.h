@@ -2,6 +2,8 @@
 // The geometry of windows that slide over images, for convolutions and pools: attributes strides, dilations, padding,
 // explicit_paddings and data_format. Implemented in ops/window.cpp.
 #pragma once
+#include <algorithm>
+
 #include "ops/channel_layout.h"
 #include "troupe/shape.h"
 
@@ -11,6 +13,17 @@ namespace troupe {
 /// and `hi` of padding before and after, stands `out` times. -1: not known.
 struct WindowAxis {
   int64_t in = -1, size = -1, stride = 1, dilation = 1, lo = 0, hi = 0, out = -1;
+
+  /// Sets what follows from the rest: `out`, and with `same` (padding SAME) lo and hi. Error, which names `what`: the
+  /// window is larger than the padded input.
+  Status place(bool same, const char* what);
+};
+
+/// Places of the input that window `at` covers; its places are next to one another.
+struct Covered {
+  int64_t begin, end;
+  Covered(const WindowAxis& a, int64_t at)
+      : begin(std::max<int64_t>(at * a.stride - a.lo, 0)), end(std::min(at * a.stride - a.lo + a.size, a.in)) {}
 };
 
 /// The attributes of a windowed op, checked.

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ops with windows over images and volumes, with their gradients."""
+from make import golden, tf, tf1
+
+
+@golden(tolerance=1e-4)
+def windows(case):
+    x = case.feed("x", case.floats(2, 5, 6, 2), (None, 5, 6, 2))
+    w = case.feed("w", case.floats(2, 3, 2, seed=2))
+    ys = [tf.nn.max_pool_with_argmax(x, 2, [2, 3], "SAME", include_batch_in_index=True)[0]]
+    for rates, padding in (([1, 2, 1, 1], "SAME"), ([1, 1, 2, 1], "VALID")):
+        ys.append(tf.image.extract_patches(x, [1, 2, 3, 1], [1, 1, 2, 1], rates, padding))
+        ys.append(tf1.nn.dilation2d(x, w, [1, 1, 2, 1], rates, padding))
+    case.fetch_with_gradients(ys, [x, w])
+    for whole in (False, True):
+        case.fetch(tf.nn.max_pool_with_argmax(x, [2, 3], 2, "VALID", include_batch_in_index=whole)[1])
+
+
+@golden(tolerance=1e-4)
+def volumes(case):
+    x = case.feed("x", case.floats(2, 3, 5, 4, 2), (None, 3, 5, 4, 2))
+    w = case.feed("w", case.floats(2, 3, 2, 2, 3, seed=2))
+    ys = [tf1.nn.conv3d(x, w, [1, 1, 2, 1, 1], padding) for padding in ("SAME", "VALID")]
+    for padding in ("SAME", "VALID"):
+        ys.append(tf1.nn.max_pool3d(x, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], padding))
+        ys.append(tf1.nn.avg_pool3d(x, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], padding))
+    case.fetch_with_gradients(ys, [x, w])

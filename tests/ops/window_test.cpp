@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ops with windows over images and volumes: ties, threads, second gradients and bad input.
+#include "tests/ops/window_cases.h"
+
+#include "tests/ops/check_op.h"
+
+namespace troupe::testing {
+namespace {
+
+void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const Attrs& attrs,
+                 const std::string& words) {
+  for (const auto& r : {apply(op, inputs, attrs), apply_unshaped(op, inputs, attrs)}) {
+    INFO(op << " " << words);
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().message, Catch::Contains(words));
+  }
+}
+
+Attrs pool_attrs(const char* padding = "VALID") {
+  return {{"ksize", Ints{1, 1, 2, 1}}, {"strides", Ints{1, 1, 2, 1}}, {"padding", padding}};
+}
+Attrs rates(const char* padding = "VALID") {
+  return {{"strides", Ints{1, 1, 1, 1}}, {"rates", Ints{1, 1, 1, 1}}, {"padding", padding}};
+}
+
+}  // namespace
+
+TEST_CASE("of equal largest values the first counts, but for the gradient of volumes", "[window]") {
+  const Tensor x = F({2, 2, 1, 3}, {1, 1, 4, 1}), y = F({2, 3}, {1, 1, 2, 1});
+  CHECK(apply("MaxPoolWithArgmax", {x}, pool_attrs(), 1)->identical(L({0, 3}, {1, 1, 2, 1})));
+  const Attrs volume = volume_attrs({1, 1, 2}, {1, 1, 2}, "VALID");
+  const Tensor line = *x.reshape(Shape{1, 1, 1, 4, 1}), most = *y.reshape(Shape{1, 1, 1, 2, 1});
+  CHECK(apply("MaxPool3DGrad", {line, most, most}, volume)->identical(F({2, 2, 0, 3}, {1, 1, 1, 4, 1})));
+  CHECK(apply("MaxPool3DGradGrad", {line, most, *ramp32({1, 1, 1, 4, 1}).clone()}, volume)
+            ->identical(F({0.21f, -1.32f}, {1, 1, 1, 2, 1})));
+  const Tensor filter = F({0, 0}, {1, 2, 1}), g = F({1, 1, 1}, {1, 1, 3, 1});
+  CHECK(apply("Dilation2DBackpropInput", {x, filter, g}, rates())->identical(F({1, 1, 0, 1}, {1, 1, 4, 1})));
+}
+
+TEST_CASE("places of the largest values are counted in their image or through the batch", "[window]") {
+  const Tensor x = F({1, 2, 4, 3}, {2, 1, 2, 1});
+  Attrs attrs = pool_attrs();
+  CHECK(apply("MaxPoolWithArgmax", {x}, attrs, 1)->identical(L({1, 0}, {2, 1, 1, 1})));
+  attrs.set("include_batch_in_index", true);
+  const Tensor whole = *apply("MaxPoolWithArgmax", {x}, attrs, 1);
+  CHECK(whole.identical(L({1, 2}, {2, 1, 1, 1})));
+  const Tensor g = F({5, 6}, {2, 1, 1, 1});
+  CHECK(apply("MaxPoolGradWithArgmax", {x, g, whole}, attrs)->identical(F({0, 5, 6, 0}, {2, 1, 2, 1})));
+}
+
+TEST_CASE("windows are the same on two threads", "[window]") {
+  const auto same = [](const std::string& op, const std::vector<Tensor>& inputs, const Attrs& attrs) {
+    INFO(op);
+    CHECK(apply(op, inputs, attrs, 0, 1)->identical(*apply(op, inputs, attrs, 0, 2)));
+  };
+  const Tensor image = random_tensor<float>({4, 40, 40, 12}, 1), volume = random_tensor<float>({3, 9, 20, 21, 4}, 2);
+  const Attrs cubes = volume_attrs({2, 3, 2}, {1, 2, 1}, "SAME"), conv = volume_attrs({}, {1, 1, 2}, "SAME");
+  same("MaxPoolWithArgmax", {image}, pool_attrs());
+  same("Dilation2D", {image, random_tensor<float>({3, 3, 12}, 3)}, rates("SAME"));
+  Attrs patches = rates("SAME");
+  patches.set("ksizes", Ints{1, 3, 2, 1});
+  same("ExtractImagePatches", {image}, patches);
+  same("MaxPool3D", {volume}, cubes);
+  same("AvgPool3D", {volume}, cubes);
+  same("Conv3D", {volume, random_tensor<float>({2, 3, 2, 4, 5}, 4)}, conv);
+}
+
+TEST_CASE("volumes larger than one matrix of columns are convolved part by part", "[window]") {
+  // 40 x 30 x 35 places of 3 x 3 x 3 x 2 numbers are more than a million.
+  const Tensor x = random_tensor<double>({1, 40, 30, 35, 2}, 5);
+  Tensor ones = *Tensor::make(DType::kFloat64, {3, 3, 3, 2, 1});
+  std::fill_n(ones.mutable_data<double>(), ones.elements(), 1.0);
+  const Tensor y = *apply("Conv3D", {x, ones}, volume_attrs({}, {1, 1, 1}, "SAME"));
+  const auto at = [&](int64_t d, int64_t h, int64_t w) {
+    double sum = 0;
+    for (int64_t i = std::max<int64_t>(d - 1, 0); i < std::min<int64_t>(d + 2, 40); ++i)
+      for (int64_t j = std::max<int64_t>(h - 1, 0); j < std::min<int64_t>(h + 2, 30); ++j)
+        for (int64_t k = std::max<int64_t>(w - 1, 0); k < std::min<int64_t>(w + 2, 35); ++k)
+          for (int64_t c = 0; c < 2; ++c) sum += x.data<double>()[((i * 30 + j) * 35 + k) * 2 + c];
+    return sum;
+  };
+  for (const auto& [d, h, w] : {std::tuple{0, 0, 0}, {20, 7, 34}, {39, 29, 34}, {18, 14, 11}})
+    CHECK(y.data<double>()[(d * 30 + h) * 35 + w] == Approx(at(d, h, w)));
+}
+
+TEST_CASE("pools and convolutions of volumes differentiate twice", "[window]") {
+  const Attrs pool = volume_attrs({1, 1, 2}, {1, 1, 2}, "SAME"), conv = volume_attrs({}, {1, 1, 1}, "VALID");
+  const Tensor line = ramp({1, 1, 1, 5, 1}), g = ramp({1, 1, 1, 3, 1});
+  const Tensor most = *apply("MaxPool3D", {line}, pool);
+  check_gradients("MaxPool3DGrad", {line, most, g}, pool, {2});
+  check_gradients("MaxPool3DGradGrad", {line, most, line}, pool, {2});
+  check_gradients("AvgPool3DGrad", {I({1, 1, 1, 5, 1}), g}, pool, {1});
+  const Tensor filter = ramp({1, 1, 3, 1, 2}), gy = ramp({1, 1, 1, 3, 2});
+  check_gradients("Conv3DBackpropInputV2", {I({1, 1, 1, 5, 1}), filter, gy}, conv, {1, 2});
+  check_gradients("Conv3DBackpropFilterV2", {line, I({1, 1, 3, 1, 2}), gy}, conv, {0, 2});
+}
+
+TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {
+  const Tensor x = F({1, 2}, {1, 1, 2, 1}), line = F({1, 2, 3}, {1, 1, 1, 3, 1});
+  check_fails("MaxPoolWithArgmax", {F({1}, {1})}, pool_attrs(), "rank 4");
+  check_fails("MaxPoolWithArgmax", {F({1}, {1, 1, 1, 1})}, pool_attrs(), "larger than the width of 1");
+  check_fails("MaxPoolGradWithArgmax", {x, F({1, 2}, {1, 1, 2, 1}), L({0, 0}, {1, 1, 2, 1})}, pool_attrs(),
+              "not the pool [1,1,1,1]");
+  const auto outside = apply("MaxPoolGradWithArgmax", {x, F({1}, {1, 1, 1, 1}), L({2}, {1, 1, 1, 1})}, pool_attrs());
+  REQUIRE_FALSE(outside.ok());
+  CHECK_THAT(outside.error().message, Catch::Contains("argmax 2 at position 0"));
+  Attrs patches = rates();
+  patches.set("ksizes", Ints{1, 2, 2, 1});
+  check_fails("ExtractImagePatches", {x}, patches, "larger than the height of 1");
+  patches.set("ksizes", Ints{2, 1, 1, 1});
+  check_fails("ExtractImagePatches", {x}, patches, "batch and channels");
+  check_fails("Dilation2D", {x, F({1, 2}, {1, 1, 2})}, rates(), "do not fit");
+  check_fails("Dilation2D", {x, F({}, {0, 1, 1})}, rates(), "no weights");
+  check_fails("Dilation2DBackpropInput", {x, F({1}, {1, 1, 1}), F({1}, {1, 1, 1, 1})}, rates(),
+              "is not the result [1,1,2,1]");
+  const Attrs pool = volume_attrs({1, 1, 2}, {1, 1, 2}, "VALID"), conv = volume_attrs({}, {1, 1, 1}, "VALID");
+  check_fails("MaxPool3D", {x}, pool, "rank 5");
+  check_fails("MaxPool3D", {line}, volume_attrs({2, 1, 1}, {1, 1, 1}, "VALID"), "larger than the depth of 1");
+  check_fails("MaxPool3D", {line}, volume_attrs({1, 0, 1}, {1, 1, 1}, "VALID"), "1 or more");
+  check_fails("MaxPool3D", {line}, {{"ksize", Ints{1, 1, 1, 1, 2}}, {"strides", Ints(5, 1)}, {"padding", "VALID"}},
+              "batch and channels");
+  check_fails("MaxPool3DGrad", {line, line, line}, pool, "not");
+  check_fails("AvgPool3DGrad", {I({1, 1, 1, 3}), line}, pool, "5 numbers, not 4");
+  check_fails("Conv3D", {line, F({1, 2}, {1, 1, 1, 2, 1})}, conv, "not for the 1 channels");
+  check_fails("Conv3D", {line, F({}, {1, 1, 0, 1, 1})}, conv, "no weights");
+  check_fails("Conv3DBackpropInputV2", {I({1, 1, 1, 3, 1}), F({1}, {1, 1, 1, 1, 1}), F({1}, {1, 1, 1, 1, 1})}, conv,
+              "is not the result [1,1,1,3,1]");
+  Attrs first = conv;
+  first.set("data_format", "NCDHW");
+  const auto layout = apply("Conv3D", {line, F({1}, {1, 1, 1, 1, 1})}, first);
+  REQUIRE_FALSE(layout.ok());
+  CHECK(layout.error().code == Code::kUnimplemented);
+}
+
+}  // namespace troupe::testing
