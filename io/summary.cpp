@@ -2,12 +2,11 @@
 // Histograms, images and sound in a Summary.
 #include "io/summary.h"
 
-#include <png.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "io/histogram.h"
+#include "io/image.h"
 #include "io/numbers.h"
 
 namespace troupe {
@@ -36,16 +35,7 @@ Status add_histogram(std::string_view tag, const Tensor& values, proto::Summary&
 
 Status add_image(std::string tag, const uint8_t* pixels, int64_t height, int64_t width, int64_t channels,
                  proto::Summary& out) {
-  png_image image = {};
-  image.version = PNG_IMAGE_VERSION;
-  image.height = static_cast<png_uint_32>(height);
-  image.width = static_cast<png_uint_32>(width);
-  image.format = channels == 1 ? PNG_FORMAT_GRAY : channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_RGBA;
-  png_alloc_size_t bytes = PNG_IMAGE_PNG_SIZE_MAX(image);
-  std::string png(bytes, '\0');
-  if (!png_image_write_to_memory(&image, png.data(), &bytes, 0, pixels, 0, nullptr))
-    return make_error(Code::kInternal, "libpng: {}", image.message);
-  png.resize(bytes);
+  TROUPE_ASSIGN(std::string png, encode_png({pixels, height, width, channels}));
   auto* v = out.add_value();
   v->set_tag(std::move(tag));
   auto* written = v->mutable_image();

@@ -12,7 +12,7 @@ namespace troupe {
 /// Adds the distribution of all elements in TensorFlow's buckets. Errors (nothing is added): no numbers; NaN, infinity.
 Status add_histogram(std::string_view tag, const Tensor& values, proto::Summary& out);
 
-/// Adds a picture of 1, 3 or 4 channels as PNG. Error: what libpng says.
+/// Adds a picture of 1, 3 or 4 channels as PNG. Errors: those of encode_png.
 Status add_image(std::string tag, const uint8_t* pixels, int64_t height, int64_t width, int64_t channels,
                  proto::Summary& out);
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/example.pb.h"
+#include "io/image.h"
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "io/whole_file.h"
@@ -171,10 +172,32 @@ Status write_examples(const Folder& folder) {
   return folder.write("whole", example.SerializeAsString());
 }
 
+/// Pictures after the fuzzer's byte of options.
+Status write_images(const Folder& folder) {
+  const Tensor pixels = Tensor::of<uint8_t>({0, 50, 100, 150, 200, 250, 25, 75, 125, 175, 225, 255}, {2, 2, 3});
+  TROUPE_ASSIGN(const std::string png, encode_png({pixels.raw(), 2, 2, 3}));
+  TROUPE_ASSIGN(const std::string grey, encode_png({pixels.raw(), 3, 2, 1, 16}));
+  JpegOptions progressive;
+  progressive.progressive = true;
+  TROUPE_ASSIGN(const std::string jpeg, encode_jpeg({pixels.raw(), 2, 2, 3}, {}));
+  TROUPE_ASSIGN(const std::string scans, encode_jpeg({pixels.raw(), 4, 3, 1}, progressive));
+  std::string bmp("BM\x3e\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\2\0\0\0\1\0\0\0\1\0\x20\0", 30);
+  bmp += std::string(24, '\0') + "abcdefgh";
+  const std::string frame("!\xf9\4\1\0\0\1\0,\0\0\0\0\2\0\1\0\0\2\2\x0c\1\0", 23);
+  const std::string gif = std::string("GIF89a\2\0\1\0\x80\0\0abcdef", 19) + frame + frame + ";";
+  TROUPE_RETURN_IF_ERROR(folder.write("gif", '\0' + gif));
+  TROUPE_RETURN_IF_ERROR(folder.write("png", '\0' + png));
+  TROUPE_RETURN_IF_ERROR(folder.write("grey", '\x08' + grey));
+  TROUPE_RETURN_IF_ERROR(folder.write("jpeg", '\x43' + jpeg));
+  TROUPE_RETURN_IF_ERROR(folder.write("scans", '\x10' + scans));
+  return folder.write("bmp", '\0' + bmp);
+}
+
 Status run(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(write_graphs({directory, "graph_def"}));
   TROUPE_RETURN_IF_ERROR(write_arrays({directory, "npy"}, {directory, "npz"}));
   TROUPE_RETURN_IF_ERROR(write_idx({directory, "idx"}));
+  TROUPE_RETURN_IF_ERROR(write_images({directory, "image"}));
   TROUPE_RETURN_IF_ERROR(write_checkpoints({directory, "safetensors"}));
   TROUPE_RETURN_IF_ERROR(write_examples({directory, "example"}));
   return write_records({directory, "tfrecord"});

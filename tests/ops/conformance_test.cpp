@@ -64,7 +64,17 @@ const std::set<std::string>& tested_elsewhere() {
                                             "FusedBatchNorm",
                                             "FusedBatchNormGrad",
                                             "FusedBatchNormV2",
-                                            "FusedBatchNormGradV2"};
+                                            "FusedBatchNormGradV2",
+                                            "DecodePng",
+                                            "DecodeJpeg",
+                                            "DecodeAndCropJpeg",
+                                            "DecodeGif",
+                                            "DecodeBmp",
+                                            "DecodeImage",
+                                            "ExtractJpegShape",
+                                            "EncodePng",
+                                            "EncodeJpeg",
+                                            "EncodeJpegVariableQuality"};
   return ops;
 }
 
