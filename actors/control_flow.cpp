@@ -73,10 +73,11 @@ void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
   Iteration& in = *s.iterations[at.iteration];
   const uint32_t* inputs = s.plan->input_slots.data() + node.first_input;
   for (uint32_t i = 0; i < node.num_inputs; ++i)
-    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]] = Tensor();
+    if (--in.uses[inputs[i]] == 0 && in.values[inputs[i]].defined()) in.values[inputs[i]] = Tensor();
   if (node.kind < NodeKind::kEnter || node.kind >= NodeKind::kTrigger) {  // the others have delivered their output
     for (uint32_t i = 0; i < node.num_outputs; ++i)
-      if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i] = Tensor();
+      if (in.uses[node.first_output + i] == 0 && in.values[node.first_output + i].defined())
+        in.values[node.first_output + i] = Tensor();
     tell_successors(s, at, at.iteration, dead, taken);
   }
   if (at.iteration == 0) --s.left;

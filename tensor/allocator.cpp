@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator. Invariants:
 //  1. A block of class c has exactly class_bytes(c) bytes, so any cached block of the class serves.
-//  2. in_use + cached is what the system gave; in_use <= limit when there is one.
+//  2. in_use + cached is what the system gave; in_use <= limit when there is one. So only what the system gives is
+//  counted
+//     beside in_use, and a block that comes from the cache and goes back costs two atomic operations each way.
 #include "troupe/allocator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
@@ -64,25 +67,22 @@ class CachingAllocator final : public Allocator {
     const int c = class_of(bytes);
     if (c >= kClasses) return refuse();
     const auto size = static_cast<int64_t>(class_bytes(c));
-    allocations_.fetch_add(1, std::memory_order_relaxed);
     const int64_t in_use = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
     if (limit_ > 0 && in_use > limit_) {
       in_use_.fetch_sub(size, std::memory_order_relaxed);
       return refuse();
     }
     if (in_use > peak_.load(std::memory_order_relaxed)) raise_peak(in_use);
-    if (void* memory = pop(c)) {
-      cached_.fetch_sub(size, std::memory_order_relaxed);
-      cache_hits_.fetch_add(1, std::memory_order_relaxed);
-      return memory;
-    }
-    if (limit_ > 0 && in_use + cached_.load(std::memory_order_relaxed) > limit_) trim();
+    if (void* memory = pop(c, true)) return memory;
+    const int64_t given = given_.fetch_add(size, std::memory_order_relaxed) + size;
+    if (limit_ > 0 && given > limit_) trim();
     void* memory = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
     if (!memory) {
       trim();
       memory = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
     }
     if (!memory) {
+      given_.fetch_sub(size, std::memory_order_relaxed);
       in_use_.fetch_sub(size, std::memory_order_relaxed);
       return refuse();
     }
@@ -92,27 +92,33 @@ class CachingAllocator final : public Allocator {
   void deallocate(void* memory, size_t bytes) noexcept override {
     const int c = class_of(bytes);
     const auto size = static_cast<int64_t>(class_bytes(c));
-    in_use_.fetch_sub(size, std::memory_order_relaxed);
-    if (cached_.load(std::memory_order_relaxed) + size > cache_limit_) {
+    const int64_t in_use = in_use_.fetch_sub(size, std::memory_order_relaxed) - size;
+    if (given_.load(std::memory_order_relaxed) - in_use > cache_limit_) {
       std::free(memory);
+      given_.fetch_sub(size, std::memory_order_relaxed);
       return;
     }
-    cached_.fetch_add(size, std::memory_order_relaxed);
     std::lock_guard guard(lists_[c].lock);
     *static_cast<void**>(memory) = lists_[c].head;
     lists_[c].head = memory;
   }
 
   AllocatorStats stats() const override {
-    return {in_use_.load(),      peak_.load(),       cached_.load(),  limit_,
-            allocations_.load(), cache_hits_.load(), failures_.load()};
+    int64_t asked = 0, hits = 0;
+    for (FreeList& list : lists_) {
+      std::lock_guard guard(list.lock);
+      asked += list.asked;
+      hits += list.hits;
+    }
+    const int64_t in_use = in_use_.load();
+    return {in_use, peak_.load(), std::max<int64_t>(given_.load() - in_use, 0), limit_, asked, hits, failures_.load()};
   }
 
   void trim() override {
     for (int c = 0; c < kClasses; ++c)
-      while (void* memory = pop(c)) {
-        cached_.fetch_sub(static_cast<int64_t>(class_bytes(c)), std::memory_order_relaxed);
+      while (void* memory = pop(c, false)) {
         std::free(memory);
+        given_.fetch_sub(static_cast<int64_t>(class_bytes(c)), std::memory_order_relaxed);
       }
   }
 
@@ -120,12 +126,15 @@ class CachingAllocator final : public Allocator {
   struct FreeList {
     SpinLock lock;
     void* head = nullptr;  // each free block begins with a pointer to the next
+    int64_t asked = 0, hits = 0;
   };
 
-  void* pop(int c) {
+  void* pop(int c, bool counted) {
     std::lock_guard guard(lists_[c].lock);
     void* memory = lists_[c].head;
+    lists_[c].asked += counted;
     if (!memory) return nullptr;
+    lists_[c].hits += counted;
     void* next = lists_[c].head = *static_cast<void**>(memory);
     if (next) {
       // The next block may have left the cache since it was freed; the next allocation will write its first lines.
@@ -148,8 +157,8 @@ class CachingAllocator final : public Allocator {
 
   const int64_t limit_;
   const int64_t cache_limit_;
-  std::atomic<int64_t> in_use_{0}, peak_{0}, cached_{0}, allocations_{0}, cache_hits_{0}, failures_{0};
-  FreeList lists_[kClasses];
+  std::atomic<int64_t> in_use_{0}, peak_{0}, given_{0}, failures_{0};
+  mutable FreeList lists_[kClasses];
 };
 
 }  // namespace
