@@ -156,6 +156,7 @@ void Executor::enter(StepState& s, Ready at, bool dead) {
     }
     loop = s.spare_loops.back();
     s.spare_loops.pop_back();
+    s.loops[loop]->serial = ++s.loops_entered;
     s.loops[loop]->frame = frame;
     s.loops[loop]->parent = at.iteration;
     s.loops[loop]->enters = s.plan->frames[frame].enters;
@@ -193,17 +194,15 @@ void Executor::exit(StepState& s, Ready at) {
 void Executor::next_iteration(StepState& s, Ready at) {
   Loop& l = *s.loops[s.iterations[at.iteration]->loop];
   Tensor value = s.iterations[at.iteration]->take(s.plan->input_slots[s.plan->nodes[at.node].first_input]);
-  auto next = std::ranges::find(l.iterations, at.iteration) + 1;
-  if (next == l.iterations.end() && l.iterations.size() >= s.plan->frames[l.frame].parallel) {
+  const bool newest = l.iterations.back() == at.iteration;
+  if (newest && l.iterations.size() >= s.plan->frames[l.frame].parallel) {
     l.next.push_back({at.node, std::move(value)});
     return complete_control(s, at, false);
   }
-  if (next == l.iterations.end()) {
-    add_iteration(s, s.iterations[at.iteration]->loop);
-    if (s.stopped) return;
-    next = l.iterations.end() - 1;
-  }
-  deliver(s, at.node, *next, std::move(value), false);
+  if (newest) add_iteration(s, s.iterations[at.iteration]->loop);
+  if (s.stopped) return;
+  const uint32_t next = newest ? l.iterations.back() : *(std::ranges::find(l.iterations, at.iteration) + 1);
+  deliver(s, at.node, next, std::move(value), false);
   if (!s.stopped) complete_control(s, at, false);
 }
 
@@ -231,8 +230,12 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   in.outstanding = 0;
   l.iterations.push_back(index);
   l.dead_exits.clear();
+  if (in.serial != l.serial) in.clear_invariants(frame);
+  in.serial = l.serial;
   for (const Loop::Value& v : l.invariants) {
-    deliver(s, v.node, index, v.tensor, v.dead);
+    Tensor& held = in.values[plan.nodes[v.node].first_output];
+    if (!v.dead && !held.defined()) held = v.tensor;
+    tell_successors(s, {v.node, 0}, index, v.dead, -1);
     if (s.stopped) return;
   }
 }
@@ -262,6 +265,8 @@ void Executor::end_loop(StepState& s, uint32_t loop) {
   const uint32_t last = l.iterations.front();
   s.iterations[last]->clear(s.plan->frames[l.frame]);
   s.spare_iterations[l.frame].push_back(last);
+  for (uint32_t spare : s.spare_iterations[l.frame])
+    if (s.iterations[spare]->serial == l.serial) s.iterations[spare]->clear_invariants(s.plan->frames[l.frame]);
   const uint32_t parent = l.parent;
   for (uint32_t exit : l.dead_exits) {
     deliver(s, exit, parent, Tensor(), true);

@@ -88,11 +88,16 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
   const size_t count = frames.frames.size();
   std::vector<uint32_t> node_begins, slot_begins;
   const std::vector<uint32_t> nodes = number_by_group(node_frames, count, node_begins);
-  std::vector<uint32_t> slot_groups = slot_frames;  // of each frame two: constants come last
-  for (uint32_t& group : slot_groups) group *= 2;
-  for (const auto& [slot, value] : constants) ++slot_groups[slot];
-  const std::vector<uint32_t> slots = number_by_group(slot_groups, 2 * count, slot_begins);
-  const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[2 * slot_frames[slot]]; };
+  std::vector<uint32_t> slot_groups = slot_frames;  // of each frame three: see FramePlan
+  for (uint32_t& group : slot_groups) group *= 3;
+  for (const auto& [slot, value] : constants) slot_groups[slot] += 2;
+  for (const PlanNode& node : plan.nodes)
+    if (node.kind == NodeKind::kEnter && node.enter.every_iteration) {
+      ++slot_groups[node.first_output];
+      plan.uses[node.first_output] += kConstantUses;
+    }
+  const std::vector<uint32_t> slots = number_by_group(slot_groups, 3 * count, slot_begins);
+  const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[3 * slot_frames[slot]]; };
   for (size_t f = 0; f < count; ++f) {
     const Frame& frame = frames.frames[f];
     FramePlan& p = plan.frames.emplace_back();
@@ -100,9 +105,10 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
     p.parent = static_cast<uint32_t>(frame.parent);
     p.first_node = node_begins[f];
     p.num_nodes = node_begins[f + 1] - node_begins[f];
-    p.first_slot = slot_begins[2 * f];
-    p.num_slots = slot_begins[2 * f + 2] - slot_begins[2 * f];
-    p.num_values = slot_begins[2 * f + 1] - slot_begins[2 * f];
+    p.first_slot = slot_begins[3 * f];
+    p.num_slots = slot_begins[3 * f + 3] - slot_begins[3 * f];
+    p.num_values = slot_begins[3 * f + 1] - slot_begins[3 * f];
+    p.num_invariants = slot_begins[3 * f + 2] - slot_begins[3 * f + 1];
     p.parallel = static_cast<uint32_t>(frame.parallel_iterations);
   }
   for (const auto& [slot, value] : constants) plan.frames[slot_frames[slot]].constants.emplace_back(local(slot), value);

@@ -73,13 +73,15 @@ struct FramePlan {
   uint32_t first_slot = 0, num_slots = 0;  // into PartitionPlan::uses
   uint32_t enters = 0;                     // Enter nodes that lead here
   uint32_t parallel = 1;                   // iterations that may overlap
-  uint32_t num_values = 0;                 // slots, of a loop, before those of constants
+  // Of a loop's slots those of constants are last, and before them those of what is the same in every iteration.
+  uint32_t num_values = 0;      // the others
+  uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
   /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
   /// what it would wait for.
   std::vector<std::pair<uint32_t, const Tensor*>> constants;
 };
 
-/// The readers of a constant's slot are counted from here, so that it is never the last one's to take.
+/// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
 constexpr int32_t kConstantUses = 1 << 30;
 
 /// What one device does in a step.

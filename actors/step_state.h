@@ -58,6 +58,7 @@ struct Iteration {
   uint32_t frame = 0;        // index into PartitionPlan::frames
   uint32_t loop = 0;         // index into StepState::loops
   uint32_t outstanding = 0;  // nodes ready or waiting for an answer, and children
+  uint64_t serial = 0;       // of the loop whose invariants it holds
 
   /// Makes the slots, with the constants in theirs.
   void make_room(const FramePlan& plan) {
@@ -66,15 +67,20 @@ struct Iteration {
   }
   /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
   Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
-  /// Lets go of what is left but the constants.
-  void clear(const FramePlan& plan) {
-    for (uint32_t i = 0; i < plan.num_values; ++i)
+  /// Lets go of what is left but what the next iteration of the loop will hold as well.
+  void clear(const FramePlan& plan) { clear(0, plan.num_values); }
+  void clear_invariants(const FramePlan& plan) { clear(plan.num_values, plan.num_values + plan.num_invariants); }
+
+ private:
+  void clear(uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i)
       if (values[i].defined()) values[i] = Tensor();
   }
 };
 
 /// A loop under way.
 struct Loop {
+  uint64_t serial = 0;  // no other loop of the step has it
   struct Value {
     uint32_t node = 0;
     Tensor tensor;
@@ -96,6 +102,7 @@ struct StepState {
   std::vector<std::unique_ptr<Loop>> loops;
   std::vector<std::vector<uint32_t>> spare_iterations;  // by frame
   std::vector<uint32_t> spare_loops;
+  uint64_t loops_entered = 0;
   ReadyQueue ready;               // cheap nodes, run first
   std::vector<Ready> heavy;       // nodes measured to be expensive, last in first out
   uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
