@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "io/example.pb.h"
 #include "ops/all.h"
+#include "ops/example_features.h"
+#include "ops/parse_sequence.h"
 #include "ops/string_numbers.h"
 #include "ops/type_dispatch.h"
 
@@ -33,33 +34,6 @@ struct Sparse {
 
 /// The features of one record by name.
 using Features = std::unordered_map<std::string_view, const proto::Feature*>;
-
-DType dtype_of_feature(const proto::Feature& f) {
-  switch (f.kind_case()) {
-    case proto::Feature::kBytesList: return DType::kString;
-    case proto::Feature::kFloatList: return DType::kFloat32;
-    case proto::Feature::kInt64List: return DType::kInt64;
-    default: return DType::kInvalid;
-  }
-}
-
-int64_t count_of(const proto::Feature& f) {
-  switch (f.kind_case()) {
-    case proto::Feature::kBytesList: return f.bytes_list().value_size();
-    case proto::Feature::kFloatList: return f.float_list().value_size();
-    case proto::Feature::kInt64List: return f.int64_list().value_size();
-    default: return 0;
-  }
-}
-
-/// Writes all values of a feature to `out` from element `at` on.
-void copy_values(const proto::Feature& f, Tensor& out, int64_t at) {
-  switch (out.dtype()) {
-    case DType::kString: std::ranges::copy(f.bytes_list().value(), out.mutable_data<std::string>() + at); break;
-    case DType::kFloat32: std::ranges::copy(f.float_list().value(), out.mutable_data<float>() + at); break;
-    default: std::ranges::copy(f.int64_list().value(), out.mutable_data<int64_t>() + at);
-  }
-}
 
 /// Records parsed, and the tensors made from them.
 class Batch {
@@ -410,6 +384,7 @@ void register_parse_example_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc(std::string("The features of one tf.Example record.") + doc_end),
       not_differentiable(reason));
   kernels.add<ParseSingle>("ParseSingleExample", DeviceKind::kCpu, {});
+  register_parse_sequence_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -83,4 +83,41 @@ TEST_CASE("records that are wrong are errors", "[examples]") {
   CHECK_THAT(typed.error().str(), Contains("feature 'n' is int64, not float32"));
 }
 
+TEST_CASE("sequences of features that are not as promised are errors", "[examples][bad_input]") {
+  // Steps of one, two and no numbers under "n".
+  proto::SequenceExample record;
+  auto* entry = record.mutable_feature_lists()->add_feature_list();
+  entry->set_key("n");
+  for (int step = 0; step < 3; ++step) {
+    auto* numbers = entry->mutable_value()->add_feature()->mutable_int64_list();
+    for (int k = 0; k < (step + 1) % 3; ++k) numbers->add_value(10 * step + k);
+  }
+  const Tensor bytes = S({record.SerializeAsString()});
+  const auto parse = [](const Tensor& serialized, const char* key, DType dtype, bool dense, const Tensor& may_miss,
+                        int port) {
+    const char* number = dense ? "Nfeature_list_dense" : "Nfeature_list_sparse";
+    Attrs attrs = {{number, int64_t{1}},
+                   {dense ? "feature_list_dense_types" : "feature_list_sparse_types", std::vector<DType>{dtype}}};
+    if (dense) attrs.set("feature_list_dense_shapes", std::vector<PartialShape>{PartialShape{1}});
+    for (const char* count : {"Ncontext_sparse", "Ncontext_dense", "Nfeature_list_sparse", "Nfeature_list_dense"})
+      if (!attrs.has(count)) attrs.set(count, int64_t{0});
+    return apply("ParseSingleSequenceExample", {serialized, may_miss, S(key), S("")}, attrs, port);
+  };
+  const Tensor one = *bytes.reshape(Shape{}), none = S({});
+  REQUIRE(parse(one, "n", DType::kInt64, false, none, 0).ok());
+  CHECK(parse(one, "n", DType::kInt64, false, none, 0)->identical(L({0, 0, 1, 0, 1, 1}, {3, 2})));
+  CHECK(parse(one, "n", DType::kInt64, false, none, 1)->identical(L({0, 10, 11})));
+  CHECK(parse(one, "n", DType::kInt64, false, none, 2)->identical(L({3, 2})));
+  CHECK(parse(one, "x", DType::kInt64, false, none, 2)->identical(L({0, 0})));
+  CHECK(parse(one, "x", DType::kInt64, true, S({"x"}), 0)->identical(L({}, {0, 1})));
+  const auto fails = [&](const Tensor& serialized, const char* key, DType dtype, bool dense, const char* words) {
+    CHECK_THAT(parse(serialized, key, dtype, dense, none, 0).error().message, Contains(words));
+  };
+  fails(one, "n", DType::kInt64, true, "record 0: 'n' has 2 values");
+  fails(one, "n", DType::kString, false, "feature list 'n' is int64, not string");
+  fails(one, "x", DType::kInt64, true, "feature list 'x' is required");
+  fails(S("\xff\xff"), "n", DType::kInt64, false, "2 bytes are no tf.SequenceExample");
+  CHECK_FALSE(parse(bytes, "n", DType::kInt64, false, none, 0).ok());
+}
+
 }  // namespace troupe::testing

@@ -136,6 +136,52 @@ def examples(case):
                tf1.decode_raw(tf.strings.substr(lines, 0, 4), tf.int16, little_endian=False))
 
 
+@golden()
+def sequence_example(case):
+    """A record of a sequence: features of the whole and of its steps, some not there."""
+    train, io = tf1.train, tf1.io
+    ints = lambda *v: train.Feature(int64_list=train.Int64List(value=v))  # noqa: E731
+    reals = lambda *v: train.Feature(float_list=train.FloatList(value=v))  # noqa: E731
+    texts = lambda *v: train.Feature(bytes_list=train.BytesList(value=v))  # noqa: E731
+    lists = {"words": [texts(b"a", b"bc"), texts(), texts(b"d")], "pairs": [reals(1, 2), reals(3, -4.5), reals(5, 6)],
+             "labels": [ints(7), ints(8), ints(9)]}
+    record = train.SequenceExample(
+        context=train.Features(feature={"length": ints(3), "name": texts(b"x"), "extra": reals(1, 2, 3)}),
+        feature_lists=train.FeatureLists(feature_list={k: train.FeatureList(feature=v) for k, v in lists.items()}))
+    encoded = base64.urlsafe_b64encode(record.SerializeToString(deterministic=True))
+    serialized = tf.io.decode_base64(case.feed("serialized", np.array(encoded, dtype=object), ()))
+    context, steps = io.parse_single_sequence_example(
+        serialized,
+        {"length": io.FixedLenFeature([], tf.int64), "name": io.VarLenFeature(tf.string),
+         "extra": io.FixedLenFeature([3], tf.float32), "none": io.VarLenFeature(tf.int64),
+         "other": io.FixedLenFeature([2], tf.float32, default_value=[0.5, 1.5])},
+        {"words": io.VarLenFeature(tf.string), "pairs": io.FixedLenSequenceFeature([2], tf.float32),
+         "labels": io.FixedLenSequenceFeature([], tf.int64), "missing": io.VarLenFeature(tf.float32),
+         "allowed": io.FixedLenSequenceFeature([3], tf.int64, allow_missing=True)})
+    fetch_text(case, context["name"].values, steps["words"].values)
+    case.fetch(context["length"], context["extra"], context["other"], steps["pairs"], steps["labels"],
+               steps["allowed"])
+    for sparse in (context["name"], context["none"], steps["words"], steps["missing"]):
+        case.fetch(sparse.indices, sparse.dense_shape)
+    case.fetch(context["none"].values, steps["missing"].values)
+    # A batch, with ragged features too.
+    shorter = train.SequenceExample(
+        context=train.Features(feature={"length": ints(1)}),
+        feature_lists=train.FeatureLists(feature_list={"labels": train.FeatureList(feature=[ints(4)])}))
+    encoded = [base64.urlsafe_b64encode(r.SerializeToString(deterministic=True)) for r in (record, shorter)]
+    batch = tf.io.decode_base64(case.feed("batch", np.array(encoded, dtype=object), (None,)))
+    context, steps, lengths = io.parse_sequence_example(
+        batch, {"length": io.FixedLenFeature([], tf.int64), "name": io.VarLenFeature(tf.string),
+                "extra": io.RaggedFeature(tf.float32)},
+        {"labels": io.FixedLenSequenceFeature([], tf.int64), "words": io.VarLenFeature(tf.string),
+         "pairs": io.RaggedFeature(tf.float32)})
+    fetch_text(case, context["name"].values, steps["words"].values)
+    case.fetch(context["length"], context["extra"].values, context["extra"].row_splits, steps["labels"],
+               lengths["labels"], *steps["pairs"].nested_row_splits, steps["pairs"].flat_values,
+               context["name"].indices, context["name"].dense_shape, steps["words"].indices,
+               steps["words"].dense_shape)
+
+
 @golden(steps=2)
 def summaries(case):
     x = case.feed("x", case.floats(7, 5, low=-3, high=40))
