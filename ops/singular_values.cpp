@@ -21,12 +21,14 @@ template <class T> void orthogonalize(Matrix<T>& m, Matrix<T>& g) {
   constexpr double kNothing = 1e-290;  // of rows whose longest has a length near 1
   const int64_t n = m.rows();
   const double tolerance = std::numeric_limits<double>::epsilon() * std::sqrt(static_cast<double>(n));
+  std::vector<double> squares(static_cast<size_t>(n));  // of the lengths of the rows
   bool turned = true;
   for (int sweep = 0; sweep < kMostSweeps && turned; ++sweep) {
     turned = false;
+    for (int64_t i = 0; i < n; ++i) squares[i] = m.row(i).squaredNorm();
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = i + 1; j < n; ++j) {
-        const double p = m.row(i).squaredNorm(), q = m.row(j).squaredNorm();
+        const double p = squares[i], q = squares[j];
         const T product = m.row(j).dot(m.row(i));
         const double size = std::abs(product);
         if (size <= kNothing || size <= tolerance * std::sqrt(p) * std::sqrt(q)) continue;
@@ -36,6 +38,11 @@ template <class T> void orthogonalize(Matrix<T>& m, Matrix<T>& g) {
         const Eigen::JacobiRotation<T> turn(T(c), Eigen::numext::conj(product / size) * (-c * t));
         m.applyOnTheLeft(i, j, turn);
         if (g.rows() > 0) g.applyOnTheLeft(i, j, turn);
+        const auto follow = [&](int64_t row, double square) {  // where much is cancelled it is computed anew
+          squares[row] = square > squares[row] / 8 ? square : m.row(row).squaredNorm();
+        };
+        follow(i, p - t * size);
+        follow(j, q + t * size);
         turned = true;
       }
   }
