@@ -20,7 +20,8 @@ template <class T> std::string show(const std::vector<T>& values) {
   std::string out = "[";
   for (size_t i = 0; i < values.size(); ++i) {
     const T value = values[i];
-    out += (i ? "," : "") + show(value);
+    if (i) out += ',';
+    out += show(value);
   }
   return out + "]";
 }
