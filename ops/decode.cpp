@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes and lines to tensors: DecodeRaw, DecodeCSV, ParseTensor; tensors to bytes: SerializeTensor.
+// Bytes and lines to tensors: DecodeRaw, DecodePaddedRaw, DecodeCSV, ParseTensor; tensors to bytes: SerializeTensor.
 #include <algorithm>
 #include <bit>
 
 #include "graph/attr_proto.h"
+#include "ops/index_tensors.h"
 #include "ops/string_map.h"
 #include "ops/string_numbers.h"
 #include "ops/type_dispatch.h"
@@ -14,6 +15,8 @@ namespace {
 using RawTypes =
     TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, bool, complex64>;
 
+using PaddedTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t>;
+
 class DecodeRaw final : public ComputeKernel {
  public:
   explicit DecodeRaw(const KernelInit& init)
@@ -22,21 +25,28 @@ class DecodeRaw final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     const auto values = x.values<std::string>();
-    const size_t bytes = values.empty() ? 0 : values[0].size(), size = size_of(dtype_);
-    for (size_t i = 0; i < values.size(); ++i)
+    const bool padded = c.num_inputs() == 2;
+    size_t bytes = values.empty() ? 0 : values[0].size(), size = size_of(dtype_);
+    if (padded) {
+      TROUPE_ASSIGN(const int64_t length, int_scalar(c.input(1), "fixed_length"));
+      if (length <= 0) return invalid_argument("fixed_length must be above 0, not {}", length);
+      bytes = static_cast<size_t>(length);
+    }
+    for (size_t i = 0; i < values.size() && !padded; ++i)
       if (values[i].size() != bytes)
         return invalid_argument("string {} has {} bytes, string 0 has {}: they must be equally long", i,
                                 values[i].size(), bytes);
     if (bytes % size != 0) return invalid_argument("{} bytes are no whole number of {}", bytes, to_string(dtype_));
     if (x.rank() == kMaxRank) return invalid_argument("input {} has no room for a dimension", x.shape().str());
-    Shape shape = x.shape();
-    shape.push_back(static_cast<int64_t>(bytes / size));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_, shape));
+    std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
+    sizes.push_back(static_cast<int64_t>(bytes / size));
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    TROUPE_ASSIGN(Tensor y, padded ? Tensor::zeros(dtype_, shape, c.device().allocator) : c.allocate(dtype_, shape));
     auto* out = static_cast<char*>(y.mutable_raw());
     for (const std::string& s : values) {
       if (dtype_ == DType::kBool)
         std::ranges::transform(s, reinterpret_cast<bool*>(out), [](char b) { return b != 0; });
-      else std::copy_n(s.data(), bytes, out);
+      else std::copy_n(s.data(), std::min(bytes, s.size()), out);
       out += bytes;
     }
     const size_t word = dtype_ == DType::kComplex64 ? 4 : size;
@@ -57,7 +67,7 @@ Status raw_shape(ShapeContext& c) {
   PartialShape shape = c.input(0);
   shape.push_back(-1);
   c.set_output(0, shape);
-  return {};
+  return c.num_inputs() == 2 ? c.with_rank(1, 0).status() : Status();
 }
 
 // -- CSV --------------------------------------------------------------------------------------------------------------
@@ -212,6 +222,17 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The bytes of equally long strings as numbers, on a new last dimension."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<DecodeRaw>("DecodeRaw", DeviceKind::kCpu, {});
+  ops.add(OpDef("DecodePaddedRaw")
+              .input("input_bytes: string")
+              .input("fixed_length: int32")
+              .output("output: out_type")
+              .attr(type_attr("out_type", PaddedTypes{}))
+              .attr("little_endian: bool = true")
+              .shape(raw_shape)
+              .doc("The bytes of strings as numbers, on a new last dimension: fixed_length bytes of each, zeros after "
+                   "those that are shorter. Error for a fixed_length that is no whole number of numbers."),
+          not_differentiable(kNoGradientOfStrings));
+  kernels.add<DecodeRaw>("DecodePaddedRaw", DeviceKind::kCpu, {});
   ops.add(OpDef("DecodeCSV")
               .input("records: string")
               .input("record_defaults: OUT_TYPE")

@@ -121,6 +121,7 @@ bool depends_on_values(const std::string& op) {
                             "ListDiff",
                             "StringSplit",
                             "DecodeRaw",
+                            "DecodePaddedRaw",
                             "ParseTensor",
                             "SparseFillEmptyRows",
                             "ComputeAccidentalHits",

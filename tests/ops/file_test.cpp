@@ -64,6 +64,8 @@ TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
   CHECK_THAT(failure("DecodeCSV", {S("1"), I({1, 2})}), Contains("one value or none"));
   const Attrs wide = {{"out_type", DType::kInt32}};
   CHECK_THAT(failure("DecodeRaw", {S("abc")}, wide), Contains("3 bytes"));
+  CHECK_THAT(failure("DecodePaddedRaw", {S("abc"), I(3)}, wide), Contains("3 bytes"));
+  CHECK_THAT(failure("DecodePaddedRaw", {S("abc"), I(0)}, wide), Contains("above 0, not 0"));
   CHECK_THAT(failure("DecodeRaw", {S({"abcd", "abcdefgh"})}, wide), Contains("string 1 has 8 bytes"));
   CHECK_THAT(failure("ParseTensor", {S("\xff")}, {{"out_type", DType::kInt32}}),
              Contains("1 bytes are no TensorProto"));

@@ -133,7 +133,8 @@ def examples(case):
         if dtype != tf.string:
             case.fetch(tf.io.parse_tensor(serialized, dtype))
     case.fetch(number, real, tf1.decode_raw(lines[:1], tf.uint8),
-               tf1.decode_raw(tf.strings.substr(lines, 0, 4), tf.int16, little_endian=False))
+               tf1.decode_raw(tf.strings.substr(lines, 0, 4), tf.int16, little_endian=False),
+               tf.io.decode_raw(lines, tf.int32, little_endian=False, fixed_length=12))
 
 
 @golden()
