@@ -117,26 +117,34 @@ template <class T> class SparseAddGrad final : public ComputeKernel {
   }
 };
 
-template <class T, class I> class SparseTensorDenseAdd final : public ComputeKernel {
+/// Where in a tensor of `shape` the values are that a_indices, int32 or int64, tell of.
+Result<std::vector<int64_t>> places_of(const Tensor& indices, const Tensor& values, const Shape& shape) {
+  if (indices.rank() != 2 || indices.dim(1) != shape.rank() || values.rank() != 1 || values.dim(0) != indices.dim(0))
+    return invalid_argument("a_indices of shape {} and a_values of shape {} in {}", indices.shape().str(),
+                            values.shape().str(), shape.str());
+  const bool wide = indices.dtype() == DType::kInt64;
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < values.elements(); ++i) {
+    int64_t place = 0;
+    for (int d = 0; d < shape.rank(); ++d) {
+      const int64_t at = i * shape.rank() + d;
+      const int64_t index = wide ? indices.data<int64_t>()[at] : indices.data<int32_t>()[at];
+      if (index < 0 || index >= shape[d])
+        return invalid_argument("index {} at [{},{}] is not in [0, {})", index, i, d, shape[d]);
+      place = place * shape[d] + index;
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+template <class T> class SparseTensorDenseAdd final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    const Tensor &indices = c.input(0), &values = c.input(1), &b = c.input(3);
+    const Tensor &values = c.input(1), &b = c.input(3);
     TROUPE_ASSIGN(const Shape shape, shape_from(c.input(2), "a_shape"));
     if (shape != b.shape()) return invalid_argument("a of {} and b of {}", shape.str(), b.shape().str());
-    if (indices.rank() != 2 || indices.dim(1) != shape.rank() || values.rank() != 1 || values.dim(0) != indices.dim(0))
-      return invalid_argument("a_indices of shape {} and a_values of shape {} in {}", indices.shape().str(),
-                              values.shape().str(), shape.str());
-    std::vector<int64_t> places;
-    for (int64_t i = 0; i < values.elements(); ++i) {
-      int64_t place = 0;
-      for (int d = 0; d < shape.rank(); ++d) {
-        const auto index = static_cast<int64_t>(indices.data<I>()[i * shape.rank() + d]);
-        if (index < 0 || index >= shape[d])
-          return invalid_argument("index {} at [{},{}] is not in [0, {})", index, i, d, shape[d]);
-        place = place * shape[d] + index;
-      }
-      places.push_back(place);
-    }
+    TROUPE_ASSIGN(const auto places, places_of(c.input(0), values, shape));
     TROUPE_ASSIGN(Tensor y, writable_input(c, 3, values));
     T* out = y.mutable_data<T>();
     for (size_t i = 0; i < places.size(); ++i)
@@ -166,25 +174,33 @@ struct Smaller {
   template <class T> static T apply(T a, T b) { return b < a || b != b ? b : a; }
 };
 
-/// The values of a sparse tensor with those of a dense one, which is broadcast, at their places.
+/// For each value of a sparse tensor its place in a dense one, which is broadcast.
+Result<std::vector<int64_t>> places_in(const SparseInput& x, const Tensor& dense) {
+  const int added = x.shape.rank() - dense.rank();
+  bool fits = added >= 0;
+  for (int d = 0; fits && d < dense.rank(); ++d) fits = dense.shape()[d] == 1 || dense.shape()[d] == x.shape[added + d];
+  if (!fits) return invalid_argument("dense {} does not broadcast to {}", dense.shape().str(), x.shape.str());
+  const auto strides = strides_of(dense.shape());
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < x.size(); ++i) {
+    int64_t at = 0;
+    for (int d = 0; d < dense.rank(); ++d)
+      if (dense.shape()[d] != 1) at += x.at(i)[added + d] * strides[d];
+    places.push_back(at);
+  }
+  return places;
+}
+
+/// The values of a sparse tensor with those of a dense one at their places.
 template <class F> struct WithDense {
   template <class T> class Kernel final : public ComputeKernel {
    public:
     Status compute(KernelContext& c) override {
       TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-      const Tensor& dense = c.input(3);
-      const int added = x.shape.rank() - dense.rank();
-      bool fits = added >= 0;
-      for (int d = 0; fits && d < dense.rank(); ++d)
-        fits = dense.shape()[d] == 1 || dense.shape()[d] == x.shape[added + d];
-      if (!fits) return invalid_argument("dense {} does not broadcast to {}", dense.shape().str(), x.shape.str());
-      const auto strides = strides_of(dense.shape());
+      TROUPE_ASSIGN(const auto places, places_in(x, c.input(3)));
       TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, c.input(1).shape()));
-      for (int64_t i = 0; i < x.size(); ++i) {
-        int64_t at = 0;
-        for (int d = 0; d < dense.rank(); ++d)
-          if (dense.shape()[d] != 1) at += x.at(i)[added + d] * strides[d];
-        const auto a = widen(x.values->data<T>()[i]), b = widen(dense.data<T>()[at]);
+      for (size_t i = 0; i < places.size(); ++i) {
+        const auto a = widen(x.values->data<T>()[i]), b = widen(c.input(3).data<T>()[places[i]]);
         if constexpr (std::is_same_v<F, Over> && std::is_integral_v<T>)
           if (b == T(0)) return invalid_argument("integer division by zero");
         y.mutable_data<T>()[i] = narrow<T>(F::apply(a, b));
@@ -326,12 +342,11 @@ OpDef two_sparse_op(const char* name) {
 }
 
 template <class... T> void add_dense_add_kernels(KernelRegistry& kernels, TypeList<T...>) {
-  const auto add = [&]<class V, class I>() {
-    kernels.add<SparseTensorDenseAdd<V, I>>("SparseTensorDenseAdd", DeviceKind::kCpu,
-                                            {{"T", {dtype_of<V>}}, {"Tindices", {dtype_of<I>}}});
+  const auto add = [&]<class V>() {
+    kernels.add<SparseTensorDenseAdd<V>>("SparseTensorDenseAdd", DeviceKind::kCpu,
+                                         {{"T", {dtype_of<V>}}, {"Tindices", {DType::kInt32, DType::kInt64}}});
   };
-  (add.template operator()<T, int32_t>(), ...);
-  (add.template operator()<T, int64_t>(), ...);
+  (add.template operator()<T>(), ...);
 }
 
 }  // namespace
