@@ -4,6 +4,7 @@
 
 #include "ops/sparse_input.h"
 #include "ops/sparse_parts.h"
+#include "ops/wrapping.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -167,7 +168,8 @@ template <class T> class SparseSliceGrad final : public ComputeKernel {
     int64_t next = 0;
     for (int64_t i = 0; i < in.dim(0); ++i, from += rank) {
       bool same = next < out.dim(0);
-      for (int64_t k = 0; same && k < rank; ++k) same = from[k] - start[static_cast<size_t>(k)] == to[next * rank + k];
+      for (int64_t k = 0; same && k < rank; ++k)
+        same = wrapping_subtract(from[k], start[static_cast<size_t>(k)]) == to[next * rank + k];
       d.mutable_data<T>()[i] = same ? g.data<T>()[next++] : T(0);
     }
     if (next != out.dim(0)) return invalid_argument("{} of output_indices are none of the input's", out.dim(0) - next);
