@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/all.h"
+#include "tests/ops/guarded_allocator.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 #include "troupe/scope.h"
@@ -32,7 +33,7 @@ class Evaluator {
   explicit Evaluator(int threads = 1, const Registries& registries = Registries::all()) : registries_(registries) {
     device_.name = "/job:localhost/task:0/device:cpu:0";
     device_.threads = threads;
-    device_.allocator = make_caching_allocator();
+    device_.allocator = std::make_shared<GuardedAllocator>();
   }
 
   /// The values of `fetches`, with `feeds` in place of what they name. `targets` run as well. Errors name op and node.
