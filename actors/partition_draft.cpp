@@ -37,7 +37,7 @@ uint32_t PartitionDraft::add_slots(uint32_t count, uint32_t frame) {
 
 uint32_t PartitionDraft::add_constant(const Tensor& value, uint32_t frame) {
   const uint32_t slot = add_slots(1, frame);
-  plan.uses[slot] = kConstantUses;
+  plan.uses[slot] = kKeptUses;
   constants.emplace_back(slot, &value);
   return slot;
 }
@@ -94,7 +94,7 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
   for (const PlanNode& node : plan.nodes)
     if (node.kind == NodeKind::kEnter && node.enter.every_iteration) {
       ++slot_groups[node.first_output];
-      plan.uses[node.first_output] += kConstantUses;
+      plan.uses[node.first_output] += kKeptUses;
     }
   const std::vector<uint32_t> slots = number_by_group(slot_groups, 3 * count, slot_begins);
   const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[3 * slot_frames[slot]]; };

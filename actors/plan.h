@@ -82,7 +82,7 @@ struct FramePlan {
 };
 
 /// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
-constexpr int32_t kConstantUses = 1 << 30;
+constexpr int32_t kKeptUses = 1 << 30;
 
 /// What one device does in a step.
 struct PartitionPlan {

@@ -80,12 +80,12 @@ struct Iteration {
 
 /// A loop under way.
 struct Loop {
-  uint64_t serial = 0;  // no other loop of the step has it
   struct Value {
     uint32_t node = 0;
     Tensor tensor;
     bool dead = false;
   };
+  uint64_t serial = 0;  // no other loop of the step has it
   uint32_t frame = 0;
   uint32_t parent = 0;               // the iteration that it was entered from
   uint32_t enters = 0;               // Enter nodes still to come

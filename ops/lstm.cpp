@@ -158,10 +158,26 @@ class BlockLstm final : public ComputeKernel {
           const int64_t to = at + row * l.units;
           const float* sum = of_step + 4 * row * l.units;
           const int64_t n = l.units;
-          forward_row({sum, sum + order_.cell * n, sum + order_.forget * n, sum + 3 * n, l.b, l.b + order_.cell * n,
-                       l.b + order_.forget * n, l.b + 3 * n, l.wci, l.wcf, l.wco, cs + row * n, out[0] + to,
-                       out[1] + to, out[2] + to, out[3] + to, out[4] + to, out[5] + to, out[6] + to},
-                      n, forget_bias_, clip_);
+          const ForwardRow r = {.in_gate = sum,
+                                .cell_gate = sum + order_.cell * n,
+                                .forget_gate = sum + order_.forget * n,
+                                .out_gate = sum + 3 * n,
+                                .in_bias = l.b,
+                                .cell_bias = l.b + order_.cell * n,
+                                .forget_bias = l.b + order_.forget * n,
+                                .out_bias = l.b + 3 * n,
+                                .wci = l.wci,
+                                .wcf = l.wcf,
+                                .wco = l.wco,
+                                .c_before = cs + row * n,
+                                .i = out[0] + to,
+                                .cs = out[1] + to,
+                                .f = out[2] + to,
+                                .o = out[3] + to,
+                                .ci = out[4] + to,
+                                .co = out[5] + to,
+                                .h = out[6] + to};
+          forward_row(r, n, forget_bias_, clip_);
         }
       });
     }
@@ -266,10 +282,24 @@ class BlockLstmGrad final : public ComputeKernel {
         for (; row < end; ++row) {
           const int64_t in = at + row * n;
           float* sum = gates + 4 * in;
-          backward_row({l.wci, l.wcf, l.wco, c_before + row * n, kept[0] + in, kept[2] + in, kept[3] + in, kept[4] + in,
-                        kept[5] + in, kept[7] + in, kept[8] + in, dh + row * n, dc + row * n, sum,
-                        sum + order_.cell * n, sum + order_.forget * n, sum + 3 * n},
-                       n);
+          const BackwardRow r = {.wci = l.wci,
+                                 .wcf = l.wcf,
+                                 .wco = l.wco,
+                                 .c_before = c_before + row * n,
+                                 .i = kept[0] + in,
+                                 .f = kept[2] + in,
+                                 .o = kept[3] + in,
+                                 .ci = kept[4] + in,
+                                 .co = kept[5] + in,
+                                 .dc = kept[7] + in,
+                                 .dh = kept[8] + in,
+                                 .dh_after = dh + row * n,
+                                 .dc_after = dc + row * n,
+                                 .in_gate = sum,
+                                 .cell_gate = sum + order_.cell * n,
+                                 .forget_gate = sum + order_.forget * n,
+                                 .out_gate = sum + 3 * n};
+          backward_row(r, n);
         }
       });
       if (!by_state(gates + 4 * at, dh)) return product_failed(l);

@@ -5,7 +5,7 @@
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/conv_kernel.h"
-#include "ops/gradient_math.h"
+#include "ops/pool_shapes.h"
 #include "ops/simd_clones.h"
 #include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
@@ -126,7 +126,7 @@ template <class T, bool tiles>
   for (int64_t oy = 0; oy < s.y.out; ++oy) {
     const Covered rows(s.y, oy);
     int64_t ox = 0;
-    if (tiles) {
+    if constexpr (tiles && std::is_same_v<T, float>) {
       const int64_t begin = rows.begin * s.x.in * c;
       ox = c < 16 ? max_gradient_tiles<T, 8>(s, x + begin, y, g, dx + begin)
                   : max_gradient_tiles<T, 16>(s, x + begin, y, g, dx + begin);
@@ -159,22 +159,36 @@ TROUPE_SIMD_CLONES void max_gradient(const PoolShape& s, const float* __restrict
             : max_gradient_body<float, false>(s, x, y, g, dx, rest);
 }
 
-template <class T, bool max> class PoolKernel : public ComputeKernel {
+using MaxPoolTypes = TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+using AvgPoolTypes = FullFloatTypes;
+
+/// Calls f(first image, last) on up to c.threads() threads, where images have pixels.
+template <class F> void for_each_image(const KernelContext& c, const PoolShape& s, F&& f) {
+  if (s.in_image() > 0 && s.out_image() > 0)
+    parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) f(i);
+    });
+}
+
+/// Rows [begin, end) of outputs of all images.
+template <bool max, class T> void pool_rows(const PoolShape& s, const T* in, T* out, int64_t begin, int64_t end) {
+  std::vector<T> joined(s.x.in * s.channels);
+  for (int64_t r = begin; r < end; ++r)
+    pool_row<max>(s, in + r / s.y.out * s.in_image(), r % s.y.out, joined.data(), out + r * s.x.out * s.channels);
+}
+
+template <bool max> class PoolKernel : public ComputeKernel {
  public:
   explicit PoolKernel(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
     if (y.elements() > 0)
       parallel_for(c.threads(), s.images * s.y.out, 1 + kCheapGrain / (s.x.in * s.channels * s.y.size),
                    [&](int64_t begin, int64_t end) {
-                     std::vector<T> joined(s.x.in * s.channels);
-                     for (int64_t r = begin; r < end; ++r)
-                       pool_row<max>(s, in + r / s.y.out * s.in_image(), r % s.y.out, joined.data(),
-                                     out + r * s.x.out * s.channels);
+                     with_type(x.dtype(), std::conditional_t<max, MaxPoolTypes, AvgPoolTypes>{},
+                               [&]<class T>() { pool_rows<max>(s, x.data<T>(), y.mutable_data<T>(), begin, end); });
                    });
     c.set_output(0, std::move(y));
     return {};
@@ -183,8 +197,10 @@ template <class T, bool max> class PoolKernel : public ComputeKernel {
  private:
   const WindowAttrs attrs_;
 };
+using MaxPool = PoolKernel<true>;
+using AvgPool = PoolKernel<false>;
 
-template <class T> class MaxPoolGrad final : public ComputeKernel {
+class MaxPoolGrad final : public ComputeKernel {
  public:
   explicit MaxPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
@@ -195,14 +211,13 @@ template <class T> class MaxPoolGrad final : public ComputeKernel {
                               g.shape().str(), s.out.str(), x.shape().str());
     TROUPE_ASSIGN(Tensor dx, c.allocate(x.dtype(), x.shape()));
     if (!s.tiles()) std::memset(dx.mutable_raw(), 0, dx.bytes());
-    T* out = dx.mutable_data<T>();
-    if (x.elements() > 0)
-      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+    with_type(x.dtype(), MaxPoolTypes{}, [&]<class T>() {
+      for_each_image(c, s, [&](int64_t i) {
         std::vector<T> rest(s.channels);
-        for (int64_t i = begin; i < end; ++i)
-          max_gradient(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(),
-                       g.data<T>() + i * s.out_image(), out + i * s.in_image(), rest.data());
+        max_gradient(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(),
+                     g.data<T>() + i * s.out_image(), dx.mutable_data<T>() + i * s.in_image(), rest.data());
       });
+    });
     c.set_output(0, std::move(dx));
     return {};
   }
@@ -212,7 +227,7 @@ template <class T> class MaxPoolGrad final : public ComputeKernel {
 };
 
 /// Of each window the value of `grad` at the first place that holds the window's largest value.
-template <class T> class MaxPoolGradGrad final : public ComputeKernel {
+class MaxPoolGradGrad final : public ComputeKernel {
  public:
   explicit MaxPoolGradGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
@@ -222,19 +237,18 @@ template <class T> class MaxPoolGradGrad final : public ComputeKernel {
       return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
     TROUPE_ASSIGN(Tensor out, c.allocate(x.dtype(), s.out));
-    T* to = out.mutable_data<T>();
-    if (out.elements() > 0)
-      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          pick(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(), g.data<T>() + i * s.in_image(),
-               to + i * s.out_image());
+    with_type(x.dtype(), MaxPoolTypes{}, [&]<class T>() {
+      for_each_image(c, s, [&](int64_t i) {
+        pick(s, x.data<T>() + i * s.in_image(), y.data<T>() + i * s.out_image(), g.data<T>() + i * s.in_image(),
+             out.mutable_data<T>() + i * s.out_image());
       });
+    });
     c.set_output(0, std::move(out));
     return {};
   }
 
  private:
-  static void pick(const PoolShape& s, const T* x, const T* y, const T* g, T* out) {
+  template <class T> static void pick(const PoolShape& s, const T* x, const T* y, const T* g, T* out) {
     const int64_t c = s.channels;
     for (int64_t oy = 0; oy < s.y.out; ++oy)
       for (int64_t ox = 0; ox < s.x.out; ++ox, y += c, out += c) {
@@ -252,7 +266,7 @@ template <class T> class MaxPoolGradGrad final : public ComputeKernel {
   const WindowAttrs attrs_;
 };
 
-template <class T> class AvgPoolGrad final : public ComputeKernel {
+class AvgPoolGrad final : public ComputeKernel {
  public:
   explicit AvgPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
@@ -263,17 +277,17 @@ template <class T> class AvgPoolGrad final : public ComputeKernel {
       return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
     TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), in));
     std::memset(dx.mutable_raw(), 0, dx.bytes());
-    T* out = dx.mutable_data<T>();
-    if (dx.elements() > 0)
-      parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) spread(s, g.data<T>() + i * s.out_image(), out + i * s.in_image());
+    with_type(g.dtype(), AvgPoolTypes{}, [&]<class T>() {
+      for_each_image(c, s, [&](int64_t i) {
+        spread(s, g.data<T>() + i * s.out_image(), dx.mutable_data<T>() + i * s.in_image());
       });
+    });
     c.set_output(0, std::move(dx));
     return {};
   }
 
  private:
-  static void spread(const PoolShape& s, const T* g, T* dx) {
+  template <class T> static void spread(const PoolShape& s, const T* g, T* dx) {
     const int64_t c = s.channels;
     for (int64_t oy = 0; oy < s.y.out; ++oy)
       for (int64_t ox = 0; ox < s.x.out; ++ox, g += c) {
@@ -288,9 +302,6 @@ template <class T> class AvgPoolGrad final : public ComputeKernel {
   const WindowAttrs attrs_;
 };
 
-template <class T> class MaxPool final : public PoolKernel<T, true> { using PoolKernel<T, true>::PoolKernel; };
-template <class T> class AvgPool final : public PoolKernel<T, false> { using PoolKernel<T, false>::PoolKernel; };
-
 /// What the pool of an input, of which sizes may be unknown, looks like.
 Result<PartialShape> pooled(const Attrs& node, const PartialShape& input) {
   TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(node));
@@ -302,46 +313,18 @@ Result<PartialShape> pooled(const Attrs& node, const PartialShape& input) {
   return attrs.layout.shape<PartialShape>(in[0], y.out, x.out, in[attrs.layout.channel()]);
 }
 
-Status pool_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), c.input(0)));
-  c.set_output(0, std::move(out));
-  return {};
-}
-
-Status check_like_pool(ShapeContext& c, const PartialShape& input, int first, int last) {
-  TROUPE_ASSIGN(const PartialShape out, pooled(c.attrs(), input));
-  for (int i = first; i <= last; ++i)
-    if (!out.compatible(c.input(i)))
-      return invalid_argument("input {} of shape {} is not the pool {} of input {}", i, c.input(i).str(), out.str(),
-                              input.str());
-  c.set_output(0, input);
-  return {};
-}
-
-Status max_pool_grad_shape(ShapeContext& c) { return check_like_pool(c, c.input(0), 1, 2); }
+Status pool_shape(ShapeContext& c) { return set_pool_shape(c, pooled); }
+Status max_pool_grad_shape(ShapeContext& c) { return set_pool_grad_shape(c, pooled, c.input(0), 1, 2); }
+Status max_pool_grad_grad_shape(ShapeContext& c) { return set_pool_grad_grad_shape(c, pooled); }
 Status avg_pool_grad_shape(ShapeContext& c) {
   PartialShape input = PartialShape::of_rank(4);
   if (const auto sizes = c.constant_input(0)) {
     TROUPE_ASSIGN(const Shape shape, shape_from_sizes(*sizes));
     input = shape;
   }
-  return check_like_pool(c, input, 1, 1);
+  return set_pool_grad_shape(c, pooled, input, 1, 1);
 }
 
-Status max_pool_grad_grad_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape like, PartialShape::merge(c.input(0), c.input(2)));
-  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), like));
-  TROUPE_ASSIGN(out, PartialShape::merge(out, c.input(1)));
-  c.set_output(0, std::move(out));
-  return {};
-}
-
-Attrs pool_attrs(GradientContext& c) {
-  Attrs out;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"})
-    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
-  return out;
-}
 Status max_pool_gradient(GradientContext& c) {
   Attrs attrs = pool_attrs(c);
   if (const AttrValue* pads = c.node().attrs().find("explicit_paddings")) attrs.set("explicit_paddings", *pads);
@@ -368,29 +351,22 @@ Status avg_pool_grad_gradient(GradientContext& c) {
   return {};
 }
 
-using MaxPoolTypes = NumberTypes;
-using MaxPoolKernelTypes =
-    TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
-
 OpDef with_pool(OpDef op, bool max) {
   op.attr("ksize: list(int) >= 4").attr("strides: list(int) >= 4");
   if (max) op.attr("padding: {'SAME', 'VALID', 'EXPLICIT'}").attr("explicit_paddings: list(int) = []");
   else op.attr("padding: {'SAME', 'VALID'}");
   op.attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
-      .attr(max ? type_attr("T", MaxPoolTypes{}, "float32") : type_attr("T", FloatTypes{}));
+      .attr(max ? type_attr("T", NumberTypes{}, "float32") : type_attr("T", FloatTypes{}));
   return op;
 }
 
-template <template <class> class K, class... T>
-void add_pool_kernels(KernelRegistry& kernels, const char* op, TypeList<T...>) {
-  const auto make = []<class X>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+template <class K, class Types> void add_pool_kernels(KernelRegistry& kernels, const char* op, Types) {
+  const KernelFactory make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new K<X>(std::move(attrs)));
+    return std::unique_ptr<Kernel>(new K(std::move(attrs)));
   };
-  (kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-               [make](const KernelInit& init) { return make.template operator()<T>(init); }),
-   ...);
-  add_half_kernels(kernels, op, [make](const KernelInit& init) { return make.template operator()<float>(init); });
+  kernels.add(op, DeviceKind::kCpu, {{"T", Types::dtypes()}}, make);
+  add_half_kernels(kernels, op, make);
 }
 
 }  // namespace
@@ -417,7 +393,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("strides: list(int) >= 4")
               .attr("padding: {'SAME', 'VALID'}")
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
-              .attr(type_attr("T", MaxPoolTypes{}))
+              .attr(type_attr("T", NumberTypes{}))
               .shape(max_pool_grad_grad_shape)
               .doc("The gradient of MaxPoolGrad by its grad: of each window the value of `grad`, which is of the "
                    "image's shape, at the first place that holds the window's largest value."),
@@ -430,11 +406,11 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(avg_pool_grad_shape)
               .doc("The gradient of AvgPool: grad shared among the places of each window."),
           gradient(avg_pool_grad_gradient));
-  add_pool_kernels<MaxPool>(kernels, "MaxPool", MaxPoolKernelTypes{});
-  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad", MaxPoolKernelTypes{});
-  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolKernelTypes{});
-  add_pool_kernels<AvgPool>(kernels, "AvgPool", FullFloatTypes{});
-  add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", FullFloatTypes{});
+  add_pool_kernels<MaxPool>(kernels, "MaxPool", MaxPoolTypes{});
+  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad", MaxPoolTypes{});
+  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolTypes{});
+  add_pool_kernels<AvgPool>(kernels, "AvgPool", AvgPoolTypes{});
+  add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", AvgPoolTypes{});
   register_pool_argmax_ops(ops, kernels);
   register_patches_ops(ops, kernels);
   register_conv3d_ops(ops, kernels);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools over volumes: MaxPool3D, AvgPool3D and their gradients.
 #include "devices/parallel.h"
-#include "ops/gradient_math.h"
+#include "ops/pool_shapes.h"
 #include "ops/through_float32.h"
 #include "ops/type_dispatch.h"
 #include "ops/volume.h"
@@ -154,51 +154,16 @@ Result<PartialShape> pooled(const Attrs& node, const PartialShape& input) {
   return placed(attrs, in[0], axes, in[attrs.channel()]);
 }
 
-Status pool_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), c.input(0)));
-  c.set_output(0, std::move(out));
-  return {};
-}
-
-/// Inputs [first, last] have the shape of the pool of `input`.
-Status check_pooled(ShapeContext& c, const PartialShape& input, int first, int last) {
-  TROUPE_ASSIGN(const PartialShape out, pooled(c.attrs(), input));
-  for (int i = first; i <= last; ++i)
-    if (!out.compatible(c.input(i)))
-      return invalid_argument("input {} of shape {} is not the pool {} of input {}", i, c.input(i).str(), out.str(),
-                              input.str());
-  return {};
-}
-
-Status max_grad_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(check_pooled(c, c.input(0), 1, 2));
-  c.set_output(0, c.input(0));
-  return {};
-}
-Status max_grad_grad_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape like, PartialShape::merge(c.input(0), c.input(2)));
-  TROUPE_RETURN_IF_ERROR(check_pooled(c, like, 1, 1));
-  TROUPE_ASSIGN(PartialShape out, pooled(c.attrs(), like));
-  TROUPE_ASSIGN(out, PartialShape::merge(out, c.input(1)));
-  c.set_output(0, std::move(out));
-  return {};
-}
+Status pool_shape(ShapeContext& c) { return set_pool_shape(c, pooled); }
+Status max_grad_shape(ShapeContext& c) { return set_pool_grad_shape(c, pooled, c.input(0), 1, 2); }
+Status max_grad_grad_shape(ShapeContext& c) { return set_pool_grad_grad_shape(c, pooled); }
 Status avg_grad_shape(ShapeContext& c) {
   PartialShape input = PartialShape::of_rank(5);
   if (const auto sizes = c.constant_input(0)) {
     TROUPE_ASSIGN(const Shape shape, volume_from(*sizes, "orig_input_shape"));
     input = shape;
   }
-  TROUPE_RETURN_IF_ERROR(check_pooled(c, input, 1, 1));
-  c.set_output(0, std::move(input));
-  return {};
-}
-
-Attrs pool_attrs(GradientContext& c) {
-  Attrs out;
-  for (const char* name : {"ksize", "strides", "padding", "data_format"})
-    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
-  return out;
+  return set_pool_grad_shape(c, pooled, input, 1, 1);
 }
 
 Status max_gradient(GradientContext& c) {

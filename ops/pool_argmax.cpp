@@ -42,7 +42,34 @@ struct ArgmaxAttrs {
   }
 };
 
-template <class T> class MaxPoolWithArgmax final : public ComputeKernel {
+/// The first place of the window that holds its largest value.
+template <class T> int64_t largest(const PoolShape& s, const T* image, int64_t oy, int64_t ox, int64_t k) {
+  const Covered rows(s.y, oy), columns(s.x, ox);
+  int64_t best = (rows.begin * s.x.in + columns.begin) * s.channels + k;
+  for (int64_t y = rows.begin; y < rows.end; ++y)
+    for (int64_t x = columns.begin; x < columns.end; ++x)
+      if (const int64_t at = (y * s.x.in + x) * s.channels + k; image[at] > image[best]) best = at;
+  return best;
+}
+
+template <class T> void pool(int threads, const PoolShape& s, bool whole_batch, const T* x, T* out, int64_t* argmax) {
+  parallel_for(threads, s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
+    int64_t to = begin * s.out_image();
+    for (int64_t i = begin; i < end; ++i) {
+      const T* image = x + i * s.in_image();
+      const int64_t first = whole_batch ? i * s.in_image() : 0;
+      for (int64_t oy = 0; oy < s.y.out; ++oy)
+        for (int64_t ox = 0; ox < s.x.out; ++ox)
+          for (int64_t k = 0; k < s.channels; ++k, ++to) {
+            const int64_t at = largest(s, image, oy, ox, k);
+            out[to] = image[at];
+            argmax[to] = first + at;
+          }
+    }
+  });
+}
+
+class MaxPoolWithArgmax final : public ComputeKernel {
  public:
   MaxPoolWithArgmax(ArgmaxAttrs attrs, const KernelInit& init)
       : attrs_(std::move(attrs)), index_(init.output_dtypes[1]) {}
@@ -53,7 +80,10 @@ template <class T> class MaxPoolWithArgmax final : public ComputeKernel {
       return invalid_argument("the places of input {} do not fit int32", x.shape().str());
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     TROUPE_ASSIGN(Tensor argmax, c.allocate(DType::kInt64, s.out));
-    pool(c, s, y, argmax.mutable_data<int64_t>());
+    if (y.elements() > 0)
+      with_type(x.dtype(), RealTypes{}, [&]<class T>() {
+        pool(c.threads(), s, attrs_.whole_batch, x.data<T>(), y.mutable_data<T>(), argmax.mutable_data<int64_t>());
+      });
     c.set_output(0, std::move(y));
     if (index_ == DType::kInt32) {
       TROUPE_ASSIGN(Tensor narrow, c.allocate(index_, s.out));
@@ -66,40 +96,11 @@ template <class T> class MaxPoolWithArgmax final : public ComputeKernel {
   }
 
  private:
-  void pool(KernelContext& c, const PoolShape& s, Tensor& y, int64_t* argmax) const {
-    if (y.elements() == 0) return;
-    const T* x = c.input(0).data<T>();
-    T* out = y.mutable_data<T>();
-    parallel_for(c.threads(), s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
-      int64_t to = begin * s.out_image();
-      for (int64_t i = begin; i < end; ++i) {
-        const T* image = x + i * s.in_image();
-        const int64_t first = attrs_.whole_batch ? i * s.in_image() : 0;
-        for (int64_t oy = 0; oy < s.y.out; ++oy)
-          for (int64_t ox = 0; ox < s.x.out; ++ox)
-            for (int64_t k = 0; k < s.channels; ++k, ++to) {
-              const int64_t at = largest(s, image, oy, ox, k);
-              out[to] = image[at];
-              argmax[to] = first + at;
-            }
-      }
-    });
-  }
-  /// The first place of the window that holds its largest value.
-  static int64_t largest(const PoolShape& s, const T* image, int64_t oy, int64_t ox, int64_t k) {
-    const Covered rows(s.y, oy), columns(s.x, ox);
-    int64_t best = (rows.begin * s.x.in + columns.begin) * s.channels + k;
-    for (int64_t y = rows.begin; y < rows.end; ++y)
-      for (int64_t x = columns.begin; x < columns.end; ++x)
-        if (const int64_t at = (y * s.x.in + x) * s.channels + k; image[at] > image[best]) best = at;
-    return best;
-  }
-
   const ArgmaxAttrs attrs_;
   const DType index_;
 };
 
-template <class T> class MaxPoolGradWithArgmax final : public ComputeKernel {
+class MaxPoolGradWithArgmax final : public ComputeKernel {
  public:
   MaxPoolGradWithArgmax(ArgmaxAttrs attrs, const KernelInit&) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
@@ -109,16 +110,20 @@ template <class T> class MaxPoolGradWithArgmax final : public ComputeKernel {
       return invalid_argument("grad {} and argmax {} are not the pool {} of input {}", g.shape().str(),
                               argmax.shape().str(), s.out.str(), x.shape().str());
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(x.dtype(), x.shape(), c.device().allocator));
-    T* out = y.mutable_data<T>();
+    std::vector<int64_t> places;
     const bool narrow = argmax.dtype() == DType::kInt32;
     for (int64_t i = 0; i < g.elements(); ++i) {
       const int64_t image = i / s.out_image() * s.in_image(), first = attrs_.whole_batch ? image : 0;
       const int64_t at = narrow ? argmax.data<int32_t>()[i] : argmax.data<int64_t>()[i];
       if (at < first || at >= first + s.in_image())
         return invalid_argument("argmax {} at position {} is not in its image of {}", at, i, x.shape().str());
-      T& to = out[image - first + at];
-      to = wrapping_add(to, g.data<T>()[i]);
+      places.push_back(image - first + at);
     }
+    with_type(y.dtype(), RealTypes{}, [&]<class T>() {
+      const T* from = g.data<T>();
+      T* out = y.mutable_data<T>();
+      for (int64_t at : places) out[at] = wrapping_add(out[at], *from++);
+    });
     c.set_output(0, std::move(y));
     return {};
   }
@@ -160,16 +165,13 @@ Status argmax_gradient(GradientContext& c) {
   return {};
 }
 
-template <template <class> class K, class... T>
-void add_argmax_kernels(KernelRegistry& kernels, const char* op, TypeList<T...>) {
-  const auto make = []<class X>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+template <class K> void add_argmax_kernels(KernelRegistry& kernels, const char* op) {
+  const auto make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_ASSIGN(ArgmaxAttrs attrs, ArgmaxAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new K<X>(std::move(attrs), init));
+    return std::unique_ptr<Kernel>(new K(std::move(attrs), init));
   };
-  (kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-               [make](const KernelInit& init) { return make.template operator()<T>(init); }),
-   ...);
-  add_half_kernels(kernels, op, [make](const KernelInit& init) { return make.template operator()<float>(init); });
+  kernels.add(op, DeviceKind::kCpu, {{"T", RealTypes::dtypes()}}, make);
+  add_half_kernels(kernels, op, make);
 }
 
 }  // namespace
@@ -197,8 +199,8 @@ void register_pool_argmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(argmax_grad_shape)
               .doc("The gradient of MaxPoolWithArgmax: grad added at the places of argmax. Error for a place outside."),
           not_differentiable("TensorFlow's CPU kernels give it none"));
-  add_argmax_kernels<MaxPoolWithArgmax>(kernels, "MaxPoolWithArgmax", RealTypes{});
-  add_argmax_kernels<MaxPoolGradWithArgmax>(kernels, "MaxPoolGradWithArgmax", RealTypes{});
+  add_argmax_kernels<MaxPoolWithArgmax>(kernels, "MaxPoolWithArgmax");
+  add_argmax_kernels<MaxPoolGradWithArgmax>(kernels, "MaxPoolGradWithArgmax");
 }
 
 }  // namespace troupe

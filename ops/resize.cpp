@@ -5,6 +5,7 @@
 // taps transposed.
 #include <cmath>
 
+#include "base/join.h"
 #include "ops/image_parts.h"
 #include "ops/resample.h"
 #include "troupe/graph.h"
@@ -165,26 +166,14 @@ class ResizeGrad final : public ComputeKernel {
   const DType dtype_;
 };
 
-/// The shape of images, input 0, of the size that is input 1.
 Status resize_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
   TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
-  int64_t height = -1, width = -1;
-  if (const auto size = c.constant_input(1)) {
-    TROUPE_ASSIGN(std::tie(height, width), size_from(*size));
-  }
-  TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{x[0], height, width, x[3]}));
-  c.set_output(0, std::move(out));
-  return {};
+  return set_resized_shape(c);
 }
 
 Status resize_grad_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 4).status());
   TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
-  TROUPE_ASSIGN(PartialShape x, c.with_rank(1, 4));
-  c.set_output(0, std::move(x));
-  return {};
+  return set_resized_grad_shape(c);
 }
 
 Status resize_gradient(GradientContext& c) {
@@ -205,6 +194,38 @@ Status resize_gradient(GradientContext& c) {
 OpDef with_corners(OpDef op) { return op.attr("align_corners: bool = false").attr("half_pixel_centers: bool = false"); }
 
 }  // namespace
+
+Result<std::pair<int64_t, int64_t>> size_from(const Tensor& t) {
+  TROUPE_ASSIGN(const auto size, int_values(t, "size"));
+  if (size.size() != 2 || size[0] <= 0 || size[1] <= 0)
+    return invalid_argument("size must be two numbers above 0, not [{}]", join(size));
+  return std::pair(size[0], size[1]);
+}
+
+Result<Shape> resized(const Tensor& x, int64_t height, int64_t width) {
+  if (x.rank() != 4) return invalid_argument("images must have rank 4, but their shape is {}", x.shape().str());
+  if (x.dim(1) == 0 || x.dim(2) == 0) return invalid_argument("images {} have no pixels", x.shape().str());
+  return Shape::make(std::array{x.dim(0), height, width, x.dim(3)});
+}
+
+Status set_resized_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+  int64_t height = -1, width = -1;
+  if (const auto size = c.constant_input(1)) {
+    TROUPE_ASSIGN(std::tie(height, width), size_from(*size));
+  }
+  TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{x[0], height, width, x[3]}));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+Status set_resized_grad_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 4).status());
+  TROUPE_ASSIGN(PartialShape x, c.with_rank(1, 4));
+  c.set_output(0, std::move(x));
+  return {};
+}
 
 void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const char* none = "TensorFlow gives it none";

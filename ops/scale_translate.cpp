@@ -134,28 +134,17 @@ class ScaleAndTranslate final : public ComputeKernel {
 
 Status scaled_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(kernel_named(c.attr<std::string>("kernel_type")).status());
-  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
   for (int i : {2, 3}) {
     TROUPE_ASSIGN(const PartialShape two, c.with_rank(i, 1));
     if (two[0] >= 0 && two[0] != 2)
       return invalid_argument("scale and translation must be two numbers, not {}", two.str());
   }
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
-  int64_t height = -1, width = -1;
-  if (const auto size = c.constant_input(1)) {
-    TROUPE_ASSIGN(std::tie(height, width), size_from(*size));
-  }
-  TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{x[0], height, width, x[3]}));
-  c.set_output(0, std::move(out));
-  return {};
+  return set_resized_shape(c);
 }
 
 Status scaled_grad_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(kernel_named(c.attr<std::string>("kernel_type")).status());
-  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 4).status());
-  TROUPE_ASSIGN(PartialShape x, c.with_rank(1, 4));
-  c.set_output(0, std::move(x));
-  return {};
+  return set_resized_grad_shape(c);
 }
 
 Status scaled_gradient(GradientContext& c) {
