@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Printing of errors.
+// Errors are made, copied and printed here.
 #include "troupe/error.h"
 
 namespace troupe {
@@ -20,6 +20,22 @@ const char* to_string(Code code) {
   }
   return "unknown";
 }
+
+Error::Error() = default;
+Error::Error(Code code, std::string message, std::string op, std::string node)
+    : code(code), message(std::move(message)), op(std::move(op)), node(std::move(node)) {}
+Error::Error(const Error& other) = default;
+Error::Error(Error&& other) noexcept = default;
+Error& Error::operator=(const Error& other) = default;
+Error& Error::operator=(Error&& other) noexcept = default;
+Error::~Error() = default;
+
+Error make_error_from(Code code, fmt::string_view format, fmt::format_args args) {
+  return {code, fmt::vformat(format, args)};
+}
+
+Status::Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+Status::Status(const Status& other) : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
 
 std::string Error::str() const {
   std::string out = fmt::format("{}: ", to_string(code));

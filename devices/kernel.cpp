@@ -35,8 +35,13 @@ std::string describe(const KernelRegistry::Types& types) {
 
 }  // namespace
 
-void KernelRegistry::add(std::string op, DeviceKind kind, Types types, KernelFactory factory) {
-  entries_[std::move(op)].push_back({kind, std::move(types), std::move(factory)});
+void KernelRegistry::add(std::string_view op, DeviceKind kind, const Types& types, KernelFactory factory) {
+  entries_[std::string(op)].push_back({kind, types, std::move(factory)});
+}
+
+void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype,
+                         KernelFactory factory) {
+  add(op, kind, Types{{std::string(attr), {dtype}}}, std::move(factory));
 }
 
 Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, DeviceKind kind) const {

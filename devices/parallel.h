@@ -1,21 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits one kernel's work over the helper team of the thread that runs the device.
+// Splits one kernel's work over the helper team of the thread that runs the device. Implemented in
+// devices/parallel.cpp.
 #pragma once
-#include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 
 namespace troupe {
 
+/// A reference to a function f(begin, end), for the time of a call.
+class RangeFunction {
+ public:
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, RangeFunction>) RangeFunction(F&& f)
+      : f_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* f, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<F>*>(f))(begin, end); }) {
+  }
+  void operator()(int64_t begin, int64_t end) const { call_(f_, begin, end); }
+
+ private:
+  void* f_;
+  void (*call_)(void*, int64_t, int64_t);
+};
+
 /// Calls f(begin, end) on disjoint ranges that cover [0, n), in at most `threads` pieces of at least `grain`; on the
 /// calling thread alone when that makes one piece. Returns when all are done. f must not throw.
-template <class F> void parallel_for(int threads, int64_t n, int64_t grain, F&& f) {
-  const int64_t pieces = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, std::max(threads, 1));
-  if (pieces == 1) {
-    if (n > 0) f(int64_t{0}, n);
-    return;
-  }
-#pragma omp parallel for num_threads(int(pieces)) schedule(static, 1)
-  for (int64_t i = 0; i < pieces; ++i) f(n * i / pieces, n * (i + 1) / pieces);
-}
+void parallel_for(int threads, int64_t n, int64_t grain, RangeFunction f);
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/join.h"
 #include "graph/op_text.h"
 
 namespace troupe {
@@ -72,7 +73,7 @@ std::string literal(DType v) { return enumerator(v); }
 std::string literal(const Tensor&) { return "{}"; }  // a schema cannot write a tensor
 std::string literal(const PartialShape& v) {
   if (!v.has_rank()) return "PartialShape::unknown()";
-  return v.rank() == 0 ? "PartialShape::scalar()" : fmt::format("PartialShape{{{}}}", fmt::join(v.dims(), ", "));
+  return v.rank() == 0 ? "PartialShape::scalar()" : fmt::format("PartialShape{{{}}}", join(v.dims(), ", "));
 }
 template <class T> std::string literal(const std::vector<T>& values) {
   std::string out = "{";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs to and from GraphDef.
 #include "troupe/graph_def.h"
+#include "base/join.h"
 
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
@@ -113,7 +114,7 @@ class Import {
     for (auto& [op, nodes] : unknown) {
       const size_t all = nodes.size();
       nodes.resize(std::min(all, kMostNamed));
-      list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", op, fmt::join(nodes, ", "),
+      list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", op, join(nodes, ", "),
                           all > kMostNamed ? fmt::format(" and {} more", all - kMostNamed) : "");
     }
     return make_error(Code::kNotFound, "ops that are not known, with their nodes: {}", list);
@@ -200,10 +201,10 @@ class Import {
     }
     path.erase(path.begin(), path.begin() + position[i]);
     std::ranges::reverse(path);
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (int p : path)
       if (names.size() < kMostNamed) names.push_back(def_.node(p).name());
-    return invalid_argument("the graph has a cycle of {} nodes: {} -> {}", path.size(), fmt::join(names, " -> "),
+    return invalid_argument("the graph has a cycle of {} nodes: {} -> {}", path.size(), join(names, " -> "),
                             path.size() > kMostNamed ? "..." : names[0]);
   }
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/join.h"
+
 namespace troupe {
 namespace {
 
@@ -62,8 +64,6 @@ std::vector<std::string> NearNames::take() const {
   return out;
 }
 
-std::string NearNames::hint() const {
-  return best_.empty() ? "" : fmt::format("; near it: {}", fmt::join(take(), ", "));
-}
+std::string NearNames::hint() const { return best_.empty() ? "" : fmt::format("; near it: {}", join(take(), ", ")); }
 
 }  // namespace troupe

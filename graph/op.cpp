@@ -168,6 +168,42 @@ void parse_attr_type(Reader& r, AttrDef& attr) {
 
 }  // namespace
 
+Gradient::Gradient() = default;
+Gradient::Gradient(GradientFn function, std::string_view no_gradient_reason)
+    : function(std::move(function)), no_gradient_reason(no_gradient_reason) {}
+Gradient::Gradient(const Gradient& other) = default;
+Gradient::Gradient(Gradient&& other) noexcept = default;
+Gradient& Gradient::operator=(Gradient&& other) noexcept = default;
+Gradient::~Gradient() = default;
+
+Gradient gradient(GradientFn function) { return {std::move(function), {}}; }
+Gradient not_differentiable(std::string_view reason) { return {{}, reason}; }
+
+OpDef::OpDef(std::string_view name) : name_(name) {}
+OpDef::OpDef(const OpDef& other) = default;
+OpDef::OpDef(OpDef&& other) noexcept = default;
+OpDef::~OpDef() = default;
+
+OpDef& OpDef::doc(std::string_view text) {
+  doc_ = text;
+  return *this;
+}
+
+OpDef& OpDef::shape(ShapeFn fn) {
+  shape_ = std::move(fn);
+  return *this;
+}
+
+OpDef& OpDef::stateful() {
+  stateful_ = true;
+  return *this;
+}
+
+OpDef& OpDef::control_flow(ControlFlow flow) {
+  control_flow_ = flow;
+  return *this;
+}
+
 OpDef& OpDef::input(std::string_view text) {
   inputs_.push_back(parse_arg(name_, text));
   return *this;
@@ -198,7 +234,8 @@ const AttrDef* OpDef::find_attr(std::string_view name) const {
   return nullptr;
 }
 
-void OpRegistry::add(OpDef op, Gradient gradient) {
+void OpRegistry::add(const OpDef& schema, Gradient gradient) {
+  OpDef op = schema;
   if (op.doc_.empty()) bad_schema(op.name_, "", "it has no doc");
   if (!op.shape_) bad_schema(op.name_, "", "it has no shape function");
   if (!gradient.function && gradient.no_gradient_reason.empty())

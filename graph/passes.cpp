@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/join.h"
 #include "graph/cse.h"
 #include "graph/fold_batch_norm.h"
 #include "graph/fuse_elementwise.h"
@@ -70,7 +71,7 @@ Result<GraphPasses> GraphPasses::parse(std::string_view text) {
     if (pass == std::end(kGraphPasses)) {
       std::vector<std::string_view> names;
       for (const GraphPass& known : kGraphPasses) names.push_back(known.name);
-      return invalid_argument("no graph pass '{}'; there are {}; or all, none, default", name, fmt::join(names, ", "));
+      return invalid_argument("no graph pass '{}'; there are {}; or all, none, default", name, join(names, ", "));
     }
     passes.*pass->on = true;
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/join.h"
+
 namespace troupe {
 namespace {
 
@@ -23,7 +25,7 @@ int64_t count_of(const ArgDef& arg, const Attrs& attrs) {
   return types ? static_cast<int64_t>(types->size()) : -1;
 }
 
-std::string join(const std::vector<DType>& types) {
+std::string names_of(const std::vector<DType>& types) {
   std::string out;
   for (DType t : types) out += (out.empty() ? "" : ", ") + std::string(to_string(t));
   return out;
@@ -43,7 +45,7 @@ Status check_types(const AttrDef& def, std::span<const DType> types) {
     if (!is_known(t)) return invalid_argument("attribute {} = {} is no type", def.name, static_cast<int>(t));
     if (!def.allowed_types.empty() && std::ranges::find(def.allowed_types, t) == def.allowed_types.end())
       return invalid_argument("{} = {} is not allowed; types there are: {}", def.name, to_string(t),
-                              join(def.allowed_types));
+                              names_of(def.allowed_types));
   }
   return {};
 }
@@ -53,7 +55,7 @@ Status check_strings(const AttrDef& def, std::span<const std::string> values) {
   for (const std::string& v : values)
     if (std::ranges::find(def.allowed_values, v) == def.allowed_values.end())
       return invalid_argument("{} = \"{}\" is not allowed; values there are: {}", def.name, v,
-                              fmt::join(def.allowed_values, ", "));
+                              join(def.allowed_values, ", "));
   return {};
 }
 
@@ -164,7 +166,7 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
       std::vector<std::string> names;
       for (const AttrDef& a : op.attrs()) names.push_back(a.name);
       return invalid_argument("has no attribute {} (= {}); there are: {}", name, to_string(value),
-                              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")));
+                              names.empty() ? "none" : join(names, ", "));
     }
     TROUPE_RETURN_IF_ERROR(check_attr(*def, value));
   }

@@ -3,6 +3,7 @@
 //  1. A name "checkpoint-<step>.safetensors" refers to a file that was complete and synced before it got the name.
 //  2. `latest` names a file that had its name, durably, before; and it is never the one that is deleted.
 #include "troupe/checkpoint.h"
+#include "base/join.h"
 
 #include <spdlog/spdlog.h>
 
@@ -130,8 +131,7 @@ Result<Checkpointer::Loaded> Checkpointer::load_latest() const {
     skip(decoded.error());
   }
   if (loaded.skipped.empty()) return make_error(Code::kNotFound, "no checkpoint in '{}'", directory_);
-  return make_error(Code::kDataLoss, "no checkpoint of '{}' can be read: {}", directory_,
-                    fmt::join(loaded.skipped, "; "));
+  return make_error(Code::kDataLoss, "no checkpoint of '{}' can be read: {}", directory_, join(loaded.skipped, "; "));
 }
 
 Result<std::vector<Checkpointer::Entry>> Checkpointer::list() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The idx format: two zero bytes, a type, a rank, big-endian sizes, big-endian elements.
 #include "troupe/idx.h"
+#include "base/join.h"
 
 #include <algorithm>
 #include <array>
@@ -87,7 +88,7 @@ Result<Tensor> read_idx(const std::string& path) {
   const size_t width = size_of(dtype);
   if (!shape.ok() || static_cast<uint64_t>(shape->elements()) > reader.most_bytes() / width)
     return make_error(Code::kDataLoss, "'{}' declares {}[{}], more than a file of its length can hold", path,
-                      to_string(dtype), fmt::join(dims, ","));
+                      to_string(dtype), join(dims));
 
   TROUPE_ASSIGN(Tensor tensor, Tensor::make(dtype, *shape));
   TROUPE_RETURN_IF_ERROR(read_exactly(reader, tensor.mutable_raw(), tensor.bytes(), "data"));

@@ -2,6 +2,7 @@
 // The .npy format: magic, version, length of the header, the header (a Python dictionary), elements. Source:
 // numpy.lib.format. The header is parsed by a reader of just the literals that NumPy writes.
 #include "troupe/npy.h"
+#include "base/join.h"
 
 #include <algorithm>
 #include <charconv>
@@ -226,7 +227,7 @@ Result<std::string> encode_npy(const Tensor& tensor, const std::string& name) {
     descr = fmt::format("{}{}", width == 1 ? '|' : '<', known->second);
   }
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
-                                   fmt::join(tensor.shape().dims(), ", "), tensor.rank() == 1 ? "," : "");
+                                   join(tensor.shape().dims(), ", "), tensor.rank() == 1 ? "," : "");
   while ((kMagic.size() + 4 + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
   std::string out(kMagic);

@@ -108,7 +108,18 @@ Status bias_add_grad_shape(ShapeContext& c) {
   return {};
 }
 
-template <class T> class BiasAdd final : public ComputeKernel {
+/// add_rows from element `at` of out and x onwards.
+using AddRows = void (*)(void* out, const void* x, const void* bias, int64_t at, int64_t rows, int64_t n);
+template <class T> void add_rows_at(void* out, const void* x, const void* bias, int64_t at, int64_t rows, int64_t n) {
+  add_rows(static_cast<T*>(out) + at, static_cast<const T*>(x) + at, static_cast<const T*>(bias), rows, n);
+}
+
+/// Planes [begin, end) of `inner` elements, each with the bias of its channel.
+template <class T> void add_planes(T* out, const T* x, const T* bias, const View& v, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) add_scalar(out + i * v.inner, x + i * v.inner, bias[i % v.channels], v.inner);
+}
+
+class BiasAdd final : public ComputeKernel {
  public:
   explicit BiasAdd(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
   Status compute(KernelContext& c) override {
@@ -117,25 +128,29 @@ template <class T> class BiasAdd final : public ComputeKernel {
     const View v(x.shape(), first_);
     if (bias.rank() != 1 || bias.dim(0) != v.channels)
       return invalid_argument("bias {} for {} channels of value {}", bias.shape().str(), v.channels, x.shape().str());
-    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
-    const T *px = x.data<T>(), *b = bias.data<T>();
-    T* py = y.mutable_data<T>();
+    const DType dtype = x.dtype();
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype, x.shape()));
+    const void *px = x.raw(), *b = bias.raw();
+    void* py = y.mutable_raw();
     if (v.inner != 1 && x.elements() > 0) {
       parallel_for(c.threads(), v.outer * v.channels, 1 + kCheapGrain / v.inner, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i)
-          add_scalar(py + i * v.inner, px + i * v.inner, b[i % v.channels], v.inner);
+        with_wrapping(dtype, [&]<class T>() {
+          add_planes(static_cast<T*>(py), static_cast<const T*>(px), static_cast<const T*>(b), v, begin, end);
+        });
       });
     } else if (x.elements() > 0) {
+      AddRows add = nullptr;
+      with_wrapping(dtype, [&]<class T>() { add = add_rows_at<T>; });
       const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels;
-      TROUPE_ASSIGN(Tensor repeated, c.allocate(x.dtype(), {wide}));
-      T* pb = repeated.mutable_data<T>();
-      for (int64_t i = 0; i < times; ++i) std::copy_n(b, v.channels, pb + i * v.channels);
+      TROUPE_ASSIGN(Tensor repeated, c.allocate(dtype, {wide}));
+      void* pb = repeated.mutable_raw();
+      const size_t bytes = static_cast<size_t>(v.channels) * size_of(dtype);
+      for (int64_t i = 0; i < times; ++i) std::memcpy(static_cast<char*>(pb) + i * bytes, b, bytes);
       const int64_t rows = v.outer / times;
-      parallel_for(c.threads(), rows, 1 + kCheapGrain / wide, [&](int64_t begin, int64_t end) {
-        add_rows(py + begin * wide, px + begin * wide, pb, end - begin, wide);
-      });
+      parallel_for(c.threads(), rows, 1 + kCheapGrain / wide,
+                   [&](int64_t begin, int64_t end) { add(py, px, pb, begin * wide, end - begin, wide); });
       const int64_t done = rows * wide, rest = x.elements() - done;
-      add_rows(py + done, px + done, pb, 1, rest);
+      add(py, px, pb, done, 1, rest);
     }
     c.set_output(0, std::move(y));
     return {};
@@ -145,78 +160,70 @@ template <class T> class BiasAdd final : public ComputeKernel {
   const bool first_;
 };
 
-template <class T> class BiasAddGrad final : public ComputeKernel {
+/// Rows whose sum is kept in T before it joins a double: bounds the rounding error.
+constexpr int64_t kBlock = 256;
+
+template <class T> void sum_planes(const T* g, const View& v, double* sums, int threads) {
+  parallel_for(threads, v.channels, 1 + kCheapGrain / (v.outer * v.inner), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t o = 0; o < v.outer; ++o) sums[i] += sum_values(g + (o * v.channels + i) * v.inner, v.inner);
+  });
+}
+
+template <class T> void sum_channels_last(const T* g, const View& v, double* sums, int threads) {
+  using A = Arithmetic<T>;
+  const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels, rows = v.outer / times;
+  const int64_t grain = std::max<int64_t>(1, kCheapGrain / wide);
+  const int64_t pieces = std::clamp<int64_t>(rows / grain, 1, threads);
+  std::vector<std::vector<double>> partial(pieces, std::vector<double>(wide, 0.0));
+  parallel_for(static_cast<int>(pieces), pieces, 1, [&](int64_t begin, int64_t end) {
+    std::vector<A> block(wide);
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t last = rows * (p + 1) / pieces;
+      for (int64_t r = rows * p / pieces; r < last; r += kBlock) {
+        std::fill(block.begin(), block.end(), A(0));
+        sum_rows(block.data(), g + r * wide, std::min(kBlock, last - r), wide);
+        for (int64_t i = 0; i < wide; ++i) partial[p][i] += block[i];
+      }
+    }
+  });
+  for (const auto& part : partial)
+    for (int64_t i = 0; i < wide; ++i) sums[i % v.channels] += part[i];
+  for (int64_t i = rows * wide; i < v.outer * v.channels; ++i) sums[i % v.channels] += widen(g[i]);
+}
+
+template <class T> void sum_floats(const Tensor& g, const View& v, Tensor& y, int threads) {
+  std::vector<double> sums(v.channels, 0.0);
+  if (g.elements() > 0) (v.inner == 1 ? sum_channels_last<T> : sum_planes<T>)(g.data<T>(), v, sums.data(), threads);
+  T* out = y.mutable_data<T>();
+  for (int64_t i = 0; i < v.channels; ++i) out[i] = narrow<T>(static_cast<Arithmetic<T>>(sums[i]));
+}
+
+/// Of integers, which wrap around, and complex numbers: in the type itself.
+template <class T> void sum_plain(const T* in, int64_t n, View v, T* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    T& sum = out[i / v.inner % v.channels];
+    sum = wrapping_add(sum, in[i]);
+  }
+}
+
+class BiasAddGrad final : public ComputeKernel {
  public:
   explicit BiasAddGrad(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor& g = c.input(0);
     TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
     const View v(g.shape(), first_);
-    TROUPE_ASSIGN(Tensor y, c.allocate(g.dtype(), {v.channels}));
-    std::vector<double> sums(v.channels, 0.0);
-    if (g.elements() > 0) v.inner == 1 ? channels_last(c, g.data<T>(), v, sums) : planes(c, g.data<T>(), v, sums);
-    T* out = y.mutable_data<T>();
-    for (int64_t i = 0; i < v.channels; ++i) out[i] = narrow<T>(static_cast<Arithmetic<T>>(sums[i]));
-    c.set_output(0, std::move(y));
-    return {};
-  }
-
- private:
-  using A = Arithmetic<T>;
-  /// Rows whose sum is kept in T before it joins a double: bounds the rounding error.
-  static constexpr int64_t kBlock = 256;
-
-  static void planes(KernelContext& c, const T* g, const View& v, std::vector<double>& sums) {
-    parallel_for(c.threads(), v.channels, 1 + kCheapGrain / (v.outer * v.inner), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        for (int64_t o = 0; o < v.outer; ++o) sums[i] += sum_values(g + (o * v.channels + i) * v.inner, v.inner);
-    });
-  }
-
-  static void channels_last(KernelContext& c, const T* g, const View& v, std::vector<double>& sums) {
-    const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels, rows = v.outer / times;
-    const int64_t grain = std::max<int64_t>(1, kCheapGrain / wide);
-    const int64_t pieces = std::clamp<int64_t>(rows / grain, 1, c.threads());
-    std::vector<std::vector<double>> partial(pieces, std::vector<double>(wide, 0.0));
-    parallel_for(static_cast<int>(pieces), pieces, 1, [&](int64_t begin, int64_t end) {
-      std::vector<A> block(wide);
-      for (int64_t p = begin; p < end; ++p) {
-        const int64_t last = rows * (p + 1) / pieces;
-        for (int64_t r = rows * p / pieces; r < last; r += kBlock) {
-          std::fill(block.begin(), block.end(), A(0));
-          sum_rows(block.data(), g + r * wide, std::min(kBlock, last - r), wide);
-          for (int64_t i = 0; i < wide; ++i) partial[p][i] += block[i];
-        }
-      }
-    });
-    for (const auto& part : partial)
-      for (int64_t i = 0; i < wide; ++i) sums[i % v.channels] += part[i];
-    for (int64_t i = rows * wide; i < v.outer * v.channels; ++i) sums[i % v.channels] += widen(g[i]);
-  }
-
-  const bool first_;
-};
-
-/// Of integers, which wrap around, and complex numbers: in the type itself.
-template <class T> class PlainBiasAddGrad final : public ComputeKernel {
- public:
-  explicit PlainBiasAddGrad(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
-  Status compute(KernelContext& c) override {
-    const Tensor& g = c.input(0);
-    TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
-    const View v(g.shape(), first_);
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(g.dtype(), {v.channels}, c.device().allocator));
-    const T* in = g.data<T>();
-    T* out = y.mutable_data<T>();
-    for (int64_t i = 0; i < g.elements(); ++i) {
-      T& sum = out[i / v.inner % v.channels];
-      sum = wrapping_add(sum, in[i]);
-    }
+    if (!with_type(g.dtype(), FloatTypes{}, [&]<class T>() { sum_floats<T>(g, v, y, c.threads()); }))
+      with_type(g.dtype(), PlainTypes{},
+                [&]<class T>() { sum_plain(g.data<T>(), g.elements(), v, y.mutable_data<T>()); });
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  using PlainTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t, complex64>;
   const bool first_;
 };
 
@@ -255,10 +262,8 @@ void register_bias_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(bias_add_grad_shape)
               .doc("The sum of out_backprop over all dimensions but the channels: the gradient of BiasAdd by bias."),
           gradient(bias_add_grad_gradient));
-  add_cpu_kernels<BiasAdd>(kernels, "BiasAdd", NumberOrComplexTypes{});
-  add_cpu_kernels<BiasAddGrad>(kernels, "BiasAddGrad", FloatTypes{});
-  add_cpu_kernels<PlainBiasAddGrad>(kernels, "BiasAddGrad", IntegerTypes{});
-  add_cpu_kernels<PlainBiasAddGrad>(kernels, "BiasAddGrad", TypeList<complex64>{});
+  kernels.add<BiasAdd>("BiasAdd", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
+  kernels.add<BiasAddGrad>("BiasAddGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 // BatchToSpace, SpaceToDepth, DepthToSpace.
 #include <algorithm>
 
+#include "base/join.h"
 #include "ops/array_parts.h"
 #include "ops/channel_layout.h"
 #include "ops/gradient_math.h"
@@ -29,7 +30,7 @@ struct Blocks {
   Result<int64_t> product() const {
     int64_t n = 1;
     for (int64_t s : sizes)
-      if (__builtin_mul_overflow(n, s, &n)) return invalid_argument("block sizes [{}] overflow", fmt::join(sizes, ","));
+      if (__builtin_mul_overflow(n, s, &n)) return invalid_argument("block sizes [{}] overflow", join(sizes));
     return n;
   }
   int count() const { return static_cast<int>(sizes.size()); }
@@ -134,24 +135,25 @@ void copy_inside(const Tensor& from, Tensor& to, const Blocks& b, bool grows, in
 }
 
 /// SpaceToBatch and BatchToSpace, with block sizes from an input or an attribute.
-template <bool into_batch> class BatchBlocks final : public ComputeKernel {
+class BatchBlocks final : public ComputeKernel {
  public:
-  explicit BatchBlocks(const KernelInit& init) : attrs_(*init.attrs) {}
+  explicit BatchBlocks(const KernelInit& init)
+      : attrs_(*init.attrs), into_batch_(init.op.starts_with("SpaceToBatch")) {}
   Status compute(KernelContext& c) override {
     const bool nd = c.num_inputs() == 3;
     const Tensor& x = c.input(0);
     if (!nd && x.rank() != 4) return invalid_argument("input must have rank 4, but its shape is {}", x.shape().str());
     TROUPE_ASSIGN(const Blocks b, blocks_of(attrs_, nd ? &c.input(1) : nullptr, c.input(nd ? 2 : 1),
-                                            into_batch ? "paddings" : "crops"));
-    TROUPE_ASSIGN(const PartialShape result, into_batch ? to_batch(x.shape(), b) : to_space(x.shape(), b));
+                                            into_batch_ ? "paddings" : "crops"));
+    TROUPE_ASSIGN(const PartialShape result, into_batch_ ? to_batch(x.shape(), b) : to_space(x.shape(), b));
     TROUPE_ASSIGN(const Shape shape, Shape::make(result.dims()));
-    Shape padded = into_batch ? x.shape() : shape;
+    Shape padded = into_batch_ ? x.shape() : shape;
     for (int i = 0; i < b.count(); ++i) padded.set(i + 1, padded[i + 1] + b.pads[2 * i] + b.pads[2 * i + 1]);
     TROUPE_RETURN_IF_ERROR(Shape::make(padded.dims()).status());
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    if (padded == (into_batch ? x.shape() : shape)) {
-      move_blocks(x, y, b, into_batch, c.threads());
-    } else if (into_batch) {
+    if (padded == (into_batch_ ? x.shape() : shape)) {
+      move_blocks(x, y, b, into_batch_, c.threads());
+    } else if (into_batch_) {
       TROUPE_ASSIGN(Tensor wide, Tensor::zeros(x.dtype(), padded, c.device().allocator));
       copy_inside(x, wide, b, true, c.threads());
       move_blocks(wide, y, b, true, c.threads());
@@ -166,9 +168,10 @@ template <bool into_batch> class BatchBlocks final : public ComputeKernel {
 
  private:
   const Attrs attrs_;
+  const bool into_batch_;
 };
 
-template <bool into_batch> Status batch_blocks_shape(ShapeContext& c) {
+Status batch_blocks_shape(ShapeContext& c, bool into_batch) {
   const bool nd = c.num_inputs() == 3;
   if (!nd) TROUPE_RETURN_IF_ERROR(c.with_rank(0, 4).status());
   if (nd) TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
@@ -181,6 +184,8 @@ template <bool into_batch> Status batch_blocks_shape(ShapeContext& c) {
   c.set_output(0, std::move(out));
   return {};
 }
+Status to_batch_shape(ShapeContext& c) { return batch_blocks_shape(c, true); }
+Status to_space_shape(ShapeContext& c) { return batch_blocks_shape(c, false); }
 
 /// The gradient is the op that goes back.
 Status batch_blocks_gradient(GradientContext& c) {
@@ -221,17 +226,17 @@ Result<PartialShape> depth_moved(const Attrs& attrs, const PartialShape& x, bool
   return PartialShape::make(dims);
 }
 
-template <bool to_depth> class DepthBlocks final : public ComputeKernel {
+class DepthBlocks final : public ComputeKernel {
  public:
-  explicit DepthBlocks(const KernelInit& init) : attrs_(*init.attrs) {}
+  explicit DepthBlocks(const KernelInit& init) : attrs_(*init.attrs), to_depth_(init.op == "SpaceToDepth") {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const PartialShape result, depth_moved(attrs_, x.shape(), to_depth));
+    TROUPE_ASSIGN(const PartialShape result, depth_moved(attrs_, x.shape(), to_depth_));
     TROUPE_ASSIGN(const Shape shape, Shape::make(result.dims()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
     const ChannelLayout l(attrs_);
     const int64_t block = *attrs_.get<int64_t>("block_size");
-    const Shape &wide = to_depth ? x.shape() : shape, &deep = to_depth ? shape : x.shape();
+    const Shape &wide = to_depth_ ? x.shape() : shape, &deep = to_depth_ ? shape : x.shape();
     const auto ws = strides_of(wide), ds = strides_of(deep);
     const int64_t h = deep[l.height()], w = deep[l.width()], n = wide[l.channel()], channel = ds[l.channel()];
     // Channel (by * block + bx) * n + k of place (y, x) is channel k of place (y * block + by, x * block + bx).
@@ -242,10 +247,11 @@ template <bool to_depth> class DepthBlocks final : public ComputeKernel {
     const Dimension columns{w, ws[l.width()] * block, ds[l.width()]}, by{block, ws[l.height()], channel * n * block};
     const Dimension bx{block, ws[l.width()], channel * n}, k{n, ws[l.channel()], channel};
     std::vector<Dimension> order = {image, rows, columns, by, bx, k};
-    std::ranges::stable_sort(
-        order, [](const Dimension& a, const Dimension& b) { return to_depth ? a.deep > b.deep : a.wide > b.wide; });
+    std::ranges::stable_sort(order, [this](const Dimension& a, const Dimension& b) {
+      return to_depth_ ? a.deep > b.deep : a.wide > b.wide;
+    });
     StridedCopy box;
-    for (const Dimension& d : order) box.push(d.size, to_depth ? d.wide : d.deep, to_depth ? d.deep : d.wide);
+    for (const Dimension& d : order) box.push(d.size, to_depth_ ? d.wide : d.deep, to_depth_ ? d.deep : d.wide);
     strided_copy(x.dtype(), y.mutable_raw(), x.raw(), box, c.threads());
     c.set_output(0, std::move(y));
     return {};
@@ -253,13 +259,16 @@ template <bool to_depth> class DepthBlocks final : public ComputeKernel {
 
  private:
   const Attrs attrs_;
+  const bool to_depth_;
 };
 
-template <bool to_depth> Status depth_shape(ShapeContext& c) {
+Status depth_shape(ShapeContext& c, bool to_depth) {
   TROUPE_ASSIGN(PartialShape out, depth_moved(c.attrs(), c.input(0), to_depth));
   c.set_output(0, std::move(out));
   return {};
 }
+Status to_depth_shape(ShapeContext& c) { return depth_shape(c, true); }
+Status from_depth_shape(ShapeContext& c) { return depth_shape(c, false); }
 
 Status depth_gradient(GradientContext& c) {
   Attrs attrs;
@@ -290,10 +299,8 @@ void register_block_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const std::string to_space_doc =
       "Batches become blocks of places along the dimensions after the batch, of which crops "
       "are cut off; sizes that do not divide are errors.";
-  ops.add(nd_op("SpaceToBatchND", "paddings").shape(batch_blocks_shape<true>).doc(to_batch_doc),
-          gradient(batch_blocks_gradient));
-  ops.add(nd_op("BatchToSpaceND", "crops").shape(batch_blocks_shape<false>).doc(to_space_doc),
-          gradient(batch_blocks_gradient));
+  ops.add(nd_op("SpaceToBatchND", "paddings").shape(to_batch_shape).doc(to_batch_doc), gradient(batch_blocks_gradient));
+  ops.add(nd_op("BatchToSpaceND", "crops").shape(to_space_shape).doc(to_space_doc), gradient(batch_blocks_gradient));
   ops.add(OpDef("SpaceToBatch")
               .input("input: T")
               .input("paddings: Tpaddings")
@@ -301,7 +308,7 @@ void register_block_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tpaddings", IndexTypes{}, "int32"))
               .attr("block_size: int >= 2")
-              .shape(batch_blocks_shape<true>)
+              .shape(to_batch_shape)
               .doc("SpaceToBatchND of images with square blocks. " + to_batch_doc),
           gradient(batch_blocks_gradient));
   ops.add(OpDef("BatchToSpace")
@@ -311,11 +318,11 @@ void register_block_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr("block_size: int >= 2")
               .attr(type_attr("Tidx", IndexTypes{}, "int32"))
-              .shape(batch_blocks_shape<false>)
+              .shape(to_space_shape)
               .doc("BatchToSpaceND of images with square blocks. " + to_space_doc),
           gradient(batch_blocks_gradient));
-  for (const char* op : {"SpaceToBatchND", "SpaceToBatch"}) kernels.add<BatchBlocks<true>>(op, DeviceKind::kCpu, {});
-  for (const char* op : {"BatchToSpaceND", "BatchToSpace"}) kernels.add<BatchBlocks<false>>(op, DeviceKind::kCpu, {});
+  for (const char* op : {"SpaceToBatchND", "SpaceToBatch", "BatchToSpaceND", "BatchToSpace"})
+    kernels.add<BatchBlocks>(op, DeviceKind::kCpu, {});
   const auto depth_op = [](const char* name) {
     return OpDef(name)
         .input("input: T")
@@ -325,15 +332,14 @@ void register_block_ops(OpRegistry& ops, KernelRegistry& kernels) {
         .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'");
   };
   ops.add(depth_op("SpaceToDepth")
-              .shape(depth_shape<true>)
+              .shape(to_depth_shape)
               .doc("The channels of each block of places of images side by side. Sizes that do not divide are errors."),
           gradient(depth_gradient));
   ops.add(depth_op("DepthToSpace")
-              .shape(depth_shape<false>)
+              .shape(from_depth_shape)
               .doc("Channels spread over blocks of places. Sizes that do not divide are errors."),
           gradient(depth_gradient));
-  kernels.add<DepthBlocks<true>>("SpaceToDepth", DeviceKind::kCpu, {});
-  kernels.add<DepthBlocks<false>>("DepthToSpace", DeviceKind::kCpu, {});
+  for (const char* op : {"SpaceToDepth", "DepthToSpace"}) kernels.add<DepthBlocks>(op, DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

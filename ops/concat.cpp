@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Joining and parting tensors along a dimension: ConcatV2, Concat, ParallelConcat, Split, SplitV, Pack, Unpack,
 // ConcatOffset.
+#include "base/join.h"
 #include "ops/array_parts.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
@@ -250,12 +251,12 @@ Result<std::vector<int64_t>> split_sizes(const Tensor& sizes, int64_t total, int
   int64_t sum = 0;
   for (int i = 0; i < n; ++i) {
     if (parts[i] == -1 && open < 0) open = i;
-    else if (parts[i] < 0) return invalid_argument("size {} in size_splits [{}]", parts[i], fmt::join(parts, ","));
+    else if (parts[i] < 0) return invalid_argument("size {} in size_splits [{}]", parts[i], join(parts));
     else sum += parts[i];
   }
   if (total < 0) return parts;
   if (open >= 0 && sum <= total) parts[open] = total - sum;
-  else if (sum != total) return invalid_argument("size_splits [{}] do not add up to {}", fmt::join(parts, ","), total);
+  else if (sum != total) return invalid_argument("size_splits [{}] do not add up to {}", join(parts), total);
   return parts;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/join.h"
 #include "devices/parallel.h"
 #include "ops/image_parts.h"
 #include "ops/index_tensors.h"
@@ -74,7 +75,8 @@ struct Crops {
 struct Corners {
   int64_t top_left, top_right, bottom_left, bottom_right;
   float down, right;
-  Corners(const Crops& c, int64_t b, float y, float x) : down(y - std::floor(y)), right(x - std::floor(x)) {
+  [[gnu::noinline]] Corners(const Crops& c, int64_t b, float y, float x)
+      : down(y - std::floor(y)), right(x - std::floor(x)) {
     const auto top = static_cast<int64_t>(std::floor(y)), bottom = static_cast<int64_t>(std::ceil(y));
     const auto left = static_cast<int64_t>(std::floor(x)), beside = static_cast<int64_t>(std::ceil(x));
     top_left = c.pixel(b, top, left);
@@ -84,13 +86,31 @@ struct Corners {
   }
 };
 
-int64_t nearest(const Crops& c, int64_t b, float y, float x) {
+[[gnu::noinline]] int64_t nearest(const Crops& c, int64_t b, float y, float x) {
   return c.pixel(b, static_cast<int64_t>(std::round(y)), static_cast<int64_t>(std::round(x)));
 }
 
 bool is_nearest(const KernelInit& init) { return init.attr<std::string>("method") == "nearest"; }
 
-template <class T> class CropAndResize final : public ComputeKernel {
+/// The value at a place of the image of box b: the nearest pixel or the mean of the four around it.
+template <class T>
+void pick(const Crops& c, bool by_nearest, int64_t b, float y, float x, const void* image, float* out) {
+  const auto value = [in = static_cast<const T*>(image)](int64_t at) { return static_cast<float>(widen(in[at])); };
+  if (by_nearest) {
+    const int64_t at = nearest(c, b, y, x);
+    for (int64_t k = 0; k < c.depth; ++k) out[k] = value(at + k);
+    return;
+  }
+  const Corners at(c, b, y, x);
+  for (int64_t k = 0; k < c.depth; ++k) {
+    const float tl = value(at.top_left + k), bl = value(at.bottom_left + k);
+    const float top = tl + (value(at.top_right + k) - tl) * at.right;
+    const float bottom = bl + (value(at.bottom_right + k) - bl) * at.right;
+    out[k] = top + (bottom - top) * at.down;
+  }
+}
+
+class CropAndResize final : public ComputeKernel {
  public:
   explicit CropAndResize(const KernelInit& init)
       : nearest_(is_nearest(init)), outside_(init.attr<float>("extrapolation_value")) {}
@@ -101,13 +121,17 @@ template <class T> class CropAndResize final : public ComputeKernel {
     TROUPE_ASSIGN(const Crops crops, Crops::of(c.input(1), c.input(2), image.shape(), size[0], size[1]));
     TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{crops.count, size[0], size[1], crops.depth}));
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, shape));
-    const T* in = image.data<T>();
+    auto pick_pixel = pick<float>;
+    with_type(image.dtype(), CropTypes{}, [&]<class T>() { pick_pixel = pick<T>; });
     float* out = y.mutable_data<float>();
     const int64_t one = std::max<int64_t>(size[0] * size[1] * crops.depth, 1);
     parallel_for(c.threads(), crops.count, 1 + kDearGrain / one, [&](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b)
         crops.each(
-            b, [&](int64_t to, float row, float column) { pick(crops, b, row, column, in, out + to); },
+            b,
+            [&](int64_t to, float row, float column) {
+              pick_pixel(crops, nearest_, b, row, column, image.raw(), out + to);
+            },
             [&](int64_t to) { std::fill_n(out + to, crops.depth, outside_); });
     });
     c.set_output(0, std::move(y));
@@ -115,22 +139,6 @@ template <class T> class CropAndResize final : public ComputeKernel {
   }
 
  private:
-  void pick(const Crops& c, int64_t b, float y, float x, const T* in, float* out) const {
-    const auto value = [in](int64_t at) { return static_cast<float>(widen(in[at])); };
-    if (nearest_) {
-      const int64_t at = nearest(c, b, y, x);
-      for (int64_t k = 0; k < c.depth; ++k) out[k] = value(at + k);
-      return;
-    }
-    const Corners at(c, b, y, x);
-    for (int64_t k = 0; k < c.depth; ++k) {
-      const float tl = value(at.top_left + k), bl = value(at.bottom_left + k);
-      const float top = tl + (value(at.top_right + k) - tl) * at.right;
-      const float bottom = bl + (value(at.bottom_right + k) - bl) * at.right;
-      out[k] = top + (bottom - top) * at.down;
-    }
-  }
-
   const bool nearest_;
   const float outside_;
 };
@@ -144,36 +152,44 @@ Result<Crops> crops_of(const Tensor& grads, const Tensor& boxes, const Tensor& i
   return Crops::of(boxes, images, image, grads.dim(1), grads.dim(2));
 }
 
-template <class T> class CropGradImage final : public ComputeKernel {
+/// Adds the gradient `g` of the value at a place of the image of box b to the pixels that it was made of.
+template <class T>
+void add_back(const Crops& c, bool by_nearest, int64_t b, float y, float x, const float* g, void* image) {
+  const auto add = [out = static_cast<T*>(image)](int64_t at, float v) {
+    out[at] = narrow<T>(widen(out[at]) + static_cast<Arithmetic<T>>(v));
+  };
+  const Corners at(c, b, y, x);
+  const int64_t near = nearest(c, b, y, x);
+  for (int64_t k = 0; k < c.depth; ++k) {
+    const float v = g[k], top = (1 - at.down) * v, bottom = at.down * v;
+    if (by_nearest) {
+      add(near + k, v);
+      continue;
+    }
+    add(at.top_left + k, (1 - at.right) * top);
+    add(at.top_right + k, at.right * top);
+    add(at.bottom_left + k, (1 - at.right) * bottom);
+    add(at.bottom_right + k, at.right * bottom);
+  }
+}
+
+class CropGradImage final : public ComputeKernel {
  public:
-  explicit CropGradImage(const KernelInit& init) : nearest_(is_nearest(init)) {}
+  explicit CropGradImage(const KernelInit& init) : nearest_(is_nearest(init)), dtype_(init.output_dtypes[0]) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const auto size, int_values(c.input(3), "image_size"));
     if (size.size() != 4) return invalid_argument("image_size must be four numbers, not {}", size.size());
     TROUPE_ASSIGN(const Shape shape, Shape::make(size));
     TROUPE_ASSIGN(const Crops crops, crops_of(c.input(0), c.input(1), c.input(2), shape));
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, shape, c.device().allocator));
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_, shape, c.device().allocator));
+    auto add_pixel = add_back<float>;
+    with_type(dtype_, CropGradTypes{}, [&]<class T>() { add_pixel = add_back<T>; });
     const float* g = c.input(0).data<float>();
-    T* out = y.mutable_data<T>();
-    using A = Arithmetic<T>;
-    const auto add = [out](int64_t at, float v) { out[at] = narrow<T>(widen(out[at]) + static_cast<A>(v)); };
     for (int64_t b = 0; b < crops.count; ++b)
       crops.each(
           b,
           [&](int64_t from, float row, float column) {
-            const Corners at(crops, b, row, column);
-            const int64_t near = nearest(crops, b, row, column);
-            for (int64_t k = 0; k < crops.depth; ++k) {
-              const float v = g[from + k], top = (1 - at.down) * v, bottom = at.down * v;
-              if (nearest_) {
-                add(near + k, v);
-                continue;
-              }
-              add(at.top_left + k, (1 - at.right) * top);
-              add(at.top_right + k, at.right * top);
-              add(at.bottom_left + k, (1 - at.right) * bottom);
-              add(at.bottom_right + k, at.right * bottom);
-            }
+            add_pixel(crops, nearest_, b, row, column, g + from, y.mutable_raw());
           },
           [](int64_t) {});
     c.set_output(0, std::move(y));
@@ -182,17 +198,33 @@ template <class T> class CropGradImage final : public ComputeKernel {
 
  private:
   const bool nearest_;
+  const DType dtype_;
 };
 
-template <class T> class CropGradBoxes final : public ComputeKernel {
+/// How the value at a place of the image of box b, weighted by g, changes as the place moves down and right.
+template <class T>
+std::pair<float, float> slope(const Crops& c, int64_t b, float y, float x, const void* image, const float* g) {
+  const auto value = [in = static_cast<const T*>(image)](int64_t at) { return static_cast<float>(widen(in[at])); };
+  const Corners at(c, b, y, x);
+  float dy = 0, dx = 0;
+  for (int64_t k = 0; k < c.depth; ++k) {
+    const float tl = value(at.top_left + k), tr = value(at.top_right + k);
+    const float bl = value(at.bottom_left + k), br = value(at.bottom_right + k), v = g[k];
+    dy += v * ((1 - at.right) * (bl - tl) + at.right * (br - tr));
+    dx += v * ((1 - at.down) * (tr - tl) + at.down * (br - bl));
+  }
+  return {dy, dx};
+}
+
+class CropGradBoxes final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor& image = c.input(1);
     TROUPE_ASSIGN(const Crops crops, crops_of(c.input(0), c.input(2), c.input(3), image.shape()));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(DType::kFloat32, c.input(2).shape(), c.device().allocator));
+    auto slope_at = slope<float>;
+    with_type(image.dtype(), CropTypes{}, [&]<class T>() { slope_at = slope<T>; });
     const float* g = c.input(0).data<float>();
-    const T* in = image.data<T>();
-    const auto value = [in](int64_t at) { return static_cast<float>(widen(in[at])); };
     const auto tall = static_cast<float>(crops.image_height - 1), wide = static_cast<float>(crops.image_width - 1);
     for (int64_t b = 0; b < crops.count; ++b) {
       double by[4] = {};
@@ -200,14 +232,7 @@ template <class T> class CropGradBoxes final : public ComputeKernel {
       crops.each(
           b,
           [&](int64_t from, float row, float column) {
-            const Corners at(crops, b, row, column);
-            float dy = 0, dx = 0;
-            for (int64_t k = 0; k < crops.depth; ++k) {
-              const float tl = value(at.top_left + k), tr = value(at.top_right + k);
-              const float bl = value(at.bottom_left + k), br = value(at.bottom_right + k), v = g[from + k];
-              dy += v * ((1 - at.right) * (bl - tl) + at.right * (br - tr));
-              dx += v * ((1 - at.down) * (tr - tl) + at.down * (br - bl));
-            }
+            const auto [dy, dx] = slope_at(crops, b, row, column, image.raw(), g + from);
             const int64_t place = from / crops.depth - first;
             spread(by[0], by[2], dy * tall, place / crops.width, crops.height);
             spread(by[1], by[3], dx * wide, place % crops.width, crops.width);
@@ -236,7 +261,7 @@ Status crop_shape(ShapeContext& c) {
   if (const auto constant = c.constant_input(3)) {
     TROUPE_ASSIGN(size, int_values(*constant, "crop_size"));
     if (size.size() != 2 || size[0] <= 0 || size[1] <= 0)
-      return invalid_argument("crop_size must be two numbers above 0, not [{}]", fmt::join(size, ","));
+      return invalid_argument("crop_size must be two numbers above 0, not [{}]", join(size));
   }
   TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{boxes[0], size[0], size[1], image[3]}));
   c.set_output(0, std::move(out));
@@ -313,9 +338,9 @@ void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The gradient of CropAndResize by its boxes, those of a bilinear one."),
           not_differentiable("TensorFlow gives it none"));
-  add_cpu_kernels<CropAndResize>(kernels, "CropAndResize", CropTypes{});
-  add_cpu_kernels<CropGradImage>(kernels, "CropAndResizeGradImage", CropGradTypes{});
-  add_cpu_kernels<CropGradBoxes>(kernels, "CropAndResizeGradBoxes", CropTypes{});
+  kernels.add<CropAndResize>("CropAndResize", DeviceKind::kCpu, {{"T", CropTypes::dtypes()}});
+  kernels.add<CropGradImage>("CropAndResizeGradImage", DeviceKind::kCpu, {{"T", CropGradTypes::dtypes()}});
+  kernels.add<CropGradBoxes>("CropAndResizeGradBoxes", DeviceKind::kCpu, {{"T", CropTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -17,9 +17,9 @@ using SymbolTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t,
                              uint32_t, uint64_t, bool, complex64, std::string>;
 
 /// The sequences of a sparse tensor along its last dimension, by their place among all.
-template <class T> struct Sequences {
+struct Sequences {
   std::vector<int64_t> sizes;
-  std::map<int64_t, std::vector<const T*>> symbols;
+  std::map<int64_t, std::vector<int64_t>> symbols;  // where among the values they are
 
   /// From inputs first .. first + 2. Errors: shapes that do not fit.
   static Result<Sequences> read(const KernelContext& c, int first) {
@@ -34,8 +34,8 @@ template <class T> struct Sequences {
     return out;
   }
   /// Parts the values by the sequence that each is of. Errors: an index out of range.
-  Status part(const Tensor& indices, const Tensor& values, const Shape& groups) {
-    for (int64_t i = 0; i < values.elements(); ++i) {
+  Status part(const Tensor& indices, const Shape& groups) {
+    for (int64_t i = 0; i < indices.dim(0); ++i) {
       const int64_t* at = indices.data<int64_t>() + i * indices.dim(1);
       int64_t group = 0;
       for (size_t d = 0; d < sizes.size(); ++d) {
@@ -43,7 +43,7 @@ template <class T> struct Sequences {
           return invalid_argument("index {} at [{},{}] is not in [0, {})", at[d], i, d, sizes[d]);
         if (d + 1 < sizes.size()) group = group * groups[static_cast<int>(d)] + at[d];
       }
-      symbols[group].push_back(values.data<T>() + i);
+      symbols[group].push_back(i);
     }
     return {};
   }
@@ -58,18 +58,19 @@ Result<Shape> groups_of(const std::vector<int64_t>& a, const std::vector<int64_t
   return Shape::make(out);
 }
 
-/// Insertions, removals and replacements that make a of b (Levenshtein).
-template <class T> int64_t distance(const std::vector<const T*>& a, const std::vector<const T*>& b) {
-  const auto same = [](const T& x, const T& y) {
-    if constexpr (is_half<T>) return widen(x) == widen(y);
-    else return x == y;
+/// Insertions, removals and replacements that make the symbols a of x those of y at b (Levenshtein).
+template <class T>
+int64_t distance(const T* x, const std::vector<int64_t>& a, const T* y, const std::vector<int64_t>& b) {
+  const auto same = [](const T& p, const T& q) {
+    if constexpr (is_half<T>) return widen(p) == widen(q);
+    else return p == q;
   };
   std::vector<int64_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), int64_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
     int64_t before = row[0]++;  // of the row before, a column to the left
     for (size_t j = 0; j < b.size(); ++j) {
-      const int64_t replaced = before + (same(*a[i], *b[j]) ? 0 : 1);
+      const int64_t replaced = before + (same(x[a[i]], y[b[j]]) ? 0 : 1);
       before = row[j + 1];
       row[j + 1] = std::min({replaced, before + 1, row[j] + 1});
     }
@@ -77,15 +78,15 @@ template <class T> int64_t distance(const std::vector<const T*>& a, const std::v
   return row.back();
 }
 
-template <class T> class EditDistance final : public ComputeKernel {
+class EditDistance final : public ComputeKernel {
  public:
   explicit EditDistance(const KernelInit& init) : normalize_(init.attr<bool>("normalize")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(auto guesses, Sequences<T>::read(c, 0));
-    TROUPE_ASSIGN(auto truths, Sequences<T>::read(c, 3));
+    TROUPE_ASSIGN(auto guesses, Sequences::read(c, 0));
+    TROUPE_ASSIGN(auto truths, Sequences::read(c, 3));
     TROUPE_ASSIGN(const Shape groups, groups_of(guesses.sizes, truths.sizes));
-    TROUPE_RETURN_IF_ERROR(guesses.part(c.input(0), c.input(1), groups));
-    TROUPE_RETURN_IF_ERROR(truths.part(c.input(3), c.input(4), groups));
+    TROUPE_RETURN_IF_ERROR(guesses.part(c.input(0), groups));
+    TROUPE_RETURN_IF_ERROR(truths.part(c.input(3), groups));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(DType::kFloat32, groups, c.device().allocator));
     float* out = y.mutable_data<float>();
     for (const auto& [group, guess] : guesses.symbols)
@@ -93,7 +94,11 @@ template <class T> class EditDistance final : public ComputeKernel {
         out[group] = normalize_ ? std::numeric_limits<float>::infinity() : static_cast<float>(guess.size());
     for (const auto& [group, truth] : truths.symbols) {
       const auto guess = guesses.symbols.find(group);
-      const int64_t changes = distance(guess == guesses.symbols.end() ? std::vector<const T*>() : guess->second, truth);
+      int64_t changes = static_cast<int64_t>(truth.size());
+      if (guess != guesses.symbols.end())
+        with_type(c.input(1).dtype(), SymbolTypes{}, [&, &symbols = truth]<class T>() {
+          changes = distance(c.input(1).data<T>(), guess->second, c.input(4).data<T>(), symbols);
+        });
       out[group] = static_cast<float>(changes) / (normalize_ ? static_cast<float>(truth.size()) : 1.f);
     }
     c.set_output(0, std::move(y));
@@ -142,7 +147,7 @@ void register_edit_distance_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "dimension of a sparse tensor, another; divided by the length of the truth where `normalize`, so "
                    "that without a truth it is infinite. Error for an index out of range."),
           not_differentiable("it counts"));
-  add_cpu_kernels<EditDistance>(kernels, "EditDistance", SymbolTypes{});
+  kernels.add<EditDistance>("EditDistance", DeviceKind::kCpu, {{"T", SymbolTypes::dtypes()}});
 }
 
 }  // namespace troupe

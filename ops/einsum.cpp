@@ -40,17 +40,16 @@ std::vector<int64_t> label_strides(const Labels& labels, const Labels& dims, con
 }
 
 /// x in the order of `wanted`, which are all of its labels.
-template <class T>
 Result<Operand> ordered(KernelContext& c, Operand x, const Labels& wanted, const std::vector<int64_t>& sizes) {
   if (x.labels == wanted) return x;
   Shape shape;
   for (int label : wanted) shape.push_back(sizes[label]);
-  TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
+  TROUPE_ASSIGN(Tensor y, c.allocate(x.data.dtype(), shape));
   const auto from = label_strides(wanted, x.labels, x.data.shape());
   const auto to = strides_of(shape);
   StridedCopy box;
   for (size_t i = 0; i < wanted.size(); ++i) box.push(sizes[wanted[i]], from[i], to[i]);
-  strided_copy(dtype_of<T>, y.mutable_raw(), x.data.raw(), box, c.threads());
+  strided_copy(y.dtype(), y.mutable_raw(), x.data.raw(), box, c.threads());
   return Operand{std::move(y), wanted};
 }
 
@@ -60,8 +59,18 @@ template <> struct Sum<float> { using Type = double; };
 template <> struct Sum<double> { using Type = double; };
 template <> struct Sum<complex64> { using Type = std::complex<double>; };
 
+/// The sums of n values each.
+template <class T> void add_up(int threads, const T* in, int64_t n, T* sums, int64_t count) {
+  parallel_for(threads, count, 1 + kCheapGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      typename Sum<T>::Type sum{};
+      for (int64_t k = 0; k < n; ++k) sum += static_cast<typename Sum<T>::Type>(in[i * n + k]);
+      sums[i] = static_cast<T>(sum);
+    }
+  });
+}
+
 /// x summed over labels that only it has and that the result has not.
-template <class T>
 Result<Operand> summed(KernelContext& c, Operand x, const Labels& kept, const std::vector<int64_t>& sizes) {
   Labels order;
   int64_t n = 1;
@@ -74,21 +83,14 @@ Result<Operand> summed(KernelContext& c, Operand x, const Labels& kept, const st
       n *= sizes[label];
     }
   if (rest == order.size() && rest == x.labels.size()) return x;
-  TROUPE_ASSIGN(x, ordered<T>(c, std::move(x), order, sizes));
+  TROUPE_ASSIGN(x, ordered(c, std::move(x), order, sizes));
   if (rest == order.size()) return x;
   order.resize(rest);
   Shape shape;
   for (int label : order) shape.push_back(sizes[label]);
-  TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
-  const T* in = x.data.data<T>();
-  T* out = y.template mutable_data<T>();
-  parallel_for(c.threads(), y.elements(), 1 + kCheapGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      typename Sum<T>::Type sum{};
-      for (int64_t k = 0; k < n; ++k) sum += static_cast<typename Sum<T>::Type>(in[i * n + k]);
-      out[i] = static_cast<T>(sum);
-    }
-  });
+  TROUPE_ASSIGN(Tensor y, c.allocate(x.data.dtype(), shape));
+  with_type(y.dtype(), GemmTypes{},
+            [&]<class T>() { add_up(c.threads(), x.data.data<T>(), n, y.mutable_data<T>(), y.elements()); });
   return Operand{y, order};
 }
 
@@ -106,7 +108,6 @@ Labels joined(const Labels& a, const Labels& b, const Labels& c = {}) {
 }
 
 /// The product of two operands whose labels are all in `result` or in both.
-template <class T>
 Result<Operand> product(KernelContext& c, Operand a, Operand b, const Labels& result,
                         const std::vector<int64_t>& sizes) {
   Labels batch, free_a, free_b, contracted;
@@ -119,78 +120,82 @@ Result<Operand> product(KernelContext& c, Operand a, Operand b, const Labels& re
   }
   const bool ta = a.labels == joined(batch, contracted, free_a), tb = b.labels == joined(batch, free_b, contracted);
   if (!ta) {
-    TROUPE_ASSIGN(a, ordered<T>(c, std::move(a), joined(batch, free_a, contracted), sizes));
+    TROUPE_ASSIGN(a, ordered(c, std::move(a), joined(batch, free_a, contracted), sizes));
   }
   if (!tb) {
-    TROUPE_ASSIGN(b, ordered<T>(c, std::move(b), joined(batch, contracted, free_b), sizes));
+    TROUPE_ASSIGN(b, ordered(c, std::move(b), joined(batch, contracted, free_b), sizes));
   }
   Operand out{{}, joined(batch, free_a, free_b)};
   std::vector<int64_t> dims;
   for (int label : out.labels) dims.push_back(sizes[label]);
   TROUPE_ASSIGN(const Shape shape, Shape::make(dims));
-  TROUPE_ASSIGN(out.data, c.allocate(dtype_of<T>, shape));
+  TROUPE_ASSIGN(out.data, c.allocate(a.data.dtype(), shape));
   std::vector<int64_t> at(static_cast<size_t>(count(batch, sizes)));
   std::iota(at.begin(), at.end(), int64_t{0});
-  if (!gemm_batch(c.threads(), a.data.data<T>(), ta, at, b.data.data<T>(), tb, at, out.data.mutable_data<T>(),
-                  count(free_a, sizes), count(free_b, sizes), count(contracted, sizes)))
+  bool done = false;
+  with_type(out.data.dtype(), GemmTypes{}, [&]<class T>() {
+    done = gemm_batch(c.threads(), a.data.data<T>(), ta, at, b.data.data<T>(), tb, at, out.data.mutable_data<T>(),
+                      count(free_a, sizes), count(free_b, sizes), count(contracted, sizes));
+  });
+  if (!done)
     return make_error(Code::kInternal, "the matrix library failed for {} x {}", a.data.shape().str(),
                       b.data.shape().str());
   return out;
 }
 
 /// x in the order of `labels`, of which some may be repeated: then all but their diagonal is zero.
-template <class T>
 Result<Tensor> spread(KernelContext& c, Operand x, const Labels& labels, const std::vector<int64_t>& sizes) {
   Labels once;
   for (int label : labels)
     if (!has(once, label)) once.push_back(label);
-  TROUPE_ASSIGN(x, ordered<T>(c, std::move(x), once, sizes));
+  TROUPE_ASSIGN(x, ordered(c, std::move(x), once, sizes));
   if (once.size() == labels.size()) return x.data;
   std::vector<int64_t> dims;
   for (int label : labels) dims.push_back(sizes[label]);
   TROUPE_ASSIGN(const Shape shape, Shape::make(dims));
-  TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, shape, c.device().allocator));
+  TROUPE_ASSIGN(Tensor y, Tensor::zeros(x.data.dtype(), shape, c.device().allocator));
   const auto from = strides_of(x.data.shape());
   const auto to = label_strides(once, labels, shape);
   StridedCopy box;
   for (size_t i = 0; i < once.size(); ++i) box.push(sizes[once[i]], from[i], to[i]);
-  strided_copy(dtype_of<T>, y.mutable_raw(), x.data.raw(), box, c.threads());
+  strided_copy(y.dtype(), y.mutable_raw(), x.data.raw(), box, c.threads());
   return y;
 }
 
-template <class T> class Einsum final : public ComputeKernel {
+class Einsum final : public ComputeKernel {
  public:
   explicit Einsum(EinsumSpec spec) : spec_(std::move(spec)) {}
   Status compute(KernelContext& c) override {
-    using A = Arithmetic<T>;
     std::vector<PartialShape> shapes;
     for (int i = 0; i < c.num_inputs(); ++i) shapes.emplace_back(c.input(i).shape());
     TROUPE_ASSIGN(const EinsumLabels labels, EinsumLabels::resolve(spec_, shapes));
     std::vector<Operand> operands;
     for (int i = 0; i < c.num_inputs(); ++i) {
-      TROUPE_ASSIGN(Operand x, operand<A>(c, i, labels));
+      TROUPE_ASSIGN(Operand x, operand(c, i, labels));
       operands.push_back(std::move(x));
     }
     for (size_t i = 0; i < operands.size(); ++i) {
       const Labels kept = operands.size() == 1 ? labels.output : joined(labels.output, operands[1 - i].labels);
-      TROUPE_ASSIGN(operands[i], summed<A>(c, std::move(operands[i]), kept, labels.sizes));
+      TROUPE_ASSIGN(operands[i], summed(c, std::move(operands[i]), kept, labels.sizes));
     }
     if (operands.size() == 2) {
       Labels once;
       for (int label : labels.output)
         if (!has(once, label)) once.push_back(label);
-      TROUPE_ASSIGN(operands[0], product<A>(c, operands[0], operands[1], once, labels.sizes));
+      TROUPE_ASSIGN(operands[0], product(c, operands[0], operands[1], once, labels.sizes));
     }
-    TROUPE_ASSIGN(const Tensor y, spread<A>(c, std::move(operands[0]), labels.output, labels.sizes));
-    TROUPE_ASSIGN(Tensor narrow, converted(c, y, dtype_of<T>));
+    TROUPE_ASSIGN(const Tensor y, spread(c, std::move(operands[0]), labels.output, labels.sizes));
+    TROUPE_ASSIGN(Tensor narrow, converted(c, y, c.input(0).dtype()));
     c.set_output(0, std::move(narrow));
     return {};
   }
 
  private:
   /// Input i without dimensions of 1 that broadcast.
-  template <class A> static Result<Operand> operand(KernelContext& c, int i, const EinsumLabels& labels) {
-    TROUPE_ASSIGN(const Tensor x, converted(c, c.input(i), dtype_of<A>));
+  static Result<Operand> operand(KernelContext& c, int i, const EinsumLabels& labels) {
+    const DType dtype = c.input(i).dtype();
+    const bool half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+    TROUPE_ASSIGN(const Tensor x, converted(c, c.input(i), half ? DType::kFloat32 : dtype));
     Operand out;
     Shape shape;
     for (int d = 0; d < x.rank(); ++d) {
@@ -318,16 +323,6 @@ Status einsum_gradient(GradientContext& c) {
   return {};
 }
 
-template <class... T> void add_kernels(KernelRegistry& kernels, TypeList<T...>) {
-  (kernels.add("Einsum", DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-               [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-                 const int n = static_cast<int>(init.input_dtypes.size());
-                 TROUPE_ASSIGN(EinsumSpec spec, EinsumSpec::parse(init.attr<std::string>("equation"), n));
-                 return std::unique_ptr<Kernel>(new Einsum<T>(std::move(spec)));
-               }),
-   ...);
-}
-
 }  // namespace
 
 void register_einsum_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -344,7 +339,12 @@ void register_einsum_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "the result makes one; '...' stands for dimensions that broadcast. One or two operands; sizes that "
                "differ are errors."),
       gradient(einsum_gradient));
-  add_kernels(kernels, EinsumTypes{});
+  kernels.add("Einsum", DeviceKind::kCpu, {{"T", EinsumTypes::dtypes()}},
+              [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                const int n = static_cast<int>(init.input_dtypes.size());
+                TROUPE_ASSIGN(EinsumSpec spec, EinsumSpec::parse(init.attr<std::string>("equation"), n));
+                return std::unique_ptr<Kernel>(new Einsum(std::move(spec)));
+              });
 }
 
 }  // namespace troupe

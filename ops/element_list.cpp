@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/join.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
@@ -104,12 +105,12 @@ Result<std::vector<Tensor>> part_elements(const Tensor& t, std::span<const int64
   std::vector<Tensor> out;
   for (const int64_t length : lengths) {
     if (length < 0 || length > t.dim(0) - at)
-      return invalid_argument("lengths {} do not part {} rows", fmt::join(lengths, ","), t.dim(0));
+      return invalid_argument("lengths {} do not part {} rows", join(lengths), t.dim(0));
     TROUPE_ASSIGN(Tensor part, t.slice(at, at + length));
     out.push_back(std::move(part));
     at += length;
   }
-  if (at != t.dim(0)) return invalid_argument("lengths {} do not part {} rows", fmt::join(lengths, ","), t.dim(0));
+  if (at != t.dim(0)) return invalid_argument("lengths {} do not part {} rows", join(lengths), t.dim(0));
   return out;
 }
 

@@ -75,4 +75,24 @@ Status UnaryKernel::compute(KernelContext& c) {
   return {};
 }
 
+void add_binary_loops(KernelRegistry& kernels, std::string_view op, std::span<const TypedLoop<BinaryLoop>> loops,
+                      int64_t grain, const char* fault, bool broadcasts) {
+  for (const auto& [in, out, loop] : loops)
+    kernels.add(op, DeviceKind::kCpu, "T", in,
+                [=, loop = loop, out = out](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+                  return std::unique_ptr<Kernel>(new BinaryKernel(loop, out, grain, fault, broadcasts));
+                });
+}
+
+void add_unary_loops(KernelRegistry& kernels, std::string_view op, std::span<const TypedLoop<UnaryLoop>> loops,
+                     int64_t grain, std::string_view parameter) {
+  for (const auto& [in, out, loop] : loops)
+    kernels.add(op, DeviceKind::kCpu, "T", in,
+                [loop = loop, out = out, grain,
+                 parameter = std::string(parameter)](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                  const double p = parameter.empty() ? 0.0 : init.attr<float>(parameter);
+                  return std::unique_ptr<Kernel>(new UnaryKernel(loop, out, grain, p));
+                });
+}
+
 }  // namespace troupe

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that apply one function to each element. The loops are templates over function and type; everything
 // around them (broadcasting, threads, reuse of buffers) is one class for unary and one for binary functions.
+// Implemented in ops/elementwise.cpp.
 #pragma once
+#include <array>
+
 #include "ops/broadcast.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
@@ -139,46 +142,53 @@ template <class... T> OpDef binary_op(const char* name, TypeList<T...> types, st
                        .doc(std::move(doc)));
 }
 
+/// A loop over inputs of one type, with the type of its result.
+template <class Loop> struct TypedLoop {
+  DType in, out;
+  Loop loop;
+};
+
+/// Registers kernels of these loops, chosen by type attribute T.
+void add_binary_loops(KernelRegistry& kernels, std::string_view op, std::span<const TypedLoop<BinaryLoop>> loops,
+                      int64_t grain, const char* fault, bool broadcasts);
+/// `parameter` names a float attribute, the loop's first parameter, or is empty.
+void add_unary_loops(KernelRegistry& kernels, std::string_view op, std::span<const TypedLoop<UnaryLoop>> loops,
+                     int64_t grain, std::string_view parameter);
+
+namespace elementwise {
+
+template <class F, class T> TypedLoop<BinaryLoop> binary_loop() {
+  using R = ResultOf<F, T>;
+  if constexpr (std::is_same_v<T, float>) {
+    if (has_avx2()) return {dtype_of<T>, dtype_of<R>, binary_avx2<F, T, R>};
+  }
+  return {dtype_of<T>, dtype_of<R>, binary_plain<F, T, R>};
+}
+template <class F, class T> TypedLoop<UnaryLoop> unary_loop() {
+  using R = ResultOf<F, T>;
+  if constexpr (std::is_same_v<T, float>) {
+    if (has_avx2()) return {dtype_of<T>, dtype_of<R>, unary_avx2<F, T, R>};
+  }
+  return {dtype_of<T>, dtype_of<R>, unary_plain<F, T, R>};
+}
+
+}  // namespace elementwise
+
 /// Registers the binary function F for every T of the list. F has `static X apply(X, X)`, and may have
 /// `fails`, `Predicate` (the result is bool), `SameShape` (no broadcasting) and `static constexpr const char* fault`.
 template <class F, class... T>
-void add_binary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>, int64_t grain = kCheapGrain) {
+void add_binary_kernels(KernelRegistry& kernels, std::string_view op, TypeList<T...>, int64_t grain = kCheapGrain) {
   const char* fault = "";
   constexpr bool broadcasts = !requires { typename F::SameShape; };
   if constexpr (requires { F::fault; }) fault = F::fault;
-  (
-      [&] {
-        using R = elementwise::ResultOf<F, T>;
-        BinaryLoop loop = elementwise::binary_plain<F, T, R>;
-        if constexpr (std::is_same_v<T, float>) {
-          if (has_avx2()) loop = elementwise::binary_avx2<F, T, R>;
-        }
-        kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-                    [=](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                      return std::unique_ptr<Kernel>(new BinaryKernel(loop, dtype_of<R>, grain, fault, broadcasts));
-                    });
-      }(),
-      ...);
+  add_binary_loops(kernels, op, std::array{elementwise::binary_loop<F, T>()...}, grain, fault, broadcasts);
 }
 
-/// Registers the unary function F for every T of the list; `parameters` name up to two float attributes.
+/// Registers the unary function F for every T of the list; `parameter` names a float attribute.
 template <class F, class... T>
-void add_unary_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>, int64_t grain = kCheapGrain,
-                       std::string parameter = "") {
-  (
-      [&] {
-        using R = elementwise::ResultOf<F, T>;
-        UnaryLoop loop = elementwise::unary_plain<F, T, R>;
-        if constexpr (std::is_same_v<T, float>) {
-          if (has_avx2()) loop = elementwise::unary_avx2<F, T, R>;
-        }
-        kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-                    [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-                      const double p = parameter.empty() ? 0.0 : init.attr<float>(parameter);
-                      return std::unique_ptr<Kernel>(new UnaryKernel(loop, dtype_of<R>, grain, p));
-                    });
-      }(),
-      ...);
+void add_unary_kernels(KernelRegistry& kernels, std::string_view op, TypeList<T...>, int64_t grain = kCheapGrain,
+                       std::string_view parameter = "") {
+  add_unary_loops(kernels, op, std::array{elementwise::unary_loop<F, T>()...}, grain, parameter);
 }
 
 }  // namespace troupe

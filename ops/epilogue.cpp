@@ -3,6 +3,7 @@
 #include "ops/epilogue.h"
 
 #include "base/check.h"
+#include "base/join.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -49,13 +50,13 @@ Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& k
       return invalid_argument(
           "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh and Sigmoid "
           "last",
-          fmt::join(ops, ", "));
+          join(ops, ", "));
     if (op == "BiasAdd") out.bias_ = true;
     else out.activation_ = op;
     out.steps_.push_back(std::move(kernel));
   }
   if (const auto args = init.attr<int64_t>("num_args"); args != out.bias_)
-    return invalid_argument("num_args is {} for fused_ops [{}]", args, fmt::join(ops, ", "));
+    return invalid_argument("num_args is {} for fused_ops [{}]", args, join(ops, ", "));
   return out;
 }
 

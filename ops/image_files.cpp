@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures in strings: DecodePng, DecodeJpeg, DecodeAndCropJpeg, DecodeGif, DecodeBmp, DecodeImage, ExtractJpegShape,
 // EncodePng, EncodeJpeg, EncodeJpegVariableQuality.
+#include "base/join.h"
 #include "io/image.h"
 #include "ops/image_parts.h"
 #include "ops/index_tensors.h"
@@ -87,7 +88,7 @@ class DecodeImage final : public ComputeKernel {
     if (window.size() != 4) return invalid_argument("crop_window has {} numbers, not 4", window.size());
     const int64_t top = window[0], left = window[1], height = window[2], width = window[3], channels = x.dim(2);
     if (top < 0 || left < 0 || height < 1 || width < 1 || top > x.dim(0) - height || left > x.dim(1) - width)
-      return invalid_argument("crop_window [{}] of a picture {}", fmt::join(window, ","), x.shape().str());
+      return invalid_argument("crop_window [{}] of a picture {}", join(window), x.shape().str());
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kUInt8, Shape{height, width, channels}));
     for (int64_t i = 0; i < height; ++i)
       std::copy_n(x.data<uint8_t>() + ((top + i) * x.dim(1) + left) * channels, width * channels,
@@ -192,7 +193,7 @@ Status decoded_shape(ShapeContext& c) {
     if (const auto window = c.constant_input(1)) {
       TROUPE_ASSIGN(const auto values, int_values(*window, "crop_window"));
       if (values.size() != 4 || values[2] < 1 || values[3] < 1)
-        return invalid_argument("crop_window must be top, left, height, width, not [{}]", fmt::join(values, ","));
+        return invalid_argument("crop_window must be top, left, height, width, not [{}]", join(values));
       height = values[2];
       width = values[3];
     }

@@ -2,6 +2,7 @@
 // Rows of indices into several dimensions.
 #include "ops/nd_index.h"
 
+#include "base/join.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -32,7 +33,7 @@ Result<std::vector<int64_t>> nd_slices(const Tensor& indices, const Shape& shape
         }
         if (policy == BadIndices::kError && bad.ok())
           bad = invalid_argument("indices [{}] of row {} do not index into shape {}: index {} is not in [0, {})",
-                                 fmt::join(row, row + depth, ","), r, shape.str(), row[d], shape[d]);
+                                 join(std::vector<int64_t>(row, row + depth)), r, shape.str(), row[d], shape[d]);
         out[r] = -1;
         break;
       }

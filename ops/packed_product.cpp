@@ -52,10 +52,12 @@ Result<PackedProduct> onednn_product(const KernelContext& context, const float* 
 Result<PackedProduct> packed_product(const KernelContext& context, const float* b, bool tb, bool add, int64_t m,
                                      int64_t n, int64_t k, int64_t times) {
 #ifdef TROUPE_ONEDNN
-  if (m >= kFewestRows && times >= kFewestTimes && n > 0 && k > 0) try {
+  if (m >= kFewestRows && times >= kFewestTimes && n > 0 && k > 0) {
+    try {
       return onednn_product(context, b, tb, add, m, n, k);
     } catch (const dnnl::error&) {  // not by this library: plainly
     }
+  }
 #endif
   return PackedProduct([=](const float* a, float* c) {
     return add ? gemm_add(a, false, b, tb, c, m, n, k) : gemm(a, false, b, tb, c, m, n, k);

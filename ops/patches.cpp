@@ -136,8 +136,39 @@ Status patches_gradient(GradientContext& c) {
 
 enum class Part { kOutput, kInput, kFilter };
 
-/// The largest sum of image and filter under the window, or where it is, each channel on its own.
-template <class T> class Dilation final : public ComputeKernel {
+/// The largest sum of image and filter under each window of images [begin, end), or where it is, each channel on its
+/// own.
+template <class T>
+void dilate(const Windows& w, Part part, const T* in, const T* filter, const T* g, T* to, int64_t begin, int64_t end) {
+  std::vector<T> best(static_cast<size_t>(w.channels));
+  std::vector<int64_t> at(best.size()), element(best.size());
+  for (int64_t i = begin * w.y.out * w.x.out; i < end * w.y.out * w.x.out; ++i) {
+    const int64_t image = i / (w.y.out * w.x.out) * w.in_image();
+    std::ranges::fill(best, std::numeric_limits<T>::lowest());
+    std::ranges::fill(element, -1);
+    w.each(i / w.x.out % w.y.out, i % w.x.out, [&](int64_t k, int64_t first) {
+      for (int64_t d = 0; d < w.channels; ++d) {
+        const T sum = wrapping_add(in[image + first + d], filter[k * w.channels + d]);
+        if (!(sum > best[d])) continue;
+        best[d] = sum;
+        at[d] = image + first + d;
+        element[d] = k * w.channels + d;
+      }
+    });
+    for (int64_t d = 0; d < w.channels; ++d) {
+      if (part == Part::kOutput) {
+        to[i * w.channels + d] = best[d];
+      } else if (element[d] >= 0) {
+        T& sum = to[part == Part::kInput ? at[d] : element[d]];
+        sum = wrapping_add(sum, g[i * w.channels + d]);
+      }
+    }
+  }
+}
+
+using DilationTypes = TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+
+class Dilation final : public ComputeKernel {
  public:
   Dilation(WindowAttrs attrs, Part part) : attrs_(std::move(attrs)), part_(part) {}
   Status compute(KernelContext& c) override {
@@ -152,35 +183,13 @@ template <class T> class Dilation final : public ComputeKernel {
                               c.input(2).shape().str(), shape.str(), in.shape().str(), filter.shape().str());
     const Shape& made = part_ == Part::kOutput ? shape : part_ == Part::kInput ? in.shape() : filter.shape();
     TROUPE_ASSIGN(Tensor out, Tensor::zeros(in.dtype(), made, c.device().allocator));
-    T* to = out.mutable_data<T>();
-    const T* g = part_ == Part::kOutput ? nullptr : c.input(2).data<T>();
     const int64_t images = shape.elements() == 0 ? 0 : w.batch;
     // All images add to the one filter.
     parallel_for(part_ == Part::kFilter ? 1 : c.threads(), images, 1, [&](int64_t begin, int64_t end) {
-      std::vector<T> best(static_cast<size_t>(w.channels));
-      std::vector<int64_t> at(best.size()), element(best.size());
-      for (int64_t i = begin * w.y.out * w.x.out; i < end * w.y.out * w.x.out; ++i) {
-        const int64_t image = i / (w.y.out * w.x.out) * w.in_image();
-        std::ranges::fill(best, std::numeric_limits<T>::lowest());
-        std::ranges::fill(element, -1);
-        w.each(i / w.x.out % w.y.out, i % w.x.out, [&](int64_t k, int64_t first) {
-          for (int64_t d = 0; d < w.channels; ++d) {
-            const T sum = wrapping_add(in.data<T>()[image + first + d], filter.data<T>()[k * w.channels + d]);
-            if (!(sum > best[d])) continue;
-            best[d] = sum;
-            at[d] = image + first + d;
-            element[d] = k * w.channels + d;
-          }
-        });
-        for (int64_t d = 0; d < w.channels; ++d) {
-          if (part_ == Part::kOutput) {
-            to[i * w.channels + d] = best[d];
-          } else if (element[d] >= 0) {
-            T& sum = to[part_ == Part::kInput ? at[d] : element[d]];
-            sum = wrapping_add(sum, g[i * w.channels + d]);
-          }
-        }
-      }
+      with_type(in.dtype(), DilationTypes{}, [&]<class T>() {
+        const T* g = part_ == Part::kOutput ? nullptr : c.input(2).data<T>();
+        dilate(w, part_, in.data<T>(), filter.data<T>(), g, out.mutable_data<T>(), begin, end);
+      });
     });
     c.set_output(0, std::move(out));
     return {};
@@ -224,18 +233,13 @@ Status dilation_gradient(GradientContext& c) {
 
 using PatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t, float16,
                             uint32_t, uint64_t, complex64, bool>;
-using DilationTypes = TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
-
-template <class T> Result<std::unique_ptr<Kernel>> make_dilation(const KernelInit& init, Part part) {
-  TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
-  return std::unique_ptr<Kernel>(new Dilation<T>(std::move(attrs), part));
-}
-
-template <class... T> void add_dilation(KernelRegistry& kernels, const char* op, Part part, TypeList<T...>) {
-  (kernels.add(op, DeviceKind::kCpu, {{"T", {dtype_of<T>}}},
-               [part](const KernelInit& init) { return make_dilation<T>(init, part); }),
-   ...);
-  add_half_kernels(kernels, op, [part](const KernelInit& init) { return make_dilation<float>(init, part); });
+void add_dilation(KernelRegistry& kernels, const char* op, Part part) {
+  const auto make = [part](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
+    return std::unique_ptr<Kernel>(new Dilation(std::move(attrs), part));
+  };
+  kernels.add(op, DeviceKind::kCpu, {{"T", DilationTypes::dtypes()}}, make);
+  add_half_kernels(kernels, op, make);
 }
 
 }  // namespace
@@ -270,7 +274,7 @@ void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .shape(dilation_shape(part))
                 .doc(doc),
             gradient);
-    add_dilation(kernels, name, part, DilationTypes{});
+    add_dilation(kernels, name, part);
   };
   const Gradient none = not_differentiable("TensorFlow gives it none");
   add("Dilation2D", Part::kOutput, "output", gradient(dilation_gradient),

@@ -22,115 +22,151 @@ template <class T> T lower(Wide<T> x) {
   else return narrow<T>(x);
 }
 
-// A reducer has an Accumulator, the accumulator of nothing, and how it takes an element, another one, and gives a
-// result.
-template <class T> struct Sum {
-  using Accumulator = Wide<T>;
-  static Accumulator nothing() { return Accumulator(0); }
-  static Accumulator take(Accumulator a, T x) { return a + lift(x); }
-  static Accumulator merge(Accumulator a, Accumulator b) { return a + b; }
-  static T finish(Accumulator a, int64_t) { return lower<T>(a); }
+// How accumulators meet: the accumulator of nothing, and two of them.
+template <class A> struct Adding {
+  using Join = Adding;
+  using Accumulator = A;
+  static A nothing() { return A(0); }
+  static A merge(A a, A b) { return a + b; }
+};
+template <class A> struct Multiplying {
+  using Join = Multiplying;
+  using Accumulator = A;
+  static A nothing() { return A(1); }
+  static A merge(A a, A b) { return a * b; }
+};
+template <class A> struct Largest {
+  using Join = Largest;
+  using Accumulator = A;
+  using Limits = std::numeric_limits<A>;
+  static A nothing() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
+  static A merge(A a, A b) { return b > a || b != b ? b : a; }
+};
+template <class A> struct Smallest {
+  using Join = Smallest;
+  using Accumulator = A;
+  using Limits = std::numeric_limits<A>;
+  static A nothing() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
+  static A merge(A a, A b) { return b < a || b != b ? b : a; }
+};
+struct And {
+  using Join = And;
+  using Accumulator = bool;
+  static bool nothing() { return true; }
+  static bool merge(bool a, bool b) { return a & b; }
+};
+struct Or {
+  using Join = Or;
+  using Accumulator = bool;
+  static bool nothing() { return false; }
+  static bool merge(bool a, bool b) { return a | b; }
+};
+
+// How accumulators become results.
+template <class T> struct Lowered {
+  using End = Lowered;
+  static T finish(Wide<T> a, int64_t) { return lower<T>(a); }
+};
+template <class T> struct Narrowed {
+  using End = Narrowed;
+  static T finish(Arithmetic<T> a, int64_t) { return narrow<T>(a); }
+};
+
+// A reducer is made of these, and of how an accumulator takes an element. Parts have names, so that reducers share the
+// loops of those they have in common.
+template <class T> struct Sum : Adding<Wide<T>>, Lowered<T> {
+  using Start = Sum;
+  static Wide<T> take(Wide<T> a, T x) { return a + lift(x); }
 };
 template <class T> struct Mean : Sum<T> {
-  using Accumulator = Wide<T>;
-  static T finish(Accumulator a, int64_t n) {
+  using End = Mean;
+  static T finish(Wide<T> a, int64_t n) {
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
       return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
     else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
-    else return lower<T>(a / static_cast<Accumulator>(n));
+    else return lower<T>(a / static_cast<Wide<T>>(n));
   }
 };
-template <class T> struct Prod {
-  using Accumulator = Wide<T>;
-  static Accumulator nothing() { return Accumulator(1); }
-  static Accumulator take(Accumulator a, T x) { return a * lift(x); }
-  static Accumulator merge(Accumulator a, Accumulator b) { return a * b; }
-  static T finish(Accumulator a, int64_t) { return lower<T>(a); }
+template <class T> struct Prod : Multiplying<Wide<T>>, Lowered<T> {
+  using Start = Prod;
+  static Wide<T> take(Wide<T> a, T x) { return a * lift(x); }
 };
-template <class T> struct Max {
-  using Accumulator = Arithmetic<T>;
-  static Accumulator nothing() {
-    using Limits = std::numeric_limits<Accumulator>;
-    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  }
-  static Accumulator take(Accumulator a, T x) { return merge(a, widen(x)); }
-  static Accumulator merge(Accumulator a, Accumulator b) { return b > a || b != b ? b : a; }
-  static T finish(Accumulator a, int64_t) { return narrow<T>(a); }
+template <class T> struct Max : Largest<Arithmetic<T>>, Narrowed<T> {
+  using Start = Max;
+  static Arithmetic<T> take(Arithmetic<T> a, T x) { return Max::merge(a, widen(x)); }
 };
-template <class T> struct Min {
-  using Accumulator = Arithmetic<T>;
-  static Accumulator nothing() {
-    using Limits = std::numeric_limits<Accumulator>;
-    return Limits::has_infinity ? Limits::infinity() : Limits::max();
-  }
-  static Accumulator take(Accumulator a, T x) { return merge(a, widen(x)); }
-  static Accumulator merge(Accumulator a, Accumulator b) { return b < a || b != b ? b : a; }
-  static T finish(Accumulator a, int64_t) { return narrow<T>(a); }
+template <class T> struct Min : Smallest<Arithmetic<T>>, Narrowed<T> {
+  using Start = Min;
+  static Arithmetic<T> take(Arithmetic<T> a, T x) { return Min::merge(a, widen(x)); }
 };
-template <class T> struct SumOfSquares : Sum<T> {
-  using Accumulator = Wide<T>;
-  static Accumulator take(Accumulator a, T x) {
+template <class T> struct SumOfSquares : Adding<Wide<T>> {
+  using Start = SumOfSquares;
+  static Wide<T> take(Wide<T> a, T x) {
     if constexpr (std::is_same_v<T, complex64>) return a + std::norm(x);
     else return a + lift(x) * lift(x);
   }
 };
 template <class T> struct EuclideanNorm : SumOfSquares<T> {
+  using End = EuclideanNorm;
   static T finish(Wide<T> a, int64_t) {
     if constexpr (std::is_integral_v<T>) return static_cast<T>(std::sqrt(static_cast<double>(a)));
     else return lower<T>(std::sqrt(a));
   }
 };
 template <class T> struct HalfSquares : SumOfSquares<T> {
+  using End = HalfSquares;
   static T finish(Wide<T> a, int64_t) { return lower<T>(a * Wide<T>(0.5f)); }
 };
-template <class T> struct All {
-  using Accumulator = bool;
-  static bool nothing() { return true; }
+template <class T> struct All : And, Narrowed<bool> {
+  using Start = All;
   static bool take(bool a, bool x) { return a & x; }
-  static bool merge(bool a, bool b) { return a & b; }
-  static bool finish(bool a, int64_t) { return a; }
 };
-template <class T> struct Any {
-  using Accumulator = bool;
-  static bool nothing() { return false; }
+template <class T> struct Any : Or, Narrowed<bool> {
+  using Start = Any;
   static bool take(bool a, bool x) { return a | x; }
-  static bool merge(bool a, bool b) { return a | b; }
-  static bool finish(bool a, int64_t) { return a; }
 };
+
+template <class R> void init(void* acc, int64_t n) {
+  std::fill_n(static_cast<typename R::Accumulator*>(acc), n, R::nothing());
+}
+template <class R> void merge(void* acc, const void* other, int64_t n) {
+  using A = typename R::Accumulator;
+  A* a = static_cast<A*>(acc);
+  const A* b = static_cast<const A*>(other);
+  for (int64_t i = 0; i < n; ++i) a[i] = R::merge(a[i], b[i]);
+}
+template <class R, class T> void run(void* acc, const void* in, int64_t n) {
+  using A = typename R::Accumulator;
+  const T* x = static_cast<const T*>(in);
+  constexpr int kLanes = 16;
+  A lanes[kLanes];
+  std::fill_n(lanes, kLanes, R::nothing());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) lanes[j] = R::take(lanes[j], x[i + j]);
+  for (; i < n; ++i) lanes[0] = R::take(lanes[0], x[i]);
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int j = 0; j < width; ++j) lanes[j] = R::merge(lanes[j], lanes[j + width]);
+  *static_cast<A*>(acc) = R::merge(*static_cast<A*>(acc), lanes[0]);
+}
+template <class R, class T> void rows(void* acc, const void* in, int64_t n) {
+  auto* a = static_cast<typename R::Accumulator*>(acc);
+  const T* x = static_cast<const T*>(in);
+  for (int64_t i = 0; i < n; ++i) a[i] = R::take(a[i], x[i]);
+}
+template <class R, class A, class T> void finish(void* out, const void* acc, int64_t n, int64_t count) {
+  for (int64_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = R::finish(static_cast<const A*>(acc)[i], count);
+}
 
 template <class R, class T> ReduceLoops loops_of() {
   using A = typename R::Accumulator;
   static_assert(sizeof(A) <= 8);
-  ReduceLoops l;
-  l.accumulator = sizeof(A);
-  l.init = [](void* acc, int64_t n) { std::fill_n(static_cast<A*>(acc), n, R::nothing()); };
-  l.run = [](void* acc, const void* in, int64_t n) {
-    const T* x = static_cast<const T*>(in);
-    constexpr int kLanes = 16;
-    A lanes[kLanes];
-    std::fill_n(lanes, kLanes, R::nothing());
-    int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-      for (int j = 0; j < kLanes; ++j) lanes[j] = R::take(lanes[j], x[i + j]);
-    for (; i < n; ++i) lanes[0] = R::take(lanes[0], x[i]);
-    for (int width = kLanes / 2; width > 0; width /= 2)
-      for (int j = 0; j < width; ++j) lanes[j] = R::merge(lanes[j], lanes[j + width]);
-    *static_cast<A*>(acc) = R::merge(*static_cast<A*>(acc), lanes[0]);
-  };
-  l.rows = [](void* acc, const void* in, int64_t n) {
-    A* a = static_cast<A*>(acc);
-    const T* x = static_cast<const T*>(in);
-    for (int64_t i = 0; i < n; ++i) a[i] = R::take(a[i], x[i]);
-  };
-  l.merge = [](void* acc, const void* other, int64_t n) {
-    A* a = static_cast<A*>(acc);
-    const A* b = static_cast<const A*>(other);
-    for (int64_t i = 0; i < n; ++i) a[i] = R::merge(a[i], b[i]);
-  };
-  l.finish = [](void* out, const void* acc, int64_t n, int64_t count) {
-    for (int64_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = R::finish(static_cast<const A*>(acc)[i], count);
-  };
-  return l;
+  return {sizeof(A),
+          init<typename R::Join>,
+          run<typename R::Start, T>,
+          rows<typename R::Start, T>,
+          merge<typename R::Join>,
+          finish<typename R::End, A, T>};
 }
 
 class ReduceKernel final : public ComputeKernel {
@@ -155,14 +191,14 @@ class ReduceKernel final : public ComputeKernel {
   const bool all_;
 };
 
+void add_kernel(KernelRegistry& kernels, const char* op, DType dtype, const ReduceLoops& loops, bool all) {
+  kernels.add(op, DeviceKind::kCpu, "T", dtype, [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    return std::unique_ptr<Kernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));
+  });
+}
 template <template <class> class R, class... T>
 void add_kernels(KernelRegistry& kernels, const char* op, TypeList<T...>, bool all = false) {
-  const auto add = [&](KernelRegistry::Types types, ReduceLoops loops) {
-    kernels.add(op, DeviceKind::kCpu, std::move(types), [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-      return std::unique_ptr<Kernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));
-    });
-  };
-  (add({{"T", {dtype_of<T>}}}, loops_of<R<T>, T>()), ...);
+  (add_kernel(kernels, op, dtype_of<T>, loops_of<R<T>, T>(), all), ...);
 }
 
 Status reduce_shape(ShapeContext& c) {
@@ -274,31 +310,23 @@ using ArgTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, in
                           uint32_t, uint64_t, bool>;
 using ArgMaxResults = TypeList<int16_t, uint16_t, int32_t, int64_t>;
 
-template <class T, bool max> void arg_extreme(const Tensor& x, int axis, int64_t* out, int threads) {
-  int64_t outer = 1, inner = 1;
-  const int64_t n = x.shape()[axis];
-  for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
-  const T* in = x.data<T>();
-  parallel_for(threads, outer * inner, std::max<int64_t>(kCheapGrain / n, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; ++u) {
-      const T* at = in + u / inner * n * inner + u % inner;
-      auto best = widen(*at);
-      int64_t where = 0;
-      for (int64_t k = 1; k < n; ++k) {
-        const auto v = widen(at[k * inner]);
-        if (max ? v > best : v < best) {
-          best = v;
-          where = k;
-        }
-      }
-      out[u] = where;
+/// The index of the largest or smallest of n elements, `inner` apart.
+template <class T, bool max> int64_t arg_extreme(const T* at, int64_t n, int64_t inner) {
+  auto best = widen(*at);
+  int64_t where = 0;
+  for (int64_t k = 1; k < n; ++k) {
+    const auto v = widen(at[k * inner]);
+    if (max ? v > best : v < best) {
+      best = v;
+      where = k;
     }
-  });
+  }
+  return where;
 }
 
-template <bool max> class ArgKernel final : public ComputeKernel {
+class ArgKernel final : public ComputeKernel {
  public:
+  explicit ArgKernel(const KernelInit& init) : max_(init.op == "ArgMax"), out_(init.output_dtypes[0]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     if (c.input(1).rank() != 0) return invalid_argument("dimension must be a scalar, not {}", c.input(1).shape().str());
@@ -306,8 +334,18 @@ template <bool max> class ArgKernel final : public ComputeKernel {
     const int axis = static_cast<int>(std::ranges::find(axes, true) - axes.begin());
     if (x.shape()[axis] == 0) return invalid_argument("dimension {} of {} is empty", axis, x.shape().str());
     TROUPE_ASSIGN(Tensor found, c.allocate(DType::kInt64, reduced_shape(x.shape(), axes, false)));
-    with_type(x.dtype(), ArgTypes{},
-              [&]<class T>() { arg_extreme<T, max>(x, axis, found.mutable_data<int64_t>(), c.threads()); });
+    int64_t outer = 1, inner = 1;
+    const int64_t n = x.shape()[axis];
+    for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
+    for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+    int64_t* out = found.mutable_data<int64_t>();
+    parallel_for(c.threads(), outer * inner, std::max<int64_t>(kCheapGrain / n, 1), [&](int64_t begin, int64_t end) {
+      with_type(x.dtype(), ArgTypes{}, [&]<class T>() {
+        const auto extreme = max_ ? arg_extreme<T, true> : arg_extreme<T, false>;
+        const T* in = x.data<T>();
+        for (int64_t u = begin; u < end; ++u) out[u] = extreme(in + u / inner * n * inner + u % inner, n, inner);
+      });
+    });
     TROUPE_ASSIGN(Tensor y, out_ == DType::kInt64 ? Result<Tensor>(found) : c.allocate(out_, found.shape()));
     if (out_ != DType::kInt64)
       with_type(out_, ArgMaxResults{}, [&]<class I>() {
@@ -317,9 +355,9 @@ template <bool max> class ArgKernel final : public ComputeKernel {
     c.set_output(0, std::move(y));
     return {};
   }
-  explicit ArgKernel(const KernelInit& init) : out_(init.output_dtypes[0]) {}
 
  private:
+  const bool max_;
   const DType out_;
 };
 
@@ -340,7 +378,7 @@ Status arg_shape(ShapeContext& c) {
   return {};
 }
 
-template <class... T> OpDef reduction(const char* name, TypeList<T...> types, const char* doc) {
+OpDef reduction(const char* name, const std::vector<DType>& types, const char* doc) {
   return OpDef(name)
       .input("input: T")
       .input("reduction_indices: Tidx")
@@ -359,14 +397,15 @@ template <class... T> OpDef reduction(const char* name, TypeList<T...> types, co
 void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const NumberOrComplexTypes all;
   const NumberTypes numbers;
-  ops.add(reduction("Sum", all, "The sum."), gradient(sum_gradient));
-  ops.add(reduction("Mean", all, "The mean; of integers truncated."), gradient(mean_gradient));
-  ops.add(reduction("Prod", all, "The product."), gradient(prod_gradient));
-  ops.add(reduction("Max", numbers, "The largest; NaN where one is; of nothing the smallest there is."),
+  ops.add(reduction("Sum", all.dtypes(), "The sum."), gradient(sum_gradient));
+  ops.add(reduction("Mean", all.dtypes(), "The mean; of integers truncated."), gradient(mean_gradient));
+  ops.add(reduction("Prod", all.dtypes(), "The product."), gradient(prod_gradient));
+  ops.add(reduction("Max", numbers.dtypes(), "The largest; NaN where one is; of nothing the smallest there is."),
           gradient(extreme_gradient));
-  ops.add(reduction("Min", numbers, "The smallest; NaN where one is; of nothing the largest there is."),
+  ops.add(reduction("Min", numbers.dtypes(), "The smallest; NaN where one is; of nothing the largest there is."),
           gradient(extreme_gradient));
-  ops.add(reduction("EuclideanNorm", all, "The square root of the sum of squares, of complex numbers of magnitudes."),
+  ops.add(reduction("EuclideanNorm", all.dtypes(),
+                    "The square root of the sum of squares, of complex numbers of magnitudes."),
           gradient(norm_gradient));
   add_kernels<Sum>(kernels, "Sum", all);
   add_kernels<Mean>(kernels, "Mean", all);
@@ -414,8 +453,7 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      " element along a dimension; the first where several are equal."),
             not_differentiable("it gives indices"));
   }
-  kernels.add<ArgKernel<true>>("ArgMax", DeviceKind::kCpu, {});
-  kernels.add<ArgKernel<false>>("ArgMin", DeviceKind::kCpu, {});
+  for (const char* op : {"ArgMax", "ArgMin"}) kernels.add<ArgKernel>(op, DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

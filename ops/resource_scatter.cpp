@@ -3,6 +3,7 @@
 // ResourceScatterNdUpdate, -Add, -Sub, -Min, -Max; ResourceStridedSliceAssign.
 #include <algorithm>
 
+#include "base/join.h"
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/index_tensors.h"
@@ -12,6 +13,7 @@
 #include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
 #include "ops/variable_shape.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -31,35 +33,34 @@ How how_from(std::string_view op) {
 
 /// a and b combined; integers wrap around.
 template <How kHow, class T> T combine(T a, T b) {
-  if constexpr (kHow == How::kUpdate) return b;
-  else if constexpr (kHow == How::kMin) return b < a ? b : a;
+  if constexpr (kHow == How::kMin) return b < a ? b : a;
   else if constexpr (kHow == How::kMax) return a < b ? b : a;
-  else if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    if constexpr (kHow == How::kAdd) return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-    else if constexpr (kHow == How::kSub) return static_cast<T>(static_cast<U>(static_cast<U>(a) - static_cast<U>(b)));
-    else if constexpr (kHow == How::kMul)
-      return static_cast<T>(static_cast<U>(uint64_t{static_cast<U>(a)} * uint64_t{static_cast<U>(b)}));
-    else return b == T(-1) && std::is_signed_v<T> ? static_cast<T>(U(0) - static_cast<U>(a)) : static_cast<T>(a / b);
-  } else if constexpr (kHow == How::kAdd) return a + b;
-  else if constexpr (kHow == How::kSub) return a - b;
-  else if constexpr (kHow == How::kMul) return a * b;
-  else return a / b;
+  else if constexpr (kHow == How::kAdd) return wrapping_add(a, b);
+  else if constexpr (kHow == How::kSub) return wrapping_subtract(a, b);
+  else if constexpr (kHow == How::kMul) return wrapping_multiply(a, b);
+  else if constexpr (std::is_signed_v<T> && std::is_integral_v<T>)
+    return b == T(-1) ? wrapping_subtract(T(0), a) : static_cast<T>(a / b);
+  else return static_cast<T>(a / b);
 }
 
-/// Slices of `v` combined with those of `updates`, or all with the one element of it.
+/// Slices of `inner` elements of v combined with those from `updates` onwards, `step` apart.
 template <How kHow, class T>
-void change(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) {
-  const T* from = updates.data<T>();
+void change(void* v, std::span<const int64_t> offsets, int64_t inner, const void* updates, int64_t step) {
+  const T* from = static_cast<const T*>(updates);
   for (const int64_t at : offsets) {
-    T* to = v.mutable_data<T>() + at * inner;
+    T* to = static_cast<T*>(v) + at * inner;
     for (int64_t i = 0; i < inner; ++i) {
-      const T& by = one ? *from : from[i];
-      if constexpr (kHow == How::kUpdate) to[i] = by;
-      else to[i] = narrow<T>(combine<kHow>(widen(to[i]), widen(by)));
+      if constexpr (kHow == How::kUpdate) to[i] = from[i];
+      else to[i] = narrow<T>(combine<kHow>(widen(to[i]), widen(from[i])));
     }
-    if (!one) from += inner;
+    from += step;
   }
+}
+
+bool has_zero(const Tensor& t) {
+  bool has = false;
+  with_type(t.dtype(), IntegerTypes{}, [&]<class T>() { has = std::ranges::count(t.values<T>(), T(0)) > 0; });
+  return has;
 }
 
 /// Has `change(name, value)` change the variable of input 0 in place, and replies.
@@ -80,12 +81,13 @@ class ScatterKernel final : public ResourceKernel {
 
   void execute(Resource& resource, ResourceRequest request) override {
     change_variable(resource, request, [&](const std::string& name, Tensor& v) {
-      return scatter(name, v, request.inputs[1], request.inputs[2]);
+      return scatter(name, v, request.inputs[1], request.inputs[2], request.allocator);
     });
   }
 
  private:
-  Status scatter(const std::string& name, Tensor& v, const Tensor& indices, const Tensor& updates) const {
+  Status scatter(const std::string& name, Tensor& v, const Tensor& indices, const Tensor& updates,
+                 const std::shared_ptr<Allocator>& allocator) const {
     if (!nd_ && v.rank() == 0) return invalid_argument("variable '{}' is a scalar, which has no rows", name);
     TROUPE_ASSIGN(const std::vector<int64_t> offsets,
                   nd_ ? nd_slices(indices, v.shape()) : row_slices(indices, v.dim(0)));
@@ -95,39 +97,32 @@ class ScatterKernel final : public ResourceKernel {
     const bool one = !nd_ && updates.rank() == 0;
     if (updates.dtype() != v.dtype() || (!one && !std::ranges::equal(sizes, updates.shape())))
       return invalid_argument("variable '{}' is {}{}; updates by indices {} must be [{}], not {}{}", name,
-                              to_string(v.dtype()), v.shape().str(), indices.shape().str(), fmt::join(sizes, ","),
+                              to_string(v.dtype()), v.shape().str(), indices.shape().str(), join(sizes),
                               to_string(updates.dtype()), updates.shape().str());
     int64_t inner = 1;
     for (int i = depth; i < v.rank(); ++i) inner *= v.dim(i);
-    return run(v, offsets, inner, updates, one);
-  }
-
-  Status run(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) const {
-    Status status;
-    with_type(v.dtype(), AnyTypes{}, [&]<class T>() { status = run_as<T>(v, offsets, inner, updates, one); });
-    return status;
-  }
-
-  template <class T>
-  Status run_as(Tensor& v, std::span<const int64_t> offsets, int64_t inner, const Tensor& updates, bool one) const {
-    constexpr bool kComplex = std::is_same_v<T, complex64>;
-    constexpr bool kNumber = !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>;
-    const auto with = [&]<How kHow>() { change<kHow, T>(v, offsets, inner, updates, one); };
-    if (how_ == How::kUpdate) return with.template operator()<How::kUpdate>(), Status();
-    if constexpr (kNumber) {
-      if constexpr (std::is_integral_v<T>)
-        if (how_ == How::kDiv && std::ranges::find(updates.values<T>(), T(0)) != updates.values<T>().end())
-          return invalid_argument("updates {} divide by zero", updates.str());
-      if (how_ == How::kAdd) return with.template operator()<How::kAdd>(), Status();
-      if (how_ == How::kSub) return with.template operator()<How::kSub>(), Status();
-      if (how_ == How::kMul) return with.template operator()<How::kMul>(), Status();
-      if (how_ == How::kDiv) return with.template operator()<How::kDiv>(), Status();
-      if constexpr (!kComplex) {
-        if (how_ == How::kMin) return with.template operator()<How::kMin>(), Status();
-        return with.template operator()<How::kMax>(), Status();
-      }
+    const DType dtype = v.dtype();
+    if (how_ == How::kDiv && has_zero(updates)) return invalid_argument("updates {} divide by zero", updates.str());
+    const bool number = dtype != DType::kBool && dtype != DType::kString;
+    if (how_ != How::kUpdate && (!number || (dtype == DType::kComplex64 && (how_ == How::kMin || how_ == How::kMax))))
+      return make_error(Code::kUnimplemented, "not for {}", to_string(dtype));
+    Tensor from = updates;
+    if (one && inner > 0) {
+      TROUPE_ASSIGN(from, broadcast_to(updates, Shape{inner}, allocator, 1));
     }
-    return make_error(Code::kUnimplemented, "not for {}", to_string(v.dtype()));
+    const auto with = [&]<How kHow>() {
+      return [&]<class T>() { change<kHow, T>(v.mutable_raw(), offsets, inner, from.raw(), one ? 0 : inner); };
+    };
+    switch (how_) {
+      case How::kUpdate: with_storage(dtype, with.template operator()<How::kUpdate>()); break;
+      case How::kAdd: with_wrapping(dtype, with.template operator()<How::kAdd>()); break;
+      case How::kSub: with_wrapping(dtype, with.template operator()<How::kSub>()); break;
+      case How::kMul: with_wrapping(dtype, with.template operator()<How::kMul>()); break;
+      case How::kDiv: with_type(dtype, NumberOrComplexTypes{}, with.template operator()<How::kDiv>()); break;
+      case How::kMin: with_type(dtype, NumberTypes{}, with.template operator()<How::kMin>()); break;
+      case How::kMax: with_type(dtype, NumberTypes{}, with.template operator()<How::kMax>()); break;
+    }
+    return {};
   }
 
   const How how_;

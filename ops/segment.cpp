@@ -51,52 +51,77 @@ template <class A> A quotient(A sum, int64_t count) {
   else return sum / static_cast<A>(count);
 }
 
+enum class How { kSum, kProduct, kMax, kMin };
+
 struct SegmentRule {
   const char* op;
+  How how;
   Empty empty;
   bool mean = false;
 };
 
-/// Reduces rows of `inner` elements; ids below 0 are dropped. Threads take columns, so that each result is made in the
-/// order of the rows.
-template <class F, class T>
-void reduce_segments(const T* in, std::span<const int64_t> ids, T* out, std::span<const int64_t> counts, int64_t inner,
-                     const SegmentRule& rule, int threads) {
-  using A = Arithmetic<T>;
-  const auto n = static_cast<int64_t>(ids.size()), rows = static_cast<int64_t>(counts.size());
-  parallel_for(threads, inner, std::max<int64_t>(kCheapGrain / std::max<int64_t>(n, 1), 16),
-               [&](int64_t begin, int64_t end) {
-                 const int64_t width = end - begin;
-                 std::vector<A> wide(is_half<T> ? static_cast<size_t>(rows * width) : 0);
-                 std::vector<bool> begun(static_cast<size_t>(rows));
-                 const auto row = [&](int64_t r) -> A* {
-                   if constexpr (is_half<T>) return wide.data() + r * width;
-                   else return out + r * inner + begin;
-                 };
-                 for (int64_t r = 0; r < n; ++r) {
-                   if (ids[r] < 0) continue;
-                   A* to = row(ids[r]);
-                   const T* from = in + r * inner + begin;
-                   if (begun[ids[r]])
-                     for (int64_t k = 0; k < width; ++k) to[k] = F::join(to[k], A(widen(from[k])));
-                   else
-                     for (int64_t k = 0; k < width; ++k) to[k] = widen(from[k]);
-                   begun[ids[r]] = true;
-                 }
-                 for (int64_t r = 0; r < rows; ++r) {
-                   T* to = out + r * inner + begin;
-                   if (counts[r] == 0) {
-                     std::fill_n(to, width, empty_value<T>(rule.empty));
-                   } else if (rule.mean) {
-                     for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(quotient<A>(row(r)[k], counts[r]));
-                   } else if constexpr (is_half<T>) {
-                     for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(row(r)[k]);
-                   }
-                 }
-               });
+/// Joins rows of `width` elements, `stride` apart, to those of `out` that ids name, `out_stride` apart and of
+/// arithmetic types; ids below 0 are dropped. The first row of a segment is copied.
+using JoinRows = void (*)(const void* in, int64_t stride, std::span<const int64_t> ids, void* out, int64_t out_stride,
+                          int64_t width, std::vector<bool>& begun);
+
+template <class T> [[gnu::noinline]] void begin_row(const T* from, Arithmetic<T>* to, int64_t width) {
+  for (int64_t k = 0; k < width; ++k) to[k] = widen(from[k]);
 }
 
-template <class F, class Types> class Segment final : public ComputeKernel {
+template <class F, class T>
+void join_rows(const void* in, int64_t stride, std::span<const int64_t> ids, void* out, int64_t out_stride,
+               int64_t width, std::vector<bool>& begun) {
+  using A = Arithmetic<T>;
+  const T* from = static_cast<const T*>(in);
+  for (const int64_t id : ids) {
+    if (id >= 0) {
+      A* to = static_cast<A*>(out) + id * out_stride;
+      if (begun[id])
+        for (int64_t k = 0; k < width; ++k) to[k] = F::join(to[k], A(widen(from[k])));
+      else begin_row(from, to, width);
+      begun[id] = true;
+    }
+    from += stride;
+  }
+}
+
+JoinRows join_of(How how, DType dtype) {
+  JoinRows join = nullptr;
+  switch (how) {
+    case How::kSum: with_wrapping(dtype, [&]<class T>() { join = join_rows<Sum, T>; }); break;
+    case How::kProduct: with_wrapping(dtype, [&]<class T>() { join = join_rows<Product, T>; }); break;
+    case How::kMax: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<Max, T>; }); break;
+    case How::kMin: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<Min, T>; }); break;
+  }
+  return join;
+}
+
+/// Reduces `width` columns of rows of `inner` elements.
+template <class T>
+void reduce_segments(const T* in, std::span<const int64_t> ids, T* out, std::span<const int64_t> counts, int64_t inner,
+                     int64_t width, const SegmentRule& rule, JoinRows join) {
+  using A = Arithmetic<T>;
+  const auto rows = static_cast<int64_t>(counts.size()), stride = is_half<T> ? width : inner;
+  std::vector<A> wide(is_half<T> ? static_cast<size_t>(rows * width) : 0);
+  std::vector<bool> begun(static_cast<size_t>(rows));
+  A* sums = wide.data();
+  if constexpr (!is_half<T>) sums = out;
+  join(in, inner, ids, sums, stride, width, begun);
+  for (int64_t r = 0; r < rows; ++r) {
+    T* to = out + r * inner;
+    const A* sum = sums + r * stride;
+    if (counts[r] == 0) {
+      std::fill_n(to, width, empty_value<T>(rule.empty));
+    } else if (rule.mean) {
+      for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(quotient<A>(sum[k], counts[r]));
+    } else if constexpr (is_half<T>) {
+      for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(sum[k]);
+    }
+  }
+}
+
+class Segment final : public ComputeKernel {
  public:
   Segment(const SegmentRule& rule, bool sorted) : rule_(rule), sorted_(sorted) {}
   Status compute(KernelContext& c) override {
@@ -109,8 +134,14 @@ template <class F, class Types> class Segment final : public ComputeKernel {
       std::vector<int64_t> counts(static_cast<size_t>(rows));
       for (int64_t id : ids)
         if (id >= 0) ++counts[id];
-      with_type(x.dtype(), Types{}, [&]<class T>() {
-        reduce_segments<F, T>(x.data<T>(), ids, y.mutable_data<T>(), counts, y.elements() / rows, rule_, c.threads());
+      const JoinRows join = join_of(rule_.how, x.dtype());
+      const int64_t inner = y.elements() / rows, n = std::max<int64_t>(static_cast<int64_t>(ids.size()), 1);
+      // Threads take columns, so that each result is made in the order of the rows.
+      parallel_for(c.threads(), inner, std::max<int64_t>(kCheapGrain / n, 16), [&](int64_t begin, int64_t end) {
+        with_type(x.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
+          reduce_segments(x.data<T>() + begin, ids, y.mutable_data<T>() + begin, counts, inner, end - begin, rule_,
+                          join);
+        });
       });
     }
     c.set_output(0, std::move(y));
@@ -217,9 +248,8 @@ Status product_gradient(GradientContext& c) {
   return rows.set(c.op("Mul", {rows.of_segment(c.dy(0)), others}));
 }
 
-template <class F, class... T>
-void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, TypeList<T...> types, const char* what,
-         Status (*by)(GradientContext&)) {
+void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, const std::vector<DType>& types,
+         const char* what, Status (*by)(GradientContext&)) {
   const std::string name = rule.op;
   const bool sorted = name.starts_with("Segment"), counted = !sorted || name.ends_with("V2");
   OpDef op(name);
@@ -238,28 +268,27 @@ void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, Type
                      sorted ? "Ids that do not ascend are an error."
                             : "Negative ids are dropped; error for an id beyond num_segments."));
   ops.add(std::move(op), gradient(by));
-  kernels.add(name, DeviceKind::kCpu, {{"T", TypeList<T...>::dtypes()}},
+  kernels.add(name, DeviceKind::kCpu, {{"T", types}},
               [rule, sorted](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                return std::unique_ptr<Kernel>(new Segment<F, TypeList<T...>>(rule, sorted));
+                return std::unique_ptr<Kernel>(new Segment(rule, sorted));
               });
 }
 
 }  // namespace
 
 void register_segment_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  const NumberOrComplexTypes all;
-  const NumberTypes numbers;
+  const std::vector<DType> all = NumberOrComplexTypes::dtypes(), numbers = NumberTypes::dtypes();
   for (const char* op : {"SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"})
-    add<Sum>(ops, kernels, {op, Empty::kZero}, all, "the sum", sum_gradient);
-  add<Sum>(ops, kernels, {"SegmentMean", Empty::kZero, true}, all, "the mean", mean_gradient);
+    add(ops, kernels, {op, How::kSum, Empty::kZero}, all, "the sum", sum_gradient);
+  add(ops, kernels, {"SegmentMean", How::kSum, Empty::kZero, true}, all, "the mean", mean_gradient);
   for (const char* op : {"SegmentProd", "SegmentProdV2", "UnsortedSegmentProd"})
-    add<Product>(ops, kernels, {op, Empty::kOne}, all, "the product", product_gradient);
-  add<Max>(ops, kernels, {"SegmentMax", Empty::kZero}, numbers, "the largest", extreme_gradient);
-  add<Min>(ops, kernels, {"SegmentMin", Empty::kZero}, numbers, "the smallest", extreme_gradient);
+    add(ops, kernels, {op, How::kProduct, Empty::kOne}, all, "the product", product_gradient);
+  add(ops, kernels, {"SegmentMax", How::kMax, Empty::kZero}, numbers, "the largest", extreme_gradient);
+  add(ops, kernels, {"SegmentMin", How::kMin, Empty::kZero}, numbers, "the smallest", extreme_gradient);
   for (const char* op : {"SegmentMaxV2", "UnsortedSegmentMax"})
-    add<Max>(ops, kernels, {op, Empty::kLowest}, numbers, "the largest", extreme_gradient);
+    add(ops, kernels, {op, How::kMax, Empty::kLowest}, numbers, "the largest", extreme_gradient);
   for (const char* op : {"SegmentMinV2", "UnsortedSegmentMin"})
-    add<Min>(ops, kernels, {op, Empty::kHighest}, numbers, "the smallest", extreme_gradient);
+    add(ops, kernels, {op, How::kMin, Empty::kHighest}, numbers, "the smallest", extreme_gradient);
 }
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 
 #include "ops/broadcast.h"
 #include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
 #include "ops/wrapping.h"
 
@@ -94,11 +95,29 @@ Status select_v2_gradient(GradientContext& c) {
 using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                           uint32_t, uint64_t, complex64, TensorListRef>;
 
-template <class T> class AddNKernel final : public ComputeKernel {
+/// Elements [begin, end) of the sum of all inputs, in their order, a block at a time, so that the result does not
+/// depend on which buffer is reused or on threads.
+template <class T> void add_inputs(const KernelContext& c, T* out, int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 256;
+  Arithmetic<T> sum[kBlock];
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    const T* first = static_cast<const T*>(c.input(0).raw()) + at;
+    for (int64_t i = 0; i < n; ++i) sum[i] = widen(first[i]);
+    for (int k = 1; k < c.num_inputs(); ++k) {
+      const T* x = static_cast<const T*>(c.input(k).raw()) + at;
+      for (int64_t i = 0; i < n; ++i) sum[i] = wrapping_add(sum[i], widen(x[i]));
+    }
+    for (int64_t i = 0; i < n; ++i) out[at + i] = narrow<T>(sum[i]);
+  }
+}
+
+class AddNKernel final : public ComputeKernel {
  public:
   explicit AddNKernel(const KernelInit& init) : shape_(init.attrs->get_or<PartialShape>("shape", PartialShape())) {}
   Status compute(KernelContext& c) override {
     const Shape shape = c.input(0).shape();
+    const DType dtype = c.input(0).dtype();
     if (!shape_.compatible(shape))
       return invalid_argument("the inputs have shape {}, not {}", shape.str(), shape_.str());
     int reuse = 0;
@@ -111,23 +130,9 @@ template <class T> class AddNKernel final : public ComputeKernel {
       c.set_output(0, c.input(0));
       return {};
     }
-    // Always summed in the order of inputs, a block at a time, so that the result does not depend on which
-    // buffer is reused or on threads.
-    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(reuse, dtype_of<T>, shape));
-    T* out = y.mutable_data<T>();
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(reuse, dtype, shape));
     parallel_for(c.threads(), shape.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      constexpr int64_t kBlock = 256;
-      Arithmetic<T> sum[kBlock];
-      for (int64_t at = begin; at < end; at += kBlock) {
-        const int64_t n = std::min(kBlock, end - at);
-        const T* first = c.input(0).data<T>() + at;
-        for (int64_t i = 0; i < n; ++i) sum[i] = widen(first[i]);
-        for (int k = 1; k < c.num_inputs(); ++k) {
-          const T* x = c.input(k).data<T>() + at;
-          for (int64_t i = 0; i < n; ++i) sum[i] = wrapping_add(sum[i], widen(x[i]));
-        }
-        for (int64_t i = 0; i < n; ++i) out[at + i] = narrow<T>(sum[i]);
-      }
+      with_wrapping(dtype, [&]<class T>() { add_inputs(c, static_cast<T*>(y.mutable_raw()), begin, end); });
     });
     c.set_output(0, std::move(y));
     return {};
@@ -152,7 +157,17 @@ Status add_n_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T> class ClipKernel final : public ComputeKernel {
+/// out[k] = in[k] limited to [lo[k * i], hi[k * j]].
+template <class T>
+void clip(const T* in, const T* lo, int64_t i, const T* hi, int64_t j, T* out, int64_t begin, int64_t end) {
+  for (int64_t k = begin; k < end; ++k) {
+    const auto v = widen(in[k]), a = widen(lo[k * i]), b = widen(hi[k * j]);
+    const auto below = v > b ? b : v;
+    out[k] = narrow<T>(below < a ? a : below);
+  }
+}
+
+class ClipKernel final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &low = c.input(1), &high = c.input(2);
@@ -160,16 +175,13 @@ template <class T> class ClipKernel final : public ComputeKernel {
       if (bound->rank() != 0 && bound->shape() != x.shape())
         return invalid_argument("a bound of shape {} is neither a scalar nor {}", bound->shape().str(),
                                 x.shape().str());
-    const int64_t i = low.rank() != 0, j = high.rank() != 0;
-    const T *in = x.data<T>(), *lo = low.data<T>(), *hi = high.data<T>();
-    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
-    T* out = y.mutable_data<T>();
-    parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) {
-        const auto v = widen(in[k]), a = widen(lo[k * i]), b = widen(hi[k * j]);
-        const auto below = v > b ? b : v;
-        out[k] = narrow<T>(below < a ? a : below);
-      }
+    const DType dtype = x.dtype();
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype, x.shape()));
+    parallel_for(c.threads(), y.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      with_type(dtype, NumberTypes{}, [&]<class T>() {
+        clip(x.data<T>(), low.data<T>(), low.rank() != 0, high.data<T>(), high.rank() != 0, y.mutable_data<T>(), begin,
+             end);
+      });
     });
     c.set_output(0, std::move(y));
     return {};
@@ -252,7 +264,7 @@ Status broadcast_to_gradient(GradientContext& c) {
 }
 
 /// The dimensions over which gradients of two broadcast inputs are summed.
-template <class T> class BroadcastGradientArgs final : public ComputeKernel {
+class BroadcastGradientArgs final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape a, sizes(c.input(0)));
@@ -260,12 +272,13 @@ template <class T> class BroadcastGradientArgs final : public ComputeKernel {
     TROUPE_ASSIGN(const Shape whole, broadcast(a, b));
     for (int k = 0; k < 2; ++k) {
       const Shape& s = k == 0 ? a : b;
-      std::vector<T> axes;
+      std::vector<int64_t> axes;
       for (int i = 0; i < whole.rank(); ++i) {
         const int at = i - (whole.rank() - s.rank());
-        if (at < 0 || (s[at] == 1 && whole[i] != 1)) axes.push_back(static_cast<T>(i));
+        if (at < 0 || (s[at] == 1 && whole[i] != 1)) axes.push_back(i);
       }
-      c.set_output(k, Tensor::of<T>(std::span<const T>(axes)));
+      TROUPE_ASSIGN(Tensor y, int_tensor(c.input(0).dtype(), axes, {static_cast<int64_t>(axes.size())}));
+      c.set_output(k, std::move(y));
     }
     return {};
   }
@@ -319,7 +332,8 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The sum of tensors of this shape, added in the order of the inputs."),
           gradient(add_n_gradient));
-  for (const char* op : {"AddN", "AccumulateNV2"}) add_cpu_kernels<AddNKernel>(kernels, op, NumberOrComplexTypes{});
+  for (const char* op : {"AddN", "AccumulateNV2"})
+    kernels.add<AddNKernel>(op, DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
   ops.add(OpDef("ClipByValue")
               .input("t: T")
               .input("clip_value_min: T")
@@ -329,7 +343,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(clip_shape)
               .doc("t limited to [clip_value_min, clip_value_max]; the bounds are scalars or of t's shape."),
           gradient(clip_gradient));
-  add_cpu_kernels<ClipKernel>(kernels, "ClipByValue", NumberTypes{});
+  kernels.add<ClipKernel>("ClipByValue", DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
   ops.add(OpDef("BroadcastTo")
               .input("input: T")
               .input("shape: Tidx")
@@ -355,7 +369,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "each is "
                    "summed."),
           not_differentiable("it gives integers that depend on sizes alone"));
-  add_cpu_kernels<BroadcastGradientArgs>(kernels, "BroadcastGradientArgs", IndexTypes{});
+  kernels.add<BroadcastGradientArgs>("BroadcastGradientArgs", DeviceKind::kCpu, {{"T", IndexTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers from sizes and positions: LinSpace, UnravelIndex, BroadcastArgs.
+#include "base/join.h"
 #include "ops/array_parts.h"
 #include "ops/index_tensors.h"
 #include "ops/type_dispatch.h"
@@ -50,13 +51,13 @@ class UnravelIndex final : public ComputeKernel {
     int64_t elements = 1;
     for (int64_t n : dims)
       if (n < 0 || __builtin_mul_overflow(elements, n, &elements))
-        return invalid_argument("dims [{}] are no sizes of a tensor", fmt::join(dims, ","));
+        return invalid_argument("dims [{}] are no sizes of a tensor", join(dims));
     const auto n = static_cast<int64_t>(flat.size()), rank = static_cast<int64_t>(dims.size());
     std::vector<int64_t> places(static_cast<size_t>(rank * n));
     for (int64_t i = 0; i < n; ++i) {
       if (flat[i] < 0 || flat[i] >= elements)
         return invalid_argument("index {} at position {} is not in [0, {}), the elements of [{}]", flat[i], i, elements,
-                                fmt::join(dims, ","));
+                                join(dims));
       int64_t rest = flat[i];
       for (int64_t d = rank - 1; d >= 0; --d) {
         places[d * n + i] = rest % dims[d];

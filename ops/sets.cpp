@@ -17,8 +17,13 @@ namespace {
 
 using MemberTypes = TypeList<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, std::string>;
 
+/// The types of elements that become members M, which are int64 or strings.
+template <class M>
+using ElementTypes = std::conditional_t<std::is_same_v<M, std::string>, TypeList<std::string>,
+                                        TypeList<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t>>;
+
 /// The sets that have a member, by their place in row-major order among all.
-template <class T> using Sets = std::map<int64_t, std::set<T>>;
+template <class M> using Sets = std::map<int64_t, std::set<M>>;
 
 /// Which sets there are: the dimensions before the last.
 Result<Shape> groups_of(std::span<const int64_t> sizes) {
@@ -27,24 +32,16 @@ Result<Shape> groups_of(std::span<const int64_t> sizes) {
   return Shape::make(sizes.first(sizes.size() - 1));
 }
 
-template <class T> Sets<T> dense_sets(const Tensor& x) {
-  Sets<T> out;
-  const int64_t n = x.dim(-1);
-  for (int64_t i = 0; i < x.elements(); ++i) out[i / n].insert(x.data<T>()[i]);
-  return out;
-}
-
-/// The sets of a sparse tensor of `sizes`. Errors: shapes that do not fit, an index out of range, and, with `ordered`,
-/// one that is not behind the one before it.
-template <class T>
-Result<Sets<T>> sparse_sets(const Tensor& indices, const Tensor& values, const std::vector<int64_t>& sizes,
-                            bool ordered) {
+/// For each value of a sparse tensor of `sizes` its set. Errors: shapes that do not fit, an index out of range, and,
+/// with `ordered`, one that is not behind the one before it.
+Result<std::vector<int64_t>> sparse_places(const Tensor& indices, const Tensor& values,
+                                           const std::vector<int64_t>& sizes, bool ordered) {
   const auto rank = static_cast<int64_t>(sizes.size());
   if (indices.rank() != 2 || indices.shape()[1] != rank || values.rank() != 1 ||
       values.elements() != indices.shape()[0])
     return invalid_argument("indices of shape {} and values of shape {} in {} dimensions", indices.shape().str(),
                             values.shape().str(), rank);
-  Sets<T> out;
+  std::vector<int64_t> out;
   for (int64_t i = 0; i < values.elements(); ++i) {
     const int64_t* at = indices.data<int64_t>() + i * rank;
     int64_t group = 0;
@@ -55,26 +52,37 @@ Result<Sets<T>> sparse_sets(const Tensor& indices, const Tensor& values, const s
     }
     if (ordered && i > 0 && !std::lexicographical_compare(at - rank, at, at, at + rank))
       return invalid_argument("index {} is repeated or out of order", i);
-    out[group].insert(values.data<T>()[i]);
+    out.push_back(group);
   }
   return out;
 }
 
 /// What a node's inputs from `first` on say: a dense tensor, or the three of a sparse one.
-template <class T> struct Operand {
+struct Operand {
   Shape groups;
-  Sets<T> sets;
+  const Tensor* values = nullptr;
+  std::vector<int64_t> places;  // of the set of each value
 
   static Result<Operand> read(const KernelContext& c, int first, bool sparse, bool ordered) {
     Operand out;
+    out.values = &c.input(sparse ? first + 1 : first);
     if (!sparse) {
-      TROUPE_ASSIGN(out.groups, groups_of(c.input(first).shape().dims()));
-      out.sets = dense_sets<T>(c.input(first));
+      TROUPE_ASSIGN(out.groups, groups_of(out.values->shape().dims()));
+      const int64_t n = out.values->dim(-1);
+      for (int64_t i = 0; i < out.values->elements(); ++i) out.places.push_back(i / n);
       return out;
     }
     TROUPE_ASSIGN(const std::vector<int64_t> sizes, int_values(c.input(first + 2), "the shape of a set"));
     TROUPE_ASSIGN(out.groups, groups_of(sizes));
-    TROUPE_ASSIGN(out.sets, sparse_sets<T>(c.input(first), c.input(first + 1), sizes, ordered));
+    TROUPE_ASSIGN(out.places, sparse_places(c.input(first), *out.values, sizes, ordered));
+    return out;
+  }
+
+  template <class M> Sets<M> sets() const {
+    Sets<M> out;
+    with_type(values->dtype(), ElementTypes<M>{}, [&]<class T>() {
+      for (size_t i = 0; i < places.size(); ++i) out[places[i]].insert(values->data<T>()[i]);
+    });
     return out;
   }
 };
@@ -91,8 +99,8 @@ Result<Operation> operation_from(const Attrs& attrs) {
   return invalid_argument("set_operation '{}' is none of a-b, b-a, intersection, union", name);
 }
 
-template <class T> std::vector<T> combine(const std::set<T>& a, const std::set<T>& b, Operation operation) {
-  std::vector<T> out;
+template <class M> std::vector<M> combine(const std::set<M>& a, const std::set<M>& b, Operation operation) {
+  std::vector<M> out;
   const auto to = std::back_inserter(out);
   if (operation == Operation::kOnlyFirst) std::ranges::set_difference(a, b, to);
   else if (operation == Operation::kOnlySecond) std::ranges::set_difference(b, a, to);
@@ -101,7 +109,7 @@ template <class T> std::vector<T> combine(const std::set<T>& a, const std::set<T
   return out;
 }
 
-template <class T> class SetOperation final : public ComputeKernel {
+template <class M> class SetOperation final : public ComputeKernel {
  public:
   explicit SetOperation(const KernelInit& init)
       : operation_(operation_from(*init.attrs)), first_sparse_(init.op.starts_with("Sparse")),
@@ -109,23 +117,24 @@ template <class T> class SetOperation final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Operation operation, operation_);
-    TROUPE_ASSIGN(const Operand<T> a, Operand<T>::read(c, 0, first_sparse_, ordered_));
-    TROUPE_ASSIGN(const Operand<T> b, Operand<T>::read(c, first_sparse_ ? 3 : 1, second_sparse_, ordered_));
+    TROUPE_ASSIGN(const Operand a, Operand::read(c, 0, first_sparse_, ordered_));
+    TROUPE_ASSIGN(const Operand b, Operand::read(c, first_sparse_ ? 3 : 1, second_sparse_, ordered_));
     if (a.groups != b.groups)
       return invalid_argument("sets of groups {} and {} do not fit", a.groups.str(), b.groups.str());
+    const Sets<M> sets[] = {a.sets<M>(), b.sets<M>()};
     std::set<int64_t> groups;
-    for (const Operand<T>* operand : {&a, &b})
-      for (const auto& [group, members] : operand->sets) groups.insert(group);
-    const std::set<T> none;
-    const auto in = [&](const Operand<T>& operand, int64_t group) -> const std::set<T>& {
-      const auto found = operand.sets.find(group);
-      return found == operand.sets.end() ? none : found->second;
+    for (const Sets<M>& own : sets)
+      for (const auto& [group, members] : own) groups.insert(group);
+    const std::set<M> none;
+    const auto in = [&](const Sets<M>& own, int64_t group) -> const std::set<M>& {
+      const auto found = own.find(group);
+      return found == own.end() ? none : found->second;
     };
     std::vector<int64_t> indices;
-    std::vector<T> values;
+    std::vector<M> values;
     int64_t longest = 0;
     for (int64_t group : groups) {
-      const std::vector<T> members = combine(in(a, group), in(b, group), operation);
+      const std::vector<M> members = combine(in(sets[0], group), in(sets[1], group), operation);
       std::vector<int64_t> at(static_cast<size_t>(a.groups.rank()) + 1);
       for (int64_t rest = group, d = a.groups.rank() - 1; d >= 0; --d) {
         at[d] = rest % a.groups[static_cast<int>(d)];
@@ -139,8 +148,12 @@ template <class T> class SetOperation final : public ComputeKernel {
     std::vector<int64_t> sizes(a.groups.begin(), a.groups.end());
     sizes.push_back(longest);
     const Shape places{static_cast<int64_t>(values.size()), static_cast<int64_t>(sizes.size())};
+    TROUPE_ASSIGN(Tensor found, Tensor::make(a.values->dtype(), Shape{places[0]}));
+    with_type(found.dtype(), ElementTypes<M>{}, [&]<class T>() {
+      std::ranges::transform(values, found.mutable_data<T>(), [](const M& m) { return static_cast<T>(m); });
+    });
     c.set_output(0, Tensor::of<int64_t>(std::span<const int64_t>(indices), places));
-    c.set_output(1, Tensor::of<T>(std::span<const T>(values)));
+    c.set_output(1, std::move(found));
     c.set_output(2, Tensor::of<int64_t>(std::span<const int64_t>(sizes)));
     return {};
   }
@@ -150,13 +163,14 @@ template <class T> class SetOperation final : public ComputeKernel {
   const bool first_sparse_, second_sparse_, ordered_;
 };
 
-template <class T> class SetSize final : public ComputeKernel {
+template <class M> class SetSize final : public ComputeKernel {
  public:
   explicit SetSize(const KernelInit& init) : ordered_(init.attr<bool>("validate_indices")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Operand<T> x, Operand<T>::read(c, 0, true, ordered_));
+    TROUPE_ASSIGN(const Operand x, Operand::read(c, 0, true, ordered_));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(DType::kInt32, x.groups, c.device().allocator));
-    for (const auto& [group, members] : x.sets) y.mutable_data<int32_t>()[group] = static_cast<int32_t>(members.size());
+    for (const auto& [group, members] : x.sets<M>())
+      y.mutable_data<int32_t>()[group] = static_cast<int32_t>(members.size());
     c.set_output(0, std::move(y));
     return {};
   }
@@ -164,6 +178,11 @@ template <class T> class SetSize final : public ComputeKernel {
  private:
   const bool ordered_;
 };
+
+template <template <class> class K> void add_kernels(KernelRegistry& kernels, const char* op) {
+  kernels.add<K<int64_t>>(op, DeviceKind::kCpu, {{"T", ElementTypes<int64_t>::dtypes()}});
+  kernels.add<K<std::string>>(op, DeviceKind::kCpu, {{"T", ElementTypes<std::string>::dtypes()}});
+}
 
 /// The number of dimensions of the sparse tensor whose three inputs begin at `first`, -1 where it is not known.
 Result<int64_t> sparse_rank(ShapeContext& c, int first) {
@@ -237,14 +256,14 @@ void register_set_ops(OpRegistry& ops, KernelRegistry& kernels) {
            "a-b, b-a, intersection or union, as set_operation says, of the sets along the last dimension of two "
            "tensors, in ascending order as a sparse tensor. The dimensions before must agree; with validate_indices "
            "those of sparse tensors must ascend.");
-    add_cpu_kernels<SetOperation>(kernels, name, MemberTypes{});
+    add_kernels<SetOperation>(kernels, name);
   }
   OpDef size("SetSize");
   sparse(size, "set");
   size.output("size: int32");
   finish(std::move(size), size_shape,
          "How many different values each row along the last dimension of a sparse tensor has.");
-  add_cpu_kernels<SetSize>(kernels, "SetSize", MemberTypes{});
+  add_kernels<SetSize>(kernels, "SetSize");
   register_edit_distance_ops(ops, kernels);
 }
 

@@ -6,6 +6,7 @@
 #include "ops/all.h"
 #include "ops/fast_math.h"
 #include "ops/gradient_math.h"
+#include "ops/index_tensors.h"
 #include "ops/simd_clones.h"
 #include "ops/type_dispatch.h"
 
@@ -39,30 +40,39 @@ Status softmax_shape(ShapeContext& c) {
   return unchanged_shape(c);
 }
 
-template <class T, bool log> class SoftmaxKernel : public ComputeKernel {
+template <class T> void softmax_rows(const T* in, T* out, int64_t rows, int64_t n, bool log) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(log ? n : 0);
+  for (int64_t r = 0; r < rows; ++r, in += n, out += n) {
+    A sum;
+    const A log_sum = exponentials(in, 1, n, e.data(), log ? shifted.data() : nullptr, sum);
+    if (log)
+      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(shifted[i] - log_sum);
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(e[i] / sum);
+  }
+}
+
+class SoftmaxKernel final : public ComputeKernel {
  public:
+  explicit SoftmaxKernel(const KernelInit& init) : log_(init.op == "LogSoftmax") {}
   Status compute(KernelContext& c) override {
-    using A = Arithmetic<T>;
     const Tensor& x = c.input(0);
     if (x.rank() < 1) return invalid_argument("logits must have rank 1 or more, but are a scalar");
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
     const int64_t n = x.dim(-1), rows = n == 0 ? 0 : x.elements() / n;
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
     parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<A> e(n), shifted(log ? n : 0);
-      for (int64_t r = begin; r < end; ++r) {
-        A sum;
-        const A log_sum = exponentials(in + r * n, 1, n, e.data(), log ? shifted.data() : nullptr, sum);
-        for (int64_t i = 0; i < n; ++i) out[r * n + i] = narrow<T>(log ? shifted[i] - log_sum : e[i] / sum);
-      }
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        softmax_rows(x.data<T>() + begin * n, y.mutable_data<T>() + begin * n, end - begin, n, log_);
+      });
     });
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const bool log_;
 };
-template <class T> class Softmax final : public SoftmaxKernel<T, false> {};
-template <class T> class LogSoftmax final : public SoftmaxKernel<T, true> {};
 
 Output sum_last(GradientContext& c, Output x) {
   const int64_t last[] = {-1};
@@ -90,33 +100,43 @@ Status xent_shape(ShapeContext& c) {
   return {};
 }
 
-template <class T> class Xent final : public ComputeKernel {
+/// A matrix that broadcasts: how far apart its rows and columns are.
+struct Matrix {
+  const void* data;
+  int64_t row, column;
+  explicit Matrix(const Tensor& t) : data(t.raw()), row(t.dim(0) == 1 ? 0 : t.dim(1)), column(t.dim(1) == 1 ? 0 : 1) {}
+};
+
+template <class T> void xent_rows(Matrix x, Matrix labels, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(n);
+  for (int64_t r = begin; r < end; ++r) {
+    A sum, total = 0;
+    const T* label_row = static_cast<const T*>(labels.data) + r * labels.row;
+    const A log_sum =
+        exponentials(static_cast<const T*>(x.data) + r * x.row, x.column, n, e.data(), shifted.data(), sum);
+    for (int64_t i = 0; i < n; ++i) {
+      const A label = widen(label_row[i * labels.column]);
+      if (label != A(0)) total += label * (log_sum - shifted[i]);
+      back[r * n + i] = narrow<T>(e[i] / sum - label);
+    }
+    loss[r] = narrow<T>(total);
+  }
+}
+
+class Xent final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    using A = Arithmetic<T>;
     const Tensor &x = c.input(0), &labels = c.input(1);
     if (x.rank() != 2 || labels.rank() != 2)
       return invalid_argument("logits {} and labels {} must be matrices", x.shape().str(), labels.shape().str());
     TROUPE_ASSIGN(const Shape shape, broadcast(x.shape(), labels.shape()));
     TROUPE_ASSIGN(Tensor loss, c.allocate(x.dtype(), {shape[0]}));
     TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), shape));
-    const int64_t n = shape[1];
-    const auto stride = [&](const Tensor& t, int d) { return t.dim(d) == 1 ? 0 : d == 0 ? t.dim(1) : int64_t{1}; };
-    const int64_t xr = stride(x, 0), xc = stride(x, 1), lr = stride(labels, 0), lc = stride(labels, 1);
-    const T *px = x.data<T>(), *pl = labels.data<T>();
-    T *out = loss.mutable_data<T>(), *pb = back.mutable_data<T>();
-    parallel_for(c.threads(), shape[0], row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<A> e(n), shifted(n);
-      for (int64_t r = begin; r < end; ++r) {
-        A sum, total = 0;
-        const A log_sum = exponentials(px + r * xr, xc, n, e.data(), shifted.data(), sum);
-        for (int64_t i = 0; i < n; ++i) {
-          const A label = widen(pl[r * lr + i * lc]);
-          if (label != A(0)) total += label * (log_sum - shifted[i]);
-          pb[r * n + i] = narrow<T>(e[i] / sum - label);
-        }
-        out[r] = narrow<T>(total);
-      }
+    parallel_for(c.threads(), shape[0], row_grain(shape[1]), [&](int64_t begin, int64_t end) {
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        xent_rows(Matrix(x), Matrix(labels), loss.mutable_data<T>(), back.mutable_data<T>(), begin, end, shape[1]);
+      });
     });
     c.set_output(0, std::move(loss));
     c.set_output(1, std::move(back));
@@ -156,30 +176,36 @@ Status sparse_xent_shape(ShapeContext& c) {
   return {};
 }
 
-template <class T, class L> class SparseXent final : public ComputeKernel {
+template <class T>
+void sparse_xent_rows(const T* x, const int64_t* label, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(n);
+  for (int64_t r = begin; r < end; ++r) {
+    A sum;
+    const A log_sum = exponentials(x + r * n, 1, n, e.data(), shifted.data(), sum);
+    const int64_t at = label[r];
+    loss[r] = narrow<T>(log_sum - shifted[at]);
+    for (int64_t i = 0; i < n; ++i) back[r * n + i] = narrow<T>(e[i] / sum - (i == at ? A(1) : A(0)));
+  }
+}
+
+class SparseXent final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    using A = Arithmetic<T>;
     const Tensor &x = c.input(0), &labels = c.input(1);
     if (x.rank() != 2 || labels.rank() != 1 || labels.dim(0) != x.dim(0))
       return invalid_argument("labels {} do not fit logits {}", labels.shape().str(), x.shape().str());
     const int64_t rows = x.dim(0), n = x.dim(1);
-    const L* label = labels.data<L>();
+    TROUPE_ASSIGN(const auto label, int_values(labels, "labels"));
     for (int64_t r = 0; r < rows; ++r)
       if (label[r] < 0 || label[r] >= n)
         return invalid_argument("label {} of row {} is not in [0, {})", label[r], r, n);
     TROUPE_ASSIGN(Tensor loss, c.allocate(x.dtype(), {rows}));
     TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), x.shape()));
-    const T* px = x.data<T>();
-    T *out = loss.mutable_data<T>(), *pb = back.mutable_data<T>();
     parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
-      std::vector<A> e(n), shifted(n);
-      for (int64_t r = begin; r < end; ++r) {
-        A sum;
-        const A log_sum = exponentials(px + r * n, 1, n, e.data(), shifted.data(), sum);
-        out[r] = narrow<T>(log_sum - shifted[label[r]]);
-        for (int64_t i = 0; i < n; ++i) pb[r * n + i] = narrow<T>(e[i] / sum - (i == label[r] ? A(1) : A(0)));
-      }
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        sparse_xent_rows(x.data<T>(), label.data(), loss.mutable_data<T>(), back.mutable_data<T>(), begin, end, n);
+      });
     });
     c.set_output(0, std::move(loss));
     c.set_output(1, std::move(back));
@@ -190,15 +216,6 @@ template <class T, class L> class SparseXent final : public ComputeKernel {
 Status sparse_xent_gradient(GradientContext& c) {
   c.set_dx(0, xent_logits_gradient(c));
   return {};
-}
-
-template <class... T> void add_sparse_kernels(KernelRegistry& kernels, TypeList<T...>) {
-  const std::string op = "SparseSoftmaxCrossEntropyWithLogits";
-  const auto add = [&]<class X, class L>() {
-    kernels.add<SparseXent<X, L>>(op, DeviceKind::kCpu, {{"T", {dtype_of<X>}}, {"Tlabels", {dtype_of<L>}}});
-  };
-  (add.template operator()<T, int32_t>(), ...);
-  (add.template operator()<T, int64_t>(), ...);
 }
 
 }  // namespace
@@ -240,10 +257,13 @@ void register_softmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("For each row of the matrix features the cross-entropy between its softmax and the class in labels; "
                    "backprop is its gradient by features. A label that is no column is an error."),
           gradient(sparse_xent_gradient));
-  add_cpu_kernels<Softmax>(kernels, "Softmax", types);
-  add_cpu_kernels<LogSoftmax>(kernels, "LogSoftmax", types);
-  add_cpu_kernels<Xent>(kernels, "SoftmaxCrossEntropyWithLogits", types);
-  add_sparse_kernels(kernels, types);
+  const KernelRegistry::Types served = {{"T", FloatTypes::dtypes()}};
+  for (const char* op : {"Softmax", "LogSoftmax"}) kernels.add<SoftmaxKernel>(op, DeviceKind::kCpu, served);
+  kernels.add<Xent>("SoftmaxCrossEntropyWithLogits", DeviceKind::kCpu, served);
+  for (DType label : IndexTypes::dtypes())
+    for (DType t : FloatTypes::dtypes())
+      kernels.add<SparseXent>("SparseSoftmaxCrossEntropyWithLogits", DeviceKind::kCpu,
+                              {{"T", {t}}, {"Tlabels", {label}}});
 }
 
 }  // namespace troupe

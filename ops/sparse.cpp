@@ -20,7 +20,7 @@ Result<Tensor> index_matrix(const Tensor& t, int rank) {
   return t.reshape(shape);
 }
 
-template <class I> class SparseToDense final : public ComputeKernel {
+class SparseToDense final : public ComputeKernel {
  public:
   explicit SparseToDense(const KernelInit& init) : validate_(init.attr<bool>("validate_indices")) {}
   Status compute(KernelContext& c) override {
@@ -32,12 +32,13 @@ template <class I> class SparseToDense final : public ComputeKernel {
     if (other.rank() != 0) return invalid_argument("default_value of shape {}", other.shape().str());
     if (values.rank() > 1 || (values.rank() == 1 && values.elements() != n))
       return invalid_argument("sparse_values of shape {} for {} indices", values.shape().str(), n);
+    TROUPE_ASSIGN(const Tensor flat, indices.reshape(Shape{indices.elements()}));
+    TROUPE_ASSIGN(const std::vector<int64_t> at, int_values(flat, "sparse_indices"));
     std::vector<int64_t> places;
-    const I* at = indices.data<I>();
     for (int64_t i = 0; i < n; ++i) {
       int64_t place = 0;
       for (int d = 0; d < shape.rank(); ++d) {
-        const auto index = static_cast<int64_t>(at[i * shape.rank() + d]);
+        const int64_t index = at[i * shape.rank() + d];
         if (index < 0 || index >= shape[d])
           return invalid_argument("index {} at [{},{}] of sparse_indices is not in [0, {})", index, i, d, shape[d]);
         place = place * shape[d] + index;
@@ -121,20 +122,18 @@ class FillEmptyRows final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor filled, Tensor::zeros(DType::kInt64, Shape{total, rank}, c.device().allocator));
     TROUPE_ASSIGN(Tensor out, c.allocate(values.dtype(), Shape{total}));
     TROUPE_ASSIGN(Tensor map, c.allocate(DType::kInt64, Shape{n}));
-    int64_t* to = filled.mutable_data<int64_t>();
+    int64_t *to = filled.mutable_data<int64_t>(), *place = map.mutable_data<int64_t>();
+    for (int64_t r = 0; r < rows; ++r)
+      if (empty.data<bool>()[r]) to[first[r] * rank] = r;
+    for (int64_t i = 0; i < n; ++i) {
+      place[i] = first[at[i * rank]]++;
+      std::copy_n(at + i * rank, rank, to + place[i] * rank);
+    }
     with_storage(values.dtype(), [&]<class S>() {
       S* y = static_cast<S*>(out.mutable_raw());
-      for (int64_t r = 0; r < rows; ++r) {
-        if (!empty.data<bool>()[r]) continue;
-        y[first[r]] = *static_cast<const S*>(other.raw());
-        to[first[r] * rank] = r;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        const int64_t place = first[at[i * rank]]++;
-        y[place] = static_cast<const S*>(values.raw())[i];
-        std::copy_n(at + i * rank, rank, to + place * rank);
-        map.mutable_data<int64_t>()[i] = place;
-      }
+      for (int64_t r = 0; r < rows; ++r)
+        if (empty.data<bool>()[r]) y[first[r]] = *static_cast<const S*>(other.raw());
+      for (int64_t i = 0; i < n; ++i) y[place[i]] = static_cast<const S*>(values.raw())[i];
     });
     c.set_output(0, std::move(filled));
     c.set_output(1, std::move(out));
@@ -162,7 +161,7 @@ Status fill_empty_rows_shape(ShapeContext& c) {
   return {};
 }
 
-template <class T> class FillEmptyRowsGrad final : public ComputeKernel {
+class FillEmptyRowsGrad final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &map = c.input(0), &g = c.input(1);
@@ -170,18 +169,24 @@ template <class T> class FillEmptyRowsGrad final : public ComputeKernel {
       return invalid_argument("reverse_index_map of shape {} and grad_values of shape {} must be vectors",
                               map.shape().str(), g.shape().str());
     TROUPE_RETURN_IF_ERROR(check_indices(map.values<int64_t>(), g.elements()));
-    TROUPE_ASSIGN(Tensor dx, c.allocate(dtype_of<T>, map.shape()));
+    TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), map.shape()));
+    TROUPE_ASSIGN(Tensor rest, Tensor::make(g.dtype(), Shape{}));
+    const std::span<const int64_t> from = map.values<int64_t>();
     std::vector<bool> taken(static_cast<size_t>(g.elements()));
-    for (int64_t i = 0; i < map.elements(); ++i) {
-      const int64_t at = map.data<int64_t>()[i];
-      dx.mutable_data<T>()[i] = g.data<T>()[at];
-      taken[at] = true;
-    }
-    Arithmetic<T> rest(0);
+    for (int64_t at : from) taken[at] = true;
+    std::vector<int64_t> others;
     for (int64_t i = 0; i < g.elements(); ++i)
-      if (!taken[i]) rest = wrapping_add(rest, widen(g.data<T>()[i]));
+      if (!taken[i]) others.push_back(i);
+    with_type(g.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
+      const T* in = g.data<T>();
+      T* out = dx.mutable_data<T>();
+      for (int64_t at : from) *out++ = in[at];
+      Arithmetic<T> sum(0);
+      for (int64_t i : others) sum = wrapping_add(sum, widen(in[i]));
+      *rest.mutable_data<T>() = narrow<T>(sum);
+    });
     c.set_output(0, std::move(dx));
-    c.set_output(1, Tensor::scalar<T>(narrow<T>(rest)));
+    c.set_output(1, std::move(rest));
     return {};
   }
 };
@@ -203,7 +208,7 @@ void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "a vector, and default_value elsewhere. Error for an index out of range, or, with "
                    "validate_indices, out of order or repeated."),
           gradient(sparse_to_dense_gradient));
-  add_cpu_kernels<SparseToDense>(kernels, "SparseToDense", IndexTypes{}, "Tindices");
+  kernels.add<SparseToDense>("SparseToDense", DeviceKind::kCpu, {{"Tindices", IndexTypes::dtypes()}});
   ops.add(OpDef("SparseFillEmptyRows")
               .input("indices: int64")
               .input("values: T")
@@ -242,7 +247,7 @@ void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of SparseFillEmptyRows: the values taken back from where they went, and the sum of "
                    "the others."),
           not_differentiable("TensorFlow defines none"));
-  add_cpu_kernels<FillEmptyRowsGrad>(kernels, "SparseFillEmptyRowsGrad", NumberOrComplexTypes{});
+  kernels.add<FillEmptyRowsGrad>("SparseFillEmptyRowsGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
 }
 
 }  // namespace troupe

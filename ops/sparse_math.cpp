@@ -41,41 +41,46 @@ Result<std::pair<SparseInput, SparseInput>> two_sparse(const KernelContext& c) {
   return std::pair(std::move(a), std::move(b));
 }
 
-template <class T> Result<Tensor> values_from(const KernelContext& c, const std::vector<T>& values) {
-  TROUPE_ASSIGN(Tensor out, c.allocate(dtype_of<T>, Shape{static_cast<int64_t>(values.size())}));
-  std::ranges::copy(values, out.mutable_data<T>());
-  return out;
-}
-
 template <class T> Real<T> magnitude(T x) {
   if constexpr (std::is_integral_v<T>) return x < 0 ? wrapping_subtract(T(0), x) : x;
   else return std::abs(x);
 }
 
-template <class T> class SparseAdd final : public ComputeKernel {
+/// The sums of values at one place, but for those of two or more values below `least`; the places of these sums.
+template <class T>
+std::vector<int64_t> add_up(const std::vector<Entry>& entries, const T* a, const T* b, Real<T> least, T* sums) {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < entries.size();) {
+    const int64_t place = entries[i].place;
+    T sum(0);
+    const size_t begin = i;
+    for (; i < entries.size() && entries[i].place == place; ++i)
+      sum = wrapping_add(sum, (entries[i].from == 0 ? a : b)[entries[i].index]);
+    if (i - begin > 1 && !(least <= magnitude(sum))) continue;
+    places.push_back(place);
+    *sums++ = sum;
+  }
+  return places;
+}
+
+class SparseAdd final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
+    const DType dtype = c.input(1).dtype();
     TROUPE_ASSIGN(const auto both, two_sparse(c));
     if (c.input(6).rank() != 0) return invalid_argument("thresh must be a scalar, not {}", c.input(6).shape().str());
-    if (c.input(6).dtype() != dtype_of<Real<T>>)
-      return invalid_argument("thresh is {} for values of {}", to_string(c.input(6).dtype()), to_string(dtype_of<T>));
-    const Real<T> least = *c.input(6).data<Real<T>>();
+    if (c.input(6).dtype() != (dtype == DType::kComplex64 ? DType::kFloat32 : dtype))
+      return invalid_argument("thresh is {} for values of {}", to_string(c.input(6).dtype()), to_string(dtype));
     const auto entries = in_order(both.first, both.second);
-    const T* values[] = {both.first.values->data<T>(), both.second.values->data<T>()};
+    TROUPE_ASSIGN(Tensor sums, c.allocate(dtype, Shape{static_cast<int64_t>(entries.size())}));
     std::vector<int64_t> places;
-    std::vector<T> sums;
-    for (size_t i = 0; i < entries.size();) {
-      const int64_t place = entries[i].place;
-      T sum(0);
-      const size_t begin = i;
-      for (; i < entries.size() && entries[i].place == place; ++i)
-        sum = wrapping_add(sum, values[entries[i].from][entries[i].index]);
-      if (i - begin > 1 && !(least <= magnitude(sum))) continue;
-      places.push_back(place);
-      sums.push_back(sum);
-    }
+    with_type(dtype, AddTypes{}, [&]<class T>() {
+      places = add_up(entries, c.input(1).data<T>(), c.input(4).data<T>(), *c.input(6).data<Real<T>>(),
+                      sums.mutable_data<T>());
+    });
     TROUPE_ASSIGN(Tensor indices, indices_of(c, places, both.first.shape));
-    TROUPE_ASSIGN(Tensor out, values_from(c, sums));
+    TROUPE_ASSIGN(Tensor out, c.allocate(dtype, Shape{static_cast<int64_t>(places.size())}));
+    copy_elements(dtype, sums.raw(), out.mutable_raw(), out.elements());
     c.set_output(0, std::move(indices));
     c.set_output(1, std::move(out));
     c.set_output(2, c.input(2));
@@ -84,7 +89,7 @@ template <class T> class SparseAdd final : public ComputeKernel {
 };
 
 /// For each row of a and of b what belongs to the same row of the sum.
-template <class T> class SparseAddGrad final : public ComputeKernel {
+class SparseAddGrad final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &g = c.input(0), &sum = c.input(3);
@@ -102,15 +107,20 @@ template <class T> class SparseAddGrad final : public ComputeKernel {
     std::vector<int64_t> order(static_cast<size_t>(sum.dim(0)));
     std::iota(order.begin(), order.end(), int64_t{0});
     std::ranges::sort(order, [&](int64_t a, int64_t b) { return before(row(sum, a), row(sum, b)); });
+    std::vector<int64_t> from;  // -1: none
     for (int k : {1, 2}) {
       const Tensor& rows = c.input(k);
-      TROUPE_ASSIGN(Tensor d, c.allocate(dtype_of<T>, Shape{rows.dim(0)}));
+      from.clear();
       for (int64_t i = 0; i < rows.dim(0); ++i) {
         const auto at =
             std::ranges::partition_point(order, [&](int64_t s) { return before(row(sum, s), row(rows, i)); });
-        const bool there = at != order.end() && std::ranges::equal(row(sum, *at), row(rows, i));
-        d.mutable_data<T>()[i] = there ? g.data<T>()[*at] : T(0);
+        from.push_back(at != order.end() && std::ranges::equal(row(sum, *at), row(rows, i)) ? *at : -1);
       }
+      TROUPE_ASSIGN(Tensor d, c.allocate(g.dtype(), Shape{rows.dim(0)}));
+      with_type(g.dtype(), AddTypes{}, [&]<class T>() {
+        std::ranges::transform(from, d.mutable_data<T>(),
+                               [in = g.data<T>()](int64_t at) { return at < 0 ? T(0) : in[at]; });
+      });
       c.set_output(k - 1, std::move(d));
     }
     return {};
@@ -138,7 +148,12 @@ Result<std::vector<int64_t>> places_of(const Tensor& indices, const Tensor& valu
   return places;
 }
 
-template <class T> class SparseTensorDenseAdd final : public ComputeKernel {
+template <class T> void add_at(const std::vector<int64_t>& places, const T* values, T* out) {
+  for (size_t i = 0; i < places.size(); ++i)
+    out[places[i]] = narrow<T>(wrapping_add(widen(out[places[i]]), widen(values[i])));
+}
+
+class SparseTensorDenseAdd final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &values = c.input(1), &b = c.input(3);
@@ -146,9 +161,8 @@ template <class T> class SparseTensorDenseAdd final : public ComputeKernel {
     if (shape != b.shape()) return invalid_argument("a of {} and b of {}", shape.str(), b.shape().str());
     TROUPE_ASSIGN(const auto places, places_of(c.input(0), values, shape));
     TROUPE_ASSIGN(Tensor y, writable_input(c, 3, values));
-    T* out = y.mutable_data<T>();
-    for (size_t i = 0; i < places.size(); ++i)
-      out[places[i]] = narrow<T>(wrapping_add(widen(out[places[i]]), widen(values.data<T>()[i])));
+    with_type(y.dtype(), NumberOrComplexTypes{},
+              [&]<class T>() { add_at(places, values.data<T>(), y.mutable_data<T>()); });
     c.set_output(0, std::move(y));
     return {};
   }
@@ -191,51 +205,80 @@ Result<std::vector<int64_t>> places_in(const SparseInput& x, const Tensor& dense
   return places;
 }
 
-/// The values of a sparse tensor with those of a dense one at their places.
-template <class F> struct WithDense {
-  template <class T> class Kernel final : public ComputeKernel {
-   public:
-    Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-      TROUPE_ASSIGN(const auto places, places_in(x, c.input(3)));
-      TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, c.input(1).shape()));
-      for (size_t i = 0; i < places.size(); ++i) {
-        const auto a = widen(x.values->data<T>()[i]), b = widen(c.input(3).data<T>()[places[i]]);
-        if constexpr (std::is_same_v<F, Over> && std::is_integral_v<T>)
-          if (b == T(0)) return invalid_argument("integer division by zero");
-        y.mutable_data<T>()[i] = narrow<T>(F::apply(a, b));
-      }
-      c.set_output(0, std::move(y));
-      return {};
-    }
-  };
+/// Each of `values` with the value of a dense tensor at its place. False for an integer division by zero.
+template <class F, class T>
+bool with_dense(const std::vector<int64_t>& places, const T* values, const T* dense, T* out) {
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto b = widen(dense[places[i]]);
+    if constexpr (std::is_same_v<F, Over> && std::is_integral_v<T>)
+      if (b == T(0)) return false;
+    out[i] = narrow<T>(F::apply(widen(values[i]), b));
+  }
+  return true;
+}
+
+enum class With { kAdd, kMul, kDiv };
+class WithDense final : public ComputeKernel {
+ public:
+  explicit WithDense(const KernelInit& init)
+      : with_(init.op.ends_with("Add")   ? With::kAdd
+              : init.op.ends_with("Mul") ? With::kMul
+                                         : With::kDiv) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
+    TROUPE_ASSIGN(const auto places, places_in(x, c.input(3)));
+    TROUPE_ASSIGN(Tensor y, c.allocate(c.input(1).dtype(), c.input(1).shape()));
+    bool defined = true;
+    with_type(y.dtype(), NumberTypes{}, [&]<class T>() {
+      const auto run = with_ == With::kAdd   ? with_dense<Plus, T>
+                       : with_ == With::kMul ? with_dense<Times, T>
+                                             : with_dense<Over, T>;
+      defined = run(places, x.values->data<T>(), c.input(3).data<T>(), y.mutable_data<T>());
+    });
+    if (!defined) return invalid_argument("integer division by zero");
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const With with_;
 };
 
+/// For each place where in a and in b its value is; -1: nowhere, it is 0.
+template <class F, class T>
+void of_both(const std::vector<std::array<int64_t, 2>>& from, const T* a, const T* b, T* out) {
+  using A = Arithmetic<T>;
+  for (const auto& [i, k] : from) *out++ = narrow<T>(F::apply(i < 0 ? A(0) : widen(a[i]), k < 0 ? A(0) : widen(b[k])));
+}
+
 /// The larger or the smaller of two sparse tensors, which are 0 where they have no value.
-template <class F> struct OfBoth {
-  template <class T> class Kernel final : public ComputeKernel {
-   public:
-    Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(const auto both, two_sparse(c));
-      const auto entries = in_order(both.first, both.second);
-      const T* values[] = {both.first.values->data<T>(), both.second.values->data<T>()};
-      std::vector<int64_t> places;
-      std::vector<T> found;
-      for (size_t i = 0; i < entries.size();) {
-        const int64_t place = entries[i].place;
-        Arithmetic<T> of[2] = {};
-        for (; i < entries.size() && entries[i].place == place; ++i)
-          of[entries[i].from] = widen(values[entries[i].from][entries[i].index]);
-        places.push_back(place);
-        found.push_back(narrow<T>(F::apply(of[0], of[1])));
+class OfBoth final : public ComputeKernel {
+ public:
+  explicit OfBoth(const KernelInit& init) : larger_(init.op.ends_with("Maximum")) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const auto both, two_sparse(c));
+    std::vector<int64_t> places;
+    std::vector<std::array<int64_t, 2>> from;
+    for (const Entry& e : in_order(both.first, both.second)) {
+      if (places.empty() || places.back() != e.place) {
+        places.push_back(e.place);
+        from.push_back({-1, -1});
       }
-      TROUPE_ASSIGN(Tensor indices, indices_of(c, places, both.first.shape));
-      TROUPE_ASSIGN(Tensor out, values_from(c, found));
-      c.set_output(0, std::move(indices));
-      c.set_output(1, std::move(out));
-      return {};
+      from.back()[static_cast<size_t>(e.from)] = e.index;
     }
-  };
+    TROUPE_ASSIGN(Tensor found, c.allocate(c.input(1).dtype(), Shape{static_cast<int64_t>(places.size())}));
+    with_type(found.dtype(), NumberTypes{}, [&]<class T>() {
+      const auto run = larger_ ? of_both<Larger, T> : of_both<Smaller, T>;
+      run(from, c.input(1).data<T>(), c.input(4).data<T>(), found.mutable_data<T>());
+    });
+    TROUPE_ASSIGN(Tensor indices, indices_of(c, places, both.first.shape));
+    c.set_output(0, std::move(indices));
+    c.set_output(1, std::move(found));
+    return {};
+  }
+
+ private:
+  const bool larger_;
 };
 
 // --- shapes and gradients ---
@@ -274,7 +317,6 @@ Output dense_indices(GradientContext& c) {
   return c.op("SelectV2", {one, c.op("ZerosLike", {own}), own});
 }
 
-enum class With { kAdd, kMul, kDiv };
 template <With with> Status with_dense_gradient(GradientContext& c) {
   const Output g = c.dy(0), values = c.input(1);
   if (!g) return {};
@@ -313,7 +355,6 @@ Status dense_add_shape(ShapeContext& c) {
   return {};
 }
 
-template <class F>
 void add_with_dense(OpRegistry& ops, KernelRegistry& kernels, const std::string& name, const char* what,
                     GradientFn dx) {
   ops.add(OpDef(name)
@@ -331,7 +372,7 @@ void add_with_dense(OpRegistry& ops, KernelRegistry& kernels, const std::string&
               .doc(std::string("The values of a sparse tensor ") + what +
                    " those of a dense one at their places; the dense one broadcasts to the sparse."),
           gradient(std::move(dx)));
-  add_cpu_kernels<WithDense<F>::template Kernel>(kernels, name, NumberTypes{});
+  kernels.add<WithDense>(name, DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
 }
 
 OpDef two_sparse_op(const char* name) {
@@ -339,14 +380,6 @@ OpDef two_sparse_op(const char* name) {
   op.input("a_indices: int64").input("a_values: T").input("a_shape: int64");
   op.input("b_indices: int64").input("b_values: T").input("b_shape: int64");
   return op;
-}
-
-template <class... T> void add_dense_add_kernels(KernelRegistry& kernels, TypeList<T...>) {
-  const auto add = [&]<class V>() {
-    kernels.add<SparseTensorDenseAdd<V>>("SparseTensorDenseAdd", DeviceKind::kCpu,
-                                         {{"T", {dtype_of<V>}}, {"Tindices", {DType::kInt32, DType::kInt64}}});
-  };
-  (add.template operator()<T>(), ...);
 }
 
 }  // namespace
@@ -363,7 +396,7 @@ void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The sum of two sparse tensors of one shape, in the order of places, without sums of two values "
                    "whose magnitude is below thresh."),
           gradient(sparse_add_gradient));
-  add_cpu_kernels<SparseAdd>(kernels, "SparseAdd", AddTypes{});
+  kernels.add<SparseAdd>("SparseAdd", DeviceKind::kCpu, {{"T", AddTypes::dtypes()}});
   ops.add(OpDef("SparseAddGrad")
               .input("backprop_val_grad: T")
               .input("a_indices: int64")
@@ -381,7 +414,7 @@ void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The gradients of SparseAdd by the values of both: zero where the sum has none."),
           not_differentiable("TensorFlow gives it none"));
-  add_cpu_kernels<SparseAddGrad>(kernels, "SparseAddGrad", AddTypes{});
+  kernels.add<SparseAddGrad>("SparseAddGrad", DeviceKind::kCpu, {{"T", AddTypes::dtypes()}});
   ops.add(OpDef("SparseTensorDenseAdd")
               .input("a_indices: Tindices")
               .input("a_values: T")
@@ -393,10 +426,11 @@ void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(dense_add_shape)
               .doc("The sum of a sparse tensor and a dense one of its shape, which is dense."),
           gradient(dense_add_gradient));
-  add_dense_add_kernels(kernels, NumberOrComplexTypes{});
-  add_with_dense<Plus>(ops, kernels, "SparseDenseCwiseAdd", "plus", with_dense_gradient<With::kAdd>);
-  add_with_dense<Times>(ops, kernels, "SparseDenseCwiseMul", "times", with_dense_gradient<With::kMul>);
-  add_with_dense<Over>(ops, kernels, "SparseDenseCwiseDiv", "divided by", with_dense_gradient<With::kDiv>);
+  kernels.add<SparseTensorDenseAdd>("SparseTensorDenseAdd", DeviceKind::kCpu,
+                                    {{"T", NumberOrComplexTypes::dtypes()}, {"Tindices", IndexTypes::dtypes()}});
+  add_with_dense(ops, kernels, "SparseDenseCwiseAdd", "plus", with_dense_gradient<With::kAdd>);
+  add_with_dense(ops, kernels, "SparseDenseCwiseMul", "times", with_dense_gradient<With::kMul>);
+  add_with_dense(ops, kernels, "SparseDenseCwiseDiv", "divided by", with_dense_gradient<With::kDiv>);
   const auto both = [&](const char* name, const char* which) {
     ops.add(
         two_sparse_op(name)
@@ -407,11 +441,10 @@ void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .doc(std::string("The ") + which +
                  " of two sparse tensors of one shape, wherever one has a value; the other is 0 where it has none."),
         not_differentiable("TensorFlow gives it none"));
+    kernels.add<OfBoth>(name, DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
   };
   both("SparseSparseMaximum", "larger");
   both("SparseSparseMinimum", "smaller");
-  add_cpu_kernels<OfBoth<Larger>::template Kernel>(kernels, "SparseSparseMaximum", NumberTypes{});
-  add_cpu_kernels<OfBoth<Smaller>::template Kernel>(kernels, "SparseSparseMinimum", NumberTypes{});
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/join.h"
 #include "ops/all.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
@@ -73,11 +74,10 @@ Status reorder_gradient(GradientContext& c) {
 Result<Shape> open_shape(std::vector<int64_t> sizes, int64_t elements) {
   int64_t known = 1, open = -1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == -1 && open >= 0)
-      return invalid_argument("new_shape [{}] has two open sizes", fmt::join(sizes, ","));
+    if (sizes[i] == -1 && open >= 0) return invalid_argument("new_shape [{}] has two open sizes", join(sizes));
     if (sizes[i] == -1) open = static_cast<int64_t>(i);
     else if (sizes[i] < 0 || __builtin_mul_overflow(known, sizes[i], &known))
-      return invalid_argument("new_shape [{}] is no shape", fmt::join(sizes, ","));
+      return invalid_argument("new_shape [{}] is no shape", join(sizes));
   }
   if (open >= 0) sizes[open] = known > 0 ? elements / known : 0;
   TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));

@@ -41,73 +41,97 @@ Shape rest_of(const Shape& shape, const std::vector<bool>& gone, bool keep) {
   return out;
 }
 
-template <class F> struct Reduce {
-  template <class T> class Kernel final : public ComputeKernel {
-   public:
-    explicit Kernel(const KernelInit& init)
-        : keep_(init.attr<bool>("keep_dims")), sparse_(init.op.ends_with("Sparse")) {}
-    Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-      TROUPE_ASSIGN(const auto gone, reduced(c.input(3), x.shape.rank()));
-      const Shape shape = rest_of(x.shape, gone, keep_);
-      std::map<int64_t, Arithmetic<T>> groups;  // by place in the result
-      for (int64_t i = 0; i < x.size(); ++i) {
-        int64_t place = 0;
-        for (int d = 0; d < x.shape.rank(); ++d)
-          if (!gone[static_cast<size_t>(d)]) place = place * x.shape[d] + x.at(i)[d];
-        const Arithmetic<T> v = widen(x.values->data<T>()[i]);
-        const auto [at, first] = groups.try_emplace(place, v);
-        if (!first) at->second = F::apply(at->second, v);
-      }
-      if (!sparse_) {
-        TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, shape, c.device().allocator));
-        for (const auto& [place, v] : groups) y.mutable_data<T>()[place] = narrow<T>(v);
-        c.set_output(0, std::move(y));
-        return {};
-      }
-      std::vector<int64_t> places;
-      TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, Shape{static_cast<int64_t>(groups.size())}));
-      for (const auto& [place, v] : groups) {
-        values.mutable_data<T>()[places.size()] = narrow<T>(v);
-        places.push_back(place);
-      }
-      TROUPE_ASSIGN(Tensor indices, indices_of(c, places, shape));
-      c.set_output(0, std::move(indices));
-      c.set_output(1, std::move(values));
-      c.set_output(2, Tensor::of<int64_t>(shape.dims()));
-      return {};
-    }
+/// Groups of values by place, numbered in the order in which they come first.
+struct Groups {
+  std::map<int64_t, size_t> numbers;
+  std::vector<size_t> of;  // each value
 
-   private:
-    const bool keep_, sparse_;
-  };
+  void add(int64_t place) { of.push_back(numbers.try_emplace(place, numbers.size()).first->second); }
 };
 
-template <class T> class SparseSoftmax final : public ComputeKernel {
+/// Writes what each group comes to, by its number, to its place in `to`.
+template <class F, class T> void reduce(const std::vector<size_t>& groups, const T* in, std::span<int64_t> to, T* out) {
+  std::vector<Arithmetic<T>> all(to.size());
+  size_t known = 0;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    auto& own = all[groups[i]];
+    const bool first = groups[i] == known;
+    own = first ? widen(in[i]) : F::apply(own, widen(in[i]));
+    known += first;
+  }
+  for (size_t g = 0; g < to.size(); ++g) out[to[g]] = narrow<T>(all[g]);
+}
+
+class Reduce final : public ComputeKernel {
+ public:
+  explicit Reduce(const KernelInit& init)
+      : keep_(init.attr<bool>("keep_dims")), sparse_(init.op.ends_with("Sparse")),
+        largest_(init.op.starts_with("SparseReduceMax")) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
+    TROUPE_ASSIGN(const auto gone, reduced(c.input(3), x.shape.rank()));
+    const Shape shape = rest_of(x.shape, gone, keep_);
+    Groups groups;  // by place in the result
+    for (int64_t i = 0; i < x.size(); ++i) {
+      int64_t place = 0;
+      for (int d = 0; d < x.shape.rank(); ++d)
+        if (!gone[static_cast<size_t>(d)]) place = place * x.shape[d] + x.at(i)[d];
+      groups.add(place);
+    }
+    Tensor y;
+    std::vector<int64_t> places, to(groups.numbers.size());
+    for (const auto& [place, group] : groups.numbers) {
+      to[group] = sparse_ ? static_cast<int64_t>(places.size()) : place;
+      places.push_back(place);
+    }
+    if (sparse_) {
+      TROUPE_ASSIGN(y, c.allocate(x.values->dtype(), Shape{static_cast<int64_t>(places.size())}));
+    } else {
+      TROUPE_ASSIGN(y, Tensor::zeros(x.values->dtype(), shape, c.device().allocator));
+    }
+    with_type(y.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
+      auto run = reduce<Sum, T>;
+      if constexpr (!std::is_same_v<T, complex64>)
+        if (largest_) run = reduce<Max, T>;
+      run(groups.of, x.values->data<T>(), to, y.mutable_data<T>());
+    });
+    if (!sparse_) {
+      c.set_output(0, std::move(y));
+      return {};
+    }
+    TROUPE_ASSIGN(Tensor indices, indices_of(c, places, shape));
+    c.set_output(0, std::move(indices));
+    c.set_output(1, std::move(y));
+    c.set_output(2, Tensor::of<int64_t>(shape.dims()));
+    return {};
+  }
+
+ private:
+  const bool keep_, sparse_, largest_;
+};
+
+template <class T> void softmax(const Groups& rows, const T* in, T* out) {
+  using A = Arithmetic<T>;
+  std::vector<A> most(rows.numbers.size()), sum(rows.numbers.size());
+  const std::vector<size_t>& row = rows.of;
+  size_t known = 0;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (row[i] == known) most[known++] = widen(in[i]);
+    most[row[i]] = std::max(most[row[i]], widen(in[i]));
+  }
+  for (size_t i = 0; i < row.size(); ++i) sum[row[i]] += std::exp(widen(in[i]) - most[row[i]]);
+  for (size_t i = 0; i < row.size(); ++i) out[i] = narrow<T>(std::exp(widen(in[i]) - most[row[i]]) / sum[row[i]]);
+}
+
+class SparseSoftmax final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
     if (x.shape.rank() < 2) return invalid_argument("sp_shape {} must have rank 2 or more", x.shape.str());
-    using A = Arithmetic<T>;
-    struct Row {
-      A most, sum;
-    };
-    std::map<int64_t, Row> rows;
-    const T* in = x.values->data<T>();
-    const auto row_of = [&](int64_t i) { return x.places[static_cast<size_t>(i)] / x.shape.dim(-1); };
-    for (int64_t i = 0; i < x.size(); ++i) {
-      const auto [at, first] = rows.try_emplace(row_of(i), Row{widen(in[i]), A(0)});
-      at->second.most = std::max(at->second.most, widen(in[i]));
-    }
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, c.input(1).shape()));
-    for (int64_t i = 0; i < x.size(); ++i) {
-      Row& row = rows.at(row_of(i));
-      row.sum += std::exp(widen(in[i]) - row.most);
-    }
-    for (int64_t i = 0; i < x.size(); ++i) {
-      const Row& row = rows.at(row_of(i));
-      y.mutable_data<T>()[i] = narrow<T>(std::exp(widen(in[i]) - row.most) / row.sum);
-    }
+    Groups rows;
+    for (int64_t place : x.places) rows.add(place / x.shape.dim(-1));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.values->dtype(), x.values->shape()));
+    with_type(y.dtype(), SoftmaxTypes{}, [&]<class T>() { softmax(rows, x.values->data<T>(), y.mutable_data<T>()); });
     c.set_output(0, std::move(y));
     return {};
   }
@@ -188,9 +212,9 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add("SparseReduceMax", real, "The largest", none);
   add("SparseReduceMaxSparse", real, "The largest", none);
   for (const char* op : {"SparseReduceSum", "SparseReduceSumSparse"})
-    add_cpu_kernels<Reduce<Sum>::template Kernel>(kernels, op, NumberOrComplexTypes{});
+    kernels.add<Reduce>(op, DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
   for (const char* op : {"SparseReduceMax", "SparseReduceMaxSparse"})
-    add_cpu_kernels<Reduce<Max>::template Kernel>(kernels, op, NumberTypes{});
+    kernels.add<Reduce>(op, DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
   ops.add(
       OpDef("SparseSoftmax")
           .input("sp_indices: int64")
@@ -206,7 +230,7 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("Values exp(x) over the sum of all in a row, along the last dimension of a sparse tensor; what is not "
                "there has no part in it."),
       gradient(softmax_gradient));
-  add_cpu_kernels<SparseSoftmax>(kernels, "SparseSoftmax", SoftmaxTypes{});
+  kernels.add<SparseSoftmax>("SparseSoftmax", DeviceKind::kCpu, {{"T", SoftmaxTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -2,8 +2,10 @@
 // Sparse tensors joined and parted: SparseConcat, SparseSplit, SparseSlice and its gradient.
 #include <numeric>
 
+#include "base/join.h"
 #include "ops/sparse_input.h"
 #include "ops/sparse_parts.h"
+#include "ops/strided_copy.h"
 #include "ops/wrapping.h"
 #include "troupe/graph.h"
 
@@ -75,37 +77,29 @@ class SparseConcat final : public ComputeKernel {
                                 all[static_cast<size_t>(i)].shape.str(), shape.str(), axis);
     }
     TROUPE_ASSIGN(shape, Shape::make(sizes));
-    // By input and value, sorted by the indices in the whole.
-    struct Entry {
-      int input;
-      int64_t value;
-      std::vector<int64_t> index;
-    };
-    std::vector<Entry> entries;
+    TROUPE_ASSIGN(Tensor values, c.allocate(c.input(n).dtype(), Shape{count}));
+    std::vector<int64_t> indices, places;  // in the whole, of the values of one input after the other
     int64_t begin = 0;
-    for (int i = 0; i < n; ++i) {
-      const SparseInput& x = all[static_cast<size_t>(i)];
+    for (const SparseInput& x : all) {
+      copy_elements(values.dtype(), x.values->raw(),
+                    advance(values.mutable_raw(), static_cast<int64_t>(places.size()), values.dtype()), x.size());
       for (int64_t k = 0; k < x.size(); ++k) {
-        Entry& e = entries.emplace_back(Entry{i, k, {x.at(k), x.at(k) + shape.rank()}});
-        e.index[static_cast<size_t>(axis)] += begin;
+        int64_t place = 0;
+        for (int d = 0; d < shape.rank(); ++d) {
+          indices.push_back(x.at(k)[d] + (d == axis ? begin : 0));
+          place = place * shape[d] + indices.back();
+        }
+        places.push_back(place);
       }
       begin += x.shape[axis];
     }
-    std::ranges::stable_sort(entries, {}, &Entry::index);
-    const int64_t rows[] = {count, shape.rank()};
-    TROUPE_ASSIGN(const Shape matrix, Shape::make(rows));
-    TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt64, matrix));
-    TROUPE_ASSIGN(Tensor values, c.allocate(c.input(n).dtype(), Shape{count}));
-    int64_t* to = indices.mutable_data<int64_t>();
-    for (const Entry& e : entries) to = std::ranges::copy(e.index, to).out;
-    with_storage(values.dtype(), [&]<class S>() {
-      S* out = static_cast<S*>(values.mutable_raw());
-      for (const Entry& e : entries) *out++ = static_cast<const S*>(c.input(n + e.input).raw())[e.value];
-    });
-    c.set_output(0, std::move(indices));
-    c.set_output(1, std::move(values));
-    c.set_output(2, Tensor::of<int64_t>(shape.dims()));
-    return {};
+    Chosen sorted{std::vector<int64_t>(places.size()), {}};
+    std::iota(sorted.values.begin(), sorted.values.end(), int64_t{0});
+    std::ranges::stable_sort(sorted.values, {}, [&](int64_t i) { return places[static_cast<size_t>(i)]; });
+    for (int64_t i : sorted.values)
+      for (int d = 0; d < shape.rank(); ++d)
+        sorted.indices.push_back(indices[static_cast<size_t>(i * shape.rank() + d)]);
+    return set_sparse(c, 0, 1, sorted, values, shape);
   }
 
  private:
@@ -139,12 +133,11 @@ class SparseSlice final : public ComputeKernel {
     TROUPE_ASSIGN(const auto size, int_values(c.input(4), "size"));
     const auto rank = static_cast<size_t>(x.shape.rank());
     if (start.size() != rank || size.size() != rank)
-      return invalid_argument("start [{}] and size [{}] of {}", fmt::join(start, ","), fmt::join(size, ","),
-                              x.shape.str());
+      return invalid_argument("start [{}] and size [{}] of {}", join(start), join(size), x.shape.str());
     Shape part = x.shape;
     for (size_t d = 0; d < rank; ++d) {
       if (start[d] < 0 || size[d] < 0)
-        return invalid_argument("start [{}] or size [{}] is negative", fmt::join(start, ","), fmt::join(size, ","));
+        return invalid_argument("start [{}] or size [{}] is negative", join(start), join(size));
       const int64_t whole = x.shape[static_cast<int>(d)];
       part.set(static_cast<int>(d), start[d] < whole ? std::min(size[d], whole - start[d]) : 0);
     }
@@ -153,7 +146,7 @@ class SparseSlice final : public ComputeKernel {
 };
 
 /// For each value of the input what belongs to the same place of the slice, whose values are in the same order.
-template <class T> class SparseSliceGrad final : public ComputeKernel {
+class SparseSliceGrad final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &g = c.input(0), &in = c.input(1), &out = c.input(3);
@@ -163,16 +156,23 @@ template <class T> class SparseSliceGrad final : public ComputeKernel {
         g.dim(0) != out.dim(0))
       return invalid_argument("backprop_val_grad {}, input_indices {}, output_indices {} and {} numbers of input_start",
                               g.shape().str(), in.shape().str(), out.shape().str(), rank);
-    TROUPE_ASSIGN(Tensor d, c.allocate(dtype_of<T>, Shape{in.dim(0)}));
+    TROUPE_ASSIGN(Tensor d, Tensor::zeros(g.dtype(), Shape{in.dim(0)}, c.device().allocator));
     const int64_t *from = in.data<int64_t>(), *to = out.data<int64_t>();
+    std::vector<int64_t> places;  // of the values of g
     int64_t next = 0;
     for (int64_t i = 0; i < in.dim(0); ++i, from += rank) {
       bool same = next < out.dim(0);
       for (int64_t k = 0; same && k < rank; ++k)
         same = wrapping_subtract(from[k], start[static_cast<size_t>(k)]) == to[next * rank + k];
-      d.mutable_data<T>()[i] = same ? g.data<T>()[next++] : T(0);
+      if (!same) continue;
+      places.push_back(i);
+      ++next;
     }
     if (next != out.dim(0)) return invalid_argument("{} of output_indices are none of the input's", out.dim(0) - next);
+    with_storage(g.dtype(), [&]<class S>() {
+      const S* value = static_cast<const S*>(g.raw());
+      for (int64_t i : places) static_cast<S*>(d.mutable_raw())[i] = *value++;
+    });
     c.set_output(0, std::move(d));
     return {};
   }
@@ -278,7 +278,7 @@ void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The gradient of SparseSlice by the values: zero for those that are not in the slice."),
           not_differentiable(none));
-  add_cpu_kernels<SparseSliceGrad>(kernels, "SparseSliceGrad", NumberOrComplexTypes{});
+  kernels.add<SparseSliceGrad>("SparseSliceGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -13,13 +13,7 @@ void add_half_kernels(KernelRegistry& kernels, const std::string& op, const Kern
 /// The same with a kernel class.
 template <class K>
 void add_half_kernels(KernelRegistry& kernels, const std::string& op, const KernelRegistry::Types& types = {}) {
-  add_half_kernels(
-      kernels, op,
-      [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-        if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
-        else return std::unique_ptr<Kernel>(new K());
-      },
-      types);
+  add_half_kernels(kernels, op, make_kernel<K>, types);
 }
 
 }  // namespace troupe

@@ -20,7 +20,9 @@ int64_t product(const Shape& s, int begin, int end) {
   return n;
 }
 
-template <class I> class OneHot final : public ComputeKernel {
+using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
+
+class OneHot final : public ComputeKernel {
  public:
   explicit OneHot(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
   Status compute(KernelContext& c) override {
@@ -34,13 +36,17 @@ template <class I> class OneHot final : public ComputeKernel {
     TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
     TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), shape));
     const int64_t inner = product(indices.shape(), axis, indices.rank()), n = indices.elements();
-    const I* at = indices.data<I>();
+    std::vector<int64_t> places;  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
+    with_type(indices.dtype(), OneHotIndices{}, [&]<class I>() {
+      const I* at = indices.data<I>();
+      for (int64_t i = 0; i < n; ++i)
+        if (at[i] >= 0 && static_cast<int64_t>(at[i]) < depth)
+          places.push_back((i / inner * depth + static_cast<int64_t>(at[i])) * inner + i % inner);
+    });
     with_storage(on.dtype(), [&]<class S>() {
       S* out = static_cast<S*>(y.mutable_raw());
       std::fill_n(out, shape.elements(), *static_cast<const S*>(off.raw()));
-      for (int64_t i = 0; i < n; ++i)  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
-        if (at[i] >= 0 && static_cast<int64_t>(at[i]) < depth)
-          out[(i / inner * depth + static_cast<int64_t>(at[i])) * inner + i % inner] = *static_cast<const S*>(on.raw());
+      for (int64_t place : places) out[place] = *static_cast<const S*>(on.raw());
     });
     c.set_output(0, std::move(y));
     return {};
@@ -69,7 +75,39 @@ Status one_hot_shape(ShapeContext& c) {
 
 using TopKIndices = TypeList<int16_t, int32_t, int64_t>;
 
-template <class T> class TopK final : public ComputeKernel {
+/// What elements are compared as, so that there are few types: small integers as int32, 16-bit floats as float.
+template <class T> using Key = std::conditional_t<std::is_integral_v<T> && (sizeof(T) < 4), int32_t, Arithmetic<T>>;
+
+/// Puts the first k of the order of x first: larger first, the smaller index where equal; NaN counts as smallest so
+/// that the order is strict.
+template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, std::vector<int32_t>& order) {
+  std::iota(order.begin(), order.end(), 0);
+  const auto before = [x](int32_t a, int32_t b) {
+    const K p = x[a], q = x[b];
+    if (p != p || q != q) return p == p ? true : q == q ? false : a < b;
+    return p > q || (p == q && a < b);
+  };
+  std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+}
+
+/// The k first of each row of n elements, and their indices.
+template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, T* values, int32_t* indices) {
+  std::vector<int32_t> order(static_cast<size_t>(n));
+  std::vector<Key<T>> keys;
+  for (int64_t r = 0; r < rows; ++r, in += n) {
+    if constexpr (std::is_same_v<T, Key<T>>) {
+      sort_first(in, k, order);
+    } else {
+      keys.resize(order.size());
+      std::transform(in, in + n, keys.begin(), widen<T>);
+      sort_first(keys.data(), k, order);
+    }
+    for (int64_t i = 0; i < k; ++i) *values++ = in[order[i]];
+    indices = std::copy_n(order.begin(), k, indices);
+  }
+}
+
+class TopK final : public ComputeKernel {
  public:
   explicit TopK(const KernelInit& init) : k_attr_(init.attrs->get_or<int64_t>("k", 0)), index_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
@@ -81,25 +119,15 @@ template <class T> class TopK final : public ComputeKernel {
     if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.shape().str());
     Shape shape = x.shape();
     shape.set(x.rank() - 1, k);
-    TROUPE_ASSIGN(Tensor values, c.allocate(dtype_of<T>, shape));
+    TROUPE_ASSIGN(Tensor values, c.allocate(x.dtype(), shape));
     TROUPE_ASSIGN(Tensor indices, c.allocate(index_, shape));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
-    std::vector<int32_t> order(static_cast<size_t>(n));
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* in = x.data<T>() + r * n;
-      std::iota(order.begin(), order.end(), 0);
-      // Larger first, the smaller index where equal; NaN counts as smallest so that the order is strict.
-      const auto before = [in](int32_t a, int32_t b) {
-        const auto p = widen(in[a]), q = widen(in[b]);
-        if (p != p || q != q) return p == p ? true : q == q ? false : a < b;
-        return p > q || (p == q && a < b);
-      };
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
-      for (int64_t i = 0; i < k; ++i) values.mutable_data<T>()[r * k + i] = in[order[i]];
-      with_type(index_, TopKIndices{}, [&]<class I>() {
-        for (int64_t i = 0; i < k; ++i) indices.mutable_data<I>()[r * k + i] = static_cast<I>(order[i]);
-      });
-    }
+    std::vector<int32_t> order(static_cast<size_t>(rows * k));
+    with_type(x.dtype(), NumberTypes{},
+              [&]<class T>() { top(x.data<T>(), rows, n, k, values.mutable_data<T>(), order.data()); });
+    with_type(index_, TopKIndices{}, [&]<class I>() {
+      std::ranges::transform(order, indices.mutable_data<I>(), [](int32_t i) { return static_cast<I>(i); });
+    });
     c.set_output(0, std::move(values));
     c.set_output(1, std::move(indices));
     return {};
@@ -141,7 +169,7 @@ Status top_k_gradient(GradientContext& c) {
   return {};
 }
 
-template <class I> class InTopK final : public ComputeKernel {
+class InTopK final : public ComputeKernel {
  public:
   explicit InTopK(const KernelInit& init)
       : k_attr_(init.attrs->get_or<int64_t>("k", 0)), has_input_(init.op == "InTopKV2") {}
@@ -153,11 +181,12 @@ template <class I> class InTopK final : public ComputeKernel {
     }
     if (predictions.rank() != 2 || targets.rank() != 1 || predictions.shape()[0] != targets.shape()[0])
       return invalid_argument("predictions {} and targets {}", predictions.shape().str(), targets.shape().str());
+    TROUPE_ASSIGN(const std::vector<int64_t> wanted, int_values(targets, "targets"));
     const int64_t rows = predictions.shape()[0], classes = predictions.shape()[1];
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kBool, Shape{rows}));
     for (int64_t r = 0; r < rows; ++r) {
       const float* p = predictions.data<float>() + r * classes;
-      const auto target = static_cast<int64_t>(targets.data<I>()[r]);
+      const int64_t target = wanted[r];
       bool in = target >= 0 && target < classes && std::isfinite(p[target]);
       int64_t better = 0;
       for (int64_t j = 0; j < classes && in; ++j) {
@@ -186,7 +215,6 @@ Status in_top_k_shape(ShapeContext& c) {
 }  // namespace
 
 void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
   ops.add(OpDef("OneHot")
               .input("indices: TI")
               .input("depth: int32")
@@ -200,7 +228,7 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("For each index a row of `depth` values: on_value at the index, off_value "
                    "elsewhere; all off_value where the index is out of range."),
           not_differentiable("it is constant in indices"));
-  add_cpu_kernels<OneHot>(kernels, "OneHot", OneHotIndices{}, "TI");
+  kernels.add<OneHot>("OneHot", DeviceKind::kCpu, {{"TI", OneHotIndices::dtypes()}});
   for (const bool v2 : {false, true}) {
     OpDef op(v2 ? "TopKV2" : "TopK");
     op.input("input: T");
@@ -215,7 +243,7 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
             "equal.");
     const std::string name = op.name();
     ops.add(std::move(op), gradient(top_k_gradient));
-    add_cpu_kernels<TopK>(kernels, name, NumberTypes{});
+    kernels.add<TopK>(name, DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
   }
   const std::string targets = type_attr("T", IndexTypes{}, "int32");
   ops.add(OpDef("InTopK")
@@ -236,8 +264,8 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(in_top_k_shape)
               .doc("Whether the target's prediction is among the k largest of its row."),
           not_differentiable("its result is boolean"));
-  add_cpu_kernels<InTopK>(kernels, "InTopK", IndexTypes{});
-  add_cpu_kernels<InTopK>(kernels, "InTopKV2", IndexTypes{});
+  for (const char* name : {"InTopK", "InTopKV2"})
+    kernels.add<InTopK>(name, DeviceKind::kCpu, {{"T", IndexTypes::dtypes()}});
 }
 
 }  // namespace troupe

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of element types, the text of type attributes made from them, and registration of kernels type by type.
+// Implemented in ops/type_dispatch.cpp.
 #pragma once
 #include <bit>
 #include <cmath>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -26,16 +28,16 @@ using NumberOrComplexTypes = TypeList<float, double, float16, bfloat16, int32_t,
                                       uint16_t, uint32_t, uint64_t, complex64>;
 
 /// "T: {float32, float64}" for OpDef::attr.
+std::string type_attr(std::string_view name, std::span<const DType> types, std::string_view fallback = "");
 template <class... T> std::string type_attr(std::string_view name, TypeList<T...>, std::string_view fallback = "") {
-  std::string list;
-  for (DType d : TypeList<T...>::dtypes()) list += (list.empty() ? "" : ", ") + std::string(to_string(d));
-  return std::string(name) + ": {" + list + "}" + (fallback.empty() ? "" : " = " + std::string(fallback));
+  static constexpr DType kTypes[] = {dtype_of<T>...};
+  return type_attr(name, kTypes, fallback);
 }
 
 /// Registers a CPU kernel K<T> for every T of the list, chosen by the type attribute `attr`.
 template <template <class> class K, class... T>
-void add_cpu_kernels(KernelRegistry& kernels, const std::string& op, TypeList<T...>, const char* attr = "T") {
-  (kernels.add<K<T>>(op, DeviceKind::kCpu, {{attr, {dtype_of<T>}}}), ...);
+void add_cpu_kernels(KernelRegistry& kernels, std::string_view op, TypeList<T...>, const char* attr = "T") {
+  (kernels.add(op, DeviceKind::kCpu, attr, dtype_of<T>, make_kernel<K<T>>), ...);
 }
 
 /// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of them.

@@ -14,55 +14,64 @@ namespace {
 using SetTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                           uint32_t, uint64_t, bool, std::string>;
 
-/// An element as it is compared: by value, so that 0 equals -0 and NaN equals nothing.
-template <class T> decltype(auto) comparable(const T& x) {
+/// What an element is compared by: its value, so that 0 equals -0 and NaN equals nothing.
+template <class T>
+using Key = std::conditional_t<std::is_same_v<T, std::string>, std::string_view,
+                               std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
+template <class T> Key<T> key(const T& x) {
   if constexpr (is_half<T>) return widen(x);
-  else return static_cast<const T&>(x);
+  else return static_cast<Key<T>>(x);
 }
 
 /// Slices of a tensor [outer, n, inner] along the middle dimension, compared element by element.
-template <class T> class Slices {
- public:
-  Slices(const T* data, int64_t outer, int64_t n, int64_t inner) : data_(data), outer_(outer), n_(n), inner_(inner) {}
+struct Slices {
+  const void* data;
+  int64_t outer, n, inner;
 
-  size_t hash(int64_t slice) const {
-    size_t out = 0;
-    for_each(slice, [&](const T& x) {
-      const auto& value = comparable(x);
-      out = out * 0x9E3779B97F4A7C15 + std::hash<std::remove_cvref_t<decltype(value)>>()(value);
-      return true;
-    });
-    return out;
-  }
-  bool equal(int64_t a, int64_t b) const {
-    const int64_t step = (b - a) * inner_;
-    return for_each(a, [&](const T& x) { return comparable(x) == comparable((&x)[step]); });
-  }
-
- private:
-  /// f of each element until it is false.
-  template <class F> bool for_each(int64_t slice, F&& f) const {
-    for (int64_t o = 0; o < outer_; ++o)
-      for (int64_t i = 0; i < inner_; ++i)
-        if (!f(data_[(o * n_ + slice) * inner_ + i])) return false;
+  /// f of each element of a slice until it is false.
+  template <class T, class F> bool for_each(int64_t slice, F&& f) const {
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < inner; ++i)
+        if (!f(static_cast<const T*>(data)[(o * n + slice) * inner + i])) return false;
     return true;
   }
-
-  const T* data_;
-  int64_t outer_, n_, inner_;
 };
+
+template <class T> std::vector<size_t> hashes(const Slices& slices) {
+  std::vector<size_t> out;
+  for (int64_t s = 0; s < slices.n; ++s) {
+    size_t hash = 0;
+    slices.for_each<T>(s, [&](const T& x) {
+      hash = hash * 0x9E3779B97F4A7C15 + std::hash<Key<T>>()(key(x));
+      return true;
+    });
+    out.push_back(hash);
+  }
+  return out;
+}
+
+template <class T> bool equal_slices(const Slices& slices, int64_t a, int64_t b) {
+  const int64_t step = (b - a) * slices.inner;
+  return slices.for_each<T>(a, [step](const T& x) { return key(x) == key((&x)[step]); });
+}
 
 /// For each slice its number among the different ones, in the order in which they appear first; and who these are.
 struct Distinct {
   std::vector<int64_t> numbers, firsts, counts;
 };
 
-template <class T> Distinct find_distinct(const Slices<T>& slices, int64_t n) {
-  const auto hash = [&](int64_t s) { return slices.hash(s); };
-  const auto equal = [&](int64_t a, int64_t b) { return slices.equal(a, b); };
-  std::unordered_map<int64_t, int64_t, decltype(hash), decltype(equal)> seen(static_cast<size_t>(n), hash, equal);
+Distinct find_distinct(const Slices& slices, DType dtype) {
+  std::vector<size_t> hashed;
+  bool (*same)(const Slices&, int64_t, int64_t) = nullptr;
+  with_type(dtype, SetTypes{}, [&]<class T>() {
+    hashed = hashes<T>(slices);
+    same = equal_slices<T>;
+  });
+  const auto hash = [&](int64_t s) { return hashed[s]; };
+  const auto equal = [&](int64_t a, int64_t b) { return same(slices, a, b); };
+  std::unordered_map<int64_t, int64_t, decltype(hash), decltype(equal)> seen(hashed.size(), hash, equal);
   Distinct out;
-  for (int64_t s = 0; s < n; ++s) {
+  for (int64_t s = 0; s < slices.n; ++s) {
     const auto [it, added] = seen.try_emplace(s, static_cast<int64_t>(out.firsts.size()));
     if (added) {
       out.firsts.push_back(s);
@@ -89,9 +98,7 @@ class Unique final : public ComputeKernel {
     const int64_t n = x.shape()[axis];
     for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
     for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
-    Distinct found;
-    with_type(x.dtype(), SetTypes{},
-              [&]<class T>() { found = find_distinct(Slices<T>(x.data<T>(), outer, n, inner), n); });
+    const Distinct found = find_distinct({x.raw(), outer, n, inner}, x.dtype());
     const auto distinct = static_cast<int64_t>(found.firsts.size());
     Shape shape = x.shape();
     shape.set(axis, distinct);
@@ -145,6 +152,21 @@ Status unique_shape(ShapeContext& c) {
   return {};
 }
 
+template <class T> std::vector<Key<T>> keys(const Tensor& x) {
+  std::vector<Key<T>> out;
+  for (const T& v : x.values<T>()) out.push_back(key(v));
+  return out;
+}
+
+/// Which of x are not in y.
+template <class K> std::vector<int64_t> difference(const std::vector<K>& x, const std::vector<K>& y) {
+  const std::unordered_set<K> others(y.begin(), y.end());
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < x.size(); ++i)
+    if (!others.contains(x[i])) out.push_back(static_cast<int64_t>(i));
+  return out;
+}
+
 class ListDiff final : public ComputeKernel {
  public:
   explicit ListDiff(const KernelInit& init) : index_(init.output_dtypes[1]) {}
@@ -153,13 +175,7 @@ class ListDiff final : public ComputeKernel {
     if (x.rank() != 1 || y.rank() != 1)
       return invalid_argument("x and y must be vectors, not {} and {}", x.shape().str(), y.shape().str());
     std::vector<int64_t> kept;
-    with_type(x.dtype(), SetTypes{}, [&]<class T>() {
-      using Key = std::remove_cvref_t<decltype(comparable(std::declval<const T&>()))>;
-      std::unordered_set<Key> others;
-      for (const T& v : y.values<T>()) others.insert(comparable(v));
-      for (int64_t i = 0; i < x.elements(); ++i)
-        if (!others.contains(comparable(x.data<T>()[i]))) kept.push_back(i);
-    });
+    with_type(x.dtype(), SetTypes{}, [&]<class T>() { kept = difference(keys<T>(x), keys<T>(y)); });
     const auto n = static_cast<int64_t>(kept.size());
     TROUPE_ASSIGN(Tensor out, c.allocate(x.dtype(), Shape{n}));
     with_storage(x.dtype(), [&]<class S>() {

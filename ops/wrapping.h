@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "ops/type_dispatch.h"
+
 namespace troupe {
 
 /// The unsigned type that arithmetic on integers T is done in; smaller ones would be promoted to int.
@@ -20,6 +22,18 @@ template <class T> [[gnu::always_inline]] inline T wrapping_subtract(T a, T b) {
 template <class T> [[gnu::always_inline]] inline T wrapping_multiply(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
   else return a * b;
+}
+
+/// Calls f.template operator()<T>() with the floating or complex T of `dtype`, or with the unsigned integer of the
+/// size of an integer `dtype`: sums, differences and products have the same bits whether signed or not.
+template <class F> void with_wrapping(DType dtype, F&& f) {
+  if (with_type(dtype, FloatOrComplexTypes{}, f)) return;
+  switch (size_of(dtype)) {
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
+  }
 }
 
 }  // namespace troupe

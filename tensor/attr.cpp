@@ -50,6 +50,16 @@ bool same(const AttrValue& a, const AttrValue& b) {
       a);
 }
 
+Attrs::Attrs() = default;
+Attrs::Attrs(std::initializer_list<Entry> entries) {
+  for (const Entry& e : entries) set(e.first, e.second);
+}
+Attrs::Attrs(const Attrs& other) = default;
+Attrs::Attrs(Attrs&& other) noexcept = default;
+Attrs& Attrs::operator=(const Attrs& other) = default;
+Attrs& Attrs::operator=(Attrs&& other) noexcept = default;
+Attrs::~Attrs() = default;
+
 void Attrs::set(std::string_view name, AttrValue value) {
   auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
                              [](const Entry& e, std::string_view n) { return e.first < n; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shapes: checks, merging, broadcasting, printing.
 #include "troupe/shape.h"
+#include "base/join.h"
 
 #include <algorithm>
 
@@ -24,12 +25,12 @@ Result<Shape> Shape::make(std::span<const int64_t> dims) {
   int64_t elements = 1;
   bool overflow = false;
   for (int64_t d : dims) {
-    if (d < 0) return invalid_argument("negative size {} in shape [{}]", d, fmt::join(dims, ","));
+    if (d < 0) return invalid_argument("negative size {} in shape [{}]", d, join(dims));
     // Sizes of 0 are left out, so that no product of some of the sizes overflows.
     overflow |= __builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements);
   }
   if (overflow || elements > kMaxElements)
-    return invalid_argument("shape [{}] has more elements than an int64 counts", fmt::join(dims, ","));
+    return invalid_argument("shape [{}] has more elements than an int64 counts", join(dims));
   return Shape(dims);
 }
 
@@ -53,15 +54,15 @@ void Shape::erase(int at) {
 
 bool Shape::operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
 
-std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ",")); }
+std::string Shape::str() const { return fmt::format("[{}]", join(dims())); }
 
 Result<PartialShape> PartialShape::make(std::span<const int64_t> dims) {
   if (dims.size() > kMaxRank) return invalid_argument("rank {} is more than the {} supported", dims.size(), kMaxRank);
   int64_t elements = 1;
   for (int64_t d : dims) {
-    if (d < -1) return invalid_argument("size {} in shape [{}]", d, fmt::join(dims, ","));
+    if (d < -1) return invalid_argument("size {} in shape [{}]", d, join(dims));
     if (d > 0 && (__builtin_mul_overflow(elements, d, &elements) || elements > kMaxElements))
-      return invalid_argument("shape [{}] has more elements than an int64 counts", fmt::join(dims, ","));
+      return invalid_argument("shape [{}] has more elements than an int64 counts", join(dims));
   }
   return PartialShape(Shape(dims));
 }

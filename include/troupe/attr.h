@@ -29,10 +29,13 @@ bool same(const AttrValue& a, const AttrValue& b);
 class Attrs {
  public:
   using Entry = std::pair<std::string, AttrValue>;
-  Attrs() = default;
-  Attrs(std::initializer_list<Entry> entries) {
-    for (const Entry& e : entries) set(e.first, e.second);
-  }
+  Attrs();
+  Attrs(std::initializer_list<Entry> entries);
+  Attrs(const Attrs& other);
+  Attrs(Attrs&& other) noexcept;
+  Attrs& operator=(const Attrs& other);
+  Attrs& operator=(Attrs&& other) noexcept;
+  ~Attrs();
   void set(std::string_view name, AttrValue value);
   const AttrValue* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }

@@ -34,10 +34,19 @@ const char* to_string(Code code);
 struct Error {
   Code code = Code::kInternal;
   std::string message;
-  std::string op = {};      // op type, "MatMul"
-  std::string node = {};    // node name, "fc1/matmul"
-  std::string device = {};  // full device name
-  std::optional<int64_t> step = {};
+  std::string op;      // op type, "MatMul"
+  std::string node;    // node name, "fc1/matmul"
+  std::string device;  // full device name
+  std::optional<int64_t> step;
+
+  // Not inline: every function that may fail has several of these.
+  Error();
+  Error(Code code, std::string message, std::string op = {}, std::string node = {});
+  Error(const Error& other);
+  Error(Error&& other) noexcept;
+  Error& operator=(const Error& other);
+  Error& operator=(Error&& other) noexcept;
+  ~Error();
 
   /// One line: "invalid argument: MatMul 'fc1': inner sizes differ: [64,784] x [500,10] (device ..., step 12)".
   std::string str() const;
@@ -48,8 +57,8 @@ struct Error {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
-  Status(const Status& other) : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
+  Status(Error error);
+  Status(const Status& other);
   Status(Status&&) noexcept = default;
   Status& operator=(const Status& other) { return *this = Status(other); }
   Status& operator=(Status&&) noexcept = default;
@@ -59,6 +68,8 @@ class [[nodiscard]] Status {
   /// The error; only when !ok().
   const Error& error() const { return *error_; }
   Error& error() { return *error_; }
+  /// This status, moved: what a Result has of the same name, so that the macros below serve both.
+  Status failure() && { return std::move(*this); }
 
  private:
   std::unique_ptr<Error> error_;
@@ -70,7 +81,7 @@ template <class T> class [[nodiscard]] Result {
   Result(T value) : data_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : data_(std::in_place_index<1>, std::move(error)) {}
   /// From a failed Status.
-  Result(Status status) : data_(std::in_place_index<1>, std::move(status.error())) {}
+  Result(Status status) : data_(std::in_place_index<1>, std::move(status)) {}
 
   bool ok() const { return data_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -84,28 +95,33 @@ template <class T> class [[nodiscard]] Result {
   T* operator->() { return std::get_if<0>(&data_); }
   const T* operator->() const { return std::get_if<0>(&data_); }
   /// The error; only when !ok().
-  const Error& error() const { return *std::get_if<1>(&data_); }
-  Error& error() { return *std::get_if<1>(&data_); }
-  Status status() const { return ok() ? Status() : Status(error()); }
+  const Error& error() const { return std::get_if<1>(&data_)->error(); }
+  Error& error() { return std::get_if<1>(&data_)->error(); }
+  Status status() const { return ok() ? Status() : *std::get_if<1>(&data_); }
+  /// The status without a copy; only when !ok().
+  Status failure() && { return std::move(*std::get_if<1>(&data_)); }
 
  private:
-  std::variant<T, Error> data_;
+  std::variant<T, Status> data_;  // a Status is smaller than an Error, and sooner destroyed
 };
+
+/// Makes an Error with a formatted message.
+Error make_error_from(Code code, fmt::string_view format, fmt::format_args args);
 
 /// Makes an Error with a formatted message (fmt syntax).
 template <class... Args> Error make_error(Code code, fmt::format_string<Args...> format, Args&&... args) {
-  return Error{code, fmt::format(format, std::forward<Args>(args)...)};
+  return make_error_from(code, format, fmt::make_format_args(args...));
 }
 
 template <class... Args> Error invalid_argument(fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(Code::kInvalidArgument, format, std::forward<Args>(args)...);
+  return make_error_from(Code::kInvalidArgument, format, fmt::make_format_args(args...));
 }
 
 /// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
 #define TROUPE_RETURN_IF_ERROR(expr)                                     \
   do {                                                                   \
     if (auto troupe_status_ = (expr); !troupe_status_.ok()) [[unlikely]] \
-      return std::move(troupe_status_.error());                          \
+      return std::move(troupe_status_).failure();                        \
   } while (0)
 
 #define TROUPE_CONCAT_(a, b) a##b
@@ -115,7 +131,7 @@ template <class... Args> Error invalid_argument(fmt::format_string<Args...> form
 #define TROUPE_ASSIGN_(tmp, decl, expr) \
   auto tmp = (expr);                    \
   if (!tmp.ok()) [[unlikely]]           \
-    return std::move(tmp.error());      \
+    return std::move(tmp).failure();    \
   decl = std::move(tmp).value()
 
 }  // namespace troupe

@@ -124,18 +124,23 @@ class BuiltinKernel : public Kernel {
 
 using KernelFactory = std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)>;
 
+/// Makes a kernel of a class without constructor arguments, or with (const KernelInit&).
+template <class K> Result<std::unique_ptr<Kernel>> make_kernel(const KernelInit& init) {
+  if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
+  else return std::unique_ptr<Kernel>(new K());
+}
+
 /// Which kernel serves an op, by device kind and types. Filled once (ops/all.h), then only read, by any thread.
 class KernelRegistry {
  public:
   /// Types a kernel is for, by type attribute; attributes not named here may be anything.
   using Types = std::map<std::string, std::vector<DType>, std::less<>>;
-  void add(std::string op, DeviceKind kind, Types types, KernelFactory factory);
-  /// A kernel class without constructor arguments, or with (const KernelInit&).
-  template <class K> void add(std::string op, DeviceKind kind, Types types) {
-    add(std::move(op), kind, std::move(types), [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-      if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
-      else return std::unique_ptr<Kernel>(new K());
-    });
+  void add(std::string_view op, DeviceKind kind, const Types& types, KernelFactory factory);
+  /// For one type of one attribute.
+  void add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype, KernelFactory factory);
+  /// A kernel class, see make_kernel.
+  template <class K> void add(std::string_view op, DeviceKind kind, const Types& types) {
+    add(op, kind, types, make_kernel<K>);
   }
   /// Errors: kUnimplemented naming op, device kind, the types asked for and those there are.
   Result<std::unique_ptr<Kernel>> make(const KernelInit& init, DeviceKind kind) const;

@@ -92,10 +92,17 @@ using GradientFn = std::function<Status(GradientContext&)>;
 struct Gradient {
   GradientFn function;             // empty: not differentiable
   std::string no_gradient_reason;  // then why
+
+  Gradient();
+  Gradient(GradientFn function, std::string_view no_gradient_reason);
+  Gradient(const Gradient& other);
+  Gradient(Gradient&& other) noexcept;
+  Gradient& operator=(Gradient&& other) noexcept;
+  ~Gradient();
 };
-inline Gradient gradient(GradientFn function) { return {std::move(function), {}}; }
+Gradient gradient(GradientFn function);
 /// No gradient flows through the op; the loss is treated as constant in its inputs. `reason` is documented.
-inline Gradient not_differentiable(std::string reason) { return {{}, std::move(reason)}; }
+Gradient not_differentiable(std::string_view reason);
 
 /// What an op does to the flow of control (white paper, 4.4). An engine carries these out itself.
 enum class ControlFlow : uint8_t {
@@ -117,29 +124,19 @@ enum class ControlFlow : uint8_t {
 /// "{'SAME', 'VALID'}" for allowed types or strings, ">= 1" for a minimum. A malformed text aborts: it is our bug.
 class OpDef {
  public:
-  explicit OpDef(std::string name) : name_(std::move(name)) {}
+  explicit OpDef(std::string_view name);
+  OpDef(const OpDef& other);
+  OpDef(OpDef&& other) noexcept;
+  ~OpDef();
   OpDef& input(std::string_view text);
   OpDef& output(std::string_view text);
   OpDef& attr(std::string_view text);
   /// First sentence: what it computes. Then arguments and errors.
-  OpDef& doc(std::string text) {
-    doc_ = std::move(text);
-    return *this;
-  }
-  OpDef& shape(ShapeFn fn) {
-    shape_ = std::move(fn);
-    return *this;
-  }
+  OpDef& doc(std::string_view text);
+  OpDef& shape(ShapeFn fn);
   /// The op has state or an effect: it is never merged, folded or dropped as a duplicate.
-  OpDef& stateful() {
-    stateful_ = true;
-    return *this;
-  }
-
-  OpDef& control_flow(ControlFlow flow) {
-    control_flow_ = flow;
-    return *this;
-  }
+  OpDef& stateful();
+  OpDef& control_flow(ControlFlow flow);
 
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
@@ -167,7 +164,7 @@ class OpDef {
 class OpRegistry {
  public:
   /// Adds an op. A second op of the same name, no doc or no shape function aborts: it is our bug.
-  void add(OpDef op, Gradient gradient);
+  void add(const OpDef& schema, Gradient gradient);
   const OpDef* find(std::string_view name) const;
   /// Names that look like `name`, for messages.
   std::vector<std::string> near(std::string_view name) const;
