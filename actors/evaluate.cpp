@@ -2,9 +2,9 @@
 // One kernel, one call.
 #include "actors/evaluate.h"
 
-#include <omp.h>
-
 #include <numeric>
+
+#include "devices/parallel.h"
 
 namespace troupe {
 namespace {
@@ -15,8 +15,8 @@ constexpr int64_t kMostBytes = int64_t{1} << 30;
 /// Keeps kernels on the calling thread: results must not depend on how many cores there are.
 class OneThread {
  public:
-  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread() : before_(set_team(1)) {}
+  ~OneThread() { set_team(before_); }
   OneThread(const OneThread&) = delete;
 
  private:

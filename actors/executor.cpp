@@ -2,12 +2,11 @@
 // Firing nodes: the hot path of the engine. Invariants in executor.h.
 #include "actors/executor.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
+#include "devices/parallel.h"
 
 namespace troupe {
 namespace {
@@ -137,7 +136,7 @@ bool Executor::run(int64_t quantum_ns) {
     counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
     waiting_since_ = 0;
   }
-  if (omp_get_max_threads() != device_.threads) omp_set_num_threads(device_.threads);
+  set_team(device_.threads);
 
   int64_t fired = 0;
   int64_t now = begin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits one kernel's work over the helper team of the thread that runs the device. Implemented in
+// The team of threads that helps the one that runs a device, and splitting a kernel's work over it. Implemented in
 // devices/parallel.cpp.
 #pragma once
 #include <cstdint>
@@ -7,6 +7,11 @@
 #include <type_traits>
 
 namespace troupe {
+
+/// Sets how many threads help the calling one, itself among them: at most OMP_THREAD_LIMIT, since oneDNN leaves work
+/// out, or waits for ever, when it gets fewer than it asked for. Whoever runs kernels calls this before. Returns the
+/// number before.
+int set_team(int threads);
 
 /// A reference to a function f(begin, end), for the time of a call.
 class RangeFunction {

@@ -3,17 +3,9 @@
 #ifdef TROUPE_ONEDNN
 #include "ops/onednn.h"
 
-#include <omp.h>
-
-#include <algorithm>
-
 namespace troupe::onednn {
 
 using dnnl::memory;
-
-void fit_team() {
-  if (omp_get_max_threads() > omp_get_thread_limit()) omp_set_num_threads(omp_get_thread_limit());
-}
 
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
                      memory::desc scratch)
@@ -30,7 +22,6 @@ Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector
 
 Status Primitive::run(const KernelContext& c, std::span<void* const> data) const {
   try {
-    fit_team();
     dnnl::stream stream(engine_);
     std::unordered_map<int, memory> args;
     std::vector<Tensor> held;
@@ -85,7 +76,6 @@ std::shared_ptr<const Primitive> PrimitiveCache::get(const Key& key,
     if (known == key) return primitive;
   std::shared_ptr<const Primitive> made;
   try {
-    fit_team();
     made = make();
   } catch (const std::exception&) {
     // A shape oneDNN has no code for: the caller has its own.

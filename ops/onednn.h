@@ -14,10 +14,6 @@
 
 namespace troupe::onednn {
 
-/// Makes the calling thread's team no larger than OMP_THREAD_LIMIT: oneDNN's threads wait for each other at barriers,
-/// for ever if they are fewer than it asked for. To be called before primitives run.
-void fit_team();
-
 /// One tensor of a primitive: `plain` is how we store it, `wanted` how the primitive does.
 struct Argument {
   int id;  // DNNL_ARG_...

@@ -19,7 +19,6 @@ Result<PackedProduct> onednn_product(const KernelContext& context, const float* 
   const auto f32 = memory::data_type::f32;
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   dnnl::stream stream(engine);
-  onednn::fit_team();
   const memory::desc of_a({m, k}, f32, memory::format_tag::ab), of_c({m, n}, f32, memory::format_tag::ab);
   const memory::desc plain({k, n}, f32, tb ? memory::format_tag::ba : memory::format_tag::ab);
   dnnl::primitive_attr attr;

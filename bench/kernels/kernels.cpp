@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long do the kernels of small networks take, alone? Prints one row for each: op, shape, best time. peers.py prints
 // PyTorch's for the same rows. Usage: bench_kernels [threads]
-#include <omp.h>
 #include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
+#include "devices/parallel.h"
 #include "ops/all.h"
 
 namespace {
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   register_all_ops(b.ops, b.kernels);
   b.device.allocator = make_caching_allocator();
-  omp_set_num_threads(b.device.threads);
+  set_team(b.device.threads);
   std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
   dense(b, "784x512", 64, 784, 512);
   dense(b, "512x10", 64, 512, 10);

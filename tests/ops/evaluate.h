@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "devices/parallel.h"
 #include "ops/all.h"
 #include "tests/ops/guarded_allocator.h"
 #include "troupe/blocking_kernel.h"
@@ -40,6 +41,7 @@ class Evaluator {
   Result<std::vector<Tensor>> run(const std::vector<Output>& fetches,
                                   const std::vector<std::pair<Output, Tensor>>& feeds = {},
                                   const std::vector<const Node*>& targets = {}) {
+    set_team(device_.threads);
     std::vector<const Node*> order;
     std::set<const Node*> seen;
     std::map<std::pair<int, int>, Tensor> fed;

@@ -40,6 +40,16 @@ TEST_CASE("MatMul agrees with loops in every type") {
   check_type<float16>(2e-3);
 }
 
+TEST_CASE("A product that is worth a team is whole with any team") {
+  const Tensor a = random_tensor<float>({256, 96}, 1), b = random_tensor<float>({96, 256}, 2);
+  const auto want = naive(a, false, b, false, 256, 256, 96);
+  for (int threads : {1, 2, 3, 8}) {
+    const auto y = apply("MatMul", {a, b}, {}, 0, threads);
+    REQUIRE(y.ok());
+    check_close(doubles(*y), want, 1e-5);
+  }
+}
+
 TEST_CASE("MatMul of integers wraps around") {
   const int32_t big = 1 << 30;
   const auto y =
