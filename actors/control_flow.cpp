@@ -17,7 +17,7 @@
 namespace troupe {
 namespace {
 
-constexpr uint16_t kDeadMerge = UINT16_MAX;
+constexpr int32_t kDeadMerge = INT32_MAX;
 
 /// The output that lives, of a Switch with a boolean or a _SwitchN with an index.
 Result<int> taken_output(const Tensor& by, int outputs) {
@@ -33,7 +33,7 @@ Result<int> taken_output(const Tensor& by, int outputs) {
 void Executor::fire_control(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
-  const uint16_t mark = in.dead[at.node - in.first_node];
+  const int32_t mark = in.dead[at.node - in.first_node];
   const bool dead = node.kind == NodeKind::kMerge ? mark == kDeadMerge : mark > 0;
   const uint32_t* inputs = s.plan->input_slots.data() + node.first_input;
   switch (node.kind) {
@@ -73,11 +73,10 @@ void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
   Iteration& in = *s.iterations[at.iteration];
   const uint32_t* inputs = s.plan->input_slots.data() + node.first_input;
   for (uint32_t i = 0; i < node.num_inputs; ++i)
-    if (--in.uses[inputs[i]] == 0 && in.values[inputs[i]].defined()) in.values[inputs[i]] = Tensor();
+    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]].reset();
   if (node.kind < NodeKind::kEnter || node.kind >= NodeKind::kTrigger) {  // the others have delivered their output
     for (uint32_t i = 0; i < node.num_outputs; ++i)
-      if (in.uses[node.first_output + i] == 0 && in.values[node.first_output + i].defined())
-        in.values[node.first_output + i] = Tensor();
+      if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i].reset();
     tell_successors(s, at, at.iteration, dead, taken);
   }
   if (at.iteration == 0) --s.left;
@@ -86,40 +85,45 @@ void Executor::complete_control(StepState& s, Ready at, bool dead, int taken) {
 
 void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken) {
   const PartitionPlan& plan = *s.plan;
-  const bool from_enter = plan.nodes[at.node].kind == NodeKind::kEnter;
-  const uint32_t end = plan.nodes[at.node + 1].first_successor;
-  for (uint32_t i = plan.nodes[at.node].first_successor; i < end; ++i) {
+  Iteration& in = *s.iterations[iteration];
+  const PlanNode* const nodes = plan.nodes.data();
+  const uint32_t end = nodes[at.node + 1].first_successor;
+  for (uint32_t i = nodes[at.node].first_successor; i < end; ++i) {
+    const uint32_t to = plan.successors[i];
     const int port = plan.successor_ports[i];
-    const bool not_taken = taken >= 0 && port >= 0 && port != taken;
-    arrive(s, {plan.successors[i], iteration}, port < 0, dead || not_taken, from_enter);
-    if (s.stopped) return;
+    const bool dies = dead || (taken >= 0 && port >= 0 && port != taken);
+    if (nodes[to].kind == NodeKind::kMerge) {
+      arrive_at_merge(s, {to, iteration}, port < 0, dies, nodes[at.node].kind == NodeKind::kEnter);
+      if (s.stopped) return;
+      continue;
+    }
+    const uint32_t local = to - in.first_node;
+    if (dies && nodes[to].kind != NodeKind::kTrigger) in.dead[local] = 1;
+    if (--in.pending[local] > 0) continue;
+    if (in.dead[local]) die(s, {to, iteration});
+    else push(s, {to, iteration});
   }
 }
 
-void Executor::arrive(StepState& s, Ready at, bool control, bool dead, bool from_enter) {
+void Executor::die(StepState& s, Ready at) {
+  // What every iteration but the last does with its exits, and the last with its way back, should cost little.
+  const NodeKind kind = s.plan->nodes[at.node].kind;
+  if (kind == NodeKind::kNextIteration) return;
+  if (kind != NodeKind::kExit) return push(s, at);
+  Loop& l = *s.loops[s.iterations[at.iteration]->loop];
+  if (l.iterations.back() == at.iteration) l.dead_exits.push_back(at.node);
+}
+
+void Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead, bool from_enter) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
-  const uint32_t local = at.node - in.first_node;
-  int32_t& pending = in.pending[local];
-  uint16_t& mark = in.dead[local];
-  if (node.kind != NodeKind::kMerge) {
-    if (dead && node.kind != NodeKind::kTrigger) mark = 1;
-    if (--pending > 0) return;
-    // What every iteration but the last does with its exits, and the last with its way back, should cost little.
-    if (mark && node.kind == NodeKind::kNextIteration) return;
-    if (mark && node.kind == NodeKind::kExit) {
-      Loop& l = *s.loops[in.loop];
-      if (l.iterations.back() == at.iteration) l.dead_exits.push_back(at.node);
-      return;
-    }
-    push(s, at);
-    return;
-  }
-  // Of a Merge the lowest bit says that no live input has come, the others count control inputs.
+  int32_t& pending = in.pending[at.node - in.first_node];
+  int32_t& mark = in.dead[at.node - in.first_node];
+  // The lowest bit says that no live input has come, the others count control inputs.
   if (control) {
     pending -= 2;
   } else if (dead) {
-    mark = from_enter ? node.num_inputs : static_cast<uint16_t>(mark + 1);  // a loop that is not entered has no other
+    mark = from_enter ? node.num_inputs : mark + 1;  // a loop that is not entered has no other
     if (mark < node.num_inputs) return;
   } else if (pending & 1) {
     pending -= 1;
@@ -220,10 +224,7 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   spare.pop_back();
   Iteration& in = *s.iterations[index];
   in.first_node = frame.first_node;
-  in.pending.assign(plan.dependencies.begin() + frame.first_node,
-                    plan.dependencies.begin() + frame.first_node + frame.num_nodes);
-  in.uses.assign(plan.uses.begin() + frame.first_slot, plan.uses.begin() + frame.first_slot + frame.num_slots);
-  in.dead.assign(frame.num_nodes, 0);
+  in.begin(frame);
   in.children.clear();
   in.frame = l.frame;
   in.loop = loop;
@@ -240,10 +241,7 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   }
 }
 
-void Executor::settle(StepState& s, uint32_t iteration) {
-  Iteration& done = *s.iterations[iteration];
-  if (--done.outstanding > 0) return;
-  const uint32_t loop = done.loop;
+void Executor::end_iterations(StepState& s, uint32_t loop) {
   Loop& l = *s.loops[loop];
   while (!s.stopped && l.enters == 0 && s.iterations[l.iterations.front()]->outstanding == 0) {
     const uint32_t oldest = l.iterations.front();

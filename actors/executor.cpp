@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-/// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
-constexpr uint32_t kHeavyNs = 20'000;
 /// How often a step times every node of its own.
 constexpr int64_t kTimedEvery = 64;
 /// Nodes between two looks at the clock.
@@ -204,9 +202,8 @@ bool Executor::fire(StepState& s, Ready at) {
   }
   switch (node.kind) {
     case NodeKind::kCompute: {
-      KernelContext context(in.values.data(), in.uses.data(), s.plan->input_slots.data() + node.first_input,
-                            node.num_inputs, node.first_output, node.num_outputs, device_, s.call->id,
-                            s.call->random_step);
+      KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
+                            node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
       Status status = node.compute->compute(context);
       if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
       if (status.ok()) [[likely]]
@@ -274,19 +271,13 @@ void Executor::complete(StepState& s, Ready at) {
   const PlanNode& node = plan.nodes[at.node];
   const uint32_t* inputs = plan.input_slots.data() + node.first_input;
   for (uint32_t i = 0; i < node.num_inputs; ++i)
-    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]] = Tensor();
+    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]].reset();
   for (uint32_t i = 0; i < node.num_outputs; ++i)
-    if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i] = Tensor();
+    if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i].reset();
   const uint32_t* end = plan.successors.data() + plan.nodes[at.node + 1].first_successor;
   for (const uint32_t* next = plan.successors.data() + node.first_successor; next != end; ++next)
     if (--in.pending[*next] == 0) push(s, {*next, 0});
   --s.left;
-}
-
-void Executor::push(StepState& s, Ready at) {
-  if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
-  if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
-  else s.ready.push(at);
 }
 
 void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
@@ -371,9 +362,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   }
   const FramePlan& frame = plan.frames[0];
   Iteration& in = *s->iterations[0];
-  in.pending.assign(plan.dependencies.begin(), plan.dependencies.begin() + frame.num_nodes);
-  in.uses.assign(plan.uses.begin(), plan.uses.begin() + frame.num_slots);
-  if (plan.control_flow) in.dead.assign(frame.num_nodes, 0);
+  in.begin(frame);
   s->plan = &plan;
   s->left = frame.num_nodes;
   s->unanswered = s->input_unanswered = 0;

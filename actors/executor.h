@@ -89,9 +89,16 @@ class Executor {
   bool idle() const { return active_.empty(); }
 
  private:
+  /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
+  static constexpr uint32_t kHeavyNs = 20'000;
+
   StepState* find(int64_t step);
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
-  void push(StepState& s, Ready at);
+  void push(StepState& s, Ready at) {
+    if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
+    if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
+    else s.ready.push(at);
+  }
   void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
@@ -107,8 +114,10 @@ class Executor {
   /// Releases inputs and tells successors; of a Switch only those of output `taken` live.
   void complete_control(StepState& s, Ready at, bool dead, int taken = -1);
   void tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken);
-  /// One dependency of `at` is met, by a node that is dead or not.
-  void arrive(StepState& s, Ready at, bool control, bool dead, bool from_enter);
+  /// All dependencies of a node with a dead input are met.
+  void die(StepState& s, Ready at);
+  /// One dependency of a Merge is met, by a node that is dead or not.
+  void arrive_at_merge(StepState& s, Ready at, bool control, bool dead, bool from_enter);
   void enter(StepState& s, Ready at, bool dead);
   void exit(StepState& s, Ready at);
   void next_iteration(StepState& s, Ready at);
@@ -116,7 +125,10 @@ class Executor {
   void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
   void add_iteration(StepState& s, uint32_t loop);
   /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
-  void settle(StepState& s, uint32_t iteration);
+  void settle(StepState& s, uint32_t iteration) {
+    if (--s.iterations[iteration]->outstanding == 0) end_iterations(s, s.iterations[iteration]->loop);
+  }
+  void end_iterations(StepState& s, uint32_t loop);
   void end_loop(StepState& s, uint32_t loop);
 
   Status check_numerics(const Iteration& in, const PlanNode& node) const;

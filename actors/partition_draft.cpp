@@ -29,15 +29,15 @@ template <class T> void permute(std::vector<T>& values, const std::vector<uint32
 }  // namespace
 
 uint32_t PartitionDraft::add_slots(uint32_t count, uint32_t frame) {
-  const auto first = static_cast<uint32_t>(plan.uses.size());
-  plan.uses.resize(first + count, 0);
+  const auto first = static_cast<uint32_t>(uses.size());
+  uses.resize(first + count, 0);
   slot_frames.resize(first + count, frame);
   return first;
 }
 
 uint32_t PartitionDraft::add_constant(const Tensor& value, uint32_t frame) {
   const uint32_t slot = add_slots(1, frame);
-  plan.uses[slot] = kKeptUses;
+  uses[slot] = kKeptUses;
   constants.emplace_back(slot, &value);
   return slot;
 }
@@ -45,15 +45,15 @@ uint32_t PartitionDraft::add_constant(const Tensor& value, uint32_t frame) {
 uint32_t PartitionDraft::add_node(PlanNode node, const Node* graph_node, uint32_t frame) {
   plan.nodes.push_back(node);
   plan.graph_nodes.push_back(graph_node);
-  plan.dependencies.push_back(node.kind == NodeKind::kMerge ? 1 : 0);
+  dependencies.push_back(node.kind == NodeKind::kMerge ? 1 : 0);
   node_frames.push_back(frame);
   return static_cast<uint32_t>(plan.nodes.size() - 1);
 }
 
 void PartitionDraft::add_edge(uint32_t from, uint32_t to, int port) {
   edges.push_back({from, to, static_cast<int16_t>(port)});
-  if (plan.nodes[to].kind != NodeKind::kMerge) ++plan.dependencies[to];
-  else if (port < 0) plan.dependencies[to] += 2;
+  if (plan.nodes[to].kind != NodeKind::kMerge) ++dependencies[to];
+  else if (port < 0) dependencies[to] += 2;
 }
 
 std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
@@ -63,7 +63,7 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
   } else {
     plan.frames.emplace_back();
     plan.frames[0].num_nodes = plan.size();
-    plan.frames[0].num_slots = static_cast<uint32_t>(plan.uses.size());
+    plan.frames[0].num_slots = static_cast<uint32_t>(uses.size());
     plan.frames[0].constants = std::move(constants);
   }
   const uint32_t n = plan.size();
@@ -79,9 +79,22 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
     plan.successors[next[e.from]++] = e.to;
   }
   for (uint32_t i = 0; i < n; ++i)
-    if (plan.dependencies[i] == 0) plan.roots.push_back(i);
+    if (dependencies[i] == 0) plan.roots.push_back(i);
   plan.cost_ns = std::make_unique<std::atomic<uint32_t>[]>(n);
+  set_counts();
   return renumbered;
+}
+
+void PartitionDraft::set_counts() {
+  auto node = dependencies.begin(), slot = uses.begin();
+  for (FramePlan& frame : plan.frames) {
+    frame.counts.reserve(2 * frame.num_nodes + frame.num_slots);
+    frame.counts.assign(node, node + frame.num_nodes);
+    frame.counts.insert(frame.counts.end(), slot, slot + frame.num_slots);
+    if (plan.control_flow) frame.counts.resize(frame.counts.size() + frame.num_nodes, 0);
+    node += frame.num_nodes;
+    slot += frame.num_slots;
+  }
 }
 
 std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
@@ -94,7 +107,7 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
   for (const PlanNode& node : plan.nodes)
     if (node.kind == NodeKind::kEnter && node.enter.every_iteration) {
       ++slot_groups[node.first_output];
-      plan.uses[node.first_output] += kKeptUses;
+      uses[node.first_output] += kKeptUses;
     }
   const std::vector<uint32_t> slots = number_by_group(slot_groups, 3 * count, slot_begins);
   const auto local = [&](uint32_t slot) { return slots[slot] - slot_begins[3 * slot_frames[slot]]; };
@@ -105,7 +118,6 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
     p.parent = static_cast<uint32_t>(frame.parent);
     p.first_node = node_begins[f];
     p.num_nodes = node_begins[f + 1] - node_begins[f];
-    p.first_slot = slot_begins[3 * f];
     p.num_slots = slot_begins[3 * f + 3] - slot_begins[3 * f];
     p.num_values = slot_begins[3 * f + 1] - slot_begins[3 * f];
     p.num_invariants = slot_begins[3 * f + 2] - slot_begins[3 * f + 1];
@@ -122,8 +134,8 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
   for (Edge& e : edges) e = {nodes[e.from], nodes[e.to], e.port};
   permute(plan.nodes, nodes);
   permute(plan.graph_nodes, nodes);
-  permute(plan.dependencies, nodes);
-  permute(plan.uses, slots);
+  permute(dependencies, nodes);
+  permute(uses, slots);
   return nodes;
 }
 

@@ -19,6 +19,7 @@ struct PartitionDraft {
   std::vector<Edge> edges;
   std::map<uint32_t, uint32_t> feed_slots;  // by feed
   std::vector<uint32_t> node_frames, slot_frames;
+  std::vector<int32_t> dependencies, uses;                    // see FramePlan::counts
   std::vector<std::pair<uint32_t, const Tensor*>> constants;  // by slot
 
   uint32_t add_slots(uint32_t count, uint32_t frame = 0);
@@ -32,6 +33,7 @@ struct PartitionDraft {
 
  private:
   std::vector<uint32_t> sort_by_frame(const Frames& frames);
+  void set_counts();
 };
 
 }  // namespace troupe

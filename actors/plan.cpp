@@ -255,7 +255,7 @@ class Planner {
     const size_t first_edge = draft.edges.size();
     for (const Output& in : node.inputs()) {
       TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here));
-      ++draft.plan.uses[slot];
+      ++draft.uses[slot];
       draft.plan.input_slots.push_back(slot);
     }
     wait_for_controls(node, here, first_edge);
@@ -290,7 +290,7 @@ class Planner {
       if (draft.node_frames[here.node] != 0)
         return at_node(invalid_argument("reads {} inside a loop, where nothing can be fed", in.name()),
                        *draft.plan.graph_nodes[here.node]);
-      if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.plan.dependencies[here.node] &= ~1;  // it lives
+      if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.dependencies[here.node] &= ~1;  // it lives
       auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
       if (fresh) {
         at->second = draft.add_slots(1);
@@ -331,7 +331,7 @@ class Planner {
     recv.num_outputs = 1;
     recv.first_output = target.add_slots(1);
     at->second.node = target.add_node(recv, &from);
-    target.plan.dependencies[at->second.node] = 1;
+    target.dependencies[at->second.node] = 1;
 
     PlanNode send;
     send.kind = NodeKind::kSend;
@@ -342,7 +342,7 @@ class Planner {
       node.num_inputs = 1;
       node.first_input = kNone;  // set by add_readers, when nodes' own inputs are all there
       const uint32_t slot = source.plan.nodes[there.node].first_output + static_cast<uint32_t>(what.port);
-      ++source.plan.uses[slot];
+      ++source.uses[slot];
       pending_sends_.push_back({there.partition, send_index, slot});
     }
     source.add_edge(there.node, send_index, what.port);
@@ -373,9 +373,9 @@ class Planner {
       } else {
         slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
       }
-      PartitionPlan& plan = drafts_[there.partition].plan;
-      ++plan.uses[slot];
-      plan.fetches.emplace_back(slot, i);
+      PartitionDraft& draft = drafts_[there.partition];
+      ++draft.uses[slot];
+      draft.plan.fetches.emplace_back(slot, i);
     }
     return {};
   }

@@ -70,15 +70,18 @@ struct FramePlan {
   std::string name;
   uint32_t parent = 0;
   uint32_t first_node = 0, num_nodes = 0;
-  uint32_t first_slot = 0, num_slots = 0;  // into PartitionPlan::uses
-  uint32_t enters = 0;                     // Enter nodes that lead here
-  uint32_t parallel = 1;                   // iterations that may overlap
+  uint32_t num_slots = 0;
+  uint32_t enters = 0;    // Enter nodes that lead here
+  uint32_t parallel = 1;  // iterations that may overlap
   // Of a loop's slots those of constants are last, and before them those of what is the same in every iteration.
   uint32_t num_values = 0;      // the others
   uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
   /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
   /// what it would wait for.
   std::vector<std::pair<uint32_t, const Tensor*>> constants;
+  /// What an iteration begins with: of each node its predecessors, and 1 more for a Recv (of a Merge 1, and 2 for each
+  /// control input); of each slot how many inputs and fetches read it; with control flow a 0 for each node.
+  std::vector<int32_t> counts;
 };
 
 /// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
@@ -91,19 +94,16 @@ struct PartitionPlan {
   std::vector<const Node*> graph_nodes;  // of nodes[i]; of a Send the producer, of a Recv nullptr
   std::vector<uint32_t> input_slots;
   std::vector<uint32_t> successors;
-  std::vector<FramePlan> frames;         // nodes and slots of one are next to one another
-  bool control_flow = false;             // some partition has a Switch, Merge, loop
-  std::vector<int16_t> successor_ports;  // with control flow, of successors[i]: from which output, -1: none
-  /// Of nodes[i]: predecessors, and 1 more for a Recv; of a Merge 1, and 2 for each control input.
-  std::vector<int32_t> dependencies;
-  std::vector<int32_t> uses;    // of each slot, frame after frame: how many inputs and fetches read it
-  std::vector<uint32_t> roots;  // nodes without dependencies
-  std::vector<std::pair<uint32_t, uint32_t>> feeds;    // (index of the feed, slot)
+  std::vector<FramePlan> frames;                     // nodes and slots of one are next to one another
+  bool control_flow = false;                         // some partition has a Switch, Merge, loop
+  std::vector<int16_t> successor_ports;              // with control flow, of successors[i]: from which output, -1: none
+  std::vector<uint32_t> roots;                       // nodes without dependencies
+  std::vector<std::pair<uint32_t, uint32_t>> feeds;  // (index of the feed, slot)
   std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
   /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
   std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
 
-  uint32_t size() const { return static_cast<uint32_t>(dependencies.size()); }
+  uint32_t size() const { return static_cast<uint32_t>(graph_nodes.size()); }
 
   /// Finished states kept for the next step. Only the executor of `device` touches it.
   mutable std::vector<std::unique_ptr<StepState>> spare;

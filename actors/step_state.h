@@ -2,6 +2,7 @@
 // StepState: a step at work on one device: what is ready, and for each iteration of each loop under way (the step
 // itself counts as one iteration of a loop of its own) the dependencies left and the live tensors.
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -47,12 +48,12 @@ class ReadyQueue {
 
 /// One iteration of a frame. Nodes and slots are counted within the frame.
 struct Iteration {
-  uint32_t first_node = 0;       // of the frame
-  std::vector<int32_t> pending;  // dependencies left, by node; of a Merge see PartitionPlan::dependencies
-  std::vector<int32_t> uses;     // readers left, by slot
-  std::vector<Tensor> values;    // by slot
+  uint32_t first_node = 0;     // of the frame
+  int32_t* pending = nullptr;  // dependencies left, by node; of a Merge see FramePlan::counts
+  int32_t* uses = nullptr;     // readers left, by slot
+  std::vector<Tensor> values;  // by slot
   // With control flow:
-  std::vector<uint16_t> dead;      // by node: whether it will not run; of a waiting Merge, how many inputs are dead
+  int32_t* dead = nullptr;         // by node: whether it will not run; of a waiting Merge, how many inputs are dead
   std::vector<uint32_t> children;  // loops under way that were entered from here, indices into StepState::loops
   // Of a loop:
   uint32_t frame = 0;        // index into PartitionPlan::frames
@@ -60,11 +61,16 @@ struct Iteration {
   uint32_t outstanding = 0;  // nodes ready or waiting for an answer, and children
   uint64_t serial = 0;       // of the loop whose invariants it holds
 
-  /// Makes the slots, with the constants in theirs.
+  /// Makes the counts and the slots, with the constants in theirs.
   void make_room(const FramePlan& plan) {
+    counts_.resize(plan.counts.size());
+    pending = counts_.data();
+    uses = pending + plan.num_nodes;
+    dead = uses + plan.num_slots;
     values.resize(plan.num_slots);
     for (const auto& [slot, value] : plan.constants) values[slot] = *value;
   }
+  void begin(const FramePlan& plan) { std::ranges::copy(plan.counts, counts_.begin()); }
   /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
   Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
   /// Lets go of what is left but what the next iteration of the loop will hold as well.
@@ -72,6 +78,8 @@ struct Iteration {
   void clear_invariants(const FramePlan& plan) { clear(plan.num_values, plan.num_values + plan.num_invariants); }
 
  private:
+  std::vector<int32_t> counts_;
+
   void clear(uint32_t begin, uint32_t end) {
     for (uint32_t i = begin; i < end; ++i)
       if (values[i].defined()) values[i] = Tensor();

@@ -2,8 +2,8 @@
 // The caching allocator. Invariants:
 //  1. A block of class c has exactly class_bytes(c) bytes, so any cached block of the class serves.
 //  2. in_use + cached is what the system gave; in_use <= limit when there is one. So only what the system gives is
-//  counted
-//     beside in_use, and a block that comes from the cache and goes back costs two atomic operations each way.
+//     counted beside in_use, and a block that comes from the cache and goes back costs two atomic operations each way.
+//  3. held_ is in_use, and 1 more while the allocator has owners: at 0 it goes.
 #include "troupe/allocator.h"
 
 #include <algorithm>
@@ -24,6 +24,7 @@ class SystemAllocator final : public Allocator {
   }
   void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
   AllocatorStats stats() const override { return {}; }
+  void release() noexcept override { delete this; }
 };
 
 /// A lock for a few instructions: it spins, and yields when the holder seems to have been descheduled.
@@ -61,15 +62,13 @@ size_t class_bytes(int c) {
 class CachingAllocator final : public Allocator {
  public:
   CachingAllocator(int64_t limit, int64_t cache_limit) : limit_(limit), cache_limit_(cache_limit) {}
-  ~CachingAllocator() override { trim(); }
-
   void* allocate(size_t bytes) override {
     const int c = class_of(bytes);
     if (c >= kClasses) return refuse();
     const auto size = static_cast<int64_t>(class_bytes(c));
-    const int64_t in_use = in_use_.fetch_add(size, std::memory_order_relaxed) + size;
+    const int64_t in_use = held_.fetch_add(size, std::memory_order_relaxed) + size - kOwned;
     if (limit_ > 0 && in_use > limit_) {
-      in_use_.fetch_sub(size, std::memory_order_relaxed);
+      held_.fetch_sub(size, std::memory_order_relaxed);
       return refuse();
     }
     if (in_use > peak_.load(std::memory_order_relaxed)) raise_peak(in_use);
@@ -83,7 +82,7 @@ class CachingAllocator final : public Allocator {
     }
     if (!memory) {
       given_.fetch_sub(size, std::memory_order_relaxed);
-      in_use_.fetch_sub(size, std::memory_order_relaxed);
+      held_.fetch_sub(size, std::memory_order_relaxed);
       return refuse();
     }
     return memory;
@@ -92,16 +91,19 @@ class CachingAllocator final : public Allocator {
   void deallocate(void* memory, size_t bytes) noexcept override {
     const int c = class_of(bytes);
     const auto size = static_cast<int64_t>(class_bytes(c));
-    const int64_t in_use = in_use_.fetch_sub(size, std::memory_order_relaxed) - size;
-    if (given_.load(std::memory_order_relaxed) - in_use > cache_limit_) {
+    const int64_t cached = given_.load(std::memory_order_relaxed) - held_.load(std::memory_order_relaxed) + kOwned;
+    if (cached + size > cache_limit_) {
       std::free(memory);
       given_.fetch_sub(size, std::memory_order_relaxed);
-      return;
+    } else {
+      std::lock_guard guard(lists_[c].lock);
+      *static_cast<void**>(memory) = lists_[c].head;
+      lists_[c].head = memory;
     }
-    std::lock_guard guard(lists_[c].lock);
-    *static_cast<void**>(memory) = lists_[c].head;
-    lists_[c].head = memory;
+    let_go(size);
   }
+
+  void release() noexcept override { let_go(kOwned); }
 
   AllocatorStats stats() const override {
     int64_t asked = 0, hits = 0;
@@ -110,7 +112,7 @@ class CachingAllocator final : public Allocator {
       asked += list.asked;
       hits += list.hits;
     }
-    const int64_t in_use = in_use_.load();
+    const int64_t in_use = held_.load() - kOwned;
     return {in_use, peak_.load(), std::max<int64_t>(given_.load() - in_use, 0), limit_, asked, hits, failures_.load()};
   }
 
@@ -123,6 +125,12 @@ class CachingAllocator final : public Allocator {
   }
 
  private:
+  ~CachingAllocator() override { trim(); }
+
+  void let_go(int64_t held) {
+    if (held_.fetch_sub(held, std::memory_order_acq_rel) == held) delete this;
+  }
+
   struct FreeList {
     SpinLock lock;
     void* head = nullptr;  // each free block begins with a pointer to the next
@@ -155,20 +163,26 @@ class CachingAllocator final : public Allocator {
     }
   }
 
+  static constexpr int64_t kOwned = 1;
   const int64_t limit_;
   const int64_t cache_limit_;
-  std::atomic<int64_t> in_use_{0}, peak_{0}, given_{0}, failures_{0};
+  std::atomic<int64_t> held_{kOwned}, peak_{0}, given_{0}, failures_{0};
   mutable FreeList lists_[kClasses];
 };
 
 }  // namespace
 
+std::shared_ptr<Allocator> own_allocator(Allocator* allocator) {
+  return {allocator, [](Allocator* a) { a->release(); }};
+}
+
 std::shared_ptr<Allocator> make_caching_allocator(int64_t limit, int64_t cache_limit) {
-  return std::make_shared<CachingAllocator>(limit, cache_limit);
+  return own_allocator(new CachingAllocator(limit, cache_limit));
 }
 
 const std::shared_ptr<Allocator>& system_allocator() {
-  static const std::shared_ptr<Allocator> allocator = std::make_shared<SystemAllocator>();
+  static const std::shared_ptr<Allocator>& allocator =
+      *new std::shared_ptr<Allocator>(own_allocator(new SystemAllocator));
   return allocator;
 }
 

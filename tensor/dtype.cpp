@@ -2,6 +2,7 @@
 // Names, sizes and the two 16-bit floats.
 #include "troupe/dtype.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -35,10 +36,16 @@ constexpr Entry kEntries[] = {
     {DType::kUInt64, "uint64", "", 8},
 };
 
+/// Where the entry of each enumerator is, beginning with 1; 0: nowhere.
+constexpr auto kPlaces = [] {
+  std::array<uint8_t, 32> places{};
+  for (size_t i = 0; i < std::size(kEntries); ++i) places[static_cast<size_t>(kEntries[i].dtype)] = uint8_t(i + 1);
+  return places;
+}();
+
 const Entry* find(DType dtype) {
-  for (const Entry& e : kEntries)
-    if (e.dtype == dtype) return &e;
-  return nullptr;
+  const auto i = static_cast<size_t>(dtype);
+  return i < kPlaces.size() && kPlaces[i] > 0 ? &kEntries[kPlaces[i] - 1] : nullptr;
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, 
   buffer->dtype_ = dtype;
   buffer->elements_ = elements;
   buffer->bytes_ = bytes;
-  buffer->allocator_ = allocator;
+  buffer->allocator_ = allocator.get();
   with_objects(dtype,
                [&]<class T>() { std::uninitialized_default_construct_n(static_cast<T*>(buffer->data()), elements); });
   return buffer;
@@ -48,7 +48,7 @@ Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, 
 
 void Buffer::destroy() {
   with_objects(dtype_, [&]<class T>() { std::destroy_n(static_cast<T*>(data()), elements_); });
-  const std::shared_ptr<Allocator> allocator = std::move(allocator_);
+  Allocator* const allocator = allocator_;
   const size_t bytes = bytes_ + kAlignment;
   this->~Buffer();
   allocator->deallocate(this, bytes);

@@ -23,9 +23,10 @@ struct AllocatorStats {
 };
 
 /// Where buffers come from. Implementations are thread-safe: any thread may allocate, another may free.
+/// An allocator is shared by shared_ptr (own_allocator) and lives until its last owner is gone and all memory came
+/// back: buffers, of which each step makes many, do not count as owners.
 class Allocator {
  public:
-  virtual ~Allocator() = default;
   /// `bytes` of memory aligned to kAlignment, or nullptr when the limit or the system refuses.
   virtual void* allocate(size_t bytes) = 0;
   /// Gives back what allocate(bytes) returned, with the same `bytes`.
@@ -33,7 +34,15 @@ class Allocator {
   virtual AllocatorStats stats() const = 0;
   /// Returns cached memory to the system.
   virtual void trim() {}
+  /// The last owner is gone: the allocator goes now, or with the last of its memory that comes back.
+  virtual void release() noexcept = 0;
+
+ protected:
+  virtual ~Allocator() = default;
 };
+
+/// The first owner of an allocator made by new.
+std::shared_ptr<Allocator> own_allocator(Allocator* allocator);
 
 /// A caching allocator of host memory: freed blocks wait in lists by size class (four classes to a power of two)
 /// and are used again, so a training loop stops calling the system after its first step. When the limit would be

@@ -38,7 +38,7 @@ class Buffer {
   DType dtype_ = DType::kInvalid;
   int64_t elements_ = 0;  // constructed objects, for dtypes that need destruction
   size_t bytes_ = 0;
-  std::shared_ptr<Allocator> allocator_;
+  Allocator* allocator_ = nullptr;
 };
 
 /// A dense, row-major array of one dtype. An empty Tensor (default) has dtype kInvalid and no buffer.
@@ -90,6 +90,13 @@ class alignas(32) Tensor {
   template <class T> static Tensor of(std::span<const T> values, const Shape& shape);
 
   bool defined() const { return dtype_ != DType::kInvalid; }
+  /// Lets go of the buffer: becomes an empty Tensor.
+  void reset() {
+    if (buffer_) std::exchange(buffer_, nullptr)->unref();
+    data_ = nullptr;
+    dtype_ = DType::kInvalid;
+    shape_ = Shape();
+  }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }

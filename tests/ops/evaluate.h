@@ -34,7 +34,7 @@ class Evaluator {
   explicit Evaluator(int threads = 1, const Registries& registries = Registries::all()) : registries_(registries) {
     device_.name = "/job:localhost/task:0/device:cpu:0";
     device_.threads = threads;
-    device_.allocator = std::make_shared<GuardedAllocator>();
+    device_.allocator = own_allocator(new GuardedAllocator);
   }
 
   /// The values of `fetches`, with `feeds` in place of what they name. `targets` run as well. Errors name op and node.

@@ -3,6 +3,7 @@
 // sanitizers do not see into, write beyond their buffers.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,7 +15,9 @@ class GuardedAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
     void* memory = inner_->allocate(bytes + kStrip);
-    if (memory) std::fill_n(static_cast<unsigned char*>(memory) + bytes, kStrip, kMark);
+    if (!memory) return nullptr;
+    std::fill_n(static_cast<unsigned char*>(memory) + bytes, kStrip, kMark);
+    ++held_;
     return memory;
   }
   void deallocate(void* memory, size_t bytes) noexcept override {
@@ -25,13 +28,18 @@ class GuardedAllocator final : public Allocator {
       std::abort();
     }
     inner_->deallocate(memory, bytes + kStrip);
+    release();
   }
   AllocatorStats stats() const override { return inner_->stats(); }
+  void release() noexcept override {
+    if (--held_ == 0) delete this;
+  }
 
  private:
   static constexpr size_t kStrip = 512;
   static constexpr unsigned char kMark = 0xA5;
   const std::shared_ptr<Allocator> inner_ = make_caching_allocator();
+  std::atomic<int64_t> held_{1};  // blocks that are out, and 1 while it has owners
 };
 
 }  // namespace troupe::testing

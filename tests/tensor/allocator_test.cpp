@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "troupe/tensor.h"
+
 using namespace troupe;
 
 TEST_CASE("blocks are aligned, large enough and apart, whatever their size") {
@@ -145,4 +147,52 @@ TEST_CASE("threads together never pass the limit") {
   CHECK(passed == 0);
   CHECK(a->stats().in_use == 0);
   CHECK(a->stats().peak <= kLimit);
+}
+
+TEST_CASE("an allocator goes with the last of its owners and memory, in any order") {
+  struct Watched final : Allocator {
+    explicit Watched(bool& gone) : gone(gone) {}
+    ~Watched() override { gone = true; }
+    void* allocate(size_t bytes) override {
+      ++held;
+      return inner->allocate(bytes);
+    }
+    void deallocate(void* memory, size_t bytes) noexcept override {
+      inner->deallocate(memory, bytes);
+      release();
+    }
+    AllocatorStats stats() const override { return inner->stats(); }
+    void release() noexcept override {
+      if (--held == 0) delete this;
+    }
+    bool& gone;
+    int held = 1;
+    std::shared_ptr<Allocator> inner = make_caching_allocator();
+  };
+  for (bool tensor_first : {false, true}) {
+    bool gone = false;
+    auto owner = own_allocator(new Watched(gone));
+    Tensor t = *Tensor::make(DType::kFloat32, {3}, owner);
+    Tensor view = t;
+    if (tensor_first) t = view = Tensor();
+    else owner.reset();
+    CHECK_FALSE(gone);
+    t = Tensor();
+    owner.reset();
+    CHECK(gone == tensor_first);
+    view = Tensor();
+    CHECK(gone);
+  }
+}
+
+TEST_CASE("threads give back the memory of an allocator without owners") {
+  auto owner = make_caching_allocator();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([t = *Tensor::make(DType::kFloat32, {100}, owner)]() mutable {
+      t.mutable_data<float>()[0] = 1;
+      t = Tensor();
+    });
+  owner.reset();
+  for (auto& t : threads) t.join();  // a sanitizer would see a leak or a use after it
 }
