@@ -12,6 +12,7 @@
 #include "ops/all.h"
 #include "ops/class_weights.h"
 #include "ops/index_tensors.h"
+#include "ops/random_draws.h"
 #include "ops/random_streams.h"
 
 namespace troupe {
@@ -21,7 +22,7 @@ namespace {
 class Classes {
  public:
   virtual ~Classes() = default;
-  virtual int64_t draw(double uniform) const = 0;
+  virtual int64_t draw(Words& words) const = 0;
   virtual double probability(int64_t k) const = 0;
   virtual int64_t count() const = 0;  // of classes that may be drawn
   /// A call is over, these were the true classes.
@@ -31,9 +32,7 @@ class Classes {
 class Uniform final : public Classes {
  public:
   explicit Uniform(int64_t range) : range_(range) {}
-  int64_t draw(double u) const override {
-    return std::min(static_cast<int64_t>(u * static_cast<double>(range_)), range_ - 1);
-  }
+  int64_t draw(Words& words) const override { return static_cast<int64_t>(words.below(static_cast<uint64_t>(range_))); }
   double probability(int64_t) const override { return 1 / static_cast<double>(range_); }
   int64_t count() const override { return range_; }
 
@@ -45,8 +44,8 @@ class Uniform final : public Classes {
 class LogUniform final : public Classes {
  public:
   explicit LogUniform(int64_t range) : range_(range), log_range_(std::log1p(static_cast<double>(range))) {}
-  int64_t draw(double u) const override {
-    return std::min(static_cast<int64_t>(std::min(std::exp(u * log_range_), 9e18)) - 1, range_ - 1);
+  int64_t draw(Words& words) const override {
+    return std::min(static_cast<int64_t>(std::min(std::exp(words.uniform() * log_range_), 9e18)) - 1, range_ - 1);
   }
   double probability(int64_t k) const override { return std::log1p(1 / static_cast<double>(k + 1)) / log_range_; }
   int64_t count() const override { return range_; }
@@ -56,21 +55,36 @@ class LogUniform final : public Classes {
   const double log_range_;
 };
 
-/// In proportion to weights; a learned one counts how often each class was a true one, beginning with 1.
-class Weighted final : public Classes {
+/// In proportion to how often each class was a true one, beginning with 1.
+class Learned final : public Classes {
  public:
-  Weighted(ClassWeights weights, bool learns) : weights_(std::move(weights)), learns_(learns) {}
-  int64_t draw(double u) const override { return weights_.find(u * weights_.total()); }
+  explicit Learned(int64_t range) : weights_(std::vector<double>(static_cast<size_t>(range), 1.0)) {}
+  int64_t draw(Words& words) const override {
+    return weights_.find(words.below(static_cast<uint32_t>(std::min(weights_.total(), kMostTotal))));
+  }
   double probability(int64_t k) const override { return weights_.at(k) / weights_.total(); }
   int64_t count() const override { return weights_.positive(); }
   void learn(std::span<const int64_t> classes) override {
-    if (learns_)
-      for (int64_t k : classes) weights_.add(k, 1);
+    for (int64_t k : classes)
+      if (weights_.total() < kMostTotal) weights_.add(k, 1);
   }
 
  private:
+  static constexpr double kMostTotal = std::numeric_limits<int32_t>::max();
   ClassWeights weights_;
-  const bool learns_;
+};
+
+/// In proportion to fixed weights.
+class Weighted final : public Classes {
+ public:
+  explicit Weighted(const std::vector<double>& weights) : weights_(weights), table_(weights) {}
+  int64_t draw(Words& words) const override { return table_.draw(words); }
+  double probability(int64_t k) const override { return weights_.at(k) / weights_.total(); }
+  int64_t count() const override { return weights_.positive(); }
+
+ private:
+  const ClassWeights weights_;
+  const AliasTable table_;
 };
 
 /// Classes that have a weight each in memory.
@@ -84,12 +98,9 @@ Result<std::unique_ptr<Classes>> make_classes(const KernelInit& init) {
   if (init.op == "LogUniformCandidateSampler") return std::unique_ptr<Classes>(new LogUniform(range));
   if (range > kMostWeights)
     return invalid_argument("range_max {}: no more than {} classes are counted", range, kMostWeights);
-  if (init.op != "FixedUnigramCandidateSampler") {
-    const std::vector<double> ones(static_cast<size_t>(range), 1.0);
-    return std::unique_ptr<Classes>(new Weighted(ClassWeights(ones), true));
-  }
+  if (init.op != "FixedUnigramCandidateSampler") return std::unique_ptr<Classes>(new Learned(range));
   TROUPE_ASSIGN(const std::vector<double> weights, fixed_unigrams(*init.attrs));
-  return std::unique_ptr<Classes>(new Weighted(ClassWeights(weights), false));
+  return std::unique_ptr<Classes>(new Weighted(weights));
 }
 
 class CandidateSampler final : public ComputeKernel {
@@ -110,20 +121,20 @@ class CandidateSampler final : public ComputeKernel {
     const std::lock_guard lock(mutex_);
     if (unique_ && n_ > classes_->count())
       return invalid_argument("{} different samples of {} classes", n_, classes_->count());
-    const Philox random = streams_.next(c);
+    Words words(streams_.next(c, n_ * 2 * kBlocksOfElement));
     std::unordered_set<int64_t> taken;
     int64_t tries = 0;
     for (int64_t i = 0; i < n_;) {
       if (unique_ && tries - n_ == kMostTries)
         return invalid_argument("{} of {} different samples came in {} tries: the rest hardly ever does", i, n_, tries);
-      const Philox::Block w = random(static_cast<uint64_t>(tries++));
-      const int64_t k = classes_->draw(uniform_double(w[0], w[1]));
+      const int64_t k = classes_->draw(words);
+      ++tries;
       if (!unique_ || taken.insert(k).second) drawn.mutable_data<int64_t>()[i++] = k;
     }
-    // How often a class is among the samples: of n, or, where they must differ, at least once in as many tries.
+    // How often a class is among the samples: of n, or, where some were drawn again, at least once in as many tries.
     const auto expected = [&](int64_t k) {
       const double p = classes_->probability(k);
-      if (!unique_) return static_cast<float>(p * static_cast<double>(n_));
+      if (tries == n_) return static_cast<float>(p * static_cast<double>(n_));
       return static_cast<float>(-std::expm1(static_cast<double>(tries) * std::log1p(-p)));
     };
     for (int64_t i = 0; i < n_; ++i) counts.mutable_data<float>()[i] = expected(drawn.data<int64_t>()[i]);

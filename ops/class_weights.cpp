@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 
 namespace troupe {
 
@@ -35,6 +36,30 @@ int64_t ClassWeights::find(double sum) const {
   while (weights_[at] == 0 && at > 0) --at;
   while (weights_[at] == 0) ++at;
   return static_cast<int64_t>(at);
+}
+
+AliasTable::AliasTable(const std::vector<double>& weights) : columns_(weights.size()) {
+  const double mean = std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
+  std::vector<double> left(weights.size());
+  std::vector<size_t> low, high;
+  for (size_t k = 0; k < weights.size(); ++k) {
+    left[k] = weights[k] / mean;
+    (left[k] < 1 ? low : high).push_back(k);
+  }
+  while (!low.empty() && !high.empty()) {
+    const size_t poor = low.back(), rich = high.back();
+    low.pop_back();
+    high.pop_back();
+    columns_[poor] = {static_cast<float>(left[poor]), static_cast<int64_t>(rich)};
+    left[rich] -= 1 - left[poor];
+    (left[rich] < 1 ? low : high).push_back(rich);
+  }  // but for rounding, those that are left fill their columns
+}
+
+int64_t AliasTable::draw(Words& words) const {
+  const float share = words.uniform_float();
+  const uint32_t k = words.below(static_cast<uint32_t>(columns_.size()));
+  return share < columns_[k].own ? k : columns_[k].other;
 }
 
 namespace {

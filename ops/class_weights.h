@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of classes that change one at a time, and drawing in proportion to them in logarithmic time.
+// Drawing classes in proportion to weights: in logarithmic time where these change one at a time, else in constant
+// time.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "ops/random_draws.h"
 #include "troupe/attr.h"
 #include "troupe/error.h"
 
@@ -26,6 +28,22 @@ class ClassWeights {
   std::vector<double> weights_, sums_;  // sums_[i]: of the weights (i - lowest bit of i, i]
   double total_ = 0;
   int64_t positive_ = 0;
+};
+
+/// Each class takes as much of the column of its number as its weight fills, and what is left goes to one other class
+/// (Walker, "An efficient method for generating discrete random variables with general distributions", 1977).
+class AliasTable {
+ public:
+  /// Weights are >= 0 and not all 0.
+  explicit AliasTable(const std::vector<double>& weights);
+  int64_t draw(Words& words) const;
+
+ private:
+  struct Column {
+    float own = 1;      // the share of the class of this number
+    int64_t other = 0;  // whose the rest is
+  };
+  std::vector<Column> columns_;
 };
 
 /// The weights of FixedUnigramCandidateSampler: attribute unigrams, or the last comma-separated field of each line of

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10, a counter-based random generator. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
+// Philox4x32-10, a counter-based random generator, and the numbers that are made of its words as TensorFlow makes them,
+// so that a graph's seeds give what they give there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
 // easy as 1, 2, 3", SC 2011.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -9,16 +11,18 @@
 
 namespace troupe {
 
-/// A block of four random words is a function of key and counter alone, so any thread can make any part of a stream.
+/// A block of four random words is a function of a key and a counter of 128 bits alone, so any thread can make any part
+/// of what follows from them.
 class Philox {
  public:
   using Block = std::array<uint32_t, 4>;
-  /// `stream` picks one of 2^64 streams of 2^64 blocks under `key`.
-  Philox(uint64_t key, uint64_t stream) : key_(key), stream_(stream) {}
+  /// The counter of block 0 has the halves `high` and `low`.
+  Philox(uint64_t key, uint64_t high, uint64_t low = 0) : key_(key), high_(high), low_(low) {}
 
   [[gnu::always_inline]] Block operator()(uint64_t index) const {
-    uint32_t c0 = static_cast<uint32_t>(index), c1 = static_cast<uint32_t>(index >> 32);
-    uint32_t c2 = static_cast<uint32_t>(stream_), c3 = static_cast<uint32_t>(stream_ >> 32);
+    const uint64_t low = low_ + index, high = high_ + (low < index);
+    uint32_t c0 = static_cast<uint32_t>(low), c1 = static_cast<uint32_t>(low >> 32);
+    uint32_t c2 = static_cast<uint32_t>(high), c3 = static_cast<uint32_t>(high >> 32);
     uint32_t k0 = static_cast<uint32_t>(key_), k1 = static_cast<uint32_t>(key_ >> 32);
     for (int round = 0; round < 10; ++round) {
       const uint64_t p0 = uint64_t{0xD2511F53} * c0, p1 = uint64_t{0xCD9E8D57} * c2;
@@ -31,22 +35,27 @@ class Philox {
     }
     return {c0, c1, c2, c3};
   }
+  /// The generator whose block 0 is block `index` of this one.
+  Philox from(uint64_t index) const { return {key_, high_ + (low_ + index < index), low_ + index}; }
 
  private:
-  uint64_t key_, stream_;
+  uint64_t key_, high_, low_;
 };
 
-/// In [0, 1), of 24 bits.
-inline float uniform_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-/// In [0, 1), of 53 bits.
+// Numbers in [0, 1) of as many bits as the mantissa of a type has, from the lowest of a word or two.
+inline float uniform_float(uint32_t word) { return static_cast<float>(word & 0x7fffff) * 0x1p-23f; }
 inline double uniform_double(uint32_t high, uint32_t low) {
-  return static_cast<double>((uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
+  return static_cast<double>(uint64_t{high & 0xfffff} << 32 | low) * 0x1p-52;
 }
-/// Two independent normal numbers from two words, by Box and Muller's method.
-inline std::array<double, 2> normal_pair(uint32_t a, uint32_t b) {
-  const double radius = std::sqrt(-2.0 * std::log((static_cast<double>(a) + 0.5) * 0x1p-32));
-  const double angle = 2.0 * std::numbers::pi * (static_cast<double>(b) * 0x1p-32);
-  return {radius * std::cos(angle), radius * std::sin(angle)};
+
+/// Two independent normal numbers from two uniform ones, by Box and Muller's method.
+template <class A> std::array<A, 2> normal_pair(A u, A v) {
+  const A radius = std::sqrt(A(-2) * std::log(std::max(u, A(1e-7))));
+  const A angle = static_cast<A>(2 * std::numbers::pi * v);
+  return {std::sin(angle) * radius, std::cos(angle) * radius};
+}
+inline std::array<double, 2> normal_doubles(const Philox::Block& w) {
+  return normal_pair(uniform_double(w[0], w[1]), uniform_double(w[2], w[3]));
 }
 
 }  // namespace troupe

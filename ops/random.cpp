@@ -21,10 +21,10 @@ template <class T>
   for (int64_t g = begin; g < end; ++g) {
     const Philox::Block w = random(static_cast<uint64_t>(g));
     for (int k = 0; k < 4; ++k) {
-      // As many bits as T holds exactly, so that 1 is never reached by rounding.
-      if constexpr (std::is_same_v<T, float16>) out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] >> 21) * 0x1p-11f);
+      if constexpr (std::is_same_v<T, float16>)
+        out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] & 0x3ff) * 0x1p-10f);
       else if constexpr (std::is_same_v<T, bfloat16>)
-        out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] >> 24) * 0x1p-8f);
+        out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] & 0x7f) * 0x1p-7f);
       else out[(g - begin) * 4 + k] = uniform_float(w[k]);
     }
   }
@@ -51,49 +51,46 @@ struct Uniform {
   }
 };
 
-template <class T> std::array<Arithmetic<T>, 4> normals(const Philox::Block& w) {
-  using A = Arithmetic<T>;
-  std::array<A, 4> out;
-  for (int k = 0; k < 4; k += 2) {
-    if constexpr (std::is_same_v<A, double>) {
-      const auto [x, y] = normal_pair(w[k], w[k + 1]);
-      out[k] = x;
-      out[k + 1] = y;
-    } else {
-      const float radius = std::sqrt(-2.0f * std::log((static_cast<float>(w[k]) + 0.5f) * 0x1p-32f));
-      const float angle = 2.0f * std::numbers::pi_v<float> * uniform_float(w[k + 1]);
-      out[k] = radius * std::cos(angle);
-      out[k + 1] = radius * std::sin(angle);
-    }
+/// How many numbers of T one block of words makes.
+template <class T> constexpr int kOfBlock = std::is_same_v<T, double> ? 2 : 4;
+
+template <class T> std::array<Arithmetic<T>, kOfBlock<T>> normals(const Philox::Block& w) {
+  if constexpr (std::is_same_v<T, double>) {
+    return normal_doubles(w);
+  } else {
+    const auto [a, b] = normal_pair(uniform_float(w[0]), uniform_float(w[1]));
+    const auto [c, d] = normal_pair(uniform_float(w[2]), uniform_float(w[3]));
+    return {a, b, c, d};
   }
-  return out;
 }
 
 struct Normal {
   template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    for (int64_t g = begin; g < end; ++g) {
-      const auto z = normals<T>(random(static_cast<uint64_t>(g)));
-      for (int k = 0; k < 4; ++k) out[(g - begin) * 4 + k] = narrow<T>(z[k]);
-    }
+    constexpr int n = kOfBlock<T>;
+    for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g)
+      for (const auto z : normals<T>(random(static_cast<uint64_t>(g)))) *out++ = narrow<T>(z);
   }
 };
 
-/// Normal numbers beyond two standard deviations are drawn again.
+/// Normal numbers beyond two standard deviations are drawn again, for as many numbers as a block makes at a time.
 struct Truncated {
   template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    for (int64_t g = begin; g < end; ++g) {
+    constexpr int n = kOfBlock<T>;
+    constexpr int64_t left = kBlocksOfElement * n / 4;
+    for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g) {
       int filled = 0;
-      for (uint64_t attempt = 0; filled < 4; ++attempt)
-        for (const auto z : normals<T>(random(static_cast<uint64_t>(g) | attempt << 48)))
-          if (std::abs(z) < 2 && filled < 4) out[(g - begin) * 4 + filled++] = narrow<T>(z);
+      for (int64_t attempt = g * left; filled < n; ++attempt)
+        for (const auto z : normals<T>(random(static_cast<uint64_t>(attempt))))
+          if (std::abs(z) < 2 && filled < n) ++filled, *out++ = narrow<T>(z);
     }
   }
 };
 
 template <class Distribution, class T>
-Result<Tensor> fill(KernelContext& c, const Philox& random, const Tensor& sizes) {
+Result<Tensor> fill(KernelContext& c, RandomSource& source, const Tensor& sizes) {
   TROUPE_ASSIGN(const Shape shape, shape_from(sizes, "shape"));
   TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
+  TROUPE_ASSIGN(const Philox random, source.next(c, shape.elements() * kBlocksOfElement));
   T* out = y.mutable_data<T>();
   const int64_t n = shape.elements(), whole = n / 4;
   parallel_for(c.threads(), whole, kDearGrain,
@@ -111,8 +108,7 @@ template <class Distribution> struct Random {
    public:
     explicit Kernel(const KernelInit& init) : source_(init) {}
     Status compute(KernelContext& c) override {
-      TROUPE_ASSIGN(const Philox random, source_.next(c));
-      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, random, c.input(0))));
+      TROUPE_ASSIGN(Tensor y, (fill<Distribution, T>(c, source_, c.input(0))));
       c.set_output(0, std::move(y));
       return {};
     }

@@ -18,6 +18,9 @@ namespace {
 
 using CountTypes = TypeList<float, double, float16, int32_t, int64_t>;
 
+/// What draw_rare takes for an element, all but always.
+constexpr int64_t kBlocksOfRare = 42;
+
 double log_factorial(double n) {
   int sign = 0;
   return lgamma_r(n + 1, &sign);
@@ -28,7 +31,7 @@ double draw_rare(Draws& draws, double trials, double p) {
   const double scale = std::log1p(-p);
   double count = 0;
   for (double passed = 0;; ++count) {
-    passed += std::ceil(std::log(1 - draws.uniform()) / scale);
+    passed += std::ceil(std::log(draws.uniform()) / scale);
     if (!(passed <= trials)) return count;
   }
 }
@@ -39,7 +42,7 @@ double draw_often(Draws& draws, double n, double p) {
   const double alpha = (2.83 + 5.1 / b) * deviation, odds = std::log(p / (1 - p)), mode = std::floor((n + 1) * p);
   const double at_mode = log_factorial(mode) + log_factorial(n - mode);
   for (;;) {
-    const double u = draws.uniform() - 0.5, v = 1 - draws.uniform(), edge = 0.5 - std::abs(u);
+    const double u = draws.uniform() - 0.5, v = draws.uniform(), edge = 0.5 - std::abs(u);
     const double k = std::floor((2 * a / edge + b) * u + n * p + 0.5);
     if (edge >= 0.07 && v <= 0.92 - 4.2 / b) return k;
     if (!(k >= 0 && k <= n)) continue;
@@ -48,11 +51,14 @@ double draw_often(Draws& draws, double n, double p) {
   }
 }
 
-double draw_binomial(Draws& draws, double trials, double p) {
+/// Number `place` of a result.
+double draw_binomial(const Philox& random, int64_t place, double trials, double p) {
   if (trials <= 0 || p <= 0) return 0;
   if (p >= 1) return trials;
-  if (p > 0.5) return trials - draw_binomial(draws, trials, 1 - p);
-  return trials * p < 10 ? draw_rare(draws, trials, p) : draw_often(draws, trials, p);
+  if (p > 0.5) return trials - draw_binomial(random, place, trials, 1 - p);
+  const bool rare = trials * p < 10;
+  Draws draws(random.from(static_cast<uint64_t>(place * (rare ? kBlocksOfRare : kBlocksOfElement))));
+  return rare ? draw_rare(draws, trials, p) : draw_often(draws, trials, p);
 }
 
 /// The elements of x, repeated to `shape`.
@@ -80,14 +86,15 @@ class Binomial final : public ComputeKernel {
       if (!std::isfinite(trials[i]) || std::isnan(shares[i]))
         return invalid_argument("{} trials of probability {} at position {}", trials[i], shares[i], i);
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_, shape));
-    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    TROUPE_ASSIGN(const Philox random, source_.next(c, shape.elements() * kBlocksOfElement));
+    const auto of = static_cast<int64_t>(trials.size()), times = of ? shape.elements() / of : 0;
     with_type(dtype_, CountTypes{}, [&]<class T>() {
       T* out = y.mutable_data<T>();
       parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          Draws draws(random, i);
-          const size_t of = static_cast<size_t>(i) % trials.size();
-          out[i] = to_number<T>(draw_binomial(draws, std::floor(trials[of]), shares[of]));
+          const int64_t place = i % of * times + i / of;  // all of a probability, then those of the next
+          const auto at = static_cast<size_t>(i % of);
+          out[i] = to_number<T>(draw_binomial(random, place, std::floor(trials[at]), shares[at]));
         }
       });
     });

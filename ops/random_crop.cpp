@@ -50,7 +50,7 @@ struct Wishes {
 int64_t rounded(double x) { return std::llrint(x); }
 
 /// A part of this ratio of width to height, of a random area that is wished for; none where there is none.
-std::optional<Part> random_part(Draws& draws, const Wishes& wishes, int64_t height, int64_t width, double ratio) {
+std::optional<Part> random_part(Words& words, const Wishes& wishes, int64_t height, int64_t width, double ratio) {
   const double all = static_cast<double>(height) * static_cast<double>(width);
   const double least = wishes.areas[0] * all, most = wishes.areas[1] * all;
   Part part;
@@ -58,7 +58,7 @@ std::optional<Part> random_part(Draws& draws, const Wishes& wishes, int64_t heig
   if (rounded(static_cast<double>(highest) * ratio) > width)
     highest = static_cast<int64_t>((static_cast<double>(width) + 0.4999999) / ratio);
   part.height = std::min(rounded(std::sqrt(least / ratio)), highest);
-  if (part.height < highest) part.height += draws.below(highest - part.height + 1);
+  if (part.height < highest) part.height += words.below(static_cast<uint32_t>(highest - part.height + 1));
   const auto set_width = [&] { part.width = rounded(static_cast<double>(part.height) * ratio); };
   const auto area = [&] { return static_cast<double>(part.height) * static_cast<double>(part.width); };
   set_width();
@@ -68,8 +68,8 @@ std::optional<Part> random_part(Draws& draws, const Wishes& wishes, int64_t heig
   if (area() < least || area() > most || part.width > width || part.height > height || part.width <= 0 ||
       part.height <= 0)
     return {};
-  part.top = part.height < height ? draws.below(height - part.height) : 0;
-  part.left = part.width < width ? draws.below(width - part.width) : 0;
+  part.top = part.height < height ? words.below(static_cast<uint32_t>(height - part.height)) : 0;
+  part.left = part.width < width ? words.below(static_cast<uint32_t>(width - part.width)) : 0;
   return part;
 }
 
@@ -101,12 +101,12 @@ template <class T> class SamplePart final : public ComputeKernel {
     }
     if (!(share >= 0)) return invalid_argument("min_object_covered {} is negative", share);
     TROUPE_ASSIGN(const auto objects, objects_of(c.input(1), height, width));
-    TROUPE_ASSIGN(const Philox random, source_.next(c));
-    Draws draws(random, 0);
+    TROUPE_ASSIGN(const Philox random, source_.next(c, wishes_.attempts));
+    Words words(random);
     Part chosen{0, 0, height, width};
     for (int64_t i = 0; i < wishes_.attempts; ++i) {
-      const double ratio = wishes_.ratios[0] + draws.uniform() * (wishes_.ratios[1] - wishes_.ratios[0]);
-      const auto part = random_part(draws, wishes_, height, width, ratio);
+      const float ratio = words.uniform_float() * (wishes_.ratios[1] - wishes_.ratios[0]) + wishes_.ratios[0];
+      const auto part = random_part(words, wishes_, height, width, ratio);
       if (!part || !covers(*part, objects, share)) continue;
       chosen = *part;
       break;

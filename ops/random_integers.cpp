@@ -8,6 +8,7 @@
 
 #include "devices/parallel.h"
 #include "ops/index_tensors.h"
+#include "ops/random_draws.h"
 #include "ops/random_source.h"
 #include "ops/type_dispatch.h"
 
@@ -15,15 +16,6 @@ namespace troupe {
 namespace {
 
 using FullIntTypes = TypeList<int32_t, int64_t, uint32_t, uint64_t>;
-
-uint64_t word_of(const Philox& random, int64_t i) {
-  const Philox::Block w = random(static_cast<uint64_t>(i));
-  return uint64_t{w[0]} << 32 | w[1];
-}
-/// A word scaled to [0, range).
-uint64_t scaled(uint64_t word, uint64_t range) {
-  return static_cast<uint64_t>(static_cast<unsigned __int128>(word) * range >> 64);
-}
 
 /// Integers of [minval, maxval), or of all that T holds where there are no such inputs.
 template <class T> class UniformInt final : public ComputeKernel {
@@ -43,12 +35,16 @@ template <class T> class UniformInt final : public ComputeKernel {
       range = static_cast<uint64_t>(to) - low;
     }
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
-    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    TROUPE_ASSIGN(const Philox random, source_.next(c, shape.elements() * kBlocksOfElement));
     T* out = y.mutable_data<T>();
-    parallel_for(c.threads(), shape.elements(), kDearGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const uint64_t word = word_of(random, i);
-        out[i] = static_cast<T>(range ? low + scaled(word, range) : word);
+    constexpr int64_t n = 16 / sizeof(T);  // that a block of words makes
+    parallel_for(c.threads(), (shape.elements() + n - 1) / n, kDearGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t g = begin; g < end; ++g) {
+        const Philox::Block w = random(static_cast<uint64_t>(g));
+        for (int64_t i = g * n; i < std::min((g + 1) * n, shape.elements()); ++i) {
+          const uint64_t word = n == 4 ? w[i % 4] : uint64_t{w[i % 2 * 2 + 1]} << 32 | w[i % 2 * 2];
+          out[i] = static_cast<T>(range ? low + word % range : word);
+        }
       }
     });
     c.set_output(0, std::move(y));
@@ -64,17 +60,17 @@ class Shuffle final : public ComputeKernel {
   explicit Shuffle(const KernelInit& init) : source_(init) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    if (x.rank() == 0 || x.elements() == 0) {
+    if (x.rank() == 0 || x.elements() <= 1 || x.dim(0) <= 1) {
       c.set_output(0, x);
       return {};
     }
     const int64_t rows = x.shape()[0], width = x.elements() / rows;
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
-    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    TROUPE_ASSIGN(const Philox random, source_.next(c, (rows + 2) / 4));
     std::vector<int64_t> order(static_cast<size_t>(rows));
     std::iota(order.begin(), order.end(), int64_t{0});
-    for (int64_t i = rows - 1; i > 0; --i)
-      std::swap(order[i], order[scaled(word_of(random, i), static_cast<uint64_t>(i + 1))]);
+    Words words(random);
+    for (int64_t i = 0; i + 1 < rows; ++i) std::swap(order[i], order[i + words.word() % (rows - i)]);
     with_storage(x.dtype(), [&]<class S>() {
       const S* in = static_cast<const S*>(x.raw());
       S* out = static_cast<S*>(y.mutable_raw());
@@ -99,18 +95,20 @@ template <class T> class Multinomial final : public ComputeKernel {
     if (n < 0 || classes == 0) return invalid_argument("{} samples of {} classes", n, classes);
     TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{rows, n}));
     TROUPE_ASSIGN(Tensor y, c.allocate(out_, shape));
-    TROUPE_ASSIGN(const Philox random, source_.next(c));
+    TROUPE_ASSIGN(const Philox random, source_.next(c, rows * ((n + 3) / 4 * 4) * 2 * kBlocksOfElement));
+    Words words(random);
     std::vector<double> sums(static_cast<size_t>(classes));
     for (int64_t r = 0; r < rows; ++r) {
-      const T* x = logits.data<T>() + r * classes;
-      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (int64_t k = 0; k < classes; ++k) largest = std::max(largest, static_cast<double>(widen(x[k])));
-      for (int64_t k = 0; k < classes; ++k) sums[k] = sum += std::exp(static_cast<double>(widen(x[k])) - largest);
-      if (!(sum > 0) || !std::isfinite(sum)) return invalid_argument("logits of row {} are no distribution", r);
+      const T* logit = logits.data<T>() + r * classes;
+      const auto x = [&](int64_t k) { return static_cast<double>(widen(logit[k])); };
+      double largest = std::numeric_limits<double>::lowest(), sum = 0;
+      for (int64_t k = 0; k < classes; ++k)
+        if (std::isfinite(x(k))) largest = std::max(largest, x(k));
+      for (int64_t k = 0; k < classes; ++k) sums[k] = sum += std::isfinite(x(k)) ? std::exp(x(k) - largest) : 0;
+      if (n > 0 && !(sum > 0)) return invalid_argument("logits of row {} are no distribution", r);
       with_type(out_, IndexTypes{}, [&]<class I>() {
         for (int64_t i = 0; i < n; ++i) {
-          const Philox::Block w = random(static_cast<uint64_t>(r * n + i));
-          const auto at = std::ranges::upper_bound(sums, uniform_double(w[0], w[1]) * sum) - sums.begin();
+          const auto at = std::ranges::upper_bound(sums, words.uniform() * sum) - sums.begin();
           y.mutable_data<I>()[r * n + i] = static_cast<I>(std::min<int64_t>(at, classes - 1));
         }
       });
@@ -136,14 +134,14 @@ Status multinomial_shape(ShapeContext& c) {
   return {};
 }
 
-/// What the stateless ops of the second version take: a key from the seed and a counter at 0, the algorithm, or all.
+/// What the stateless ops of the second version take: a key and a counter from the seed, the algorithm, or all.
 class KeyCounter final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     if (c.num_inputs() == 1) {
-      TROUPE_ASSIGN(const uint64_t key, key_from(c.input(0)));
-      c.set_output(0, Tensor::of<uint64_t>({key}));
-      c.set_output(1, Tensor::of<uint64_t>({0, 0}));
+      TROUPE_ASSIGN(const KeyAndCounter from, scrambled(c.input(0)));
+      c.set_output(0, Tensor::of<uint64_t>({from.key}));
+      c.set_output(1, Tensor::of<uint64_t>({from.counter[0], from.counter[1]}));
     }
     if (c.num_outputs() != 2) c.set_output(c.num_outputs() - 1, Tensor::scalar<int32_t>(kPhilox));
     return {};
@@ -235,12 +233,14 @@ void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
     op.input("logits: T").input("num_samples: int32").output("output: output_dtype");
     add_random_inputs(op, form);
     const std::string name = op.name();
-    ops.add(op.attr(type_attr("T", FloatTypes{}))
-                .attr(type_attr("output_dtype", IndexTypes{}, "int64"))
-                .shape(multinomial_shape)
-                .doc(std::string("Classes drawn with probabilities proportional to exp(logits), for each row.") +
-                     random_doc(form)),
-            not_differentiable(kRandom));
+    ops.add(
+        op.attr(type_attr("T", FloatTypes{}))
+            .attr(type_attr("output_dtype", IndexTypes{}, "int64"))
+            .shape(multinomial_shape)
+            .doc(std::string("Classes drawn with probabilities proportional to exp(logits), for each row; 0 where a "
+                             "logit is not finite.") +
+                 random_doc(form)),
+        not_differentiable(kRandom));
     add_cpu_kernels<Multinomial>(kernels, name, FloatTypes{});
   }
 }

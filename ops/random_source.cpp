@@ -7,15 +7,24 @@
 
 namespace troupe {
 
-Result<uint64_t> key_from(const Tensor& seed) {
+namespace {
+
+/// Spreads seeds that differ in few bits (the constant is TensorFlow's).
+constexpr uint64_t kScramblingKey = 0x02461e293ec8f720;
+
+uint64_t joined(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+
+}  // namespace
+
+Result<KeyAndCounter> scrambled(const Tensor& seed) {
   if (seed.rank() != 1 || seed.elements() != 2)
     return invalid_argument("seed must have two numbers, not the shape {}", seed.shape().str());
-  uint64_t key = 0;
+  uint64_t seeds[2] = {};
   with_type(seed.dtype(), TypeList<int32_t, int64_t, uint32_t, uint64_t>{}, [&]<class T>() {
-    const T* s = seed.data<T>();
-    key = key_from(static_cast<int64_t>(s[0]), static_cast<int64_t>(s[1]));
+    for (int i : {0, 1}) seeds[i] = static_cast<uint64_t>(seed.data<T>()[i]);
   });
-  return key;
+  const Philox::Block w = Philox(kScramblingKey, seeds[1], seeds[0])(0);
+  return KeyAndCounter{joined(w[0], w[1]), {0, joined(w[2], w[3])}};
 }
 
 RandomSource::RandomSource(const KernelInit& init, int first)
@@ -26,11 +35,11 @@ RandomSource::RandomSource(const KernelInit& init, int first)
   if (form_ == RandomForm::kStateful) streams_ = std::make_unique<Streams>(init);
 }
 
-Result<Philox> RandomSource::next(const KernelContext& context) {
-  if (form_ == RandomForm::kStateful) return streams_->next(context);
+Result<Philox> RandomSource::next(const KernelContext& context, int64_t blocks) {
+  if (form_ == RandomForm::kStateful) return streams_->next(context, blocks);
   if (form_ == RandomForm::kSeed) {
-    TROUPE_ASSIGN(const uint64_t key, key_from(context.input(first_)));
-    return Philox(key, 0);
+    TROUPE_ASSIGN(const KeyAndCounter from, scrambled(context.input(first_)));
+    return Philox(from.key, from.counter[1], from.counter[0]);
   }
   const Tensor &key = context.input(first_), &counter = context.input(first_ + 1);
   TROUPE_ASSIGN(const int64_t algorithm, int_scalar(context.input(first_ + 2), "alg"));
@@ -38,8 +47,8 @@ Result<Philox> RandomSource::next(const KernelContext& context) {
     return invalid_argument("alg {} is not Philox (1) or automatic (3)", algorithm);
   if (key.rank() != 1 || key.dim(0) != 1 || counter.rank() != 1 || counter.dim(0) < 2)
     return invalid_argument("key {} and counter {} must be [1] and [2]", key.shape().str(), counter.shape().str());
-  const uint64_t first = *key.data<uint64_t>(), *at = counter.data<uint64_t>();
-  return Philox(at[1] == 0 ? first : mix_bits(first ^ mix_bits(at[1])), at[0]);
+  const uint64_t* at = counter.data<uint64_t>();
+  return Philox(*key.data<uint64_t>(), at[1], at[0]);
 }
 
 int RandomSource::inputs() const { return form_ == RandomForm::kStateful ? 0 : form_ == RandomForm::kSeed ? 1 : 3; }
@@ -53,10 +62,13 @@ void add_random_inputs(OpDef& op, RandomForm form) {
 const char* random_doc(RandomForm form) {
   switch (form) {
     case RandomForm::kStateful:
-      return " The numbers follow from seed, seed2 and the count of the node's runs; seeds of 0 stand for a seed that "
-             "nobody knows.";
-    case RandomForm::kSeed: return " The numbers follow from the two numbers of `seed` alone.";
-    default: return " The numbers follow from key and counter alone; alg is 1 (Philox) or 3 (automatic, the same).";
+      return " The numbers follow from seed, seed2 and what the node drew before, as TensorFlow's do; seeds of 0 stand "
+             "for a seed that nobody knows.";
+    case RandomForm::kSeed: return " The numbers follow from the two numbers of `seed` alone, as TensorFlow's do.";
+    default:
+      return " The numbers follow from key and counter alone, as TensorFlow's do; alg is 1 (Philox) or 3 (automatic, "
+             "the "
+             "same).";
   }
 }
 

@@ -2,6 +2,7 @@
 // Where a random op's numbers come from: its seeds and runs, a seed that is an input, or a key and a counter.
 // Implemented in ops/random_source.cpp.
 #pragma once
+#include <array>
 #include <memory>
 
 #include "ops/random_streams.h"
@@ -14,16 +15,18 @@ namespace troupe {
 enum class RandomForm { kStateful, kSeed, kKey };
 
 /// The generator of each run of a random kernel. Thread-safe. By the form of the op:
-///   kStateful (attributes seed, seed2): a function of these and of how often the node ran; in a run that has a random
-///     step, of that and of how often the node ran in this run;
+///   kStateful (attributes seed, seed2): a function of these and of what the node's runs drew before; in a run that has
+///     a random step, of that and of how often the node ran in this run;
 ///   kSeed (StatelessX; an input `seed` of two integers): a function of the seed alone;
 ///   kKey (StatelessXV2; inputs key, counter and alg): a function of these.
+/// Seeds, keys and counters stand for the same numbers as in TensorFlow (its PhiloxRandom).
 class RandomSource {
  public:
   /// `first` is the input that is the seed, or the key, of stateless ops.
   explicit RandomSource(const KernelInit& init, int first = 1);
+  /// A generator of which the caller uses no more than `blocks`.
   /// Errors: a seed that is not two integers, a key or counter that is none, an algorithm other than Philox.
-  Result<Philox> next(const KernelContext& context);
+  Result<Philox> next(const KernelContext& context, int64_t blocks);
   /// How many inputs, from `first` on, say where numbers come from.
   int inputs() const;
 
@@ -33,8 +36,13 @@ class RandomSource {
   std::unique_ptr<Streams> streams_;  // of the stateful form
 };
 
-/// The key that the two integers of input `seed` make. Errors: other than two.
-Result<uint64_t> key_from(const Tensor& seed);
+/// A key and a counter, its lower half first.
+struct KeyAndCounter {
+  uint64_t key;
+  std::array<uint64_t, 2> counter;
+};
+/// Those that the two integers of input `seed` stand for. Errors: other than two.
+Result<KeyAndCounter> scrambled(const Tensor& seed);
 
 /// Algorithms of stateless ops by TensorFlow's numbers: Philox, and whichever is best, which is Philox.
 inline constexpr int32_t kPhilox = 1, kAutomatic = 3;

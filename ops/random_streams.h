@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the numbers of a random node come from: its seeds, and how often it ran.
+// Where the numbers of a random node come from: its seeds, and what its runs took before.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -18,27 +18,32 @@ inline uint64_t mix_bits(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
 }
-inline uint64_t key_from(int64_t seed, int64_t seed2) {
-  return mix_bits(mix_bits(static_cast<uint64_t>(seed)) ^ static_cast<uint64_t>(seed2));
-}
 
-/// The random streams of one node, whose attributes are seed and seed2: the next for each call. Thread-safe.
+/// What is left for an element of a result where it is not known how many numbers it takes.
+constexpr int64_t kBlocksOfElement = 256;
+
+/// The random numbers of one node, whose attributes are seed and seed2: for each call those after the last one's, as in
+/// TensorFlow. Thread-safe.
 class Streams {
  public:
-  explicit Streams(const KernelInit& init) {
-    const int64_t seed = init.attr<int64_t>("seed"), seed2 = init.attr<int64_t>("seed2");
-    if (seed == 0 && seed2 == 0) {
+  explicit Streams(const KernelInit& init)
+      : seed_(static_cast<uint64_t>(init.attr<int64_t>("seed"))),
+        seed2_(static_cast<uint64_t>(init.attr<int64_t>("seed2"))), next_(0, 0) {
+    if (seed_ == 0 && seed2_ == 0) {
       std::random_device device;
-      key_ = uint64_t{device()} << 32 | device();
-    } else {
-      key_ = key_from(seed, seed2);
+      for (uint64_t* seed : {&seed_, &seed2_}) *seed = uint64_t{device()} << 32 | device();
     }
+    next_ = Philox(seed_, seed2_);
   }
-  Philox next(const KernelContext& context) {
+  /// A generator of which the caller uses no more than `blocks`.
+  Philox next(const KernelContext& context, int64_t blocks) {
     const int64_t step = context.random_step();
     std::lock_guard guard(mutex_);
-    if (step < 0) return Philox(key_, calls_++);
-    return Philox(mix_bits(key_ ^ mix_bits(static_cast<uint64_t>(step))), run(context.step()).calls++);
+    if (step >= 0) {
+      const uint64_t key = mix_bits(mix_bits(seed_) ^ seed2_) ^ mix_bits(static_cast<uint64_t>(step));
+      return Philox(mix_bits(key), run(context.step()).calls++);
+    }
+    return std::exchange(next_, next_.from(static_cast<uint64_t>(blocks)));
   }
 
  private:
@@ -54,9 +59,9 @@ class Streams {
     return fresh;
   }
 
-  uint64_t key_;
+  uint64_t seed_, seed2_;
   std::mutex mutex_;  // guards what follows
-  uint64_t calls_ = 0;
+  Philox next_;
   std::array<Run, 8> runs_;  // those at once
   size_t oldest_ = 0;
 };

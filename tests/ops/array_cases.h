@@ -134,11 +134,11 @@ inline std::vector<OpCase> random_cases() {
   out.push_back({"StatelessRandomUniformFullInt", {I({7}), L({1, 2})}, {}, {}, false, true});
   out.push_back({"StatelessRandomUniformFullIntV2", {I({7}), key, counter, philox}, {}, {}, false, true});
   out.push_back({"RandomGamma", {I({7}), D({0.5, 2})}, {{"seed", int64_t{7}}}, {}, false, true});
-  out.push_back({"StatelessRandomGammaV2", {I({7}), L({1, 2}), D({0.5, 2})}, {}, {}, false, true});
-  out.push_back({"StatelessRandomGammaV3", {I({7}), key, counter, philox, D({0.5, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGammaV2", {I({7, 2}), L({1, 2}), D({0.5, 2})}, {}, {}, false, true});
+  out.push_back({"StatelessRandomGammaV3", {I({7, 2}), key, counter, philox, D({0.5, 2})}, {}, {}, false, true});
   out.push_back({"RandomPoissonV2", {I({7}), D({0.5, 20})}, {{"seed", int64_t{7}}}, {}, false, true});
   out.push_back(
-      {"StatelessRandomPoisson", {I({7}), L({1, 2}), D({0.5, 20})}, {{"dtype", DType::kInt32}}, {}, false, true});
+      {"StatelessRandomPoisson", {I({7, 2}), L({1, 2}), D({0.5, 20})}, {{"dtype", DType::kInt32}}, {}, false, true});
   out.push_back({"StatelessRandomBinomial", {I({4, 2}), L({1, 2}), D({5, 90}), D(0.5)}, {}, {}, false, true});
   out.push_back({"StatelessShuffle", {ramp({5, 2}), key, counter, philox}, {}, {}, false, true});
   out.push_back({"StatelessRandomGetKeyCounter", {L({1, 2})}, {}, {}, false, true});

@@ -160,9 +160,10 @@ TEST_CASE("keys and counters decide what stateless ops of the second version dra
   CHECK_FALSE(x.identical(draw(words({8}), words({0, 0}), 1)));
   CHECK_FALSE(x.identical(draw(words({7}), words({1, 0}), 1)));
   CHECK_FALSE(x.identical(draw(words({7}), words({0, 1}), 1)));
-  // The key of a seed draws what the seed does.
+  // The key and the counter of a seed draw what the seed does.
   const Tensor key = *apply("StatelessRandomGetKeyCounter", {L({1, 2})});
-  CHECK(draw(key, words({0, 0}), 1).identical(*apply("StatelessRandomUniform", {I({9}), L({1, 2})})));
+  const Tensor counter = *apply("StatelessRandomGetKeyCounter", {L({1, 2})}, {}, 1);
+  CHECK(draw(key, counter, 1).identical(*apply("StatelessRandomUniform", {I({9}), L({1, 2})})));
 }
 
 TEST_CASE("stateless integers and shuffles are those of their seeds", "[random]") {
@@ -196,7 +197,8 @@ TEST_CASE("random ops refuse seeds, keys and ranges that are none", "[random][ba
   fails("StatelessRandomUniformInt", {shape, L({1, 2}), I({3}), I(4)}, "scalars, not [1]");
   fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, -2})}, "alpha -2 at position 1");
   fails("RandomGamma", {shape, D(NAN)}, "alpha nan at position 0");
-  fails("StatelessMultinomial", {F({NAN, 1}, {1, 2}), I(1), L({1, 2})}, "row 0 are no distribution");
+  fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, 2, 3})}, "shape [2] does not end with [3]");
+  fails("StatelessMultinomial", {F({NAN, INFINITY}, {1, 2}), I(1), L({1, 2})}, "row 0 are no distribution");
 }
 
 TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[random]") {
@@ -241,7 +243,7 @@ TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random
   Graph graph(Registries::all().ops);
   const Scope scope(graph);
   const Output alpha = scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape{3}}});
-  const Output y = scope.op("StatelessRandomGammaV2", {scope.constant(I({4000})), scope.constant(L({1, 2})), alpha});
+  const Output y = scope.op("StatelessRandomGammaV2", {scope.constant(I({4000, 3})), scope.constant(L({1, 2})), alpha});
   const auto dx = gradients(scope, {y}, {alpha});
   REQUIRE(dx.ok());
   const Tensor got = Evaluator().value((*dx)[0], {{alpha, D({0.6, 2, 40})}});

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random ops: a graph's seeds give TensorFlow's numbers, in each run those that follow the last run's."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+R = tf.raw_ops
+FLOATS = (tf.float32, tf.float64, tf.float16)
+
+
+def narrow(x):
+    return tf.cast(x, tf.float32) if x.dtype in (tf.float16, tf.bfloat16) else x
+
+
+@golden(steps=3)
+def seeded(case):
+    shape = case.feed("shape", np.int32([7, 3]), (None,))
+    for dtype in FLOATS + (tf.bfloat16,):
+        for op in (R.RandomUniform, R.RandomStandardNormal, R.TruncatedNormal):
+            case.fetch(narrow(op(shape=shape, dtype=dtype, seed=87654321, seed2=5)))
+    for dtype in (tf.int32, tf.int64):
+        least = tf.constant(-3, dtype)
+        case.fetch(R.RandomUniformInt(shape=shape, minval=least, maxval=tf.constant(1000, dtype), seed=0, seed2=9))
+    x = case.feed("x", np.arange(26, dtype=np.float32).reshape(13, 2), (None, 2))
+    case.fetch(R.RandomShuffle(value=x, seed=3), R.RandomShuffle(value=x[:, 0], seed=3, seed2=4))
+    logits = case.feed("logits", np.float32([[0.5, -1, 2, -np.inf], [0, 0, 1, 3]]), (None, 4))
+    for dtype in (tf.int32, tf.int64):
+        case.fetch(R.Multinomial(logits=logits, num_samples=9, seed=1, seed2=2, output_dtype=dtype))
+
+
+@golden(steps=2)
+def seeded_distributions(case):
+    for dtype in FLOATS:
+        alpha = tf.constant([0.3, 1.0, 4.5], dtype)
+        case.fetch(narrow(R.RandomGamma(shape=[4], alpha=alpha, seed=11, seed2=12)))
+        case.fetch(R.RandomPoissonV2(shape=[5], rate=tf.constant([0.7, 8.0, 30.0], dtype), seed=11, seed2=13, dtype=tf.int64))
+    image = case.feed("image", np.int32([60, 45, 3]))
+    boxes = case.feed("boxes", np.float32([[[0.1, 0.2, 0.9, 0.7]]]))
+    case.fetch(*R.SampleDistortedBoundingBox(image_size=image, bounding_boxes=boxes, seed=4, seed2=8),
+               *R.SampleDistortedBoundingBoxV2(image_size=image, bounding_boxes=boxes, min_object_covered=0.5, seed=4,
+                                               area_range=[0.2, 0.8]))
+
+
+@golden(steps=2)
+def seeded_candidates(case):
+    truth = case.feed("truth", np.int64([[1, 5], [0, 9], [7, 5]]), (None, 2))
+    for op in (R.UniformCandidateSampler, R.LogUniformCandidateSampler, R.LearnedUnigramCandidateSampler,
+               R.ThreadUnsafeUnigramCandidateSampler):
+        for unique in (False, True):
+            case.fetch(*op(true_classes=truth, num_true=2, num_sampled=6, unique=unique, range_max=11, seed=2, seed2=7))
+    for unique in (False, True):
+        case.fetch(*R.FixedUnigramCandidateSampler(
+            true_classes=truth, num_true=2, num_sampled=4, unique=unique, range_max=10, distortion=0.75, seed=2, seed2=7,
+            unigrams=[1.0, 4, 2, 9, 3, 3, 8, 1, 5, 2]))
+    case.fetch(*R.AllCandidateSampler(true_classes=truth, num_true=2, num_sampled=10, unique=True))
+
+
+@golden()
+def stateless(case):
+    seed = case.feed("seed", np.int64([12345678901, -7]))
+    small = case.feed("small", np.int32([3, 4]))
+    key, counter = R.StatelessRandomGetKeyCounter(seed=seed)
+    case.fetch(key, counter, *R.StatelessRandomGetKeyCounterAlg(seed=small), R.StatelessRandomGetAlg())
+    later = counter + tf.constant([5, 0], tf.uint64)
+    for dtype in FLOATS + (tf.bfloat16,):
+        for op in ("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"):
+            case.fetch(narrow(getattr(R, op)(shape=[11], seed=seed, dtype=dtype)),
+                       narrow(getattr(R, op + "V2")(shape=[3, 2], key=key, counter=later, alg=1, dtype=dtype)))
+    for dtype in (tf.int32, tf.int64):
+        ends = {"minval": tf.constant(-5, dtype), "maxval": tf.constant(60, dtype)}
+        case.fetch(R.StatelessRandomUniformInt(shape=[9], seed=seed, **ends),
+                   R.StatelessRandomUniformIntV2(shape=[9], key=key, counter=counter, alg=3, **ends))
+    for dtype in (tf.int32, tf.int64, tf.uint32, tf.uint64):
+        case.fetch(R.StatelessRandomUniformFullInt(shape=[5], seed=seed, dtype=dtype),
+                   R.StatelessRandomUniformFullIntV2(shape=[5], key=key, counter=counter, alg=1, dtype=dtype))
+    logits = case.feed("logits", np.float32([[0.5, -1, 2]]))
+    case.fetch(R.StatelessMultinomial(logits=logits, num_samples=7, seed=seed))
+    for dtype in FLOATS:
+        alpha = tf.constant([0.3, 1.0, 4.5], dtype)
+        case.fetch(narrow(R.StatelessRandomGammaV2(shape=[4, 3], seed=seed, alpha=alpha)))
+        case.fetch(narrow(R.StatelessRandomGammaV3(shape=[4, 3], key=key, counter=counter, alg=1, alpha=alpha)))
+    rate = tf.constant([0.7, 8.0, 30.0])
+    case.fetch(R.StatelessRandomPoisson(shape=[5, 3], seed=seed, lam=rate, dtype=tf.int32))
+    case.fetch(R.StatelessRandomBinomial(shape=[5, 4], seed=seed, counts=[20.0, 200, 3, 1000],
+                                         probs=[0.1, 0.3, 0.9, 0.6], dtype=tf.int32))
+    image = case.feed("image", np.int32([60, 45, 3]))
+    boxes = case.feed("boxes", np.float32([[[0.1, 0.2, 0.9, 0.7]]]))
+    case.fetch(*R.StatelessSampleDistortedBoundingBox(image_size=image, bounding_boxes=boxes, min_object_covered=0.3,
+                                                      seed=seed))
+
+
+@golden(steps=3, tolerance=1e-4)
+def seeded_training(case):
+    """A network whose weights, dropout and sampled classes come from the seed of the graph."""
+    x = case.feed("x", case.floats(6, 8, 8, 2), (None, 8, 8, 2))
+    labels = case.feed("labels", case.ints(6, high=20, dtype=np.int64), (None,))
+    tf1.set_random_seed(2017)
+    y = tf1.layers.conv2d(x, 4, 3, activation=tf.nn.relu, padding="same")
+    y = tf1.layers.max_pooling2d(y, 2, 2)
+    y = tf1.layers.dense(tf1.layers.flatten(y), 10, tf.nn.tanh, kernel_initializer=tf1.truncated_normal_initializer(stddev=0.2))
+    y = tf.nn.dropout(y, rate=0.3)
+    w = tf1.get_variable("w", (20, 10), initializer=tf1.variance_scaling_initializer(distribution="normal"))
+    b = tf1.get_variable("b", (20,), initializer=tf1.random_uniform_initializer(-0.1, 0.1))
+    loss = tf.reduce_mean(tf.nn.sampled_softmax_loss(w, b, tf.expand_dims(labels, 1), y, 5, 20))
+    case.fetch(loss)
+    case.fetch_after(tf1.train.MomentumOptimizer(0.1, 0.9).minimize(loss), *tf1.trainable_variables())
