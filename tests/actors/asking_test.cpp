@@ -7,6 +7,7 @@
 #include "tests/actors/fixtures.h"
 #include "tests/actors/simulation.h"
 #include "tests/io/temporary_directory.h"
+#include "tests/repeats.h"
 
 namespace troupe {
 namespace {
@@ -92,7 +93,7 @@ TEST_CASE("protocol: a queue that closes tells the reader, and a reader that clo
 }
 
 TEST_CASE("protocol: whatever the order of messages, each name is read once, also when steps are aborted") {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(100); ++seed) {
     INFO("seed " << seed);
     Reading r;
     std::mt19937 random(seed);
@@ -189,7 +190,7 @@ TEST_CASE("protocol: a mutex is woken by the end of its lock") {
 }
 
 TEST_CASE("protocol: whatever the order of messages, steps with a lock do not mix, also when one is aborted") {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(100); ++seed) {
     INFO("seed " << seed);
     Locking p;
     std::mt19937 random(seed);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 
@@ -129,7 +130,7 @@ std::vector<GraphPasses> each_alone_and_all() {
 
 TEST_CASE("passes leave the results of random graphs as they are") {
   const std::vector<GraphPasses> each = each_alone_and_all();
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(60); ++seed) {
     INFO("seed " << seed);
     TestEngine t;
     RandomGraph random(t, seed);
@@ -153,7 +154,7 @@ TEST_CASE("passes leave the results of random graphs as they are") {
 
 TEST_CASE("gradients of random graphs are the same when scopes are computed again") {
   int64_t copies = 0;
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(40); ++seed) {
     INFO("seed " << seed);
     TestEngine t;
     RandomGraph random(t, seed);
@@ -190,12 +191,12 @@ TEST_CASE("gradients of random graphs are the same when scopes are computed agai
       for (size_t i = 0; i < dxs.size(); ++i) check_close((*expected)[i], (*result)[i]);
     }
   }
-  CHECK(copies > 300);
+  CHECK(copies > repeats(300));
 }
 
 TEST_CASE("passes leave the results of random networks as they are") {
   const std::vector<GraphPasses> each = each_alone_and_all();
-  for (uint32_t seed = 0; seed < 40; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(40); ++seed) {
     INFO("seed " << seed);
     TestEngine t;
     std::mt19937 random(seed);

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "tests/actors/simulation.h"
+#include "tests/repeats.h"
 
 namespace troupe {
 namespace {
@@ -176,7 +177,7 @@ struct Crowd : Protocol {
 };
 
 TEST_CASE("protocol: whatever the order of messages, every step ends as it should") {
-  for (uint32_t seed = 0; seed < 100; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(100); ++seed) {
     INFO("seed " << seed);
     Crowd p;
     std::mt19937 random(seed);
@@ -195,7 +196,7 @@ TEST_CASE("protocol: whatever the order of messages, every step ends as it shoul
 }
 
 TEST_CASE("protocol: steps aborted at any message end once, and leave the others and the resources whole") {
-  for (uint32_t seed = 0; seed < 200; ++seed) {
+  for (uint32_t seed = 0; seed < repeats(200); ++seed) {
     INFO("seed " << seed);
     Crowd p;
     std::mt19937 random(seed);

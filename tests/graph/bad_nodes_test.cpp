@@ -5,6 +5,7 @@
 #include <random>
 
 #include "ops/all.h"
+#include "tests/repeats.h"
 #include "troupe/gradients.h"
 
 using namespace troupe;
@@ -100,7 +101,7 @@ TEST_CASE("wrong nodes of every op are errors") {
     const std::vector<Output> inputs = make_inputs(Scope(graph), draw);
     std::map<DType, std::vector<Output>> by_type;
     for (const Output& o : inputs) by_type[o.dtype()].push_back(o);
-    for (int round = 0; round < 150; ++round) {
+    for (int round = 0; round < repeats(150); ++round) {
       NodeSpec spec{name, "node" + std::to_string(round)};
       const DType common = op->inputs().empty() ? DType::kFloat32 : draw.dtype();
       for (const ArgDef& arg : op->inputs()) {

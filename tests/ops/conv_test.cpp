@@ -119,13 +119,13 @@ Tensor must(Result<Tensor> r) {
 }
 
 TEST_CASE("Convolutions and their gradients agree with loops") {
-  for (size_t i = 0; i < kCases.size(); ++i)
+  for (size_t i = 0; i < kCases.size(); ++i) {
+    const Case& k = kCases[i];
+    const Tensor in = random_tensor<float>(k.in, 1), filter = random_tensor<float>(k.filter, 2);
+    const Reference want = reference(k, in, filter);
     for (bool first : {false, true})
       for (int threads : {1, 2}) {
-        const Case& k = kCases[i];
         INFO("case " << i << (first ? " NCHW" : " NHWC"));
-        const Tensor in = random_tensor<float>(k.in, 1), filter = random_tensor<float>(k.filter, 2);
-        const Reference want = reference(k, in, filter);
         const std::string op = k.depthwise ? "DepthwiseConv2dNative" : "Conv2D";
         const Tensor x = first ? moved(in, true) : in, g = first ? moved(want.dy, true) : want.dy;
         const Attrs attrs = attrs_of(k, first);
@@ -139,6 +139,7 @@ TEST_CASE("Convolutions and their gradients agree with loops") {
         check_close(doubles(dx), want.dx, 1e-4);
         check_close(doubles(dw), want.dw, 1e-4);
       }
+  }
 }
 
 TEST_CASE("Convolutions' gradients agree with finite differences") {

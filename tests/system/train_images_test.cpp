@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main job as its users run it: every mode, resuming, the same weights from the same seed, Ctrl-C.
 #include "tests/system/train_images.h"
+#include "tests/repeats.h"
 
 namespace troupe::testing {
 namespace {
@@ -76,7 +77,7 @@ TEST_CASE("Ctrl-C saves a checkpoint and leaves with status 0; the next run goes
 TEST_CASE("a synchronous run that was interrupted ends with the weights of one that was not") {
   const Data data;
   const Directory whole, parts;
-  const std::vector<std::string> options = {"--mode", "sync", "--epochs", "40", "--augment"};
+  const std::vector<std::string> options = {"--mode", "sync", "--epochs", std::to_string(repeats(40)), "--augment"};
   const auto finish = [&](const Directory& out) {
     Child child(arguments(data, out, options));
     const int status = child.wait();
