@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversion of elements: Cast by value, Bitcast by bits.
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -51,10 +52,43 @@ Loop find_loop(DType from, DType to) {
   return out;
 }
 
+/// How many bits there are behind the point of a floating type.
+template <class T>
+constexpr int kMantissa = std::is_same_v<T, double>    ? 52
+                          : std::is_same_v<T, float>   ? 23
+                          : std::is_same_v<T, float16> ? 10
+                                                       : 7;
+
+/// What `To` has no bits for is left out before, so that nothing is rounded.
+template <class To, class From> void truncating_loop(void* to, const void* from, int64_t n) {
+  To* out = static_cast<To*>(to);
+  const From* in = static_cast<const From*>(from);
+  using Bits = std::conditional_t<sizeof(From) == 8, uint64_t, uint32_t>;
+  constexpr Bits mask = ~((Bits(1) << (kMantissa<From> - kMantissa<To>)) - 1);
+  for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(std::bit_cast<From>(std::bit_cast<Bits>(in[i]) & mask));
+}
+
+/// For the types between which TensorFlow truncates, else nullptr.
+Loop find_truncating_loop(DType from, DType to) {
+  Loop out = nullptr;
+  with_type(from, TypeList<float, double>{}, [&]<class From>() {
+    with_type(to, TypeList<float, float16, bfloat16>{}, [&]<class To>() {
+      constexpr bool truncates =
+          sizeof(To) < sizeof(From) && (std::is_same_v<From, float> || !std::is_same_v<To, bfloat16>);
+      if constexpr (truncates) out = truncating_loop<To, From>;
+    });
+  });
+  return out;
+}
+
 class Cast final : public ComputeKernel {
  public:
   explicit Cast(const KernelInit& init)
-      : to_(init.output_dtypes[0]), loop_(find_loop(init.input_dtypes[0], init.output_dtypes[0])) {}
+      : to_(init.output_dtypes[0]), loop_(find_loop(init.input_dtypes[0], init.output_dtypes[0])) {
+    if (const Loop truncating = find_truncating_loop(init.input_dtypes[0], to_);
+        truncating && init.attr<bool>("Truncate"))
+      loop_ = truncating;
+  }
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     if (x.dtype() == to_) {
@@ -73,7 +107,7 @@ class Cast final : public ComputeKernel {
 
  private:
   const DType to_;
-  const Loop loop_;
+  Loop loop_;
 };
 
 /// The shape of a bitcast: a dimension more or less where sizes of elements differ.
@@ -128,7 +162,8 @@ void register_cast_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("DstT", types))
               .attr("Truncate: bool = false")
               .shape(unchanged_shape)
-              .doc("x in another type: to integers truncated and limited to what fits, to bool whether not zero."),
+              .doc("x in another type: to integers truncated and limited to what fits, to bool whether not zero, to "
+                   "fewer bits rounded or, with Truncate, cut off."),
           gradient(cast_gradient));
   kernels.add<Cast>("Cast", DeviceKind::kCpu, {});
   ops.add(OpDef("Bitcast")

@@ -46,7 +46,10 @@ template <class T> T truncated_rest(T a, T b) {
 }
 
 struct DivideFloats {
-  template <class T> static T apply(T a, T b) { return a / b; }
+  template <class T> static T apply(T a, T b) { return quotient(a, b); }
+};
+struct TruncateDivideFloats {
+  template <class T> static T apply(T a, T b) { return std::trunc(a / b); }
 };
 struct IntegerFault {
   static constexpr const char* fault = "integer division by zero";
@@ -260,7 +263,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(binary_op("Div", all, "x / y; of integers truncated towards zero, and division by zero is an error."),
           gradient(div_gradient));
   ops.add(binary_op("RealDiv", all, "x / y, of floating and complex numbers."), gradient(div_gradient));
-  ops.add(binary_op("TruncateDiv", numbers, "x / y of integers, truncated towards zero. Division by zero is an error."),
+  ops.add(binary_op("TruncateDiv", numbers, "x / y, truncated towards zero. Division of integers by zero is an error."),
           not_differentiable("it is piecewise constant"));
   ops.add(
       binary_op("FloorDiv", numbers, "The largest integer not above x / y. Division of integers by zero is an error."),
@@ -276,6 +279,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<DivideFloats>(kernels, "Div", float_or_complex);
   add_binary_kernels<DivideIntegers>(kernels, "Div", integers, kDearGrain);
   add_binary_kernels<DivideFloats>(kernels, "RealDiv", float_or_complex);
+  add_binary_kernels<TruncateDivideFloats>(kernels, "TruncateDiv", floats);
   add_binary_kernels<DivideIntegers>(kernels, "TruncateDiv", integers, kDearGrain);
   add_binary_kernels<FloorDivideFloats>(kernels, "FloorDiv", floats);
   add_binary_kernels<FloorDivideIntegers>(kernels, "FloorDiv", integers, kDearGrain);

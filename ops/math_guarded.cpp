@@ -23,13 +23,13 @@ struct Xlog1py {
   template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : x * log1p(y); }
 };
 struct Xdivy {
-  template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : x / y; }
+  template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : quotient(x, y); }
 };
 struct MulNoNan {
   template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : x * y; }
 };
 struct DivNoNan {
-  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : x / y; }
+  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : quotient(x, y); }
 };
 struct Atan2 {
   template <class T> static T apply(T y, T x) { return std::atan2(y, x); }

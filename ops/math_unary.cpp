@@ -51,7 +51,7 @@ struct Exp {
     else return std::exp(x);
   }
 };
-TROUPE_UNARY(Reciprocal, T(1) / x);
+TROUPE_UNARY(Reciprocal, quotient(T(1), x));
 TROUPE_UNARY(Sqrt, std::sqrt(x));
 TROUPE_UNARY(Rsqrt, T(1) / std::sqrt(x));
 // Of complex numbers, the two are exact near 0 for being computed in float64.

@@ -84,6 +84,7 @@ template <class T> struct Mean : Sum<T> {
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
       return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
     else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
+    else if constexpr (std::is_same_v<T, complex64>) return n == 0 ? T(0) : lower<T>(a / static_cast<Wide<T>>(n));
     else return lower<T>(a / static_cast<Wide<T>>(n));
   }
 };
@@ -398,7 +399,9 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const NumberOrComplexTypes all;
   const NumberTypes numbers;
   ops.add(reduction("Sum", all.dtypes(), "The sum."), gradient(sum_gradient));
-  ops.add(reduction("Mean", all.dtypes(), "The mean; of integers truncated."), gradient(mean_gradient));
+  ops.add(reduction("Mean", all.dtypes(),
+                    "The mean; of integers truncated. Of nothing NaN, but 0 of integers and complex numbers."),
+          gradient(mean_gradient));
   ops.add(reduction("Prod", all.dtypes(), "The product."), gradient(prod_gradient));
   ops.add(reduction("Max", numbers.dtypes(), "The largest; NaN where one is; of nothing the smallest there is."),
           gradient(extreme_gradient));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and products of elements in which integers wrap around, as TensorFlow's do, without undefined behaviour.
+// Sums and products of elements in which integers wrap around, as TensorFlow's do, without undefined behaviour; complex
+// quotients.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,6 +26,16 @@ template <class T> [[gnu::always_inline]] inline T wrapping_multiply(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
   else return a * b;
 }
+
+/// a / b; of complex numbers NaN where b is 0, as TensorFlow's is. Scaled, so that nothing overflows on the way (Smith,
+/// "Algorithm 116: Complex division", 1962).
+inline complex64 quotient(complex64 a, complex64 b) {
+  const float scale = std::max(std::abs(b.real()), std::abs(b.imag()));
+  const float re = b.real() / scale, im = b.imag() / scale, square = re * re + im * im;
+  return {(a.real() * re + a.imag() * im) / square / scale, (a.imag() * re - a.real() * im) / square / scale};
+}
+
+template <class T> [[gnu::always_inline]] inline T quotient(T a, T b) { return a / b; }
 
 /// Calls f.template operator()<T>() with the floating or complex T of `dtype`, or with the unsigned integer of the
 /// size of an integer `dtype`: sums, differences and products have the same bits whether signed or not.

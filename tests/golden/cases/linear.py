@@ -32,3 +32,17 @@ def matrices(case):
     case.fetch_with_gradients(ys, [x, b])
     case.fetch(tf.linalg.lstsq(x[..., :2], b, fast=False), tf.linalg.lstsq(x[:, :2], b[:, :2], fast=False))
     case.fetch(tf.linalg.band_part(tf.linalg.cholesky(-symmetric), -1, 0))  # what is above is undefined
+
+
+@golden(tolerance=1e-4)
+def products(case):
+    """Batches of products in the former op and the latest, and the gradient of Cholesky's as an op."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(2, 3, 4), (None, 3, 4))
+    y = case.feed("y", case.floats(2, 4, 3, seed=2), (None, 4, 3))
+    ys = [R.BatchMatMul(x=x, y=y), R.BatchMatMul(x=x, y=x, adj_y=True), R.BatchMatMulV3(x=x, y=y[0], Tout=tf.float32)]
+    case.fetch_with_gradients(ys, [x, y])
+    whole = tf.cast(tf.round(x * 9), tf.int32)
+    case.fetch(R.BatchMatMulV3(x=whole, y=whole, adj_y=True, Tout=tf.int32))
+    lower = tf.linalg.cholesky(tf.matmul(x, x, transpose_b=True) + tf.eye(3))
+    case.fetch(R.CholeskyGrad(l=lower, grad=tf.linalg.band_part(tf.matmul(x, y), -1, 0)))

@@ -74,3 +74,66 @@ def sparse(case):
     product = [tf.sparse.sparse_dense_matmul(a, b), tf.sparse.sparse_dense_matmul(a, b, adjoint_a=True),
                tf.sparse.sparse_dense_matmul(a, tf.transpose(b), adjoint_b=True)]
     case.fetch_with_gradients([dense, filled.values * filled.values] + product, [values, b])
+
+
+@golden()
+def tensor_lists(case):
+    """Lists as functions of TensorFlow 2 use them, with their gradients."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(4, 2), (None, 2))
+    rows = R.TensorListFromTensor(tensor=x, element_shape=[2])
+    element = {"element_dtype": tf.float32}
+    gathered = R.TensorListGather(input_handle=rows, indices=[3, 0, 3], element_shape=[2], **element)
+    scattered = R.TensorListScatterV2(tensor=x, indices=[2, 0, 3, 1], element_shape=[2], num_elements=4)
+    older = R.TensorListScatter(tensor=x[:2], indices=[1, 0], element_shape=[2])
+    into = R.TensorListScatterIntoExistingList(input_handle=rows, tensor=x[:2] * 3, indices=[3, 1])
+    longer = R.TensorListResize(input_handle=rows, size=6)
+    shorter = R.TensorListResize(input_handle=rows, size=2)
+    pieces = R.TensorListSplit(tensor=x, element_shape=[-1, 2], lengths=np.int64([1, 0, 3]))
+    joined, lengths = R.TensorListConcatV2(input_handle=pieces, element_shape=[-1, 2], leading_dims=np.int64([]), **element)
+    first, _ = R.TensorListConcat(input_handle=pieces, element_shape=[None, 2], **element)
+    stack = lambda handle, n: R.TensorListStack(  # noqa: E731
+        input_handle=handle, element_shape=[2], num_elements=n, **element)
+    both = R.TensorListConcatLists(input_a=rows, input_b=shorter, **element)
+    results = [gathered, stack(scattered, 4), stack(older, 2), stack(into, 4), stack(shorter, 2), joined]
+    case.fetch_with_gradients(results, [x])
+    case.fetch(first, lengths, stack(longer, 6), stack(both, 6),
+               R.TensorListLength(input_handle=longer))
+
+
+@golden()
+def tensor_arrays(case):
+    """Arrays that are split, joined and closed, and the gradients that pass through them."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(6, 2), (None, 2))
+    array = tf1.TensorArray(tf.float32, 3, infer_shape=False, clear_after_read=False).split(x, [1, 2, 3])
+    y = array.concat()
+    case.fetch_with_gradients([y * y, array.read(1)], [x])
+    handle, flow = R.TensorArrayV3(size=3, dtype=tf.float32, element_shape=(2,))
+    flow = R.TensorArrayScatterV3(handle=handle, indices=[2, 0, 1], value=x[:3], flow_in=flow)
+    size = R.TensorArraySizeV3(handle=handle, flow_in=flow)
+    all_of = R.TensorArrayGatherV3(handle=handle, indices=[1, 0], flow_in=flow, dtype=tf.float32)
+    case.fetch(size, all_of)
+    with tf1.control_dependencies([size, all_of]):
+        case.target(R.TensorArrayCloseV3(handle=handle))
+    stack = R.StackV2(max_size=3, elem_type=tf.float32)
+    pushed = R.StackPushV2(handle=stack, elem=x[0])
+    with tf1.control_dependencies([pushed]):
+        popped = R.StackPopV2(handle=stack, elem_type=tf.float32)
+    case.fetch(popped)
+    with tf1.control_dependencies([popped]):
+        case.target(R.StackCloseV2(handle=stack))
+
+
+@golden()
+def means_of_rows(case):
+    """Segments of rows given by indices, with a number of segments, and their gradients as ops."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(5, 3), (None, 3))
+    indices, segments = tf.constant([0, 4, 2, 4]), tf.constant([0, 0, 2, 3])
+    results = [getattr(R, f"SparseSegment{kind}WithNumSegments")(data=x, indices=indices, segment_ids=segments,
+                                                                 num_segments=6) for kind in ("Sum", "Mean", "SqrtN")]
+    case.fetch_with_gradients(results, [x])
+    for kind in ("Sum", "Mean", "SqrtN"):
+        case.fetch(*getattr(R, f"SparseSegment{kind}GradV2")(grad=x[:4], indices=indices, segment_ids=segments,
+                                                             dense_output_dim0=5))

@@ -83,3 +83,107 @@ def fifo_queue(case):
     with tf1.control_dependencies([first]):
         many, numbers = queue.dequeue_many(3)
     case.fetch(size, first, number, many, numbers)
+
+
+@golden(steps=3)
+def updates(case):
+    """Optimizers that TensorFlow has as ops only, and what else is done to a variable by its handle."""
+    R = tf.raw_ops
+    grad = case.feed("grad", case.floats(4, 3))
+    rate, beta, epsilon = 0.1, 0.9, 1e-3
+
+    def variables(name, *starts):
+        return [case.variable(f"{name}_{i}", 4, 3, **({"scale": 1} if s is None else {"value": s}))
+                for i, s in enumerate(starts)]
+
+    var, m, v = variables("ada_max", None, 0, 0)
+    case.fetch_after(R.ResourceApplyAdaMax(var=var.handle, m=m.handle, v=v.handle, beta1_power=0.5, lr=rate, beta1=beta,
+                                           beta2=0.99, epsilon=epsilon, grad=grad), var, m, v)
+    var, m, v, highest = variables("amsgrad", None, 0, 0, 0)
+    case.fetch_after(R.ResourceApplyAdamWithAmsgrad(
+        var=var.handle, m=m.handle, v=v.handle, vhat=highest.handle, beta1_power=0.5, beta2_power=0.9, lr=rate, beta1=beta,
+        beta2=0.99, epsilon=epsilon, grad=grad), var, m, v, highest)
+    for op, base in (("ResourceApplyAddSign", {"alpha": 1.0}), ("ResourceApplyPowerSign", {"logbase": 1.0})):
+        var, m = variables(op, None, 0.1)
+        case.fetch_after(getattr(R, op)(var=var.handle, m=m.handle, lr=rate, sign_decay=0.7, beta=beta, grad=grad, **base),
+                         var, m)
+    (var,) = variables("slices", None)
+    case.fetch_after(R.ResourceStridedSliceAssign(ref=var.handle, begin=[0, 0], end=[4, 2], strides=[3, 1],
+                                                  value=grad[:2, :2]), var)
+    for op in ("ResourceScatterNdMax", "ResourceScatterNdMin"):
+        (var,) = variables(op, None)
+        case.fetch_after(getattr(R, op)(ref=var.handle, indices=[[0, 1], [3, 0], [0, 1]], updates=grad[0]), var)
+    (var,) = variables("read", None)
+    case.fetch(R.VariableShape(input=var.handle), R.VariableShape(input=var.handle, out_type=tf.int64),
+               R.ResourceGatherNd(resource=var.handle, indices=[[1, 2], [0, 0]], dtype=tf.float32))
+    count = tf1.get_variable("count", initializer=np.int64(3), use_resource=True)
+    case.fetch(R.ResourceCountUpTo(resource=count.handle, limit=9, T=tf.int64))
+
+
+@golden(steps=2)
+def queues(case):
+    """Queues that pad, that sort and that shuffle, and what is left when they close."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(5, 2))
+    padding = R.PaddingFIFOQueueV2(component_types=[tf.float32, tf.int32], shapes=[(None, 2), ()], shared_name="padding")
+    last = []
+    for i, rows in enumerate((2, 0, 3, 1)):
+        with tf1.control_dependencies(last):
+            last = [R.QueueEnqueueV2(handle=padding, components=[x[:rows], i])]
+    with tf1.control_dependencies(last):
+        wide = R.QueueDequeueManyV2(handle=padding, n=3, component_types=[tf.float32, tf.int32])
+    with tf1.control_dependencies(wide):
+        rest = R.QueueDequeueV2(handle=padding, component_types=[tf.float32, tf.int32])
+    case.fetch(*wide, *rest)
+
+    sorting = R.PriorityQueueV2(shapes=[(2,)], component_types=[tf.float32], shared_name="sorting")
+    with tf1.control_dependencies([R.QueueEnqueueManyV2(handle=sorting, components=[np.int64([3, -1, 7, 3, 0]), x])]):
+        least = R.QueueDequeueManyV2(handle=sorting, n=2, component_types=[tf.int64, tf.float32])
+    with tf1.control_dependencies(least):
+        others = R.QueueDequeueUpToV2(handle=sorting, n=3, component_types=[tf.int64, tf.float32])
+    case.fetch(*least, others[0])
+
+    shuffling = R.RandomShuffleQueueV2(component_types=[tf.float32], shapes=[(2,)], shared_name="shuffling")
+    with tf1.control_dependencies([R.QueueEnqueueManyV2(handle=shuffling, components=[x])]):
+        (mixed,) = R.QueueDequeueManyV2(handle=shuffling, n=5, component_types=[tf.float32])
+    case.fetch(tf.sort(mixed, 0))
+
+
+@golden()
+def closed_queue(case):
+    R = tf.raw_ops
+    closing = R.FIFOQueueV2(component_types=[tf.int32], shapes=[()], shared_name="closing")
+    with tf1.control_dependencies([R.QueueEnqueueManyV2(handle=closing, components=[[4, 5, 6]])]):
+        before = R.QueueIsClosedV2(handle=closing)
+    with tf1.control_dependencies([before]):
+        closed = R.QueueCloseV2(handle=closing)
+    with tf1.control_dependencies([closed]):
+        after = R.QueueIsClosedV2(handle=closing)
+    case.fetch(before)
+    with tf1.control_dependencies([after]):
+        (left,) = R.QueueDequeueUpToV2(handle=closing, n=2, component_types=[tf.int32])
+    case.fetch(after, left)
+
+
+@golden(steps=2)
+def lookup_tables(case):
+    """Tables filled from tensors, from a file and by inserting; what they hold."""
+    R = tf.raw_ops
+    folder = case.directory("folder")
+    keys = case.feed("keys", np.int64([4, 1, 9]), (None,))
+    fixed = R.HashTableV2(key_dtype=tf.int64, value_dtype=tf.float32, shared_name="fixed")
+    filled = R.InitializeTableV2(table_handle=fixed, keys=np.int64([1, 4, 5]), values=np.float32([0.5, 2, -1]))
+    with tf1.control_dependencies([filled]):
+        case.fetch(R.LookupTableFindV2(table_handle=fixed, keys=keys, default_value=np.float32(7)),
+                   R.LookupTableSizeV2(table_handle=fixed))
+    path = tf.strings.join([folder, "/words"])
+    words = R.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64, shared_name="words")
+    with tf1.control_dependencies([tf.io.write_file(path, "one\ntwo\nthree\n")]):
+        read = R.InitializeTableFromTextFileV2(table_handle=words, filename=path, key_index=-2, value_index=-1)
+    with tf1.control_dependencies([read]):
+        case.fetch(R.LookupTableFindV2(table_handle=words, keys=["three", "none", "one"], default_value=np.int64(-1)))
+    changing = R.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.float32, shared_name="changing")
+    with tf1.control_dependencies([R.LookupTableInsertV2(table_handle=changing, keys=keys, values=np.float32([1, 2, 3]))]):
+        size = R.LookupTableSizeV2(table_handle=changing)
+        held, values = R.LookupTableExportV2(table_handle=changing, Tkeys=tf.int64, Tvalues=tf.float32)
+    case.fetch(size, tf.sort(held), tf.gather(values, tf.argsort(held)))

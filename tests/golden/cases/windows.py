@@ -25,3 +25,15 @@ def volumes(case):
         ys.append(tf1.nn.max_pool3d(x, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], padding))
         ys.append(tf1.nn.avg_pool3d(x, [1, 2, 3, 2, 1], [1, 1, 2, 2, 1], padding))
     case.fetch_with_gradients(ys, [x, w])
+
+
+@golden(tolerance=1e-4)
+def second_gradients(case):
+    """The gradient of a maximum's gradient, which is the maximum's place again."""
+    x = case.feed("x", case.floats(1, 6, 6, 2), (None, 6, 6, 2))
+    v = case.feed("v", case.floats(1, 4, 4, 4, 2, seed=2), (None, 4, 4, 4, 2))
+    y = tf.nn.max_pool2d(x, 2, 2, "VALID")
+    (dx,) = tf.gradients(y * y, x)
+    z = tf.nn.max_pool3d(v, 2, 2, "SAME")
+    (dv,) = tf.gradients(z * z, v)
+    case.fetch(dx, dv, *tf.gradients(dx * dx, x), *tf.gradients(dv * dv, v))
