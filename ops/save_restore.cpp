@@ -220,10 +220,13 @@ class MergeKernel final : public BlockingKernel {
   const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
 };
 
-Status save_shape(ShapeContext& c) {
+Status check_names(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(0, 0).status());
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
-  return c.num_inputs() > 2 ? c.with_rank(2, 1).status() : Status();
+  return c.with_rank(1, 1).status();
+}
+Status check_names_and_slices(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(check_names(c));
+  return c.with_rank(2, 1).status();
 }
 
 /// The shapes of slices that are known.
@@ -257,7 +260,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("tensors: dtypes")
               .attr("dtypes: list(type) >= 1")
               .doc(writes + parts + fails)
-              .shape(save_shape)
+              .shape(check_names_and_slices)
               .stateful(),
           not_differentiable(no_output));
   ops.add(OpDef("SaveSlices")
@@ -267,7 +270,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("data: T")
               .attr("T: list(type) >= 1")
               .doc(writes + parts + fails)
-              .shape(save_shape)
+              .shape(check_names_and_slices)
               .stateful(),
           not_differentiable(no_output));
   ops.add(OpDef("Save")
@@ -276,7 +279,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("data: T")
               .attr("T: list(type) >= 1")
               .doc(writes + fails)
-              .shape(save_shape)
+              .shape(check_names)
               .stateful(),
           not_differentiable(no_output));
   for (const char* op : {"SaveV2", "SaveSlices", "Save"}) kernels.add<SaveKernel>(op, DeviceKind::kCpu, {});
@@ -291,7 +294,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("dtypes: list(type) >= 1")
               .doc("Reads tensors, or slices of them, by name from the safetensors file `prefix`." + failing)
               .shape([](ShapeContext& c) -> Status {
-                TROUPE_RETURN_IF_ERROR(save_shape(c));
+                TROUPE_RETURN_IF_ERROR(check_names_and_slices(c));
                 return restore_shape(c);
               })
               .stateful(),

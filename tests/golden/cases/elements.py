@@ -2,7 +2,7 @@
 """Functions of numbers one by one: special functions, those with rules at zero, bits."""
 import numpy as np
 
-from make import golden, tf
+from make import golden, tf, tf1
 
 
 @golden()
@@ -54,3 +54,23 @@ def bits(case):
         case.fetch(tf.bitwise.bitwise_and(a, b), tf.bitwise.bitwise_or(a, b), tf.bitwise.bitwise_xor(a, b),
                    tf.bitwise.invert(a), tf.bitwise.left_shift(a, b), tf.bitwise.right_shift(a, b),
                    tf.raw_ops.PopulationCount(x=a), tf.truncatemod(tf.cast(a, tf.int32), 3))
+
+
+@golden()
+def seldom(case):
+    """Ops that no function of the 1.x API emits any more, but that older graphs have."""
+    R = tf.raw_ops
+    x = case.feed("x", np.float32([0.5, -1.5, 2, 0.25]), (None,))
+    y = case.feed("y", np.float32([2, 0.5, -3, 0.75]), (None,))
+    z = tf.complex(x, y)
+    case.fetch_with_gradients([tf1.placeholder_with_default(x, (None,)) * 2, R.CheckNumerics(tensor=x * y, message="m"),
+                               R.AccumulateNV2(inputs=[x, y, x * y], shape=(4,))], [x, y])
+    case.fetch(R.Angle(input=z), R.SoftplusGrad(gradients=y, features=x), R.InvGrad(y=x, dy=y),
+               R.RandomGammaGrad(alpha=tf.abs(x), sample=tf.abs(y)),
+               R.QuantizeAndDequantizeV3(input=x, input_min=-2.0, input_max=2.0, num_bits=4),
+               R.UnravelIndex(indices=[11, 0, 7], dims=[3, 4]))
+    scores = case.feed("scores", np.float32([[1, 3, 2, 3], [np.nan, 0, 1, 2], [5, 4, 4, 1]]), (None, 4))
+    classes = [1, 2, 2]
+    case.fetch(R.InTopK(predictions=scores, targets=classes, k=1), R.InTopKV2(predictions=scores, targets=classes, k=2))
+    case.fetch(R.OptionalHasValue(optional=R.OptionalNone()),
+               R.OptionalHasValue(optional=R.OptionalFromValue(components=[x])))

@@ -81,3 +81,15 @@ def jpegs(case):
                   tf.io.decode_and_crop_jpeg(data, [3, 2, 5, 7]), tf.io.decode_image(data, dtype=tf.uint16)]
         case.fetch(*[tf.cast(i, tf.float32) for i in images])
         case.fetch(tf.image.decode_image(data, dtype=tf.float32), tf.io.extract_jpeg_shape(data))
+
+
+@golden()
+def written(case):
+    """What is written as PNG and JPEG and read again."""
+    x = case.feed("x", case.ints(7, 9, 3, high=256, dtype=np.uint8), (None, 9, 3))
+    deep = tf.cast(x, tf.uint16) * 250
+    for pixels in (x, x[..., :1], deep):
+        case.fetch(tf.io.decode_png(tf.raw_ops.EncodePng(image=pixels), dtype=pixels.dtype))
+    smooth = tf.cast(tf.reshape(tf.range(16 * 16), (16, 16, 1)), tf.uint8)
+    case.fetch(tf.io.decode_jpeg(tf.raw_ops.EncodeJpeg(image=smooth, quality=90)),
+               tf.io.decode_jpeg(tf.raw_ops.EncodeJpegVariableQuality(images=smooth, quality=75)))

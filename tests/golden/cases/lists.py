@@ -137,3 +137,16 @@ def means_of_rows(case):
     for kind in ("Sum", "Mean", "SqrtN"):
         case.fetch(*getattr(R, f"SparseSegment{kind}GradV2")(grad=x[:4], indices=indices, segment_ids=segments,
                                                              dense_output_dim0=5))
+
+
+@golden()
+def gradient_arrays(case):
+    """The array of another's gradients, with more dimensions before its elements'."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(3, 2), (3, 2))
+    handle, flow = R.TensorArrayV3(size=3, dtype=tf.float32, element_shape=(2,))
+    flow = R.TensorArrayScatterV3(handle=handle, indices=[0, 1, 2], value=x, flow_in=flow)
+    wide, wide_flow = R.TensorArrayGradWithShape(handle=handle, flow_in=flow, shape_to_prepend=[4], source="gradients")
+    wide_flow = R.TensorArrayWriteV3(handle=wide, index=1, value=tf.reshape(tf.range(8.0), (4, 2)), flow_in=wide_flow)
+    case.fetch(R.TensorArrayReadV3(handle=wide, index=1, flow_in=wide_flow, dtype=tf.float32),
+               R.TensorArraySizeV3(handle=wide, flow_in=wide_flow))

@@ -79,3 +79,14 @@ def detections(case):
     for kinds, pad, clip in ((1, False, True), (3, True, False)):
         four = case.feed(f"boxes{kinds}", case.floats(2, 6, kinds, 4, low=-0.2, seed=7), (None, 6, kinds, 4))
         case.fetch(*tf.image.combined_non_max_suppression(four, classes, 2, 9, 0.2, 0.3, pad, clip))
+
+
+@golden()
+def suppression(case):
+    """The older forms of non-maximum suppression."""
+    boxes = case.feed("boxes", case.floats(9, 4, low=0, high=1.2, seed=3), (None, 4))
+    scores = case.feed("scores", case.floats(9, low=0, seed=4), (None,))
+    case.fetch(R.NonMaxSuppression(boxes=boxes, scores=scores, max_output_size=6, iou_threshold=0.3),
+               R.NonMaxSuppressionV2(boxes=boxes, scores=scores, max_output_size=6, iou_threshold=0.2),
+               *R.NonMaxSuppressionV4(boxes=boxes, scores=scores, max_output_size=7, iou_threshold=0.3, score_threshold=0.1,
+                                      pad_to_max_output_size=True))

@@ -116,6 +116,8 @@ def updates(case):
     (var,) = variables("read", None)
     case.fetch(R.VariableShape(input=var.handle), R.VariableShape(input=var.handle, out_type=tf.int64),
                R.ResourceGatherNd(resource=var.handle, indices=[[1, 2], [0, 0]], dtype=tf.float32))
+    case.target(R.DestroyResourceOp(resource=R.VarHandleOp(dtype=tf.float32, shape=(), shared_name="never"),
+                                    ignore_lookup_error=True))
     count = tf1.get_variable("count", initializer=np.int64(3), use_resource=True)
     case.fetch(R.ResourceCountUpTo(resource=count.handle, limit=9, T=tf.int64))
 

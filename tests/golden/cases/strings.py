@@ -193,3 +193,17 @@ def summaries(case):
         fetch_text(case, tf1.summary.audio("sound", sound, rate), tf1.summary.audio("first", sound[:, :, 0], rate, 1))
     fetch_text(case, tf1.summary.tensor_summary("whole", tf.cast(x[:2], tf.int32), summary_description="a table"),
                tf.raw_ops.TensorSummary(tensor=["text", ""], name="words"))
+
+
+@golden()
+def older_examples(case):
+    """The ops of earlier versions that parse records."""
+    R = tf.raw_ops
+    serialized = tf.io.decode_base64(case.feed("serialized", records(), (None,)))
+    parsed = R.ParseExample(serialized=serialized, names=[], sparse_keys=["numbers"], dense_keys=["name"], dense_defaults=["none"],
+                            sparse_types=[tf.int64], dense_shapes=[()])
+    one = R.ParseSingleExample(serialized=serialized[2], dense_defaults=["none"], num_sparse=1, sparse_keys=["numbers"],
+                               dense_keys=["name"], sparse_types=[tf.int64], dense_shapes=[()])
+    for p in (parsed, one):
+        case.fetch(p.sparse_indices[0], p.sparse_values[0], p.sparse_shapes[0])
+        fetch_text(case, p.dense_values[0])

@@ -159,3 +159,38 @@ def checkpoints(case):
                                         dtypes=[tf.float32, tf.float32])
         found = tf.io.matching_files(tf.strings.join([folder, "/model*_temp*"]))
     case.fetch(*between, *restored, tf.shape(found))
+
+
+@golden()
+def files(case):
+    """Files that are read whole, names of shards, and tensors saved and restored by the ops of the first version."""
+    R = tf.raw_ops
+    folder = case.directory("folder")
+    name = lambda end: tf.strings.join([folder, end])  # noqa: E731
+    with tf1.control_dependencies([tf.io.write_file(name("/a"), "some bytes")]):
+        fetch_text(case, R.ReadFile(filename=name("/a")))
+    fetch_text(case, R.ShardedFilespec(basename="model", num_shards=12))
+    x = case.feed("x", case.floats(4, 3), (4, 3))
+    counts = case.feed("counts", np.int64([7, 8]))
+    with tf1.control_dependencies([R.Save(filename=name("/all"), tensor_names=["x", "counts"], data=[x, counts])]):
+        case.fetch(R.Restore(file_pattern=name("/all"), tensor_name="x", dt=tf.float32),
+                   R.Restore(file_pattern=name("/all"), tensor_name="counts", dt=tf.int64),
+                   R.RestoreSlice(file_pattern=name("/all"), tensor_name="x", shape_and_slice="4 3 1,2:0,3", dt=tf.float32))
+    with tf1.control_dependencies([R.SaveSlices(filename=name("/parts"), tensor_names=["y", "y"], data=[x, x * 2],
+                                                shapes_and_slices=["8 3 4,4:0,3", "8 3 0,4:0,3"])]):
+        case.fetch(R.RestoreSlice(file_pattern=name("/parts"), tensor_name="y", shape_and_slice="8 3 3,2:1,2", dt=tf.float32))
+
+
+@golden()
+def closed_barrier(case):
+    """A barrier that is closed gives what is complete and takes no new keys."""
+    R = tf.raw_ops
+    barrier = R.Barrier(component_types=[tf.float32], shapes=[(2,)], shared_name="closing")
+    values = case.feed("values", case.floats(3, 2))
+    filled = R.BarrierInsertMany(handle=barrier, keys=["a", "b", "c"], values=values, component_index=0)
+    with tf1.control_dependencies([filled]):
+        closed = R.BarrierClose(handle=barrier)
+    with tf1.control_dependencies([closed]):
+        indices, keys, taken = R.BarrierTakeMany(handle=barrier, num_elements=3, component_types=[tf.float32])
+    fetch_text(case, keys)
+    case.fetch(indices, *taken)
