@@ -7,14 +7,12 @@ namespace troupe {
 namespace {
 /// How long a device keeps its thread before other actors get a turn.
 constexpr int64_t kQuantumNs = 2'000'000;
-/// Handles remembered at most; then they are looked up anew.
-constexpr size_t kMaxKnown = 65'536;
 }  // namespace
 
 DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device,
                          Executor::Counters& counters, std::shared_ptr<Directory> directory)
     : caf::event_based_actor(config), index_(index), clock_(home_system().clock()), directory_(std::move(directory)),
-      executor_(index, device, *this, counters) {}
+      executor_(index, device, *this, counters), requests_(*this, index, directory_) {}
 
 caf::behavior DeviceActor::make_behavior() {
   return {
@@ -42,8 +40,7 @@ caf::behavior DeviceActor::make_behavior() {
 }
 
 void DeviceActor::on_exit() {
-  known_.clear();
-  hosts_.clear();
+  requests_.clear();
   directory_.reset();
 }
 
@@ -52,47 +49,25 @@ void DeviceActor::run() {
 }
 
 void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) {
-  send(directory_->devices[device], TensorsReady{std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
+  send(directory_->devices[device],
+       TensorsReady{device, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
 }
 
 Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
-  if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
-    flush_uses();
-    known_.clear();  // not hosts_: steps may wait there and have to be cancelled
-    generation_ = directory_->generation();
-  }
-  auto [at, fresh] = known_.try_emplace(handle.get(), Known{handle, nullptr});
-  if (fresh) {
-    auto actor = directory_->host(*handle);
-    if (!actor.ok()) {
-      known_.erase(at);
-      return std::move(actor.error());
-    }
-    Host& host = hosts_[handle->host_key()];
-    host.actor = std::move(*actor);
-    at->second.host = &host;
-  }
-  at->second.host->gathered.push_back(std::move(use));
-  return {};
+  return requests_.add(handle, std::move(use));
 }
 
 void DeviceActor::run_blocking(BlockingUse use) {
   send(directory_->blocking, RunBlocking{std::make_shared<BlockingUse>(std::move(use))});
 }
 
-void DeviceActor::flush_uses() {
-  for (auto& [key, host] : hosts_)
-    if (!host.gathered.empty())
-      send(host.actor, UseResource{std::make_shared<std::vector<ResourceUse>>(std::exchange(host.gathered, {}))});
-}
+void DeviceActor::flush_uses() { requests_.flush(); }
 
-void DeviceActor::cancel_uses(int64_t step) {
-  for (auto& [key, host] : hosts_) send(host.actor, CancelUses{index_, step});
-}
+void DeviceActor::cancel_uses(int64_t step) { requests_.cancel(step); }
 
 void DeviceActor::abort_elsewhere(const StepRef& call) {
   for (const PartitionPlan& partition : call->plan->partitions)
-    if (partition.device != index_) send(directory_->devices[partition.device], AbortStep{call});
+    if (partition.device != index_) send(directory_->devices[partition.device], AbortStep{partition.device, call});
 }
 
 int64_t DeviceActor::now_ns() {

@@ -16,6 +16,7 @@
 #pragma once
 #include "actors/directory.h"
 #include "actors/messages.h"
+#include "actors/resource_requests.h"
 
 namespace troupe {
 
@@ -37,24 +38,11 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
   int64_t now_ns() override;
   void run();
 
-  /// A host this device has used, and what waits to be sent to it.
-  struct Host {
-    caf::actor actor;
-    std::vector<ResourceUse> gathered;
-  };
-  /// A handle seen before: kept, so that its address names it.
-  struct Known {
-    ResourceRef handle;
-    Host* host;
-  };
-
   const uint32_t index_;
   const caf::actor_clock& clock_;
   std::shared_ptr<Directory> directory_;
   Executor executor_;
-  std::unordered_map<const ResourceHandle*, Known> known_;
-  std::unordered_map<std::string, Host> hosts_;  // by host_key; they stay, since steps may wait there
-  uint64_t generation_ = 0;
+  ResourceRequests requests_;
   bool will_go_on_ = false;
 };
 

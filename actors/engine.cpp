@@ -9,9 +9,11 @@
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
 #include "actors/resource_actor.h"
+#include "actors/sim_actor.h"
 #include "actors/step_timer.h"
 #include "containers/container.h"
 #include "ops/all.h"
+#include "tensor/phantom_memory.h"
 
 namespace troupe {
 
@@ -25,6 +27,12 @@ Engine::Impl::Impl(EngineOptions options) {
   for (int i = 0; i < count; ++i)
     devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu,
                        options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit)});
+  for (size_t i = 0; i < options.sim.devices.size(); ++i) {
+    const DeviceRates& rates = options.sim.devices[i];
+    const int64_t limit = rates.memory > 0 ? rates.memory : options.memory_limit;
+    devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:sim:{}", i), DeviceKind::kSim, 1,
+                       options.sim.compute ? make_caching_allocator(limit) : make_phantom_allocator(limit), rates});
+  }
   counters.resize(devices.size());
 
   // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device
@@ -45,9 +53,15 @@ Engine::Impl::Impl(EngineOptions options) {
   directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
     return system->spawn<ResourceActor>(std::move(resource), directory);
   });
-  for (uint32_t i = 0; i < devices.size(); ++i)
+  const auto cpus = static_cast<uint32_t>(count);
+  for (uint32_t i = 0; i < cpus; ++i)
     directory->devices.push_back(
         system->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory));
+  if (devices.size() > cpus) {
+    sim = system->spawn<SimActor>(cpus, std::cref(devices), std::ref(counters), options.sim, std::ref(sim_clock_ns),
+                                  directory);
+    directory->devices.resize(devices.size(), sim);
+  }
   directory->blocking = system->spawn<BlockingActor, caf::detached>(directory);
   timer = system->spawn<StepTimer>(directory);
 }
@@ -57,6 +71,7 @@ Engine::Impl::~Impl() {
   for (const caf::actor& actor : directory->all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   system->await_all_actors_done();
   timer = nullptr;
+  sim = nullptr;
   directory.reset();
   system.reset();
 }
@@ -72,12 +87,39 @@ caf::actor Engine::Impl::container(const std::string& name) {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
+namespace {
+
+Status check_sim(const SimOptions& sim) {
+  for (size_t i = 0; i < sim.devices.size(); ++i) {
+    const DeviceRates& r = sim.devices[i];
+    if (!(r.flops > 0) || !(r.memory_bandwidth > 0) || !(r.launch_ns >= 0) || r.memory < 0)
+      return invalid_argument("device sim:{} cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes", i,
+                              r.flops, r.memory_bandwidth, r.launch_ns, r.memory);
+  }
+  if (!(sim.link.bandwidth > 0) || !(sim.link.latency_ns >= 0))
+    return invalid_argument("a link of {} B/s with a latency of {} ns", sim.link.bandwidth, sim.link.latency_ns);
+  return {};
+}
+
+}  // namespace
+
+int64_t Engine::sim_now_ns() const { return impl_->sim_clock_ns.load(std::memory_order_relaxed); }
+
+std::shared_ptr<void> Engine::hold_sim() {
+  if (!impl_->sim) return nullptr;
+  caf::anon_send(impl_->sim, HoldClock{1});
+  return {nullptr, [weak = impl_->sim->address()](void*) {
+            if (const auto sim = caf::actor_cast<caf::actor>(weak)) caf::anon_send(sim, HoldClock{-1});
+          }};
+}
+
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
   for (size_t i = 0; i < options.cpu_threads.size(); ++i)
     if (options.cpu_threads[i] < 1 || options.cpu_threads[i] > 1024)
       return invalid_argument("device cpu:{} cannot have {} threads", i, options.cpu_threads[i]);
   if (options.memory_limit < 0) return invalid_argument("memory limit {} is negative", options.memory_limit);
   if (options.scheduler_threads < 0) return invalid_argument("{} scheduler threads", options.scheduler_threads);
+  TROUPE_RETURN_IF_ERROR(check_sim(options.sim));
   return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(options))));
 }
 

@@ -22,10 +22,12 @@ class Engine::Impl {
   std::vector<DeviceInfo> devices;
   std::deque<Executor::Counters> counters;  // of each device
   std::atomic<int64_t> next_step{1};
+  std::atomic<int64_t> sim_clock_ns{0};
   caf::actor_system_config config;
   std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<Directory> directory;
   caf::actor timer;
+  caf::actor sim;  // of all simulated devices; invalid without any
 
   /// The host of a container's variables, made if it is not there.
   caf::actor container(const std::string& name);

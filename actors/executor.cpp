@@ -59,6 +59,10 @@ Error dead_fetch(const Output& fetch, int64_t step) {
 
 }  // namespace
 
+Result<Simulated> Outbox::simulate(const Node& node, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
+  return make_error(Code::kInternal, "'{}' is on a device that simulates nothing", node.name());
+}
+
 Executor::Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters)
     : index_(index), device_(device), outbox_(outbox), counters_(counters) {}
 
@@ -138,48 +142,16 @@ bool Executor::run(int64_t quantum_ns) {
 
   int64_t fired = 0;
   int64_t now = begin;
-  bool more = false;
-  for (size_t i = 0; i < active_.size();) {
-    StepState& s = *active_[i];
-    for (int until_clock = kClockEvery; !s.stopped;) {
-      Ready at;
-      if (!s.ready.empty()) {
-        fetch_ahead(s);
-        at = s.ready.pop();
-      } else if (!s.heavy.empty()) {
-        at = s.heavy.back();
-        s.heavy.pop_back();
-        flush();
-        until_clock = 0;
-      } else {
-        break;
-      }
-      ++fired;
-      if (s.timed) {
-        const int64_t before = outbox_.now_ns();
-        if (fire(s, at)) complete(s, at);
-        now = outbox_.now_ns();
-        learn_cost(s.plan->cost_ns[at.node], now - before);
-        if (s.call->trace) trace(s, at.node, false, before, now);
-        else if (--s.timings_left == 0) s.timed = false;
-      } else {
-        if (fire(s, at)) complete(s, at);
-        if (--until_clock <= 0) {
-          now = outbox_.now_ns();
-          until_clock = kClockEvery;
-        }
-      }
-      if (now - begin > quantum_ns) break;
-    }
-    more |= !s.stopped && !(s.ready.empty() && s.heavy.empty());
-    if (!finish_if_done(s)) ++i;
-    if (now - begin > quantum_ns) {
-      more |= i < active_.size();
-      break;
-    }
+  for (size_t i = 0; i < active_.size();)
+    if (!finish_if_done(*active_[i])) ++i;
+  StepState* s = nullptr;
+  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
+    now = run_step(*s, now, begin + quantum_ns, fired);
+    finish_if_done(*s);
   }
   flush();
-  if (more && active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
+  const bool more = !work_ && next_step() != nullptr;
+  if (more) ++turn_;
 
   now = outbox_.now_ns();
   counters_.busy_ns.fetch_add(now - begin, std::memory_order_relaxed);
@@ -193,6 +165,82 @@ bool Executor::run(int64_t quantum_ns) {
   return more;
 }
 
+StepState* Executor::next_step() {
+  StepState* first = nullptr;
+  int priority = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    StepState& s = *active_[(turn_ + i) % active_.size()];
+    if (!s.stopped && !s.ready.empty()) return &s;
+  }
+  for (const auto& s : active_) {
+    if (s->stopped || s->heavy.empty()) continue;
+    const auto& priorities = s->plan->priorities;
+    const int own = priorities.empty() ? 0 : priorities[s->heavy.front().node];
+    if (!first || own > priority) {
+      first = s.get();
+      priority = own;
+    }
+  }
+  return first;
+}
+
+int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fired) {
+  const bool heavy = s.ready.empty();
+  int until_clock = kClockEvery;
+  do {
+    Ready at;
+    if (heavy) {
+      at = pop_heavy(s);
+      flush();
+    } else {
+      fetch_ahead(s);
+      at = s.ready.pop();
+    }
+    ++fired;
+    if (s.timed) {
+      const int64_t before = outbox_.now_ns();
+      if (fire(s, at)) complete(s, at);
+      now = outbox_.now_ns();
+      if (!work_) {  // else it ends later
+        learn_cost(s.plan->cost_ns[at.node], now - before);
+        if (s.call->trace) trace(s, at.node, false, before, now);
+      }
+      if (!s.call->trace && --s.timings_left == 0) s.timed = false;
+    } else {
+      if (fire(s, at)) complete(s, at);
+      if (heavy || --until_clock <= 0) {
+        now = outbox_.now_ns();
+        until_clock = kClockEvery;
+      }
+    }
+  } while (!heavy && !work_ && !s.stopped && !s.ready.empty() && now <= until && fired < kMostFired);
+  return now;
+}
+
+namespace {
+
+/// Whether b comes before a: by priority, then by the order of the plan.
+auto later_than(const StepState& s) {
+  return [&priorities = s.plan->priorities](Ready a, Ready b) {
+    if (!priorities.empty() && priorities[a.node] != priorities[b.node]) return priorities[a.node] < priorities[b.node];
+    return a.node != b.node ? a.node > b.node : a.iteration > b.iteration;
+  };
+}
+
+}  // namespace
+
+void Executor::push_by_priority(StepState& s, Ready at) {
+  s.heavy.push_back(at);
+  std::ranges::push_heap(s.heavy, later_than(s));
+}
+
+Ready Executor::pop_heavy(StepState& s) {
+  if (s.ordered) std::ranges::pop_heap(s.heavy, later_than(s));
+  const Ready at = s.heavy.back();
+  s.heavy.pop_back();
+  return at;
+}
+
 bool Executor::fire(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
@@ -200,6 +248,8 @@ bool Executor::fire(StepState& s, Ready at) {
     fire_control(s, at);
     return false;
   }
+  if (device_.kind == DeviceKind::kSim && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
+    return fire_simulated(s, at, node);
   switch (node.kind) {
     case NodeKind::kCompute: {
       KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
@@ -219,6 +269,43 @@ bool Executor::fire(StepState& s, Ready at) {
     case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
     default: return true;  // kNoOp; kRecv, whose value is there
   }
+}
+
+bool Executor::fire_simulated(StepState& s, Ready at, const PlanNode& node) {
+  Iteration& in = *s.iterations[at.iteration];
+  KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
+                        node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
+  const bool computes = node.kind == NodeKind::kCompute;
+  auto took = outbox_.simulate(*s.plan->graph_nodes[at.node], computes ? node.compute : nullptr, context,
+                               std::span(in.values).subspan(node.first_output, node.num_outputs));
+  Status status;
+  if (!took.ok()) status = std::move(took.error());
+  else if (computes && s.call->check_numerics) status = check_numerics(in, node);
+  if (!status.ok()) {
+    fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+    return false;
+  }
+  if (took->ns > 0) {
+    work_ = Work{s.call->id, at, *took, outbox_.now_ns()};
+    ++s.unanswered;
+    return false;
+  }
+  return took->complete || fire_resource(s, at, node);
+}
+
+void Executor::work_ended() {
+  const Work work = *std::exchange(work_, {});
+  StepState* s = find(work.step);
+  TROUPE_CHECK(s && s->unanswered > 0);
+  --s->unanswered;
+  const PlanNode& node = s->plan->nodes[work.at.node];
+  learn_cost(s->plan->cost_ns[work.at.node], work.took.ns);
+  counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
+  if (s->call->trace)
+    s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
+                         work.begin_ns + work.took.ns});
+  if (s->stopped) return;
+  if (work.took.complete || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 
 void Executor::send(StepState& s, const PlanNode& node, Tensor value, bool dead) {
@@ -367,6 +454,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->left = frame.num_nodes;
   s->unanswered = s->input_unanswered = 0;
   s->stopped = false;
+  s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
   s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4) || call->trace;

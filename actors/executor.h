@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +49,12 @@ struct ResourceAnswer {
   Result<std::vector<Tensor>> outputs;
 };
 
+/// What a node of a simulated device takes.
+struct Simulated {
+  int64_t ns = 0;        // above 0: nothing else fires until work_ended()
+  bool complete = true;  // false: it still has to ask its resource
+};
+
 /// Where an executor's messages go. Its device actor implements it; tests record.
 class Outbox {
  public:
@@ -65,6 +72,10 @@ class Outbox {
   /// To the other devices of a failed step: abort().
   virtual void abort_elsewhere(const StepRef& call) = 0;
   virtual int64_t now_ns() = 0;
+  /// Of a simulated device only. Runs `kernel`, or does as if it had; without one (the node asks a resource) it only
+  /// tells the time that takes. `outputs` are those that the context sets.
+  virtual Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
+                                     std::span<const Tensor> outputs);
 };
 
 class Executor {
@@ -81,6 +92,11 @@ class Executor {
   void start(StepRef call);
   void tensors_ready(std::vector<ReadyTensor> tensors);
   void answered(std::vector<ResourceAnswer> answers);
+  /// Of a simulated device: the time that the node at work takes has passed.
+  void work_ended();
+  bool at_work() const { return work_.has_value(); }
+  /// When it will have; at_work().
+  int64_t work_until_ns() const { return work_->begin_ns + work_->took.ns; }
   /// The step failed or was cancelled elsewhere.
   void abort(const StepRef& call);
 
@@ -89,6 +105,8 @@ class Executor {
   bool idle() const { return active_.empty(); }
 
  private:
+  /// Nodes fired in one run() at most: on a simulated device the clock stands still.
+  static constexpr int64_t kMostFired = 1 << 20;
   /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
   static constexpr uint32_t kHeavyNs = 20'000;
 
@@ -96,12 +114,26 @@ class Executor {
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
   void push(StepState& s, Ready at) {
     if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
-    if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
-    else s.ready.push(at);
+    if (!s.ordered) {
+      if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
+      else s.ready.push(at);
+    } else if (s.plan->nodes[at.node].kind == NodeKind::kCompute) {
+      push_by_priority(s, at);
+    } else {
+      s.ready.push(at);
+    }
   }
+  static void push_by_priority(StepState& s, Ready at);
+  /// Of the nodes of `s` that wait in `heavy`, takes the one to run first.
+  static Ready pop_heavy(StepState& s);
+  /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
+  StepState* next_step();
+  /// Fires the cheap nodes of `s` until `until_ns`, or else one heavy node. Returns the time.
+  int64_t run_step(StepState& s, int64_t now_ns, int64_t until_ns, int64_t& fired);
   void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
+  bool fire_simulated(StepState& s, Ready at, const PlanNode& node);
   bool fire_resource(StepState& s, Ready at, const PlanNode& node);
   void fire_blocking(StepState& s, Ready at, const PlanNode& node);
   void send(StepState& s, const PlanNode& node, Tensor value, bool dead);
@@ -145,6 +177,15 @@ class Executor {
   std::vector<std::unique_ptr<StepState>> active_;                // few; in the order of arrival
   std::unordered_map<int64_t, std::vector<ReadyTensor>> early_;   // tensors that came before their step
   std::unordered_map<uint32_t, std::vector<ReadyTensor>> sends_;  // gathered, by device
+  /// The node of a simulated device whose time has not passed.
+  struct Work {
+    int64_t step;
+    Ready at;
+    Simulated took;
+    int64_t begin_ns;
+  };
+  std::optional<Work> work_;
+  size_t turn_ = 0;  // index into active_ of the step whose cheap nodes come first
   bool uses_gathered_ = false;
   int64_t waiting_since_ = 0;  // for input, with nothing else to do; 0: not
 };

@@ -9,16 +9,19 @@
 
 namespace troupe {
 
-/// To a device actor: do your part of this step.
+/// To a device actor: do the part of device `device` of this step. One actor may be several (simulated) devices.
 struct RunStep {
+  uint32_t device = 0;
   StepRef call;
 };
 /// To a device actor: tensors for Recv nodes of its steps.
 struct TensorsReady {
+  uint32_t device = 0;
   std::shared_ptr<std::vector<ReadyTensor>> tensors;
 };
 /// To a device actor: this step has failed or was cancelled; end your part of it.
 struct AbortStep {
+  uint32_t device = 0;
   StepRef call;
 };
 /// A device actor to itself: go on firing.
@@ -57,6 +60,13 @@ struct CancelUses {
   uint64_t requester = 0;
   int64_t step = 0;
 };
+/// To a resource actor: answered with Settled, after the answers to what was asked before and can be answered now.
+struct Settle {};
+struct Settled {};
+/// To the actor of the simulated devices: one hold on the clock more (1) or less (-1).
+struct HoldClock {
+  int change = 0;
+};
 /// To a resource actor: call this on the resource, nullptr if it is closed (snapshot, restore, restart).
 struct WithResource {
   std::function<void(Resource*)> call;
@@ -87,6 +97,9 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DoBlocking)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::HoldClock)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Settle)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Settled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CloseResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Work)

@@ -166,6 +166,7 @@ class Planner {
   }
 
   Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind) {
+    if (kind == DeviceKind::kSim) kind = DeviceKind::kCpu;  // simulated devices run the CPU's kernels
     const std::string key = kernel_key(node, kind);
     if (auto at = cache_.shareable.find(key); at != cache_.shareable.end()) return at->second;
     TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, context_.kernels));
@@ -390,8 +391,17 @@ class Planner {
       for (PlanNode& node : draft.plan.nodes)
         if (node.kind == NodeKind::kSend && !renumbered[node.to.partition].empty())
           node.to.node = renumbered[node.to.partition][node.to.node];
+      if (context_.priority) ask_priorities(draft.plan);
       plan_->partitions.push_back(std::move(draft.plan));
     }
+  }
+
+  void ask_priorities(PartitionPlan& plan) const {
+    plan.priorities.resize(plan.size(), 0);
+    for (uint32_t i = 0; i < plan.size(); ++i)
+      if (plan.graph_nodes[i])
+        plan.priorities[i] = static_cast<int16_t>(std::clamp(context_.priority(*plan.graph_nodes[i]), -1000, 1000));
+    if (std::ranges::count(plan.priorities, 0) == std::ssize(plan.priorities)) plan.priorities.clear();
   }
 
   struct PendingSend {

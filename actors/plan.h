@@ -100,6 +100,7 @@ struct PartitionPlan {
   std::vector<uint32_t> roots;                       // nodes without dependencies
   std::vector<std::pair<uint32_t, uint32_t>> feeds;  // (index of the feed, slot)
   std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
+  std::vector<int16_t> priorities;                     // of nodes[i]; empty: 0 for each
   /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
   std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
 
@@ -135,6 +136,7 @@ struct PlanContext {
   uint32_t default_device = 0;
   bool soft_placement = false;  // see SessionOptions
   GraphPasses passes = {};
+  std::function<int(const Node&)> priority = {};  // see SessionOptions
 };
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).

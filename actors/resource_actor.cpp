@@ -44,6 +44,7 @@ caf::behavior ResourceActor::make_behavior() {
         if (resource_) resource_->cancel(m.requester, m.step);
         settle();
       },
+      [](Settle) { return Settled{}; },
       [this](const WithResource& m) {
         m.call(resource_.get());
         settle();

@@ -11,6 +11,7 @@
 // |                 | resource actor | answered with kCancelled                                                  |
 // | ResourceAnswers | resource actor,| the answer to a question of this resource, or the end of a job that       |
 // |                 | blocking actor | waited for files                                                          |
+// | Settle          | device actor   | Settled: what was asked before and can be answered now is answered        |
 // | WithResource    | engine         | calls a function on the resource: snapshot, restore, restart              |
 // | CloseResource   | engine         | drops the resource; what waits and what comes is answered with an error,  |
 // |                 |                | and its own questions are cancelled                                       |

@@ -184,7 +184,7 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes) {
   Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels, e.devices, 0, options.soft_placement, passes};
+  PlanContext context{e.kernels, e.devices, 0, options.soft_placement, passes, options.priority};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }
@@ -240,7 +240,7 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
                                                 std::chrono::duration_cast<caf::actor_clock::duration_type>(deadline)});
   if (plan.partitions.empty()) return call->finish();
   for (const PartitionPlan& partition : plan.partitions)
-    caf::anon_send(e.directory->devices[partition.device], RunStep{call});
+    caf::anon_send(e.directory->devices[partition.device], RunStep{partition.device, call});
 }
 
 Session::Session(Engine& engine, const Graph& graph, SessionOptions options)

@@ -112,10 +112,11 @@ struct StepState {
   std::vector<uint32_t> spare_loops;
   uint64_t loops_entered = 0;
   ReadyQueue ready;               // cheap nodes, run first
-  std::vector<Ready> heavy;       // nodes measured to be expensive, last in first out
+  std::vector<Ready> heavy;       // expensive nodes, last in first out; or else see `ordered`
   uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
   uint32_t unanswered = 0;        // requests
   uint32_t input_unanswered = 0;  // of them for input
+  bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
   bool stopped = false;           // failed: nothing more fires
   bool timed = false;             // every node of this step is timed, but in loops only the first times
   uint32_t timings_left = 0;      // until it is not any more

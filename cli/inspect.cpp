@@ -5,7 +5,7 @@
 #include <set>
 
 #include "cli/commands.h"
-#include "cli/flops.h"
+#include "graph/op_costs.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
 #include "troupe/graph_def.h"

@@ -25,6 +25,27 @@ struct DeviceStats {
   AllocatorStats memory;
 };
 
+class CostModel;
+
+/// Simulated devices, "/device:sim:0" and on: kernels of the CPU serve them, but time passes by a model, on one virtual
+/// clock that starts at 0. So two cores can run the schedule of a thousand devices, exactly and repeatably.
+///
+/// A node takes NodeCost::time_ns of the shapes it has in the step (control flow and transfers' ends take nothing), one
+/// node at a time on each device. A tensor to another simulated device takes LinkRates::time_ns, and holds a port of
+/// either meanwhile: one that sends, one that receives. Questions to variables, queues and the like are answered in no
+/// time, and the clock stands still until they are, but an update takes its arithmetic's time on the device that asks.
+/// What goes to or comes from devices of other kinds, files and datasets takes no time either, and comes when it comes:
+/// for an exact schedule, keep a step and its default device on simulated ones.
+struct SimOptions {
+  std::vector<DeviceRates> devices = {};
+  LinkRates link = {};
+  /// Without, nodes whose outputs are floating-point tensors of inferred shapes do not run but give zeros that take
+  /// address space and no memory, and updates of such variables change nothing. All else runs.
+  bool compute = true;
+  /// Nodes measured there (as of kind "sim", else "cpu") take that time.
+  std::shared_ptr<const CostModel> costs = {};
+};
+
 struct EngineOptions {
   /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores.
   std::vector<int> cpu_threads = {};
@@ -32,6 +53,8 @@ struct EngineOptions {
   int64_t memory_limit = 0;
   /// Scheduler threads; 0: one for each device, and at least two where there are that many cores.
   int scheduler_threads = 0;
+  /// Simulated devices, after the CPU's.
+  SimOptions sim = {};
   /// Registers ops and kernels of the user's own, after the built-in ones.
   std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};
 };
@@ -44,7 +67,7 @@ struct Snapshot {
 /// Owns the actor system. Thread-safe. Destroying it cancels what runs and joins its threads; sessions die before it.
 class Engine {
  public:
-  /// Errors: kInvalidArgument for thread counts below 1.
+  /// Errors: kInvalidArgument for thread counts below 1, rates that are not positive.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options = {});
   ~Engine();
   Engine(const Engine&) = delete;
@@ -70,6 +93,12 @@ class Engine {
   Status restore(const Snapshot& snapshot, const std::string& container = "");
   /// Drops every resource of a container: variables, queues, iterators.
   void reset_container(const std::string& container);
+
+  /// The virtual clock of the simulated devices, nanoseconds; 0 without any.
+  int64_t sim_now_ns() const;
+  /// As long as a copy of what this returns lives, that clock stands still: steps started meanwhile all begin at the same
+  /// virtual time, in the order of their starts. May outlive the engine.
+  [[nodiscard]] std::shared_ptr<void> hold_sim();
 
   /// For the other folders of the engine and for embed.h.
   class Impl;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "troupe/attr.h"
+#include "troupe/device_rates.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -24,6 +25,7 @@ struct DeviceInfo {
   DeviceKind kind = DeviceKind::kCpu;
   int threads = 1;  // helpers included; kernels split their work by devices/parallel.h
   std::shared_ptr<Allocator> allocator;
+  DeviceRates rates = {};  // what it can do: of a simulated device given, else a guess until steps were measured
 };
 
 /// What a kernel is made from.

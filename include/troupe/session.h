@@ -54,6 +54,10 @@ struct SessionOptions {
   bool soft_placement = false;
   /// How the graph may be rewritten for its steps.
   GraphPasses passes = {};
+  /// Of the nodes that are ready on a device, in any of its steps, those with the greatest number run first, among them
+  /// those of the oldest step. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in place
+  /// of another has its name. None: 0 for each.
+  std::function<int(const Node&)> priority = {};
 };
 
 /// A tensor for an output: any output of the graph may be fed.

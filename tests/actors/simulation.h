@@ -70,7 +70,7 @@ class Simulation {
           results.emplace(id, std::move(r));
         });
     for (const PartitionPlan& partition : call->plan->partitions)
-      caf::anon_send(directory->devices[partition.device], RunStep{call});
+      caf::anon_send(directory->devices[partition.device], RunStep{partition.device, call});
     return call;
   }
   /// Has the step end with kDeadlineExceeded after `span`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts of floating-point operations by op.
-#include "cli/flops.h"
+// Counts of floating-point operations and bytes by op.
+#include "graph/op_costs.h"
 
 #include <set>
 
@@ -14,37 +14,35 @@ double dim(const PartialShape& shape, int i) {
   return static_cast<double>(std::max<int64_t>(shape.dim(i), 1));
 }
 
-double input_elements(const Node& n, size_t i) {
-  return i < n.inputs().size() ? elements_of(n.inputs()[i].shape()) : 0;
-}
+double input_elements(const NodeShapes& s, size_t i) { return i < s.inputs.size() ? elements_of(s.inputs[i]) : 0; }
 
 /// Of a filter [height, width, in, out]: the taps of one output element, over all `in` where the op sums over them.
 double taps(const PartialShape& filter, bool depthwise) {
   return dim(filter, 0) * dim(filter, 1) * (depthwise ? 1 : dim(filter, 2));
 }
 
-double product_flops(const Node& n) {
+double product_flops(const Node& n, const NodeShapes& s) {
   const bool batch = n.op().name() != "MatMul";
   const bool transposed = n.attrs().get_or<bool>(batch ? "adj_x" : "transpose_a", false);
-  return 2 * elements_of(n.shape(0)) * dim(n.inputs()[0].shape(), transposed ? -2 : -1);
+  return 2 * elements_of(s.outputs[0]) * dim(s.inputs[0], transposed ? -2 : -1);
 }
 
 /// Convolutions forward and backward: 0 when `n` is none.
-double convolution_flops(const Node& n) {
+double convolution_flops(const Node& n, const NodeShapes& s) {
   const std::string& op = n.op().name();
   const bool depthwise = op.starts_with("DepthwiseConv2dNative");
   if (!depthwise && !op.starts_with("Conv2D")) return 0;
-  if (op.ends_with("BackpropInput")) return 2 * input_elements(n, 2) * taps(n.inputs()[1].shape(), depthwise);
-  if (op.ends_with("BackpropFilter")) return 2 * input_elements(n, 2) * taps(n.shape(0), depthwise);
-  return 2 * elements_of(n.shape(0)) * taps(n.inputs()[1].shape(), depthwise);
+  if (op.ends_with("BackpropInput")) return 2 * input_elements(s, 2) * taps(s.inputs[1], depthwise);
+  if (op.ends_with("BackpropFilter")) return 2 * input_elements(s, 2) * taps(s.outputs[0], depthwise);
+  return 2 * elements_of(s.outputs[0]) * taps(s.inputs[1], depthwise);
 }
 
-double pool_flops(const Node& n) {
+double pool_flops(const Node& n, const NodeShapes& s) {
   double window = 1;
   if (const auto* sizes = n.attrs().get<std::vector<int64_t>>("ksize"))
     for (const int64_t size : *sizes) window *= static_cast<double>(std::max<int64_t>(size, 1));
   return window *
-         (n.op().name().ends_with("Grad") ? input_elements(n, n.inputs().size() - 1) : elements_of(n.shape(0)));
+         (n.op().name().ends_with("Grad") ? input_elements(s, s.inputs.size() - 1) : elements_of(s.outputs[0]));
 }
 
 const Names kProducts = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"};
@@ -121,6 +119,28 @@ const Names kMoves = {"Bitcast",
                       "Where",
                       "ZerosLike"};
 
+/// Nothing is moved: outputs share memory with inputs, are known beforehand or are handles.
+const Names kHandOn = {"Const",
+                       "EnsureShape",
+                       "Identity",
+                       "IdentityN",
+                       "NoOp",
+                       "Placeholder",
+                       "PlaceholderWithDefault",
+                       "PreventGradient",
+                       "ReadVariableOp",
+                       "Reshape",
+                       "Shape",
+                       "ShapeN",
+                       "Size",
+                       "Rank",
+                       "Snapshot",
+                       "Squeeze",
+                       "ExpandDims",
+                       "StopGradient",
+                       "VarHandleOp",
+                       "FIFOQueueV2"};
+
 }  // namespace
 
 double elements_of(const PartialShape& shape) {
@@ -130,22 +150,56 @@ double elements_of(const PartialShape& shape) {
   return n;
 }
 
-double flops_of(const Node& n) {
+double bytes_of(DType dtype, const PartialShape& shape) {
+  return elements_of(shape) * static_cast<double>(size_of(dtype));
+}
+
+double flops_of(const Node& n, const NodeShapes& s) {
   const std::string& op = n.op().name();
   if (kMoves.contains(op)) return 0;
-  if (kProducts.contains(op)) return product_flops(n);
-  if (const double flops = convolution_flops(n)) return flops;
-  if (op.find("Pool") != std::string::npos) return pool_flops(n);
-  if (kReductions.contains(op)) return input_elements(n, 0);
+  if (kProducts.contains(op)) return product_flops(n, s);
+  if (const double flops = convolution_flops(n, s)) return flops;
+  if (op.find("Pool") != std::string::npos) return pool_flops(n, s);
+  if (kReductions.contains(op)) return input_elements(s, 0);
   double flops = 0;
   if (op.starts_with("ResourceApply") || op.starts_with("AssignAdd") || op.starts_with("AssignSub")) {
-    for (const Output& in : n.inputs())
-      if (is_floating(in.dtype())) flops = std::max(flops, elements_of(in.shape()));
+    for (size_t i = 0; i < s.inputs.size(); ++i)
+      if (is_floating(n.inputs()[i].dtype())) flops = std::max(flops, elements_of(s.inputs[i]));
     return flops;
   }
   for (int i = 0; i < n.num_outputs(); ++i)
-    if (is_floating(n.dtype(i)) || n.dtype(i) == DType::kComplex64) flops = std::max(flops, elements_of(n.shape(i)));
+    if (is_floating(n.dtype(i)) || n.dtype(i) == DType::kComplex64)
+      flops = std::max(flops, elements_of(s.outputs[static_cast<size_t>(i)]));
   return flops;
+}
+
+NodeCost cost_of(const Node& n, const NodeShapes& s) {
+  NodeCost cost;
+  if (n.op().control_flow() != ControlFlow::kNone || kHandOn.contains(n.op().name())) return cost;
+  cost.flops = flops_of(n, s);
+  for (size_t i = 0; i < s.inputs.size(); ++i) cost.bytes += bytes_of(n.inputs()[i].dtype(), s.inputs[i]);
+  for (size_t i = 0; i < s.outputs.size(); ++i) cost.bytes += bytes_of(n.dtype(static_cast<int>(i)), s.outputs[i]);
+  return cost;
+}
+
+namespace {
+
+/// f(shapes) with those that were inferred.
+template <class F> auto with_inferred(const Node& n, F&& f) {
+  std::vector<PartialShape> inputs, outputs;
+  for (const Output& in : n.inputs()) inputs.push_back(in.shape());
+  for (int i = 0; i < n.num_outputs(); ++i) outputs.push_back(n.shape(i));
+  return f(NodeShapes{inputs, outputs});
+}
+
+}  // namespace
+
+double flops_of(const Node& node) {
+  return with_inferred(node, [&](const NodeShapes& s) { return flops_of(node, s); });
+}
+
+NodeCost cost_of(const Node& node) {
+  return with_inferred(node, [&](const NodeShapes& s) { return cost_of(node, s); });
 }
 
 }  // namespace troupe

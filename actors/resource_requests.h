@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// ResourceRequests: what one device asks of the hosts of resources, gathered until it is sent together.
+#pragma once
+#include "actors/directory.h"
+#include "actors/messages.h"
+
+namespace troupe {
+
+/// Part of the actor that it sends for.
+class ResourceRequests {
+ public:
+  /// Where `unsettled` is given, each host is asked to Settle after what is sent to it, and counted there.
+  ResourceRequests(caf::event_based_actor& self, uint32_t device, std::shared_ptr<Directory> directory,
+                   int64_t* unsettled = nullptr)
+      : self_(self), device_(device), directory_(std::move(directory)), unsettled_(unsettled) {}
+
+  /// Keeps a request for the host of `handle`. Errors: those of Directory::host.
+  Status add(const ResourceRef& handle, ResourceUse use);
+  /// Sends what was gathered.
+  void flush();
+  /// Has every host that may have requests of the step drop them.
+  void cancel(int64_t step);
+  /// Lets go of all actors.
+  void clear();
+
+ private:
+  /// A host this device has used, and what waits to be sent to it.
+  struct Host {
+    caf::actor actor;
+    std::vector<ResourceUse> gathered;
+  };
+  /// A handle seen before: kept, so that its address names it.
+  struct Known {
+    ResourceRef handle;
+    Host* host;
+  };
+
+  void settle(const Host& host);
+
+  caf::event_based_actor& self_;
+  const uint32_t device_;
+  std::shared_ptr<Directory> directory_;
+  int64_t* const unsettled_;
+  std::unordered_map<const ResourceHandle*, Known> known_;
+  std::unordered_map<std::string, Host> hosts_;  // by host_key; they stay, since steps may wait there
+  uint64_t generation_ = 0;
+};
+
+}  // namespace troupe

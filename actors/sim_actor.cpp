@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/sim_actor.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/op_costs.h"
+
+namespace troupe {
+namespace {
+
+/// Real time that the devices keep their thread for before other actors get a turn is bounded by nodes; see
+/// Executor::run. Virtual time does not pass while a device fires nodes that take none.
+constexpr int64_t kNoTimePasses = 0;
+
+/// Ops that change a variable where it lives, and take arithmetic to do so.
+bool updates(const Node& node) {
+  const std::string& op = node.op().name();
+  return op.starts_with("ResourceApply") || op.starts_with("ResourceSparseApply") ||
+         op.starts_with("ResourceScatter") || op == "AssignAddVariableOp" || op == "AssignSubVariableOp";
+}
+
+bool is_float(const Tensor& t) { return is_floating(t.dtype()); }
+
+}  // namespace
+
+/// One simulated device.
+class SimActor::Device final : public Outbox {
+ public:
+  Device(SimActor& sim, uint32_t index, const DeviceInfo& info, Executor::Counters& counters)
+      : executor(index, info, *this, counters), requests(sim, index, sim.directory_, &sim.unsettled_), sim_(sim),
+        index_(index), info_(info), ports_() {}
+
+  void send_tensors(uint32_t to, std::vector<ReadyTensor> tensors) override {
+    if (to < sim_.first_ || sim_.devices_.size() <= to - sim_.first_) {
+      sim_.send(sim_.directory_->devices[to],
+                TensorsReady{to, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
+      return;
+    }
+    Device& other = sim_.device(to);
+    for (ReadyTensor& t : tensors) {
+      const double bytes = t.value.defined() ? static_cast<double>(t.value.bytes()) : 0;
+      const auto now = static_cast<double>(now_ns());
+      const double there = LinkPorts::transfer(ports_, other.ports_, sim_.link_, bytes, now);
+      std::vector<ReadyTensor> one;
+      one.push_back(std::move(t));
+      sim_.at(std::llround(there), other, std::move(one));
+    }
+  }
+  Status use_resource(const ResourceRef& handle, ResourceUse use) override {
+    return requests.add(handle, std::move(use));
+  }
+  void run_blocking(BlockingUse use) override {
+    sim_.send(sim_.directory_->blocking, RunBlocking{std::make_shared<BlockingUse>(std::move(use))});
+  }
+  void flush_uses() override { requests.flush(); }
+  void cancel_uses(int64_t step) override { requests.cancel(step); }
+  void abort_elsewhere(const StepRef& call) override {
+    for (const PartitionPlan& partition : call->plan->partitions)
+      if (partition.device != index_)
+        sim_.send(sim_.directory_->devices[partition.device], AbortStep{partition.device, call});
+  }
+  int64_t now_ns() override { return sim_.clock_ns_.load(std::memory_order_relaxed); }
+
+  Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
+                             std::span<const Tensor> outputs) override {
+    Simulated out;
+    if (kernel) {
+      if (!sim_.compute_ && known_floats(node)) TROUPE_RETURN_IF_ERROR(put_zeros(node, context));
+      else TROUPE_RETURN_IF_ERROR(kernel->compute(context));
+    } else {
+      if (!updates(node)) return Simulated{0, false};
+      out.complete = !sim_.compute_ && context.num_inputs() > 1 && is_float(context.input(1));
+    }
+    out.ns = std::llround(time_ns(node, context, kernel ? outputs : std::span<const Tensor>()));
+    return out;
+  }
+
+  Executor executor;
+  ResourceRequests requests;
+  bool touched = false;
+
+ private:
+  static bool known_floats(const Node& node) {
+    for (int i = 0; i < node.num_outputs(); ++i)
+      if (!is_floating(node.dtype(i)) || !node.shape(i).fully_known()) return false;
+    return node.num_outputs() > 0;
+  }
+
+  static Status put_zeros(const Node& node, KernelContext& context) {
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      TROUPE_ASSIGN(Tensor zeros, context.allocate(node.dtype(i), node.shape(i).shape()));
+      context.set_output(i, std::move(zeros));
+    }
+    return {};
+  }
+
+  double time_ns(const Node& node, const KernelContext& context, std::span<const Tensor> outputs) {
+    if (sim_.costs_)
+      for (const char* kind : {"sim", "cpu"})
+        if (const MeasuredCost* measured = sim_.costs_->find(node.name(), kind)) return measured->ns;
+    in_.clear();
+    out_.clear();
+    for (int i = 0; i < context.num_inputs(); ++i) in_.emplace_back(context.input(i).shape());
+    for (const Tensor& t : outputs) out_.emplace_back(t.shape());
+    return cost_of(node, {in_, out_}).time_ns(info_.rates);
+  }
+
+  SimActor& sim_;
+  const uint32_t index_;
+  const DeviceInfo& info_;
+  LinkPorts ports_;
+  std::vector<PartialShape> in_, out_;  // of the node that is looked at
+};
+
+SimActor::SimActor(caf::actor_config& config, uint32_t first, const std::vector<DeviceInfo>& devices,
+                   std::deque<Executor::Counters>& counters, const SimOptions& options, std::atomic<int64_t>& clock_ns,
+                   std::shared_ptr<Directory> directory)
+    : caf::event_based_actor(config), first_(first), link_(options.link), compute_(options.compute),
+      costs_(options.costs), clock_ns_(clock_ns), directory_(std::move(directory)) {
+  for (uint32_t i = first; i < devices.size(); ++i)
+    devices_.push_back(std::make_unique<Device>(*this, i, devices[i], counters[i]));
+}
+
+SimActor::~SimActor() = default;
+
+caf::behavior SimActor::make_behavior() {
+  return {
+      [this](RunStep& m) {
+        device(m.device).executor.start(std::move(m.call));
+        touch(device(m.device));
+        settle();
+      },
+      [this](TensorsReady& m) {
+        device(m.device).executor.tensors_ready(std::move(*m.tensors));
+        touch(device(m.device));
+        settle();
+      },
+      [this](ResourceAnswers& m) {
+        Device& asker = device(static_cast<uint32_t>(m.answers->front().tag.requester));
+        asker.executor.answered(std::move(*m.answers));
+        touch(asker);
+        settle();
+      },
+      [this](const AbortStep& m) {
+        device(m.device).executor.abort(m.call);
+        touch(device(m.device));
+        settle();
+      },
+      [this](Settled) {
+        --unsettled_;
+        settle();
+      },
+      [this](HoldClock m) {
+        holds_ += m.change;
+        settle();
+      },
+      [this](GoOn) {
+        will_go_on_ = false;
+        if (holds_ == 0 && unsettled_ == 0 && touched_.empty() && !events_.empty()) advance();
+        settle();
+      },
+  };
+}
+
+void SimActor::on_exit() {
+  for (auto& device : devices_) device->requests.clear();
+  directory_.reset();
+}
+
+SimActor::Device& SimActor::device(uint32_t index) { return *devices_[index - first_]; }
+
+void SimActor::touch(Device& device) {
+  if (!std::exchange(device.touched, true)) touched_.push_back(&device);
+}
+
+void SimActor::at(int64_t ns, Device& device, std::vector<ReadyTensor> tensors) {
+  events_.push_back({ns, serial_++, &device, std::move(tensors)});
+  std::push_heap(events_.begin(), events_.end());
+}
+
+void SimActor::settle() {
+  const size_t waiting = touched_.size();
+  for (size_t i = 0; i < waiting; ++i) {
+    Device& device = *touched_[i];
+    device.touched = false;
+    const bool was_at_work = device.executor.at_work();
+    if (device.executor.run(kNoTimePasses)) touch(device);  // it has fired much; others get a turn first
+    else if (device.executor.at_work() && !was_at_work) at(device.executor.work_until_ns(), device);
+  }
+  touched_.erase(touched_.begin(), touched_.begin() + static_cast<ptrdiff_t>(waiting));
+  const bool may_advance = holds_ == 0 && unsettled_ == 0 && !events_.empty();
+  if ((!touched_.empty() || may_advance) && !std::exchange(will_go_on_, true)) send(this, GoOn{});
+}
+
+void SimActor::advance() {
+  const int64_t now = events_.front().at_ns;
+  clock_ns_.store(now, std::memory_order_relaxed);
+  while (!events_.empty() && events_.front().at_ns == now) {
+    std::pop_heap(events_.begin(), events_.end());
+    Event event = std::move(events_.back());
+    events_.pop_back();
+    if (event.tensors.empty()) event.device->executor.work_ended();
+    else event.device->executor.tensors_ready(std::move(event.tensors));
+    touch(*event.device);
+  }
+}
+
+}  // namespace troupe

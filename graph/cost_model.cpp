@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "troupe/cost_model.h"
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "graph/op_costs.h"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+
+/// From this many measurements on the mean forgets.
+constexpr int64_t kRemembered = 20;
+
+Error no_cost_model(const std::string& path, const std::string& why) {
+  return make_error(Code::kDataLoss, "'{}' is no cost model: {}", path, why);
+}
+
+}  // namespace
+
+double NodeCost::time_ns(const DeviceRates& rates) const {
+  return rates.launch_ns + std::max(flops / rates.flops, bytes / rates.memory_bandwidth) * 1e9;
+}
+
+void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes) {
+  MeasuredCost& cost = measured_[node].try_emplace(std::string(kind)).first->second;
+  ++cost.steps;
+  const auto weight = static_cast<double>(std::min(cost.steps, kRemembered));
+  cost.ns += (ns - cost.ns) / weight;
+  cost.bytes += (output_bytes - cost.bytes) / weight;
+}
+
+const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind) const {
+  const auto kinds = measured_.find(node);
+  if (kinds == measured_.end()) return nullptr;
+  const auto cost = kinds->second.find(kind);
+  return cost == kinds->second.end() ? nullptr : &cost->second;
+}
+
+double CostModel::time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const {
+  if (const MeasuredCost* measured = find(node.name(), kind)) return measured->ns;
+  return cost_of(node).time_ns(rates);
+}
+
+Status CostModel::save(const std::string& path) const {
+  json nodes = json::object();
+  for (const auto& [node, kinds] : measured_)
+    for (const auto& [kind, cost] : kinds)
+      nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}};
+  const std::string beside = path + ".new";
+  std::ofstream out(beside, std::ios::trunc);
+  out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(1) << '\n';
+  out.close();
+  if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
+    std::remove(beside.c_str());
+    return make_error(Code::kNotFound, "the cost model cannot be written to '{}'", path);
+  }
+  return {};
+}
+
+Result<CostModel> CostModel::load(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) return make_error(Code::kNotFound, "there is no cost model '{}'", path);
+  std::stringstream text;
+  text << in.rdbuf();
+  const json file = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!file.is_object() || file.value("format", json()) != "troupe cost model")
+    return no_cost_model(path, "another format");
+  if (file.value("version", json()) != 1) return no_cost_model(path, "another version than 1");
+  const json nodes = file.value("nodes", json());
+  if (!nodes.is_object()) return no_cost_model(path, "no nodes");
+  CostModel model;
+  for (const auto& [node, kinds] : nodes.items()) {
+    if (!kinds.is_object()) return no_cost_model(path, fmt::format("node '{}' has no costs", node));
+    for (const auto& [kind, cost] : kinds.items()) {
+      const auto number = [&cost = cost](const char* name) {
+        const json value = cost.is_object() ? cost.value(name, json()) : json();
+        return value.is_number() ? value.get<double>() : -1;
+      };
+      const MeasuredCost read{number("ns"), static_cast<int64_t>(number("steps")), number("bytes")};
+      if (!(read.ns >= 0) || read.steps < 1 || !(read.bytes >= 0))
+        return no_cost_model(path, fmt::format("node '{}' on {}: ns, steps and bytes are not all there", node, kind));
+      model.measured_[node][kind] = read;
+    }
+  }
+  return model;
+}
+
+}  // namespace troupe

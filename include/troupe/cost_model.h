@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// CostModel: how long a node takes on a device, and a tensor over a link: estimated from op, shapes and rates at first,
+// then measured. The white paper's section 3.2.1. Implemented in graph/cost_model.cpp.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "troupe/device_rates.h"
+#include "troupe/graph.h"
+
+namespace troupe {
+
+/// What a node has to do.
+struct NodeCost {
+  double flops = 0;
+  double bytes = 0;  // read and written
+
+  /// By the roofline: what is longer of arithmetic and memory, and the launch.
+  double time_ns(const DeviceRates& rates) const;
+};
+
+/// What was seen of one node on one kind of device.
+struct MeasuredCost {
+  double ns = 0;      // a running mean
+  int64_t steps = 0;  // measured
+  double bytes = 0;   // of its outputs
+};
+
+/// Measured costs by node name and kind of device ("cpu", "sim", "gpu"), kept in a file between runs. A value; one
+/// thread at a time.
+class CostModel {
+ public:
+  /// Takes one measurement in: the mean of the first 20, from then on the newest counts a twentieth.
+  void add(const std::string& node, std::string_view kind, double ns, double output_bytes);
+  /// What was measured of that node; nullptr: nothing.
+  const MeasuredCost* find(std::string_view node, std::string_view kind) const;
+  /// The measured time of `node` on a device of that kind, else the estimate by `rates`.
+  double time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const;
+  bool empty() const { return measured_.empty(); }
+  size_t size() const { return measured_.size(); }
+
+  /// A JSON file, written beside and renamed. Errors: kNotFound where it cannot be written or read; kDataLoss for a
+  /// file that is no cost model, with what is wrong.
+  Status save(const std::string& path) const;
+  static Result<CostModel> load(const std::string& path);
+
+ private:
+  std::map<std::string, std::map<std::string, MeasuredCost, std::less<>>, std::less<>> measured_;
+};
+
+}  // namespace troupe
