@@ -183,7 +183,8 @@ std::vector<Output> all_reduce(const Scope& scope, const std::vector<std::string
   for (size_t i = 0; i < xs.size(); ++i) vectors.push_back(ring.flat(i, xs[i]));
   if (!ring.ok()) return {};
   Outputs out = ring.gather(ring.reduce(vectors, reduction, 0), 0);
-  for (size_t i = 0; i < out.size() && ring.ok(); ++i) out[i] = ring.at(i).op("Reshape", {out[i], ring.sizes_of(i, xs[i])});
+  for (size_t i = 0; i < out.size() && ring.ok(); ++i)
+    out[i] = ring.at(i).op("Reshape", {out[i], ring.sizes_of(i, xs[i])});
   return ring.checked(std::move(out));
 }
 

@@ -99,9 +99,8 @@ std::vector<std::vector<Gradient>> TowerBuilder::reduce(const std::vector<Tower>
     }
   }
   for (const Bucket& bucket : make_buckets(all, packed, options_.bucket_bytes, false)) {
-    const auto vectors = pack_each(replicas(), bucket, Of{scope, [&](int i, size_t v) {
-                                                            return towers[static_cast<size_t>(i)].gradients[v];
-                                                          }});
+    const auto vectors = pack_each(
+        replicas(), bucket, Of{scope, [&](int i, size_t v) { return towers[static_cast<size_t>(i)].gradients[v]; }});
     const auto means = all_reduce(reduce_, devices_, vectors, Reduction::kMean);
     for (size_t i = 0; i < out.size() && root_.ok(); ++i) {
       const auto parts = unpack(scope(static_cast<int>(i)), bucket, means[i]);
@@ -120,8 +119,7 @@ void TowerBuilder::ring() {
   StepSpec step = step_of(all);
   const auto means = reduce(all, members);
   for (int i = 0; i < replicas() && root_.ok(); ++i)
-    step.targets.push_back(
-        apply_updates(at(i), variables_of(i), options_.optimizer, means[static_cast<size_t>(i)]));
+    step.targets.push_back(apply_updates(at(i), variables_of(i), options_.optimizer, means[static_cast<size_t>(i)]));
   towers_.replicas.push_back(std::move(step));
 }
 
@@ -152,8 +150,8 @@ void TowerBuilder::sharded() {
   const bool by_decay = optimizer.l2 != 0 || optimizer.weight_decay != 0;
   const auto on = [&](int i) { return reduce_.device(devices_[static_cast<size_t>(i)]); };
   for (const Bucket& bucket : make_buckets(variables, summed, options_.bucket_bytes, by_decay)) {
-    const auto vectors = pack_each(
-        replicas(), bucket, Of{on, [&](int i, size_t v) { return all[static_cast<size_t>(i)].gradients[v]; }});
+    const auto vectors = pack_each(replicas(), bucket,
+                                   Of{on, [&](int i, size_t v) { return all[static_cast<size_t>(i)].gradients[v]; }});
     update_shards(bucket, reduce_scatter(reduce_, devices_, vectors, Reduction::kMean), step, updates);
   }
   for (const Bucket& bucket : make_buckets(variables, whole, options_.bucket_bytes, by_decay)) {
@@ -209,8 +207,8 @@ void TowerBuilder::update_shards(const Bucket& bucket, const std::vector<Output>
     const Scope s = at(static_cast<int>(i)).scope("assign");
     const std::vector<Output> values = unpack(s, bucket, whole[i]);
     for (size_t k = 0; k < values.size() && root_.ok(); ++k)
-      step.targets.push_back(s.node(
-          "AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
+      step.targets.push_back(
+          s.node("AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
   }
 }
 
@@ -230,15 +228,15 @@ void TowerBuilder::local() {
   const std::vector<Variable> variables = variables_.trainable();
   const auto on = [&](int i) { return reduce_.device(devices_[static_cast<size_t>(i)]); };
   for (const Bucket& bucket : make_buckets(variables, all_of(variables.size()), options_.bucket_bytes, false)) {
-    const auto vectors = pack_each(
-        replicas(), bucket, Of{on, [&](int i, size_t v) { return variables_of(i).read(at(i), variables[v]); }});
+    const auto vectors = pack_each(replicas(), bucket,
+                                   Of{on, [&](int i, size_t v) { return variables_of(i).read(at(i), variables[v]); }});
     const auto means = all_reduce(reduce_, devices_, vectors, Reduction::kMean);
     for (size_t i = 0; i < means.size() && root_.ok(); ++i) {
       const Scope s = on(static_cast<int>(i));
       const auto values = unpack(s, bucket, means[i]);
       for (size_t k = 0; k < values.size() && root_.ok(); ++k)
-        towers_.average.targets.push_back(s.node(
-            "AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
+        towers_.average.targets.push_back(
+            s.node("AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
     }
   }
 }

@@ -359,7 +359,8 @@ class Trainer::Impl {
   int64_t target_ = 0, started_ = 0, done_ = 0;
   int computing_ = 0;  // replica steps in flight, tokens not counted
   int in_flight_ = 0;  // all steps whose callback has not ended
-  bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false, cancelled_ = false;
+  bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
+       cancelled_ = false;
 
  public:
   std::unique_ptr<Session> session_;  // last, so that it goes first

@@ -48,8 +48,8 @@ Result<Figures> measure_ring(const Settings& settings, int n) {
   for (int i = 0; i < n; ++i) {
     names.push_back(fmt::format("/sim:{}", i));
     const Scope there = scope.device(names.back());
-    tensors.push_back(there.op("RandomUniform", {there.constant(Tensor::of<int64_t>({elements}))},
-                               {{"dtype", DType::kFloat32}}));
+    tensors.push_back(
+        there.op("RandomUniform", {there.constant(Tensor::of<int64_t>({elements}))}, {{"dtype", DType::kFloat32}}));
     before.push_back(tensors.back().node);
   }
   for (const Output& sum : nn::all_reduce(scope, names, tensors)) after.push_back(sum.node);

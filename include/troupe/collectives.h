@@ -4,9 +4,9 @@
 //
 // The devices stand in a ring in the order given, one tensor on each; each sends to the next alone. A tensor goes round
 // in as many chunks as there are devices, so that all links are busy at once, and nothing but data dependencies orders
-// the steps: the first chunk leaves as soon as it is there. With n devices and a tensor of b bytes, each link carries in
-// all_reduce 2 (n-1)/n b bytes, in reduce_scatter and all_gather (n-1)/n b (b: of the whole), in broadcast
-// 2 (n-1)/n b at most. One device: the results are the tensors themselves.
+// the steps: the first chunk leaves as soon as it is there. With n devices and a tensor of b bytes, each link carries
+// in all_reduce 2 (n-1)/n b bytes, in reduce_scatter and all_gather (n-1)/n b (b: of the whole), in broadcast 2 (n-1)/n
+// b at most. One device: the results are the tensors themselves.
 //
 // Nodes are placed by the devices' names, below a scope "all_reduce", "reduce_scatter", ...; transfers follow from
 // placement. A device may be named more than once. All are differentiable. Faults stick to the scope: no devices, not

@@ -63,8 +63,8 @@ struct TrainerOptions {
   Optimizer optimizer = {};
   /// How each replica's gradients are made.
   GradientOptions gradients = {};
-  /// Where the variables live (copies of further replicas in "<container>/<name>/replica_<i>"), and a name for the queues, iterator and accumulators of this trainer there: two
-  /// trainers on one container need two names.
+  /// Where the variables live (copies of further replicas in "<container>/<name>/replica_<i>"), and a name for the
+  /// queues, iterator and accumulators of this trainer there: two trainers on one container need two names.
   std::string container = {};
   std::string name = "train";
   /// Batches waiting in front of each replica.
@@ -121,8 +121,8 @@ class Trainer {
 
   /// Assigns every variable its initial value.
   Status initialise();
-  /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes on
-  /// from its global step. Before the first run only, else kFailedPrecondition.
+  /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes
+  /// on from its global step. Before the first run only, else kFailedPrecondition.
   Status restore(const Snapshot& snapshot);
 
   /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the

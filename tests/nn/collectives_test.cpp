@@ -87,8 +87,7 @@ TEST_CASE("an all-reduce sums each chunk in the order that the header says") {
     xs.push_back(d.s.device(d.names[i]).constant(Tensor::of<float>({values[i], values[i], values[i]})));
   const auto results = d.run(all_reduce(d.s, d.names, xs));
   for (const Tensor& t : results)
-    for (size_t c = 0; c < 3; ++c)
-      CHECK(t.data<float>()[c] == (values[(c + 1) % 3] + values[(c + 2) % 3]) + values[c]);
+    for (size_t c = 0; c < 3; ++c) CHECK(t.data<float>()[c] == (values[(c + 1) % 3] + values[(c + 2) % 3]) + values[c]);
 }
 
 TEST_CASE("means are of floating-point types") {
@@ -133,8 +132,10 @@ TEST_CASE("all-gather takes pieces of any size and type, broadcast any tensor") 
   for (const Tensor& t : d.run(all_gather(d.s, d.names, rows)))
     CHECK(t.identical(Tensor::of<int64_t>({10, 11, 20, 21, 22, 23}, {3, 2})));
   const bool known = GENERATE(true, false);
-  const Output x = d.s.device(d.names[1]).op(
-      "Placeholder", {}, {{"dtype", DType::kString}, {"shape", known ? PartialShape{2, 2} : PartialShape::unknown()}});
+  const Output x =
+      d.s.device(d.names[1])
+          .op("Placeholder", {},
+              {{"dtype", DType::kString}, {"shape", known ? PartialShape{2, 2} : PartialShape::unknown()}});
   const Tensor words = Tensor::of<std::string>({"a", "b", "c", "d"}, {2, 2});
   const auto there = broadcast(d.s, d.names, x, 1);
   const auto results = d.run(there, {{x, words}});
@@ -214,8 +215,9 @@ TEST_CASE("a ring of simulated devices keeps to its bound") {
   constexpr int64_t kElements = 25'000'000;  // 100 MB
   const DeviceRates rates{.flops = 1e15, .memory_bandwidth = 5e12, .launch_ns = 10};
   const LinkRates link{.bandwidth = 10e9, .latency_ns = 100};
-  auto engine = Engine::create(
-      {.cpu_threads = {1}, .sim = {.devices = std::vector<DeviceRates>(kDevices, rates), .link = link, .compute = false}});
+  auto engine =
+      Engine::create({.cpu_threads = {1},
+                      .sim = {.devices = std::vector<DeviceRates>(kDevices, rates), .link = link, .compute = false}});
   REQUIRE(engine.ok());
   Graph graph((*engine)->ops());
   const Scope s(graph);
@@ -224,8 +226,9 @@ TEST_CASE("a ring of simulated devices keeps to its bound") {
   std::vector<const Node*> done;
   for (int i = 0; i < kDevices; ++i) {
     names.push_back(fmt::format("/sim:{}", i));
-    xs.push_back(s.device(names.back()).op("RandomUniform", {s.constant(Tensor::of<int64_t>({kElements}))},
-                                           {{"dtype", DType::kFloat32}}));
+    xs.push_back(
+        s.device(names.back())
+            .op("RandomUniform", {s.constant(Tensor::of<int64_t>({kElements}))}, {{"dtype", DType::kFloat32}}));
   }
   const std::vector<Output> sums = all_reduce(s, names, xs);
   REQUIRE(s.ok());

@@ -89,14 +89,17 @@ TEST_CASE("the modes with copies learn, with several replicas and with one") {
 TEST_CASE("gradients reduced by a ring give what the chief gives, within rounding") {
   const auto clip = GENERATE(false, true);
   const auto with = [&](ReduceBy reduce, bool shard) {
-    return trained(3, [&](const Engine& e) {
-      TrainerOptions o = ring(e, shard);
-      o.reduce = reduce;
-      o.optimizer.l2 = 1e-3f;
-      o.optimizer.weight_decay = 1e-3f;
-      if (clip) o.optimizer.clip = clip_by_global_norm(0.5f);
-      return o;
-    }, 12);
+    return trained(
+        3,
+        [&](const Engine& e) {
+          TrainerOptions o = ring(e, shard);
+          o.reduce = reduce;
+          o.optimizer.l2 = 1e-3f;
+          o.optimizer.weight_decay = 1e-3f;
+          if (clip) o.optimizer.clip = clip_by_global_norm(0.5f);
+          return o;
+        },
+        12);
   };
   const Snapshot chief = with(ReduceBy::kChief, false), by_ring = with(ReduceBy::kRing, false);
   check_close(chief, by_ring);
@@ -110,7 +113,8 @@ TEST_CASE("parted optimizer state changes no bit where chunks fill vector regist
     return ModelOutputs{sparse_softmax_cross_entropy(s, logits, batch[1]), {}};
   };
   const auto weights = [&](bool shard) {
-    return trained(3, [&](const Engine& e) { return ring(e, shard); }, 20, wide);
+    return trained(
+        3, [&](const Engine& e) { return ring(e, shard); }, 20, wide);
   };
   const Snapshot all = weights(false), parted = weights(true);
   CHECK(identical(all, parted));
@@ -200,8 +204,8 @@ Dataset words(int64_t count, int64_t batch) {
     ids.push_back(id);
     labels.push_back(id % 3 == 0);
   }
-  auto made = Dataset::from_tensors({Tensor::of<int32_t>(std::span<const int32_t>(ids)),
-                                     Tensor::of<int32_t>(std::span<const int32_t>(labels))});
+  auto made = Dataset::from_tensors(
+      {Tensor::of<int32_t>(std::span<const int32_t>(ids)), Tensor::of<int32_t>(std::span<const int32_t>(labels))});
   REQUIRE(made.ok());
   return made->repeat(-1).batch(batch, true);
 }
@@ -219,14 +223,17 @@ ModelOutputs embedded(const Scope& s, Variables& v, const std::vector<Output>& b
 TEST_CASE("gradients of gathers stay rows on their way round and give the same result") {
   const auto optimizer = GENERATE(0, 1, 2);
   const auto with = [&](ReduceBy reduce, bool shard) {
-    return trained(3, [&](const Engine& e) {
-      TrainerOptions o = ring(e, shard);
-      o.reduce = reduce;
-      o.optimizer = optimizer == 0   ? sgd(constant_rate(0.5f))
-                    : optimizer == 1 ? adagrad(constant_rate(0.1f))
-                                     : momentum(constant_rate(0.1f));
-      return o;
-    }, 15, embedded, words(480, 8));
+    return trained(
+        3,
+        [&](const Engine& e) {
+          TrainerOptions o = ring(e, shard);
+          o.reduce = reduce;
+          o.optimizer = optimizer == 0   ? sgd(constant_rate(0.5f))
+                        : optimizer == 1 ? adagrad(constant_rate(0.1f))
+                                         : momentum(constant_rate(0.1f));
+          return o;
+        },
+        15, embedded, words(480, 8));
   };
   const Snapshot chief = with(ReduceBy::kChief, false);
   check_close(chief, with(ReduceBy::kRing, false));
@@ -258,10 +265,11 @@ TEST_CASE("local steps of one are synchronous training within rounding; of more 
     return o;
   };
   const auto locally = [&](int64_t steps) {
-    return trained(3, [&](const Engine& e) { return optimizer(local(e, steps)); }, 12);
+    return trained(
+        3, [&](const Engine& e) { return optimizer(local(e, steps)); }, 12);
   };
-  const Snapshot sync =
-      trained(3, [&](const Engine& e) { return optimizer(settings(e, ReplicaMode::kSync)); }, 12);
+  const Snapshot sync = trained(
+      3, [&](const Engine& e) { return optimizer(settings(e, ReplicaMode::kSync)); }, 12);
   check_close(sync, locally(1), 1e-5);
   CHECK_FALSE(identical(locally(1), locally(5)));  // 5, 5, and 2 at the end of the run
 }
@@ -308,9 +316,10 @@ struct Gate {
   const Node* close_node = nullptr;
 
   static Output queue(const Scope& s) {
-    return s.op("FIFOQueueV2", {}, {{"component_types", std::vector{DType::kFloat32}},
-                                    {"shapes", std::vector{PartialShape::scalar()}},
-                                    {"shared_name", std::string("gate")}});
+    return s.op("FIFOQueueV2", {},
+                {{"component_types", std::vector{DType::kFloat32}},
+                 {"shapes", std::vector{PartialShape::scalar()}},
+                 {"shared_name", std::string("gate")}});
   }
   explicit Gate(Engine& e) : engine(e) {
     const Scope s(graph);

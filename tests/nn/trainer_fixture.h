@@ -41,8 +41,8 @@ inline TrainerOptions settings(const Engine& engine, ReplicaMode mode, int backu
   return o;
 }
 
-inline std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options, Dataset data = circle(512, 32),
-                                    ModelFn model = network) {
+inline std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options,
+                                           Dataset data = circle(512, 32), ModelFn model = network) {
   auto made = Trainer::create(engine, std::move(model), std::move(data), options);
   INFO((made.ok() ? std::string() : made.error().str()));
   REQUIRE(made.ok());
