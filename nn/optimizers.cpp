@@ -2,6 +2,8 @@
 // Optimizers: one Resource... op for each variable, applied inside the container; clipping before them.
 #include "troupe/optimizers.h"
 
+#include "nn/updates.h"
+
 namespace troupe::nn {
 namespace {
 
@@ -52,9 +54,13 @@ Clip clip_by_global_norm(float norm) {
 }
 
 Optimizer sgd(Schedule rate) {
-  return {std::move(rate), [](const UpdateContext& c) {
-            return c.scope.node("ResourceApplyGradientDescent", {c.handle(), c.rate, c.gradient});
-          }};
+  Optimizer o{std::move(rate), [](const UpdateContext& c) {
+                return c.scope.node("ResourceApplyGradientDescent", {c.handle(), c.rate, c.gradient});
+              }};
+  o.update_rows = [](const UpdateContext& c, Output indices) {
+    return c.scope.node("ResourceScatterSub", {c.handle(), indices, c.scope.op("Mul", {c.rate, c.gradient})});
+  };
+  return o;
 }
 
 Optimizer momentum(Schedule rate, float momentum, bool nesterov) {
@@ -75,10 +81,15 @@ Optimizer adam(Schedule rate, float beta1, float beta2, float epsilon) {
 }
 
 Optimizer adagrad(Schedule rate, float initial_accumulator, float epsilon) {
-  return {std::move(rate), [=](const UpdateContext& c) {
-            return c.scope.node("ResourceApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator), c.rate,
-                                                           c.scope.constant(epsilon), c.gradient});
-          }};
+  Optimizer o{std::move(rate), [=](const UpdateContext& c) {
+                return c.scope.node("ResourceApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator),
+                                                               c.rate, c.scope.constant(epsilon), c.gradient});
+              }};
+  o.update_rows = [=](const UpdateContext& c, Output indices) {
+    return c.scope.node("ResourceSparseApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator), c.rate,
+                                                         c.scope.constant(epsilon), c.gradient, indices});
+  };
+  return o;
 }
 
 Optimizer rmsprop(Schedule rate, float decay, float momentum, float epsilon) {
@@ -91,39 +102,9 @@ Optimizer rmsprop(Schedule rate, float decay, float momentum, float epsilon) {
 
 const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients) {
-  const std::vector<Variable> trainable = variables.trainable();
-  if (trainable.size() != gradients.size()) {
-    scope.fail(invalid_argument("apply_gradients: {} gradients for {} trainable variables", gradients.size(),
-                                trainable.size()));
-    return nullptr;
-  }
-  const Scope s = scope.scope("update");
-  const Output step = s.op("Cast", {variables.global_step(scope)}, {{"DstT", DType::kFloat32}});
-  const Output rate = optimizer.rate(s.scope("rate"), step);
-  if (optimizer.clip) gradients = optimizer.clip(s.scope("clip"), gradients);
-  std::vector<const Node*> done;
-  for (size_t i = 0; i < trainable.size() && s.ok(); ++i) {
-    const Variable& v = trainable[i];
-    if (!gradients[i]) continue;
-    const Scope own = s.scope(v.name);
-    const bool decays = v.shape.rank() >= 2;
-    if (decays && optimizer.l2 != 0) {
-      const Output pull = own.op("Mul", {variables.read(scope, v), own.constant(optimizer.l2)});
-      gradients[i] = own.op("AddV2", {gradients[i], pull});
-    }
-    const Node* update = optimizer.update({own, variables, v, gradients[i], rate, step});
-    if (decays && optimizer.weight_decay != 0 && update) {
-      const Output share = own.op("Mul", {rate, own.constant(optimizer.weight_decay)});
-      const Output loss = own.op("Mul", {variables.read(scope, v), share});
-      const Output handle = variables.handle(scope, v);
-      update = own.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {handle, loss});
-    }
-    done.push_back(update);
-  }
-  if (!s.ok()) return nullptr;
-  return s.after(done)
-      .named("global_step")
-      .node("AssignAddVariableOp", {variables.global_step_handle(scope), s.constant(int64_t{1})});
+  std::vector<Gradient> all;
+  for (const Output& g : gradients) all.push_back({g, {}});
+  return apply_updates(scope, variables, optimizer, std::move(all));
 }
 
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,

@@ -4,14 +4,17 @@
 // Invariants, under mutex_:
 // 1. started_ - done_ updates are in flight; started_ <= target_, but for a target that stop() lowered to started_.
 // 2. A replica computes only while done_ < target_, so between two runs nothing changes a variable.
-// 3. In kHybrid the update of step s happens exactly if pushes_[s] reaches N - k: accumulators drop all others.
+// 3. In kAsync with max_staleness s a replica computes only while it has made at most s updates more than the slowest.
+// 4. In kLocal done_ updates are averaged; replicas compute towards round_end(), and the average begins when all are
+//    there, so that no replica computes meanwhile.
+// 5. In kHybrid the update of step s happens exactly if pushes_[s] reaches N - k: accumulators drop all others.
 #include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 
-#include "nn/towers.h"
+#include "nn/shards.h"
 
 namespace troupe::nn {
 
@@ -24,6 +27,7 @@ class Trainer::Impl {
     Prepared step;
     Phase phase = Phase::kReady;
     int64_t local_step = -1;  // kHybrid; -1: the current one
+    int64_t updates = 0;      // made by it
   };
 
   Impl(Engine& engine, TrainerOptions options)
@@ -46,7 +50,10 @@ class Trainer::Impl {
   Status build(const ModelFn& model, const Dataset& batches) {
     TROUPE_ASSIGN(towers_, build_towers(Scope(graph_), variables_, model, batches, options_));
     TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
-    session_ = std::make_unique<Session>(engine_, graph_);
+    SessionOptions settings;
+    // What other devices wait for goes first, so that the rings turn while the backward pass goes on.
+    settings.priority = [](const Node& n) { return n.name().starts_with(kReduceScope) ? 1 : 0; };
+    session_ = std::make_unique<Session>(engine_, graph_, settings);
     const auto prepare = [&](const StepSpec& s) { return session_->prepare(s.feeds, s.fetches, s.targets); };
     for (const StepSpec& s : towers_.enqueue) {
       TROUPE_ASSIGN(Prepared p, prepare(s));
@@ -61,6 +68,9 @@ class Trainer::Impl {
       TROUPE_ASSIGN(Prepared p, prepare(s));
       tests_.push_back(std::move(p));
     }
+    if (local()) {
+      TROUPE_ASSIGN(average_, prepare(towers_.average));
+    }
     if (!hybrid()) return {};
     TROUPE_ASSIGN(update_, prepare(towers_.update));
     TROUPE_ASSIGN(token_, prepare(towers_.token));
@@ -69,21 +79,47 @@ class Trainer::Impl {
   }
 
   bool hybrid() const { return options_.mode == ReplicaMode::kHybrid; }
+  bool local() const { return options_.mode == ReplicaMode::kLocal; }
   int64_t step() const { return first_step_ + done_; }
 
   Status initialise() {
-    auto done = session_->run({}, std::vector<Output>{}, towers_.initialise);
-    return done.status();
+    TROUPE_RETURN_IF_ERROR(session_->run({}, std::vector<Output>{}, towers_.initialise));
+    return publish();
+  }
+  /// Gives what the first replica has to the others.
+  Status publish() {
+    if (towers_.publish.targets.empty()) return {};
+    return session_->run({}, std::vector<Output>{}, towers_.publish.targets).status();
   }
 
   Status restore(const Snapshot& snapshot) {
     if (input_started_) return make_error(Code::kFailedPrecondition, "restore: the trainer has run already");
     TROUPE_RETURN_IF_ERROR(initialise());
-    TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
+    TROUPE_ASSIGN(auto parts, part_slots(towers_.shards, containers(), snapshot));
+    TROUPE_RETURN_IF_ERROR(engine_.restore(parts[0], options_.container));
+    TROUPE_RETURN_IF_ERROR(publish());
+    for (size_t i = 1; i < parts.size(); ++i)
+      TROUPE_RETURN_IF_ERROR(engine_.restore(parts[i], containers()[i]->container()));
     TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {towers_.global_step}));
     std::lock_guard lock(mutex_);
     first_step_ = found[0].data<int64_t>()[0];
     return {};
+  }
+
+  Result<Snapshot> snapshot() {
+    std::vector<Snapshot> parts;
+    for (const Variables* v : containers()) {
+      TROUPE_ASSIGN(Snapshot part, engine_.snapshot(v->container()).get());
+      parts.push_back(std::move(part));
+      if (towers_.shards.empty()) break;
+    }
+    return join_slots(towers_.shards, std::move(parts));
+  }
+  /// The variables of each replica; one where they share.
+  std::vector<const Variables*> containers() const {
+    std::vector<const Variables*> out = {&variables_};
+    for (const auto& copy : towers_.copies) out.push_back(copy.get());
+    return out;
   }
 
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
@@ -142,10 +178,26 @@ class Trainer::Impl {
   // -- under mutex_ --------------------------------------------------------------------------------------------------
 
   bool idle() const {
-    if (updating_ || computing_ > 0) return false;
+    if (updating_ || averaging_ || computing_ > 0) return false;
     return done_ >= target_ || error_ || ended_;
   }
   bool may_update() const { return !error_ && !ended_ && !closing_ && started_ < target_; }
+  int64_t slowest() const { return std::ranges::min(replicas_, {}, &Replica::updates).updates; }
+  /// kLocal: where the next average is.
+  int64_t round_end() const { return std::min(done_ + options_.local_steps, target_); }
+
+  bool may_compute(const Replica& r) const {
+    if (r.phase != Phase::kReady || error_ || ended_ || closing_) return false;
+    switch (options_.mode) {
+      case ReplicaMode::kHybrid: return done_ < target_;
+      case ReplicaMode::kLocal: return !averaging_ && r.updates < round_end();
+      case ReplicaMode::kAsync:
+        if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
+        [[fallthrough]];
+      case ReplicaMode::kSync: return started_ < target_;
+    }
+    return false;
+  }
 
   // Collects the steps that may start now; they are launched once the mutex is free.
   void schedule(Launches& launches) {
@@ -162,8 +214,7 @@ class Trainer::Impl {
     }
     for (size_t i = 0; i < replicas_.size(); ++i) {
       Replica& r = replicas_[i];
-      const bool go = hybrid() ? !error_ && !ended_ && !closing_ && done_ < target_ : may_update();
-      if (r.phase != Phase::kReady || !go) continue;
+      if (!may_compute(r)) continue;
       r.phase = Phase::kComputing;
       ++computing_;
       std::vector<Tensor> feeds;
@@ -173,11 +224,19 @@ class Trainer::Impl {
         if (r.local_step < 0) r.local_step = step();
         feeds.push_back(Tensor::scalar<int64_t>(r.local_step));
         options.random_step = r.local_step;
+      } else if (local()) {
+        options.random_step = first_step_ + r.updates;
+        started_ = std::max(started_, r.updates + 1);
       } else {
         options.random_step = first_step_ + started_++;
       }
       launch(launches, r.step, std::move(feeds), options,
              [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
+    }
+    if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_ && (ended_ || slowest() >= round_end()) &&
+        std::ranges::any_of(replicas_, [&](const Replica& r) { return r.updates > done_; })) {
+      averaging_ = true;
+      launch(launches, average_, {}, run_options_, [this](RunResult r, Launches&) { average_done(r); });
     }
     // The data ended: an update that can no longer get its gradients would wait for ever.
     if (updating_ && ended_ && computing_ == 0 && pushes_[step()] < needed())
@@ -221,7 +280,7 @@ class Trainer::Impl {
     r.phase = Phase::kReady;
     --computing_;
     if (!result.ok()) {
-      if (!hybrid()) --started_;
+      if (!hybrid() && !local()) --started_;
       if (result.error().code == Code::kOutOfRange) ended_ = true;
       else fail(result.error());
       return;
@@ -232,10 +291,11 @@ class Trainer::Impl {
       ++pushes_[r.local_step];
       r.phase = Phase::kAwaitingToken;
       launch(launches, token_, {}, run_options_, [this, i](RunResult token, Launches&) { token_done(i, token); });
-    } else {
+    } else if (!local()) {
       ++done_;
     }
-    report.step = step();
+    ++r.updates;
+    report.step = local() ? first_step_ + r.updates : step();
     reports_.push_back(report);
     if (!std::isfinite(report.loss)) {
       Error error = invalid_argument("the loss of replica {} is {} at step {}", i, report.loss, report.step);
@@ -261,6 +321,14 @@ class Trainer::Impl {
     if (!ended_) fail(result.error());
   }
 
+  void average_done(RunResult& result) {
+    averaging_ = false;
+    if (!result.ok()) return fail(result.error());
+    // Where the data ended, the first replica, which is served first, has made as many updates as any.
+    done_ = replicas_[0].updates;
+    for (Replica& r : replicas_) r.updates = done_;
+  }
+
   // The input is one loop, so that batches keep their order: never two of its steps at once.
   void enqueue_next(size_t queue, Launches& launches) {
     launch(launches, enqueue_[queue], {}, run_options_, [this, queue](RunResult r, Launches& more) {
@@ -276,7 +344,7 @@ class Trainer::Impl {
     });
   }
 
-  Prepared close_, update_, token_, set_step_;
+  Prepared close_, update_, token_, set_step_, average_;
   std::vector<Prepared> enqueue_, tests_;
   RunOptions run_options_;
   CancelToken all_steps_;    // cancelled by an error and by the destructor
@@ -291,7 +359,8 @@ class Trainer::Impl {
   int64_t target_ = 0, started_ = 0, done_ = 0;
   int computing_ = 0;  // replica steps in flight, tokens not counted
   int in_flight_ = 0;  // all steps whose callback has not ended
-  bool updating_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false, cancelled_ = false;
+  bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
+       cancelled_ = false;
 
  public:
   std::unique_ptr<Session> session_;  // last, so that it goes first
@@ -362,6 +431,7 @@ int64_t Trainer::step() const {
   std::lock_guard lock(impl_->mutex_);
   return impl_->step();
 }
+Result<Snapshot> Trainer::snapshot() { return impl_->snapshot(); }
 Result<Metrics> Trainer::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
 const Graph& Trainer::graph() const { return impl_->graph_; }
 Session& Trainer::session() { return *impl_->session_; }

@@ -70,6 +70,10 @@ struct Optimizer {
   /// gradient (after clipping); decoupled decay takes rate * weight_decay * variable off the variable (AdamW).
   float l2 = 0;
   float weight_decay = 0;
+  /// The same update where the gradient is zero but for some rows: `gradient` has these, `indices` (a vector of as many
+  /// int32 or int64) names them, each once. For rules by which a gradient of zero changes nothing; those of sgd and
+  /// adagrad do. Empty: the gradient is made dense first.
+  std::function<const Node*(const UpdateContext&, Output indices)> update_rows = {};
 };
 
 Optimizer sgd(Schedule rate);

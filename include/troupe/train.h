@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainer: replicas of a model on several devices that share one container of variables and are fed through queues.
-// Implemented in nn/towers.cpp (the graph) and nn/trainer.cpp (the loops).
+// Trainer: replicas of a model on several devices, fed through queues, that share one container of variables or keep
+// copies that agree (docs/data_parallel.md). Implemented in nn/towers.cpp, nn/copies.cpp (the graph) and nn/trainer.cpp
+// (the loops).
 //
 // An input loop runs steps that move elements of a dataset into a queue; replicas dequeue. Loops are continuations:
 // the callback of a step starts the next one, so no thread waits in between.
@@ -30,6 +31,13 @@ enum class ReplicaMode {
   kSync,    // one step: every replica takes a batch, gradients are averaged in replica order, one update
   kAsync,   // every replica takes batches and updates the variables on its own
   kHybrid,  // gradients gather in accumulators; an update takes those of N - k replicas, late ones are dropped
+  kLocal,   // every replica updates a copy of the variables; the copies are averaged now and then. Stich, 2018
+};
+
+/// How kSync brings the gradients of the replicas together.
+enum class ReduceBy {
+  kChief,  // the first replica's device adds them up and updates variables that all share
+  kRing,   // by ring all-reduce, while the backward pass goes on; every replica makes the same update of its own copy
 };
 
 struct TrainerOptions {
@@ -38,11 +46,25 @@ struct TrainerOptions {
   std::vector<std::string> devices = {};
   /// Of kHybrid: how many replicas an update does not wait for; fewer than there are replicas.
   int backups = 0;
+  /// Of kSync.
+  ReduceBy reduce = ReduceBy::kChief;
+  /// Of ReduceBy::kRing and kLocal: tensors go round packed into vectors of at most so many bytes (a larger tensor has
+  /// one to itself), gradients in the order in which the backward pass makes them. Gradients of rows (of gathers) are
+  /// gathered, not packed.
+  int64_t bucket_bytes = 1 << 20;
+  /// Of ReduceBy::kRing: each of N replicas keeps 1/N of the optimizer's slots, makes 1/N of the update, and gets the
+  /// rest of the new variables from the others. ZeRO, stage 1: Rajbhandari et al., 2020.
+  bool shard_optimizer_state = false;
+  /// Of kAsync: a replica begins an update only while it has made at most so many more than the slowest one has; 0:
+  /// they go in rounds; -1: no bound. Stale synchronous parallel: Ho et al., 2013.
+  int64_t max_staleness = -1;
+  /// Of kLocal: updates of each replica between two averages, at least 1.
+  int64_t local_steps = 1;
   Optimizer optimizer = {};
   /// How each replica's gradients are made.
   GradientOptions gradients = {};
-  /// Where the variables live, and a name for the queues, iterator and accumulators of this trainer there: two
-  /// trainers on one container need two names.
+  /// Where the variables live (copies of further replicas in "<container>/<name>/replica_<i>"), and a name for the
+  /// queues, iterator and accumulators of this trainer there: two trainers on one container need two names.
   std::string container = {};
   std::string name = "train";
   /// Batches waiting in front of each replica.
@@ -56,7 +78,7 @@ struct TrainerOptions {
 
 /// One step of one replica (in kSync, of all).
 struct StepReport {
-  int64_t step = 0;  // updates of the variables when it ended
+  int64_t step = 0;  // updates of the variables when it ended; in kLocal of the replica's own
   int replica = 0;
   float loss = 0;
   float accuracy = 0;
@@ -79,9 +101,13 @@ struct Metrics {
 /// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time, which
 /// must not be the engine's; stop() from any thread.
 ///
-/// kSync: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by a queue
-/// for each, sums have a fixed order, only the first replica moves moving averages, and random ops (dropout) draw by
-/// the global step. So does a run that was stopped and restored, if the dataset begins where it was.
+/// kSync and kLocal: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by
+/// a queue for each, sums have a fixed order, only the first replica moves moving averages, and random ops (dropout)
+/// draw by the global step. So does in kSync a run that was stopped and restored, if the dataset begins where it was.
+///
+/// kLocal: an update is one of every replica. At the end of a run too the copies are averaged; slots are never.
+///
+/// A replica that fails ends the run with its error in every mode: no other waits for it.
 class Trainer {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes; it is added to the engine under
@@ -95,8 +121,8 @@ class Trainer {
 
   /// Assigns every variable its initial value.
   Status initialise();
-  /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step. Before the first
-  /// run only, else kFailedPrecondition.
+  /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes
+  /// on from its global step. Before the first run only, else kFailedPrecondition.
   Status restore(const Snapshot& snapshot);
 
   /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the
@@ -107,6 +133,10 @@ class Trainer {
   void stop();
   /// Updates of the variables so far.
   int64_t step() const;
+
+  /// The variables and slots as one replica alone would have them. Between two runs; while one is in progress take
+  /// Engine::snapshot, which is the same but where optimizer state is sharded. Blocks as run() does.
+  Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches`, replicas' devices side by side, with training off.
   Result<Metrics> evaluate(const Dataset& batches);

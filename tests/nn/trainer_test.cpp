@@ -1,67 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer in each mode on a small problem: it learns, repeats, resumes, stops, and reports faults.
-#include "troupe/train.h"
-
-#include <cmath>
-#include <random>
-
-#include "tests/nn/fixture.h"
+#include "tests/nn/trainer_fixture.h"
 
 namespace troupe::nn {
 namespace {
-
-// Points in the plane, labelled by whether they lie in a circle.
-Dataset circle(int64_t count, int64_t batch, int64_t repeat = -1, uint64_t seed = 3) {
-  std::mt19937_64 random(seed);
-  std::uniform_real_distribution<float> place(-2, 2);
-  std::vector<float> points;
-  std::vector<int32_t> labels;
-  for (int64_t i = 0; i < count; ++i) {
-    const float x = place(random), y = place(random), r = std::hypot(x, y);
-    points.insert(points.end(), {x, y});
-    labels.push_back(r < 1.5f);
-  }
-  auto made = Dataset::from_tensors({Tensor::of<float>(points, {count, 2}), Tensor::of<int32_t>(labels)});
-  REQUIRE(made.ok());
-  return made->shuffle(count, seed).repeat(repeat).batch(batch, true);
-}
-
-ModelOutputs network(const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-  Output x = tanh(s, batch_norm(s, v, dense(s, v, batch[0], 24, "hidden"), "norm", training));
-  x = dropout(s, v, x, 0.05f, training);
-  const Output logits = dense(s, v, x, 2, "logits");
-  return {sparse_softmax_cross_entropy(s, logits, batch[1]), accuracy(s, logits, batch[1])};
-}
-
-TrainerOptions settings(const Engine& engine, ReplicaMode mode, int backups = 0) {
-  TrainerOptions o;
-  o.mode = mode;
-  o.devices = engine.devices();
-  o.backups = backups;
-  o.optimizer = adam(constant_rate(0.02f));
-  return o;
-}
-
-std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options, Dataset data = circle(512, 32),
-                                    ModelFn model = network) {
-  auto made = Trainer::create(engine, std::move(model), std::move(data), options);
-  INFO((made.ok() ? std::string() : made.error().str()));
-  REQUIRE(made.ok());
-  return std::move(*made);
-}
-
-Snapshot snapshot_of(Engine& engine) {
-  auto taken = engine.snapshot().get();
-  REQUIRE(taken.ok());
-  return std::move(*taken);
-}
-
-bool identical(const Snapshot& a, const Snapshot& b) {
-  if (a.variables.size() != b.variables.size()) return false;
-  for (const auto& [name, value] : a.variables)
-    if (!b.variables.contains(name) || !value.identical(b.variables.at(name))) return false;
-  return true;
-}
 
 TEST_CASE("every mode learns with several replicas") {
   const auto [mode, replicas, backups] =

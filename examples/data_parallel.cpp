@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// One network, one dataset, five ways to train it with several replicas: each is one option of nn::TrainerOptions.
+//
+//   images -> queue(s) -> replica 0 on device 0 --gradients--+
+//                      -> replica 1 on device 1 --gradients--+--> see --mode
+//
+//   sync:  device 0 adds the gradients up and updates variables that all share
+//   ring:  the gradients go round in buckets while the backward pass goes on; each updates its copy of the variables
+//   zero:  as ring, but each keeps and updates a share of the optimizer's state and sends the others what follows
+//   async: each updates shared variables on its own, at most --staleness updates ahead of the slowest
+//   local: each updates a copy of its own; every --local-steps the copies are averaged
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "troupe/idx.h"
+#include "troupe/train.h"
+
+using namespace troupe;
+
+namespace {
+
+struct Options {
+  std::string data = "/usr/share/datasets/fashion-mnist", mode = "ring", devices = "cpu";
+  int replicas = 2, batch = 32;
+  int64_t updates = 300, staleness = 2, local_steps = 8;
+};
+
+nn::ModelOutputs network(const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool) {
+  Output x = nn::flatten(s, nn::pixels_to_float(s, batch[0]));
+  x = nn::relu(s, nn::dense(s, v, x, 64, "hidden"));
+  const Output logits = nn::dense(s, v, x, 10, "logits");
+  const Output labels = s.op("Cast", {batch[1]}, {{"DstT", DType::kInt32}});
+  return {nn::sparse_softmax_cross_entropy(s, logits, labels), nn::accuracy(s, logits, labels)};
+}
+
+Result<std::unique_ptr<Engine>> make_engine(const Options& o) {
+  EngineOptions options;
+  const auto replicas = static_cast<size_t>(o.replicas);
+  // Simulated devices compute too, on one thread, but time passes by a model: here of ten-gigaflop devices.
+  if (o.devices == "sim") options.sim.devices.assign(replicas, {.flops = 10e9});
+  options.cpu_threads.assign(o.devices == "cpu" ? replicas + 1 : 1, 1);  // one for the input
+  return Engine::create(options);
+}
+
+nn::TrainerOptions make_options(const Options& o) {
+  nn::TrainerOptions t;
+  for (int i = 0; i < o.replicas; ++i) t.devices.push_back(fmt::format("/{}:{}", o.devices, i));
+  t.input_device = o.devices == "cpu" ? fmt::format("/cpu:{}", o.replicas) : "/cpu:0";
+  t.optimizer = nn::momentum(nn::constant_rate(0.05f));
+  if (o.mode == "ring" || o.mode == "zero") t.reduce = nn::ReduceBy::kRing;
+  if (o.mode == "zero") t.shard_optimizer_state = true;
+  if (o.mode == "async") t.mode = nn::ReplicaMode::kAsync, t.max_staleness = o.staleness;
+  if (o.mode == "local") t.mode = nn::ReplicaMode::kLocal, t.local_steps = o.local_steps;
+  return t;
+}
+
+Status run(const Options& o) {
+  TROUPE_ASSIGN(const ImageData images, read_mnist(o.data));
+  TROUPE_ASSIGN(const Dataset training, Dataset::from_tensors({images.train_images, images.train_labels}));
+  TROUPE_ASSIGN(const Dataset testing, Dataset::from_tensors({images.test_images, images.test_labels}));
+  TROUPE_ASSIGN(auto engine, make_engine(o));
+  const Dataset batches = training.shuffle(10000, 1).repeat(-1).batch(o.batch, true);
+  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, network, batches, make_options(o)));
+  TROUPE_RETURN_IF_ERROR(trainer->initialise());
+
+  TROUPE_ASSIGN(const nn::Metrics before, trainer->evaluate(testing.batch(500)));
+  int64_t examples = 0;
+  const auto begun = std::chrono::steady_clock::now();
+  TROUPE_ASSIGN(const nn::RunSummary summary, trainer->run(o.updates, [&](const nn::StepReport& report) {
+    examples += report.examples;
+    if (report.step % 100 == 0) fmt::print("update {}: loss {:.3f}\n", report.step, report.loss);
+  }));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  TROUPE_ASSIGN(const nn::Metrics after, trainer->evaluate(testing.batch(500)));
+
+  fmt::print("{} replicas, {}: {} updates, {} images, {:.0f} images/s\n", o.replicas, o.mode, summary.updates, examples,
+             static_cast<double>(examples) / seconds);
+  if (o.devices == "sim") fmt::print("virtual time {:.3f} ms\n", static_cast<double>(engine->sim_now_ns()) / 1e6);
+  if (!(after.loss < before.loss))
+    return make_error(Code::kInternal, "the test loss went from {:.4f} to {:.4f}", before.loss, after.loss);
+  fmt::print("test loss fell from {:.4f} to {:.4f}, accuracy {:.1f} %\n", before.loss, after.loss,
+             100 * after.accuracy);
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options o;
+  CLI::App app("Trains a small network on images with several replicas, in one of five ways.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--mode", o.mode, "How the replicas work together")
+      ->check(CLI::IsMember({"sync", "ring", "zero", "async", "local"}));
+  app.add_option("--replicas", o.replicas, "Replicas, each on a device of its own")->check(CLI::Range(1, 64));
+  app.add_option("--devices", o.devices, "Kind of the devices; sim: simulated ones")
+      ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
+  app.add_option("--staleness", o.staleness, "async: updates ahead of the slowest; -1: no bound")
+      ->check(CLI::Range(-1, 1000000));
+  app.add_option("--local-steps", o.local_steps, "local: updates between two averages")->check(CLI::PositiveNumber);
+  app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
+  app.add_option("--updates", o.updates, "Updates to make")->check(CLI::PositiveNumber);
+  app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
+  CLI11_PARSE(app, argc, argv);
+  const Status done = run(o);
+  if (!done.ok()) fmt::print(stderr, "data_parallel: {}\n", done.error().str());
+  return done.ok() ? 0 : 1;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of rows, and the update of one variable. Implemented in nn/updates.cpp.
+#pragma once
+#include <vector>
+
+#include "troupe/optimizers.h"
+
+namespace troupe::nn {
+
+/// The gradient of a variable, or of some of its rows: TensorFlow's IndexedSlices.
+struct Gradient {
+  Output value;    // of the variable's shape; of rows: [n, ...]
+  Output indices;  // [n] int32 or int64: which rows, some perhaps more than once; empty: all
+  explicit operator bool() const { return static_cast<bool>(value); }
+};
+
+/// Whether a gradient came about by summing rows: by gathers from the variable.
+bool is_of_rows(const Variable& variable, Output gradient);
+/// `gradient` before rows were summed, if it is one of rows.
+Gradient rows_of(const Scope& scope, const Variable& variable, Output gradient);
+/// The same as one tensor of the variable's shape.
+Output dense(const Scope& scope, const Variable& variable, const Gradient& gradient);
+/// Rows that came more than once summed, in their order.
+Gradient distinct(const Scope& scope, const Gradient& rows);
+
+/// Adds what an optimizer does to one variable: L2, its update, decay. `decays`: whether the first and the last are for
+/// this one. c.gradient is `gradient`'s, dense or not; the variable is read on c's scope.
+const Node* update_variable(UpdateContext c, const Optimizer& optimizer, const Gradient& gradient, bool decays);
+/// Whether L2 and decay are for a variable of this shape.
+inline bool decays(const Shape& shape) { return shape.rank() >= 2; }
+
+/// What the updates of one step share.
+struct UpdateRate {
+  Output rate, step;
+};
+UpdateRate update_rate(const Scope& scope, Variables& variables, const Optimizer& optimizer);
+/// Adds 1 to the global step after the updates; returns the node to run.
+const Node* finish_update(const Scope& scope, Variables& variables, const std::vector<const Node*>& updates);
+
+/// apply_gradients, for gradients of rows too.
+const Node* apply_updates(const Scope& scope, Variables& variables, const Optimizer& optimizer,
+                          std::vector<Gradient> gradients);
+
+}  // namespace troupe::nn
