@@ -17,6 +17,21 @@
 
 namespace troupe {
 
+namespace {
+
+/// Devices of one process hand pointers to one another; the other one's thread may have to look for its message.
+constexpr LinkRates kWithinProcess = {.bandwidth = 1e15, .latency_ns = 5000};
+
+/// A guess, until nodes are measured.
+DeviceRates cpu_rates(int threads, int64_t memory) {
+  DeviceRates rates;
+  rates.flops *= threads;
+  rates.memory = memory;
+  return rates;
+}
+
+}  // namespace
+
 Engine::Impl::Impl(EngineOptions options) {
   register_all_ops(ops, kernels);
   if (options.register_ops) options.register_ops(ops, kernels);
@@ -26,7 +41,8 @@ Engine::Impl::Impl(EngineOptions options) {
   const int count = static_cast<int>(options.cpu_threads.size());
   for (int i = 0; i < count; ++i)
     devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu,
-                       options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit)});
+                       options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit),
+                       cpu_rates(options.cpu_threads[static_cast<size_t>(i)], options.memory_limit)});
   for (size_t i = 0; i < options.sim.devices.size(); ++i) {
     const DeviceRates& rates = options.sim.devices[i];
     const int64_t limit = rates.memory > 0 ? rates.memory : options.memory_limit;
@@ -34,6 +50,7 @@ Engine::Impl::Impl(EngineOptions options) {
                        options.sim.compute ? make_caching_allocator(limit) : make_phantom_allocator(limit), rates});
   }
   counters.resize(devices.size());
+  link = options.sim.devices.empty() ? kWithinProcess : options.sim.link;
 
   // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device
   // has all the cores, one worker runs everything, so that the helper team is the device's own.

@@ -21,6 +21,7 @@ class Engine::Impl {
   KernelRegistry kernels;
   std::vector<DeviceInfo> devices;
   std::deque<Executor::Counters> counters;  // of each device
+  LinkRates link;                           // between devices, as placement takes them
   std::atomic<int64_t> next_step{1};
   std::atomic<int64_t> sim_clock_ns{0};
   caf::actor_system_config config;

@@ -28,6 +28,29 @@ void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
   cost.store(static_cast<uint32_t>(std::clamp<int64_t>(now, 1, UINT32_MAX)), std::memory_order_relaxed);
 }
 
+double output_bytes(const PlanNode& node, const Iteration& in) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (const Tensor& t = in.values[node.first_output + i]; t.defined()) bytes += static_cast<double>(t.bytes());
+  return bytes;
+}
+
+/// What a cost model learns of a node that computes: means of the first 20 firings, then the newest counts a twentieth.
+void measure(const PartitionPlan& plan, uint32_t node, int64_t ns, double bytes) {
+  constexpr uint32_t kRemembered = 20;
+  if (plan.nodes[node].kind != NodeKind::kCompute) return;
+  PartitionPlan::Measured& m = plan.measured[node];
+  const uint32_t firings = m.firings.load(std::memory_order_relaxed) + 1;
+  const auto weight = 1 / static_cast<float>(std::min(firings, kRemembered));
+  const auto take = [&](std::atomic<float>& mean, double value) {
+    const float old = mean.load(std::memory_order_relaxed);
+    mean.store(old + (static_cast<float>(value) - old) * weight, std::memory_order_relaxed);
+  };
+  take(m.ns, static_cast<double>(ns));
+  take(m.bytes, bytes);
+  m.firings.store(firings, std::memory_order_release);
+}
+
 /// Large graphs do not fit the cache. A plan is laid out in the order of firing, so only what nodes read lies anywhere:
 /// it is asked for in time, first the slots, then the values they hold.
 void fetch_ahead(const StepState& s) {
@@ -199,8 +222,14 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
     ++fired;
     if (s.timed) {
       const int64_t before = outbox_.now_ns();
-      if (fire(s, at)) complete(s, at);
+      double bytes = 0;
+      const bool done = fire(s, at);
+      if (done) {
+        bytes = output_bytes(s.plan->nodes[at.node], *s.iterations[at.iteration]);
+        complete(s, at);
+      }
       now = outbox_.now_ns();
+      if (done) measure(*s.plan, at.node, now - before, bytes);
       if (!work_) {  // else it ends later
         learn_cost(s.plan->cost_ns[at.node], now - before);
         if (s.call->trace) trace(s, at.node, false, before, now);
@@ -300,6 +329,7 @@ void Executor::work_ended() {
   --s->unanswered;
   const PlanNode& node = s->plan->nodes[work.at.node];
   learn_cost(s->plan->cost_ns[work.at.node], work.took.ns);
+  measure(*s->plan, work.at.node, work.took.ns, output_bytes(node, *s->iterations[work.at.iteration]));
   counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
   if (s->call->trace)
     s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
@@ -457,7 +487,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
-  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth < 4) || call->trace;
+  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth <= plan.timed_steps) || call->trace;
   s->timings_left = plan.size();
   for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];
   s->call = std::move(call);

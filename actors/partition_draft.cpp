@@ -81,6 +81,7 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
   for (uint32_t i = 0; i < n; ++i)
     if (dependencies[i] == 0) plan.roots.push_back(i);
   plan.cost_ns = std::make_unique<std::atomic<uint32_t>[]>(n);
+  plan.measured = std::make_unique<PartitionPlan::Measured[]>(n);
   set_counts();
   return renumbered;
 }

@@ -15,6 +15,7 @@
 #include "graph/firing_order.h"
 #include "graph/frames.h"
 #include "graph/passes.h"
+#include "graph/placement.h"
 
 namespace troupe {
 namespace {
@@ -27,37 +28,56 @@ Error at_node(Error error, const Node& node) {
   return error;
 }
 
-/// The devices that nodes ask for, each distinct text resolved once.
+/// The devices of a step's nodes.
 class Placer {
  public:
   explicit Placer(const PlanContext& context) : context_(context) {}
 
-  Result<uint32_t> place(const Node& node) {
-    if (node.device().empty()) return context_.default_device;
-    auto [at, fresh] = known_.try_emplace(node.device(), kNone);
-    if (fresh) {
-      auto device = find_device(node.device(), context_.devices);
-      if (!device.ok() && device.error().code == Code::kNotFound && context_.soft_placement)
-        device = nearest(node.device());
-      if (!device.ok()) {
-        known_.erase(at);
-        return at_node(std::move(device.error()), node);
-      }
-      at->second = *device;
-    }
-    return at->second;
+  Status find(const Graph& graph, const StepGraph& step, const Frames& frames) {
+    std::vector<std::string> names;
+    for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
+    TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
+    ConstraintOptions options{.soft = context_.soft_placement, .default_device = context_.default_device};
+    options.has_kernel = [this](const Node& node, const std::string& kind) {
+      return context_.kernels.has(node.op().name(), kernels_for(kind));
+    };
+    // Where only some devices are simulated, a step is on those or on the others.
+    const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;
+    options.is_general = [simulated](const std::string& kind) { return (kind == "sim") == simulated; };
+    TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
+    if (context_.placing == Placing::kByHand) return {};
+    std::vector<PlacementDevice> placed_on;
+    for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
+    placed_ = place_step(step, frames, placed_on, context_.link, context_.costs, Placing::kByCost, *constraints_);
+    for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
+    return {};
+  }
+
+  uint32_t device_of(const Node& node) const {
+    return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);
+  }
+
+  bool by_cost() const { return placed_.has_value(); }
+  /// By the way that is left from the node to the end of the step, from -1000 to 1000.
+  int priority(const Node& node) const {
+    const uint32_t task = placed_->tasks.task_of[static_cast<size_t>(node.id())];
+    if (task == kNone || longest_ == 0) return 0;
+    return static_cast<int>(placed_->assignment.ranks[task] / longest_ * 2000) - 1000;
   }
 
  private:
-  /// The device of that kind and number whatever its job and task, else the default.
-  Result<uint32_t> nearest(const std::string& text) const {
-    TROUPE_ASSIGN(const DeviceName wanted, DeviceName::parse(text));
-    auto device = find_device(DeviceName{.kind = wanted.kind, .index = wanted.index}.str(), context_.devices);
-    return device.ok() ? device : context_.default_device;
+  /// The kind of kernels that devices of that name have.
+  DeviceKind kernels_for(const std::string& kind) const {
+    for (const DeviceInfo& device : context_.devices)
+      if (device.name.find("/device:" + kind + ":") != std::string::npos)
+        return device.kind == DeviceKind::kSim ? DeviceKind::kCpu : device.kind;
+    return DeviceKind::kCpu;
   }
 
   const PlanContext& context_;
-  std::map<std::string, uint32_t, std::less<>> known_;
+  std::optional<Constraints> constraints_;
+  std::optional<StepPlacement> placed_;
+  double longest_ = 0;  // way to the end, nanoseconds
 };
 
 /// What a shareable kernel may depend on, as a key; empty where attributes are too large to compare.
@@ -65,6 +85,7 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   std::string key(1, static_cast<char>(kind));
   key += node.op().name();
   for (const auto& [name, value] : node.attrs()) {
+    if (name == "_class") continue;  // where, not what
     key += '\0';
     key += name;
     if (const DType* dtype = std::get_if<DType>(&value)) key += static_cast<char>(*dtype);
@@ -120,6 +141,7 @@ class Planner {
     });
     plan_->made_nodes = step_->made();
     TROUPE_ASSIGN(frames_, find_frames(*step_));
+    TROUPE_RETURN_IF_ERROR(placer_.find(graph_, *step_, frames_));
     // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
     // the cache.
     const std::vector<const Node*> needed = firing_order(*step_);
@@ -130,8 +152,7 @@ class Planner {
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     find_chosen(needed);
     for (const Node* node : needed) {
-      TROUPE_ASSIGN(const uint32_t device, place(*node));
-      TROUPE_RETURN_IF_ERROR(add(*node, device));
+      TROUPE_RETURN_IF_ERROR(add(*node, place(*node)));
     }
     if (!lacking_.empty()) return lacking();
     for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
@@ -146,14 +167,10 @@ class Planner {
   };
 
   /// A loop, with all loops within, is on one device: that of its first node.
-  Result<uint32_t> place(const Node& node) {
+  uint32_t place(const Node& node) {
     const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
-    if (frame == 0) return placer_.place(node);
-    uint32_t& device = loop_devices_.try_emplace(frames_.outermost(frame), kNone).first->second;
-    if (device == kNone) {
-      TROUPE_ASSIGN(device, placer_.place(node));
-    }
-    return device;
+    if (frame == 0) return placer_.device_of(node);
+    return loop_devices_.try_emplace(frames_.outermost(frame), placer_.device_of(node)).first->second;
   }
 
   uint32_t partition_of(uint32_t device) {
@@ -368,8 +385,7 @@ class Planner {
       Place there = where_[static_cast<size_t>(fetch.node->id())];
       uint32_t slot;
       if (constant(*fetch.node)) {
-        TROUPE_ASSIGN(const uint32_t device, place(*fetch.node));
-        there.partition = partition_of(device);
+        there.partition = partition_of(place(*fetch.node));
         slot = constant_slot(*fetch.node, there.partition);
       } else {
         slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
@@ -391,7 +407,9 @@ class Planner {
       for (PlanNode& node : draft.plan.nodes)
         if (node.kind == NodeKind::kSend && !renumbered[node.to.partition].empty())
           node.to.node = renumbered[node.to.partition][node.to.node];
-      if (context_.priority) ask_priorities(draft.plan);
+      if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan);
+      draft.plan.timed_steps = context_.timed_steps;
+      if (context_.costs) begin_costs(draft.plan);
       plan_->partitions.push_back(std::move(draft.plan));
     }
   }
@@ -400,8 +418,19 @@ class Planner {
     plan.priorities.resize(plan.size(), 0);
     for (uint32_t i = 0; i < plan.size(); ++i)
       if (plan.graph_nodes[i])
-        plan.priorities[i] = static_cast<int16_t>(std::clamp(context_.priority(*plan.graph_nodes[i]), -1000, 1000));
+        plan.priorities[i] = static_cast<int16_t>(std::clamp(priority(*plan.graph_nodes[i]), -1000, 1000));
     if (std::ranges::count(plan.priorities, 0) == std::ssize(plan.priorities)) plan.priorities.clear();
+  }
+
+  int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
+
+  /// What was measured before, as if this plan had.
+  void begin_costs(PartitionPlan& plan) const {
+    const std::string kind = kind_of(context_.devices[plan.device]);
+    for (uint32_t i = 0; i < plan.size(); ++i)
+      if (plan.nodes[i].kind == NodeKind::kCompute)
+        if (const MeasuredCost* cost = context_.costs->find(plan.graph_nodes[i]->name(), kind))
+          plan.cost_ns[i].store(static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9)), std::memory_order_relaxed);
   }
 
   struct PendingSend {
@@ -440,6 +469,11 @@ Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo
     there += (there.empty() ? "" : ", ") + devices[i].name;
   }
   return make_error(Code::kNotFound, "no device is \"{}\"; there are: {}", text, there);
+}
+
+std::string kind_of(const DeviceInfo& device) {
+  const auto name = DeviceName::parse(device.name);
+  return name.ok() ? name->kind.value_or("") : "";
 }
 
 PartitionPlan::PartitionPlan() = default;

@@ -14,6 +14,7 @@
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 #include "troupe/graph_passes.h"
+#include "troupe/placement.h"
 
 namespace troupe {
 
@@ -103,6 +104,13 @@ struct PartitionPlan {
   std::vector<int16_t> priorities;                     // of nodes[i]; empty: 0 for each
   /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
   std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
+  /// What steps that time their nodes saw of nodes[i], for a CostModel; written by the same, read by any thread.
+  struct Measured {
+    std::atomic<uint32_t> firings{0};
+    std::atomic<float> ns{0}, bytes{0};  // means; of all outputs
+  };
+  std::unique_ptr<Measured[]> measured;
+  int64_t timed_steps = 3;  // from the second on, all nodes are timed in so many; later in every 64th
 
   uint32_t size() const { return static_cast<uint32_t>(graph_nodes.size()); }
 
@@ -137,7 +145,14 @@ struct PlanContext {
   bool soft_placement = false;  // see SessionOptions
   GraphPasses passes = {};
   std::function<int(const Node&)> priority = {};  // see SessionOptions
+  Placing placing = Placing::kByHand;             // this and the next three: see SessionOptions
+  const CostModel* costs = nullptr;
+  LinkRates link = {};
+  int64_t timed_steps = 3;
 };
+
+/// "cpu", "sim": what a device is called in a cost model.
+std::string kind_of(const DeviceInfo& device);
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).
 Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices);

@@ -74,6 +74,7 @@ class Session::Impl {
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets, const GraphPasses& passes);
   Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
+  CostModel costs();
   void step_ended() {
     // Under the lock: the destructor may go on as soon as it sees zero, and take the condition with it.
     std::lock_guard guard(idle_mutex);
@@ -184,7 +185,16 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes) {
   Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels, e.devices, 0, options.soft_placement, passes, options.priority};
+  PlanContext context{e.kernels,
+                      e.devices,
+                      0,
+                      options.soft_placement,
+                      passes,
+                      options.priority,
+                      options.placing,
+                      options.costs.get(),
+                      options.link.value_or(e.link),
+                      options.timed_steps};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }
@@ -247,6 +257,27 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
   }
 }
 
+CostModel Session::Impl::costs() {
+  CostModel out = options.costs ? *options.costs : CostModel();
+  const auto add = [&](const StepPlan& plan) {
+    for (const PartitionPlan& partition : plan.partitions) {
+      const std::string kind = kind_of(engine.impl().devices[partition.device]);
+      for (uint32_t i = 0; i < partition.size(); ++i) {
+        const PartitionPlan::Measured& m = partition.measured[i];
+        if (const uint32_t firings = m.firings.load(std::memory_order_acquire))
+          out.add(partition.graph_nodes[i]->name(), kind, m.ns.load(std::memory_order_relaxed),
+                  m.bytes.load(std::memory_order_relaxed), firings);
+      }
+    }
+  };
+  std::lock_guard guard(plans_mutex);
+  for (const auto& [signature, prepared] : plans) {
+    add(*prepared->plan);
+    if (prepared->as_written) add(*prepared->as_written);
+  }
+  return out;
+}
+
 Session::Session(Engine& engine, const Graph& graph, SessionOptions options)
     : impl_(std::make_unique<Impl>(engine, graph, std::move(options))) {}
 
@@ -257,6 +288,7 @@ Session::~Session() {
 
 Engine& Session::engine() const { return impl_->engine; }
 const Graph& Session::graph() const { return impl_->graph; }
+CostModel Session::costs() const { return impl_->costs(); }
 
 Result<std::shared_ptr<Session::Prepared>> Session::prepare(const std::vector<Output>& feeds,
                                                             const std::vector<Output>& fetches,

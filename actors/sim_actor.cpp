@@ -13,13 +13,6 @@ namespace {
 /// Executor::run. Virtual time does not pass while a device fires nodes that take none.
 constexpr int64_t kNoTimePasses = 0;
 
-/// Ops that change a variable where it lives, and take arithmetic to do so.
-bool updates(const Node& node) {
-  const std::string& op = node.op().name();
-  return op.starts_with("ResourceApply") || op.starts_with("ResourceSparseApply") ||
-         op.starts_with("ResourceScatter") || op == "AssignAddVariableOp" || op == "AssignSubVariableOp";
-}
-
 bool is_float(const Tensor& t) { return is_floating(t.dtype()); }
 
 }  // namespace
@@ -69,7 +62,7 @@ class SimActor::Device final : public Outbox {
       if (!sim_.compute_ && known_floats(node)) TROUPE_RETURN_IF_ERROR(put_zeros(node, context));
       else TROUPE_RETURN_IF_ERROR(kernel->compute(context));
     } else {
-      if (!updates(node)) return Simulated{0, false};
+      if (!updates_variable(node)) return Simulated{0, false};
       out.complete = !sim_.compute_ && context.num_inputs() > 1 && is_float(context.input(1));
     }
     out.ns = std::llround(time_ns(node, context, kernel ? outputs : std::span<const Tensor>()));

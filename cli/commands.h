@@ -16,5 +16,6 @@ using Job = std::function<Status()>;
 void add_run(CLI::App& app, Job& job);
 void add_ops(CLI::App& app, Job& job);
 void add_inspect(CLI::App& app, Job& job);
+void add_place(CLI::App& app, Job& job);
 
 }  // namespace troupe

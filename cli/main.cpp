@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   troupe::add_run(app, job);
   troupe::add_ops(app, job);
   troupe::add_inspect(app, job);
+  troupe::add_place(app, job);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

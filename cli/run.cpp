@@ -117,6 +117,17 @@ Result<std::vector<Tensor>> run_steps(Session& session, const GraphRun& job, con
   return fetched;
 }
 
+/// Steps that measure what nodes cost, beside those that a session measures anyway.
+constexpr int64_t kTimedSteps = 20;
+
+/// What an earlier run measured; nothing where there is no file yet.
+Result<std::shared_ptr<const CostModel>> load_costs(const std::string& path) {
+  auto costs = CostModel::load(path);
+  if (!costs.ok() && costs.error().code == Code::kNotFound) return std::make_shared<const CostModel>();
+  if (!costs.ok()) return std::move(costs.error());
+  return std::make_shared<const CostModel>(std::move(*costs));
+}
+
 /// Tells a terminal how far the steps are, a few times a second; it is wiped out at the end.
 class Progress {
  public:
@@ -161,6 +172,7 @@ Status read_devices(const std::string& text, EngineOptions& out) {
 
 struct Options {
   std::string graph, feeds, out, devices, passes = "default";
+  bool place = false;
   GraphRun job;
 };
 
@@ -169,6 +181,7 @@ Status run(Options& o) {
     return invalid_argument("nothing to run: give --fetch, --target or --init");
   TROUPE_RETURN_IF_ERROR(read_devices(o.devices, o.job.engine));
   TROUPE_ASSIGN(o.job.passes, GraphPasses::parse(o.passes));
+  o.job.placing = o.place ? Placing::kByCost : Placing::kByHand;
   TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
   if (!o.feeds.empty()) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
@@ -190,7 +203,12 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
-  Session session(*engine, graph, {.soft_placement = true, .passes = job.passes});
+  SessionOptions options{.soft_placement = true, .passes = job.passes, .placing = job.placing};
+  if (!job.costs.empty()) {
+    TROUPE_ASSIGN(options.costs, load_costs(job.costs));
+    options.timed_steps = kTimedSteps;
+  }
+  Session session(*engine, graph, options);
   if (!signature.init.empty()) {
     TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
     TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
@@ -198,6 +216,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   std::map<std::string, Tensor> out;
   if (signature.fetches.empty() && signature.targets.empty()) return out;
   TROUPE_ASSIGN(std::vector<Tensor> fetched, run_steps(session, job, signature));
+  if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
   for (size_t i = 0; i < fetched.size(); ++i) out[job.fetches[i]] = std::move(fetched[i]);
   return out;
 }
@@ -221,6 +240,10 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
   run_app.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores [cpu=1]");
   run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");
+  run_app.add_flag("--place", o->place,
+                   "Place nodes by cost [by hand: where they ask to be, else on the first device]");
+  run_app.add_option("--costs", o->job.costs,
+                     "A file for what nodes cost: begun with, if it is there, and written with what 20 steps measured");
   run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens");
   run_app.callback([o, &job] { job = [o] { return run(*o); }; });
 }

@@ -8,6 +8,7 @@
 
 #include "troupe/engine.h"
 #include "troupe/graph_passes.h"
+#include "troupe/placement.h"
 
 namespace troupe {
 
@@ -21,6 +22,8 @@ struct GraphRun {
   bool all_steps = false;     // keep the fetches of every step, not of the last alone
   EngineOptions engine = {};  // devices
   GraphPasses passes = {};
+  Placing placing = Placing::kByHand;
+  std::string costs = {};  // a file of measured costs: begun with, where it is there, and written at the end
   std::string trace = {};  // a file for the trace of all steps; empty: none
   std::function<void(int64_t done)> after_step = {};
 };
@@ -28,8 +31,8 @@ struct GraphRun {
 /// Runs it on an engine of its own and returns the fetches by the names asked for: of the last step, or of all steps
 /// stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches and targets
 /// no step runs. Beside the tensors returned, memory does not grow with the steps.
-/// Errors: those of from_graph_def, Session::run and TraceFile; kInvalidArgument for a fetch that changes its shape
-/// between steps that are to be stacked, or holds handles.
+/// Errors: those of from_graph_def, Session::run, CostModel and TraceFile; kInvalidArgument for a fetch that changes
+/// its shape between steps that are to be stacked, or holds handles.
 Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job);
 
 }  // namespace troupe

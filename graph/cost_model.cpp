@@ -27,12 +27,19 @@ double NodeCost::time_ns(const DeviceRates& rates) const {
   return rates.launch_ns + std::max(flops / rates.flops, bytes / rates.memory_bandwidth) * 1e9;
 }
 
-void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes) {
+void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps) {
+  if (steps < 1) return;
   MeasuredCost& cost = measured_[node].try_emplace(std::string(kind)).first->second;
-  ++cost.steps;
-  const auto weight = static_cast<double>(std::min(cost.steps, kRemembered));
-  cost.ns += (ns - cost.ns) / weight;
-  cost.bytes += (output_bytes - cost.bytes) / weight;
+  cost.steps += steps;
+  const double weight =
+      std::min(1.0, static_cast<double>(steps) / static_cast<double>(std::min(cost.steps, kRemembered)));
+  cost.ns += (ns - cost.ns) * weight;
+  cost.bytes += (output_bytes - cost.bytes) * weight;
+}
+
+void CostModel::add(const CostModel& other) {
+  for (const auto& [node, kinds] : other.measured_)
+    for (const auto& [kind, cost] : kinds) add(node, kind, cost.ns, cost.bytes, cost.steps);
 }
 
 const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind) const {
@@ -44,7 +51,9 @@ const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind
 
 double CostModel::time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const {
   if (const MeasuredCost* measured = find(node.name(), kind)) return measured->ns;
-  return cost_of(node).time_ns(rates);
+  if (kind == "sim")
+    if (const MeasuredCost* measured = find(node.name(), "cpu")) return measured->ns;
+  return estimated_ns(node, rates);
 }
 
 Status CostModel::save(const std::string& path) const {
@@ -54,7 +63,8 @@ Status CostModel::save(const std::string& path) const {
       nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}};
   const std::string beside = path + ".new";
   std::ofstream out(beside, std::ios::trunc);
-  out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(1) << '\n';
+  out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(1, ' ', false, json::error_handler_t::replace)
+      << '\n';
   out.close();
   if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
     std::remove(beside.c_str());
@@ -82,10 +92,11 @@ Result<CostModel> CostModel::load(const std::string& path) {
         const json value = cost.is_object() ? cost.value(name, json()) : json();
         return value.is_number() ? value.get<double>() : -1;
       };
-      const MeasuredCost read{number("ns"), static_cast<int64_t>(number("steps")), number("bytes")};
-      if (!(read.ns >= 0) || read.steps < 1 || !(read.bytes >= 0))
+      constexpr double kMostSteps = 1e18;
+      const double ns = number("ns"), steps = number("steps"), bytes = number("bytes");
+      if (!(ns >= 0) || !(steps >= 1 && steps <= kMostSteps) || !(bytes >= 0))
         return no_cost_model(path, fmt::format("node '{}' on {}: ns, steps and bytes are not all there", node, kind));
-      model.measured_[node][kind] = read;
+      model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes};
     }
   }
   return model;

@@ -138,7 +138,8 @@ Output GradientWalk::total(const Output& output) {
 }
 
 Scope GradientWalk::scope_of(const Node& node) const {
-  return scope_.scope(node.name() + "_grad").device(node.device());
+  const Scope scope = scope_.scope(node.name() + "_grad");
+  return node.attrs().has("_class") ? scope.colocate(&node) : scope.device(node.device());
 }
 
 Status GradientWalk::visit(const Node& node) {

@@ -202,4 +202,18 @@ NodeCost cost_of(const Node& node) {
   return with_inferred(node, [&](const NodeShapes& s) { return cost_of(node, s); });
 }
 
+bool updates_variable(const Node& node) {
+  const std::string& op = node.op().name();
+  return op.starts_with("ResourceApply") || op.starts_with("ResourceSparseApply") ||
+         op.starts_with("ResourceScatter") || op == "AssignAddVariableOp" || op == "AssignSubVariableOp";
+}
+
+double estimated_ns(const Node& node, const DeviceRates& rates) {
+  static const Names kNone = {"Const", "NoOp", "Placeholder"};
+  if (node.op().control_flow() != ControlFlow::kNone || kNone.contains(node.op().name())) return 0;
+  const bool asks = !node.inputs().empty() && node.inputs()[0].dtype() == DType::kResource;
+  if (asks && !updates_variable(node)) return 0;
+  return cost_of(node).time_ns(rates);
+}
+
 }  // namespace troupe

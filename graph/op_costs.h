@@ -29,4 +29,11 @@ double flops_of(const Node& node);
 NodeCost cost_of(const Node& node, const NodeShapes& shapes);
 NodeCost cost_of(const Node& node);
 
+/// Whether it changes a variable where that lives, which takes arithmetic.
+bool updates_variable(const Node& node);
+
+/// Nanoseconds that a device is at work with it, by the inferred shapes: none for control flow, constants, what is fed,
+/// and questions to resources that are no updates.
+double estimated_ns(const Node& node, const DeviceRates& rates);
+
 }  // namespace troupe

@@ -39,6 +39,14 @@ Scope Scope::device(std::string_view device) const {
   return out;
 }
 
+Scope Scope::colocate(const Node* node) const {
+  Scope out = *this;
+  if (!node) return out;
+  out.device_.clear();
+  out.colocated_.push_back("loc:@" + node->name());
+  return out;
+}
+
 Scope Scope::after(const std::vector<Output>& outputs) const {
   std::vector<const Node*> nodes;
   for (const Output& o : outputs) nodes.push_back(o.node);
@@ -71,6 +79,7 @@ const Node* Scope::open_merge(Output entered, const PartialShape& shape, std::so
 
 const Node* Scope::add(NodeSpec spec, std::source_location where) const {
   spec.device = device_;
+  if (!colocated_.empty() && !spec.attrs.has("_class")) spec.attrs.set("_class", colocated_);
   auto added = graph_->add(std::move(spec));
   if (!added.ok()) {
     fail(std::move(added.error()), where);

@@ -33,10 +33,14 @@ struct MeasuredCost {
 class CostModel {
  public:
   /// Takes one measurement in: the mean of the first 20, from then on the newest counts a twentieth.
-  void add(const std::string& node, std::string_view kind, double ns, double output_bytes);
+  /// `steps` > 1: so many at once, of which the values are the means.
+  void add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps = 1);
+  /// The same with each measurement of another.
+  void add(const CostModel& other);
   /// What was measured of that node; nullptr: nothing.
   const MeasuredCost* find(std::string_view node, std::string_view kind) const;
-  /// The measured time of `node` on a device of that kind, else the estimate by `rates`.
+  /// Nanoseconds that a device of that kind is at work with `node`: measured, for "sim" else of "cpu", else the
+  /// estimate by `rates` and the inferred shapes.
   double time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const;
   bool empty() const { return measured_.empty(); }
   size_t size() const { return measured_.size(); }

@@ -30,6 +30,9 @@ class Scope {
   Scope named(std::string_view name) const;
   /// Nodes go to this device, full or partial: "/cpu:1", "/job:worker/task:3/device:cpu:0".
   Scope device(std::string_view device) const;
+  /// Nodes go to the device of `node`, wherever that goes (TensorFlow's colocate_with: attribute _class); the scope's
+  /// own device counts no more, one given later must agree. A scope may do so with several. nullptr changes nothing.
+  Scope colocate(const Node* node) const;
   /// Nodes wait for these first.
   Scope after(const std::vector<Output>& outputs) const;
   Scope after(const std::vector<const Node*>& nodes) const;
@@ -76,6 +79,7 @@ class Scope {
   std::string prefix_;
   std::string name_;
   std::string device_;
+  std::vector<std::string> colocated_;  // "loc:@" and a name
   std::vector<const Node*> control_inputs_;
   std::shared_ptr<FlowContext> flow_;
   const Node* add(NodeSpec spec, std::source_location where) const;

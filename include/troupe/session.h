@@ -6,12 +6,14 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "troupe/engine.h"
 #include "troupe/graph_passes.h"
+#include "troupe/placement.h"
 
 namespace troupe {
 
@@ -49,8 +51,9 @@ struct SessionOptions {
   std::chrono::nanoseconds deadline{0};
   /// Device of nodes that ask for none; empty: the first.
   std::string default_device = {};
-  /// Nodes that ask for a device there is not go to the one of that kind and number in any job, else to the default
-  /// one; without this they are an error. For graphs that were made for other machines.
+  /// Nodes that ask for a device there is not, or that has no kernel for them, go to the one of that kind and number in
+  /// any job, else to the default one or another with a kernel; of nodes that must be together and ask for different
+  /// devices the first counts. Without this they are errors. For graphs that were made for other machines.
   bool soft_placement = false;
   /// How the graph may be rewritten for its steps.
   GraphPasses passes = {};
@@ -58,6 +61,19 @@ struct SessionOptions {
   /// those of the oldest step. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in place
   /// of another has its name. None: 0 for each.
   std::function<int(const Node&)> priority = {};
+  /// Who chooses where several devices are what a node asks for; of one that asks for none these are all devices, of
+  /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of the
+  /// step run first, where `priority` does not say otherwise.
+  Placing placing = Placing::kByHand;
+  /// What nodes were measured to cost in earlier runs (see Session::costs): placement by cost and the order of nodes
+  /// begin with it. None: estimates. It must not change any more.
+  std::shared_ptr<const CostModel> costs = {};
+  /// Between any two devices, for placement by cost; none: that of the simulated devices where there are any, else what
+  /// handing a pointer to another thread takes.
+  std::optional<LinkRates> link = {};
+  /// In so many steps of each signature, from the second on, the time of every node is taken, and later in every 64th:
+  /// what costs() tells.
+  int64_t timed_steps = 3;
 };
 
 /// A tensor for an output: any output of the graph may be fed.
@@ -104,6 +120,10 @@ class Session {
 
   Engine& engine() const;
   const Graph& graph() const;
+  /// SessionOptions::costs with what steps have measured since, of the nodes that compute: nanoseconds of each firing
+  /// and bytes of its outputs, by name and kind of device. A node that a pass made has the name of the one it stands
+  /// for.
+  CostModel costs() const;
 
   class Impl;
   Impl& impl() const { return *impl_; }

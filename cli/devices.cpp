@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/devices.h"
+
+#include <charconv>
+#include <cmath>
+#include <map>
+
+namespace troupe {
+namespace {
+
+constexpr int kMostDevices = 10'000;
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out(1);
+  for (const char c : text)
+    if (c == at) out.emplace_back();
+    else out.back() += c;
+  return out;
+}
+
+/// A positive number with a suffix, or NaN.
+double read_number(const std::string& text, double thousand) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string suffix(end, text.data() + text.size());
+  static const std::map<std::string, int> powers = {{"", 0}, {"k", 1}, {"K", 1}, {"M", 2}, {"G", 3}, {"T", 4}};
+  const auto power = powers.find(suffix);
+  if (error != std::errc() || power == powers.end() || !std::isfinite(number)) return std::nan("");
+  return number * std::pow(thousand, power->second);
+}
+
+/// "name=number,..." into what `names` points to.
+Status read_settings(const std::string& text, const std::map<std::string, double*>& names, const std::string& option) {
+  std::string known;
+  for (const auto& [name, to] : names) known += (known.empty() ? "" : ", ") + name;
+  for (const std::string& setting : split(text, ',')) {
+    const size_t equal = setting.find('=');
+    const auto at = names.find(setting.substr(0, equal));
+    if (equal == std::string::npos || at == names.end())
+      return invalid_argument("{}: '{}' is no setting; there are {}, each as name=number", option, setting, known);
+    *at->second = read_number(setting.substr(equal + 1), at->first == "memory" ? 1024 : 1000);
+    const bool may_be_zero = at->first == "latency" || at->first == "launch" || at->first == "memory";
+    if (!(*at->second > 0) && !(may_be_zero && *at->second == 0))
+      return invalid_argument("{}: '{}' is no number above 0", option, setting);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<PlacementDevice>> read_devices(const std::string& text) {
+  std::vector<PlacementDevice> out;
+  std::map<std::string, int> counts;
+  for (const std::string& group : split(text, '+')) {
+    const size_t equal = group.find('='), colon = group.find(':');
+    const std::string kind = group.substr(0, equal);
+    const std::string number = equal == std::string::npos ? "" : group.substr(equal + 1, colon - equal - 1);
+    int count = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), count);
+    if ((kind != "cpu" && kind != "sim") || error != std::errc() || *end != '\0' || count < 1 || count > kMostDevices)
+      return invalid_argument("--devices {}: cpu=N or sim=N is expected, with N from 1 to {}", text, kMostDevices);
+    DeviceRates rates;
+    double memory = 0;
+    if (colon != std::string::npos)
+      TROUPE_RETURN_IF_ERROR(read_settings(group.substr(colon + 1),
+                                           {{"flops", &rates.flops},
+                                            {"bandwidth", &rates.memory_bandwidth},
+                                            {"launch", &rates.launch_ns},
+                                            {"memory", &memory}},
+                                           "--devices " + text));
+    if (memory > 1e18) return invalid_argument("--devices {}: {} bytes of memory are too many", text, memory);
+    rates.memory = static_cast<int64_t>(memory);
+    for (int i = 0; i < count; ++i)
+      out.push_back({fmt::format("/job:localhost/replica:0/task:0/device:{}:{}", kind, counts[kind]++), rates});
+  }
+  return out;
+}
+
+Result<LinkRates> read_link(const std::string& text) {
+  LinkRates out;
+  TROUPE_RETURN_IF_ERROR(
+      read_settings(text, {{"bandwidth", &out.bandwidth}, {"latency", &out.latency_ns}}, "--link " + text));
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommand place: which device each node of a graph would go to, and why, without running it.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "cli/commands.h"
+#include "cli/devices.h"
+#include "io/whole_file.h"
+#include "ops/all.h"
+#include "troupe/graph_def.h"
+
+namespace troupe {
+namespace {
+
+struct Options {
+  std::string graph, devices = "cpu=1", link, costs;
+  std::vector<std::string> fetches, targets;
+  bool explain = false, by_hand = false, strict = false;
+};
+
+/// 1234567 ns as "1234.6 us".
+std::string time(double ns) { return fmt::format("{:.1f} us", ns / 1e3); }
+
+std::string bytes(double n) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (; n >= 1024 && unit + 1 < std::size(kUnits); ++unit) n /= 1024;
+  return fmt::format("{:.{}f} {}", n, unit ? 1 : 0, kUnits[unit]);
+}
+
+/// "sim:3" of a full name, or the name where several have that end.
+std::vector<std::string> short_names(const std::vector<PlacementDevice>& devices) {
+  std::vector<std::string> out;
+  for (const PlacementDevice& d : devices) out.push_back(d.name.substr(d.name.rfind('/') + 8));
+  return out;
+}
+
+bool is_input(const Node& n) { return n.op().name() == "Placeholder"; }
+
+struct Wanted {
+  std::vector<Output> fed, fetches;
+  std::vector<const Node*> targets;
+};
+
+/// What is asked for; without anything all that nobody reads or waits for. Placeholders count as fed.
+Result<Wanted> look_up(const Graph& graph, const Options& o) {
+  Wanted out;
+  for (int id = 0; id < graph.size(); ++id)
+    if (is_input(graph.node(id))) out.fed.push_back(graph.node(id).out());
+  for (const std::string& name : o.fetches) {
+    TROUPE_ASSIGN(const Output output, graph.output(name));
+    if (output.port >= output.node->num_outputs())
+      return invalid_argument("fetch '{}': {} has no outputs; it may be a target", name, output.node->op().name());
+    out.fetches.push_back(output);
+  }
+  for (const std::string& name : o.targets) {
+    TROUPE_ASSIGN(const Output output, graph.output(name));
+    out.targets.push_back(output.node);
+  }
+  if (!out.fetches.empty() || !out.targets.empty()) return out;
+  std::vector<bool> read(static_cast<size_t>(graph.size()), false);
+  for (int id = 0; id < graph.size(); ++id) {
+    for (const Output& in : graph.node(id).inputs()) read[static_cast<size_t>(in.node->id())] = true;
+    for (const Node* c : graph.node(id).control_inputs()) read[static_cast<size_t>(c->id())] = true;
+  }
+  for (int id = 0; id < graph.size(); ++id)
+    if (!read[static_cast<size_t>(id)] && !is_input(graph.node(id))) out.targets.push_back(&graph.node(id));
+  return out;
+}
+
+void print_nodes(const Placement& placed, const std::vector<std::string>& devices) {
+  fmt::print("\nnodes: device, begin and end in the simulated step, why\n");
+  size_t width = 0, middle = 0;
+  for (const NodePlacement& n : placed.nodes) width = std::max(width, n.node->name().size());
+  for (const NodePlacement& n : placed.nodes) middle = std::max(middle, n.node->op().name().size());
+  for (const NodePlacement& n : placed.nodes) {
+    std::string line = fmt::format("  {:<{}}  {:<{}}  ", n.node->name(), width, n.node->op().name(), middle);
+    if (n.why == PlacedBy::kCopied) {
+      fmt::print("{}{}\n", line, to_string(n.why));
+      continue;
+    }
+    line += fmt::format("{}  {} - {}  {}", devices[n.device], time(n.start_ns), time(n.finish_ns), to_string(n.why));
+    if (n.with) line += fmt::format(" '{}'", n.with->name());
+    if (n.why == PlacedBy::kConstraint && !n.node->device().empty()) line += " (" + n.node->device() + ")";
+    line += "; estimated " + time(n.estimated_ns);
+    if (n.measured_ns) line += ", measured " + time(*n.measured_ns);
+    std::vector<std::pair<double, std::string>> elsewhere;
+    for (size_t d = 0; d < n.finish_on.size(); ++d)
+      if (d != n.device && std::isfinite(n.finish_on[d])) elsewhere.emplace_back(n.finish_on[d], devices[d]);
+    std::ranges::stable_sort(elsewhere, {}, &std::pair<double, std::string>::first);
+    constexpr size_t kShown = 3;
+    for (size_t i = 0; i < std::min(elsewhere.size(), kShown); ++i)
+      line += fmt::format("{}{} {}", i ? ", " : "; would end on ", elsewhere[i].second, time(elsewhere[i].first));
+    if (elsewhere.size() > kShown) line += fmt::format(", {} more later", elsewhere.size() - kShown);
+    fmt::print("{}\n", line);
+  }
+}
+
+void print_path(const Placement& placed, const std::vector<std::string>& devices) {
+  std::map<const Node*, const NodePlacement*> by_node;
+  for (const NodePlacement& n : placed.nodes) by_node[n.node] = &n;
+  fmt::print("\ncritical path: {} nodes\n", placed.critical_path.size());
+  for (const Node* node : placed.critical_path) {
+    const NodePlacement& n = *by_node[node];
+    fmt::print("  {} - {}  {}  {}\n", time(n.start_ns), time(n.finish_ns), devices[n.device], node->name());
+  }
+}
+
+void print_summary(const Placement& placed, const PlacementOptions& options, const std::vector<std::string>& devices) {
+  std::vector<size_t> counts(devices.size(), 0);
+  for (const NodePlacement& n : placed.nodes)
+    if (n.why != PlacedBy::kCopied) ++counts[n.device];
+  fmt::print("\ndevices: nodes, share of the step at work, memory at most\n");
+  for (size_t d = 0; d < devices.size(); ++d) {
+    const auto limit = static_cast<double>(options.devices[d].rates.memory);
+    fmt::print(
+        "  {}  {}  {:.1f} %  {}{}\n", devices[d], counts[d],
+        placed.step_ns > 0 ? 100 * placed.busy_ns[d] / placed.step_ns : 0, bytes(placed.peak_bytes[d]),
+        limit > 0 ? fmt::format(" of {}{}", bytes(limit), placed.peak_bytes[d] > limit ? ": too much" : "") : "");
+  }
+  fmt::print("\nlinks: tensors and signals, bytes{}\n", placed.links.empty() ? ": none used" : "");
+  for (const LinkUse& l : placed.links)
+    fmt::print("  {} -> {}  {}  {}\n", devices[l.from], devices[l.to], l.transfers, bytes(l.bytes));
+  fmt::print("\npredicted step: {}\n", time(placed.step_ns));
+}
+
+Status place_graph(const Options& o) {
+  PlacementOptions options;
+  TROUPE_ASSIGN(options.devices, read_devices(o.devices));
+  if (!o.link.empty()) {
+    TROUPE_ASSIGN(options.link, read_link(o.link));
+  }
+  CostModel costs;
+  if (!o.costs.empty()) {
+    TROUPE_ASSIGN(costs, CostModel::load(o.costs));
+    options.costs = &costs;
+  }
+  options.placing = o.by_hand ? Placing::kByHand : Placing::kByCost;
+  options.soft = !o.strict;
+  options.alternatives = o.explain && !o.by_hand;
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  Graph graph(ops);
+  TROUPE_ASSIGN(const std::string file, read_file(o.graph));
+  TROUPE_RETURN_IF_ERROR(from_graph_def(file, graph));
+  TROUPE_ASSIGN(const Wanted wanted, look_up(graph, o));
+  TROUPE_ASSIGN(const Placement placed, place(graph, wanted.fed, wanted.fetches, wanted.targets, options));
+  const std::vector<std::string> devices = short_names(options.devices);
+  fmt::print("{}: {} nodes on {} devices\n", o.graph, placed.nodes.size(), devices.size());
+  if (o.explain) {
+    print_nodes(placed, devices);
+    print_path(placed, devices);
+  }
+  print_summary(placed, options, devices);
+  return {};
+}
+
+}  // namespace
+
+void add_place(CLI::App& app, Job& job) {
+  const auto o = std::make_shared<Options>();
+  CLI::App& place_app =
+      *app.add_subcommand("place", "Tells where the nodes of a graph would go, and how long a step would take");
+  place_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; its Placeholders count as fed")->required();
+  place_app
+      .add_option(
+          "--devices", o->devices,
+          "cpu=N or sim=N:flops=F,bandwidth=B,launch=NS,memory=M, several with +: per second and bytes; k, M, G, "
+          "T may follow a number")
+      ->capture_default_str();
+  place_app.add_option("--link", o->link, "bandwidth=B,latency=NS: of the links between devices [10e9, 1000]");
+  place_app.add_option("--costs", o->costs, "A file of measured costs, as run --costs writes it [estimates]");
+  place_app.add_option("--fetch", o->fetches, "NAME:PORT,...: tensors wanted [all that nobody reads]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  place_app.add_option("--target", o->targets, "NODE,...: run in each step")->delimiter(',')->allow_extra_args(false);
+  place_app.add_flag("--explain", o->explain, "Tell of each node where it goes and why, and the critical path");
+  place_app.add_flag("--by-hand", o->by_hand, "Leave nodes where they ask to be, all others on the first device");
+  place_app.add_flag("--strict", o->strict, "Refuse devices that are not there [the nearest is taken]");
+  place_app.callback([o, &job] { job = [o] { return place_graph(*o); }; });
+}
+
+}  // namespace troupe

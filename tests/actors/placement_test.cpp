@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that place by constraints and by cost, and what they measure.
+#include <catch2/catch.hpp>
+
+#include <set>
+
+#include "tests/actors/simulation.h"
+#include "troupe/optimizers.h"
+#include "troupe/session.h"
+
+namespace troupe {
+namespace {
+
+using Catch::Contains;
+
+constexpr DeviceRates kRates{.flops = 1e9, .memory_bandwidth = 1e9, .launch_ns = 10};
+constexpr LinkRates kLink{.bandwidth = 1e9, .latency_ns = 100};
+
+/// A training step of towers of dense layers on one input.
+struct Towers {
+  explicit Towers(EngineOptions options, int towers = 4)
+      : engine(*Engine::create(std::move(options))), graph(engine->ops()) {
+    const Scope s(graph);
+    x = s.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{16, 32}}});
+    std::vector<Output> ends;
+    for (int i = 0; i < towers; ++i) {
+      const Scope tower = s.scope(fmt::format("tower{}", i));
+      Output h = x;
+      for (int k = 0; k < 2; ++k) h = nn::relu(tower, nn::dense(tower, variables, h, 32, fmt::format("t{}_{}", i, k)));
+      ends.push_back(nn::dense(tower, variables, h, 4, fmt::format("t{}", i)));
+    }
+    const Output labels = s.constant(Tensor::zeros(DType::kInt32, {16}).value());
+    loss = nn::sparse_softmax_cross_entropy(s, s.op("AddN", ends), labels);
+    update = nn::minimize(s, variables, nn::sgd(nn::constant_rate(0.1f)), loss);
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+  }
+  static Tensor input() {
+    Tensor t = Tensor::make(DType::kFloat32, {16, 32}).value();
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.mutable_data<float>()[i] = static_cast<float>(i * 31 % 17) * 0.1f - 0.8f;
+    return t;
+  }
+  /// The losses of some steps from the start.
+  std::vector<float> train(Session& session, int steps) {
+    std::vector<float> out;
+    REQUIRE(session.run({}, std::vector<Output>{}, variables.initializers(), {.random_step = 0}).ok());
+    for (int i = 0; i < steps; ++i) {
+      auto r = session.run({{x, input()}}, {loss}, {update});
+      INFO((r.ok() ? "" : r.error().str()));
+      REQUIRE(r.ok());
+      out.push_back((*r)[0].data<float>()[0]);
+    }
+    return out;
+  }
+
+  std::unique_ptr<Engine> engine;
+  Graph graph;
+  nn::Variables variables;
+  Output x, loss;
+  const Node* update = nullptr;
+};
+
+EngineOptions simulated(int count) {
+  EngineOptions out{.cpu_threads = {1}};
+  out.sim.devices.assign(static_cast<size_t>(count), kRates);
+  out.sim.link = kLink;
+  return out;
+}
+
+TEST_CASE("a session placed by cost computes what one placed by hand does, on more devices") {
+  Towers t({.cpu_threads = {1, 1}});
+  Session by_hand(*t.engine, t.graph);
+  const std::vector<float> expected = t.train(by_hand, 4);
+  CHECK(expected.back() < expected.front());
+  CHECK(t.engine->device_stats()[1].nodes == 0);
+  // Dear enough for two devices.
+  CostModel dear;
+  for (int id = 0; id < t.graph.size(); ++id)
+    if (t.graph.node(id).op().name() == "MatMul") dear.add(t.graph.node(id).name(), "cpu", 1e6, 1000);
+  Session by_cost(*t.engine, t.graph, {.placing = Placing::kByCost, .costs = std::make_shared<const CostModel>(dear)});
+  const std::vector<float> got = t.train(by_cost, 4);
+  CHECK(t.engine->device_stats()[1].nodes > 0);
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]));
+}
+
+TEST_CASE("on simulated devices a step placed by cost takes what was predicted") {
+  for (const int devices : {1, 3, 4}) {
+    Towers t(simulated(devices));
+    Session session(*t.engine, t.graph,
+                    {.default_device = "/sim:0", .passes = GraphPasses::none(), .placing = Placing::kByCost});
+    t.train(session, 1);
+    const int64_t before = t.engine->sim_now_ns();
+    REQUIRE(session.run({{t.x, Towers::input()}}, {t.loss}, {t.update}).ok());
+    const auto took = static_cast<double>(t.engine->sim_now_ns() - before);
+    PlacementOptions options;
+    options.link = kLink;
+    for (int d = 0; d < devices; ++d)
+      options.devices.push_back({t.engine->devices()[static_cast<size_t>(1 + d)], kRates});
+    const auto placed = place(t.graph, std::span(&t.x, 1), std::span(&t.loss, 1), std::span(&t.update, 1), options);
+    REQUIRE(placed.ok());
+    INFO(devices << " devices");
+    CHECK(took == Approx(placed->step_ns).epsilon(0.02));
+    if (devices > 1) CHECK(t.engine->device_stats()[2].nodes > 0);
+    CHECK(t.engine->device_stats()[0].nodes == 0);  // the CPU is of another sort
+  }
+}
+
+TEST_CASE("nodes keep the devices that they ask for, also when placed by cost") {
+  for (const Placing placing : {Placing::kByHand, Placing::kByCost}) {
+    auto engine = *Engine::create({.cpu_threads = {1, 1, 1}});
+    Graph graph(engine->ops());
+    const Scope s(graph);
+    const Output x = s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::scalar()}});
+    const Output a = s.device("/cpu:2").op("Neg", {x}), b = s.colocate(a.node).op("Neg", {a});
+    Session session(*engine, graph, {.passes = GraphPasses::none(), .placing = placing});
+    auto r = session.run({{x, Tensor::scalar(3.f)}}, {b});
+    REQUIRE(r.ok());
+    CHECK((*r)[0].data<float>()[0] == 3);
+    const auto stats = engine->device_stats();
+    CHECK(stats[2].nodes == 2);
+    CHECK(stats[0].nodes + stats[1].nodes == 0);
+    const Output c = s.colocate(b.node).device("/cpu:1").named("c").op("Neg", {b});
+    const auto conflict = session.run({{x, Tensor::scalar(3.f)}}, {c});
+    REQUIRE_FALSE(conflict.ok());
+    CHECK_THAT(conflict.error().message,
+               Contains("'c' asks for /cpu:1") && Contains(a.node->name() + "' asks for /cpu:2"));
+  }
+}
+
+TEST_CASE("a session tells what it measured, and the next one begins with it") {
+  Towers t({.cpu_threads = {1}});
+  Session session(*t.engine, t.graph, {.passes = GraphPasses::none(), .timed_steps = 5});
+  CHECK(session.costs().empty());
+  t.train(session, 8);
+  const CostModel costs = session.costs();
+  int products = 0;
+  for (int id = 0; id < t.graph.size(); ++id) {
+    const Node& node = t.graph.node(id);
+    if (node.op().name() != "MatMul") continue;
+    const MeasuredCost* cost = costs.find(node.name(), "cpu");
+    REQUIRE(cost);
+    CHECK(cost->ns > 0);
+    CHECK(cost->steps == 5);
+    CHECK(cost->bytes == 4.0 * node.shape(0).shape().elements());
+    ++products;
+  }
+  CHECK(products > 10);
+  CHECK(costs.find(t.x.node->name(), "cpu") == nullptr);
+
+  const auto earlier = std::make_shared<const CostModel>(costs);
+  Session next(*t.engine, t.graph, {.passes = GraphPasses::none(), .costs = earlier, .timed_steps = 2});
+  CHECK(next.costs().size() == costs.size());
+  t.train(next, 4);
+  CHECK(next.costs().find("MatMul", "cpu") == nullptr);
+  for (int id = 0; id < t.graph.size(); ++id)
+    if (t.graph.node(id).op().name() == "MatMul") CHECK(next.costs().find(t.graph.node(id).name(), "cpu")->steps == 7);
+}
+
+TEST_CASE("simulated devices measure the time they take") {
+  Towers t(simulated(2));
+  Session session(*t.engine, t.graph, {.default_device = "/sim:0", .passes = GraphPasses::none()});
+  t.train(session, 3);
+  const CostModel costs = session.costs();
+  for (int id = 0; id < t.graph.size(); ++id)
+    if (const Node& node = t.graph.node(id); node.op().name() == "MatMul") {
+      REQUIRE(costs.find(node.name(), "sim"));
+      CHECK(costs.find(node.name(), "sim")->ns == Approx(CostModel().time_ns(node, "sim", kRates)).margin(1));
+    }
+}
+
+TEST_CASE("a plan begins with the costs given, and by cost with the order of the way to the end") {
+  Simulation s(1);
+  const Output x = s.scope.named("one").op("Fill", {s.scope.constant(Tensor::of<int32_t>({4})), s.scope.constant(1.f)});
+  const Output y = s.scope.named("two").op("Neg", {x}), z = s.scope.named("three").op("Neg", {y});
+  CostModel costs;
+  costs.add("two", "cpu", 30'000, 16);
+  KernelCache cache;
+  PlanContext context{.kernels = s.kernels, .devices = s.devices, .passes = GraphPasses::none()};
+  context.costs = &costs;
+  context.placing = Placing::kByCost;
+  auto plan = make_plan(s.graph, {}, {z}, {}, context, cache);
+  REQUIRE(plan.ok());
+  const PartitionPlan& p = (*plan)->partitions[0];
+  REQUIRE(p.priorities.size() == p.size());
+  for (uint32_t i = 0; i < p.size(); ++i) {
+    const std::string& name = p.graph_nodes[i]->name();
+    CHECK(p.cost_ns[i] == (name == "two" ? 30'000u : 0u));
+    CHECK((name == "one" ? p.priorities[i] == 1000 : p.priorities[i] < 1000));
+  }
+}
+
+}  // namespace
+}  // namespace troupe
