@@ -14,6 +14,7 @@
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 #include "troupe/graph_passes.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -121,6 +122,7 @@ struct StepPlan {
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
+  std::deque<Node> conversions;                            // of what travels in another form
 };
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter).
@@ -137,6 +139,8 @@ struct PlanContext {
   bool soft_placement = false;  // see SessionOptions
   GraphPasses passes = {};
   std::function<int(const Node&)> priority = {};  // see SessionOptions
+  TransferCompression compress_transfers = TransferCompression::kOff;
+  bool schedule_receives = false;
 };
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).

@@ -184,7 +184,14 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes) {
   Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels, e.devices, 0, options.soft_placement, passes, options.priority};
+  PlanContext context{e.kernels,
+                      e.devices,
+                      0,
+                      options.soft_placement,
+                      passes,
+                      options.priority,
+                      options.compress_transfers,
+                      options.schedule_receives};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }

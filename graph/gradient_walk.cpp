@@ -138,7 +138,9 @@ Output GradientWalk::total(const Output& output) {
 }
 
 Scope GradientWalk::scope_of(const Node& node) const {
-  return scope_.scope(node.name() + "_grad").device(node.device());
+  const Scope scope = scope_.scope(node.name() + "_grad").device(node.device());
+  const auto compression = transfer_compression(node);
+  return compression ? scope.compress_transfers(*compression) : scope;
 }
 
 Status GradientWalk::visit(const Node& node) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "troupe/graph.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -30,6 +31,9 @@ class Scope {
   Scope named(std::string_view name) const;
   /// Nodes go to this device, full or partial: "/cpu:1", "/job:worker/task:3/device:cpu:0".
   Scope device(std::string_view device) const;
+  /// What nodes make crosses to other devices in this form, whatever SessionOptions say; the gradients that flow back
+  /// through them do too.
+  Scope compress_transfers(TransferCompression compression = TransferCompression::kBFloat16) const;
   /// Nodes wait for these first.
   Scope after(const std::vector<Output>& outputs) const;
   Scope after(const std::vector<const Node*>& nodes) const;
@@ -76,6 +80,7 @@ class Scope {
   std::string prefix_;
   std::string name_;
   std::string device_;
+  std::optional<TransferCompression> compression_;
   std::vector<const Node*> control_inputs_;
   std::shared_ptr<FlowContext> flow_;
   const Node* add(NodeSpec spec, std::source_location where) const;

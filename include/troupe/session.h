@@ -12,6 +12,7 @@
 
 #include "troupe/engine.h"
 #include "troupe/graph_passes.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -58,6 +59,13 @@ struct SessionOptions {
   /// those of the oldest step. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in place
   /// of another has its name. None: 0 for each.
   std::function<int(const Node&)> priority = {};
+  /// How the tensors of nodes that do not say it themselves (Scope::compress_transfers) cross from device to device.
+  TransferCompression compress_transfers = TransferCompression::kOff;
+  /// Lets what another device will need late, and which is cheap to make there from constants, feeds and variables
+  /// alone, be made late: a device asks for it shortly before, as it does for values that it expands (white paper,
+  /// 5.2). Needs less memory, costs messages. A variable is then read as late; one that the same step may change
+  /// meanwhile is not.
+  bool schedule_receives = false;
 };
 
 /// A tensor for an output: any output of the graph may be fed.
