@@ -33,6 +33,8 @@ Engine::Impl::Impl(EngineOptions options) {
     devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:sim:{}", i), DeviceKind::kSim, 1,
                        options.sim.compute ? make_caching_allocator(limit) : make_phantom_allocator(limit), rates});
   }
+  if (!options.sim.devices.empty()) link = options.sim.link;
+  costs = options.sim.costs;
   counters.resize(devices.size());
 
   // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device

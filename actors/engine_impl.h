@@ -20,6 +20,8 @@ class Engine::Impl {
   OpRegistry ops;
   KernelRegistry kernels;
   std::vector<DeviceInfo> devices;
+  LinkRates link;                           // between devices
+  std::shared_ptr<const CostModel> costs;   // measured, or none
   std::deque<Executor::Counters> counters;  // of each device
   std::atomic<int64_t> next_step{1};
   std::atomic<int64_t> sim_clock_ns{0};

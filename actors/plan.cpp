@@ -15,7 +15,9 @@
 #include "graph/firing_order.h"
 #include "graph/frames.h"
 #include "graph/node_maker.h"
+#include "graph/op_costs.h"
 #include "graph/passes.h"
+#include "graph/receive_schedule.h"
 
 namespace troupe {
 namespace {
@@ -127,16 +129,19 @@ class Planner {
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
       fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
     where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
+    devices_.assign(where_.size(), 0);
     constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     find_chosen(needed);
     for (const Node* node : needed) {
       TROUPE_ASSIGN(const uint32_t device, place(*node));
+      devices_[static_cast<size_t>(node->id())] = device;
       TROUPE_RETURN_IF_ERROR(add(*node, device));
     }
     if (!lacking_.empty()) return lacking();
     for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
     if (!lacking_.empty()) return lacking();
+    if (context_.schedule_receives && drafts_.size() > 1) hold_back_receives();
     TROUPE_RETURN_IF_ERROR(add_readers());
     close();
     return std::shared_ptr<const StepPlan>(std::move(plan_));
@@ -402,6 +407,48 @@ class Planner {
     return here;
   }
 
+  /// Has what is to come late wait for what is done shortly before it is needed.
+  void hold_back_receives() {
+    const auto rates = [&](const Node& node) -> const DeviceInfo& {
+      return context_.devices[devices_[static_cast<size_t>(node.id())]];
+    };
+    const auto node_ns = [&](const Node& node) {
+      const DeviceInfo& device = rates(node);
+      const char* kind = device.kind == DeviceKind::kSim ? "sim" : "cpu";
+      return context_.costs ? context_.costs->time_ns(node, kind, device.rates) : cost_of(node).time_ns(device.rates);
+    };
+    const auto expand_ns = [&](const Output& what) {
+      if (!is_compressed(what)) return 0.;
+      const double bytes = bytes_of(what.dtype(), step_->shape(what));
+      return NodeCost{0, 1.5 * bytes}.time_ns(rates(*what.node).rates);
+    };
+    const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.link});
+    for (const auto& [node, until] : schedule.made) {
+      const Place here = where_[static_cast<size_t>(node->id())];
+      drafts_[here.partition].add_edge(release(*until, here.partition), here.node, -1);
+    }
+    for (const auto& [what, device, until] : schedule.expanded) {
+      const uint32_t partition = partition_by_device_.at(device);
+      const Place expansion = transfers_.at({what.node->id(), what.port, true, partition});
+      drafts_[partition].add_edge(release(*until, partition), expansion.node, -1);
+    }
+  }
+
+  /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
+  uint32_t release(const Node& until, uint32_t partition) {
+    auto [at, fresh] = releases_.try_emplace({until.id(), partition}, kNone);
+    if (!fresh) return at->second;
+    Place there = where_[static_cast<size_t>(until.id())];
+    if (there.partition != partition) there = transfer({&until, -1}, false, partition);
+    at->second = there.node;
+    if (!control_flow_) return at->second;
+    PlanNode trigger;
+    trigger.kind = NodeKind::kTrigger;
+    at->second = drafts_[partition].add_node(trigger, &until);
+    drafts_[partition].add_edge(there.node, at->second, -1);
+    return at->second;
+  }
+
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers() {
     for (const LateReader& reader : late_readers_) {
@@ -469,7 +516,8 @@ class Planner {
   std::vector<PartitionDraft> drafts_;
   std::map<uint32_t, uint32_t> partition_by_device_;
   std::map<std::pair<int, int>, uint32_t> fed_;
-  std::vector<Place> where_;  // by node id; of a constant kNone
+  std::vector<Place> where_;       // by node id; of a constant kNone
+  std::vector<uint32_t> devices_;  // by node id
   std::unordered_set<int> chosen_;
   std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
   std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
@@ -479,7 +527,8 @@ class Planner {
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
   std::vector<LateReader> late_readers_;
-  std::vector<Error> lacking_;  // of nodes without a kernel
+  std::map<std::pair<int, uint32_t>, uint32_t> releases_;  // by id of what is waited for, and partition
+  std::vector<Error> lacking_;                             // of nodes without a kernel
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "troupe/blocking_kernel.h"
+#include "troupe/cost_model.h"
 #include "troupe/graph.h"
 #include "troupe/graph_passes.h"
 #include "troupe/transfers.h"
@@ -141,6 +142,9 @@ struct PlanContext {
   std::function<int(const Node&)> priority = {};  // see SessionOptions
   TransferCompression compress_transfers = TransferCompression::kOff;
   bool schedule_receives = false;
+  // For estimates:
+  LinkRates link = {};
+  const CostModel* costs = nullptr;  // measured; nullptr: none
 };
 
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).

@@ -191,7 +191,9 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                       passes,
                       options.priority,
                       options.compress_transfers,
-                      options.schedule_receives};
+                      options.schedule_receives,
+                      e.link,
+                      e.costs.get()};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }
