@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/live_tensors.h"
 #include "base/check.h"
 #include "devices/parallel.h"
 
@@ -439,6 +440,11 @@ void Executor::fail(StepState& s, const Node* node, Error error) {
   }
   if (error.device.empty()) error.device = device_.name;
   error.step = s.call->id;
+  if (error.code == Code::kResourceExhausted) {
+    const AllocatorStats memory = device_.allocator->stats();  // it may be the disk that is full
+    if (std::exchange(refusals_, memory.failures) < memory.failures)
+      error.message += "; " + describe_live_tensors(active_, memory);
+  }
   if (s.call->fail(std::move(error))) outbox_.abort_elsewhere(s.call);
   stop(s);
 }

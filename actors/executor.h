@@ -185,7 +185,8 @@ class Executor {
     int64_t begin_ns;
   };
   std::optional<Work> work_;
-  size_t turn_ = 0;  // index into active_ of the step whose cheap nodes come first
+  size_t turn_ = 0;       // index into active_ of the step whose cheap nodes come first
+  int64_t refusals_ = 0;  // of the device's allocator that an error has told of
   bool uses_gathered_ = false;
   int64_t waiting_since_ = 0;  // for input, with nothing else to do; 0: not
 };

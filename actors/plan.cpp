@@ -14,8 +14,11 @@
 #include "base/device_name.h"
 #include "graph/firing_order.h"
 #include "graph/frames.h"
+#include "graph/node_maker.h"
+#include "graph/op_costs.h"
 #include "graph/passes.h"
 #include "graph/placement.h"
+#include "graph/receive_schedule.h"
 
 namespace troupe {
 namespace {
@@ -148,14 +151,19 @@ class Planner {
     for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
       fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
     where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
+    devices_.assign(where_.size(), 0);
     constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     find_chosen(needed);
     for (const Node* node : needed) {
-      TROUPE_RETURN_IF_ERROR(add(*node, place(*node)));
+      const uint32_t device = place(*node);
+      devices_[static_cast<size_t>(node->id())] = device;
+      TROUPE_RETURN_IF_ERROR(add(*node, device));
     }
     if (!lacking_.empty()) return lacking();
     for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
+    if (!lacking_.empty()) return lacking();
+    if (context_.schedule_receives && drafts_.size() > 1) hold_back_receives();
     TROUPE_RETURN_IF_ERROR(add_readers());
     close();
     return std::shared_ptr<const StepPlan>(std::move(plan_));
@@ -341,38 +349,130 @@ class Planner {
     auto [at, fresh] = transfers_.try_emplace({from.id(), what.port, value, partition}, Place{partition, kNone});
     if (!fresh) return at->second;
     const Place there = where_[static_cast<size_t>(from.id())];
-    PartitionDraft& source = drafts_[there.partition];
+    at->second = value && is_compressed(what) ? transfer_compressed(what, there, partition)
+                                              : add_pair(there, what.port, value, partition);
+    return at->second;
+  }
+
+  /// A Send behind `from` and its Recv in `partition`, of that output or the mere fact.
+  Place add_pair(Place from, int port, bool value, uint32_t partition) {
+    PartitionDraft& source = drafts_[from.partition];
     PartitionDraft& target = drafts_[partition];
+    const Node* producer = source.plan.graph_nodes[from.node];
 
     PlanNode recv;
     recv.kind = NodeKind::kRecv;
     recv.num_outputs = 1;
     recv.first_output = target.add_slots(1);
-    at->second.node = target.add_node(recv, &from);
-    target.dependencies[at->second.node] = 1;
+    const Place there{partition, target.add_node(recv, producer)};
+    target.dependencies[there.node] = 1;
 
     PlanNode send;
     send.kind = NodeKind::kSend;
-    send.to = {partition, at->second.node};
-    const uint32_t send_index = source.add_node(send, &from);
-    if (value) {
-      PlanNode& node = source.plan.nodes[send_index];
-      node.num_inputs = 1;
-      node.first_input = kNone;  // set by add_readers, when nodes' own inputs are all there
-      const uint32_t slot = source.plan.nodes[there.node].first_output + static_cast<uint32_t>(what.port);
-      ++source.uses[slot];
-      pending_sends_.push_back({there.partition, send_index, slot});
+    send.to = {partition, there.node};
+    const uint32_t send_index = source.add_node(send, producer);
+    if (value)
+      read_later(from.partition, send_index, source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port));
+    source.add_edge(from.node, send_index, port);
+    return there;
+  }
+
+  /// Gives a node its one input. Nodes' own inputs are next to one another, so it is laid out behind them all.
+  void read_later(uint32_t partition, uint32_t node, uint32_t slot) {
+    drafts_[partition].plan.nodes[node].num_inputs = 1;
+    ++drafts_[partition].uses[slot];
+    late_readers_.push_back({partition, node, slot});
+  }
+
+  bool is_compressed(const Output& what) const {
+    return what.dtype() == DType::kFloat32 &&
+           transfer_compression(*what.node).value_or(context_.compress_transfers) == TransferCompression::kBFloat16;
+  }
+
+  /// The node that expands it in `partition`. It is made smaller once for all who receive it.
+  Place transfer_compressed(const Output& what, Place from, uint32_t partition) {
+    auto [at, fresh] = compressed_.try_emplace({what.node->id(), what.port}, Place{});
+    if (fresh) at->second = convert(what, from, DType::kBFloat16);
+    const Place recv = add_pair(at->second, 0, true, partition);
+    return convert(drafts_[from.partition].plan.graph_nodes[at->second.node]->out(), recv, DType::kFloat32);
+  }
+
+  /// A Cast behind `from`, which puts out `what` there.
+  Place convert(const Output& what, Place from, DType to) {
+    PartitionDraft& draft = drafts_[from.partition];
+    Node& node = plan_->conversions.emplace_back();
+    const int id = step_->ids() + static_cast<int>(plan_->conversions.size()) - 1;
+    const bool expands = to == DType::kFloat32;
+    NodeSpec spec{"Cast", what.node->name() + (expands ? "/expanded" : "/compressed"), {what}};
+    spec.attrs = {{"DstT", to}, {"Truncate", true}};
+    TROUPE_CHECK(NodeMaker::make(*graph_.ops().find("Cast"), std::move(spec), id, node).ok());
+    auto kernel = find_kernel(node, context_.devices[draft.plan.device].kind);
+    if (!kernel.ok()) {
+      lacking_.push_back(std::move(kernel.error()));
+      return from;
     }
-    source.add_edge(there.node, send_index, what.port);
+    plan_->kernels.push_back(*kernel);
+    PlanNode cast;
+    cast.kind = NodeKind::kCompute;
+    cast.compute = dynamic_cast<ComputeKernel*>(kernel->get());
+    cast.num_outputs = 1;
+    cast.first_output = draft.add_slots(1);
+    const Place here{from.partition, draft.add_node(cast, &node)};
+    const bool received = draft.plan.nodes[from.node].kind == NodeKind::kRecv;
+    const auto port = static_cast<uint32_t>(received ? 0 : what.port);
+    read_later(here.partition, here.node, draft.plan.nodes[from.node].first_output + port);
+    draft.add_edge(from.node, here.node, static_cast<int>(port));
+    return here;
+  }
+
+  /// Has what is to come late wait for what is done shortly before it is needed.
+  void hold_back_receives() {
+    const auto rates = [&](const Node& node) -> const DeviceInfo& {
+      return context_.devices[devices_[static_cast<size_t>(node.id())]];
+    };
+    const auto node_ns = [&](const Node& node) {
+      const DeviceInfo& device = rates(node);
+      const char* kind = device.kind == DeviceKind::kSim ? "sim" : "cpu";
+      return context_.costs ? context_.costs->time_ns(node, kind, device.rates) : cost_of(node).time_ns(device.rates);
+    };
+    const auto expand_ns = [&](const Output& what) {
+      if (!is_compressed(what)) return 0.;
+      const double bytes = bytes_of(what.dtype(), step_->shape(what));
+      return NodeCost{0, 1.5 * bytes}.time_ns(rates(*what.node).rates);
+    };
+    const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.link});
+    for (const auto& [node, until] : schedule.made) {
+      const Place here = where_[static_cast<size_t>(node->id())];
+      drafts_[here.partition].add_edge(release(*until, here.partition), here.node, -1);
+    }
+    for (const auto& [what, device, until] : schedule.expanded) {
+      const uint32_t partition = partition_by_device_.at(device);
+      const Place expansion = transfers_.at({what.node->id(), what.port, true, partition});
+      drafts_[partition].add_edge(release(*until, partition), expansion.node, -1);
+    }
+  }
+
+  /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
+  uint32_t release(const Node& until, uint32_t partition) {
+    auto [at, fresh] = releases_.try_emplace({until.id(), partition}, kNone);
+    if (!fresh) return at->second;
+    Place there = where_[static_cast<size_t>(until.id())];
+    if (there.partition != partition) there = transfer({&until, -1}, false, partition);
+    at->second = there.node;
+    if (!control_flow_) return at->second;
+    PlanNode trigger;
+    trigger.kind = NodeKind::kTrigger;
+    at->second = drafts_[partition].add_node(trigger, &until);
+    drafts_[partition].add_edge(there.node, at->second, -1);
     return at->second;
   }
 
-  /// What reads slots beside nodes: sends, laid out behind the nodes' own inputs, and fetches.
+  /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers() {
-    for (const PendingSend& send : pending_sends_) {
-      PartitionPlan& plan = drafts_[send.partition].plan;
-      plan.nodes[send.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
-      plan.input_slots.push_back(send.slot);
+    for (const LateReader& reader : late_readers_) {
+      PartitionPlan& plan = drafts_[reader.partition].plan;
+      plan.nodes[reader.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
+      plan.input_slots.push_back(reader.slot);
     }
     for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
       const Output fetch = step_->now(plan_->fetches[i]);
@@ -433,7 +533,7 @@ class Planner {
           plan.cost_ns[i].store(static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9)), std::memory_order_relaxed);
   }
 
-  struct PendingSend {
+  struct LateReader {
     uint32_t partition, node, slot;
   };
 
@@ -446,7 +546,8 @@ class Planner {
   std::vector<PartitionDraft> drafts_;
   std::map<uint32_t, uint32_t> partition_by_device_;
   std::map<std::pair<int, int>, uint32_t> fed_;
-  std::vector<Place> where_;  // by node id; of a constant kNone
+  std::vector<Place> where_;       // by node id; of a constant kNone
+  std::vector<uint32_t> devices_;  // by node id
   std::unordered_set<int> chosen_;
   std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
   std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
@@ -454,8 +555,10 @@ class Planner {
   std::map<int, uint32_t> loop_devices_;  // by outermost loop
   bool control_flow_ = false;
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
-  std::vector<PendingSend> pending_sends_;
-  std::vector<Error> lacking_;  // of nodes without a kernel
+  std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
+  std::vector<LateReader> late_readers_;
+  std::map<std::pair<int, uint32_t>, uint32_t> releases_;  // by id of what is waited for, and partition
+  std::vector<Error> lacking_;                             // of nodes without a kernel
 };
 
 }  // namespace

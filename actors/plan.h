@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "troupe/blocking_kernel.h"
+#include "troupe/cost_model.h"
 #include "troupe/graph.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -129,6 +131,7 @@ struct StepPlan {
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
+  std::deque<Node> conversions;                            // of what travels in another form
 };
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter).
@@ -149,6 +152,8 @@ struct PlanContext {
   const CostModel* costs = nullptr;
   LinkRates link = {};
   int64_t timed_steps = 3;
+  TransferCompression compress_transfers = TransferCompression::kOff;
+  bool schedule_receives = false;
 };
 
 /// "cpu", "sim": what a device is called in a cost model.

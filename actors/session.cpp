@@ -194,7 +194,9 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                       options.placing,
                       options.costs.get(),
                       options.link.value_or(e.link),
-                      options.timed_steps};
+                      options.timed_steps,
+                      options.compress_transfers,
+                      options.schedule_receives};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
   }

@@ -138,8 +138,10 @@ Output GradientWalk::total(const Output& output) {
 }
 
 Scope GradientWalk::scope_of(const Node& node) const {
-  const Scope scope = scope_.scope(node.name() + "_grad");
-  return node.attrs().has("_class") ? scope.colocate(&node) : scope.device(node.device());
+  Scope scope = scope_.scope(node.name() + "_grad");
+  scope = node.attrs().has("_class") ? scope.colocate(&node) : scope.device(node.device());
+  const auto compression = transfer_compression(node);
+  return compression ? scope.compress_transfers(*compression) : scope;
 }
 
 Status GradientWalk::visit(const Node& node) {

@@ -47,6 +47,12 @@ Scope Scope::colocate(const Node* node) const {
   return out;
 }
 
+Scope Scope::compress_transfers(TransferCompression compression) const {
+  Scope out = *this;
+  out.compression_ = compression;
+  return out;
+}
+
 Scope Scope::after(const std::vector<Output>& outputs) const {
   std::vector<const Node*> nodes;
   for (const Output& o : outputs) nodes.push_back(o.node);
@@ -80,6 +86,7 @@ const Node* Scope::open_merge(Output entered, const PartialShape& shape, std::so
 const Node* Scope::add(NodeSpec spec, std::source_location where) const {
   spec.device = device_;
   if (!colocated_.empty() && !spec.attrs.has("_class")) spec.attrs.set("_class", colocated_);
+  if (compression_) spec.attrs.set(kTransferAttr, std::string(to_string(*compression_)));
   auto added = graph_->add(std::move(spec));
   if (!added.ok()) {
     fail(std::move(added.error()), where);

@@ -8,6 +8,7 @@
 #include "graph/constant_value.h"
 #include "graph/node_maker.h"
 #include "graph/prune.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -37,6 +38,7 @@ const Tensor* StepGraph::constant(Output output) const {
 PartialShape StepGraph::shape(Output output) const { return shapes_hold_ ? now(output).shape() : PartialShape(); }
 
 Output StepGraph::add_like(const Node& node, std::string op, std::vector<Output> inputs, Attrs attrs) {
+  if (const AttrValue* transfers = node.attrs().find(kTransferAttr)) attrs.set(kTransferAttr, *transfers);
   auto added = add({std::move(op), node.name(), std::move(inputs), std::move(attrs), {}, node.device()});
   return added.ok() ? (*added)->out() : Output();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "troupe/graph.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -33,6 +34,9 @@ class Scope {
   /// Nodes go to the device of `node`, wherever that goes (TensorFlow's colocate_with: attribute _class); the scope's
   /// own device counts no more, one given later must agree. A scope may do so with several. nullptr changes nothing.
   Scope colocate(const Node* node) const;
+  /// What nodes make crosses to other devices in this form, whatever SessionOptions say; the gradients that flow back
+  /// through them do too.
+  Scope compress_transfers(TransferCompression compression = TransferCompression::kBFloat16) const;
   /// Nodes wait for these first.
   Scope after(const std::vector<Output>& outputs) const;
   Scope after(const std::vector<const Node*>& nodes) const;
@@ -80,6 +84,7 @@ class Scope {
   std::string name_;
   std::string device_;
   std::vector<std::string> colocated_;  // "loc:@" and a name
+  std::optional<TransferCompression> compression_;
   std::vector<const Node*> control_inputs_;
   std::shared_ptr<FlowContext> flow_;
   const Node* add(NodeSpec spec, std::source_location where) const;

@@ -14,6 +14,7 @@
 #include "troupe/engine.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
+#include "troupe/transfers.h"
 
 namespace troupe {
 
@@ -74,6 +75,13 @@ struct SessionOptions {
   /// In so many steps of each signature, from the second on, the time of every node is taken, and later in every 64th:
   /// what costs() tells.
   int64_t timed_steps = 3;
+  /// How the tensors of nodes that do not say it themselves (Scope::compress_transfers) cross from device to device.
+  TransferCompression compress_transfers = TransferCompression::kOff;
+  /// Lets what another device will need late, and which is cheap to make there from constants, feeds and variables
+  /// alone, be made late: a device asks for it shortly before, as it does for values that it expands (white paper,
+  /// 5.2). Needs less memory, costs messages. A variable is then read as late; one that the same step may change
+  /// meanwhile is not.
+  bool schedule_receives = false;
 };
 
 /// A tensor for an output: any output of the graph may be fed.

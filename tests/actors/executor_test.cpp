@@ -47,8 +47,10 @@ struct Stage {
   }
   StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
                std::vector<const Node*> targets = {}) {
-    auto plan = make_plan(graph, std::move(feeds), std::move(fetches), targets,
-                          {.kernels = kernels, .devices = devices, .passes = GraphPasses::none()}, cache);
+    auto plan = make_plan(
+        graph, std::move(feeds), std::move(fetches), targets,
+        {.kernels = kernels, .devices = devices, .passes = GraphPasses::none(), .compress_transfers = compression},
+        cache);
     REQUIRE(plan.ok());
     return std::make_shared<StepCall>(next++, *plan, std::move(values), false,
                                       [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); });
@@ -69,6 +71,7 @@ struct Stage {
   Graph graph{ops};
   Scope scope{graph};
   KernelCache cache;
+  TransferCompression compression = TransferCompression::kOff;
   std::vector<DeviceInfo> devices;
   Recorder outbox[2];
   Executor::Counters counters[2];
@@ -108,6 +111,26 @@ TEST_CASE("one tensor for many readers crosses once, and tensors of one drain tr
   s.run(0);
   REQUIRE(s.outbox[0].sent[1].size() == 1);
   CHECK(s.outbox[0].sent[1][0].size() == 2);
+}
+
+TEST_CASE("a compressed tensor has half of the bytes on its way, and is expanded where it arrives") {
+  Stage s;
+  s.compression = TransferCompression::kBFloat16;
+  const Output x = s.scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}});
+  const Output a = s.scope.device("/cpu:0").op("Neg", {x});
+  const Output b = s.scope.device("/cpu:1").op("Neg", {a});
+  const StepRef step = s.step({x}, {Tensor::of<float>({1.0001f, -8})}, {b});
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].sent[1].size() == 1);
+  const Tensor& sent = s.outbox[0].sent[1][0][0].value;
+  CHECK(sent.dtype() == DType::kBFloat16);
+  CHECK(sent.bytes() == 4);
+  s.executors[1]->start(step);
+  s.executors[1]->tensors_ready(std::move(s.outbox[0].sent[1][0]));
+  s.run(1);
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::of<float>({1, -8})));
 }
 
 TEST_CASE("a constant is not fired, and each device that reads it has it") {
