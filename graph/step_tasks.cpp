@@ -186,6 +186,7 @@ class TaskMaker {
     const uint32_t t = out_.graph.add_task(std::move(task));
     out_.task_of[static_cast<size_t>(node.id())] = t;
     out_.nodes.push_back(&node);
+    read_by_.push_back(kNone);
 
     uint32_t first = kNone;  // the first value that it reads
     std::vector<uint32_t> waits;
@@ -197,15 +198,14 @@ class TaskMaker {
           const uint32_t value = first_value_[from] + static_cast<uint32_t>(in.port);
           if (first == kNone) first = value;
           out_.graph.add_input(value);
-          read_.push_back(from);
+          read_by_[from] = t;
         },
         [&](const Node& before) {
           if (const uint32_t from = task_of(before); from != kNone) waits.push_back(from);
         });
     // Who reads a node need not wait for it as well.
     for (const uint32_t from : waits)
-      if (std::ranges::find(read_, from) == read_.end()) out_.graph.add_input(ended(from));
-    read_.clear();
+      if (read_by_[from] != t) out_.graph.add_input(ended(from));
 
     first_value_.push_back(out_.graph.num_values());
     const bool hands_on = out_.graph.task(t).light && first != kNone && !asks_resource(node);
@@ -230,7 +230,7 @@ class TaskMaker {
   StepTasks out_;
   std::vector<uint32_t> groups_;       // by number of Constraints
   std::vector<uint32_t> first_value_;  // by task
-  std::vector<uint32_t> read_;         // tasks that the one being added reads
+  std::vector<uint32_t> read_by_;      // by task: the last that reads it
   std::vector<std::pair<uint32_t, int>> keep_;
   std::set<std::pair<std::string, std::string>> variables_;
 };
