@@ -51,7 +51,7 @@ Result<Wanted> look_up(const Graph& graph, const Options& o) {
   for (const std::string& name : o.fetches) {
     TROUPE_ASSIGN(const Output output, graph.output(name));
     if (output.port >= output.node->num_outputs())
-      return invalid_argument("fetch '{}': {} has no outputs; it may be a target", name, output.node->op().name());
+      return invalid_argument("fetch '{}': '{}' has {} outputs", name, output.node->name(), output.node->num_outputs());
     out.fetches.push_back(output);
   }
   for (const std::string& name : o.targets) {

@@ -204,6 +204,9 @@ Alternatives::Alternatives(const TaskGraph& tasks, const Cluster& cluster, const
   for (auto& intervals : busy_) std::ranges::sort(intervals);
 }
 
+/// Intervals between which a gap is looked for; else the end of the device's work counts.
+constexpr int kLooked = 256;
+
 std::vector<double> Alternatives::finish_ns(uint32_t task) const {
   const Schedule& s = assignment_.schedule;
   std::vector<double> out(cluster_.size());
@@ -222,7 +225,13 @@ std::vector<double> Alternatives::finish_ns(uint32_t task) const {
     const auto& busy = busy_[d];
     auto at = std::ranges::upper_bound(busy, std::pair(begin, 0.0));
     if (at != busy.begin()) begin = std::max(begin, std::prev(at)->second);
-    for (; at != busy.end() && at->first < begin + ns; ++at) begin = std::max(begin, at->second);
+    for (int looked = 0; at != busy.end() && at->first < begin + ns; ++at) {
+      begin = std::max(begin, at->second);
+      if (++looked == kLooked) {
+        begin = busy.back().second;
+        break;
+      }
+    }
     out[d] = begin + ns;
   }
   return out;

@@ -36,7 +36,7 @@ struct Assignment {
 /// move where that shortens the simulated step. The result is never longer than with everything on one device, nor any
 /// device fuller. `effort`: tasks simulated while improving, about. Deterministic. Time: tasks times devices, and
 /// effort.
-Assignment assign(const TaskGraph& tasks, const Cluster& cluster, AllowedDevices allowed, int64_t effort = 2'000'000);
+Assignment assign(const TaskGraph& tasks, const Cluster& cluster, AllowedDevices allowed, int64_t effort = 1'000'000);
 
 /// When a task would finish on each device, had only it another than in `assignment`.
 class Alternatives {

@@ -147,12 +147,13 @@ class Constraints::Finder {
   Status put_with(const Node& node, std::string_view name) {
     const Node* other = graph_.find(name);
     if (!other) {
-      NearNames near(name);
-      for (int i = 0; i < graph_.size(); ++i) near.offer(graph_.node(i).name());
-      if (!options_.soft)
+      if (!options_.soft) {
+        NearNames near(name);
+        for (int i = 0; i < graph_.size(); ++i) near.offer(graph_.node(i).name());
         return at_node(make_error(Code::kNotFound, "is to be on the device of '{}', which is no node of the graph{}",
                                   name, near.hint()),
                        node);
+      }
       // Those that ask for the same are together all the same.
       const auto [at, fresh] = missing_.try_emplace(std::string(name), &node);
       if (!fresh) return unite(node, *at->second);

@@ -63,7 +63,8 @@ Status CostModel::save(const std::string& path) const {
       nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}};
   const std::string beside = path + ".new";
   std::ofstream out(beside, std::ios::trunc);
-  out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(1, ' ', false, json::error_handler_t::replace)
+  out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(
+             1, ' ', false, json::error_handler_t::replace)
       << '\n';
   out.close();
   if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {

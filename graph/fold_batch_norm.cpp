@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "graph/same_place.h"
+
 namespace troupe {
 namespace {
 
@@ -46,8 +48,8 @@ std::string format(const Node& n) { return n.attrs().get_or<std::string>("data_f
 BatchNormFolding::BatchNormFolding(StepGraph& step) : step_(step), readers_(step) {}
 
 bool BatchNormFolding::folds_away(const Node& node, const Node& reader) const {
-  return readers_.one(node) && node.control_inputs().empty() && !step_.is_fed(node) &&
-         node.device() == reader.device() && format(node) == format(reader);
+  return readers_.one(node) && node.control_inputs().empty() && !step_.is_fed(node) && same_place(node, reader) &&
+         format(node) == format(reader);
 }
 
 bool BatchNormFolding::visit(const Node& norm) {

@@ -214,6 +214,11 @@ class Lowering {
         return make_error(Code::kAlreadyExists, "'{}' of function '{}' would be there twice", node.name(),
                           signature.name());
       if (node.device().empty()) node.set_device(call_->device());
+      for (proto::AttrEntry& attr : *node.mutable_attr())
+        if (attr.key() == "_class")
+          for (std::string& place : *attr.mutable_value()->mutable_list()->mutable_s())
+            if (place.starts_with("loc:@") && nodes.contains(std::string_view(place).substr(5)))
+              place.insert(5, prefix);
       node.clear_input();
       bool waits = false;
       for (const std::string& in : from.input()) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "graph/same_place.h"
+
 namespace troupe {
 namespace {
 
@@ -96,8 +98,8 @@ bool ElementwiseFusion::fusable(const Node& node) const {
 
 bool ElementwiseFusion::joins(const Node& node, int root_id) const {
   const Node& root = step_.node(root_id);
-  return size_[static_cast<size_t>(root_id)] < kMostNodes && node.dtype(0) == root.dtype(0) &&
-         node.device() == root.device() && step_.shape(node.out()) == step_.shape(root.out());
+  return size_[static_cast<size_t>(root_id)] < kMostNodes && node.dtype(0) == root.dtype(0) && same_place(node, root) &&
+         step_.shape(node.out()) == step_.shape(root.out());
 }
 
 bool ElementwiseFusion::visit(const Node& root) {

@@ -3,6 +3,7 @@
 #include "graph/fuse_epilogues.h"
 
 #include "graph/readers.h"
+#include "graph/same_place.h"
 
 namespace troupe {
 namespace {
@@ -21,7 +22,7 @@ EpilogueFusion::EpilogueFusion(StepGraph& step) : step_(step) {
   const auto free = [&](const Node& n) { return n.control_inputs().empty() && !step.is_fed(n); };
   const auto first_input = [&](const Node& n, const Node& last) -> const Node* {
     const Node* from = step.now(n.inputs()[0]).node;
-    return readers.one(*from) && free(*from) && from->device() == last.device() ? from : nullptr;
+    return readers.one(*from) && free(*from) && same_place(*from, last) ? from : nullptr;
   };
   std::vector<bool> taken(static_cast<size_t>(step.ids()));
   const auto& nodes = step.nodes();

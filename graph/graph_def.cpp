@@ -238,6 +238,12 @@ class Import {
       }
       spec.attrs.set(entry.key(), std::move(value).value());
     }
+    if (const auto* places = spec.attrs.get<std::vector<std::string>>("_class"); places && !prefix_.empty()) {
+      std::vector<std::string> prefixed = *places;
+      for (std::string& place : prefixed)
+        if (place.starts_with("loc:@")) place.insert(5, prefix_);
+      spec.attrs.set("_class", std::move(prefixed));
+    }
     for (const Edge& e : edges_[i]) {
       if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
       else if (is_back_edge(i, e)) spec.inputs.emplace_back();

@@ -92,6 +92,7 @@ void ListPlacement::run(const Settings& settings, Assignment& out) {
   group_device_.assign(tasks_.groups(), kNone);
   finish_.assign(tasks_.size(), 0);
   placed_.assign(tasks_.size(), false);
+  marked_.assign(tasks_.size(), false);
   timelines_.assign(devices, {});
   ports_.assign(devices, {});
   first_copy_.assign(tasks_.num_values(), kNone);
@@ -207,10 +208,12 @@ void ListPlacement::give(uint32_t group, uint32_t device, Chosen why, Assignment
 void ListPlacement::pull(uint32_t reader, uint32_t device, Assignment& out) {
   pulled_.clear();
   const auto add = [&](uint32_t task) {
-    for (const uint32_t v : tasks_.inputs(task))
-      if (const uint32_t producer = tasks_.value(v).producer;
-          !placed_[producer] && std::ranges::find(pulled_, producer) == pulled_.end())
-        pulled_.push_back(producer);
+    for (const uint32_t v : tasks_.inputs(task)) {
+      const uint32_t producer = tasks_.value(v).producer;
+      if (placed_[producer] || marked_[producer]) continue;
+      marked_[producer] = true;
+      pulled_.push_back(producer);
+    }
   };
   add(reader);
   for (size_t i = 0; i < pulled_.size(); ++i) {

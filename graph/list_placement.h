@@ -65,6 +65,7 @@ class ListPlacement {
   std::vector<uint32_t> group_device_;
   std::vector<double> finish_;       // by task
   std::vector<bool> placed_;         // by task
+  std::vector<bool> marked_;         // by task: is or was in pulled_
   std::vector<Timeline> timelines_;  // by device
   std::vector<LinkPorts> ports_;
   std::vector<uint32_t> first_copy_;  // by value, on devices other than its producer's

@@ -156,6 +156,12 @@ StepPlacement place_step(const StepGraph& step, const Frames& frames, std::span<
                          const LinkRates& link, const CostModel* costs, Placing placing, Constraints& constraints) {
   StepPlacement out;
   out.classes = classes_of(devices, link, out.cluster);
+  if (out.cluster.limited()) {
+    // A limit that cannot be reached is none.
+    const double most = most_bytes(step, out.classes, costs);
+    for (double& memory : out.cluster.memory)
+      if (memory >= most) memory = 0;
+  }
   if (placing == Placing::kByCost)
     join_related(step, frames, out.classes.size() == 1 && !out.cluster.limited(), constraints);
   out.tasks = make_tasks(step, out.classes, costs, constraints);

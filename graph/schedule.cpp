@@ -27,11 +27,12 @@ uint32_t TaskGraph::add_value(double bytes) { return add_value(bytes, static_cas
 uint32_t TaskGraph::add_value(double bytes, uint32_t storage) {
   if (storage != kNone && storage < values_.size()) storage = values_[storage].storage;
   values_.push_back({size() - 1, bytes, storage, false, 0});
+  last_reader_.push_back(kNone);
   return static_cast<uint32_t>(values_.size()) - 1;
 }
 
 void TaskGraph::add_input(uint32_t value) {
-  if (std::find(inputs_.begin() + first_input_.back(), inputs_.end(), value) == inputs_.end()) inputs_.push_back(value);
+  if (std::exchange(last_reader_[value], size() - 1) != size() - 1) inputs_.push_back(value);
 }
 
 void TaskGraph::close() {

@@ -60,6 +60,7 @@ class TaskGraph {
   std::vector<Task> tasks_;
   std::vector<Value> values_;  // when closed with one more at the end
   std::vector<uint32_t> first_input_, inputs_, first_value_, readers_;
+  std::vector<uint32_t> last_reader_;  // by value: the last task that was said to read it
   uint32_t groups_ = 0;
   bool closed_ = false;
 };

@@ -53,7 +53,36 @@ void for_each_source(const StepGraph& step, const std::vector<bool>& constants, 
   controls(controls, node);
 }
 
+const MeasuredCost* measured(const Node& node, std::span<const DeviceClass> classes, const CostModel* costs) {
+  if (costs)
+    for (const DeviceClass& c : classes)
+      if (const MeasuredCost* cost = costs->find(node.name(), c.kind)) return cost;
+  return nullptr;
+}
+
+double output_bytes(const StepGraph& step, const Node& node, int port, const MeasuredCost* cost) {
+  const PartialShape shape = step.shape(node.out(port));
+  if (shape.fully_known() || !cost || !(cost->bytes > 0)) return bytes_of(node.dtype(port), shape);
+  return cost->bytes / node.num_outputs();
+}
+
+double variable_bytes(const Node& handle) {
+  const auto* shape = handle.attrs().get<PartialShape>("shape");
+  const auto* dtype = handle.attrs().get<DType>("dtype");
+  return handle.op().name() == "VarHandleOp" && shape && dtype ? bytes_of(*dtype, *shape) : 0;
+}
+
 }  // namespace
+
+double most_bytes(const StepGraph& step, std::span<const DeviceClass> classes, const CostModel* costs) {
+  double bytes = 0;
+  for (const Node* node : step.nodes()) {
+    bytes += variable_bytes(*node);
+    const MeasuredCost* cost = measured(*node, classes, costs);
+    for (int port = 0; port < node->num_outputs(); ++port) bytes += output_bytes(step, *node, port, cost);
+  }
+  return bytes;
+}
 
 void join_related(const StepGraph& step, const Frames& frames, bool alike, Constraints& constraints) {
   const std::vector<bool> constants = copied_constants(step);
@@ -144,35 +173,20 @@ class TaskMaker {
 
   double resident(const Node& node) {
     if (node.op().name() != "VarHandleOp") return 0;
-    const auto* shape = node.attrs().get<PartialShape>("shape");
-    const auto* dtype = node.attrs().get<DType>("dtype");
     const auto name = node.attrs().get_or<std::string>("shared_name", "");
     const auto container = node.attrs().get_or<std::string>("container", "");
-    if (!shape || !dtype || !variables_.emplace(container, name.empty() ? node.name() : name).second) return 0;
-    return bytes_of(*dtype, *shape);
-  }
-
-  const MeasuredCost* measured(const Node& node) const {
-    if (costs_)
-      for (const DeviceClass& c : classes_)
-        if (const MeasuredCost* cost = costs_->find(node.name(), c.kind)) return cost;
-    return nullptr;
-  }
-
-  double bytes(const Node& node, int port, const MeasuredCost* cost) const {
-    const PartialShape shape = step_.shape(node.out(port));
-    if (shape.fully_known() || !cost || !(cost->bytes > 0)) return bytes_of(node.dtype(port), shape);
-    return cost->bytes / node.num_outputs();
+    return variables_.emplace(container, name.empty() ? node.name() : name).second ? variable_bytes(node) : 0;
   }
 
   void add(const Node& node) {
-    const MeasuredCost* cost = measured(node);
+    const MeasuredCost* cost = measured(node, classes_, costs_);
     TaskGraph::Task task{{}, resident(node), group_of(node), is_light(node)};
     for (const DeviceClass& c : classes_)
       task.ns.push_back(costs_ ? costs_->time_ns(node, c.kind, c.rates) : estimated_ns(node, c.rates));
     const uint32_t t = out_.graph.add_task(std::move(task));
     out_.task_of[static_cast<size_t>(node.id())] = t;
     out_.nodes.push_back(&node);
+    read_by_.push_back(kNone);
 
     uint32_t first = kNone;  // the first value that it reads
     std::vector<uint32_t> waits;
@@ -184,20 +198,19 @@ class TaskMaker {
           const uint32_t value = first_value_[from] + static_cast<uint32_t>(in.port);
           if (first == kNone) first = value;
           out_.graph.add_input(value);
-          read_.push_back(from);
+          read_by_[from] = t;
         },
         [&](const Node& before) {
           if (const uint32_t from = task_of(before); from != kNone) waits.push_back(from);
         });
     // Who reads a node need not wait for it as well.
     for (const uint32_t from : waits)
-      if (std::ranges::find(read_, from) == read_.end()) out_.graph.add_input(ended(from));
-    read_.clear();
+      if (read_by_[from] != t) out_.graph.add_input(ended(from));
 
     first_value_.push_back(out_.graph.num_values());
     const bool hands_on = out_.graph.task(t).light && first != kNone && !asks_resource(node);
     for (int port = 0; port < node.num_outputs(); ++port) {
-      const double size = bytes(node, port, cost);
+      const double size = output_bytes(step_, node, port, cost);
       if (node.op().name() == "ReadVariableOp") out_.graph.add_value(size, kNone);
       else if (hands_on && size == out_.graph.value(first).bytes) out_.graph.add_value(size, first);
       else out_.graph.add_value(size);
@@ -217,7 +230,7 @@ class TaskMaker {
   StepTasks out_;
   std::vector<uint32_t> groups_;       // by number of Constraints
   std::vector<uint32_t> first_value_;  // by task
-  std::vector<uint32_t> read_;         // tasks that the one being added reads
+  std::vector<uint32_t> read_by_;      // by task: the last that reads it
   std::vector<std::pair<uint32_t, int>> keep_;
   std::set<std::pair<std::string, std::string>> variables_;
 };

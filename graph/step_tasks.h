@@ -25,6 +25,9 @@ struct StepTasks {
   std::vector<std::vector<uint32_t>> allowed;  // devices, by group of tasks
 };
 
+/// Bytes that a device could have to hold in a step at most: all variables and all tensors.
+double most_bytes(const StepGraph& step, std::span<const DeviceClass> classes, const CostModel* costs);
+
 /// Makes one group of what had better be together, as far as constraints let it: a resource's handle with its reads and
 /// updates, a loop with all within it, a node that only hands on with the node that it gets from, and where `alike`
 /// says that no device is better than another, chains, which nothing can run beside.

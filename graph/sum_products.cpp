@@ -3,12 +3,14 @@
 
 #include <algorithm>
 
+#include "graph/same_place.h"
+
 namespace troupe {
 
 std::optional<ProductSums::Sizes> ProductSums::part(Output product, const Node& node) const {
   const Node& n = *product.node;
   if (n.op().name() != "MatMul" || !readers_.one(n) || step_.is_fed(n) || !n.control_inputs().empty()) return {};
-  if (n.device() != node.device() || (n.dtype(0) != DType::kFloat32 && n.dtype(0) != DType::kFloat64)) return {};
+  if (!same_place(n, node) || (n.dtype(0) != DType::kFloat32 && n.dtype(0) != DType::kFloat64)) return {};
   const PartialShape a = step_.shape(n.inputs()[0]), b = step_.shape(n.inputs()[1]);
   if (!a.has_rank() || !b.has_rank() || a.rank() != 2 || b.rank() != 2) return {};
   Sizes sizes{*n.attrs().get<bool>("transpose_a"), *n.attrs().get<bool>("transpose_b"), 0, 0};

@@ -4,6 +4,7 @@
 
 #include "graph/constraints.h"
 #include "tests/graph/fake_ops.h"
+#include "troupe/graph_def.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -123,6 +124,37 @@ TEST_CASE("Scope::colocate puts nodes where another goes, whatever the scope's d
   CHECK(c.scope.colocate(nullptr).op("Neg", {c.x}).node->attrs().find("_class") == nullptr);
   const Output wrong = c.scope.colocate(a.node).device("/job:worker").named("wrong").op("Neg", {c.x});
   CHECK(c.error({wrong}).code == Code::kInvalidArgument);
+}
+
+TEST_CASE("colocation in a GraphDef goes by the names that its nodes get: of an import, of a call of a function") {
+  const char* const text = R"(
+      node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } } }
+      node { name: 'a' op: 'Neg' input: 'x' device: '/job:ps' attr { key: 'T' value { type: DT_FLOAT } } }
+      node { name: 'b' op: 'Neg' input: 'a' attr { key: 'T' value { type: DT_FLOAT } }
+             attr { key: '_class' value { list { s: 'loc:@a' } } } }
+      node { name: 'call' op: 'f' input: 'b' }
+      library { function {
+        signature { name: 'f' input_arg { name: 'i' type: DT_FLOAT } output_arg { name: 'o' type: DT_FLOAT } }
+        node_def { name: 'n' op: 'Neg' input: 'i' device: '/task:1' attr { key: 'T' value { type: DT_FLOAT } } }
+        node_def { name: 'm' op: 'Neg' input: 'n:y:0' attr { key: 'T' value { type: DT_FLOAT } }
+                   attr { key: '_class' value { list { s: 'loc:@n' } } } }
+        ret { key: 'o' value: 'm:y:0' } } })";
+  Cluster c;
+  c.ops.add(OpDef("IdentityN")
+                .input("input: T")
+                .output("output: T")
+                .attr("T: list(type) >= 1")
+                .doc("Themselves.")
+                .shape([](ShapeContext& s) -> Status {
+                  for (int i = 0; i < s.num_outputs(); ++i) s.set_output(i, s.input(i));
+                  return {};
+                }),
+            not_differentiable("it is not needed in these tests"));
+  const Status read = from_graph_def(text, c.graph, "copy");
+  INFO((read.ok() ? "" : read.error().str()));
+  REQUIRE(read.ok());
+  CHECK(c.of(c.graph.find("copy/b")->out()) == Devices{6});
+  CHECK(c.of(c.graph.find("copy/call/m")->out()) == Devices{3, 4, 5});
 }
 
 TEST_CASE("what cannot be together is an error with all nodes of the group and what they ask for") {

@@ -80,6 +80,16 @@ TEST_CASE("other types, devices, shapes, ops and control edges end a group") {
   CHECK(f.fused({f.s.op("AddV2", {f.s.op("Abs", {first}), f.s.op("Tanh", {late})})}) == "Neg Exp [Abs,Tanh,AddV2]");
 }
 
+TEST_CASE("nodes that are to be with others are fused with those that are to be there too") {
+  Fixture f;
+  const Output x = f.placeholder("x", {2});
+  const Node* there = f.s.node("Floor", {x});
+  const Scope with = f.s.colocate(there);
+  const Output a = f.s.op("Tanh", {with.op("Exp", {x})}), b = with.op("Tanh", {with.op("Exp", {x})});
+  CHECK(f.fused({a}) == "Exp Tanh");
+  CHECK(f.fused({b}) == "[Exp,Tanh]");
+}
+
 TEST_CASE("groups are limited, and each may be a part of a chain") {
   Fixture f;
   Output x = f.placeholder("x", {2});

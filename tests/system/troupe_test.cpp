@@ -157,4 +157,99 @@ TEST_CASE("troupe inspect shows what goes in and comes out of a graph") {
   check_error(c.run("inspect " + c.graph("gone.pb")), {"gone.pb"});
 }
 
+namespace {
+
+/// Two towers of products, each dear enough for a device of its own, and their sum.
+const char* const kTowers = R"(
+    node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } }
+           attr { key: 'shape' value { shape { dim { size: 128 } dim { size: 128 } } } } }
+    node { name: 'a' op: 'MatMul' input: 'x' input: 'x' attr { key: 'T' value { type: DT_FLOAT } } }
+    node { name: 'b' op: 'MatMul' input: 'a' input: 'a' attr { key: 'T' value { type: DT_FLOAT } } }
+    node { name: 'c' op: 'MatMul' input: 'x' input: 'x' device: '/sim:1' attr { key: 'T' value { type: DT_FLOAT } } }
+    node { name: 'd' op: 'Neg' input: 'c' attr { key: 'T' value { type: DT_FLOAT } }
+           attr { key: '_class' value { list { s: 'loc:@c' } } } }
+    node { name: 'sum' op: 'AddV2' input: 'b' input: 'd' attr { key: 'T' value { type: DT_FLOAT } } })";
+
+/// The line of a node in what --explain prints.
+std::string line_of(const std::string& out, const std::string& node) {
+  const size_t at = out.find("\n  " + node + " ");
+  return at == std::string::npos ? "" : out.substr(at + 1, out.find('\n', at + 1) - at - 1);
+}
+
+}  // namespace
+
+TEST_CASE("troupe place tells where nodes go, why, and what a step takes") {
+  const Command c;
+  c.write("towers.pbtxt", kTowers);
+  const std::string devices =
+      "--devices sim=3:flops=1e9,bandwidth=1e12,launch=0,memory=16M --link bandwidth=1G,latency=10 ";
+  const auto ended = c.run("place " + c.graph("towers.pbtxt") + devices + "--explain");
+  CHECK(ended.err.empty());
+  REQUIRE(ended.status == 0);
+  CHECK_THAT(ended.out, Contains("5 nodes on 3 devices"));
+  // A product takes 2 * 128^3 ns; its result 128^2 * 4 over the link.
+  CHECK_THAT(line_of(ended.out, "a"), Contains("sim:0") && Contains("finishes soonest; estimated 4194.3 us") &&
+                                          Contains("would end on sim:2 4194.3 us"));
+  CHECK_THAT(line_of(ended.out, "b"), Contains("sim:0") && Contains("4194.3 us - 8388.6 us") && Contains("'a'"));
+  CHECK_THAT(line_of(ended.out, "c"), Contains("sim:1") && Contains("asked for (/sim:1)"));
+  CHECK_THAT(line_of(ended.out, "d"), Contains("sim:1") && Contains("with another 'c'"));
+  CHECK_THAT(ended.out, Contains("critical path: 3 nodes") && Contains("  sim:1 -> sim:0  1  64.0 KiB") &&
+                            Contains("of 16.0 MiB") && Contains("predicted step: 8405.0 us") &&
+                            Contains("  sim:2  0  0.0 %"));
+  const auto short_one = c.run("place " + c.graph("towers.pbtxt") + devices + "--fetch d");
+  CHECK_THAT(short_one.out, Contains("2 nodes on 3 devices") && !Contains("critical path"));
+  CHECK_THAT(c.run("place " + c.graph("towers.pbtxt") + devices + "--by-hand --target sum").out,
+             Contains("  sim:0  3 ") && Contains("  sim:2  0 "));
+  CHECK_THAT(c.run("place " + c.graph("towers.pbtxt") + "--devices sim=2:memory=1k").out, Contains("too much"));
+}
+
+TEST_CASE("troupe run --costs keeps what was measured, and place and the next run begin with it") {
+  const Command c;
+  c.write("towers.pbtxt", kTowers);
+  std::vector<float> values(128 * 128, 0.01f);
+  REQUIRE(write_npz(c.file("square.npz"), {{"x:0", Tensor::of<float>(std::span(values), {128, 128})}}).ok());
+  const std::string run = "run " + c.graph("towers.pbtxt") + "--feeds " + c.file("square.npz") +
+                          " --fetch sum --devices cpu=2 --costs " + c.file("costs.json") + " --steps ";
+  const auto first = c.run(run + "4");
+  CHECK(first.err.empty());
+  REQUIRE(first.status == 0);
+  const auto costs = nlohmann::json::parse(TemporaryDirectory::read(c.file("costs.json")));
+  CHECK(costs["nodes"]["b"]["cpu"]["steps"] == 3);
+  CHECK(costs["nodes"]["b"]["cpu"]["bytes"] == 128 * 128 * 4);
+  const auto second = c.run(run + "30 --place");
+  CHECK(second.status == 0);
+  CHECK(second.out == first.out);
+  CHECK(nlohmann::json::parse(TemporaryDirectory::read(c.file("costs.json")))["nodes"]["b"]["cpu"]["steps"] == 23);
+  const auto placed =
+      c.run("place " + c.graph("towers.pbtxt") + "--devices cpu=2 --explain --costs " + c.file("costs.json"));
+  REQUIRE(placed.status == 0);
+  CHECK_THAT(line_of(placed.out, "b"), Contains(", measured "));
+}
+
+TEST_CASE("troupe place says in one line what is wrong") {
+  const Command c;
+  c.write("towers.pbtxt", kTowers);
+  c.write("apart.pbtxt", R"(
+      node { name: 'a' op: 'NoOp' device: '/cpu:0' }
+      node { name: 'b' op: 'NoOp' device: '/cpu:1' attr { key: '_class' value { list { s: 'loc:@a' } } } })");
+  c.write("costs.json", "{}");
+  const std::string place = "place " + c.graph("towers.pbtxt");
+  check_error(c.run("place " + c.graph("gone.pb")), {"gone.pb"});
+  check_error(c.run(place + "--devices tpu=2"), {"tpu=2", "sim=N"});
+  check_error(c.run(place + "--devices cpu=0"), {"cpu=0"});
+  check_error(c.run(place + "--devices sim=2:speed=3"), {"'speed=3'", "flops"});
+  check_error(c.run(place + "--devices sim=2:flops=fast"), {"'flops=fast'"});
+  check_error(c.run(place + "--devices sim=2:flops=0"), {"'flops=0'"});
+  check_error(c.run(place + "--devices sim=2:memory=-1G"), {"'memory=-1G'"});
+  check_error(c.run(place + "--link speed=1"), {"'speed=1'", "latency"});
+  check_error(c.run(place + "--costs " + c.file("none.json")), {"none.json"});
+  check_error(c.run(place + "--costs " + c.file("costs.json")), {"costs.json", "no cost model"});
+  check_error(c.run(place + "--fetch summ"), {"summ", "sum"});
+  check_error(c.run(place + "--fetch d:4"), {"d:4"});
+  check_error(c.run(place + "--strict --devices cpu=2"), {"'c'", "/sim:1", "device:cpu:1"});
+  check_error(c.run("place " + c.graph("apart.pbtxt") + "--strict --devices cpu=2"),
+              {"'a' asks for /cpu:0", "'b' asks for /cpu:1 and is with 'a'"});
+  check_error(c.run("run " + c.graph("towers.pbtxt") + "--fetch x --costs " + c.file("costs.json")), {"no cost model"});
+}
+
 }  // namespace troupe
