@@ -102,28 +102,28 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
   const Output rate = optimizer.rate(s.scope("rate"), step);
   if (optimizer.clip) gradients = optimizer.clip(s.scope("clip"), gradients);
   std::vector<const Node*> done;
-  for (size_t i = 0; i < trainable.size() && s.ok(); ++i) {
-    const Variable& v = trainable[i];
-    if (!gradients[i]) continue;
-    const Scope own = s.scope(v.name);
-    const bool decays = v.shape.rank() >= 2;
-    if (decays && optimizer.l2 != 0) {
-      const Output pull = own.op("Mul", {variables.read(scope, v), own.constant(optimizer.l2)});
-      gradients[i] = own.op("AddV2", {gradients[i], pull});
-    }
-    const Node* update = optimizer.update({own, variables, v, gradients[i], rate, step});
-    if (decays && optimizer.weight_decay != 0 && update) {
-      const Output share = own.op("Mul", {rate, own.constant(optimizer.weight_decay)});
-      const Output loss = own.op("Mul", {variables.read(scope, v), share});
-      const Output handle = variables.handle(scope, v);
-      update = own.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {handle, loss});
-    }
-    done.push_back(update);
-  }
+  for (size_t i = 0; i < trainable.size() && s.ok(); ++i)
+    if (gradients[i]) done.push_back(update_variable(s, variables, optimizer, trainable[i], gradients[i], rate, step));
   if (!s.ok()) return nullptr;
   return s.after(done)
       .named("global_step")
       .node("AssignAddVariableOp", {variables.global_step_handle(scope), s.constant(int64_t{1})});
+}
+
+const Node* update_variable(const Scope& scope, Variables& variables, const Optimizer& optimizer, const Variable& v,
+                            Output gradient, Output rate, Output step) {
+  const Scope own = scope.scope(v.name);
+  const bool decays = v.shape.rank() >= 2;
+  if (decays && optimizer.l2 != 0) {
+    const Output pull = own.op("Mul", {variables.read(scope, v), own.constant(optimizer.l2)});
+    gradient = own.op("AddV2", {gradient, pull});
+  }
+  const Node* update = optimizer.update({own, variables, v, gradient, rate, step});
+  if (!decays || optimizer.weight_decay == 0 || !update) return update;
+  const Output share = own.op("Mul", {rate, own.constant(optimizer.weight_decay)});
+  const Output loss = own.op("Mul", {variables.read(scope, v), share});
+  const Output handle = variables.handle(scope, v);
+  return own.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {handle, loss});
 }
 
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
