@@ -248,8 +248,8 @@ class Builder {
     const Scope s = at(r, k);
     const Output pass = out_.forward_passes[chunk(k)];
     std::vector<const Node*> gates = {await(s, of_device("done", r, k), pass, credit(k))};
-    // An input gradient that was late would come behind forward passes that nobody needs yet.
-    if (zero_bubble_) gates.push_back(await(s, of_device("sent", r, k), pass, 2 * (devices_ - k) - 1));
+    // Without, the stages would run ahead with forward passes that nobody needs yet, and gradients come late.
+    if (zero_bubble_) gates.push_back(await(s, of_device("sent", r, k), pass, 2 * (devices_ - k)));
     if (ordered_) gates.push_back(await(s, of_device("forwards", r, k), pass));
     if (!options_.asynchronous) gates.push_back(await(s, of_stage("updates", k), out_.batch));
     return s.after(gates).named("begin").node("NoOp", {});
@@ -257,20 +257,21 @@ class Builder {
 
   // -- one replica -----------------------------------------------------------------------------------------------------
 
-  /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gate`.
-  std::vector<const Node*> gate_of(const Node& node, const Node* gate) const {
-    if (!gate || !counts(node)) return {};
+  /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gates`.
+  std::vector<const Node*> gates_of(const Node& node, const std::vector<const Node*>& gates) const {
+    if (!counts(node)) return {};
     for (const Output& in : node.inputs())
       if (counts(*in.node) && same_pass(*in.node, node)) return {};
     for (const Node* before : node.control_inputs())
       if (counts(*before) && same_pass(*before, node)) return {};
-    return {gate};
+    return gates;
   }
 
-  Status copy(Replica& r, const Node& node, const Node* gate) {
-    TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node)), gate_of(node, gate)));
+  Status copy(Replica& r, const Node& node, const std::vector<const Node*>& gates) {
+    TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node)), gates_of(node, gates)));
+    // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
     const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
-    if (counts(node)) out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) ? 1 : 2;
+    if (counts(node)) out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) == zero_bubble_ ? 2 : 1;
     return {};
   }
 
@@ -288,21 +289,23 @@ class Builder {
     };
     for (int id = 0; id < draft_.graph.size(); ++id) {
       const Node& node = draft_.graph.node(id);
-      if (needed(node) && !is_backward(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, begins[size_t(stage(node))]));
+      if (needed(node) && !is_backward(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {begins[size_t(stage(node))]}));
     }
     // What is constant may be read by any stage.
     for (int id = 0; id < draft_.graph.size(); ++id) {
       const Node& node = draft_.graph.node(id);
-      if (needed(node) && is_backward(node) && is_free(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, nullptr));
+      if (needed(node) && is_backward(node) && is_free(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {}));
     }
     for (int k = stages_ - 1; k >= 0; --k) {
       const Scope s = at(r, k);
-      const Node* turn =
-          options_.chunks > 1 ? await(s, of_device("done", r, k), out_.backward_passes[chunk(k)]) : nullptr;
+      // What does not depend on the forward pass waits for it all the same.
+      std::vector<const Node*> gates = {begins[size_t(k)]};
+      if (k == stage(*draft_.loss.node)) gates.push_back(r.copier.now(draft_.loss).node);
+      if (options_.chunks > 1) gates.push_back(await(s, of_device("done", r, k), out_.backward_passes[chunk(k)]));
       for (int id = 0; id < draft_.graph.size(); ++id) {
         const Node& node = draft_.graph.node(id);
         if (needed(node) && is_backward(node) && !is_free(node) && stage(node) == k)
-          TROUPE_RETURN_IF_ERROR(copy(r, node, turn));
+          TROUPE_RETURN_IF_ERROR(copy(r, node, gates));
       }
       if (!zero_bubble_) hold_boundary(r, k);
     }
