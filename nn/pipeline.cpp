@@ -47,8 +47,8 @@ class Pipeline::Impl {
       const auto at = built_.priorities.find(node.name());
       return at == built_.priorities.end() ? 3 : at->second;
     };
-    session_ = std::make_unique<Session>(
-        engine_, graph_, SessionOptions{.default_device = options_.devices[0], .priority = priority});
+    session_ = std::make_unique<Session>(engine_, graph_,
+                                         SessionOptions{.default_device = options_.devices[0], .priority = priority});
     for (const PipelineStep& s : built_.steps) {
       TROUPE_ASSIGN(Prepared prepared, session_->prepare(s.feeds, s.fetches, s.targets));
       steps_.push_back(std::move(prepared));
@@ -60,9 +60,7 @@ class Pipeline::Impl {
     return {};
   }
 
-  Status initialise() {
-    return session_->run({}, std::vector<Output>{}, built_.initialise).status();
-  }
+  Status initialise() { return session_->run({}, std::vector<Output>{}, built_.initialise).status(); }
 
   Status restore(const Snapshot& snapshot) {
     if (iterator_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
@@ -155,7 +153,7 @@ class Pipeline::Impl {
     const int stages = static_cast<int>(o.devices.size()) / o.replicas * o.chunks;
     if (!o.scopes.empty() && static_cast<int>(o.scopes.size()) != stages)
       return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(),
-                   static_cast<int>(o.devices.size()) / o.replicas, o.chunks));
+                               static_cast<int>(o.devices.size()) / o.replicas, o.chunks));
     return {};
   }
 

@@ -84,7 +84,8 @@ struct Cutter {
         stage(node(id)) = k;
         any |= !is_free(node(id));
       }
-      if (!any) return invalid_argument("stage {} is empty: no node of the model is in scope '{}'", k, scopes[size_t(k)]);
+      if (!any)
+        return invalid_argument("stage {} is empty: no node of the model is in scope '{}'", k, scopes[size_t(k)]);
     }
     return {};
   }
@@ -218,8 +219,8 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
                    float loss_scale) {
   const Scope scope(draft.graph);
   for (size_t i = 0; i < dtypes.size(); ++i)
-    draft.batch.push_back(scope.named(fmt::format("batch_{}", i))
-                              .op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
+    draft.batch.push_back(
+        scope.named(fmt::format("batch_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
   const ModelOutputs outputs = model(scope, draft.variables, draft.batch, training);
   TROUPE_RETURN_IF_ERROR(scope.status());
   if (!outputs.loss) return invalid_argument("pipeline '{}': the model gives no loss", options.name);

@@ -100,8 +100,7 @@ class Builder {
     TROUPE_RETURN_IF_ERROR(add_variables(draft_, "initial/"));
     add_feeds(dtypes, shapes);
     TROUPE_RETURN_IF_ERROR(root_.status());
-    for (int k = 0; k < stages_; ++k)
-      sums_.emplace_back(sums_container(options_.name, k), options_.seed);
+    for (int k = 0; k < stages_; ++k) sums_.emplace_back(sums_container(options_.name, k), options_.seed);
     std::vector<Replica> replicas;
     for (int r = 0; r < options_.replicas; ++r) {
       replicas.push_back({r, Copier(graph_, options_.replicas > 1 ? fmt::format("replica_{}/", r) : "")});
@@ -136,7 +135,9 @@ class Builder {
   bool counts(const Node& node) const {
     return draft_.needed[size_t(node.id())] && !is_free(node) && node.op().name() != "Placeholder";
   }
-  bool same_pass(const Node& a, const Node& b) const { return stage(a) == stage(b) && is_backward(a) == is_backward(b); }
+  bool same_pass(const Node& a, const Node& b) const {
+    return stage(a) == stage(b) && is_backward(a) == is_backward(b);
+  }
 
   /// Passes that the device of a stage may have begun and not ended.
   int credit(int stage) const {
@@ -195,8 +196,8 @@ class Builder {
       for (const Node* node : wanted)
         if (!copier.find(*node)) TROUPE_RETURN_IF_ERROR(copier.copy(*node, where));
       variables_.handle(
-          root_.device(where), v.name, v.shape,
-          [&](const Scope&, const Shape&, int64_t) { return copier.now(value); }, v.trainable, v.dtype);
+          root_.device(where), v.name, v.shape, [&](const Scope&, const Shape&, int64_t) { return copier.now(value); },
+          v.trainable, v.dtype);
     }
     return root_.status();
   }
@@ -216,19 +217,20 @@ class Builder {
       out_.backward_passes.push_back(number(fmt::format("backward_pass_{}", c)));
     }
     for (size_t i = 0; i < dtypes.size(); ++i)
-      feeds_.push_back(s.named(fmt::format("component_{}", i))
-                           .op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
+      feeds_.push_back(
+          s.named(fmt::format("component_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
   }
   Output component(size_t i) const { return feeds_[feeds_.size() - draft_.batch.size() + i]; }
 
-  // -- waiting ---------------------------------------------------------------------------------------------------------
+  // -- waiting
+  // ---------------------------------------------------------------------------------------------------------
 
   const Scope& at(const Replica& r, int stage) const { return r.scopes[size_t(stage)]; }
   Output events(const Scope& s, const std::string& what) {
     Output& known = events_[{s.prefix(), what}];
     if (!known)
-      known = s.named(what).op("_EventCount", {},
-                               {{"container", events_container(options_.name)}, {"shared_name", what}});
+      known =
+          s.named(what).op("_EventCount", {}, {{"container", events_container(options_.name)}, {"shared_name", what}});
     return known;
   }
   const Node* await(const Scope& s, const std::string& what, Output count, int64_t credit = 1) {
@@ -236,7 +238,9 @@ class Builder {
         .node("_EventCountAwait", {events(s, what), count}, {{"slack", credit - 1}});
   }
   const Node* advance(const Scope& s, const std::string& what, const std::vector<const Node*>& after) {
-    return s.after(after).named("count_" + what.substr(0, what.find('_'))).node("_EventCountAdvance", {events(s, what)});
+    return s.after(after)
+        .named("count_" + what.substr(0, what.find('_')))
+        .node("_EventCountAdvance", {events(s, what)});
   }
   std::string of_device(const char* what, const Replica& r, int stage) const {
     return fmt::format("{}_{}_{}", what, r.number, stage % devices_);
@@ -255,7 +259,8 @@ class Builder {
     return s.after(gates).named("begin").node("NoOp", {});
   }
 
-  // -- one replica -----------------------------------------------------------------------------------------------------
+  // -- one replica
+  // -----------------------------------------------------------------------------------------------------
 
   /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gates`.
   std::vector<const Node*> gates_of(const Node& node, const std::vector<const Node*>& gates) const {
@@ -271,7 +276,8 @@ class Builder {
     TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node)), gates_of(node, gates)));
     // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
     const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
-    if (counts(node)) out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) == zero_bubble_ ? 2 : 1;
+    if (counts(node))
+      out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) == zero_bubble_ ? 2 : 1;
     return {};
   }
 
@@ -279,14 +285,11 @@ class Builder {
     for (size_t i = 0; i < draft_.batch.size(); ++i) r.copier.replace(draft_.batch[i], component(i));
     const std::string name = options_.replicas > 1 ? fmt::format("replica_{}/", r.number) : "";
     for (int k = 0; k < stages_; ++k)
-      r.scopes.push_back(
-          root_.scope(fmt::format("pipeline/{}stage_{}", name, k)).device(device(r.number, k)));
+      r.scopes.push_back(root_.scope(fmt::format("pipeline/{}stage_{}", name, k)).device(device(r.number, k)));
     std::vector<const Node*> begins;
     for (int k = 0; k < stages_; ++k) begins.push_back(begin(r, k));
     TROUPE_RETURN_IF_ERROR(root_.status());
-    const auto needed = [&](const Node& n) {
-      return draft_.needed[size_t(n.id())] && n.op().name() != "Placeholder";
-    };
+    const auto needed = [&](const Node& n) { return draft_.needed[size_t(n.id())] && n.op().name() != "Placeholder"; };
     for (int id = 0; id < draft_.graph.size(); ++id) {
       const Node& node = draft_.graph.node(id);
       if (needed(node) && !is_backward(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {begins[size_t(stage(node))]}));
@@ -372,7 +375,8 @@ class Builder {
     }
   }
 
-  // -- sums and updates ------------------------------------------------------------------------------------------------
+  // -- sums and updates
+  // ------------------------------------------------------------------------------------------------
 
   Status finish(Replica& r, Place place) {
     const std::vector<Variable> trainable = draft_.variables.trainable();
@@ -396,12 +400,13 @@ class Builder {
       }
       const Variable& v = trainable[i];
       const Output sum = sums_[size_t(k)].handle(s, v.name, v.shape, zeros(), false, v.dtype);
-      const Node* add = in_turn.named("sum").node(
-          place == Place::kFirst ? "AssignVariableOp" : "AssignAddVariableOp", {sum, gradient});
+      const Node* add = in_turn.named("sum").node(place == Place::kFirst ? "AssignVariableOp" : "AssignAddVariableOp",
+                                                  {sum, gradient});
       summed[size_t(k)].push_back(add);
       passed[size_t(k)].push_back(add);
       if (updates)
-        sums[i] = s.after(std::vector<const Node*>{add}).named("gradient").op("ReadVariableOp", {sum}, {{"dtype", v.dtype}});
+        sums[i] =
+            s.after(std::vector<const Node*>{add}).named("gradient").op("ReadVariableOp", {sum}, {{"dtype", v.dtype}});
     }
     TROUPE_RETURN_IF_ERROR(root_.status());
     std::vector<const Node*>& targets = r.targets[place] = r.signals;
@@ -443,8 +448,9 @@ class Builder {
       if (!options_.asynchronous) targets.push_back(advance(at(r, k), of_stage("updates", k), done[size_t(k)]));
     }
     const Scope s = at(r, 0);
-    targets.push_back(s.after(all).named("global_step").node(
-        "AssignAddVariableOp", {variables_.global_step_handle(s), s.constant(int64_t{1})}));
+    targets.push_back(s.after(all)
+                          .named("global_step")
+                          .node("AssignAddVariableOp", {variables_.global_step_handle(s), s.constant(int64_t{1})}));
     return root_.status();
   }
 
@@ -483,7 +489,8 @@ class Builder {
     return gradients;
   }
 
-  // -- the rest --------------------------------------------------------------------------------------------------------
+  // -- the rest
+  // --------------------------------------------------------------------------------------------------------
 
   Status add_test(const ModelFn& model, const std::vector<DType>& dtypes, std::vector<PartialShape> shapes) {
     for (PartialShape& shape : shapes)
@@ -506,15 +513,15 @@ class Builder {
   }
 
   void describe_stages(const std::vector<double>& costs) {
-    for (int k = 0; k < stages_; ++k)
-      out_.stages.push_back({device(0, k), costs[size_t(k)], 0, credit(k), {}});
+    for (int k = 0; k < stages_; ++k) out_.stages.push_back({device(0, k), costs[size_t(k)], 0, credit(k), {}});
     for (int id = 0; id < draft_.graph.size(); ++id) {
       const Node& node = draft_.graph.node(id);
       if (counts(node) && !is_backward(node)) ++out_.stages[size_t(stage(node))].nodes;
     }
     const std::vector<Variable> trainable = draft_.variables.trainable();
     for (size_t i = 0; i < trainable.size(); ++i)
-      if (draft_.gradients[i]) out_.stages[size_t(stage(*draft_.gradients[i].node))].variables.push_back(trainable[i].name);
+      if (draft_.gradients[i])
+        out_.stages[size_t(stage(*draft_.gradients[i].node))].variables.push_back(trainable[i].name);
   }
 
   Graph& graph_;
@@ -536,7 +543,9 @@ class Builder {
 }  // namespace
 
 std::string events_container(const std::string& name) { return fmt::format("pipeline/{}", name); }
-std::string sums_container(const std::string& name, int stage) { return fmt::format("pipeline/{}/stage_{}", name, stage); }
+std::string sums_container(const std::string& name, int stage) {
+  return fmt::format("pipeline/{}/stage_{}", name, stage);
+}
 
 int64_t Passes::number(int64_t micro_batch, int64_t chunk, bool forward) const {
   const int64_t batch = micro_batch / micro_batches, i = micro_batch % micro_batches;

@@ -32,9 +32,9 @@ struct PipelineStep {
 
 struct PipelineGraph {
   // What every training step is fed: int64 scalars, then the components of the micro-batch.
-  Output micro_batch;  // its number since the start of the pipeline
-  Output batch;        // the number of its batch
-  Output step;         // updates of the variables before it
+  Output micro_batch;                                   // its number since the start of the pipeline
+  Output batch;                                         // the number of its batch
+  Output step;                                          // updates of the variables before it
   std::vector<Output> forward_passes, backward_passes;  // by chunk: its numbers on each device (Passes)
 
   /// The step of micro-batch i of a batch: steps[i]. They fetch loss and accuracy.

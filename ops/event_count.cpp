@@ -66,11 +66,7 @@ void register_event_count_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("it has no output"));
   kernels.add<AwaitKernel>("_EventCountAwait", DeviceKind::kCpu, {});
-  ops.add(OpDef("_EventCountAdvance")
-              .input("handle: resource")
-              .doc("Counts one event.")
-              .shape(no_outputs)
-              .stateful(),
+  ops.add(OpDef("_EventCountAdvance").input("handle: resource").doc("Counts one event.").shape(no_outputs).stateful(),
           not_differentiable("it has no output"));
   kernels.add<AdvanceKernel>("_EventCountAdvance", DeviceKind::kCpu, {});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the time the devices of a pipeline have nothing to do, by schedule, number of stages and micro-batches, on
-// simulated devices; beside what the papers calculate. Prints a Markdown table.
+// How much of the time the devices of a pipeline have nothing to do, by schedule, number of stages and micro-batches,
+// on simulated devices; beside what the papers calculate. Prints a Markdown table.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -77,8 +77,8 @@ Result<Measured> measure(nn::PipelineSchedule schedule, int devices, int micro_b
     o.trace = std::make_shared<Trace>();
     TROUPE_ASSIGN(const Tensor rows, Tensor::zeros(DType::kFloat32, {int64_t{micro_batches} * batches, 1}));
     TROUPE_ASSIGN(const Dataset data, Dataset::from_tensors({rows}));
-    TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*engine, products(devices * chunks),
-                                                      data.batch(micro_batches, true), o));
+    TROUPE_ASSIGN(auto pipeline,
+                  nn::Pipeline::create(*engine, products(devices * chunks), data.batch(micro_batches, true), o));
     TROUPE_RETURN_IF_ERROR(pipeline->initialise());
     const int64_t before = engine->sim_now_ns();
     TROUPE_RETURN_IF_ERROR(pipeline->run(batches));
@@ -99,7 +99,9 @@ Status row(int p, int m) {
     TROUPE_ASSIGN(const Measured measured, measure(schedule, p, m));
     if (schedule == kOneFOneB) fmt::print(" {:.1f} | {} |", 100 * measured.bubble, measured.peak);
     else if (schedule == kZeroBubble) fmt::print(" {:.1f} | {} |\n", 100 * measured.bubble, measured.peak);
-    else fmt::print(" {:.1f} | {:.1f} | {} |", share(schedule == kInterleaved ? 2 : 1), 100 * measured.bubble, measured.peak);
+    else
+      fmt::print(" {:.1f} | {:.1f} | {} |", share(schedule == kInterleaved ? 2 : 1), 100 * measured.bubble,
+                 measured.peak);
   }
   std::fflush(stdout);
   return {};

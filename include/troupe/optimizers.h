@@ -83,8 +83,8 @@ Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float e
 const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients);
 
-/// Adds the update of one variable, with l2 and weight decay but without clipping; `rate` and `step` as in UpdateContext.
-/// Returns the node to run.
+/// Adds the update of one variable, with l2 and weight decay but without clipping; `rate` and `step` as in
+/// UpdateContext. Returns the node to run.
 const Node* update_variable(const Scope& scope, Variables& variables, const Optimizer& optimizer,
                             const Variable& variable, Output gradient, Output rate, Output step);
 

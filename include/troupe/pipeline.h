@@ -25,9 +25,9 @@ enum class PipelineSchedule {
   kZeroBubble,   // gradients of weights run when a device has nothing else to do; 2p in flight. Qi et al., 2023
 };
 
-/// One stage: what it hands on. `inputs` is what the stage before returned, of the first stage `batch`; `batch` holds the
-/// components of one micro-batch, for whoever needs labels. The last stage returns the loss and, if there is one, the
-/// accuracy: float32 scalars.
+/// One stage: what it hands on. `inputs` is what the stage before returned, of the first stage `batch`; `batch` holds
+/// the components of one micro-batch, for whoever needs labels. The last stage returns the loss and, if there is one,
+/// the accuracy: float32 scalars.
 using StageFn =
     std::function<std::vector<Output>(const Scope& scope, Variables& variables, const std::vector<Output>& inputs,
                                       const std::vector<Output>& batch, bool training)>;
@@ -48,9 +48,9 @@ struct PipelineOptions {
   /// number, which divides micro_batches. The order of sums stays that of the micro-batches, so that the result has the
   /// same bits. Moving averages follow the micro-batches of the first replica.
   int replicas = 1;
-  /// Each micro-batch updates the variables as soon as its gradients are there, and a backward pass takes the values that
-  /// its forward pass read: no waiting between batches, but weights that are up to p updates old. PipeDream, Narayanan
-  /// et al., 2019.
+  /// Each micro-batch updates the variables as soon as its gradients are there, and a backward pass takes the values
+  /// that its forward pass read: no waiting between batches, but weights that are up to p updates old. PipeDream,
+  /// Narayanan et al., 2019.
   bool asynchronous = false;
   /// Name scopes of the stages, in order; nodes outside of them join the stage of what they read, or else of what reads
   /// them. Empty: the cost model cuts the chain of the model's nodes so that the dearest stage is cheapest.
@@ -64,7 +64,8 @@ struct PipelineOptions {
   std::string container = {};
   std::string name = "pipeline";
   int64_t seed = 1;
-  /// Batches whose micro-batches may be under way or waiting at once; at least 2 keep the pipeline full between batches.
+  /// Batches whose micro-batches may be under way or waiting at once; at least 2 keep the pipeline full between
+  /// batches.
   int batches_in_flight = 2;
   /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
   bool check_numerics = false;
@@ -86,9 +87,9 @@ struct PipelineStage {
 ///
 /// But for `asynchronous`, the variables are bit for bit those of a run without a pipeline that takes the same
 /// micro-batches one after the other and adds up their gradients of loss / micro_batches in that order, whatever the
-/// schedule: sums and moving averages have a fixed order, and random ops (dropout) draw by the number of the micro-batch.
-/// Each stage updates its variables as soon as its last gradient is there, and begins the next batch at once. An
-/// optimizer that clips by the global norm makes each update wait for all stages.
+/// schedule: sums and moving averages have a fixed order, and random ops (dropout) draw by the number of the
+/// micro-batch. Each stage updates its variables as soon as its last gradient is there, and begins the next batch at
+/// once. An optimizer that clips by the global norm makes each update wait for all stages.
 class Pipeline {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes. The engine must outlive the
@@ -112,10 +113,9 @@ class Pipeline {
 
   /// Trains on `batches` batches, or until stop() or the end of the data; returns when the last update is made.
   /// `on_step` is called on the calling thread once for each batch, with means over its micro-batches, and may block;
-  /// training goes on beside it. On simulated devices the clock stands still while batches_in_flight batches are started,
-  /// so a run of no more batches has an exact schedule.
-  /// Errors: the first of any step, which ends the others; the pipeline then only repeats it. A loss that is not finite,
-  /// a batch that micro_batches does not divide.
+  /// training goes on beside it. On simulated devices the clock stands still while batches_in_flight batches are
+  /// started, so a run of no more batches has an exact schedule. Errors: the first of any step, which ends the others;
+  /// the pipeline then only repeats it. A loss that is not finite, a batch that micro_batches does not divide.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the batches in flight.
   void stop();

@@ -79,15 +79,16 @@ Trained reference(const ModelFn& model, const Optimizer& optimizer, int batches,
       const int64_t rows = 24 / m;
       std::vector<Output> fetches = {loss};
       fetches.insert(fetches.end(), gradients->begin(), gradients->end());
-      auto got = f.session->run(
-          {{x, batch[0].slice(i * rows, (i + 1) * rows).value()}, {labels, batch[1].slice(i * rows, (i + 1) * rows).value()}},
-          fetches, moving, {.random_step = b * m + i});
+      auto got = f.session->run({{x, batch[0].slice(i * rows, (i + 1) * rows).value()},
+                                 {labels, batch[1].slice(i * rows, (i + 1) * rows).value()}},
+                                fetches, moving, {.random_step = b * m + i});
       REQUIRE(got.ok());
       loss_sum += (*got)[0].data<float>()[0];
       for (size_t v = 0; v < reads.size(); ++v) {
         const auto values = (*got)[v + 1].values<float>();
         if (i == 0) total.emplace_back(values.begin(), values.end());
-        else for (size_t j = 0; j < values.size(); ++j) total[v][j] += values[j];
+        else
+          for (size_t j = 0; j < values.size(); ++j) total[v][j] += values[j];
       }
     }
     out.losses.push_back(loss_sum / static_cast<float>(m));
@@ -170,8 +171,8 @@ TEST_CASE("every schedule gives the bits of a run without a pipeline") {
     const bool interleaved = schedule == PipelineSchedule::kInterleaved;
     INFO("schedule " << static_cast<int>(schedule));
     auto engine = engine_of(4);
-    check_same(trained(*engine, stages_of(4, c.drop, c.norm),
-                       options_of(schedule, interleaved ? 2 : 4, c.optimizer), kBatches),
+    check_same(trained(*engine, stages_of(4, c.drop, c.norm), options_of(schedule, interleaved ? 2 : 4, c.optimizer),
+                       kBatches),
                expected);
   }
 }
@@ -201,7 +202,6 @@ TEST_CASE("one micro-batch, and fewer than there are stages") {
   }
 }
 
-
 // -- schedules, on simulated devices ----------------------------------------------------------------------------------
 
 constexpr int64_t kWidth = 2048;
@@ -213,7 +213,8 @@ std::vector<StageFn> products(int count) {
   for (int i = 0; i < count; ++i)
     out.push_back([=](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>&, bool) {
       const Output x = i == 0 ? v.read(s, "input", {kWidth, kWidth}, constant_init(1.f / kWidth)) : in[0];
-      const Output y = dense(s, v, x, kWidth, fmt::format("product_{}", i), {.bias = false, .kernel = constant_init(1.f / kWidth)});
+      const Output y =
+          dense(s, v, x, kWidth, fmt::format("product_{}", i), {.bias = false, .kernel = constant_init(1.f / kWidth)});
       if (i + 1 < count) return std::vector<Output>{y};
       return std::vector<Output>{mean_all(s, s.op("Square", {y}))};
     });
@@ -340,25 +341,26 @@ TEST_CASE("an asynchronous pipeline of one stage is a run of small batches") {
   auto engine = engine_of(1);
   PipelineOptions o = options_of(PipelineSchedule::kOneFOneB, 1, optimizer);
   o.asynchronous = true;
-  auto pipeline = pipeline_of(*engine, {[](const Scope& s, Variables& v, const std::vector<Output>& in,
-                                           const std::vector<Output>& batch, bool training) {
-                                return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training);
-                              }},
-                              points(3), o);
+  auto pipeline = pipeline_of(
+      *engine,
+      {[](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
+          bool training) { return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training); }},
+      points(3), o);
   REQUIRE(pipeline->run(3).ok());
   auto other = engine_of(1);
   PipelineOptions plain = options_of(PipelineSchedule::kOneFOneB, 1, optimizer);
   plain.micro_batches = 1;
-  auto single = pipeline_of(*other, {[](const Scope& s, Variables& v, const std::vector<Output>& in,
-                                        const std::vector<Output>& batch, bool training) {
-                              return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training);
-                            }},
-                            points(18, 4), plain);
+  auto single = pipeline_of(
+      *other,
+      {[](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
+          bool training) { return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training); }},
+      points(18, 4), plain);
   REQUIRE(single->run(18).ok());
   check_same({engine->snapshot().get()->variables, {}}, {other->snapshot().get()->variables, {}});
 }
 
-// -- cuts ---------------------------------------------------------------------------------------------------------------
+// -- cuts
+// ---------------------------------------------------------------------------------------------------------------
 
 TEST_CASE("balance makes the dearest stage cheapest") {
   CHECK(*balance({1, 1, 1, 1}, 2) == std::vector<size_t>{0, 2});
@@ -438,7 +440,8 @@ TEST_CASE("stages may share a variable, and a stage may skip the next") {
   }
 }
 
-// -- going on, faults ---------------------------------------------------------------------------------------------------
+// -- going on, faults
+// ---------------------------------------------------------------------------------------------------
 
 TEST_CASE("a pipeline goes on from a snapshot as if it had not stopped") {
   const Optimizer optimizer = adam(cosine_decay(.05f, 6, 2));
