@@ -82,7 +82,10 @@ class Pipeline::Impl {
     std::shared_ptr<void> hold = engine_.hold_sim();
     for (int64_t i = 0; i < batches && !summary.end_of_data; ++i) {
       // Room for one more batch.
-      if (!may_start()) hold.reset();
+      {
+        const std::lock_guard lock(mutex_);
+        if (!may_start()) hold.reset();
+      }
       wait_until([&] { return may_start() || error_ || stop_; });
       report(on_step);
       {

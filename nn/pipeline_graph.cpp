@@ -12,62 +12,10 @@
 
 #include <algorithm>
 
+#include "nn/copier.h"
+
 namespace troupe::nn {
 namespace {
-
-/// Copies nodes of one graph to another.
-class Copier {
- public:
-  Copier(Graph& to, std::string prefix) : to_(to), prefix_(std::move(prefix)) {}
-
-  /// `from` is `to` from now on.
-  void replace(const Output& from, const Output& to) { outputs_[{from.node, from.port}] = to; }
-  const Node* find(const Node& node) const {
-    const auto at = nodes_.find(&node);
-    return at == nodes_.end() ? nullptr : at->second;
-  }
-  Output now(const Output& o) const {
-    if (const auto at = outputs_.find({o.node, o.port}); at != outputs_.end()) return at->second;
-    const Node* node = find(*o.node);
-    return node ? node->out(o.port) : Output{};
-  }
-
-  /// What the node reads must be there already, but for what comes back to a loop's Merge.
-  Status copy(const Node& node, const std::string& device, const std::vector<const Node*>& after = {}) {
-    NodeSpec spec{node.op().name(), to_.unique_name(prefix_ + node.name()), {}, node.attrs(), after, device, {}};
-    if (const auto* original = node.attrs().get<std::string>("_recomputes"))
-      spec.attrs.set("_recomputes", prefix_ + *original);
-    for (const Output& in : node.inputs()) {
-      if (in.node->id() > node.id()) {
-        spec.open_shape = in.shape();
-        spec.inputs.push_back({});
-        continue;
-      }
-      spec.inputs.push_back(now(in));
-      if (!spec.inputs.back())
-        return make_error(Code::kInternal, "'{}' was copied before '{}', which it reads", node.name(), in.name());
-    }
-    for (const Node* before : node.control_inputs())
-      if (const Node* copied = find(*before)) spec.control_inputs.push_back(copied);
-    TROUPE_ASSIGN(nodes_[&node], to_.add(std::move(spec)));
-    for (const Output& in : node.inputs())
-      if (in.node->id() > node.id()) open_.emplace_back(nodes_[&node], in);
-    return {};
-  }
-  /// Once all is copied.
-  Status close_loops() {
-    for (const auto& [merge, next] : open_) TROUPE_RETURN_IF_ERROR(to_.close_loop(*merge, now(next)));
-    open_.clear();
-    return {};
-  }
-
- private:
-  Graph& to_;
-  const std::string prefix_;
-  std::unordered_map<const Node*, const Node*> nodes_;
-  std::map<std::pair<const Node*, int>, Output> outputs_;
-  std::vector<std::pair<const Node*, Output>> open_;
-};
 
 /// A micro-batch's place in its batch, where that makes a difference.
 enum class Place { kFirst, kMiddle, kLast, kOnly };

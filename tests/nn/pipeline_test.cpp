@@ -188,6 +188,21 @@ TEST_CASE("replicas of a pipeline give the same bits") {
   }
 }
 
+TEST_CASE("interleaved replicas, and stages that are computed again, give the same bits") {
+  const Optimizer optimizer = adam(constant_rate(.02f));
+  const Trained expected = reference(chain(stages_of(4)), optimizer, 3, kMicroBatches);
+  auto engine = engine_of(4);
+  PipelineOptions o = options_of(PipelineSchedule::kInterleaved, 4, optimizer);
+  o.replicas = 2;
+  check_same(trained(*engine, stages_of(4), o, 3), expected);
+  for (const PipelineSchedule schedule : {PipelineSchedule::kOneFOneB, PipelineSchedule::kZeroBubble}) {
+    auto other = engine_of(4);
+    PipelineOptions again = options_of(schedule, 4, optimizer);
+    again.gradients.recompute = {"stage_0", "stage_1", "stage_2"};
+    check_same(trained(*other, stages_of(4), again, 3), expected);
+  }
+}
+
 TEST_CASE("one micro-batch, and fewer than there are stages") {
   const Optimizer optimizer = momentum(constant_rate(.1f));
   for (const int m : {1, 2}) {
@@ -333,6 +348,21 @@ TEST_CASE("an asynchronous pipeline updates with each micro-batch and learns") {
   REQUIRE(metrics.ok());
   CHECK(metrics->examples == 96);
   CHECK(metrics->accuracy > .85);
+}
+
+TEST_CASE("every schedule may be asynchronous, with replicas and clipping by the global norm") {
+  for (const PipelineSchedule schedule : kSchedules) {
+    auto engine = engine_of(4);
+    Optimizer clipped = sgd(constant_rate(.1f));
+    clipped.clip = clip_by_global_norm(1);
+    PipelineOptions o = options_of(schedule, 4, clipped);
+    o.replicas = 2;
+    o.asynchronous = true;
+    auto pipeline = pipeline_of(*engine, stages_of(schedule == PipelineSchedule::kInterleaved ? 4 : 2), points(3), o);
+    const auto summary = pipeline->run(3);
+    REQUIRE(summary.ok());
+    CHECK(summary->updates == 3 * kMicroBatches);
+  }
 }
 
 // With one micro-batch in flight there is nothing stale: the same as one update for each small batch.
