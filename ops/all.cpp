@@ -4,6 +4,8 @@
 
 namespace troupe {
 
+void register_event_count_ops(OpRegistry&, KernelRegistry&);
+
 void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_const_ops(ops, kernels);
   register_control_flow_ops(ops, kernels);
@@ -55,6 +57,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_reader_ops(ops, kernels);
   register_barrier_ops(ops, kernels);
   register_mutex_ops(ops, kernels);
+  register_event_count_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
   register_tensor_list_ops(ops, kernels);
   register_stack_ops(ops, kernels);

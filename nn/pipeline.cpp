@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of a Pipeline: cuts batches into micro-batches and starts their steps, which wait for one another by
+// themselves; takes in how they end.
+#include "troupe/pipeline.h"
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "nn/pipeline_graph.h"
+
+namespace troupe::nn {
+
+class Pipeline::Impl {
+ public:
+  using Prepared = std::shared_ptr<Session::Prepared>;
+
+  Impl(Engine& engine, PipelineOptions options)
+      : engine_(engine), options_(std::move(options)), graph_(engine.ops()),
+        variables_(options_.container, options_.seed) {}
+
+  ~Impl() {
+    all_steps_.cancel();
+    wait_until([&] { return in_flight_ == 0; });
+    session_.reset();
+    reset_containers();
+  }
+
+  Status build(const ModelFn& model, const Dataset& batches) {
+    TROUPE_RETURN_IF_ERROR(complete_options());
+    std::vector<DType> dtypes = batches.dtypes();
+    if (dtypes.empty()) return invalid_argument("pipeline '{}': the dataset has no components", options_.name);
+    std::vector<PartialShape> shapes = batches.shapes();
+    shapes.resize(dtypes.size());
+    for (PartialShape& shape : shapes) {
+      if (!shape.has_rank()) continue;
+      if (shape.rank() == 0)
+        return invalid_argument("pipeline '{}': a batch has a scalar component, which cannot be cut", options_.name);
+      if (shape.dim(0) < 0) continue;
+      TROUPE_RETURN_IF_ERROR(check_size(shape.dim(0)));
+      shape.set(0, shape.dim(0) / options_.micro_batches);
+    }
+    TROUPE_ASSIGN(built_, build_pipeline(graph_, variables_, model, dtypes, shapes, options_));
+    reset_containers();  // of a pipeline of that name before
+    const auto priority = [this](const Node& node) {
+      const auto at = built_.priorities.find(node.name());
+      return at == built_.priorities.end() ? 3 : at->second;
+    };
+    session_ = std::make_unique<Session>(engine_, graph_,
+                                         SessionOptions{.default_device = options_.devices[0], .priority = priority});
+    for (const PipelineStep& s : built_.steps) {
+      TROUPE_ASSIGN(Prepared prepared, session_->prepare(s.feeds, s.fetches, s.targets));
+      steps_.push_back(std::move(prepared));
+    }
+    TROUPE_ASSIGN(test_, session_->prepare(built_.test.feeds, built_.test.fetches, {}));
+    passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas, options_.chunks,
+               options_.micro_batches / options_.replicas};
+    batches_ = batches;
+    return {};
+  }
+
+  Status initialise() { return session_->run({}, std::vector<Output>{}, built_.initialise).status(); }
+
+  Status restore(const Snapshot& snapshot) {
+    if (iterator_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
+    TROUPE_RETURN_IF_ERROR(initialise());
+    TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
+    TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {built_.global_step}));
+    first_step_ = found[0].data<int64_t>()[0];
+    return {};
+  }
+
+  Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
+    if (batches < 0) return invalid_argument("run: {} batches", batches);
+    if (error_) return *error_;
+    if (!iterator_) {
+      TROUPE_ASSIGN(iterator_, batches_->iterate());
+    }
+    const int64_t before = updates();
+    RunSummary summary;
+    std::shared_ptr<void> hold = engine_.hold_sim();
+    for (int64_t i = 0; i < batches && !summary.end_of_data; ++i) {
+      // Room for one more batch.
+      {
+        const std::lock_guard lock(mutex_);
+        if (!may_start()) hold.reset();
+      }
+      wait_until([&] { return may_start() || error_ || stop_; });
+      report(on_step);
+      {
+        const std::lock_guard lock(mutex_);
+        summary.stopped = stop_;
+        if (error_ || stop_) break;
+      }
+      auto element = iterator_->next();
+      if (!element.ok()) fail(element.error());
+      else if (!*element) summary.end_of_data = true;
+      else if (const Status status = start(**element); !status.ok()) fail(status.error());
+    }
+    hold.reset();
+    for (bool more = true; more;) {
+      wait_until([&] { return in_flight_ == 0 || !reports_.empty(); });
+      report(on_step);
+      const std::lock_guard lock(mutex_);
+      more = in_flight_ > 0 || !reports_.empty();
+    }
+    const std::lock_guard lock(mutex_);
+    stop_ = false;
+    if (error_) return *error_;
+    summary.updates = updates() - before;
+    return summary;
+  }
+
+  void stop() {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+
+  int64_t step() const {
+    const std::lock_guard lock(mutex_);
+    return first_step_ + updates();
+  }
+
+  Result<Metrics> evaluate(const Dataset& batches);
+
+  Engine& engine_;
+  PipelineOptions options_;
+  Graph graph_;
+  Variables variables_;
+  PipelineGraph built_;
+
+ private:
+  /// A batch under way.
+  struct Batch {
+    int left = 0;  // micro-batches
+    double loss = 0, accuracy = 0;
+    int64_t examples = 0;
+  };
+
+  Status complete_options() {
+    PipelineOptions& o = options_;
+    const auto wrong = [&](const std::string& what) { return invalid_argument("pipeline '{}': {}", o.name, what); };
+    const bool interleaved = o.schedule == PipelineSchedule::kInterleaved;
+    if (o.chunks == 0) o.chunks = interleaved ? 2 : 1;
+    if (!o.optimizer.update || !o.optimizer.rate) return wrong("no optimizer");
+    if (o.micro_batches < 1) return wrong(fmt::format("{} micro-batches", o.micro_batches));
+    if (o.batches_in_flight < 1) return wrong(fmt::format("{} batches in flight", o.batches_in_flight));
+    if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
+      return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
+    if (o.devices.empty() || static_cast<int>(o.devices.size()) % o.replicas != 0)
+      return wrong(fmt::format("{} devices for {} replicas", o.devices.size(), o.replicas));
+    if (interleaved ? o.chunks < 2 : o.chunks != 1)
+      return wrong(fmt::format("{} stages on each device; interleaved schedules need 2 or more, others 1", o.chunks));
+    const int stages = static_cast<int>(o.devices.size()) / o.replicas * o.chunks;
+    if (!o.scopes.empty() && static_cast<int>(o.scopes.size()) != stages)
+      return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(),
+                               static_cast<int>(o.devices.size()) / o.replicas, o.chunks));
+    return {};
+  }
+
+  Status check_size(int64_t rows) const {
+    if (rows > 0 && rows % options_.micro_batches == 0) return {};
+    return invalid_argument("pipeline '{}': a batch of {} rows cannot be cut into {} micro-batches", options_.name,
+                            rows, options_.micro_batches);
+  }
+
+  void reset_containers() {
+    engine_.reset_container(events_container(options_.name));
+    for (size_t k = 0; k < built_.stages.size(); ++k)
+      engine_.reset_container(sums_container(options_.name, static_cast<int>(k)));
+  }
+
+  template <class F> void wait_until(F&& condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, condition);
+  }
+
+  bool may_start() const { return static_cast<int>(under_way_.size()) < options_.batches_in_flight; }
+  int64_t updates() const { return options_.asynchronous ? micro_batches_done_ : batches_done_; }
+
+  void fail(const Error& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = error;
+    }
+    all_steps_.cancel();
+  }
+
+  void report(const std::function<void(const StepReport&)>& on_step) {
+    std::unique_lock lock(mutex_);
+    auto reports = std::exchange(reports_, {});
+    lock.unlock();
+    if (on_step)
+      for (const StepReport& r : reports) on_step(r);
+  }
+
+  /// Starts the steps of one batch.
+  Status start(const Element& element) {
+    const int m = options_.micro_batches;
+    for (const Tensor& t : element) {
+      if (t.rank() == 0 || t.dim(0) != element[0].dim(0))
+        return invalid_argument("pipeline '{}': the components of a batch have {} and {}; one first size is needed",
+                                options_.name, element[0].shape().str(), t.shape().str());
+      TROUPE_RETURN_IF_ERROR(check_size(t.dim(0)));
+    }
+    const int64_t rows = element[0].dim(0) / m;
+    std::vector<std::vector<Tensor>> feeds;
+    for (int i = 0; i < m; ++i) {
+      feeds.push_back(numbers(i));
+      for (const Tensor& t : element) {
+        TROUPE_ASSIGN(Tensor part, t.slice(i * rows, (i + 1) * rows));
+        feeds.back().push_back(std::move(part));
+      }
+    }
+    const int64_t batch = batches_started_++;
+    {
+      const std::lock_guard lock(mutex_);
+      under_way_[batch].left = m;
+      in_flight_ += m;
+    }
+    for (int i = 0; i < m; ++i) {
+      const int64_t number = batch * m + i;
+      RunOptions options{.cancel = all_steps_, .check_numerics = options_.check_numerics, .trace = options_.trace};
+      // What is drawn follows from the micro-batch alone, so that a run that was resumed repeats one that was not.
+      options.random_step = options_.asynchronous ? first_step_ + number : first_step_ * m + number;
+      session_->run_async(
+          steps_[size_t(i)], std::move(feeds[size_t(i)]),
+          [this, batch, rows](RunResult result) { done(batch, rows, result); }, options);
+    }
+    return {};
+  }
+
+  /// What the i-th micro-batch of the next batch is fed before its components.
+  std::vector<Tensor> numbers(int i) const {
+    const int64_t m = options_.micro_batches, number = batches_started_ * m + i;
+    const int64_t step = first_step_ + (options_.asynchronous ? number : batches_started_);
+    std::vector<Tensor> out = {Tensor::scalar<int64_t>(number), Tensor::scalar<int64_t>(batches_started_),
+                               Tensor::scalar<int64_t>(step)};
+    for (int64_t c = 0; c < options_.chunks; ++c)
+      for (const bool forward : {true, false})
+        out.push_back(Tensor::scalar<int64_t>(passes_.number(number / options_.replicas, c, forward)));
+    return out;
+  }
+
+  void done(int64_t number, int64_t rows, RunResult& result) {
+    bool cancel = false;
+    {
+      const std::lock_guard lock(mutex_);
+      Batch& batch = under_way_[number];
+      if (result.ok()) {
+        const float loss = (*result)[0].data<float>()[0];
+        ++micro_batches_done_;
+        batch.loss += loss;
+        batch.accuracy += (*result)[1].data<float>()[0];
+        batch.examples += rows;
+        if (!std::isfinite(loss) && !error_)
+          error_ = invalid_argument("pipeline '{}': the loss is {} at step {}", options_.name, loss,
+                                    first_step_ + updates());
+      } else if (!error_) {
+        error_ = result.error();
+      }
+      cancel = error_.has_value();
+      if (--batch.left == 0) {
+        if (!error_) {
+          ++batches_done_;
+          const double m = options_.micro_batches;
+          reports_.push_back({first_step_ + updates(), 0, static_cast<float>(batch.loss / m),
+                              static_cast<float>(batch.accuracy / m), batch.examples});
+        }
+        under_way_.erase(number);
+      }
+    }
+    // The others may wait for what this one will never do.
+    if (cancel) all_steps_.cancel();
+    const std::lock_guard lock(mutex_);
+    --in_flight_;
+    changed_.notify_all();
+  }
+
+  std::optional<Dataset> batches_;
+  std::unique_ptr<DatasetIterator> iterator_;
+  Passes passes_;
+  std::vector<Prepared> steps_;  // by micro-batch of a batch
+  Prepared test_;
+  CancelToken all_steps_;
+  int64_t batches_started_ = 0;
+  int64_t first_step_ = 0;
+
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::map<int64_t, Batch> under_way_;
+  std::deque<StepReport> reports_;
+  std::optional<Error> error_;
+  int64_t batches_done_ = 0, micro_batches_done_ = 0;
+  int in_flight_ = 0;  // steps whose callback has not ended
+  bool stop_ = false;
+
+ public:
+  std::unique_ptr<Session> session_;
+};
+
+Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
+  struct Pending {
+    std::future<RunResult> result;
+    int64_t examples;
+  };
+  TROUPE_ASSIGN(auto iterator, batches.iterate());
+  std::deque<Pending> pending;
+  Metrics sum;
+  std::optional<Error> error;
+  const auto take = [&] {
+    const auto n = static_cast<double>(pending.front().examples);
+    RunResult r = pending.front().result.get();
+    pending.pop_front();
+    if (!r.ok()) {
+      if (!error) error = r.error();
+      return;
+    }
+    sum.loss += n * (*r)[0].data<float>()[0];
+    sum.accuracy += n * (*r)[1].data<float>()[0];
+    sum.examples += static_cast<int64_t>(n);
+  };
+  while (!error) {
+    auto element = iterator->next();
+    if (!element.ok()) error = element.error();
+    if (!element.ok() || !*element) break;
+    const int64_t examples = (**element)[0].rank() > 0 ? (**element)[0].dim(0) : 1;
+    auto promise = std::make_shared<std::promise<RunResult>>();
+    pending.push_back({promise->get_future(), examples});
+    session_->run_async(test_, std::move(**element), [promise](RunResult r) { promise->set_value(std::move(r)); });
+    if (pending.size() > 2 * options_.devices.size()) take();
+  }
+  while (!pending.empty()) take();
+  if (error) return *error;
+  if (sum.examples > 0) {
+    sum.loss /= static_cast<double>(sum.examples);
+    sum.accuracy /= static_cast<double>(sum.examples);
+  }
+  return sum;
+}
+
+Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Pipeline::~Pipeline() = default;
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, ModelFn model, Dataset batches,
+                                                   PipelineOptions options) {
+  if (!model) return invalid_argument("pipeline '{}': no model", options.name);
+  auto impl = std::make_unique<Impl>(engine, std::move(options));
+  TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
+  return std::unique_ptr<Pipeline>(new Pipeline(std::move(impl)));
+}
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, std::vector<StageFn> stages, Dataset batches,
+                                                   PipelineOptions options) {
+  if (stages.empty()) return invalid_argument("pipeline '{}': no stages", options.name);
+  if (!options.scopes.empty())
+    return invalid_argument("pipeline '{}': stages are functions and scopes at once", options.name);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (!stages[i]) return invalid_argument("pipeline '{}': stage {} is empty", options.name, i);
+    options.scopes.push_back(fmt::format("stage_{}", i));
+  }
+  return create(engine, chain(std::move(stages)), std::move(batches), std::move(options));
+}
+
+Status Pipeline::initialise() { return impl_->initialise(); }
+Status Pipeline::restore(const Snapshot& snapshot) { return impl_->restore(snapshot); }
+Result<RunSummary> Pipeline::run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
+  return impl_->run(batches, on_step);
+}
+void Pipeline::stop() { impl_->stop(); }
+int64_t Pipeline::step() const { return impl_->step(); }
+Result<Metrics> Pipeline::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
+const std::vector<PipelineStage>& Pipeline::stages() const { return impl_->built_.stages; }
+const Graph& Pipeline::graph() const { return impl_->graph_; }
+Session& Pipeline::session() { return *impl_->session_; }
+const Variables& Pipeline::variables() const { return impl_->variables_; }
+
+}  // namespace troupe::nn
