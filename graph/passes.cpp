@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/join.h"
+#include "graph/choose_layout.h"
 #include "graph/cse.h"
 #include "graph/fold_batch_norm.h"
 #include "graph/fuse_elementwise.h"
@@ -80,6 +81,7 @@ Result<GraphPasses> GraphPasses::parse(std::string_view text) {
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
   rewrite(step, passes, evaluate);
+  if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step);
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
     fuse<BatchNormFolding>(step);

@@ -31,9 +31,10 @@ How how_from(std::string_view op) {
   return How::kUpdate;
 }
 
-/// a and b combined; integers wrap around.
+/// a and b combined; integers wrap around, and of bools the result is whether it is not 0.
 template <How kHow, class T> T combine(T a, T b) {
-  if constexpr (kHow == How::kMin) return b < a ? b : a;
+  if constexpr (std::is_same_v<T, bool>) return kHow == How::kSub ? a != b : a || b;
+  else if constexpr (kHow == How::kMin) return b < a ? b : a;
   else if constexpr (kHow == How::kMax) return a < b ? b : a;
   else if constexpr (kHow == How::kAdd) return wrapping_add(a, b);
   else if constexpr (kHow == How::kSub) return wrapping_subtract(a, b);
@@ -103,7 +104,8 @@ class ScatterKernel final : public ResourceKernel {
     for (int i = depth; i < v.rank(); ++i) inner *= v.dim(i);
     const DType dtype = v.dtype();
     if (how_ == How::kDiv && has_zero(updates)) return invalid_argument("updates {} divide by zero", updates.str());
-    const bool number = dtype != DType::kBool && dtype != DType::kString;
+    const bool sum = how_ == How::kAdd || how_ == How::kSub, boolean = dtype == DType::kBool;
+    const bool number = dtype != DType::kString && (!boolean || (nd_ && sum));
     if (how_ != How::kUpdate && (!number || (dtype == DType::kComplex64 && (how_ == How::kMin || how_ == How::kMax))))
       return make_error(Code::kUnimplemented, "not for {}", to_string(dtype));
     Tensor from = updates;
@@ -113,6 +115,14 @@ class ScatterKernel final : public ResourceKernel {
     const auto with = [&]<How kHow>() {
       return [&]<class T>() { change<kHow, T>(v.mutable_raw(), offsets, inner, from.raw(), one ? 0 : inner); };
     };
+    if (boolean && sum) {
+      const auto combine_bools = [&]<How kHow>() {
+        change<kHow, bool>(v.mutable_raw(), offsets, inner, from.raw(), inner);
+      };
+      how_ == How::kAdd ? combine_bools.template operator()<How::kAdd>()
+                        : combine_bools.template operator()<How::kSub>();
+      return {};
+    }
     switch (how_) {
       case How::kUpdate: with_storage(dtype, with.template operator()<How::kUpdate>()); break;
       case How::kAdd: with_wrapping(dtype, with.template operator()<How::kAdd>()); break;
@@ -189,10 +199,14 @@ Status scatter_nd_shape(ShapeContext& c) {
 Status strided_slice_assign_shape(ShapeContext& c) { return variable_shape(c, 0, c.attr<DType>("T")).status(); }
 
 /// The types an op is for: every one for an update, complex ones where they have an order or not.
-std::string types_for(const char* attr, How how) {
+/// What slices may be added to and subtracted from.
+using SliceTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                            uint32_t, uint64_t, complex64, bool>;
+
+std::string types_for(const char* attr, How how, bool nd) {
   if (how == How::kUpdate) return type_attr(attr, AnyTypes{});
   if (how == How::kMin || how == How::kMax) return type_attr(attr, NumberTypes{});
-  return type_attr(attr, NumberOrComplexTypes{});
+  return nd ? type_attr(attr, SliceTypes{}) : type_attr(attr, NumberOrComplexTypes{});
 }
 
 }  // namespace
@@ -212,7 +226,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .input("resource: resource")
                 .input("indices: Tindices")
                 .input("updates: dtype")
-                .attr(types_for("dtype", how_from(kind)))
+                .attr(types_for("dtype", how_from(kind), false))
                 .attr(indices)
                 .doc(fmt::format("{} for each row i that `indices` names and its row u of `updates` (or the one number "
                                  "that updates is), one after the other, in place. Integers wrap around; an index out "
@@ -229,7 +243,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .input("ref: resource")
             .input("indices: Tindices")
             .input("updates: T")
-            .attr(types_for("T", how_from(kind)))
+            .attr(types_for("T", how_from(kind), true))
             .attr(indices)
             .attr("use_locking: bool = true")
             .attr("bad_indices_policy: {'', 'DEFAULT', 'ERROR'} = ''")

@@ -167,6 +167,19 @@ void clip(const T* in, const T* lo, int64_t i, const T* hi, int64_t j, T* out, i
   }
 }
 
+/// Real and imaginary parts by themselves, as TensorFlow has it.
+void clip(const complex64* in, const complex64* lo, int64_t i, const complex64* hi, int64_t j, complex64* out,
+          int64_t begin, int64_t end) {
+  const auto part = [](float v, float a, float b) {
+    const float below = v > b ? b : v;
+    return below < a ? a : below;
+  };
+  for (int64_t k = begin; k < end; ++k) {
+    const complex64 v = in[k], a = lo[k * i], b = hi[k * j];
+    out[k] = {part(v.real(), a.real(), b.real()), part(v.imag(), a.imag(), b.imag())};
+  }
+}
+
 class ClipKernel final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
@@ -178,7 +191,7 @@ class ClipKernel final : public ComputeKernel {
     const DType dtype = x.dtype();
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype, x.shape()));
     parallel_for(c.threads(), y.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      with_type(dtype, NumberTypes{}, [&]<class T>() {
+      with_type(dtype, NumberOrComplexTypes{}, [&]<class T>() {
         clip(x.data<T>(), low.data<T>(), low.rank() != 0, high.data<T>(), high.rank() != 0, y.mutable_data<T>(), begin,
              end);
       });
@@ -334,16 +347,18 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(add_n_gradient));
   for (const char* op : {"AddN", "AccumulateNV2"})
     kernels.add<AddNKernel>(op, DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
-  ops.add(OpDef("ClipByValue")
-              .input("t: T")
-              .input("clip_value_min: T")
-              .input("clip_value_max: T")
-              .output("output: T")
-              .attr(type_attr("T", NumberTypes{}))
-              .shape(clip_shape)
-              .doc("t limited to [clip_value_min, clip_value_max]; the bounds are scalars or of t's shape."),
-          gradient(clip_gradient));
-  kernels.add<ClipKernel>("ClipByValue", DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
+  ops.add(
+      OpDef("ClipByValue")
+          .input("t: T")
+          .input("clip_value_min: T")
+          .input("clip_value_max: T")
+          .output("output: T")
+          .attr(type_attr("T", NumberOrComplexTypes{}))
+          .shape(clip_shape)
+          .doc("t limited to [clip_value_min, clip_value_max], of complex numbers each part by itself; the bounds are "
+               "scalars or of t's shape."),
+      gradient(clip_gradient));
+  kernels.add<ClipKernel>("ClipByValue", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
   ops.add(OpDef("BroadcastTo")
               .input("input: T")
               .input("shape: Tidx")

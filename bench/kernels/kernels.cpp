@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long do the kernels of small networks take, alone? Prints one row for each: op, shape, best time. peers.py prints
-// PyTorch's for the same rows. Usage: bench_kernels [threads]
+// PyTorch's for the same rows. With --layouts: which layout of images are they faster in?
 #include <CLI/CLI.hpp>
 
 #include <chrono>
@@ -18,16 +18,26 @@ struct Bench {
   KernelRegistry kernels;
   DeviceInfo device;
 
-  /// The best of the calls that fit in 0.2 s, in microseconds; also one call's first output.
+  /// Prints the best of the calls that fit in 0.2 s, in microseconds.
   void row(const char* name, const std::string& op, std::vector<Tensor> values, Attrs attrs, Tensor* out = nullptr) {
+    const double best = time(name, op, std::move(values), std::move(attrs), out);
+    if (best > 0) std::printf("%-12s %-34s %10.1f\n", name, op.c_str(), best);
+  }
+
+  /// That; also one call's first output.
+  double time(const char* name, const std::string& op, std::vector<Tensor> values, Attrs attrs, Tensor* out = nullptr) {
+    const auto failed = [&](const Error& error) {
+      std::printf("%s: %s\n", name, error.str().c_str());
+      return 0.0;
+    };
     for (const AttrDef& a : ops.find(op)->attrs())
       if (a.default_value && !attrs.has(a.name)) attrs.set(a.name, *a.default_value);
-    attrs.set("T", DType::kFloat32);
+    for (const char* type : {"T", "U"}) attrs.set(type, DType::kFloat32);
     KernelInit init;
     init.op = op;
     init.attrs = &attrs;
     auto kernel = kernels.make(init, DeviceKind::kCpu);
-    if (!kernel.ok()) return static_cast<void>(std::printf("%s: %s\n", name, kernel.error().str().c_str()));
+    if (!kernel.ok()) return failed(kernel.error());
     const int inputs = static_cast<int>(values.size());
     const int outputs = static_cast<int>(ops.find(op)->outputs().size());
     std::vector<uint32_t> slots(inputs);
@@ -41,12 +51,12 @@ struct Bench {
       const auto begin = std::chrono::steady_clock::now();
       const Status s = static_cast<ComputeKernel&>(**kernel).compute(context);
       const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      if (!s.ok()) return static_cast<void>(std::printf("%s: %s\n", name, s.error().str().c_str()));
+      if (!s.ok()) return failed(s.error());
       best = std::min(best, time);
       total += time;
     }
-    std::printf("%-12s %-34s %10.1f\n", name, op.c_str(), best * 1e6);
     if (out) *out = values[inputs];
+    return best * 1e6;
   }
 };
 
@@ -85,6 +95,60 @@ void conv(Bench& b, const char* name, int64_t size, int64_t in, int64_t window, 
   b.row(name, "MaxPoolGrad", {y, p, p}, pool);
 }
 
+/// One row for each kernel with images of this shape: NHWC, NCHW, and their quotient.
+void layouts(Bench& b, int64_t batch, int64_t size, int64_t channels) {
+  struct Row {
+    std::string op;
+    double time[2];
+  };
+  std::vector<Row> rows;
+  const auto shape = [](bool first, int64_t n, int64_t side, int64_t c) {
+    return first ? Shape{n, c, side, side} : Shape{n, side, side, c};
+  };
+  for (const bool first : {false, true}) {
+    size_t at = 0;
+    const auto add = [&](const char* what, const std::string& op, std::vector<Tensor> in, Attrs attrs, Tensor* out) {
+      if (!first) rows.push_back({op + what, {}});
+      attrs.set("data_format", std::string(first ? "NCHW" : "NHWC"));
+      rows[at++].time[first] = b.time(op.c_str(), op, std::move(in), std::move(attrs), out);
+    };
+    const auto windows = [&](int64_t stride) -> Attrs {
+      const Shape s = shape(first, 1, stride, 1);
+      return {{"strides", std::vector<int64_t>(s.begin(), s.end())}, {"padding", std::string("SAME")}};
+    };
+    const Tensor x = filled(shape(first, batch, size, channels)), v = filled({channels});
+    Tensor y, variance = *Tensor::make(DType::kFloat32, {channels});
+    std::fill_n(variance.mutable_data<float>(), channels, 2.f);
+    for (const auto& [what, op, filter] : {std::tuple(" 1x1", "Conv2D", Shape{1, 1, channels, 64}),
+                                           {" 3x3", "Conv2D", Shape{3, 3, channels, 64}},
+                                           {" 3x3", "DepthwiseConv2dNative", Shape{3, 3, channels, 1}}}) {
+      const Tensor w = filled(filter);
+      add(what, op, {x, w}, windows(1), &y);
+      add(what, std::string(op) + "BackpropFilter", {x, sizes(w), y}, windows(1), nullptr);
+      add(what, std::string(op) + "BackpropInput", {sizes(x), w, y}, windows(1), nullptr);
+    }
+    Attrs pool = windows(2);
+    pool.set("ksize", *pool.get<std::vector<int64_t>>("strides"));
+    add(" 2x2", "MaxPool", {x}, pool, &y);
+    add(" 2x2", "MaxPoolGrad", {x, y, y}, pool, nullptr);
+    add(" 2x2", "AvgPool", {x}, pool, nullptr);
+    add(" 2x2", "AvgPoolGrad", {sizes(x), y}, pool, nullptr);
+    add("", "BiasAdd", {x, v}, {}, nullptr);
+    add("", "BiasAddGrad", {x}, {}, nullptr);
+    add(" inference", "FusedBatchNormV3", {x, v, v, v, variance}, {{"is_training", false}}, nullptr);
+    add(" training", "FusedBatchNormV3", {x, v, v, v, variance}, {{"is_training", true}}, nullptr);
+    add("", "FusedBatchNormGradV3", {x, x, v, v, variance, v}, {{"is_training", true}}, nullptr);
+  }
+  const std::string images = fmt::format("[{},{},{},{}]", batch, size, size, channels);
+  for (const Row& r : rows)
+    std::printf("%-18s %-40s %10.1f %10.1f %8.2f\n", images.c_str(), r.op.c_str(), r.time[0], r.time[1],
+                r.time[1] / r.time[0]);
+  const Tensor order = Tensor::of<int32_t>({0, 3, 1, 2});
+  std::printf("%-18s %-40s %10.1f\n", images.c_str(), "Transpose",
+              b.time("Transpose", "Transpose", {filled(shape(false, batch, size, channels)), order},
+                     {{"Tperm", DType::kInt32}}));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,10 +159,23 @@ int main(int argc, char** argv) {
   app.add_option("threads", b.device.threads, "Threads a kernel may use")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  bool by_layout = false;
+  app.add_flag("--layouts", by_layout, "Kernels on images instead, in each of their layouts");
   CLI11_PARSE(app, argc, argv);
   register_all_ops(b.ops, b.kernels);
   b.device.allocator = make_caching_allocator();
   set_team(b.device.threads);
+  if (by_layout) {
+    std::printf("%-18s %-40s %10s %10s %8s   (%d threads)\n", "NHWC images", "op", "NHWC, us", "NCHW, us", "ratio",
+                b.device.threads);
+    layouts(b, 64, 28, 6);
+    layouts(b, 64, 24, 64);
+    layouts(b, 8, 56, 144);
+    layouts(b, 8, 14, 384);
+    layouts(b, 8, 7, 960);
+    layouts(b, 1, 14, 384);
+    return 0;
+  }
   std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
   dense(b, "784x512", 64, 784, 512);
   dense(b, "512x10", 64, 512, 10);

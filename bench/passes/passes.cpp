@@ -97,15 +97,108 @@ Output normed(const Scope& s, Output x) {
               {{"is_training", false}});
 }
 
+/// Networks on images [batch, channels, height, width].
+class ChannelsFirst {
+ public:
+  ChannelsFirst(const Scope& s, nn::Variables& v) : s_(s), v_(v) {}
+
+  Output lenet(Output x) {
+    for (const int64_t filters : {6, 16}) x = pool(s_.op("Relu", {bias(conv(x, filters, 5))}));
+    const auto features = static_cast<int32_t>(x.shape()[1] * x.shape()[2] * x.shape()[3]);
+    x = s_.op("Reshape", {x, s_.constant(Tensor::of<int32_t>({-1, features}))});
+    return nn::dense(s_, v_, x, 10, name());
+  }
+  /// Four blocks of a MobileNet v2, two of them residual.
+  Output separable(Output x) {
+    for (int i = 0; i < 4; ++i) {
+      Output h = relu6(norm(conv(x, 4 * x.shape()[1], 1)));
+      h = norm(conv(relu6(norm(conv(h, 0, 3, true))), 32, 1));
+      x = i % 2 ? s_.op("AddV2", {h, x}) : h;
+    }
+    return classify(x);
+  }
+  /// Four blocks of a ResNet after its first pool.
+  Output residual(Output x) {
+    x = pool(x);
+    for (int i = 0; i < 4; ++i) {
+      const Output h = s_.op("Relu", {norm(conv(x, x.shape()[1], 3))});
+      x = s_.op("Relu", {s_.op("AddV2", {norm(conv(h, x.shape()[1], 3)), x})});
+    }
+    return classify(x);
+  }
+
+ private:
+  std::string name() { return fmt::format("layer{}", count_++); }
+  Output relu6(Output x) { return s_.op("Relu6", {x}); }
+  static Attrs windows(int64_t size, std::string padding) {
+    return {{"strides", std::vector<int64_t>{1, 1, size, size}},
+            {"padding", std::move(padding)},
+            {"data_format", std::string("NCHW")}};
+  }
+  Output conv(Output x, int64_t filters, int64_t size, bool depthwise = false) {
+    const Output w =
+        v_.read(s_, name() + "/kernel", {size, size, x.shape()[1], depthwise ? 1 : filters}, nn::he_normal());
+    return s_.op(depthwise ? "DepthwiseConv2dNative" : "Conv2D", {x, w}, windows(1, "SAME"));
+  }
+  Output bias(Output x) {
+    const Output b = v_.read(s_, name() + "/bias", {x.shape()[1]}, nn::zeros());
+    return s_.op("BiasAdd", {x, b}, {{"data_format", std::string("NCHW")}});
+  }
+  Output norm(Output x) {
+    const Output scale = v_.read(s_, name() + "/gamma", {x.shape()[1]}, nn::ones());
+    const Output offset = v_.read(s_, name() + "/beta", {x.shape()[1]}, nn::zeros());
+    return s_.op("FusedBatchNormV3", {x, scale, offset, offset, scale}, {{"data_format", std::string("NCHW")}});
+  }
+  Output pool(Output x) {
+    Attrs attrs = windows(2, "VALID");
+    attrs.set("ksize", std::vector<int64_t>{1, 1, 2, 2});
+    return s_.op("MaxPool", {x}, std::move(attrs));
+  }
+  Output classify(Output x) {
+    return nn::dense(s_, v_, s_.op("Mean", {x, s_.constant(Tensor::of<int32_t>({2, 3}))}), 10, name());
+  }
+
+  const Scope& s_;
+  nn::Variables& v_;
+  int count_ = 0;
+};
+
+void layout_rows(int threads) {
+  const GraphPasses layout = must(GraphPasses::parse("choose_layout"));
+  struct Net {
+    const char* name;
+    Shape image;
+    Output (ChannelsFirst::*build)(Output);
+  };
+  for (const Net& net : {Net{"lenet", {64, 1, 28, 28}, &ChannelsFirst::lenet},
+                         Net{"separable blocks", {8, 32, 28, 28}, &ChannelsFirst::separable},
+                         Net{"residual blocks", {8, 64, 56, 56}, &ChannelsFirst::residual}})
+    for (const bool training : {false, true})
+      row(fmt::format("{} of {} on NCHW images {}, choice of the layout alone", training ? "training" : "inference",
+                      net.name, net.image.str())
+              .c_str(),
+          threads, net.image, layout, [&](const Scope& s, nn::Variables& v, Output x) {
+            const Output logits = (ChannelsFirst(s, v).*net.build)(x);
+            if (!training) return Step{logits};
+            const Output y = s.constant(must(Tensor::zeros(DType::kInt32, {net.image[0]})));
+            const Output loss = nn::sparse_softmax_cross_entropy(s, logits, y);
+            return Step{loss, {nn::minimize(s, v, nn::sgd(nn::constant_rate(0.01f)), loss)}};
+          });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Measures what graph passes gain, by kind of step; prints one Markdown table.");
   int threads = 1;
   app.add_option("--threads", threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
+  bool layouts = false;
+  app.add_flag("--layouts", layouts, "Only the rows of networks on NCHW images");
   CLI11_PARSE(app, argc, argv);
   std::printf("| step, %d thread%s | without passes, us | with | without / with |\n|---|---|---|---|\n", threads,
               threads == 1 ? "" : "s");
+  layout_rows(threads);
+  if (layouts) return 0;
   const GraphPasses elementwise = must(GraphPasses::parse("fuse_elementwise"));
   const Build of_gelu = [](const Scope& s, nn::Variables&, Output x) { return Step{gelu(s, x)}; };
   row("gelu of 64 floats, element-wise fusing alone", threads, {64}, elementwise, of_gelu);

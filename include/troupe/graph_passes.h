@@ -20,6 +20,9 @@ struct GraphPasses {
   bool simplify_arithmetic = true;
   /// Nodes of the same op, attributes, device and inputs run once.
   bool merge_common = true;
+  /// Parts of the graph that work on NCHW images work on NHWC ones, where their kernels gain more than the
+  /// transpositions at the borders cost. Sums may be taken in another order.
+  bool choose_layout = true;
   /// A sum of matrix products becomes one product of their concatenated factors, where that is less memory to go
   /// through: the gradient of a weight that every step of an unrolled recurrent network uses.
   bool sum_products = true;
@@ -49,10 +52,10 @@ struct GraphPass {
 
 /// Every switch of GraphPasses, in the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
-    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
-    {"merge_common", &GraphPasses::merge_common},         {"sum_products", &GraphPasses::sum_products},
-    {"fold_batch_norm", &GraphPasses::fold_batch_norm},   {"fuse_epilogues", &GraphPasses::fuse_epilogues},
-    {"fuse_elementwise", &GraphPasses::fuse_elementwise},
+    {"fold_constants", &GraphPasses::fold_constants}, {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},     {"choose_layout", &GraphPasses::choose_layout},
+    {"sum_products", &GraphPasses::sum_products},     {"fold_batch_norm", &GraphPasses::fold_batch_norm},
+    {"fuse_epilogues", &GraphPasses::fuse_epilogues}, {"fuse_elementwise", &GraphPasses::fuse_elementwise},
 };
 
 constexpr GraphPasses GraphPasses::all() {

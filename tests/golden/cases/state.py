@@ -113,6 +113,11 @@ def updates(case):
     for op in ("ResourceScatterNdMax", "ResourceScatterNdMin"):
         (var,) = variables(op, None)
         case.fetch_after(getattr(R, op)(ref=var.handle, indices=[[0, 1], [3, 0], [0, 1]], updates=grad[0]), var)
+    for op in ("ResourceScatterNdAdd", "ResourceScatterNdSub"):
+        flags = tf1.get_variable(op, initializer=np.array([True, False, True, False]), use_resource=True)
+        scatter = getattr(R, op)(ref=flags.handle, indices=[[0], [1], [3], [3]], updates=[True, True, False, True])
+        with tf1.control_dependencies([scatter]):
+            case.fetch(flags.read_value())
     (var,) = variables("read", None)
     case.fetch(R.VariableShape(input=var.handle), R.VariableShape(input=var.handle, out_type=tf.int64),
                R.ResourceGatherNd(resource=var.handle, indices=[[1, 2], [0, 0]], dtype=tf.float32))

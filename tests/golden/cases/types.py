@@ -205,8 +205,9 @@ def reductions(case, dtype):
         fetch(case, R.SegmentMean(data=tf.reshape(x, (4, 3)), segment_ids=[0, 0, 2, 3]))
     if has_kernel("AddN", T=dtype):
         fetch(case, R.AddN(inputs=[x, x, x[::-1]]), tf1.accumulate_n([x, x[::-1]]))
-    if has_kernel("ClipByValue", T=dtype) and dtype != tf.complex64:
-        fetch(case, R.ClipByValue(t=odd, clip_value_min=x[0, 0, 0], clip_value_max=x[0, 1, 0]))
+    if has_kernel("ClipByValue", T=dtype):
+        values = x if dtype == tf.complex64 else odd
+        fetch(case, R.ClipByValue(t=values, clip_value_min=x[0, 0, 0], clip_value_max=x[0, 1, 0]))
 
 
 @in_each_type("places")
