@@ -12,22 +12,17 @@
 namespace troupe::nn {
 namespace {
 
-/// Tensors of one bucket on each replica: result[i] is of replica i.
-template <class Of> std::vector<Output> pack_each(int replicas, const Bucket& bucket, Of of) {
+/// On each replica i the tensors tensor(i, v) of a bucket's variables v packed, on scope(i).
+template <class ScopeOf, class TensorOf>
+std::vector<Output> pack_each(int replicas, const Bucket& bucket, ScopeOf scope, TensorOf tensor) {
   std::vector<Output> out;
   for (int i = 0; i < replicas; ++i) {
     std::vector<Output> tensors;
-    const Scope s = of.scope(i);
-    for (const size_t member : bucket.members) tensors.push_back(of.tensor(i, member));
-    out.push_back(pack(s, tensors));
+    for (const size_t v : bucket.members) tensors.push_back(tensor(i, v));
+    out.push_back(pack(scope(i), tensors));
   }
   return out;
 }
-template <class ScopeOf, class TensorOf> struct Of {
-  ScopeOf scope;
-  TensorOf tensor;
-};
-template <class ScopeOf, class TensorOf> Of(ScopeOf, TensorOf) -> Of<ScopeOf, TensorOf>;
 
 std::vector<size_t> all_of(size_t n) {
   std::vector<size_t> out(n);
@@ -99,8 +94,8 @@ std::vector<std::vector<Gradient>> TowerBuilder::reduce(const std::vector<Tower>
     }
   }
   for (const Bucket& bucket : make_buckets(all, packed, options_.bucket_bytes, false)) {
-    const auto vectors = pack_each(
-        replicas(), bucket, Of{scope, [&](int i, size_t v) { return towers[static_cast<size_t>(i)].gradients[v]; }});
+    const auto vectors = pack_each(replicas(), bucket, scope,
+                                   [&](int i, size_t v) { return towers[static_cast<size_t>(i)].gradients[v]; });
     const auto means = all_reduce(reduce_, devices_, vectors, Reduction::kMean);
     for (size_t i = 0; i < out.size() && root_.ok(); ++i) {
       const auto parts = unpack(scope(static_cast<int>(i)), bucket, means[i]);
@@ -150,13 +145,13 @@ void TowerBuilder::sharded() {
   const bool by_decay = optimizer.l2 != 0 || optimizer.weight_decay != 0;
   const auto on = [&](int i) { return reduce_.device(devices_[static_cast<size_t>(i)]); };
   for (const Bucket& bucket : make_buckets(variables, summed, options_.bucket_bytes, by_decay)) {
-    const auto vectors = pack_each(replicas(), bucket,
-                                   Of{on, [&](int i, size_t v) { return all[static_cast<size_t>(i)].gradients[v]; }});
+    const auto vectors =
+        pack_each(replicas(), bucket, on, [&](int i, size_t v) { return all[static_cast<size_t>(i)].gradients[v]; });
     update_shards(bucket, reduce_scatter(reduce_, devices_, vectors, Reduction::kMean), step, updates);
   }
   for (const Bucket& bucket : make_buckets(variables, whole, options_.bucket_bytes, by_decay)) {
     auto pieces =
-        pack_each(replicas(), bucket, Of{on, [&](int i, size_t v) { return gradients[static_cast<size_t>(i)][v]; }});
+        pack_each(replicas(), bucket, on, [&](int i, size_t v) { return gradients[static_cast<size_t>(i)][v]; });
     for (int i = 0; i < replicas() && root_.ok(); ++i) {
       Output& piece = pieces[static_cast<size_t>(i)];
       piece = chunk(on(i), piece, bucket.elements(), all.size(), static_cast<size_t>(i));
@@ -228,8 +223,8 @@ void TowerBuilder::local() {
   const std::vector<Variable> variables = variables_.trainable();
   const auto on = [&](int i) { return reduce_.device(devices_[static_cast<size_t>(i)]); };
   for (const Bucket& bucket : make_buckets(variables, all_of(variables.size()), options_.bucket_bytes, false)) {
-    const auto vectors = pack_each(replicas(), bucket,
-                                   Of{on, [&](int i, size_t v) { return variables_of(i).read(at(i), variables[v]); }});
+    const auto vectors =
+        pack_each(replicas(), bucket, on, [&](int i, size_t v) { return variables_of(i).read(at(i), variables[v]); });
     const auto means = all_reduce(reduce_, devices_, vectors, Reduction::kMean);
     for (size_t i = 0; i < means.size() && root_.ok(); ++i) {
       const Scope s = on(static_cast<int>(i));

@@ -7,11 +7,26 @@
 #include "bench/turns.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
+#include "troupe/train.h"
 
 namespace troupe::bench {
 namespace {
 
 constexpr int64_t kBatch = 64;
+
+struct Batch {
+  Tensor images, labels;
+};
+Batch random_batch() {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<float> uniform(0, 1);
+  std::vector<float> pixels(static_cast<size_t>(kBatch * 28 * 28));
+  for (float& p : pixels) p = uniform(random);
+  std::vector<int32_t> labels(kBatch);
+  for (int32_t& l : labels) l = static_cast<int32_t>(random() % 10);
+  return {Tensor::of<float>(std::span<const float>(pixels), Shape{kBatch, 28, 28, 1}),
+          Tensor::of<int32_t>(std::span<const int32_t>(labels))};
+}
 
 /// A loop of steps of one replica; each step's end starts the next.
 struct Loop {
@@ -75,14 +90,7 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
 
   Session session(*engine, graph);
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
-  std::mt19937 random(1);
-  std::uniform_real_distribution<float> uniform(0, 1);
-  std::vector<float> pixels(static_cast<size_t>(kBatch * 28 * 28));
-  for (float& p : pixels) p = uniform(random);
-  std::vector<int32_t> labels(kBatch);
-  for (int32_t& l : labels) l = static_cast<int32_t>(random() % 10);
-  const Tensor x = Tensor::of<float>(std::span<const float>(pixels), Shape{kBatch, 28, 28, 1});
-  const Tensor y = Tensor::of<int32_t>(std::span<const int32_t>(labels));
+  const auto [x, y] = random_batch();
 
   Speed out;
   auto run = [&](int count, bool watch) -> Status {
@@ -108,6 +116,36 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
   out.images_per_second = static_cast<double>(replicas) * steps * kBatch / seconds;
   out.resident_last = memory_mib("VmRSS");
   out.peak = memory_mib("VmHWM");
+  return out;
+}
+
+Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps) {
+  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(replicas), 1)}));
+  nn::TrainerOptions options;
+  options.devices = engine->devices();
+  options.optimizer = nn::sgd(nn::constant_rate(0.01f));
+  if (mode == "ring" || mode == "zero") options.reduce = nn::ReduceBy::kRing;
+  options.shard_optimizer_state = mode == "zero";
+  if (mode == "async" || mode == "stale") options.mode = nn::ReplicaMode::kAsync;
+  if (mode == "stale") options.max_staleness = 2;
+  if (mode == "local") options.mode = nn::ReplicaMode::kLocal, options.local_steps = 8;
+  const auto model = [&](const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool) {
+    return nn::ModelOutputs{nn::sparse_softmax_cross_entropy(s, network(net, s, v, batch[0]), batch[1]), {}};
+  };
+  // One batch, over and over.
+  const auto [x, y] = random_batch();
+  TROUPE_ASSIGN(const Tensor images, x.reshape(Shape{1, kBatch, 28, 28, 1}));
+  TROUPE_ASSIGN(const Tensor labels, y.reshape(Shape{1, kBatch}));
+  TROUPE_ASSIGN(Dataset batches, Dataset::from_tensors({images, labels}));
+  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, model, batches.repeat(-1), options));
+  TROUPE_RETURN_IF_ERROR(trainer->initialise());
+  const bool each = options.mode == nn::ReplicaMode::kAsync;  // an update is one of one replica
+  TROUPE_RETURN_IF_ERROR(trainer->run(each ? 20 * replicas : 20));
+  const auto begin = std::chrono::steady_clock::now();
+  TROUPE_RETURN_IF_ERROR(trainer->run(each ? int64_t{steps} * replicas : steps));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  Speed out;
+  out.images_per_second = static_cast<double>(replicas) * steps * kBatch / seconds;
   return out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps beside PyTorch and TensorFlow: images a second, two asynchronous replicas, resident memory. Each
+// Training steps beside PyTorch and TensorFlow: images a second, two replicas in each mode, resident memory. Each
 // measurement is a process of its own; ours and the peers' take turns. Prints Markdown tables.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -62,6 +62,23 @@ void replica_table(const Settings& s) {
   }
 }
 
+void modes_table(const Settings& s) {
+  std::printf(
+      "\n| two replicas by the trainer, one thread each, images/s | one replica | two | ratio | at least 1.8 "
+      "|\n|---|---|---|---|---|\n");
+  const int steps = steps_for(s, "lenet");
+  const auto command = [&](const char* mode, int replicas) {
+    return ours(s, "lenet", 1, replicas, steps) + fmt::format(" --mode {}", mode);
+  };
+  std::vector<std::string> commands = {command("sync", 1)};
+  for (const char* mode : kModes) commands.push_back(command(mode, 2));
+  const auto numbers = rounds(s.repeats, 1, commands);
+  for (size_t i = 0; i < std::size(kModes); ++i)
+    std::printf("| lenet, %s | %s | %s | %s\n", kModes[i], show(numbers[0][0]).c_str(), show(numbers[i + 1][0]).c_str(),
+                verdict(numbers[i + 1][0], numbers[0][0], 0, 1.8).c_str());
+  std::fflush(stdout);
+}
+
 void memory_table(const Settings& s) {
   std::printf("\n| lenet, resident MiB | after 100 steps | after %d | peak |\n|---|---|---|---|\n", s.memory_steps);
   for (auto& [name, command] : {std::pair<std::string, std::string>("Troupe", ours(s, "lenet", 1, 1, s.memory_steps)),
@@ -80,7 +97,7 @@ int main(int argc, char** argv) {
   CLI::App app("Measures training steps beside PyTorch and TensorFlow; prints Markdown tables.");
   Settings s;
   s.self = argv[0];
-  std::string one, only;
+  std::string one, only, mode;
   int threads = 1, replicas = 1;
   app.add_option("--python", s.python, "Python that may have PyTorch and TensorFlow")->capture_default_str();
   app.add_option("--peers", s.peers, "Folder of the peers' scripts")->capture_default_str();
@@ -93,7 +110,7 @@ int main(int argc, char** argv) {
   app.add_option("--memory-steps", s.memory_steps, "Steps of the memory table")
       ->capture_default_str()
       ->check(CLI::Range(101, 100'000'000));
-  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "replicas", "memory"}));
+  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "replicas", "modes", "memory"}));
   app.add_option("--one", one, "Measure one network in this process and print the numbers")
       ->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
   app.add_option("--threads", threads, "With --one: threads a device")
@@ -102,9 +119,12 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", replicas, "With --one: asynchronous replicas")
       ->capture_default_str()
       ->check(CLI::Range(1, 1024));
+  app.add_option("--mode", mode, "With --one: replicas of the trainer in this mode, one thread each")
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kModes), std::end(kModes))));
   CLI11_PARSE(app, argc, argv);
   if (!one.empty()) {
-    auto r = troupe::bench::train(one, threads, replicas, steps_for(s, one));
+    const int steps = steps_for(s, one);
+    auto r = mode.empty() ? train(one, threads, replicas, steps) : train_replicas(one, mode, replicas, steps);
     if (!r.ok()) {
       std::fprintf(stderr, "bench_training: %s\n", r.error().str().c_str());
       return 1;
@@ -114,5 +134,6 @@ int main(int argc, char** argv) {
   }
   if (only.empty() || only == "speed") speed_table(s);
   if (only.empty() || only == "replicas") replica_table(s);
+  if (only.empty() || only == "modes") modes_table(s);
   if (only.empty() || only == "memory") memory_table(s);
 }
