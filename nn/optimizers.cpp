@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers: one Resource... op for each variable, applied inside the container; clipping before them.
+// Optimizers: one Resource... op for each variable, applied inside the container; clipping before them. Nodes go to the
+// devices of the gradients they work on.
 #include "troupe/optimizers.h"
+
+#include <algorithm>
 
 namespace troupe::nn {
 namespace {
+
+// The device where x is made.
+Scope at(const Scope& scope, Output x) {
+  return x && !x.node->device().empty() ? scope.device(x.node->device()) : scope;
+}
 
 Output square_sum(const Scope& scope, Output x) { return sum_all(scope, scope.op("Square", {x})); }
 
@@ -20,12 +28,43 @@ Output power_of(const UpdateContext& c, float beta) {
   return c.scope.op("Pow", {c.scope.constant(beta), number});
 }
 
+bool is_vector(Output x) { return x.shape().has_rank() && x.shape().rank() == 1; }
+
+// Appends the sums of rows by index that a gradient is made of; false if it has a part that is none.
+bool find_row_sums(Output gradient, std::vector<Output>& sums) {
+  const Node& node = *gradient.node;
+  if (node.op().name() == "AddN")
+    return std::ranges::all_of(node.inputs(), [&](Output part) { return find_row_sums(part, sums); });
+  if (node.op().name() != "UnsortedSegmentSum") return false;
+  sums.push_back(gradient);
+  const Output ids = node.inputs()[1];
+  return ids.dtype() != DType::kInt16 && ids.dtype() == sums[0].node->inputs()[1].dtype() &&
+         (is_vector(ids) || gradient.shape().fully_known());
+}
+
+Output joined(const Scope& scope, std::vector<Output> parts) {
+  if (parts.size() == 1) return parts[0];
+  parts.push_back(scope.constant(0));
+  return scope.op("ConcatV2", std::move(parts));
+}
+
+// The same with each row once.
+IndexedSlices sum_equal_rows(const Scope& scope, const IndexedSlices& slices) {
+  const Node* unique = scope.node("Unique", {slices.indices});
+  if (!unique) return slices;
+  const Output count = scope.op("Size", {unique->out(0)});
+  return {scope.op("UnsortedSegmentSum", {slices.values, unique->out(1), count}), unique->out(0)};
+}
+
 }  // namespace
 
 Clip clip_by_value(float limit) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     for (Output& g : gradients)
-      if (g) g = scope.op("Minimum", {scope.op("Maximum", {g, scope.constant(-limit)}), scope.constant(limit)});
+      if (g) {
+        const Scope s = at(scope, g);
+        g = s.op("Minimum", {s.op("Maximum", {g, s.constant(-limit)}), s.constant(limit)});
+      }
     return gradients;
   };
 }
@@ -33,7 +72,7 @@ Clip clip_by_value(float limit) {
 Clip clip_by_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     for (Output& g : gradients)
-      if (g) g = limit_norm(scope, g, square_sum(scope, g), norm);
+      if (g) g = limit_norm(at(scope, g), g, square_sum(at(scope, g), g), norm);
     return gradients;
   };
 }
@@ -42,17 +81,68 @@ Clip clip_by_global_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     std::vector<Output> squares;
     for (const Output& g : gradients)
-      if (g) squares.push_back(square_sum(scope, g));
+      if (g) squares.push_back(square_sum(at(scope, g), g));
     if (squares.empty()) return gradients;
     const Output sum = scope.op("AddN", squares);
     for (Output& g : gradients)
-      if (g) g = limit_norm(scope, g, sum, norm);
+      if (g) g = limit_norm(at(scope, g), g, sum, norm);
     return gradients;
   };
 }
 
+std::optional<IndexedSlices> indexed_slices(const Scope& scope, Output gradient) {
+  if (!scope.ok() || !gradient) return std::nullopt;
+  std::vector<Output> sums, values, indices;
+  if (!find_row_sums(gradient, sums)) return std::nullopt;
+  for (const Output& sum : sums) {
+    Output of_sum = sum.node->inputs()[0], ids = sum.node->inputs()[1];
+    if (!is_vector(ids)) {
+      const Scope there = at(scope, sum);
+      std::vector<int32_t> row(sum.shape().dims().begin(), sum.shape().dims().end());
+      row[0] = -1;
+      of_sum = there.op("Reshape", {of_sum, there.constant(Tensor::of<int32_t>(row))});
+      ids = there.op("Reshape", {ids, there.constant(Tensor::of<int32_t>({-1}))});
+    }
+    values.push_back(of_sum);
+    indices.push_back(ids);
+  }
+  const Scope there = at(scope, gradient);
+  return IndexedSlices{joined(there, std::move(values)), joined(there, std::move(indices))};
+}
+
+Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
+                                               const GradientOptions& options) {
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  const std::vector<Variable> all = variables.trainable();
+  std::vector<Output> reads;
+  std::vector<size_t> ends;
+  for (const Variable& v : all) {
+    for (const Output& read : variables.reads(v)) reads.push_back(read);
+    ends.push_back(reads.size());
+  }
+  TROUPE_ASSIGN(const std::vector<Output> found, gradients(scope, {loss}, reads, {}, {}, options));
+  std::vector<Output> result;
+  size_t next = 0;
+  for (size_t v = 0; v < all.size(); ++v) {
+    std::vector<Output> parts;
+    for (; next < ends[v]; ++next)
+      if (found[next]) parts.push_back(found[next]);
+    if (parts.size() < 2) {
+      result.push_back(parts.empty() ? Output{} : parts[0]);
+      continue;
+    }
+    const Scope home = all[v].init ? scope.device(all[v].init->device()) : scope;
+    result.push_back(home.scope("gradients/" + all[v].name).op("AddN", parts));
+  }
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  return result;
+}
+
 Optimizer sgd(Schedule rate) {
   return {std::move(rate), [](const UpdateContext& c) {
+            if (const auto rows = indexed_slices(c.scope, c.gradient))
+              return c.scope.node("ResourceScatterSub",
+                                  {c.handle(), rows->indices, c.scope.op("Mul", {rows->values, c.rate})});
             return c.scope.node("ResourceApplyGradientDescent", {c.handle(), c.rate, c.gradient});
           }};
 }
@@ -76,8 +166,15 @@ Optimizer adam(Schedule rate, float beta1, float beta2, float epsilon) {
 
 Optimizer adagrad(Schedule rate, float initial_accumulator, float epsilon) {
   return {std::move(rate), [=](const UpdateContext& c) {
-            return c.scope.node("ResourceApplyAdagradV2", {c.handle(), c.slot("adagrad", initial_accumulator), c.rate,
-                                                           c.scope.constant(epsilon), c.gradient});
+            std::vector<Output> inputs = {c.handle(), c.slot("adagrad", initial_accumulator), c.rate,
+                                          c.scope.constant(epsilon)};
+            if (auto rows = indexed_slices(c.scope, c.gradient)) {
+              *rows = sum_equal_rows(c.scope, *rows);
+              inputs.insert(inputs.end(), {rows->values, rows->indices});
+              return c.scope.node("ResourceSparseApplyAdagradV2", std::move(inputs));
+            }
+            inputs.push_back(c.gradient);
+            return c.scope.node("ResourceApplyAdagradV2", std::move(inputs));
           }};
 }
 
@@ -105,17 +202,18 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
   for (size_t i = 0; i < trainable.size() && s.ok(); ++i) {
     const Variable& v = trainable[i];
     if (!gradients[i]) continue;
-    const Scope own = s.scope(v.name);
+    const Scope own = at(s.scope(v.name), gradients[i]);
+    const Scope there = scope.device(own.device_name());
     const bool decays = v.shape.rank() >= 2;
     if (decays && optimizer.l2 != 0) {
-      const Output pull = own.op("Mul", {variables.read(scope, v), own.constant(optimizer.l2)});
+      const Output pull = own.op("Mul", {variables.read(there, v), own.constant(optimizer.l2)});
       gradients[i] = own.op("AddV2", {gradients[i], pull});
     }
     const Node* update = optimizer.update({own, variables, v, gradients[i], rate, step});
     if (decays && optimizer.weight_decay != 0 && update) {
       const Output share = own.op("Mul", {rate, own.constant(optimizer.weight_decay)});
-      const Output loss = own.op("Mul", {variables.read(scope, v), share});
-      const Output handle = variables.handle(scope, v);
+      const Output loss = own.op("Mul", {variables.read(there, v), share});
+      const Output handle = variables.handle(there, v);
       update = own.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {handle, loss});
     }
     done.push_back(update);
@@ -129,7 +227,7 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options) {
   if (!scope.ok()) return nullptr;
-  auto found = gradients(scope, {loss}, variables.trainable_reads(scope), {}, {}, options);
+  auto found = variable_gradients(scope, variables, loss, options);
   if (!found.ok()) {
     scope.fail(found.error());
     return nullptr;
