@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models over several devices: a stack of LSTMs with a device for each layer, and meshes of devices.
+#include "graph/op_costs.h"
 #include "tests/nn/fixture.h"
 #include "troupe/device_mesh.h"
 #include "troupe/tensor_parallel.h"
@@ -116,7 +117,7 @@ double step_time(int layers, int devices, int64_t chunk) {
   for (int layer = 0; layer < layers; ++layer)
     scopes.push_back(s.device(fmt::format("/sim:{}", layer * devices / layers)));
   const Output x = scopes[0].op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{16, 32, 64}}});
-  const auto stack = lstm_stack(scopes, variables, x, 64, "stack", {.chunk = chunk, .lstm = {.time_major = false}});
+  const auto stack = lstm_stack(scopes, variables, x, 64, "stack", {.chunk = chunk});
   std::vector<Output> sums;
   for (const Output& part : stack.chunks) sums.push_back(sum_all(scopes.back(), scopes.back().op("Square", {part})));
   const Output loss = scopes.back().op("AddN", sums);
@@ -132,13 +133,28 @@ double step_time(int layers, int devices, int64_t chunk) {
 }
 
 TEST_CASE("layers on devices of their own work at once on different chunks") {
-  // Of 4 layers on 8 chunks the last begins after 3 of 11 slots, so at most 8 / 11 of the time is saved of what is
-  // divided by 4: 4 * 8 / 11 times as fast.
-  const double one = step_time(4, 1, 4), four = step_time(4, 4, 4), whole = step_time(4, 4, 0);
-  CHECK(one / four > 2);
-  CHECK(one / four < 4. * 8 / 11);
+  // Of 4 layers on 8 chunks each way takes 11 slots rather than 32.
+  const double one = step_time(4, 1, 4), four = step_time(4, 4, 4);
+  CHECK(one / four > 2.5);
+  CHECK(one / four <= 32. / 11);
   // In one chunk each layer waits for the whole of the layer before.
-  CHECK(one / whole < 1.2);
+  const double whole = step_time(4, 1, 0) / step_time(4, 4, 0);
+  CHECK(whole < 1.1);
+}
+
+TEST_CASE("an LSTM costs the products of its steps") {
+  Fixture f;
+  const Output x = f.s.constant(random_tensor({2, 7, 3}));
+  const Output y = lstm(f.s, f.variables, x, 4, "cell").outputs;
+  REQUIRE(gradients(f.s, {y}, {x}).ok());
+  double forward = 0, backward = 0;
+  for (int id = 0; id < f.graph.size(); ++id) {
+    const Node& node = f.graph.node(id);
+    if (node.op().name() == "BlockLSTM") forward = cost_of(node).flops;
+    if (node.op().name() == "BlockLSTMGrad") backward = cost_of(node).flops;
+  }
+  CHECK(forward == 2. * 2 * 7 * (3 + 4) * 16);
+  CHECK(backward == 2 * forward);
 }
 
 // A network of two layers, split over the devices of `tensor` for each of `x`, x[i] being replica i's share of the
