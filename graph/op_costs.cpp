@@ -37,6 +37,14 @@ double convolution_flops(const Node& n, const NodeShapes& s) {
   return 2 * elements_of(s.outputs[0]) * taps(s.inputs[1], depthwise);
 }
 
+/// The products of [x, h] of every step with the weights [inputs + units, 4 * units]; backward there are two as large, by
+/// the weights and by [x, h].
+double lstm_flops(const Node& n, const NodeShapes& s) {
+  const double steps = dim(s.inputs[1], 0) * dim(s.inputs[1], 1);
+  const bool backward = n.op().name().starts_with("BlockLSTMGrad");
+  return (backward ? 4 : 2) * steps * elements_of(s.inputs[4]);
+}
+
 double pool_flops(const Node& n, const NodeShapes& s) {
   double window = 1;
   if (const auto* sizes = n.attrs().get<std::vector<int64_t>>("ksize"))
@@ -159,6 +167,7 @@ double flops_of(const Node& n, const NodeShapes& s) {
   if (kMoves.contains(op)) return 0;
   if (kProducts.contains(op)) return product_flops(n, s);
   if (const double flops = convolution_flops(n, s)) return flops;
+  if (op.starts_with("BlockLSTM")) return lstm_flops(n, s);
   if (op.find("Pool") != std::string::npos) return pool_flops(n, s);
   if (kReductions.contains(op)) return input_elements(s, 0);
   double flops = 0;

@@ -66,7 +66,7 @@ std::vector<size_t> TowerBuilder::trained(const std::vector<Tower>& towers) cons
 std::vector<Gradient> TowerBuilder::gradients_of(const Scope& scope, const Tower& tower) const {
   const std::vector<Variable> all = variables_.trainable();
   std::vector<Gradient> out;
-  for (size_t v = 0; v < all.size(); ++v) out.push_back(rows_of(scope, all[v], tower.gradients[v]));
+  for (size_t v = 0; v < all.size(); ++v) out.push_back(rows_of(scope, tower.gradients[v]));
   return out;
 }
 
@@ -127,7 +127,7 @@ void TowerBuilder::sharded() {
   const Optimizer& optimizer = options_.optimizer;
   std::vector<size_t> summed, whole;
   for (const size_t v : trained(all))
-    (optimizer.clip || is_of_rows(variables[v], all[0].gradients[v]) ? whole : summed).push_back(v);
+    (optimizer.clip || is_of_rows(all[0].gradients[v]) ? whole : summed).push_back(v);
   if (!root_.ok()) return;
   const auto means = reduce(all, whole);
   std::vector<std::vector<Output>> gradients;

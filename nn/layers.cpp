@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers: dense, convolution, pooling, batch normalisation, dropout, LSTM.
+// Layers: dense, convolution, pooling, batch normalisation, dropout, LSTM, embedding.
+#include <algorithm>
+
 #include "troupe/nn.h"
 
 namespace troupe::nn {
@@ -120,16 +122,85 @@ LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t unit
   };
   const Output kernel = variables.read(scope, name + "/kernel", {in + units, 4 * units}, options.kernel);
   const Output bias = variables.read(scope, name + "/bias", {4 * units}, zeros());
-  const Output state = inside.op("Fill", {inside.constant(Tensor::of<int64_t>({batch, units})), inside.constant(0.f)});
+  const auto initial = [&](Output state, const char* what) {
+    if (!state) return inside.op("Fill", {inside.constant(Tensor::of<int64_t>({batch, units})), inside.constant(0.f)});
+    if (!state.shape().compatible(PartialShape{batch, units}))
+      scope.fail(invalid_argument("lstm '{}': the initial {} {} has shape {}, not [{},{}]", name, what, state.name(),
+                                  state.shape().str(), batch, units));
+    return state;
+  };
   const Output peephole = inside.op("Fill", {inside.constant(Tensor::of<int64_t>({units})), inside.constant(0.f)});
-  const Node* all = inside.node(
-      "BlockLSTM", {inside.constant(steps), swap(x), state, state, kernel, peephole, peephole, peephole, bias},
-      {{"forget_bias", options.forget_bias}, {"cell_clip", 0.f}});
+  const Node* all = inside.node("BlockLSTM",
+                                {inside.constant(steps), swap(x), initial(options.initial.c, "cell"),
+                                 initial(options.initial.h, "result"), kernel, peephole, peephole, peephole, bias},
+                                {{"forget_bias", options.forget_bias}, {"cell_clip", 0.f}});
   if (!all) return {};
   const auto of_last = [&](Output t) {
     return inside.op("GatherV2", {t, inside.constant(steps - 1), inside.constant(0)});
   };
   return {swap(all->out(6)), of_last(all->out(6)), of_last(all->out(1))};
+}
+
+LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
+                           const std::string& name, const LstmStackOptions& options) {
+  if (scopes.empty()) return {};
+  const Scope& first = scopes.front();
+  const size_t layers = scopes.size();
+  if (channels(first, x, 3, "lstm_stack", name) == 0) return {};
+  const bool time_major = options.lstm.time_major;
+  const int64_t steps = x.shape().dim(time_major ? 0 : 1);
+  if (steps < 1 || options.chunk < 0 || (!options.initial.empty() && options.initial.size() != layers)) {
+    first.fail(invalid_argument("lstm_stack '{}': chunks of {} of {} steps of {}, initial states of {} of {} layers",
+                                name, options.chunk, steps, x.name(), options.initial.size(), layers));
+    return {};
+  }
+  const auto swap = [&](const Scope& scope, Output t) {
+    return time_major ? t : scope.op("Transpose", {t, scope.constant(Tensor::of<int32_t>({1, 0, 2}))});
+  };
+  std::vector<int64_t> sizes;
+  const int64_t chunk = options.chunk == 0 ? steps : options.chunk;
+  for (int64_t at = 0; at < steps; at += chunk) sizes.push_back(std::min(chunk, steps - at));
+  const Scope inputs = first.scope(name + "/chunks");
+  const Node* parts =
+      inputs.node("SplitV", {swap(inputs, x), inputs.constant(Tensor::of<int64_t>(sizes)), inputs.constant(0)},
+                  {{"num_split", static_cast<int64_t>(sizes.size())}});
+  if (!parts) return {};
+  LstmStackResult result;
+  result.time_major = time_major;
+  result.states = options.initial;
+  result.states.resize(layers);
+  LstmOptions own = options.lstm;
+  own.time_major = true;
+  for (int part = 0; part < parts->num_outputs(); ++part) {
+    Output y = parts->out(part);
+    for (size_t layer = 0; layer < layers && y; ++layer) {
+      own.initial = result.states[layer];
+      const LstmResult out = lstm(scopes[layer], variables, y, units, fmt::format("{}/layer_{}", name, layer), own);
+      result.states[layer] = out.state();
+      y = out.outputs;
+    }
+    result.chunks.push_back(y ? swap(scopes.back(), y) : y);
+  }
+  return result;
+}
+
+Output LstmStackResult::outputs(const Scope& scope) const {
+  if (chunks.size() == 1) return chunks[0];
+  if (chunks.empty()) return {};
+  std::vector<Output> inputs = chunks;
+  inputs.push_back(scope.constant<int32_t>(time_major ? 0 : 1));
+  return scope.op("ConcatV2", std::move(inputs));
+}
+
+Output embedding(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+                 const std::string& name, const EmbeddingOptions& options) {
+  if (rows < 1 || width < 1) {
+    scope.fail(invalid_argument("embedding '{}': {} rows of {}", name, rows, width));
+    return {};
+  }
+  const Output table = variables.read(scope, name + "/table", {rows, width}, options.table);
+  const Scope inside = scope.scope(name);
+  return inside.op("GatherV2", {table, ids, inside.constant(0)});
 }
 
 Output flatten(const Scope& scope, Output x) {

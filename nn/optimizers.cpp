@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers: one Resource... op for each variable, applied inside the container; clipping before them.
+// Optimizers: one Resource... op for each variable, applied inside the container; clipping before them. Nodes go to the
+// devices of the gradients they work on.
 #include "troupe/optimizers.h"
 
 #include "nn/updates.h"
@@ -27,7 +28,10 @@ Output power_of(const UpdateContext& c, float beta) {
 Clip clip_by_value(float limit) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     for (Output& g : gradients)
-      if (g) g = scope.op("Minimum", {scope.op("Maximum", {g, scope.constant(-limit)}), scope.constant(limit)});
+      if (g) {
+        const Scope s = at(scope, g);
+        g = s.op("Minimum", {s.op("Maximum", {g, s.constant(-limit)}), s.constant(limit)});
+      }
     return gradients;
   };
 }
@@ -35,7 +39,7 @@ Clip clip_by_value(float limit) {
 Clip clip_by_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     for (Output& g : gradients)
-      if (g) g = limit_norm(scope, g, square_sum(scope, g), norm);
+      if (g) g = limit_norm(at(scope, g), g, square_sum(at(scope, g), g), norm);
     return gradients;
   };
 }
@@ -44,13 +48,41 @@ Clip clip_by_global_norm(float norm) {
   return [=](const Scope& scope, std::vector<Output> gradients) {
     std::vector<Output> squares;
     for (const Output& g : gradients)
-      if (g) squares.push_back(square_sum(scope, g));
+      if (g) squares.push_back(square_sum(at(scope, g), g));
     if (squares.empty()) return gradients;
     const Output sum = scope.op("AddN", squares);
     for (Output& g : gradients)
-      if (g) g = limit_norm(scope, g, sum, norm);
+      if (g) g = limit_norm(at(scope, g), g, sum, norm);
     return gradients;
   };
+}
+
+Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
+                                               const GradientOptions& options) {
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  const std::vector<Variable> all = variables.trainable();
+  std::vector<Output> reads;
+  std::vector<size_t> ends;
+  for (const Variable& v : all) {
+    for (const Output& read : variables.reads(v)) reads.push_back(read);
+    ends.push_back(reads.size());
+  }
+  TROUPE_ASSIGN(const std::vector<Output> found, gradients(scope, {loss}, reads, {}, {}, options));
+  std::vector<Output> result;
+  size_t next = 0;
+  for (size_t v = 0; v < all.size(); ++v) {
+    std::vector<Output> parts;
+    for (; next < ends[v]; ++next)
+      if (found[next]) parts.push_back(found[next]);
+    if (parts.size() < 2) {
+      result.push_back(parts.empty() ? Output{} : parts[0]);
+      continue;
+    }
+    const Scope home = all[v].init ? scope.device(all[v].init->device()) : scope;
+    result.push_back(home.scope("gradients/" + all[v].name).op("AddN", parts));
+  }
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  return result;
 }
 
 Optimizer sgd(Schedule rate) {
@@ -110,7 +142,7 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options) {
   if (!scope.ok()) return nullptr;
-  auto found = gradients(scope, {loss}, variables.trainable_reads(scope), {}, {}, options);
+  auto found = variable_gradients(scope, variables, loss, options);
   if (!found.ok()) {
     scope.fail(found.error());
     return nullptr;

@@ -7,44 +7,60 @@
 namespace troupe::nn {
 namespace {
 
-Output minus_one(const Scope& scope) { return scope.constant(Tensor::of<int32_t>({-1})); }
+bool is_vector(Output x) { return x.shape().has_rank() && x.shape().rank() == 1; }
 
-/// [-1, sizes of a row].
-Output rows_shape(const Scope& scope, const Shape& shape) {
-  std::vector<int32_t> dims(shape.begin(), shape.end());
-  dims[0] = -1;
-  return scope.constant(Tensor::of<int32_t>(dims));
+// Appends the sums of rows by index that a gradient is made of; false if it has a part that is none.
+bool find_row_sums(Output gradient, std::vector<Output>& sums) {
+  const Node& node = *gradient.node;
+  if (node.op().name() == "AddN")
+    return std::ranges::all_of(node.inputs(), [&](Output part) { return find_row_sums(part, sums); });
+  if (node.op().name() != "UnsortedSegmentSum") return false;
+  sums.push_back(gradient);
+  const Output ids = node.inputs()[1];
+  return ids.dtype() != DType::kInt16 && ids.dtype() == sums[0].node->inputs()[1].dtype() &&
+         (is_vector(ids) || gradient.shape().fully_known());
 }
 
-/// The sums of rows that a gradient is the sum of: one for each gather.
-std::vector<Output> sums_of(Output gradient) {
-  if (gradient.node->op().name() == "AddN") return gradient.node->inputs();
-  return {gradient};
+Output joined(const Scope& scope, std::vector<Output> parts) {
+  if (parts.size() == 1) return parts[0];
+  parts.push_back(scope.constant(0));
+  return scope.op("ConcatV2", std::move(parts));
 }
 
 }  // namespace
 
-bool is_of_rows(const Variable& variable, Output gradient) {
-  if (!gradient || variable.shape.rank() == 0) return false;
-  const std::vector<Output> sums = sums_of(gradient);
-  return std::ranges::all_of(sums, [&](const Output& sum) {
-    return sum.node->op().name() == "UnsortedSegmentSum" &&
-           sum.node->inputs()[1].dtype() == sums[0].node->inputs()[1].dtype();
-  });
+Scope at(const Scope& scope, Output x) {
+  return x && !x.node->device().empty() ? scope.device(x.node->device()) : scope;
 }
 
-Gradient rows_of(const Scope& scope, const Variable& variable, Output gradient) {
-  if (!is_of_rows(variable, gradient)) return {gradient, {}};
-  std::vector<Output> values, indices;
-  const std::vector<Output> sums = sums_of(gradient);
+std::optional<IndexedSlices> indexed_slices(const Scope& scope, Output gradient) {
+  if (!scope.ok() || !gradient) return std::nullopt;
+  std::vector<Output> sums, values, indices;
+  if (!find_row_sums(gradient, sums)) return std::nullopt;
   for (const Output& sum : sums) {
-    values.push_back(scope.op("Reshape", {sum.node->inputs()[0], rows_shape(scope, variable.shape)}));
-    indices.push_back(scope.op("Reshape", {sum.node->inputs()[1], minus_one(scope)}));
+    Output of_sum = sum.node->inputs()[0], ids = sum.node->inputs()[1];
+    if (!is_vector(ids)) {
+      const Scope there = at(scope, sum);
+      std::vector<int32_t> row(sum.shape().dims().begin(), sum.shape().dims().end());
+      row[0] = -1;
+      of_sum = there.op("Reshape", {of_sum, there.constant(Tensor::of<int32_t>(row))});
+      ids = there.op("Reshape", {ids, there.constant(Tensor::of<int32_t>({-1}))});
+    }
+    values.push_back(of_sum);
+    indices.push_back(ids);
   }
-  if (sums.size() == 1) return {values[0], indices[0]};
-  values.push_back(scope.constant(int32_t{0}));
-  indices.push_back(scope.constant(int32_t{0}));
-  return {scope.op("ConcatV2", values), scope.op("ConcatV2", indices)};
+  const Scope there = at(scope, gradient);
+  return IndexedSlices{joined(there, std::move(values)), joined(there, std::move(indices))};
+}
+
+bool is_of_rows(Output gradient) {
+  std::vector<Output> sums;
+  return gradient && find_row_sums(gradient, sums);
+}
+
+Gradient rows_of(const Scope& scope, Output gradient) {
+  const auto rows = indexed_slices(scope, gradient);
+  return rows ? Gradient{rows->values, rows->indices} : Gradient{gradient, {}};
 }
 
 Output dense(const Scope& scope, const Variable& variable, const Gradient& gradient) {
@@ -59,10 +75,11 @@ Gradient distinct(const Scope& scope, const Gradient& rows) {
   return {scope.op("UnsortedSegmentSum", {rows.value, unique->out(1), count}), unique->out(0)};
 }
 
-const Node* update_variable(UpdateContext c, const Optimizer& optimizer, const Gradient& gradient, bool decays) {
+const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradient gradient, bool decays) {
   const Scope& s = c.scope;
   const bool pulls = decays && optimizer.l2 != 0;
   const Node* update;
+  if (optimizer.update_rows && !pulls && !gradient.indices) gradient = rows_of(s, gradient.value);
   if (gradient.indices && optimizer.update_rows && !pulls) {
     const Gradient rows = distinct(s, gradient);
     c.gradient = rows.value;
@@ -113,8 +130,9 @@ const Node* apply_updates(const Scope& scope, Variables& variables, const Optimi
   for (size_t i = 0; i < trainable.size() && s.ok(); ++i) {
     if (!gradients[i]) continue;
     const Variable& v = trainable[i];
-    done.push_back(update_variable({s.scope(v.name), variables, v, {}, rate.rate, rate.step}, optimizer, gradients[i],
-                                   decays(v.shape)));
+    const Scope own = at(s.scope(v.name), gradients[i].value);
+    done.push_back(
+        update_variable({own, variables, v, {}, rate.rate, rate.step}, optimizer, gradients[i], decays(v.shape)));
   }
   return finish_update(s, variables, done);
 }

@@ -14,10 +14,12 @@ struct Gradient {
   explicit operator bool() const { return static_cast<bool>(value); }
 };
 
+/// `scope` on the device where x is made.
+Scope at(const Scope& scope, Output x);
 /// Whether a gradient came about by summing rows: by gathers from the variable.
-bool is_of_rows(const Variable& variable, Output gradient);
-/// `gradient` before rows were summed, if it is one of rows.
-Gradient rows_of(const Scope& scope, const Variable& variable, Output gradient);
+bool is_of_rows(Output gradient);
+/// `gradient` before rows were summed, if it is one of rows; see indexed_slices.
+Gradient rows_of(const Scope& scope, Output gradient);
 /// The same as one tensor of the variable's shape.
 Output dense(const Scope& scope, const Variable& variable, const Gradient& gradient);
 /// Rows that came more than once summed, in their order.

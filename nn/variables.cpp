@@ -131,4 +131,11 @@ std::vector<Output> Variables::trainable_reads(const Scope& scope) {
   return result;
 }
 
+std::vector<Output> Variables::reads(const Variable& variable) const {
+  std::vector<Output> result;
+  for (auto at = uses_.lower_bound({variable.name, {}}); at != uses_.end() && at->first.first == variable.name; ++at)
+    if (at->second.read) result.push_back(at->second.read);
+  return result;
+}
+
 }  // namespace troupe::nn

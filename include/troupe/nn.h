@@ -71,6 +71,8 @@ class Variables {
   std::vector<const Node*> initializers() const;
   /// Reads of the trainable variables on the scope's device: what gradients are taken by.
   std::vector<Output> trainable_reads(const Scope& scope);
+  /// The reads of a variable there are so far, one for each device, by the devices' names.
+  std::vector<Output> reads(const Variable& variable) const;
 
   /// Layers leave here what must run with each training step beside the update (moving averages).
   void add_update(const Node* node) { updates_.push_back(node); }
@@ -107,6 +109,15 @@ struct DenseOptions {
 Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options = {});
 
+struct EmbeddingOptions {
+  Initializer table = truncated_normal(0.05f);
+};
+/// Row ids[...] of a table [rows, width]: [..., width]. The variable is `name`/table. Its gradient touches the rows
+/// that were taken only (see IndexedSlices in optimizers.h). ids int32 or int64; one out of range fails the step.
+/// Error: rows or width below 1.
+Output embedding(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+                 const std::string& name, const EmbeddingOptions& options = {});
+
 struct ConvOptions {
   int stride = 1;
   std::string padding = "SAME";  // or "VALID"
@@ -134,21 +145,50 @@ Output batch_norm(const Scope& scope, Variables& variables, Output x, const std:
 /// itself. The seed is that of `variables` for this scope. Error: rate outside [0, 1).
 Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training);
 
+/// What an LSTM carries from step to step; empty Outputs stand for zeros.
+struct LstmState {
+  Output h = {};  // [batch, units]: the result of the step before
+  Output c = {};  // [batch, units]: the cell after it
+};
 struct LstmOptions {
   float forget_bias = 1;    // added to the forget gate's sum
   bool time_major = false;  // x and the outputs are [steps, batch, ...]
   Initializer kernel = glorot_uniform();
+  LstmState initial = {};  // what the first step begins with; gradients flow to it
 };
 struct LstmResult {
   Output outputs;  // [batch, steps, units]: the result of each step
   Output last;     // [batch, units]: the result of the last step
   Output cell;     // [batch, units]: the cell after it
+
+  LstmState state() const { return {last, cell}; }
 };
-/// A long short-term memory over x [batch, steps, in], from zeros: the op BlockLSTM, one node for all steps. Variables:
+/// A long short-term memory over x [batch, steps, in]: the op BlockLSTM, one node for all steps. Variables:
 /// `name`/kernel [in + units, 4 * units], gates i, c, f, o, and `name`/bias [4 * units], 0 at first. Error: batch,
-/// steps or `in` unknown, or no steps.
+/// steps or `in` unknown, no steps, or an initial state of another shape.
 LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                 const LstmOptions& options = {});
+
+struct LstmStackOptions {
+  int64_t chunk = 0;                    // steps that a layer takes at once, of the last chunk maybe fewer; 0: all
+  LstmOptions lstm = {};                // of each layer; its initial state is not looked at
+  std::vector<LstmState> initial = {};  // of each layer; none: zeros
+};
+struct LstmStackResult {
+  std::vector<Output> chunks;     // results of the last layer: [batch, steps of the chunk, units] each, on its device
+  std::vector<LstmState> states;  // of each layer after the last step
+  bool time_major = false;
+
+  /// The chunks joined: [batch, steps, units].
+  Output outputs(const Scope& scope) const;
+};
+/// LSTMs of `units` upon each other, layer i on scopes[i], with variables `name`/layer_i/kernel and bias, over
+/// x [batch, steps, in]. With layers on devices of their own this is model parallel: a layer works on a chunk while the
+/// layer before works on the chunk after it, and backwards in the other direction, as in figure 8 of the TensorFlow
+/// white paper. Chunks change no result but for rounding. Errors: no scopes, a negative chunk, as many initial states
+/// as layers are needed; those of lstm.
+LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
+                           const std::string& name, const LstmStackOptions& options = {});
 
 /// [batch, ...] to [batch, the rest]. Error: inner sizes unknown.
 Output flatten(const Scope& scope, Output x);

@@ -3,6 +3,7 @@
 // Implemented in nn/optimizers.cpp and nn/schedules.cpp.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,24 @@ Clip clip_by_norm(float norm);
 /// All scaled by one factor, so that their common L2 norm is at most `norm`.
 Clip clip_by_global_norm(float norm);
 
+// -- gradients by variables -------------------------------------------------------------------------------------------
+
+/// The gradient of `loss` by each trainable variable, in order: added up over the reads on all devices, where the
+/// variable's initial value is made. Empty for one that the loss does not depend on. Errors: those of gradients().
+Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
+                                               const GradientOptions& options = {});
+
+/// A gradient by a table of which few rows were taken: row indices[i] gets values[i], the others nothing. A row may
+/// come more than once; then its values add up.
+struct IndexedSlices {
+  Output values;   // [n, ...], rows of the table
+  Output indices;  // [n], int32 or int64
+};
+/// The rows of which a gradient is made, if it is a sum of rows by index and nothing has changed it since: that of a
+/// variable that only GatherV2 along the first axis (so embedding()) reads. Clipping, say, makes another. Adds nodes on
+/// the gradient's device.
+std::optional<IndexedSlices> indexed_slices(const Scope& scope, Output gradient);
+
 // -- optimizers -------------------------------------------------------------------------------------------------------
 
 /// What one update of one variable is made from.
@@ -60,7 +79,8 @@ struct UpdateContext {
   }
 };
 
-/// How variables follow their gradients. A value: change the fields after making one.
+/// How variables follow their gradients. A value: change the fields after making one. Each update is made on the device
+/// of its gradient.
 struct Optimizer {
   Schedule rate;
   /// Adds the node that updates one variable, at the container that holds it.
@@ -76,6 +96,8 @@ struct Optimizer {
   std::function<const Node*(const UpdateContext&, Output indices)> update_rows = {};
 };
 
+/// sgd and adagrad change only the rows of IndexedSlices, with the numbers of the whole gradient; the others change
+/// each row in every update, since what they remember of it does.
 Optimizer sgd(Schedule rate);
 Optimizer momentum(Schedule rate, float momentum = 0.9f, bool nesterov = false);
 Optimizer adam(Schedule rate, float beta1 = 0.9f, float beta2 = 0.999f, float epsilon = 1e-8f);
@@ -87,8 +109,8 @@ Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float e
 const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients);
 
-/// Adds gradients of `loss` and their update; returns the node to run. What layers left
-/// (Variables::take_updates) runs with it.
+/// Adds gradients of `loss` by the trainable variables, on whatever devices the layers are, and their update; returns
+/// the node to run. What layers left (Variables::take_updates) runs with it.
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options = {});
 

@@ -15,7 +15,9 @@ inline std::unique_ptr<Engine> engine_of(int devices) {
 }
 
 struct Fixture {
-  std::unique_ptr<Engine> engine = engine_of(1);
+  explicit Fixture(int devices = 1) : engine(engine_of(devices)) {}
+
+  std::unique_ptr<Engine> engine;
   Graph graph{engine->ops()};
   Scope s{graph};
   Variables variables;

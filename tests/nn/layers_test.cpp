@@ -102,6 +102,48 @@ TEST_CASE("lstm carries its state from step to step, whichever way its input lie
   CHECK(f.variables.trainable().size() == 2);
 }
 
+TEST_CASE("lstm goes on from a state, and its gradient goes back through it") {
+  Fixture f;
+  const LstmOptions by_time = {.time_major = true};
+  const Output x = f.values({1, 2, -3, 0.5f, -1, 4, 2, 2, 0, 1}, {5, 1, 2});
+  const auto steps = [&](int from, int n) {
+    return f.s.op("Slice",
+                  {x, f.s.constant(Tensor::of<int32_t>({from, 0, 0})), f.s.constant(Tensor::of<int32_t>({n, 1, 2}))});
+  };
+  const LstmResult whole = lstm(f.s, f.variables, x, 3, "cell", by_time);
+  const LstmResult first = lstm(f.s, f.variables, steps(0, 2), 3, "cell", by_time);
+  const LstmResult rest =
+      lstm(f.s, f.variables, steps(2, 3), 3, "cell", {.time_major = true, .initial = first.state()});
+  f.initialise();
+  CHECK(f.floats(rest.last) == f.floats(whole.last));
+  CHECK(f.floats(rest.cell) == f.floats(whole.cell));
+  const Output kernel = f.variables.reads(f.variables.all()[0]).at(0);
+  const auto by = [&](const LstmResult& y) {
+    const auto found = gradients(f.s, {sum_all(f.s, f.s.op("Mul", {y.last, y.cell}))}, {kernel, x});
+    REQUIRE(found.ok());
+    return std::pair(f.floats((*found)[0]), f.floats((*found)[1]));
+  };
+  const auto wanted = by(whole), got = by(rest);
+  for (size_t i = 0; i < wanted.first.size(); ++i) CHECK(got.first[i] == Approx(wanted.first[i]).margin(1e-6));
+  for (size_t i = 0; i < wanted.second.size(); ++i) CHECK(got.second[i] == Approx(wanted.second[i]).margin(1e-6));
+  CHECK(std::abs(wanted.second[0]) > 1e-4);  // of the first step
+
+  CHECK_FALSE(lstm(f.s, f.variables, x, 3, "cell", {.time_major = true, .initial = {.c = x}}).last);
+  REQUIRE_FALSE(f.s.ok());
+  CHECK_THAT(f.s.status().error().message,
+             Catch::Contains("'cell'") && Catch::Contains("[5,1,2]") && Catch::Contains("[1,3]"));
+}
+
+TEST_CASE("embedding takes rows of a table") {
+  Fixture f;
+  const Output ids = f.s.constant(Tensor::of<int64_t>({2, 0}, {2, 1}));
+  const Output rows = embedding(f.s, f.variables, ids, 3, 2, "words", {.table = constant_init(4)});
+  CHECK(rows.shape() == PartialShape{2, 1, 2});
+  f.initialise();
+  CHECK(f.floats(rows) == std::vector<float>{4, 4, 4, 4});
+  CHECK(f.variable("words/table").shape() == Shape{3, 2});
+}
+
 TEST_CASE("layers refuse inputs whose sizes are not known") {
   const auto fault = [](auto build) {
     Fixture f;

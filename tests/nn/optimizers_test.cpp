@@ -118,6 +118,64 @@ TEST_CASE("a gradient that is not there leaves its variable alone") {
   CHECK(f.variable("w").data<float>()[0] == 0);
 }
 
+TEST_CASE("layers on several devices all learn, and each update is made where its gradient is") {
+  Fixture f(2);
+  const Scope first = f.s.device("/cpu:0"), second = f.s.device("/cpu:1");
+  const Output a = f.variables.read(first, "a", {2}, ones()), b = f.variables.read(second, "b", {2}, ones());
+  const Output again = f.variables.read(second, "a", {2}, ones());  // read on both devices
+  const Output loss = f.s.op("AddN", {sum_all(first, a), sum_all(second, b), sum_all(second, again)});
+  const auto found = variable_gradients(f.s, f.variables, loss);
+  REQUIRE(found.ok());
+  CHECK(f.floats((*found)[0]) == std::vector<float>{2, 2});
+  CHECK((*found)[0].node->device() == "/cpu:0");
+  CHECK((*found)[1].node->device() == "/cpu:1");
+  Optimizer optimizer = sgd(constant_rate(0.25f));
+  optimizer.clip = clip_by_global_norm(100);
+  const Node* update = minimize(f.s, f.variables, optimizer, loss);
+  f.initialise();
+  f.run({}, {update});
+  CHECK(f.variable("a").data<float>()[0] == Approx(0.5));
+  CHECK(f.variable("b").data<float>()[0] == Approx(0.75));
+  for (int id = 0; id < f.graph.size(); ++id) {
+    const Node& node = f.graph.node(id);
+    if (node.op().name() == "ResourceApplyGradientDescent")
+      CHECK(node.device() == (node.name().find("/a/") != std::string::npos ? "/cpu:0" : "/cpu:1"));
+  }
+}
+
+TEST_CASE("what a table's gradient is made of is seen as long as nothing has changed it") {
+  Fixture f;
+  const Output table = f.variables.read(f.s, "table", {4, 2}, ones());
+  const auto take = [&](std::initializer_list<int32_t> ids, const Shape& shape) {
+    const Output rows = f.s.op("GatherV2", {table, f.s.constant(Tensor::of<int32_t>(ids, shape)), f.s.constant(0)});
+    return sum_all(f.s, f.s.op("Square", {rows}));
+  };
+  const auto by_table = [&](Output loss) { return variable_gradients(f.s, f.variables, loss).value()[0]; };
+  const Output loss = f.s.op("AddV2", {take({1, 3, 1, 0}, {2, 2}), take({3}, {1})});
+  const Output gradient = by_table(loss);
+  const auto slices = indexed_slices(f.s, gradient);
+  REQUIRE(slices);
+  f.initialise();
+  auto rows = f.run({slices->indices, slices->values, gradient});
+  CHECK(rows[0].shape() == Shape{5});
+  CHECK(rows[1].shape() == Shape{5, 2});
+  CHECK(f.floats(gradient) == std::vector<float>{2, 2, 4, 4, 0, 0, 4, 4});
+
+  // Not where a part of it is whole, or something was done with it.
+  CHECK_FALSE(indexed_slices(f.s, by_table(f.s.op("AddV2", {loss, sum_all(f.s, table)}))));
+  CHECK_FALSE(indexed_slices(f.s, clip_by_norm(1)(f.s, {gradient})[0]));
+  CHECK_FALSE(indexed_slices(f.s, Output{}));
+
+  Optimizer decays = sgd(constant_rate(0.5f));
+  decays.l2 = 1;  // so that the rows nobody took change as well
+  const Node* update = apply_gradients(f.s, f.variables, decays, {gradient});
+  f.initialise();
+  f.run({}, {update});
+  const Tensor after = f.variable("table");
+  for (const auto& [at, value] : {std::pair{0, -0.5f}, {2, -1.5f}, {4, 0.5f}, {6, -1.5f}})
+    CHECK(after.data<float>()[at] == Approx(value));
+}
+
 TEST_CASE("apply_gradients wants a gradient for each trainable variable") {
   Fixture f;
   f.variables.read(f.s, "w", {2}, ones());

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model parallel training: a deep LSTM learns to write like Jane Austen, each layer on a device of its own.
+//
+//   device 0   text ─> embedding ─> layer 0 ─┐           time ──>
+//   device 1                        layer 1 ─┤      layer 0: chunk 0 │ chunk 1 │ chunk 2 │
+//   ...                                      │      layer 1:         │ chunk 0 │ chunk 1 │ chunk 2
+//   last       loss <─ softmax <─── layer n <┘      layer 2:         │         │ chunk 0 │ chunk 1
+//
+// A window of text is cut into chunks of a few characters: while a layer works on one, the layer before works on the
+// next. Gradients go back the same way. Source: TensorFlow white paper, 2015, figure 8.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "device_choice.h"
+#include "text_windows.h"
+#include "troupe/optimizers.h"
+#include "troupe/session.h"
+
+using namespace troupe;
+
+namespace {
+
+constexpr Window kWindow = {.rows = 16, .length = 32};
+constexpr int64_t kUnits = 64;
+
+struct Options {
+  std::string devices = "cpu", text = "../shared/data/text/austen.txt.gz";
+  int parts = 4, steps = 200, chunk = 4;
+};
+
+struct Outcome {
+  float first = 0, last = 0;  // losses
+  double step_ms = 0;
+  std::vector<double> busy = {};  // share of the time, of each device
+};
+
+// Trains options.parts layers on `count` devices.
+Result<Outcome> train(const Options& options, const Text& text, int count, int steps) {
+  TROUPE_ASSIGN(const ChosenDevices devices, choose_devices(options.devices, count));
+  Graph graph(devices.engine->ops());
+  const Scope root(graph);
+  std::vector<Scope> layers;
+  for (int i = 0; i < options.parts; ++i)
+    layers.push_back(root.device(devices.names[static_cast<size_t>(i * count / options.parts)]));
+  const Scope &first = layers.front(), &last = layers.back();
+
+  nn::Variables model;
+  const auto characters = [&](const Scope& s) {
+    return s.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{kWindow.rows, kWindow.length}}});
+  };
+  const Output x = characters(first), y = characters(last);
+  const Output embedded = nn::embedding(first, model, x, text.kinds, kUnits, "characters");
+  const auto stack = nn::lstm_stack(layers, model, embedded, kUnits, "stack", {.chunk = options.chunk});
+  const Output results = last.op("Reshape", {stack.outputs(last), last.constant(Tensor::of<int32_t>({-1, kUnits}))});
+  const Output flat = last.op("Reshape", {y, last.constant(Tensor::of<int32_t>({-1}))});
+  const Output loss = nn::sparse_softmax_cross_entropy(last, nn::dense(last, model, results, text.kinds, "out"), flat);
+  const Node* update = nn::minimize(last, model, nn::adam(nn::constant_rate(0.005f)), loss);
+  TROUPE_RETURN_IF_ERROR(root.status());
+
+  Session session(*devices.engine, graph, {.default_device = devices.names[0]});
+  TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, model.initializers()));
+  Outcome outcome;
+  const auto busy = devices.busy_ns();
+  const int64_t begun = devices.now_ns();
+  for (int step = 0; step < steps; ++step) {
+    const auto [xs, ys] = window_of(text, kWindow, step);
+    TROUPE_ASSIGN(const auto result, session.run({{x, xs}, {y, ys}}, {loss}, {update}));
+    outcome.last = result[0].data<float>()[0];
+    if (step == 0) outcome.first = outcome.last;
+    if (step % 20 == 0) fmt::print("step {:4}: loss {:.3f}\n", step, outcome.last);
+  }
+  const auto took = static_cast<double>(devices.now_ns() - begun);
+  outcome.step_ms = took / 1e6 / steps;
+  for (size_t i = 0; i < busy.size(); ++i)
+    outcome.busy.push_back(static_cast<double>(devices.busy_ns()[i] - busy[i]) / took);
+  return outcome;
+}
+
+Status run(const Options& options) {
+  TROUPE_RETURN_IF_ERROR(choose_devices(options.devices, 1).status());
+  TROUPE_ASSIGN(const Text text, read_text(options.text, kWindow));
+  TROUPE_ASSIGN(const Outcome all, train(options, text, options.parts, options.steps));
+  fmt::print("{} layers on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}\n", options.parts, options.parts,
+             all.step_ms, options.devices == "sim" ? " of virtual time" : "", all.first, all.last);
+  for (size_t i = 0; i < all.busy.size(); ++i)
+    fmt::print("  {}:{} busy {:.0f} % of the time\n", options.devices, i, 100 * all.busy[i]);
+  if (options.devices == "sim") {
+    TROUPE_ASSIGN(const Outcome one, train(options, text, 1, 1));
+    fmt::print("on one device: {:.2f} ms; {} devices are {:.2f} times as fast\n", one.step_ms, options.parts,
+               one.step_ms / all.step_ms);
+  }
+  if (options.steps > 1 && all.last >= all.first) return make_error(Code::kInternal, "the loss did not fall");
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Trains a deep LSTM on a text, each layer on a device of its own.");
+  app.add_option("--devices", options.devices, "cpu, sim (simulated, on a virtual clock) or gpu")
+      ->capture_default_str();
+  app.add_option("--parts", options.parts, "Layers, and devices")->check(CLI::Range(1, 64))->capture_default_str();
+  app.add_option("--steps", options.steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--chunk", options.chunk, "Characters that a layer takes at once; 0: the whole window")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--text", options.text, "The text to learn, plain or gzip")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  const Status done = run(options);
+  if (!done.ok()) fmt::print(stderr, "model_parallel_lstm: {}\n", done.error().str());
+  return done.ok() ? 0 : 1;
+}
