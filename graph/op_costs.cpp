@@ -37,8 +37,8 @@ double convolution_flops(const Node& n, const NodeShapes& s) {
   return 2 * elements_of(s.outputs[0]) * taps(s.inputs[1], depthwise);
 }
 
-/// The products of [x, h] of every step with the weights [inputs + units, 4 * units]; backward there are two as large, by
-/// the weights and by [x, h].
+/// The products of [x, h] of every step with the weights [inputs + units, 4 * units]; backward there are two as large,
+/// by the weights and by [x, h].
 double lstm_flops(const Node& n, const NodeShapes& s) {
   const double steps = dim(s.inputs[1], 0) * dim(s.inputs[1], 1);
   const bool backward = n.op().name().starts_with("BlockLSTMGrad");
