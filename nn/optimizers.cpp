@@ -61,13 +61,13 @@ Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variabl
                                                const GradientOptions& options) {
   TROUPE_RETURN_IF_ERROR(scope.status());
   const std::vector<Variable> all = variables.trainable();
-  std::vector<Output> reads;
+  std::vector<Output> handles;  // whatever reads a variable, whole or by rows, counts
   std::vector<size_t> ends;
   for (const Variable& v : all) {
-    for (const Output& read : variables.reads(v)) reads.push_back(read);
-    ends.push_back(reads.size());
+    for (const Output& handle : variables.handles(v)) handles.push_back(handle);
+    ends.push_back(handles.size());
   }
-  TROUPE_ASSIGN(const std::vector<Output> found, gradients(scope, {loss}, reads, {}, {}, options));
+  TROUPE_ASSIGN(const std::vector<Output> found, gradients(scope, {loss}, handles, {}, {}, options));
   std::vector<Output> result;
   size_t next = 0;
   for (size_t v = 0; v < all.size(); ++v) {

@@ -79,9 +79,7 @@ Tower TowerBuilder::tower(int replica) {
   const Output sizes = s.op("Shape", {batch[0]});
   const auto ints = [&](int32_t x) { return s.constant(Tensor::of<int32_t>({x})); };
   t.examples = s.named("examples").op("Slice", {sizes, ints(0), ints(1)});
-  std::vector<Output> xs;  // handles: whatever reads a variable, whole or by rows, counts
-  for (const Variable& v : variables.trainable()) xs.push_back(variables.handle(s, v));
-  auto found = gradients(s, {t.loss}, xs, {}, {}, options_.gradients);
+  auto found = variable_gradients(s, variables, t.loss, options_.gradients);
   if (!found.ok()) s.fail(found.error());
   else t.gradients = std::move(*found);
   return t;

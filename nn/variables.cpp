@@ -131,10 +131,10 @@ std::vector<Output> Variables::trainable_reads(const Scope& scope) {
   return result;
 }
 
-std::vector<Output> Variables::reads(const Variable& variable) const {
+std::vector<Output> Variables::handles(const Variable& variable) const {
   std::vector<Output> result;
   for (auto at = uses_.lower_bound({variable.name, {}}); at != uses_.end() && at->first.first == variable.name; ++at)
-    if (at->second.read) result.push_back(at->second.read);
+    if (at->second.handle) result.push_back(at->second.handle);
   return result;
 }
 

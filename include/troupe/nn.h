@@ -69,10 +69,10 @@ class Variables {
   std::vector<Variable> trainable() const;
   /// Targets that assign every initial value.
   std::vector<const Node*> initializers() const;
-  /// Reads of the trainable variables on the scope's device: what gradients are taken by.
+  /// Reads of the trainable variables on the scope's device.
   std::vector<Output> trainable_reads(const Scope& scope);
-  /// The reads of a variable there are so far, one for each device, by the devices' names.
-  std::vector<Output> reads(const Variable& variable) const;
+  /// The handles of a variable there are so far, one for each device, by the devices' names: what gradients are taken by.
+  std::vector<Output> handles(const Variable& variable) const;
 
   /// Layers leave here what must run with each training step beside the update (moving averages).
   void add_update(const Node* node) { updates_.push_back(node); }

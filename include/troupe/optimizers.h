@@ -45,7 +45,7 @@ Clip clip_by_global_norm(float norm);
 
 // -- gradients by variables -------------------------------------------------------------------------------------------
 
-/// The gradient of `loss` by each trainable variable, in order: added up over the reads on all devices, where the
+/// The gradient of `loss` by each trainable variable, in order: added up over all devices that use it, where the
 /// variable's initial value is made. Empty for one that the loss does not depend on. Errors: those of gradients().
 Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
                                                const GradientOptions& options = {});

@@ -117,7 +117,7 @@ TEST_CASE("lstm goes on from a state, and its gradient goes back through it") {
   f.initialise();
   CHECK(f.floats(rest.last) == f.floats(whole.last));
   CHECK(f.floats(rest.cell) == f.floats(whole.cell));
-  const Output kernel = f.variables.reads(f.variables.all()[0]).at(0);
+  const Output kernel = f.variables.read(f.s, f.variables.all()[0]);
   const auto by = [&](const LstmResult& y) {
     const auto found = gradients(f.s, {sum_all(f.s, f.s.op("Mul", {y.last, y.cell}))}, {kernel, x});
     REQUIRE(found.ok());
