@@ -19,8 +19,8 @@ namespace troupe {
 
 namespace {
 
-/// Devices of one process hand pointers to one another; the other one's thread may have to look for its message.
-constexpr LinkRates kWithinProcess = {.bandwidth = 1e15, .latency_ns = 5000};
+/// Devices of one process hand pointers to one another; a thread with nothing to do looks for messages now and then.
+constexpr LinkRates kWithinProcess = {.bandwidth = 1e15, .latency_ns = 100'000};
 
 /// A guess, until nodes are measured.
 DeviceRates cpu_rates(int threads, int64_t memory) {

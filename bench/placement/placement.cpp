@@ -193,7 +193,7 @@ void large(const OpRegistry& ops, int nodes, int devices) {
 }
 
 /// Predicted against real step time on CPU devices of a thread each.
-void predict(const char* name, int devices, const Shape& input, const Build& build, int rounds) {
+void predict(const char* name, int devices, const Shape& input, const Build& build, int rounds, const LinkRates& link) {
   auto engine = must(Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)}));
   Training t(engine->ops(), input, build);
   constexpr int kMeasured = 20;
@@ -202,10 +202,12 @@ void predict(const char* name, int devices, const Shape& input, const Build& bui
   for (int64_t i = 0; i < value.elements(); ++i)
     value.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f;
   const auto open = [&] {
-    auto session = std::make_unique<Session>(
-        *engine, t.graph,
-        SessionOptions{
-            .passes = GraphPasses::none(), .placing = Placing::kByCost, .costs = costs, .timed_steps = kMeasured});
+    auto session = std::make_unique<Session>(*engine, t.graph,
+                                             SessionOptions{.passes = GraphPasses::none(),
+                                                            .placing = Placing::kByCost,
+                                                            .costs = costs,
+                                                            .link = link,
+                                                            .timed_steps = kMeasured});
     return session;
   };
   auto session = open();
@@ -220,7 +222,7 @@ void predict(const char* name, int devices, const Shape& input, const Build& bui
   auto step = must(session->prepare({t.x}, {t.loss}, {t.update}));
   PlacementOptions options;
   for (const std::string& device : engine->devices()) options.devices.push_back({device, {}});
-  options.link = {.bandwidth = 1e15, .latency_ns = 5000};
+  options.link = link;
   options.costs = costs.get();
   const Placement placed =
       must(place(t.graph, std::span(&t.x, 1), std::span(&t.loss, 1), std::span(&t.update, 1), options));
@@ -254,6 +256,10 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Real steps timed; the median is shown")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
+  LinkRates link = {.bandwidth = 1e15, .latency_ns = 100'000};
+  app.add_option("--latency", link.latency_ns, "Nanoseconds that a tensor takes to another CPU device, for predictions")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e9));
   app.add_option("--parts", parts, "What to measure")->delimiter(',')->check(CLI::IsMember(parts));
   CLI11_PARSE(app, argc, argv);
   const auto wanted = [&](const char* part) { return std::ranges::find(parts, part) != parts.end(); };
@@ -285,13 +291,13 @@ int main(int argc, char** argv) {
     for (const int count : {1, 2}) {
       predict(
           "Inception-like, 3 blocks, batch 8", count, {8, 16, 16, 3},
-          [](const Scope& s, nn::Variables& v, Output x) { return inception(s, v, x, 3, 32); }, rounds);
+          [](const Scope& s, nn::Variables& v, Output x) { return inception(s, v, x, 3, 32); }, rounds, link);
       predict(
           "LSTM, 4 layers of 128, 8 steps, batch 32", count, {32, 8, 128},
-          [](const Scope& s, nn::Variables& v, Output x) { return lstm(s, v, x, 4, 8); }, rounds);
+          [](const Scope& s, nn::Variables& v, Output x) { return lstm(s, v, x, 4, 8); }, rounds, link);
       predict(
           "branching, 8 towers, batch 64", count, {64, 784},
-          [](const Scope& s, nn::Variables& v, Output x) { return branching(s, v, x, 8); }, rounds);
+          [](const Scope& s, nn::Variables& v, Output x) { return branching(s, v, x, 8); }, rounds, link);
     }
   }
 }

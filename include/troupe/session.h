@@ -63,8 +63,8 @@ struct SessionOptions {
   /// of another has its name. None: 0 for each.
   std::function<int(const Node&)> priority = {};
   /// Who chooses where several devices are what a node asks for; of one that asks for none these are all devices, of
-  /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of the
-  /// step run first, where `priority` does not say otherwise.
+  /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of
+  /// the step run first, where `priority` does not say otherwise.
   Placing placing = Placing::kByHand;
   /// What nodes were measured to cost in earlier runs (see Session::costs): placement by cost and the order of nodes
   /// begin with it. None: estimates. It must not change any more.

@@ -178,7 +178,8 @@ TEST_CASE("a chain stays on one device, with its variable and what costs nothing
     CHECK(n.why != PlacedBy::kHand);
   }
   CHECK(placed->links.empty());
-  CHECK(placed->peak_bytes[placed->nodes[0].device] == Approx(3 * 256 * 256 * 4).epsilon(1e-3));  // the variable, y and z
+  CHECK(placed->peak_bytes[placed->nodes[0].device] ==
+        Approx(3 * 256 * 256 * 4).epsilon(1e-3));  // the variable, y and z
 }
 
 TEST_CASE("placement keeps to what nodes ask for and says why each is where it is") {
