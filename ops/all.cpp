@@ -4,8 +4,6 @@
 
 namespace troupe {
 
-void register_event_count_ops(OpRegistry&, KernelRegistry&);
-
 void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_const_ops(ops, kernels);
   register_control_flow_ops(ops, kernels);

@@ -59,6 +59,7 @@ void register_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_reader_ops(OpRegistry&, KernelRegistry&);
 void register_barrier_ops(OpRegistry&, KernelRegistry&);
 void register_mutex_ops(OpRegistry&, KernelRegistry&);
+void register_event_count_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_print_ops(OpRegistry&, KernelRegistry&);
