@@ -36,6 +36,8 @@ constexpr Row kFormats[] = {
     {"i", "i", "MaxPool AvgPool SpaceToDepth DepthToSpace"},
     {"iii", "i", "MaxPoolGrad MaxPoolGradGrad"},
     {"zi", "i", "AvgPoolGrad"},
+    {"izz", "i", "MaxPoolV2"},
+    {"iiizz", "i", "MaxPoolGradV2 MaxPoolGradGradV2"},
     {"i", "s", "BiasAddGrad"},
     {"issss", "isssss", "FusedBatchNormV3"},
     {"iissss", "issss", "FusedBatchNormGradV3"},
@@ -166,8 +168,8 @@ double gain(const std::string& op, const PartialShape& image, const PartialShape
     // After Winograd, for which images are brought into blocks from either layout.
     return filter[0] == 3 && filter[1] == 3 && filter[2] >= 32 && filter[3] >= 32 ? by(-0.3) : 0;
   }
-  if (op.ends_with("PoolGrad") || op.ends_with("PoolGradGrad")) return by(1.5);
-  if (op.ends_with("Pool")) return by(0.6);
+  if (op.find("PoolGrad") != std::string::npos) return by(1.5);
+  if (op.find("Pool") != std::string::npos) return by(0.6);
   if (!op.starts_with("FusedBatchNorm")) return 0;
   if (image[1] >= 0 && image[1] < 16) return by(-0.4);
   const int64_t places = image[2] < 0 || image[3] < 0 ? 1024 : image[2] * image[3];

@@ -16,6 +16,44 @@
 namespace troupe {
 namespace {
 
+/// The window of a kernel: of its attributes, or of the second version's last two inputs, ksize and strides.
+class PoolWindow {
+ public:
+  static Result<PoolWindow> make(const KernelInit& init) {
+    PoolWindow w;
+    w.by_inputs_ = !init.attrs->has("ksize");
+    if (w.by_inputs_) w.attrs_ = *init.attrs;
+    TROUPE_ASSIGN(w.window_, WindowAttrs::parse(*init.attrs));
+    return w;
+  }
+  Result<WindowAttrs> of(const KernelContext& c) const {
+    if (!by_inputs_) return window_;
+    const int n = c.num_inputs();
+    return by_inputs(attrs_, c.input(n - 2), c.input(n - 1));
+  }
+  /// The attributes of the first version. Errors: other than 4 values.
+  static Result<Attrs> attrs(const Attrs& node, const Tensor& ksize, const Tensor& strides) {
+    Attrs out = node;
+    for (const auto& [name, t] : {std::pair("ksize", &ksize), std::pair("strides", &strides)}) {
+      if (t->dtype() != DType::kInt32 || t->rank() != 1 || t->dim(0) != 4)
+        return invalid_argument("{} must be 4 values, not {}", name, t->str());
+      const auto values = t->values<int32_t>();
+      out.set(name, std::vector<int64_t>(values.begin(), values.end()));
+    }
+    return out;
+  }
+
+ private:
+  static Result<WindowAttrs> by_inputs(const Attrs& node, const Tensor& ksize, const Tensor& strides) {
+    TROUPE_ASSIGN(const Attrs all, attrs(node, ksize, strides));
+    return WindowAttrs::parse(all);
+  }
+
+  bool by_inputs_ = false;
+  WindowAttrs window_{ChannelLayout(Attrs())};
+  Attrs attrs_;
+};
+
 /// Images [height, width, channels] one after the other.
 struct PoolShape {
   int64_t images = 0, channels = 1;
@@ -179,10 +217,11 @@ template <bool max, class T> void pool_rows(const PoolShape& s, const T* in, T* 
 
 template <bool max> class PoolKernel : public ComputeKernel {
  public:
-  explicit PoolKernel(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  explicit PoolKernel(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     if (y.elements() > 0)
       parallel_for(c.threads(), s.images * s.y.out, 1 + kCheapGrain / (s.x.in * s.channels * s.y.size),
@@ -195,17 +234,18 @@ template <bool max> class PoolKernel : public ComputeKernel {
   }
 
  private:
-  const WindowAttrs attrs_;
+  const PoolWindow window_;
 };
 using MaxPool = PoolKernel<true>;
 using AvgPool = PoolKernel<false>;
 
 class MaxPoolGrad final : public ComputeKernel {
  public:
-  explicit MaxPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  explicit MaxPoolGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
     if (y.shape() != s.out || g.shape() != s.out)
       return invalid_argument("orig_output {} and grad {} are not the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
@@ -223,16 +263,17 @@ class MaxPoolGrad final : public ComputeKernel {
   }
 
  private:
-  const WindowAttrs attrs_;
+  const PoolWindow window_;
 };
 
 /// Of each window the value of `grad` at the first place that holds the window's largest value.
 class MaxPoolGradGrad final : public ComputeKernel {
  public:
-  explicit MaxPoolGradGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  explicit MaxPoolGradGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, x.shape()));
+    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
     if (y.shape() != s.out || g.shape() != x.shape())
       return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
@@ -263,16 +304,17 @@ class MaxPoolGradGrad final : public ComputeKernel {
       }
   }
 
-  const WindowAttrs attrs_;
+  const PoolWindow window_;
 };
 
 class AvgPoolGrad final : public ComputeKernel {
  public:
-  explicit AvgPoolGrad(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
+  explicit AvgPoolGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape in, shape_from_sizes(c.input(0)));
     const Tensor& g = c.input(1);
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs_, in));
+    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
+    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, in));
     if (g.shape() != s.out)
       return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
     TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), in));
@@ -299,7 +341,7 @@ class AvgPoolGrad final : public ComputeKernel {
       }
   }
 
-  const WindowAttrs attrs_;
+  const PoolWindow window_;
 };
 
 /// What the pool of an input, of which sizes may be unknown, looks like.
@@ -323,6 +365,62 @@ Status avg_pool_grad_shape(ShapeContext& c) {
     input = shape;
   }
   return set_pool_grad_shape(c, pooled, input, 1, 1);
+}
+
+/// The pool of `input` by the last two inputs, where these are known; else what is known of it.
+Result<PartialShape> pooled_by_inputs(ShapeContext& c, const PartialShape& input) {
+  const int n = c.num_inputs();
+  const auto ksize = c.constant_input(n - 2), strides = c.constant_input(n - 1);
+  if (ksize && strides) {
+    TROUPE_ASSIGN(const Attrs attrs, PoolWindow::attrs(c.attrs(), *ksize, *strides));
+    return pooled(attrs, input);
+  }
+  for (int i = n - 2; i < n; ++i)
+    if (!c.input(i).compatible(PartialShape{4}))
+      return invalid_argument("{} must be 4 values, not {}", i == n - 2 ? "ksize" : "strides", c.input(i).str());
+  if (input.has_rank() && input.rank() != 4)
+    return invalid_argument("input must have rank 4, but its shape is {}", input.str());
+  const PartialShape in = input.has_rank() ? input : PartialShape::of_rank(4);
+  const ChannelLayout layout(c.attrs());
+  return layout.shape<PartialShape>(in[0], -1, -1, in[layout.channel()]);
+}
+
+Status max_pool_v2_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape out, pooled_by_inputs(c, c.input(0)));
+  c.set_output(0, std::move(out));
+  return {};
+}
+/// `image` is the last input, and its gradient the output, of the image's shape; or the other way round.
+Status max_pool_grad_v2_shape(ShapeContext& c, bool image) {
+  PartialShape in = c.input(0);
+  if (image) {
+    TROUPE_ASSIGN(in, PartialShape::merge(in, c.input(2)));
+  }
+  TROUPE_ASSIGN(PartialShape out, pooled_by_inputs(c, in));
+  TROUPE_ASSIGN(out, PartialShape::merge(out, c.input(1)));
+  if (!image) {
+    TROUPE_RETURN_IF_ERROR(PartialShape::merge(out, c.input(2)).status());
+  }
+  c.set_output(0, image ? std::move(out) : std::move(in));
+  return {};
+}
+
+/// Padding and data_format of the node whose gradient is made.
+Attrs pool_v2_attrs(GradientContext& c) {
+  Attrs out;
+  for (const char* name : {"padding", "data_format"})
+    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
+  return out;
+}
+Status max_pool_v2_gradient(GradientContext& c) {
+  c.set_dx(0, c.op("MaxPoolGradV2", {c.input(0), c.output(0), c.dy(0), c.input(1), c.input(2)}, pool_v2_attrs(c)));
+  return {};
+}
+/// As of the first version.
+Status max_pool_grad_v2_gradient(GradientContext& c) {
+  const char* other = c.node().op().name() == "MaxPoolGradV2" ? "MaxPoolGradGradV2" : "MaxPoolGradV2";
+  c.set_dx(2, c.op(other, {c.input(0), c.input(1), c.dy(0), c.input(3), c.input(4)}, pool_v2_attrs(c)));
+  return {};
 }
 
 Status max_pool_gradient(GradientContext& c) {
@@ -362,8 +460,8 @@ OpDef with_pool(OpDef op, bool max) {
 
 template <class K, class Types> void add_pool_kernels(KernelRegistry& kernels, const char* op, Types) {
   const KernelFactory make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new K(std::move(attrs)));
+    TROUPE_ASSIGN(PoolWindow window, PoolWindow::make(init));
+    return std::unique_ptr<Kernel>(new K(std::move(window)));
   };
   kernels.add(op, DeviceKind::kCpu, {{"T", Types::dtypes()}}, make);
   add_half_kernels(kernels, op, make);
@@ -406,6 +504,26 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(avg_pool_grad_shape)
               .doc("The gradient of AvgPool: grad shared among the places of each window."),
           gradient(avg_pool_grad_gradient));
+  const auto second = [](OpDef op) {
+    op.input("ksize: int32").input("strides: int32").output("output: T").attr("padding: {'SAME', 'VALID'}");
+    op.attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'").attr(type_attr("T", NumberTypes{}, "float32"));
+    return op;
+  };
+  ops.add(second(OpDef("MaxPoolV2").input("input: T"))
+              .shape(max_pool_v2_shape)
+              .doc("MaxPool with the window and the strides, four numbers each, as inputs."),
+          gradient(max_pool_v2_gradient));
+  ops.add(second(OpDef("MaxPoolGradV2").input("orig_input: T").input("orig_output: T").input("grad: T"))
+              .shape([](ShapeContext& c) { return max_pool_grad_v2_shape(c, false); })
+              .doc("MaxPoolGrad with the window and the strides, four numbers each, as inputs."),
+          gradient(max_pool_grad_v2_gradient));
+  ops.add(second(OpDef("MaxPoolGradGradV2").input("orig_input: T").input("orig_output: T").input("grad: T"))
+              .shape([](ShapeContext& c) { return max_pool_grad_v2_shape(c, true); })
+              .doc("MaxPoolGradGrad with the window and the strides, four numbers each, as inputs."),
+          gradient(max_pool_grad_v2_gradient));
+  add_pool_kernels<MaxPool>(kernels, "MaxPoolV2", MaxPoolTypes{});
+  add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGradV2", MaxPoolTypes{});
+  add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGradV2", MaxPoolTypes{});
   add_pool_kernels<MaxPool>(kernels, "MaxPool", MaxPoolTypes{});
   add_pool_kernels<MaxPoolGrad>(kernels, "MaxPoolGrad", MaxPoolTypes{});
   add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolTypes{});

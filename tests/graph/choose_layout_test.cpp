@@ -125,6 +125,14 @@ TEST_CASE("gradients of windows take the sizes of images in the new order") {
         "Transpose(Mul(" + head + ", AvgPoolGrad(Shape(" + head + "), Transpose(dy, " + kLast + "))), " + kFirst + ")");
 }
 
+TEST_CASE("windows that are inputs are changed") {
+  Fixture f;
+  const Output y = f.s.op("MaxPoolV2", {f.pool(f.x), f.ints({1, 1, 2, 3}), f.ints({1, 1, 3, 4})},
+                          {{"padding", std::string("SAME")}, {"data_format", std::string("NCHW")}});
+  CHECK(f.chosen(y) == "Transpose(MaxPoolV2(MaxPool(Transpose(x, " + kLast +
+                           ")), int32[4] [1, 2, 3, 1], int32[4] [1, 3, 4, 1]), " + kFirst + ")");
+}
+
 TEST_CASE("explicit paddings are changed") {
   Fixture f;
   Attrs attrs = Fixture::windows({1, 1, 1, 1}, "EXPLICIT");

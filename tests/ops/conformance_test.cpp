@@ -55,7 +55,6 @@ const std::set<std::string>& tested_elsewhere() {
                                             "Conv2DBackpropFilter",
                                             "DepthwiseConv2dNative",
                                             "MaxPool",
-                                            "MaxPoolV2",
                                             "MaxPoolGrad",
                                             "MaxPoolGradGrad",
                                             "AvgPool",

@@ -112,6 +112,17 @@ TEST_CASE("Pools' gradients agree with finite differences") {
     const Tensor y = must(apply("MaxPool", {x}, attrs));
     check_gradients("MaxPoolGrad", {x, y, random_tensor<double>(y.shape(), 2)}, attrs, {2});
     check_gradients("MaxPoolGradGrad", {x, y, g}, attrs, {2});
+    const Tensor two = first ? Tensor::of<int32_t>({1, 1, 2, 2}) : Tensor::of<int32_t>({1, 2, 2, 1});
+    const Tensor one = Tensor::of<int32_t>({1, 1, 1, 1});
+    Attrs second;
+    for (const char* name : {"padding", "data_format"}) second.set(name, *attrs.find(name));
+    check_gradients("MaxPoolV2", {x, two, one}, second, {0});
+    check_gradients("MaxPoolGradV2", {x, y, random_tensor<double>(y.shape(), 2), two, one}, second, {2});
+    check_gradients("MaxPoolGradGradV2", {x, y, g, two, one}, second, {2});
+    const auto refused = apply_unshaped("MaxPoolV2", {x, Tensor::of<int32_t>({2, 2}), one}, second);
+    REQUIRE_FALSE(refused.ok());
+    CHECK_THAT(refused.error().str(), Catch::Contains("ksize must be 4 values"));
+    CHECK_FALSE(apply_unshaped("MaxPoolV2", {x, two, Tensor::of<int32_t>({1, 0, 1, 1})}, second).ok());
   }
 }
 

@@ -16,6 +16,7 @@ inline Attrs volume_attrs(Ints window, Ints strides, const char* padding) {
 
 inline std::vector<OpCase> window_cases() {
   const Tensor row = D({3, 1, 4, 1, 5}, {1, 1, 5, 1}), image = ramp({2, 4, 5, 2}), flat = D({1, 5, 2, 4}, {1, 2, 2, 1});
+  const Tensor pair = I({1, 1, 2, 1});
   const auto window = [](int64_t h, int64_t w, int64_t sh, int64_t sw, const char* padding) {
     return Attrs{{"ksize", Ints{1, h, w, 1}}, {"strides", Ints{1, sh, sw, 1}}, {"padding", padding}};
   };
@@ -33,6 +34,18 @@ inline std::vector<OpCase> window_cases() {
        {row},
        window(1, 2, 1, 2, "SAME"),
        {D({3, 4, 5}, {1, 1, 3, 1}), L({0, 2, 4}, {1, 1, 3, 1})}},
+      {"MaxPoolV2", {row, pair, pair}, {{"padding", "SAME"}}, {D({3, 4, 5}, {1, 1, 3, 1})}},
+      {"MaxPoolV2", {image, I({1, 2, 3, 1}), I({1, 1, 2, 1})}, {{"padding", "VALID"}}},
+      {"MaxPoolGradV2",
+       {row, D({3, 4, 5}, {1, 1, 3, 1}), D({1, 2, 3}, {1, 1, 3, 1}), pair, pair},
+       {{"padding", "SAME"}},
+       {D({1, 0, 2, 0, 3}, {1, 1, 5, 1})},
+       false},
+      {"MaxPoolGradGradV2",
+       {row, D({3, 4, 5}, {1, 1, 3, 1}), D({1, 2, 3, 4, 5}, {1, 1, 5, 1}), pair, pair},
+       {{"padding", "SAME"}},
+       {D({1, 3, 5}, {1, 1, 3, 1})},
+       false},
       {"MaxPoolWithArgmax", {image}, window(2, 3, 1, 2, "VALID")},
       {"MaxPoolWithArgmax", {image}, whole},
       {"MaxPoolGradWithArgmax",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ops with windows over images and volumes, with their gradients."""
-from make import golden, tf, tf1
+from make import golden, np, tf, tf1
 
 
 @golden(tolerance=1e-4)
@@ -37,3 +37,12 @@ def second_gradients(case):
     z = tf.nn.max_pool3d(v, 2, 2, "SAME")
     (dv,) = tf.gradients(z * z, v)
     case.fetch(dx, dv, *tf.gradients(dx * dx, x), *tf.gradients(dv * dv, v))
+    size = case.feed("size", np.int32([1, 2, 3, 1]))
+    for padding in ("SAME", "VALID"):
+        y = tf.raw_ops.MaxPoolV2(input=x, ksize=size, strides=[1, 2, 1, 1], padding=padding)
+        (dx,) = tf.gradients(y * y, x)
+        case.fetch(y, dx)
+        grad = tf.raw_ops.MaxPoolGradV2(orig_input=x, orig_output=y, grad=y + 1, ksize=size, strides=[1, 2, 1, 1],
+                                        padding=padding)
+        case.fetch(grad, tf.raw_ops.MaxPoolGradGradV2(orig_input=x, orig_output=y, grad=grad, ksize=size,
+                                                      strides=[1, 2, 1, 1], padding=padding))
