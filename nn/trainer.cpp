@@ -6,7 +6,7 @@
 // 2. A replica computes only while done_ < target_, so between two runs nothing changes a variable.
 // 3. In kAsync with max_staleness s a replica computes only while it has made at most s updates more than the slowest.
 // 4. In kLocal done_ updates are averaged; replicas compute towards round_end(), and the average begins when all are
-//    there, so that no replica computes meanwhile.
+//    there or out of data, so that no replica computes meanwhile, and what each computes depends on no other's speed.
 // 5. In kHybrid the update of step s happens exactly if pushes_[s] reaches N - k: accumulators drop all others.
 #include <cmath>
 #include <condition_variable>
@@ -28,6 +28,7 @@ class Trainer::Impl {
     Phase phase = Phase::kReady;
     int64_t local_step = -1;  // kHybrid; -1: the current one
     int64_t updates = 0;      // made by it
+    bool ended = false;       // kLocal: its batches have
   };
 
   Impl(Engine& engine, TrainerOptions options)
@@ -190,7 +191,7 @@ class Trainer::Impl {
     if (r.phase != Phase::kReady || error_ || ended_ || closing_) return false;
     switch (options_.mode) {
       case ReplicaMode::kHybrid: return done_ < target_;
-      case ReplicaMode::kLocal: return !averaging_ && r.updates < round_end();
+      case ReplicaMode::kLocal: return !averaging_ && !r.ended && r.updates < round_end();
       case ReplicaMode::kAsync:
         if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
         [[fallthrough]];
@@ -233,11 +234,7 @@ class Trainer::Impl {
       launch(launches, r.step, std::move(feeds), options,
              [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
     }
-    if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_ && (ended_ || slowest() >= round_end()) &&
-        std::ranges::any_of(replicas_, [&](const Replica& r) { return r.updates > done_; })) {
-      averaging_ = true;
-      launch(launches, average_, {}, run_options_, [this](RunResult r, Launches&) { average_done(r); });
-    }
+    if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_) end_round(launches);
     // The data ended: an update that can no longer get its gradients would wait for ever.
     if (updating_ && ended_ && computing_ == 0 && pushes_[step()] < needed())
       launches.push_back([this] { update_step_.cancel(); });
@@ -281,7 +278,7 @@ class Trainer::Impl {
     --computing_;
     if (!result.ok()) {
       if (!hybrid() && !local()) --started_;
-      if (result.error().code == Code::kOutOfRange) ended_ = true;
+      if (result.error().code == Code::kOutOfRange) (local() ? r.ended : ended_) = true;
       else fail(result.error());
       return;
     }
@@ -321,12 +318,25 @@ class Trainer::Impl {
     if (!ended_) fail(result.error());
   }
 
+  /// Averages once every replica has made the updates of the round, or all that its batches are enough for.
+  void end_round(Launches& launches) {
+    if (!std::ranges::all_of(replicas_, [&](const Replica& r) { return r.ended || r.updates >= round_end(); })) return;
+    if (std::ranges::any_of(replicas_, [&](const Replica& r) { return r.updates > done_; })) {
+      averaging_ = true;
+      launch(launches, average_, {}, run_options_, [this](RunResult r, Launches&) { average_done(r); });
+    } else {
+      ended_ |= any_ended();
+    }
+  }
+  bool any_ended() const { return std::ranges::any_of(replicas_, &Replica::ended); }
+
   void average_done(RunResult& result) {
     averaging_ = false;
     if (!result.ok()) return fail(result.error());
     // Where the data ended, the first replica, which is served first, has made as many updates as any.
     done_ = replicas_[0].updates;
     for (Replica& r : replicas_) r.updates = done_;
+    ended_ |= any_ended();
   }
 
   // The input is one loop, so that batches keep their order: never two of its steps at once.
