@@ -9,7 +9,8 @@
 
 namespace troupe {
 
-/// To a device actor: do the part of device `device` of this step. One actor may be several (simulated) devices.
+/// To a device actor: do the part of device `device` of this step. The actor of the simulated devices does those of all
+/// of them, so that they begin at one virtual time.
 struct RunStep {
   uint32_t device = 0;
   StepRef call;

@@ -248,8 +248,12 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
     caf::anon_send(e.timer, WatchStep{call, e.system->clock().now() +
                                                 std::chrono::duration_cast<caf::actor_clock::duration_type>(deadline)});
   if (plan.partitions.empty()) return call->finish();
-  for (const PartitionPlan& partition : plan.partitions)
-    caf::anon_send(e.directory->devices[partition.device], RunStep{partition.device, call});
+  bool simulated = false;
+  for (const PartitionPlan& partition : plan.partitions) {
+    const caf::actor& actor = e.directory->devices[partition.device];
+    if (actor == e.sim && std::exchange(simulated, true)) continue;  // it has been told of all that it does
+    caf::anon_send(actor, RunStep{partition.device, call});
+  }
 }
 
 Session::Session(Engine& engine, const Graph& graph, SessionOptions options)

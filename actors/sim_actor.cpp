@@ -32,7 +32,7 @@ class SimActor::Device final : public Outbox {
         index_(index), info_(info), ports_() {}
 
   void send_tensors(uint32_t to, std::vector<ReadyTensor> tensors) override {
-    if (to < sim_.first_ || sim_.devices_.size() <= to - sim_.first_) {
+    if (!sim_.simulates(to)) {
       sim_.send(sim_.directory_->devices[to],
                 TensorsReady{to, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
       return;
@@ -127,8 +127,11 @@ SimActor::~SimActor() = default;
 caf::behavior SimActor::make_behavior() {
   return {
       [this](RunStep& m) {
-        device(m.device).executor.start(std::move(m.call));
-        touch(device(m.device));
+        for (const PartitionPlan& partition : m.call->plan->partitions) {
+          if (!simulates(partition.device)) continue;
+          device(partition.device).executor.start(m.call);
+          touch(device(partition.device));
+        }
         settle();
       },
       [this](TensorsReady& m) {

@@ -6,9 +6,9 @@
 //
 // | message         | from           | effect, reply                                                         |
 // |-----------------|----------------|-----------------------------------------------------------------------|
-// | RunStep,        | as of a        | as of a DeviceActor, at the present virtual time                      |
-// | TensorsReady,   | DeviceActor    |                                                                       |
-// | ResourceAnswers,|                |                                                                       |
+// | RunStep         | session        | begins the parts of all simulated devices of a step                   |
+// | TensorsReady,   | as of a        | as of a DeviceActor, at the present virtual time                      |
+// | ResourceAnswers,| DeviceActor    |                                                                       |
 // | AbortStep       |                |                                                                       |
 // | Settled         | resource actor | one host has dealt with the requests before it: the clock may go on   |
 // | HoldClock       | engine         | the clock stands still from now on, or (the last hold) may go on      |
@@ -49,6 +49,7 @@ class SimActor : public caf::event_based_actor {
     }
   };
 
+  bool simulates(uint32_t index) const { return index >= first_ && index - first_ < devices_.size(); }
   Device& device(uint32_t index);
   void touch(Device& device);
   void at(int64_t ns, Device& device, std::vector<ReadyTensor> tensors = {});

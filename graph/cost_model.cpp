@@ -23,6 +23,7 @@ Error no_cost_model(const std::string& path, const std::string& why) {
 }  // namespace
 
 double NodeCost::time_ns(const DeviceRates& rates) const {
+  if (flops <= 0 && bytes <= 0) return 0;
   return rates.launch_ns + std::max(flops / rates.flops, bytes / rates.memory_bandwidth) * 1e9;
 }
 

@@ -17,7 +17,7 @@ struct NodeCost {
   double flops = 0;
   double bytes = 0;  // read and written
 
-  /// By the roofline: what is longer of arithmetic and memory, and the launch.
+  /// By the roofline: what is longer of arithmetic and memory, and the launch; 0 where there is nothing to do.
   double time_ns(const DeviceRates& rates) const;
 };
 
