@@ -63,7 +63,7 @@ void Executor::fire_control(StepState& s, Ready at) {
     case NodeKind::kEnter: return enter(s, at, dead);
     case NodeKind::kExit: return exit(s, at);
     case NodeKind::kNextIteration: return next_iteration(s, at);
-    case NodeKind::kSend: send(s, node, Tensor(), dead); return complete_control(s, at, dead);
+    case NodeKind::kSend: send(s, at, node, Tensor(), dead); return complete_control(s, at, dead);
     default: return complete_control(s, at, dead);
   }
 }
@@ -228,7 +228,8 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   in.children.clear();
   in.frame = l.frame;
   in.loop = loop;
-  in.outstanding = 0;
+  in.number = l.begun++;
+  in.outstanding = frame.num_recvs;
   l.iterations.push_back(index);
   l.dead_exits.clear();
   if (in.serial != l.serial) in.clear_invariants(frame);
@@ -239,6 +240,45 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
     tell_successors(s, {v.node, 0}, index, v.dead, -1);
     if (s.stopped) return;
   }
+  if (frame.num_recvs == 0 || s.early.empty()) return;
+  if (auto early = s.early.extract({l.frame, path_of(s, index)}); !early.empty())
+    for (ReadyTensor& tensor : early.mapped()) receive_in_loop(s, std::move(tensor));
+}
+
+// -- loops on several devices -----------------------------------------------------------------------------------------
+
+std::vector<uint32_t> Executor::path_of(const StepState& s, uint32_t iteration) {
+  std::vector<uint32_t> path;
+  for (; iteration > 0; iteration = s.loops[s.iterations[iteration]->loop]->parent)
+    path.push_back(s.iterations[iteration]->number);
+  std::ranges::reverse(path);
+  return path;
+}
+
+std::optional<uint32_t> Executor::find_iteration(const StepState& s, uint32_t frame, std::span<const uint32_t> path) {
+  if (path.empty()) return 0;
+  const auto parent = find_iteration(s, s.plan->frames[frame].parent, path.first(path.size() - 1));
+  if (!parent) return {};
+  for (const uint32_t loop : s.iterations[*parent]->children) {
+    const Loop& l = *s.loops[loop];
+    if (l.frame != frame) continue;
+    const uint32_t after_first = path.back() - s.iterations[l.iterations.front()]->number;
+    if (after_first < l.iterations.size()) return l.iterations[after_first];
+  }
+  return {};
+}
+
+void Executor::receive_in_loop(StepState& s, ReadyTensor tensor) {
+  const auto& frames = s.plan->frames;
+  const auto after = std::ranges::upper_bound(frames, tensor.node, {}, &FramePlan::first_node);
+  const auto frame = static_cast<uint32_t>(after - frames.begin() - 1);
+  const auto iteration = find_iteration(s, frame, tensor.iterations);
+  if (!iteration) {
+    s.early[{frame, tensor.iterations}].push_back(std::move(tensor));
+    return;
+  }
+  put(s, *iteration, std::move(tensor));
+  --s.iterations[*iteration]->outstanding;  // it waited for this one; the Recv counts now
 }
 
 void Executor::end_iterations(StepState& s, uint32_t loop) {

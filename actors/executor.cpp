@@ -293,7 +293,7 @@ bool Executor::fire(StepState& s, Ready at) {
     }
     case NodeKind::kConst: in.values[node.first_output] = *node.constant; return true;
     case NodeKind::kSend:
-      send(s, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
+      send(s, at, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
       return true;
     case NodeKind::kResource: return fire_resource(s, at, node);
     case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
@@ -339,9 +339,10 @@ void Executor::work_ended() {
   if (work.took.complete || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 
-void Executor::send(StepState& s, const PlanNode& node, Tensor value, bool dead) {
+void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead) {
   const uint32_t device = s.call->plan->partitions[node.to.partition].device;
   sends_[device].push_back({s.call, node.to.node, std::move(value), dead});
+  if (at.iteration > 0) sends_[device].back().iterations = path_of(s, at.iteration);
 }
 
 bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
@@ -412,10 +413,16 @@ void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t be
 
 void Executor::receive(StepState& s, ReadyTensor tensor) {
   if (s.stopped) return;
-  Iteration& in = *s.iterations[0];  // no loop is on several devices
+  if (tensor.iterations.empty()) put(s, 0, std::move(tensor));
+  else receive_in_loop(s, std::move(tensor));
+}
+
+void Executor::put(StepState& s, uint32_t iteration, ReadyTensor tensor) {
+  Iteration& in = *s.iterations[iteration];
+  const uint32_t local = tensor.node - in.first_node;
   in.values[s.plan->nodes[tensor.node].first_output] = std::move(tensor.value);
-  if (tensor.dead) in.dead[tensor.node] = true;
-  if (--in.pending[tensor.node] == 0) push(s, {tensor.node, 0});
+  if (tensor.dead) in.dead[local] = true;
+  if (--in.pending[local] == 0) push(s, {tensor.node, iteration});
 }
 
 Status Executor::check_numerics(const Iteration& in, const PlanNode& node) const {

@@ -19,14 +19,6 @@
 
 namespace troupe {
 
-/// A tensor (or, undefined, a mere signal) for a Recv of another partition.
-struct ReadyTensor {
-  StepRef call;
-  uint32_t node = 0;
-  Tensor value;
-  bool dead = false;  // the branch of its producer was not taken
-};
-
 /// One request to the host of a resource. The kernel lives as long as the step that waits for the reply.
 struct ResourceUse {
   ResourceKernel* kernel = nullptr;
@@ -136,7 +128,7 @@ class Executor {
   bool fire_simulated(StepState& s, Ready at, const PlanNode& node);
   bool fire_resource(StepState& s, Ready at, const PlanNode& node);
   void fire_blocking(StepState& s, Ready at, const PlanNode& node);
-  void send(StepState& s, const PlanNode& node, Tensor value, bool dead);
+  void send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead);
   void complete(StepState& s, Ready at);
   void receive(StepState& s, ReadyTensor tensor);
 
@@ -156,6 +148,13 @@ class Executor {
   /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
   void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
   void add_iteration(StepState& s, uint32_t loop);
+  /// The numbers of the iterations around, outermost first, and its own; none of the step itself.
+  static std::vector<uint32_t> path_of(const StepState& s, uint32_t iteration);
+  /// The iteration of `frame` with that path; empty: it has not begun.
+  static std::optional<uint32_t> find_iteration(const StepState& s, uint32_t frame, std::span<const uint32_t> path);
+  /// Keeps a tensor that came before its iteration, or receives it; `frame` is that of the Recv.
+  void receive_in_loop(StepState& s, ReadyTensor tensor);
+  void put(StepState& s, uint32_t iteration, ReadyTensor tensor);
   /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
   void settle(StepState& s, uint32_t iteration) {
     if (--s.iterations[iteration]->outstanding == 0) end_iterations(s, s.iterations[iteration]->loop);

@@ -129,6 +129,8 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
     if (node.num_outputs > 0) node.first_output = local(node.first_output);
     if (node.kind == NodeKind::kEnter) ++plan.frames[node.enter.frame].enters;
   }
+  for (uint32_t i = 0; i < plan.size(); ++i)
+    if (plan.nodes[i].kind == NodeKind::kRecv && node_frames[i] > 0) ++plan.frames[node_frames[i]].num_recvs;
   for (uint32_t& slot : plan.input_slots) slot = local(slot);
   for (auto& [feed, slot] : plan.feeds) slot = local(slot);
   for (auto& [slot, fetch] : plan.fetches) slot = local(slot);

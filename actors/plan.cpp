@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "actors/evaluate.h"
 #include "actors/executor.h"
+#include "actors/loop_places.h"
 #include "actors/partition_draft.h"
 #include "base/check.h"
 #include "base/device_name.h"
@@ -155,6 +157,8 @@ class Planner {
     constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
     cache_.by_node.resize(static_cast<size_t>(graph_.size()));
     find_chosen(needed);
+    TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed,
+                                           [this](const Node& n) -> Result<uint32_t> { return placer_.device_of(n); }));
     for (const Node* node : needed) {
       const uint32_t device = place(*node);
       devices_[static_cast<size_t>(node->id())] = device;
@@ -163,6 +167,7 @@ class Planner {
     if (!lacking_.empty()) return lacking();
     for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
     if (!lacking_.empty()) return lacking();
+    TROUPE_RETURN_IF_ERROR(share_loops());
     if (context_.schedule_receives && drafts_.size() > 1) hold_back_receives();
     TROUPE_RETURN_IF_ERROR(add_readers());
     close();
@@ -174,11 +179,9 @@ class Planner {
     uint32_t partition, node;
   };
 
-  /// A loop, with all loops within, is on one device: that of its first node.
-  uint32_t place(const Node& node) {
+  uint32_t place(const Node& node) const {
     const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
-    if (frame == 0) return placer_.device_of(node);
-    return loop_devices_.try_emplace(frames_.outermost(frame), placer_.device_of(node)).first->second;
+    return frame == 0 ? placer_.device_of(node) : loops_.device(node);
   }
 
   uint32_t partition_of(uint32_t device) {
@@ -325,7 +328,10 @@ class Planner {
       return at->second;
     }
     if (constant(*in.node)) return constant_slot(*in.node, here.partition);
-    const Place there = where_[static_cast<size_t>(in.node->id())];
+    Place there = where_[static_cast<size_t>(in.node->id())];
+    if (there.partition != here.partition && is_constant_enter(*in.node)) {
+      TROUPE_ASSIGN(there, copy_enter(*in.node, here.partition));
+    }
     if (there.partition == here.partition) {
       draft.add_edge(there.node, here.node, in.port);
       return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
@@ -359,29 +365,137 @@ class Planner {
     PartitionDraft& source = drafts_[from.partition];
     PartitionDraft& target = drafts_[partition];
     const Node* producer = source.plan.graph_nodes[from.node];
+    const uint32_t frame = frame_of_outputs(from);
+    crossings_.emplace(from.partition, partition, frame);
 
     PlanNode recv;
     recv.kind = NodeKind::kRecv;
     recv.num_outputs = 1;
-    recv.first_output = target.add_slots(1);
-    const Place there{partition, target.add_node(recv, producer)};
+    recv.first_output = target.add_slots(1, frame);
+    const Place there{partition, target.add_node(recv, producer, frame)};
     target.dependencies[there.node] = 1;
 
     PlanNode send;
     send.kind = NodeKind::kSend;
     send.to = {partition, there.node};
-    const uint32_t send_index = source.add_node(send, producer);
+    const uint32_t send_index = source.add_node(send, producer, frame);
     if (value)
       read_later(from.partition, send_index, source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port));
     source.add_edge(from.node, send_index, port);
     return there;
   }
 
-  /// Gives a node its one input. Nodes' own inputs are next to one another, so it is laid out behind them all.
+  uint32_t frame_of_outputs(Place at) const {
+    const PlanNode& node = drafts_[at.partition].plan.nodes[at.node];
+    const uint32_t frame = drafts_[at.partition].node_frames[at.node];
+    if (node.kind == NodeKind::kEnter) return node.enter.frame;
+    return node.kind == NodeKind::kExit ? static_cast<uint32_t>(frames_.frames[frame].parent) : frame;
+  }
+
+  /// Gives a node that is none of the graph's its next input. The inputs of one node are given one after the other.
   void read_later(uint32_t partition, uint32_t node, uint32_t slot) {
-    drafts_[partition].plan.nodes[node].num_inputs = 1;
+    ++drafts_[partition].plan.nodes[node].num_inputs;
     ++drafts_[partition].uses[slot];
     late_readers_.push_back({partition, node, slot});
+  }
+
+  // -- loops on several devices ---------------------------------------------------------------------------------------
+
+  bool is_constant_enter(const Node& node) const {
+    return node.op().control_flow() == ControlFlow::kEnter && *node.attrs().get<bool>("is_constant");
+  }
+
+  /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.
+  Result<Place> copy_enter(const Node& node, uint32_t partition) {
+    auto [at, fresh] = enter_copies_.try_emplace({node.id(), partition}, Place{partition, kNone});
+    if (!fresh) return at->second;
+    PartitionDraft& draft = drafts_[partition];
+    const auto frame = static_cast<uint32_t>(frames_.of_output(node));
+    const Place here = at->second = add_enter(node, frame, true, partition);
+    const size_t first_edge = draft.edges.size();
+    const Output in = step_->now(node.inputs()[0]);
+    TROUPE_ASSIGN(const uint32_t slot, input_slot(in, here));
+    read_later(partition, here.node, slot);
+    wait_for_controls(node, here, first_edge);
+    if (constant(*in.node)) wait_for_controls(*in.node, here, first_edge);
+    return here;
+  }
+
+  Place add_enter(const Node& like, uint32_t frame, bool every_iteration, uint32_t partition) {
+    PartitionDraft& draft = drafts_[partition];
+    PlanNode enter;
+    enter.kind = NodeKind::kEnter;
+    enter.num_outputs = 1;
+    enter.first_output = draft.add_slots(1, frame);
+    enter.enter = {frame, every_iteration};
+    return {partition, draft.add_node(enter, &like, static_cast<uint32_t>(frames_.frames[frame].parent))};
+  }
+
+  /// Gives every device that takes part in a loop iterations of its own.
+  Status share_loops() {
+    for (const auto& [frame, shared] : loops_.shared()) {
+      const uint32_t decides = where_[static_cast<size_t>(shared.condition.node->id())].partition;
+      std::vector<Place> merges;
+      for (const uint32_t device : shared.devices) {
+        TROUPE_ASSIGN(const Place merge, follow_loop(static_cast<uint32_t>(frame), shared, partition_of(device)));
+        merges.push_back(merge);
+      }
+      // Who decides is told that the others have begun an iteration, so that it does not run away from them.
+      for (const Place& merge : merges)
+        if (merge.partition != decides && !crossings_.contains({merge.partition, decides, frame}))
+          add_pair(merge, 0, false, decides);
+    }
+    return {};
+  }
+
+  /// A small loop that carries a token for as long as the condition holds. Returns its Merge.
+  Result<Place> follow_loop(uint32_t frame, const LoopPlaces::Shared& shared, uint32_t partition) {
+    PartitionDraft& draft = drafts_[partition];
+    const Node& condition = *shared.condition.node;
+    // Enters when, and lives if, the loop is entered elsewhere.
+    const Place enter = add_enter(*shared.enter, frame, false, partition);
+    const size_t first_edge = draft.edges.size();
+    read_later(partition, enter.node,
+               draft.add_constant(plan_->token, static_cast<uint32_t>(frames_.frames[frame].parent)));
+    if (const Output in = step_->now(shared.enter->inputs()[0]); !step_->is_fed(in)) {
+      if (constant(*in.node)) wait_for_controls(*in.node, enter, first_edge);
+      else TROUPE_RETURN_IF_ERROR(wait_for(in, enter));
+    }
+    wait_for_controls(*shared.enter, enter, first_edge);
+
+    PlanNode merge, branch, next;
+    merge.kind = NodeKind::kMerge;
+    branch.kind = NodeKind::kSwitch;
+    next.kind = NodeKind::kNextIteration;
+    merge.num_outputs = branch.num_outputs = 2;
+    next.num_outputs = 1;
+    for (PlanNode* node : {&merge, &branch, &next}) node->first_output = draft.add_slots(node->num_outputs, frame);
+    const Place merged{partition, draft.add_node(merge, &condition, frame)};
+    const uint32_t branched = draft.add_node(branch, &condition, frame),
+                   follows = draft.add_node(next, &condition, frame);
+    read_later(partition, merged.node, draft.plan.nodes[enter.node].first_output);
+    read_later(partition, merged.node, next.first_output);
+    draft.add_edge(enter.node, merged.node, 0);
+    draft.add_edge(follows, merged.node, 0);
+    read_later(partition, branched, merge.first_output);
+    draft.add_edge(merged.node, branched, 0);
+    TROUPE_ASSIGN(const uint32_t decision, input_slot(shared.condition, {partition, branched}));
+    read_later(partition, branched, decision);
+    read_later(partition, follows, branch.first_output + 1);
+    draft.add_edge(branched, follows, 1);
+    return merged;
+  }
+
+  /// Has `here` wait for `before`, an output of a node, and die with it.
+  Status wait_for(const Output& before, Place here) {
+    Place there = where_[static_cast<size_t>(before.node->id())];
+    if (there.partition != here.partition && is_constant_enter(*before.node)) {
+      TROUPE_ASSIGN(there, copy_enter(*before.node, here.partition));
+    }
+    const bool local = there.partition == here.partition;
+    const uint32_t from = local ? there.node : transfer(before, false, here.partition).node;
+    drafts_[here.partition].add_edge(from, here.node, local ? before.port : -1);
+    return {};
   }
 
   bool is_compressed(const Output& what) const {
@@ -416,8 +530,8 @@ class Planner {
     cast.kind = NodeKind::kCompute;
     cast.compute = dynamic_cast<ComputeKernel*>(kernel->get());
     cast.num_outputs = 1;
-    cast.first_output = draft.add_slots(1);
-    const Place here{from.partition, draft.add_node(cast, &node)};
+    cast.first_output = draft.add_slots(1, frame_of_outputs(from));
+    const Place here{from.partition, draft.add_node(cast, &node, frame_of_outputs(from))};
     const bool received = draft.plan.nodes[from.node].kind == NodeKind::kRecv;
     const auto port = static_cast<uint32_t>(received ? 0 : what.port);
     read_later(here.partition, here.node, draft.plan.nodes[from.node].first_output + port);
@@ -469,9 +583,11 @@ class Planner {
 
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers() {
+    std::vector<uint32_t> last(drafts_.size(), kNone);  // node, by partition
     for (const LateReader& reader : late_readers_) {
       PartitionPlan& plan = drafts_[reader.partition].plan;
-      plan.nodes[reader.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
+      if (std::exchange(last[reader.partition], reader.node) != reader.node)
+        plan.nodes[reader.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
       plan.input_slots.push_back(reader.slot);
     }
     for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
@@ -552,7 +668,9 @@ class Planner {
   std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
   std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
   Frames frames_;
-  std::map<int, uint32_t> loop_devices_;  // by outermost loop
+  LoopPlaces loops_;
+  std::map<std::pair<int, uint32_t>, Place> enter_copies_;        // by id and partition
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> crossings_;  // from, to, frame
   bool control_flow_ = false;
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress

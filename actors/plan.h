@@ -74,8 +74,9 @@ struct FramePlan {
   uint32_t parent = 0;
   uint32_t first_node = 0, num_nodes = 0;
   uint32_t num_slots = 0;
-  uint32_t enters = 0;    // Enter nodes that lead here
-  uint32_t parallel = 1;  // iterations that may overlap
+  uint32_t enters = 0;     // Enter nodes that lead here
+  uint32_t num_recvs = 0;  // of a loop: Recv nodes, each of which gets something in every iteration
+  uint32_t parallel = 1;   // iterations that may overlap
   // Of a loop's slots those of constants are last, and before them those of what is the same in every iteration.
   uint32_t num_values = 0;      // the others
   uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
@@ -132,6 +133,7 @@ struct StepPlan {
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
+  Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
 };
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter).

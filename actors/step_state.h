@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -15,6 +16,16 @@ namespace troupe {
 struct Ready {
   uint32_t node = 0;
   uint32_t iteration = 0;
+};
+
+/// A tensor (or, undefined, a mere signal) for a Recv of another partition.
+struct ReadyTensor {
+  StepRef call;
+  uint32_t node = 0;
+  Tensor value;
+  bool dead = false;  // the branch of its producer was not taken
+  /// In a loop, which iterations of the loops around the Recv, outermost first, and of its own it is for.
+  std::vector<uint32_t> iterations = {};
 };
 
 /// Nodes waiting to fire, first in first out.
@@ -58,7 +69,8 @@ struct Iteration {
   // Of a loop:
   uint32_t frame = 0;        // index into PartitionPlan::frames
   uint32_t loop = 0;         // index into StepState::loops
-  uint32_t outstanding = 0;  // nodes ready or waiting for an answer, and children
+  uint32_t number = 0;       // 0, 1, 2, ... in its loop
+  uint32_t outstanding = 0;  // nodes ready or waiting for an answer or another device, and children
   uint64_t serial = 0;       // of the loop whose invariants it holds
 
   /// Makes the counts and the slots, with the constants in theirs.
@@ -97,6 +109,7 @@ struct Loop {
   uint32_t frame = 0;
   uint32_t parent = 0;               // the iteration that it was entered from
   uint32_t enters = 0;               // Enter nodes still to come
+  uint32_t begun = 0;                // iterations
   std::deque<uint32_t> iterations;   // alive, oldest first
   std::vector<Value> invariants;     // what each iteration gets
   std::vector<Value> next;           // waits until one more iteration may live
@@ -111,6 +124,8 @@ struct StepState {
   std::vector<std::vector<uint32_t>> spare_iterations;  // by frame
   std::vector<uint32_t> spare_loops;
   uint64_t loops_entered = 0;
+  /// What came before its iteration began, by the frame and ReadyTensor::iterations.
+  std::map<std::pair<uint32_t, std::vector<uint32_t>>, std::vector<ReadyTensor>> early;
   ReadyQueue ready;               // cheap nodes, run first
   std::vector<Ready> heavy;       // expensive nodes, last in first out; or else see `ordered`
   uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there

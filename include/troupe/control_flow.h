@@ -32,8 +32,9 @@ using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vect
 
 /// Begins with the values `init` and, while predicate(values), a scalar bool, holds, replaces them by body(values);
 /// returns the last. At least one value. Gradients flow through: values that they need are kept, from iteration to
-/// iteration. Faults: body gives other dtypes or another count than `init`, or a shape that
-/// leaves its bounds. Source: tf.while_loop.
+/// iteration. Nodes of the body run on the devices that their scopes name, others where the loop is at home, on the
+/// device of its first node; values are carried where they are computed. Faults: body gives other dtypes or another
+/// count than `init`, or a shape that leaves its bounds. Source: tf.while_loop.
 std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
                                const LoopBody& body, WhileOptions options = {});
 
