@@ -21,7 +21,7 @@ using namespace troupe;
 namespace {
 
 struct Options {
-  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::string data = "/usr/share/datasets/fashion-mnist", devices = "cpu";
   int replicas = 3, batch = 32, pause_ms = 20;
   int64_t updates = 100;
 };
@@ -61,13 +61,22 @@ struct Figures {
 };
 
 Result<Figures> train(const Options& o, const ImageData& images, int backups) {
+  const bool simulated = o.devices == "sim";
   EngineOptions engine_options;
-  engine_options.cpu_threads.assign(static_cast<size_t>(o.replicas), 1);
   engine_options.register_ops = register_pause;
+  engine_options.cpu_threads.assign(simulated ? 1 : static_cast<size_t>(o.replicas), 1);
+  if (simulated) {
+    engine_options.sim.devices.assign(static_cast<size_t>(o.replicas), {.flops = 10e9});
+    engine_options.sim.devices.back() = {.flops = 0.5e9, .memory_bandwidth = 0.5e9, .launch_ns = 10'000};
+  }
   TROUPE_ASSIGN(auto engine, Engine::create(engine_options));
+  const auto now = [&] {
+    const auto real = std::chrono::steady_clock::now().time_since_epoch();
+    return simulated ? std::chrono::nanoseconds(engine->sim_now_ns()) : std::chrono::nanoseconds(real);
+  };
   const auto network = [&](const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool training) {
     Output x = nn::flatten(s, nn::pixels_to_float(s, batch[0]));
-    const bool slow = training && s.prefix().starts_with(fmt::format("replica_{}/", o.replicas - 1));
+    const bool slow = !simulated && training && s.prefix().starts_with(fmt::format("replica_{}/", o.replicas - 1));
     if (slow) x = s.op("Pause", {x}, {{"ms", int64_t{o.pause_ms}}});
     const Output logits = nn::dense(s, v, nn::relu(s, nn::dense(s, v, x, 64, "hidden")), 10, "logits");
     const Output labels = s.op("Cast", {batch[1]}, {{"DstT", DType::kInt32}});
@@ -75,7 +84,8 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
   };
   nn::TrainerOptions options;
   options.mode = nn::ReplicaMode::kHybrid;
-  options.devices = engine->devices();
+  for (int i = 0; i < o.replicas; ++i) options.devices.push_back(fmt::format("/{}:{}", o.devices, i));
+  options.input_device = "/cpu:0";
   options.backups = backups;
   options.optimizer = nn::momentum(nn::constant_rate(0.05f));
   TROUPE_ASSIGN(const Dataset all, Dataset::from_tensors({images.train_images, images.train_labels}));
@@ -85,12 +95,12 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
   TROUPE_ASSIGN(const Dataset tests, Dataset::from_tensors({images.test_images, images.test_labels}));
   Figures figures;
   TROUPE_ASSIGN(const nn::Metrics before, trainer->evaluate(tests.batch(500)));
-  const auto begun = std::chrono::steady_clock::now();
+  const auto begun = now();
   TROUPE_RETURN_IF_ERROR(trainer->run(o.updates, [&](const nn::StepReport& report) {
     ++figures.gradients;
     figures.of_slow += report.replica == o.replicas - 1;
   }));
-  figures.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  figures.seconds = std::chrono::duration<double>(now() - begun).count();
   TROUPE_ASSIGN(const nn::Metrics after, trainer->evaluate(tests.batch(500)));
   figures.first_loss = before.loss;
   figures.last_loss = after.loss;
@@ -121,8 +131,11 @@ int main(int argc, char** argv) {
   Options o;
   CLI::App app("Trains with one slow replica, without a backup and with one: updates need not wait for it.");
   app.option_defaults()->always_capture_default();
+  app.add_option("--devices", o.devices,
+                 "Kind of the devices; sim: simulated ones, the last of them slow, in virtual time")
+      ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
   app.add_option("--replicas", o.replicas, "Replicas, the last of them slow")->check(CLI::Range(2, 64));
-  app.add_option("--pause", o.pause_ms, "Milliseconds that each step of the slow one takes longer")
+  app.add_option("--pause", o.pause_ms, "Milliseconds that each step of the slow one takes longer (cpu)")
       ->check(CLI::Range(0, 60000));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates of each run")->check(CLI::PositiveNumber);

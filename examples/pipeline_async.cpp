@@ -8,36 +8,39 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "device_choice.h"
 #include "train_images/images.h"
 #include "train_images/models.h"
 #include "troupe/pipeline.h"
 
 using namespace troupe;
 
-static Status run(const Options& input, int stages, int batches) {
-  const std::vector<int> threads(static_cast<size_t>(stages), 1);
-  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = threads}));
+static Status run(const Options& input, const std::string& devices, int stages, int batches) {
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(devices, stages));
   TROUPE_ASSIGN(const Images images, load_images(input));
   TROUPE_ASSIGN(const Dataset data, training_batches(images, input, 0));
 
   nn::PipelineOptions options;
-  options.devices = engine->devices();
+  options.devices = chosen.names;
   options.micro_batches = 8;
   options.asynchronous = true;
   options.optimizer = nn::momentum(nn::constant_rate(0.01f));
   // LeNet as train_images has it, a function that knows nothing of stages: the cost model cuts it.
-  TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*engine, make_model("lenet"), data, options));
+  TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*chosen.engine, make_model("lenet"), data, options));
   for (const nn::PipelineStage& stage : pipeline->stages())
     fmt::print("{}: {:.0f} us by the cost model, {}\n", stage.device, stage.cost_ns / 1000,
                fmt::join(stage.variables, " "));
   TROUPE_RETURN_IF_ERROR(pipeline->initialise());
 
   float first = 0, last = 0;
+  const int64_t begun = chosen.now_ns();
   TROUPE_RETURN_IF_ERROR(pipeline->run(batches, [&](const nn::StepReport& r) {
     if (first == 0) first = r.loss;
     last = r.loss;
     if (r.step % 160 == 0) fmt::print("update {:4}: loss {:.4f}\n", r.step, r.loss);
   }));
+  fmt::print("{:.3f} s of {} time\n", static_cast<double>(chosen.now_ns() - begun) / 1e9,
+             chosen.simulated ? "virtual" : "real");
   TROUPE_ASSIGN(const Dataset tests, test_batches(images));
   TROUPE_ASSIGN(const nn::Metrics metrics, pipeline->evaluate(tests));
   fmt::print("{} updates: loss {:.4f} -> {:.4f}, test accuracy {:.1f} %\n", pipeline->step(), first, last,
@@ -50,14 +53,17 @@ int main(int argc, char** argv) {
   Options input;
   input.batch = 256;
   int stages = 3, batches = 60;
+  std::string devices = "cpu";
   CLI::App app("Trains LeNet on Fashion-MNIST as an asynchronous pipeline.");
-  app.add_option("--stages", stages, "Stages, each on a CPU device of its own")
+  app.add_option("--devices", devices, "cpu, sim (simulated: one machine stands for many) or gpu")
+      ->capture_default_str();
+  app.add_option("--stages", stages, "Stages, each on a device of its own")
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
   app.add_option("--batches", batches, "Of 8 x 32 images")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--data", input.data, "Folder of the four files")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const Status done = run(input, stages, batches);
+  const Status done = run(input, devices, stages, batches);
   if (!done.ok()) fmt::print(stderr, "pipeline_async: {}\n", done.error().str());
   return done.ok() ? 0 : 1;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/loop_builder.h"
 
+#include <unordered_set>
+
 namespace troupe {
 
 namespace {
@@ -52,8 +54,30 @@ LoopValue LoopBuilder::split(Output merge) const {
   return {merge, value, outer_.named("exit").op("Exit", {branch->out(0)})};
 }
 
+bool LoopBuilder::ends_with_condition(Output output) const {
+  std::vector<const Node*> waiting = {output.node};
+  std::unordered_set<const Node*> seen = {output.node};
+  const auto look = [&](const Node* node) {
+    if (seen.insert(node).second) waiting.push_back(node);
+  };
+  while (!waiting.empty()) {
+    const Node& node = *waiting.back();
+    waiting.pop_back();
+    const ControlFlow flow = node.op().control_flow();
+    if (flow == ControlFlow::kSwitch && node.inputs()[1] == condition_) return true;
+    if (flow == ControlFlow::kEnter && node.attrs().get_or<std::string>("frame_name", {}) == frame_) continue;
+    for (const Output& in : node.inputs())
+      if (in) look(in.node);
+    for (const Node* before : node.control_inputs()) look(before);
+  }
+  return false;
+}
+
 void LoopBuilder::close(const LoopValue& value, Output next) const {
-  const Output back = inside_.named("next").op("NextIteration", {next});
+  if (!next) return;
+  // What is the same in every iteration is there in the last one too, and would begin another.
+  const Scope scope = ends_with_condition(next) ? inside_ : inside_.after({value.value});
+  const Output back = scope.named("next").op("NextIteration", {next});
   if (!back) return;
   if (Status closed = inside_.graph().close_loop(*value.merge.node, back); !closed) inside_.fail(closed.error());
 }

@@ -48,6 +48,9 @@ class LoopBuilder {
   void close(const LoopValue& value, Output next) const;
 
  private:
+  /// Whether `output` is only there in iterations that go on.
+  bool ends_with_condition(Output output) const;
+
   Scope outer_;
   std::shared_ptr<FlowContext> context_;
   Scope inside_;

@@ -149,6 +149,9 @@ const Names kHandOn = {"Const",
                        "VarHandleOp",
                        "FIFOQueueV2"};
 
+/// They take some elements of input 0.
+const Names kPicks = {"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd", "Slice", "StridedSlice"};
+
 }  // namespace
 
 double elements_of(const PartialShape& shape) {
@@ -186,7 +189,10 @@ NodeCost cost_of(const Node& n, const NodeShapes& s) {
   NodeCost cost;
   if (n.op().control_flow() != ControlFlow::kNone || kHandOn.contains(n.op().name())) return cost;
   cost.flops = flops_of(n, s);
-  for (size_t i = 0; i < s.inputs.size(); ++i) cost.bytes += bytes_of(n.inputs()[i].dtype(), s.inputs[i]);
+  // Of a table as much is read as is put out.
+  const bool picks = kPicks.contains(n.op().name());
+  if (picks) cost.bytes += bytes_of(n.dtype(0), s.outputs[0]);
+  for (size_t i = picks ? 1 : 0; i < s.inputs.size(); ++i) cost.bytes += bytes_of(n.inputs()[i].dtype(), s.inputs[i]);
   for (size_t i = 0; i < s.outputs.size(); ++i) cost.bytes += bytes_of(n.dtype(static_cast<int>(i)), s.outputs[i]);
   return cost;
 }

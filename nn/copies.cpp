@@ -126,8 +126,7 @@ void TowerBuilder::sharded() {
   const std::vector<Variable> variables = variables_.trainable();
   const Optimizer& optimizer = options_.optimizer;
   std::vector<size_t> summed, whole;
-  for (const size_t v : trained(all))
-    (optimizer.clip || is_of_rows(all[0].gradients[v]) ? whole : summed).push_back(v);
+  for (const size_t v : trained(all)) (optimizer.clip || is_of_rows(all[0].gradients[v]) ? whole : summed).push_back(v);
   if (!root_.ok()) return;
   const auto means = reduce(all, whole);
   std::vector<std::vector<Output>> gradients;

@@ -71,7 +71,8 @@ class Variables {
   std::vector<const Node*> initializers() const;
   /// Reads of the trainable variables on the scope's device.
   std::vector<Output> trainable_reads(const Scope& scope);
-  /// The handles of a variable there are so far, one for each device, by the devices' names: what gradients are taken by.
+  /// The handles of a variable there are so far, one for each device, by the devices' names: what gradients are taken
+  /// by.
   std::vector<Output> handles(const Variable& variable) const;
 
   /// Layers leave here what must run with each training step beside the update (moving averages).

@@ -122,6 +122,26 @@ TEST_CASE("a while loop runs until its predicate fails, with any number of itera
   }
 }
 
+TEST_CASE("a loop whose value is the same after every iteration ends") {
+  Flow t;
+  const Output outside = t.scalar();
+  for (const bool computed : {false, true}) {
+    const Outputs ends = while_loop(
+        t.scope, {t.scope.constant(0.f), t.scope.constant(7.f)},
+        [](const Scope& s, const Outputs& v) {
+          return s.op("Less", {v[0], s.constant(3.f)});
+        },
+        [&](const Scope& s, const Outputs& v) {
+          return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), computed ? s.op("Neg", {outside}) : outside};
+        });
+    auto result = t.session->run({{outside, f(5)}}, ends, {}, {.deadline = std::chrono::seconds(20)});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(f(3)));
+    CHECK((*result)[1].identical(f(computed ? -5.f : 5.f)));
+  }
+}
+
 TEST_CASE("loops nest, and use what is outside of them") {
   Flow t;
   const Output n = t.scalar(), step = t.scalar("step");
