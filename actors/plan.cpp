@@ -12,6 +12,8 @@
 #include "actors/executor.h"
 #include "actors/loop_places.h"
 #include "actors/partition_draft.h"
+#include "actors/placer.h"
+#include "actors/plan_kernels.h"
 #include "base/check.h"
 #include "base/device_name.h"
 #include "graph/firing_order.h"
@@ -19,86 +21,12 @@
 #include "graph/node_maker.h"
 #include "graph/op_costs.h"
 #include "graph/passes.h"
-#include "graph/placement.h"
 #include "graph/receive_schedule.h"
 
 namespace troupe {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-
-Error at_node(Error error, const Node& node) {
-  if (error.node.empty()) error.node = node.name();
-  if (error.op.empty()) error.op = node.op().name();
-  return error;
-}
-
-/// The devices of a step's nodes.
-class Placer {
- public:
-  explicit Placer(const PlanContext& context) : context_(context) {}
-
-  Status find(const Graph& graph, const StepGraph& step, const Frames& frames) {
-    std::vector<std::string> names;
-    for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
-    TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
-    ConstraintOptions options{.soft = context_.soft_placement, .default_device = context_.default_device};
-    options.has_kernel = [this](const Node& node, const std::string& kind) {
-      return context_.kernels.has(node.op().name(), kernels_for(kind));
-    };
-    // Where only some devices are simulated, a step is on those or on the others.
-    const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;
-    options.is_general = [simulated](const std::string& kind) { return (kind == "sim") == simulated; };
-    TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
-    if (context_.placing == Placing::kByHand) return {};
-    std::vector<PlacementDevice> placed_on;
-    for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
-    placed_ = place_step(step, frames, placed_on, context_.link, context_.costs, Placing::kByCost, *constraints_);
-    for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
-    return {};
-  }
-
-  uint32_t device_of(const Node& node) const {
-    return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);
-  }
-
-  bool by_cost() const { return placed_.has_value(); }
-  /// By the way that is left from the node to the end of the step, from -1000 to 1000.
-  int priority(const Node& node) const {
-    const uint32_t task = placed_->tasks.task_of[static_cast<size_t>(node.id())];
-    if (task == kNone || longest_ == 0) return 0;
-    return static_cast<int>(placed_->assignment.ranks[task] / longest_ * 2000) - 1000;
-  }
-
- private:
-  /// The kind of kernels that devices of that name have.
-  DeviceKind kernels_for(const std::string& kind) const {
-    for (const DeviceInfo& device : context_.devices)
-      if (device.name.find("/device:" + kind + ":") != std::string::npos)
-        return device.kind == DeviceKind::kSim ? DeviceKind::kCpu : device.kind;
-    return DeviceKind::kCpu;
-  }
-
-  const PlanContext& context_;
-  std::optional<Constraints> constraints_;
-  std::optional<StepPlacement> placed_;
-  double longest_ = 0;  // way to the end, nanoseconds
-};
-
-/// What a shareable kernel may depend on, as a key; empty where attributes are too large to compare.
-std::string kernel_key(const Node& node, DeviceKind kind) {
-  std::string key(1, static_cast<char>(kind));
-  key += node.op().name();
-  for (const auto& [name, value] : node.attrs()) {
-    if (name == "_class") continue;  // where, not what
-    key += '\0';
-    key += name;
-    if (const DType* dtype = std::get_if<DType>(&value)) key += static_cast<char>(*dtype);
-    else if (std::holds_alternative<Tensor>(value)) return {};
-    else key += to_string(value);
-  }
-  return key;
-}
 
 /// How a builtin node without a value is carried out.
 NodeKind control_kind(const Node& node) {
@@ -113,22 +41,6 @@ NodeKind control_kind(const Node& node) {
     case ControlFlow::kNone: break;
   }
   return NodeKind::kNoOp;
-}
-
-/// The kernel of a node as the graph has it: it may outlive this plan, so it knows nothing of what passes put in place
-/// of the node's inputs.
-Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
-  KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
-  for (const Output& in : node.inputs()) {
-    init.input_dtypes.push_back(in.dtype());
-    init.input_shapes.push_back(in.shape());
-    const Tensor* value = in.node->op().name() == "Const" ? in.node->attrs().get<Tensor>("value") : nullptr;
-    init.constants.push_back(value ? *value : Tensor());
-  }
-  for (int i = 0; i < node.num_outputs(); ++i) init.output_dtypes.push_back(node.dtype(i));
-  auto made = registry.make(init, kind);
-  if (!made.ok()) return at_node(std::move(made.error()), node);
-  return std::shared_ptr<Kernel>(std::move(made).value());
 }
 
 class Planner {
@@ -193,15 +105,6 @@ class Planner {
     return at->second;
   }
 
-  Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind) {
-    if (kind == DeviceKind::kSim) kind = DeviceKind::kCpu;  // simulated devices run the CPU's kernels
-    const std::string key = kernel_key(node, kind);
-    if (auto at = cache_.shareable.find(key); at != cache_.shareable.end()) return at->second;
-    TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, context_.kernels));
-    if (!key.empty() && kernel->shareable()) cache_.shareable.emplace(key, kernel);
-    return kernel;
-  }
-
   /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait.
   void find_chosen(const std::vector<const Node*>& needed) {
     const auto chosen = [&](const Output& o) { chosen_.insert(step_->now(o).node->id()); };
@@ -215,7 +118,7 @@ class Planner {
     std::shared_ptr<Kernel> made;
     std::shared_ptr<Kernel>& kernel = step_->is_made(node) ? made : cache_.by_node[static_cast<size_t>(node.id())];
     if (!kernel) {
-      auto found = find_kernel(node, context_.devices[device].kind);
+      auto found = find_kernel(node, context_.devices[device].kind, context_.kernels, cache_);
       if (!found.ok() && found.error().code == Code::kUnimplemented) {
         lacking_.push_back(std::move(found.error()));  // the others are looked up too, to be told of all at once
         return {};
@@ -520,7 +423,7 @@ class Planner {
     NodeSpec spec{"Cast", what.node->name() + (expands ? "/expanded" : "/compressed"), {what}};
     spec.attrs = {{"DstT", to}, {"Truncate", true}};
     TROUPE_CHECK(NodeMaker::make(*graph_.ops().find("Cast"), std::move(spec), id, node).ok());
-    auto kernel = find_kernel(node, context_.devices[draft.plan.device].kind);
+    auto kernel = find_kernel(node, context_.devices[draft.plan.device].kind, context_.kernels, cache_);
     if (!kernel.ok()) {
       lacking_.push_back(std::move(kernel.error()));
       return from;
