@@ -26,8 +26,9 @@ Output dense(const Scope& scope, const Variable& variable, const Gradient& gradi
 Gradient distinct(const Scope& scope, const Gradient& rows);
 
 /// Adds what an optimizer does to one variable: L2, its update, decay. `decays`: whether the first and the last are for
-/// this one. c.gradient is `gradient`'s, dense or not; the variable is read on c's scope.
-const Node* update_variable(UpdateContext c, const Optimizer& optimizer, const Gradient& gradient, bool decays);
+/// this one. c.gradient is `gradient`'s, dense or not, and what was summed from rows is taken as rows where the
+/// optimizer can do that; the variable is read on c's scope.
+const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradient gradient, bool decays);
 /// Whether L2 and decay are for a variable of this shape.
 inline bool decays(const Shape& shape) { return shape.rank() >= 2; }
 
