@@ -54,7 +54,7 @@ class Pipeline::Impl {
       steps_.push_back(std::move(prepared));
     }
     TROUPE_ASSIGN(test_, session_->prepare(built_.test.feeds, built_.test.fetches, {}));
-    passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas, options_.chunks,
+    passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas / options_.parts, options_.chunks,
                options_.micro_batches / options_.replicas};
     batches_ = batches;
     return {};
@@ -149,14 +149,16 @@ class Pipeline::Impl {
     if (o.batches_in_flight < 1) return wrong(fmt::format("{} batches in flight", o.batches_in_flight));
     if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
       return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
-    if (o.devices.empty() || static_cast<int>(o.devices.size()) % o.replicas != 0)
-      return wrong(fmt::format("{} devices for {} replicas", o.devices.size(), o.replicas));
+    if (o.parts < 1) return wrong(fmt::format("stages of {} parts", o.parts));
+    if (o.devices.empty() || static_cast<int>(o.devices.size()) % (o.replicas * o.parts) != 0)
+      return wrong(
+          fmt::format("{} devices for {} replicas of stages of {} parts", o.devices.size(), o.replicas, o.parts));
     if (interleaved ? o.chunks < 2 : o.chunks != 1)
       return wrong(fmt::format("{} stages on each device; interleaved schedules need 2 or more, others 1", o.chunks));
-    const int stages = static_cast<int>(o.devices.size()) / o.replicas * o.chunks;
+    const int stages = static_cast<int>(o.devices.size()) / o.replicas / o.parts * o.chunks;
     if (!o.scopes.empty() && static_cast<int>(o.scopes.size()) != stages)
       return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(),
-                               static_cast<int>(o.devices.size()) / o.replicas, o.chunks));
+                               static_cast<int>(o.devices.size()) / o.replicas / o.parts, o.chunks));
     return {};
   }
 

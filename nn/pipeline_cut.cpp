@@ -227,12 +227,25 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
   draft.loss = outputs.loss;
   draft.accuracy = outputs.accuracy ? outputs.accuracy : scope.named("no_accuracy").constant(0.f);
   draft.updates = draft.variables.take_updates();
-  draft.reads = draft.variables.trainable_reads(scope);
+  const std::vector<Variable> trainable = draft.variables.trainable();
+  std::vector<size_t> ends;  // of each variable's reads
+  for (const Variable& v : trainable) {
+    for (const Output& handle : draft.variables.handles(v))
+      draft.reads.push_back(draft.variables.read(scope.device(handle.node->device()), v));
+    ends.push_back(draft.reads.size());
+  }
   const int forward = draft.graph.size();
   if (training) {
     const Scope backward = scope.scope("backward");
-    TROUPE_ASSIGN(draft.gradients, gradients(backward, {draft.loss}, draft.reads, {backward.constant(loss_scale)}, {},
-                                             options.gradients));
+    TROUPE_ASSIGN(const std::vector<Output> found, gradients(backward, {draft.loss}, draft.reads,
+                                                             {backward.constant(loss_scale)}, {}, options.gradients));
+    for (size_t v = 0, next = 0; v < trainable.size(); ++v) {
+      std::vector<Output> parts;
+      for (; next < ends[v]; ++next)
+        if (found[next]) parts.push_back(found[next]);
+      const auto sum = [&] { return backward.device(parts[0].node->device()).op("AddN", parts); };
+      draft.gradients.push_back(parts.empty() ? Output{} : parts.size() == 1 ? parts[0] : sum());
+    }
   }
   TROUPE_RETURN_IF_ERROR(scope.status());
   draft.needed.resize(size_t(draft.graph.size()));

@@ -18,8 +18,8 @@ struct Draft {
   std::vector<Output> batch;  // placeholders
   Output loss, accuracy;
   std::vector<const Node*> updates;    // of moving averages
-  std::vector<Output> reads;           // of the trainable variables, in order
-  std::vector<Output> gradients;       // by those; may be empty
+  std::vector<Output> reads;           // of the trainable variables, in order, on each device that uses one
+  std::vector<Output> gradients;       // by the trainable variables, in order; may be empty
   std::vector<bool> needed, backward;  // by node id: part of the step; and of its backward pass
   std::vector<int> stage;              // by node id; -1: not needed
 

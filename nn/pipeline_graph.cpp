@@ -11,12 +11,25 @@
 #include "nn/pipeline_graph.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "nn/copier.h"
 #include "nn/updates.h"
 
 namespace troupe::nn {
 namespace {
+
+constexpr std::string_view kPart = "/part:";
+
+/// Of a device that a model names; -1: it is no part_device.
+int part_of(const std::string& device) {
+  if (device.empty()) return 0;
+  if (!device.starts_with(kPart)) return -1;
+  int part = -1;
+  const char* end = device.data() + device.size();
+  const auto read = std::from_chars(device.data() + kPart.size(), end, part);
+  return read.ec == std::errc() && read.ptr == end ? part : -1;
+}
 
 /// A micro-batch's place in its batch, where that makes a difference.
 enum class Place { kFirst, kMiddle, kLast, kOnly };
@@ -35,13 +48,15 @@ class Builder {
  public:
   Builder(Graph& graph, Variables& variables, const PipelineOptions& options)
       : graph_(graph), root_(graph), variables_(variables), options_(options),
-        devices_(static_cast<int>(options.devices.size()) / options.replicas), stages_(devices_ * options.chunks),
-        draft_(graph.ops(), options), zero_bubble_(options.schedule == PipelineSchedule::kZeroBubble) {}
+        devices_(static_cast<int>(options.devices.size()) / options.replicas / options.parts),
+        stages_(devices_ * options.chunks), draft_(graph.ops(), options),
+        zero_bubble_(options.schedule == PipelineSchedule::kZeroBubble) {}
 
   Result<PipelineGraph> build(const ModelFn& model, const std::vector<DType>& dtypes,
                               const std::vector<PartialShape>& shapes) {
     const float scale = options_.asynchronous ? 1.f : 1.f / static_cast<float>(options_.micro_batches);
     TROUPE_RETURN_IF_ERROR(write_draft(draft_, model, dtypes, shapes, options_, true, scale));
+    TROUPE_RETURN_IF_ERROR(check_parts());
     TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
     free_ = free_nodes(draft_);
     ordered_ = options_.chunks > 1 || !draft_.updates.empty();
@@ -73,8 +88,11 @@ class Builder {
   }
 
  private:
-  const std::string& device(int replica, int stage) const {
-    return options_.devices[size_t(replica * devices_ + stage % devices_)];
+  const std::string& device(int replica, int stage, int part = 0) const {
+    return options_.devices[size_t((replica * devices_ + stage % devices_) * options_.parts + part)];
+  }
+  const std::string& device(int replica, int stage, const Node& node) const {
+    return device(replica, stage, part_of(node.device()));
   }
   size_t chunk(int stage) const { return size_t(stage / devices_); }
   int stage(const Node& node) const { return draft_.stage[size_t(node.id())]; }
@@ -98,6 +116,15 @@ class Builder {
       case PipelineSchedule::kZeroBubble: return 2 * devices_;
     }
     return 1;
+  }
+
+  Status check_parts() const {
+    for (int id = 0; id < draft_.graph.size(); ++id)
+      if (const std::string& device = draft_.graph.node(id).device();
+          part_of(device) < 0 || part_of(device) >= options_.parts)
+        return invalid_argument("pipeline '{}': '{}' is to be on '{}'; a model may name the {} parts of its stage only",
+                                options_.name, draft_.graph.node(id).name(), device, options_.parts);
+    return {};
   }
 
   // Of each stage: the nodes whose gradients go to an earlier stage, and in zero-bubble what those need.
@@ -222,7 +249,7 @@ class Builder {
   }
 
   Status copy(Replica& r, const Node& node, const std::vector<const Node*>& gates) {
-    TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node)), gates_of(node, gates)));
+    TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node), node), gates_of(node, gates)));
     // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
     const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
     if (counts(node))
@@ -342,7 +369,7 @@ class Builder {
       if (!draft_.gradients[i]) continue;
       const int k = stage(*draft_.gradients[i].node);
       const Output gradient = r.copier.now(draft_.gradients[i]);
-      const Scope s = at(r, k), in_turn = s.after(std::vector<const Node*>{turns[size_t(k)]});
+      const Scope s = troupe::nn::at(at(r, k), gradient), in_turn = s.after(std::vector<const Node*>{turns[size_t(k)]});
       if (place == Place::kOnly) {
         sums[i] = in_turn.named("gradient").op("Identity", {gradient});
         continue;
@@ -387,10 +414,11 @@ class Builder {
           rate = options_.optimizer.rate(s.scope("rate"), step);
         }
         // What decays is read when the update before is made.
+        const Scope own = troupe::nn::at(s, gradients[i]);
         if (options_.optimizer.l2 != 0 || options_.optimizer.weight_decay != 0)
-          variables_.read(s.after(std::vector<const Node*>{turns[size_t(k)]}), trainable[i]);
+          variables_.read(own.after(std::vector<const Node*>{turns[size_t(k)]}), trainable[i]);
         const Variable& v = trainable[i];
-        const Node* node = update_variable({s.scope(v.name), variables_, v, {}, rate, step}, options_.optimizer,
+        const Node* node = update_variable({own.scope(v.name), variables_, v, {}, rate, step}, options_.optimizer,
                                            {gradients[i], {}}, decays(v.shape));
         TROUPE_RETURN_IF_ERROR(root_.status());
         done[size_t(k)].push_back(node);
@@ -453,7 +481,8 @@ class Builder {
     Copier copier(graph_, "test/");
     for (int id = 0; id < draft.graph.size(); ++id)
       if (draft.needed[size_t(id)])
-        TROUPE_RETURN_IF_ERROR(copier.copy(draft.graph.node(id), device(0, draft.stage[size_t(id)])));
+        TROUPE_RETURN_IF_ERROR(
+            copier.copy(draft.graph.node(id), device(0, draft.stage[size_t(id)], draft.graph.node(id))));
     TROUPE_RETURN_IF_ERROR(copier.close_loops());
     for (const Output& component : draft.batch) {
       if (!copier.find(*component.node)) TROUPE_RETURN_IF_ERROR(copier.copy(*component.node, device(0, 0)));
@@ -492,6 +521,14 @@ class Builder {
 };
 
 }  // namespace
+
+std::string part_device(int i) { return fmt::format("{}{}", kPart, i); }
+
+std::vector<std::string> part_devices(int parts) {
+  std::vector<std::string> out;
+  for (int i = 0; i < parts; ++i) out.push_back(part_device(i));
+  return out;
+}
 
 std::string events_container(const std::string& name) { return fmt::format("pipeline/{}", name); }
 std::string sums_container(const std::string& name, int stage) {

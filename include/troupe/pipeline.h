@@ -25,6 +25,11 @@ enum class PipelineSchedule {
   kZeroBubble,   // gradients of weights run when a device has nothing else to do; 2p in flight. Qi et al., 2023
 };
 
+/// In a pipeline's model, part `i` of whatever stage and replica a node comes to be in; from 0.
+std::string part_device(int i);
+/// part_device of 0 to parts - 1.
+std::vector<std::string> part_devices(int parts);
+
 /// One stage: what it hands on. `inputs` is what the stage before returned, of the first stage `batch`; `batch` holds
 /// the components of one micro-batch, for whoever needs labels. The last stage returns the loss and, if there is one,
 /// the accuracy: float32 scalars.
@@ -37,7 +42,8 @@ ModelFn chain(std::vector<StageFn> stages);
 
 struct PipelineOptions {
   /// The devices, one for each stage; with kInterleaved stage i is on device i modulo their number. With several
-  /// replicas: those of the first, then those of the second, ... Required.
+  /// replicas: those of the first, then those of the second, ...; with several parts, the parts of the first stage,
+  /// then those of the second, ...: as DeviceMesh::devices() of axes data, pipeline and tensor. Required.
   std::vector<std::string> devices = {};
   PipelineSchedule schedule = PipelineSchedule::kOneFOneB;
   /// Stages on each device, 2 or more with kInterleaved, else 1; 0: 2 or 1.
@@ -48,6 +54,9 @@ struct PipelineOptions {
   /// number, which divides micro_batches. The order of sums stays that of the micro-batches, so that the result has the
   /// same bits. Moving averages follow the micro-batches of the first replica.
   int replicas = 1;
+  /// Tensor parallel: devices that share the layers of each stage. A model names them by part_device, on which
+  /// tensor_parallel.h puts shares; nodes that name none are on the first part.
+  int parts = 1;
   /// Each micro-batch updates the variables as soon as its gradients are there, and a backward pass takes the values
   /// that its forward pass read: no waiting between batches, but weights that are up to p updates old. PipeDream,
   /// Narayanan et al., 2019.
@@ -75,7 +84,7 @@ struct PipelineOptions {
 
 /// What a stage of a pipeline is.
 struct PipelineStage {
-  std::string device;  // of the first replica
+  std::string device;  // of the first replica, part 0
   double cost_ns = 0;  // forward and backward of one micro-batch, as the cost model estimates it
   int nodes = 0;       // forward
   int credit = 0;      // micro-batches that may be in flight on its device, counted for each stage there
