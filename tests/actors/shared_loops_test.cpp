@@ -184,7 +184,7 @@ TEST_CASE("random loops with their nodes anywhere give the same bits as on one d
 
 TEST_CASE("gradients of random loops are the same wherever their nodes are") {
   int compared = 0;
-  for (uint32_t seed = 100; seed < 100 + repeats(6); ++seed) {
+  for (uint32_t seed = 100; seed < 106; ++seed) {  // not all have gradients
     INFO("seed " << seed);
     std::vector<Tensor> expected;
     for (const bool placed : {false, true}) {
