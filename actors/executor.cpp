@@ -259,9 +259,10 @@ auto later_than(const StepState& s) {
 
 }  // namespace
 
-void Executor::push_by_priority(StepState& s, Ready at) {
+void Executor::push_apart(StepState& s, Ready at) {
+  if (s.ordered && s.plan->nodes[at.node].kind != NodeKind::kCompute) return s.ready.push(at);
   s.heavy.push_back(at);
-  std::ranges::push_heap(s.heavy, later_than(s));
+  if (s.ordered) std::ranges::push_heap(s.heavy, later_than(s));
 }
 
 Ready Executor::pop_heavy(StepState& s) {

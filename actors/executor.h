@@ -106,16 +106,13 @@ class Executor {
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
   void push(StepState& s, Ready at) {
     if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
-    if (!s.ordered) {
-      if (s.plan->cost_ns[at.node].load(std::memory_order_relaxed) > kHeavyNs) s.heavy.push_back(at);
-      else s.ready.push(at);
-    } else if (s.plan->nodes[at.node].kind == NodeKind::kCompute) {
-      push_by_priority(s, at);
-    } else {
+    const bool cheap = s.plan->cost_ns[at.node].load(std::memory_order_relaxed) <= kHeavyNs;
+    if (cheap && !s.ordered) [[likely]]
       s.ready.push(at);
-    }
+    else push_apart(s, at);
   }
-  static void push_by_priority(StepState& s, Ready at);
+  /// A node that is expensive, or of a step whose nodes have an order.
+  static void push_apart(StepState& s, Ready at);
   /// Of the nodes of `s` that wait in `heavy`, takes the one to run first.
   static Ready pop_heavy(StepState& s);
   /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
