@@ -23,6 +23,8 @@ std::string newer_form(const std::string& op) {
   if (op == "FusedBatchNorm" || op == "FusedBatchNormV2") return "FusedBatchNormV3";
   if (op == "FusedBatchNormGrad" || op == "FusedBatchNormGradV2") return "FusedBatchNormGradV3";
   if (op == "BiasAddV1") return "BiasAdd";
+  if (op == "MutexAcquire") return "MutexLock";  // as the white paper's table 1 calls it
+  if (op == "MutexRelease") return "ConsumeMutexLock";
   return is_old(op) ? op + "V2" : "";
 }
 

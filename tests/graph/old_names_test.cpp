@@ -53,6 +53,20 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
   CHECK(renamed("BiasAddV1") == "BiasAdd");
 }
 
+TEST_CASE("mutexes have the white paper's names too") {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  for (const auto& [op, form] :
+       {std::pair("MutexAcquire", "MutexLock"), std::pair("MutexRelease", "ConsumeMutexLock")}) {
+    proto::GraphDef def;
+    def.add_node()->set_op(op);
+    rename_old_ops(def, ops);
+    CHECK(def.node(0).op() == form);
+    CHECK(ops.find(form));
+  }
+}
+
 TEST_CASE("older versions of FusedBatchNorm become the third") {
   OpRegistry ops;
   KernelRegistry kernels;
