@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "device_choice.h"
 #include "train_images/images.h"
 #include "troupe/pipeline.h"
 #include "troupe/trace.h"
@@ -40,14 +41,11 @@ static Status run(const Settings& settings) {
   options.micro_batches = settings.micro_batches;
   options.optimizer = nn::adam(nn::constant_rate(2e-3f));
   const int count = options.schedule == kInterleaved ? settings.stages / 2 : settings.stages;
-  for (int i = 0; i < count; ++i) options.devices.push_back(fmt::format("/device:{}:{}", settings.devices, i));
-
-  EngineOptions machine{.cpu_threads = std::vector<int>(static_cast<size_t>(settings.devices == "cpu" ? count : 1), 1)};
-  if (settings.devices == "sim") machine.sim.devices.resize(static_cast<size_t>(count));
-  TROUPE_ASSIGN(auto engine, Engine::create(machine));
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(settings.devices, count));
+  options.devices = chosen.names;
   std::unique_ptr<TraceFile> file;
   if (!settings.trace.empty()) {
-    TROUPE_ASSIGN(file, TraceFile::create(settings.trace, *engine));
+    TROUPE_ASSIGN(file, TraceFile::create(settings.trace, *chosen.engine));
     options.trace = std::make_shared<Trace>();
   }
   Options input;
@@ -57,18 +55,18 @@ static Status run(const Settings& settings) {
   TROUPE_ASSIGN(const Dataset batches, training_batches(images, input, 0));
   std::vector<nn::StageFn> stages;
   for (int i = 0; i < settings.stages; ++i) stages.push_back(stage(i, settings.stages));
-  TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*engine, stages, batches, options));
+  TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*chosen.engine, stages, batches, options));
   TROUPE_RETURN_IF_ERROR(pipeline->initialise());
 
   float first = 0, last = 0;
-  const int64_t begun = engine->sim_now_ns();
+  const int64_t begun = chosen.now_ns();
   TROUPE_RETURN_IF_ERROR(pipeline->run(settings.batches, [&](const nn::StepReport& r) {
     if (r.step == 1) first = r.loss;
     last = r.loss;
     if (r.step % 10 == 0) fmt::print("batch {:3}: loss {:.4f}, accuracy {:.1f} %\n", r.step, r.loss, 100 * r.accuracy);
   }));
-  if (settings.devices == "sim")
-    fmt::print("{:.2f} ms of virtual time\n", static_cast<double>(engine->sim_now_ns() - begun) / 1e6);
+  fmt::print("{:.2f} ms of {} time\n", static_cast<double>(chosen.now_ns() - begun) / 1e6,
+             chosen.simulated ? "virtual" : "real");
   if (file) {
     TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
     TROUPE_RETURN_IF_ERROR(file->close());

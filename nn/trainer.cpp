@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 
+#include "nn/evaluation.h"
 #include "nn/shards.h"
 
 namespace troupe::nn {
@@ -377,47 +378,7 @@ class Trainer::Impl {
 };
 
 Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
-  struct Pending {
-    std::future<RunResult> result;
-    int64_t examples;
-  };
-  TROUPE_ASSIGN(auto iterator, batches.iterate());
-  std::deque<Pending> pending;
-  Metrics sum;
-  std::optional<Error> error;
-  const auto take = [&] {
-    const auto n = static_cast<double>(pending.front().examples);
-    RunResult r = pending.front().result.get();
-    pending.pop_front();
-    if (!r.ok()) {
-      if (!error) error = r.error();
-      return;
-    }
-    sum.loss += n * (*r)[0].data<float>()[0];
-    sum.accuracy += n * (*r)[1].data<float>()[0];
-    sum.examples += static_cast<int64_t>(n);
-  };
-  for (size_t i = 0; !error; ++i) {
-    auto element = iterator->next();
-    if (!element.ok()) {
-      error = element.error();
-      break;
-    }
-    if (!*element) break;
-    const int64_t examples = (**element)[0].rank() > 0 ? (**element)[0].dim(0) : 1;
-    auto promise = std::make_shared<std::promise<RunResult>>();
-    pending.push_back({promise->get_future(), examples});
-    session_->run_async(tests_[i % tests_.size()], std::move(**element),
-                        [promise](RunResult r) { promise->set_value(std::move(r)); });
-    if (pending.size() >= 2 * tests_.size()) take();
-  }
-  while (!pending.empty()) take();
-  if (error) return *error;
-  if (sum.examples > 0) {
-    sum.loss /= static_cast<double>(sum.examples);
-    sum.accuracy /= static_cast<double>(sum.examples);
-  }
-  return sum;
+  return evaluate_batches(*session_, batches, tests_, 2 * tests_.size());
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -136,6 +136,23 @@ void check_near(const Tensor& expected, const Tensor& result) {
   CHECK(worst <= 1e-4f * largest);
 }
 
+/// Each of `passes` changes no fetch beyond rounding.
+void check_passes(TestEngine& t, const std::vector<GraphPasses>& passes, const std::vector<Feed>& feeds,
+                  const Outputs& fetches) {
+  Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
+  const auto expected = plain.run(feeds, fetches);
+  INFO((expected.ok() ? "" : expected.error().str()));
+  REQUIRE(expected.ok());
+  for (size_t pass = 0; pass < passes.size(); ++pass) {
+    INFO("pass " << pass);
+    Session session(*t.engine, t.graph, {.passes = passes[pass]});
+    const auto result = session.run(feeds, fetches);
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    for (size_t i = 0; i < fetches.size(); ++i) check_near((*expected)[i], (*result)[i]);
+  }
+}
+
 std::vector<GraphPasses> each_alone_and_all() {
   std::vector<GraphPasses> out;
   for (const GraphPass& pass : kGraphPasses) out.push_back(*GraphPasses::parse(pass.name));
@@ -250,18 +267,7 @@ TEST_CASE("passes leave the results of random networks as they are") {
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     const std::vector<Feed> feeds = {{image, filled({2, 8, 8, 4})}};
-    Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
-    const auto expected = plain.run(feeds, fetches);
-    INFO((expected.ok() ? "" : expected.error().str()));
-    REQUIRE(expected.ok());
-    for (size_t pass = 0; pass < each.size(); ++pass) {
-      INFO("pass " << pass);
-      Session session(*t.engine, t.graph, {.passes = each[pass]});
-      const auto result = session.run(feeds, fetches);
-      INFO((result.ok() ? "" : result.error().str()));
-      REQUIRE(result.ok());
-      for (size_t i = 0; i < fetches.size(); ++i) check_near((*expected)[i], (*result)[i]);
-    }
+    check_passes(t, each, feeds, fetches);
   }
 }
 
@@ -391,18 +397,7 @@ TEST_CASE("passes leave the results and gradients of random networks on NCHW ima
     INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
     REQUIRE((t.scope.ok() && !fetches.empty()));
     const std::vector<Feed> feeds = {{image, random.filled({2, 4, 8, 8})}};
-    Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
-    const auto expected = plain.run(feeds, fetches);
-    INFO((expected.ok() ? "" : expected.error().str()));
-    REQUIRE(expected.ok());
-    for (size_t pass = 0; pass < each.size(); ++pass) {
-      INFO("pass " << pass);
-      Session session(*t.engine, t.graph, {.passes = each[pass]});
-      const auto result = session.run(feeds, fetches);
-      INFO((result.ok() ? "" : result.error().str()));
-      REQUIRE(result.ok());
-      for (size_t i = 0; i < fetches.size(); ++i) check_near((*expected)[i], (*result)[i]);
-    }
+    check_passes(t, each, feeds, fetches);
     StepGraph step(t.graph, {&image, 1}, fetches, {});
     run_passes(step, *GraphPasses::parse("choose_layout"), {});
     changed += !step.made()->empty();

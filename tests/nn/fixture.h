@@ -3,6 +3,8 @@
 #pragma once
 #include <catch2/catch.hpp>
 
+#include <random>
+
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -12,6 +14,15 @@ inline std::unique_ptr<Engine> engine_of(int devices) {
   auto made = Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)});
   REQUIRE(made.ok());
   return std::move(*made);
+}
+
+/// Normally distributed floats.
+inline Tensor random_tensor(const Shape& shape, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(shape.elements()));
+  for (float& v : values) v = normal(random);
+  return Tensor::of<float>(std::span<const float>(values), shape);
 }
 
 struct Fixture {

@@ -6,18 +6,9 @@
 #include "troupe/tensor_parallel.h"
 
 #include <cmath>
-#include <random>
 
 namespace troupe::nn {
 namespace {
-
-Tensor random_tensor(const Shape& shape, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(shape.elements()));
-  for (float& v : values) v = normal(random);
-  return Tensor::of<float>(std::span<const float>(values), shape);
-}
 
 // Losses of `steps` updates, and one after them.
 std::vector<float> losses(Fixture& f, Output loss, const Optimizer& optimizer, int steps = 4) {

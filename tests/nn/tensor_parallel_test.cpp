@@ -18,14 +18,6 @@ Names devices_of(int n) {
   return names;
 }
 
-Tensor random_tensor(const Shape& shape, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(shape.elements()));
-  for (float& v : values) v = normal(random);
-  return Tensor::of<float>(std::span<const float>(values), shape);
-}
-
 void check_close(const Tensor& got, const Tensor& wanted) {
   REQUIRE(got.shape() == wanted.shape());
   for (int64_t i = 0; i < wanted.elements(); ++i)

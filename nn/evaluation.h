@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of a model on every batch of a dataset, as Trainer and Pipeline make them.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "troupe/train.h"
+
+namespace troupe::nn {
+
+/// Feeds each batch to one of `tests`, in turn, each of which fetches loss and accuracy; at most `at_once` steps are
+/// under way. Blocks the calling thread, which must not be the engine's. Errors: the first of the dataset or a step,
+/// after the steps under way have ended.
+Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
+                                 std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once);
+
+}  // namespace troupe::nn
