@@ -449,8 +449,8 @@ class Planner {
     };
     const auto node_ns = [&](const Node& node) {
       const DeviceInfo& device = rates(node);
-      const char* kind = device.kind == DeviceKind::kSim ? "sim" : "cpu";
-      return context_.costs ? context_.costs->time_ns(node, kind, device.rates) : cost_of(node).time_ns(device.rates);
+      return context_.costs ? context_.costs->time_ns(node, kind_of(device), device.rates)
+                            : cost_of(node).time_ns(device.rates);
     };
     const auto expand_ns = [&](const Output& what) {
       if (!is_compressed(what)) return 0.;

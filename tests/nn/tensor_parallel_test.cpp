@@ -3,7 +3,6 @@
 #include "troupe/tensor_parallel.h"
 
 #include <cmath>
-#include <random>
 
 #include "tests/nn/fixture.h"
 
