@@ -231,7 +231,10 @@ class Builder {
     // Without, the stages would run ahead with forward passes that nobody needs yet, and gradients come late.
     if (zero_bubble_) gates.push_back(await(s, of_device("sent", r, k), pass, 2 * (devices_ - k)));
     if (ordered_) gates.push_back(await(s, of_device("forwards", r, k), pass));
-    if (!options_.asynchronous) gates.push_back(await(s, of_stage("updates", k), out_.batch));
+    // Asynchronous passes are over before their updates are made, which bounds passes and not yet how old weights are.
+    if (options_.asynchronous)
+      gates.push_back(await(s, of_stage("summed", k), out_.micro_batch, credit(k) * options_.replicas));
+    else gates.push_back(await(s, of_stage("updates", k), out_.batch));
     return s.after(gates).named("begin").node("NoOp", {});
   }
 

@@ -365,28 +365,32 @@ TEST_CASE("every schedule may be asynchronous, with replicas and clipping by the
   }
 }
 
-// With one micro-batch in flight there is nothing stale: the same as one update for each small batch.
+// With one micro-batch in flight there is nothing stale: the same as one update for each small batch. The updates take
+// long here, so that what did not wait for them would begin meanwhile, on a simulated device for certain.
 TEST_CASE("an asynchronous pipeline of one stage is a run of small batches") {
-  const Optimizer optimizer = adam(constant_rate(.02f));
-  auto engine = engine_of(1);
-  PipelineOptions o = options_of(PipelineSchedule::kOneFOneB, 1, optimizer);
-  o.asynchronous = true;
-  auto pipeline = pipeline_of(
-      *engine,
-      {[](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
-          bool training) { return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training); }},
-      points(3), o);
-  REQUIRE(pipeline->run(3).ok());
-  auto other = engine_of(1);
-  PipelineOptions plain = options_of(PipelineSchedule::kOneFOneB, 1, optimizer);
-  plain.micro_batches = 1;
-  auto single = pipeline_of(
-      *other,
-      {[](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
-          bool training) { return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training); }},
-      points(18, 4), plain);
-  REQUIRE(single->run(18).ok());
-  check_same({engine->snapshot().get()->variables, {}}, {other->snapshot().get()->variables, {}});
+  const StageFn whole = [](const Scope& s, Variables& v, const std::vector<Output>& in,
+                           const std::vector<Output>& batch, bool training) {
+    return last(s, v, hidden(0, true, false)(s, v, in, batch, training), batch, training);
+  };
+  Optimizer slow = adam(constant_rate(.02f));
+  slow.update = [fast = slow.update](const UpdateContext& c) {
+    Output gradient = c.gradient;
+    for (int i = 0; i < 20; ++i) gradient = c.scope.op("Mul", {gradient, c.scope.constant(i % 2 ? 2.f : .5f)});
+    return fast({c.scope, c.variables, c.variable, gradient, c.rate, c.step});
+  };
+  const auto trained_on = [&](const char* device, bool asynchronous) {
+    auto engine = Engine::create({.cpu_threads = {1}, .sim = {.devices = {DeviceRates{}}}});
+    REQUIRE(engine.ok());
+    PipelineOptions o = options_of(PipelineSchedule::kOneFOneB, 1, slow);
+    o.devices = {device};
+    o.asynchronous = asynchronous;
+    if (!asynchronous) o.micro_batches = 1;
+    auto pipeline = pipeline_of(**engine, {whole}, asynchronous ? points(3) : points(18, 4), o);
+    REQUIRE(pipeline->run(asynchronous ? 3 : 18).ok());
+    return Trained{(*engine)->snapshot().get()->variables, {}};
+  };
+  const Trained wanted = trained_on("/cpu:0", false);
+  for (const char* device : {"/cpu:0", "/sim:0"}) check_same(trained_on(device, true), wanted);
 }
 
 // -- cuts
