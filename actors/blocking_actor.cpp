@@ -13,7 +13,7 @@ caf::behavior BlockingActor::make_behavior() {
         else answers->push_back({use->tag, use->kernel->run(use->request)});
         const RequestTag tag = use->tag;
         *use = {};  // before the answer: when the step ends, nothing of it is held here
-        send(directory_->devices[tag.requester], ResourceAnswers{std::move(answers)});
+        directory_->tell_device(static_cast<uint32_t>(tag.requester), ResourceAnswers{std::move(answers)}, context());
       },
       [this](DoBlocking& m) {
         m.job->run();

@@ -49,8 +49,8 @@ void DeviceActor::run() {
 }
 
 void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) {
-  send(directory_->devices[device],
-       TensorsReady{device, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
+  directory_->tell_device(device, TensorsReady{device, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))},
+                          context());
 }
 
 Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
@@ -67,7 +67,8 @@ void DeviceActor::cancel_uses(int64_t step) { requests_.cancel(step); }
 
 void DeviceActor::abort_elsewhere(const StepRef& call) {
   for (const PartitionPlan& partition : call->plan->partitions)
-    if (partition.device != index_) send(directory_->devices[partition.device], AbortStep{partition.device, call});
+    if (partition.device != index_)
+      directory_->tell_device(partition.device, AbortStep{partition.device, call}, context());
 }
 
 int64_t DeviceActor::now_ns() {

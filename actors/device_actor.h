@@ -36,6 +36,7 @@ class DeviceActor : public caf::event_based_actor, private Outbox {
   void cancel_uses(int64_t step) override;
   void abort_elsewhere(const StepRef& call) override;
   int64_t now_ns() override;
+  bool messages_wait() override { return !mailbox().empty(); }
   void run();
 
   const uint32_t index_;

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "actors/homes.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -21,9 +22,16 @@ class Directory {
   /// Before the first step; then constant.
   std::vector<caf::actor> devices;
   caf::actor blocking;
+  Homes homes;
 
   explicit Directory(Spawn spawn) : spawn_(std::move(spawn)) {}
 
+  /// Sends to the actor of a device, which wakes at home. `from`: the context of the actor that sends.
+  template <class Message>
+  void tell_device(uint32_t device, Message message, caf::execution_unit* from = nullptr) const {
+    devices[device]->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(message)),
+                             homes.of(device, from));
+  }
   /// The host of what `handle` names, made by its factory where there is none. Errors: kNotFound without a factory,
   /// kInvalidArgument when the host was made for another signature, the factory's own.
   Result<caf::actor> host(const ResourceHandle& handle);

@@ -64,6 +64,7 @@ Engine::Impl::Impl(EngineOptions options) {
   // messages from outside, which end that wait at once; the scheduler's moderate polling would sleep through them.
   config.set("work-stealing.relaxed-sleep-duration", caf::timespan(std::chrono::microseconds(500)));
   config.set("work-stealing.moderate-poll-attempts", size_t{1});
+  config.set("work-stealing.moderate-sleep-duration", caf::timespan(0));
   system = std::make_unique<caf::actor_system>(config);
 
   // The spawner holds no reference to the directory: that would be a circle.
@@ -71,6 +72,7 @@ Engine::Impl::Impl(EngineOptions options) {
     return system->spawn<ResourceActor>(std::move(resource), directory);
   });
   const auto cpus = static_cast<uint32_t>(count);
+  directory->homes = Homes(*system, cpus);
   for (uint32_t i = 0; i < cpus; ++i)
     directory->devices.push_back(
         system->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory));

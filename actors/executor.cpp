@@ -36,10 +36,11 @@ double output_bytes(const PlanNode& node, const Iteration& in) {
   return bytes;
 }
 
-/// What a cost model learns of a node that computes: means of the first 20 firings, then the newest counts a twentieth.
+/// What a cost model learns of a node that computes, here or at its resource: means of the first 20 firings, then the
+/// newest counts a twentieth.
 void measure(const PartitionPlan& plan, uint32_t node, int64_t ns, double bytes) {
   constexpr uint32_t kRemembered = 20;
-  if (plan.nodes[node].kind != NodeKind::kCompute) return;
+  if (plan.nodes[node].kind != NodeKind::kCompute && plan.nodes[node].kind != NodeKind::kResource) return;
   PartitionPlan::Measured& m = plan.measured[node];
   const uint32_t firings = m.firings.load(std::memory_order_relaxed) + 1;
   const auto weight = 1 / static_cast<float>(std::min(firings, kRemembered));
@@ -143,6 +144,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
         in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      if (answer.ns > 0) measure(*s->plan, answer.tag.node, answer.ns, output_bytes(node, in));
       complete(*s, {answer.tag.node, answer.tag.iteration});
     }
   }
@@ -170,8 +172,10 @@ bool Executor::run(int64_t quantum_ns) {
     if (!finish_if_done(*active_[i])) ++i;
   StepState* s = nullptr;
   while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
+    const bool heavy = s->ready.empty();
     now = run_step(*s, now, begin + quantum_ns, fired);
     finish_if_done(*s);
+    if (heavy && outbox_.messages_wait()) break;
   }
   flush();
   const bool more = !work_ && next_step() != nullptr;
@@ -349,6 +353,7 @@ void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, 
 bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   Iteration& in = *s.iterations[at.iteration];
   ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, at.node, at.iteration}};
+  use.timed = s.timed && device_.kind != DeviceKind::kSim;
   use.inputs.reserve(node.num_inputs);
   for (uint32_t i = 0; i < node.num_inputs; ++i) {
     const uint32_t slot = s.plan->input_slots[node.first_input + i];

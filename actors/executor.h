@@ -25,6 +25,7 @@ struct ResourceUse {
   std::vector<Tensor> inputs;
   std::shared_ptr<Allocator> allocator;
   RequestTag tag;
+  bool timed = false;  // the answer is to tell how long the kernel took
 };
 
 /// One call of a kernel that may block.
@@ -39,6 +40,7 @@ struct BlockingUse {
 struct ResourceAnswer {
   RequestTag tag;
   Result<std::vector<Tensor>> outputs;
+  int64_t ns = 0;  // that a kernel took which answered at once; 0: not measured
 };
 
 /// What a node of a simulated device takes.
@@ -64,6 +66,8 @@ class Outbox {
   /// To the other devices of a failed step: abort().
   virtual void abort_elsewhere(const StepRef& call) = 0;
   virtual int64_t now_ns() = 0;
+  /// Whether messages wait: the executor then ends its turn between two expensive nodes.
+  virtual bool messages_wait() { return false; }
   /// Of a simulated device only. Runs `kernel`, or does as if it had; without one (the node asks a resource) it only
   /// tells the time that takes. `outputs` are those that the context sets.
   virtual Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,

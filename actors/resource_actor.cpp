@@ -6,6 +6,10 @@ namespace {
 
 Error closed() { return make_error(Code::kFailedPrecondition, "the resource was closed"); }
 
+bool same_request(const RequestTag& a, const RequestTag& b) {
+  return a.step == b.step && a.node == b.node && a.iteration == b.iteration && a.requester == b.requester;
+}
+
 }  // namespace
 
 ResourceActor::ResourceActor(caf::actor_config& config, std::unique_ptr<Resource> resource,
@@ -69,7 +73,17 @@ void ResourceActor::use(ResourceUse request) {
     reply(closed());
     return;
   }
+  if (!request.timed) {
+    request.kernel->execute(*resource_, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
+    return;
+  }
+  const RequestTag tag = request.tag;
+  const auto now = [this] { return home_system().clock().now().time_since_epoch(); };
+  const auto begin = now();
   request.kernel->execute(*resource_, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
+  auto& answers = answers_[tag.requester];
+  if (!answers.empty() && same_request(answers.back().tag, tag))  // else it waits in the resource
+    answers.back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
 }
 
 void ResourceActor::close() {
@@ -126,8 +140,10 @@ std::function<void()> ResourceActor::waker() {
 void ResourceActor::settle() {
   for (size_t requester = 0; requester < answers_.size(); ++requester)
     if (!answers_[requester].empty())
-      send(directory_->devices[requester],
-           ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))});
+      directory_->tell_device(
+          static_cast<uint32_t>(requester),
+          ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))},
+          context());
   for (ResourceAnswer& answer : std::exchange(answers_to_hosts_, {}))
     if (const caf::actor host = directory_->asking(answer.tag.requester)) {
       auto answers = std::make_shared<std::vector<ResourceAnswer>>();

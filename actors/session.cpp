@@ -255,7 +255,7 @@ void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector
   for (const PartitionPlan& partition : plan.partitions) {
     const caf::actor& actor = e.directory->devices[partition.device];
     if (actor == e.sim && std::exchange(simulated, true)) continue;  // it has been told of all that it does
-    caf::anon_send(actor, RunStep{partition.device, call});
+    e.directory->tell_device(partition.device, RunStep{partition.device, call});
   }
 }
 

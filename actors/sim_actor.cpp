@@ -26,8 +26,8 @@ class SimActor::Device final : public Outbox {
 
   void send_tensors(uint32_t to, std::vector<ReadyTensor> tensors) override {
     if (!sim_.simulates(to)) {
-      sim_.send(sim_.directory_->devices[to],
-                TensorsReady{to, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))});
+      sim_.directory_->tell_device(to, TensorsReady{to, std::make_shared<std::vector<ReadyTensor>>(std::move(tensors))},
+                                   sim_.context());
       return;
     }
     Device& other = sim_.device(to);
@@ -51,7 +51,7 @@ class SimActor::Device final : public Outbox {
   void abort_elsewhere(const StepRef& call) override {
     for (const PartitionPlan& partition : call->plan->partitions)
       if (partition.device != index_)
-        sim_.send(sim_.directory_->devices[partition.device], AbortStep{partition.device, call});
+        sim_.directory_->tell_device(partition.device, AbortStep{partition.device, call}, sim_.context());
   }
   int64_t now_ns() override { return sim_.clock_ns_.load(std::memory_order_relaxed); }
 

@@ -41,7 +41,7 @@ void abort_step(const StepRef& call, Error error, const Directory& directory) {
   error.step = call->id;
   if (!call->fail(std::move(error))) return;
   for (const PartitionPlan& partition : call->plan->partitions)
-    caf::anon_send(directory.devices[partition.device], AbortStep{partition.device, call});
+    directory.tell_device(partition.device, AbortStep{partition.device, call});
 }
 
 }  // namespace troupe

@@ -25,6 +25,7 @@ struct Recorder : Outbox {
   void cancel_uses(int64_t step) override { cancelled.push_back(step); }
   void abort_elsewhere(const StepRef& call) override { aborted.push_back(call->id); }
   int64_t now_ns() override { return now += 1000; }
+  bool messages_wait() override { return waiting; }
 
   std::map<uint32_t, std::vector<std::vector<ReadyTensor>>> sent;
   std::vector<ResourceUse> uses;
@@ -32,6 +33,7 @@ struct Recorder : Outbox {
   std::vector<int64_t> cancelled, aborted;
   int flushes = 0;
   int64_t now = 0;
+  bool waiting = false;
 };
 
 /// Two devices, their executors, and steps of a graph on them.
@@ -79,6 +81,48 @@ struct Stage {
   std::vector<Result<std::vector<Tensor>>> results;
   int64_t next = 1;
 };
+
+TEST_CASE("a message that waits is heard after the next expensive node") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output a = s.scope.op("Neg", {x}), b = s.scope.op("Neg", {a}), c = s.scope.op("Neg", {b});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {c});
+  const PartitionPlan& plan = step->plan->partitions[0];
+  for (uint32_t i = 0; i < plan.size(); ++i) plan.cost_ns[i] = 1'000'000;
+  s.executors[0]->start(step);
+  s.outbox[0].waiting = true;
+  CHECK(s.executors[0]->run(1'000'000'000));
+  CHECK(s.counters[0].nodes == 1);
+  CHECK(s.executors[0]->run(1'000'000'000));
+  CHECK(s.counters[0].nodes == 2);
+  s.outbox[0].waiting = false;
+  CHECK_FALSE(s.executors[0]->run(1'000'000'000));
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::scalar(-5)));
+}
+
+TEST_CASE("a cost model learns what a resource took that answered at once") {
+  Stage s;
+  const Output value = s.read("v");
+  StepRef step = s.step({}, {}, {value});
+  const PartitionPlan& plan = step->plan->partitions[0];
+  const auto node = static_cast<size_t>(std::ranges::find(plan.graph_nodes, value.node) - plan.graph_nodes.begin());
+  for (int i = 0; i < 3; ++i) {
+    s.executors[0]->start(step);
+    s.run(0);
+    REQUIRE(s.outbox[0].uses.size() == 1);
+    const ResourceUse use = std::exchange(s.outbox[0].uses, {})[0];
+    CHECK(use.timed == (i > 0));  // the first step of a plan only warms
+    std::vector<ResourceAnswer> answers;
+    answers.push_back({use.tag, std::vector<Tensor>{Tensor::scalar(3)}, use.timed ? 4000 * i : 0});
+    s.executors[0]->answered(std::move(answers));
+    s.run(0);
+    step = std::make_shared<StepCall>(s.next++, step->plan, std::vector<Tensor>(), false, [](auto) {});
+  }
+  CHECK(plan.measured[node].firings == 2);
+  CHECK(plan.measured[node].ns == 6000);
+  CHECK(plan.measured[node].bytes == 4);
+}
 
 TEST_CASE("a tensor may come before its step") {
   Stage s;
