@@ -71,6 +71,44 @@ void convolve_plain(ConvDirection direction, const ConvShape& s, bool channels_f
 #ifdef TROUPE_ONEDNN
 using dnnl::memory;
 
+/// Tells a filter that stays the same from call to call, as a variable's when nobody trains it. It is held then: who
+/// would change a tensor that others hold makes a copy, so the same memory is the same filter. Thread-safe.
+class SteadyFilter {
+ public:
+  struct Seen {
+    int64_t version = 0;  // of the filter that is held; 0: this is another
+    bool let_go = false;  // one that was held before is not any more
+  };
+  Seen see(const Tensor& filter) {
+    const std::lock_guard lock(mutex_);
+    Seen out;
+    if (held_.defined() && held_.raw() != filter.raw()) {
+      held_ = {};
+      out.let_go = true;
+      patience_ *= 8;
+      calls_ = 0;
+    }
+    if (!held_.defined()) {
+      calls_ = filter.raw() == last_ ? calls_ + 1 : 0;
+      last_ = filter.raw();
+      if (calls_ < patience_) return out;
+      held_ = filter;
+      ++version_;
+    }
+    out.version = version_;
+    return out;
+  }
+
+ private:
+  std::mutex mutex_;
+  Tensor held_;
+  const void* last_ = nullptr;
+  int64_t calls_ = 0, version_ = 0;
+  // Calls with the same memory before it is held. In training it is the same and yet changes: once held, the update
+  // makes a copy, and more patience is needed.
+  int64_t patience_ = 4;
+};
+
 /// What a primitive is made for beside the shape.
 struct Setting {
   ConvDirection direction;
@@ -184,10 +222,8 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
 
 template <class T> class Convolution final : public ComputeKernel {
  public:
-  Convolution(WindowAttrs attrs, const KernelInit& init, ConvDirection direction, bool depthwise, Epilogue epilogue)
-      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)),
-        constant_filter_(direction == ConvDirection::kOutput && init.constants.size() > 1 ? init.constants[1]
-                                                                                          : Tensor()) {}
+  Convolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue)
+      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)) {}
 
   Status compute(KernelContext& c) override {
     Shape in = c.input(0).shape(), filter = c.input(1).shape();
@@ -246,13 +282,17 @@ template <class T> class Convolution final : public ComputeKernel {
 #ifdef TROUPE_ONEDNN
   /// False where oneDNN has no code for it.
   Result<bool> run_primitive(KernelContext& c, const ConvShape& s, void* const tensors[3], const Epilogue& epilogue) {
-    // In a step that feeds the Const, the filter is another.
-    const bool kept = constant_filter_.defined() && tensors[1] == constant_filter_.raw();
+    int64_t kept = 0;
+    if (direction_ == ConvDirection::kOutput) {
+      const auto seen = steady_.see(c.input(1));
+      kept = seen.version;
+      if (seen.let_go) primitives_.clear();
+    }
     const onednn::PrimitiveCache::Key key = {c.threads(), s.batch,  s.in_channels,   s.y.in,
                                              s.x.in,      s.y.size, s.x.size,        s.out_channels,
                                              s.group_in,  kept,     epilogue.empty()};
     const auto primitive = primitives_.get(key, [&] {
-      return make_primitive({direction_, attrs_.layout.channels_first, epilogue, kept}, s);
+      return make_primitive({direction_, attrs_.layout.channels_first, epilogue, kept > 0}, s);
     });
     if (!primitive) return false;
     const int order[3][3] = {{0, 1, 2}, {1, 2, 0}, {0, 2, 1}};
@@ -268,8 +308,8 @@ template <class T> class Convolution final : public ComputeKernel {
   const ConvDirection direction_;
   const bool depthwise_;
   const Epilogue epilogue_;
-  const Tensor constant_filter_;
 #ifdef TROUPE_ONEDNN
+  SteadyFilter steady_;
   onednn::PrimitiveCache primitives_;
 #endif
 };
@@ -289,7 +329,7 @@ Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDir
   TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
   std::unique_ptr<Kernel> kernel;
   with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
-    kernel.reset(new Convolution<T>(std::move(attrs), init, direction, depthwise, std::move(epilogue)));
+    kernel.reset(new Convolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue)));
   });
   return kernel;
 }

@@ -10,8 +10,8 @@ namespace troupe {
 /// Which of a convolution's three tensors is computed from the other two.
 enum class ConvDirection { kOutput, kInput, kFilter };
 
-/// A kernel for float32 (oneDNN where present), float64 or int32 (loops). A filter that is a Const is brought into the
-/// layout that oneDNN likes best once, not in each call. An `epilogue` may follow the forward direction.
+/// A kernel for float32 (oneDNN where present), float64 or int32 (loops). A filter that stays the same from
+/// call to call is brought into the layout that oneDNN likes best once. An `epilogue` may follow the forward direction.
 Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
                                                  Epilogue epilogue = {});
 

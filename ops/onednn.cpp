@@ -85,5 +85,10 @@ std::shared_ptr<const Primitive> PrimitiveCache::get(const Key& key,
   return made;
 }
 
+void PrimitiveCache::clear() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
 }  // namespace troupe::onednn
 #endif

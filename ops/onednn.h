@@ -48,6 +48,7 @@ class PrimitiveCache {
   using Key = std::array<int64_t, 12>;
   /// The primitive for `key`, made by make() at its first use; nullptr when make() gave nullptr or oneDNN refused.
   std::shared_ptr<const Primitive> get(const Key& key, const std::function<std::shared_ptr<const Primitive>()>& make);
+  void clear();
 
  private:
   /// Shapes kept; beyond that the oldest goes.
