@@ -203,6 +203,17 @@ inline std::vector<OpCase> sequence_cases() {
     out.push_back({fmt::format("BlockLSTM{}", version), lstm, {}, {}, false});
     out.push_back({fmt::format("BlockLSTMGrad{}", version), lstm_grad, {{"use_peephole", true}}, {}, false});
   }
+  const Tensor row = ramp32({1, 2});  // tests/ops/recurrent_cell_test.cpp has their values
+  const std::vector<Tensor> cell = {row, state, state, ramp32({4, 8}), peephole, peephole, peephole, ramp32({8})};
+  std::vector<Tensor> cell_grad = cell;
+  cell_grad.insert(cell_grad.end(), 8, state);
+  out.push_back({"LSTMBlockCell", cell, {}, {}, false});
+  out.push_back({"LSTMBlockCellGrad", cell_grad, {{"use_peephole", true}}, {}, false});
+  const std::vector<Tensor> gru = {row, state, ramp32({4, 4}), ramp32({4, 2}), ramp32({4}), ramp32({2})};
+  std::vector<Tensor> gru_grad = gru;
+  gru_grad.insert(gru_grad.end(), 4, state);
+  out.push_back({"GRUBlockCell", gru, {}, {}, false});
+  out.push_back({"GRUBlockCellGrad", gru_grad, {}, {}, false});
   // Two steps, one label, equal classes: of 9 ways label-label, label-blank and blank-label are right.
   out.push_back({"CTCLoss",
                  {*Tensor::zeros(DType::kFloat64, {2, 1, 3}), L({0, 0}, {1, 2}), I({1}), I({2})},

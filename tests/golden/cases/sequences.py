@@ -62,6 +62,25 @@ def lstm_in_one_node(case):
             use_peephole=attrs.get("use_peephole", False))])
 
 
+@golden(tolerance=1e-4)
+def recurrent_cells(case):
+    # TensorFlow's gradient writes over inputs that nobody else wants, so all of them are fed.
+    x, *states = case.feed("x", case.floats(3, 5)), *[case.feed(f"s{i}", case.floats(3, 6, seed=i)) for i in range(4)]
+    peephole = case.feed("peephole", case.floats(6, seed=5))
+    w, b = case.variable("w", 11, 24), case.variable("b", 24, value=0.1)
+    for attrs in ({"forget_bias": 0.5, "cell_clip": 0.3}, {"use_peephole": True}):
+        inputs = dict(x=x, cs_prev=states[0], h_prev=states[1], w=w, wci=peephole, wcf=peephole, wco=peephole, b=b)
+        out = tf.raw_ops.LSTMBlockCell(**inputs, **attrs)
+        kept = {name: t for name, t in out._asdict().items() if name != "h"}
+        gradients = tf.raw_ops.LSTMBlockCellGrad(**inputs, **kept, cs_grad=states[2], h_grad=states[3],
+                                                 use_peephole=attrs.get("use_peephole", False))
+        case.fetch(*[tf.identity(t) for t in [*out, *gradients]])
+    inputs = dict(x=x, h_prev=states[0], w_ru=w[:, :12], w_c=w[:, 12:18], b_ru=b[:12], b_c=b[12:18])
+    out = tf.raw_ops.GRUBlockCell(**inputs)
+    gradients = tf.raw_ops.GRUBlockCellGrad(**inputs, r=out.r, u=out.u, c=out.c, d_h=states[3])
+    case.fetch(*[tf.identity(t) for t in [*out, *gradients]])
+
+
 @golden(steps=2, tolerance=1e-4)
 def rnn_unrolled(case):
     """A loop written out, as static_rnn does."""
