@@ -45,6 +45,10 @@ template <class T> class LuFactors {
         for (int64_t k = begin; k < std::min(i, end); ++k) subtract(i, k, end, n);
     }
   }
+  /// l below the diagonal and u from it on.
+  const Matrix<T>& packed() const { return lu_; }
+  /// By row of l * u, that of the matrix.
+  const std::vector<int64_t>& rows() const { return rows_; }
   T pivot(int64_t i) const { return lu_(i, i); }
   /// Whether the number of exchanges is odd.
   bool odd() const { return odd_; }

@@ -13,5 +13,7 @@ void register_cholesky_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_qr_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_eigen_values_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_svd_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_schur_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_banded_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

@@ -216,6 +216,8 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_qr_ops(ops, kernels);
   register_eigen_values_ops(ops, kernels);
   register_svd_ops(ops, kernels);
+  register_schur_ops(ops, kernels);
+  register_banded_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the LU decomposition of square matrices gives: MatrixInverse, MatrixDeterminant, LogMatrixDeterminant.
+// The LU decomposition of square matrices, and what it gives: Lu, MatrixInverse, MatrixDeterminant,
+// LogMatrixDeterminant.
 #include <cmath>
 #include <numbers>
 
@@ -11,6 +12,42 @@
 
 namespace troupe {
 namespace {
+
+template <class T> class Lu final : public ComputeKernel {
+ public:
+  explicit Lu(const KernelInit& init) : index_(init.output_dtypes[1]) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const Matrices m, Matrices::of(x, "input", true));
+    TROUPE_ASSIGN(Tensor lu, c.allocate(x.dtype(), x.shape()));
+    TROUPE_ASSIGN(const Shape indices, m.like(m.rows));
+    TROUPE_ASSIGN(Tensor p, c.allocate(index_, indices));
+    const int64_t n = m.rows;
+    TROUPE_RETURN_IF_ERROR(each_matrix(c.threads(), n ? m.count : 0, n * n * n, [&](int64_t i) -> Status {
+      const LuFactors<T> factors(m.at<T>(x, i));
+      if (!factors.invertible()) return not_invertible("Input", n);
+      result_matrix<T>(lu, i) = factors.packed();
+      with_type(index_, IndexTypes{}, [&]<class I>() {
+        std::ranges::transform(factors.rows(), p.mutable_data<I>() + i * n,
+                               [](int64_t k) { return static_cast<I>(k); });
+      });
+      return {};
+    }));
+    c.set_output(0, std::move(lu));
+    c.set_output(1, std::move(p));
+    return {};
+  }
+
+ private:
+  const DType index_;
+};
+
+Status lu_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialMatrices m, PartialMatrices::of(c, 0, true));
+  TROUPE_ASSIGN(PartialShape p, m.like(m.rows));
+  c.set_output(1, std::move(p));
+  return square_shape(c);
+}
 
 /// The adjoint of the inverse where asked for: attribute adjoint.
 template <class T> class MatrixInverse final : public ComputeKernel {
@@ -125,6 +162,17 @@ Status log_determinant_gradient(GradientContext& c) {
 
 void register_matrix_inverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const std::string type = type_attr("T", LinearOrHalfTypes{});
+  ops.add(OpDef("Lu")
+              .input("input: T")
+              .output("lu: T")
+              .output("p: output_idx_type")
+              .attr(type)
+              .attr(type_attr("output_idx_type", IndexTypes{}, "int32"))
+              .shape(lu_shape)
+              .doc("Factors of each square matrix in the last two dimensions: u on and above the diagonal of `lu`, "
+                   "below it l, whose own diagonal is 1; row i of l * u is row p[i] of the matrix. Error for a matrix "
+                   "without an inverse."),
+          not_differentiable("TensorFlow defines none"));
   ops.add(OpDef("MatrixInverse")
               .input("input: T")
               .output("output: T")
@@ -150,6 +198,8 @@ void register_matrix_inverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("Sign and logarithm of the absolute value of the determinant of each square matrix in the last two "
                    "dimensions: of a singular one 0 and -infinity."),
           gradient(log_determinant_gradient));
+  add_cpu_kernels<Lu>(kernels, "Lu", LinearTypes{});
+  add_half_kernels<Lu<float>>(kernels, "Lu");
   add_cpu_kernels<MatrixInverse>(kernels, "MatrixInverse", LinearTypes{});
   add_half_kernels<MatrixInverse<float>>(kernels, "MatrixInverse");
   for (const char* op : {"MatrixDeterminant", "LogMatrixDeterminant"}) {

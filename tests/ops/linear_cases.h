@@ -13,6 +13,12 @@ inline std::vector<OpCase> linear_cases() {
   const Attrs adjoint = {{"adjoint", true}}, upper = {{"lower", false}}, exact = {{"fast", false}};
   const Attrs values = {{"compute_uv", false}}, full = {{"full_matrices", true}};
   const Attrs upper_adjoint = {{"lower", false}, {"adjoint", true}};
+  const Attrs kComplex = {{"Tout", DType::kComplex64}};
+  const complex64 kNan(NAN, NAN);
+  const Tensor diagonals = D({1, 1, 9, 2, 2, 3, 9, 2, 2}, {3, 3});
+  const Tensor bands = D({2, -1.5, 3, 0.5, 1, -0.25, 1.5, -2, 2.5, 3, 2, -4, 0.5, 1, 2, -1, 2, 1.5}, {2, 3, 3});
+  const Tensor zbands = Z({{2, 1}, {-1, 3}, {0.5, 2}, {3, 0}, {1, -2}, {4, 1}, {1, 1}, {0.5, 0}, {0, 2}}, {3, 3});
+  const Tensor zrow = Z({{2, 1}, {-1, 3}, {0.5, 2}}, {1, 3}), zrows = Z({{1, 0.5}, {-0.5, 2}, {0.25, -1}}, {3, 1});
   return {
       {"MatrixInverse", {a}, {}, {D({0.6, -0.7, -0.2, 0.4}, {2, 2})}},
       {"MatrixInverse", {a}, adjoint, {D({0.6, -0.2, -0.7, 0.4}, {2, 2})}},
@@ -67,6 +73,52 @@ inline std::vector<OpCase> linear_cases() {
       {"SelfAdjointEigV2", {m}},
       {"SelfAdjointEigV2", {batch}, {{"compute_v", false}}},
       {"SelfAdjointEigV2", {z}, {{"compute_v", false}}},
+      {"Lu", {a}, {}, {D({4, 7, 0.5, 2.5}, {2, 2}), I({0, 1})}},
+      {"Lu", {D({2, 6, 4, 8}, {2, 2})}, {{"output_idx_type", DType::kInt64}}, {D({4, 8, 0.5, 2}, {2, 2}), L({1, 0})}},
+      {"Lu", {none}, {}, {none, I({}, {2, 0})}},
+      {"Eig",
+       {F({1, 2, -3, 1}, {2, 2})},
+       kComplex,
+       {Z({{1, 2.4494897f}, {1, -2.4494897f}}),
+        Z({{0.6324555f, 0}, {0.6324555f, 0}, {0, 0.7745967f}, {0, -0.7745967f}}, {2, 2})},
+       false},
+      {"Eig", {z}, {{"compute_v", false}, {"Tout", DType::kComplex64}}},
+      {"Eig", {F({}, {2, 0, 0})}, kComplex, {Z({}, {2, 0})}, false},
+      {"MatrixSquareRoot", {D({33, 24, 48, 57}, {2, 2})}, {}, {D({5, 2, 4, 7}, {2, 2})}},
+      {"MatrixSquareRoot", {D({0, -4, 4, 0}, {2, 2})}, {}, {D({M_SQRT2, -M_SQRT2, M_SQRT2, M_SQRT2}, {2, 2})}},
+      {"MatrixSquareRoot", {D({-1, 0, 0, 4}, {2, 2})}, {}, {D({NAN, NAN, NAN, NAN}, {2, 2})}, false},
+      {"MatrixSquareRoot", {m}},
+      {"MatrixSquareRoot", {z}},
+      {"MatrixSquareRoot", {none}, {}, {none}},
+      {"MatrixLogarithm",
+       {Z({{-1, 0}, {0, 0}, {0, 0}, {4, 0}}, {2, 2})},
+       {},
+       {Z({{0, 3.14159265f}, {0, 0}, {0, 0}, {1.3862944f, 0}}, {2, 2})}},
+      {"MatrixLogarithm",
+       {Z({{1, 0}, {2, 0}, {0, 0}, {1, 0}}, {2, 2})},
+       {},
+       {Z({{0, 0}, {2, 0}, {0, 0}, {0, 0}}, {2, 2})}},
+      {"MatrixLogarithm", {Z({{1, 0}, {0, 0}, {0, 0}, {0, 0}}, {2, 2})}, {}, {Z({kNan, kNan, kNan, kNan}, {2, 2})}},
+      {"TridiagonalSolve", {diagonals, D({4, 7, 7}, {3, 1})}, {}, {D({1, 2, 1}, {3, 1})}},
+      {"TridiagonalSolve", {D({1, 0, 9, 0, 3, 2, 9, 1, 0}, {3, 3}), D({2, 5, 4}, {3, 1})}, {}, {D({-1, 2, 2}, {3, 1})}},
+      {"TridiagonalSolve", {D({0, 0, 0}, {3, 1}), D({1, 2}, {1, 2})}, {}, {D({NAN, NAN}, {1, 2})}, false},
+      {"TridiagonalSolve", {bands, ramp({2, 3, 2})}},
+      {"TridiagonalSolve", {bands, ramp({2, 3, 2})}, {{"partial_pivoting", false}}},
+      {"TridiagonalSolve", {zbands, zrows}},
+      {"TridiagonalSolve", {D({}, {2, 3, 0}), D({}, {2, 0, 1})}, {}, {D({}, {2, 0, 1})}},
+      {"TridiagonalMatMul",
+       {D({1, 1, 9}, {1, 3}), D({2, 2, 2}, {1, 3}), D({9, 3, 4}, {1, 3}), D({1, 2, 1}, {3, 1})},
+       {},
+       {D({4, 8, 10}, {3, 1})}},
+      {"TridiagonalMatMul", {ramp({2, 1, 3}), ramp({2, 1, 3}, 0.5), ramp({2, 1, 3}, 0.2), ramp({2, 3, 2})}},
+      {"TridiagonalMatMul", {zrow, zrow, zrow, zrows}},
+      {"BandedTriangularSolve", {D({2, 4, 9, 1}, {2, 2}), D({4, 10}, {2, 1})}, {}, {D({2, 2}, {2, 1})}},
+      {"BandedTriangularSolve", {D({1, 9, 2, 4}, {2, 2}), D({4, 8}, {2, 1})}, upper, {D({1, 2}, {2, 1})}},
+      {"BandedTriangularSolve", {bands, ramp({2, 3, 2})}},
+      {"BandedTriangularSolve", {bands, ramp({2, 3, 2})}, adjoint},
+      {"BandedTriangularSolve", {bands, ramp({2, 3, 2})}, upper},
+      {"BandedTriangularSolve", {D({2, -1.5, 3, 9, 1, 0.5}, {2, 3}), ramp({2, 3, 2})}, upper_adjoint},
+      {"BandedTriangularSolve", {zbands, zrows}, adjoint},
   };
 }
 

@@ -201,6 +201,54 @@ TEST_CASE("matrices that have no answer are errors that name them", "[linear][ba
   CHECK_FALSE(apply("MatrixSolve", {kMatrix, column}).ok());
   CHECK_FALSE(apply("Qr", {D({1})}).ok());
   check_fails("Svd", {D({1})}, "must be matrices, but its shape is [1]");
+  check_fails("Lu", {singular}, "Input is not invertible. It is [2,2]");
+  check_fails("MatrixSquareRoot", {D({1, 2}, {1, 2})}, "square matrices, but its shape is [1,2]");
+  check_fails("TridiagonalSolve", {singular, column}, "[...,3,m] and [...,m,k]");
+  check_fails("TridiagonalSolve", {D({1, 2, 3}, {3, 1}), column}, "diagonals [3,1] and rhs [2,1] do not fit");
+  check_fails("TridiagonalMatMul", {column, column, column, column}, "diagonal 0 must have shape [1,2]");
+  check_fails("BandedTriangularSolve", {D({1, 0}, {1, 2}), column},
+              "Input matrix is not invertible. It is [2,2]: 0 at [1,1]");
+  check_fails("BandedTriangularSolve", {D({}, {0, 2}), column}, "matrix [0,2] has no bands");
+  check_fails("BandedTriangularSolve", {kMatrix, column}, "matrix [3,3] and rhs [2,1] do not fit");
+  const auto fails = [](const char* op, const std::vector<Tensor>& inputs, const Attrs& attrs, const char* words) {
+    const auto result = apply(op, inputs, attrs);
+    REQUIRE_FALSE(result.ok());
+    CHECK_THAT(result.error().message, Catch::Contains(words));
+  };
+  const Tensor one = D({1}, {1, 1});
+  fails("TridiagonalSolve", {D({1, 2, 3}, {3, 1}), one}, {{"partial_pivoting", false}, {"perturb_singular", true}},
+        "perturb_singular needs partial_pivoting");
+  fails("Eig", {F({NAN, 1, 0, 0}, {2, 2})}, {{"Tout", DType::kComplex64}}, "Eigen decomposition was not successful");
+}
+
+TEST_CASE("singular tridiagonal matrices are solved once they are perturbed", "[linear]") {
+  // The solutions are along the null vectors.
+  const Tensor diagonals = D({1, 1, 0, 1, 2, 1, 0, 1, 1}, {3, 3}), ones = D({1, 1, 1}, {3, 1});
+  const auto x = apply("TridiagonalSolve", {diagonals, ones}, {{"perturb_singular", true}});
+  REQUIRE(x.ok());
+  const auto v = doubles(*x);
+  CHECK(std::abs(v[0]) > 1e12);
+  CHECK(v[1] / v[0] == Approx(-1));
+  CHECK(v[2] / v[0] == Approx(1));
+  for (const double scale : {0.0, 1e-310}) {
+    const Tensor tiny = D({0, 0, scale, scale, 0, 0}, {3, 2});
+    const auto y = apply("TridiagonalSolve", {tiny, D({1, 1e300}, {2, 1})}, {{"perturb_singular", true}});
+    REQUIRE(y.ok());
+    for (const double element : doubles(*y)) CHECK(std::isfinite(element));
+  }
+}
+
+TEST_CASE("roots and logarithms of matrices give the matrices back", "[linear]") {
+  for (const int64_t n : {1, 4, 9}) {
+    const Tensor random = random_tensor<double>({n, n}, 3);
+    const Tensor x = *apply("BatchMatMulV2", {random, random}, {{"adj_y", true}});
+    const Tensor root = *apply("MatrixSquareRoot", {x});
+    check_close(doubles(*apply("BatchMatMulV2", {root, root})), doubles(x), 1e-9);
+    const Tensor z = *apply("Cast", {x}, {{"DstT", DType::kComplex64}});
+    const Tensor log = *apply("MatrixLogarithm", {z});
+    const Tensor half = *apply("MatrixLogarithm", {*apply("Cast", {root}, {{"DstT", DType::kComplex64}})});
+    check_close(doubles(*apply("AddV2", {half, half})), doubles(log), 1e-4);
+  }
 }
 
 }  // namespace troupe::testing

@@ -46,3 +46,44 @@ def products(case):
     case.fetch(R.BatchMatMulV3(x=whole, y=whole, adj_y=True, Tout=tf.int32))
     lower = tf.linalg.cholesky(tf.matmul(x, x, transpose_b=True) + tf.eye(3))
     case.fetch(R.CholeskyGrad(l=lower, grad=tf.linalg.band_part(tf.matmul(x, y), -1, 0)))
+
+
+@golden(tolerance=1e-4)
+def factors(case):
+    """LU, eigenvalues of general matrices, roots and logarithms."""
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(2, 3, 3) + np.diag([1, 2, 4]).astype(np.float32), (None, 3, 3))
+    z = case.feed("z", (case.floats(3, 3, seed=2) + 1j * case.floats(3, 3, seed=3) + np.diag([1, 2, 4])).astype("c8"))
+    e, v = tf.linalg.eig(x)
+    case.fetch_with_gradients([tf.linalg.sqrtm(x), tf.abs(e), tf.abs(tf.linalg.eigvals(x))], [x])
+    case.fetch(e, *tf.gradients([tf.abs(e), tf.abs(v)], [x]), tf.abs(v))
+    case.fetch(*tf.linalg.lu(x), *tf.linalg.lu(z, output_idx_type=tf.int64))
+    e, v = tf.linalg.eig(z)
+    case.fetch(e, tf.abs(v), *tf.gradients([tf.abs(e), tf.abs(v)], [z]))
+    case.fetch(tf.linalg.sqrtm(z), tf.linalg.logm(z), tf.linalg.sqrtm(-tf.eye(2)), tf.linalg.expm(x),
+               R.LogMatrixDeterminant(input=z).sign)
+
+
+@golden(tolerance=1e-4)
+def bands(case):
+    R = tf.raw_ops
+    d = case.feed("d", case.floats(2, 3, 4) + np.float32([[0], [2], [0]]), (None, 3, 4))
+    b = case.feed("b", case.floats(2, 4, 3, seed=2), (None, 4, 3))
+    ys = [
+        tf.linalg.tridiagonal_solve(d, b, diagonals_format="compact"),
+        tf.linalg.tridiagonal_solve(d, b, diagonals_format="compact", partial_pivoting=False),
+        tf.linalg.tridiagonal_solve(d, b, diagonals_format="compact", perturb_singular=True),
+        tf.linalg.tridiagonal_matmul(d, b, diagonals_format="compact"),
+    ]
+    for lower in (True, False):
+        on = d[:, 1:2] + 1
+        bands = tf.concat([on, d[:, :1], d[:, 2:]], 1) if lower else tf.concat([d[:, :1], d[:, 2:], on], 1)
+        ys += [tf.linalg.banded_triangular_solve(bands, b, lower=lower, adjoint=a) for a in (False, True)]
+        ys.append(tf.linalg.banded_triangular_solve(bands[:1], b, lower=lower))
+    case.fetch_with_gradients(ys, [d, b])
+    z = tf.complex(d, d[:, ::-1])
+    case.fetch(tf.linalg.tridiagonal_solve(z, tf.complex(b, -b), diagonals_format="compact"),
+               tf.linalg.banded_triangular_solve(z + 3, tf.complex(b, -b), adjoint=True))
+    singular = tf.constant([[1.0, 1, 0], [1, 2, 1], [0, 1, 1]])
+    case.fetch(tf.linalg.tridiagonal_solve(singular, tf.eye(3), diagonals_format="compact"),
+               R.TridiagonalSolve(diagonals=singular * 0, rhs=tf.eye(3), perturb_singular=True))
