@@ -430,6 +430,7 @@ void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_random_crop_ops(ops, kernels);
   register_boxes_ops(ops, kernels);
   register_soft_boxes_ops(ops, kernels);
+  register_glimpse_ops(ops, kernels);
   register_draw_boxes_ops(ops, kernels);
   register_image_file_ops(ops, kernels);
 }

@@ -14,6 +14,7 @@ void register_random_crop_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_soft_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_draw_boxes_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_glimpse_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_image_file_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

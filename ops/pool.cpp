@@ -533,6 +533,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_patches_ops(ops, kernels);
   register_conv3d_ops(ops, kernels);
   register_pool3d_ops(ops, kernels);
+  register_fractional_pool_ops(ops, kernels);
 }
 
 }  // namespace troupe

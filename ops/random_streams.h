@@ -22,25 +22,28 @@ inline uint64_t mix_bits(uint64_t x) {
 /// What is left for an element of a result where it is not known how many numbers it takes.
 constexpr int64_t kBlocksOfElement = 256;
 
+/// Attributes seed and seed2 of a node; seeds that nobody knows where both are 0, or there are none.
+inline std::array<uint64_t, 2> seeds_of(const KernelInit& init) {
+  std::array<uint64_t, 2> out = {static_cast<uint64_t>(init.attrs->get_or("seed", int64_t{0})),
+                                 static_cast<uint64_t>(init.attrs->get_or("seed2", int64_t{0}))};
+  if (out[0] == 0 && out[1] == 0) {
+    std::random_device device;
+    for (uint64_t& seed : out) seed = uint64_t{device()} << 32 | device();
+  }
+  return out;
+}
+
 /// The random numbers of one node, whose attributes are seed and seed2: for each call those after the last one's, as in
 /// TensorFlow. Thread-safe.
 class Streams {
  public:
-  explicit Streams(const KernelInit& init)
-      : seed_(static_cast<uint64_t>(init.attr<int64_t>("seed"))),
-        seed2_(static_cast<uint64_t>(init.attr<int64_t>("seed2"))), next_(0, 0) {
-    if (seed_ == 0 && seed2_ == 0) {
-      std::random_device device;
-      for (uint64_t* seed : {&seed_, &seed2_}) *seed = uint64_t{device()} << 32 | device();
-    }
-    next_ = Philox(seed_, seed2_);
-  }
+  explicit Streams(const KernelInit& init) : seeds_(seeds_of(init)), next_(seeds_[0], seeds_[1]) {}
   /// A generator of which the caller uses no more than `blocks`.
   Philox next(const KernelContext& context, int64_t blocks) {
     const int64_t step = context.random_step();
     std::lock_guard guard(mutex_);
     if (step >= 0) {
-      const uint64_t key = mix_bits(mix_bits(seed_) ^ seed2_) ^ mix_bits(static_cast<uint64_t>(step));
+      const uint64_t key = mix_bits(mix_bits(seeds_[0]) ^ seeds_[1]) ^ mix_bits(static_cast<uint64_t>(step));
       return Philox(mix_bits(key), run(context.step()).calls++);
     }
     return std::exchange(next_, next_.from(static_cast<uint64_t>(blocks)));
@@ -59,7 +62,7 @@ class Streams {
     return fresh;
   }
 
-  uint64_t seed_, seed2_;
+  const std::array<uint64_t, 2> seeds_;
   std::mutex mutex_;  // guards what follows
   Philox next_;
   std::array<Run, 8> runs_;  // those at once

@@ -63,7 +63,19 @@ inline std::vector<OpCase> image_cases() {
                scores = F({0.5, 0.9f, 0.7f, 0.1f}, {4});
   const Tensor half = F({0.5}, {}), least = F({0.2f}, {});
   const Tensor pixels_of = I({40, 50, 3}), object = F({0.2f, 0.3f, 0.6f, 0.9f}, {1, 1, 4});
+  const auto zero_noise = [](bool centered, bool normalized) {
+    return Attrs{
+        {"noise", std::string("zero")}, {"uniform_noise", false}, {"centered", centered}, {"normalized", normalized}};
+  };
+  const Tensor six = F({1, 2, 3, 4, 5, 6}, {1, 2, 3, 1}), two = I({2, 2}), corner = F({1, 1}, {1, 2});
   return {
+      {"ExtractGlimpse", {six, two, corner}, zero_noise(true, true), {F({6, 0, 0, 0}, {1, 2, 2, 1})}},
+      {"ExtractGlimpse", {six, two, corner}, zero_noise(true, false), {F({2, 3, 5, 6}, {1, 2, 2, 1})}},
+      {"ExtractGlimpse", {six, two, corner}, zero_noise(false, false), {F({1, 2, 4, 5}, {1, 2, 2, 1})}},
+      {"ExtractGlimpseV2", {six, two, corner}, zero_noise(true, true), {F({6, 0, 0, 0}, {1, 2, 2, 1})}},
+      {"ExtractGlimpseV2", {six, two, F({-1, -1}, {1, 2})}, zero_noise(true, false), {F({1, 2, 4, 5}, {1, 2, 2, 1})}},
+      {"ExtractGlimpseV2", {six, two, corner}, zero_noise(false, false), {F({5, 6, 0, 0}, {1, 2, 2, 1})}},
+      {"ExtractGlimpse", {image, I({0, 3}), F({0, 0, 0, 0}, {2, 2})}, {}, {F({}, {2, 0, 3, 2})}},
       {"CropAndResize", {four, whole, I({0}), size}, {}, {four}, false},
       {"CropAndResize", {four, F({0, 0, 2, 1}, {1, 4}), I({0}), size}, outside, {F({1, 2, 9, 9}, {1, 2, 2, 1})}, false},
       {"CropAndResize",

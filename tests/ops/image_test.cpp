@@ -75,6 +75,20 @@ TEST_CASE("boxes of equal scores are taken in their order, empty ones hide nothi
   CHECK(apply("NonMaxSuppression", {boxes, scores, I(0)})->identical(I({})));
 }
 
+TEST_CASE("glimpses beyond the image have noise of its range", "[images]") {
+  const Tensor x = F({-2, 5, 3, 0.5}, {1, 2, 2, 1});
+  for (const bool uniform : {false, true}) {
+    const Attrs attrs = {{"noise", std::string()}, {"uniform_noise", uniform}};
+    const auto y = apply("ExtractGlimpse", {x, I({6, 6}), F({0, 0}, {1, 2})}, attrs);
+    REQUIRE(y.ok());
+    const auto v = doubles(*y);
+    CHECK((v[14] == -2 && v[15] == 5 && v[20] == 3 && v[21] == 0.5));
+    std::set<double> values(v.begin(), v.end());
+    CHECK((*values.begin() >= -2 && *values.rbegin() <= 5));
+    CHECK(values.size() > 12);
+  }
+}
+
 TEST_CASE("ops on images refuse what does not fit", "[images][bad_input]") {
   const Tensor x = F({1, 2, 3, 4}, {1, 2, 2, 1}), box = F({0, 0, 1, 1}, {1, 4}), size = I({1, 1});
   check_fails("ResizeBilinear", {x, I({0, 1})}, "two numbers above 0, not [0,1]");
@@ -106,6 +120,14 @@ TEST_CASE("ops on images refuse what does not fit", "[images][bad_input]") {
   CHECK_FALSE(apply("AdjustContrastv2", {F({1}, {1}), F({1}, {})}).ok());
   CHECK_FALSE(apply("NonMaxSuppressionV2", {box, F({1}, {1}), I(1), F({2}, {})}).ok());
   check_fails("NonMaxSuppression", {box, F({1, 2}, {2}), I(1)}, "boxes [1,4] and scores [2]");
+  const Tensor at = F({0, 0}, {1, 2});
+  check_fails("ExtractGlimpse", {x, size, F({0, 0}, {2, 1})}, "[2,1]");
+  check_fails("ExtractGlimpse", {x, I({1}), at}, "[height, width]");
+  check_fails("ExtractGlimpse", {x, I({1, -1}), at}, "-1");
+  check_fails("ExtractGlimpse", {x, size, at}, "contradict", {{"noise", std::string("zero")}});
+  check_fails("ExtractGlimpseV2", {x, size, at}, "not 'pink'",
+              {{"noise", std::string("pink")}, {"uniform_noise", false}});
+  CHECK_FALSE(apply("ExtractGlimpse", {x, size, F({NAN, 0}, {1, 2})}).ok());
 }
 
 }  // namespace troupe::testing

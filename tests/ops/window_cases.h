@@ -29,7 +29,33 @@ inline std::vector<OpCase> window_cases() {
   Attrs whole = window(2, 2, 2, 2, "SAME");
   whole.set("include_batch_in_index", true);
   const Tensor square = D({1, 2, 3, 4}, {1, 2, 2, 1});
+  const auto ratios = [](std::vector<float> by, bool pseudo, bool overlapping) {
+    Attrs out = {{"pooling_ratio", std::move(by)}, {"pseudo_random", pseudo}, {"overlapping", overlapping}};
+    for (const char* seed : {"seed", "seed2"}) out.set(seed, int64_t{7});
+    out.set("deterministic", true);
+    return out;
+  };
+  const Attrs halves = ratios({1, 1, 2, 1}, false, false), overlapping = {{"overlapping", true}};
+  const Tensor four = D({3, 1, 4, 5}, {1, 1, 4, 1}), cut = L({0, 1}), cuts = L({0, 2, 4}), g = D({1, 2}, {1, 1, 2, 1});
   return {
+      {"FractionalMaxPool", {four}, halves, {D({3, 5}, {1, 1, 2, 1}), cut, cuts}},
+      {"FractionalMaxPool", {four}, ratios({1, 1, 2, 1}, true, true), {D({4, 5}, {1, 1, 2, 1}), cut, cuts}},
+      {"FractionalMaxPool", {image}, ratios({1, 1.4f, 1.7f, 1}, true, false)},
+      {"FractionalMaxPool", {image}, ratios({1, 1.4f, 1.7f, 1}, false, true)},
+      {"FractionalMaxPool", {I({3, 1, 4, 5}, {1, 1, 4, 1})}, halves, {I({3, 5}, {1, 1, 2, 1})}},
+      {"FractionalAvgPool", {four}, halves, {D({2, 4.5}, {1, 1, 2, 1}), cut, cuts}},
+      {"FractionalAvgPool", {image}, ratios({1, 1.4f, 1.7f, 1}, true, true)},
+      {"FractionalAvgPool", {image}, ratios({1, 1.4f, 1.7f, 1}, false, false)},
+      {"FractionalAvgPool", {D({}, {0, 2, 2, 1})}, halves, {D({}, {0, 2, 1, 1})}},
+      {"FractionalMaxPoolGrad",
+       {four, D({4, 5}, {1, 1, 2, 1}), g, cut, cuts},
+       overlapping,
+       {D({0, 0, 1, 2}, {1, 1, 4, 1})},
+       false},
+      {"FractionalAvgPoolGrad",
+       {L({1, 1, 4, 1}), D({3, 2}, {1, 1, 2, 1}), cut, cuts},
+       overlapping,
+       {D({1, 1, 2, 1}, {1, 1, 4, 1})}},
       {"MaxPoolWithArgmax",
        {row},
        window(1, 2, 1, 2, "SAME"),

@@ -2,6 +2,8 @@
 // Ops with windows over images and volumes: ties, threads, second gradients and bad input.
 #include "tests/ops/window_cases.h"
 
+#include <set>
+
 #include "tests/ops/check_op.h"
 
 namespace troupe::testing {
@@ -93,6 +95,55 @@ TEST_CASE("pools and convolutions of volumes differentiate twice", "[window]") {
   const Tensor filter = ramp({1, 1, 3, 1, 2}), gy = ramp({1, 1, 1, 3, 2});
   check_gradients("Conv3DBackpropInputV2", {I({1, 1, 1, 5, 1}), filter, gy}, conv, {1, 2});
   check_gradients("Conv3DBackpropFilterV2", {line, I({1, 1, 3, 1, 2}), gy}, conv, {0, 2});
+}
+
+TEST_CASE("regions of fractional pools cover the image and have two sizes", "[window]") {
+  const Tensor x = random_tensor<double>({1, 29, 17, 1}, 1);
+  for (const bool pseudo : {false, true}) {
+    Graph graph(Registries::all().ops);
+    const Scope scope(graph);
+    const Attrs attrs = {{"pooling_ratio", std::vector<float>{1, 1.5f, 2.6f, 1}}, {"pseudo_random", pseudo}};
+    const Node* node = add_node(scope, "FractionalMaxPool", {x}, attrs);
+    REQUIRE(scope.ok());
+    std::set<std::vector<double>> drawn;
+    Evaluator evaluator;
+    for (int run = 0; run < 20; ++run) {
+      const auto out = evaluator.run({node->out(0), node->out(1), node->out(2)});
+      REQUIRE(out.ok());
+      CHECK((*out)[0].shape() == Shape{1, 19, 6, 1});
+      for (const auto& [port, size] : {std::pair{1, 29}, {2, 17}}) {
+        const auto cuts = doubles((*out)[port]);
+        const int least = size / (static_cast<int>(cuts.size()) - 1);
+        CHECK((cuts.front() == 0 && cuts.back() == size));
+        for (size_t i = 1; i < cuts.size(); ++i)
+          CHECK((cuts[i] - cuts[i - 1] == least || cuts[i] - cuts[i - 1] == least + 1));
+      }
+      drawn.insert(doubles((*out)[1]));
+    }
+    CHECK(drawn.size() > 1);
+  }
+}
+
+TEST_CASE("fractional pools that do not fit are refused", "[window][bad_input]") {
+  const auto ratio = [](std::vector<float> by) { return Attrs{{"pooling_ratio", std::move(by)}}; };
+  const Tensor x = F({1, 2}, {1, 1, 2, 1});
+  check_fails("FractionalMaxPool", {x}, ratio({1, 1, 0.5f, 1}), "cannot be smaller than 1, but value 2 is 0.5");
+  check_fails("FractionalMaxPool", {x}, ratio({1, 1, 3, 1}), "above the size of dimension 2 of [1,1,2,1]");
+  check_fails("FractionalAvgPool", {x}, ratio({1, 1, 1, 2}), "2 for channels, which must be 1");
+  check_fails("FractionalAvgPool", {F({1}, {1})}, ratio({1, 1, 1, 1}), "rank 4");
+  Attrs seeded = ratio({1, 1, 1, 1});
+  seeded.set("seed", int64_t{3});
+  CHECK_FALSE(apply("FractionalMaxPool", {x}, seeded).ok());
+  const Tensor g = F({1}, {1, 1, 1, 1}), rows = L({0, 1});
+  const auto grad_fails = [&](const Tensor& cuts, const char* words) {
+    check_fails("FractionalMaxPoolGrad", {x, g, g, rows, cuts}, {}, words);
+    check_fails("FractionalAvgPoolGrad", {L({1, 1, 2, 1}), g, rows, cuts}, {}, words);
+  };
+  grad_fails(L({0, 3}), "col_pooling_sequence is 3 at position 1");
+  grad_fails(L({1, 1}), "col_pooling_sequence is 1 at position 1");
+  grad_fails(L({-1, 1}), "col_pooling_sequence is -1 at position 0");
+  grad_fails(L({0}), "has no region");
+  grad_fails(L({0, 1, 2}), "is not the pool [1,1,2,1]");
 }
 
 TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {

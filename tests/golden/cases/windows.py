@@ -46,3 +46,31 @@ def second_gradients(case):
                                         padding=padding)
         case.fetch(grad, tf.raw_ops.MaxPoolGradGradV2(orig_input=x, orig_output=y, grad=grad, ksize=size,
                                                       strides=[1, 2, 1, 1], padding=padding))
+
+
+@golden(tolerance=1e-4)
+def fractional_pools(case):
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(2, 9, 11, 2))
+    for pool in (R.FractionalMaxPool, R.FractionalAvgPool):
+        for pseudo_random in (False, True):
+            for overlapping in (False, True):
+                out = pool(value=x, pooling_ratio=[1.0, 1.44, 2.3, 1.0], pseudo_random=pseudo_random,
+                           overlapping=overlapping, deterministic=True, seed=3, seed2=5)
+                case.fetch_with_gradients([out.output], [x])
+                case.fetch(out.row_pooling_sequence, out.col_pooling_sequence)
+
+
+@golden()
+def glimpses(case):
+    R = tf.raw_ops
+    x = case.feed("x", case.floats(2, 5, 7, 2), (None, 5, 7, 2))
+    at = case.feed("at", np.float32([[[0, 0], [0.5, -0.5]], [[1, 2], [-1, -1]], [[-2, 5], [10, 10]]]))
+    for op in (R.ExtractGlimpse, R.ExtractGlimpseV2):
+        for centered in (False, True):
+            for normalized in (False, True):
+                for i in range(3):
+                    case.fetch(op(input=x, size=[3, 4], offsets=at[i], centered=centered, normalized=normalized,
+                                  uniform_noise=False, noise="zero"))
+    case.fetch(tf.image.extract_glimpse(x, [8, 9], at[0], noise="zero"))
+    case.fetch(tf.shape(tf1.image.extract_glimpse(x, [8, 9], at[0])))
