@@ -215,6 +215,8 @@ Status clip_shape(ShapeContext& c) {
 Status clip_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0), low = c.input(1), high = c.input(2);
   if (!dy) return {};
+  if (x.dtype() == DType::kComplex64)
+    return invalid_argument("complex numbers have no order that says which of them were cut off");
   const Output zero = scalar_like(c, dy.dtype(), 0);
   const Output below = c.op("Less", {x, low}), above = c.op("Greater", {x, high});
   const Output outside = c.op("LogicalOr", {below, above});
@@ -356,7 +358,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr(type_attr("T", NumberOrComplexTypes{}))
           .shape(clip_shape)
           .doc("t limited to [clip_value_min, clip_value_max], of complex numbers each part by itself; the bounds are "
-               "scalars or of t's shape."),
+               "scalars or of t's shape. Complex numbers have no gradient, as in TensorFlow."),
       gradient(clip_gradient));
   kernels.add<ClipKernel>("ClipByValue", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
   ops.add(OpDef("BroadcastTo")

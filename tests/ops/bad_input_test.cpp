@@ -139,6 +139,18 @@ TEST_CASE("a gradient through PreventGradient is an error with its message", "[b
   CHECK(r.error().message.find("not here") != std::string::npos);
 }
 
+TEST_CASE("ClipByValue has no gradient for complex numbers", "[bad_input]") {
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kComplex64}});
+  const Output bound = scope.constant(Tensor::scalar(complex64(1, 1)));
+  const Output y = scope.named("cut").op("ClipByValue", {x, bound, bound});
+  const auto r = gradients(scope, {y}, {x}, {scope.op("OnesLike", {y})});
+  REQUIRE_FALSE(r.ok());
+  CHECK_THAT(r.error().message, Catch::Contains("complex numbers have no order"));
+  CHECK(r.error().node == "cut");
+}
+
 TEST_CASE("segments, partitions and picked rows are checked", "[bad_input]") {
   const Tensor x = D({1, 2, 3});
   for (const char* op : {"SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin"}) {
