@@ -3,10 +3,11 @@
 //
 // Invariant: a call either does all it says or returns an error and changes nothing.
 #pragma once
+#include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "containers/table_entries.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -19,17 +20,19 @@ struct TableOptions {
   Shape value_shape;                       // of one value
   bool constant = false;                   // it is filled once
   std::vector<Tensor> reserved_keys = {};  // which may not be used
+  bool dense = false;                      // it has buckets, and the reserved keys are an empty and a deleted one's
+  int64_t buckets = 0;                     // of a dense table at first
+  float most_full = 0;                     // share of them that may be taken
 };
 
-/// A passive core (see Resource). Keys and values are numbers, bool or strings; entries stay in the order they came,
-/// but that the last takes the place of one removed. Source: TensorFlow's lookup tables.
+/// A passive core (see Resource). Keys and values are numbers, bool or strings. Source: TensorFlow's lookup tables.
 class Table final : public Resource {
  public:
-  /// Errors: kInvalidArgument for types that cannot be kept.
+  /// Errors: kInvalidArgument for types, shapes or buckets that cannot be.
   static Result<std::unique_ptr<Resource>> make(TableOptions options);
 
   const TableOptions& options() const { return options_; }
-  int64_t size() const { return static_cast<int64_t>(keys_.size()); }
+  int64_t size() const { return entries_->size(); }
 
   /// The values of `keys` [..., key_shape], as [..., value_shape]; where a key is not there, `otherwise`, which is one
   /// value or one for each key. Errors: kInvalidArgument for what does not fit; kFailedPrecondition for a constant
@@ -39,26 +42,32 @@ class Table final : public Resource {
   Status insert(const Tensor& keys, const Tensor& values);
   /// Removes entries; keys that are not there are none. Error: as insert.
   Status remove(const Tensor& keys);
-  /// Replaces all entries; fills a constant table. Errors: kFailedPrecondition for a constant table filled before with
-  /// other entries; kInvalidArgument for one key of a constant table with two values.
+  /// Replaces all entries, those of a dense table by what entries() gave; fills a constant table. Errors:
+  /// kFailedPrecondition for a constant table filled before with other entries; kInvalidArgument for one key of a
+  /// constant table with two values.
   Status fill(const Tensor& keys, const Tensor& values);
-  /// All keys and all values.
+  /// All keys and all values, of a dense table all buckets.
   Result<std::vector<Tensor>> entries(const std::shared_ptr<Allocator>& allocator) const;
 
  private:
   explicit Table(TableOptions options);
-  /// How many keys `keys` are. Errors: type, shape, a key that is reserved.
-  Result<int64_t> count_keys(const Tensor& keys) const;
-  Status check_values(const Tensor& keys, int64_t n, const Tensor& values) const;
+  /// The shape of n rows of keys or values. Error: too many elements.
+  Result<Shape> rows_of(int64_t n, const Shape& item) const;
+  /// How many keys of the shape of `key` `keys` are. Errors: type, shape.
+  Result<int64_t> count_keys(const Tensor& keys, const Shape& key) const;
+  /// The same for keys that are looked up. Error: a key that is reserved.
+  Result<int64_t> count_usable_keys(const Tensor& keys) const;
+  Status check_values(const Tensor& values, const Shape& wanted, int64_t n) const;
   Status check_mutable() const;
-  void put(std::string key, const Tensor& values, int64_t row);
+  /// The values for these keys, [..., value_shape]. Error: too many dimensions.
+  Result<Shape> values_for(const Tensor& keys) const;
+  TableEntries::Pairs pairs(const Tensor& keys, const Tensor& values, int64_t n) const;
+  uint64_t hash(const std::string& key) const;
 
   const TableOptions options_;
   std::vector<std::string> reserved_;
   bool filled_ = false;
-  std::unordered_map<std::string, size_t> rows_;  // by the bytes of a key
-  std::vector<const std::string*> keys_;          // by row; of the map
-  std::vector<std::string> values_;               // by row: bytes, or one string
+  std::unique_ptr<TableEntries> entries_;
 };
 
 }  // namespace troupe

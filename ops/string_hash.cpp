@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/murmur.h"
 #include "ops/string_map.h"
 
 namespace troupe {
@@ -129,17 +130,6 @@ uint64_t sip(std::string_view text, uint64_t key0, uint64_t key1) {
   v[2] ^= 0xff;
   round(4);
   return v[0] ^ v[1] ^ v[2] ^ v[3];
-}
-
-// -- MurmurHash64A ----------------------------------------------------------------------------------------------------
-
-uint64_t murmur(std::string_view text) {
-  constexpr uint64_t kMul = 0xc6a4a7935bd1e995, kSeed = 0xDECAFCAFFE;
-  uint64_t h = kSeed ^ text.size() * kMul;
-  size_t at = 0;
-  for (; at + 8 <= text.size(); at += 8) h = (h ^ mix_shift(load64(text.data() + at) * kMul) * kMul) * kMul;
-  if (at < text.size()) h = (h ^ load_tail(text.data() + at, text.size() - at)) * kMul;
-  return mix_shift(mix_shift(h) * kMul);
 }
 
 /// The bucket that a hash falls in.

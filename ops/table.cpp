@@ -76,6 +76,9 @@ class DenseTable final : public ComputeKernel {
 
 Result<std::unique_ptr<Kernel>> make_dense_table(const KernelInit& init) {
   TROUPE_ASSIGN(TableOptions options, read_options(init));
+  options.dense = true;
+  options.buckets = init.attr<int64_t>("initial_num_buckets");
+  options.most_full = init.attr<float>("max_load_factor");
   return std::unique_ptr<Kernel>(std::make_unique<DenseTable>(std::move(options), init));
 }
 
@@ -238,7 +241,10 @@ void register_table_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("initial_num_buckets: int = 131072")
           .attr("max_load_factor: float = 0.8"),
       "A handle to a table from keys of the shape of `empty_key`, which may not be it nor `deleted_key`, to tensors "
-      "of `value_shape`. The table grows as it needs to: how many buckets are asked for makes no difference.");
+      "of `value_shape`. Keys and values are scalars or vectors. The table has `initial_num_buckets`, a power of two "
+      "of "
+      "at least 4, and doubles them where more than `max_load_factor` of them would be taken; its export shows all of "
+      "them as rows, empty ones too, and its import takes such rows.");
   kernels.add("MutableDenseHashTableV2", cpu, {}, make_dense_table);
 
   const auto serve = [&](const char* op, TableKernel::Run run) {

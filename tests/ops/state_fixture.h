@@ -21,20 +21,33 @@ class StateFixture {
 
   StateFixture() { register_all_ops(ops, kernels); }
 
-  /// The handle that an op without inputs makes; its host is made with it.
-  Arg handle(const std::string& op, const std::string& name, Attrs attrs) {
-    auto node = graph.add({op, name, {}, std::move(attrs)});
-    if (!node.ok()) FAIL(node.error().str());
-    auto kernel = make(**node);
-    if (!kernel.ok()) FAIL(kernel.error().str());
-    Tensor value;
-    const int32_t uses = 1;
+  /// The handle that an op makes from constants; its host is made with it.
+  Result<Arg> try_handle(const std::string& op, const std::string& name, Attrs attrs,
+                         const std::vector<Tensor>& inputs = {}) {
+    NodeSpec spec{op, name, {}, std::move(attrs)};
+    for (const Tensor& input : inputs) {
+      TROUPE_ASSIGN(const Output constant, this->constant(input));
+      spec.inputs.push_back(constant);
+    }
+    TROUPE_ASSIGN(const Node* node, graph.add(std::move(spec)));
+    TROUPE_ASSIGN(auto kernel, make(*node));
+    std::vector<Tensor> values = inputs;
+    values.emplace_back();
+    const std::vector<int32_t> uses(values.size(), 1);
+    std::vector<uint32_t> slots(inputs.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    const auto n = static_cast<int>(inputs.size());
     const DeviceInfo device{"cpu", DeviceKind::kCpu, 1, system_allocator()};
-    KernelContext context(&value, &uses, nullptr, 0, 0, 1, device, 1);
-    REQUIRE(dynamic_cast<ComputeKernel&>(**kernel).compute(context).ok());
-    const ResourceHandle& h = *value.data<ResourceRef>()[0];
+    KernelContext context(values.data(), uses.data(), slots.data(), n, static_cast<uint32_t>(n), 1, device, 1);
+    TROUPE_RETURN_IF_ERROR(dynamic_cast<ComputeKernel&>(*kernel).compute(context));
+    const ResourceHandle& h = *values.back().data<ResourceRef>()[0];
     if (!hosts[h.host_key()] && h.factory) hosts[h.host_key()] = h.factory().value();
-    return {(*node)->out(), value};
+    return Arg{node->out(), values.back()};
+  }
+  Arg handle(const std::string& op, const std::string& name, Attrs attrs, const std::vector<Tensor>& inputs = {}) {
+    auto made = try_handle(op, name, std::move(attrs), inputs);
+    if (!made.ok()) FAIL(made.error().str());
+    return *made;
   }
   Arg variable(const std::string& name, PartialShape shape = {}, DType dtype = DType::kFloat32) {
     return handle("VarHandleOp", name, {{"dtype", dtype}, {"shape", shape}});
@@ -45,10 +58,7 @@ class StateFixture {
     NodeSpec spec{op, graph.unique_name(op), {}, std::move(attrs)};
     for (Arg& arg : args) {
       if (!arg.output) {
-        auto constant =
-            graph.add({"Const", graph.unique_name("const"), {}, {{"value", arg.value}, {"dtype", arg.value.dtype()}}});
-        if (!constant.ok()) FAIL(constant.error().str());
-        arg.output = (*constant)->out();
+        TROUPE_ASSIGN(arg.output, constant(arg.value));
       }
       spec.inputs.push_back(arg.output);
     }
@@ -86,6 +96,11 @@ class StateFixture {
   const Node* last_node = nullptr;
 
  private:
+  Result<Output> constant(const Tensor& value) {
+    TROUPE_ASSIGN(const Node* node,
+                  graph.add({"Const", graph.unique_name("const"), {}, {{"value", value}, {"dtype", value.dtype()}}}));
+    return node->out();
+  }
   Result<std::unique_ptr<Kernel>> make(const Node& node) {
     KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
     for (const Output& in : node.inputs()) {

@@ -113,3 +113,71 @@ TEST_CASE("a constant table is filled from the lines of a file") {
   CHECK_THAT(message(attrs(0, -1, 4), file), Contains("3 lines"));
   CHECK_THAT(message(attrs(0, -1, -1), Tensor::scalar<std::string>(directory.file("gone"))), Contains("gone"));
 }
+
+TEST_CASE("a dense table shows its buckets and takes them back") {
+  StateFixture f;
+  const auto table = [&](const char* name) {
+    return f.handle("MutableDenseHashTableV2", name,
+                    {{"value_dtype", DType::kFloat32}, {"initial_num_buckets", int64_t{8}}},
+                    {Tensor::scalar<int64_t>(-1), Tensor::scalar<int64_t>(-2)});
+  };
+  const auto first = table("first");
+  REQUIRE(f.run("LookupTableInsertV2", {first, longs({3, 11, 6}), Tensor::of<float>({1, 2, 3})}).ok());
+  REQUIRE(f.run("LookupTableRemoveV2", {first, longs({3, 5})}).ok());
+  const Attrs types{{"Tkeys", DType::kInt64}, {"Tvalues", DType::kFloat32}};
+  const auto shown = f.run("LookupTableExportV2", {first}, types);
+  CHECK(only(shown).identical(Tensor::of<int64_t>({-1, -1, -1, -2, 11, -1, 6, -1}, {8, 1})));
+  CHECK(shown->at(1).identical(Tensor::of<float>({0, 0, 0, 1, 2, 0, 3, 0}, {8, 1})));
+  const auto second = table("second");
+  REQUIRE(f.run("LookupTableImportV2", {second, shown->at(0), shown->at(1)}).ok());
+  CHECK(only(f.run("LookupTableSizeV2", {second})).identical(Tensor::scalar<int64_t>(2)));
+  CHECK(only(f.run("LookupTableFindV2", {second, longs({11, 3}), Tensor::scalar(9.f)}))
+            .identical(Tensor::of<float>({2, 9})));
+  CHECK(only(f.run("LookupTableExportV2", {second}, types)).identical(shown->at(0)));
+}
+
+TEST_CASE("keys and values of a dense table may be vectors") {
+  StateFixture f;
+  const auto table =
+      f.handle("MutableDenseHashTableV2", "t", {{"value_dtype", DType::kInt64}, {"value_shape", PartialShape{2}}},
+               {words({"", "e"}), words({"", "d"})});
+  const Tensor keys = Tensor::of<std::string>({"a", "bc", "ab", "c"}, {2, 2});
+  REQUIRE(f.run("LookupTableInsertV2", {table, keys, Tensor::of<int64_t>({1, 2, 3, 4}, {2, 2})}).ok());
+  CHECK(only(f.run("LookupTableFindV2", {table, Tensor::of<std::string>({"ab", "c", "x", "y"}, {2, 2}), longs({8, 9})}))
+            .identical(Tensor::of<int64_t>({3, 4, 8, 9}, {2, 2})));
+}
+
+TEST_CASE("what a dense table cannot be or take is an error with the values") {
+  StateFixture f;
+  const auto refused = [&](const std::vector<Tensor>& reserved, Attrs attrs = {}) {
+    attrs.set("value_dtype", DType::kInt64);
+    const auto made = f.try_handle("MutableDenseHashTableV2", f.graph.unique_name("t"), attrs, reserved);
+    REQUIRE_FALSE(made.ok());
+    return made.error().message;
+  };
+  const Tensor empty = Tensor::scalar<int64_t>(-1), deleted = Tensor::scalar<int64_t>(-2);
+  CHECK_THAT(refused({empty, empty}), Contains("-1") && Contains("must differ"));
+  CHECK_THAT(refused({empty, longs({-2})}), Contains("one shape"));
+  CHECK_THAT(refused({Tensor::of<int64_t>({1}, {1, 1}), Tensor::of<int64_t>({2}, {1, 1})}), Contains("[1,1]"));
+  CHECK_THAT(refused({empty, deleted}, {{"value_shape", PartialShape{2, 2}}}), Contains("[2,2]"));
+  CHECK_THAT(refused({empty, deleted}, {{"initial_num_buckets", int64_t{6}}}), Contains("not 6"));
+  CHECK_THAT(refused({empty, deleted}, {{"initial_num_buckets", int64_t{0}}}), Contains("not 0"));
+  CHECK_THAT(refused({empty, deleted}, {{"max_load_factor", 1.f}}), Contains("max_load_factor"));
+
+  const auto table =
+      f.handle("MutableDenseHashTableV2", "large",
+               {{"value_dtype", DType::kInt64}, {"initial_num_buckets", int64_t{1} << 62}}, {empty, deleted});
+  const auto message = [&](const std::string& op, std::vector<StateFixture::Arg> args, Attrs attrs = {}) {
+    const auto got = f.run(op, std::move(args), std::move(attrs));
+    REQUIRE_FALSE(got.ok());
+    return got.error().message;
+  };
+  CHECK_THAT(message("LookupTableInsertV2", {table, longs({5, -1}), longs({1, 2})}), Contains("key 1"));
+  CHECK(only(f.run("LookupTableSizeV2", {table})).identical(Tensor::scalar<int64_t>(0)));
+  CHECK_THAT(message("LookupTableRemoveV2", {table, longs({-2})}), Contains("key 0"));
+  CHECK_THAT(message("LookupTableFindV2", {table, longs({-1}), kMissing}), Contains("key 0"));
+  CHECK_THAT(message("LookupTableInsertV2", {table, longs({5}), longs({1, 2})}), Contains("[1]") && Contains("[2]"));
+  CHECK_THAT(message("LookupTableImportV2", {table, longs({5}), longs({1})}), Contains("int64[1]"));
+  CHECK_THAT(message("LookupTableExportV2", {table}, {{"Tkeys", DType::kInt64}, {"Tvalues", DType::kInt64}}),
+             Contains("4611686018427387904"));
+}

@@ -6,6 +6,8 @@ import numpy as np
 
 from make import golden, tf, tf1
 
+R = tf.raw_ops
+
 TEXTS = [b"", b"a", b"abc", b"Hello, World!", b"  two words\t", "Grüße, ÄÖÜ".encode(), b"0123456789abcdef",
          b"0123456789abcdef0", b"x" * 33, b"the quick brown fox jumps over the lazy dog, twice" * 2, b"y" * 64, b"z" * 65,
          b"q" * 129, b"1,2;3", b"aXbXXc"]
@@ -88,6 +90,44 @@ def tables(case):
         gone = [changing.remove(words[:1]), dense.erase(ids[:1])]
     with tf1.control_dependencies(gone):
         case.fetch(*found, changing.lookup(words[::-1]), changing.size(), dense.size(), dense.lookup(ids))
+
+
+@golden()
+def dense_tables(case):
+    """The buckets of dense tables, as they grow, lose entries and come back from an import."""
+    numbers = case.feed("numbers", np.int64([3, 11, -6, 19, 35]), (None,))
+    words = feed_texts(case, [b"red", b"", b"a word of more than eight", b"green"])
+
+    def table(empty, deleted, values, buckets=8, shape=()):
+        return R.MutableDenseHashTableV2(empty_key=empty, deleted_key=deleted, value_dtype=values, value_shape=shape,
+                                         initial_num_buckets=buckets, max_load_factor=0.7)
+
+    def show(handle, keys, values, default):
+        shown = R.LookupTableExportV2(table_handle=handle, Tkeys=keys.dtype, Tvalues=values.dtype)
+        copies = [tf.reverse(x, [0]) for x in shown]  # what TensorFlow shows are the buckets themselves
+        case.fetch(tf.strings.join(["<", copies[0], ">"]) if keys.dtype == tf.string else copies[0], copies[1],
+                   R.LookupTableSizeV2(table_handle=handle),
+                   R.LookupTableFindV2(table_handle=handle, keys=keys, default_value=default))
+        return shown
+
+    pairs = tf.stack([numbers, numbers // 2], 1)
+    small = tf.cast(numbers, tf.int32)
+    for handle, keys, values, default in (
+            (table(tf.constant(-1), tf.constant(-2), tf.int32, buckets=4), small, small * 2, -7),
+            (table(tf.constant([-1, 0], tf.int64), tf.constant([-2, 0], tf.int64), tf.int64, shape=(2,)), pairs, -pairs,
+             tf.constant([4, 5], tf.int64)),
+            (table("-", "--", tf.bool, buckets=16), words, tf.strings.length(words) > 3, True),
+            (table(tf.constant(-1, tf.int64), tf.constant(-2, tf.int64), tf.float32), numbers,
+             tf.cast(numbers, tf.float32), 0.5)):
+        with tf1.control_dependencies([R.LookupTableInsertV2(table_handle=handle, keys=keys, values=values)]):
+            removed = R.LookupTableRemoveV2(table_handle=handle, keys=keys[1:3])
+        with tf1.control_dependencies([removed]):
+            again = R.LookupTableInsertV2(table_handle=handle, keys=keys[2:3], values=values[:1])
+        with tf1.control_dependencies([again]):
+            shown = show(handle, keys, values, default)
+    other = table(tf.constant(-1, tf.int64), tf.constant(-2, tf.int64), tf.float32, buckets=32)
+    with tf1.control_dependencies([R.LookupTableImportV2(table_handle=other, keys=shown.keys, values=shown.values)]):
+        show(other, keys, values, default)
 
 
 def records():
