@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <type_traits>
 
 namespace troupe {
 
@@ -56,6 +57,24 @@ template <class A> std::array<A, 2> normal_pair(A u, A v) {
 }
 inline std::array<double, 2> normal_doubles(const Philox::Block& w) {
   return normal_pair(uniform_double(w[0], w[1]), uniform_double(w[2], w[3]));
+}
+
+/// How many floats or doubles one block of words makes.
+template <class A> inline constexpr int kOfBlock = std::is_same_v<A, double> ? 2 : 4;
+
+/// Those that a block makes, uniform and normal ones.
+template <class A> std::array<A, kOfBlock<A>> uniforms(const Philox::Block& w) {
+  if constexpr (std::is_same_v<A, double>) return {uniform_double(w[0], w[1]), uniform_double(w[2], w[3])};
+  else return {uniform_float(w[0]), uniform_float(w[1]), uniform_float(w[2]), uniform_float(w[3])};
+}
+template <class A> std::array<A, kOfBlock<A>> normals(const Philox::Block& w) {
+  if constexpr (std::is_same_v<A, double>) {
+    return normal_doubles(w);
+  } else {
+    const auto [a, b] = normal_pair(uniform_float(w[0]), uniform_float(w[1]));
+    const auto [c, d] = normal_pair(uniform_float(w[2]), uniform_float(w[3]));
+    return {a, b, c, d};
+  }
 }
 
 }  // namespace troupe

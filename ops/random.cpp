@@ -51,36 +51,23 @@ struct Uniform {
   }
 };
 
-/// How many numbers of T one block of words makes.
-template <class T> constexpr int kOfBlock = std::is_same_v<T, double> ? 2 : 4;
-
-template <class T> std::array<Arithmetic<T>, kOfBlock<T>> normals(const Philox::Block& w) {
-  if constexpr (std::is_same_v<T, double>) {
-    return normal_doubles(w);
-  } else {
-    const auto [a, b] = normal_pair(uniform_float(w[0]), uniform_float(w[1]));
-    const auto [c, d] = normal_pair(uniform_float(w[2]), uniform_float(w[3]));
-    return {a, b, c, d};
-  }
-}
-
 struct Normal {
   template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    constexpr int n = kOfBlock<T>;
+    constexpr int n = kOfBlock<Arithmetic<T>>;
     for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g)
-      for (const auto z : normals<T>(random(static_cast<uint64_t>(g)))) *out++ = narrow<T>(z);
+      for (const auto z : normals<Arithmetic<T>>(random(static_cast<uint64_t>(g)))) *out++ = narrow<T>(z);
   }
 };
 
 /// Normal numbers beyond two standard deviations are drawn again, for as many numbers as a block makes at a time.
 struct Truncated {
   template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    constexpr int n = kOfBlock<T>;
+    constexpr int n = kOfBlock<Arithmetic<T>>;
     constexpr int64_t left = kBlocksOfElement * n / 4;
     for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g) {
       int filled = 0;
       for (int64_t attempt = g * left; filled < n; ++attempt)
-        for (const auto z : normals<T>(random(static_cast<uint64_t>(attempt))))
+        for (const auto z : normals<Arithmetic<T>>(random(static_cast<uint64_t>(attempt))))
           if (std::abs(z) < 2 && filled < n) ++filled, *out++ = narrow<T>(z);
     }
   }
@@ -147,6 +134,7 @@ void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_random_integer_ops(ops, kernels);
   register_random_gamma_ops(ops, kernels);
   register_random_binomial_ops(ops, kernels);
+  register_random_truncated_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers of distributions with a parameter for each: RandomGamma, RandomPoissonV2 and their stateless forms.
+// Random numbers of distributions with a parameter for each: RandomGamma, RandomPoisson, RandomPoissonV2 and their
+// stateless forms.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -171,6 +172,7 @@ void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_gamma(ops, kernels, "RandomGamma", RandomForm::kStateful);
   add_gamma(ops, kernels, "StatelessRandomGammaV2", RandomForm::kSeed);
   add_gamma(ops, kernels, "StatelessRandomGammaV3", RandomForm::kKey);
+  const std::string poisson = "Numbers of Poisson distributions. Error for a rate below 0. ";
   for (const RandomForm form : {RandomForm::kStateful, RandomForm::kSeed}) {
     const bool stateful = form == RandomForm::kStateful;
     const std::string name = stateful ? "RandomPoissonV2" : "StatelessRandomPoisson", index = stateful ? "S" : "T";
@@ -183,11 +185,22 @@ void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels) {
         .attr(type_attr("dtype", PoissonTypes{}, stateful ? "int64" : ""));
     ops.add(op.attr(type_attr(index, IndexTypes{}, stateful ? "" : "int32"))
                 .shape(by_parameter_shape)
-                .doc(std::string("Numbers of Poisson distributions. Error for a rate below 0. ") + shape_doc(form) +
-                     random_doc(form)),
+                .doc(poisson + shape_doc(form) + random_doc(form)),
             not_differentiable(kRandom));
     kernels.add<ByParameter<Poisson>>(name, DeviceKind::kCpu, {});
   }
+  OpDef first("RandomPoisson");
+  first.input("shape: S");
+  add_random_inputs(first, RandomForm::kStateful);
+  ops.add(first.input("rate: dtype")
+              .output("output: dtype")
+              .attr(type_attr("S", IndexTypes{}))
+              .attr(type_attr("dtype", GammaTypes{}))
+              .shape(by_parameter_shape)
+              .doc(poisson + "What graphs had before RandomPoissonV2. " + shape_doc(RandomForm::kStateful) +
+                   random_doc(RandomForm::kStateful)),
+          not_differentiable(kRandom));
+  kernels.add<ByParameter<Poisson>>("RandomPoisson", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

@@ -61,5 +61,6 @@ Status shape_of_input(ShapeContext& c);
 void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_random_truncated_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

@@ -136,7 +136,20 @@ inline std::vector<OpCase> random_cases() {
   out.push_back({"RandomGamma", {I({7}), D({0.5, 2})}, {{"seed", int64_t{7}}}, {}, false, true});
   out.push_back({"StatelessRandomGammaV2", {I({7, 2}), L({1, 2}), D({0.5, 2})}, {}, {}, false, true});
   out.push_back({"StatelessRandomGammaV3", {I({7, 2}), key, counter, philox, D({0.5, 2})}, {}, {}, false, true});
-  out.push_back({"RandomPoissonV2", {I({7}), D({0.5, 20})}, {{"seed", int64_t{7}}}, {}, false, true});
+  for (const char* op : {"RandomPoisson", "RandomPoissonV2"})
+    out.push_back({op, {I({7}), D({0.5, 20})}, {{"seed", int64_t{7}}}, {}, false, true});
+  out.push_back({"ParameterizedTruncatedNormal",
+                 {I({2, 3}), D({0, 5}), D(2), D(-1), D(8)},
+                 {{"seed", int64_t{7}}},
+                 {},
+                 false,
+                 true});
+  out.push_back({"StatelessParameterizedTruncatedNormal",
+                 {I({4, 2, 3}), L({1, 2}), D({0, 5, 6}), D(2), D({-1, 1}, {2, 1}), D(8)},
+                 {},
+                 {},
+                 false,
+                 true});
   out.push_back(
       {"StatelessRandomPoisson", {I({7, 2}), L({1, 2}), D({0.5, 20})}, {{"dtype", DType::kInt32}}, {}, false, true});
   out.push_back({"StatelessRandomBinomial", {I({4, 2}), L({1, 2}), D({5, 90}), D(0.5)}, {}, {}, false, true});

@@ -180,31 +180,33 @@ TEST_CASE("stateless integers and shuffles are those of their seeds", "[random]"
   CHECK(std::ranges::is_permutation(doubles(x), doubles(y)));
 }
 
+/// That running the op fails with these words.
+void check_error(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words) {
+  const auto r = apply_unshaped(op, inputs);
+  INFO(op << " " << words);
+  REQUIRE_FALSE(r.ok());
+  CHECK_THAT(r.error().message, Catch::Contains(words));
+}
+
 TEST_CASE("random ops refuse seeds, keys and ranges that are none", "[random][bad_input]") {
-  const auto fails = [](const std::string& op, const std::vector<Tensor>& inputs, const std::string& words) {
-    const auto r = apply_unshaped(op, inputs);
-    INFO(op << " " << words);
-    REQUIRE_FALSE(r.ok());
-    CHECK_THAT(r.error().message, Catch::Contains(words));
-  };
   const Tensor shape = I({2}), key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0});
-  fails("StatelessRandomNormal", {shape, L({1})}, "two numbers, not the shape [1]");
-  fails("StatelessRandomGetKeyCounter", {L({1, 2, 3})}, "not the shape [3]");
-  fails("StatelessRandomNormalV2", {shape, key, counter, I(2)}, "alg 2 is not Philox");
-  fails("StatelessRandomNormalV2", {shape, counter, counter, I(1)}, "key [2] and counter [2]");
-  fails("StatelessRandomNormalV2", {shape, key, key, I(1)}, "key [1] and counter [1]");
-  fails("StatelessRandomUniformInt", {shape, L({1, 2}), I(3), I(3)}, "minval 3 is not below maxval 3");
-  fails("StatelessRandomUniformInt", {shape, L({1, 2}), I({3}), I(4)}, "scalars, not [1]");
-  fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, -2})}, "alpha -2 at position 1");
-  fails("RandomGamma", {shape, D(NAN)}, "alpha nan at position 0");
-  fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, 2, 3})}, "shape [2] does not end with [3]");
-  fails("StatelessMultinomial", {F({NAN, INFINITY}, {1, 2}), I(1), L({1, 2})}, "row 0 are no distribution");
+  check_error("StatelessRandomNormal", {shape, L({1})}, "two numbers, not the shape [1]");
+  check_error("StatelessRandomGetKeyCounter", {L({1, 2, 3})}, "not the shape [3]");
+  check_error("StatelessRandomNormalV2", {shape, key, counter, I(2)}, "alg 2 is not Philox");
+  check_error("StatelessRandomNormalV2", {shape, counter, counter, I(1)}, "key [2] and counter [2]");
+  check_error("StatelessRandomNormalV2", {shape, key, key, I(1)}, "key [1] and counter [1]");
+  check_error("StatelessRandomUniformInt", {shape, L({1, 2}), I(3), I(3)}, "minval 3 is not below maxval 3");
+  check_error("StatelessRandomUniformInt", {shape, L({1, 2}), I({3}), I(4)}, "scalars, not [1]");
+  check_error("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, -2})}, "alpha -2 at position 1");
+  check_error("RandomGamma", {shape, D(NAN)}, "alpha nan at position 0");
+  check_error("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, 2, 3})}, "shape [2] does not end with [3]");
+  check_error("StatelessMultinomial", {F({NAN, INFINITY}, {1, 2}), I(1), L({1, 2})}, "row 0 are no distribution");
 }
 
 TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[random]") {
   const std::vector<double> parameters = {0.3, 1, 2.5, 9.9, 10, 300};
   const Tensor values = Tensor::of<double>(parameters);
-  for (const char* op : {"RandomGamma", "RandomPoissonV2"}) {
+  for (const char* op : {"RandomGamma", "RandomPoisson", "RandomPoissonV2"}) {
     Attrs attrs = {{"seed", int64_t{3}}};
     if (op == std::string("RandomPoissonV2")) attrs.set("dtype", DType::kFloat32);
     const Tensor y = *apply(op, {I({5000, 2}), values}, attrs), again = *apply(op, {I({5000, 2}), values}, attrs, 0, 2);
@@ -236,6 +238,43 @@ TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[r
   const Tensor none = *apply("StatelessRandomPoisson", {I({3}), L({1, 2}), D(0)}, {{"dtype", DType::kInt64}});
   CHECK(none.identical(L({0, 0, 0})));
   CHECK(apply("StatelessRandomGammaV2", {I({2}), L({1, 2}), D(0)})->identical(D({0, 0})));
+}
+
+TEST_CASE("truncated normal numbers lie between their bounds with the moments of these", "[random]") {
+  const double inf = INFINITY;
+  struct Case {
+    double mean, deviation, low, high, expected;  // the mean of the truncated distribution
+  };
+  // All of it, one side, the other, a narrow part, far out, and halves.
+  const std::vector<Case> cases = {{1, 2, -20, 20, 1},      {0, 1, -2, inf, 0.05525}, {3, 1, -inf, 5, 2.94475},
+                                   {0, 1, 0.5, 0.6, .5495}, {0, 1, 4, inf, 4.22561},  {0, 1, 0, inf, 0.797885}};
+  for (const char* op : {"ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal"}) {
+    for (const Case& k : cases) {
+      INFO(op << " " << k.low << " " << k.high);
+      std::vector<Tensor> inputs = {I({10000}), D(k.mean), D(k.deviation), D(k.low), D(k.high)};
+      const bool stateless = op[0] == 'S';
+      if (stateless) inputs.insert(inputs.begin() + 1, L({3, 4}));
+      const Moments m = moments(*apply(op, inputs, stateless ? Attrs{} : Attrs{{"seed", int64_t{5}}}));
+      CHECK(m.low >= k.low);
+      CHECK(m.high <= k.high);
+      CHECK(std::fabs(m.mean - k.expected) < 4.5 * std::sqrt(m.variance / 10000) + 1e-4);
+    }
+    const auto fails = [&](double deviation, double low, double high, const char* message) {
+      std::vector<Tensor> inputs = {I({3}), D(0), D(deviation), D(low), D(high)};
+      if (op[0] == 'S') inputs.insert(inputs.begin() + 1, L({3, 4}));
+      check_error(op, inputs, message);
+    };
+    fails(-1, 0, 1, "standard deviation -1 must be above 0");
+    fails(NAN, 0, 1, "standard deviation nan");
+    fails(1, 2, 1, "minval 2 below maxval 1");
+    fails(1, -inf, inf, "one of the two finite");
+    fails(1, NAN, 1, "minval nan");
+  }
+  check_error("ParameterizedTruncatedNormal", {I({3, 2}), D({0, 1}), D(1), D(0), D(1)}, "means of shape [2]");
+  check_error("ParameterizedTruncatedNormal", {I({1}), D(NAN), D(1), D(0), D(1)}, "1000 numbers in a row");
+  check_error("StatelessParameterizedTruncatedNormal", {I({3}), L({1, 2}), D({0, 1}), D(1), D(0), D(1)},
+              "shape [3] does not end with [2]");
+  CHECK(apply("ParameterizedTruncatedNormal", {I({0, 2}), D(0), D(1), D(0), D(1)})->shape() == Shape{0, 2});
 }
 
 TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random]") {

@@ -42,6 +42,40 @@ def seeded_distributions(case):
 
 
 @golden(steps=2)
+def seeded_poisson(case):
+    """The op that graphs had before RandomPoissonV2."""
+    old = tf1.GraphDef()
+    old.versions.producer = 24
+    tf1.import_graph_def(old)  # the graph's version is the lowest of those that it is made of
+    for dtype in FLOATS:
+        rate = tf.constant([[0.7, 8.0], [30.0, 9000.0 if dtype != tf.float16 else 90.0]], dtype)
+        case.fetch(narrow(R.RandomPoisson(shape=[5], rate=rate, seed=11, seed2=13)))
+
+
+@golden(steps=2)
+def truncated_normals(case):
+    """Normal numbers between bounds, by each of the three ways to draw them."""
+    inf = np.inf
+    rows = {"means": [0.0, 5, -1, 0, 0, 0], "stdevs": [1.0, 2, 0.5, 1, 1, 3], "minvals": [-2.0, -inf, 0, 0.1, 3, -1],
+            "maxvals": [2.0, 6, inf, 0.2, inf, -0.5]}
+    seed = case.feed("seed", np.int64([12345678901, -7]))
+    for dtype in FLOATS:
+        each = {name: tf.constant(values, dtype) for name, values in rows.items()}
+        for shape in ([6, 5], [6], [6, 2, 3]):
+            case.fetch(narrow(R.ParameterizedTruncatedNormal(shape=shape, seed=3, seed2=4, **each)))
+        for row in range(6):
+            one = {name: values[row] for name, values in each.items()}
+            case.fetch(narrow(R.ParameterizedTruncatedNormal(shape=[3, 7], seed=5, seed2=row, **one)))
+        each = {name.replace("stdevs", "stddevs"): values for name, values in each.items()}
+        case.fetch(narrow(R.StatelessParameterizedTruncatedNormal(shape=[4, 3, 6], seed=seed, **each)))
+    low = case.feed("low", np.float32([[-1.0], [0.5]]))
+    mean = case.feed("mean", np.float32([0.0, 0.3, -2]))
+    parameters = [mean, tf.constant(1.5), low, tf.constant([[[2.0]], [[3.0]]])]
+    y = tf.random.stateless_parameterized_truncated_normal([5, 2, 2, 3], seed, *parameters)
+    case.fetch_with_gradients([y], parameters)
+
+
+@golden(steps=2)
 def seeded_candidates(case):
     truth = case.feed("truth", np.int64([[1, 5], [0, 9], [7, 5]]), (None, 2))
     for op in (R.UniformCandidateSampler, R.LogUniformCandidateSampler, R.LearnedUnigramCandidateSampler,
