@@ -13,7 +13,11 @@ namespace troupe {
 /// A passive core (see Resource): its host calls it, one call at a time.
 class Accumulator : public Resource {
  public:
-  enum class Reduction { kMean, kSum };
+  enum class Reduction {
+    kMean,       // of gradients of rows: for each row that of the gradients that have it
+    kMeanOfAll,  // the others count as zero in a row
+    kSum
+  };
 
   /// Waits until `num_required` gradients have come; replies with the reduction of all there are. Starts from none
   /// again and moves the global step on by one. Error: kInvalidArgument for num_required < 1.
@@ -37,7 +41,7 @@ class Accumulator : public Resource {
   /// Counts a gradient, and answers who can be.
   void add_one();
   int64_t count() const { return count_; }
-  bool is_mean() const { return reduction_ == Reduction::kMean; }
+  Reduction reduction() const { return reduction_; }
   const std::string& name() const { return name_; }
   const PartialShape& shape() const { return shape_; }
 

@@ -48,7 +48,7 @@ Result<std::vector<Tensor>> GradientAccumulator::reduce() {
   }
   TROUPE_RETURN_IF_ERROR(open_sum());
   for (; next != by_replica_.end(); ++next) add_gradient(dtype(), sum_, next->second);
-  if (is_mean()) divide_gradient(dtype(), sum_, count());
+  if (reduction() != Reduction::kSum) divide_gradient(dtype(), sum_, count());
   by_replica_.clear();
   std::vector<Tensor> out;
   out.push_back(std::move(sum_));

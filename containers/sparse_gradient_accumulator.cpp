@@ -44,33 +44,45 @@ Status SparseGradientAccumulator::check(const Tensor& indices, const Tensor& val
 }
 
 Status SparseGradientAccumulator::apply_gradient(int64_t local_step, const Tensor& indices, const Tensor& values,
-                                                 const Tensor& whole, std::shared_ptr<Allocator> allocator) {
+                                                 const Tensor& whole, int64_t replica,
+                                                 std::shared_ptr<Allocator> allocator) {
   TROUPE_RETURN_IF_ERROR(check(indices, values, whole));
   if (local_step < global_step()) return {};
-  std::vector<Tensor> rows;  // all of them before the first is added: all or nothing
-  for (int64_t i = 0; i < indices.elements(); ++i) {
-    TROUPE_ASSIGN(Tensor row, values.slice(i, i + 1));
-    if (!rows_.contains(indices.data<int64_t>()[i])) {
-      TROUPE_ASSIGN(row, row.clone(allocator));
-    }
-    rows.push_back(std::move(row));
-  }
   allocator_ = std::move(allocator);
+  Gradient gradient{indices, values};
+  if (replica >= 0) by_replica_.emplace(replica, std::move(gradient));
+  else TROUPE_RETURN_IF_ERROR(add(gradient));
   row_shape_ = values.shape();
   row_shape_.erase(0);
   any_ = true;
-  ++gradients_;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Row& row = rows_[indices.data<int64_t>()[i]];
-    if (row.sum.defined()) add_gradient(dtype(), row.sum, rows[i]);
-    else row.sum = std::move(rows[i]);
-    row.gradients += std::exchange(row.last, gradients_) != gradients_;  // an index may be there twice
-  }
   add_one();
   return {};
 }
 
+Status SparseGradientAccumulator::add(const Gradient& gradient) {
+  const std::span<const int64_t> indices = gradient.indices.values<int64_t>();
+  std::vector<Tensor> rows;  // all of them before the first is added
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    TROUPE_ASSIGN(Tensor row, gradient.values.slice(at, at + 1));
+    if (!rows_.contains(indices[i])) {
+      TROUPE_ASSIGN(row, row.clone(allocator_));
+    }
+    rows.push_back(std::move(row));
+  }
+  ++gradients_;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row& row = rows_[indices[i]];
+    if (row.sum.defined()) add_gradient(dtype(), row.sum, rows[i]);
+    else row.sum = std::move(rows[i]);
+    row.gradients += std::exchange(row.last, gradients_) != gradients_;  // an index may be there twice
+  }
+  return {};
+}
+
 Result<std::vector<Tensor>> SparseGradientAccumulator::reduce() {
+  for (auto next = by_replica_.begin(); next != by_replica_.end(); next = by_replica_.erase(next))
+    TROUPE_RETURN_IF_ERROR(add(next->second));
   const auto n = static_cast<int64_t>(rows_.size());
   Shape shape = row_shape_;
   shape.insert(0, n);
@@ -80,7 +92,8 @@ Result<std::vector<Tensor>> SparseGradientAccumulator::reduce() {
   auto* out = static_cast<char*>(values.mutable_raw());
   for (auto& [i, row] : rows_) {
     *index++ = i;
-    if (is_mean()) divide_gradient(dtype(), row.sum, row.gradients);
+    if (reduction() != Reduction::kSum)
+      divide_gradient(dtype(), row.sum, reduction() == Reduction::kMean ? row.gradients : count());
     copy_elements(dtype(), row.sum.raw(), out, row.sum.elements());
     out += row.sum.bytes();
   }

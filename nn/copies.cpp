@@ -70,21 +70,30 @@ std::vector<Gradient> TowerBuilder::gradients_of(const Scope& scope, const Tower
   return out;
 }
 
+std::vector<std::vector<Gradient>> TowerBuilder::gradients_of(const Scope& scope,
+                                                              const std::vector<Tower>& towers) const {
+  std::vector<std::vector<Gradient>> out;
+  for (size_t i = 0; i < towers.size(); ++i) out.push_back(gradients_of(scope.device(devices_[i]), towers[i]));
+  for (size_t v = 0; v < out[0].size(); ++v)
+    if (!std::ranges::all_of(out, [&](const auto& own) { return static_cast<bool>(own[v].indices); }))
+      for (size_t i = 0; i < towers.size(); ++i) out[i][v] = {towers[i].gradients[v], {}};
+  return out;
+}
+
 std::vector<std::vector<Gradient>> TowerBuilder::reduce(const std::vector<Tower>& towers,
                                                         const std::vector<size_t>& members) {
   const std::vector<Variable> all = variables_.trainable();
   const auto scope = [&](int i) { return reduce_.device(devices_[static_cast<size_t>(i)]); };
-  std::vector<std::vector<Gradient>> own, out(towers.size(), std::vector<Gradient>(all.size()));
-  for (int i = 0; i < replicas(); ++i) own.push_back(gradients_of(scope(i), towers[static_cast<size_t>(i)]));
+  const std::vector<std::vector<Gradient>> own = gradients_of(reduce_, towers);
+  std::vector<std::vector<Gradient>> out(towers.size(), std::vector<Gradient>(all.size()));
   std::vector<size_t> packed;
   for (const size_t v : members) {
-    std::vector<Output> values, indices;
-    for (const auto& gradients : own)
-      if (gradients[v].indices) values.push_back(gradients[v].value), indices.push_back(gradients[v].indices);
-    if (values.size() < own.size()) {
+    if (!own[0][v].indices) {
       packed.push_back(v);
       continue;
     }
+    std::vector<Output> values, indices;
+    for (const auto& gradients : own) values.push_back(gradients[v].value), indices.push_back(gradients[v].indices);
     values = all_gather(reduce_, devices_, values);
     indices = all_gather(reduce_, devices_, indices);
     for (size_t i = 0; i < out.size() && root_.ok(); ++i) {

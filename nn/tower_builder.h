@@ -49,6 +49,8 @@ class TowerBuilder {
   /// By replica and variable the mean of the gradients; those of rows are gathered, not summed.
   std::vector<std::vector<Gradient>> reduce(const std::vector<Tower>& towers, const std::vector<size_t>& members);
   std::vector<Gradient> gradients_of(const Scope& scope, const Tower& tower) const;
+  /// The same by replica, on the device of each; of rows are those that are so in all replicas.
+  std::vector<std::vector<Gradient>> gradients_of(const Scope& scope, const std::vector<Tower>& towers) const;
   void ring();
   void sharded();
   void update_shards(const Bucket& bucket, const std::vector<Output>& pieces, StepSpec& step,

@@ -98,6 +98,17 @@ Output mean(const Scope& s, const std::vector<Output>& xs) {
   return s.op("Mul", {s.op("AddN", xs), s.constant(1.f / static_cast<float>(xs.size()))});
 }
 
+// Rows stay rows: no replica sends a table.
+Gradient mean_gradient(const Scope& s, const std::vector<std::vector<Gradient>>& gradients, size_t v) {
+  std::vector<Output> values, indices;
+  for (const auto& own : gradients) values.push_back(own[v].value), indices.push_back(own[v].indices);
+  if (values.size() == 1) return {values[0], indices[0]};
+  const Output share =
+      s.op("Cast", {s.constant(1.0 / static_cast<double>(values.size()))}, {{"DstT", values[0].dtype()}});
+  if (!indices[0]) return {s.op("Mul", {s.op("AddN", values), share}), {}};
+  return {s.op("Mul", {joined(s, values), share}), joined(s, indices)};
+}
+
 }  // namespace
 
 StepSpec TowerBuilder::step_of(const std::vector<Tower>& towers) {
@@ -117,16 +128,14 @@ StepSpec TowerBuilder::step_of(const std::vector<Tower>& towers) {
 void TowerBuilder::sync() {
   const std::vector<Tower> all = all_towers();
   if (!root_.ok()) return;
+  const std::vector<size_t> members = trained(all);
+  if (!root_.ok()) return;
   StepSpec step = step_of(all);
   const Scope s = chief().scope("average");
-  std::vector<Output> averages;
-  for (size_t v = 0; v < all[0].gradients.size(); ++v) {
-    std::vector<Output> parts;
-    for (const Tower& t : all)
-      if (t.gradients[v]) parts.push_back(t.gradients[v]);
-    averages.push_back(parts.empty() ? Output{} : mean(s, parts));
-  }
-  step.targets.push_back(apply_gradients(chief(), variables_, options_.optimizer, std::move(averages)));
+  const auto gradients = gradients_of(s, all);
+  std::vector<Gradient> averages(gradients[0].size());
+  for (const size_t v : members) averages[v] = mean_gradient(s, gradients, v);
+  step.targets.push_back(apply_updates(chief(), variables_, options_.optimizer, std::move(averages)));
   towers_.replicas.push_back(std::move(step));
 }
 
@@ -144,49 +153,59 @@ void TowerBuilder::async() {
 // As TensorFlow's SyncReplicasOptimizer: an accumulator for each variable drops gradients whose local step is
 // behind, and a queue of tokens tells replicas the step to go on with.
 void TowerBuilder::hybrid() {
-  const auto accumulator = [&](const Scope& s, const Variable& v) {
-    return s.named(v.name + "/accumulator")
-        .op("ResourceConditionalAccumulator", {},
-            {{"dtype", v.dtype},
-             {"shape", PartialShape(v.shape)},
-             {"reduction_type", "MEAN"},
+  const std::vector<Tower> towers = all_towers();
+  if (!root_.ok()) return;
+  const std::vector<Variable> all = variables_.trainable();
+  const std::vector<size_t> members = trained(towers);
+  if (!root_.ok()) return;
+  const auto gradients = gradients_of(root_.scope("push"), towers);
+  const auto of_rows = [&](size_t v) { return static_cast<bool>(gradients[0][v].indices); };
+  const auto accumulator = [&](const Scope& s, size_t v) {
+    return s.named(all[v].name + "/accumulator")
+        .op(of_rows(v) ? "SparseConditionalAccumulator" : "ResourceConditionalAccumulator", {},
+            {{"dtype", all[v].dtype},
+             {"shape", PartialShape(all[v].shape)},
+             {"reduction_type", of_rows(v) ? "MEAN_OF_ALL" : "MEAN"},
              {"container", options_.container},
-             {"shared_name", options_.name + "/" + v.name}});
+             {"shared_name", options_.name + "/" + all[v].name}});
   };
-  std::vector<bool> trained;
-  for (int i = 0; i < replicas() && root_.ok(); ++i) {
-    Tower t = tower(i);
-    if (!root_.ok()) return;
+  for (int i = 0; i < replicas(); ++i) {
+    const Tower& t = towers[static_cast<size_t>(i)];
     const Scope s = at(i).scope(fmt::format("replica_{}/push", i));
     const Output local_step =
         s.named("local_step").op("Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::scalar()}});
-    StepSpec step{{local_step}, {t.loss, t.accuracy, t.examples}, std::move(t.updates)};
-    const std::vector<Variable> all = variables_.trainable();
-    trained.resize(all.size());
-    for (size_t v = 0; v < all.size(); ++v) {
-      if (!t.gradients[v]) continue;
-      trained[v] = true;
-      step.targets.push_back(s.node("ResourceAccumulatorApplyGradient",
-                                    {accumulator(s, all[v]), local_step, t.gradients[v]}, {{"replica", int64_t{i}}}));
+    StepSpec step{{local_step}, {t.loss, t.accuracy, t.examples}, t.updates};
+    for (const size_t v : members) {
+      const Gradient& g = gradients[static_cast<size_t>(i)][v];
+      Attrs attrs{{"replica", int64_t{i}}};
+      if (!of_rows(v)) {
+        step.targets.push_back(
+            s.node("ResourceAccumulatorApplyGradient", {accumulator(s, v), local_step, g.value}, attrs));
+        continue;
+      }
+      attrs.set("has_known_shape", false);
+      const Output rows = s.op("Cast", {g.indices}, {{"DstT", DType::kInt64}});
+      step.targets.push_back(s.node("SparseAccumulatorApplyGradient",
+                                    {accumulator(s, v), local_step, rows, g.value, s.constant(Tensor::of<int64_t>({}))},
+                                    attrs));
     }
     towers_.replicas.push_back(std::move(step));
   }
-  if (!root_.ok()) return;
   const Scope s = chief().scope("aggregate");
   const Output needed = s.constant(static_cast<int32_t>(replicas() - options_.backups));
   const Output new_step =
       s.named("new_step").op("Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::scalar()}});
   towers_.set_step.feeds = {new_step};
-  std::vector<Output> averages;
-  const std::vector<Variable> all = variables_.trainable();
-  for (size_t v = 0; v < all.size(); ++v) {
-    averages.push_back({});
-    if (!trained[v]) continue;
-    const Output handle = accumulator(s, all[v]);
-    averages.back() = s.op("ResourceAccumulatorTakeGradient", {handle, needed}, {{"dtype", all[v].dtype}});
+  std::vector<Gradient> averages(all.size());
+  for (const size_t v : members) {
+    const Output handle = accumulator(s, v);
+    const Node* take = s.node(of_rows(v) ? "SparseAccumulatorTakeGradient" : "ResourceAccumulatorTakeGradient",
+                              {handle, needed}, {{"dtype", all[v].dtype}});
+    if (!take) return;
+    averages[v] = of_rows(v) ? Gradient{take->out(1), take->out(0)} : Gradient{take->out(0), {}};
     towers_.set_step.targets.push_back(s.node("ResourceAccumulatorSetGlobalStep", {handle, new_step}));
   }
-  const Node* update = apply_gradients(chief(), variables_, options_.optimizer, std::move(averages));
+  const Node* update = apply_updates(chief(), variables_, options_.optimizer, std::move(averages));
   if (!update) return;
   const Output tokens = queue(s, "tokens", {DType::kInt64}, {PartialShape::scalar()}, -1);
   // Read again: the value before the update is known under another name.

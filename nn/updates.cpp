@@ -21,13 +21,13 @@ bool find_row_sums(Output gradient, std::vector<Output>& sums) {
          (is_vector(ids) || gradient.shape().fully_known());
 }
 
+}  // namespace
+
 Output joined(const Scope& scope, std::vector<Output> parts) {
   if (parts.size() == 1) return parts[0];
   parts.push_back(scope.constant(0));
   return scope.op("ConcatV2", std::move(parts));
 }
-
-}  // namespace
 
 Scope at(const Scope& scope, Output x) {
   return x && !x.node->device().empty() ? scope.device(x.node->device()) : scope;

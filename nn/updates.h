@@ -20,6 +20,8 @@ Scope at(const Scope& scope, Output x);
 bool is_of_rows(Output gradient);
 /// `gradient` before rows were summed, if it is one of rows; see indexed_slices.
 Gradient rows_of(const Scope& scope, Output gradient);
+/// Tensors one after the other along their first axis.
+Output joined(const Scope& scope, std::vector<Output> parts);
 /// The same as one tensor of the variable's shape.
 Output dense(const Scope& scope, const Variable& variable, const Gradient& gradient);
 /// Rows that came more than once summed, in their order.

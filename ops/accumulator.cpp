@@ -19,9 +19,10 @@ template <class A> Result<std::unique_ptr<Kernel>> make_accumulator_handle(const
   handle.shape = init.attr<PartialShape>("shape");
   const auto& reduction = init.attr<std::string>("reduction_type");
   handle.signature = fmt::format("{} {}{} {}", init.op, to_string(handle.dtype), handle.shape.str(), reduction);
-  handle.factory = [name = handle.name, dtype = handle.dtype, shape = handle.shape, sum = reduction == "SUM"] {
-    using Reduction = Accumulator::Reduction;
-    return A::make(name, dtype, shape, sum ? Reduction::kSum : Reduction::kMean);
+  using enum Accumulator::Reduction;
+  const auto how = reduction == "SUM" ? kSum : reduction == "MEAN" ? kMean : kMeanOfAll;
+  handle.factory = [name = handle.name, dtype = handle.dtype, shape = handle.shape, how] {
+    return A::make(name, dtype, shape, how);
   };
   return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
@@ -61,18 +62,20 @@ class ApplyGradientKernel final : public AccumulatorKernel<GradientAccumulator> 
 
 class ApplySparseGradientKernel final : public AccumulatorKernel<SparseGradientAccumulator> {
  public:
-  explicit ApplySparseGradientKernel(const KernelInit& init) : has_shape_(init.attr<bool>("has_known_shape")) {}
+  explicit ApplySparseGradientKernel(const KernelInit& init)
+      : has_shape_(init.attr<bool>("has_known_shape")), replica_(init.attr<int64_t>("replica")) {}
 
  private:
   void run(SparseGradientAccumulator& accumulator, ResourceRequest& request) override {
     const auto step = scalar_input<int64_t>(request, 1);
     if (!step.ok()) return request.reply(step.error());
     const Tensor none = Tensor::of<int64_t>({});
-    request.reply(
-        no_output(accumulator.apply_gradient(*step, request.inputs[2], request.inputs[3],
-                                             has_shape_ ? request.inputs[4] : none, std::move(request.allocator))));
+    request.reply(no_output(accumulator.apply_gradient(*step, request.inputs[2], request.inputs[3],
+                                                       has_shape_ ? request.inputs[4] : none, replica_,
+                                                       std::move(request.allocator))));
   }
   const bool has_shape_;
+  const int64_t replica_;
 };
 
 template <class A> class TakeGradientKernel final : public AccumulatorKernel<A> {
@@ -154,26 +157,26 @@ Status set_global_step_shape(ShapeContext& c) { return c.with_rank(1, 0).status(
 
 void register_accumulator_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const char* no_value = "it has no output; what it adds is taken by another node";
-  const auto add_accumulator = [&](const char* name, const std::string& what) {
+  const auto add_accumulator = [&](const char* name, const char* reductions, const std::string& what) {
     ops.add(OpDef(name)
                 .output("handle: resource")
                 .attr(type_attr("dtype", FloatTypes{}))
                 .attr("shape: shape")
                 .attr("container: string = ''")
                 .attr("shared_name: string = ''")
-                .attr("reduction_type: {'MEAN', 'SUM'} = 'MEAN'")
+                .attr(fmt::format("reduction_type: {{{}}} = 'MEAN'", reductions))
                 .doc("A handle to an accumulator of " + what +
                      " of the same `shared_name` (the node's name when empty) and `container` share one.")
                 .shape(scalar_shape)
                 .stateful(),
             not_differentiable("a handle is not a number"));
   };
-  add_accumulator("ResourceConditionalAccumulator",
+  add_accumulator("ResourceConditionalAccumulator", "'MEAN', 'SUM'",
                   "gradients of `dtype` and `shape`, which gives their mean or sum. Nodes");
   kernels.add("ResourceConditionalAccumulator", DeviceKind::kCpu, {}, make_accumulator_handle<GradientAccumulator>);
-  add_accumulator("SparseConditionalAccumulator",
+  add_accumulator("SparseConditionalAccumulator", "'MEAN', 'SUM', 'MEAN_OF_ALL'",
                   "gradients of rows of a variable of `dtype` and `shape`, which gives for each row the sum, or the "
-                  "mean of the gradients that have it. Nodes");
+                  "mean of the gradients that have it, or (not TensorFlow's) the mean of all gradients. Nodes");
   kernels.add("SparseConditionalAccumulator", DeviceKind::kCpu, {}, make_accumulator_handle<SparseGradientAccumulator>);
 
   ops.add(
@@ -211,9 +214,10 @@ void register_accumulator_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("gradient_shape: int64")
               .attr(type_attr("dtype", FloatTypes{}))
               .attr("has_known_shape: bool")
+              .attr("replica: int = -1")
               .doc("Adds row i of the values to row gradient_indices[i] of the sum; a gradient whose `local_step` is "
                    "below the accumulator's global step is dropped. `gradient_shape` is that of the whole, where it is "
-                   "known.")
+                   "known; `replica` is as of ResourceAccumulatorApplyGradient.")
               .shape(apply_sparse_gradient_shape)
               .stateful(),
           not_differentiable(no_value));

@@ -16,10 +16,10 @@ struct Fixture {
       : core(SparseGradientAccumulator::make("a", DType::kFloat32, std::move(shape), reduction).value()) {}
   SparseGradientAccumulator& accumulator() { return static_cast<SparseGradientAccumulator&>(*core); }
   Status apply(std::initializer_list<int64_t> rows, std::initializer_list<float> values, int64_t step = 0,
-               const Tensor& whole = Tensor::of<int64_t>({})) {
+               const Tensor& whole = Tensor::of<int64_t>({}), int64_t replica = -1) {
     const auto n = static_cast<int64_t>(rows.size());
     return accumulator().apply_gradient(step, Tensor::of<int64_t>(rows), Tensor::of<float>(values, {n, 2}), whole,
-                                        system_allocator());
+                                        replica, system_allocator());
   }
   const std::vector<Tensor>& take(int64_t n) {
     accumulator().take_gradient(n, sink.reply());
@@ -49,6 +49,26 @@ TEST_CASE("rows are summed, or the mean of the gradients that have them") {
   }
 }
 
+TEST_CASE("a mean may be that of all gradients, whether they have a row or not") {
+  Fixture f(Reduction::kMeanOfAll);
+  REQUIRE(f.apply({3, 1}, {3, 4, 1, 2}).ok());
+  REQUIRE(f.apply({3}, {1, 1}).ok());
+  CHECK(f.take(2)[1].identical(Tensor::of<float>({0.5, 1, 2, 2.5}, {2, 2})));
+}
+
+TEST_CASE("gradients of rows are summed in the order of their replicas") {
+  const auto sum = [](std::initializer_list<int64_t> order) {
+    Fixture f(Reduction::kSum);
+    const float values[] = {1e8f, 1, -1e8f};  // of which another order makes another sum
+    for (const int64_t r : order) REQUIRE(f.apply({2}, {values[r], values[r]}, 0, Tensor::of<int64_t>({}), r).ok());
+    return f.take(3)[1];
+  };
+  const Tensor in_order = sum({0, 1, 2});
+  CHECK(in_order.identical(sum({2, 0, 1})));
+  CHECK(in_order.identical(sum({1, 2, 0})));
+  CHECK(in_order.identical(Tensor::of<float>({0, 0}, {1, 2})));
+}
+
 TEST_CASE("an index that a gradient has twice counts once") {
   Fixture f(Reduction::kMean);
   REQUIRE(f.apply({1, 1}, {1, 2, 3, 4}).ok());
@@ -73,7 +93,7 @@ TEST_CASE("gradients that do not fit are errors and change nothing") {
   CHECK_THAT(f.apply({1}, {1, 2}, 0, Tensor::of<int64_t>({6, 2})).error().message, Contains("another shape"));
   CHECK_THAT(f.apply({1}, {1, 2}, 0, Tensor::of<int64_t>({5})).error().message, Contains("number of sizes"));
   const auto apply = [&](const Tensor& indices, const Tensor& values) {
-    return f.accumulator().apply_gradient(0, indices, values, Tensor::of<int64_t>({}), system_allocator());
+    return f.accumulator().apply_gradient(0, indices, values, Tensor::of<int64_t>({}), -1, system_allocator());
   };
   const Tensor one = Tensor::of<int64_t>({1});
   CHECK_FALSE(apply(one, Tensor::of<float>({1, 2, 3}, {1, 3})).ok());

@@ -220,43 +220,50 @@ ModelOutputs embedded(const Scope& s, Variables& v, const std::vector<Output>& b
   return {sparse_softmax_cross_entropy(s, logits, batch[1]), accuracy(s, logits, batch[1])};
 }
 
-TEST_CASE("gradients of gathers stay rows on their way round and give the same result") {
-  const auto optimizer = GENERATE(0, 1, 2);
-  const auto with = [&](ReduceBy reduce, bool shard) {
+TEST_CASE("gradients of gathers stay rows on their way and give what one replica with whole batches gives") {
+  const auto rule = GENERATE(0, 1, 2);
+  const auto run = [&](int replicas, TrainerOptions o) {
+    o.optimizer = rule == 0   ? sgd(constant_rate(0.5f))
+                  : rule == 1 ? adagrad(constant_rate(0.1f))
+                              : momentum(constant_rate(0.1f));
+    o.devices.clear();
+    for (int i = 0; i < replicas; ++i) o.devices.push_back(fmt::format("/cpu:{}", i));
     return trained(
-        3,
-        [&](const Engine& e) {
-          TrainerOptions o = ring(e, shard);
-          o.reduce = reduce;
-          o.optimizer = optimizer == 0   ? sgd(constant_rate(0.5f))
-                        : optimizer == 1 ? adagrad(constant_rate(0.1f))
-                                         : momentum(constant_rate(0.1f));
-          return o;
-        },
-        15, embedded, words(480, 8));
+        replicas, [&](const Engine&) { return o; }, 15, embedded, words(480, 24 / replicas));
   };
-  const Snapshot chief = with(ReduceBy::kChief, false);
-  check_close(chief, with(ReduceBy::kRing, false));
-  check_close(chief, with(ReduceBy::kRing, true));
+  auto engine = engine_of(1);
+  const TrainerOptions sync = settings(*engine, ReplicaMode::kSync);
+  const Snapshot alone = run(1, sync);
+  check_close(alone, run(3, sync));
+  check_close(alone, run(3, settings(*engine, ReplicaMode::kHybrid)));
+  check_close(alone, run(3, ring(*engine)));
+  check_close(alone, run(3, ring(*engine, true)));
 }
 
 TEST_CASE("no dense gradient of a table crosses devices, nor is one made for an optimizer that takes rows") {
+  const std::string way = GENERATE("sync", "ring", "async", "hybrid");
   auto engine = engine_of(2);
-  TrainerOptions o = ring(*engine);
+  TrainerOptions o = settings(*engine, way == "async"    ? ReplicaMode::kAsync
+                                       : way == "hybrid" ? ReplicaMode::kHybrid
+                                                         : ReplicaMode::kSync);
+  if (way == "ring") o.reduce = ReduceBy::kRing;
   o.optimizer = sgd(constant_rate(0.5f));
   auto trainer = trainer_of(*engine, o, words(480, 8), embedded);
   const Graph& graph = trainer->graph();
-  int gathered = 0, updates = 0;
+  std::map<std::string, int> count;
   for (int id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.op().name() == "ResourceScatterSub") ++updates;
-    if (node.name().starts_with("reduce/all_gather")) ++gathered;
+    ++count[node.op().name()];
+    if (node.name().starts_with("reduce/all_gather")) ++count["gathered"];
+    const bool sent = node.op().name() == "ResourceAccumulatorApplyGradient";
     for (const Output& in : node.inputs())
-      if (in.node->device() != node.device() && in.node->op().name() != "Const" && in.shape().fully_known())
+      if ((sent || in.node->device() != node.device()) && in.node->op().name() != "Const" && in.shape().fully_known())
         CHECK(in.shape().shape().elements() < 40 * 6);
   }
-  CHECK(updates == 2);
-  CHECK(gathered > 0);
+  INFO(way);
+  CHECK(count["ResourceScatterSub"] == (way == "ring" || way == "async" ? 2 : 1));
+  CHECK((count["gathered"] > 0) == (way == "ring"));
+  CHECK(count["SparseAccumulatorApplyGradient"] == (way == "hybrid" ? 2 : 0));
 }
 
 TEST_CASE("local steps of one are synchronous training within rounding; of more they are not") {
