@@ -51,7 +51,6 @@ class Trainer::Impl {
 
   Status build(const ModelFn& model, const Dataset& batches) {
     TROUPE_ASSIGN(towers_, build_towers(Scope(graph_), variables_, model, batches, options_));
-    TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
     SessionOptions settings;
     // What other devices wait for goes first, so that the rings turn while the backward pass goes on.
     settings.priority = [](const Node& n) { return n.name().starts_with(kReduceScope) ? 1 : 0; };
@@ -73,11 +72,13 @@ class Trainer::Impl {
     if (local()) {
       TROUPE_ASSIGN(average_, prepare(towers_.average));
     }
-    if (!hybrid()) return {};
-    TROUPE_ASSIGN(update_, prepare(towers_.update));
-    TROUPE_ASSIGN(token_, prepare(towers_.token));
-    TROUPE_ASSIGN(set_step_, prepare(towers_.set_step));
-    return {};
+    if (hybrid()) {
+      TROUPE_ASSIGN(update_, prepare(towers_.update));
+      TROUPE_ASSIGN(token_, prepare(towers_.token));
+      TROUPE_ASSIGN(set_step_, prepare(towers_.set_step));
+    }
+    // Last, so that a trainer that cannot be made leaves nothing on the engine.
+    return engine_.add_dataset(options_.name, batches);
   }
 
   bool hybrid() const { return options_.mode == ReplicaMode::kHybrid; }

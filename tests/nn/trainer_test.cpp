@@ -231,6 +231,14 @@ TEST_CASE("faults of data, model and options are errors") {
     none.optimizer = {};
     refused(none);
   }
+  SECTION("devices; what was refused leaves nothing behind") {
+    TrainerOptions o = settings(*engine, ReplicaMode::kSync);
+    o.devices[1] = "/gpu:0";
+    auto made = Trainer::create(*engine, network, circle(64, 32), o);
+    REQUIRE_FALSE(made.ok());
+    CHECK_THAT(made.error().message, Catch::Contains("\"/gpu:0\"; there are: ") && Catch::Contains("device:cpu:1"));
+    CHECK(Trainer::create(*engine, network, circle(64, 32), settings(*engine, ReplicaMode::kSync)).ok());
+  }
 }
 
 }  // namespace
