@@ -90,8 +90,7 @@ class SimActor::Device final : public Outbox {
 
   double time_ns(const Node& node, const KernelContext& context, std::span<const Tensor> outputs) {
     if (sim_.costs_)
-      for (const char* kind : {"sim", "cpu"})
-        if (const MeasuredCost* measured = sim_.costs_->find(node.name(), kind)) return measured->ns;
+      if (const MeasuredCost* measured = sim_.costs_->find(node.name(), "sim")) return measured->ns;
     in_.clear();
     out_.clear();
     for (int i = 0; i < context.num_inputs(); ++i) in_.emplace_back(context.input(i).shape());

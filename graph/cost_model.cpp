@@ -15,6 +15,8 @@ using nlohmann::json;
 
 /// From this many measurements on the mean forgets.
 constexpr int64_t kRemembered = 20;
+/// Of whatever is measured, so that sums stay numbers.
+constexpr double kMost = 1e18;
 
 Error no_cost_model(const std::string& path, const std::string& why) {
   return make_error(Code::kDataLoss, "'{}' is no cost model: {}", path, why);
@@ -45,14 +47,13 @@ void CostModel::add(const CostModel& other) {
 const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind) const {
   const auto kinds = measured_.find(node);
   if (kinds == measured_.end()) return nullptr;
-  const auto cost = kinds->second.find(kind);
+  auto cost = kinds->second.find(kind);
+  if (cost == kinds->second.end() && kind == "sim") cost = kinds->second.find("cpu");
   return cost == kinds->second.end() ? nullptr : &cost->second;
 }
 
 double CostModel::time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const {
   if (const MeasuredCost* measured = find(node.name(), kind)) return measured->ns;
-  if (kind == "sim")
-    if (const MeasuredCost* measured = find(node.name(), "cpu")) return measured->ns;
   return estimated_ns(node, rates);
 }
 
@@ -93,10 +94,10 @@ Result<CostModel> CostModel::load(const std::string& path) {
         const json value = cost.is_object() ? cost.value(name, json()) : json();
         return value.is_number() ? value.get<double>() : -1;
       };
-      constexpr double kMostSteps = 1e18;
       const double ns = number("ns"), steps = number("steps"), bytes = number("bytes");
-      if (!(ns >= 0) || !(steps >= 1 && steps <= kMostSteps) || !(bytes >= 0))
-        return no_cost_model(path, fmt::format("node '{}' on {}: ns, steps and bytes are not all there", node, kind));
+      if (!(ns >= 0 && ns <= kMost) || !(steps >= 1 && steps <= kMost) || !(bytes >= 0 && bytes <= kMost))
+        return no_cost_model(path, fmt::format("node '{}' on {}: ns, steps and bytes are not all there, or beyond {}",
+                                               node, kind, kMost));
       model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes};
     }
   }

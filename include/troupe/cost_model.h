@@ -37,10 +37,10 @@ class CostModel {
   void add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps = 1);
   /// The same with each measurement of another.
   void add(const CostModel& other);
-  /// What was measured of that node; nullptr: nothing.
+  /// What was measured of that node, for "sim" else of "cpu"; nullptr: nothing.
   const MeasuredCost* find(std::string_view node, std::string_view kind) const;
-  /// Nanoseconds that a device of that kind is at work with `node`: measured, for "sim" else of "cpu", else the
-  /// estimate by `rates` and the inferred shapes.
+  /// Nanoseconds that a device of that kind is at work with `node`: measured, else the estimate by `rates` and the
+  /// inferred shapes.
   double time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const;
   bool empty() const { return measured_.empty(); }
   size_t size() const { return measured_.size(); }

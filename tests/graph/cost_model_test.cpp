@@ -90,6 +90,8 @@ TEST_CASE("files that are no cost model are refused with what is wrong") {
       {head(R"({"a": {"cpu": {"ns": -1, "steps": 2, "bytes": 1}}})"), "'a' on cpu"},
       {head(R"({"a": {"cpu": {"ns": 1, "steps": 0, "bytes": 1}}})"), "'a' on cpu"},
       {head(R"({"a": {"cpu": {"ns": 1, "steps": 1e300, "bytes": 1}}})"), "'a' on cpu"},
+      {head(R"({"a": {"cpu": {"ns": 1e300, "steps": 1, "bytes": 1}}})"), "1e+18"},
+      {head(R"({"a": {"cpu": {"ns": 1, "steps": 1, "bytes": 1e19}}})"), "1e+18"},
       {head(R"({"a": {"cpu": {"ns": "1", "steps": 1, "bytes": 1}}})"), "'a' on cpu"},
       {head(R"({"a": {"cpu": {"ns": null, "steps": 1, "bytes": 1}}})"), "'a' on cpu"},
   };

@@ -247,6 +247,12 @@ TEST_CASE("measured costs count before estimates") {
   CHECK(Placed::of(placed, a).device != Placed::of(placed, b).device);
   CHECK(Placed::of(placed, a).measured_ns == 1e6);
   CHECK(placed.step_ns < 1.1e6);
+  CostModel of_cpu;  // which counts for simulated devices too, and is told
+  of_cpu.add("a", "cpu", 2e6, 256);
+  options.costs = &of_cpu;
+  const Placement by_cpu = p.run({a}, options, {x});
+  CHECK(Placed::of(by_cpu, a).measured_ns == 2e6);
+  CHECK(by_cpu.step_ns == Approx(2e6));
 }
 
 TEST_CASE("placement respects the memory of devices") {
