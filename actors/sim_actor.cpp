@@ -12,6 +12,8 @@ namespace {
 /// Real time that the devices keep their thread for before other actors get a turn is bounded by nodes; see
 /// Executor::run. Virtual time does not pass while a device fires nodes that take none.
 constexpr int64_t kNoTimePasses = 0;
+/// Of the clock, which counts in 64 bits.
+constexpr double kEndOfTime = 9e18;
 
 bool is_float(const Tensor& t) { return is_floating(t.dtype()); }
 
@@ -37,7 +39,7 @@ class SimActor::Device final : public Outbox {
       const double there = LinkPorts::transfer(ports_, other.ports_, sim_.link_, bytes, now);
       std::vector<ReadyTensor> one;
       one.push_back(std::move(t));
-      sim_.at(std::llround(there), other, std::move(one));
+      sim_.at(std::llround(std::min(there, kEndOfTime)), other, std::move(one));
     }
   }
   Status use_resource(const ResourceRef& handle, ResourceUse use) override {
@@ -65,7 +67,11 @@ class SimActor::Device final : public Outbox {
       if (!updates_variable(node)) return Simulated{0, false};
       out.complete = !sim_.compute_ && context.num_inputs() > 1 && is_float(context.input(1));
     }
-    out.ns = std::llround(time_ns(node, context, kernel ? outputs : std::span<const Tensor>()));
+    const double ns = time_ns(node, context, kernel ? outputs : std::span<const Tensor>());
+    if (!(static_cast<double>(now_ns()) + ns <= kEndOfTime))
+      return invalid_argument("it would take {} ns; the virtual clock of simulated devices ends at {} ns", ns,
+                              kEndOfTime);
+    out.ns = std::llround(ns);
     return out;
   }
 

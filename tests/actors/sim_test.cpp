@@ -293,6 +293,20 @@ TEST_CASE("a loop on a simulated device takes its iterations' time, and one with
   CHECK(t.time({count_to(5)}) == five);
 }
 
+TEST_CASE("what takes longer than the clock can tell is an error that names the node") {
+  for (const DeviceRates& rates : {DeviceRates{.flops = 1e-300}, DeviceRates{.launch_ns = INFINITY}}) {
+    Sim t(1, {.devices = {rates}});
+    auto r = t.run({t.on(0).named("slow").op("MatMul", {t.matrix(8), t.matrix(8)})});
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().node == "slow");
+    CHECK_THAT(r.error().message, Catch::Contains("virtual clock"));
+    CHECK(t.engine->sim_now_ns() == 0);
+  }
+  Sim t(2, {.link = {.bandwidth = 1e-300, .latency_ns = 1}});
+  const Output there = t.on(1).named("there").op("Neg", {t.on(0).op("Neg", {t.matrix(8)})});
+  CHECK(t.run({there}).error().node == "there");
+}
+
 TEST_CASE("rates that are none are refused") {
   for (const DeviceRates& rates : {DeviceRates{.flops = 0}, DeviceRates{.memory_bandwidth = -1},
                                    DeviceRates{.launch_ns = -1}, DeviceRates{.memory = -1}}) {
