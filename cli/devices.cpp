@@ -4,11 +4,15 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <set>
+
+#include "base/device_name.h"
 
 namespace troupe {
 namespace {
 
 constexpr int kMostDevices = 10'000;
+constexpr double kMost = 1e18;  // of whatever a device or link can do
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> out(1);
@@ -32,16 +36,18 @@ double read_number(const std::string& text, double thousand) {
 /// "name=number,..." into what `names` points to.
 Status read_settings(const std::string& text, const std::map<std::string, double*>& names, const std::string& option) {
   std::string known;
+  std::set<std::string> told;
   for (const auto& [name, to] : names) known += (known.empty() ? "" : ", ") + name;
   for (const std::string& setting : split(text, ',')) {
     const size_t equal = setting.find('=');
     const auto at = names.find(setting.substr(0, equal));
     if (equal == std::string::npos || at == names.end())
       return invalid_argument("{}: '{}' is no setting; there are {}, each as name=number", option, setting, known);
+    if (!told.insert(at->first).second) return invalid_argument("{}: '{}' is there twice", option, at->first);
     *at->second = read_number(setting.substr(equal + 1), at->first == "memory" ? 1024 : 1000);
     const bool may_be_zero = at->first == "latency" || at->first == "launch" || at->first == "memory";
-    if (!(*at->second > 0) && !(may_be_zero && *at->second == 0))
-      return invalid_argument("{}: '{}' is no number above 0", option, setting);
+    if (!(*at->second > 0 || (may_be_zero && *at->second == 0)) || *at->second > kMost)
+      return invalid_argument("{}: '{}' is no number above 0, of {} at most", option, setting, kMost);
   }
   return {};
 }
@@ -52,13 +58,22 @@ Result<std::vector<PlacementDevice>> read_devices(const std::string& text) {
   std::vector<PlacementDevice> out;
   std::map<std::string, int> counts;
   for (const std::string& group : split(text, '+')) {
-    const size_t equal = group.find('='), colon = group.find(':');
-    const std::string kind = group.substr(0, equal);
+    const size_t equal = group.find('='), colon = equal == std::string::npos ? equal : group.find(':', equal);
+    const size_t slash = group.substr(0, equal).rfind('/');
+    const std::string kind = group.substr(slash + 1, equal - slash - 1);
+    DeviceName place{.job = "localhost", .replica = 0, .task = 0};
+    if (slash != std::string::npos) {
+      TROUPE_ASSIGN(const DeviceName told, DeviceName::parse(group.substr(0, slash)));
+      place = DeviceName::override(place, told);
+    }
     const std::string number = equal == std::string::npos ? "" : group.substr(equal + 1, colon - equal - 1);
     int count = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), count);
-    if ((kind != "cpu" && kind != "sim") || error != std::errc() || *end != '\0' || count < 1 || count > kMostDevices)
-      return invalid_argument("--devices {}: cpu=N or sim=N is expected, with N from 1 to {}", text, kMostDevices);
+    if ((kind != "cpu" && kind != "gpu" && kind != "sim") || place.kind || place.index || error != std::errc() ||
+        *end != '\0' || count < 1 || count > kMostDevices)
+      return invalid_argument(
+          "--devices {}: cpu=N, gpu=N or sim=N is expected, with N from 1 to {}, or /job:NAME/task:N/ and one of them",
+          text, kMostDevices);
     DeviceRates rates;
     double memory = 0;
     if (colon != std::string::npos)
@@ -68,10 +83,9 @@ Result<std::vector<PlacementDevice>> read_devices(const std::string& text) {
                                             {"launch", &rates.launch_ns},
                                             {"memory", &memory}},
                                            "--devices " + text));
-    if (memory > 1e18) return invalid_argument("--devices {}: {} bytes of memory are too many", text, memory);
     rates.memory = static_cast<int64_t>(memory);
-    for (int i = 0; i < count; ++i)
-      out.push_back({fmt::format("/job:localhost/replica:0/task:0/device:{}:{}", kind, counts[kind]++), rates});
+    const std::string name = place.str() + "/device:" + kind;
+    for (int i = 0; i < count; ++i) out.push_back({fmt::format("{}:{}", name, counts[name]++), rates});
   }
   return out;
 }

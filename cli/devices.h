@@ -8,10 +8,11 @@
 
 namespace troupe {
 
-/// "cpu=2" or "sim=4:flops=10e12,bandwidth=900e9,launch=3000,memory=16G", several with + between: so many devices of a
-/// kind, each with floating-point operations and bytes of memory traffic a second, nanoseconds that every node takes
-/// beside its work, and bytes that it may hold. k, M, G and T behind a number are powers of 1000, of memory 1024.
-/// Errors: kInvalidArgument with the text and what is expected.
+/// "cpu=2" or "sim=4:flops=10e12,bandwidth=900e9,launch=3000,memory=16G", several with + between, those of another
+/// machine with its name in front, "/job:worker/task:17/gpu=8": so many devices of a kind, each with floating-point
+/// operations and bytes of memory traffic a second, nanoseconds that every node takes beside its work, and bytes that
+/// it may hold. k, M, G and T behind a number are powers of 1000, of memory 1024. Errors: kInvalidArgument with the
+/// text and what is expected.
 Result<std::vector<PlacementDevice>> read_devices(const std::string& text);
 
 /// "bandwidth=50e9,latency=3000": bytes a second in each direction, and nanoseconds.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/device_name.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "io/whole_file.h"
@@ -29,10 +30,13 @@ std::string bytes(double n) {
   return fmt::format("{:.{}f} {}", n, unit ? 1 : 0, kUnits[unit]);
 }
 
-/// "sim:3" of a full name, or the name where several have that end.
+/// "sim:3" of full names, or these where several have that end.
 std::vector<std::string> short_names(const std::vector<PlacementDevice>& devices) {
   std::vector<std::string> out;
-  for (const PlacementDevice& d : devices) out.push_back(d.name.substr(d.name.rfind('/') + 8));
+  std::set<std::string> ends;
+  for (const PlacementDevice& d : devices) ends.insert(out.emplace_back(d.name.substr(d.name.rfind('/') + 8)));
+  if (ends.size() < out.size())
+    for (size_t i = 0; i < out.size(); ++i) out[i] = devices[i].name;
   return out;
 }
 
@@ -69,7 +73,7 @@ Result<Wanted> look_up(const Graph& graph, const Options& o) {
   return out;
 }
 
-void print_nodes(const Placement& placed, const std::vector<std::string>& devices) {
+void print_nodes(const Placement& placed, const PlacementOptions& options, const std::vector<std::string>& devices) {
   fmt::print("\nnodes: device, begin and end in the simulated step, why\n");
   size_t width = 0, middle = 0;
   for (const NodePlacement& n : placed.nodes) width = std::max(width, n.node->name().size());
@@ -82,7 +86,11 @@ void print_nodes(const Placement& placed, const std::vector<std::string>& device
     }
     line += fmt::format("{}  {} - {}  {}", devices[n.device], time(n.start_ns), time(n.finish_ns), to_string(n.why));
     if (n.with) line += fmt::format(" '{}'", n.with->name());
-    if (n.why == PlacedBy::kConstraint && !n.node->device().empty()) line += " (" + n.node->device() + ")";
+    if (const std::string& asked = n.node->device(); !asked.empty()) {
+      const auto wanted = DeviceName::parse(asked), got = DeviceName::parse(options.devices[n.device].name);
+      if (wanted.ok() && got.ok() && !wanted->matches(*got)) line += "; " + asked + " is not there";
+      else if (n.why == PlacedBy::kConstraint) line += " (" + asked + ")";
+    }
     line += "; estimated " + time(n.estimated_ns);
     if (n.measured_ns) line += ", measured " + time(*n.measured_ns);
     std::vector<std::pair<double, std::string>> elsewhere;
@@ -122,6 +130,10 @@ void print_summary(const Placement& placed, const PlacementOptions& options, con
   fmt::print("\nlinks: tensors and signals, bytes{}\n", placed.links.empty() ? ": none used" : "");
   for (const LinkUse& l : placed.links)
     fmt::print("  {} -> {}  {}  {}\n", devices[l.from], devices[l.to], l.transfers, bytes(l.bytes));
+  if (options.costs)
+    fmt::print("\nmeasured: {} of {} nodes\n",
+               std::ranges::count_if(placed.nodes, [](const NodePlacement& n) { return n.measured_ns.has_value(); }),
+               std::ranges::count_if(placed.nodes, [](const NodePlacement& n) { return n.why != PlacedBy::kCopied; }));
   fmt::print("\npredicted step: {}\n", time(placed.step_ns));
 }
 
@@ -150,7 +162,7 @@ Status place_graph(const Options& o) {
   const std::vector<std::string> devices = short_names(options.devices);
   fmt::print("{}: {} nodes on {} devices\n", o.graph, placed.nodes.size(), devices.size());
   if (o.explain) {
-    print_nodes(placed, devices);
+    print_nodes(placed, options, devices);
     print_path(placed, devices);
   }
   print_summary(placed, options, devices);
@@ -165,10 +177,10 @@ void add_place(CLI::App& app, Job& job) {
       *app.add_subcommand("place", "Tells where the nodes of a graph would go, and how long a step would take");
   place_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; its Placeholders count as fed")->required();
   place_app
-      .add_option(
-          "--devices", o->devices,
-          "cpu=N or sim=N:flops=F,bandwidth=B,launch=NS,memory=M, several with +: per second and bytes; k, M, G, "
-          "T may follow a number")
+      .add_option("--devices", o->devices,
+                  "cpu=N, gpu=N or sim=N:flops=F,bandwidth=B,launch=NS,memory=M, several with +: per second and bytes; "
+                  "k, M, G, "
+                  "T may follow a number. /job:NAME/task:N/ in front: of another machine")
       ->capture_default_str();
   place_app.add_option("--link", o->link, "bandwidth=B,latency=NS: of the links between devices [10e9, 1000]");
   place_app.add_option("--costs", o->costs, "A file of measured costs, as run --costs writes it [estimates]");

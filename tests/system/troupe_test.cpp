@@ -203,6 +203,27 @@ TEST_CASE("troupe place tells where nodes go, why, and what a step takes") {
   CHECK_THAT(c.run("place " + c.graph("towers.pbtxt") + "--devices sim=2:memory=1k").out, Contains("too much"));
 }
 
+TEST_CASE("troupe place knows devices of other machines") {
+  const Command c;
+  c.write("graph.pbtxt", R"(
+      node { name: 'full' op: 'NoOp' device: '/job:worker/replica:0/task:17/device:GPU:1' }
+      node { name: 'task' op: 'NoOp' device: '/job:worker/task:17' input: '^full' }
+      node { name: 'gpu' op: 'NoOp' device: '/gpu:*' input: '^task' }
+      node { name: 'ps' op: 'NoOp' device: '/job:ps' input: '^gpu' })");
+  const std::string place = "place " + c.graph("graph.pbtxt") + "--strict --explain --devices /job:ps/cpu=1";
+  const auto ended = c.run(place + "+/job:worker/task:17/gpu=2:flops=10e12+/job:worker/task:18/cpu=1");
+  CHECK(ended.err.empty());
+  REQUIRE(ended.status == 0);
+  const std::string worker = "/job:worker/replica:0/task:17/device:gpu:";
+  CHECK_THAT(line_of(ended.out, "full"), Contains(worker + "1"));
+  CHECK_THAT(line_of(ended.out, "task"), Contains(worker));
+  CHECK_THAT(line_of(ended.out, "gpu"), Contains(worker));
+  CHECK_THAT(line_of(ended.out, "ps"), Contains("/job:ps/replica:0/task:0/device:cpu:0"));
+  const auto soft = c.run("place " + c.graph("graph.pbtxt") + "--explain --devices cpu=1");
+  CHECK_THAT(line_of(soft.out, "ps"), Contains("cpu:0") && Contains("; /job:ps is not there"));
+  check_error(c.run(place), {"'full'", "GPU:1", "there are: /job:ps/replica:0/task:0/device:cpu:0"});
+}
+
 TEST_CASE("troupe run --costs keeps what was measured, and place and the next run begin with it") {
   const Command c;
   c.write("towers.pbtxt", kTowers);
@@ -224,6 +245,10 @@ TEST_CASE("troupe run --costs keeps what was measured, and place and the next ru
       c.run("place " + c.graph("towers.pbtxt") + "--devices cpu=2 --explain --costs " + c.file("costs.json"));
   REQUIRE(placed.status == 0);
   CHECK_THAT(line_of(placed.out, "b"), Contains(", measured "));
+  CHECK_THAT(placed.out, Contains("measured: 5 of 5 nodes"));
+  c.write("other.pbtxt", "node { name: 'other' op: 'NoOp' }");
+  const auto other = c.run("place " + c.graph("other.pbtxt") + "--costs " + c.file("costs.json"));
+  CHECK_THAT(other.out, Contains("measured: 0 of 1 nodes"));
 }
 
 TEST_CASE("troupe place says in one line what is wrong") {
@@ -237,10 +262,14 @@ TEST_CASE("troupe place says in one line what is wrong") {
   check_error(c.run("place " + c.graph("gone.pb")), {"gone.pb"});
   check_error(c.run(place + "--devices tpu=2"), {"tpu=2", "sim=N"});
   check_error(c.run(place + "--devices cpu=0"), {"cpu=0"});
+  check_error(c.run(place + "--devices /task:one/cpu=1"), {"'task:one'", "number"});
+  check_error(c.run(place + "--devices /cpu:1/cpu=1"), {"/cpu:1/cpu=1", "/job:NAME"});
   check_error(c.run(place + "--devices sim=2:speed=3"), {"'speed=3'", "flops"});
   check_error(c.run(place + "--devices sim=2:flops=fast"), {"'flops=fast'"});
   check_error(c.run(place + "--devices sim=2:flops=0"), {"'flops=0'"});
   check_error(c.run(place + "--devices sim=2:memory=-1G"), {"'memory=-1G'"});
+  check_error(c.run(place + "--devices sim=2:launch=1e300"), {"'launch=1e300'"});
+  check_error(c.run(place + "--devices sim=2:flops=1,flops=2"), {"'flops' is there twice"});
   check_error(c.run(place + "--link speed=1"), {"'speed=1'", "latency"});
   check_error(c.run(place + "--costs " + c.file("none.json")), {"none.json"});
   check_error(c.run(place + "--costs " + c.file("costs.json")), {"costs.json", "no cost model"});
