@@ -12,12 +12,6 @@ namespace {
 
 constexpr size_t kMostNamed = 50;
 
-Error at_node(Error error, const Node& node) {
-  error.node = node.name();
-  error.op = node.op().name();
-  return error;
-}
-
 /// The names in a node's attribute _class.
 std::vector<std::string_view> places_of(const Node& node) {
   std::vector<std::string_view> out;
@@ -106,6 +100,12 @@ class Constraints::Finder {
     if (!step_.is_made(node)) return node;
     const Node* original = graph_.find(node.name());
     return original ? *original : node;
+  }
+
+  Error at_node(Error error, const Node& node) const {
+    error.node = node.name();
+    error.op = written(node).op().name();
+    return error;
   }
 
   /// Takes in what one node asks for.

@@ -136,6 +136,19 @@ TEST_CASE("nodes keep the devices that they ask for, also when placed by cost") 
   }
 }
 
+TEST_CASE("a device that is not there is told with the node as it was written, though a pass replaced it") {
+  auto engine = *Engine::create({.cpu_threads = {1}});
+  Graph graph(engine->ops());
+  const Scope s(graph);
+  const Output folded = s.device("/gpu:0").named("folded").op("Neg", {s.constant(1.f)});
+  Session session(*engine, graph);
+  const auto r = session.run(std::vector<Feed>{}, {folded});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().code == Code::kNotFound);
+  CHECK(r.error().node == "folded");
+  CHECK(r.error().op == "Neg");
+}
+
 TEST_CASE("a session tells what it measured, and the next one begins with it") {
   Towers t({.cpu_threads = {1}});
   Session session(*t.engine, t.graph, {.passes = GraphPasses::none(), .timed_steps = 5});
