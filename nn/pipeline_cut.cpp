@@ -90,19 +90,47 @@ struct Cutter {
     return {};
   }
 
+  /// By node id: whether it is a trainable variable, and no part of what is computed from it: a handle, or its whole
+  /// value; and whether that is a matrix.
+  std::pair<std::vector<bool>, std::vector<bool>> variables() const {
+    std::vector<bool> variable(size_t(draft.graph.size())), matrix(variable);
+    for (const auto& handles : draft.handles)
+      for (const Output& handle : handles) {
+        variable[size_t(handle.node->id())] = true;
+        matrix[size_t(handle.node->id())] = handle.node->attrs().get<PartialShape>("shape")->rank() >= 2;
+      }
+    for (int id = 0; id < draft.graph.size(); ++id) {
+      if (node(id).op().name() != "ReadVariableOp") continue;
+      const auto handle = size_t(node(id).inputs()[0].node->id());
+      variable[size_t(id)] = variable[handle];
+      matrix[size_t(id)] = matrix[handle];
+    }
+    return {std::move(variable), std::move(matrix)};
+  }
+
+  /// A variable belongs to the first of the stages that use it: its gradient comes together there.
+  void place_variables() {
+    for (const auto& handles : draft.handles) {
+      int first = stages;
+      for (int id = 0; id < draft.graph.size(); ++id)
+        for (const Output& in : node(id).inputs())
+          if (forward(id) && std::ranges::find(handles, in) != handles.end()) first = std::min(first, stage(node(id)));
+      if (first < stages)
+        for (const Output& handle : handles) stage(*handle.node) = first;
+    }
+  }
+
   /// Cuts where one tensor alone that depends on variables crosses: between layers.
   Status by_cost() {
     // The nodes of the chain: those that depend on a variable and that the loss depends on, in order.
-    std::vector<bool> depends(size_t(draft.graph.size())), wanted(size_t(draft.graph.size()));
-    for (const Output& read : draft.reads) depends[size_t(read.node->id())] = true;
+    const auto [variable, matrix] = variables();
+    std::vector<bool> depends = variable, wanted(size_t(draft.graph.size()));
     wanted[size_t(draft.loss.node->id())] = true;
     for (int id = draft.graph.size() - 1; id >= 0; --id)
       if (wanted[size_t(id)]) for_each_input(node(id), [&](const Node& in) { wanted[size_t(in.id())] = true; });
-    std::vector<bool> read(size_t(draft.graph.size()));  // a variable alone is no part of the chain
-    for (const Output& r : draft.reads) read[size_t(r.node->id())] = true;
     std::vector<int> chain;
     for (int id = 0; id < draft.graph.size(); ++id) {
-      if (!forward(id) || read[size_t(id)]) continue;
+      if (!forward(id) || variable[size_t(id)]) continue;
       for_each_input(node(id), [&](const Node& in) {
         if (depends[size_t(in.id())]) depends[size_t(id)] = true;
       });
@@ -117,8 +145,6 @@ struct Cutter {
         if (const int at = place[size_t(in.id())]; at >= 0) last[size_t(at)] = static_cast<int>(i);
       });
     // A layer has a matrix of its own; it begins where last one tensor alone crosses before it.
-    std::vector<bool> matrix(size_t(draft.graph.size()));
-    for (const Output& r : draft.reads) matrix[size_t(r.node->id())] = r.shape().has_rank() && r.shape().rank() >= 2;
     std::vector<size_t> begins = {0};
     size_t next_begin = 0;
     bool complete = false;
@@ -138,13 +164,13 @@ struct Cutter {
       if (layer + 1 < begins.size() && begins[layer + 1] == i) ++layer;
       layers[layer] += costs[size_t(chain[i])];
     }
-    auto cuts = balance(layers, stages);
-    if (!cuts.ok())
+    if (std::ssize(layers) < stages)
       return invalid_argument("{} stages are more than the model has layers: it can be cut into at most {}", stages,
                               layers.size());
+    TROUPE_ASSIGN(const std::vector<size_t> cuts, balance(layers, stages));
     for (int k = 0; k < stages; ++k) {
-      const size_t end = k + 1 < stages ? begins[(*cuts)[size_t(k) + 1]] : chain.size();
-      for (size_t i = begins[(*cuts)[size_t(k)]]; i < end; ++i) stage(node(chain[i])) = k;
+      const size_t end = k + 1 < stages ? begins[cuts[size_t(k) + 1]] : chain.size();
+      for (size_t i = begins[cuts[size_t(k)]]; i < end; ++i) stage(node(chain[i])) = k;
     }
     return {};
   }
@@ -185,6 +211,7 @@ struct Cutter {
     unplaced_.resize(size_t(draft.graph.size()));
     for (int id = 0; id < draft.graph.size(); ++id) unplaced_[size_t(id)] = forward(id) && stage(node(id)) < 0;
     TROUPE_RETURN_IF_ERROR(fill());
+    place_variables();
     for (int id = 0; id < draft.graph.size(); ++id) {
       if (!draft.needed[size_t(id)] || forward(id)) continue;
       int& own = stage(node(id));
@@ -228,22 +255,27 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
   draft.accuracy = outputs.accuracy ? outputs.accuracy : scope.named("no_accuracy").constant(0.f);
   draft.updates = draft.variables.take_updates();
   const std::vector<Variable> trainable = draft.variables.trainable();
-  std::vector<size_t> ends;  // of each variable's reads
+  std::vector<Output> all;  // handles: whatever reads a variable, whole or by rows, counts
   for (const Variable& v : trainable) {
-    for (const Output& handle : draft.variables.handles(v))
-      draft.reads.push_back(draft.variables.read(scope.device(handle.node->device()), v));
-    ends.push_back(draft.reads.size());
+    draft.handles.push_back(draft.variables.handles(v));
+    all.insert(all.end(), draft.handles.back().begin(), draft.handles.back().end());
   }
   const int forward = draft.graph.size();
   if (training) {
     const Scope backward = scope.scope("backward");
-    TROUPE_ASSIGN(const std::vector<Output> found, gradients(backward, {draft.loss}, draft.reads,
-                                                             {backward.constant(loss_scale)}, {}, options.gradients));
-    for (size_t v = 0, next = 0; v < trainable.size(); ++v) {
+    TROUPE_ASSIGN(const std::vector<Output> found,
+                  gradients(backward, {draft.loss}, all, {backward.constant(loss_scale)}, {}, options.gradients));
+    auto next = found.begin();
+    for (const auto& handles : draft.handles) {
       std::vector<Output> parts;
-      for (; next < ends[v]; ++next)
-        if (found[next]) parts.push_back(found[next]);
-      const auto sum = [&] { return backward.device(parts[0].node->device()).op("AddN", parts); };
+      for (size_t i = 0; i < handles.size(); ++i, ++next)
+        if (*next) parts.push_back(*next);
+      // Named as a gradient of the variable, and so with it.
+      const auto sum = [&] {
+        return backward.scope(fmt::format("gradients/{}_grad", handles[0].node->name()))
+            .device(parts[0].node->device())
+            .op("AddN", parts);
+      };
       draft.gradients.push_back(parts.empty() ? Output{} : parts.size() == 1 ? parts[0] : sum());
     }
   }

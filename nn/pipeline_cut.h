@@ -17,11 +17,11 @@ struct Draft {
   Variables variables;
   std::vector<Output> batch;  // placeholders
   Output loss, accuracy;
-  std::vector<const Node*> updates;    // of moving averages
-  std::vector<Output> reads;           // of the trainable variables, in order, on each device that uses one
-  std::vector<Output> gradients;       // by the trainable variables, in order; may be empty
-  std::vector<bool> needed, backward;  // by node id: part of the step; and of its backward pass
-  std::vector<int> stage;              // by node id; -1: not needed
+  std::vector<const Node*> updates;          // of moving averages
+  std::vector<std::vector<Output>> handles;  // of the trainable variables, in order: one for each device that uses it
+  std::vector<Output> gradients;             // by the trainable variables, in order; may be empty
+  std::vector<bool> needed, backward;        // by node id: part of the step; and of its backward pass
+  std::vector<int> stage;                    // by node id; -1: not needed
 
   bool is_forward(const Node& node) const { return needed[size_t(node.id())] && !backward[size_t(node.id())]; }
 };

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "nn/copier.h"
 #include "nn/updates.h"
@@ -61,6 +62,7 @@ class Builder {
     free_ = free_nodes(draft_);
     ordered_ = options_.chunks > 1 || !draft_.updates.empty();
     find_boundaries();
+    find_owners();
     TROUPE_RETURN_IF_ERROR(add_variables(draft_, "initial/"));
     add_feeds(dtypes, shapes);
     TROUPE_RETURN_IF_ERROR(root_.status());
@@ -153,6 +155,20 @@ class Builder {
     }
   }
 
+  // Of each stage: those that update the variables that it uses.
+  void find_owners() {
+    owners_.resize(size_t(stages_));
+    for (int k = 0; k < stages_; ++k) owners_[size_t(k)].insert(k);
+    std::map<const Node*, int> owner_of;
+    for (size_t i = 0; i < draft_.handles.size(); ++i)
+      if (draft_.gradients[i])
+        for (const Output& handle : draft_.handles[i]) owner_of[handle.node] = stage(*draft_.gradients[i].node);
+    for (int id = 0; id < draft_.graph.size(); ++id)
+      for (const Output& in : draft_.graph.node(id).inputs())
+        if (const auto at = owner_of.find(in.node); at != owner_of.end() && draft_.is_forward(draft_.graph.node(id)))
+          owners_[size_t(stage(draft_.graph.node(id)))].insert(at->second);
+  }
+
   /// The variables of a draft, with copies of their initial values.
   Status add_variables(const Draft& draft, const std::string& prefix) {
     const std::string& where = device(0, 0);
@@ -234,7 +250,8 @@ class Builder {
     // Asynchronous passes are over before their updates are made, which bounds passes and not yet how old weights are.
     if (options_.asynchronous)
       gates.push_back(await(s, of_stage("summed", k), out_.micro_batch, credit(k) * options_.replicas));
-    else gates.push_back(await(s, of_stage("updates", k), out_.batch));
+    else
+      for (const int owner : owners_[size_t(k)]) gates.push_back(await(s, of_stage("updates", owner), out_.batch));
     return s.after(gates).named("begin").node("NoOp", {});
   }
 
@@ -517,6 +534,7 @@ class Builder {
   bool ordered_ = false;                       // forward passes of a device wait for one another
   std::vector<bool> free_, before_boundary_;   // by node id
   std::vector<std::vector<Output>> boundary_;  // by stage
+  std::vector<std::set<int>> owners_;          // by stage
   std::vector<Output> feeds_;
   std::map<std::pair<std::string, std::string>, Output> events_;
   std::vector<Variables> sums_;  // by stage: a container each
