@@ -6,6 +6,7 @@
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 
 #include "nn/evaluation.h"
@@ -25,7 +26,7 @@ class Pipeline::Impl {
     all_steps_.cancel();
     wait_until([&] { return in_flight_ == 0; });
     session_.reset();
-    reset_containers();
+    if (claimed_) reset_containers();
   }
 
   Status build(const ModelFn& model, const Dataset& batches) {
@@ -43,7 +44,6 @@ class Pipeline::Impl {
       shape.set(0, shape.dim(0) / options_.micro_batches);
     }
     TROUPE_ASSIGN(built_, build_pipeline(graph_, variables_, model, dtypes, shapes, options_));
-    reset_containers();  // of a pipeline of that name before
     const auto priority = [this](const Node& node) {
       const auto at = built_.priorities.find(node.name());
       return at == built_.priorities.end() ? 3 : at->second;
@@ -58,7 +58,7 @@ class Pipeline::Impl {
     passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas / options_.parts, options_.chunks,
                options_.micro_batches / options_.replicas};
     batches_ = batches;
-    return {};
+    return claim_name();
   }
 
   Status initialise() { return session_->run({}, std::vector<Output>{}, built_.initialise).status(); }
@@ -147,19 +147,25 @@ class Pipeline::Impl {
     if (o.chunks == 0) o.chunks = interleaved ? 2 : 1;
     if (!o.optimizer.update || !o.optimizer.rate) return wrong("no optimizer");
     if (o.micro_batches < 1) return wrong(fmt::format("{} micro-batches", o.micro_batches));
+    if (!(o.rates.flops > 0) || !(o.rates.memory_bandwidth > 0) || !(o.rates.launch_ns >= 0))
+      return wrong(fmt::format("no device can do {} FLOP/s, {} B/s of memory, launch in {} ns", o.rates.flops,
+                               o.rates.memory_bandwidth, o.rates.launch_ns));
     if (o.batches_in_flight < 1) return wrong(fmt::format("{} batches in flight", o.batches_in_flight));
     if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
       return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
     if (o.parts < 1) return wrong(fmt::format("stages of {} parts", o.parts));
-    if (o.devices.empty() || static_cast<int>(o.devices.size()) % (o.replicas * o.parts) != 0)
+    const auto count = static_cast<int64_t>(o.devices.size());
+    const int64_t in_each = int64_t{o.replicas} * o.parts;  // devices of each stage
+    if (count == 0 || count % in_each != 0)
       return wrong(
           fmt::format("{} devices for {} replicas of stages of {} parts", o.devices.size(), o.replicas, o.parts));
     if (interleaved ? o.chunks < 2 : o.chunks != 1)
       return wrong(fmt::format("{} stages on each device; interleaved schedules need 2 or more, others 1", o.chunks));
-    const int stages = static_cast<int>(o.devices.size()) / o.replicas / o.parts * o.chunks;
-    if (!o.scopes.empty() && static_cast<int>(o.scopes.size()) != stages)
-      return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(),
-                               static_cast<int>(o.devices.size()) / o.replicas / o.parts, o.chunks));
+    const int64_t stages = count / in_each * o.chunks;
+    if (stages > std::numeric_limits<int>::max()) return wrong(fmt::format("{} stages", stages));
+    if (!o.scopes.empty() && std::ssize(o.scopes) != stages)
+      return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(), count / in_each,
+                               o.chunks));
     return {};
   }
 
@@ -167,6 +173,24 @@ class Pipeline::Impl {
     if (rows > 0 && rows % options_.micro_batches == 0) return {};
     return invalid_argument("pipeline '{}': a batch of {} rows cannot be cut into {} micro-batches", options_.name,
                             rows, options_.micro_batches);
+  }
+
+  /// Two pipelines of one name would count each other's events and add up each other's gradients.
+  Status claim_name() {
+    Graph graph(engine_.ops());
+    const Scope s(graph);
+    const Output claims = s.op("FIFOQueueV2", {},
+                               {{"component_types", std::vector{DType::kInt32}},
+                                {"container", events_container(options_.name)},
+                                {"shared_name", "claims"}});
+    const Node* claim = s.node("QueueEnqueueV2", {claims, s.constant(0)});
+    const Output count = s.after(std::vector<const Node*>{claim}).op("QueueSizeV2", {claims});
+    Session session(engine_, graph, {.default_device = options_.devices[0]});
+    TROUPE_ASSIGN(const std::vector<Tensor> found, session.run(std::vector<Feed>{}, {count}));
+    if (found[0].data<int32_t>()[0] > 1)
+      return make_error(Code::kAlreadyExists, "there is a pipeline '{}' already", options_.name);
+    claimed_ = true;
+    return {};
   }
 
   void reset_containers() {
@@ -288,6 +312,7 @@ class Pipeline::Impl {
   std::vector<Prepared> steps_;  // by micro-batch of a batch
   Prepared test_;
   CancelToken all_steps_;
+  bool claimed_ = false;  // the name
   int64_t batches_started_ = 0;
   int64_t first_step_ = 0;
 

@@ -104,7 +104,8 @@ class Pipeline {
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes. The engine must outlive the
   /// pipeline. Errors: those of the model's graph; no optimizer; options that do not fit one another (values are
   /// named); a scope without a node; an edge from a later stage to an earlier one (both nodes are named); more stages
-  /// than the model has layers to cut between; a batch that micro_batches does not divide, where its size is known.
+  /// than the model has layers to cut between; a batch that micro_batches does not divide, where its size is known;
+  /// kAlreadyExists for a name in use.
   static Result<std::unique_ptr<Pipeline>> create(Engine& engine, ModelFn model, Dataset batches,
                                                   PipelineOptions options);
   /// The same with one stage for each function; options.scopes stays empty.

@@ -374,6 +374,19 @@ TEST_CASE("a stage that fails ends the run with its error") {
   }
 }
 
+TEST_CASE("two pipelines of one name do not get into each other's way") {
+  auto engine = engine_of(2);
+  const PipelineOptions o = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  for (int i = 0; i < 2; ++i) {
+    auto first = pipeline_of(*engine, stages_of(2), points(3), o);
+    auto second = Pipeline::create(*engine, stages_of(2), points(3), o);
+    REQUIRE_FALSE(second.ok());
+    CHECK(second.error().code == Code::kAlreadyExists);
+    CHECK_THAT(second.error().message, Catch::Contains("'pipeline'"));
+    REQUIRE(first->run(3).ok());
+  }
+}
+
 TEST_CASE("what does not fit is an error with its values") {
   auto engine = engine_of(4);
   const auto refused = [&](PipelineOptions o, std::vector<StageFn> stages, Dataset data = points(2)) {
@@ -407,6 +420,12 @@ TEST_CASE("what does not fit is an error with its values") {
   o = good;
   o.chunks = 2;
   has(refused(o, stages_of(3)), "2 stages on each device");
+  o.schedule = PipelineSchedule::kInterleaved;
+  o.chunks = 1 << 30;
+  has(refused(o, stages_of(3)), "3221225472 stages");
+  o = good;
+  o.micro_batches = o.replicas = o.parts = 1 << 16;
+  has(refused(o, stages_of(3)), "3 devices for 65536 replicas of stages of 65536 parts");
   std::vector<StageFn> empty = stages_of(3);
   empty[1] = [](const Scope&, Variables&, const std::vector<Output>& in, const std::vector<Output>&, bool) {
     return in;
@@ -426,6 +445,10 @@ TEST_CASE("what does not fit is an error with its values") {
   made = Pipeline::create(*engine, layers({8}), points(2), o);
   REQUIRE_FALSE(made.ok());
   has(made.error().str(), "4 stages are more than the model has layers: it can be cut into at most 2");
+
+  o = good;
+  o.rates.flops = 0;
+  has(refused(o, stages_of(3)), "no device can do 0 FLOP/s");
 
   // What is known only when it comes: the last batch is smaller.
   auto all = Dataset::from_tensors({*Tensor::zeros(DType::kFloat32, {35, 8}), *Tensor::zeros(DType::kInt32, {35})});
