@@ -89,9 +89,10 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
   app.add_option("--staleness", o.staleness, "async: updates ahead of the slowest; -1: no bound")
       ->check(CLI::Range(-1, 1000000));
-  app.add_option("--local-steps", o.local_steps, "local: updates between two averages")->check(CLI::PositiveNumber);
+  app.add_option("--local-steps", o.local_steps, "local: updates between two averages")
+      ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
-  app.add_option("--updates", o.updates, "Updates to make")->check(CLI::PositiveNumber);
+  app.add_option("--updates", o.updates, "Updates to make")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
   CLI11_PARSE(app, argc, argv);
   const Status done = run(o);

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "device_choice.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/idx.h"
 #include "troupe/train.h"
@@ -22,7 +23,7 @@ namespace {
 
 struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist", devices = "cpu";
-  int replicas = 3, batch = 32, pause_ms = 20;
+  int replicas = 3, backups = 1, batch = 32, pause_ms = 20;
   int64_t updates = 100;
 };
 
@@ -108,8 +109,9 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
 }
 
 Status run(const Options& o) {
+  TROUPE_RETURN_IF_ERROR(choose_devices(o.devices, 1).status());
   TROUPE_ASSIGN(const ImageData images, read_mnist(o.data));
-  for (int backups = 0; backups < std::min(o.replicas, 2); ++backups) {
+  for (const int backups : {0, o.backups}) {
     TROUPE_ASSIGN(const Figures f, train(o, images, backups));
     // Each update waited for N - k gradients; those beyond came late, and were dropped, or were not needed.
     const int64_t waited_for = o.updates * (o.replicas - backups);
@@ -129,16 +131,18 @@ Status run(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("Trains with one slow replica, without a backup and with one: updates need not wait for it.");
+  CLI::App app("Trains with one slow replica, without backups and with some: updates need not wait for it.");
   app.option_defaults()->always_capture_default();
   app.add_option("--devices", o.devices,
                  "Kind of the devices; sim: simulated ones, the last of them slow, in virtual time")
       ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
   app.add_option("--replicas", o.replicas, "Replicas, the last of them slow")->check(CLI::Range(2, 64));
+  app.add_option("--backups", o.backups, "Replicas that updates of the second run do not wait for")
+      ->check(CLI::Range(1, 63));
   app.add_option("--pause", o.pause_ms, "Milliseconds that each step of the slow one takes longer (cpu)")
       ->check(CLI::Range(0, 60000));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
-  app.add_option("--updates", o.updates, "Updates of each run")->check(CLI::PositiveNumber);
+  app.add_option("--updates", o.updates, "Updates of each run")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
   CLI11_PARSE(app, argc, argv);
   const Status done = run(o);

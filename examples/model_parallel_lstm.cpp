@@ -101,9 +101,9 @@ int main(int argc, char** argv) {
   app.add_option("--devices", options.devices, "cpu, sim (simulated, on a virtual clock) or gpu")
       ->capture_default_str();
   app.add_option("--parts", options.parts, "Layers, and devices")->check(CLI::Range(1, 64))->capture_default_str();
-  app.add_option("--steps", options.steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--chunk", options.chunk, "Characters that a layer takes at once; 0: the whole window")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--text", options.text, "The text to learn, plain or gzip")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

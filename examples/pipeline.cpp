@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pipeline: a network whose layers are on several devices learns Fashion-MNIST; the micro-batches of a batch are on
-// different devices at once. One flag chooses the schedule.
+// different devices at once. One flag chooses the schedule, others how many pipelines share the micro-batches and over
+// how many devices each layer is split.
 //
 //   images -> stage 0 on device 0 -> stage 1 on device 1 -> ... -> loss        the same for each micro-batch
 //              ^  |                   ^  |                          |
@@ -11,22 +12,27 @@
 
 #include "device_choice.h"
 #include "train_images/images.h"
+#include "troupe/device_mesh.h"
 #include "troupe/pipeline.h"
+#include "troupe/tensor_parallel.h"
 #include "troupe/trace.h"
 
 using namespace troupe;
 
 struct Settings {
   std::string data = Options().data, schedule = "1f1b", devices = "cpu", trace;
-  int stages = 4, micro_batches = 8, batches = 60;
+  int stages = 4, micro_batches = 8, batches = 60, replicas = 1, parts = 1;
 };
 
-// The first stage takes pixels, the last gives the loss; all have a dense layer.
-static nn::StageFn stage(int number, int count) {
+// The first stage takes pixels, the last gives the loss; all have a dense layer, hidden ones split over the parts.
+static nn::StageFn stage(int number, int count, int parts) {
   return [=](const Scope& s, nn::Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
              bool) -> std::vector<Output> {
     const Output x = number == 0 ? nn::flatten(s, nn::pixels_to_float(s, in[0])) : in[0];
-    if (number + 1 < count) return {nn::relu(s, nn::dense(s, v, x, 128, fmt::format("hidden_{}", number)))};
+    if (number + 1 < count) {
+      const std::string name = fmt::format("hidden_{}", number);
+      return {nn::gather(s, nn::each(s, nn::dense_by_columns(s, v, x, 128, name, nn::part_devices(parts)), nn::relu))};
+    }
     const Output logits = nn::dense(s, v, x, 10, "logits");
     return {nn::sparse_softmax_cross_entropy(s, logits, batch[1]), nn::accuracy(s, logits, batch[1])};
   };
@@ -41,8 +47,14 @@ static Status run(const Settings& settings) {
   options.micro_batches = settings.micro_batches;
   options.optimizer = nn::adam(nn::constant_rate(2e-3f));
   const int count = options.schedule == kInterleaved ? settings.stages / 2 : settings.stages;
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(settings.devices, count));
-  options.devices = chosen.names;
+  options.replicas = settings.replicas;
+  options.parts = settings.parts;
+  TROUPE_ASSIGN(const ChosenDevices chosen,
+                choose_devices(settings.devices, count * settings.replicas * settings.parts));
+  TROUPE_ASSIGN(const nn::DeviceMesh mesh,
+                nn::DeviceMesh::create(chosen.names,
+                                       {{"data", settings.replicas}, {"pipeline", count}, {"tensor", settings.parts}}));
+  options.devices = mesh.devices();
   std::unique_ptr<TraceFile> file;
   if (!settings.trace.empty()) {
     TROUPE_ASSIGN(file, TraceFile::create(settings.trace, *chosen.engine));
@@ -54,7 +66,7 @@ static Status run(const Settings& settings) {
   TROUPE_ASSIGN(const Images images, load_images(input));
   TROUPE_ASSIGN(const Dataset batches, training_batches(images, input, 0));
   std::vector<nn::StageFn> stages;
-  for (int i = 0; i < settings.stages; ++i) stages.push_back(stage(i, settings.stages));
+  for (int i = 0; i < settings.stages; ++i) stages.push_back(stage(i, settings.stages, settings.parts));
   TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*chosen.engine, stages, batches, options));
   TROUPE_RETURN_IF_ERROR(pipeline->initialise());
 
@@ -90,7 +102,13 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", s.micro_batches, "Of 32 images each, in a batch")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--batches", s.batches, "To train on")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--replicas", s.replicas, "Pipelines beside one another, which share the micro-batches")
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  app.add_option("--parts", s.parts, "Devices over which each layer of a stage is split")
+      ->check(CLI::Range(1, 8))
+      ->capture_default_str();
+  app.add_option("--batches", s.batches, "To train on")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--devices", s.devices, "cpu, sim (simulated: one machine stands for many) or gpu")
       ->check(CLI::IsMember({"cpu", "sim", "gpu"}))
       ->capture_default_str();

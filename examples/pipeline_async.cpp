@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   app.add_option("--stages", stages, "Stages, each on a device of its own")
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
-  app.add_option("--batches", batches, "Of 8 x 32 images")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batches", batches, "Of 8 x 32 images")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", input.data, "Folder of the four files")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   const Status done = run(input, devices, stages, batches);

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
   app.add_option("--devices", options.devices, "cpu, sim (simulated, on a virtual clock) or gpu")
       ->capture_default_str();
   app.add_option("--parts", options.parts, "Devices")->check(CLI::Range(1, 64))->capture_default_str();
-  app.add_option("--steps", options.steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", options.data, "The folder of the four files of Fashion-MNIST or MNIST")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
