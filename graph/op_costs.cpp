@@ -127,30 +127,16 @@ const Names kMoves = {"Bitcast",
                       "Where",
                       "ZerosLike"};
 
-/// Nothing is moved: outputs share memory with inputs, are known beforehand or are handles.
-const Names kHandOn = {"Const",
-                       "EnsureShape",
-                       "Identity",
-                       "IdentityN",
-                       "NoOp",
-                       "Placeholder",
-                       "PlaceholderWithDefault",
-                       "PreventGradient",
-                       "ReadVariableOp",
-                       "Reshape",
-                       "Shape",
-                       "ShapeN",
-                       "Size",
-                       "Rank",
-                       "Snapshot",
-                       "Squeeze",
-                       "ExpandDims",
-                       "StopGradient",
-                       "VarHandleOp",
-                       "FIFOQueueV2"};
+/// Nothing is moved: outputs share memory with inputs, or are known beforehand.
+const Names kHandOn = {
+    "Const",           "EnsureShape",    "Identity",   "IdentityN",   "NoOp",   "Placeholder", "PlaceholderWithDefault",
+    "PreventGradient", "ReadVariableOp", "Reshape",    "Shape",       "ShapeN", "Size",        "Rank",
+    "Snapshot",        "Squeeze",        "ExpandDims", "StopGradient"};
 
 /// They take some elements of input 0.
 const Names kPicks = {"Gather", "GatherV2", "GatherNd", "ResourceGather", "ResourceGatherNd", "Slice", "StridedSlice"};
+
+bool is_handle(const Node& n) { return n.inputs().empty() && n.num_outputs() == 1 && n.dtype(0) == DType::kResource; }
 
 }  // namespace
 
@@ -187,7 +173,7 @@ double flops_of(const Node& n, const NodeShapes& s) {
 
 NodeCost cost_of(const Node& n, const NodeShapes& s) {
   NodeCost cost;
-  if (n.op().control_flow() != ControlFlow::kNone || kHandOn.contains(n.op().name())) return cost;
+  if (n.op().control_flow() != ControlFlow::kNone || kHandOn.contains(n.op().name()) || is_handle(n)) return cost;
   cost.flops = flops_of(n, s);
   // Of a table as much is read as is put out.
   const bool picks = kPicks.contains(n.op().name());

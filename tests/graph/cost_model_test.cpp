@@ -158,6 +158,10 @@ TEST_CASE("what a node moves, and what takes a device no time") {
   CHECK(estimated_ns(*f.s.node("NoOp", {}), rates) == 0);
   CHECK(estimated_ns(*f.s.constant(1.f).node, rates) == 0);
   const Output v = f.s.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{8, 16}}});
+  CHECK(estimated_ns(*v.node, rates) == 0);
+  CHECK(estimated_ns(*f.s.node("_EventCount", {}), rates) == 0);
+  CHECK(estimated_ns(*f.s.node("RandomShuffleQueueV2", {}, {{"component_types", std::vector{DType::kFloat32}}}),
+                     rates) == 0);
   const Output lr = f.s.constant(0.1f);
   CHECK(estimated_ns(*f.s.node("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}), rates) == 0);
   CHECK(estimated_ns(*f.s.node("AssignVariableOp", {v, x}), rates) == 0);
