@@ -57,6 +57,12 @@ void Buffer::destroy() {
 Result<Tensor> Tensor::make(DType dtype, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
   if (!is_known(dtype)) return invalid_argument("a tensor needs a dtype");
   Tensor t;
+  auto limit = static_cast<int64_t>(size_of(dtype));
+  bool fits = true;
+  for (const int64_t size : shape)
+    fits &= size >= 0 && !__builtin_mul_overflow(limit, std::max<int64_t>(size, 1), &limit);
+  if (!fits)
+    if (auto sound = Shape::make(shape.dims()); !sound.ok()) return std::move(sound.error());
   const int64_t elements = shape.elements();
   const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
   t.buffer_ = Buffer::make(allocator, bytes, dtype, elements);

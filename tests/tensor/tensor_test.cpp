@@ -60,6 +60,19 @@ TEST_CASE("a shape whose bytes no memory holds is refused, not wrapped around") 
   }
 }
 
+TEST_CASE("a shape whose elements no int64 counts is refused, however it was made") {
+  Shape large{2, 3};
+  large.insert(0, INT64_MAX);
+  Shape negative{2};
+  negative.set(0, -1);
+  for (const Shape& shape : {large, negative}) {
+    const auto t = Tensor::make(DType::kFloat64, shape);
+    REQUIRE(!t.ok());
+    CHECK(t.error().code == Code::kInvalidArgument);
+    CHECK(t.error().message.find(std::to_string(shape[0])) != std::string::npos);
+  }
+}
+
 TEST_CASE("copies share, moves hand over, and unique tells") {
   Tensor a = Tensor::of<int32_t>({1, 2, 3});
   CHECK(a.unique());
