@@ -3,14 +3,15 @@
 #include "graph/resolve.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/join.h"
 
 namespace troupe {
 namespace {
 
-/// More outputs than any real node has; a file may claim 2^60.
-constexpr int64_t kMostOutputs = 1 << 16;
+/// More than any real node has; a file may claim 2^60. Plans count inputs in 16 bits and outputs in 15.
+constexpr int64_t kMostInputs = UINT16_MAX, kMostOutputs = INT16_MAX;
 
 /// The attribute that says how many tensors an argument is; empty for a single one.
 const std::string& count_attr(const ArgDef& arg) {
@@ -170,6 +171,8 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
     }
     TROUPE_RETURN_IF_ERROR(check_attr(*def, value));
   }
+  if (std::cmp_greater(inputs.size(), kMostInputs))
+    return invalid_argument("has {} inputs; {} are most", inputs.size(), kMostInputs);
   TROUPE_RETURN_IF_ERROR(match_inputs(op, inputs, attrs));
   for (const AttrDef& def : op.attrs()) {
     const AttrValue* value = attrs.find(def.name);
@@ -189,6 +192,8 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
       return invalid_argument("{} = {} is no count of outputs", arg.number_attr, count);
     outputs.insert(outputs.end(), count, arg.type_attr.empty() ? arg.dtype : *attrs.get<DType>(arg.type_attr));
   }
+  if (std::cmp_greater(outputs.size(), kMostOutputs))
+    return invalid_argument("has {} outputs; {} are most", outputs.size(), kMostOutputs);
   return outputs;
 }
 
