@@ -3,6 +3,7 @@
 // for a command line that is wrong, with one line on stderr.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <string>
 
 #include "cli/commands.h"
@@ -31,6 +32,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return e.get_exit_code() == 0 ? app.exit(e) : complain(e.what(), 2);
   }
-  const troupe::Status status = job();
-  return status.ok() ? 0 : complain(status.error().str(), 1);
+  try {  // printing throws when nobody takes what is printed, making a graph when there is no memory for it
+    const troupe::Status status = job();
+    if (!status.ok()) return complain(status.error().str(), 1);
+  } catch (const std::exception& e) {
+    return complain(e.what(), 1);
+  }
+  return std::fflush(stdout) == 0 ? 0 : complain("cannot write to the standard output", 1);
 }

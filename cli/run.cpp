@@ -20,6 +20,11 @@
 namespace troupe {
 namespace {
 
+Error in(const char* what, const std::string& name, Error error) {
+  error.message = fmt::format("{} '{}': {}", what, name, error.message);
+  return error;
+}
+
 /// The tensors of one fetch, step after step, in one tensor with a first axis of steps.
 class Stack {
  public:
@@ -30,7 +35,9 @@ class Stack {
                                 name, value.rank(), kMaxRank);
       Shape shape = value.shape();
       shape.insert(0, steps);
-      TROUPE_ASSIGN(all_, Tensor::make(value.dtype(), shape));
+      auto all = Tensor::make(value.dtype(), shape);
+      if (!all.ok()) return in("fetch", name, std::move(all.error()));
+      all_ = std::move(*all);
       each_ = value.shape();
     }
     if (!(value.shape() == each_))
@@ -55,11 +62,6 @@ struct Signature {
   std::vector<Tensor> values;
   std::vector<const Node*> init, targets;
 };
-
-Error in(const char* what, const std::string& name, Error error) {
-  error.message = fmt::format("{} '{}': {}", what, name, error.message);
-  return error;
-}
 
 Status find_nodes(const Graph& graph, const char* what, const std::vector<std::string>& names,
                   std::vector<const Node*>& out) {
@@ -230,7 +232,7 @@ void add_run(CLI::App& app, Job& job) {
       ->delimiter(',')
       ->allow_extra_args(false);
   run_app.add_option("--steps", o->job.steps, "How many steps")
-      ->check(CLI::Range(int64_t{1}, INT64_MAX))
+      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1))  // a greater number is read as INT64_MAX
       ->capture_default_str();
   run_app.add_option("--fetch", o->job.fetches, "NAME:PORT,...: tensors wanted")
       ->delimiter(',')

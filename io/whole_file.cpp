@@ -3,6 +3,7 @@
 #include "io/whole_file.h"
 
 #include <exception>
+#include <filesystem>
 
 #include "io/file_system.h"
 
@@ -25,7 +26,9 @@ Status write_file(const std::string& path, std::string_view bytes) {
   TROUPE_ASSIGN(const auto file, files->create(path));
   Status status = file->append(bytes.data(), bytes.size());
   if (status.ok()) status = file->close();
-  if (!status.ok()) (void)files->remove(path).ok();  // the first error is the one to report
+  std::error_code fault;
+  if (!status.ok() && std::filesystem::is_regular_file(std::filesystem::symlink_status(path, fault)))
+    (void)files->remove(path).ok();  // the first error is the one to report
   return status;
 }
 

@@ -2,7 +2,9 @@
 // The program troupe as its users run it: graphs in and tensors out, exit status and the one line of an error.
 #include <catch2/catch.hpp>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -36,12 +38,16 @@ struct Command : TemporaryDirectory {
     REQUIRE(write_npz(file("feeds.npz"), {{"x:0", Tensor::of<float>({1, 10})}}).ok());
   }
   Ended run(const std::string& arguments) const {
+    const int status = run_into(file("stdout"), arguments);
+    return {status, read(file("stdout")), read(file("stderr"))};
+  }
+  int run_into(const std::string& out, const std::string& arguments) const {
     const char* program = std::getenv("TROUPE");
     const std::string command =
-        fmt::format("{} {} > {} 2> {}", program ? program : "../cli/troupe", arguments, file("stdout"), file("stderr"));
+        fmt::format("{} {} > {} 2> {}", program ? program : "../cli/troupe", arguments, out, file("stderr"));
     const int status = std::system(command.c_str());
     REQUIRE(WIFEXITED(status));
-    return {WEXITSTATUS(status), read(file("stdout")), read(file("stderr"))};
+    return WEXITSTATUS(status);
   }
   std::string graph(const char* name = "g.pbtxt") const { return file(name) + " "; }
   std::string feeds() const { return "--feeds " + file("feeds.npz") + " "; }
@@ -126,10 +132,28 @@ TEST_CASE("troupe run says in one line what is wrong") {
   check_error(c.run("run " + c.graph() + "--feeds " + c.file("none.npz") + " --fetch x:0"), {"none.npz"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices gpu=1"), {"gpu=1", "cpu=N"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --steps 0"), {"--steps"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --steps 99999999999999999999"), {"--steps"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --all-steps --steps 4611686018427387904"),
+              {"fetch 'x:0'", "[4611686018427387904,2]"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --passes fuse"), {"'fuse'", "fuse_elementwise"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --out /nowhere/r.npz"), {"/nowhere/r.npz"});
   check_error(c.run("run"), {"GRAPH"});
   check_error(c.run(""), {"subcommand"});
+}
+
+TEST_CASE("what cannot be written is an error, and nothing but a file is taken away") {
+  const Command c;
+  const std::string full = c.file("full");
+  REQUIRE(symlink("/dev/full", full.c_str()) == 0);
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --out " + full), {full, "No space left"});
+  check_error(c.run("inspect " + c.graph() + "--dot " + full), {full, "No space left"});
+  struct stat info;
+  CHECK(lstat(full.c_str(), &info) == 0);
+  for (const std::string& prints :
+       {std::string("ops"), "inspect " + c.graph(), "run " + c.graph() + c.feeds() + "--fetch x:0"}) {
+    CHECK(c.run_into("/dev/full", prints) == 1);
+    CHECK_THAT(TemporaryDirectory::read(c.file("stderr")), Catch::StartsWith("troupe: cannot write"));
+  }
 }
 
 TEST_CASE("troupe ops tells of one op or all") {
