@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "devices/parallel.h"
+#include "devices/run_kernel.h"
 
 namespace troupe {
 namespace {
@@ -47,7 +48,7 @@ std::optional<std::vector<Tensor>> evaluate(const KernelRegistry& kernels, const
   KernelContext context(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, node.num_outputs(), device,
                         0);
   const OneThread one_thread;
-  if (!compute->compute(context).ok()) return {};
+  if (!run_kernel(*compute, context).ok()) return {};
   values.erase(values.begin(), values.begin() + n);
   return values;
 }

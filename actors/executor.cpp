@@ -8,6 +8,7 @@
 #include "actors/live_tensors.h"
 #include "base/check.h"
 #include "devices/parallel.h"
+#include "devices/run_kernel.h"
 
 namespace troupe {
 namespace {
@@ -289,7 +290,7 @@ bool Executor::fire(StepState& s, Ready at) {
     case NodeKind::kCompute: {
       KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
                             node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
-      Status status = node.compute->compute(context);
+      Status status = run_kernel(*node.compute, context);
       if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
       if (status.ok()) [[likely]]
         return true;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/resource_actor.h"
 
+#include "devices/run_kernel.h"
+
 namespace troupe {
 namespace {
 
@@ -73,14 +75,16 @@ void ResourceActor::use(ResourceUse request) {
     reply(closed());
     return;
   }
-  if (!request.timed) {
-    request.kernel->execute(*resource_, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
-    return;
-  }
   const RequestTag tag = request.tag;
-  const auto now = [this] { return home_system().clock().now().time_since_epoch(); };
-  const auto begin = now();
-  request.kernel->execute(*resource_, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
+  const auto now = [this] { return home_system().clock().now(); };
+  const auto begin = request.timed ? now() : caf::actor_clock::time_point();
+  ResourceRequest asked{std::move(request.inputs), std::move(request.allocator), std::move(reply)};
+  (void)without_bad_alloc([&] {  // a reply that is dropped on the way answers
+    request.kernel->execute(*resource_, std::move(asked));
+    return Status();
+  })
+      .ok();
+  if (!request.timed) return;
   auto& answers = answers_[tag.requester];
   if (!answers.empty() && same_request(answers.back().tag, tag))  // else it waits in the resource
     answers.back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "devices/run_kernel.h"
 #include "graph/op_costs.h"
 
 namespace troupe {
@@ -62,7 +63,7 @@ class SimActor::Device final : public Outbox {
     Simulated out;
     if (kernel) {
       if (!sim_.compute_ && known_floats(node)) TROUPE_RETURN_IF_ERROR(put_zeros(node, context));
-      else TROUPE_RETURN_IF_ERROR(kernel->compute(context));
+      else TROUPE_RETURN_IF_ERROR(run_kernel(*kernel, context));
     } else {
       if (!updates_variable(node)) return Simulated{0, false};
       out.complete = !sim_.compute_ && context.num_inputs() > 1 && is_float(context.input(1));

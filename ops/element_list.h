@@ -30,6 +30,15 @@ struct Joined {
 };
 Result<Joined> join_elements(const KernelContext& c, std::span<const Tensor> elements, DType dtype,
                              const PartialShape& shape);
+/// Room for `n` elements; new ones are undefined. Error: kResourceExhausted where they alone are more than the device
+/// may hold.
+template <class T> Status resize_elements(const KernelContext& c, std::vector<T>& elements, int64_t n) {
+  const int64_t limit = c.device().allocator->stats().limit;
+  if (limit > 0 && n > limit / static_cast<int64_t>(sizeof(T)))
+    return make_error(Code::kResourceExhausted, "no memory for {} elements: the limit is {} bytes", n, limit);
+  elements.resize(static_cast<size_t>(n));
+  return {};
+}
 /// Views of consecutive rows of `t`, as many as `lengths` say. Error: they do not add up to the rows.
 Result<std::vector<Tensor>> part_elements(const Tensor& t, std::span<const int64_t> lengths);
 

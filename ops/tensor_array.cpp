@@ -42,7 +42,7 @@ struct TensorArray {
                               value.shape().str(), to_string(dtype), shape.str());
     if (i < 0 || (!grows && i >= static_cast<int64_t>(elements.size())))
       return invalid_argument("index {} into a tensor array of {} elements", i, elements.size());
-    if (i >= static_cast<int64_t>(elements.size())) elements.resize(static_cast<size_t>(i) + 1);
+    if (i >= static_cast<int64_t>(elements.size())) TROUPE_RETURN_IF_ERROR(resize_elements(c, elements, i + 1));
     Element& e = elements[static_cast<size_t>(i)];
     if (e.given_up) return invalid_argument("element {} was read already, and given up", i);
     if (e.value.defined() && !gradient) return invalid_argument("element {} was written already", i);
@@ -100,7 +100,7 @@ class MakeArray final : public ComputeKernel {
     array->shape = shape_;
     array->grows = grows_;
     array->clears = clears_;
-    array->elements.resize(static_cast<size_t>(size));
+    TROUPE_RETURN_IF_ERROR(resize_elements(c, array->elements, size));
     c.set_output(0, step_handle(std::move(array)));
     put_flow(c, 1);
     return {};

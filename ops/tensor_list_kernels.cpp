@@ -100,7 +100,7 @@ Status reserve(KernelContext& c, DType dtype) {
   TROUPE_ASSIGN(const PartialShape shape, partial_shape_from(c.input(0)));
   TROUPE_ASSIGN(const int64_t n, count_from(c.input(1), "num_elements"));
   TensorList list{dtype, shape, -1, {}};
-  list.elements.resize(static_cast<size_t>(n));
+  TROUPE_RETURN_IF_ERROR(resize_elements(c, list.elements, n));
   return put(c, std::move(list));
 }
 
@@ -146,7 +146,7 @@ Status scatter(KernelContext& c, DType dtype) {
   if (c.num_inputs() > 3) {
     TROUPE_ASSIGN(const int64_t n, int_scalar(c.input(3), "num_elements"));
     grow = n < 0;
-    if (!grow) list.elements.resize(static_cast<size_t>(n));
+    if (!grow) TROUPE_RETURN_IF_ERROR(resize_elements(c, list.elements, n));
   } else if (c.input(0).rank() > 0 && c.input(1).elements() > 0 && c.input(1).elements() == c.input(0).dim(0)) {
     TROUPE_ASSIGN(const std::vector<int64_t> at, int_values(c.input(1), "indices"));
     const int64_t most = *std::ranges::max_element(at);
@@ -199,7 +199,7 @@ class SetItem final : public ComputeKernel {
     const auto size = static_cast<int64_t>(seen->elements.size());
     if (i < 0 || (!grow_ && i >= size)) return invalid_argument("index {} into a list of {} elements", i, size);
     TROUPE_ASSIGN(Changing out, changing(c));
-    if (i >= size) out.list->elements.resize(static_cast<size_t>(i) + 1);
+    if (i >= size) TROUPE_RETURN_IF_ERROR(resize_elements(c, out.list->elements, i + 1));
     out.list->elements[static_cast<size_t>(i)] = c.input(2);
     c.set_output(0, std::move(out.tensor));
     return {};
@@ -212,7 +212,7 @@ class SetItem final : public ComputeKernel {
 Status resize(KernelContext& c, DType) {
   TROUPE_ASSIGN(const int64_t n, count_from(c.input(1), "size"));
   TROUPE_ASSIGN(Changing out, changing(c));
-  out.list->elements.resize(static_cast<size_t>(n));
+  TROUPE_RETURN_IF_ERROR(resize_elements(c, out.list->elements, n));
   c.set_output(0, std::move(out.tensor));
   return {};
 }

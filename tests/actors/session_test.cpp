@@ -181,6 +181,50 @@ TEST_CASE("an error of a kernel names op, node, device and step, and the session
   CHECK(t.session->run({{x, Tensor::scalar(1)}}, {z}).ok());
 }
 
+TEST_CASE("a kernel that gets no memory beside tensors ends the step, and the session goes on") {
+  class Lists final : public ComputeKernel {
+    Status compute(KernelContext& c) override {
+      if (c.input(0).data<float>()[0] > 0) throw std::bad_alloc();
+      c.set_output(0, c.input(0));
+      return {};
+    }
+  };
+  auto engine = Engine::create({.register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+    ops.add(OpDef("Lists").input("x: float32").output("y: float32").doc("Lists.").shape(unchanged_shape),
+            not_differentiable("a test's"));
+    kernels.add<Lists>("Lists", DeviceKind::kCpu, {});
+  }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}});
+  const Output fed = scope.named("fed").op("Lists", {x}),
+               folded = scope.named("folded").op("Lists", {scope.constant(1.f)});
+  Session session(**engine, graph);
+  for (const Output& y : {fed, folded}) {
+    const auto r = session.run({{x, Tensor::scalar(1.f)}}, {y});
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().code == Code::kResourceExhausted);
+    CHECK(r.error().node == y.node->name());
+  }
+  CHECK(session.run({{x, Tensor::scalar(-1.f)}}, {fed}).ok());
+}
+
+TEST_CASE("lists and arrays of more elements than memory may hold are refused") {
+  TestEngine t({1}, 1 << 20);
+  const Scope& s = t.scope;
+  const Output n = t.placeholder(DType::kInt32, PartialShape::scalar());
+  const Output list = s.op("TensorListReserve", {s.constant(-1), n}, {{"element_dtype", DType::kFloat32}});
+  const Output array = s.op("TensorArrayV3", {n}, {{"dtype", DType::kFloat32}});
+  for (const Output& made : {s.op("TensorListLength", {list}), s.op("TensorArraySizeV3", {array, s.constant(0.f)})}) {
+    const auto r = t.session->run({{n, Tensor::scalar(1'000'000)}}, {made});
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().code == Code::kResourceExhausted);
+    CHECK_THAT(r.error().message, Catch::Contains("1000000 elements"));
+    CHECK(t.session->run({{n, Tensor::scalar(10)}}, {made}).ok());
+  }
+}
+
 TEST_CASE("out of memory against a limit is an error, and smaller steps still run") {
   TestEngine t({1}, 1 << 20);
   const Output n = t.placeholder(DType::kInt32, {1});
