@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape and order of tensors: Reshape, ExpandDims, Squeeze, Transpose, Tile, Where, InvertPermutation.
+// Shape and order of tensors: Reshape, QuantizedReshape, ExpandDims, Squeeze, Transpose, Tile, Where,
+// InvertPermutation.
 #include <algorithm>
 #include <numeric>
 
@@ -9,6 +10,7 @@
 #include "ops/gradient_math.h"
 #include "ops/image_parts.h"
 #include "ops/index_tensors.h"
+#include "ops/quantized_range.h"
 #include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
 
@@ -49,6 +51,16 @@ class Reshape final : public ComputeKernel {
   }
 };
 
+/// Reshape of integers that stand for numbers of a range, which stays.
+class QuantizedReshape final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const CodeRange range, range_at(c, 2));
+    set_range(c, 1, range);
+    return Reshape().compute(c);
+  }
+};
+
 Status reshape_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
@@ -59,6 +71,11 @@ Status reshape_shape(ShapeContext& c) {
     c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(1)[0])));
   }
   return {};
+}
+
+Status quantized_reshape_shape(ShapeContext& c) {
+  set_range_shape(c);
+  return reshape_shape(c);
 }
 
 /// The gradient of an op that only changes the shape.
@@ -335,6 +352,20 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(reshape_shape)
               .doc("The same elements in another shape; one size may be -1 and follows from the others. A view."),
           gradient(reshape_gradient));
+  ops.add(OpDef("QuantizedReshape")
+              .input("tensor: T")
+              .input("shape: Tshape")
+              .input("input_min: float32")
+              .input("input_max: float32")
+              .output("output: T")
+              .output("output_min: float32")
+              .output("output_max: float32")
+              .attr("T: {uint8, int32}")
+              .attr(type_attr("Tshape", IndexTypes{}, "int32"))
+              .shape(quantized_reshape_shape)
+              .doc("Reshape of integers that stand for the numbers of a range, which stays."),
+          not_differentiable(kQuantized));
+  kernels.add<QuantizedReshape>("QuantizedReshape", DeviceKind::kCpu, {});
   ops.add(OpDef("ExpandDims")
               .input("input: T")
               .input("dim: Tdim")

@@ -7,7 +7,7 @@
 #include "ops/all.h"
 #include "ops/axis_slices.h"
 #include "ops/index_tensors.h"
-#include "ops/quantize_integers.h"
+#include "ops/quantized_range.h"
 #include "ops/type_dispatch.h"
 #include "troupe/graph.h"
 
@@ -218,6 +218,9 @@ void register_quantize_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(v4_grad_gradient));
   add_cpu_kernels<V4Grad>(kernels, "QuantizeAndDequantizeV4Grad", FullFloatTypes{});
   register_quantize_integer_ops(ops, kernels);
+  register_requantize_ops(ops, kernels);
+  register_quantized_math_ops(ops, kernels);
+  register_quantized_image_ops(ops, kernels);
 }
 
 }  // namespace troupe

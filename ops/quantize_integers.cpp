@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as integers of few bits with the range that these stand for, and back: QuantizeV2 and Dequantize. The
-// integers are plain ones: GraphDef's quantised types are read as those that they are made of.
-#include "ops/quantize_integers.h"
-
-#include <cmath>
-#include <limits>
-
+// Numbers as integers of few bits with the range that these stand for, and back: QuantizeV2 and Dequantize.
 #include "devices/parallel.h"
 #include "ops/axis_slices.h"
-#include "ops/type_dispatch.h"
+#include "ops/quantized_range.h"
 
 namespace troupe {
 namespace {
 
-using QuantizedTypes = TypeList<int8_t, uint8_t, int32_t, int16_t, uint16_t>;
 enum class Mode { kMinCombined, kMinFirst, kScaled };
 
 struct Options {
@@ -36,17 +29,8 @@ struct Options {
   }
 };
 
-template <class T> inline constexpr double kLeast = static_cast<double>(std::numeric_limits<T>::min());
-template <class T> inline constexpr double kMost = static_cast<double>(std::numeric_limits<T>::max());
-template <class T> inline constexpr double kSteps = kMost<T> - kLeast<T>;
 /// What is subtracted from codes that begin at 0 to make them those of T.
 template <class T> inline constexpr float kHalf = kLeast<T> < 0 ? static_cast<float>((kSteps<T> + 1) / 2) : 0.f;
-
-/// The nearest number that T holds; the least for NaN.
-template <class T> T to_integer(float x) {
-  if (!(static_cast<double>(x) > kLeast<T>)) return std::numeric_limits<T>::min();
-  return static_cast<double>(x) >= kMost<T> ? std::numeric_limits<T>::max() : static_cast<T>(x);
-}
 
 /// From numbers in [low, high], which is widened to hold 0 and not to be too narrow, to integers.
 template <class T> class Quantizer {
@@ -57,7 +41,7 @@ template <class T> class Quantizer {
     high = std::max(0.f, std::max(max, low + apart));
     switch (o.mode) {
       case Mode::kMinCombined: scale_ = static_cast<float>(kSteps<T> / (high - low)); break;
-      case Mode::kMinFirst: scale_ = high == low ? 0.f : static_cast<float>(kSteps<T> / (high - low)); break;
+      case Mode::kMinFirst: encode_ = Encoder<T>({low, high}); break;
       case Mode::kScaled: {
         const auto least = static_cast<float>(kLeast<T> + o.narrow), most = static_cast<float>(kMost<T>);
         const float none = std::numeric_limits<float>::max();
@@ -74,9 +58,7 @@ template <class T> class Quantizer {
       case Mode::kMinCombined:
         if constexpr (kLeast<T> < 0) return to_integer<T>(std::round((inside - low) * scale_ - kHalf<T>));
         else return to_integer<T>((inside - low) * scale_ + 0.5f);
-      case Mode::kMinFirst:
-        if (scale_ == 0) return std::numeric_limits<T>::min();
-        return to_integer<T>(std::round(x * scale_) - std::round(low * scale_) + static_cast<float>(kLeast<T>));
+      case Mode::kMinFirst: return encode_(x);
       default: return to_integer<T>(o_.half_to_even ? std::nearbyint(inside * scale_) : std::round(inside * scale_));
     }
   }
@@ -84,6 +66,7 @@ template <class T> class Quantizer {
  private:
   const Options& o_;
   float scale_ = 0;
+  Encoder<T> encode_{CodeRange()};
 };
 
 /// From integers that stand for numbers in [low, high] to these: y = x * scale + offset.
@@ -96,9 +79,9 @@ template <class T> struct Dequantizer {
         offset = kHalf<T> * scale + low;
         break;
       case Mode::kMinFirst: {
-        scale = static_cast<float>((high - low) / kSteps<T>);
-        const float rounded = high == low ? low : std::round(low / scale) * scale;
-        offset = rounded - static_cast<float>(kLeast<T>) * scale;
+        const Decoder<T> decode({low, high});
+        scale = decode.scale;
+        offset = decode.offset;
         break;
       }
       case Mode::kScaled: {
@@ -229,7 +212,7 @@ void register_quantize_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("Numbers as integers, cut off at the ends of a range, and the range that the integers stand for: the "
                "one given, widened to hold zero and to be ensure_minimum_range wide." +
                ranges),
-      not_differentiable("TensorFlow gives it none"));
+      not_differentiable(kQuantized));
   ops.add(OpDef("Dequantize")
               .input("input: T")
               .input("min_range: float32")
@@ -242,7 +225,7 @@ void register_quantize_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("dtype: {bfloat16, float32} = float32")
               .shape(quantized_shape)
               .doc("The numbers that integers of QuantizeV2 stand for." + ranges),
-          not_differentiable("TensorFlow gives it none"));
+          not_differentiable(kQuantized));
   add_cpu_kernels<Quantize>(kernels, "QuantizeV2", QuantizedTypes{});
   add_cpu_kernels<Dequantize>(kernels, "Dequantize", QuantizedTypes{});
 }

@@ -151,6 +151,52 @@ TEST_CASE("ClipByValue has no gradient for complex numbers", "[bad_input]") {
   CHECK(r.error().node == "cut");
 }
 
+TEST_CASE("ranges of integers that stand for numbers are checked", "[bad_input]") {
+  const Tensor x = Tensor::of<uint8_t>({1, 2}), low = Tensor::scalar(-1.f), high = Tensor::scalar(2.f);
+  const Tensor matrix = *x.reshape({1, 2}), image = *x.reshape({1, 1, 2, 1}), two = Tensor::of<float>({1, 2});
+  const auto fails = [](const std::string& op, const std::vector<Tensor>& inputs, const std::string& words,
+                        const Attrs& attrs = {}) {
+    const auto r = apply_unshaped(op, inputs, attrs);
+    INFO(op << " " << words);
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().message, Catch::Contains(words));
+  };
+  for (const char* op : {"QuantizedAdd", "QuantizedMul", "QuantizedMatMul"}) {
+    fails(op, {matrix, matrix, high, low, low, high}, "inputs 2 and 3 are no range: 2 is not below -1");
+    fails(op, {matrix, matrix, low, high, high, high}, "inputs 4 and 5");
+    fails(op, {matrix, matrix, low, high, two, high}, "input 4");
+  }
+  fails("QuantizedAdd", {x, Tensor::of<uint8_t>({1, 2, 3}), low, high, low, high}, "[3]");
+  fails("QuantizedMatMul", {matrix, matrix, low, high, low, high}, "inner sizes differ: [1,2] x [1,2]");
+  fails("QuantizedMatMul", {x, matrix, low, high, low, high}, "[2], [1,2]");
+  const Attrs wide{{"out_type", DType::kInt32}}, down{{"out_type", DType::kUInt8}};
+  fails("QuantizedBiasAdd", {matrix, *x.slice(0, 1), low, high, low, high}, "bias [1]", wide);
+  Attrs conv{{"strides", std::vector<int64_t>{1, 1, 2, 1}}, {"padding", "SAME"}};
+  fails("QuantizedConv2D", {image, image, low, high, low, high}, "strides", conv);
+  conv.set("strides", std::vector<int64_t>{1, 1, 1, 1});
+  fails("QuantizedConv2D", {image, *x.reshape({1, 1, 2, 1}), low, high, low, high}, "filter [1,1,2,1]", conv);
+  fails("QuantizedConv2D", {x, image, low, high, low, high}, "not of shape [2]", conv);
+  fails("QuantizedConv2D", {image, Tensor::of<uint8_t>({}, {0, 2, 1, 1}), low, high, low, high}, "no weights", conv);
+  const Attrs pool{
+      {"ksize", std::vector<int64_t>{1, 2, 2, 1}}, {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "VALID"}};
+  fails("QuantizedMaxPool", {image, low, high}, "larger than the height of 1", pool);
+  fails("QuantizedAvgPool", {image, two, high}, "input 1", pool);
+  fails("QuantizedInstanceNorm", {image, high, low}, "2 is not below -1");
+  fails("QuantizedInstanceNorm", {image, low, high}, "given_y_min 0", {{"output_range_given", true}});
+  fails("QuantizedResizeBilinear", {image, I({0, 3}), low, high}, "[0,3]");
+  fails("QuantizedReshape", {x, I({3}), low, high}, "3");
+  fails("QuantizedConcat", {I(0), x, matrix, low, low, high, high}, "value 1 of shape [1,2]");
+  fails("QuantizedConcat", {I(0), x, x, low, two, high, high}, "range of value 1");
+  fails("QuantizedConcat", {I(1), x, x, low, low, high, high}, "1");
+  fails("QuantizedRelu", {x, two, high}, "input 1", down);
+  fails("QuantizedRelu", {x, low, high}, "no kernel on cpu for Tinput=uint8 out_type=int32", wide);
+  const Tensor whole = I({1, 2}), pixels = *whole.reshape({1, 1, 1, 2}), one = Tensor::of<float>({1});
+  fails("Requantize", {whole, low, high, high, high}, "2 to 2, does not hold zero", down);
+  fails("RequantizePerChannel", {pixels, one, two, low, high}, "input 1 of shape [1]", down);
+  fails("RequantizePerChannel", {whole, two, two, low, high}, "not of shape [2]", down);
+  fails("RequantizationRangePerChannel", {pixels, two, one}, "input 2 of shape [1]", {{"clip_value_max", 1.f}});
+}
+
 TEST_CASE("segments, partitions and picked rows are checked", "[bad_input]") {
   const Tensor x = D({1, 2, 3});
   for (const char* op : {"SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin"}) {

@@ -12,6 +12,7 @@
 #include "tests/ops/linear_cases.h"
 #include "tests/ops/math_cases.h"
 #include "tests/ops/move_cases.h"
+#include "tests/ops/quantized_cases.h"
 #include "tests/ops/segment_cases.h"
 #include "tests/ops/sparse_cases.h"
 #include "tests/ops/special_cases.h"
@@ -104,7 +105,7 @@ const std::vector<OpCase>& all_cases() {
           random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
           nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
           scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases(), resize_cases(),
-          image_cases(),    sparse_cases(),  linear_cases(),   window_cases(),    volume_cases()})
+          image_cases(),    sparse_cases(),  linear_cases(),   window_cases(),    volume_cases(),  quantized_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
