@@ -149,7 +149,7 @@ template <bool max> class QuantizedPool final : public ComputeKernel {
               for (int64_t at_x = across.begin; at_x < across.end; ++at_x) {
                 const T* in = image + (at_y * columns.in + at_x) * depth;
                 for (size_t k = 0; k < joined.size(); ++k)
-                  joined[k] = max ? std::max<int32_t>(joined[k], in[k]) : joined[k] + in[k];
+                  joined[k] = max ? std::max<int32_t>(joined[k], in[k]) : wrapping_add<int32_t>(joined[k], in[k]);
               }
             const auto count = static_cast<int32_t>((down.end - down.begin) * (across.end - across.begin));
             for (size_t k = 0; k < joined.size(); ++k) out[k] = static_cast<T>(max ? joined[k] : joined[k] / count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and products of integers that stand for numbers: QuantizedAdd, QuantizedMul, QuantizedBiasAdd, QuantizedMatMul.
-// The results have 32 bits and a range in which they cannot overflow.
+// Sums and products of integers that stand for numbers: QuantizedAdd, QuantizedMul, QuantizedBiasAdd, QuantizedMatMul,
+// QuantizedBatchNormWithGlobalNormalization. The results have 32 bits and a range in which they cannot overflow.
 #include "devices/parallel.h"
 #include "ops/broadcast.h"
 #include "ops/gemm.h"
@@ -159,6 +159,68 @@ class QuantizedBiasAdd final : public ComputeKernel {
   }
 };
 
+/// (x - mean) / sqrt(variance + epsilon) * gamma + beta by whole numbers. Each input is three: integers and their
+/// range.
+class QuantizedBatchNorm final : public ComputeKernel {
+ public:
+  explicit QuantizedBatchNorm(const KernelInit& init)
+      : epsilon_(init.attr<float>("variance_epsilon")), scaled_(init.attr<bool>("scale_after_normalization")) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (x.rank() != 4) return invalid_argument("t must be images of rank 4, not of shape {}", x.shape().str());
+    TROUPE_ASSIGN(const CodeRange range, range_at(c, 1));
+    std::vector<float> numbers[4];  // mean, variance, beta, gamma
+    for (int i = 0; i < 4; ++i) {
+      const Tensor& t = c.input(3 * (i + 1));
+      TROUPE_ASSIGN(const CodeRange own, range_at(c, 3 * (i + 1) + 1));
+      if (t.rank() != 1 || t.dim(0) != x.dim(3))
+        return invalid_argument("input {} of shape {} has not one number for each channel of {}", 3 * (i + 1),
+                                t.shape().str(), x.shape().str());
+      for (const uint8_t v : t.values<uint8_t>()) numbers[i].push_back(number_of(v, own));
+    }
+    constexpr CodeRange kTo{-(1 << 20), 1 << 20};
+    const auto one = code_of<int32_t>(1, kTo);
+    std::vector<int32_t> scales, offsets;
+    for (size_t k = 0; k < numbers[0].size(); ++k) {
+      float scale = 1.f / std::sqrt(numbers[1][k] + epsilon_);
+      if (scaled_) scale *= numbers[3][k];
+      scales.push_back(code_of<int32_t>(scale, kTo));
+      offsets.push_back(code_of<int32_t>(-numbers[0][k] * scale + numbers[2][k], kTo));
+    }
+    std::array<int32_t, 256> codes;
+    for (int i = 0; i < 256; ++i)
+      codes[static_cast<size_t>(i)] = code_of<int32_t>(number_of(static_cast<uint8_t>(i), range), kTo);
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kInt32, x.shape()));
+    const uint8_t* in = x.data<uint8_t>();
+    int32_t* out = y.mutable_data<int32_t>();
+    parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto k = static_cast<size_t>(i) % scales.size();
+        out[i] = wrapping_add(wrapping_multiply(codes[in[i]], scales[k]) / one, offsets[k]);
+      }
+    });
+    c.set_output(0, std::move(y));
+    set_range(c, 1, kTo);
+    return {};
+  }
+
+ private:
+  const float epsilon_;
+  const bool scaled_;
+};
+
+Status batch_norm_shape(ShapeContext& c) {
+  set_range_shape(c);
+  TROUPE_ASSIGN(PartialShape x, c.with_rank(0, 4));
+  for (int i = 3; i < 15; i += 3) {
+    TROUPE_ASSIGN(const PartialShape t, c.with_rank(i, 1));
+    if (t[0] >= 0 && x[3] >= 0 && t[0] != x[3])
+      return invalid_argument("input {} of shape {} has not one number for each channel of {}", i, t.str(), x.str());
+  }
+  c.set_output(0, std::move(x));
+  return {};
+}
+
 Status bias_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(PartialShape x, c.with_rank_at_least(0, 2));
@@ -218,6 +280,22 @@ void register_quantized_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .shape(bias_shape)
           .doc("A vector added along the last dimension, as integers of 32 bits with a range 2^17 times as wide as "
                "those of the inputs, which have one type."));
+  const char* name = "QuantizedBatchNormWithGlobalNormalization";
+  OpDef norm(name);
+  for (const std::string of : {"t", "m", "v", "beta", "gamma"})
+    norm.input(of + ": Tinput").input(of + "_min: float32").input(of + "_max: float32");
+  add(norm.output("result: out_type")
+          .output("result_min: float32")
+          .output("result_max: float32")
+          .attr("Tinput: {uint8}")
+          .attr("out_type: {int32}")
+          .attr("variance_epsilon: float")
+          .attr("scale_after_normalization: bool")
+          .shape(batch_norm_shape)
+          .doc("(t - m) / sqrt(v + variance_epsilon) * gamma + beta for each channel of images, without gamma unless "
+               "scale_after_normalization; as integers of 32 bits with the range -2^20 to 2^20, whose products wrap "
+               "around."));
+  kernels.add<QuantizedBatchNorm>(name, DeviceKind::kCpu, {});
   for (const DType t : {DType::kInt8, DType::kUInt8})
     kernels.add<QuantizedBiasAdd>("QuantizedBiasAdd", DeviceKind::kCpu, {{"T1", {t}}, {"T2", {t}}});
 }

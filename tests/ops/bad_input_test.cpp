@@ -171,6 +171,10 @@ TEST_CASE("ranges of integers that stand for numbers are checked", "[bad_input]"
   fails("QuantizedMatMul", {x, matrix, low, high, low, high}, "[2], [1,2]");
   const Attrs wide{{"out_type", DType::kInt32}}, down{{"out_type", DType::kUInt8}};
   fails("QuantizedBiasAdd", {matrix, *x.slice(0, 1), low, high, low, high}, "bias [1]", wide);
+  const Tensor one_byte = *x.slice(0, 1), pixel = *x.reshape({1, 1, 1, 2});
+  fails("QuantizedBatchNormWithGlobalNormalization",
+        {pixel, low, high, x, low, high, x, low, high, one_byte, low, high, x, low, high}, "input 9 of shape [1]",
+        {{"out_type", DType::kInt32}, {"variance_epsilon", 0.1f}, {"scale_after_normalization", true}});
   Attrs conv{{"strides", std::vector<int64_t>{1, 1, 2, 1}}, {"padding", "SAME"}};
   fails("QuantizedConv2D", {image, image, low, high, low, high}, "strides", conv);
   conv.set("strides", std::vector<int64_t>{1, 1, 1, 1});

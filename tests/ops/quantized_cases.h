@@ -31,6 +31,11 @@ inline std::vector<OpCase> quantized_cases() {
        {{"transpose_b", true}},
        {I({17, 39}, {2, 1}), least, most}},
       {"QuantizedBiasAdd", {signs({-128, 0, 1, 127}, {2, 2}), signs({1, -1}, {2}), minus, one, minus, one}, wide, {}},
+      {"QuantizedBatchNormWithGlobalNormalization",  // 1 is 2048
+       {bytes({0, 4}, {1, 1, 2, 1}), zero, whole, bytes({2}, {1}), zero, whole, bytes({4}, {1}), zero, whole,
+        bytes({7}, {1}), zero, whole, bytes({3}, {1}), zero, whole},
+       {{"out_type", DType::kInt32}, {"variance_epsilon", 0.f}, {"scale_after_normalization", true}},
+       {I({4 * 2048, 10 * 2048}, {1, 1, 2, 1}), number(-1048576), number(1048576)}},
       {"QuantizedConv2D",
        {image, bytes({1, 10, 100, 2}, {2, 2, 1, 1}), zero, whole, zero, whole},
        {{"strides", ones}, {"padding", "SAME"}},

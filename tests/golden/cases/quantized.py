@@ -60,6 +60,18 @@ def quantized_products(case):
 
 
 @golden()
+def quantized_batch_norm(case):
+    inputs = {}
+    for i, (name, low, high) in enumerate((("t", -1.0, 2.0), ("m", -0.2, 0.3), ("v", 0.0, 2.0), ("beta", -3.0, 1.0),
+                                           ("gamma", 0.0, 2.0))):
+        shape = (2, 3, 2, 5) if name == "t" else (5,)
+        inputs |= {name: quantized(case, name, tf.quint8, *shape, seed=i), f"{name}_min": low, f"{name}_max": high}
+    for scaled in (False, True):
+        fetch(case, R.QuantizedBatchNormWithGlobalNormalization(
+            **inputs, variance_epsilon=0.01, scale_after_normalization=scaled, out_type=tf.qint32))
+
+
+@golden()
 def quantized_ranges(case):
     x = quantized(case, "x", tf.qint32, 3, 4)
     for low, high in ((-3.0, 5.0), (-2.0, 2.0), (0.0, 1.0)):
