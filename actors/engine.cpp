@@ -44,10 +44,11 @@ Engine::Impl::Impl(EngineOptions options) {
                        options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit),
                        cpu_rates(options.cpu_threads[static_cast<size_t>(i)], options.memory_limit)});
   for (size_t i = 0; i < options.sim.devices.size(); ++i) {
-    const DeviceRates& rates = options.sim.devices[i];
-    const int64_t limit = rates.memory > 0 ? rates.memory : options.memory_limit;
-    devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:sim:{}", i), DeviceKind::kSim, 1,
-                       options.sim.compute ? make_caching_allocator(limit) : make_phantom_allocator(limit), rates});
+    DeviceRates rates = options.sim.devices[i];
+    if (rates.memory == 0) rates.memory = options.memory_limit;
+    devices.push_back(
+        {fmt::format("/job:localhost/replica:0/task:0/device:sim:{}", i), DeviceKind::kSim, 1,
+         options.sim.compute ? make_caching_allocator(rates.memory) : make_phantom_allocator(rates.memory), rates});
   }
   counters.resize(devices.size());
   link = options.sim.devices.empty() ? kWithinProcess : options.sim.link;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/placer.h"
 
+#include "base/log.h"
+
 namespace troupe {
 
 Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& frames) {
@@ -19,6 +21,8 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   std::vector<PlacementDevice> placed_on;
   for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
   placed_ = place_step(step, frames, placed_on, context_.link, context_.costs, Placing::kByCost, *constraints_);
+  if (const Status fits = check_memory(placed_on, placed_->assignment.schedule.peak_bytes); !fits.ok())
+    log_warning("{}", fits.error().message);
   for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
   return {};
 }

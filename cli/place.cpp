@@ -166,7 +166,7 @@ Status place_graph(const Options& o) {
     print_path(placed, devices);
   }
   print_summary(placed, options, devices);
-  return {};
+  return check_memory(options.devices, placed.peak_bytes);
 }
 
 }  // namespace

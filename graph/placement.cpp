@@ -199,6 +199,18 @@ const char* to_string(PlacedBy why) {
   return "?";
 }
 
+Status check_memory(std::span<const PlacementDevice> devices, std::span<const double> peak_bytes) {
+  std::string lacking;
+  for (size_t d = 0; d < std::min(devices.size(), peak_bytes.size()); ++d) {
+    const auto there = static_cast<double>(devices[d].rates.memory);
+    if (there > 0 && peak_bytes[d] > there)
+      lacking += fmt::format("{}{} needs {:.0f} bytes and has {:.0f}", lacking.empty() ? "" : "; ", devices[d].name,
+                             peak_bytes[d], there);
+  }
+  if (lacking.empty()) return {};
+  return make_error(Code::kResourceExhausted, "the step does not fit the memory: {}", lacking);
+}
+
 Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                         std::span<const Node* const> targets, const PlacementOptions& options) {
   TROUPE_RETURN_IF_ERROR(check(options));

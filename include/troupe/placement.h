@@ -71,10 +71,14 @@ struct Placement {
   double step_ns = 0;
   std::vector<double> busy_ns;     // by device
   std::vector<double> peak_bytes;  // by device: variables, and tensors of the step at most
-  double excess_bytes = 0;         // over the devices' memory; > 0: what was found does not fit
+  double excess_bytes = 0;         // over the devices' memory; > 0: what was found does not fit, see check_memory
   std::vector<LinkUse> links;      // those used, in the order of devices
   std::vector<const Node*> critical_path;
 };
+
+/// An error, kResourceExhausted, where by the simulation a step takes more memory than there is: it names each device
+/// that has too little, the bytes it needs and those it has. `peak_bytes` are a Placement's.
+Status check_memory(std::span<const PlacementDevice> devices, std::span<const double> peak_bytes);
 
 /// "by hand", "asked for", ...
 const char* to_string(PlacedBy why);

@@ -64,7 +64,8 @@ struct SessionOptions {
   std::function<int(const Node&)> priority = {};
   /// Who chooses where several devices are what a node asks for; of one that asks for none these are all devices, of
   /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of
-  /// the step run first, where `priority` does not say otherwise.
+  /// the step run first, where `priority` does not say otherwise. What by the simulation of the placement does not fit
+  /// the devices' memory is logged as a warning (check_memory) when the signature is first run.
   Placing placing = Placing::kByHand;
   /// What nodes were measured to cost in earlier runs (see Session::costs): placement by cost and the order of nodes
   /// begin with it. None: estimates. It must not change any more.

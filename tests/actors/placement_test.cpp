@@ -2,7 +2,10 @@
 // Sessions that place by constraints and by cost, and what they measure.
 #include <catch2/catch.hpp>
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <set>
+#include <sstream>
 
 #include "tests/actors/simulation.h"
 #include "troupe/optimizers.h"
@@ -112,6 +115,34 @@ TEST_CASE("on simulated devices a step placed by cost takes what was predicted")
     if (devices > 1) CHECK(t.engine->device_stats()[2].nodes > 0);
     CHECK(t.engine->device_stats()[0].nodes == 0);  // the CPU is of another sort
   }
+}
+
+TEST_CASE("a session warns before a step that does not fit, which then fails with what is live") {
+  const auto before = spdlog::default_logger();
+  std::ostringstream log;
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(log)));
+  const auto run = [&](int64_t memory) {
+    EngineOptions options = simulated(2);
+    for (DeviceRates& rates : options.sim.devices) rates.memory = memory;
+    auto engine = *Engine::create(options);
+    Graph graph(engine->ops());
+    const Scope s(graph);
+    const Output x = s.named("large").op("Fill", {s.constant(Tensor::of<int32_t>({64, 64})), s.constant(1.f)});
+    const Output y = s.named("product").op("MatMul", {x, x});
+    Session session(*engine, graph,
+                    {.default_device = "/sim:0", .passes = GraphPasses::none(), .placing = Placing::kByCost});
+    return session.run({}, {s.op("AddV2", {x, y})});
+  };
+  CHECK(run(1 << 20).ok());
+  CHECK(log.str().empty());
+  const auto failed = run(20'000);  // one of the two
+  spdlog::set_default_logger(before);
+  CHECK_THAT(log.str(), Contains("warning") && Contains("does not fit the memory") && Contains("/device:sim:") &&
+                            Contains(" bytes and has 20000"));
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().code == Code::kResourceExhausted);
+  CHECK_THAT(failed.error().message, Contains("live") && Contains("large"));
 }
 
 TEST_CASE("nodes keep the devices that they ask for, also when placed by cost") {

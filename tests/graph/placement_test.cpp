@@ -273,8 +273,17 @@ TEST_CASE("placement respects the memory of devices") {
   std::set<uint32_t> used;
   for (const Output& part : parts) used.insert(Placed::of(placed, part).device);
   CHECK(used.size() == 4);
+  CHECK(check_memory(options.devices, placed.peak_bytes).ok());
   for (PlacementDevice& d : options.devices) d.rates.memory = 1000;
-  CHECK(p.run({sum}, options).excess_bytes > 0);
+  const Placement too_large = p.run({sum}, options);
+  CHECK(too_large.excess_bytes > 0);
+  const Status fits = check_memory(options.devices, too_large.peak_bytes);
+  REQUIRE_FALSE(fits.ok());
+  CHECK(fits.error().code == Code::kResourceExhausted);
+  for (size_t d = 0; d < options.devices.size(); ++d) {
+    const std::string lack = fmt::format("{} needs {:.0f} bytes and has 1000", kNames[d], too_large.peak_bytes[d]);
+    CHECK((fits.error().message.find(lack) != std::string::npos) == (too_large.peak_bytes[d] > 1000));
+  }
 }
 
 TEST_CASE("a loop is on one device, and a graph with branches can be placed") {

@@ -224,7 +224,11 @@ TEST_CASE("troupe place tells where nodes go, why, and what a step takes") {
   CHECK_THAT(short_one.out, Contains("2 nodes on 3 devices") && !Contains("critical path"));
   CHECK_THAT(c.run("place " + c.graph("towers.pbtxt") + devices + "--by-hand --target sum").out,
              Contains("  sim:0  3 ") && Contains("  sim:2  0 "));
-  CHECK_THAT(c.run("place " + c.graph("towers.pbtxt") + "--devices sim=2:memory=1k").out, Contains("too much"));
+  const auto large = c.run("place " + c.graph("towers.pbtxt") + "--devices sim=2:memory=1k");
+  CHECK_THAT(large.out, Contains("too much") && Contains("predicted step"));
+  CHECK(large.status != 0);
+  CHECK_THAT(large.err,
+             Contains("does not fit the memory") && Contains("device:sim:1 needs 196608 bytes and has 1024"));
 }
 
 TEST_CASE("troupe place knows devices of other machines") {
