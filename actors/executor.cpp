@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/firing_counts.h"
 #include "actors/live_tensors.h"
 #include "base/check.h"
 #include "devices/parallel.h"
@@ -280,9 +281,12 @@ Ready Executor::pop_heavy(StepState& s) {
 bool Executor::fire(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
-  if (s.plan->control_flow && (node.kind >= NodeKind::kSwitch || in.dead[at.node - in.first_node])) {
-    fire_control(s, at);
-    return false;
+  if (s.plan->control_flow) {
+    if (node.kind >= NodeKind::kSwitch || in.dead[at.node - in.first_node]) {
+      fire_control(s, at);
+      return false;
+    }
+    if (!s.firings.empty()) ++s.firings[at.node];
   }
   if (device_.kind == DeviceKind::kSim && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
     return fire_simulated(s, at, node);
@@ -509,6 +513,8 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   const int64_t nth = plan.started++;
   s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth <= plan.timed_steps) || call->trace;
   s->timings_left = plan.size();
+  s->firings.clear();
+  if (s->timed || device_.kind == DeviceKind::kSim) begin_counting(*s);
   for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];
   s->call = std::move(call);
   return s;
@@ -523,6 +529,7 @@ bool Executor::finish_if_done(StepState& s) {
   const PartitionPlan& plan = *state->plan;
   Iteration& in = *state->iterations[0];
   if (!state->stopped) {
+    take_counts(*state);
     for (auto [slot, fetch] : plan.fetches) {
       Tensor& value = in.values[slot];
       if (!value.defined()) call->fail(dead_fetch(call->plan->fetches[fetch], call->id));

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/device_name.h"
 #include "graph/firing_order.h"
+#include "graph/firings.h"
 #include "graph/frames.h"
 #include "graph/node_maker.h"
 #include "graph/op_costs.h"
@@ -447,10 +448,12 @@ class Planner {
     const auto rates = [&](const Node& node) -> const DeviceInfo& {
       return context_.devices[devices_[static_cast<size_t>(node.id())]];
     };
+    const std::vector<double> firings = firings_of(*step_, frames_, context_.costs);
     const auto node_ns = [&](const Node& node) {
       const DeviceInfo& device = rates(node);
-      return context_.costs ? context_.costs->time_ns(node, kind_of(device), device.rates)
-                            : cost_of(node).time_ns(device.rates);
+      return firings[static_cast<size_t>(node.id())] *
+             (context_.costs ? context_.costs->time_ns(node, kind_of(device), device.rates)
+                             : cost_of(node).time_ns(device.rates));
     };
     const auto expand_ns = [&](const Output& what) {
       if (!is_compressed(what)) return 0.;

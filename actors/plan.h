@@ -111,6 +111,8 @@ struct PartitionPlan {
   struct Measured {
     std::atomic<uint32_t> firings{0};
     std::atomic<float> ns{0}, bytes{0};  // means; of all outputs
+    std::atomic<uint32_t> steps{0};      // with control flow, in which its firings were counted
+    std::atomic<float> in_step{1};       // so many, a mean
   };
   std::unique_ptr<Measured[]> measured;
   int64_t timed_steps = 3;  // from the second on, all nodes are timed in so many; later in every 64th

@@ -268,7 +268,7 @@ CostModel Session::Impl::costs() {
         const PartitionPlan::Measured& m = partition.measured[i];
         if (const uint32_t firings = m.firings.load(std::memory_order_acquire))
           out.add(partition.graph_nodes[i]->name(), kind, m.ns.load(std::memory_order_relaxed),
-                  m.bytes.load(std::memory_order_relaxed), firings);
+                  m.bytes.load(std::memory_order_relaxed), firings, m.in_step.load(std::memory_order_relaxed));
       }
     }
   };

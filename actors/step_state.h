@@ -135,6 +135,7 @@ struct StepState {
   bool stopped = false;           // failed: nothing more fires
   bool timed = false;             // every node of this step is timed, but in loops only the first times
   uint32_t timings_left = 0;      // until it is not any more
+  std::vector<uint32_t> firings;  // by node that computes, while they are counted; else empty
 };
 
 }  // namespace troupe

@@ -91,6 +91,7 @@ void print_nodes(const Placement& placed, const PlacementOptions& options, const
       if (wanted.ok() && got.ok() && !wanted->matches(*got)) line += "; " + asked + " is not there";
       else if (n.why == PlacedBy::kConstraint) line += " (" + asked + ")";
     }
+    if (n.firings != 1) line += fmt::format("; {:.4g} times", n.firings);
     line += "; estimated " + time(n.estimated_ns);
     if (n.measured_ns) line += ", measured " + time(*n.measured_ns);
     std::vector<std::pair<double, std::string>> elsewhere;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "troupe/cost_model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -29,7 +30,8 @@ double NodeCost::time_ns(const DeviceRates& rates) const {
   return rates.launch_ns + std::max(flops / rates.flops, bytes / rates.memory_bandwidth) * 1e9;
 }
 
-void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps) {
+void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps,
+                    double firings) {
   if (steps < 1) return;
   MeasuredCost& cost = measured_[node].try_emplace(std::string(kind)).first->second;
   cost.steps += steps;
@@ -37,11 +39,12 @@ void CostModel::add(const std::string& node, std::string_view kind, double ns, d
       std::min(1.0, static_cast<double>(steps) / static_cast<double>(std::min(cost.steps, kRemembered)));
   cost.ns += (ns - cost.ns) * weight;
   cost.bytes += (output_bytes - cost.bytes) * weight;
+  cost.firings += (firings - cost.firings) * weight;
 }
 
 void CostModel::add(const CostModel& other) {
   for (const auto& [node, kinds] : other.measured_)
-    for (const auto& [kind, cost] : kinds) add(node, kind, cost.ns, cost.bytes, cost.steps);
+    for (const auto& [kind, cost] : kinds) add(node, kind, cost.ns, cost.bytes, cost.steps, cost.firings);
 }
 
 const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind) const {
@@ -50,6 +53,13 @@ const MeasuredCost* CostModel::find(std::string_view node, std::string_view kind
   auto cost = kinds->second.find(kind);
   if (cost == kinds->second.end() && kind == "sim") cost = kinds->second.find("cpu");
   return cost == kinds->second.end() ? nullptr : &cost->second;
+}
+
+std::optional<double> CostModel::firings(std::string_view node) const {
+  const auto kinds = measured_.find(node);
+  if (kinds == measured_.end()) return {};
+  const auto steps = [](const auto& kind) { return kind.second.steps; };
+  return std::ranges::max_element(kinds->second, {}, steps)->second.firings;
 }
 
 double CostModel::time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const {
@@ -61,7 +71,7 @@ Status CostModel::save(const std::string& path) const {
   json nodes = json::object();
   for (const auto& [node, kinds] : measured_)
     for (const auto& [kind, cost] : kinds)
-      nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}};
+      nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}, {"firings", cost.firings}};
   const std::string beside = path + ".new";
   std::ofstream out(beside, std::ios::trunc);
   out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(
@@ -95,10 +105,13 @@ Result<CostModel> CostModel::load(const std::string& path) {
         return value.is_number() ? value.get<double>() : -1;
       };
       const double ns = number("ns"), steps = number("steps"), bytes = number("bytes");
-      if (!(ns >= 0 && ns <= kMost) || !(steps >= 1 && steps <= kMost) || !(bytes >= 0 && bytes <= kMost))
-        return no_cost_model(path, fmt::format("node '{}' on {}: ns, steps and bytes are not all there, or beyond {}",
-                                               node, kind, kMost));
-      model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes};
+      const double firings = cost.is_object() && cost.contains("firings") ? number("firings") : 1;
+      if (!(ns >= 0 && ns <= kMost) || !(steps >= 1 && steps <= kMost) || !(bytes >= 0 && bytes <= kMost) ||
+          !(firings >= 0 && firings <= kMost))
+        return no_cost_model(path,
+                             fmt::format("node '{}' on {}: ns, steps, bytes and firings are not all numbers, or beyond {}",
+                                         node, kind, kMost));
+      model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes, firings};
     }
   }
   return model;

@@ -70,8 +70,9 @@ void ListPlacement::sort_by_rank() {
   std::vector<double> ranks(tasks_.size());
   for (uint32_t t = tasks_.size(); t-- > 0;) {
     double after = 0;
+    const LinkRates link = cluster_.link_from(tasks_.task(t));
     for (uint32_t v = tasks_.first_value(t); v < tasks_.end_value(t); ++v) {
-      const double transfer = away * cluster_.link.time_ns(tasks_.value(v).bytes);
+      const double transfer = away * link.time_ns(tasks_.value(v).bytes);
       for (const uint32_t reader : tasks_.readers(v))
         after = std::max(after, ranks[reader] + (tasks_.task(reader).group == tasks_.task(t).group ? 0 : transfer));
     }
@@ -134,9 +135,11 @@ void ListPlacement::find_ready(uint32_t task) {
     receives_[d] = ports_[d].receives_until;
   }
   for (const uint32_t v : inputs_) {
-    const uint32_t from = group_device_[tasks_.task(tasks_.value(v).producer).group];
-    const double bytes = tasks_.value(v).bytes, span = settings_.caution * bytes / cluster_.link.bandwidth * 1e9;
-    const double comes = std::max(there(v), ports_[from].sends_until) + settings_.caution * cluster_.link.latency_ns;
+    const TaskGraph::Task& producer = tasks_.task(tasks_.value(v).producer);
+    const uint32_t from = group_device_[producer.group];
+    const LinkRates link = cluster_.link_from(producer);
+    const double bytes = tasks_.value(v).bytes, span = settings_.caution * bytes / link.bandwidth * 1e9;
+    const double comes = std::max(there(v), ports_[from].sends_until) + settings_.caution * link.latency_ns;
     const double own_ready = ready_[from], own_receives = receives_[from], own_moved = moved_[from];
     const auto keep = [&](uint32_t d, double ready, double receives, double moved, double at) {
       ready_[d] = std::max(ready, at);
@@ -241,7 +244,8 @@ void ListPlacement::settle(uint32_t task, uint32_t device, Assignment& out) {
       if (const Copy* known = copy(v, device)) {
         there = known->there;
       } else {
-        there = LinkPorts::transfer(ports_[from], ports_[device], cluster_.link, tasks_.value(v).bytes, there);
+        const LinkRates link = cluster_.link_from(tasks_.task(producer));
+        there = LinkPorts::transfer(ports_[from], ports_[device], link, tasks_.value(v).bytes, there);
         copies_.push_back({device, there, first_copy_[v]});
         first_copy_[v] = static_cast<uint32_t>(copies_.size()) - 1;
         live_[device] += tasks_.value(v).bytes;

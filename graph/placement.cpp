@@ -3,6 +3,7 @@
 #include "graph/placement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -84,6 +85,7 @@ class Teller {
       p.start_ns = a.schedule.start_ns[task];
       p.finish_ns = a.schedule.finish_ns[task];
       const DeviceClass& c = placed_.classes[placed_.cluster.class_of[p.device]];
+      p.firings = placed_.tasks.graph.task(task).firings;
       p.estimated_ns = estimated_ns(*node, c.rates);
       if (options_.costs)
         if (const MeasuredCost* cost = options_.costs->find(node->name(), c.kind)) p.measured_ns = cost->ns;
@@ -101,8 +103,10 @@ class Teller {
     std::map<std::pair<uint32_t, uint32_t>, LinkUse> links;
     for (const Transfer& t : a.schedule.transfers) {
       LinkUse& use = links.try_emplace({t.from, t.to}, LinkUse{t.from, t.to}).first->second;
-      ++use.transfers;
-      use.bytes += placed_.tasks.graph.value(t.value).bytes;
+      const TaskGraph::Value& value = placed_.tasks.graph.value(t.value);
+      const double times = std::max(1.0, placed_.tasks.graph.task(value.producer).firings);
+      use.transfers += std::llround(times);
+      use.bytes += times * value.bytes;
     }
     for (const auto& [ends, use] : links) out_.links.push_back(use);
     for (const uint32_t t : a.schedule.critical_path()) out_.critical_path.push_back(placed_.tasks.nodes[t]);
@@ -164,7 +168,7 @@ StepPlacement place_step(const StepGraph& step, const Frames& frames, std::span<
   }
   if (placing == Placing::kByCost)
     join_related(step, frames, out.classes.size() == 1 && !out.cluster.limited(), constraints);
-  out.tasks = make_tasks(step, out.classes, costs, constraints);
+  out.tasks = make_tasks(step, frames, out.classes, costs, constraints);
   if (placing == Placing::kByCost) out.assignment = assign(out.tasks.graph, out.cluster, out.tasks.allowed);
   else out.assignment = by_hand(out.tasks, out.cluster, constraints);
 

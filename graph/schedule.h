@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated execution of a step (white paper, 3.2.1): tasks on devices, values over links, memory by device.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,10 +17,11 @@ class TaskGraph {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct Task {
-    std::vector<double> ns;  // by class of devices (see Cluster)
+    std::vector<double> ns;  // by class of devices (see Cluster), of all its firings
     double resident = 0;     // bytes that are on its device before, during and after the step
     uint32_t group = 0;      // tasks of one group are on one device
     bool light = false;      // it hands on what it gets: where it is matters only for what it reads and who reads it
+    double firings = 1;      // in each it sends what it has made
   };
   struct Value {
     uint32_t producer = 0;
@@ -73,6 +75,12 @@ struct Cluster {
 
   uint32_t size() const { return static_cast<uint32_t>(class_of.size()); }
   bool limited() const;
+  /// The link as one transfer sees it that stands for all that a task sends in its firings, one after the other. A task
+  /// that does not run tells so, once.
+  LinkRates link_from(const TaskGraph::Task& task) const {
+    const double n = std::max(1.0, task.firings);
+    return {link.bandwidth / n, link.latency_ns * n};
+  }
 };
 
 /// One tensor, or fact, on its way.

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "graph/firings.h"
 #include "graph/op_costs.h"
 
 namespace troupe {
@@ -141,9 +142,10 @@ namespace {
 
 class TaskMaker {
  public:
-  TaskMaker(const StepGraph& step, std::span<const DeviceClass> classes, const CostModel* costs,
+  TaskMaker(const StepGraph& step, const Frames& frames, std::span<const DeviceClass> classes, const CostModel* costs,
             const Constraints& constraints)
-      : step_(step), classes_(classes), costs_(costs), constraints_(constraints), constants_(copied_constants(step)) {}
+      : step_(step), classes_(classes), costs_(costs), constraints_(constraints), constants_(copied_constants(step)),
+        firings_(firings_of(step, frames, costs)) {}
 
   StepTasks make() {
     out_.task_of.assign(static_cast<size_t>(step_.ids()), kNone);
@@ -180,9 +182,11 @@ class TaskMaker {
 
   void add(const Node& node) {
     const MeasuredCost* cost = measured(node, classes_, costs_);
-    TaskGraph::Task task{{}, resident(node), group_of(node), is_light(node)};
+    const double firings = firings_[static_cast<size_t>(node.id())];
+    TaskGraph::Task task{{}, resident(node), group_of(node), is_light(node), firings};
     for (const DeviceClass& c : classes_)
       task.ns.push_back(costs_ ? costs_->time_ns(node, c.kind, c.rates) : estimated_ns(node, c.rates));
+    for (double& ns : task.ns) ns *= firings;
     const uint32_t t = out_.graph.add_task(std::move(task));
     out_.task_of[static_cast<size_t>(node.id())] = t;
     out_.nodes.push_back(&node);
@@ -227,6 +231,7 @@ class TaskMaker {
   const CostModel* costs_;
   const Constraints& constraints_;
   const std::vector<bool> constants_;
+  const std::vector<double> firings_;  // by node id
   StepTasks out_;
   std::vector<uint32_t> groups_;       // by number of Constraints
   std::vector<uint32_t> first_value_;  // by task
@@ -237,9 +242,9 @@ class TaskMaker {
 
 }  // namespace
 
-StepTasks make_tasks(const StepGraph& step, std::span<const DeviceClass> classes, const CostModel* costs,
-                     const Constraints& constraints) {
-  return TaskMaker(step, classes, costs, constraints).make();
+StepTasks make_tasks(const StepGraph& step, const Frames& frames, std::span<const DeviceClass> classes,
+                     const CostModel* costs, const Constraints& constraints) {
+  return TaskMaker(step, frames, classes, costs, constraints).make();
 }
 
 }  // namespace troupe

@@ -34,9 +34,9 @@ double most_bytes(const StepGraph& step, std::span<const DeviceClass> classes, c
 void join_related(const StepGraph& step, const Frames& frames, bool alike, Constraints& constraints);
 
 /// Every node is a task, but for constants, which each device that reads them has, what is fed, and what nobody can
-/// wait for. A node of a loop counts once, however often it runs. Times are those of `costs` (nullptr: none), else
-/// estimates; so are the bytes of outputs whose shape is not inferred.
-StepTasks make_tasks(const StepGraph& step, std::span<const DeviceClass> classes, const CostModel* costs,
-                     const Constraints& constraints);
+/// wait for. One that runs several times (firings_of) is one task that takes as long as all of them. Times are those of
+/// `costs` (nullptr: none), else estimates; so are the bytes of outputs whose shape is not inferred.
+StepTasks make_tasks(const StepGraph& step, const Frames& frames, std::span<const DeviceClass> classes,
+                     const CostModel* costs, const Constraints& constraints);
 
 }  // namespace troupe

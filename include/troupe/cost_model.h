@@ -23,9 +23,10 @@ struct NodeCost {
 
 /// What was seen of one node on one kind of device.
 struct MeasuredCost {
-  double ns = 0;      // a running mean
-  int64_t steps = 0;  // measured
-  double bytes = 0;   // of its outputs
+  double ns = 0;       // a running mean
+  int64_t steps = 0;   // measured
+  double bytes = 0;    // of its outputs
+  double firings = 1;  // in a step, on the average
 };
 
 /// Measured costs by node name and kind of device ("cpu", "sim", "gpu"), kept in a file between runs. A value; one
@@ -33,14 +34,17 @@ struct MeasuredCost {
 class CostModel {
  public:
   /// Takes one measurement in: the mean of the first 20, from then on the newest counts a twentieth.
-  /// `steps` > 1: so many at once, of which the values are the means.
-  void add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps = 1);
+  /// `steps` > 1: so many at once, of which the values are the means. `firings`: how often the node ran in a step.
+  void add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps = 1,
+           double firings = 1);
   /// The same with each measurement of another.
   void add(const CostModel& other);
   /// What was measured of that node, for "sim" else of "cpu"; nullptr: nothing.
   const MeasuredCost* find(std::string_view node, std::string_view kind) const;
-  /// Nanoseconds that a device of that kind is at work with `node`: measured, else the estimate by `rates` and the
-  /// inferred shapes.
+  /// How often the node was seen to run in a step, where it was measured most; none: it was not.
+  std::optional<double> firings(std::string_view node) const;
+  /// Nanoseconds that a device of that kind is at work when `node` runs once: measured, else the estimate by `rates`
+  /// and the inferred shapes.
   double time_ns(const Node& node, std::string_view kind, const DeviceRates& rates) const;
   bool empty() const { return measured_.empty(); }
   size_t size() const { return measured_.size(); }

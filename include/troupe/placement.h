@@ -51,8 +51,9 @@ struct NodePlacement {
   uint32_t device = 0;  // index into PlacementOptions::devices
   PlacedBy why = PlacedBy::kHand;
   const Node* with = nullptr;
-  double start_ns = 0, finish_ns = 0;  // in the simulated step
-  double estimated_ns = 0;             // by the rates of its device
+  double start_ns = 0, finish_ns = 0;  // in the simulated step: of all its firings
+  double firings = 1;                  // as measured, else estimated
+  double estimated_ns = 0;             // of one, by the rates of its device
   std::optional<double> measured_ns = {};
   /// By device, if asked for: when it would have finished there; infinite where constraints forbid.
   std::vector<double> finish_on = {};
@@ -85,10 +86,11 @@ const char* to_string(PlacedBy why);
 
 /// Places the nodes that the steps of one signature need, without graph passes, and simulates a step: each device runs
 /// one node at a time, among those ready the one with the longest way to the end; a tensor goes once to each device
-/// that reads it, each device sending and receiving one at a time; a loop's nodes run once. The same arguments give the
-/// same placement. Takes the graph's mutex. Errors: those of constraints, with all nodes of the group and what they ask
-/// for; kNotFound for a device that is not there (those there are are listed); kInvalidArgument for no devices, names
-/// that are not full or twice there, rates that are not positive.
+/// that reads it, each device sending and receiving one at a time; a loop's nodes take as long as all their iterations
+/// (docs/placement.md says how these are known). The same arguments give the same placement. Takes the graph's mutex.
+/// Errors: those of constraints, with all nodes of the group and what they ask for; kNotFound for a device that is not
+/// there (those there are are listed); kInvalidArgument for no devices, names that are not full or twice there, rates
+/// that are not positive.
 Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                         std::span<const Node* const> targets, const PlacementOptions& options);
 

@@ -129,9 +129,9 @@ class Session {
 
   Engine& engine() const;
   const Graph& graph() const;
-  /// SessionOptions::costs with what steps have measured since, of the nodes that compute: nanoseconds of each firing
-  /// and bytes of its outputs, by name and kind of device. A node that a pass made has the name of the one it stands
-  /// for.
+  /// SessionOptions::costs with what steps have measured since, of the nodes that compute: nanoseconds of each firing,
+  /// bytes of its outputs and how often they run in a step, by name and kind of device. A node that a pass made has the
+  /// name of the one it stands for.
   CostModel costs() const;
 
   class Impl;

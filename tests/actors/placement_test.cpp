@@ -8,6 +8,8 @@
 #include <sstream>
 
 #include "tests/actors/simulation.h"
+#include "troupe/control_flow.h"
+#include "troupe/gradients.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -115,6 +117,118 @@ TEST_CASE("on simulated devices a step placed by cost takes what was predicted")
     if (devices > 1) CHECK(t.engine->device_stats()[2].nodes > 0);
     CHECK(t.engine->device_stats()[0].nodes == 0);  // the CPU is of another sort
   }
+}
+
+namespace {
+
+/// A recurrent network of `size` units and its gradient, over as many steps as are fed or, with 0, `known`.
+struct Recurrent {
+  explicit Recurrent(int32_t known, int size = 64) : engine(*Engine::create(simulated(2))), graph(engine->ops()) {
+    const Scope s(graph);
+    steps = known ? s.constant(known)
+                  : s.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape::scalar()}});
+    const auto matrix = [&](float value) {
+      const std::vector<float> values(static_cast<size_t>(size * size), value);
+      return s.constant(Tensor::of<float>(std::span(values), {size, size}));
+    };
+    const Output x = matrix(0.01f), w = matrix(0.02f);
+    const auto out = while_loop(
+        s, {s.constant(0), x},
+        [&](const Scope& in, const std::vector<Output>& v) {
+          return in.op("Less", {v[0], steps});
+        },
+        [&](const Scope& in, const std::vector<Output>& v) {
+          return std::vector{in.op("AddV2", {v[0], in.constant(1)}), in.op("Tanh", {in.op("MatMul", {v[1], w})})};
+        });
+    y = out[1];
+    dw = gradients(s, {y}, {w}).value()[0];
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+  }
+  std::unique_ptr<Session> open(std::shared_ptr<const CostModel> costs = {}) {
+    return std::make_unique<Session>(*engine, graph,
+                                     SessionOptions{.default_device = "/sim:0",
+                                                    .passes = GraphPasses::none(),
+                                                    .placing = Placing::kByCost,
+                                                    .costs = std::move(costs)});
+  }
+  /// The virtual time of a step that runs the loop so often.
+  double run(Session& session, int32_t iterations) {
+    const int64_t before = engine->sim_now_ns();
+    std::vector<Feed> feeds;
+    if (steps.node->op().name() == "Placeholder") feeds.push_back({steps, Tensor::scalar(iterations)});
+    auto r = session.run(feeds, {y, dw});
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    return static_cast<double>(engine->sim_now_ns() - before);
+  }
+  Placement predict(const CostModel* costs = nullptr) {
+    PlacementOptions options;
+    options.link = kLink;
+    options.costs = costs;
+    for (const int d : {1, 2}) options.devices.push_back({engine->devices()[static_cast<size_t>(d)], kRates});
+    std::vector<Output> fed;
+    if (steps.node->op().name() == "Placeholder") fed.push_back(steps);
+    const Output fetches[] = {y, dw};
+    auto placed = place(graph, fed, fetches, {}, options);
+    REQUIRE(placed.ok());
+    return std::move(*placed);
+  }
+
+  std::unique_ptr<Engine> engine;
+  Graph graph;
+  Output steps, y, dw;
+};
+
+}  // namespace
+
+TEST_CASE("a loop whose bounds are known takes what was predicted") {
+  for (const int32_t iterations : {1, 50}) {
+    Recurrent r(iterations);
+    const auto session = r.open();
+    CHECK(r.run(*session, iterations) == Approx(r.predict().step_ns).epsilon(0.02));
+  }
+}
+
+TEST_CASE("how often a loop runs is measured, and predicted then") {
+  Recurrent r(0);
+  const auto session = r.open();
+  double took = 0;
+  for (int i = 0; i < 4; ++i) took = r.run(*session, 50);
+  CHECK(r.predict().step_ns < 0.5 * took);  // as if 10 times
+  const auto costs = std::make_shared<const CostModel>(session->costs());
+  CHECK(took == Approx(r.predict(costs.get()).step_ns).epsilon(0.02));
+  for (int id = 0; id < r.graph.size(); ++id) {
+    const std::string& op = r.graph.node(id).op().name();
+    if (op == "Tanh" || op == "TanhGrad") CHECK(costs->firings(r.graph.node(id).name()) == 50);
+    if (op == "Less") CHECK(costs->firings(r.graph.node(id).name()) == 51);
+  }
+  // What other steps do shifts the mean.
+  const auto next = r.open();
+  for (int i = 0; i < 4; ++i) r.run(*next, i % 2 ? 20 : 40);
+  const CostModel mixed = next->costs();
+  for (int id = 0; id < r.graph.size(); ++id)
+    if (r.graph.node(id).op().name() == "Tanh") CHECK(mixed.firings(r.graph.node(id).name()).value() == Approx(30));
+}
+
+TEST_CASE("a branch is measured to run as often as it is taken") {
+  auto engine = *Engine::create({.cpu_threads = {1}});
+  Graph graph(engine->ops());
+  const Scope s(graph);
+  const Output p = s.op("Placeholder", {}, {{"dtype", DType::kBool}, {"shape", PartialShape::scalar()}});
+  const Output x = s.op("Fill", {s.constant(Tensor::of<int32_t>({8})), s.constant(0.5f)});
+  const Output y = cond(
+      s, p, [&](const Scope& in) { return std::vector{in.named("yes").op("Sin", {x})}; },
+      [&](const Scope& in) { return std::vector{in.named("no").op("Cos", {x})}; })[0];
+  REQUIRE(s.ok());
+  Session session(*engine, graph, {.passes = GraphPasses::none(), .timed_steps = 8});
+  for (int i = 0; i < 9; ++i) REQUIRE(session.run({{p, Tensor::scalar(i % 4 == 1)}}, {y}).ok());
+  const CostModel costs = session.costs();
+  REQUIRE(costs.find("cond/then/yes", "cpu"));
+  CHECK(costs.find("cond/then/yes", "cpu")->firings == Approx(0.25));
+  CHECK(costs.find("cond/then/yes", "cpu")->steps == 2);
+  REQUIRE(costs.find("cond/else/no", "cpu"));
+  CHECK(costs.find("cond/else/no", "cpu")->firings == Approx(0.75));
 }
 
 TEST_CASE("a session warns before a step that does not fit, which then fails with what is live") {

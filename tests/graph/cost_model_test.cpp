@@ -40,6 +40,12 @@ TEST_CASE("several measurements at once weigh as many, and models add up") {
   CHECK(a.find("other", "sim")->ns == 7);
   CHECK(a.find("never", "cpu") == nullptr);
   a.add("other", "sim", 27, 8, 40);  // more than is remembered
+  CHECK(a.firings("other") == 1);
+  CHECK_FALSE(a.firings("never"));
+  a.add("looped", "cpu", 10, 4, 10, 40);
+  a.add("looped", "cpu", 10, 4, 10, 60);
+  a.add("looped", "sim", 10, 4, 5, 7);
+  CHECK(a.firings("looped") == 50);  // where it was measured most
   CHECK(a.find("other", "sim")->ns == 27);
 }
 
@@ -49,7 +55,7 @@ TEST_CASE("a cost model comes back from its file as it was") {
   CostModel m;
   m.add("a/b:\"'\n", "cpu", 1234.5678901234, 1e12);
   m.add("a/b:\"'\n", "gpu", 1e-3, 0);
-  m.add("c", "sim", 3, 4, 99);
+  m.add("c", "sim", 3, 4, 99, 12.5);
   REQUIRE(m.save(path).ok());
   REQUIRE(m.save(path).ok());  // over what is there
   auto back = CostModel::load(path);
@@ -58,6 +64,7 @@ TEST_CASE("a cost model comes back from its file as it was") {
   CHECK(back->find("a/b:\"'\n", "cpu")->ns == 1234.5678901234);
   CHECK(back->find("a/b:\"'\n", "gpu")->ns == 1e-3);
   CHECK(back->find("c", "sim")->steps == 99);
+  CHECK(back->find("c", "sim")->firings == 12.5);
   CHECK_FALSE(std::ifstream(path + ".new"));
   REQUIRE(CostModel().save(path).ok());
   CHECK(CostModel::load(path)->empty());
@@ -94,6 +101,8 @@ TEST_CASE("files that are no cost model are refused with what is wrong") {
       {head(R"({"a": {"cpu": {"ns": 1, "steps": 1, "bytes": 1e19}}})"), "1e+18"},
       {head(R"({"a": {"cpu": {"ns": "1", "steps": 1, "bytes": 1}}})"), "'a' on cpu"},
       {head(R"({"a": {"cpu": {"ns": null, "steps": 1, "bytes": 1}}})"), "'a' on cpu"},
+      {head(R"({"a": {"cpu": {"ns": 1, "steps": 1, "bytes": 1, "firings": -1}}})"), "'a' on cpu"},
+      {head(R"({"a": {"cpu": {"ns": 1, "steps": 1, "bytes": 1, "firings": "often"}}})"), "'a' on cpu"},
   };
   for (const auto& [text, why] : bad) {
     std::ofstream(path, std::ios::trunc) << text;
@@ -103,6 +112,17 @@ TEST_CASE("files that are no cost model are refused with what is wrong") {
     CHECK(loaded.error().code == Code::kDataLoss);
     CHECK_THAT(loaded.error().message, Contains(why) && Contains(path));
   }
+}
+
+TEST_CASE("a file that does not say how often nodes run is taken as if once") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("costs.json");
+  std::ofstream(path) << R"({"format": "troupe cost model", "version": 1,
+                             "nodes": {"a": {"cpu": {"ns": 3, "steps": 2, "bytes": 1}}}})";
+  const auto loaded = CostModel::load(path);
+  REQUIRE(loaded.ok());
+  CHECK(loaded->firings("a") == 1);
+  CHECK(loaded->find("a", "cpu")->ns == 3);
 }
 
 TEST_CASE("by the roofline a node takes what is longer of arithmetic and memory") {
