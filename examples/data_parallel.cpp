@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// One network, one dataset, five ways to train it with several replicas: each is one option of nn::TrainerOptions.
+// One network, one dataset, six ways to train it with several replicas: each is one option of nn::TrainerOptions.
 //
 //   images -> queue(s) -> replica 0 on device 0 --gradients--+
-//                      -> replica 1 on device 1 --gradients--+--> see --mode
+//                      -> replica 1 on device 1 --gradients--+--> see --mode and train_images/replica_flags.h
 //
-//   sync:  device 0 adds the gradients up and updates variables that all share
-//   ring:  the gradients go round in buckets while the backward pass goes on; each updates its copy of the variables
-//   zero:  as ring, but each keeps and updates a share of the optimizer's state and sends the others what follows
-//   async: each updates shared variables on its own, at most --staleness updates ahead of the slowest
-//   local: each updates a copy of its own; every --local-steps the copies are averaged
+// With --per-device 2 replicas 0 and 1 are on device 0: their steps run at once, and each fills the other's gaps.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "device_choice.h"
+#include "train_images/replica_flags.h"
 #include "troupe/idx.h"
 #include "troupe/train.h"
 
@@ -21,9 +18,12 @@ using namespace troupe;
 namespace {
 
 struct Options {
-  std::string data = "/usr/share/datasets/fashion-mnist", mode = "ring", devices = "cpu";
-  int replicas = 2, batch = 32;
-  int64_t updates = 300, staleness = 2, local_steps = 8;
+  std::string data = "/usr/share/datasets/fashion-mnist", devices = "cpu";
+  ReplicaFlags together = {.mode = "ring", .staleness = 2};
+  int replicas = 2, per_device = 1, batch = 32;
+  int64_t updates = 300;
+
+  int device_count() const { return (replicas + per_device - 1) / per_device; }
 };
 
 nn::ModelOutputs network(const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool) {
@@ -36,13 +36,10 @@ nn::ModelOutputs network(const Scope& s, nn::Variables& v, const std::vector<Out
 
 nn::TrainerOptions make_options(const Options& o) {
   nn::TrainerOptions t;
-  for (int i = 0; i < o.replicas; ++i) t.devices.push_back(fmt::format("/{}:{}", o.devices, i));
-  t.input_device = o.devices == "cpu" ? fmt::format("/cpu:{}", o.replicas) : "/cpu:0";
+  for (int i = 0; i < o.replicas; ++i) t.devices.push_back(fmt::format("/{}:{}", o.devices, i / o.per_device));
+  t.input_device = o.devices == "cpu" ? fmt::format("/cpu:{}", o.device_count()) : "/cpu:0";
   t.optimizer = nn::momentum(nn::constant_rate(0.05f));
-  if (o.mode == "ring" || o.mode == "zero") t.reduce = nn::ReduceBy::kRing;
-  if (o.mode == "zero") t.shard_optimizer_state = true;
-  if (o.mode == "async") t.mode = nn::ReplicaMode::kAsync, t.max_staleness = o.staleness;
-  if (o.mode == "local") t.mode = nn::ReplicaMode::kLocal, t.local_steps = o.local_steps;
+  o.together.apply_to(t);
   return t;
 }
 
@@ -51,7 +48,7 @@ Status run(const Options& o) {
   TROUPE_ASSIGN(const Dataset training, Dataset::from_tensors({images.train_images, images.train_labels}));
   TROUPE_ASSIGN(const Dataset testing, Dataset::from_tensors({images.test_images, images.test_labels}));
   // One more for the input; of simulated ones that stays idle, since files are read by the CPU.
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, o.replicas + 1));
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, o.device_count() + 1));
   const Dataset batches = training.shuffle(10000, 1).repeat(-1).batch(o.batch, true);
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*chosen.engine, network, batches, make_options(o)));
   TROUPE_RETURN_IF_ERROR(trainer->initialise());
@@ -61,13 +58,13 @@ Status run(const Options& o) {
   const int64_t begun = chosen.now_ns();
   TROUPE_ASSIGN(const nn::RunSummary summary, trainer->run(o.updates, [&](const nn::StepReport& report) {
     examples += report.examples;
-    if (report.step % 100 == 0) fmt::print("update {}: loss {:.3f}\n", report.step, report.loss);
+    if (report.step > 0 && report.step % 100 == 0) fmt::print("update {}: loss {:.3f}\n", report.step, report.loss);
   }));
   const double seconds = static_cast<double>(chosen.now_ns() - begun) / 1e9;
   TROUPE_ASSIGN(const nn::Metrics after, trainer->evaluate(testing.batch(500)));
 
-  fmt::print("{} replicas, {}: {} updates, {} images in {:.3f} s of {} time, {:.0f} images/s\n", o.replicas, o.mode,
-             summary.updates, examples, seconds, chosen.simulated ? "virtual" : "real",
+  fmt::print("{} replicas, {}: {} updates, {} images in {:.3f} s of {} time, {:.0f} images/s\n", o.replicas,
+             o.together.mode, summary.updates, examples, seconds, chosen.simulated ? "virtual" : "real",
              static_cast<double>(examples) / seconds);
   if (!(after.loss < before.loss))
     return make_error(Code::kInternal, "the test loss went from {:.4f} to {:.4f}", before.loss, after.loss);
@@ -80,17 +77,14 @@ Status run(const Options& o) {
 
 int main(int argc, char** argv) {
   Options o;
-  CLI::App app("Trains a small network on images with several replicas, in one of five ways.");
+  CLI::App app("Trains a small network on images with several replicas, in one of six ways.");
   app.option_defaults()->always_capture_default();
-  app.add_option("--mode", o.mode, "How the replicas work together")
-      ->check(CLI::IsMember({"sync", "ring", "zero", "async", "local"}));
-  app.add_option("--replicas", o.replicas, "Replicas, each on a device of its own")->check(CLI::Range(1, 64));
+  o.together.add_to(app, o.replicas);
+  app.add_option("--replicas", o.replicas, "Replicas")->check(CLI::Range(1, 64));
+  app.add_option("--per-device", o.per_device, "Replicas on each device, whose steps run at once")
+      ->check(CLI::Range(1, 64));
   app.add_option("--devices", o.devices, "Kind of the devices; sim: simulated ones")
       ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
-  app.add_option("--staleness", o.staleness, "async: updates ahead of the slowest; -1: no bound")
-      ->check(CLI::Range(-1, 1000000));
-  app.add_option("--local-steps", o.local_steps, "local: updates between two averages")
-      ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates to make")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");

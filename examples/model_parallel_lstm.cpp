@@ -15,6 +15,7 @@
 #include "text_windows.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
+#include "troupe/tensor_parallel.h"
 
 using namespace troupe;
 
@@ -24,7 +25,7 @@ constexpr Window kWindow = {.rows = 16, .length = 32};
 constexpr int64_t kUnits = 64;
 
 struct Options {
-  std::string devices = "cpu", text = "../shared/data/text/austen.txt.gz";
+  std::string devices = "cpu", text = "../shared/data/text/austen.txt.gz", table = "whole";
   int parts = 4, steps = 200, chunk = 4;
 };
 
@@ -49,7 +50,15 @@ Result<Outcome> train(const Options& options, const Text& text, int count, int s
     return s.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{kWindow.rows, kWindow.length}}});
   };
   const Output x = characters(first), y = characters(last);
-  const Output embedded = nn::embedding(first, model, x, text.kinds, kUnits, "characters");
+  const auto embed = [&]() -> Output {
+    if (options.table == "rows")
+      return nn::embedding_by_rows(first, model, x, text.kinds, kUnits, "characters", devices.names);
+    if (options.table == "columns")
+      return nn::gather(first,
+                        nn::embedding_by_columns(first, model, x, text.kinds, kUnits, "characters", devices.names));
+    return nn::embedding(first, model, x, text.kinds, kUnits, "characters");
+  };
+  const Output embedded = embed();
   const auto stack = nn::lstm_stack(layers, model, embedded, kUnits, "stack", {.chunk = options.chunk});
   const Output results = last.op("Reshape", {stack.outputs(last), last.constant(Tensor::of<int32_t>({-1, kUnits}))});
   const Output flat = last.op("Reshape", {y, last.constant(Tensor::of<int32_t>({-1}))});
@@ -104,6 +113,9 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--chunk", options.chunk, "Characters that a layer takes at once; 0: the whole window")
       ->check(CLI::Range(0, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--table", options.table, "whole on the first device, or split over all by rows or columns")
+      ->check(CLI::IsMember({"whole", "rows", "columns"}))
       ->capture_default_str();
   app.add_option("--text", options.text, "The text to learn, plain or gzip")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pipeline: a network whose layers are on several devices learns Fashion-MNIST; the micro-batches of a batch are on
-// different devices at once. One flag chooses the schedule, others how many pipelines share the micro-batches and over
-// how many devices each layer is split.
+// different devices at once. One flag chooses the schedule; with --replicas and --parts the devices are a mesh data x
+// pipeline x tensor: pipelines beside one another that share the variables, each stage split over several devices.
 //
 //   images -> stage 0 on device 0 -> stage 1 on device 1 -> ... -> loss        the same for each micro-batch
 //              ^  |                   ^  |                          |
@@ -22,18 +22,20 @@ using namespace troupe;
 struct Settings {
   std::string data = Options().data, schedule = "1f1b", devices = "cpu", trace;
   int stages = 4, micro_batches = 8, batches = 60, replicas = 1, parts = 1;
+  bool asynchronous = false;
 };
 
-// The first stage takes pixels, the last gives the loss; all have a dense layer, hidden ones split over the parts.
+// The first stage takes pixels, the last gives the loss; all have a dense layer, its columns split over `parts`
+// devices.
 static nn::StageFn stage(int number, int count, int parts) {
   return [=](const Scope& s, nn::Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch,
              bool) -> std::vector<Output> {
     const Output x = number == 0 ? nn::flatten(s, nn::pixels_to_float(s, in[0])) : in[0];
-    if (number + 1 < count) {
-      const std::string name = fmt::format("hidden_{}", number);
-      return {nn::gather(s, nn::each(s, nn::dense_by_columns(s, v, x, 128, name, nn::part_devices(parts)), nn::relu))};
-    }
-    const Output logits = nn::dense(s, v, x, 10, "logits");
+    const auto dense = [&](int64_t units, const std::string& name) {
+      return nn::dense_by_columns(s, v, x, units, name, nn::part_devices(parts));
+    };
+    if (number + 1 < count) return {nn::gather(s, nn::each(s, dense(128, fmt::format("hidden_{}", number)), nn::relu))};
+    const Output logits = nn::gather(s, dense(10, "logits"));
     return {nn::sparse_softmax_cross_entropy(s, logits, batch[1]), nn::accuracy(s, logits, batch[1])};
   };
 }
@@ -45,13 +47,14 @@ static Status run(const Settings& settings) {
   nn::PipelineOptions options;
   options.schedule = schedules.at(settings.schedule);
   options.micro_batches = settings.micro_batches;
-  options.optimizer = nn::adam(nn::constant_rate(2e-3f));
-  const int count = options.schedule == kInterleaved ? settings.stages / 2 : settings.stages;
+  options.asynchronous = settings.asynchronous;
   options.replicas = settings.replicas;
   options.parts = settings.parts;
-  TROUPE_ASSIGN(const ChosenDevices chosen,
-                choose_devices(settings.devices, count * settings.replicas * settings.parts));
-  TROUPE_ASSIGN(const nn::DeviceMesh mesh,
+  options.optimizer = nn::adam(nn::constant_rate(2e-3f));
+  const int count = options.schedule == kInterleaved ? settings.stages / 2 : settings.stages;
+  const int devices = settings.replicas * count * settings.parts;
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(settings.devices, devices));
+  TROUPE_ASSIGN(const auto mesh,
                 nn::DeviceMesh::create(chosen.names,
                                        {{"data", settings.replicas}, {"pipeline", count}, {"tensor", settings.parts}}));
   options.devices = mesh.devices();
@@ -73,11 +76,11 @@ static Status run(const Settings& settings) {
   float first = 0, last = 0;
   const int64_t begun = chosen.now_ns();
   TROUPE_RETURN_IF_ERROR(pipeline->run(settings.batches, [&](const nn::StepReport& r) {
-    if (r.step == 1) first = r.loss;
+    if (first == 0) first = r.loss;
     last = r.loss;
     if (r.step % 10 == 0) fmt::print("batch {:3}: loss {:.4f}, accuracy {:.1f} %\n", r.step, r.loss, 100 * r.accuracy);
   }));
-  fmt::print("{:.2f} ms of {} time\n", static_cast<double>(chosen.now_ns() - begun) / 1e6,
+  fmt::print("{}: {:.2f} ms of {} time\n", mesh.str(), static_cast<double>(chosen.now_ns() - begun) / 1e6,
              chosen.simulated ? "virtual" : "real");
   if (file) {
     TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
@@ -102,10 +105,11 @@ int main(int argc, char** argv) {
   app.add_option("--micro-batches", s.micro_batches, "Of 32 images each, in a batch")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--replicas", s.replicas, "Pipelines beside one another, which share the micro-batches")
-      ->check(CLI::Range(1, 8))
+  app.add_flag("--async", s.asynchronous, "Each micro-batch updates the weights, nothing waits between batches");
+  app.add_option("--replicas", s.replicas, "Pipelines beside one another; micro-batches go to them in turn")
+      ->check(CLI::Range(1, 16))
       ->capture_default_str();
-  app.add_option("--parts", s.parts, "Devices over which each layer of a stage is split")
+  app.add_option("--parts", s.parts, "Devices that share the layer of each stage")
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
   app.add_option("--batches", s.batches, "To train on")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main job: trains a network on labelled images with several replicas; see --help.
 //
-//   files -> dataset -> queue -+-> replica 0 on cpu:0 -+-> variables of one container -> checkpoints, events
+//   files -> dataset -> queue -+-> replica 0 on cpu:0 -+-> variables, see replica_flags.h -> checkpoints, events
 //                              +-> replica 1 on cpu:1 -+
 #include <atomic>
 #include <csignal>
@@ -71,14 +71,30 @@ struct Job {
   int64_t per_epoch() const { return images.train_images.dim(0) / options.batch * options.batch; }
   int64_t trained() const { return images_at_start + (trainer.step() - step_at_start) * per_update(); }
 
-  Status save() { return records.save(engine, images_at_start, step_at_start, per_update()).status(); }
+  Status save(Result<Snapshot> snapshot) {
+    TROUPE_RETURN_IF_ERROR(snapshot);
+    return records.save(std::move(*snapshot), images_at_start, step_at_start, per_update()).status();
+  }
+  Status save() { return save(trainer.snapshot()); }
 
   // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
-  Result<nn::RunSummary> train(int epoch, Progress& progress) {
-    const int64_t left = (epoch + 1) * per_epoch() - trained();
-    const int64_t updates = std::max<int64_t>(0, (left + per_update() - 1) / per_update());
+  Status train(int epoch, Progress& progress) {
     progress.begin(epoch);
     wait.begin(engine);
+    Status status;
+    while (status.ok() && interrupts == 0 && trained() < (epoch + 1) * per_epoch()) {
+      const int64_t left = (epoch + 1) * per_epoch() - trained();
+      bool pause = false;
+      status = run((left + per_update() - 1) / per_update(), progress, pause);
+      if (status.ok() && pause) status = save();
+    }
+    wait.end(engine);
+    progress.clear();
+    return status;
+  }
+
+  // Sets `pause` where it ends early, for a checkpoint that is only to be had between two runs.
+  Status run(int64_t updates, Progress& progress, bool& pause) {
     Status faults;
     auto saved = Progress::Clock::now();
     auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
@@ -90,15 +106,14 @@ struct Job {
         if (faults.ok()) faults = records.scalar("images_per_second", progress.images_per_second(), report.step);
       }
       const auto now = Progress::Clock::now();
-      if (faults.ok() && now - saved > std::chrono::duration<double>(options.save_seconds)) {
-        saved = now;
-        faults = save();
-      }
+      if (!faults.ok() || now - saved <= std::chrono::duration<double>(options.save_seconds)) return;
+      saved = now;
+      pause = options.together.saves_between_runs();
+      if (pause) trainer.stop();
+      else faults = save(engine.snapshot().get());
     });
-    wait.end(engine);
-    progress.clear();
     TROUPE_RETURN_IF_ERROR(faults);
-    return summary;
+    return summary.status();
   }
 
   Status test(int epoch, const Progress& progress, const Dataset& tests) {
@@ -125,8 +140,7 @@ struct Job {
       return {};
     }
     for (int epoch = first; epoch < options.epochs && interrupts == 0; ++epoch) {
-      auto summary = train(epoch, progress);
-      TROUPE_RETURN_IF_ERROR(summary);
+      TROUPE_RETURN_IF_ERROR(train(epoch, progress));
       if (interrupts == 0) TROUPE_RETURN_IF_ERROR(test(epoch, progress, tests));
       TROUPE_RETURN_IF_ERROR(save());
     }
@@ -154,18 +168,17 @@ Status run(const Options& options) {
   }
   const int64_t batches = images.train_images.dim(0) / options.batch * options.epochs;
   TROUPE_ASSIGN(Dataset data, training_batches(images, options, point.images / options.batch));
-  nn::TrainerOptions settings{.mode = options.mode,
-                              .devices = devices,
-                              .backups = options.backups,
+  nn::TrainerOptions settings{.devices = devices,
                               .optimizer = make_optimizer(options, batches / options.batches_per_update()),
                               .input_device = input_device,
                               .seed = options.seed,
                               .check_numerics = options.check_numerics};
+  options.together.apply_to(settings);
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model), data, settings));
   TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
   if (!point.path.empty()) fmt::print("going on from step {} of {}\n", trainer->step(), point.path);
-  fmt::print("training {} on {} images of {}, {} replicas\n", options.model, images.train_images.dim(0), options.data,
-             options.replicas);
+  fmt::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
+             options.data, options.replicas, options.together.mode);
   std::fflush(stdout);
   Job job{options, *engine, *trainer, records, images, point.images, trainer->step()};
   return job.run();

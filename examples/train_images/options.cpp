@@ -4,9 +4,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <map>
-
 namespace nn = troupe::nn;
 
 std::variant<Options, int> parse_options(int argc, char** argv) {
@@ -14,21 +11,13 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   CLI::App app{
       "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
       "device of its own, that share one container of variables and are fed through queues. Ctrl-C saves a\n"
-      "checkpoint and leaves; the next run goes on from there."};
+      "checkpoint and leaves; the next run goes on from there, in any mode."};
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  const std::map<std::string, nn::ReplicaMode> modes = {
-      {"sync", nn::ReplicaMode::kSync}, {"async", nn::ReplicaMode::kAsync}, {"hybrid", nn::ReplicaMode::kHybrid}};
   app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();
-  app.add_option("--mode", o.mode,
-                 "sync: gradients of all replicas averaged, one update, the same result in every run; async: every\n"
-                 "replica updates on its own; hybrid: synchronous among all but --backups replicas [async]")
-      ->transform(CLI::CheckedTransformer(modes).description("{sync,async,hybrid}"));
+  o.together.add_to(app, o.replicas);
   app.add_option("--replicas", o.replicas, "Replicas, each with a device and a thread")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  auto* backups = app.add_option("--backups", o.backups,
-                                 "Replicas an update of the hybrid mode does not wait for [1, if there are several]")
-                      ->check(CLI::Range(0, 63));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
@@ -55,9 +44,6 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
   try {
     app.parse(argc, argv);
-    if (o.mode == nn::ReplicaMode::kHybrid && backups->count() == 0) o.backups = std::min(1, o.replicas - 1);
-    if (o.backups > 0 && (o.mode != nn::ReplicaMode::kHybrid || o.backups >= o.replicas))
-      throw CLI::ValidationError("--backups", "needs --mode hybrid and more replicas than backups");
   } catch (const CLI::ParseError& e) {
     return app.exit(e);
   }

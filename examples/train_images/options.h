@@ -5,16 +5,15 @@
 #include <string>
 #include <variant>
 
-#include "troupe/train.h"
+#include "replica_flags.h"
 
 struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::string out = "runs/train_images";
   std::string model = "convnet";
   std::string optimizer = "adam";
-  troupe::nn::ReplicaMode mode = troupe::nn::ReplicaMode::kAsync;
+  ReplicaFlags together;
   int replicas = 2;
-  int backups = 0;
   int batch = 64;
   int epochs = 8;
   double rate = 0;  // 0: the optimizer's own
@@ -27,7 +26,7 @@ struct Options {
   bool check_numerics = false;
 
   /// Batches that one update takes.
-  int batches_per_update() const { return mode == troupe::nn::ReplicaMode::kAsync ? 1 : replicas; }
+  int batches_per_update() const { return together.batches_per_update(replicas); }
 };
 
 /// The options, or the exit status of a program that has printed its help or a mistake.

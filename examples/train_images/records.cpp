@@ -29,8 +29,7 @@ Result<Records::Point> Records::load() const {
   return point;
 }
 
-Result<int64_t> Records::save(Engine& engine, int64_t images, int64_t step, int64_t per_update) {
-  TROUPE_ASSIGN(Snapshot snapshot, engine.snapshot().get());
+Result<int64_t> Records::save(Snapshot snapshot, int64_t images, int64_t step, int64_t per_update) {
   const auto counter = snapshot.variables.find("global_step");
   if (counter == snapshot.variables.end() || counter->second.dtype() != DType::kInt64)
     return make_error(Code::kFailedPrecondition, "nothing to save: there is no global step");

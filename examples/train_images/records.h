@@ -23,9 +23,9 @@ class Records {
 
   /// The last good checkpoint; kNotFound when there is none. Damaged ones are passed over, with a line on stderr.
   troupe::Result<Point> load() const;
-  /// Saves the engine's variables as they are now; steps may run meanwhile. `images` were trained on at `step`, and
-  /// `per_update` more for each update since. Returns the step saved.
-  troupe::Result<int64_t> save(troupe::Engine& engine, int64_t images, int64_t step, int64_t per_update);
+  /// Saves `snapshot`. `images` were trained on at `step`, and `per_update` more for each update since. Returns the
+  /// step saved.
+  troupe::Result<int64_t> save(troupe::Snapshot snapshot, int64_t images, int64_t step, int64_t per_update);
 
   troupe::Status scalar(const std::string& name, double value, int64_t step);
   /// The graph and a few training images, once.

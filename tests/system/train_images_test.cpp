@@ -9,9 +9,11 @@ namespace {
 TEST_CASE("train_images learns in every mode, and a second run goes on") {
   const Data data;
   const Directory out;
-  const std::string mode = GENERATE("sync", "async", "hybrid");
+  const std::string mode = GENERATE("sync", "ring", "zero", "async", "hybrid", "local");
   std::vector<std::string> options = {"--mode", mode, "--epochs", "2"};
   if (mode == "hybrid") options.insert(options.end(), {"--replicas", "3", "--backups", "1"});
+  if (mode == "async") options.insert(options.end(), {"--staleness", "1"});
+  if (mode == "local") options.insert(options.end(), {"--local-steps", "5"});
   Child first(arguments(data, out, options));
   const int status = first.wait();
   INFO(first.output);
@@ -30,17 +32,19 @@ TEST_CASE("train_images learns in every mode, and a second run goes on") {
   CHECK_THAT(second.output, Catch::Contains("test accuracy 100.00 %") || Catch::Contains("test accuracy 9"));
 }
 
-TEST_CASE("train_images gives the same weights for the same seed in synchronous mode") {
+TEST_CASE("train_images gives the same weights for the same seed where replicas agree, however often it saves") {
   const Data data;
   const Directory a, b, c;
-  const auto train = [&](const Directory& out, const char* seed) {
-    Child child(arguments(data, out, {"--mode", "sync", "--epochs", "1", "--seed", seed}));
+  const std::string mode = GENERATE("sync", "zero");
+  const auto train = [&](const Directory& out, const char* seed, const char* save_seconds = "30") {
+    Child child(
+        arguments(data, out, {"--mode", mode, "--epochs", "1", "--seed", seed, "--save-seconds", save_seconds}));
     const int status = child.wait();
     INFO(child.output);
     REQUIRE(status == 0);
     return latest(out);
   };
-  const TensorMap first = train(a, "1"), same = train(b, "1"), other = train(c, "2");
+  const TensorMap first = train(a, "1"), same = train(b, "1", "0"), other = train(c, "2");
   REQUIRE(first.size() == same.size());
   for (const auto& [name, value] : first) {
     INFO(name);
@@ -52,7 +56,7 @@ TEST_CASE("train_images gives the same weights for the same seed in synchronous 
 TEST_CASE("Ctrl-C saves a checkpoint and leaves with status 0; the next run goes on") {
   const Data data;
   const Directory out;
-  const std::string mode = GENERATE("sync", "async", "hybrid");
+  const std::string mode = GENERATE("sync", "zero", "async", "hybrid", "local");
   {
     Child child(arguments(data, out, {"--mode", mode, "--epochs", "10000"}));
     const bool begun = child.read_until("epoch 1/");
@@ -122,6 +126,12 @@ TEST_CASE("train_images explains itself and refuses wrong options") {
   Child wrong({"--mode", "sometimes"});
   CHECK(wrong.wait() != 0);
   CHECK_THAT(wrong.output, Catch::Contains("sometimes"));
+  Child idle({"--mode", "async", "--replicas", "2", "--backups", "1"});
+  CHECK(idle.wait() != 0);
+  CHECK_THAT(idle.output, Catch::Contains("--backups: has no meaning in mode async"));
+  Child alone({"--mode", "hybrid", "--replicas", "2", "--backups", "2"});
+  CHECK(alone.wait() != 0);
+  CHECK_THAT(alone.output, Catch::Contains("--backups: there must be more replicas"));
 }
 
 }  // namespace
