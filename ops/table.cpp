@@ -198,14 +198,23 @@ class FillFromFile final : public ResourceKernel {
 
 // -- shapes -----------------------------------------------------------------------------------------------------------
 
+/// That of the keys, of which the table may say that their last dimensions are one key, and then that of a value.
 Status find_shape(ShapeContext& c) {
   const Node* table = c.source(0).node;
-  const auto* value = table ? table->attrs().get<PartialShape>("value_shape") : nullptr;
-  const bool plain = table && (table->op().name() == "HashTableV2" || table->op().name() == "MutableHashTableV2");
-  if (!c.input(1).has_rank() || !(plain || (value && table->op().name() == "MutableHashTableOfTensorsV2"))) return {};
-  PartialShape shape = c.input(1);
-  if (value && value->has_rank() && shape.rank() + value->rank() <= kMaxRank)
-    for (const int64_t d : value->dims()) shape.push_back(d);
+  const std::string op = table ? table->op().name() : "";
+  const bool known = op.ends_with("HashTableV2") || op == "MutableHashTableOfTensorsV2";
+  if (!known || !c.input(1).has_rank()) return {};
+  PartialShape shape = c.input(1), value = PartialShape::scalar();
+  if (op == "MutableDenseHashTableV2") {
+    const PartialShape& key = table->inputs()[0].shape();
+    if (!key.has_rank() || key.rank() > shape.rank()) return {};
+    PartialShape rest = PartialShape::scalar();
+    for (int d = 0; d < shape.rank() - key.rank(); ++d) rest.push_back(shape[d]);
+    shape = rest;
+  }
+  if (const auto* of = table->attrs().get<PartialShape>("value_shape")) value = *of;
+  if (!value.has_rank() || shape.rank() + value.rank() > kMaxRank) return {};
+  for (const int64_t d : value.dims()) shape.push_back(d);
   c.set_output(0, shape);
   return {};
 }

@@ -133,6 +133,7 @@ TEST_CASE("a dense table shows its buckets and takes them back") {
   CHECK(only(f.run("LookupTableSizeV2", {second})).identical(Tensor::scalar<int64_t>(2)));
   CHECK(only(f.run("LookupTableFindV2", {second, longs({11, 3}), Tensor::scalar(9.f)}))
             .identical(Tensor::of<float>({2, 9})));
+  CHECK(f.last_node->shape(0) == PartialShape{2});
   CHECK(only(f.run("LookupTableExportV2", {second}, types)).identical(shown->at(0)));
 }
 
@@ -145,6 +146,7 @@ TEST_CASE("keys and values of a dense table may be vectors") {
   REQUIRE(f.run("LookupTableInsertV2", {table, keys, Tensor::of<int64_t>({1, 2, 3, 4}, {2, 2})}).ok());
   CHECK(only(f.run("LookupTableFindV2", {table, Tensor::of<std::string>({"ab", "c", "x", "y"}, {2, 2}), longs({8, 9})}))
             .identical(Tensor::of<int64_t>({3, 4, 8, 9}, {2, 2})));
+  CHECK(f.last_node->shape(0) == PartialShape{2, 2});
 }
 
 TEST_CASE("what a dense table cannot be or take is an error with the values") {
