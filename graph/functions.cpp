@@ -22,10 +22,11 @@ constexpr int kMostNested = 64;
 
 void set_type(NodeDef& node, int type) { set_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
 
-/// A node to read, with how many calls it is within.
+/// A node to read, with how many calls it is within, and whether one is a While.
 struct Pending {
   NodeDef node;
   int nested = 0;
+  bool in_loop = false;
 };
 
 class Lowering {
@@ -40,7 +41,7 @@ class Lowering {
     }
     for (NodeDef& node : *def_.mutable_node()) names_.insert(node.name());
     std::deque<Pending> pending;
-    for (NodeDef& node : *def_.mutable_node()) pending.push_back({std::move(node), 0});
+    for (NodeDef& node : *def_.mutable_node()) pending.push_back({std::move(node)});
     def_.clear_node();
     while (!pending.empty()) {
       Pending next = std::move(pending.front());
@@ -50,6 +51,7 @@ class Lowering {
         continue;
       }
       call_ = &next.node;
+      in_loop_ = next.in_loop;
       made_.clear();
       Status status = next.nested < kMostNested
                           ? lower()
@@ -62,7 +64,7 @@ class Lowering {
         }
         return error;
       }
-      for (NodeDef& node : made_) pending.push_back({std::move(node), next.nested + 1});
+      for (NodeDef& node : made_) pending.push_back({std::move(node), next.nested + 1, in_loop_});
     }
     def_.clear_library();
     return {};
@@ -257,7 +259,10 @@ class Lowering {
 
   Status lower_call(std::string_view attr) {
     TROUPE_ASSIGN(const FunctionDef* f, attr.empty() ? function(call_->op()) : function_of(attr));
-    TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, controls_));
+    std::vector<std::string> pivot = controls_;
+    if (in_loop_ && pivot.empty() && !inputs_.empty())  // what has no inputs must be in the loop too
+      pivot.push_back("^" + inputs_[0].substr(0, inputs_[0].find(':')));
+    TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, pivot));
     finish(r);
     return {};
   }
@@ -366,6 +371,7 @@ class Lowering {
   }
 
   Status lower_while() {
+    in_loop_ = true;
     TROUPE_ASSIGN(const FunctionDef* condition, function_of("cond"));
     TROUPE_ASSIGN(const FunctionDef* body, function_of("body"));
     const int n = body->signature().input_arg_size();
@@ -435,6 +441,7 @@ class Lowering {
   std::unordered_set<std::string> names_;
   // Of the call at hand:
   const NodeDef* call_ = nullptr;
+  bool in_loop_ = false;
   std::vector<std::string> inputs_, controls_;
   std::deque<NodeDef> made_;  // references stay valid
 };

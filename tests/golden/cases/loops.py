@@ -77,3 +77,24 @@ def switch_case(case, v2):
     for at in range(4):
         y = tf.switch_case(i - at, branches)
         case.fetch(y, *tf.gradients(y, [x]))
+
+
+@golden()
+def functions_in_loops(case):
+    """Functions with constants of their own, called within the bodies of loops and within one another."""
+    control_flow(v2=True)
+    x = case.feed("x", case.floats(3))
+
+    @tf.function
+    def shifted(y):
+        return tf.concat([y[1:], [1.5]], 0)
+
+    @tf.function
+    def twice(y):
+        return tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, shifted(y) * 0.5), [0, y])[1]
+
+    def body(i, y):
+        return i + 1, tf.cond(i > 0, lambda: shifted(y) * x, lambda: twice(y)) + tf.gather(shifted(x), i)
+
+    _, y = tf.while_loop(lambda i, y: i < 3, body, [0, x])
+    case.fetch(y, *tf.gradients(y, x))
