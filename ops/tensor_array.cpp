@@ -24,6 +24,7 @@ struct TensorArray {
   DType dtype = DType::kInvalid;
   PartialShape shape;  // of every element
   bool grows = false;
+  bool alike = false;     // the first that is written tells the sizes that `shape` leaves open
   bool clears = true;     // an element is given up when it is read
   bool gradient = false;  // what is written to one element adds up, and what was not written is zeros
   bool closed = false;
@@ -48,6 +49,7 @@ struct TensorArray {
     if (e.value.defined() && !gradient) return invalid_argument("element {} was written already", i);
     TROUPE_ASSIGN(e.value, add_elements(c, e.value, value));
     e.shape = PartialShape(value.shape());
+    if (alike) shape = e.shape;
     return {};
   }
 
@@ -91,7 +93,8 @@ class MakeArray final : public ComputeKernel {
  public:
   explicit MakeArray(const KernelInit& init)
       : dtype_(init.attr<DType>("dtype")), shape_(init.attr<PartialShape>("element_shape")),
-        grows_(init.attr<bool>("dynamic_size")), clears_(init.attr<bool>("clear_after_read")) {}
+        grows_(init.attr<bool>("dynamic_size")), clears_(init.attr<bool>("clear_after_read")),
+        alike_(init.attr<bool>("identical_element_shapes")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const int64_t size, int_scalar(c.input(0), "size"));
     if (size < 0) return invalid_argument("size = {} is negative", size);
@@ -100,6 +103,7 @@ class MakeArray final : public ComputeKernel {
     array->shape = shape_;
     array->grows = grows_;
     array->clears = clears_;
+    array->alike = alike_;
     TROUPE_RETURN_IF_ERROR(resize_elements(c, array->elements, size));
     c.set_output(0, step_handle(std::move(array)));
     put_flow(c, 1);
@@ -109,7 +113,7 @@ class MakeArray final : public ComputeKernel {
  private:
   const DType dtype_;
   const PartialShape shape_;
-  const bool grows_, clears_;
+  const bool grows_, clears_, alike_;
 };
 
 /// TensorArrayGradV3 and TensorArrayGradWithShape: the array of gradients, one for each source.
@@ -129,6 +133,7 @@ class MakeGradient final : public ComputeKernel {
       gradient = std::make_shared<TensorArray>();
       gradient->dtype = of->dtype;
       gradient->gradient = true;
+      gradient->alike = of->alike;
       TROUPE_ASSIGN(gradient->shape, longer(prepend, of->shape));
       for (const TensorArray::Element& e : of->elements) {
         TROUPE_ASSIGN(PartialShape shape, longer(prepend, e.shape));
@@ -328,7 +333,8 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful()
               .shape(scalar_shape)
               .doc("A new array for size tensors, more with dynamic_size. Each element is written once and, with "
-                   "clear_after_read, read once. It lives as long as the step."),
+                   "clear_after_read, read once; with identical_element_shapes all have the sizes of the first. It "
+                   "lives as long as the step."),
           none);
   ops.add(on_array("TensorArrayGradV3")
               .input("flow_in: float32")

@@ -67,6 +67,14 @@ TEST_CASE("a tensor array grows where it may") {
   CHECK(t.run(t.read(written, 2)).identical(D({5})));
 }
 
+TEST_CASE("the first element tells the sizes of those alike: others are zeros, or errors") {
+  Arrays t(2, {{"identical_element_shapes", true}});
+  const Output written = t.write(t.flow, 1, t.of(D({4, 5})));
+  CHECK(t.run(t.op("TensorArrayGatherV3", {t.handle, t.of(I({0, 1})), written}, t.dtype))
+            .identical(D({0, 0, 4, 5}, {2, 2})));
+  CHECK_THAT(t.error(t.write(written, 0, t.of(D({6})))).message, Catch::Contains("does not go into"));
+}
+
 TEST_CASE("rows are scattered to a tensor array and gathered, with gradients") {
   Arrays t(3);
   const Output x = t.of(kRows);
