@@ -242,6 +242,7 @@ Result<Tensor> ProtoReader::tensor(const proto::TensorProto& value) {
     else std::memcpy(t.mutable_raw(), content.data(), content.size());
     return t;
   }
+  if (n == 0) return Tensor::make(dtype, shape);  // TensorFlow writes the value that a tf.zeros would repeat
   const int64_t given = count_values(dtype, value);
   if (given > n)
     return invalid_argument("tensor {} {} has {} values, more than fit", to_string(dtype), shape.str(), given);

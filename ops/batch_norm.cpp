@@ -163,7 +163,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
     for (int i = 1; i < (training_ && !blend ? 3 : 5); ++i)
       TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
     std::vector<T> mean, variance;
-    if (training_) {
+    if (training_ || v.empty()) {
       mean.assign(v.channels, T(0));
       const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
       const Sums<T> first(v, x.data<T>(), x.data<T>(), mean, false, c.threads());
@@ -190,6 +190,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
         variance[i] = old * c.input(4).data<T>()[i] + part * variance[i];
       }
     }
+    if (v.empty()) mean.assign(v.channels, T(NAN)), variance = mean;
     TROUPE_ASSIGN(Tensor batch_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor batch_variance, vector(c, variance));
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));

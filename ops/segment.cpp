@@ -21,11 +21,12 @@ struct Sum {
 struct Product {
   template <class A> static A join(A a, A b) { return wrapping_multiply(a, b); }
 };
+/// Of Max and Min, NaN comes through where it is the last of its segment, as in TensorFlow.
 struct Max {
-  template <class A> static A join(A a, A b) { return b > a || b != b ? b : a; }
+  template <class A> static A join(A a, A b) { return a > b ? a : b; }
 };
 struct Min {
-  template <class A> static A join(A a, A b) { return b < a || b != b ? b : a; }
+  template <class A> static A join(A a, A b) { return a < b ? a : b; }
 };
 
 /// What a segment without rows gives.
