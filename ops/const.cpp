@@ -166,9 +166,23 @@ class Fill final : public ComputeKernel {
   }
 };
 
-Status fill_shape(ShapeContext& c) {
+/// Zeros too where they were not asked for, so that results never depend on what memory held.
+class Empty final : public ComputeKernel {
+ public:
+  explicit Empty(const KernelInit& init) : dtype_(init.attr<DType>("dtype")) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0)));
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_, shape, c.device().allocator));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const DType dtype_;
+};
+
+Status shape_given(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
-  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
   if (auto dims = c.constant_input(0)) {
     TROUPE_ASSIGN(const Shape shape, shape_from(*dims));
     c.set_output(0, shape);
@@ -176,6 +190,11 @@ Status fill_shape(ShapeContext& c) {
     c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
   }
   return {};
+}
+
+Status fill_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+  return shape_given(c);
 }
 
 Status fill_gradient(GradientContext& c) {
@@ -393,6 +412,15 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("A tensor of sizes `dims` whose elements are all the scalar `value`."),
           gradient(fill_gradient));
   kernels.add<Fill>("Fill", DeviceKind::kCpu, {});
+  ops.add(OpDef("Empty")
+              .input("shape: int32")
+              .output("output: dtype")
+              .attr("dtype: type")
+              .attr("init: bool = false")
+              .shape(shape_given)
+              .doc("Zeros of sizes `shape`, whatever `init` says."),
+          not_differentiable("its values do not depend on the input"));
+  kernels.add<Empty>("Empty", DeviceKind::kCpu, {});
   ops.add(OpDef("Range")
               .input("start: Tidx")
               .input("limit: Tidx")

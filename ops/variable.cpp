@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables by handle: VarHandleOp, ReadVariableOp, AssignVariableOp, AssignAddVariableOp,
-// AssignSubVariableOp, VarIsInitializedOp, VariableShape, ResourceCountUpTo, DestroyResourceOp. All but the first run
-// at the container's host.
+// AssignSubVariableOp, VarIsInitializedOp, DisableCopyOnRead, VariableShape, ResourceCountUpTo, DestroyResourceOp. All
+// but the first run at the container's host.
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/resource_kernel.h"
@@ -94,6 +94,10 @@ class IsInitializedKernel final : public VariableKernel {
     TROUPE_ASSIGN(const bool initialized, container.initialized(request.handle()));
     return one_output(Tensor::scalar(initialized));
   }
+};
+
+class NoCopyOnRead final : public VariableKernel {
+  Result<std::vector<Tensor>> run(Container&, ResourceRequest&) override { return std::vector<Tensor>{}; }
 };
 
 class ShapeKernel final : public VariableKernel {
@@ -241,6 +245,14 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("the output is a truth value"));
   kernels.add<IsInitializedKernel>("VarIsInitializedOp", DeviceKind::kCpu, {});
+
+  ops.add(OpDef("DisableCopyOnRead")
+              .input("resource: resource")
+              .doc("Nothing: a value that was read never changes here, so that reads need no copies.")
+              .shape(no_outputs)
+              .stateful(),
+          not_differentiable(no_value));
+  kernels.add<NoCopyOnRead>("DisableCopyOnRead", DeviceKind::kCpu, {});
 
   ops.add(OpDef("VariableShape")
               .input("input: resource")
