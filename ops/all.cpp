@@ -69,6 +69,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_regex_ops(ops, kernels);
   register_summary_ops(ops, kernels);
   register_decode_ops(ops, kernels);
+  register_audio_ops(ops, kernels);
   register_file_ops(ops, kernels);
   register_parse_example_ops(ops, kernels);
   // After those that they are made of.

@@ -69,6 +69,7 @@ void register_string_number_ops(OpRegistry&, KernelRegistry&);
 void register_string_hash_ops(OpRegistry&, KernelRegistry&);
 void register_regex_ops(OpRegistry&, KernelRegistry&);
 void register_summary_ops(OpRegistry&, KernelRegistry&);
+void register_audio_ops(OpRegistry&, KernelRegistry&);
 void register_decode_ops(OpRegistry&, KernelRegistry&);
 void register_file_ops(OpRegistry&, KernelRegistry&);
 void register_parse_example_ops(OpRegistry&, KernelRegistry&);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes and lines to tensors: DecodeRaw, DecodePaddedRaw, DecodeCSV, ParseTensor; tensors to bytes: SerializeTensor.
+// Bytes and lines to tensors: DecodeRaw, DecodePaddedRaw, DecodeCSV, ParseTensor, DecodeCompressed; tensors to bytes:
+// SerializeTensor.
 #include <algorithm>
 #include <bit>
 
-#include "graph/attr_proto.h"
+#include "io/inflate.h"
 #include "ops/index_tensors.h"
 #include "ops/string_map.h"
 #include "ops/string_numbers.h"
+#include "ops/tensor_bytes.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
@@ -163,18 +165,11 @@ class DecodeCsv final : public ComputeKernel {
   const std::vector<int64_t> columns_;
 };
 
-/// A TensorProto as bytes.
 class SerializeTensor final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    if (const Tensor& x = c.input(0); x.dtype() == DType::kResource || x.dtype() == DType::kVariant)
-      return invalid_argument("{} cannot be written as bytes", to_string(x.dtype()));
-    proto::AttrValue value;
-    to_proto(AttrValue(c.input(0)), value);
-    if (value.tensor().ByteSizeLong() > INT32_MAX)
-      return make_error(Code::kResourceExhausted, "{} takes {} bytes, a message may have 2^31 - 1",
-                        c.input(0).shape().str(), value.tensor().ByteSizeLong());
-    c.set_output(0, Tensor::scalar(value.tensor().SerializeAsString()));
+    TROUPE_ASSIGN(std::string bytes, tensor_bytes(c.input(0)));
+    c.set_output(0, Tensor::scalar(std::move(bytes)));
     return {};
   }
 };
@@ -185,10 +180,7 @@ class ParseTensor final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& bytes = c.input(0);
     if (bytes.rank() != 0) return invalid_argument("serialized must be a scalar, not {}", bytes.shape().str());
-    proto::TensorProto message;
-    if (const std::string& s = bytes.data<std::string>()[0]; !message.ParseFromString(s))
-      return invalid_argument("{} bytes are no TensorProto", s.size());
-    TROUPE_ASSIGN(Tensor parsed, ProtoReader().tensor(message));
+    TROUPE_ASSIGN(Tensor parsed, tensor_of_bytes(bytes.data<std::string>()[0]));
     if (parsed.dtype() != dtype_)
       return invalid_argument("the tensor in it is {}, not {}", to_string(parsed.dtype()), to_string(dtype_));
     c.set_output(0, std::move(parsed));
@@ -197,6 +189,31 @@ class ParseTensor final : public ComputeKernel {
 
  private:
   const DType dtype_;
+};
+
+/// Of each string what was compressed.
+class DecodeCompressed final : public ComputeKernel {
+ public:
+  explicit DecodeCompressed(const KernelInit& init) : type_(init.attr<std::string>("compression_type")) {}
+  Status compute(KernelContext& c) override {
+    if (!type_.empty() && type_ != "ZLIB" && type_ != "GZIP")
+      return invalid_argument("compression_type must be 'ZLIB', 'GZIP' or '', not '{}'", type_);
+    if (type_.empty()) {
+      c.set_output(0, c.input(0));
+      return {};
+    }
+    const auto inflate = [&](const std::string& in, std::string& out) -> Status {
+      if (in.empty()) return {};
+      TROUPE_ASSIGN(out, inflated(in, type_ == "GZIP"));
+      return {};
+    };
+    TROUPE_ASSIGN(Tensor y, map_strings<std::string>(c, c.input(0), inflate));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const std::string type_;
 };
 
 Status csv_shape(ShapeContext& c) {
@@ -265,6 +282,16 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("The tensor that the bytes of a TensorProto hold. Fails where they are none, or one of another type."),
       not_differentiable(kNoGradientOfStrings));
   kernels.add<ParseTensor>("ParseTensor", DeviceKind::kCpu, {});
+  ops.add(
+      OpDef("DecodeCompressed")
+          .input("bytes: string")
+          .output("output: string")
+          .attr("compression_type: string = ''")
+          .shape(unchanged_shape)
+          .doc("What each string has packed by compression_type 'ZLIB' or 'GZIP'; the strings themselves where that "
+               "is ''. Error for one that is damaged or cut off."),
+      not_differentiable(kNoGradientOfStrings));
+  kernels.add<DecodeCompressed>("DecodeCompressed", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

@@ -276,6 +276,19 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseReorder", {places, D({1, 2, 3}), L({3, 2})}, "[2,2]");
   check_fails("SparseReshape", {places, L({3, 2}), L({4, -1})}, "6 elements do not fit [4,1]");
   check_fails("SparseReshape", {places, L({3, 2}), L({-1, -1})}, "two open sizes");
+  check_fails("SerializeSparse", {places, two, L({2, 2})}, "index 2 at [1,0]");
+  check_fails("SerializeManySparse", {L({0}, {1, 1}), D({1}), L({3})}, "above 1, not 1");
+  check_fails("SerializeManySparse", {L({2, 0, 0, 1}, {2, 2}), two, sizes}, "indices[1] = [0,1] is out of order");
+  const Attrs wanted = {{"dtype", DType::kFloat64}};
+  const auto text = [](int64_t n) {
+    return Tensor::of<std::string>(std::vector<std::string>(static_cast<size_t>(n), "\xff"), Shape{n});
+  };
+  check_fails("DeserializeSparse", {text(2)}, "[...,3], not [2]", wanted);
+  check_fails("DeserializeSparse", {text(3)}, "1 bytes are no TensorProto", wanted);
+  check_fails("DeserializeManySparse", {*text(0).reshape({0, 3})}, "[0,3] has no sparse tensor", wanted);
+  const auto packed = apply("SerializeManySparse", {places, two, sizes});
+  REQUIRE(packed.ok());
+  check_fails("DeserializeManySparse", {*packed}, "values of float64, not float32", {{"dtype", DType::kFloat32}});
   check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }

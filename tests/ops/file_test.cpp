@@ -10,6 +10,8 @@ namespace {
 
 using Catch::Contains;
 
+Tensor text(const std::string& bytes) { return Tensor::scalar<std::string>(bytes); }
+
 std::string failure(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}) {
   const auto got = apply_unshaped(op, inputs, std::move(attrs));
   INFO(op);
@@ -72,6 +74,51 @@ TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
   CHECK_THAT(failure("ParseTensor", {S("\x08\x07")}, {{"out_type", DType::kInt32}}), Contains("string, not int32"));
   CHECK_THAT(failure("ParseTensor", {S("\x08\x03\x12\x02\x12\0\x22\x01\x01")}, {{"out_type", DType::kInt32}}),
              Contains("bytes"));
+}
+
+TEST_CASE("compressed strings that are damaged or cut off are errors", "[files][bad_input]") {
+  const Attrs zlib = {{"compression_type", "ZLIB"}}, gzip = {{"compression_type", "GZIP"}};
+  const std::string packed = std::string("x\234KLLL\004\000\003\316\001\205", 12);
+  CHECK_THAT(failure("DecodeCompressed", {S("abc")}, zlib), Contains("not zlib data"));
+  CHECK_THAT(failure("DecodeCompressed", {S({packed, packed})}, gzip), Contains("not gzip data"));
+  CHECK_THAT(failure("DecodeCompressed", {text(packed.substr(0, 8))}, zlib), Contains("damaged, at byte 8 of 8"));
+  std::string damaged = packed;
+  damaged.back() ^= 1;
+  CHECK_THAT(failure("DecodeCompressed", {text(damaged)}, zlib), Contains("not zlib data, or damaged"));
+  CHECK_THAT(failure("DecodeCompressed", {S("abc")}, {{"compression_type", "ZSTD"}}), Contains("not 'ZSTD'"));
+}
+
+TEST_CASE("sound that is none is an error", "[files][bad_input]") {
+  const auto encoded = apply("EncodeWav", {F({0.5, -1, 1, 0}, {4, 1}), I(8000)});
+  REQUIRE(encoded.ok());
+  const std::string wav = encoded->data<std::string>()[0];
+  const auto bad = [&](size_t at, const std::string& bytes) {
+    std::string changed = wav;
+    changed.replace(at, bytes.size(), bytes);
+    return failure("DecodeWav", {text(changed)});
+  };
+  CHECK_THAT(failure("DecodeWav", {S("")}), Contains("0 bytes are no WAV file"));
+  CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 30))}), Contains("ends in its format"));
+  CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 36))}), Contains("no data chunk"));
+  CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 50))}), Contains("ends in its chunk 'data' of 8 bytes"));
+  CHECK_THAT(bad(0, "RIFX"), Contains("52 bytes are no WAV file"));
+  CHECK_THAT(bad(8, "WAVX"), Contains("no WAV file"));
+  CHECK_THAT(bad(16, "\x11"), Contains("17 bytes, not 16 or 18"));
+  CHECK_THAT(bad(20, "\x03"), Contains("audio format 3, not 1"));
+  CHECK_THAT(bad(22, std::string(1, '\0')), Contains("0 channels"));
+  CHECK_THAT(bad(34, "\x08"), Contains("samples of 8 bits"));
+  CHECK_THAT(failure("DecodeWav", {text(wav + wav.substr(36))}), Contains("more than one data chunk"));
+  CHECK_THAT(failure("DecodeWav", {text(wav)}, {{"desired_samples", int64_t{-2}}}), Contains("desired_samples is -2"));
+  CHECK_THAT(failure("EncodeWav", {F({1}, {1}), I(8000)}), Contains("[length, channels], not [1]"));
+  CHECK_THAT(failure("EncodeWav", {F({1}, {1, 1}), I(0)}), Contains("above 0, not 0"));
+  const Tensor line = F({1, 2}, {2, 1}), spectrum = F({1, 1, 1, 1, 1}, {1, 1, 5});
+  const auto windows = [](int64_t size, int64_t stride) { return Attrs{{"window_size", size}, {"stride", stride}}; };
+  CHECK_THAT(failure("AudioSpectrogram", {line}, windows(1, 1)), Contains("window_size 1"));
+  CHECK_THAT(failure("AudioSpectrogram", {line}, windows(2, 0)), Contains("stride 0"));
+  CHECK_THAT(failure("Mfcc", {spectrum, I(0)}), Contains("sample rate of 0"));
+  CHECK_THAT(failure("Mfcc", {F({1}, {1, 1, 1}), I(16000)}), Contains("a spectrum of 1 values"));
+  CHECK_THAT(failure("Mfcc", {spectrum, I(16000)}, {{"lower_frequency_limit", 5000.f}}), Contains("from 5000 to 4000"));
+  CHECK_THAT(failure("Mfcc", {spectrum, I(16000)}, {{"dct_coefficient_count", int64_t{41}}}), Contains("from 1 to"));
 }
 
 TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 
+#include "ops/tensor_bytes.h"
 #include "tests/ops/op_case.h"
 
 namespace troupe::testing {
@@ -15,7 +16,24 @@ inline std::vector<OpCase> sparse_cases() {
   const Tensor row = D({1, 2, 4}), column = D({2, 3}, {2, 1}), none = L({}, {0, 2});
   const Attrs keep = {{"keep_dims", true}};
   const double e = std::exp(-5.0);
+  const auto packed = [](const std::vector<Tensor>& parts, const Shape& s) {
+    std::vector<std::string> bytes;
+    for (const Tensor& t : parts) bytes.push_back(*tensor_bytes(t));
+    return Tensor::of<std::string>(bytes, s);
+  };
+  const Tensor first = L({1}, {1, 1}), second = L({0, 2}, {2, 1});
+  const Tensor whole = L({1, 2, -3}), whole_rows = packed({first, L({1}), L({3}), second, L({2, -3}), L({3})}, {2, 3});
+  const Tensor rows = packed({first, D({1}), L({3}), second, D({2, -3}), L({3})}, {2, 3});
   return {
+      {"SerializeSparse", {ai, whole, shape}, {}, {packed({ai, whole, shape}, {3})}},
+      {"SerializeManySparse", {ai, whole, shape}, {}, {whole_rows}},
+      {"SerializeManySparse", {none, L({}), L({0, 3})}, {}, {packed({}, {0, 3})}},
+      {"DeserializeManySparse", {rows}, {{"dtype", DType::kFloat64}}, {ai, av, shape}},
+      {"DeserializeSparse", {packed({ai, av, shape}, {3})}, {{"dtype", DType::kFloat64}}, {ai, av, shape}},
+      {"DeserializeSparse",
+       {packed({first, D({1}), L({3}), second, D({2, -3}), L({4})}, {2, 1, 3})},
+       {{"dtype", DType::kFloat64}},
+       {L({0, 0, 1, 1, 0, 0, 1, 0, 2}, {3, 3}), av, L({2, 1, 4})}},
       {"SparseAdd",
        {ai, av, shape, bi, bv, shape, D(0)},
        {},

@@ -12,6 +12,17 @@ inline Tensor S(const char* v) { return Tensor::scalar<std::string>(v); }
 inline std::vector<OpCase> string_cases() {
   const Tensor grid = S({"a", "b", "c", "d", "e", "f"}, {2, 3}), none = S({}, {0});
   const Attrs utf8 = {{"encoding", "utf-8"}}, characters = {{"unit", "UTF8_CHAR"}}, dot = {{"separator", "."}};
+  const std::string zlib = std::string("x\234KLLL\004\000\003\316\001\205", 12);
+  const std::string gzip =
+      std::string("\037\213\010\000\000\000\000\000\002\003KLLL\004\000E\345\230\255\004\000\000\000", 24);
+  const Tensor wav =
+      Tensor::scalar(std::string("RIFF,\000\000\000WAVEfmt "
+                                 "\020\000\000\000\001\000\002\000D\254\000\000\020\261\002\000\004\000\020\000data\010"
+                                 "\000\000\000\000@\000\200\377\177\315\014",
+                                 52));
+  const auto spectrum = [](int64_t window, int64_t stride) {
+    return Attrs{{"window_size", window}, {"stride", stride}};
+  };
   const Tensor message = Tensor::scalar(std::string("\x08\x03\x12\x04\x12\x02\x08\x01\x22\x04\x05\0\0\0", 14));
   return {
       {"StringLower", {S({"aBC", "", "ÄB"})}, {}, {S({"abc", "", "Äb"})}},
@@ -71,6 +82,25 @@ inline std::vector<OpCase> string_cases() {
        {S({std::string("\0\1", 2)})},
        {{"out_type", DType::kInt16}, {"little_endian", false}},
        {Tensor::of<int16_t>({1}, {1, 1})}},
+      {"DecodeCompressed", {S({"a", ""})}, {}, {S({"a", ""})}},
+      {"DecodeCompressed", {S({zlib, ""})}, {{"compression_type", "ZLIB"}}, {S({"aaaa", ""})}},
+      {"DecodeCompressed", {S({gzip, gzip + gzip})}, {{"compression_type", "GZIP"}}, {S({"aaaa", "aaaaaaaa"})}},
+      {"EncodeWav", {F({0.5, -2, 1.5, 0.1f}, {2, 2}), I(44100)}, {}, {wav}},
+      {"DecodeWav", {wav}, {}, {F({0.5, -1, 32767.f / 32768, 3277.f / 32768}, {2, 2}), I(44100)}},
+      {"DecodeWav",
+       {wav},
+       {{"desired_channels", int64_t{3}}, {"desired_samples", int64_t{1}}},
+       {F({0.5, -1, -1}, {1, 3})}},
+      {"DecodeWav",
+       {wav},
+       {{"desired_channels", int64_t{1}}, {"desired_samples", int64_t{3}}},
+       {F({0.5, 32767.f / 32768, 0}, {3, 1})}},
+      {"AudioSpectrogram", {F({1, 2, 3}, {3, 1})}, spectrum(2, 1), {F({2, 2, 3, 3}, {1, 2, 2})}},
+      {"AudioSpectrogram", {F({1, 2, 3}, {1, 3})}, spectrum(3, 1), {F({}, {3, 0, 3})}},
+      {"Mfcc",
+       {F({1, 1, 1, 1, 1}, {1, 1, 5}), I(16000)},
+       {{"filterbank_channel_count", int64_t{4}}, {"dct_coefficient_count", int64_t{3}}},
+       {F({-40.05788f, -24.9037687f, 0.0453879f}, {1, 1, 3})}},
       {"SerializeTensor", {I({5})}, {}, {message}},
       {"SerializeTensor", {S({"a", "bc"})}, {}, {S("\x08\x07\x12\x04\x12\x02\x08\x02\x42\x01\x61\x42\x02\x62\x63")}},
       {"ParseTensor", {message}, {{"out_type", DType::kInt32}}, {I({5})}},

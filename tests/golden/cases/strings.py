@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strings, and what is parsed from and printed to them."""
 import base64
+import gzip
+import zlib
 
 import numpy as np
 
@@ -247,3 +249,34 @@ def older_examples(case):
     for p in (parsed, one):
         case.fetch(p.sparse_indices[0], p.sparse_values[0], p.sparse_shapes[0])
         fetch_text(case, p.dense_values[0])
+
+
+@golden()
+def sounds(case):
+    x = case.feed("x", case.floats(40, 2), (None, 2))
+    contents = tf.audio.encode_wav(x, 8000)
+    fetch_text(case, tf.io.encode_base64(contents))
+    for options in ({}, {"desired_channels": 3, "desired_samples": 50}, {"desired_channels": 1, "desired_samples": 7}):
+        case.fetch(*tf.audio.decode_wav(contents, **options))
+    for size, stride, squared in ((12, 7, True), (16, 16, False)):
+        spectrum = tf.raw_ops.AudioSpectrogram(input=x, window_size=size, stride=stride, magnitude_squared=squared)
+        case.fetch(spectrum, tf.raw_ops.Mfcc(spectrogram=spectrum, sample_rate=8000, filterbank_channel_count=5,
+                                             dct_coefficient_count=4, upper_frequency_limit=3500.0,
+                                             lower_frequency_limit=300.0))
+
+
+@golden()
+def packed(case):
+    """Compressed strings, and sparse tensors as strings and as variants."""
+    R = tf.raw_ops
+    texts = {"": b"abc", "ZLIB": zlib.compress(b"hello " * 5), "GZIP": gzip.compress(b"hello " * 5, mtime=0)}
+    for kind, text in texts.items():
+        fetch_text(case, tf.io.decode_compressed(tf.constant([text, text]), kind))
+    x = tf.sparse.from_dense(case.feed("x", case.ints(3, 4, high=3)))
+    one, many = tf1.serialize_sparse(x), tf1.serialize_many_sparse(x)
+    fetch_text(case, tf.io.encode_base64(one), tf.io.encode_base64(many))
+    variant = tf1.serialize_many_sparse(x, out_type=tf.variant)
+    for back in (tf1.deserialize_many_sparse(many, x.dtype), R.DeserializeSparse(serialized_sparse=one, dtype=x.dtype),
+                 R.DeserializeSparse(serialized_sparse=many[1], dtype=x.dtype),
+                 R.DeserializeSparse(serialized_sparse=tf.reshape(variant, [3, 1, 3]), dtype=x.dtype)):
+        case.fetch(*(back if isinstance(back, tuple) else (back.indices, back.values, back.dense_shape)))
