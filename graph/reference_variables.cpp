@@ -32,6 +32,7 @@ std::string handle_form(const std::string& op) {
       {"AssignSub", "AssignSubVariableOp"},
       {"IsVariableInitialized", "VarIsInitializedOp"},
       {"CountUpTo", "ResourceCountUpTo"},
+      {"DestroyTemporaryVariable", "_TakeVariable"},
       {"StridedSliceAssign", "ResourceStridedSliceAssign"},
       {"RefSwitch", "Switch"},
       {"RefMerge", "Merge"},
@@ -49,10 +50,11 @@ std::string handle_form(const std::string& op) {
 }
 
 Kind kind_of(const std::string& op, const OpRegistry& ops) {
-  if (op == "VariableV2" || op == "Variable") return Kind::kVariable;
+  if (op == "VariableV2" || op == "Variable" || op == "TemporaryVariable")
+    return ops.find("VarHandleOp") ? Kind::kVariable : Kind::kOther;
   const std::string form = handle_form(op);
   if (form.empty() || !ops.find(form)) return Kind::kOther;
-  if (op == "IsVariableInitialized" || op == "CountUpTo") return Kind::kQuestion;
+  if (op == "IsVariableInitialized" || op == "CountUpTo" || op == "DestroyTemporaryVariable") return Kind::kQuestion;
   return op.starts_with("Ref") ? Kind::kPass : Kind::kUpdate;
 }
 
@@ -267,9 +269,10 @@ class Rewrite {
   void make_handle(int i, NodeDef& node) {
     NodeDef handle = node;
     handle.set_name(beside_[i]);
-    handle.set_op("VarHandleOp");
+    take_form(handle, *ops_.find("VarHandleOp"));
     proto::AttrValue& shared = set_attr(handle, "shared_name");
     if (shared.s().empty()) shared.set_s(prefix_ + node.name());
+    if (node.op() == "TemporaryVariable") set_attr(handle, "_temporary").set_b(true);
     proto::TensorShapeProto& shape = *set_attr(handle, "shape").mutable_shape();
     const bool unsaid = node.op() == "Variable" && shape.dim_size() == 0;  // so the old op wrote what it did not know
     if (unsaid || reshaped_.contains(i)) {

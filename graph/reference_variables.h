@@ -19,10 +19,11 @@
 
 namespace troupe {
 
-/// Rewrites `def`: VariableV2, Variable; Assign, AssignAdd, AssignSub, CountUpTo, IsVariableInitialized, Scatter...,
-/// Apply..., SparseApply..., StridedSliceAssign; RefSwitch, RefMerge and their kin, through which references become
-/// handles. A variable is called as its node, below `prefix` (empty or with '/' at its end). Ops that have no form for
-/// handles in `ops` stay as they are. Errors: kInvalidArgument for an op on a reference whose input is none.
+/// Rewrites `def`: VariableV2, Variable, TemporaryVariable and DestroyTemporaryVariable; Assign, AssignAdd, AssignSub,
+/// CountUpTo, IsVariableInitialized, Scatter..., Apply..., SparseApply..., StridedSliceAssign; RefSwitch, RefMerge and
+/// their kin, through which references become handles. A variable is called as its node, below `prefix` (empty or with
+/// '/' at its end). Ops that have no form for handles in `ops` stay as they are. Errors: kInvalidArgument for an op on
+/// a reference whose input is none.
 Status rewrite_reference_variables(proto::GraphDef& def, const OpRegistry& ops, std::string_view prefix);
 
 }  // namespace troupe

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables by handle: VarHandleOp, ReadVariableOp, AssignVariableOp, AssignAddVariableOp,
-// AssignSubVariableOp, VarIsInitializedOp, DisableCopyOnRead, VariableShape, ResourceCountUpTo, DestroyResourceOp. All
-// but the first run at the container's host.
+// AssignSubVariableOp, VarIsInitializedOp, DisableCopyOnRead, VariableShape, ResourceCountUpTo, DestroyResourceOp,
+// _TakeVariable. All but the first run at the container's host.
+#include <atomic>
+
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/resource_kernel.h"
@@ -12,6 +14,22 @@
 namespace troupe {
 namespace {
 
+/// Outputs a handle of a new variable in each run: what TensorFlow's TemporaryVariable becomes.
+class TemporaryHandleKernel final : public ComputeKernel {
+ public:
+  explicit TemporaryHandleKernel(ResourceHandle handle) : handle_(std::move(handle)) {}
+  Status compute(KernelContext& c) override {
+    ResourceHandle handle = handle_;
+    handle.name += fmt::format("/step {}/{}", c.step(), runs_++);
+    c.set_output(0, Tensor::scalar<ResourceRef>(std::make_shared<const ResourceHandle>(std::move(handle))));
+    return {};
+  }
+
+ private:
+  const ResourceHandle handle_;
+  std::atomic<int64_t> runs_ = 0;
+};
+
 Result<std::unique_ptr<Kernel>> make_variable_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "container");
   handle.dtype = init.attr<DType>("dtype");
@@ -20,6 +38,8 @@ Result<std::unique_ptr<Kernel>> make_variable_handle(const KernelInit& init) {
   handle.factory = [container = handle.container]() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<Container>(container));
   };
+  if (init.attrs->get_or("_temporary", false))
+    return std::unique_ptr<Kernel>(std::make_unique<TemporaryHandleKernel>(std::move(handle)));
   return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
@@ -150,6 +170,14 @@ class DestroyKernel final : public VariableKernel {
     return no_output(ignore_missing_ ? Status() : std::move(status));
   }
   const bool ignore_missing_;
+};
+
+class TakeKernel final : public VariableKernel {
+  Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
+    TROUPE_ASSIGN(Tensor value, container.read(request.handle()));
+    TROUPE_RETURN_IF_ERROR(container.erase(request.handle()));
+    return one_output(std::move(value));
+  }
 };
 
 template <class... T> void add_accumulate_kernels(KernelRegistry& kernels) {
@@ -287,6 +315,18 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(no_value));
   kernels.add<DestroyKernel>("DestroyResourceOp", DeviceKind::kCpu, {});
+
+  ops.add(OpDef("_TakeVariable")
+              .input("resource: resource")
+              .output("value: dtype")
+              .attr("dtype: type")
+              .doc("The variable's value; the variable is gone. DestroyTemporaryVariable of TensorFlow becomes it, and "
+                   "TemporaryVariable a VarHandleOp of a variable that each run makes anew; where a step fails before, "
+                   "its value stays until the container is reset.")
+              .shape(read_shape)
+              .stateful(),
+          not_differentiable("TensorFlow defines none"));
+  kernels.add<TakeKernel>("_TakeVariable", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

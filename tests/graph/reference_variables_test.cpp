@@ -174,6 +174,18 @@ TEST_CASE("references pass through control flow as handles") {
   CHECK(f.graph.find("m")->dtype(0) == DType::kResource);
 }
 
+TEST_CASE("a temporary variable is a handle that each run makes anew") {
+  Fixture f;
+  f.must_load({"t TemporaryVariable" + kVariable + " var_name=s:'sum'", "x Placeholder | dtype" + kFloat,
+               "a Assign t x | T" + kFloat, "b AssignAdd t x ^a | T" + kFloat,
+               "d DestroyTemporaryVariable a ^b | var_name=s:'sum' T" + kFloat, "y Neg d | T" + kFloat});
+  CHECK(f.node("t/handle") == "VarHandleOp  | ");
+  CHECK(f.graph.find("t/handle")->attrs().get_or("_temporary", false));
+  CHECK(f.node("d") == "_TakeVariable t/handle:0 | a/update, b/update");
+  CHECK(f.node("y") == "Neg d:0 | ");
+  CHECK(f.graph.find("y")->shape(0).str() == "[2]");
+}
+
 TEST_CASE("what is no reference is refused") {
   const auto message = [](const std::vector<std::string>& lines) {
     Fixture f;

@@ -69,6 +69,17 @@ def scatter(case, resource):
         apply(kind, elements, case.floats(3, seed=9))
 
 
+@golden(steps=2)
+def temporaries(case):
+    """A variable of a step, as gradients were once added up in."""
+    x = case.feed("x", case.floats(2, 3), (None, 3))
+    temporary = tf.raw_ops.TemporaryVariable(shape=[2, 3], dtype=tf.float32, var_name="sum")
+    first = tf1.assign(temporary, x)
+    added = [tf1.assign_add(first, x * i) for i in range(1, 4)]
+    with tf1.control_dependencies(added):
+        case.fetch(tf.raw_ops.DestroyTemporaryVariable(ref=first, var_name="sum"))
+
+
 @golden(steps=3)
 def fifo_queue(case):
     x = case.feed("x", case.floats(4, 3))
