@@ -17,7 +17,15 @@ bool is_old(std::string_view op) {
          std::ranges::any_of(kEnds, [&](auto part) { return op.ends_with(part); });
 }
 
+/// Whether an op that begins so takes batches, as "Batch" before its name once said.
+bool takes_batches(std::string_view op) {
+  static constexpr std::string_view kStarts[] = {"Matrix", "Cholesky", "SelfAdjointEigV2", "Svd", "FFT", "IFFT"};
+  return std::ranges::any_of(kStarts, [&](auto part) { return op.starts_with(part); });
+}
+
 std::string newer_form(const std::string& op) {
+  if (op.starts_with("Batch") && takes_batches(op.substr(5))) return op.substr(5);
+  if (op == "PlaceholderV2") return "Placeholder";
   if (op.starts_with("Accumulator") || op == "ConditionalAccumulator") return "Resource" + op;
   if (op == "MutableDenseHashTable") return "";  // its other form has one input more
   if (op == "FusedBatchNorm" || op == "FusedBatchNormV2") return "FusedBatchNormV3";

@@ -51,6 +51,13 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
        {"MatMul", "MutableDenseHashTable", "Barrier", "SparseConditionalAccumulator", "QueueOfNobody", "FIFOQueueV2"})
     CHECK(renamed(op) == op);
   CHECK(renamed("BiasAddV1") == "BiasAdd");
+  CHECK(renamed("PlaceholderV2") == "Placeholder");
+  for (const char* op : {"MatrixInverse", "MatrixDeterminant", "MatrixSolve", "MatrixSolveLs", "MatrixTriangularSolve",
+                         "MatrixBandPart", "MatrixDiag", "MatrixDiagPart", "MatrixSetDiag", "Cholesky", "CholeskyGrad",
+                         "SelfAdjointEigV2", "Svd", "FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D"})
+    CHECK(renamed((std::string("Batch") + op).c_str()) == op);
+  CHECK(renamed("BatchMatMul") == "BatchMatMul");
+  CHECK(renamed("BatchSelfAdjointEig") == "BatchSelfAdjointEig");
 }
 
 TEST_CASE("mutexes have the white paper's names too") {
