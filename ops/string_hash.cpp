@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hash functions of strings that TensorFlow fixed for all time, so that buckets mean the same here: FarmHash's 64-bit
 // fingerprint, SipHash-2-4 and MurmurHash64A. Ops: StringToHashBucketFast, StringToHashBucketStrong,
-// StringToHashBucket.
+// StringToHashBucket, Fingerprint.
 #include <bit>
 #include <cstring>
 
 #include "base/murmur.h"
 #include "ops/string_map.h"
+#include "ops/type_dispatch.h"
 
 namespace troupe {
 namespace {
@@ -164,6 +165,52 @@ Status strong_shape(ShapeContext& c) {
   return unchanged_shape(c);
 }
 
+/// The lowest byte first.
+void append_bytes(uint64_t number, std::string& out) {
+  for (int i = 0; i < 8; ++i) out.push_back(static_cast<char>(number >> (8 * i)));
+}
+
+class Fingerprint final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (x.rank() == 0) return invalid_argument("data must have rank 1 or more, but its shape is []");
+    TROUPE_ASSIGN(const std::string method, one_string(c.input(1), "method"));
+    if (method != "farmhash64") return invalid_argument("method must be 'farmhash64', not '{}'", method);
+    const int64_t rows = x.dim(0), each = rows > 0 ? x.elements() / rows : 0;
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kUInt8, Shape{rows, 8}));
+    for (int64_t i = 0; i < rows; ++i) {
+      std::string out;
+      append_bytes(of_row(x, i * each, each), out);
+      std::memcpy(y.mutable_data<uint8_t>() + i * 8, out.data(), 8);
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  /// Of the elements' bytes; of several strings that of their fingerprints.
+  static uint64_t of_row(const Tensor& x, int64_t first, int64_t count) {
+    if (x.dtype() != DType::kString) {
+      const size_t size = size_of(x.dtype());
+      const char* bytes = static_cast<const char*>(x.raw());
+      return farm({bytes + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size});
+    }
+    const std::string* strings = x.data<std::string>() + first;
+    if (count == 1) return farm(*strings);
+    std::string all;
+    for (int64_t k = 0; k < count; ++k) append_bytes(farm(strings[k]), all);
+    return farm(all);
+  }
+};
+
+Status fingerprint_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, 1));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
+  c.set_output(0, PartialShape{x.has_rank() ? x.dim(0) : -1, 8});
+  return {};
+}
+
 }  // namespace
 
 void register_string_hash_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -186,6 +233,18 @@ void register_string_hash_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(op("StringToHashBucket", "string_tensor: string").doc("The string's MurmurHash64A modulo `num_buckets`."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<StringMap<int64_t, OldBucket>>("StringToHashBucket", DeviceKind::kCpu, {});
+  const auto types = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                              uint32_t, uint64_t, bool, complex64, std::string>{};
+  ops.add(OpDef("Fingerprint")
+              .input("data: T")
+              .input("method: string")
+              .output("fingerprint: uint8")
+              .attr(type_attr("T", types))
+              .shape(fingerprint_shape)
+              .doc("The FarmHash fingerprint of the bytes of each row of data, the lowest byte first; of a row of "
+                   "several strings that of their fingerprints. method must be 'farmhash64'."),
+          not_differentiable("it gives hashes"));
+  kernels.add<Fingerprint>("Fingerprint", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

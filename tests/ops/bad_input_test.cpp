@@ -250,6 +250,11 @@ TEST_CASE("sets, counts and orders are checked", "[bad_input]") {
   check_fails("LRN", {F({1}, {1})}, "[1]");
 }
 
+TEST_CASE("fingerprints are of rows and by one method", "[bad_input]") {
+  check_fails("Fingerprint", {I(1), Tensor::scalar<std::string>("farmhash64")}, "must have rank 1 or more");
+  check_fails("Fingerprint", {I({1}), Tensor::scalar<std::string>("md5")}, "not 'md5'");
+}
+
 TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseToDense", {I({1, 4}), I({4}), D({1, 2}), D(0)}, "index 4");
   check_fails("SparseToDense", {I({2, 1}), I({4}), D({1, 2}), D(0)}, "out of order");

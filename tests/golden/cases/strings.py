@@ -252,6 +252,13 @@ def older_examples(case):
 
 
 @golden()
+def fingerprints(case):
+    x = feed_texts(case)
+    case.fetch(tf.fingerprint(x), tf.fingerprint(tf.reshape(x[:12], [3, 2, 2])), tf.fingerprint(case.floats(3, 4)),
+               tf.fingerprint(tf.zeros([2, 0])))
+
+
+@golden()
 def sounds(case):
     x = case.feed("x", case.floats(40, 2), (None, 2))
     contents = tf.audio.encode_wav(x, 8000)
