@@ -189,7 +189,8 @@ void split_at_bytes(const std::string& s, const std::string& delimiters, bool sk
   }
 }
 
-/// As Python's str.split: at each `separator`, or at runs of white space when it is empty; at most `most` times.
+/// As Python's str.split: at each `separator`, or at runs of white space when it is empty; at most `most` times. But
+/// after so many pieces there is one of what is left, be it nothing, and `most` 0 leaves white space where it is.
 void split_as_python(const std::string& s, const std::string& separator, int64_t most, Pieces& out) {
   if (!separator.empty()) {
     size_t begin = 0;
@@ -199,11 +200,13 @@ void split_as_python(const std::string& s, const std::string& separator, int64_t
     out.push_back(s.substr(begin));
     return;
   }
+  if (most == 0) return out.push_back(s);
   constexpr const char* kSpace = " \t\n\v\f\r";
   for (size_t begin = s.find_first_not_of(kSpace); begin != std::string::npos;) {
-    const size_t end = most-- == 0 ? std::string::npos : s.find_first_of(kSpace, begin);
-    out.push_back(s.substr(begin, end == std::string::npos ? end : end - begin));
-    begin = s.find_first_not_of(kSpace, end == std::string::npos ? s.size() : end);
+    const size_t end = std::min(s.size(), s.find_first_of(kSpace, begin));
+    out.push_back(s.substr(begin, end - begin));
+    begin = s.find_first_not_of(kSpace, end);
+    if (--most == 0) return out.push_back(begin == std::string::npos ? std::string() : s.substr(begin));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "ops/type_dispatch.h"
 
@@ -18,11 +19,25 @@ template <class T> std::string shortest(T value, int digits, int all_digits) {
   return out;
 }
 
+/// As a string of C: quotes and control characters escaped, other bytes as they are.
+std::string quoted_text(const std::string& s) {
+  static const std::map<char, char> letters = {{'\n', 'n'}, {'\r', 'r'},  {'\t', 't'},
+                                               {'"', '"'},  {'\'', '\''}, {'\\', '\\'}};
+  std::string out = "\"";
+  for (const char c : s) {
+    const auto letter = letters.find(c);
+    if (letter != letters.end()) out += fmt::format("\\{}", letter->second);
+    else if ((c >= 0 && c < ' ') || c == '\x7f') out += fmt::format("\\{:03o}", static_cast<int>(c));
+    else out += c;
+  }
+  return out + '"';
+}
+
 std::string element(const Tensor& t, int64_t i, bool quoted) {
   std::string out;
   if (t.dtype() == DType::kString) {
     const std::string& s = t.data<std::string>()[i];
-    return quoted ? "\"" + s + "\"" : s;
+    return quoted ? quoted_text(s) : s;
   }
   if (t.dtype() == DType::kBool) return t.data<bool>()[i] ? "1" : "0";
   with_type(t.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
