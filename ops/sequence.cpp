@@ -23,6 +23,7 @@ template <class T> class LinSpace final : public ComputeKernel {
     const A step = n > 1 ? (stop - start) / static_cast<A>(n - 1) : A(0);
     T* out = y.mutable_data<T>();
     for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(start + step * static_cast<A>(i));
+    out[0] = *c.input(0).data<T>();  // whatever the step, infinity too
     if (n > 1) out[n - 1] = *c.input(1).data<T>();
     c.set_output(0, std::move(y));
     return {};

@@ -33,6 +33,7 @@ inline std::vector<OpCase> move_cases() {
       {"ConcatOffset", {I(0), L({2, 2}), L({3, 2})}, {}, {L({0, 0}), L({2, 0})}},
       {"LinSpace", {D(1), D(2), I(5)}, {}, {D({1, 1.25, 1.5, 1.75, 2})}},
       {"LinSpace", {D(3), D(-1), L(1)}, {}, {D({3})}},
+      {"LinSpace", {D(1), D(-INFINITY), L(3)}, {}, {D({1, -INFINITY, -INFINITY})}},
       {"UnravelIndex", {I({0, 5, 11}), I({3, 4})}, {}, {I({0, 1, 2, 0, 1, 3}, {2, 3})}},
       {"UnravelIndex", {L(7), L({3, 4})}, {}, {L({1, 3})}},
       {"BroadcastArgs", {I({3, 1}), I({2, 1, 4})}, {}, {I({2, 3, 4})}},
