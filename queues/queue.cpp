@@ -51,6 +51,7 @@ void Queue::enqueue(QueueElement element, Reply reply) {
 void Queue::enqueue_many(QueueElement batch, Reply reply) {
   if (Status fits = check_components(batch, true); !fits.ok()) return reply(std::move(fits.error()));
   const int64_t count = batch[0].dim(0);
+  if (count == 0) return reply(std::vector<Tensor>());
   puts_.push_back({std::move(reply), std::move(batch), 0, count, true});
   settle();
 }

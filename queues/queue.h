@@ -33,7 +33,8 @@ class Queue : public Resource {
   /// Adds an element; waits for room. Reply: nothing. Errors: kInvalidArgument for components that do not fit;
   /// kCancelled when the queue is closed.
   void enqueue(QueueElement element, Reply reply);
-  /// Adds row i of every component as element i, as room comes. Errors as enqueue, and for first sizes that differ.
+  /// Adds row i of every component as element i, as room comes; of no rows even when the queue is closed. Errors
+  /// as enqueue, and for first sizes that differ.
   void enqueue_many(QueueElement batch, Reply reply);
   /// Takes an element; waits for one. Reply: the components. Error: kOutOfRange when the queue is closed and empty.
   void dequeue(Reply reply);

@@ -85,6 +85,7 @@ TEST_CASE("close lets waiting enqueues finish, then refuses; dequeues drain the 
   CHECK(a.sink.ok(closing));
   CHECK(a.q.is_closed());
   CHECK(a.sink.error(a.put(3)).code == Code::kCancelled);
+  CHECK(a.sink.ok(a.put_many({})));
   CHECK_THAT(a.sink.error(a.close()).message, Contains("already closed"));
   const auto& short_of = a.sink.error(a.take_many(3));
   CHECK(short_of.code == Code::kOutOfRange);
