@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -206,6 +207,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
   SessionOptions options{.soft_placement = true, .passes = job.passes, .placing = job.placing};
+  options.deadline = std::chrono::nanoseconds(std::llround(job.deadline * 1e9));
   if (!job.costs.empty()) {
     TROUPE_ASSIGN(options.costs, load_costs(job.costs));
     options.timed_steps = kTimedSteps;
@@ -239,6 +241,8 @@ void add_run(CLI::App& app, Job& job) {
       ->allow_extra_args(false);
   run_app.add_option("--target", o->job.targets, "NODE,...: run in each step")->delimiter(',')->allow_extra_args(false);
   run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed");
+  run_app.add_option("--deadline", o->job.deadline, "Seconds that a step, or --init, may take [any]")
+      ->check(CLI::Range(1e-3, 1e9));
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
   run_app.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores [cpu=1]");
   run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");

@@ -19,6 +19,7 @@ struct GraphRun {
   std::vector<std::string> fetches;     // tensor names
   std::vector<std::string> targets;     // nodes run in each step beside what the fetches need
   int64_t steps = 1;
+  double deadline = 0;        // seconds a step, or the initialisation, may take; 0: any
   bool all_steps = false;     // keep the fetches of every step, not of the last alone
   EngineOptions engine = {};  // devices
   GraphPasses passes = {};

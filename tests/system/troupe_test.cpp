@@ -137,6 +137,22 @@ TEST_CASE("troupe run says in one line what is wrong") {
               {"fetch 'x:0'", "[4611686018427387904,2]"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --passes fuse"), {"'fuse'", "fuse_elementwise"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --out /nowhere/r.npz"), {"/nowhere/r.npz"});
+  c.write("endless.pbtxt", R"(
+      node { name: 'i' op: 'Const' attr { key: 'dtype' value { type: DT_INT32 } }
+             attr { key: 'value' value { tensor { dtype: DT_INT32 tensor_shape {} int_val: 0 } } } }
+      node { name: 'in' op: 'Enter' input: 'i' attr { key: 'T' value { type: DT_INT32 } }
+             attr { key: 'frame_name' value { s: 'loop' } } }
+      node { name: 'merge' op: 'Merge' input: 'in' input: 'next' attr { key: 'T' value { type: DT_INT32 } }
+             attr { key: 'N' value { i: 2 } } }
+      node { name: 'yes' op: 'Const' input: '^merge' attr { key: 'dtype' value { type: DT_BOOL } }
+             attr { key: 'value' value { tensor { dtype: DT_BOOL tensor_shape {} bool_val: true } } } }
+      node { name: 'more' op: 'LoopCond' input: 'yes' }
+      node { name: 'switch' op: 'Switch' input: 'merge' input: 'more' attr { key: 'T' value { type: DT_INT32 } } }
+      node { name: 'next' op: 'NextIteration' input: 'switch:1' attr { key: 'T' value { type: DT_INT32 } } }
+      node { name: 'out' op: 'Exit' input: 'switch' attr { key: 'T' value { type: DT_INT32 } } })");
+  check_error(c.run("run " + c.graph("endless.pbtxt") + "--fetch out --deadline 0.05"), {"deadline"});
+  check_error(c.run("run " + c.graph("endless.pbtxt") + "--init out --deadline 0.05"), {"deadline"});
+  check_error(c.run("run " + c.graph("endless.pbtxt") + "--fetch out --deadline -1"), {"--deadline"});
   check_error(c.run("run"), {"GRAPH"});
   check_error(c.run(""), {"subcommand"});
 }
