@@ -38,6 +38,12 @@ class RandomGraph {
             {feeds_[1], Tensor::of<float>({1, 2, -3, 0.125f, -0.f, 4}, {2, 3})},
             {feeds_[2], Tensor::of<float>({1, -2, 0.75f})}};
   }
+  /// With NaN, infinities, zeros of either sign, and values whose squares overflow.
+  std::vector<Feed> odd_feeds() const {
+    return {{feeds_[0], Tensor::of<float>({NAN, -INFINITY, -0.f, 1e30f, 0, -1}, {2, 3})},
+            {feeds_[1], Tensor::of<float>({INFINITY, -0.f, 0, -1e30f, 2, NAN}, {2, 3})},
+            {feeds_[2], Tensor::of<float>({-0.f, INFINITY, 1e-30f})}};
+  }
 
  private:
   int pick(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
@@ -116,6 +122,7 @@ void check_close(const Tensor& a, const Tensor& b) {
   for (int64_t i = 0; i < a.elements(); ++i) {
     const float x = a.data<float>()[i], y = b.data<float>()[i];
     if (std::isnan(x) || std::isinf(x)) CHECK((std::isnan(x) ? std::isnan(y) : x == y));
+    else if (x == 0 && y == 0) CHECK(std::signbit(x) == std::signbit(y));
     else CHECK(std::fabs(x - y) <= 1e-5f * std::max(1.f, std::fabs(x)));
   }
 }
@@ -172,16 +179,18 @@ TEST_CASE("passes leave the results of random graphs as they are") {
     INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
     REQUIRE(t.scope.ok());
     Session plain(*t.engine, t.graph, {.passes = GraphPasses::none()});
-    const auto expected = plain.run(random.feeds(), fetches);
-    INFO((expected.ok() ? "" : expected.error().str()));
-    REQUIRE(expected.ok());
-    for (size_t pass = 0; pass < each.size(); ++pass) {
-      INFO("pass " << pass);
-      Session session(*t.engine, t.graph, {.passes = each[pass]});
-      const auto result = session.run(random.feeds(), fetches);
-      INFO((result.ok() ? "" : result.error().str()));
-      REQUIRE(result.ok());
-      for (size_t i = 0; i < fetches.size(); ++i) check_close((*expected)[i], (*result)[i]);
+    for (const std::vector<Feed>& feeds : {random.feeds(), random.odd_feeds()}) {
+      const auto expected = plain.run(feeds, fetches);
+      INFO((expected.ok() ? "" : expected.error().str()));
+      REQUIRE(expected.ok());
+      for (size_t pass = 0; pass < each.size(); ++pass) {
+        INFO("pass " << pass);
+        Session session(*t.engine, t.graph, {.passes = each[pass]});
+        const auto result = session.run(feeds, fetches);
+        INFO((result.ok() ? "" : result.error().str()));
+        REQUIRE(result.ok());
+        for (size_t i = 0; i < fetches.size(); ++i) check_close((*expected)[i], (*result)[i]);
+      }
     }
   }
 }
