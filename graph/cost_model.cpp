@@ -108,9 +108,9 @@ Result<CostModel> CostModel::load(const std::string& path) {
       const double firings = cost.is_object() && cost.contains("firings") ? number("firings") : 1;
       if (!(ns >= 0 && ns <= kMost) || !(steps >= 1 && steps <= kMost) || !(bytes >= 0 && bytes <= kMost) ||
           !(firings >= 0 && firings <= kMost))
-        return no_cost_model(path,
-                             fmt::format("node '{}' on {}: ns, steps, bytes and firings are not all numbers, or beyond {}",
-                                         node, kind, kMost));
+        return no_cost_model(
+            path, fmt::format("node '{}' on {}: ns, steps, bytes and firings are not all numbers, or beyond {}", node,
+                              kind, kMost));
       model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes, firings};
     }
   }
