@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "actors/firing_counts.h"
 #include "actors/live_tensors.h"
+#include "actors/measurements.h"
 #include "base/check.h"
 #include "devices/parallel.h"
 #include "devices/run_kernel.h"
@@ -36,23 +36,6 @@ double output_bytes(const PlanNode& node, const Iteration& in) {
   for (uint32_t i = 0; i < node.num_outputs; ++i)
     if (const Tensor& t = in.values[node.first_output + i]; t.defined()) bytes += static_cast<double>(t.bytes());
   return bytes;
-}
-
-/// What a cost model learns of a node that computes, here or at its resource: means of the first 20 firings, then the
-/// newest counts a twentieth.
-void measure(const PartitionPlan& plan, uint32_t node, int64_t ns, double bytes) {
-  constexpr uint32_t kRemembered = 20;
-  if (plan.nodes[node].kind != NodeKind::kCompute && plan.nodes[node].kind != NodeKind::kResource) return;
-  PartitionPlan::Measured& m = plan.measured[node];
-  const uint32_t firings = m.firings.load(std::memory_order_relaxed) + 1;
-  const auto weight = 1 / static_cast<float>(std::min(firings, kRemembered));
-  const auto take = [&](std::atomic<float>& mean, double value) {
-    const float old = mean.load(std::memory_order_relaxed);
-    mean.store(old + (static_cast<float>(value) - old) * weight, std::memory_order_relaxed);
-  };
-  take(m.ns, static_cast<double>(ns));
-  take(m.bytes, bytes);
-  m.firings.store(firings, std::memory_order_release);
 }
 
 /// Large graphs do not fit the cache. A plan is laid out in the order of firing, so only what nodes read lies anywhere:
