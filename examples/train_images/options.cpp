@@ -10,7 +10,7 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   Options o;
   CLI::App app{
       "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
-      "device of its own, that share one container of variables and are fed through queues. Ctrl-C saves a\n"
+      "device of its own, that are fed through queues; --mode says how they work together. Ctrl-C saves a\n"
       "checkpoint and leaves; the next run goes on from there, in any mode."};
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();

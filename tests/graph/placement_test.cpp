@@ -146,7 +146,7 @@ TEST_CASE("branches without a common input go to devices of their own") {
     fetches.push_back(x);
   }
   std::vector<Output> fed;
-  for (const Output& f : fetches) fed.push_back(p.graph.find(fmt::format("x{}", fed.size()))->out());
+  for (size_t i = 0; i < fetches.size(); ++i) fed.push_back(p.graph.find(fmt::format("x{}", i))->out());
   const PlacementOptions four = devices(4);
   const Placement placed = p.run(fetches, four, fed);
   std::set<uint32_t> used;
