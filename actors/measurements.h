@@ -2,6 +2,9 @@
 // What a cost model learns from steps: how long nodes take, and how often they run, which is not once where there are
 // branches and loops.
 #pragma once
+#include <algorithm>
+#include <atomic>
+
 #include "actors/step_state.h"
 
 namespace troupe {

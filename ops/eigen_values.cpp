@@ -160,18 +160,6 @@ template <class T> class SelfAdjointEig final : public ComputeKernel {
   const bool vectors_;
 };
 
-Status self_adjoint_eig_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialMatrices m, PartialMatrices::of(c, 0, true));
-  TROUPE_ASSIGN(PartialShape e, m.like(m.rows));
-  c.set_output(0, std::move(e));
-  PartialShape v{0};
-  if (c.attr<bool>("compute_v")) {
-    TROUPE_ASSIGN(v, m.like(m.rows, m.columns));
-  }
-  c.set_output(1, std::move(v));
-  return {};
-}
-
 /// v (de + f .* (v^H dv)) v^H with f = 1 / (e_j - e_i), of which the lower triangle is all that counts.
 Status self_adjoint_eig_gradient(GradientContext& c) {
   TROUPE_RETURN_IF_ERROR(needs_rank(c.input(0)));
@@ -200,7 +188,7 @@ void register_eigen_values_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("v: T")
               .attr("compute_v: bool = true")
               .attr(type_attr("T", LinearOrHalfTypes{}))
-              .shape(self_adjoint_eig_shape)
+              .shape(eigen_shape)
               .doc("Eigenvalues, the lowest first, and eigenvectors as columns, of each Hermitian matrix in the last "
                    "two dimensions, of which only the lower triangle is looked at. Without compute_v v is empty. A "
                    "matrix that is not finite gives NaN."),

@@ -88,6 +88,18 @@ Status square_shape(ShapeContext& c) {
   return {};
 }
 
+Status eigen_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialMatrices m, PartialMatrices::of(c, 0, true));
+  TROUPE_ASSIGN(PartialShape e, m.like(m.rows));
+  c.set_output(0, std::move(e));
+  PartialShape v{0};
+  if (c.attr<bool>("compute_v")) {
+    TROUPE_ASSIGN(v, m.like(m.rows, m.columns));
+  }
+  c.set_output(1, std::move(v));
+  return {};
+}
+
 Output matrix_product(GradientContext& c, Output a, Output b, bool adjoint_a, bool adjoint_b) {
   return c.op("BatchMatMulV2", {a, b}, {{"adj_x", adjoint_a}, {"adj_y", adjoint_b}});
 }

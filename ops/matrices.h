@@ -60,6 +60,8 @@ struct PartialMatrices {
 
 /// The shape functions of an op of square matrices that gives more of them.
 Status square_shape(ShapeContext& c);
+/// That of eigenvalues and, with the attribute compute_v, eigenvectors of square matrices; else the second is empty.
+Status eigen_shape(ShapeContext& c);
 
 // Nodes that gradients of these ops are made of.
 Output matrix_product(GradientContext& c, Output a, Output b, bool adjoint_a = false, bool adjoint_b = false);

@@ -51,18 +51,6 @@ template <class T> class Eig final : public ComputeKernel {
   const bool vectors_;
 };
 
-Status eig_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialMatrices m, PartialMatrices::of(c, 0, true));
-  TROUPE_ASSIGN(PartialShape e, m.like(m.rows));
-  c.set_output(0, std::move(e));
-  PartialShape v{0};
-  if (c.attr<bool>("compute_v")) {
-    TROUPE_ASSIGN(v, m.like(m.rows, m.columns));
-  }
-  c.set_output(1, std::move(v));
-  return {};
-}
-
 /// v^-H (de + conj(f) .* (v^H dv - v^H v diag(Re(v^H dv)))) v^H with f = 1 / (e_j - e_i). Source: Boeddeker et al., "On
 /// the computation of complex-valued gradients with application to statistically optimum beamforming", 2017.
 Status eig_gradient(GradientContext& c) {
@@ -218,7 +206,7 @@ void register_schur_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("compute_v: bool = true")
           .attr(type_attr("T", TypeList<float, complex64>{}))
           .attr(type_attr("Tout", TypeList<complex64>{}))
-          .shape(eig_shape)
+          .shape(eigen_shape)
           .doc("Eigenvalues, of complex matrices those of the smallest magnitude first, and eigenvectors of length 1 "
                "as columns, of each square matrix in the last two dimensions. Without compute_v v is empty. Error for "
                "a matrix "
