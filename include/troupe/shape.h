@@ -11,8 +11,9 @@
 
 namespace troupe {
 
-/// The most dimensions a tensor may have.
-inline constexpr int kMaxRank = 8;
+/// The most dimensions a tensor may have: twice as many as TensorFlow's kernels take, since it takes the gradient of
+/// Tile through a reshape that splits every dimension in two.
+inline constexpr int kMaxRank = 16;
 
 /// Sizes of a tensor, outermost first; a scalar has none. A plain value without allocation. Copying touches only the
 /// sizes there are, so that small tensors stay within one line of the cache.

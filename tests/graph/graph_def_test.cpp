@@ -160,7 +160,9 @@ TEST_CASE("tensors that lie about their size are errors, without taking memory")
              Contains("needs 4 bytes, but has 3"));
   CHECK(!tensor_of("DT_FLOAT", "tensor_shape { dim { size: -1 } }").ok());
   CHECK(!tensor_of("DT_FLOAT", "tensor_shape { unknown_rank: true }").ok());
-  CHECK(!tensor_of("DT_FLOAT", "tensor_shape { dim{} dim{} dim{} dim{} dim{} dim{} dim{} dim{} dim{} }").ok());
+  std::string sizes;
+  for (int i = 0; i <= kMaxRank; ++i) sizes += "dim{} ";
+  CHECK(!tensor_of("DT_FLOAT", "tensor_shape { " + sizes + "}").ok());
   CHECK(!tensor_of("DT_STRING", "tensor_shape { dim { size: 2 } } tensor_content: '\\377\\377\\377\\377\\377\\377'")
              .ok());
   CHECK(!tensor_of("DT_STRING", "tensor_shape { } tensor_content: '\\011abc'").ok());

@@ -65,7 +65,7 @@ TEST_CASE("read_idx names the file and what is wrong with it") {
   check_damaged(dir.write("short", idx(8, {7}, "123456")), "6 of 7 bytes");
   check_damaged(dir.write("long", idx(8, {5}, "123456")), "more data");
   check_damaged(dir.write("huge", idx(8, {0xffffffff, 0xffffffff, 0xffffffff}, "1")), "declares");
-  const auto rank = read_idx(dir.write("rank", idx(8, std::vector<uint32_t>(9, 1), "1")));
+  const auto rank = read_idx(dir.write("rank", idx(8, std::vector<uint32_t>(kMaxRank + 1, 1), "1")));
   REQUIRE(!rank.ok());
   CHECK(rank.error().code == Code::kInvalidArgument);
 }

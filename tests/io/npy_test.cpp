@@ -115,7 +115,7 @@ TEST_CASE("hostile .npy headers are refused with the name") {
         Bad{npy(header("<f8", "(2305843009213693952,)"), ""), Code::kDataLoss},
         Bad{npy(header("<f8", "(99999999999999999999,)"), ""), Code::kDataLoss},
         Bad{npy(header("|u1", "(-1,)"), ""), Code::kDataLoss},
-        Bad{npy(header("|u1", "(1,1,1,1,1,1,1,1,1)"), "\7"), Code::kDataLoss},
+        Bad{npy(header("|u1", "(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)"), "\7"), Code::kDataLoss},
         Bad{npy(header("|u1", "(1"), "\7"), Code::kDataLoss},
         Bad{npy(header("|u1", "(4294967296,4294967296,0)"), "\7"), Code::kDataLoss},
         Bad{npy("{'descr': '|u1', 'shape': (1,)}", "\7"), Code::kDataLoss},

@@ -106,7 +106,7 @@ TEST_CASE("hostile and broken headers are refused with file and offset") {
        file(entry("F64", "[2305843009213693952]", "[0,0]"), ""),  // 2^61 * 8 wraps to 0
        file(entry("F32", "[4294967296,4294967296]", "[0,0]"), ""),
        file(entry("U8", "[18446744073709551615]", "[0,0]"), ""),
-       file(entry("U8", "[1,1,1,1,1,1,1,1,4]", "[0,4]"), four),
+       file(entry("U8", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,4]", "[0,4]"), four),
        file(entry("U8", "4", "[0,4]"), four),
        file(entry("U8", "[4.0]", "[0,4]"), four),
        file(entry("U8", "[4]", "[0]"), four),

@@ -106,7 +106,7 @@ TEST_CASE("diagonals and bands refuse what is outside the matrix", "[moves][bad_
   CHECK_FALSE(apply("MatrixBandPart", {kMatrix, L(3), L(0)}).ok());
   check_fails("MatrixBandPart", {D({1}), L(0), L(0)}, "[1]");
   check_fails("DiagPart", {kMatrix}, "differ");
-  check_fails("Diag", {D(1)}, "rank 1 to 4");
+  check_fails("Diag", {D(1)}, "rank 1 to 8");
 }
 
 TEST_CASE("indices into several dimensions are checked and named", "[moves][bad_input]") {

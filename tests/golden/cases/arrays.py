@@ -32,6 +32,13 @@ def moves(case):
 
 
 @golden()
+def tiles_of_many_dimensions(case):
+    """The gradient of Tile splits every dimension in two, 14 of the 7 that TensorFlow tiles."""
+    x, y = case.feed("x", case.floats(2, 1, 3, 1, 2)), case.feed("y", case.floats(1, 2, 1, 1, 2, 1, 2))
+    case.fetch_with_gradients([tf.tile(x, [1, 3, 2, 1, 2]), tf.tile(y, [2, 1, 1, 3, 2, 1, 1])], [x, y])
+
+
+@golden()
 def diagonals(case):
     x = case.feed("x", case.floats(2, 3, 4))
     d = case.feed("d", case.floats(2, 4, 3, seed=2))
