@@ -64,18 +64,20 @@ template <class T> T conjugate(T x) {
     using SameShape = void;                                                            \
     template <class T> static T apply(T a, T b) { return static_cast<T>(expression); } \
   }
-TROUPE_GRAD(ReluGrad, dy, x, x > T(0) ? dy : T(0));
-TROUPE_GRAD(Relu6Grad, dy, x, x > T(0) && x < T(6) ? dy : T(0));
+// Products, not choices: TensorFlow has NaN where an infinite gradient meets a feature that is off.
+TROUPE_GRAD(ReluGrad, dy, x, dy* T(x > T(0)));
+TROUPE_GRAD(Relu6Grad, dy, x, dy* T(x > T(0) && x < T(6)));
 TROUPE_GRAD(EluGrad, dy, y, y < T(0) ? dy * (y + T(1)) : dy);
 TROUPE_GRAD(SeluGrad, dy, y, y < T(0) ? dy * (y + T(kSeluScaleAlpha)) : dy * T(kSeluScale));
 TROUPE_GRAD(SoftplusGrad, dy, x, dy / (std::exp(-x) + T(1)));
 TROUPE_GRAD(SoftsignGrad, dy, x, dy / ((T(1) + std::fabs(x)) * (T(1) + std::fabs(x))));
 TROUPE_GRAD(SigmoidGrad, y, dy, dy* y*(T(1) - y));
 TROUPE_GRAD(TanhGrad, y, dy, dy*(T(1) - y * y));
-// The gradients of Sigmoid and Tanh are given y conjugated; these take its conjugate.
-TROUPE_GRAD(SqrtGrad, y, dy, dy* T(0.5) / conjugate(y));
-TROUPE_GRAD(RsqrtGrad, y, dy, T(-0.5) * dy * conjugate(y * y * y));
-TROUPE_GRAD(ReciprocalGrad, y, dy, -dy* conjugate(y* y));
+// The gradients of Sigmoid and Tanh are given y conjugated; these take its conjugate. They are 0 where dy is, even at
+// a pole.
+TROUPE_GRAD(SqrtGrad, y, dy, dy == T(0) ? T(0) : dy * T(0.5) / conjugate(y));
+TROUPE_GRAD(RsqrtGrad, y, dy, dy == T(0) ? T(0) : T(-0.5) * dy * conjugate(y * y * y));
+TROUPE_GRAD(ReciprocalGrad, y, dy, dy == T(0) ? T(0) : -dy * conjugate(y * y));
 #undef TROUPE_GRAD
 
 template <class T> class LeakyReluGrad final : public ComputeKernel {

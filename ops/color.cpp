@@ -14,9 +14,10 @@ namespace {
 
 template <class T> struct Color { T a, b, c; };
 
-/// Hue, saturation and value, each in [0, 1].
+/// Hue, saturation and value, each in [0, 1]. A NaN is neither the largest nor the smallest channel but in the last.
 template <class T> Color<T> to_hsv(T r, T g, T b) {
-  const T value = std::max({r, g, b}), range = value - std::min({r, g, b});
+  const T larger = r > g ? r : g, value = larger > b ? larger : b;
+  const T smaller = r < g ? r : g, range = value - (smaller < b ? smaller : b);
   const T sixth = range > 0 ? 1 / (6 * range) : T(0);
   T hue = r == value ? sixth * (g - b) : g == value ? sixth * (b - r) + T(2) / 6 : sixth * (r - g) + T(4) / 6;
   if (!(range > 0)) hue = 0;

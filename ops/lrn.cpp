@@ -3,6 +3,7 @@
 // classification with deep convolutional neural networks", 2012.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "devices/parallel.h"
 #include "ops/all.h"
@@ -20,9 +21,19 @@ struct Parameters {
       : radius(std::max<int64_t>(init.attr<int64_t>("depth_radius"), 0)), bias(init.attr<float>("bias")),
         alpha(init.attr<float>("alpha")), beta(init.attr<float>("beta")) {}
 
-  /// sums[k] = x[k - radius] + ... + x[k + radius], as far as these exist.
-  void window_sums(const float* x, int64_t n, double* sums) const {
+  /// sums[k] = x[k - radius] + ... + x[k + radius], as far as these exist. TensorFlow's forward sums are products with
+  /// a matrix of ones and zeros, so that infinities and NaN reach `all` sums of their pixel.
+  void window_sums(const float* x, int64_t n, double* sums, bool all) const {
     const int64_t r = std::min(radius, n);
+    const auto wild = [](float v) { return !std::isfinite(v); };
+    if (const int64_t everywhere = std::count_if(x, x + n, wild)) {
+      for (int64_t k = 0; k < n; ++k) {
+        const float *begin = x + std::max<int64_t>(k - r, 0), *end = x + std::min(k + r + 1, n);
+        const bool beyond = all && std::count_if(begin, end, wild) < everywhere;
+        sums[k] = beyond ? NAN : std::accumulate(begin, end, 0.0);
+      }
+      return;
+    }
     double sum = 0;
     for (int64_t k = 0; k < r; ++k) sum += x[k];
     for (int64_t k = 0; k < n; ++k) {
@@ -32,9 +43,9 @@ struct Parameters {
     }
   }
   /// bias + alpha * the sum of squares around each channel.
-  void norms(const float* x, int64_t n, float* squares, double* out) const {
+  void norms(const float* x, int64_t n, float* squares, double* out, bool all) const {
     for (int64_t k = 0; k < n; ++k) squares[k] = x[k] * x[k];
-    window_sums(squares, n, out);
+    window_sums(squares, n, out, all);
     for (int64_t k = 0; k < n; ++k) out[k] = bias + alpha * out[k];
   }
 };
@@ -58,7 +69,7 @@ class Lrn final : public ComputeKernel {
       for (int64_t r = begin; r < end; ++r) {
         const float* in = x.data<float>() + r * n;
         float* out = y.mutable_data<float>() + r * n;
-        p_.norms(in, n, squares.data(), norms.data());
+        p_.norms(in, n, squares.data(), norms.data(), true);
         for (int64_t k = 0; k < n; ++k) out[k] = in[k] * static_cast<float>(std::pow(norms[k], -p_.beta));
       }
     });
@@ -87,9 +98,9 @@ class LrnGrad final : public ComputeKernel {
       for (int64_t r = begin; r < end; ++r) {
         const float *in = x.data<float>() + r * n, *dy = g.data<float>() + r * n, *out = y.data<float>() + r * n;
         float* to = dx.mutable_data<float>() + r * n;
-        p_.norms(in, n, parts.data(), norms.data());
+        p_.norms(in, n, parts.data(), norms.data(), false);
         for (int64_t k = 0; k < n; ++k) parts[k] = static_cast<float>(dy[k] * out[k] / norms[k]);
-        p_.window_sums(parts.data(), n, around.data());
+        p_.window_sums(parts.data(), n, around.data(), false);
         for (int64_t k = 0; k < n; ++k)
           to[k] =
               static_cast<float>(dy[k] * std::pow(norms[k], -p_.beta) - 2.0 * p_.alpha * p_.beta * in[k] * around[k]);

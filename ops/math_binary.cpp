@@ -25,7 +25,7 @@ struct Mul {
 struct SquaredDifference {
   template <class T> static T apply(T a, T b) {
     const T d = wrapping_subtract(a, b);
-    if constexpr (std::is_same_v<T, complex64>) return std::norm(d);
+    if constexpr (std::is_same_v<T, complex64>) return wrapping_multiply(std::conj(d), d);
     else return wrapping_multiply(d, d);
   }
 };

@@ -26,7 +26,7 @@ struct Xdivy {
   template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : quotient(x, y); }
 };
 struct MulNoNan {
-  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : x * y; }
+  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : wrapping_multiply(x, y); }
 };
 struct DivNoNan {
   template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : quotient(x, y); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images of other sizes: ResizeBilinear, ResizeBicubic, ResizeArea, ResizeNearestNeighbor, and their gradients.
 //
-// Each is a weighted sum along the rows, then along the columns (ops/resample.h). The gradient is the same with the
-// taps transposed.
+// Each is a weighted sum along the rows, then along the columns (ops/resample.h; of bilinear ones both at once). The
+// gradient is the same with the taps transposed.
 #include <cmath>
 
 #include "base/join.h"
@@ -71,8 +71,6 @@ Taps taps_of(const Options& o, int64_t in, int64_t out) {
       const float at = o.half ? (x + 0.5f) * scale - 0.5f : x * scale;
       if (o.method == Method::kBicubic) {
         add_cubic(taps, at, in, o.half);
-      } else if (in == out && !o.align) {
-        taps.add(i, 1);  // so that infinities stay
       } else {
         const float below = std::floor(at), part = at - below;
         taps.add(std::clamp<int64_t>(static_cast<int64_t>(below), 0, in - 1), 1 - part);
@@ -82,6 +80,32 @@ Taps taps_of(const Options& o, int64_t in, int64_t out) {
     taps.close();
   }
   return taps;
+}
+
+/// ResizeBilinear: each pixel is between two of a row and two of a column, both of which taps_of makes for each place.
+/// Written as a + (b - a) * part, as TensorFlow does, which is NaN beside an infinity.
+template <class T> void blend(const Tensor& x, Tensor& y, const Taps& rows, const Taps& columns, int threads) {
+  const int64_t in_h = x.dim(1), h = y.dim(1), w = y.dim(2), channels = y.dim(3), line = x.dim(2) * channels;
+  const T* in = x.data<T>();
+  float* out = y.mutable_data<float>();
+  parallel_for(threads, y.dim(0) * h, 1 + kDearGrain / (w * channels), [&](int64_t begin, int64_t end) {
+    std::vector<float> row(static_cast<size_t>(line));
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t* ends = rows.index.data() + 2 * (r % h);
+      const T *upper = in + (r / h * in_h + ends[0]) * line, *lower = in + (r / h * in_h + ends[1]) * line;
+      const float down = rows.weight[2 * (r % h) + 1];
+      for (int64_t k = 0; k < line; ++k) {
+        const auto a = static_cast<float>(widen(upper[k]));
+        row[k] = a + (static_cast<float>(widen(lower[k])) - a) * down;
+      }
+      float* to = out + r * w * channels;
+      for (int64_t i = 0; i < w; ++i, to += channels) {
+        const float *left = row.data() + columns.index[2 * i] * channels,
+                    *right = row.data() + columns.index[2 * i + 1] * channels, across = columns.weight[2 * i + 1];
+        for (int64_t k = 0; k < channels; ++k) to[k] = left[k] + (right[k] - left[k]) * across;
+      }
+    }
+  });
 }
 
 class Resize final : public ComputeKernel {
@@ -98,8 +122,13 @@ class Resize final : public ComputeKernel {
       const Taps rows = taps_of(options_, x.dim(1), size.first), columns = taps_of(options_, x.dim(2), size.second);
       if (nearest) pick(x, y, rows, columns, c.threads());
       else
-        with_type(x.dtype(), ImageTypes{},
-                  [&]<class T>() { resample<T, float, float>(x, y, rows, columns, c.threads()); });
+        with_type(x.dtype(), ImageTypes{}, [&]<class T>() {
+          if (options_.method != Method::kBilinear) resample<T, float, float>(x, y, rows, columns, c.threads());
+          else if (shape != x.shape()) blend<T>(x, y, rows, columns, c.threads());
+          else  // copies, also of infinities
+            std::transform(x.data<T>(), x.data<T>() + x.elements(), y.mutable_data<float>(),
+                           [](T v) { return static_cast<float>(widen(v)); });
+        });
     }
     c.set_output(0, std::move(y));
     return {};

@@ -25,9 +25,9 @@ struct Product {
 struct LogSumExp {
   template <class A> static A nothing() { return -std::numeric_limits<A>::infinity(); }
   template <class A> static A join(A a, A b) {
-    if (a != a || b != b) return a + b;
-    const A high = std::max(a, b);
-    return std::isinf(high) ? high : high + std::log1p(std::exp(std::min(a, b) - high));
+    // As TensorFlow compares: a NaN of the input counts as the total so far, and two infinities are NaN.
+    const A high = b > a ? b : a, low = b < a ? b : a;
+    return high == nothing<A>() ? high : high + std::log1p(std::exp(low - high));
   }
 };
 

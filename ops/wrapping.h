@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and products of elements in which integers wrap around, as TensorFlow's do, without undefined behaviour; complex
-// quotients.
+// products and quotients.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -24,6 +24,8 @@ template <class T> [[gnu::always_inline]] inline T wrapping_subtract(T a, T b) {
 }
 template <class T> [[gnu::always_inline]] inline T wrapping_multiply(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
+  else if constexpr (std::is_same_v<T, complex64>)  // by the formula alone: C++ would look for infinities
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
   else return a * b;
 }
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches without rows, NaN among segments, and parts of variables in a checkpoint."""
+"""Batches without rows, NaN and infinities, and parts of variables in a checkpoint."""
 import numpy as np
 from tensorflow.python.training import saver as saver_module
 from tensorflow.python.training.saving import saveable_object_util
 
 from make import golden, initializer, tf, tf1
+
+R = tf.raw_ops
 
 
 @golden()
@@ -56,3 +58,31 @@ def ctc_dense(case):
               tf1.nn.ctc_loss_v2(labels, tf.transpose(logits, (1, 0, 2)), lengths, np.int32([6, 4, 5]), blank_index=0,
                                  logits_time_major=False, unique=tf.nn.ctc_unique_labels(labels))]
     case.fetch_with_gradients(losses, [logits])
+
+
+@golden(tolerance=1e-5)
+def infinities(case):
+    """Every pair of zeros, infinities, NaN and some numbers through the gradients of activations; the same through running
+    totals, as the channels of pixels and among the pixels of images."""
+    ends = np.float32([0.0, -0.0, 1, -1, 1.5, 0.5, 7, np.inf, -np.inf, np.nan])
+    n = len(ends)
+    g, y = case.feed("g", np.repeat(ends[:, None], n, 1)), case.feed("y", np.repeat(ends[None], n, 0))
+    case.fetch(*[getattr(R, op)(gradients=g, features=y) for op in ("ReluGrad", "Relu6Grad", "LeakyReluGrad", "SoftplusGrad", "SoftsignGrad")],
+               *[getattr(R, op)(gradients=g, outputs=y) for op in ("EluGrad", "SeluGrad")],
+               *[getattr(R, op)(y=y, dy=g) for op in ("SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad")])
+    rows = case.feed("rows", np.float32([np.roll(ends, 3 * i + i * i) for i in range(n)]))
+    case.fetch(*[R.CumulativeLogsumexp(x=rows, axis=axis, exclusive=exclusive, reverse=reverse)
+                 for axis in (0, 1) for exclusive in (False, True) for reverse in (False, True)],
+               R.Cumsum(x=rows, axis=0), R.Cumprod(x=rows, axis=1), R.LogSoftmax(logits=rows))
+    channels = np.float32([0, 1, np.inf, -np.inf, np.nan])
+    case.fetch(R.RGBToHSV(images=case.feed("pixels", np.float32([(a, b, c) for a in channels for b in channels for c in channels]))))
+    pixels = np.float32(np.reshape(np.arange(90) % 7, (2, 3, 3, 5)))
+    for i, v in enumerate([np.inf, -np.inf, np.nan]):
+        pixels[i % 2, i, 1, 2 * i] = v
+    images = case.feed("images", pixels)
+    for size in ((3, 3), (5, 3), (2, 7)):
+        case.fetch(*[R.ResizeBilinear(images=images, size=size, align_corners=align) for align in (False, True)])
+    normal = R.LRN(input=images, depth_radius=1, beta=1)
+    case.fetch(normal, R.LRNGrad(input_grads=tf.ones_like(images), input_image=images, output_image=normal, depth_radius=1, beta=1))
+    parts = case.feed("parts", np.complex64([complex(a, b) for a in ends[4:] for b in ends[4:]]))
+    case.fetch(parts[:, None] * parts, R.Square(x=parts), R.Reciprocal(x=parts), R.MulNoNan(x=parts, y=parts[::-1]))
