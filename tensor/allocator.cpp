@@ -75,6 +75,7 @@ class CachingAllocator final : public Allocator {
     if (void* memory = pop(c, true)) return memory;
     const int64_t given = given_.fetch_add(size, std::memory_order_relaxed) + size;
     if (limit_ > 0 && given > limit_) trim();
+    else trim_to_most();
     void* memory = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
     if (!memory) {
       trim();
@@ -91,10 +92,8 @@ class CachingAllocator final : public Allocator {
   void deallocate(void* memory, size_t bytes) noexcept override {
     const int c = class_of(bytes);
     const auto size = static_cast<int64_t>(class_bytes(c));
-    const int64_t cached = given_.load(std::memory_order_relaxed) - held_.load(std::memory_order_relaxed) + kOwned;
-    if (cached + size > cache_limit_) {
-      std::free(memory);
-      given_.fetch_sub(size, std::memory_order_relaxed);
+    if (cache_limit_ == 0 || given_.load(std::memory_order_relaxed) > most()) {
+      give_back(memory, c);
     } else {
       std::lock_guard guard(lists_[c].lock);
       *static_cast<void**>(memory) = lists_[c].head;
@@ -118,13 +117,28 @@ class CachingAllocator final : public Allocator {
 
   void trim() override {
     for (int c = 0; c < kClasses; ++c)
-      while (void* memory = pop(c, false)) {
-        std::free(memory);
-        given_.fetch_sub(static_cast<int64_t>(class_bytes(c)), std::memory_order_relaxed);
-      }
+      while (void* memory = pop(c, false)) give_back(memory, c);
   }
 
  private:
+  /// What the system may have given while blocks are kept for reuse.
+  int64_t most() const { return peak_.load(std::memory_order_relaxed) + cache_limit_; }
+
+  /// Gives cached blocks back, the largest first, as far as that is passed.
+  void trim_to_most() {
+    for (int c = kClasses - 1; c >= 0; --c)
+      while (given_.load(std::memory_order_relaxed) > most()) {
+        void* memory = pop(c, false);
+        if (!memory) break;
+        give_back(memory, c);
+      }
+  }
+
+  void give_back(void* memory, int c) noexcept {
+    std::free(memory);
+    given_.fetch_sub(static_cast<int64_t>(class_bytes(c)), std::memory_order_relaxed);
+  }
+
   ~CachingAllocator() override { trim(); }
 
   void let_go(int64_t held) {
