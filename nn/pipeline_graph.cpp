@@ -1,28 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the graph of a Pipeline. For each stage k, on its device:
-//
-//   credit, updates, order --> begin --> forward of stage k --> forward of stage k + 1
-//                                            |                         |
-//      boundary gradient <-- backward of stage k <-- boundary gradient of stage k + 1
-//                                            |
-//   turn --> sum of gradients, in the container, in the order of micro-batches --> (the last one) update
-//                                            |
-//                                            +--> passes done, sums made, updates made: what others wait for
+// The graph of a Pipeline: the passes of each stage and what they wait for. What it looks like says
+// nn/pipeline_builder.h.
 #include "nn/pipeline_graph.h"
 
 #include <algorithm>
 #include <charconv>
-#include <set>
 
-#include "nn/copier.h"
-#include "nn/updates.h"
+#include "nn/pipeline_builder.h"
 
 namespace troupe::nn {
 namespace {
 
 constexpr std::string_view kPart = "/part:";
 
-/// Of a device that a model names; -1: it is no part_device.
+}  // namespace
+
 int part_of(const std::string& device) {
   if (device.empty()) return 0;
   if (!device.starts_with(kPart)) return -1;
@@ -32,516 +24,315 @@ int part_of(const std::string& device) {
   return read.ec == std::errc() && read.ptr == end ? part : -1;
 }
 
-/// A micro-batch's place in its batch, where that makes a difference.
-enum class Place { kFirst, kMiddle, kLast, kOnly };
+Result<PipelineGraph> PipelineBuilder::build(const ModelFn& model, const std::vector<DType>& dtypes,
+                                             const std::vector<PartialShape>& shapes) {
+  const float scale = options_.asynchronous ? 1.f : 1.f / static_cast<float>(options_.micro_batches);
+  TROUPE_RETURN_IF_ERROR(write_draft(draft_, model, dtypes, shapes, options_, true, scale));
+  TROUPE_RETURN_IF_ERROR(check_parts());
+  TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
+  free_ = free_nodes(draft_);
+  ordered_ = options_.chunks > 1 || !draft_.updates.empty();
+  find_boundaries();
+  find_owners();
+  TROUPE_RETURN_IF_ERROR(add_variables(draft_, "initial/"));
+  add_feeds(dtypes, shapes);
+  TROUPE_RETURN_IF_ERROR(root_.status());
+  for (int k = 0; k < stages_; ++k) sums_.emplace_back(sums_container(options_.name, k), options_.seed);
+  std::vector<Replica> replicas;
+  for (int r = 0; r < options_.replicas; ++r) {
+    replicas.push_back({r, Copier(graph_, options_.replicas > 1 ? fmt::format("replica_{}/", r) : "")});
+    TROUPE_RETURN_IF_ERROR(add_replica(replicas.back()));
+  }
+  const int count = options_.micro_batches;
+  for (int i = 0; i < count; ++i) {
+    Replica& r = replicas[size_t(i % options_.replicas)];
+    const bool only = count == 1 || options_.asynchronous;
+    const Place place = only ? Place::kOnly : i == 0 ? Place::kFirst : i + 1 < count ? Place::kMiddle : Place::kLast;
+    if (!r.targets.contains(place)) TROUPE_RETURN_IF_ERROR(finish(r, place));
+    PipelineStep step{feeds_, {r.copier.now(draft_.loss), r.copier.now(draft_.accuracy)}, r.targets[place]};
+    out_.steps.push_back(std::move(step));
+  }
+  TROUPE_RETURN_IF_ERROR(add_test(model, dtypes, shapes));
+  out_.global_step = variables_.global_step(root_.device(device(0, 0)));
+  TROUPE_RETURN_IF_ERROR(root_.status());
+  out_.initialise = variables_.initializers();
+  describe_stages(costs);
+  return std::move(out_);
+}
 
-/// The training steps of one replica.
-struct Replica {
-  int number = 0;
-  Copier copier;
-  std::vector<Scope> scopes = {};                    // by stage, on its device
-  std::vector<std::vector<const Node*>> sinks = {};  // by stage: what nobody else of the stage waits for
-  std::vector<const Node*> signals = {};             // of passes, whatever the place
-  std::map<Place, std::vector<const Node*>> targets = {};
-};
+Status PipelineBuilder::check_parts() const {
+  for (int id = 0; id < draft_.graph.size(); ++id)
+    if (const std::string& device = draft_.graph.node(id).device();
+        part_of(device) < 0 || part_of(device) >= options_.parts)
+      return invalid_argument("pipeline '{}': '{}' is to be on '{}'; a model may name the {} parts of its stage only",
+                              options_.name, draft_.graph.node(id).name(), device, options_.parts);
+  return {};
+}
 
-class Builder {
- public:
-  Builder(Graph& graph, Variables& variables, const PipelineOptions& options)
-      : graph_(graph), root_(graph), variables_(variables), options_(options),
-        devices_(static_cast<int>(options.devices.size()) / options.replicas / options.parts),
-        stages_(devices_ * options.chunks), draft_(graph.ops(), options),
-        zero_bubble_(options.schedule == PipelineSchedule::kZeroBubble) {}
-
-  Result<PipelineGraph> build(const ModelFn& model, const std::vector<DType>& dtypes,
-                              const std::vector<PartialShape>& shapes) {
-    const float scale = options_.asynchronous ? 1.f : 1.f / static_cast<float>(options_.micro_batches);
-    TROUPE_RETURN_IF_ERROR(write_draft(draft_, model, dtypes, shapes, options_, true, scale));
-    TROUPE_RETURN_IF_ERROR(check_parts());
-    TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
-    free_ = free_nodes(draft_);
-    ordered_ = options_.chunks > 1 || !draft_.updates.empty();
-    find_boundaries();
-    find_owners();
-    TROUPE_RETURN_IF_ERROR(add_variables(draft_, "initial/"));
-    add_feeds(dtypes, shapes);
-    TROUPE_RETURN_IF_ERROR(root_.status());
-    for (int k = 0; k < stages_; ++k) sums_.emplace_back(sums_container(options_.name, k), options_.seed);
-    std::vector<Replica> replicas;
-    for (int r = 0; r < options_.replicas; ++r) {
-      replicas.push_back({r, Copier(graph_, options_.replicas > 1 ? fmt::format("replica_{}/", r) : "")});
-      TROUPE_RETURN_IF_ERROR(add_replica(replicas.back()));
+void PipelineBuilder::find_boundaries() {
+  boundary_.resize(size_t(stages_));
+  before_boundary_.assign(size_t(draft_.graph.size()), false);
+  for (int id = draft_.graph.size() - 1; id >= 0; --id) {
+    const Node& node = draft_.graph.node(id);
+    if (!counts(node) || !is_backward(node)) continue;
+    for (const Output& in : node.inputs()) {
+      if (!counts(*in.node) || !is_backward(*in.node)) continue;
+      const bool crosses = stage(*in.node) > stage(node);
+      auto& leaving = boundary_[size_t(stage(*in.node))];
+      if (crosses && std::ranges::find(leaving, in) == leaving.end()) leaving.push_back(in);
+      if (crosses || before_boundary_[size_t(id)]) before_boundary_[size_t(in.node->id())] = true;
     }
-    const int count = options_.micro_batches;
-    for (int i = 0; i < count; ++i) {
-      Replica& r = replicas[size_t(i % options_.replicas)];
-      const bool only = count == 1 || options_.asynchronous;
-      const Place place = only ? Place::kOnly : i == 0 ? Place::kFirst : i + 1 < count ? Place::kMiddle : Place::kLast;
-      if (!r.targets.contains(place)) TROUPE_RETURN_IF_ERROR(finish(r, place));
-      PipelineStep step{feeds_, {r.copier.now(draft_.loss), r.copier.now(draft_.accuracy)}, r.targets[place]};
-      out_.steps.push_back(std::move(step));
+  }
+  // Through loops and in whatever order: until nothing changes.
+  for (bool more = true; more;) {
+    more = false;
+    for (int id = draft_.graph.size() - 1; id >= 0; --id)
+      if (before_boundary_[size_t(id)])
+        for (const Output& in : draft_.graph.node(id).inputs())
+          if (counts(*in.node) && is_backward(*in.node) && !before_boundary_[size_t(in.node->id())])
+            before_boundary_[size_t(in.node->id())] = more = true;
+  }
+}
+
+void PipelineBuilder::find_owners() {
+  owners_.resize(size_t(stages_));
+  for (int k = 0; k < stages_; ++k) owners_[size_t(k)].insert(k);
+  std::map<const Node*, int> owner_of;
+  for (size_t i = 0; i < draft_.handles.size(); ++i)
+    if (draft_.gradients[i])
+      for (const Output& handle : draft_.handles[i]) owner_of[handle.node] = stage(*draft_.gradients[i].node);
+  for (int id = 0; id < draft_.graph.size(); ++id)
+    for (const Output& in : draft_.graph.node(id).inputs())
+      if (const auto at = owner_of.find(in.node); at != owner_of.end() && draft_.is_forward(draft_.graph.node(id)))
+        owners_[size_t(stage(draft_.graph.node(id)))].insert(at->second);
+}
+
+Status PipelineBuilder::add_variables(const Draft& draft, const std::string& prefix) {
+  const std::string& where = device(0, 0);
+  Copier copier(graph_, prefix);
+  for (const Variable& v : draft.variables.all()) {
+    if (!v.init) continue;
+    const Output value = v.init->inputs()[1];
+    std::vector<const Node*> wanted = {value.node};
+    std::vector<bool> seen(size_t(draft.graph.size()));
+    for (size_t i = 0; i < wanted.size(); ++i)
+      for (const Output& in : wanted[i]->inputs())
+        if (!seen[size_t(in.node->id())]) {
+          seen[size_t(in.node->id())] = true;
+          wanted.push_back(in.node);
+        }
+    std::ranges::sort(wanted, {}, &Node::id);
+    for (const Node* node : wanted)
+      if (!copier.find(*node)) TROUPE_RETURN_IF_ERROR(copier.copy(*node, where));
+    variables_.handle(
+        root_.device(where), v.name, v.shape, [&](const Scope&, const Shape&, int64_t) { return copier.now(value); },
+        v.trainable, v.dtype);
+  }
+  return root_.status();
+}
+
+void PipelineBuilder::add_feeds(const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes) {
+  const Scope s = root_.scope("pipeline").device(device(0, 0));
+  const auto number = [&](const std::string& name) {
+    feeds_.push_back(
+        s.named(name).op("Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::scalar()}}));
+    return feeds_.back();
+  };
+  out_.micro_batch = number("micro_batch");
+  out_.batch = number("batch");
+  out_.step = number("step");
+  for (int c = 0; c < options_.chunks; ++c) {
+    out_.forward_passes.push_back(number(fmt::format("forward_pass_{}", c)));
+    out_.backward_passes.push_back(number(fmt::format("backward_pass_{}", c)));
+  }
+  for (size_t i = 0; i < dtypes.size(); ++i)
+    feeds_.push_back(
+        s.named(fmt::format("component_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
+}
+
+Status PipelineBuilder::add_replica(Replica& r) {
+  for (size_t i = 0; i < draft_.batch.size(); ++i) r.copier.replace(draft_.batch[i], component(i));
+  const std::string name = options_.replicas > 1 ? fmt::format("replica_{}/", r.number) : "";
+  for (int k = 0; k < stages_; ++k)
+    r.scopes.push_back(root_.scope(fmt::format("pipeline/{}stage_{}", name, k)).device(device(r.number, k)));
+  std::vector<const Node*> begins;
+  for (int k = 0; k < stages_; ++k) begins.push_back(begin(r, k));
+  TROUPE_RETURN_IF_ERROR(root_.status());
+  const auto needed = [&](const Node& n) { return draft_.needed[size_t(n.id())] && n.op().name() != "Placeholder"; };
+  for (int id = 0; id < draft_.graph.size(); ++id) {
+    const Node& node = draft_.graph.node(id);
+    if (needed(node) && !is_backward(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {begins[size_t(stage(node))]}));
+  }
+  // What is constant may be read by any stage.
+  for (int id = 0; id < draft_.graph.size(); ++id) {
+    const Node& node = draft_.graph.node(id);
+    if (needed(node) && is_backward(node) && is_free(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {}));
+  }
+  for (int k = stages_ - 1; k >= 0; --k) {
+    const Scope s = at(r, k);
+    // What does not depend on the forward pass waits for it all the same.
+    std::vector<const Node*> gates = {begins[size_t(k)]};
+    if (k == stage(*draft_.loss.node)) gates.push_back(r.copier.now(draft_.loss).node);
+    if (options_.chunks > 1) gates.push_back(await(s, of_device("done", r, k), out_.backward_passes[chunk(k)]));
+    for (int id = 0; id < draft_.graph.size(); ++id) {
+      const Node& node = draft_.graph.node(id);
+      if (needed(node) && is_backward(node) && !is_free(node) && stage(node) == k)
+        TROUPE_RETURN_IF_ERROR(copy(r, node, gates));
     }
-    TROUPE_RETURN_IF_ERROR(add_test(model, dtypes, shapes));
-    out_.global_step = variables_.global_step(root_.device(device(0, 0)));
-    TROUPE_RETURN_IF_ERROR(root_.status());
-    out_.initialise = variables_.initializers();
-    describe_stages(costs);
-    return std::move(out_);
+    if (!zero_bubble_) hold_boundary(r, k);
   }
+  TROUPE_RETURN_IF_ERROR(r.copier.close_loops());
+  find_sinks(r);
+  for (int k = 0; k < stages_; ++k) signal_passes(r, k);
+  return root_.status();
+}
 
- private:
-  const std::string& device(int replica, int stage, int part = 0) const {
-    return options_.devices[size_t((replica * devices_ + stage % devices_) * options_.parts + part)];
-  }
-  const std::string& device(int replica, int stage, const Node& node) const {
-    return device(replica, stage, part_of(node.device()));
-  }
-  size_t chunk(int stage) const { return size_t(stage / devices_); }
-  int stage(const Node& node) const { return draft_.stage[size_t(node.id())]; }
-  bool is_free(const Node& node) const { return free_[size_t(node.id())]; }
-  bool is_backward(const Node& node) const { return draft_.backward[size_t(node.id())]; }
-  /// Whether waiting for `node` is waiting for the pass of its stage that it is part of.
-  bool counts(const Node& node) const {
-    return draft_.needed[size_t(node.id())] && !is_free(node) && node.op().name() != "Placeholder";
-  }
-  bool same_pass(const Node& a, const Node& b) const {
-    return stage(a) == stage(b) && is_backward(a) == is_backward(b);
-  }
+Status PipelineBuilder::copy(Replica& r, const Node& node, const std::vector<const Node*>& gates) {
+  TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node), node), gates_of(node, gates)));
+  // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
+  const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
+  if (counts(node))
+    out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) == zero_bubble_ ? 2 : 1;
+  return {};
+}
 
-  /// Passes that the device of a stage may have begun and not ended.
-  int credit(int stage) const {
-    const int behind = devices_ - stage % devices_;  // stages from here on, with this one
-    switch (options_.schedule) {
-      case PipelineSchedule::kGPipe: return options_.micro_batches / options_.replicas;
-      case PipelineSchedule::kOneFOneB: return behind;
-      case PipelineSchedule::kInterleaved: return 2 * behind - 1 + (options_.chunks - 1) * devices_;
-      case PipelineSchedule::kZeroBubble: return 2 * devices_;
-    }
-    return 1;
-  }
+std::vector<const Node*> PipelineBuilder::gates_of(const Node& node, const std::vector<const Node*>& gates) const {
+  if (!counts(node)) return {};
+  for (const Output& in : node.inputs())
+    if (counts(*in.node) && same_pass(*in.node, node)) return {};
+  for (const Node* before : node.control_inputs())
+    if (counts(*before) && same_pass(*before, node)) return {};
+  return gates;
+}
 
-  Status check_parts() const {
-    for (int id = 0; id < draft_.graph.size(); ++id)
-      if (const std::string& device = draft_.graph.node(id).device();
-          part_of(device) < 0 || part_of(device) >= options_.parts)
-        return invalid_argument("pipeline '{}': '{}' is to be on '{}'; a model may name the {} parts of its stage only",
-                                options_.name, draft_.graph.node(id).name(), device, options_.parts);
-    return {};
+void PipelineBuilder::hold_boundary(Replica& r, int k) {
+  std::vector<const Node*> weights;
+  for (const Output& gradient : draft_.gradients)
+    if (gradient && stage(*gradient.node) == k) weights.push_back(r.copier.now(gradient).node);
+  if (weights.empty()) return;
+  for (const Output& out : boundary_[size_t(k)]) {
+    const Output held = at(r, k).after(weights).named("input_gradient").op("Identity", {r.copier.now(out)});
+    r.copier.replace(out, held);
   }
+}
 
-  // Of each stage: the nodes whose gradients go to an earlier stage, and in zero-bubble what those need.
-  void find_boundaries() {
-    boundary_.resize(size_t(stages_));
-    before_boundary_.assign(size_t(draft_.graph.size()), false);
+void PipelineBuilder::find_sinks(Replica& r) {
+  std::vector<bool> awaited(size_t(draft_.graph.size()));
+  for (int id = 0; id < draft_.graph.size(); ++id) {
+    const Node& node = draft_.graph.node(id);
+    if (!counts(node)) continue;
+    const auto mark = [&](const Node& in) {
+      if (stage(in) == stage(node)) awaited[size_t(in.id())] = true;
+    };
+    for (const Output& in : node.inputs()) mark(*in.node);
+    for (const Node* before : node.control_inputs()) mark(*before);
+  }
+  r.sinks.resize(size_t(stages_));
+  for (int id = 0; id < draft_.graph.size(); ++id) {
+    const Node& node = draft_.graph.node(id);
+    if (!counts(node) || awaited[size_t(id)] || skipped(r, node)) continue;
+    r.sinks[size_t(stage(node))].push_back(r.copier.find(node));
+  }
+}
+
+void PipelineBuilder::signal_passes(Replica& r, int k) {
+  const Scope s = at(r, k);
+  if (ordered_) {
+    // The ends of the forward pass: nobody else of it waits for them.
+    std::vector<bool> awaited(size_t(draft_.graph.size()));
+    std::vector<const Node*> ends;
     for (int id = draft_.graph.size() - 1; id >= 0; --id) {
       const Node& node = draft_.graph.node(id);
-      if (!counts(node) || !is_backward(node)) continue;
-      for (const Output& in : node.inputs()) {
-        if (!counts(*in.node) || !is_backward(*in.node)) continue;
-        const bool crosses = stage(*in.node) > stage(node);
-        auto& leaving = boundary_[size_t(stage(*in.node))];
-        if (crosses && std::ranges::find(leaving, in) == leaving.end()) leaving.push_back(in);
-        if (crosses || before_boundary_[size_t(id)]) before_boundary_[size_t(in.node->id())] = true;
-      }
+      if (!counts(node) || is_backward(node) || stage(node) != k) continue;
+      if (!awaited[size_t(id)] && !skipped(r, node)) ends.push_back(r.copier.find(node));
+      for (const Output& in : node.inputs()) awaited[size_t(in.node->id())] = true;
+      for (const Node* before : node.control_inputs()) awaited[size_t(before->id())] = true;
     }
-    // Through loops and in whatever order: until nothing changes.
-    for (bool more = true; more;) {
-      more = false;
-      for (int id = draft_.graph.size() - 1; id >= 0; --id)
-        if (before_boundary_[size_t(id)])
-          for (const Output& in : draft_.graph.node(id).inputs())
-            if (counts(*in.node) && is_backward(*in.node) && !before_boundary_[size_t(in.node->id())])
-              before_boundary_[size_t(in.node->id())] = more = true;
-    }
+    r.signals.push_back(advance(s, of_device("forwards", r, k), ends));
   }
-
-  // Of each stage: those that update the variables that it uses.
-  void find_owners() {
-    owners_.resize(size_t(stages_));
-    for (int k = 0; k < stages_; ++k) owners_[size_t(k)].insert(k);
-    std::map<const Node*, int> owner_of;
-    for (size_t i = 0; i < draft_.handles.size(); ++i)
-      if (draft_.gradients[i])
-        for (const Output& handle : draft_.handles[i]) owner_of[handle.node] = stage(*draft_.gradients[i].node);
-    for (int id = 0; id < draft_.graph.size(); ++id)
-      for (const Output& in : draft_.graph.node(id).inputs())
-        if (const auto at = owner_of.find(in.node); at != owner_of.end() && draft_.is_forward(draft_.graph.node(id)))
-          owners_[size_t(stage(draft_.graph.node(id)))].insert(at->second);
+  if (zero_bubble_) {
+    std::vector<const Node*> left;
+    for (const Output& out : boundary_[size_t(k)]) left.push_back(r.copier.now(out).node);
+    r.signals.push_back(advance(s, of_device("sent", r, k), left.empty() ? r.sinks[size_t(k)] : left));
   }
+}
 
-  /// The variables of a draft, with copies of their initial values.
-  Status add_variables(const Draft& draft, const std::string& prefix) {
-    const std::string& where = device(0, 0);
-    Copier copier(graph_, prefix);
-    for (const Variable& v : draft.variables.all()) {
-      if (!v.init) continue;
-      const Output value = v.init->inputs()[1];
-      std::vector<const Node*> wanted = {value.node};
-      std::vector<bool> seen(size_t(draft.graph.size()));
-      for (size_t i = 0; i < wanted.size(); ++i)
-        for (const Output& in : wanted[i]->inputs())
-          if (!seen[size_t(in.node->id())]) {
-            seen[size_t(in.node->id())] = true;
-            wanted.push_back(in.node);
-          }
-      std::ranges::sort(wanted, {}, &Node::id);
-      for (const Node* node : wanted)
-        if (!copier.find(*node)) TROUPE_RETURN_IF_ERROR(copier.copy(*node, where));
-      variables_.handle(
-          root_.device(where), v.name, v.shape, [&](const Scope&, const Shape&, int64_t) { return copier.now(value); },
-          v.trainable, v.dtype);
-    }
-    return root_.status();
+const Node* PipelineBuilder::begin(const Replica& r, int k) {
+  const Scope s = at(r, k);
+  const Output pass = out_.forward_passes[chunk(k)];
+  std::vector<const Node*> gates = {await(s, of_device("done", r, k), pass, credit(k))};
+  // Without, the stages would run ahead with forward passes that nobody needs yet, and gradients come late.
+  if (zero_bubble_) gates.push_back(await(s, of_device("sent", r, k), pass, 2 * (devices_ - k)));
+  if (ordered_) gates.push_back(await(s, of_device("forwards", r, k), pass));
+  // Asynchronous passes are over before their updates are made, which bounds passes and not yet how old weights are.
+  if (options_.asynchronous)
+    gates.push_back(await(s, of_stage("summed", k), out_.micro_batch, credit(k) * options_.replicas));
+  else
+    for (const int owner : owners_[size_t(k)]) gates.push_back(await(s, of_stage("updates", owner), out_.batch));
+  return s.after(gates).named("begin").node("NoOp", {});
+}
+
+Output PipelineBuilder::events(const Scope& s, const std::string& what) {
+  Output& known = events_[{s.prefix(), what}];
+  if (!known)
+    known =
+        s.named(what).op("_EventCount", {}, {{"container", events_container(options_.name)}, {"shared_name", what}});
+  return known;
+}
+
+const Node* PipelineBuilder::await(const Scope& s, const std::string& what, Output count, int64_t credit) {
+  return s.named("await_" + what.substr(0, what.find('_')))
+      .node("_EventCountAwait", {events(s, what), count}, {{"slack", credit - 1}});
+}
+
+const Node* PipelineBuilder::advance(const Scope& s, const std::string& what, const std::vector<const Node*>& after) {
+  return s.after(after).named("count_" + what.substr(0, what.find('_'))).node("_EventCountAdvance", {events(s, what)});
+}
+
+int PipelineBuilder::credit(int stage) const {
+  const int behind = devices_ - stage % devices_;  // stages from here on, with this one
+  switch (options_.schedule) {
+    case PipelineSchedule::kGPipe: return options_.micro_batches / options_.replicas;
+    case PipelineSchedule::kOneFOneB: return behind;
+    case PipelineSchedule::kInterleaved: return 2 * behind - 1 + (options_.chunks - 1) * devices_;
+    case PipelineSchedule::kZeroBubble: return 2 * devices_;
   }
+  return 1;
+}
 
-  void add_feeds(const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes) {
-    const Scope s = root_.scope("pipeline").device(device(0, 0));
-    const auto number = [&](const std::string& name) {
-      feeds_.push_back(
-          s.named(name).op("Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::scalar()}}));
-      return feeds_.back();
-    };
-    out_.micro_batch = number("micro_batch");
-    out_.batch = number("batch");
-    out_.step = number("step");
-    for (int c = 0; c < options_.chunks; ++c) {
-      out_.forward_passes.push_back(number(fmt::format("forward_pass_{}", c)));
-      out_.backward_passes.push_back(number(fmt::format("backward_pass_{}", c)));
-    }
-    for (size_t i = 0; i < dtypes.size(); ++i)
-      feeds_.push_back(
-          s.named(fmt::format("component_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
+Status PipelineBuilder::add_test(const ModelFn& model, const std::vector<DType>& dtypes,
+                                 std::vector<PartialShape> shapes) {
+  for (PartialShape& shape : shapes)
+    if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // of any size
+  Draft draft(graph_.ops(), options_);
+  TROUPE_RETURN_IF_ERROR(write_draft(draft, model, dtypes, shapes, options_, false, 1));
+  TROUPE_RETURN_IF_ERROR(cut(draft, stages_, options_.scopes, options_.rates));
+  TROUPE_RETURN_IF_ERROR(add_variables(draft, "test/initial/"));
+  Copier copier(graph_, "test/");
+  for (int id = 0; id < draft.graph.size(); ++id)
+    if (draft.needed[size_t(id)])
+      TROUPE_RETURN_IF_ERROR(
+          copier.copy(draft.graph.node(id), device(0, draft.stage[size_t(id)], draft.graph.node(id))));
+  TROUPE_RETURN_IF_ERROR(copier.close_loops());
+  for (const Output& component : draft.batch) {
+    if (!copier.find(*component.node)) TROUPE_RETURN_IF_ERROR(copier.copy(*component.node, device(0, 0)));
+    out_.test.feeds.push_back(copier.now(component));
   }
-  Output component(size_t i) const { return feeds_[feeds_.size() - draft_.batch.size() + i]; }
+  out_.test.fetches = {copier.now(draft.loss), copier.now(draft.accuracy)};
+  return {};
+}
 
-  // -- waiting
-  // ---------------------------------------------------------------------------------------------------------
-
-  const Scope& at(const Replica& r, int stage) const { return r.scopes[size_t(stage)]; }
-  Output events(const Scope& s, const std::string& what) {
-    Output& known = events_[{s.prefix(), what}];
-    if (!known)
-      known =
-          s.named(what).op("_EventCount", {}, {{"container", events_container(options_.name)}, {"shared_name", what}});
-    return known;
+void PipelineBuilder::describe_stages(const std::vector<double>& costs) {
+  for (int k = 0; k < stages_; ++k) out_.stages.push_back({device(0, k), costs[size_t(k)], 0, credit(k), {}});
+  for (int id = 0; id < draft_.graph.size(); ++id) {
+    const Node& node = draft_.graph.node(id);
+    if (counts(node) && !is_backward(node)) ++out_.stages[size_t(stage(node))].nodes;
   }
-  const Node* await(const Scope& s, const std::string& what, Output count, int64_t credit = 1) {
-    return s.named("await_" + what.substr(0, what.find('_')))
-        .node("_EventCountAwait", {events(s, what), count}, {{"slack", credit - 1}});
-  }
-  const Node* advance(const Scope& s, const std::string& what, const std::vector<const Node*>& after) {
-    return s.after(after)
-        .named("count_" + what.substr(0, what.find('_')))
-        .node("_EventCountAdvance", {events(s, what)});
-  }
-  std::string of_device(const char* what, const Replica& r, int stage) const {
-    return fmt::format("{}_{}_{}", what, r.number, stage % devices_);
-  }
-  static std::string of_stage(const char* what, int stage) { return fmt::format("{}_{}", what, stage); }
-
-  /// What the forward pass of a stage waits for.
-  const Node* begin(const Replica& r, int k) {
-    const Scope s = at(r, k);
-    const Output pass = out_.forward_passes[chunk(k)];
-    std::vector<const Node*> gates = {await(s, of_device("done", r, k), pass, credit(k))};
-    // Without, the stages would run ahead with forward passes that nobody needs yet, and gradients come late.
-    if (zero_bubble_) gates.push_back(await(s, of_device("sent", r, k), pass, 2 * (devices_ - k)));
-    if (ordered_) gates.push_back(await(s, of_device("forwards", r, k), pass));
-    // Asynchronous passes are over before their updates are made, which bounds passes and not yet how old weights are.
-    if (options_.asynchronous)
-      gates.push_back(await(s, of_stage("summed", k), out_.micro_batch, credit(k) * options_.replicas));
-    else
-      for (const int owner : owners_[size_t(k)]) gates.push_back(await(s, of_stage("updates", owner), out_.batch));
-    return s.after(gates).named("begin").node("NoOp", {});
-  }
-
-  // -- one replica
-  // -----------------------------------------------------------------------------------------------------
-
-  /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gates`.
-  std::vector<const Node*> gates_of(const Node& node, const std::vector<const Node*>& gates) const {
-    if (!counts(node)) return {};
-    for (const Output& in : node.inputs())
-      if (counts(*in.node) && same_pass(*in.node, node)) return {};
-    for (const Node* before : node.control_inputs())
-      if (counts(*before) && same_pass(*before, node)) return {};
-    return gates;
-  }
-
-  Status copy(Replica& r, const Node& node, const std::vector<const Node*>& gates) {
-    TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node), node), gates_of(node, gates)));
-    // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
-    const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
-    if (counts(node))
-      out_.priorities[r.copier.find(node)->name()] = weights ? 0 : is_backward(node) == zero_bubble_ ? 2 : 1;
-    return {};
-  }
-
-  Status add_replica(Replica& r) {
-    for (size_t i = 0; i < draft_.batch.size(); ++i) r.copier.replace(draft_.batch[i], component(i));
-    const std::string name = options_.replicas > 1 ? fmt::format("replica_{}/", r.number) : "";
-    for (int k = 0; k < stages_; ++k)
-      r.scopes.push_back(root_.scope(fmt::format("pipeline/{}stage_{}", name, k)).device(device(r.number, k)));
-    std::vector<const Node*> begins;
-    for (int k = 0; k < stages_; ++k) begins.push_back(begin(r, k));
-    TROUPE_RETURN_IF_ERROR(root_.status());
-    const auto needed = [&](const Node& n) { return draft_.needed[size_t(n.id())] && n.op().name() != "Placeholder"; };
-    for (int id = 0; id < draft_.graph.size(); ++id) {
-      const Node& node = draft_.graph.node(id);
-      if (needed(node) && !is_backward(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {begins[size_t(stage(node))]}));
-    }
-    // What is constant may be read by any stage.
-    for (int id = 0; id < draft_.graph.size(); ++id) {
-      const Node& node = draft_.graph.node(id);
-      if (needed(node) && is_backward(node) && is_free(node)) TROUPE_RETURN_IF_ERROR(copy(r, node, {}));
-    }
-    for (int k = stages_ - 1; k >= 0; --k) {
-      const Scope s = at(r, k);
-      // What does not depend on the forward pass waits for it all the same.
-      std::vector<const Node*> gates = {begins[size_t(k)]};
-      if (k == stage(*draft_.loss.node)) gates.push_back(r.copier.now(draft_.loss).node);
-      if (options_.chunks > 1) gates.push_back(await(s, of_device("done", r, k), out_.backward_passes[chunk(k)]));
-      for (int id = 0; id < draft_.graph.size(); ++id) {
-        const Node& node = draft_.graph.node(id);
-        if (needed(node) && is_backward(node) && !is_free(node) && stage(node) == k)
-          TROUPE_RETURN_IF_ERROR(copy(r, node, gates));
-      }
-      if (!zero_bubble_) hold_boundary(r, k);
-    }
-    TROUPE_RETURN_IF_ERROR(r.copier.close_loops());
-    find_sinks(r);
-    for (int k = 0; k < stages_; ++k) signal_passes(r, k);
-    return root_.status();
-  }
-
-  /// A backward pass is one piece: its gradient leaves when those of the stage's weights are there.
-  void hold_boundary(Replica& r, int k) {
-    std::vector<const Node*> weights;
-    for (const Output& gradient : draft_.gradients)
-      if (gradient && stage(*gradient.node) == k) weights.push_back(r.copier.now(gradient).node);
-    if (weights.empty()) return;
-    for (const Output& out : boundary_[size_t(k)]) {
-      const Output held = at(r, k).after(weights).named("input_gradient").op("Identity", {r.copier.now(out)});
-      r.copier.replace(out, held);
-    }
-  }
-
-  void find_sinks(Replica& r) {
-    std::vector<bool> awaited(size_t(draft_.graph.size()));
-    for (int id = 0; id < draft_.graph.size(); ++id) {
-      const Node& node = draft_.graph.node(id);
-      if (!counts(node)) continue;
-      const auto mark = [&](const Node& in) {
-        if (stage(in) == stage(node)) awaited[size_t(in.id())] = true;
-      };
-      for (const Output& in : node.inputs()) mark(*in.node);
-      for (const Node* before : node.control_inputs()) mark(*before);
-    }
-    r.sinks.resize(size_t(stages_));
-    for (int id = 0; id < draft_.graph.size(); ++id) {
-      const Node& node = draft_.graph.node(id);
-      if (!counts(node) || awaited[size_t(id)] || skipped(r, node)) continue;
-      r.sinks[size_t(stage(node))].push_back(r.copier.find(node));
-    }
-  }
-  /// Moving averages follow the first replica alone.
-  bool skipped(const Replica& r, const Node& node) const {
-    return r.number > 0 && std::ranges::find(draft_.updates, &node) != draft_.updates.end();
-  }
-
-  void signal_passes(Replica& r, int k) {
-    const Scope s = at(r, k);
-    if (ordered_) {
-      // The ends of the forward pass: nobody else of it waits for them.
-      std::vector<bool> awaited(size_t(draft_.graph.size()));
-      std::vector<const Node*> ends;
-      for (int id = draft_.graph.size() - 1; id >= 0; --id) {
-        const Node& node = draft_.graph.node(id);
-        if (!counts(node) || is_backward(node) || stage(node) != k) continue;
-        if (!awaited[size_t(id)] && !skipped(r, node)) ends.push_back(r.copier.find(node));
-        for (const Output& in : node.inputs()) awaited[size_t(in.node->id())] = true;
-        for (const Node* before : node.control_inputs()) awaited[size_t(before->id())] = true;
-      }
-      r.signals.push_back(advance(s, of_device("forwards", r, k), ends));
-    }
-    if (zero_bubble_) {
-      std::vector<const Node*> left;
-      for (const Output& out : boundary_[size_t(k)]) left.push_back(r.copier.now(out).node);
-      r.signals.push_back(advance(s, of_device("sent", r, k), left.empty() ? r.sinks[size_t(k)] : left));
-    }
-  }
-
-  // -- sums and updates
-  // ------------------------------------------------------------------------------------------------
-
-  Status finish(Replica& r, Place place) {
-    const std::vector<Variable> trainable = draft_.variables.trainable();
-    const bool updates = place == Place::kLast || place == Place::kOnly;
-    std::vector<std::vector<const Node*>> summed(static_cast<size_t>(stages_));
-    std::vector<std::vector<const Node*>> passed = r.sinks;
-    std::vector<const Node*> turns;
-    std::vector<Output> sums(trainable.size());
-    for (int k = 0; k < stages_; ++k) {
-      turns.push_back(await(at(r, k), of_stage("summed", k), out_.micro_batch));
-      summed[size_t(k)].push_back(turns.back());
-    }
-    for (size_t i = 0; i < trainable.size(); ++i) {
-      if (!draft_.gradients[i]) continue;
-      const int k = stage(*draft_.gradients[i].node);
-      const Output gradient = r.copier.now(draft_.gradients[i]);
-      const Scope s = troupe::nn::at(at(r, k), gradient), in_turn = s.after(std::vector<const Node*>{turns[size_t(k)]});
-      if (place == Place::kOnly) {
-        sums[i] = in_turn.named("gradient").op("Identity", {gradient});
-        continue;
-      }
-      const Variable& v = trainable[i];
-      const Output sum = sums_[size_t(k)].handle(s, v.name, v.shape, zeros(), false, v.dtype);
-      const Node* add = in_turn.named("sum").node(place == Place::kFirst ? "AssignVariableOp" : "AssignAddVariableOp",
-                                                  {sum, gradient});
-      summed[size_t(k)].push_back(add);
-      passed[size_t(k)].push_back(add);
-      if (updates)
-        sums[i] =
-            s.after(std::vector<const Node*>{add}).named("gradient").op("ReadVariableOp", {sum}, {{"dtype", v.dtype}});
-    }
-    TROUPE_RETURN_IF_ERROR(root_.status());
-    std::vector<const Node*>& targets = r.targets[place] = r.signals;
-    if (updates) TROUPE_RETURN_IF_ERROR(update(r, trainable, std::move(sums), turns, summed, targets));
-    for (int k = 0; k < stages_; ++k) {
-      const Scope s = at(r, k);
-      targets.push_back(advance(s, of_stage("summed", k), summed[size_t(k)]));
-      // A pass is over when its gradients are summed up. It never waits for an update: that may wait for other passes.
-      targets.push_back(advance(s, of_device("done", r, k), passed[size_t(k)]));
-    }
-    if (r.number == 0)
-      for (const Node* moving : draft_.updates) targets.push_back(r.copier.find(*moving));
-    return root_.status();
-  }
-
-  /// Adds what updates the variables of each stage to `done` of that stage.
-  Status update(Replica& r, const std::vector<Variable>& trainable, std::vector<Output> gradients,
-                const std::vector<const Node*>& turns, std::vector<std::vector<const Node*>>& done,
-                std::vector<const Node*>& targets) {
-    TROUPE_ASSIGN(gradients, clip(r, std::move(gradients)));
-    std::vector<const Node*> all;
-    for (int k = 0; k < stages_; ++k) {
-      const Scope s = at(r, k).scope("update");
-      Output step, rate;
-      for (size_t i = 0; i < trainable.size(); ++i) {
-        if (!gradients[i] || stage(*draft_.gradients[i].node) != k) continue;
-        if (!rate) {
-          step = s.op("Cast", {out_.step}, {{"DstT", DType::kFloat32}});
-          rate = options_.optimizer.rate(s.scope("rate"), step);
-        }
-        // What decays is read when the update before is made.
-        const Scope own = troupe::nn::at(s, gradients[i]);
-        if (options_.optimizer.l2 != 0 || options_.optimizer.weight_decay != 0)
-          variables_.read(own.after(std::vector<const Node*>{turns[size_t(k)]}), trainable[i]);
-        const Variable& v = trainable[i];
-        const Node* node = update_variable({own.scope(v.name), variables_, v, {}, rate, step}, options_.optimizer,
-                                           {gradients[i], {}}, decays(v.shape));
-        TROUPE_RETURN_IF_ERROR(root_.status());
-        done[size_t(k)].push_back(node);
-        all.push_back(node);
-      }
-      if (!options_.asynchronous) targets.push_back(advance(at(r, k), of_stage("updates", k), done[size_t(k)]));
-    }
-    const Scope s = at(r, 0);
-    targets.push_back(s.after(all)
-                          .named("global_step")
-                          .node("AssignAddVariableOp", {variables_.global_step_handle(s), s.constant(int64_t{1})}));
-    return root_.status();
-  }
-
-  /// Clipping is written once for all gradients, then each of its nodes goes where its first input is.
-  Result<std::vector<Output>> clip(Replica& r, std::vector<Output> gradients) {
-    if (!options_.optimizer.clip) return gradients;
-    Graph draft(graph_.ops());
-    const Scope scope(draft);
-    Copier copier(graph_, fmt::format("pipeline/clip_{}/", r.number));
-    std::vector<Output> stand_ins;
-    std::unordered_map<const Node*, std::string> devices;
-    for (const Output& gradient : gradients) {
-      stand_ins.push_back({});
-      if (!gradient) continue;
-      stand_ins.back() = scope.op("Placeholder", {}, {{"dtype", gradient.dtype()}, {"shape", gradient.shape()}});
-      devices[stand_ins.back().node] = gradient.node->device();
-      copier.replace(stand_ins.back(), gradient);
-    }
-    const std::vector<Output> clipped = options_.optimizer.clip(scope, stand_ins);
-    TROUPE_RETURN_IF_ERROR(scope.status());
-    if (clipped.size() != gradients.size())
-      return invalid_argument("pipeline '{}': clipping makes {} gradients of {}", options_.name, clipped.size(),
-                              gradients.size());
-    for (int id = 0; id < draft.size(); ++id) {
-      const Node& node = draft.node(id);
-      if (node.op().name() == "Placeholder") continue;
-      std::string& where = devices[&node];
-      for (const Output& in : node.inputs())
-        if (where.empty() && in.node->op().name() != "Const") where = devices[in.node];
-      if (where.empty()) where = device(r.number, 0);
-      TROUPE_RETURN_IF_ERROR(copier.copy(node, where));
-    }
-    TROUPE_RETURN_IF_ERROR(copier.close_loops());
-    for (size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i]) gradients[i] = copier.now(clipped[i]);
-    return gradients;
-  }
-
-  // -- the rest
-  // --------------------------------------------------------------------------------------------------------
-
-  Status add_test(const ModelFn& model, const std::vector<DType>& dtypes, std::vector<PartialShape> shapes) {
-    for (PartialShape& shape : shapes)
-      if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // of any size
-    Draft draft(graph_.ops(), options_);
-    TROUPE_RETURN_IF_ERROR(write_draft(draft, model, dtypes, shapes, options_, false, 1));
-    TROUPE_RETURN_IF_ERROR(cut(draft, stages_, options_.scopes, options_.rates));
-    TROUPE_RETURN_IF_ERROR(add_variables(draft, "test/initial/"));
-    Copier copier(graph_, "test/");
-    for (int id = 0; id < draft.graph.size(); ++id)
-      if (draft.needed[size_t(id)])
-        TROUPE_RETURN_IF_ERROR(
-            copier.copy(draft.graph.node(id), device(0, draft.stage[size_t(id)], draft.graph.node(id))));
-    TROUPE_RETURN_IF_ERROR(copier.close_loops());
-    for (const Output& component : draft.batch) {
-      if (!copier.find(*component.node)) TROUPE_RETURN_IF_ERROR(copier.copy(*component.node, device(0, 0)));
-      out_.test.feeds.push_back(copier.now(component));
-    }
-    out_.test.fetches = {copier.now(draft.loss), copier.now(draft.accuracy)};
-    return {};
-  }
-
-  void describe_stages(const std::vector<double>& costs) {
-    for (int k = 0; k < stages_; ++k) out_.stages.push_back({device(0, k), costs[size_t(k)], 0, credit(k), {}});
-    for (int id = 0; id < draft_.graph.size(); ++id) {
-      const Node& node = draft_.graph.node(id);
-      if (counts(node) && !is_backward(node)) ++out_.stages[size_t(stage(node))].nodes;
-    }
-    const std::vector<Variable> trainable = draft_.variables.trainable();
-    for (size_t i = 0; i < trainable.size(); ++i)
-      if (draft_.gradients[i])
-        out_.stages[size_t(stage(*draft_.gradients[i].node))].variables.push_back(trainable[i].name);
-  }
-
-  Graph& graph_;
-  const Scope root_;
-  Variables& variables_;
-  const PipelineOptions& options_;
-  const int devices_, stages_;  // of one replica
-  Draft draft_;
-  const bool zero_bubble_;
-  bool ordered_ = false;                       // forward passes of a device wait for one another
-  std::vector<bool> free_, before_boundary_;   // by node id
-  std::vector<std::vector<Output>> boundary_;  // by stage
-  std::vector<std::set<int>> owners_;          // by stage
-  std::vector<Output> feeds_;
-  std::map<std::pair<std::string, std::string>, Output> events_;
-  std::vector<Variables> sums_;  // by stage: a container each
-  PipelineGraph out_;
-};
-
-}  // namespace
+  const std::vector<Variable> trainable = draft_.variables.trainable();
+  for (size_t i = 0; i < trainable.size(); ++i)
+    if (draft_.gradients[i])
+      out_.stages[size_t(stage(*draft_.gradients[i].node))].variables.push_back(trainable[i].name);
+}
 
 std::string part_device(int i) { return fmt::format("{}{}", kPart, i); }
 
@@ -566,7 +357,7 @@ int64_t Passes::number(int64_t micro_batch, int64_t chunk, bool forward) const {
 Result<PipelineGraph> build_pipeline(Graph& graph, Variables& variables, const ModelFn& model,
                                      const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes,
                                      const PipelineOptions& options) {
-  return Builder(graph, variables, options).build(model, dtypes, shapes);
+  return PipelineBuilder(graph, variables, options).build(model, dtypes, shapes);
 }
 
 }  // namespace troupe::nn
