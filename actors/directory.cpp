@@ -35,6 +35,13 @@ Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource
   return {};
 }
 
+caf::actor Directory::remove(const std::string& key) {
+  std::lock_guard guard(mutex_);
+  auto host = hosts_.extract(key);
+  generation_.fetch_add(1, std::memory_order_release);
+  return host ? host.mapped().actor : caf::actor();
+}
+
 std::vector<caf::actor> Directory::remove_container(const std::string& container) {
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out;

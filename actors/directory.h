@@ -39,6 +39,8 @@ class Directory {
   caf::actor find(const std::string& key) const;
   /// Makes a host. kAlreadyExists when there is one.
   Status add(const std::string& key, std::unique_ptr<Resource> resource);
+  /// Takes the host of that key out and returns it, if there is one.
+  caf::actor remove(const std::string& key);
   /// Takes the hosts whose container is `container` out and returns them.
   std::vector<caf::actor> remove_container(const std::string& container);
   /// A number by which a host that asks other hosts gets their answers.

@@ -163,6 +163,10 @@ std::vector<DeviceStats> Engine::device_stats() const {
   return out;
 }
 
+void Engine::trim_memory() {
+  for (const DeviceInfo& d : impl_->devices) d.allocator->trim();
+}
+
 namespace {
 
 /// Calls `f` on a resource at its host and waits for what it returns.
@@ -182,15 +186,24 @@ std::string iterator_key(const std::string& name) {
   return handle.host_key();
 }
 
+Error no_dataset(const std::string& name) { return make_error(Code::kNotFound, "there is no dataset '{}'", name); }
+
 }  // namespace
 
 Status Engine::add_dataset(const std::string& name, Dataset dataset) {
   return impl_->directory->add(iterator_key(name), std::make_unique<IteratorResource>(std::move(dataset)));
 }
 
+Status Engine::remove_dataset(const std::string& name) {
+  const caf::actor host = impl_->directory->remove(iterator_key(name));
+  if (!host) return no_dataset(name);
+  caf::anon_send(host, CloseResource{});
+  return {};
+}
+
 Status Engine::restart_dataset(const std::string& name) {
   const caf::actor host = impl_->directory->find(iterator_key(name));
-  if (!host) return make_error(Code::kNotFound, "there is no dataset '{}'", name);
+  if (!host) return no_dataset(name);
   return call_and_wait(host, [](Resource& r) -> Status {
     static_cast<IteratorResource&>(r).restart();
     return {};

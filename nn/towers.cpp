@@ -22,6 +22,8 @@ Output with_shape(const Scope& s, Output x, const PartialShape& shape) {
 
 }  // namespace
 
+std::string trainer_container(const std::string& name) { return fmt::format("trainer/{}", name); }
+
 // A queue of `name`, as seen from the device of `scope`.
 Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vector<DType> types,
                            std::vector<PartialShape> parts, int64_t capacity) const {
@@ -29,8 +31,8 @@ Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vec
                               {{"component_types", std::move(types)},
                                {"shapes", std::move(parts)},
                                {"capacity", capacity},
-                               {"container", options_.container},
-                               {"shared_name", options_.name + "/" + name}});
+                               {"container", trainer_container(options_.name)},
+                               {"shared_name", name}});
 }
 
 Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
@@ -166,8 +168,8 @@ void TowerBuilder::hybrid() {
             {{"dtype", all[v].dtype},
              {"shape", PartialShape(all[v].shape)},
              {"reduction_type", of_rows(v) ? "MEAN_OF_ALL" : "MEAN"},
-             {"container", options_.container},
-             {"shared_name", options_.name + "/" + all[v].name}});
+             {"container", trainer_container(options_.name)},
+             {"shared_name", all[v].name}});
   };
   for (int i = 0; i < replicas(); ++i) {
     const Tower& t = towers[static_cast<size_t>(i)];

@@ -45,6 +45,8 @@ struct Towers {
 Result<Towers> build_towers(const Scope& scope, Variables& variables, const ModelFn& model, const Dataset& batches,
                             const TrainerOptions& options);
 
+/// Where the queues and accumulators of the trainer of that name are.
+std::string trainer_container(const std::string& name);
 /// Whether a replica has a queue of batches to itself, so that batch i always goes to replica i modulo N.
 inline bool own_queues(ReplicaMode mode) { return mode == ReplicaMode::kSync || mode == ReplicaMode::kLocal; }
 /// Nodes of the rings have names that begin so; they run first.

@@ -47,6 +47,7 @@ class Trainer::Impl {
     update_step_.cancel();
     lock.lock();
     changed_.wait(lock, [&] { return in_flight_ == 0; });
+    if (claimed_) give_back();
   }
 
   Status build(const ModelFn& model, const Dataset& batches) {
@@ -78,7 +79,9 @@ class Trainer::Impl {
       TROUPE_ASSIGN(set_step_, prepare(towers_.set_step));
     }
     // Last, so that a trainer that cannot be made leaves nothing on the engine.
-    return engine_.add_dataset(options_.name, batches);
+    TROUPE_RETURN_IF_ERROR(engine_.add_dataset(options_.name, batches));
+    claimed_ = true;
+    return {};
   }
 
   bool hybrid() const { return options_.mode == ReplicaMode::kHybrid; }
@@ -178,6 +181,13 @@ class Trainer::Impl {
   mutable std::mutex mutex_;
 
  private:
+  /// All that is on the engine for this trainer alone.
+  void give_back() {
+    (void)engine_.remove_dataset(options_.name).ok();
+    engine_.reset_container(trainer_container(options_.name));
+    for (const auto& copy : towers_.copies) engine_.reset_container(copy->container());
+  }
+
   // -- under mutex_ --------------------------------------------------------------------------------------------------
 
   bool idle() const {
@@ -369,8 +379,9 @@ class Trainer::Impl {
   std::optional<Error> error_;
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;
-  int computing_ = 0;  // replica steps in flight, tokens not counted
-  int in_flight_ = 0;  // all steps whose callback has not ended
+  int computing_ = 0;     // replica steps in flight, tokens not counted
+  int in_flight_ = 0;     // all steps whose callback has not ended
+  bool claimed_ = false;  // the name on the engine is ours
   bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
        cancelled_ = false;
 

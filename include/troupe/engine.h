@@ -77,10 +77,15 @@ class Engine {
   /// Full names, "/job:localhost/task:0/device:cpu:0", ...
   std::vector<std::string> devices() const;
   std::vector<DeviceStats> device_stats() const;
+  /// Gives back the memory that devices keep for steps to come, as much as one had in use at once: after the last large
+  /// step of a program that goes on with other work. From any thread, also while steps run.
+  void trim_memory();
 
   /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2): an actor that produces its
   /// elements ahead. Error: kAlreadyExists when there is one of that name.
   Status add_dataset(const std::string& name, Dataset dataset);
+  /// Drops the iterator of that name; who waits for its elements is cancelled. From any thread. Error: kNotFound.
+  Status remove_dataset(const std::string& name);
   /// The iterator of that name starts again from its first element. From any thread but the engine's own.
   Status restart_dataset(const std::string& name);
 

@@ -63,8 +63,9 @@ struct TrainerOptions {
   Optimizer optimizer = {};
   /// How each replica's gradients are made.
   GradientOptions gradients = {};
-  /// Where the variables live (copies of further replicas in "<container>/<name>/replica_<i>"), and a name for the
-  /// queues, iterator and accumulators of this trainer there: two trainers on one container need two names.
+  /// Where the variables live, and stay; copies of further replicas are in "<container>/<name>/replica_<i>" as long as
+  /// the trainer lives. So do its queues, iterator and accumulators, which have its name: two trainers that live at
+  /// once on one engine need two.
   std::string container = {};
   std::string name = "train";
   /// Batches waiting in front of each replica.
@@ -115,7 +116,7 @@ class Trainer {
   /// out of range; a name in use.
   static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches,
                                                  TrainerOptions options);
-  /// Cancels what runs and waits for it.
+  /// Cancels what runs, waits for it, and gives its name free; the variables stay.
   ~Trainer();
   Trainer(const Trainer&) = delete;
 

@@ -210,6 +210,37 @@ TEST_CASE("a kernel that gets no memory beside tensors ends the step, and the se
   CHECK(session.run({{x, Tensor::scalar(-1.f)}}, {fed}).ok());
 }
 
+TEST_CASE("a use of a resource that gets no memory beside tensors says so, and the resource goes on") {
+  class Crowded final : public ResourceKernel {
+    void execute(Resource&, ResourceRequest request) override {
+      const bool fails = request.inputs[1].data<float>()[0] > 0;
+      if (fails) throw std::bad_alloc();
+      request.reply(std::vector<Tensor>{});
+    }
+  };
+  auto engine = Engine::create({.register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+    ops.add(
+        OpDef("Crowded").input("r: resource").input("x: float32").doc("Crowded.").stateful().shape([](ShapeContext&) {
+          return Status();
+        }),
+        not_differentiable("a test's"));
+    kernels.add<Crowded>("Crowded", DeviceKind::kCpu, {});
+  }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output handle = scope.op(
+      "VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape()}, {"shared_name", std::string("v")}});
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}});
+  const Node* use = scope.named("use").node("Crowded", {handle, x});
+  Session session(**engine, graph);
+  const auto failed = session.run({{x, Tensor::scalar(1.f)}}, std::vector<Output>{}, {use});
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().code == Code::kResourceExhausted);
+  CHECK(failed.error().node == "use");
+  CHECK(session.run({{x, Tensor::scalar(-1.f)}}, std::vector<Output>{}, {use}).ok());
+}
+
 TEST_CASE("lists and arrays of more elements than memory may hold are refused") {
   TestEngine t({1}, 1 << 20);
   const Scope& s = t.scope;
@@ -236,6 +267,10 @@ TEST_CASE("out of memory against a limit is an error, and smaller steps still ru
   CHECK(r.error().node == "big");
   CHECK(t.session->run({{n, Tensor::of<int32_t>({16})}}, {sum}).ok());
   CHECK(t.engine->device_stats()[0].memory.in_use < (1 << 16));
+  CHECK(t.engine->device_stats()[0].memory.cached > 0);
+  t.engine->trim_memory();
+  CHECK(t.engine->device_stats()[0].memory.cached == 0);
+  CHECK(t.session->run({{n, Tensor::of<int32_t>({16})}}, {sum}).ok());
 }
 
 TEST_CASE("numeric checks name the first node that made a NaN") {
@@ -403,6 +438,12 @@ TEST_CASE("an iterator feeds steps until its end, and can start again") {
     CHECK(end.error().code == Code::kOutOfRange);
     REQUIRE(t.engine->restart_dataset("numbers").ok());
   }
+  REQUIRE(t.engine->remove_dataset("numbers").ok());
+  CHECK(t.session->run(std::vector<Feed>{}, {next}).error().code == Code::kNotFound);
+  CHECK(t.engine->remove_dataset("numbers").error().code == Code::kNotFound);
+  CHECK(t.engine->restart_dataset("numbers").error().code == Code::kNotFound);
+  REQUIRE(t.engine->add_dataset("numbers", data->batch(4)).ok());
+  CHECK((*t.session->run(std::vector<Feed>{}, {next}))[0].elements() == 4);
 }
 
 TEST_CASE("a continuation starts the next step") {

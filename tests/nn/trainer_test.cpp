@@ -104,6 +104,24 @@ TEST_CASE("a trainer keeps to its container") {
   CHECK(snapshot_of(*engine).variables.empty());
 }
 
+TEST_CASE("a trainer that is gone leaves its variables, and its name to the next") {
+  const auto mode = GENERATE(ReplicaMode::kSync, ReplicaMode::kAsync, ReplicaMode::kHybrid, ReplicaMode::kLocal);
+  auto engine = engine_of(2);
+  for (int round = 1; round <= 3; ++round) {
+    auto trainer = trainer_of(*engine, settings(*engine, mode));
+    const Snapshot before = snapshot_of(*engine);
+    CHECK(before.variables.empty() == (round == 1));
+    CHECK(Trainer::create(*engine, network, circle(512, 32), settings(*engine, mode)).error().code ==
+          Code::kAlreadyExists);
+    if (round == 1) REQUIRE(trainer->initialise().ok());
+    else REQUIRE(trainer->restore(before).ok());
+    REQUIRE(trainer->run(10).ok());
+    CHECK(trainer->step() == 10 * round);
+  }
+  CHECK(snapshot_of(*engine).variables.at("global_step").data<int64_t>()[0] == 30);
+  CHECK(engine->snapshot("train/replica_1").get()->variables.empty());
+}
+
 TEST_CASE("a resumed synchronous run, with dropout, continues bit by bit") {
   auto engine = engine_of(2);
   auto whole = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(512, 16));
