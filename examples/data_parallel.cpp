@@ -38,7 +38,9 @@ nn::TrainerOptions make_options(const Options& o) {
   nn::TrainerOptions t;
   for (int i = 0; i < o.replicas; ++i) t.devices.push_back(fmt::format("/{}:{}", o.devices, i / o.per_device));
   t.input_device = o.devices == "cpu" ? fmt::format("/cpu:{}", o.device_count()) : "/cpu:0";
-  t.optimizer = nn::momentum(nn::constant_rate(0.05f));
+  // Late gradients are momentum enough (Mitliagkas et al., 2016, Asynchrony begets momentum); more of it may diverge.
+  const nn::Schedule rate = nn::constant_rate(0.05f);
+  t.optimizer = o.together.mode == "async" ? nn::sgd(rate) : nn::momentum(rate);
   o.together.apply_to(t);
   return t;
 }

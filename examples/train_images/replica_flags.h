@@ -5,8 +5,8 @@
 //   ring    the gradients go round in buckets while the backward pass goes on; each updates its copy of the variables
 //   zero    as ring, but each keeps and updates a share of the optimizer's state and sends the others what follows
 //   async   each updates shared variables on its own, at most --staleness updates ahead of the slowest
-//   hybrid  gradients gather in accumulators; an update takes those of all but --backups replicas, late ones are
-//   dropped local   each updates a copy of its own; every --local-steps the copies are averaged
+//   hybrid  gradients gather in accumulators; an update takes those of all but --backups replicas and drops late ones
+//   local   each updates a copy of its own; every --local-steps the copies are averaged
 #pragma once
 #include <cstdint>
 #include <string>
