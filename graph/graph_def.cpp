@@ -13,6 +13,7 @@
 
 #include "graph/attr_proto.h"
 #include "graph/functions.h"
+#include "graph/named_resources.h"
 #include "graph/old_names.h"
 #include "graph/reference_variables.h"
 
@@ -287,6 +288,7 @@ Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view pre
   if (!scope.empty() && scope.back() != '/') scope += '/';
   TROUPE_RETURN_IF_ERROR(put_in_functions(*def, graph.ops()));
   rename_old_ops(*def, graph.ops());
+  give_handles(*def, graph.ops());
   TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(*def, graph.ops(), scope));
   return Import(*def, graph, std::move(scope)).run();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random floats from Philox: RandomUniform, RandomStandardNormal, TruncatedNormal and their stateless forms. The
-// numbers do not depend on threads.
+// Random floats from Philox: RandomUniform, RandomStandardNormal, TruncatedNormal, their stateless forms and those
+// that draw from a generator. The numbers do not depend on threads.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/index_tensors.h"
+#include "ops/random_generator.h"
 #include "ops/random_source.h"
 #include "ops/type_dispatch.h"
 
@@ -105,10 +106,10 @@ template <class Distribution> struct Random {
   };
 };
 
-/// The three forms of an op: `op`, and `stateless` with and without V2.
+/// The forms of an op: `op`, `stateless` with and without V2, and `generator`, whose state is a variable.
 template <class Distribution>
 void add_random(OpRegistry& ops, KernelRegistry& kernels, const std::string& op, const std::string& stateless,
-                const char* what) {
+                const std::string& generator, const char* what) {
   for (const RandomForm form : {RandomForm::kStateful, RandomForm::kSeed, RandomForm::kKey}) {
     const bool stateful = form == RandomForm::kStateful, key = form == RandomForm::kKey;
     const std::string name = stateful ? op : key ? stateless + "V2" : stateless, index = key ? "Tshape" : "T";
@@ -122,18 +123,27 @@ void add_random(OpRegistry& ops, KernelRegistry& kernels, const std::string& op,
             not_differentiable(kRandom));
     add_cpu_kernels<Random<Distribution>::template Kernel>(kernels, name, FloatTypes{}, "dtype");
   }
+  ops.add(generator_op(generator, what)
+              .output("output: dtype")
+              .attr(type_attr("dtype", FloatTypes{}, "float32"))
+              .attr(type_attr("shape_dtype", IndexTypes{}, "int64")),
+          not_differentiable(kRandom));
+  add_generator_kernels<Random<Distribution>::template Kernel>(kernels, generator, FloatTypes{});
 }
 
 }  // namespace
 
 void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  add_random<Uniform>(ops, kernels, "RandomUniform", "StatelessRandomUniform", "Numbers uniform in [0, 1).");
-  add_random<Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal", "Standard normal numbers.");
-  add_random<Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal",
+  add_random<Uniform>(ops, kernels, "RandomUniform", "StatelessRandomUniform", "StatefulUniform",
+                      "Numbers uniform in [0, 1).");
+  add_random<Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal", "StatefulStandardNormalV2",
+                     "Standard normal numbers.");
+  add_random<Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal", "StatefulTruncatedNormal",
                         "Standard normal numbers, those beyond two standard deviations drawn again.");
   register_random_integer_ops(ops, kernels);
   register_random_gamma_ops(ops, kernels);
   register_random_binomial_ops(ops, kernels);
+  register_random_generator_ops(ops, kernels);
   register_random_truncated_ops(ops, kernels);
 }
 

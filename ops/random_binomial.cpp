@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often something of a given probability happens in so many trials: StatelessRandomBinomial. Source: Hormann, "The
-// generation of binomial random variates", 1993.
+// How often something of a given probability happens in so many trials: StatelessRandomBinomial,
+// StatefulRandomBinomial. Source: Hormann, "The generation of binomial random variates", 1993.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +9,7 @@
 #include "ops/broadcast.h"
 #include "ops/index_tensors.h"
 #include "ops/random_draws.h"
+#include "ops/random_generator.h"
 #include "ops/random_source.h"
 #include "ops/strided_copy.h"
 #include "ops/type_dispatch.h"
@@ -71,17 +72,32 @@ Result<std::vector<double>> repeated(const KernelContext& c, const Tensor& x, co
   return out;
 }
 
-/// Results of `shape`, which ends with what counts and probabilities broadcast to.
+/// The shape of a result, and how it ends: with what counts and probabilities broadcast to.
+struct Samples {
+  Shape shape, both;
+  static Result<Samples> of(const Tensor& sizes, const Tensor& counts, const Tensor& probs) {
+    TROUPE_ASSIGN(const Shape shape, shape_from(sizes, "shape"));
+    TROUPE_ASSIGN(const Shape both, broadcast(counts.shape(), probs.shape()));
+    if (both.rank() <= shape.rank() && std::equal(both.begin(), both.end(), shape.end() - both.rank()))
+      return Samples{shape, both};
+    return invalid_argument("shape {} does not end with {}, that of counts and probs", shape.str(), both.str());
+  }
+  /// By how many numbers a generator goes on for them, in TensorFlow.
+  int64_t uses() const {
+    const int64_t of = both.elements(), each = of ? shape.elements() / of : 0;
+    return of * 2 * 100 * (each + 3) / 4;
+  }
+};
+
 class Binomial final : public ComputeKernel {
  public:
   explicit Binomial(const KernelInit& init) : source_(init), dtype_(init.output_dtypes[0]) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
-    TROUPE_ASSIGN(const Shape both, broadcast(c.input(2).shape(), c.input(3).shape()));
-    if (both.rank() > shape.rank() || !std::equal(both.begin(), both.end(), shape.end() - both.rank()))
-      return invalid_argument("shape {} does not end with {}, that of counts and probs", shape.str(), both.str());
-    TROUPE_ASSIGN(const auto trials, repeated(c, c.input(2), both));
-    TROUPE_ASSIGN(const auto shares, repeated(c, c.input(3), both));
+    const Tensor &counts = c.input(1 + source_.inputs()), &probs = c.input(2 + source_.inputs());
+    TROUPE_ASSIGN(const Samples samples, Samples::of(c.input(0), counts, probs));
+    const auto& [shape, both] = samples;
+    TROUPE_ASSIGN(const auto trials, repeated(c, counts, both));
+    TROUPE_ASSIGN(const auto shares, repeated(c, probs, both));
     for (size_t i = 0; i < trials.size(); ++i)
       if (!std::isfinite(trials[i]) || std::isnan(shares[i]))
         return invalid_argument("{} trials of probability {} at position {}", trials[i], shares[i], i);
@@ -118,21 +134,27 @@ class Binomial final : public ComputeKernel {
 }  // namespace
 
 void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  OpDef op("StatelessRandomBinomial");
-  op.input("shape: S");
-  add_random_inputs(op, RandomForm::kSeed);
-  ops.add(op.input("counts: T")
-              .input("probs: T")
-              .output("output: dtype")
-              .attr(type_attr("S", IndexTypes{}))
-              .attr(type_attr("T", CountTypes{}, "float64"))
-              .attr(type_attr("dtype", CountTypes{}, "int64"))
-              .shape(shape_of_input)
-              .doc(std::string("How often something of probability `probs` happens in `counts` trials; `shape` ends "
-                               "with what these two broadcast to.") +
-                   random_doc(RandomForm::kSeed)),
-          not_differentiable(kRandom));
+  const std::string what =
+      "How often something of probability `probs` happens in `counts` trials; `shape` ends with what these two "
+      "broadcast to.";
+  OpDef stateless("StatelessRandomBinomial");
+  stateless.input("shape: S");
+  add_random_inputs(stateless, RandomForm::kSeed);
+  stateless.shape(shape_of_input).doc(what + random_doc(RandomForm::kSeed));
+  for (OpDef op : {stateless, generator_op("StatefulRandomBinomial", what, "S")})
+    ops.add(op.input("counts: T")
+                .input("probs: T")
+                .output("output: dtype")
+                .attr(type_attr("S", IndexTypes{}))
+                .attr(type_attr("T", CountTypes{}, "float64"))
+                .attr(type_attr("dtype", CountTypes{}, "int64")),
+            not_differentiable(kRandom));
   kernels.add<Binomial>("StatelessRandomBinomial", DeviceKind::kCpu, {});
+  kernels.add("StatefulRandomBinomial", DeviceKind::kCpu, {},
+              generator_kernel<Binomial>([](auto inputs) -> Result<int64_t> {
+                TROUPE_ASSIGN(const Samples samples, Samples::of(inputs[2], inputs[3], inputs[4]));
+                return samples.uses();
+              }));
 }
 
 }  // namespace troupe

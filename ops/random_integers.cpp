@@ -9,13 +9,12 @@
 #include "devices/parallel.h"
 #include "ops/index_tensors.h"
 #include "ops/random_draws.h"
+#include "ops/random_generator.h"
 #include "ops/random_source.h"
 #include "ops/type_dispatch.h"
 
 namespace troupe {
 namespace {
-
-using FullIntTypes = TypeList<int32_t, int64_t, uint32_t, uint64_t>;
 
 /// Integers of [minval, maxval), or of all that T holds where there are no such inputs.
 template <class T> class UniformInt final : public ComputeKernel {
@@ -208,6 +207,20 @@ void add_integers(OpRegistry& ops, KernelRegistry& kernels, const char* name, Ra
   else add_cpu_kernels<UniformInt>(kernels, name, IndexTypes{}, type.c_str());
 }
 
+void add_generator_integers(OpRegistry& ops, KernelRegistry& kernels) {
+  for (const bool full : {true, false}) {
+    const std::string name = full ? "StatefulUniformFullInt" : "StatefulUniformInt";
+    OpDef op = generator_op(name, full ? "Integers uniform among all that dtype holds."
+                                       : "Integers uniform in [minval, maxval). Error where that is empty.");
+    if (!full) op.input("minval: dtype").input("maxval: dtype");
+    op.attr(full ? type_attr("dtype", FullIntTypes{}, "uint64") : type_attr("dtype", IndexTypes{}, "int64"));
+    ops.add(op.output("output: dtype").attr(type_attr("shape_dtype", IndexTypes{}, "int64")),
+            not_differentiable(kRandom));
+  }
+  add_generator_kernels<UniformInt>(kernels, "StatefulUniformFullInt", FullIntTypes{});
+  add_generator_kernels<UniformInt>(kernels, "StatefulUniformInt", IndexTypes{});
+}
+
 }  // namespace
 
 void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -216,6 +229,7 @@ void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_integers(ops, kernels, "StatelessRandomUniformIntV2", RandomForm::kKey);
   add_full_integers(ops, kernels, "StatelessRandomUniformFullInt", RandomForm::kSeed);
   add_full_integers(ops, kernels, "StatelessRandomUniformFullIntV2", RandomForm::kKey);
+  add_generator_integers(ops, kernels);
   add_keys(ops, kernels);
   for (const RandomForm form : {RandomForm::kStateful, RandomForm::kKey}) {
     OpDef op(form == RandomForm::kKey ? "StatelessShuffle" : "RandomShuffle");

@@ -3,7 +3,6 @@
 #include "ops/random_source.h"
 
 #include "ops/index_tensors.h"
-#include "ops/type_dispatch.h"
 
 namespace troupe {
 
@@ -43,12 +42,16 @@ Result<Philox> RandomSource::next(const KernelContext& context, int64_t blocks) 
   }
   const Tensor &key = context.input(first_), &counter = context.input(first_ + 1);
   TROUPE_ASSIGN(const int64_t algorithm, int_scalar(context.input(first_ + 2), "alg"));
-  if (algorithm != kPhilox && algorithm != kAutomatic)
-    return invalid_argument("alg {} is not Philox (1) or automatic (3)", algorithm);
+  TROUPE_RETURN_IF_ERROR(check_algorithm(algorithm));
   if (key.rank() != 1 || key.dim(0) != 1 || counter.rank() != 1 || counter.dim(0) < 2)
     return invalid_argument("key {} and counter {} must be [1] and [2]", key.shape().str(), counter.shape().str());
   const uint64_t* at = counter.data<uint64_t>();
   return Philox(*key.data<uint64_t>(), at[1], at[0]);
+}
+
+Status check_algorithm(int64_t number) {
+  if (number == kPhilox || number == kAutomatic) return {};
+  return invalid_argument("alg {} is not Philox (1) or automatic (3)", number);
 }
 
 int RandomSource::inputs() const { return form_ == RandomForm::kStateful ? 0 : form_ == RandomForm::kSeed ? 1 : 3; }
@@ -72,13 +75,15 @@ const char* random_doc(RandomForm form) {
   }
 }
 
-Status shape_of_input(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
-  if (const auto sizes = c.constant_input(0)) {
+Status shape_of_input(ShapeContext& c) { return shape_said_by(c, 0); }
+
+Status shape_said_by(ShapeContext& c, int input) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(input, 1).status());
+  if (const auto sizes = c.constant_input(input)) {
     TROUPE_ASSIGN(const Shape shape, shape_from(*sizes, "shape"));
     c.set_output(0, shape);
-  } else if (c.input(0).has_rank() && c.input(0)[0] >= 0 && c.input(0)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
+  } else if (c.input(input).has_rank() && c.input(input)[0] >= 0 && c.input(input)[0] <= kMaxRank) {
+    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(input)[0])));
   }
   return {};
 }

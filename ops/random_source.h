@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ops/random_streams.h"
+#include "ops/type_dispatch.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
 
@@ -54,13 +55,21 @@ const char* random_doc(RandomForm form);
 /// Why random ops have no gradient.
 inline constexpr const char* kRandom = "it is random";
 
-/// The shape function of output 0 of the shape that input 0 says.
+/// An error for algorithms other than Philox.
+Status check_algorithm(int64_t number);
+
+/// What ops that give any integers give.
+using FullIntTypes = TypeList<int32_t, int64_t, uint32_t, uint64_t>;
+
+/// The shape function of output 0 of the shape that input 0 says, or another input.
 Status shape_of_input(ShapeContext& c);
+Status shape_said_by(ShapeContext& c, int input);
 
 // Parts of the family; register_random_ops calls them.
 void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_random_generator_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_random_truncated_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 }  // namespace troupe

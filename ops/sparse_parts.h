@@ -7,6 +7,7 @@
 namespace troupe {
 
 void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_sparse_map_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_serialize_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels);

@@ -157,6 +157,7 @@ inline std::vector<OpCase> random_cases() {
   out.push_back({"StatelessRandomGetKeyCounter", {L({1, 2})}, {}, {}, false, true});
   out.push_back({"StatelessRandomGetKeyCounterAlg", {I({1, 2})}, {}, {}, false, true});
   out.push_back({"StatelessRandomGetAlg", {}, {}, {philox}, false, true});
+  out.push_back({"NonDeterministicInts", {I({3, 5})}, {}, {}, false, true});
   return out;
 }
 

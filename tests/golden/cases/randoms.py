@@ -138,3 +138,48 @@ def seeded_training(case):
     loss = tf.reduce_mean(tf.nn.sampled_softmax_loss(w, b, tf.expand_dims(labels, 1), y, 5, 20))
     case.fetch(loss)
     case.fetch_after(tf1.train.MomentumOptimizer(0.1, 0.9).minimize(loss), *tf1.trainable_variables())
+
+
+@golden(steps=2)
+def generators(case):
+    """tf.random.Generator: its state is a variable, which every draw moves on."""
+    variable = tf1.get_variable("state", initializer=np.int64([-300, 7, 9]), use_resource=True)
+    draws = tf.random.Generator(state=variable, alg="philox")
+    results = [lambda: draws.normal([5]), lambda: draws.uniform([2, 3]), lambda: draws.truncated_normal([4], 3.0, 2.0),
+               lambda: draws.uniform([5], -3, 50, tf.int64), lambda: draws.uniform_full_int([3], tf.uint32),
+               lambda: draws.binomial([3, 2], [5.0, 60.0], [0.5, 0.3]), lambda: draws.make_seeds(2),
+               lambda: draws.skip(4), lambda: variable.read_value()]
+    before = []
+    for result in results:  # one after the other
+        with tf1.control_dependencies(before):
+            y = result()
+        before = [y] if y is not None else before
+        if y is not None:
+            case.fetch(tf.identity(y))
+
+
+@golden(steps=2)
+def generator_ops(case):
+    """The ops on a generator's state that graphs had before."""
+    variable = tf1.get_variable("state", initializer=np.int64([5, -1, 9]), use_resource=True)
+    philox = tf.constant(1, tf.int64)
+    where = {"resource": variable.handle, "algorithm": philox}
+    draws = [lambda op=op, dtype=dtype: narrow(op(**where, shape=[3, 2], dtype=dtype))
+             for op in (R.StatefulUniform, R.StatefulStandardNormalV2, R.StatefulTruncatedNormal)
+             for dtype in FLOATS + (tf.bfloat16,)]
+    draws += [lambda dtype=dtype: R.StatefulUniformInt(**where, shape=[5], minval=tf.constant(-4, dtype),
+                                                       maxval=tf.constant(90, dtype)) for dtype in (tf.int32, tf.int64)]
+    draws += [lambda dtype=dtype: R.StatefulUniformFullInt(**where, shape=[3], dtype=dtype)
+              for dtype in (tf.int32, tf.int64, tf.uint32, tf.uint64)]
+    draws += [lambda: R.StatefulRandomBinomial(**where, shape=np.int32([4, 2]), counts=[9.0, 80.0], probs=[0.4, 0.7],
+                                               dtype=tf.float32),
+              lambda: R.RngReadAndSkip(resource=variable.handle, alg=3, delta=tf.constant(7, tf.uint64)),
+              lambda: R.RngSkip(**where, delta=tf.constant(-2, tf.int64)), lambda: variable.read_value()]
+    before = []
+    for draw in draws:
+        with tf1.control_dependencies(before):
+            y = draw()
+            y = y if isinstance(y, tf1.Operation) else tf.identity(y)
+        before = [y]
+        if isinstance(y, tf.Tensor):
+            case.fetch(y)

@@ -205,3 +205,26 @@ def lookup_tables(case):
         size = R.LookupTableSizeV2(table_handle=changing)
         held, values = R.LookupTableExportV2(table_handle=changing, Tkeys=tf.int64, Tvalues=tf.float32)
     case.fetch(size, tf.sort(held), tf.gather(values, tf.argsort(held)))
+
+
+@golden(steps=3)
+def batches_of_sparse_tensors(case):
+    """tf.train.batch of sparse tensors, whose queue carries the numbers of what a map keeps."""
+    R = tf.raw_ops
+    x = case.feed("x", np.float32([[0, 2, 4], [0, 0, 0], [1, 0, 0], [0, 0, -3]]), (None, 3))
+    sparse = tf.sparse.from_dense(x)
+    batch, labels = tf1.train.batch([sparse, x[:, 0]], 2, enqueue_many=True)
+    (runner,) = tf1.get_collection(tf1.GraphKeys.QUEUE_RUNNERS)
+    case.target(*runner.enqueue_ops)
+    case.fetch(batch.indices, batch.values, batch.dense_shape, labels)
+    for dtype in (tf.string, tf.int64):
+        values = tf.cast(sparse.values, tf.int64)
+        values = tf.as_string(values) if dtype == tf.string else values
+        name = f"map_{dtype.name}"
+        kept = R.AddSparseToTensorsMap(sparse_indices=sparse.indices, sparse_values=values, sparse_shape=sparse.dense_shape,
+                                       shared_name=name)
+        rows = R.AddManySparseToTensorsMap(sparse_indices=sparse.indices, sparse_values=values,
+                                           sparse_shape=sparse.dense_shape, shared_name=name + "_rows")
+        case.fetch(*R.TakeManySparseFromTensorsMap(sparse_handles=[kept], dtype=dtype, shared_name=name),
+                   *R.TakeManySparseFromTensorsMap(sparse_handles=tf.gather(rows, [3, 0, 1]), dtype=dtype,
+                                                   shared_name=name + "_rows"))
