@@ -3,6 +3,8 @@
 #include "graph/old_names.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "graph/node_def.h"
 
@@ -47,16 +49,59 @@ void take_third_version(proto::NodeDef& node) {
   std::rotate(node.mutable_input()->begin() + 5, node.mutable_input()->end() - 1, node.mutable_input()->end());
 }
 
+/// Whether a node is the batch norm of graphs before FusedBatchNorm, whose form is of float32.
+bool is_global_normalization(const proto::NodeDef& node) {
+  const auto* type = find_attr(node, "T");
+  return node.op() == "BatchNormWithGlobalNormalization" && type && type->type() == proto::DT_FLOAT;
+}
+
+/// From [t, mean, variance, beta, gamma] to FusedBatchNormV3 [t, gamma, beta, mean, variance]. Where gamma is not used,
+/// `ones` becomes a node that takes its place.
+void take_fused_norm(proto::NodeDef& node, std::optional<proto::NodeDef>& ones) {
+  const auto* epsilon = find_attr(node, "variance_epsilon");
+  const auto* scaled = find_attr(node, "scale_after_normalization");
+  proto::AttrValue least;
+  least.set_f(epsilon ? epsilon->f() : 0);
+  const bool scales = !scaled || scaled->b();
+  auto& in = *node.mutable_input();
+  if (in.size() >= 5 && !is_control(in[4])) {
+    std::rotate(in.begin() + 1, in.begin() + 3, in.begin() + 5);  // beta, gamma, mean, variance
+    std::swap(in[1], in[2]);
+    if (!scales) {
+      ones.emplace();
+      ones->set_name(node.name() + "/BatchNormWithGlobalNormalization/ones");
+      ones->set_op("OnesLike");
+      ones->set_device(node.device());
+      ones->add_input(in[4]);
+      set_attr(*ones, "T").set_type(proto::DT_FLOAT);
+      in[1] = ones->name();
+    }
+  }
+  node.set_op("FusedBatchNormV3");
+  node.clear_attr();
+  for (const char* type : {"T", "U"}) set_attr(node, type).set_type(proto::DT_FLOAT);
+  set_attr(node, "epsilon") = least;
+  set_attr(node, "is_training").set_b(false);
+}
+
 }  // namespace
 
 void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops) {
+  std::vector<proto::NodeDef> added;
   for (proto::NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op())) continue;
+    if (is_global_normalization(node) && ops.find("FusedBatchNormV3")) {
+      std::optional<proto::NodeDef> ones;
+      take_fused_norm(node, ones);
+      if (ones) added.push_back(std::move(*ones));
+      continue;
+    }
     const std::string form = newer_form(node.op());
     if (!ops.find(form)) continue;
     node.set_op(form);
     if (form.starts_with("FusedBatchNorm")) take_third_version(node);
   }
+  for (proto::NodeDef& node : added) *def.add_node() = std::move(node);
 }
 
 }  // namespace troupe

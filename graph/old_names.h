@@ -9,8 +9,8 @@ namespace troupe {
 
 /// Gives each such op of `def` the name of its form for handles, QueueDequeue that of QueueDequeueV2 and
 /// AccumulatorTakeGradient that of ResourceAccumulatorTakeGradient: inputs, outputs and attributes are the same but for
-/// the handle. FusedBatchNorm in its first two versions, its gradients and BiasAddV1 become what took their place. Ops
-/// that `ops` has, or whose other form it has not, stay as they are.
+/// the handle. FusedBatchNorm in its first two versions, its gradients, BatchNormWithGlobalNormalization of float32 and
+/// BiasAddV1 become what took their place. Ops that `ops` has, or whose other form it has not, stay as they are.
 void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops);
 
 }  // namespace troupe

@@ -531,6 +531,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", AvgPoolTypes{});
   register_pool_argmax_ops(ops, kernels);
   register_patches_ops(ops, kernels);
+  register_volume_patches_ops(ops, kernels);
   register_conv3d_ops(ops, kernels);
   register_pool3d_ops(ops, kernels);
   register_fractional_pool_ops(ops, kernels);

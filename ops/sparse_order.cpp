@@ -158,6 +158,8 @@ void register_sparse_order_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_sparse_math_ops(ops, kernels);
   register_sparse_slice_ops(ops, kernels);
   register_sparse_reduction_ops(ops, kernels);
+  register_sparse_count_ops(ops, kernels);
+  register_sparse_cross_ops(ops, kernels);
   register_sparse_map_ops(ops, kernels);
   register_sparse_serialize_ops(ops, kernels);
 }

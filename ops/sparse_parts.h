@@ -7,6 +7,8 @@
 namespace troupe {
 
 void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_sparse_count_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_sparse_cross_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_map_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_serialize_ops(OpRegistry& ops, KernelRegistry& kernels);

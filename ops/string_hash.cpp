@@ -2,6 +2,8 @@
 // Hash functions of strings that TensorFlow fixed for all time, so that buckets mean the same here: FarmHash's 64-bit
 // fingerprint, SipHash-2-4 and MurmurHash64A. Ops: StringToHashBucketFast, StringToHashBucketStrong,
 // StringToHashBucket, Fingerprint.
+#include "ops/string_hash.h"
+
 #include <bit>
 #include <cstring>
 
@@ -87,7 +89,9 @@ struct FarmState {
   }
 };
 
-uint64_t farm(std::string_view text) {
+}  // namespace
+
+uint64_t farm_fingerprint(std::string_view text) {
   const char* s = text.data();
   const size_t n = text.size();
   if (n <= 16) return farm_short(s, n);
@@ -104,6 +108,8 @@ uint64_t farm(std::string_view text) {
   f.take(end + left - 63, mul, 9);
   return mix_two(mix_two(f.v[0], f.w[0], mul) + mix_shift(f.y) * kFarm0 + f.z, mix_two(f.v[1], f.w[1], mul) + f.x, mul);
 }
+
+namespace {
 
 // -- SipHash-2-4 ------------------------------------------------------------------------------------------------------
 
@@ -144,7 +150,7 @@ struct Buckets {
 };
 struct FastBucket : Buckets {
   using Buckets::Buckets;
-  Status operator()(const std::string& x, int64_t& y) const { return set(farm(x), y); }
+  Status operator()(const std::string& x, int64_t& y) const { return set(farm_fingerprint(x), y); }
 };
 struct OldBucket : Buckets {
   using Buckets::Buckets;
@@ -194,13 +200,13 @@ class Fingerprint final : public ComputeKernel {
     if (x.dtype() != DType::kString) {
       const size_t size = size_of(x.dtype());
       const char* bytes = static_cast<const char*>(x.raw());
-      return farm({bytes + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size});
+      return farm_fingerprint({bytes + static_cast<size_t>(first) * size, static_cast<size_t>(count) * size});
     }
     const std::string* strings = x.data<std::string>() + first;
-    if (count == 1) return farm(*strings);
+    if (count == 1) return farm_fingerprint(*strings);
     std::string all;
-    for (int64_t k = 0; k < count; ++k) append_bytes(farm(strings[k]), all);
-    return farm(all);
+    for (int64_t k = 0; k < count; ++k) append_bytes(farm_fingerprint(strings[k]), all);
+    return farm_fingerprint(all);
   }
 };
 

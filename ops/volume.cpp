@@ -114,6 +114,7 @@ void add_columns(const std::array<WindowAxis, 3>& a, int64_t c, const T* columns
 
 template void gather_columns(const std::array<WindowAxis, 3>&, int64_t, const float*, int64_t, int64_t, float*);
 template void gather_columns(const std::array<WindowAxis, 3>&, int64_t, const double*, int64_t, int64_t, double*);
+template void gather_columns(const std::array<WindowAxis, 3>&, int64_t, const uint8_t*, int64_t, int64_t, uint8_t*);
 template void add_columns(const std::array<WindowAxis, 3>&, int64_t, const float*, int64_t, int64_t, float*);
 template void add_columns(const std::array<WindowAxis, 3>&, int64_t, const double*, int64_t, int64_t, double*);
 

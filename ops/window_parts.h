@@ -9,6 +9,7 @@ namespace troupe {
 void register_pool_argmax_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_fractional_pool_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels);
+void register_volume_patches_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels);
 

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "graph/node_def.h"
 #include "ops/all.h"
 
 using namespace troupe;
@@ -100,4 +101,42 @@ TEST_CASE("older versions of FusedBatchNorm become the third") {
     CHECK(node.attr(1).key() == "U");
     CHECK(node.attr(1).value().type() == proto::DT_FLOAT);
   }
+}
+
+TEST_CASE("the batch norm of the first graphs becomes FusedBatchNorm's") {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  for (const bool scaled : {true, false}) {
+    proto::GraphDef def;
+    proto::NodeDef& node = *def.add_node();
+    node.set_name("n");
+    node.set_op("BatchNormWithGlobalNormalization");
+    for (const char* input : {"t", "m", "v", "beta", "gamma", "^c"}) node.add_input(input);
+    set_attr(node, "T").set_type(proto::DT_FLOAT);
+    set_attr(node, "variance_epsilon").set_f(0.5f);
+    set_attr(node, "scale_after_normalization").set_b(scaled);
+    rename_old_ops(def, ops);
+    CHECK(def.node(0).op() == "FusedBatchNormV3");
+    CHECK(find_attr(def.node(0), "epsilon")->f() == 0.5f);
+    CHECK_FALSE(find_attr(def.node(0), "is_training")->b());
+    const std::string scale = scaled ? "gamma" : "n/BatchNormWithGlobalNormalization/ones";
+    const std::vector<std::string> inputs(def.node(0).input().begin(), def.node(0).input().end());
+    CHECK(inputs == std::vector<std::string>{"t", scale, "beta", "m", "v", "^c"});
+    REQUIRE(def.node_size() == (scaled ? 1 : 2));
+    if (!scaled) CHECK(def.node(1).input(0) == "v");
+  }
+}
+
+TEST_CASE("a batch norm of the first graphs that lacks inputs stays one that import refuses", "[bad_input]") {
+  OpRegistry ops;
+  KernelRegistry kernels;
+  register_all_ops(ops, kernels);
+  proto::GraphDef def;
+  proto::NodeDef& node = *def.add_node();
+  node.set_op("BatchNormWithGlobalNormalization");
+  for (const char* input : {"t", "m", "^c"}) node.add_input(input);
+  set_attr(node, "T").set_type(proto::DT_FLOAT);
+  rename_old_ops(def, ops);
+  CHECK(def.node(0).input_size() == 3);
 }

@@ -294,6 +294,23 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   const auto packed = apply("SerializeManySparse", {places, two, sizes});
   REQUIRE(packed.ok());
   check_fails("DeserializeManySparse", {*packed}, "values of float64, not float32", {{"dtype", DType::kFloat32}});
+  const Attrs count = {{"binary_output", false}};
+  check_fails("SparseBincount", {places, L({1, -2}), sizes, L(3), D({})}, "value -2 at position 1 is negative");
+  check_fails("SparseBincount", {places, L({1, 2}), sizes, L(-3), D({})}, "size");
+  check_fails("SparseBincount", {L({0, 0, 0}, {1, 3}), L({1}), L({1, 1, 1}), L(3), D({})}, "[1,1,1] is neither");
+  check_fails("SparseCountSparseOutput", {places, L({1, 2}), sizes, D({1})}, "weights of shape [1]", count);
+  check_fails("DenseCountSparseOutput", {L({1, 2}, {1, 1, 2}), D({})}, "[1,1,2] have more than rows", count);
+  check_fails("DenseCountSparseOutput", {L({-1}), D({})}, "value -1 at position 0 is negative", count);
+  const auto S = [](const char* s) { return Tensor::scalar<std::string>(s); };
+  const Attrs one = {{"N", int64_t{1}}, {"sparse_types", std::vector<DType>{DType::kInt64}}};
+  const Attrs no_sparse = {{"N", int64_t{0}}, {"sparse_types", std::vector<DType>{}}};
+  check_fails("SparseCrossV2", {places, L({1, 2}), L({3, 2}), L({1, 2}, {2, 1}), S("-")}, "2 rows, the first input 3",
+              one);
+  check_fails("SparseCrossV2", {L({1, 0, 0, 0}, {2, 2}), L({1, 2}), L({2, 1}), S("-")}, "must be sorted", one);
+  check_fails("SparseCrossV2", {L({1}, {1, 1}), L({1}), L({2}), S("-")}, "[2] is no matrix", one);
+  check_fails("SparseCrossV2", {places, L({1, 2}), sizes, L({1}, {1, 1}), S("-")}, "2 types for N = 1 sparse inputs",
+              {{"N", int64_t{1}}, {"sparse_types", std::vector<DType>{DType::kInt64, DType::kInt64}}});
+  check_fails("SparseCrossV2", {L({1}), S("-")}, "dense input of shape [1] is no matrix", no_sparse);
   check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }

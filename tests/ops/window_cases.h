@@ -26,6 +26,9 @@ inline std::vector<OpCase> window_cases() {
     if (!size.empty()) out.set("ksizes", Ints{1, size[0], size[1], 1});
     return out;
   };
+  const auto cubes = [](Ints size, Ints strides, const char* padding) {
+    return Attrs{{"ksizes", std::move(size)}, {"strides", std::move(strides)}, {"padding", padding}};
+  };
   Attrs whole = window(2, 2, 2, 2, "SAME");
   whole.set("include_batch_in_index", true);
   const Tensor square = D({1, 2, 3, 4}, {1, 2, 2, 1});
@@ -88,6 +91,20 @@ inline std::vector<OpCase> window_cases() {
        {L({5, 6}, {1, 1, 2, 1})},
        rated({1, 2}, {1, 2}, {1, 1}, "VALID"),
        {L({5, 6}, {1, 1, 1, 2})}},
+      {"ExtractVolumePatches",
+       {D({1, 2, 3, 4}, {1, 1, 2, 2, 1})},
+       cubes({1, 1, 2, 2, 1}, Ints(5, 1), "SAME"),
+       {D({1, 2, 3, 4, 2, 0, 4, 0, 3, 4, 0, 0, 4, 0, 0, 0}, {1, 1, 2, 2, 4})}},
+      {"ExtractVolumePatches", {ramp({2, 3, 2, 3, 2})}, cubes({1, 2, 1, 2, 1}, {1, 1, 1, 2, 1}, "SAME")},
+      {"ExtractVolumePatches", {ramp({2, 3, 2, 3, 1})}, cubes({1, 2, 2, 1, 1}, {1, 2, 1, 1, 1}, "VALID")},
+      {"ExtractVolumePatches",
+       {D({}, {0, 2, 2, 2, 1})},
+       cubes({1, 2, 2, 2, 1}, Ints(5, 1), "VALID"),
+       {D({}, {0, 1, 1, 1, 8})}},
+      {"ExtractVolumePatches",
+       {L({5, 6}, {1, 2, 1, 1, 1})},
+       cubes({1, 2, 1, 1, 1}, Ints(5, 1), "VALID"),
+       {L({5, 6}, {1, 1, 1, 1, 2})}},
       {"Dilation2D", {flat, D({0, 2}, {1, 2, 1})}, rated({}, {1, 1}, {1, 1}, "VALID"), {D({7, 6}, {1, 2, 1, 1})}},
       {"Dilation2D", {image, ramp({2, 2, 2}, 0.11)}, rated({}, {1, 2}, {2, 1}, "SAME")},
       {"Dilation2DBackpropInput",

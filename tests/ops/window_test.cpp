@@ -62,6 +62,8 @@ TEST_CASE("windows are the same on two threads", "[window]") {
   Attrs patches = rates("SAME");
   patches.set("ksizes", Ints{1, 3, 2, 1});
   same("ExtractImagePatches", {image}, patches);
+  same("ExtractVolumePatches", {volume},
+       {{"ksizes", Ints{1, 2, 3, 2, 1}}, {"strides", Ints{1, 1, 2, 1, 1}}, {"padding", std::string("SAME")}});
   same("MaxPool3D", {volume}, cubes);
   same("AvgPool3D", {volume}, cubes);
   same("Conv3D", {volume, random_tensor<float>({2, 3, 2, 4, 5}, 4)}, conv);
@@ -170,6 +172,13 @@ TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {
   check_fails("MaxPool3D", {line}, volume_attrs({1, 0, 1}, {1, 1, 1}, "VALID"), "1 or more");
   check_fails("MaxPool3D", {line}, {{"ksize", Ints{1, 1, 1, 1, 2}}, {"strides", Ints(5, 1)}, {"padding", "VALID"}},
               "batch and channels");
+  const auto cubes = [](Ints size) {
+    return Attrs{{"ksizes", std::move(size)}, {"strides", Ints(5, 1)}, {"padding", "VALID"}};
+  };
+  check_fails("ExtractVolumePatches", {x}, cubes(Ints(5, 1)), "rank 5");
+  check_fails("ExtractVolumePatches", {line}, cubes({1, 2, 1, 1, 1}), "larger than the depth of 1");
+  check_fails("ExtractVolumePatches", {line}, cubes({1, 1, 1, 1, 2}), "batch and channels");
+  check_fails("ExtractVolumePatches", {line}, cubes(Ints(6, 1)), "5 values, not 6");
   check_fails("MaxPool3DGrad", {line, line, line}, pool, "not");
   check_fails("AvgPool3DGrad", {I({1, 1, 1, 3}), line}, pool, "5 numbers, not 4");
   check_fails("Conv3D", {line, F({1, 2}, {1, 1, 1, 2, 1})}, conv, "not for the 1 channels");

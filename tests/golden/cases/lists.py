@@ -150,3 +150,30 @@ def gradient_arrays(case):
     wide_flow = R.TensorArrayWriteV3(handle=wide, index=1, value=tf.reshape(tf.range(8.0), (4, 2)), flow_in=wide_flow)
     case.fetch(R.TensorArrayReadV3(handle=wide, index=1, flow_in=wide_flow, dtype=tf.float32),
                R.TensorArraySizeV3(handle=wide, flow_in=wide_flow))
+
+
+@golden()
+def sparse_counts(case):
+    R = tf.raw_ops
+    numbers = np.array([[3, 0, 7, 3], [1, 1, 0, 0], [0, 0, 0, 0], [9, 3, 3, 3]])
+    weights = np.array([[0.5, 9, -2, 1], [2, 4, 9, 9], [9, 9, 9, 9], [1, 2, 3, 4]])
+    rows = case.feed("rows", numbers, (None, 4))
+    for index in (tf.int32, tf.int64):
+        sparse = tf.sparse.from_dense(tf.cast(rows, index))
+        row = {"indices": sparse.indices, "values": sparse.values, "dense_shape": sparse.dense_shape}
+        for dtype in (tf.int32, tf.int64, tf.float32, tf.float64):
+            all_weights = tf.cast(weights, dtype)
+            some = tf.gather_nd(all_weights, sparse.indices)
+            case.fetch(R.SparseBincount(**row, size=tf.constant(8, index), weights=some),
+                       *R.SparseCountSparseOutput(**row, weights=some, maxlength=5, binary_output=False),
+                       *R.DenseCountSparseOutput(values=tf.cast(rows, index), weights=all_weights, minlength=12,
+                                                 binary_output=False))
+    none = tf.constant([], tf.float32)
+    for least, most, binary in ((-1, -1, False), (2, 4, True), (-1, 1, False), (-1, 0, False)):
+        how = {"weights": none, "minlength": least, "maxlength": most, "binary_output": binary}
+        case.fetch(*R.SparseCountSparseOutput(**row, **how), *R.DenseCountSparseOutput(values=rows, **how))
+    case.fetch(R.SparseBincount(**row, size=np.int64(4), weights=none, binary_output=True))
+    line = tf.sparse.from_dense(rows[3])
+    case.fetch(tf.math.bincount(line, dtype=tf.int32), *R.DenseCountSparseOutput(
+        values=rows[0], weights=none, binary_output=False), *R.SparseCountSparseOutput(
+            indices=line.indices, values=line.values, dense_shape=line.dense_shape, weights=none, binary_output=False))

@@ -287,3 +287,36 @@ def packed(case):
                  R.DeserializeSparse(serialized_sparse=many[1], dtype=x.dtype),
                  R.DeserializeSparse(serialized_sparse=tf.reshape(variant, [3, 1, 3]), dtype=x.dtype)):
         case.fetch(*(back if isinstance(back, tuple) else (back.indices, back.values, back.dense_shape)))
+
+
+@golden()
+def crosses(case):
+    """Crossed features, as of tf.feature_column.crossed_column."""
+    R = tf.raw_ops
+    words = tf.sparse.from_dense(case.feed("words", np.array([[b"a", b"b", b""], [b"", b"", b""], [b"c", b"", b"dd"]],
+                                                              dtype=object)))
+    numbers = tf.sparse.from_dense(case.feed("numbers", np.int64([[4, 0, -5], [1, 2, 3], [0, 9, 0]])))
+    texts = case.feed("texts", np.array([[b"x", b"y"], [b"z", b"w"], [b"", b"v"]], dtype=object))
+    places = tf.constant([[7], [8], [-9]], tf.int64)
+
+    def fetch(crossed):
+        indices, values, shape = crossed.indices, crossed.values, crossed.dense_shape
+        case.fetch(indices, shape)
+        if values.dtype == tf.string:
+            fetch_text(case, values)
+        else:
+            case.fetch(values)
+
+    fetch(tf.sparse.cross([words, texts]))
+    fetch(tf.sparse.cross([words, numbers, texts, places], separator="-"))
+    fetch(tf.sparse.cross_hashed([words, texts]))
+    fetch(tf.sparse.cross_hashed([numbers, places, words, texts], num_buckets=1000, hash_key=2 ** 62 + 5))
+    fetch(tf.sparse.cross_hashed([numbers], num_buckets=3))
+    for hashed in (False, True):
+        fetch(tf.SparseTensor(*R.SparseCross(
+            indices=[numbers.indices, words.indices], values=[numbers.values, words.values],
+            shapes=[numbers.dense_shape, words.dense_shape], dense_inputs=[places, texts], hashed_output=hashed,
+            num_buckets=50, hash_key=3, out_type=tf.int64 if hashed else tf.string, internal_type=tf.int64)))
+    fetch(tf.SparseTensor(*R.SparseCross(
+        indices=[words.indices], values=[words.values], shapes=[words.dense_shape], dense_inputs=[texts], hashed_output=False,
+        num_buckets=0, hash_key=0, out_type=tf.string, internal_type=tf.string)))

@@ -74,3 +74,28 @@ def glimpses(case):
                                   uniform_noise=False, noise="zero"))
     case.fetch(tf.image.extract_glimpse(x, [8, 9], at[0], noise="zero"))
     case.fetch(tf.shape(tf1.image.extract_glimpse(x, [8, 9], at[0])))
+
+
+@golden(tolerance=1e-4)
+def volume_patches(case):
+    x = case.feed("x", case.floats(2, 3, 5, 4, 2), (None, 3, 5, 4, 2))
+    ys = [tf1.extract_volume_patches(x, [1, 2, 3, 2, 1], strides, padding)
+          for strides, padding in (([1, 1, 2, 1, 1], "SAME"), ([1, 1, 1, 2, 1], "VALID"))]
+    case.fetch_with_gradients(ys, [x])
+    for dtype in (tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.int64):
+        patches = tf1.extract_volume_patches(tf.cast(x * 20 + 30, dtype), [1, 1, 2, 2, 1], [1, 2, 1, 3, 1], "SAME")
+        case.fetch(tf.cast(patches, tf.float32))
+
+
+@golden()
+def global_normalization(case):
+    """The batch norm of graphs before FusedBatchNorm, as those of the first Inception networks."""
+    old = tf1.GraphDef()
+    old.versions.producer = 8
+    tf1.import_graph_def(old)  # the graph's version is the lowest of those that it is made of
+    x = case.feed("x", case.floats(2, 3, 2, 5), (None, 3, 2, 5))
+    mean, beta, gamma = (case.floats(5, seed=i) for i in (2, 3, 4))
+    variance = case.floats(5, low=0.1, high=2.0, seed=5)
+    for scaled in (False, True):
+        case.fetch(tf.raw_ops.BatchNormWithGlobalNormalization(
+            t=x, m=mean, v=variance, beta=beta, gamma=gamma, variance_epsilon=0.01, scale_after_normalization=scaled))
