@@ -8,6 +8,7 @@
 #include "cli/kernel_lines.h"
 #include "graph/builders.h"
 #include "graph/op_text.h"
+#include "graph/read_forms.h"
 #include "ops/all.h"
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"
@@ -47,15 +48,15 @@ void print_op(const OpDef& op, const KernelRegistry& kernels) {
   print_rows("gradient", {op.gradient().function ? "yes" : "none: " + op.gradient().no_gradient_reason});
 }
 
-/// The ops of the graph of a golden case, as they are once it is read.
+/// The ops of the graph of a golden case: as TensorFlow wrote them, and as they are once it is read.
 Result<std::set<std::string>> ops_of_case(const std::string& path, const OpRegistry& ops) {
   TROUPE_ASSIGN(const auto arrays, read_npz(path));
   const auto bytes = arrays.find("graph");
   if (bytes == arrays.end()) return invalid_argument("'{}' has no graph", path);
   Graph graph(ops);
-  const Tensor& t = bytes->second;
-  TROUPE_RETURN_IF_ERROR(from_graph_def({static_cast<const char*>(t.raw()), t.bytes()}, graph));
-  std::set<std::string> out;
+  const std::string_view text(static_cast<const char*>(bytes->second.raw()), bytes->second.bytes());
+  TROUPE_RETURN_IF_ERROR(from_graph_def(text, graph));
+  std::set<std::string> out = ops_in_file(text);
   for (int i = 0; i < graph.size(); ++i) out.insert(graph.node(i).op().name());
   return out;
 }
@@ -101,6 +102,8 @@ Status list_ops(const std::string& name, const std::string& golden) {
   if (!golden.empty()) return print_page(ops, kernels, golden);
   if (!name.empty()) {
     if (const OpDef* op = ops.find(name)) return print_op(*op, kernels), Status();
+    if (const std::string form = read_form(name, ops); !form.empty())
+      return fmt::print("{}\n    Read from graphs as {}.\n", name, form), Status();
     const std::vector<std::string> near = ops.near(name);
     return make_error(Code::kNotFound, "no op '{}'{}{}", name,
                       near.empty() ? "" : "; near it: ", fmt::join(near, ", "));
@@ -110,6 +113,7 @@ Status list_ops(const std::string& name, const std::string& golden) {
     if (!std::exchange(first, false)) fmt::print("\n");
     print_op(*op, kernels);
   }
+  for (const auto& [op_name, form] : read_forms(ops)) fmt::print("\n{}\n    Read from graphs as {}.\n", op_name, form);
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/join.h"
 #include "graph/op_text.h"
+#include "graph/read_forms.h"
 
 namespace troupe {
 namespace {
@@ -287,6 +288,11 @@ std::string ops_page(const OpRegistry& ops, const OpText& devices, const OpText&
                        cell(attrs), cell(devices(name)), g.function ? "yes" : "none: " + cell(g.no_gradient_reason),
                        judge(name));
   }
+  out +=
+      "\n## Ops that become others\n\n"
+      "These are read from graphs too, as what stands beside them.\n\n"
+      "| op | what it becomes | judged by |\n|---|---|---|\n";
+  for (const auto& [name, form] : read_forms(ops)) out += fmt::format("| `{}` | {} | {} |\n", name, form, judge(name));
   return out;
 }
 

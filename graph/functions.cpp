@@ -79,10 +79,7 @@ class Lowering {
   };
 
   bool is_call(const NodeDef& node) const {
-    static const std::unordered_set<std::string_view> kOps = {
-        "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase",
-        "While",           "StatelessWhile"};
-    return kOps.contains(node.op()) || (functions_.contains(node.op()) && !ops_.find(node.op()));
+    return !form_of_call(node.op()).empty() || (functions_.contains(node.op()) && !ops_.find(node.op()));
   }
 
   Status lower() {
@@ -447,6 +444,15 @@ class Lowering {
 };
 
 }  // namespace
+
+std::string form_of_call(std::string_view op) {
+  if (op.starts_with("State")) op.remove_prefix(op.starts_with("Stateful") ? 8 : 9);
+  if (op == "PartitionedCall") return "the nodes of its function, IdentityN";
+  if (op == "If" || op == "Case") return "the nodes of its functions, Switch, Merge, IdentityN";
+  if (op == "While")
+    return "the nodes of its functions, Enter, Merge, LoopCond, Switch, NextIteration, Exit, IdentityN";
+  return "";
+}
 
 Status put_in_functions(proto::GraphDef& def, const OpRegistry& ops) { return Lowering(def, ops).run(); }
 

@@ -11,10 +11,16 @@
 // The node of the call stays under its name with its outputs (IdentityN; NoOp where there are none), and runs after
 // everything that the function says must run.
 #pragma once
+#include <string>
+#include <string_view>
+
 #include "graph/graph.pb.h"
 #include "troupe/op.h"
 
 namespace troupe {
+
+/// What a call of a function by an op becomes, as text; empty where the op is none that calls.
+std::string form_of_call(std::string_view op);
 
 /// Puts in every function that a node calls, also those that functions call: PartitionedCall, StatefulPartitionedCall,
 /// a node named as a function; If, StatelessIf, Case, StatelessCase, While, StatelessWhile. Takes the library out.

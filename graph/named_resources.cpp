@@ -87,14 +87,21 @@ class Rewrite {
 
 }  // namespace
 
+std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
+  if (!ops.find("_SparseTensorsMap")) return "";
+  if (op == "AddSparseToTensorsMap") return "SerializeSparse, _SparseTensorsMap, _SparseTensorsMapInsert";
+  if (op == "AddManySparseToTensorsMap") return "SerializeManySparse, _SparseTensorsMap, _SparseTensorsMapInsert";
+  if (op == "TakeManySparseFromTensorsMap") return "_SparseTensorsMap, _SparseTensorsMapTake, DeserializeSparse";
+  return "";
+}
+
 void give_handles(proto::GraphDef& def, const OpRegistry& ops) {
   std::unique_ptr<Rewrite> rewrite;  // few graphs need one
   for (NodeDef& node : *def.mutable_node()) {
-    const bool add = node.op() == "AddSparseToTensorsMap", many = node.op() == "AddManySparseToTensorsMap";
-    const bool take = node.op() == "TakeManySparseFromTensorsMap";
-    if ((!add && !many && !take) || ops.find(node.op()) || !ops.find("_SparseTensorsMap")) continue;
+    if (ops.find(node.op()) || form_with_handle(node.op(), ops).empty()) continue;
     if (!rewrite) rewrite = std::make_unique<Rewrite>(def);
-    take ? rewrite->take_sparse(node) : rewrite->add_sparse(node, many);
+    if (node.op().starts_with("Take")) rewrite->take_sparse(node);
+    else rewrite->add_sparse(node, node.op().starts_with("AddMany"));
   }
   if (rewrite) rewrite->finish();
 }

@@ -11,6 +11,9 @@
 namespace troupe {
 namespace {
 
+/// The batch norm of graphs before FusedBatchNorm.
+constexpr std::string_view kGlobalNormalization = "BatchNormWithGlobalNormalization";
+
 /// Whether an op of this name, or of an other that begins or ends so, is one of those.
 bool is_old(std::string_view op) {
   static constexpr std::string_view kStarts[] = {"Queue", "Reader", "LookupTable", "InitializeTable"};
@@ -19,19 +22,39 @@ bool is_old(std::string_view op) {
          std::ranges::any_of(kEnds, [&](auto part) { return op.ends_with(part); });
 }
 
-/// Whether an op that begins so takes batches, as "Batch" before its name once said.
+/// Whether an op takes batches, as "Batch" before its name once said.
 bool takes_batches(std::string_view op) {
-  static constexpr std::string_view kStarts[] = {"Matrix", "Cholesky", "SelfAdjointEigV2", "Svd", "FFT", "IFFT"};
-  return std::ranges::any_of(kStarts, [&](auto part) { return op.starts_with(part); });
+  static constexpr std::string_view kOps[] = {"Cholesky",
+                                              "CholeskyGrad",
+                                              "FFT",
+                                              "FFT2D",
+                                              "FFT3D",
+                                              "IFFT",
+                                              "IFFT2D",
+                                              "IFFT3D",
+                                              "MatrixBandPart",
+                                              "MatrixDeterminant",
+                                              "MatrixDiag",
+                                              "MatrixDiagPart",
+                                              "MatrixInverse",
+                                              "MatrixSetDiag",
+                                              "MatrixSolve",
+                                              "MatrixSolveLs",
+                                              "MatrixTriangularSolve",
+                                              "SelfAdjointEigV2",
+                                              "Svd"};
+  return std::ranges::find(kOps, op) != std::end(kOps);
 }
 
-std::string newer_form(const std::string& op) {
+std::string newer_name(const std::string& op) {
   if (op.starts_with("Batch") && takes_batches(op.substr(5))) return op.substr(5);
   if (op == "PlaceholderV2") return "Placeholder";
   if (op.starts_with("Accumulator") || op == "ConditionalAccumulator") return "Resource" + op;
   if (op == "MutableDenseHashTable") return "";  // its other form has one input more
+  if (op == "LookupTableRemove") return "";      // there was none
   if (op == "FusedBatchNorm" || op == "FusedBatchNormV2") return "FusedBatchNormV3";
   if (op == "FusedBatchNormGrad" || op == "FusedBatchNormGradV2") return "FusedBatchNormGradV3";
+  if (op == kGlobalNormalization) return "FusedBatchNormV3";
   if (op == "BiasAddV1") return "BiasAdd";
   if (op == "MutexAcquire") return "MutexLock";  // as the white paper's table 1 calls it
   if (op == "MutexRelease") return "ConsumeMutexLock";
@@ -49,55 +72,51 @@ void take_third_version(proto::NodeDef& node) {
   std::rotate(node.mutable_input()->begin() + 5, node.mutable_input()->end() - 1, node.mutable_input()->end());
 }
 
-/// Whether a node is the batch norm of graphs before FusedBatchNorm, whose form is of float32.
-bool is_global_normalization(const proto::NodeDef& node) {
+/// From [t, mean, variance, beta, gamma] to FusedBatchNormV3 [t, gamma, beta, mean, variance]. Returns the node that
+/// takes the place of gamma where that is not used. Types other than float32 stay: vectors of FusedBatchNormV3 are it.
+std::optional<proto::NodeDef> take_fused_norm(proto::NodeDef& node) {
   const auto* type = find_attr(node, "T");
-  return node.op() == "BatchNormWithGlobalNormalization" && type && type->type() == proto::DT_FLOAT;
-}
-
-/// From [t, mean, variance, beta, gamma] to FusedBatchNormV3 [t, gamma, beta, mean, variance]. Where gamma is not used,
-/// `ones` becomes a node that takes its place.
-void take_fused_norm(proto::NodeDef& node, std::optional<proto::NodeDef>& ones) {
-  const auto* epsilon = find_attr(node, "variance_epsilon");
-  const auto* scaled = find_attr(node, "scale_after_normalization");
-  proto::AttrValue least;
-  least.set_f(epsilon ? epsilon->f() : 0);
+  if (!type || type->type() != proto::DT_FLOAT) return {};
+  const auto *epsilon = find_attr(node, "variance_epsilon"), *scaled = find_attr(node, "scale_after_normalization");
+  const float least = epsilon ? epsilon->f() : 0;
   const bool scales = !scaled || scaled->b();
-  auto& in = *node.mutable_input();
-  if (in.size() >= 5 && !is_control(in[4])) {
-    std::rotate(in.begin() + 1, in.begin() + 3, in.begin() + 5);  // beta, gamma, mean, variance
-    std::swap(in[1], in[2]);
-    if (!scales) {
-      ones.emplace();
-      ones->set_name(node.name() + "/BatchNormWithGlobalNormalization/ones");
-      ones->set_op("OnesLike");
-      ones->set_device(node.device());
-      ones->add_input(in[4]);
-      set_attr(*ones, "T").set_type(proto::DT_FLOAT);
-      in[1] = ones->name();
-    }
-  }
   node.set_op("FusedBatchNormV3");
   node.clear_attr();
-  for (const char* type : {"T", "U"}) set_attr(node, type).set_type(proto::DT_FLOAT);
-  set_attr(node, "epsilon") = least;
+  for (const char* name : {"T", "U"}) set_attr(node, name).set_type(proto::DT_FLOAT);
+  set_attr(node, "epsilon").set_f(least);
   set_attr(node, "is_training").set_b(false);
+  auto& in = *node.mutable_input();
+  if (in.size() < 5 || is_control(in[4])) return {};            // the import says so
+  std::rotate(in.begin() + 1, in.begin() + 3, in.begin() + 5);  // beta, gamma, mean, variance
+  std::swap(in[1], in[2]);
+  if (scales) return {};
+  proto::NodeDef ones;
+  ones.set_name(fmt::format("{}/{}/ones", node.name(), kGlobalNormalization));
+  ones.set_op("OnesLike");
+  ones.set_device(node.device());
+  ones.add_input(in[4]);
+  set_attr(ones, "T").set_type(proto::DT_FLOAT);
+  in[1] = ones.name();
+  return ones;
 }
 
 }  // namespace
+
+std::string newer_form(const std::string& op, const OpRegistry& ops) {
+  const std::string name = newer_name(op);
+  return ops.find(name) ? name : "";
+}
 
 void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops) {
   std::vector<proto::NodeDef> added;
   for (proto::NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op())) continue;
-    if (is_global_normalization(node) && ops.find("FusedBatchNormV3")) {
-      std::optional<proto::NodeDef> ones;
-      take_fused_norm(node, ones);
-      if (ones) added.push_back(std::move(*ones));
+    const std::string form = newer_form(node.op(), ops);
+    if (form.empty()) continue;
+    if (node.op() == kGlobalNormalization) {
+      if (auto ones = take_fused_norm(node)) added.push_back(std::move(*ones));
       continue;
     }
-    const std::string form = newer_form(node.op());
-    if (!ops.find(form)) continue;
     node.set_op(form);
     if (form.starts_with("FusedBatchNorm")) take_third_version(node);
   }

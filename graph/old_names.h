@@ -2,10 +2,15 @@
 // Ops of TensorFlow's older graphs whose handles of queues, readers, tables and accumulators are references to strings,
 // and those that have new versions.
 #pragma once
+#include <string>
+
 #include "graph/graph.pb.h"
 #include "troupe/op.h"
 
 namespace troupe {
+
+/// The name that an op takes on; empty where it keeps its own.
+std::string newer_form(const std::string& op, const OpRegistry& ops);
 
 /// Gives each such op of `def` the name of its form for handles, QueueDequeue that of QueueDequeueV2 and
 /// AccumulatorTakeGradient that of ResourceAccumulatorTakeGradient: inputs, outputs and attributes are the same but for

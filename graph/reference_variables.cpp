@@ -43,7 +43,8 @@ std::string handle_form(const std::string& op) {
   };
   static const std::set<std::string, std::less<>> kScatters = {"Update", "Add", "Sub", "Mul", "Div", "Min", "Max"};
   if (const auto at = kNames.find(op); at != kNames.end()) return at->second;
-  if (op.starts_with("Apply") || op.starts_with("SparseApply")) return "Resource" + op;
+  const bool handles_only = op.ends_with("KerasMomentum") || op == "ApplyAdamWithAmsgrad";
+  if (op.starts_with("Apply") || op.starts_with("SparseApply")) return handles_only ? "" : "Resource" + op;
   for (const std::string_view start : {"ScatterNd", "Scatter"})
     if (op.starts_with(start) && kScatters.contains(std::string_view(op).substr(start.size()))) return "Resource" + op;
   return "";
@@ -369,6 +370,15 @@ class Rewrite {
 };
 
 }  // namespace
+
+std::string form_without_references(const std::string& op, const OpRegistry& ops) {
+  switch (kind_of(op, ops)) {
+    case Kind::kOther: return "";
+    case Kind::kVariable: return "VarHandleOp, ReadVariableOp";
+    case Kind::kUpdate: return handle_form(op) + ", ReadVariableOp";
+    default: return handle_form(op);
+  }
+}
 
 Status rewrite_reference_variables(proto::GraphDef& def, const OpRegistry& ops, std::string_view prefix) {
   return Rewrite(def, ops, prefix).run();

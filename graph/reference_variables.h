@@ -12,12 +12,16 @@
 // come after an update that the identity does not come after; the others take the identity's value. Names that were
 // there still are, and their outputs are values, so that any of them may be fetched.
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "graph/graph.pb.h"
 #include "troupe/op.h"
 
 namespace troupe {
+
+/// What an op on references becomes, as text; empty where it stays.
+std::string form_without_references(const std::string& op, const OpRegistry& ops);
 
 /// Rewrites `def`: VariableV2, Variable, TemporaryVariable and DestroyTemporaryVariable; Assign, AssignAdd, AssignSub,
 /// CountUpTo, IsVariableInitialized, Scatter..., Apply..., SparseApply..., StridedSliceAssign; RefSwitch, RefMerge and

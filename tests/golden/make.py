@@ -54,6 +54,12 @@ class Case:
         self.feeds[x.name] = value
         return x
 
+    def as_of(self, producer):
+        """Gives the graph the version of an older TensorFlow, which has ops that were taken out since."""
+        old = tf1.GraphDef()
+        old.versions.producer = producer
+        tf1.import_graph_def(old)  # the graph's version is the lowest of those that it is made of
+
     def directory(self, name):
         """A placeholder that every run feeds with the path of a directory of its own, empty at first."""
         x = tf1.placeholder(tf.string, (), name)

@@ -181,6 +181,8 @@ TEST_CASE("troupe ops tells of one op or all") {
   CHECK_THAT(c.run("ops MatMul").out, Contains("transpose_a: bool = false") && Contains("gradient    yes"));
   const auto all = c.run("ops");
   CHECK_THAT(all.out, Contains("\nMatMul\n") && Contains("\nResourceApplyAdam (stateful)\n"));
+  CHECK_THAT(c.run("ops Assign").out, Contains("Read from graphs as AssignVariableOp, ReadVariableOp."));
+  CHECK_THAT(all.out, Contains("\nWhile\n    Read from graphs as "));
   check_error(c.run("ops Matmul"), {"MatMul"});
   check_error(c.run("ops --page /nowhere"), {"/nowhere"});
   check_error(c.run("ops MatMul --page /nowhere"), {"--page"});

@@ -90,9 +90,7 @@ def volume_patches(case):
 @golden()
 def global_normalization(case):
     """The batch norm of graphs before FusedBatchNorm, as those of the first Inception networks."""
-    old = tf1.GraphDef()
-    old.versions.producer = 8
-    tf1.import_graph_def(old)  # the graph's version is the lowest of those that it is made of
+    case.as_of(8)
     x = case.feed("x", case.floats(2, 3, 2, 5), (None, 3, 2, 5))
     mean, beta, gamma = (case.floats(5, seed=i) for i in (2, 3, 4))
     variance = case.floats(5, low=0.1, high=2.0, seed=5)
