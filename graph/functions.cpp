@@ -446,8 +446,9 @@ class Lowering {
 }  // namespace
 
 std::string form_of_call(std::string_view op) {
-  if (op.starts_with("State")) op.remove_prefix(op.starts_with("Stateful") ? 8 : 9);
-  if (op == "PartitionedCall") return "the nodes of its function, IdentityN";
+  if (op == "PartitionedCall" || op == "StatefulPartitionedCall") return "the nodes of its function, IdentityN";
+  constexpr std::string_view kStateless = "Stateless";
+  if (op.starts_with(kStateless)) op.remove_prefix(kStateless.size());
   if (op == "If" || op == "Case") return "the nodes of its functions, Switch, Merge, IdentityN";
   if (op == "While")
     return "the nodes of its functions, Enter, Merge, LoopCond, Switch, NextIteration, Exit, IdentityN";

@@ -33,7 +33,9 @@ TEST_CASE("older ops and ops on references and functions say what they become") 
   CHECK(form("StatefulPartitionedCall") == "the nodes of its function, IdentityN");
   CHECK_THAT(form("StatelessIf"), Catch::Contains("Switch, Merge"));
   CHECK_THAT(form("AddSparseToTensorsMap"), Catch::Contains("_SparseTensorsMapInsert"));
-  for (const char* op : {"MatMul", "NoSuchOp", "", "QueueOfNobody", "State", "Stateless"}) CHECK(form(op).empty());
+  for (const char* op :
+       {"MatMul", "NoSuchOp", "", "QueueOfNobody", "State", "Stateless", "StatefulIf", "StatelessPartitionedCall"})
+    CHECK(form(op).empty());
 }
 
 TEST_CASE("what ops become are ops that there are") {
