@@ -4,14 +4,10 @@
 #include <cmath>
 
 #include "ops/all.h"
-#include "ops/index_tensors.h"
-#include "ops/type_dispatch.h"
-#include "ops/wrapping.h"
+#include "ops/counted.h"
 
 namespace troupe {
 namespace {
-
-using WeightTypes = TypeList<int32_t, int64_t, float, double>;
 
 /// Bincount and, for each row of a matrix, DenseBincount.
 class Bincount final : public ComputeKernel {
@@ -19,30 +15,9 @@ class Bincount final : public ComputeKernel {
   explicit Bincount(const KernelInit& init)
       : rows_apart_(init.op == "DenseBincount"), binary_(init.attrs->get_or<bool>("binary_output", false)) {}
   Status compute(KernelContext& c) override {
-    const Tensor &x = c.input(0), &weights = c.input(2);
-    if (c.input(1).rank() != 0) return invalid_argument("size must be a scalar, not {}", c.input(1).shape().str());
-    TROUPE_ASSIGN(const int64_t size, count_from(c.input(1), "size"));
-    if (rows_apart_ && x.rank() > 2) return invalid_argument("input of shape {} has more than rows", x.shape().str());
-    if (weights.elements() > 0 && weights.shape() != x.shape())
-      return invalid_argument("weights of shape {} for values of shape {}", weights.shape().str(), x.shape().str());
-    TROUPE_ASSIGN(const Tensor flat, x.reshape(Shape{x.elements()}));
-    TROUPE_ASSIGN(const std::vector<int64_t> values, int_values(flat, "values"));
-    const int64_t rows = rows_apart_ && x.rank() == 2 ? x.shape()[0] : 1;
-    std::vector<int64_t> sizes = {size};
-    if (rows_apart_ && x.rank() == 2) sizes.insert(sizes.begin(), rows);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(weights.dtype(), shape, c.device().allocator));
-    const auto n = static_cast<int64_t>(values.size());
-    for (int64_t i = 0; i < n; ++i)
-      if (values[i] < 0) return invalid_argument("value {} at position {} is negative", values[i], i);
-    with_type(weights.dtype(), WeightTypes{}, [&]<class T>() {
-      const T* w = weights.elements() > 0 && !binary_ ? weights.data<T>() : nullptr;
-      for (int64_t i = 0; i < n; ++i) {
-        if (values[i] >= size) continue;
-        T& bin = y.mutable_data<T>()[i / (n / rows) * size + values[i]];
-        bin = binary_ ? T(1) : wrapping_add(bin, w ? w[i] : T(1));
-      }
-    });
+    TROUPE_ASSIGN(const Counted counted,
+                  rows_apart_ ? Counted::by_row(c.input(0), c.input(2)) : Counted::all(c.input(0), c.input(2)));
+    TROUPE_ASSIGN(Tensor y, counted.bins(c, c.input(1), c.input(2).dtype(), binary_));
     c.set_output(0, std::move(y));
     return {};
   }

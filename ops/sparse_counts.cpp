@@ -3,72 +3,34 @@
 // SparseCountSparseOutput.
 #include <map>
 
+#include "ops/counted.h"
 #include "ops/sparse_input.h"
 #include "ops/sparse_parts.h"
-#include "ops/wrapping.h"
 #include "troupe/graph.h"
 
 namespace troupe {
 namespace {
 
-using WeightTypes = TypeList<int32_t, int64_t, float, double>;
-
-/// What is counted: numbers, each of a row and with a weight of 1 or its own.
-struct Counted {
-  bool rows_apart = false;  // else there is one row, which results do not name
-  int64_t rows = 1;
-  std::vector<int64_t> values, row;
-  const Tensor* weights = nullptr;
-
-  size_t size() const { return values.size(); }
-  template <class T> T weight(size_t i) const { return weights ? weights->data<T>()[i] : T(1); }
-
-  static Result<Counted> dense(const Tensor& x, const Tensor& weights) {
-    if (x.rank() > 2) return invalid_argument("values of shape {} have more than rows", x.shape().str());
-    TROUPE_ASSIGN(Counted out, make(x, weights, x.rank() == 2, x.rank() == 2 ? x.dim(0) : 1));
-    for (size_t i = 0; i < out.size(); ++i) out.row.push_back(out.rows_apart ? static_cast<int64_t>(i) / x.dim(1) : 0);
-    return out;
-  }
-  static Result<Counted> sparse(const SparseInput& x, const Tensor& weights) {
-    if (x.shape.rank() < 1 || x.shape.rank() > 2)
-      return invalid_argument("a sparse tensor of shape {} is neither a vector nor has rows", x.shape.str());
-    TROUPE_ASSIGN(Counted out, make(*x.values, weights, x.shape.rank() == 2, x.shape.rank() == 2 ? x.shape[0] : 1));
-    for (size_t i = 0; i < out.size(); ++i) out.row.push_back(out.rows_apart ? x.at(static_cast<int64_t>(i))[0] : 0);
-    return out;
-  }
-
- private:
-  static Result<Counted> make(const Tensor& x, const Tensor& weights, bool rows_apart, int64_t rows) {
-    if (weights.elements() > 0 && weights.shape() != x.shape())
-      return invalid_argument("weights of shape {} for values of shape {}", weights.shape().str(), x.shape().str());
-    Counted out{rows_apart, rows, {}, {}, weights.elements() > 0 ? &weights : nullptr};
-    TROUPE_ASSIGN(const Tensor flat, x.reshape(Shape{x.elements()}));
-    TROUPE_ASSIGN(out.values, int_values(flat, "values"));
-    for (size_t i = 0; i < out.size(); ++i)
-      if (out.values[i] < 0) return invalid_argument("value {} at position {} is negative", out.values[i], i);
-    return out;
-  }
-};
+/// The values of a sparse vector in one row, those of a sparse matrix by its rows. Errors: as Counted::all; another
+/// rank.
+Result<Counted> counted_of(const SparseInput& x, const Tensor& weights) {
+  if (x.shape.rank() < 1 || x.shape.rank() > 2)
+    return invalid_argument("a sparse tensor of shape {} is neither a vector nor has rows", x.shape.str());
+  TROUPE_ASSIGN(Counted out, Counted::all(*x.values, weights));
+  if (x.shape.rank() < 2) return out;
+  out.rows_apart = true;
+  out.rows = x.shape[0];
+  for (int64_t i = 0; i < x.size(); ++i) out.row.push_back(x.at(i)[0]);
+  return out;
+}
 
 class SparseBincount final : public ComputeKernel {
  public:
   explicit SparseBincount(const KernelInit& init) : binary_(init.attr<bool>("binary_output")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-    if (c.input(3).rank() != 0) return invalid_argument("size must be a scalar, not {}", c.input(3).shape().str());
-    TROUPE_ASSIGN(const int64_t size, count_from(c.input(3), "size"));
-    TROUPE_ASSIGN(const Counted counted, Counted::sparse(x, c.input(4)));
-    const int64_t sizes[] = {counted.rows, size};
-    TROUPE_ASSIGN(const Shape shape, Shape::make(std::span(sizes).subspan(counted.rows_apart ? 0 : 1)));
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(c.input(4).dtype(), shape, c.device().allocator));
-    with_type(y.dtype(), WeightTypes{}, [&]<class T>() {
-      T* bins = y.mutable_data<T>();
-      for (size_t i = 0; i < counted.size(); ++i) {
-        if (counted.values[i] >= size) continue;
-        T& bin = bins[counted.row[i] * size + counted.values[i]];
-        bin = binary_ ? T(1) : wrapping_add(bin, counted.weight<T>(i));
-      }
-    });
+    TROUPE_ASSIGN(const Counted counted, counted_of(x, c.input(4)));
+    TROUPE_ASSIGN(Tensor y, counted.bins(c, c.input(3), c.input(4).dtype(), binary_));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -85,11 +47,11 @@ class CountSparseOutput final : public ComputeKernel {
         most_(init.attr<int64_t>("maxlength")), binary_(init.attr<bool>("binary_output")) {}
   Status compute(KernelContext& c) override {
     if (!sparse_) {
-      TROUPE_ASSIGN(const Counted counted, Counted::dense(c.input(0), c.input(1)));
+      TROUPE_ASSIGN(const Counted counted, Counted::by_row(c.input(0), c.input(1)));
       return count(c, counted, c.input(1).dtype());
     }
     TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-    TROUPE_ASSIGN(const Counted counted, Counted::sparse(x, c.input(3)));
+    TROUPE_ASSIGN(const Counted counted, counted_of(x, c.input(3)));
     return count(c, counted, c.input(3).dtype());
   }
 
@@ -101,7 +63,7 @@ class CountSparseOutput final : public ComputeKernel {
       int64_t largest = 0;
       for (size_t i = 0; i < counted.size(); ++i) {
         if (most_ >= 0 && counted.values[i] >= most_) continue;
-        T& sum = counts[{counted.row[i], counted.values[i]}];
+        T& sum = counts[{counted.row_of(i), counted.values[i]}];
         sum = binary_ ? T(1) : wrapping_add(sum, counted.weight<T>(i));
         largest = std::max(largest, counted.values[i] + 1);
       }
