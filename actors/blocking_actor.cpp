@@ -12,7 +12,7 @@ caf::behavior BlockingActor::make_behavior() {
         auto answers = std::make_shared<std::vector<ResourceAnswer>>();
         if (use->call->failed())
           answers->push_back({use->tag, make_error(Code::kCancelled, "the step failed before the node ran")});
-        else answers->push_back({use->tag, without_bad_alloc([&] { return use->kernel->run(use->request); })});
+        else answers->push_back({use->tag, guarded([&] { return use->kernel->run(use->request); })});
         const RequestTag tag = use->tag;
         *use = {};  // before the answer: when the step ends, nothing of it is held here
         directory_->tell_device(static_cast<uint32_t>(tag.requester), ResourceAnswers{std::move(answers)}, context());

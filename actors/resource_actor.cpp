@@ -79,13 +79,13 @@ void ResourceActor::use(ResourceUse request) {
   const auto now = [this] { return home_system().clock().now(); };
   const auto begin = request.timed ? now() : caf::actor_clock::time_point();
   ResourceRequest asked{std::move(request.inputs), std::move(request.allocator), std::move(reply)};
-  const Status memory = without_bad_alloc([&] {  // a reply that is dropped on the way answers
+  const Status status = guarded([&] {  // a reply that is dropped on the way answers
     request.kernel->execute(*resource_, std::move(asked));
     return Status();
   });
   auto& answers = answers_[tag.requester];
   if (answers.empty() || !same_request(answers.back().tag, tag)) return;  // it waits in the resource
-  if (!memory.ok() && !answers.back().outputs.ok()) answers.back().outputs = memory.error();
+  if (!status.ok() && !answers.back().outputs.ok()) answers.back().outputs = status.error();
   if (request.timed) answers.back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
 }
 

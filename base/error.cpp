@@ -2,6 +2,9 @@
 // Errors are made, copied and printed here.
 #include "troupe/error.h"
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace troupe {
 
 const char* to_string(Code code) {
@@ -33,6 +36,19 @@ Error::~Error() = default;
 Error make_error_from(Code code, fmt::string_view format, fmt::format_args args) {
   return {code, fmt::vformat(format, args)};
 }
+
+namespace detail {
+
+void abort_with(const Error& error) {
+  std::fprintf(stderr, "troupe: %s\n", error.str().c_str());
+  std::abort();
+}
+
+Error& no_error() { abort_with({Code::kInternal, "the error of a success was asked for"}); }
+
+Error success_without_value() { return {Code::kInternal, "a Result was made from a Status that is a success"}; }
+
+}  // namespace detail
 
 Status::Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
 Status::Status(const Status& other) : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}

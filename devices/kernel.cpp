@@ -3,6 +3,9 @@
 #include "troupe/kernel.h"
 
 #include <algorithm>
+#include <stdexcept>
+
+#include "base/guarded.h"
 
 namespace troupe {
 namespace {
@@ -35,8 +38,12 @@ std::string describe(const KernelRegistry::Types& types) {
 
 }  // namespace
 
+void KernelContext::no_such(const char* what, int i, int count) {
+  throw std::out_of_range(fmt::format("the kernel asked for {} {} of {}", what, i, count));
+}
+
 void KernelRegistry::add(std::string_view op, DeviceKind kind, const Types& types, KernelFactory factory) {
-  entries_[std::string(op)].push_back({kind, types, std::move(factory)});
+  entries_[std::string(op)].push_back({kind, types, std::move(factory), checked_});
 }
 
 void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype,
@@ -44,11 +51,18 @@ void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view 
   add(op, kind, Types{{std::string(attr), {dtype}}}, std::move(factory));
 }
 
+Result<std::unique_ptr<Kernel>> KernelRegistry::made_by(const Entry& entry, const KernelInit& init) {
+  auto kernel = guarded([&] { return entry.factory(init); });
+  if (kernel.ok() && !*kernel) return make_error(Code::kInternal, "the factory of its kernel made none");
+  if (kernel.ok()) (*kernel)->checked = entry.checked;
+  return kernel;
+}
+
 Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, DeviceKind kind) const {
   std::string there;
   if (auto at = entries_.find(init.op); at != entries_.end()) {
     for (const Entry& e : at->second) {
-      if (e.kind == kind && serves(e.types, *init.attrs)) return e.factory(init);
+      if (e.kind == kind && serves(e.types, *init.attrs)) return made_by(e, init);
       there += fmt::format("{}{}: {}", there.empty() ? "" : " | ", name_of(e.kind), describe(e.types));
     }
   }

@@ -7,7 +7,7 @@ namespace troupe {
 Reply& Reply::operator=(Reply&& other) noexcept {
   if (this != &other) {
     Reply dropped(std::move(*this));
-    sink_ = std::exchange(other.sink_, nullptr);
+    sink_ = std::move(other.sink_);
     tag_ = other.tag_;
   }
   return *this;
@@ -18,7 +18,7 @@ Reply::~Reply() {
 }
 
 void Reply::operator()(Result<std::vector<Tensor>> outputs) {
-  if (ReplySink* sink = std::exchange(sink_, nullptr)) sink->deliver(tag_, std::move(outputs));
+  if (const auto sink = std::move(sink_)) sink->deliver(tag_, std::move(outputs));
 }
 
 }  // namespace troupe

@@ -193,9 +193,9 @@ std::string builders_header(const OpRegistry& ops) {
       "// SPDX-License-Identifier: Apache-2.0\n"
       "// Typed builders, one for each op, written from the op registry by write_builders: do not edit.\n"
       "#pragma once\n#include <cstdint>\n#include <limits>\n#include <source_location>\n#include <string>\n"
-      "#include <vector>\n\n#include \"troupe/scope.h\"\n\n"
+      "#include <vector>\n\n#include \"troupe/export.h\"\n#include \"troupe/scope.h\"\n\n"
       "/// Each function adds a node to the scope and returns its outputs, empty once the scope has an error.\n"
-      "/// `where` is the line an error is reported for.\nnamespace troupe::ops {\n";
+      "/// `where` is the line an error is reported for.\nnamespace TROUPE_API troupe {\nnamespace ops {\n";
   for (const auto& [name, op] : ops.all()) {
     if (!is_public(*op)) continue;
     out += "\n";
@@ -224,7 +224,7 @@ std::string builders_header(const OpRegistry& ops) {
     if (!op->gradient().function) out += comment("/// ", "No gradient: " + op->gradient().no_gradient_reason + ".");
     out += declaration(*op, true) + ";\n";
   }
-  return out + "\n}  // namespace troupe::ops\n";
+  return out + "\n}  // namespace ops\n}  // namespace troupe\n";
 }
 
 std::string builders_source(const OpRegistry& ops) {

@@ -85,9 +85,12 @@ Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_
 
 Result<Tensor> Tensor::reshape(const Shape& shape) const {
   if (!defined()) return invalid_argument("an undefined tensor cannot take shape {}", shape.str());
-  if (shape.elements() != elements())
+  int64_t count = 1;
+  bool sound = true;
+  for (const int64_t size : shape) sound &= size >= 0 && !__builtin_mul_overflow(count, size, &count);
+  if (!sound || count != elements())
     return invalid_argument("{} has {} elements, {} would have {}", shape_.str(), elements(), shape.str(),
-                            shape.elements());
+                            sound ? std::to_string(count) : "no count of its own");
   Tensor t = *this;
   t.shape_ = shape;
   return t;
@@ -108,6 +111,13 @@ Result<Tensor> Tensor::clone(const std::shared_ptr<Allocator>& allocator) const 
   TROUPE_ASSIGN(Tensor t, make(dtype_, shape_, allocator));
   copy_elements(dtype_, data_, t.data_, elements());
   return t;
+}
+
+void Tensor::unshare() {
+  if (buffer_->unique()) return buffer_->set_frozen(false);
+  auto copy = clone();
+  if (!copy.ok()) throw std::bad_alloc();
+  *this = std::move(*copy);
 }
 
 bool Tensor::identical(const Tensor& other) const {
@@ -182,12 +192,5 @@ std::string Tensor::str(int limit) const {
 void Tensor::wrong_type(DType asked) const {
   detail::abort_with(invalid_argument("a tensor of {} was read as {}", to_string(dtype_), to_string(asked)));
 }
-
-namespace detail {
-void abort_with(const Error& error) {
-  std::fprintf(stderr, "troupe: %s\n", error.str().c_str());
-  std::abort();
-}
-}  // namespace detail
 
 }  // namespace troupe

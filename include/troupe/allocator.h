@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 
-namespace troupe {
+#include "troupe/export.h"
+
+namespace TROUPE_API troupe {
 
 /// Alignment in bytes of every allocation.
 inline constexpr size_t kAlignment = 64;

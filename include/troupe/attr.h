@@ -8,9 +8,10 @@
 #include <variant>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// The value of one attribute: the alternatives are those of GraphDef's AttrValue (functions come as kFunc in a
 /// later version).

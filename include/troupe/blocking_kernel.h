@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // BlockingKernel: the code of an op that reads or writes files. Implemented in devices/, like troupe/kernel.h.
 #pragma once
+#include "troupe/export.h"
 #include "troupe/kernel.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// What a BlockingKernel is called with.
 struct BlockingRequest {

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 class FileSystem;
 

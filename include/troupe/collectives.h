@@ -18,9 +18,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/scope.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 enum class Reduction {
   kSum,   // any type of number; integers wrap around
@@ -48,4 +50,5 @@ std::vector<Output> all_gather(const Scope& scope, const std::vector<std::string
 /// On each device x, which is on devices[root]. Any dtype.
 std::vector<Output> broadcast(const Scope& scope, const std::vector<std::string>& devices, Output x, size_t root = 0);
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

@@ -8,9 +8,10 @@
 #pragma once
 #include <functional>
 
+#include "troupe/export.h"
 #include "troupe/scope.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Adds a branch's nodes and returns what it computes.
 using BranchFn = std::function<std::vector<Output>(const Scope&)>;

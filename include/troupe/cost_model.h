@@ -8,9 +8,10 @@
 #include <string_view>
 
 #include "troupe/device_rates.h"
+#include "troupe/export.h"
 #include "troupe/graph.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// What a node has to do.
 struct NodeCost {

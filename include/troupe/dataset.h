@@ -11,10 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/resource.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// One element: its component tensors.
 using Element = std::vector<Tensor>;

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "troupe/error.h"
+#include "troupe/export.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 /// A value: names of devices and where they are. It knows nothing of an engine; scopes are made of the names.
 /// Source: Shazeer et al., "Mesh-TensorFlow", 2018.
@@ -59,4 +61,5 @@ class DeviceMesh {
   std::vector<Axis> axes_;
 };
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

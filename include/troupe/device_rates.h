@@ -4,7 +4,9 @@
 #pragma once
 #include <cstdint>
 
-namespace troupe {
+#include "troupe/export.h"
+
+namespace TROUPE_API troupe {
 
 /// What one device can do. The defaults are about those of one core.
 struct DeviceRates {

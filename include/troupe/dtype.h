@@ -9,7 +9,9 @@
 #include <string>
 #include <string_view>
 
-namespace troupe {
+#include "troupe/export.h"
+
+namespace TROUPE_API troupe {
 
 /// Element type; the numbers are those of TensorFlow's DataType, so that GraphDef needs no table.
 enum class DType : int8_t {

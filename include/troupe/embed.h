@@ -6,9 +6,10 @@
 #include <caf/actor_system.hpp>
 #include <caf/allowed_unsafe_message_type.hpp>
 
+#include "troupe/export.h"
 #include "troupe/session.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Answer to run_step: a message to the actor that asked.
 struct StepDone {

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "troupe/dataset.h"
+#include "troupe/export.h"
 #include "troupe/graph.h"
 #include "troupe/kernel.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Counters of one device since the engine started.
 struct DeviceStats {
@@ -74,7 +75,7 @@ class Engine {
 
   const OpRegistry& ops() const;
   const KernelRegistry& kernels() const;
-  /// Full names, "/job:localhost/task:0/device:cpu:0", ...
+  /// Full names, "/job:localhost/replica:0/task:0/device:cpu:0", ...
   std::vector<std::string> devices() const;
   std::vector<DeviceStats> device_stats() const;
   /// Gives back the memory that devices keep for steps to come, as much as one had in use at once: after the last large

@@ -8,9 +8,11 @@
 #include <utility>
 #include <variant>
 
-#include <spdlog/fmt/fmt.h>
+#include <fmt/core.h>
 
-namespace troupe {
+#include "troupe/export.h"
+
+namespace TROUPE_API troupe {
 
 /// What kind of fault an Error reports; the meanings are those of gRPC and TensorFlow.
 enum class Code {
@@ -52,8 +54,16 @@ struct Error {
   std::string str() const;
 };
 
-/// Success, or an Error. Cheap when it is a success: one null pointer. Move-only users may share it freely:
-/// copying copies the error.
+namespace detail {
+/// Prints the error on stderr and ends the program: its value was asked for.
+[[noreturn]] void abort_with(const Error& error);
+/// The same of a success whose error was asked for.
+[[noreturn]] Error& no_error();
+/// What a Result holds that was made from a success.
+Error success_without_value();
+}  // namespace detail
+
+/// Success, or an Error. Cheap when it is a success: one null pointer. Copying duplicates the error.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -65,9 +75,9 @@ class [[nodiscard]] Status {
 
   bool ok() const { return !error_; }
   explicit operator bool() const { return ok(); }
-  /// The error; only when !ok().
-  const Error& error() const { return *error_; }
-  Error& error() { return *error_; }
+  /// The error. Of a success: ends the program with a line that says so.
+  const Error& error() const { return error_ ? *error_ : detail::no_error(); }
+  Error& error() { return error_ ? *error_ : detail::no_error(); }
   /// This status, moved: what a Result has of the same name, so that the macros below serve both.
   Status failure() && { return std::move(*this); }
 
@@ -80,28 +90,38 @@ template <class T> class [[nodiscard]] Result {
  public:
   Result(T value) : data_(std::in_place_index<0>, std::move(value)) {}
   Result(Error error) : data_(std::in_place_index<1>, std::move(error)) {}
-  /// From a failed Status.
-  Result(Status status) : data_(std::in_place_index<1>, std::move(status)) {}
+  /// From a failed Status; a success, which has no value, becomes a kInternal error that says so.
+  Result(Status status) : data_(std::in_place_index<1>, std::move(status)) {
+    if (std::get_if<1>(&data_)->ok()) [[unlikely]]
+      *std::get_if<1>(&data_) = detail::success_without_value();
+  }
 
   bool ok() const { return data_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  /// The value; only when ok().
-  T& value() & { return *std::get_if<0>(&data_); }
-  const T& value() const& { return *std::get_if<0>(&data_); }
-  T&& value() && { return std::move(*std::get_if<0>(&data_)); }
+  /// The value. Of an error: prints it on stderr and ends the program.
+  T& value() & { return *checked(); }
+  const T& value() const& { return *checked(); }
+  T&& value() && { return std::move(*checked()); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
-  T* operator->() { return std::get_if<0>(&data_); }
-  const T* operator->() const { return std::get_if<0>(&data_); }
-  /// The error; only when !ok().
-  const Error& error() const { return std::get_if<1>(&data_)->error(); }
-  Error& error() { return std::get_if<1>(&data_)->error(); }
+  T* operator->() { return checked(); }
+  const T* operator->() const { return checked(); }
+  /// The error. Of a value: ends the program with a line that says so.
+  const Error& error() const { return ok() ? detail::no_error() : std::get_if<1>(&data_)->error(); }
+  Error& error() { return ok() ? detail::no_error() : std::get_if<1>(&data_)->error(); }
   Status status() const { return ok() ? Status() : *std::get_if<1>(&data_); }
   /// The status without a copy; only when !ok().
   Status failure() && { return std::move(*std::get_if<1>(&data_)); }
 
  private:
+  T* checked() {
+    if (!ok()) [[unlikely]]
+      detail::abort_with(error());
+    return std::get_if<0>(&data_);
+  }
+  const T* checked() const { return const_cast<Result*>(this)->checked(); }
+
   std::variant<T, Status> data_;  // a Status is smaller than an Error, and sooner destroyed
 };
 

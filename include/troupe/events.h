@@ -6,9 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Seconds since 1970.
 using WallClock = std::function<double()>;

@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/scope.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 struct GradientOptions {
   /// Name scopes, "block_1" or "encoder/layer_2", wherever they are: "replica_0/block_1" is one too. Of what is

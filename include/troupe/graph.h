@@ -14,9 +14,10 @@
 #include <vector>
 
 #include "troupe/attr.h"
+#include "troupe/export.h"
 #include "troupe/op.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 class Node;
 

@@ -4,9 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/export.h"
 #include "troupe/graph.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// The wire bytes of `graph` as GraphDef; TensorFlow and TensorBoard read them.
 std::string to_graph_def(const Graph& graph);

@@ -6,8 +6,9 @@
 #include <string_view>
 
 #include "troupe/error.h"
+#include "troupe/export.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// The passes between a graph and the plan of a step. A pass never changes the graph, only what a step makes of it,
 /// and no result beyond rounding: what is fed, fetched or has an effect stays as it was, and errors name the nodes of

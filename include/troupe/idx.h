@@ -3,9 +3,10 @@
 #pragma once
 #include <string>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// The tensor of one idx file, plain or gzip (recognised by its contents): uint8, int8, int16, int32, float32
 /// or float64, in the shape its header declares. Any thread. Errors name the file: kNotFound when there is

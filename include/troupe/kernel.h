@@ -3,6 +3,9 @@
 //
 // A kernel is made once for each node of a plan and then called by many steps, one call at a time per device but
 // possibly by several devices at once: it must be thread-safe in what it keeps (caches of primitives: a mutex or none).
+// An exception from a kernel is an error of its node (kResourceExhausted for std::bad_alloc, else kInternal with
+// what()). Of kernels that are registered by EngineOptions::register_ops, dtype and shape of each output are checked
+// against what the node declares.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,15 +16,16 @@
 
 #include "troupe/attr.h"
 #include "troupe/device_rates.h"
+#include "troupe/export.h"
 #include "troupe/resource.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 enum class DeviceKind { kCpu, kCuda, kSim };
 
 /// What a kernel may know of the device it runs on.
 struct DeviceInfo {
-  std::string name;  // full: "/job:localhost/task:0/device:cpu:0"
+  std::string name;  // full: "/job:localhost/replica:0/task:0/device:cpu:0"
   DeviceKind kind = DeviceKind::kCpu;
   int threads = 1;  // helpers included; kernels split their work by devices/parallel.h
   std::shared_ptr<Allocator> allocator;
@@ -53,7 +57,12 @@ class KernelContext {
 
   int num_inputs() const { return num_inputs_; }
   int num_outputs() const { return num_outputs_; }
-  const Tensor& input(int i) const { return values_[input_slots_[i]]; }
+  /// Input i; std::out_of_range if there is none.
+  const Tensor& input(int i) const {
+    if (static_cast<unsigned>(i) >= static_cast<unsigned>(num_inputs_)) [[unlikely]]
+      no_such("input", i, num_inputs_);
+    return values_[input_slots_[i]];
+  }
   /// A new, uninitialised tensor in the device's memory.
   Result<Tensor> allocate(DType dtype, const Shape& shape) const {
     return Tensor::make(dtype, shape, device_.allocator);
@@ -63,10 +72,18 @@ class KernelContext {
   Result<Tensor> forward_or_allocate(int i, DType dtype, const Shape& shape) const {
     const uint32_t slot = input_slots_[i];
     Tensor& t = values_[slot];
-    if (uses_[slot] == 1 && t.dtype() == dtype && t.unique() && t.shape() == shape) return t;
+    if (uses_[slot] == 1 && t.dtype() == dtype && t.unique() && t.shape() == shape) {
+      (void)t.mutable_raw();  // no longer frozen, if it was
+      return t;
+    }
     return allocate(dtype, shape);
   }
-  void set_output(int i, Tensor value) { values_[first_output_ + i] = std::move(value); }
+  /// Every output is to be set once; std::out_of_range if there is none of that number.
+  void set_output(int i, Tensor value) {
+    if (static_cast<unsigned>(i) >= static_cast<unsigned>(num_outputs_)) [[unlikely]]
+      no_such("output", i, num_outputs_);
+    values_[first_output_ + i] = std::move(value);
+  }
   const DeviceInfo& device() const { return device_; }
   int threads() const { return device_.threads; }
   int64_t step() const { return step_; }
@@ -74,6 +91,7 @@ class KernelContext {
   int64_t random_step() const { return random_step_; }
 
  private:
+  [[noreturn]] static void no_such(const char* what, int i, int count);
   Tensor* values_;
   const int32_t* uses_;
   const uint32_t* input_slots_;
@@ -91,6 +109,8 @@ class Kernel {
   /// Whether it depends on nothing but its op and attributes, so that nodes that agree in these may share it. A large
   /// graph of small ops then has its kernels in the cache.
   virtual bool shareable() const { return false; }
+  /// Whether the executor checks what it puts out; set by the registry, see KernelRegistry::check_from_now_on.
+  bool checked = false;
 };
 
 /// Runs on the device: reads inputs, sets every output, returns. May not block. Errors need not name node or op: the
@@ -116,7 +136,7 @@ class ResourceKernel : public Kernel {
 };
 
 /// Nodes whose work the executor does itself; kControlFlow: what their op says (OpDef::control_flow).
-enum class Builtin { kConst, kNoOp, kPlaceholder, kSend, kRecv, kControlFlow };
+enum class Builtin { kConst, kNoOp, kPlaceholder, kControlFlow };
 class BuiltinKernel : public Kernel {
  public:
   explicit BuiltinKernel(Builtin kind, Tensor value = {}) : kind(kind), value(std::move(value)) {}
@@ -144,7 +164,10 @@ class KernelRegistry {
   template <class K> void add(std::string_view op, DeviceKind kind, const Types& types) {
     add(op, kind, types, make_kernel<K>);
   }
-  /// Errors: kUnimplemented naming op, device kind, the types asked for and those there are.
+  /// Kernels that are added from now on are not Troupe's own: an executor checks dtype and shape of their outputs.
+  void check_from_now_on() { checked_ = true; }
+  /// Errors: kUnimplemented naming op, device kind, the types asked for and those there are; what the factory returns
+  /// or throws.
   Result<std::unique_ptr<Kernel>> make(const KernelInit& init, DeviceKind kind) const;
   bool has(std::string_view op, DeviceKind kind) const;
   /// The type lists of each kernel of an op, for docs.
@@ -155,7 +178,10 @@ class KernelRegistry {
     DeviceKind kind;
     Types types;
     KernelFactory factory;
+    bool checked = false;
   };
+  static Result<std::unique_ptr<Kernel>> made_by(const Entry& entry, const KernelInit& init);
+  bool checked_ = false;
   std::map<std::string, std::vector<Entry>, std::less<>> entries_;
 };
 

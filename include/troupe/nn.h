@@ -12,9 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/scope.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 /// Adds the nodes of a variable's initial value: float32 of this shape, random ones drawn from `seed`.
 using Initializer = std::function<Output(const Scope& scope, const Shape& shape, int64_t seed)>;
@@ -220,4 +222,5 @@ Output accuracy(const Scope& scope, Output logits, Output labels);
 Output sum_all(const Scope& scope, Output x);
 Output mean_all(const Scope& scope, Output x);
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

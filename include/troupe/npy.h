@@ -10,9 +10,10 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Reads a .npy file of version 1 to 3, in either byte order; a Fortran-ordered array is transposed to row-major.
 Result<Tensor> read_npy(const std::string& path);

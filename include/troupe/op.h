@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "troupe/attr.h"
+#include "troupe/export.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 class Node;
 class Scope;

@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/gradients.h"
 #include "troupe/nn.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 // -- learning rates ---------------------------------------------------------------------------------------------------
 
@@ -114,4 +116,5 @@ const Node* apply_gradients(const Scope& scope, Variables& variables, const Opti
 const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options = {});
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "troupe/device_rates.h"
+#include "troupe/export.h"
 #include "troupe/train.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 /// Of p stages on p devices, m micro-batches in a batch.
 enum class PipelineSchedule {
@@ -152,4 +154,5 @@ class Pipeline {
 /// Errors: kInvalidArgument for fewer costs than stages, no stage, or a cost that is negative or not finite.
 Result<std::vector<size_t>> balance(const std::vector<double>& costs, int stages);
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

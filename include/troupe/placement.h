@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "troupe/cost_model.h"
+#include "troupe/export.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Who chooses among the devices that constraints leave to a node.
 enum class Placing {

@@ -4,7 +4,8 @@
 //
 // A Resource is a passive core, without threads or locks: the one actor that hosts it calls it, one call at a time.
 // A node that uses a resource sends it a request and goes on; the request is answered through its Reply exactly once,
-// at once or later (a dequeue from an empty queue), and nobody waits in between.
+// at once or later (a dequeue from an empty queue), and nobody waits in between. An exception from a resource, or from
+// a kernel that uses it, is the error of that request; the resource is called again by the next.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,9 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Who asked: enough to find the waiting node again.
 struct RequestTag {
@@ -31,20 +33,24 @@ class ReplySink {
   virtual void deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) = 0;
 };
 
-/// The right, and the duty, to answer one request. Move-only; dropped unanswered, it answers kCancelled.
+/// The right, and the duty, to answer one request. Move-only. Dropped unanswered, it answers kCancelled; kept for ever,
+/// it is answered for when the step ends otherwise. The first answer counts: a second one, or one that comes after the
+/// step has ended or the engine is gone, is dropped. Replies from an engine may be answered by any thread.
 class Reply {
  public:
   Reply() = default;
-  Reply(ReplySink& sink, RequestTag tag) : sink_(&sink), tag_(tag) {}
-  Reply(Reply&& other) noexcept : sink_(std::exchange(other.sink_, nullptr)), tag_(other.tag_) {}
+  /// `sink` outlives the reply, which is answered by the thread of the sink.
+  Reply(ReplySink& sink, RequestTag tag) : sink_(std::shared_ptr<ReplySink>(), &sink), tag_(tag) {}
+  Reply(std::shared_ptr<ReplySink> sink, RequestTag tag) : sink_(std::move(sink)), tag_(tag) {}
+  Reply(Reply&& other) noexcept : sink_(std::move(other.sink_)), tag_(other.tag_) {}
   Reply& operator=(Reply&& other) noexcept;
   ~Reply();
-  /// Answers; the outputs are those of the requesting node. Only once.
+  /// Answers; the outputs are those of the requesting node.
   void operator()(Result<std::vector<Tensor>> outputs);
   const RequestTag& tag() const { return tag_; }
 
  private:
-  ReplySink* sink_ = nullptr;
+  std::shared_ptr<ReplySink> sink_;
   RequestTag tag_;
 };
 

@@ -8,10 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/graph.h"
 #include "troupe/transfers.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 class FlowContext;
 

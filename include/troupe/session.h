@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "troupe/engine.h"
+#include "troupe/export.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
 #include "troupe/transfers.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 class Trace;
 

@@ -8,8 +8,9 @@
 #include <string>
 
 #include "troupe/error.h"
+#include "troupe/export.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// The most dimensions a tensor may have: twice as many as TensorFlow's kernels take, since it takes the gradient of
 /// Tile through a reshape that splits every dimension in two.

@@ -2,8 +2,9 @@
 // Tensor: dtype, shape and a shared, reference-counted buffer. Implemented in tensor/tensor.cpp.
 //
 // Ownership: copying a Tensor shares its buffer. A buffer is immutable once published, that is, once a second
-// Tensor may refer to it; whoever made it may write through mutable_data() before that. Counting is atomic, so
-// tensors pass freely between threads and actors.
+// Tensor may refer to it; whoever made it may write through mutable_data() before that. What was fed to a step, fetched
+// from one, put into a graph, a dataset or a snapshot is frozen: writing to it afterwards writes a copy, unless no
+// other Tensor is left on the buffer. Counting is atomic, so tensors pass freely between threads and actors.
 #pragma once
 #include <atomic>
 #include <cstring>
@@ -14,9 +15,10 @@
 #include "troupe/allocator.h"
 #include "troupe/dtype.h"
 #include "troupe/error.h"
+#include "troupe/export.h"
 #include "troupe/shape.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// A block of memory with a reference count. Made by Tensor only.
 class Buffer {
@@ -30,12 +32,15 @@ class Buffer {
     if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
   }
   bool unique() const { return refs_.load(std::memory_order_acquire) == 1; }
+  bool frozen() const { return frozen_.load(std::memory_order_relaxed); }
+  void set_frozen(bool frozen) { frozen_.store(frozen, std::memory_order_relaxed); }
 
  private:
   Buffer() = default;
   void destroy();
   std::atomic<int32_t> refs_{1};
   DType dtype_ = DType::kInvalid;
+  std::atomic<bool> frozen_{false};
   int64_t elements_ = 0;  // constructed objects, for dtypes that need destruction
   size_t bytes_ = 0;
   Allocator* allocator_ = nullptr;
@@ -110,19 +115,31 @@ class alignas(32) Tensor {
     expect(dtype_of<T>);
     return static_cast<const T*>(data_);
   }
+  /// The elements to be written. Of a frozen tensor that others share, this Tensor gets a copy of its own first
+  /// (std::bad_alloc without memory). A pointer from before the tensor was frozen must not be written through any more.
   template <class T> T* mutable_data() {
     expect(dtype_of<T>);
+    thaw();
     return static_cast<T*>(data_);
   }
   template <class T> std::span<const T> values() const { return {data<T>(), static_cast<size_t>(elements())}; }
   const void* raw() const { return data_; }
-  void* mutable_raw() { return data_; }
+  void* mutable_raw() {
+    thaw();
+    return data_;
+  }
+
+  /// From now on, writing through any Tensor on this buffer writes a copy, unless that is the only one. Engines freeze
+  /// what crosses between them and their callers, so that no caller changes a variable or the input of a running step.
+  void freeze() const {
+    if (buffer_) buffer_->set_frozen(true);
+  }
 
   /// Whether this is the only Tensor on the buffer, so that it may be written in place.
   bool unique() const { return buffer_ && buffer_->unique(); }
   bool shares_buffer(const Tensor& other) const { return buffer_ && buffer_ == other.buffer_; }
 
-  /// A view with another shape of as many elements.
+  /// A view with another shape of as many elements. Errors: kInvalidArgument for another count, or a negative size.
   Result<Tensor> reshape(const Shape& shape) const;
   /// A view of rows [begin, end) of the first dimension.
   Result<Tensor> slice(int64_t begin, int64_t end) const;
@@ -140,6 +157,11 @@ class alignas(32) Tensor {
       wrong_type(dtype);
   }
   [[noreturn]] void wrong_type(DType asked) const;
+  void thaw() {
+    if (buffer_ && buffer_->frozen()) [[unlikely]]
+      unshare();
+  }
+  void unshare();
 
   Buffer* buffer_ = nullptr;
   void* data_ = nullptr;
@@ -149,11 +171,6 @@ class alignas(32) Tensor {
 
 /// Copies `count` elements; objects by value. `to` holds constructed elements that do not overlap `from`.
 void copy_elements(DType dtype, const void* from, void* to, int64_t count);
-
-namespace detail {
-/// Aborts with the error; for makers whose only faults are the programmer's.
-[[noreturn]] void abort_with(const Error& error);
-}  // namespace detail
 
 template <class T> Tensor Tensor::scalar(T value) { return of<T>(std::span<const T>(&value, 1), Shape{}); }
 

@@ -4,9 +4,10 @@
 #pragma once
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/tensor.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// Tensors of one dtype. Immutable while more than one TensorListRef refers to it.
 /// Source: TensorFlow's TensorList.

@@ -14,9 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/nn.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 /// A tensor spread over devices: parts[i] is on devices[i]. They are copies of it, its shares along the last dimension,
 /// or partial sums of it; which of these is said where one is taken or given.
@@ -81,4 +83,5 @@ Spread embedding_by_columns(const Scope& scope, Variables& variables, Output ids
 /// has it, the label's logit. A label out of range fails the step. Error: a share of unknown last size.
 Output sparse_softmax_cross_entropy(const Scope& scope, const Spread& logits, Output labels);
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

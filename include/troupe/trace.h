@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "troupe/engine.h"
+#include "troupe/export.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// One thing that a device did.
 struct TraceEvent {

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "troupe/export.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
-namespace troupe::nn {
+namespace TROUPE_API troupe {
+namespace nn {
 
 /// What a model gives: two float32 scalars.
 struct ModelOutputs {
@@ -152,4 +154,5 @@ class Trainer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace troupe::nn
+}  // namespace nn
+}  // namespace troupe

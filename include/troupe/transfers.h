@@ -6,7 +6,9 @@
 #include <optional>
 #include <string_view>
 
-namespace troupe {
+#include "troupe/export.h"
+
+namespace TROUPE_API troupe {
 
 class Node;
 
