@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "actors/engine_thread.h"
+
 namespace troupe {
 namespace {
 /// How long a device keeps its thread before other actors get a turn.
@@ -45,6 +47,7 @@ void DeviceActor::on_exit() {
 }
 
 void DeviceActor::run() {
+  const EngineThread mark(directory_.get());
   if (executor_.run(kQuantumNs) && !std::exchange(will_go_on_, true)) send(this, GoOn{});
 }
 

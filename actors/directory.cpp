@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/directory.h"
 
+#include "troupe/guarded.h"
+
 namespace troupe {
+namespace {
+
+Error ending() { return make_error(Code::kCancelled, "the engine is being destroyed"); }
+
+}  // namespace
 
 Result<caf::actor> Directory::host(const ResourceHandle& handle) {
   const std::string key = handle.host_key();
@@ -16,7 +23,9 @@ Result<caf::actor> Directory::host(const ResourceHandle& handle) {
   if (!handle.factory)
     return make_error(Code::kNotFound, "there is no {} named '{}' in container '{}'", handle.type, handle.name,
                       handle.container);
-  TROUPE_ASSIGN(std::unique_ptr<Resource> core, handle.factory());
+  if (shut_) return ending();
+  TROUPE_ASSIGN(std::unique_ptr<Resource> core, guarded([&] { return handle.factory(); }));
+  if (!core) return make_error(Code::kInternal, "the factory of {} '{}' made none", handle.type, handle.name);
   caf::actor actor = spawn_(std::move(core));
   hosts_.emplace(key, Entry{actor, handle.signature});
   return actor;
@@ -30,6 +39,7 @@ caf::actor Directory::find(const std::string& key) const {
 
 Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource) {
   std::lock_guard guard(mutex_);
+  if (shut_) return ending();
   if (hosts_.contains(key)) return make_error(Code::kAlreadyExists, "there is a resource '{}' already", key);
   hosts_.emplace(key, Entry{spawn_(std::move(resource)), ""});
   return {};
@@ -40,6 +50,12 @@ caf::actor Directory::remove(const std::string& key) {
   auto host = hosts_.extract(key);
   generation_.fetch_add(1, std::memory_order_release);
   return host ? host.mapped().actor : caf::actor();
+}
+
+void Directory::remove(caf::actor_id id) {
+  std::lock_guard guard(mutex_);
+  std::erase_if(hosts_, [id](const auto& host) { return host.second.actor.id() == id; });
+  generation_.fetch_add(1, std::memory_order_release);
 }
 
 std::vector<caf::actor> Directory::remove_container(const std::string& container) {
@@ -74,12 +90,29 @@ caf::actor Directory::asking(uint64_t number) const {
   return at == asking_.end() ? caf::actor() : at->second;
 }
 
+void Directory::shut() {
+  const std::unique_lock door(door_);
+  std::lock_guard guard(mutex_);
+  shut_ = true;
+}
+
 std::vector<caf::actor> Directory::all() const {
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out = devices;
   out.push_back(blocking);
   for (auto& [key, host] : hosts_) out.push_back(host.actor);
   return out;
+}
+
+void Directory::clear() {
+  decltype(hosts_) hosts;
+  decltype(asking_) asking;
+  std::lock_guard guard(mutex_);
+  hosts.swap(hosts_);
+  asking.swap(asking_);
+  devices.clear();
+  blocking = nullptr;
+  spawn_ = nullptr;
 }
 
 }  // namespace troupe

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <functional>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "actors/homes.h"
+#include "actors/step_table.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -23,6 +25,7 @@ class Directory {
   std::vector<caf::actor> devices;
   caf::actor blocking;
   Homes homes;
+  StepTable steps;
 
   explicit Directory(Spawn spawn) : spawn_(std::move(spawn)) {}
 
@@ -33,7 +36,7 @@ class Directory {
                              homes.of(device, from));
   }
   /// The host of what `handle` names, made by its factory where there is none. Errors: kNotFound without a factory,
-  /// kInvalidArgument when the host was made for another signature, the factory's own.
+  /// kInvalidArgument when the host was made for another signature, the factory's own, kCancelled when the engine ends.
   Result<caf::actor> host(const ResourceHandle& handle);
   /// The host of that key, if there is one; see ResourceHandle::host_key.
   caf::actor find(const std::string& key) const;
@@ -41,6 +44,8 @@ class Directory {
   Status add(const std::string& key, std::unique_ptr<Resource> resource);
   /// Takes the host of that key out and returns it, if there is one.
   caf::actor remove(const std::string& key);
+  /// Takes a host out that has died.
+  void remove(caf::actor_id id);
   /// Takes the hosts whose container is `container` out and returns them.
   std::vector<caf::actor> remove_container(const std::string& container);
   /// A number by which a host that asks other hosts gets their answers.
@@ -48,8 +53,19 @@ class Directory {
   void remove_asking(uint64_t number);
   /// The host of that number; invalid once it is removed.
   caf::actor asking(uint64_t number) const;
-  /// All of them, to end them.
+  /// No host is made any more, and nothing comes in from outside.
+  void shut();
+  /// All devices and resources, to end them.
   std::vector<caf::actor> all() const;
+  /// Lets go of them all: what still has the directory then sends nothing.
+  void clear();
+  /// Calls `send`, unless the engine has begun to end; it does not go on until this returns. For threads that are not
+  /// the engine's own, and may come late.
+  template <class F> bool from_outside(F&& send) const {
+    const std::shared_lock guard(door_);
+    if (!shut_) return send(), true;
+    return false;
+  }
   /// Changes whenever hosts go; who keeps the answers of host() asks again then.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
@@ -60,6 +76,8 @@ class Directory {
   };
   static constexpr uint64_t kFirstAsking = uint64_t{1} << 32;  // above the devices' indices
   Spawn spawn_;
+  mutable std::shared_mutex door_;
+  bool shut_ = false;  // under both
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Entry> hosts_;
   std::unordered_map<uint64_t, caf::actor> asking_;

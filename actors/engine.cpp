@@ -3,17 +3,23 @@
 #include "troupe/engine.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "actors/blocking_actor.h"
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
+#include "actors/engine_thread.h"
 #include "actors/resource_actor.h"
 #include "actors/sim_actor.h"
 #include "actors/step_timer.h"
+#include "base/forks.h"
+#include "base/log.h"
 #include "containers/container.h"
 #include "ops/all.h"
 #include "tensor/phantom_memory.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 
@@ -21,6 +27,8 @@ namespace {
 
 /// Devices of one process hand pointers to one another; a thread with nothing to do looks for messages now and then.
 constexpr LinkRates kWithinProcess = {.bandwidth = 1e15, .latency_ns = 100'000};
+/// How long the end of an engine waits for its actor system, when all its actors have ended.
+constexpr std::chrono::seconds kSystemEnd{1};
 
 /// A guess, until nodes are measured.
 DeviceRates cpu_rates(int threads, int64_t memory) {
@@ -30,10 +38,55 @@ DeviceRates cpu_rates(int threads, int64_t memory) {
   return rates;
 }
 
+Status check_sim(const SimOptions& sim) {
+  for (size_t i = 0; i < sim.devices.size(); ++i) {
+    const DeviceRates& r = sim.devices[i];
+    if (!(r.flops > 0) || !(r.memory_bandwidth > 0) || !(r.launch_ns >= 0) || r.memory < 0)
+      return invalid_argument("device sim:{} cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes", i,
+                              r.flops, r.memory_bandwidth, r.launch_ns, r.memory);
+  }
+  if (!(sim.link.bandwidth > 0) || !(sim.link.latency_ns >= 0))
+    return invalid_argument("a link of {} B/s with a latency of {} ns", sim.link.bandwidth, sim.link.latency_ns);
+  return {};
+}
+
+/// Calls `f`, which makes or spawns in `system`. CAF then keeps the system's logger in a thread-local variable, and a
+/// system does not end before all threads have let go of its logger; so the thread gets back what it had.
+template <class F> auto keep_logger(caf::actor_system& system, F&& f) {
+  const caf::logger* const before = caf::logger::current_logger();
+  if (before == &system.logger()) return f();
+  if (before) {  // of a system that cannot be asked for
+    decltype(f()) result;
+    std::thread([&] { result = f(); }).join();
+    return result;
+  }
+  auto result = f();
+  caf::logger::set_current_actor_system(nullptr);
+  return result;
+}
+
 }  // namespace
 
-Engine::Impl::Impl(EngineOptions options) {
+Engine::Impl::Impl(caf::actor_system* host) : forks_(forks()), system_(host) {}
+
+Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, caf::actor_system* host) {
+  for (size_t i = 0; i < options.cpu_threads.size(); ++i)
+    if (options.cpu_threads[i] < 1 || options.cpu_threads[i] > 1024)
+      return invalid_argument("device cpu:{} cannot have {} threads", i, options.cpu_threads[i]);
+  if (options.memory_limit < 0) return invalid_argument("memory limit {} is negative", options.memory_limit);
+  if (options.scheduler_threads < 0)
+    return invalid_argument("{} scheduler threads; 0 lets the engine choose", options.scheduler_threads);
+  TROUPE_RETURN_IF_ERROR(check_sim(options.sim));
+  return guarded([&]() -> Result<std::shared_ptr<Impl>> {
+    std::shared_ptr<Impl> impl(new Impl(host));
+    impl->start(std::move(options));
+    return impl;
+  });
+}
+
+void Engine::Impl::start(EngineOptions options) {
   register_all_ops(ops, kernels);
+  kernels.check_from_now_on();
   if (options.register_ops) options.register_ops(ops, kernels);
 
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -51,96 +104,214 @@ Engine::Impl::Impl(EngineOptions options) {
          options.sim.compute ? make_caching_allocator(rates.memory) : make_phantom_allocator(rates.memory), rates});
   }
   counters.resize(devices.size());
+  dead_.resize(devices.size());
   link = options.sim.devices.empty() ? kWithinProcess : options.sim.link;
+  if (!system_) start_system(options);
+  (void)keep_logger(*system_, [&] { return start_actors(options), true; });
+}
 
+/// In a thread of its own, see keep_logger().
+void Engine::Impl::start_system(const EngineOptions& options) {
+  config_ = std::make_unique<caf::actor_system_config>();
   // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device
   // has all the cores, one worker runs everything, so that the helper team is the device's own.
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int count = static_cast<int>(options.cpu_threads.size());
   const int helpers = *std::ranges::max_element(options.cpu_threads) - 1;
   int workers = options.scheduler_threads;
   if (workers == 0) workers = helpers > 0 ? count : std::max(count, std::min(2, cores));
-  config.set("scheduler.max-threads", static_cast<size_t>(workers));
+  config_->set("scheduler.max-threads", static_cast<size_t>(workers));
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
-  config.set("scheduler.max-throughput", size_t{1});
+  config_->set("scheduler.max-throughput", size_t{1});
   // Work that arises on one worker is stolen by another only when that one looks: look often. Between looks wait for
   // messages from outside, which end that wait at once; the scheduler's moderate polling would sleep through them.
-  config.set("work-stealing.relaxed-sleep-duration", caf::timespan(std::chrono::microseconds(500)));
-  config.set("work-stealing.moderate-poll-attempts", size_t{1});
-  config.set("work-stealing.moderate-sleep-duration", caf::timespan(0));
-  system = std::make_unique<caf::actor_system>(config);
+  config_->set("work-stealing.relaxed-sleep-duration", caf::timespan(std::chrono::microseconds(500)));
+  config_->set("work-stealing.moderate-poll-attempts", size_t{1});
+  config_->set("work-stealing.moderate-sleep-duration", caf::timespan(0));
+  std::exception_ptr failed;
+  std::thread([&] {
+    try {
+      own_system_ = std::make_unique<caf::actor_system>(*config_);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  }).join();
+  if (failed) std::rethrow_exception(failed);
+  system_ = own_system_.get();
+}
 
-  // The spawner holds no reference to the directory: that would be a circle.
+void Engine::Impl::start_actors(const EngineOptions& options) {
   directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
-    return system->spawn<ResourceActor>(std::move(resource), directory);
+    const auto actor =
+        keep_logger(*system_, [&] { return system_->spawn<ResourceActor>(std::move(resource), directory); });
+    return watched(actor, [this, id = actor.id()](const std::string& reason) {
+      directory->remove(id);
+      // Any step may wait for it; those without a resource do not.
+      abandon([](const StepPlan& plan) { return plan.uses_resources(); }, fmt::format("a resource's actor {}", reason));
+    });
   });
-  const auto cpus = static_cast<uint32_t>(count);
-  directory->homes = Homes(*system, cpus);
+  const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
+  directory->homes = Homes(*system_, cpus);
   for (uint32_t i = 0; i < cpus; ++i)
     directory->devices.push_back(
-        system->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory));
+        watched(system_->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory),
+                [this, i](const std::string& reason) { device_died(i, reason); }));
   if (devices.size() > cpus) {
-    sim = system->spawn<SimActor>(cpus, std::cref(devices), std::ref(counters), options.sim, std::ref(sim_clock_ns),
-                                  directory);
+    sim = watched(system_->spawn<SimActor>(cpus, std::cref(devices), std::ref(counters), options.sim,
+                                           std::ref(sim_clock_ns), directory),
+                  [this, cpus](const std::string& reason) {
+                    for (uint32_t i = cpus; i < devices.size(); ++i) device_died(i, reason);
+                  });
     directory->devices.resize(devices.size(), sim);
   }
-  directory->blocking = system->spawn<BlockingActor, caf::detached>(directory);
-  timer = system->spawn<StepTimer>(directory);
+  const auto ignore = [](const std::string&) {};
+  directory->blocking = watched(system_->spawn<BlockingActor, caf::detached>(directory), ignore);
+  timer = watched(system_->spawn<StepTimer>(directory), ignore);
+  caller = watched(
+      system_->spawn([](caf::event_based_actor*) -> caf::behavior { return {[](const CallBack& m) { m.call(); }}; }),
+      ignore);
 }
 
-Engine::Impl::~Impl() {
-  caf::anon_send_exit(timer, caf::exit_reason::user_shutdown);
-  for (const caf::actor& actor : directory->all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
-  system->await_all_actors_done();
-  timer = nullptr;
-  sim = nullptr;
-  directory.reset();
-  system.reset();
-}
-
-caf::actor Engine::Impl::container(const std::string& name) {
-  ResourceHandle handle;
-  handle.type = "container";
-  handle.container = name;
-  handle.factory = []() -> Result<std::unique_ptr<Resource>> { return std::unique_ptr<Resource>(new Container()); };
-  return *directory->host(handle);
-}
-
-Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Engine::~Engine() = default;
-
-namespace {
-
-Status check_sim(const SimOptions& sim) {
-  for (size_t i = 0; i < sim.devices.size(); ++i) {
-    const DeviceRates& r = sim.devices[i];
-    if (!(r.flops > 0) || !(r.memory_bandwidth > 0) || !(r.launch_ns >= 0) || r.memory < 0)
-      return invalid_argument("device sim:{} cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes", i,
-                              r.flops, r.memory_bandwidth, r.launch_ns, r.memory);
+const caf::actor& Engine::Impl::watched(const caf::actor& actor, std::function<void(const std::string&)> died) {
+  {
+    std::lock_guard guard(actors_mutex_);
+    ++actors_;
   }
-  if (!(sim.link.bandwidth > 0) || !(sim.link.latency_ns >= 0))
-    return invalid_argument("a link of {} B/s with a latency of {} ns", sim.link.bandwidth, sim.link.latency_ns);
+  // Not the actor itself: it would keep itself alive.
+  actor->attach_functor([this, died = std::move(died)](const caf::error& reason) {
+    const bool ordinary = !reason || reason == caf::exit_reason::user_shutdown ||
+                          reason == caf::exit_reason::unreachable || reason == caf::exit_reason::normal;
+    if (!ordinary && !ended_) died(fmt::format("has died: {}", caf::to_string(reason)));
+    std::lock_guard guard(actors_mutex_);
+    if (--actors_ == 0) actors_ended_.notify_all();
+  });
+  return actor;
+}
+
+void Engine::Impl::device_died(uint32_t device, const std::string& reason) {
+  dead_[device] = true;
+  abandon(
+      [device](const StepPlan& plan) {
+        return std::ranges::find(plan.partitions, device, &PartitionPlan::device) != plan.partitions.end();
+      },
+      fmt::format("the actor of device {} {}", devices[device].name, reason));
+}
+
+void Engine::Impl::abandon(const std::function<bool(const StepPlan&)>& needs, const std::string& what) {
+  log_error("{}", what);
+  for (const StepRef& step : directory->steps.running()) {
+    if (!needs(*step->plan)) continue;
+    const Error error = make_error(Code::kInternal, "{}", what);
+    abort_step(step, error, *directory);
+    step->abandon(error);
+  }
+}
+
+Status Engine::Impl::check_alive(const StepPlan& plan) const {
+  for (const PartitionPlan& partition : plan.partitions)
+    if (dead_[partition.device].load(std::memory_order_relaxed))
+      return make_error(Code::kInternal, "the actor of device {} has died", devices[partition.device].name);
   return {};
 }
 
-}  // namespace
+Status Engine::Impl::status() const {
+  if (ended_.load(std::memory_order_relaxed))
+    return make_error(Code::kFailedPrecondition, "the engine has been destroyed");
+  if (forks() != forks_)
+    return make_error(Code::kFailedPrecondition,
+                      "the engine is of the parent process: its threads did not come along through fork(). Create "
+                      "an engine after fork()");
+  return {};
+}
+
+bool Engine::Impl::on_own_thread() const { return EngineThread::is_of(directory.get()); }
+
+Status Engine::Impl::may_wait(const char* what, const char* instead) const {
+  TROUPE_RETURN_IF_ERROR(status());
+  if (on_own_thread())
+    return make_error(Code::kFailedPrecondition,
+                      "{} would wait for itself: it was called by a callback, kernel or actor of the engine; call {}",
+                      what, instead);
+  return {};
+}
+
+void Engine::Impl::called(const std::function<void()>& callback) const {
+  const EngineThread mark(directory.get());
+  if (const Status status = guarded_call(callback); !status.ok())
+    log_error("a callback failed: {}", status.error().message);
+}
+
+void Engine::Impl::shut_down() {
+  if (ended_.exchange(true) || !directory) return;
+  directory->shut();
+  for (const StepRef& step : directory->steps.running())
+    abort_step(step, make_error(Code::kCancelled, "the engine is being destroyed"), *directory);
+  directory->steps.wait_until_answered();
+  for (const caf::actor& actor : {timer, caller}) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  for (const caf::actor& actor : directory->all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  {
+    std::unique_lock lock(actors_mutex_);
+    actors_ended_.wait(lock, [this] { return actors_ == 0; });
+  }
+  timer = caller = sim = nullptr;
+  directory->clear();
+  if (!own_system_) return;
+  // As it was made; and a thread of the user's that has a scoped_actor of the system keeps it from ending: then it ends
+  // with that thread, behind our back.
+  auto ended = std::make_shared<std::promise<void>>();
+  std::future<void> end = ended->get_future();
+  std::thread([ended, system = std::move(own_system_), config = std::move(config_)]() mutable {
+    system.reset();
+    config.reset();
+    ended->set_value();
+  }).detach();
+  end.wait_for(kSystemEnd);
+}
+
+Engine::Impl::~Impl() { shut_down(); }
+
+Result<caf::actor> Engine::Impl::container(const std::string& name) {
+  TROUPE_RETURN_IF_ERROR(status());
+  ResourceHandle handle;
+  handle.type = "container";
+  handle.container = name;
+  handle.factory = [name]() -> Result<std::unique_ptr<Resource>> {
+    return std::unique_ptr<Resource>(new Container(name));
+  };
+  return directory->host(handle);
+}
+
+Engine::Engine(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Engine::~Engine() {
+  if (!impl_->status().ok()) {
+    new std::shared_ptr<Impl>(std::move(impl_));  // after fork(): what it has cannot be ended, only left
+  } else if (impl_->on_own_thread()) {
+    std::thread([impl = std::move(impl_)] { impl->shut_down(); }).detach();  // in a callback, which the end waits for
+  } else {
+    impl_->shut_down();
+  }
+}
+
+bool Engine::on_engine_thread() const { return impl_->on_own_thread(); }
+Status Engine::status() const { return impl_->status(); }
 
 int64_t Engine::sim_now_ns() const { return impl_->sim_clock_ns.load(std::memory_order_relaxed); }
 
 std::shared_ptr<void> Engine::hold_sim() {
-  if (!impl_->sim) return nullptr;
+  if (!impl_->usable() || !impl_->sim) return nullptr;
   caf::anon_send(impl_->sim, HoldClock{1});
-  return {nullptr, [weak = impl_->sim->address()](void*) {
-            if (const auto sim = caf::actor_cast<caf::actor>(weak)) caf::anon_send(sim, HoldClock{-1});
+  return {nullptr, [weak = impl_->sim->address(), engine = std::weak_ptr(impl_->directory)](void*) {
+            if (const auto directory = engine.lock())
+              directory->from_outside([&] {
+                if (const auto sim = caf::actor_cast<caf::actor>(weak)) caf::anon_send(sim, HoldClock{-1});
+              });
           }};
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  for (size_t i = 0; i < options.cpu_threads.size(); ++i)
-    if (options.cpu_threads[i] < 1 || options.cpu_threads[i] > 1024)
-      return invalid_argument("device cpu:{} cannot have {} threads", i, options.cpu_threads[i]);
-  if (options.memory_limit < 0) return invalid_argument("memory limit {} is negative", options.memory_limit);
-  if (options.scheduler_threads < 0) return invalid_argument("{} scheduler threads", options.scheduler_threads);
-  TROUPE_RETURN_IF_ERROR(check_sim(options.sim));
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(options))));
+  TROUPE_ASSIGN(auto impl, Impl::make(std::move(options), nullptr));
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
 const OpRegistry& Engine::ops() const { return impl_->ops; }
@@ -169,14 +340,30 @@ void Engine::trim_memory() {
 
 namespace {
 
+/// A callback that is called once with an R, whatever happens to the message that carries it.
+template <class R> class Answer {
+ public:
+  explicit Answer(std::function<void(R)> done) : done_(std::move(done)) {}
+  ~Answer() { (*this)(make_error(Code::kCancelled, "the engine is being destroyed")); }
+  void operator()(R result) {
+    if (auto done = std::exchange(done_, nullptr)) done(std::move(result));
+  }
+
+ private:
+  std::function<void(R)> done_;
+};
+
 /// Calls `f` on a resource at its host and waits for what it returns.
 Status call_and_wait(const caf::actor& host, std::function<Status(Resource&)> f) {
   auto promise = std::make_shared<std::promise<Status>>();
-  std::future<Status> answer = promise->get_future();
-  caf::anon_send(host, WithResource{[promise, f = std::move(f)](Resource* r) {
-                   promise->set_value(r ? f(*r) : make_error(Code::kFailedPrecondition, "the resource was closed"));
+  std::future<Status> status = promise->get_future();
+  auto answer = std::make_shared<Answer<Status>>([promise](Status s) { promise->set_value(std::move(s)); });
+  caf::anon_send(host, WithResource{[answer, f = std::move(f)](Resource* r) {
+                   (*answer)(r ? guarded([&] { return f(*r); })
+                               : Status(make_error(Code::kFailedPrecondition, "the resource was closed")));
                  }});
-  return answer.get();
+  answer.reset();
+  return status.get();
 }
 
 std::string iterator_key(const std::string& name) {
@@ -191,10 +378,12 @@ Error no_dataset(const std::string& name) { return make_error(Code::kNotFound, "
 }  // namespace
 
 Status Engine::add_dataset(const std::string& name, Dataset dataset) {
+  TROUPE_RETURN_IF_ERROR(impl_->status());
   return impl_->directory->add(iterator_key(name), std::make_unique<IteratorResource>(std::move(dataset)));
 }
 
 Status Engine::remove_dataset(const std::string& name) {
+  TROUPE_RETURN_IF_ERROR(impl_->status());
   const caf::actor host = impl_->directory->remove(iterator_key(name));
   if (!host) return no_dataset(name);
   caf::anon_send(host, CloseResource{});
@@ -202,6 +391,7 @@ Status Engine::remove_dataset(const std::string& name) {
 }
 
 Status Engine::restart_dataset(const std::string& name) {
+  TROUPE_RETURN_IF_ERROR(impl_->may_wait("Engine::restart_dataset", "it from a thread of your own"));
   const caf::actor host = impl_->directory->find(iterator_key(name));
   if (!host) return no_dataset(name);
   return call_and_wait(host, [](Resource& r) -> Status {
@@ -211,26 +401,45 @@ Status Engine::restart_dataset(const std::string& name) {
 }
 
 void Engine::snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container) {
-  caf::anon_send(impl_->container(container), WithResource{[done = std::move(done)](Resource* r) {
-                   if (r) done(Snapshot{static_cast<Container&>(*r).snapshot()});
-                   else done(make_error(Code::kFailedPrecondition, "the container was reset"));
-                 }});
+  using Variables = std::map<std::string, Tensor>;
+  auto answer =
+      std::make_shared<Answer<Result<Variables>>>([impl = impl_, done = std::move(done)](Result<Variables> v) {
+        if (!v.ok()) return impl->call(done, Result<Snapshot>(std::move(v.error())));
+        for (const auto& [name, tensor] : *v) tensor.freeze();
+        impl->call(done, Result<Snapshot>(Snapshot{std::move(*v)}));
+      });
+  const auto host = impl_->container(container);
+  if (host.ok()) {
+    caf::anon_send(*host, TakeSnapshot{[answer](Result<Variables> v) { (*answer)(std::move(v)); }});
+  } else if (impl_->usable()) {
+    caf::anon_send(impl_->caller, CallBack{[answer, error = host.error()] { (*answer)(error); }});
+  } else {
+    (*answer)(host.error());
+  }
 }
 
 std::future<Result<Snapshot>> Engine::snapshot(const std::string& container) {
   auto promise = std::make_shared<std::promise<Result<Snapshot>>>();
   std::future<Result<Snapshot>> out = promise->get_future();
-  snapshot([promise](Result<Snapshot> s) { promise->set_value(std::move(s)); }, container);
+  if (impl_->on_own_thread()) {
+    promise->set_value(make_error(Code::kFailedPrecondition,
+                                  "nobody may wait for a snapshot in a callback of the engine: pass a callback"));
+  } else {
+    snapshot([promise](Result<Snapshot> s) { promise->set_value(std::move(s)); }, container);
+  }
   return out;
 }
 
 Status Engine::restore(const Snapshot& snapshot, const std::string& container) {
-  return call_and_wait(impl_->container(container), [variables = snapshot.variables](Resource& r) {
-    return static_cast<Container&>(r).restore(variables);
-  });
+  TROUPE_RETURN_IF_ERROR(impl_->may_wait("Engine::restore", "it from a thread of your own"));
+  for (const auto& [name, tensor] : snapshot.variables) tensor.freeze();
+  TROUPE_ASSIGN(const caf::actor host, impl_->container(container));
+  return call_and_wait(
+      host, [variables = snapshot.variables](Resource& r) { return static_cast<Container&>(r).restore(variables); });
 }
 
 void Engine::reset_container(const std::string& container) {
+  if (!impl_->usable()) return;
   for (const caf::actor& host : impl_->directory->remove_container(container)) caf::anon_send(host, CloseResource{});
 }
 

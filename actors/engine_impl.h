@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an Engine owns. The order of members is the order of life: actors end before what they point to.
+// What an Engine owns. Sessions share it, so that it outlives the engine as far as their plans need it: registries and
+// memory; the actors end with the engine.
 #pragma once
 #include <caf/all.hpp>
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
+#include <functional>
+#include <mutex>
 
 #include "actors/directory.h"
 #include "actors/executor.h"
@@ -14,8 +18,30 @@ namespace troupe {
 
 class Engine::Impl {
  public:
-  explicit Impl(EngineOptions options);
+  /// The actors are in a system of the engine's own, or in `host`, which outlives it. Errors: those of Engine::create.
+  static Result<std::shared_ptr<Impl>> make(EngineOptions options, caf::actor_system* host);
   ~Impl();
+
+  /// Cancels the steps that run, waits until their callers were answered, and ends the actors. Once.
+  void shut_down();
+
+  /// Why no call can succeed, if so: the engine has gone, or has stayed behind in the parent of this process.
+  Status status() const;
+  bool usable() const { return status().ok(); }
+  /// Whether the calling thread is at work for this engine: then it must not wait for it.
+  bool on_own_thread() const;
+  /// Both, as the error of the call `what`; `instead` is what to call.
+  Status may_wait(const char* what, const char* instead) const;
+  /// An error if an actor that the plan needs has died.
+  Status check_alive(const StepPlan& plan) const;
+
+  /// Calls a user's callback: marks the thread, and logs what it throws.
+  template <class F, class... Args> void call(F& callback, Args&&... args) const {
+    called([&] { callback(std::forward<Args>(args)...); });
+  }
+  /// The host of a container's variables, made if it is not there.
+  Result<caf::actor> container(const std::string& name);
+  caf::actor_system& system() const { return *system_; }
 
   OpRegistry ops;
   KernelRegistry kernels;
@@ -24,14 +50,32 @@ class Engine::Impl {
   LinkRates link;                           // between devices, as placement takes them
   std::atomic<int64_t> next_step{1};
   std::atomic<int64_t> sim_clock_ns{0};
-  caf::actor_system_config config;
-  std::unique_ptr<caf::actor_system> system;
   std::shared_ptr<Directory> directory;
   caf::actor timer;
-  caf::actor sim;  // of all simulated devices; invalid without any
+  caf::actor caller;  // calls callbacks whose results were known at once
+  caf::actor sim;     // of all simulated devices; invalid without any
 
-  /// The host of a container's variables, made if it is not there.
-  caf::actor container(const std::string& name);
+ private:
+  explicit Impl(caf::actor_system* host);
+  /// Throws what the standard library and CAF do; shut_down() then ends what there is.
+  void start(EngineOptions options);
+  void start_system(const EngineOptions& options);
+  void start_actors(const EngineOptions& options);
+  void called(const std::function<void()>& callback) const;
+  /// Counts the actor, until it has ended; `died` is called when it ended otherwise than by shut_down().
+  const caf::actor& watched(const caf::actor& actor, std::function<void(const std::string& reason)> died);
+  void device_died(uint32_t device, const std::string& reason);
+  void abandon(const std::function<bool(const StepPlan&)>& needs, const std::string& what);
+
+  const uint64_t forks_;  // when it was made
+  std::atomic<bool> ended_{false};
+  std::deque<std::atomic<bool>> dead_;  // devices
+  std::unique_ptr<caf::actor_system_config> config_;
+  std::unique_ptr<caf::actor_system> own_system_;
+  caf::actor_system* system_;
+  std::mutex actors_mutex_;
+  std::condition_variable actors_ended_;
+  int actors_ = 0;
 };
 
 }  // namespace troupe

@@ -58,6 +58,31 @@ void fetch_ahead(const StepState& s) {
 
 }  // namespace
 
+namespace {
+
+/// Of a node that asks.
+const Kernel& kernel_of(const PlanNode& node) {
+  if (node.kind == NodeKind::kResource) return *node.resource;
+  return *node.blocking;
+}
+
+/// Holds what a kernel put out against what its node declares. Shapes are those of checked kernels only: Troupe's own
+/// are tested, and the inferred shape of a variable may be a promise that a graph from elsewhere does not keep.
+Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs) {
+  if (std::ssize(outputs) != node.num_outputs())
+    return make_error(Code::kInternal, "it gave {} outputs, its op has {}", outputs.size(), node.num_outputs());
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    const Tensor& t = outputs[static_cast<size_t>(i)];
+    if (!t.defined()) return make_error(Code::kInternal, "its kernel did not set output {}", i);
+    if (t.dtype() != node.dtype(i) || (kernel.checked && !node.shape(i).compatible(t.shape())))
+      return make_error(Code::kInternal, "output {} is {}{}, declared as {}{}", i, to_string(t.dtype()),
+                        t.shape().str(), to_string(node.dtype(i)), node.shape(i).str());
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Simulated> Outbox::simulate(const Node& node, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
   return make_error(Code::kInternal, "'{}' is on a device that simulates nothing", node.name());
 }
@@ -91,10 +116,8 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
     if (!answer.outputs.ok()) {
       fail(*s, graph_node, std::move(answer.outputs.error()));
-    } else if (answer.outputs->size() != node.num_outputs) {
-      fail(*s, graph_node,
-           make_error(Code::kInternal, "its resource answered with {} tensors for {} outputs", answer.outputs->size(),
-                      node.num_outputs));
+    } else if (Status right = check_outputs(*graph_node, kernel_of(node), *answer.outputs); !right.ok()) {
+      fail(*s, graph_node, std::move(right.error()));
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
         in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
@@ -242,6 +265,9 @@ bool Executor::fire(StepState& s, Ready at) {
       KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
                             node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
       Status status = run_kernel(*node.compute, context);
+      if (node.compute->checked && status.ok()) [[unlikely]]
+        status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
+                               std::span(in.values).subspan(node.first_output, node.num_outputs));
       if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
       if (status.ok()) [[likely]]
         return true;
@@ -267,7 +293,10 @@ bool Executor::fire_simulated(StepState& s, Ready at, const PlanNode& node) {
                                std::span(in.values).subspan(node.first_output, node.num_outputs));
   Status status;
   if (!took.ok()) status = std::move(took.error());
-  else if (computes && s.call->check_numerics) status = check_numerics(in, node);
+  else if (computes && node.compute->checked)
+    status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
+                           std::span(in.values).subspan(node.first_output, node.num_outputs));
+  if (status.ok() && computes && s.call->check_numerics) status = check_numerics(in, node);
   if (!status.ok()) {
     fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
     return false;

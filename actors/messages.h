@@ -4,6 +4,9 @@
 #pragma once
 #include <caf/all.hpp>
 
+#include <map>
+#include <string>
+
 #include "actors/executor.h"
 #include "devices/hosted_resource.h"
 
@@ -68,7 +71,23 @@ struct Settled {};
 struct HoldClock {
   int change = 0;
 };
-/// To a resource actor: call this on the resource, nullptr if it is closed (snapshot, restore, restart).
+/// To the actor of a container: call `done` with its variables, between the updates of steps.
+struct TakeSnapshot {
+  std::function<void(Result<std::map<std::string, Tensor>>)> done;
+};
+/// To the actor of a container, from any thread: a step that it asked about has ended.
+struct StepEnded {
+  int64_t step = 0;
+};
+/// A resource actor to itself: a request was answered by another thread.
+struct LateReply {
+  std::shared_ptr<ResourceAnswer> answer;
+};
+/// To the actor that calls callbacks: call this.
+struct CallBack {
+  std::function<void()> call;
+};
+/// To a resource actor: call this on the resource, nullptr if it is closed (restore, restart).
 struct WithResource {
   std::function<void(Resource*)> call;
 };
@@ -101,6 +120,10 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::HoldClock)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Settle)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Settled)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TakeSnapshot)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StepEnded)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LateReply)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CallBack)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CloseResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Work)

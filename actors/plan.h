@@ -3,6 +3,7 @@
 // partitioned, as flat arrays with kernels looked up. Immutable once built; any number of steps on any number of
 // devices read it.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -136,6 +137,12 @@ struct StepPlan {
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
   Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
+
+  bool uses_resources() const {
+    return std::ranges::any_of(partitions, [](const PartitionPlan& p) {
+      return std::ranges::any_of(p.nodes, [](const PlanNode& n) { return n.kind == NodeKind::kResource; });
+    });
+  }
 };
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter).

@@ -1,105 +1,237 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/resource_actor.h"
 
-#include "devices/run_kernel.h"
+#include <spdlog/spdlog.h>
+
+#include "actors/engine_thread.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
 
 Error closed() { return make_error(Code::kFailedPrecondition, "the resource was closed"); }
 
-bool same_request(const RequestTag& a, const RequestTag& b) {
-  return a.step == b.step && a.node == b.node && a.iteration == b.iteration && a.requester == b.requester;
-}
-
 }  // namespace
+
+/// Replies hold it: as long as they may be given, not as long as the actor.
+class ResourceActor::Port final : public ReplySink {
+ public:
+  Port(ResourceActor& actor, std::shared_ptr<Directory> directory)
+      : actor_(&actor), address_(actor.address()), directory_(std::move(directory)) {}
+
+  void deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) override {
+    if (at_work() == actor_) return actor_->answer(tag, std::move(outputs));
+    const auto directory = directory_.lock();
+    if (!directory) return;
+    directory->from_outside([&] {
+      if (const auto actor = caf::actor_cast<caf::actor>(address_))
+        caf::anon_send(actor, LateReply{std::make_shared<ResourceAnswer>(ResourceAnswer{tag, std::move(outputs)})});
+    });
+  }
+
+  /// The resource actor whose handler the thread is in.
+  static ResourceActor*& at_work() {
+    static thread_local ResourceActor* actor = nullptr;
+    return actor;
+  }
+
+ private:
+  ResourceActor* const actor_;  // only for its own thread
+  const caf::actor_addr address_;
+  const std::weak_ptr<Directory> directory_;
+};
 
 ResourceActor::ResourceActor(caf::actor_config& config, std::unique_ptr<Resource> resource,
                              std::shared_ptr<Directory> directory)
     : caf::event_based_actor(config), directory_(std::move(directory)), resource_(std::move(resource)),
-      hosted_(dynamic_cast<HostedResource*>(resource_.get())), answers_(directory_->devices.size()) {}
+      hosted_(dynamic_cast<HostedResource*>(resource_.get())), answers_(directory_->devices.size()) {
+  if (auto* container = dynamic_cast<Container*>(resource_.get()))
+    cuts_ = std::make_unique<Cuts>(*container, static_cast<StepWatch&>(*this));
+}
+
+ResourceActor::~ResourceActor() = default;
+
+template <class F> void ResourceActor::handle(F&& f) {
+  const EngineThread mark(directory_.get());
+  ResourceActor* const before = std::exchange(Port::at_work(), this);
+  f();
+  settle();
+  Port::at_work() = before;
+}
 
 caf::behavior ResourceActor::make_behavior() {
-  if (hosted_) hosted_->attach(*this);
-  settle();
+  port_ = std::make_shared<Port>(*this, directory_);
+  handle([&] {
+    if (hosted_) attempt([&] { hosted_->attach(*this); });
+  });
   return {
       [this](UseResource& m) {
-        answers_[m.uses->front().tag.requester].reserve(m.uses->size());  // most are answered at once
-        for (ResourceUse& request : *m.uses) use(std::move(request));
-        settle();
+        handle([&] {
+          answers_[m.uses->front().tag.requester].reserve(m.uses->size());  // most are answered at once
+          for (ResourceUse& request : *m.uses) use(std::move(request));
+        });
       },
       [this](AskResource& m) {
-        Reply reply(*this, m.question->tag);
-        if (resource_) m.question->use(*resource_, std::move(reply));
-        else reply(closed());
-        settle();
+        handle([&] {
+          const RequestTag tag = m.question->tag;
+          current_ = key(tag);
+          Reply reply(port_, tag);
+          Status status;
+          if (resource_) status = guarded_call([&] { m.question->use(*resource_, std::move(reply)); });
+          else reply(closed());
+          if (!status.ok()) {
+            if (current_) answer(tag, std::move(status.error()));
+            else if (!answers_to_hosts_.back().outputs.ok())
+              answers_to_hosts_.back().outputs = std::move(status.error());
+          }
+          keep_waiting();
+        });
       },
       [this](ResourceAnswers& m) {
-        for (ResourceAnswer& answer : *m.answers) {
-          const auto question = static_cast<uint64_t>(answer.tag.step);
-          asked_.erase(question);
-          if (hosted_) hosted_->answered(question, std::move(answer.outputs));
-        }
-        settle();
+        handle([&] {
+          for (ResourceAnswer& answer : *m.answers) {
+            const auto question = static_cast<uint64_t>(answer.tag.step);
+            asked_.erase(question);
+            if (hosted_) attempt([&] { hosted_->answered(question, std::move(answer.outputs)); });
+          }
+        });
       },
+      [this](LateReply& m) { handle([&] { answer(m.answer->tag, std::move(m.answer->outputs)); }); },
       [this](WakeResource) {
-        if (hosted_) hosted_->woken();
-        settle();
+        handle([&] {
+          if (hosted_) attempt([&] { hosted_->woken(); });
+        });
       },
-      [this](const CancelUses& m) {
-        if (resource_) resource_->cancel(m.requester, m.step);
-        settle();
-      },
+      [this](const CancelUses& m) { handle([&] { cancel(m.requester, m.step); }); },
       [](Settle) { return Settled{}; },
-      [this](const WithResource& m) {
-        m.call(resource_.get());
-        settle();
+      [this](const TakeSnapshot& m) {
+        handle([&] {
+          if (cuts_) cuts_->snapshot(m.done);
+          else m.done(make_error(Code::kFailedPrecondition, "the container was reset"));
+        });
       },
-      [this](CloseResource) { close(); },
+      [this](const StepEnded& m) {
+        handle([&] {
+          if (cuts_) cuts_->step_ended(m.step);
+        });
+      },
+      [this](const WithResource& m) { handle([&] { attempt([&] { m.call(resource_.get()); }); }); },
+      [this](CloseResource) { handle([&] { close(); }); },
       [this](Work) {
-        will_work_ = false;
-        if (resource_) resource_->work();
-        settle();
+        handle([&] {
+          will_work_ = false;
+          if (resource_) attempt([&] { resource_->work(); });
+        });
       },
   };
 }
 
 void ResourceActor::on_exit() {
-  close();
+  handle([&] { close(); });
+  port_.reset();
   directory_.reset();
 }
 
+template <class F> void ResourceActor::attempt(F&& f) {
+  if (const Status status = guarded_call(f); !status.ok())
+    spdlog::error("a resource failed outside of a request: {}", status.error().message);
+}
+
+bool ResourceActor::is_running(int64_t step) { return directory_->steps.is_running(step); }
+
+bool ResourceActor::tell_when_ended(int64_t step) {
+  return directory_->steps.watch(step, [step, weak = address(), engine = std::weak_ptr(directory_)] {
+    const auto directory = engine.lock();
+    if (directory)
+      directory->from_outside([&] {
+        if (const auto self = caf::actor_cast<caf::actor>(weak)) caf::anon_send(self, StepEnded{step});
+      });
+  });
+}
+
 void ResourceActor::use(ResourceUse request) {
-  Reply reply(*this, request.tag);
+  const RequestTag tag = request.tag;
+  current_ = key(tag);
+  Reply reply(port_, tag);
   if (!resource_) {
     reply(closed());
     return;
   }
-  const RequestTag tag = request.tag;
   const auto now = [this] { return home_system().clock().now(); };
   const auto begin = request.timed ? now() : caf::actor_clock::time_point();
-  ResourceRequest asked{std::move(request.inputs), std::move(request.allocator), std::move(reply)};
-  const Status status = guarded([&] {  // a reply that is dropped on the way answers
-    request.kernel->execute(*resource_, std::move(asked));
-    return Status();
+  if (cuts_) {
+    cuts_->apply(tag.step, [&](Container& container, bool last) {
+      return last ? execute(request, container, std::move(reply)) : execute_on_copy(request, container);
+    });
+  } else {
+    (void)execute(request, *resource_, std::move(reply)).ok();
+  }
+  if (request.timed && !current_)
+    answers_[tag.requester].back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
+  keep_waiting();
+}
+
+Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply reply) {
+  const RequestTag tag = request.tag;
+  Status thrown = guarded_call([&] {
+    request.kernel->execute(resource, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
   });
   auto& answers = answers_[tag.requester];
-  if (answers.empty() || !same_request(answers.back().tag, tag)) return;  // it waits in the resource
-  if (!status.ok() && !answers.back().outputs.ok()) answers.back().outputs = status.error();
-  if (request.timed) answers.back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
+  if (!thrown.ok()) {
+    // A request that was dropped on the way out was answered by that.
+    if (current_) answer(tag, std::move(thrown.error()));
+    else if (!answers.back().outputs.ok()) answers.back().outputs = std::move(thrown.error());
+  }
+  return current_ ? Status() : answers.back().outputs.status();
+}
+
+Status ResourceActor::execute_on_copy(const ResourceUse& request, Container& copy) {
+  struct Kept final : ReplySink {
+    Status status;
+    void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { status = outputs.status(); }
+  } kept;
+  Status thrown = guarded_call([&] {
+    request.kernel->execute(copy, {request.inputs, request.allocator, Reply(kept, request.tag)});
+  });
+  return thrown.ok() ? kept.status : thrown;
+}
+
+void ResourceActor::keep_waiting() {
+  if (current_) waiting_.insert(*std::exchange(current_, {}));
+}
+
+void ResourceActor::cancel(uint64_t requester, int64_t step) {
+  if (resource_) attempt([&] { resource_->cancel(requester, step); });
+  for (auto at = waiting_.lower_bound({requester, step, 0, 0}); at != waiting_.end();) {
+    const auto [from, of_step, node, iteration] = *at++;
+    if (from != requester || of_step != step) break;
+    answer({from, of_step, node, iteration}, make_error(Code::kCancelled, "step {} was cancelled", step));
+  }
 }
 
 void ResourceActor::close() {
-  resource_.reset();  // what waited in it is answered on the way
+  cuts_.reset();
+  (void)guarded_call([&] { resource_.reset(); }).ok();  // what waited in it is answered on the way
   hosted_ = nullptr;
+  while (!waiting_.empty()) {
+    const auto [requester, step, node, iteration] = *waiting_.begin();
+    answer({requester, step, node, iteration}, closed());
+  }
   for (const auto& [question, actor] : asked_) send(actor, CancelUses{number_, static_cast<int64_t>(question)});
   asked_.clear();
   settle();
   if (number_) directory_->remove_asking(std::exchange(number_, 0));
 }
 
-void ResourceActor::deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {
-  auto& answers = tag.requester < answers_.size() ? answers_[tag.requester] : answers_to_hosts_;
+void ResourceActor::answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {
+  if (current_ == key(tag)) current_.reset();
+  else if (waiting_.erase(key(tag)) == 0) return;  // answered before
+  if (tag.requester >= answers_.size()) {
+    answers_to_hosts_.push_back({tag, std::move(outputs)});
+    return;
+  }
+  auto& answers = answers_[tag.requester];
+  if (answers.empty()) answered_.push_back(static_cast<uint32_t>(tag.requester));
   answers.push_back({tag, std::move(outputs)});
 }
 
@@ -115,7 +247,8 @@ uint64_t ResourceActor::ask(const ResourceRef& other, Use use) {
   auto host = directory_->host(*other);
   if (!host.ok()) {
     const RequestTag tag = question(caf::actor_cast<caf::actor>(this));
-    deliver(tag, std::move(host.error()));
+    waiting_.insert(key(tag));
+    answer(tag, std::move(host.error()));
     return questions_;
   }
   const RequestTag tag = question(*host);
@@ -141,12 +274,11 @@ std::function<void()> ResourceActor::waker() {
 }
 
 void ResourceActor::settle() {
-  for (size_t requester = 0; requester < answers_.size(); ++requester)
-    if (!answers_[requester].empty())
-      directory_->tell_device(
-          static_cast<uint32_t>(requester),
-          ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))},
-          context());
+  for (const uint32_t requester : std::exchange(answered_, {}))
+    directory_->tell_device(
+        requester,
+        ResourceAnswers{std::make_shared<std::vector<ResourceAnswer>>(std::exchange(answers_[requester], {}))},
+        context());
   for (ResourceAnswer& answer : std::exchange(answers_to_hosts_, {}))
     if (const caf::actor host = directory_->asking(answer.tag.requester)) {
       auto answers = std::make_shared<std::vector<ResourceAnswer>>();

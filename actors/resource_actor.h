@@ -12,32 +12,63 @@
 // | ResourceAnswers | resource actor,| the answer to a question of this resource, or the end of a job that       |
 // |                 | blocking actor | waited for files                                                          |
 // | Settle          | device actor   | Settled: what was asked before and can be answered now is answered        |
-// | WithResource    | engine         | calls a function on the resource: snapshot, restore, restart              |
+// | TakeSnapshot    | engine         | of a container: calls a function with its variables, once the steps that  |
+// |                 |                | have changed some have ended                                              |
+// | StepEnded       | any thread     | of a container: a step that a snapshot waits for, or that has temporary   |
+// |                 |                | variables, has ended                                                      |
+// | LateReply       | any thread     | a request that waited was answered by a thread that is not the host's     |
+// | WithResource    | engine         | calls a function on the resource: restore, restart                        |
 // | CloseResource   | engine         | drops the resource; what waits and what comes is answered with an error,  |
 // |                 |                | and its own questions are cancelled                                       |
 // | Work            | itself         | one piece of background work, while the resource wants it                 |
 // | WakeResource    | any thread     | the resource looks whether those that wait can be answered: a mutex was   |
 // |                 |                | unlocked                                                                  |
+//
+// Every request is answered once, whatever the resource does: one that it has not answered when its step is cancelled
+// is answered for it, and what it replies afterwards, or a second time, is dropped. An exception is the error of the
+// request, or of the call, in which it was thrown.
 #pragma once
+#include <optional>
+#include <set>
+#include <tuple>
+
 #include "actors/directory.h"
 #include "actors/messages.h"
+#include "containers/cuts.h"
 #include "devices/hosted_resource.h"
 
 namespace troupe {
 
-class ResourceActor : public caf::event_based_actor, private ReplySink, private ResourceHost {
+class ResourceActor : public caf::event_based_actor, private ResourceHost, private StepWatch {
  public:
   ResourceActor(caf::actor_config& config, std::unique_ptr<Resource> resource, std::shared_ptr<Directory> directory);
+  ~ResourceActor() override;
   caf::behavior make_behavior() override;
   void on_exit() override;
 
  private:
-  void deliver(const RequestTag& tag, Result<std::vector<Tensor>> outputs) override;
+  class Port;
+  /// A request: requester, step, node, iteration.
+  using Key = std::tuple<uint64_t, int64_t, uint32_t, uint32_t>;
+  static Key key(const RequestTag& tag) { return {tag.requester, tag.step, tag.node, tag.iteration}; }
+
+  /// What each handler does: marks the thread, calls `f`, then settles.
+  template <class F> void handle(F&& f);
+  void answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs);
+  bool is_running(int64_t step) override;
+  bool tell_when_ended(int64_t step) override;
   uint64_t ask(const ResourceRef& other, Use use) override;
   void withdraw(uint64_t question) override;
   uint64_t run_blocking(Job job) override;
   std::function<void()> waker() override;
   void use(ResourceUse request);
+  Status execute(ResourceUse& request, Resource& resource, Reply reply);
+  Status execute_on_copy(const ResourceUse& request, Container& copy);
+  /// Keeps the request at work, if it is not answered, until it is.
+  void keep_waiting();
+  /// Calls into the resource outside of a request; an exception is logged.
+  template <class F> void attempt(F&& f);
+  void cancel(uint64_t requester, int64_t step);
   /// The tag of a question of our own.
   RequestTag question(caf::actor to);
   void close();
@@ -47,7 +78,12 @@ class ResourceActor : public caf::event_based_actor, private ReplySink, private 
   std::shared_ptr<Directory> directory_;
   std::unique_ptr<Resource> resource_;                // nullptr once closed
   HostedResource* hosted_;                            // the same, where it is one
+  std::unique_ptr<Cuts> cuts_;                        // of a container
+  std::shared_ptr<Port> port_;                        // where replies come in
+  std::optional<Key> current_;                        // the request at work, until it is answered
+  std::set<Key> waiting_;                             // earlier ones that are not answered
   std::vector<std::vector<ResourceAnswer>> answers_;  // by requester, a device
+  std::vector<uint32_t> answered_;                    // devices that have some
   std::vector<ResourceAnswer> answers_to_hosts_;      // that asked
   bool will_work_ = false;
   uint64_t number_ = 0;                             // as a requester; 0: it has asked nobody

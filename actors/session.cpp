@@ -9,24 +9,27 @@
 #include "actors/engine_impl.h"
 #include "actors/messages.h"
 #include "actors/step_timer.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 
 // -- cancel tokens ----------------------------------------------------------------------------------------------------
 
-/// Knows the runs it may have to cancel, while they run.
+/// Knows the runs it may have to cancel, of whatever engines, while they run.
 class CancelToken::State {
  public:
+  /// A number for a run that will be added.
+  uint64_t next() { return next_.fetch_add(1, std::memory_order_relaxed); }
   /// False, without keeping it, if cancel() has come already.
-  bool add(uint64_t id, std::function<void()> abort) {
+  bool add(uint64_t run, std::function<void()> abort) {
     std::lock_guard guard(mutex_);
     if (cancelled_) return false;
-    aborts_.emplace(id, std::move(abort));
+    aborts_.emplace(run, std::move(abort));
     return true;
   }
-  void remove(uint64_t id) {
+  void remove(uint64_t run) {
     std::lock_guard guard(mutex_);
-    aborts_.erase(id);
+    aborts_.erase(run);
   }
   void cancel() {
     std::unordered_map<uint64_t, std::function<void()>> aborts;
@@ -35,7 +38,7 @@ class CancelToken::State {
       cancelled_ = true;
       aborts.swap(aborts_);
     }
-    for (auto& [id, abort] : aborts) abort();
+    for (auto& [run, abort] : aborts) abort();
   }
   bool cancelled() const {
     std::lock_guard guard(mutex_);
@@ -43,6 +46,7 @@ class CancelToken::State {
   }
 
  private:
+  std::atomic<uint64_t> next_{0};
   mutable std::mutex mutex_;
   bool cancelled_ = false;
   std::unordered_map<uint64_t, std::function<void()>> aborts_;
@@ -56,34 +60,52 @@ bool CancelToken::cancelled() const { return state_->cancelled(); }
 
 class Session::Prepared {
  public:
+  std::weak_ptr<const Impl> session;  // whose it is
   std::shared_ptr<const StepPlan> plan;
   std::vector<const Node*> targets;
   /// The plan without passes, for runs that check numerics; made for the first of them, under plans_mutex.
   std::shared_ptr<const StepPlan> as_written;
 };
 
-class Session::Impl {
+class Session::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(Engine& engine, const Graph& graph, SessionOptions options)
-      : engine(engine), graph(graph), options(std::move(options)) {}
+      : engine(engine), e(engine.shared_impl()), graph(graph), options(std::move(options)) {}
 
+  /// Why no step can begin, if so.
+  Status status() const;
+  /// Whether all of them are the graph's own.
+  Status check_nodes(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
+                     const std::vector<const Node*>& targets) const;
   Result<std::shared_ptr<Prepared>> prepare(std::vector<Output> feeds, std::vector<Output> fetches,
                                             const std::vector<const Node*>& targets);
-  void start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
-             const RunOptions& run);
+  /// Begins a step; an error if it cannot begin, and then nothing calls `done`. `inline_end`: a step without nodes ends
+  /// here, on the caller's thread.
+  Status start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
+               const RunOptions& run, bool inline_end);
+  /// Has the step end by its deadline.
+  void watch(const StepRef& call, std::chrono::nanoseconds deadline);
+  /// start(), whose errors come to `done` as all results do.
+  void start_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+                   const RunOptions& run);
+  /// Has a thread of the engine call `done`.
+  void answer(RunCallback done, Error error);
+  RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, const RunOptions& run);
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets, const GraphPasses& passes);
   Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
   CostModel costs();
+  void close();
   void step_ended() {
-    // Under the lock: the destructor may go on as soon as it sees zero, and take the condition with it.
     std::lock_guard guard(idle_mutex);
     if (--in_flight == 0) idle.notify_all();
   }
 
   Engine& engine;
+  const std::shared_ptr<Engine::Impl> e;
   const Graph& graph;
   const SessionOptions options;
+  std::atomic<bool> closed{false};
 
   std::mutex plans_mutex;  // guards the next two
   std::unordered_map<std::string, std::shared_ptr<Prepared>> plans;
@@ -112,15 +134,8 @@ std::string signature(const std::vector<Output>& feeds, const std::vector<Output
   return key;
 }
 
-Status check_output(const Output& o, const char* what) {
-  if (!o.node) return invalid_argument("an empty output cannot be {}", what);
-  if (o.port < 0 || o.port >= o.node->num_outputs())
-    return make_error(Code::kNotFound, "node '{}' has {} outputs, no number {} to be {}", o.node->name(),
-                      o.node->num_outputs(), o.port, what);
-  return {};
-}
-
 Status check_feed(const Output& o, const Tensor& value) {
+  if (!value.defined()) return invalid_argument("feed of '{}': the tensor is empty", o.name());
   if (value.dtype() != o.dtype())
     return invalid_argument("feed of '{}': {} expected, {} given", o.name(), to_string(o.dtype()),
                             to_string(value.dtype()));
@@ -158,22 +173,50 @@ void split(const std::vector<Feed>& feeds, std::vector<Output>& outputs, std::ve
 
 }  // namespace
 
+Status Session::Impl::status() const {
+  TROUPE_RETURN_IF_ERROR(e->status());
+  if (closed) return make_error(Code::kFailedPrecondition, "the session is closed");
+  return {};
+}
+
+Status Session::Impl::check_nodes(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
+                                  const std::vector<const Node*>& targets) const {
+  std::lock_guard growth(graph.mutex());
+  const auto ours = [&](const Node& n, const char* what) -> Status {
+    if (n.id() >= 0 && n.id() < graph.size() && &graph.node(n.id()) == &n) return {};
+    return invalid_argument("node '{}' cannot be {}: it is of another graph than the session's", n.name(), what);
+  };
+  const auto check = [&](const Output& o, const char* what) -> Status {
+    if (!o.node) return invalid_argument("an empty output cannot be {}", what);
+    TROUPE_RETURN_IF_ERROR(ours(*o.node, what));
+    if (o.port >= 0 && o.port < o.node->num_outputs()) return {};
+    return make_error(Code::kNotFound, "node '{}' has {} outputs, no number {} to be {}", o.node->name(),
+                      o.node->num_outputs(), o.port, what);
+  };
+  for (const Output& o : feeds) TROUPE_RETURN_IF_ERROR(check(o, "fed"));
+  for (const Output& o : fetches) TROUPE_RETURN_IF_ERROR(check(o, "fetched"));
+  for (const Node* n : targets) {
+    if (!n) return invalid_argument("an empty node cannot be a target");
+    TROUPE_RETURN_IF_ERROR(ours(*n, "a target"));
+  }
+  return {};
+}
+
 Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Output> feeds,
                                                                   std::vector<Output> fetches,
                                                                   const std::vector<const Node*>& targets) {
-  for (const Output& o : feeds) TROUPE_RETURN_IF_ERROR(check_output(o, "fed"));
-  for (const Output& o : fetches) TROUPE_RETURN_IF_ERROR(check_output(o, "fetched"));
-  for (const Node* n : targets)
-    if (!n) return invalid_argument("an empty node cannot be a target");
+  TROUPE_RETURN_IF_ERROR(status());
+  TROUPE_RETURN_IF_ERROR(graph.status());
+  TROUPE_RETURN_IF_ERROR(check_nodes(feeds, fetches, targets));
   for (size_t i = 0; i < feeds.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       if (feeds[i] == feeds[j]) return invalid_argument("'{}' is fed twice", feeds[i].name());
 
-  TROUPE_RETURN_IF_ERROR(graph.status());
   std::string key = signature(feeds, fetches, targets);
   std::lock_guard guard(plans_mutex);
   if (auto at = plans.find(key); at != plans.end()) return at->second;
   auto prepared = std::make_shared<Prepared>();
+  prepared->session = weak_from_this();
   TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes));
   prepared->targets = targets;
   plans.emplace(std::move(key), prepared);
@@ -184,24 +227,23 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
 Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes) {
-  Engine::Impl& e = engine.impl();
-  PlanContext context{e.kernels,
-                      e.devices,
+  PlanContext context{e->kernels,
+                      e->devices,
                       0,
                       options.soft_placement,
                       passes,
                       options.priority,
                       options.placing,
                       options.costs.get(),
-                      options.link.value_or(e.link),
+                      options.link.value_or(e->link),
                       options.timed_steps,
                       options.compress_transfers,
                       options.schedule_receives};
   if (!options.default_device.empty()) {
-    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e.devices));
+    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->devices));
   }
   std::lock_guard growth(graph.mutex());
-  return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels);
+  return guarded([&] { return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels); });
 }
 
 Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prepared) {
@@ -213,57 +255,122 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prep
   return prepared.as_written;
 }
 
-void Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
-                          const RunOptions& run) {
-  auto chosen = run.check_numerics ? as_written(*prepared) : prepared->plan;
-  if (!chosen.ok()) return done(std::move(chosen.error()));
-  const StepPlan& plan = **chosen;
-  Status status;
+Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
+                            const RunOptions& run, bool inline_end) {
+  TROUPE_RETURN_IF_ERROR(status());
+  if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
+  if (prepared->session.lock().get() != this)
+    return invalid_argument("what was prepared by another session cannot be run by this one");
+  std::shared_ptr<const StepPlan> chosen = prepared->plan;
+  if (run.check_numerics) {
+    TROUPE_ASSIGN(chosen, as_written(*prepared));
+  }
+  const StepPlan& plan = *chosen;
   if (values.size() != plan.feeds.size())
-    status = invalid_argument("{} values for {} feeds", values.size(), plan.feeds.size());
-  for (size_t i = 0; status.ok() && i < values.size(); ++i) status = check_feed(plan.feeds[i], values[i]);
-  if (!status.ok()) return done(std::move(status.error()));
+    return invalid_argument("{} values for {} feeds", values.size(), plan.feeds.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    TROUPE_RETURN_IF_ERROR(check_feed(plan.feeds[i], values[i]));
+    values[i].freeze();
+  }
+  TROUPE_RETURN_IF_ERROR(e->check_alive(plan));
 
-  Engine::Impl& e = engine.impl();
-  const int64_t id = e.next_step.fetch_add(1, std::memory_order_relaxed);
+  const int64_t id = e->next_step.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard guard(idle_mutex);
     ++in_flight;
   }
-  std::shared_ptr<CancelToken::State> token = run.cancel ? run.cancel->state() : nullptr;
-  auto ended = [this, id, token, done = std::move(done)](RunResult result) mutable {
-    if (token) token->remove(static_cast<uint64_t>(id));
-    done(std::move(result));
+  const std::shared_ptr<CancelToken::State> token = run.cancel ? run.cancel->state() : nullptr;
+  const uint64_t token_run = token ? token->next() : 0;
+  auto ended = [self = shared_from_this(), id, token, token_run, done = std::move(done)](RunResult result) mutable {
+    Engine::Impl& e = *self->e;
+    if (token) token->remove(token_run);
+    e.directory->steps.ended(id);
+    e.call(done, std::move(result));
     done = nullptr;  // what the caller captured goes before the session may
-    step_ended();
+    self->step_ended();
+    e.directory->steps.answered();
   };
   // Not make_shared: the timer's weak reference must not keep the step's memory.
   StepRef call(
-      new StepCall(id, *chosen, std::move(values), run.check_numerics, std::move(ended), run.trace, run.random_step));
-  if (token && !token->add(static_cast<uint64_t>(id), [weak = std::weak_ptr(call), directory = e.directory] {
-        if (StepRef running = weak.lock())
-          abort_step(running, make_error(Code::kCancelled, "the caller cancelled"), *directory);
-      })) {
-    call->fail(make_error(Code::kCancelled, "the caller had cancelled"));
-  }
-  const auto deadline = run.deadline.count() > 0 ? run.deadline : options.deadline;
-  if (deadline.count() > 0)
-    caf::anon_send(e.timer, WatchStep{call, e.system->clock().now() +
-                                                std::chrono::duration_cast<caf::actor_clock::duration_type>(deadline)});
-  if (plan.partitions.empty()) return call->finish();
-  bool simulated = false;
-  for (const PartitionPlan& partition : plan.partitions) {
-    const caf::actor& actor = e.directory->devices[partition.device];
-    if (actor == e.sim && std::exchange(simulated, true)) continue;  // it has been told of all that it does
-    e.directory->tell_device(partition.device, RunStep{partition.device, call});
-  }
+      new StepCall(id, chosen, std::move(values), run.check_numerics, std::move(ended), run.trace, run.random_step));
+  e->directory->steps.add(call, this);
+  const auto deadline = run.deadline.count() != 0 ? run.deadline : options.deadline;
+  const bool begun = e->directory->from_outside([&] {
+    if (token && !token->add(token_run, [weak = std::weak_ptr(call), directory = e->directory] {
+          if (StepRef running = weak.lock())
+            directory->from_outside(
+                [&] { abort_step(running, make_error(Code::kCancelled, "the caller cancelled"), *directory); });
+        })) {
+      call->fail(make_error(Code::kCancelled, "the caller had cancelled"));
+    }
+    if (deadline.count() != 0) watch(call, deadline);
+    if (plan.partitions.empty()) {
+      if (!inline_end) caf::anon_send(e->caller, CallBack{[call] { call->finish(); }});
+      return;
+    }
+    if (closed) call->fail(make_error(Code::kCancelled, "the session was closed"));  // close() may have missed it
+    bool simulated = false;
+    for (const PartitionPlan& partition : plan.partitions) {
+      const caf::actor& actor = e->directory->devices[partition.device];
+      if (actor == e->sim && std::exchange(simulated, true)) continue;  // it has been told of all that it does
+      e->directory->tell_device(partition.device, RunStep{partition.device, call});
+    }
+  });
+  if (!begun) call->fail(e->status().error());
+  if (!begun || (plan.partitions.empty() && inline_end)) call->finish();
+  return {};
+}
+
+void Session::Impl::watch(const StepRef& call, std::chrono::nanoseconds deadline) {
+  using Clock = caf::actor_clock;
+  const auto now = e->system().clock().now();
+  if (deadline.count() < 0)
+    call->fail(make_error(Code::kDeadlineExceeded, "the deadline of the step had passed before it began"));
+  else if (deadline < Clock::time_point::max() - now)
+    caf::anon_send(e->timer, WatchStep{call, now + std::chrono::duration_cast<Clock::duration_type>(deadline)});
+}
+
+void Session::Impl::start_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+                                const RunOptions& run) {
+  if (Status begun = start(prepared, std::move(values), done, run, false); !begun.ok())
+    answer(std::move(done), std::move(begun.error()));
+}
+
+void Session::Impl::answer(RunCallback done, Error error) {
+  const bool sent = e->usable() && e->directory->from_outside([&] {
+    e->directory->steps.will_answer();
+    caf::anon_send(e->caller, CallBack{[e = e.get(), done, error] {
+                     e->call(done, RunResult(error));
+                     e->directory->steps.answered();
+                   }});
+  });
+  if (!sent) e->call(done, RunResult(std::move(error)));
+}
+
+RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values,
+                             const RunOptions& run) {
+  TROUPE_RETURN_IF_ERROR(e->may_wait("Session::run", "run_async"));
+  Waiter waiter;
+  RunCallback done = waiter.callback();
+  TROUPE_RETURN_IF_ERROR(start(prepared, std::move(values), done, run, true));
+  return waiter.wait();
+}
+
+void Session::Impl::close() {
+  closed = true;
+  if (!e->usable()) return;  // after fork(), or the engine has ended: nothing is under way
+  for (const StepRef& step : e->directory->steps.running(this))
+    abort_step(step, make_error(Code::kCancelled, "the session was closed"), *e->directory);
+  if (e->on_own_thread()) return;  // the callback under way is one of those to be waited for
+  std::unique_lock lock(idle_mutex);
+  idle.wait(lock, [this] { return in_flight == 0; });
 }
 
 CostModel Session::Impl::costs() {
   CostModel out = options.costs ? *options.costs : CostModel();
   const auto add = [&](const StepPlan& plan) {
     for (const PartitionPlan& partition : plan.partitions) {
-      const std::string kind = kind_of(engine.impl().devices[partition.device]);
+      const std::string kind = kind_of(e->devices[partition.device]);
       for (uint32_t i = 0; i < partition.size(); ++i) {
         const PartitionPlan::Measured& m = partition.measured[i];
         if (const uint32_t firings = m.firings.load(std::memory_order_acquire))
@@ -281,12 +388,11 @@ CostModel Session::Impl::costs() {
 }
 
 Session::Session(Engine& engine, const Graph& graph, SessionOptions options)
-    : impl_(std::make_unique<Impl>(engine, graph, std::move(options))) {}
+    : impl_(std::make_shared<Impl>(engine, graph, std::move(options))) {}
 
-Session::~Session() {
-  std::unique_lock lock(impl_->idle_mutex);
-  impl_->idle.wait(lock, [this] { return impl_->in_flight == 0; });
-}
+Session::~Session() { impl_->close(); }
+
+void Session::close() { impl_->close(); }
 
 Engine& Session::engine() const { return impl_->engine; }
 const Graph& Session::graph() const { return impl_->graph; }
@@ -300,14 +406,12 @@ Result<std::shared_ptr<Session::Prepared>> Session::prepare(const std::vector<Ou
 
 RunResult Session::run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values,
                        const RunOptions& options) {
-  Waiter waiter;
-  impl_->start(prepared, std::move(values), waiter.callback(), options);
-  return waiter.wait();
+  return impl_->run(prepared, std::move(values), options);
 }
 
 void Session::run_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
                         const RunOptions& options) {
-  impl_->start(prepared, std::move(values), std::move(done), options);
+  impl_->start_async(prepared, std::move(values), std::move(done), options);
 }
 
 void Session::run_async(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
@@ -316,15 +420,17 @@ void Session::run_async(const std::vector<Feed>& feeds, const std::vector<Output
   std::vector<Tensor> values;
   split(feeds, outputs, values);
   auto prepared = impl_->prepare(std::move(outputs), fetches, targets);
-  if (!prepared.ok()) return done(std::move(prepared.error()));
-  impl_->start(*prepared, std::move(values), std::move(done), options);
+  if (!prepared.ok()) return impl_->answer(std::move(done), std::move(prepared.error()));
+  impl_->start_async(*prepared, std::move(values), std::move(done), options);
 }
 
 RunResult Session::run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
                        const std::vector<const Node*>& targets, const RunOptions& options) {
-  Waiter waiter;
-  run_async(feeds, fetches, targets, waiter.callback(), options);
-  return waiter.wait();
+  std::vector<Output> outputs;
+  std::vector<Tensor> values;
+  split(feeds, outputs, values);
+  TROUPE_ASSIGN(const auto prepared, impl_->prepare(std::move(outputs), fetches, targets));
+  return impl_->run(prepared, std::move(values), options);
 }
 
 std::future<RunResult> Session::run_future(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,

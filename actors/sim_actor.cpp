@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/engine_thread.h"
 #include "devices/run_kernel.h"
 #include "graph/op_costs.h"
 
@@ -182,6 +183,7 @@ void SimActor::at(int64_t ns, Device& device, std::vector<ReadyTensor> tensors) 
 }
 
 void SimActor::settle() {
+  const EngineThread mark(directory_.get());
   const size_t waiting = touched_.size();
   for (size_t i = 0; i < waiting; ++i) {
     Device& device = *touched_[i];

@@ -13,7 +13,7 @@
 namespace troupe {
 
 /// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last
-/// partition_done() makes it done and calls `done`, exactly once.
+/// partition_done(), or abandon(), makes it done and calls `done`, exactly once.
 class StepCall {
  public:
   using Done = std::function<void(Result<std::vector<Tensor>>)>;
@@ -51,17 +51,25 @@ class StepCall {
   }
   /// For a plan without partitions.
   void finish() {
+    if (done_called_.exchange(true, std::memory_order_acq_rel)) return;
     Done done = std::move(done_);
     if (failed()) {
       done(std::move(error_));
     } else {
       for (auto [feed, fetch] : plan->fed_fetches) fetches[fetch] = feeds[feed];
+      for (const Tensor& fetch : fetches) fetch.freeze();
       done(std::move(fetches));
     }
+  }
+  /// An actor that the step needs has died: ends it with an error at once. What its partitions report counts no more.
+  void abandon(Error error) {
+    fail(std::move(error));
+    finish();
   }
 
  private:
   std::atomic<int> partitions_left_;
+  std::atomic<bool> done_called_{false};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   Error error_;

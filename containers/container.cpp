@@ -5,6 +5,20 @@
 #include <algorithm>
 
 namespace troupe {
+namespace {
+
+/// Begins the part of a temporary variable's name that tells its step; no name of a user's has it.
+constexpr char kTemporary = '\x1f';
+
+bool is_temporary(std::string_view name) { return name.find(kTemporary) != std::string_view::npos; }
+
+std::string suffix_of_step(int64_t step) { return fmt::format("{}step {}/", kTemporary, step); }
+
+}  // namespace
+
+std::string temporary_name(std::string_view name, int64_t step, int64_t run) {
+  return fmt::format("{}{}{}", name, suffix_of_step(step), run);
+}
 
 Error Container::disagreement(const ResourceHandle& handle, const Variable& variable) const {
   return invalid_argument("variable '{}' is {}{} in container '{}', the handle says {}{}", handle.name,
@@ -24,6 +38,7 @@ Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
   if (at == variables_.end()) [[unlikely]] {
     if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
     at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
+    if (is_temporary(handle.name)) ++temporaries_;
     return &at->second;
   }
   Variable& v = at->second;
@@ -61,6 +76,7 @@ Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_s
                             value.shape().str());
   v->value = std::move(value);
   ++v->version;
+  ++changes_;
   if (id) record(*id);
   return {};
 }
@@ -117,6 +133,7 @@ void Container::finish_rewrite(bool done, const std::optional<UpdateId>& id) {
 
 void Container::finish_update(const std::optional<UpdateId>& id) {
   for (Variable* v : updating_) ++v->version;
+  ++changes_;
   if (id) record(*id);
 }
 
@@ -124,15 +141,22 @@ Status Container::erase(const ResourceHandle& handle) {
   auto at = variables_.find(std::string_view(handle.name));
   if (at == variables_.end())
     return make_error(Code::kNotFound, "container '{}' has no variable '{}'", name_, handle.name);
+  if (is_temporary(at->first)) --temporaries_;
   variables_.erase(at);
+  ++changes_;
   return {};
 }
 
 std::map<std::string, Tensor> Container::snapshot() const {
   std::map<std::string, Tensor> out;
   for (const auto& [name, v] : variables_)
-    if (v.value.defined()) out.emplace(name, v.value);
+    if (v.value.defined() && !is_temporary(name)) out.emplace(name, v.value);
   return out;
+}
+
+void Container::drop_temporaries(int64_t step) {
+  const std::string suffix = suffix_of_step(step);
+  temporaries_ -= std::erase_if(variables_, [&](const auto& v) { return v.first.find(suffix) != std::string::npos; });
 }
 
 Status Container::restore(const std::map<std::string, Tensor>& variables) {
@@ -150,6 +174,7 @@ Status Container::restore(const std::map<std::string, Tensor>& variables) {
     v.value = value;
     ++v.version;
   }
+  ++changes_;
   return {};
 }
 

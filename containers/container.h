@@ -19,6 +19,10 @@
 
 namespace troupe {
 
+/// The name of a temporary variable: `name` in run `run` of its node in step `step`. No snapshot has it, and it is
+/// dropped when the step ends, if it is still there then.
+std::string temporary_name(std::string_view name, int64_t step, int64_t run);
+
 /// Names an update that a worker may send more than once: the worker, and its own count of updates, from 1 on.
 struct UpdateId {
   uint64_t worker = 0;
@@ -80,7 +84,8 @@ class Container final : public Resource {
 
   // -- the container as a whole ---------------------------------------------------------------------------------------
 
-  /// All variables that have a value. The tensors are shared, not copied; later updates do not show in them.
+  /// All variables that have a value, without temporary ones. The tensors are shared, not copied; later updates do not
+  /// show in them.
   std::map<std::string, Tensor> snapshot() const;
   /// Sets variables, making those there are not. All or nothing. Error: kInvalidArgument naming the variable that
   /// exists with another dtype or shape.
@@ -89,6 +94,12 @@ class Container final : public Resource {
   uint64_t version(std::string_view name) const;
   /// Variables known, with a value or without.
   size_t size() const { return variables_.size(); }
+  /// How often anything in it has changed.
+  uint64_t changes() const { return changes_; }
+  /// How many temporary variables it has.
+  size_t temporaries() const { return temporaries_; }
+  /// Drops those of a step.
+  void drop_temporaries(int64_t step);
 
   // -- the update log -------------------------------------------------------------------------------------------------
 
@@ -130,7 +141,9 @@ class Container final : public Resource {
   std::string name_;
   std::unordered_map<std::string, Variable, Hash, std::equal_to<>> variables_;
   std::unordered_map<uint64_t, Log> log_;
-  uint64_t update_ = 0;              // updates begun
+  uint64_t update_ = 0;  // updates begun
+  uint64_t changes_ = 0;
+  size_t temporaries_ = 0;
   std::vector<Variable*> updating_;  // by the update under way
   std::vector<Tensor*> tensors_;
   std::vector<Tensor> fresh_;  // of a rewrite: what will replace shared values, by variable

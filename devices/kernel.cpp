@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/guarded.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {

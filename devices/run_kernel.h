@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls into kernels.
 #pragma once
-#include "base/guarded.h"
+#include "troupe/guarded.h"
 #include "troupe/kernel.h"
 
 namespace troupe {

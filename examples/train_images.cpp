@@ -31,27 +31,23 @@ void catch_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-// Share of the time of training that each device was idle for want of input.
+// Share of the time of training that the replicas were idle for want of input.
 class InputWait {
  public:
-  void begin(const Engine& engine) {
-    before_ = engine.device_stats();
-    begun_ = Progress::Clock::now();
-  }
-  void end(const Engine& engine) {
-    const auto now = engine.device_stats();
-    waited_.resize(now.size());
-    for (size_t i = 0; i < now.size(); ++i) waited_[i] += now[i].input_wait_ns - before_[i].input_wait_ns;
+  void begin() { begun_ = Progress::Clock::now(); }
+  void end(const nn::RunSummary& run) {
+    waited_.resize(run.input_wait_ns.size());
+    for (size_t i = 0; i < waited_.size(); ++i) waited_[i] += run.input_wait_ns[i];
     seconds_ += std::chrono::duration<double>(Progress::Clock::now() - begun_).count();
   }
-  void print(int replicas) const {
-    for (int i = 0; i < replicas; ++i)
-      fmt::print("{} waited for input {:.1f} % of the time\n", before_[i].name,
+  void print() const {
+    for (size_t i = 0; i < waited_.size(); ++i)
+      fmt::print("{} waited for input {:.1f} % of the time\n",
+                 waited_.size() > 1 ? fmt::format("replica {}", i) : "training",
                  seconds_ > 0 ? static_cast<double>(waited_[i]) / 1e7 / seconds_ : 0);
   }
 
  private:
-  std::vector<DeviceStats> before_;
   std::vector<int64_t> waited_;
   Progress::Clock::time_point begun_;
   double seconds_ = 0;
@@ -71,30 +67,22 @@ struct Job {
   int64_t per_epoch() const { return images.train_images.dim(0) / options.batch * options.batch; }
   int64_t trained() const { return images_at_start + (trainer.step() - step_at_start) * per_update(); }
 
-  Status save(Result<Snapshot> snapshot) {
-    TROUPE_RETURN_IF_ERROR(snapshot);
-    return records.save(std::move(*snapshot), images_at_start, step_at_start, per_update()).status();
+  Status save() {
+    TROUPE_ASSIGN(Snapshot snapshot, trainer.snapshot());
+    return records.save(std::move(snapshot), images_at_start, step_at_start, per_update()).status();
   }
-  Status save() { return save(trainer.snapshot()); }
 
   // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
   Status train(int epoch, Progress& progress) {
     progress.begin(epoch);
-    wait.begin(engine);
-    Status status;
-    while (status.ok() && interrupts == 0 && trained() < (epoch + 1) * per_epoch()) {
-      const int64_t left = (epoch + 1) * per_epoch() - trained();
-      bool pause = false;
-      status = run((left + per_update() - 1) / per_update(), progress, pause);
-      if (status.ok() && pause) status = save();
-    }
-    wait.end(engine);
+    const int64_t left = (epoch + 1) * per_epoch() - trained();
+    const Status status = run((left + per_update() - 1) / per_update(), progress);
     progress.clear();
     return status;
   }
 
-  // Sets `pause` where it ends early, for a checkpoint that is only to be had between two runs.
-  Status run(int64_t updates, Progress& progress, bool& pause) {
+  Status run(int64_t updates, Progress& progress) {
+    wait.begin();
     Status faults;
     auto saved = Progress::Clock::now();
     auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
@@ -108,12 +96,12 @@ struct Job {
       const auto now = Progress::Clock::now();
       if (!faults.ok() || now - saved <= std::chrono::duration<double>(options.save_seconds)) return;
       saved = now;
-      pause = options.together.saves_between_runs();
-      if (pause) trainer.stop();
-      else faults = save(engine.snapshot().get());
+      faults = save();
     });
     TROUPE_RETURN_IF_ERROR(faults);
-    return summary.status();
+    TROUPE_RETURN_IF_ERROR(summary);
+    wait.end(*summary);
+    return {};
   }
 
   Status test(int epoch, const Progress& progress, const Dataset& tests) {
@@ -146,7 +134,7 @@ struct Job {
     }
     if (interrupts > 0)
       fmt::print("interrupted at step {}: checkpoint saved in {}; run again to go on\n", trainer.step(), options.out);
-    wait.print(options.replicas);
+    wait.print();
     return {};
   }
 };

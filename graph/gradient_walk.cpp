@@ -6,6 +6,7 @@
 
 #include "graph/loop_gradient.h"
 #include "graph/recompute.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -154,7 +155,8 @@ Status GradientWalk::visit(const Node& node) {
   if (!any) return {};
   if (recompute_) recompute_->enter(node, dys);
   NodeGradient context(node, scope_of(node), std::move(dys), recompute_);
-  if (Status status = node.op().gradient().function(context); !status) return about(node, status.error());
+  if (Status status = guarded([&] { return node.op().gradient().function(context); }); !status)
+    return about(node, status.error());
   if (Status status = scope_.status(); !status) return about(node, status.error());
   for (int i = 0; i < context.num_inputs(); ++i) {
     const Output dx = context.dxs()[i];

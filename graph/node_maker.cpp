@@ -4,6 +4,7 @@
 
 #include "graph/constant_value.h"
 #include "graph/resolve.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -43,7 +44,9 @@ Status NodeMaker::make(const OpDef& op, NodeSpec&& spec, int id, Node& node, int
   TROUPE_ASSIGN(node.dtypes_, resolve(op, spec.inputs, spec.attrs));
   node.shapes_.resize(node.dtypes_.size());
   AddContext context(spec, open_input, node.shapes_);
-  TROUPE_RETURN_IF_ERROR(op.shape_fn()(context));
+  TROUPE_RETURN_IF_ERROR(guarded([&] { return op.shape_fn()(context); }));
+  for (const auto& [name, value] : spec.attrs)
+    if (const Tensor* tensor = std::get_if<Tensor>(&value)) tensor->freeze();
   for (size_t i = 0; i < node.shapes_.size(); ++i)
     if (node.shapes_[i].fully_known())
       if (auto possible = Shape::make(node.shapes_[i].dims()); !possible.ok())

@@ -8,14 +8,21 @@
 // 4. In kLocal done_ updates are averaged; replicas compute towards round_end(), and the average begins when all are
 //    there or out of data, so that no replica computes meanwhile, and what each computes depends on no other's speed.
 // 5. In kHybrid the update of step s happens exactly if pushes_[s] reaches N - k: accumulators drop all others.
+// 6. A replica's step begins when its batches are in their queue, so that no step in flight waits for input: what
+//    stop() waits for is computing.
+// 7. A snapshot is taken between two updates: while taking_, nothing that changes variables begins. Only kAsync, which
+//    has no such moment, leaves the cut to the engine.
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 
 #include "nn/evaluation.h"
 #include "nn/shards.h"
+#include "troupe/guarded.h"
 
 namespace troupe::nn {
 
@@ -23,6 +30,8 @@ class Trainer::Impl {
  public:
   using Prepared = std::shared_ptr<Session::Prepared>;
   using Launches = std::vector<std::function<void()>>;
+  using Clock = std::chrono::steady_clock;
+  using Taken = std::function<void(Result<Snapshot>)>;
   enum class Phase { kReady, kComputing, kAwaitingToken };
   struct Replica {
     Prepared step;
@@ -30,6 +39,9 @@ class Trainer::Impl {
     int64_t local_step = -1;  // kHybrid; -1: the current one
     int64_t updates = 0;      // made by it
     bool ended = false;       // kLocal: its batches have
+    int64_t taken = 0;        // batches, by its steps
+    Clock::time_point starved_since = {};
+    int64_t input_wait_ns = 0;
   };
 
   Impl(Engine& engine, TrainerOptions options)
@@ -40,11 +52,19 @@ class Trainer::Impl {
   }
 
   ~Impl() {
+    if (!engine_.status().ok()) return;  // a child after fork(): the steps and their threads are the parent's
+    if (engine_.on_engine_thread())
+      detail::abort_with(make_error(Code::kFailedPrecondition,
+                                    "trainer '{}' is destroyed in a callback of the engine, which it would wait for",
+                                    options_.name));
     std::unique_lock lock(mutex_);
     closing_ = true;
+    const auto wanted = std::exchange(wanted_, {});
+    CancelToken update_step = update_step_;
     lock.unlock();
+    for (const Taken& taken : wanted) taken(make_error(Code::kCancelled, "the trainer is being destroyed"));
     all_steps_.cancel();
-    update_step_.cancel();
+    update_step.cancel();
     lock.lock();
     changed_.wait(lock, [&] { return in_flight_ == 0; });
     if (claimed_) give_back();
@@ -113,13 +133,23 @@ class Trainer::Impl {
   }
 
   Result<Snapshot> snapshot() {
-    std::vector<Snapshot> parts;
-    for (const Variables* v : containers()) {
-      TROUPE_ASSIGN(Snapshot part, engine_.snapshot(v->container()).get());
-      parts.push_back(std::move(part));
-      if (towers_.shards.empty()) break;
+    TROUPE_RETURN_IF_ERROR(may_wait("Trainer::snapshot"));
+    auto promise = std::make_shared<std::promise<Result<Snapshot>>>();
+    auto future = promise->get_future();
+    Launches launches;
+    {
+      std::lock_guard lock(mutex_);
+      wanted_.push_back([promise](Result<Snapshot> s) { promise->set_value(std::move(s)); });
+      schedule(launches);
     }
-    return join_slots(towers_.shards, std::move(parts));
+    for (auto& launch : launches) launch();
+    return future.get();
+  }
+  Status may_wait(const char* call) const {
+    TROUPE_RETURN_IF_ERROR(engine_.status());
+    if (!engine_.on_engine_thread()) return {};
+    return make_error(Code::kFailedPrecondition, "{} would wait for itself: it was called in a callback of the engine",
+                      call);
   }
   /// The variables of each replica; one where they share.
   std::vector<const Variables*> containers() const {
@@ -129,15 +159,19 @@ class Trainer::Impl {
   }
 
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
-    if (updates < 0) return invalid_argument("run: {} updates", updates);
+    TROUPE_RETURN_IF_ERROR(may_wait("Trainer::run"));
+    if (updates < 0) return invalid_argument("run: the number of updates must not be negative, it is {}", updates);
     if (hybrid()) {
       auto told = session_->run(set_step_, {Tensor::scalar<int64_t>(step())});
       TROUPE_RETURN_IF_ERROR(told);
     }
     Launches launches;
+    Status faults;  // of on_step
     std::unique_lock lock(mutex_);
     const int64_t before = done_;
     target_ = done_ + updates;
+    stopping_ = false;
+    for (Replica& r : replicas_) r.input_wait_ns = 0, r.starved_since = {};
     if (!std::exchange(input_started_, true)) enqueue_next(0, launches);
     if (!stop_) schedule(launches);
     bool stopped = false;
@@ -148,20 +182,29 @@ class Trainer::Impl {
       lock.lock();
       changed_.wait(lock, [&] { return !reports_.empty() || stop_ || idle(); });
       if (std::exchange(stop_, false)) {
-        stopped = true;
+        stopped = stopping_ = true;
         target_ = std::min(target_, started_);
         schedule(launches);
       }
       auto reports = std::exchange(reports_, {});
       const bool last = launches.empty() && idle();
       lock.unlock();
-      if (on_step)
-        for (const StepReport& r : reports) on_step(r);
+      for (auto& launch : launches) launch();  // before on_step, which may wait for a snapshot
+      launches.clear();
+      if (on_step && faults.ok())
+        faults = guarded_call([&] {
+          for (const StepReport& r : reports) on_step(r);
+        });
       lock.lock();
+      if (!faults.ok()) stop_ = !last;
       if (last && reports_.empty()) break;
     }
+    stopping_ = false;
     if (error_) return *error_;
-    return RunSummary{done_ - before, stopped, ended_};
+    TROUPE_RETURN_IF_ERROR(faults);
+    RunSummary summary{done_ - before, stopped, ended_, {}};
+    for (const Replica& r : replicas_) summary.input_wait_ns.push_back(r.input_wait_ns);
+    return summary;
   }
 
   void stop() {
@@ -200,9 +243,10 @@ class Trainer::Impl {
   int64_t round_end() const { return std::min(done_ + options_.local_steps, target_); }
 
   bool may_compute(const Replica& r) const {
-    if (r.phase != Phase::kReady || error_ || ended_ || closing_) return false;
+    if (r.phase != Phase::kReady || error_ || ended_ || closing_ || held()) return false;
     switch (options_.mode) {
-      case ReplicaMode::kHybrid: return done_ < target_;
+      // The first step after the update at work is not begun while a snapshot is to be taken in between.
+      case ReplicaMode::kHybrid: return done_ < target_ && (wanted_.empty() || r.local_step <= step());
       case ReplicaMode::kLocal: return !averaging_ && !r.ended && r.updates < round_end();
       case ReplicaMode::kAsync:
         if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
@@ -212,13 +256,83 @@ class Trainer::Impl {
     return false;
   }
 
+  /// Whether the next step of a replica has its batches in the queues.
+  bool has_input(const Replica& r) const {
+    if (input_closed_) return true;  // it takes what is left, or learns that nothing is
+    const auto queues = std::ssize(enqueue_);
+    if (queues == 1) return taken_ < filled_;
+    if (options_.mode == ReplicaMode::kSync) return filled_ >= (taken_ + 1) * queues;
+    return r.taken < (filled_ + queues - 1 - (&r - replicas_.data())) / queues;
+  }
+  void take_input(Replica& r) {
+    ++r.taken;
+    ++taken_;
+    if (r.starved_since == Clock::time_point()) return;
+    r.input_wait_ns += std::chrono::nanoseconds(Clock::now() - std::exchange(r.starved_since, {})).count();
+  }
+
+  /// Whether variables are as they are after an update, and stay so while no step is launched.
+  bool between_updates() const {
+    switch (options_.mode) {
+      case ReplicaMode::kAsync: return true;
+      // A replica whose gradients are taken may still move its averages; those that come too late are not waited for.
+      case ReplicaMode::kHybrid: return !updating_ && (options_.backups > 0 || computing_ == 0);
+      case ReplicaMode::kSync: return computing_ == 0;
+      case ReplicaMode::kLocal:
+        return computing_ == 0 && !averaging_ &&
+               (error_ || std::ranges::all_of(replicas_, [&](const Replica& r) { return r.updates == done_; }));
+    }
+    return true;
+  }
+  /// Whether nothing may begin that changes variables: a snapshot is taken, or will be at once.
+  bool held() const {
+    if (options_.mode == ReplicaMode::kAsync) return false;
+    if (taking_) return true;
+    return !wanted_.empty() && (hybrid() ? !updating_ : between_updates());
+  }
+
+  /// Takes the snapshots that are wanted.
+  void take_snapshots(Launches& launches) {
+    taking_ = true;
+    ++in_flight_;
+    launches.push_back([this, wanted = std::exchange(wanted_, {})] {
+      struct Parts {
+        std::mutex mutex;
+        std::vector<Snapshot> snapshots;
+        size_t left;
+        Status status;
+      };
+      const auto from = containers();
+      const size_t count = towers_.shards.empty() ? 1 : from.size();
+      auto parts = std::make_shared<Parts>();
+      parts->snapshots.resize(count);
+      parts->left = count;
+      for (size_t i = 0; i < count; ++i)
+        engine_.snapshot(
+            [this, i, parts, wanted](Result<Snapshot> part) {
+              {
+                std::lock_guard lock(parts->mutex);
+                if (part.ok()) parts->snapshots[i] = std::move(*part);
+                else if (parts->status.ok()) parts->status = part.status();
+                if (--parts->left > 0) return;
+              }
+              auto whole = parts->status.ok() ? join_slots(towers_.shards, std::move(parts->snapshots))
+                                              : Result<Snapshot>(parts->status);
+              for (const Taken& taken : wanted) taken(whole);
+              finish([this](RunResult, Launches&) { taking_ = false; }, std::vector<Tensor>());
+            },
+            from[i]->container());
+    });
+  }
+
   // Collects the steps that may start now; they are launched once the mutex is free.
   void schedule(Launches& launches) {
     if (error_ && !std::exchange(cancelled_, true)) {
       launches.push_back([this] { all_steps_.cancel(); });
-      launches.push_back([this] { update_step_.cancel(); });
+      launches.push_back([token = update_step_]() mutable { token.cancel(); });
     }
-    if (hybrid() && !updating_ && may_update()) {
+    if (!wanted_.empty() && !taking_ && !closing_ && between_updates()) take_snapshots(launches);
+    if (hybrid() && !updating_ && may_update() && !held()) {
       ++started_;
       updating_ = true;
       RunOptions options = run_options_;
@@ -228,6 +342,11 @@ class Trainer::Impl {
     for (size_t i = 0; i < replicas_.size(); ++i) {
       Replica& r = replicas_[i];
       if (!may_compute(r)) continue;
+      if (!has_input(r)) {
+        if (r.starved_since == Clock::time_point()) r.starved_since = Clock::now();
+        continue;
+      }
+      take_input(r);
       r.phase = Phase::kComputing;
       ++computing_;
       std::vector<Tensor> feeds;
@@ -247,9 +366,9 @@ class Trainer::Impl {
              [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
     }
     if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_) end_round(launches);
-    // The data ended: an update that can no longer get its gradients would wait for ever.
-    if (updating_ && ended_ && computing_ == 0 && pushes_[step()] < needed())
-      launches.push_back([this] { update_step_.cancel(); });
+    // The data ended, or are not there and a stop is wanted: the update would wait for gradients that do not come.
+    if (updating_ && (ended_ || stopping_) && computing_ == 0 && pushes_[step()] < needed())
+      launches.push_back([token = update_step_]() mutable { token.cancel(); });
   }
 
   int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
@@ -327,12 +446,17 @@ class Trainer::Impl {
       return;
     }
     --started_;
-    if (!ended_) fail(result.error());
+    if (ended_) return;
+    if (!stopping_ || error_ || result.error().code != Code::kCancelled) return fail(result.error());
+    update_step_ = CancelToken();  // the next run goes on with the gradients that there are
   }
 
   /// Averages once every replica has made the updates of the round, or all that its batches are enough for.
   void end_round(Launches& launches) {
-    if (!std::ranges::all_of(replicas_, [&](const Replica& r) { return r.ended || r.updates >= round_end(); })) return;
+    const auto there = [&](const Replica& r) {
+      return r.ended || r.updates >= round_end() || (stopping_ && !has_input(r));
+    };
+    if (!std::ranges::all_of(replicas_, there)) return;
     if (std::ranges::any_of(replicas_, [&](const Replica& r) { return r.updates > done_; })) {
       averaging_ = true;
       launch(launches, average_, {}, run_options_, [this](RunResult r, Launches&) { average_done(r); });
@@ -345,8 +469,10 @@ class Trainer::Impl {
   void average_done(RunResult& result) {
     averaging_ = false;
     if (!result.ok()) return fail(result.error());
-    // Where the data ended, the first replica, which is served first, has made as many updates as any.
+    // Where the data ended, or a stop came before them, the first replica, which is served first, has made as many
+    // updates as any.
     done_ = replicas_[0].updates;
+    if (stopping_) target_ = std::min(target_, done_);
     for (Replica& r : replicas_) r.updates = done_;
     ended_ |= any_ended();
   }
@@ -355,9 +481,11 @@ class Trainer::Impl {
   void enqueue_next(size_t queue, Launches& launches) {
     launch(launches, enqueue_[queue], {}, run_options_, [this, queue](RunResult r, Launches& more) {
       if (r.ok()) {
+        ++filled_;
         if (!closing_ && !error_) enqueue_next((queue + 1) % enqueue_.size(), more);
       } else if (r.error().code == Code::kOutOfRange) {
         launch(more, close_, {}, run_options_, [this](RunResult closed, Launches&) {
+          input_closed_ = true;
           if (!closed.ok()) fail(closed.error());
         });
       } else {
@@ -379,11 +507,15 @@ class Trainer::Impl {
   std::optional<Error> error_;
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;
+  int64_t filled_ = 0, taken_ = 0;  // batches put into queues; taken by steps, in kSync counted once for all queues
+  std::vector<Taken> wanted_;       // snapshots
+  bool taking_ = false;
   int computing_ = 0;     // replica steps in flight, tokens not counted
   int in_flight_ = 0;     // all steps whose callback has not ended
   bool claimed_ = false;  // the name on the engine is ours
   bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
-       cancelled_ = false;
+       cancelled_ = false, input_closed_ = false;
+  bool stopping_ = false;  // the run in progress was told to stop
 
  public:
   std::unique_ptr<Session> session_;  // last, so that it goes first
@@ -399,9 +531,11 @@ Trainer::~Trainer() = default;
 Result<std::unique_ptr<Trainer>> Trainer::create(Engine& engine, ModelFn model, Dataset batches,
                                                  TrainerOptions options) {
   if (!model) return invalid_argument("trainer '{}': no model", options.name);
-  auto impl = std::make_unique<Impl>(engine, std::move(options));
-  TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
-  return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+  return guarded([&]() -> Result<std::unique_ptr<Trainer>> {
+    auto impl = std::make_unique<Impl>(engine, std::move(options));
+    TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
+    return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+  });
 }
 
 Status Trainer::initialise() { return impl_->initialise(); }

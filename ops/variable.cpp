@@ -20,7 +20,7 @@ class TemporaryHandleKernel final : public ComputeKernel {
   explicit TemporaryHandleKernel(ResourceHandle handle) : handle_(std::move(handle)) {}
   Status compute(KernelContext& c) override {
     ResourceHandle handle = handle_;
-    handle.name += fmt::format("/step {}/{}", c.step(), runs_++);
+    handle.name = temporary_name(handle.name, c.step(), runs_++);
     c.set_output(0, Tensor::scalar<ResourceRef>(std::make_shared<const ResourceHandle>(std::move(handle))));
     return {};
   }

@@ -28,6 +28,4 @@ struct ReplicaFlags {
 
   /// Batches that one update takes.
   int batches_per_update(int replicas) const { return mode == "async" ? 1 : replicas; }
-  /// Whether what there is to save is spread over the replicas, so that only Trainer::snapshot between two runs has it.
-  bool saves_between_runs() const { return mode == "zero" || mode == "local"; }
 };

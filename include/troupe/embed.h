@@ -21,7 +21,14 @@ struct StepDone {
 void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared, std::vector<Tensor> values,
               const caf::actor& receiver, uint64_t tag = 0, const RunOptions& options = {});
 
-/// The actor system of an engine, to spawn actors beside its own. They must have ended before the engine does.
+/// An engine whose actors run in `system`: one scheduler, no second set of threads. The system must outlive the engine;
+/// EngineOptions::scheduler_threads has no meaning. Sessions and all else are as with an engine of its own. For the
+/// engine's speed the system should have a worker for each CPU device, the work-stealing policy (CAF's default) and
+/// "scheduler.max-throughput" 1. Errors: as Engine::create.
+Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options = {});
+
+/// The actor system of an engine, to spawn actors beside its own. In a system of the engine's own they must have ended
+/// before the engine does.
 caf::actor_system& actor_system(Engine& engine);
 
 }  // namespace troupe

@@ -65,13 +65,25 @@ struct Snapshot {
   std::map<std::string, Tensor> variables;
 };
 
-/// Owns the actor system. Thread-safe. Destroying it cancels what runs and joins its threads; sessions die before it.
+/// Owns devices, resources and, unless it is given one (see create_engine in embed.h), the actor system. Thread-safe:
+/// it may be made, used and destroyed on any threads; any number of engines may live at once.
+///
+/// Calls that wait (restore, restart_dataset, the future of a snapshot, Session::run) are errors on the engine's own
+/// threads, that is in its callbacks, kernels and resources. In a child after fork() every call is an error
+/// (kFailedPrecondition), and nothing hangs: make another engine there.
 class Engine {
  public:
-  /// Errors: kInvalidArgument for thread counts below 1, rates that are not positive.
+  /// Errors: kInvalidArgument for thread counts below 1, rates that are not positive; what register_ops throws.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options = {});
+  /// Cancels the steps that run, waits for their callbacks (as long as the kernels at work take, whatever the steps
+  /// wait for), then ends the actors and threads. Sessions that live on give errors. In a callback of the engine's own
+  /// it does not wait: the engine then ends when the callback has returned.
   ~Engine();
   Engine(const Engine&) = delete;
+  /// Why every call fails, if so: this process is a child after fork().
+  Status status() const;
+  /// Whether the calling thread is the engine's own, and so must not wait for it.
+  bool on_engine_thread() const;
 
   const OpRegistry& ops() const;
   const KernelRegistry& kernels() const;
@@ -90,8 +102,12 @@ class Engine {
   /// The iterator of that name starts again from its first element. From any thread but the engine's own.
   Status restart_dataset(const std::string& name);
 
-  /// A consistent cut of a container's variables, taken while steps run: tensors are shared, not copied, and a later
-  /// update writes a copy. The callback runs on a thread of the engine and must not block.
+  /// A cut of a container's variables between the updates of steps, taken while steps run: a step that has begun to
+  /// change variables is waited for and is in it wholly; all that change some later are not in it at all. No step is
+  /// held up. Tensors are shared, not copied, and a later update writes a copy. Temporary variables are left out. What
+  /// a step that fails has changed until then stays, and is in it. The callback runs on a thread of the engine, once,
+  /// and must not block. Errors: kResourceExhausted where a late update found no memory beside the snapshot;
+  /// kFailedPrecondition, kCancelled where container or engine went meanwhile.
   void snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container = "");
   std::future<Result<Snapshot>> snapshot(const std::string& container = "");
   /// Sets variables, creating those there are not. All or nothing: a variable that exists with another dtype or shape
@@ -109,10 +125,12 @@ class Engine {
   /// For the other folders of the engine and for embed.h.
   class Impl;
   Impl& impl() const { return *impl_; }
+  const std::shared_ptr<Impl>& shared_impl() const { return impl_; }
 
  private:
-  explicit Engine(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  friend struct EngineMaker;
+  explicit Engine(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace troupe

@@ -21,7 +21,8 @@ namespace TROUPE_API troupe {
 
 class Trace;
 
-/// Lets any thread cancel the runs it was given to; copies share. cancel() may come at any time, more than once.
+/// Lets any thread cancel the runs it was given to, of whatever sessions and engines; copies share. cancel() may come
+/// at any time, more than once.
 class CancelToken {
  public:
   CancelToken();
@@ -36,7 +37,8 @@ class CancelToken {
 };
 
 struct RunOptions {
-  /// The run fails with kDeadlineExceeded when it takes longer; zero: the session's default.
+  /// The run fails with kDeadlineExceeded when it takes longer; zero: the session's default. nanoseconds::max(): none.
+  /// Negative: it has passed, and the run fails at once.
   std::chrono::nanoseconds deadline{0};
   std::optional<CancelToken> cancel = {};
   /// Fails with the first node whose floating output has a NaN or an infinity.
@@ -49,7 +51,7 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  /// For runs that name none; zero: none.
+  /// For runs that name none; zero and nanoseconds::max(): none.
   std::chrono::nanoseconds deadline{0};
   /// Device of nodes that ask for none; empty: the first.
   std::string default_device = {};
@@ -93,21 +95,33 @@ struct Feed {
 };
 
 using RunResult = Result<std::vector<Tensor>>;
-/// Runs on a thread of the engine, exactly once; must not block.
+/// Runs on a thread of the engine, exactly once, whatever the result and whenever it is known; never within the call
+/// that it was given to, so a callback may start the next step without end. It must not block: calls that wait for the
+/// engine (Session::run, Engine::restore, ...) are errors in it. What it throws is logged and dropped.
 using RunCallback = std::function<void(RunResult)>;
 
-/// Steps of one graph. Thread-safe: any number of threads and actors may run steps at once.
+/// Steps of one graph. Thread-safe: any number of threads and actors may run steps at once; but the destructor comes
+/// last, from any thread.
 class Session {
  public:
-  /// `graph` and `engine` must outlive the session and its steps in flight (the destructor waits for them).
+  /// `graph` must outlive the session and its steps in flight. When the engine goes first, calls are errors from then
+  /// on.
   Session(Engine& engine, const Graph& graph, SessionOptions options = {});
+  /// close().
   ~Session();
   Session(const Session&) = delete;
 
+  /// Cancels the steps in flight and waits until their callbacks have returned: as long as the kernels at work take,
+  /// whatever the steps wait for. Later runs are errors (kFailedPrecondition). Any thread, more than once. In a
+  /// callback of the engine it does not wait, and the graph must then outlive the steps in flight.
+  void close();
+
   /// Runs what the fetches and targets need, once, and returns the fetched tensors in order. Nodes beyond feeds do not
-  /// run. The graph may have grown since the last run. Blocks; not from a thread of the engine.
+  /// run. The graph may have grown since the last run. Blocks; on a thread of the engine it is an error.
   /// Errors: the first of the step (see Error's fields); kDeadlineExceeded; kCancelled; kNotFound, kInvalidArgument for
-  /// feeds and fetches that do not fit, with the names and shapes.
+  /// feeds and fetches that do not fit, with the names and shapes, or are of another graph; kFailedPrecondition where
+  /// no step can begin: a closed session, an engine that has gone, a child after fork(), a thread of the engine.
+  /// Tensors that are fed and fetched are frozen (see tensor.h).
   RunResult run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
                 const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
   /// The same by names: "x:0", "x", and node names as targets.
@@ -119,7 +133,8 @@ class Session {
   std::future<RunResult> run_future(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
                                     const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
 
-  /// One signature looked up once, for loops: run(values) feeds `values` in the order of `feeds`.
+  /// One signature looked up once, for loops: run(values) feeds `values` in the order of `feeds`. Of this session
+  /// alone.
   class Prepared;
   Result<std::shared_ptr<Prepared>> prepare(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
                                             const std::vector<const Node*>& targets = {});
@@ -139,7 +154,7 @@ class Session {
   Impl& impl() const { return *impl_; }
 
  private:
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // steps in flight have it too
 };
 
 }  // namespace troupe

@@ -89,9 +89,10 @@ struct StepReport {
 };
 
 struct RunSummary {
-  int64_t updates = 0;       // made by this run
-  bool stopped = false;      // by stop()
-  bool end_of_data = false;  // the dataset ended first
+  int64_t updates = 0;                      // made by this run
+  bool stopped = false;                     // by stop()
+  bool end_of_data = false;                 // the dataset ended first
+  std::vector<int64_t> input_wait_ns = {};  // of each replica (kSync: of all together): ready, and no batch was there
 };
 
 /// Means over a test set.
@@ -101,8 +102,9 @@ struct Metrics {
   int64_t examples = 0;
 };
 
-/// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time, which
-/// must not be the engine's; stop() from any thread.
+/// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time; stop()
+/// and snapshot() from any. On a thread of the engine, that is in a callback, they are errors (but stop()), and the
+/// destructor, which cannot return one, ends the program with a line that says so.
 ///
 /// kSync and kLocal: the same seed, dataset and devices give bit-identical variables: batches go to replicas in turn by
 /// a queue for each, sums have a fixed order, only the first replica moves moving averages, and random ops (dropout)
@@ -118,7 +120,7 @@ class Trainer {
   /// out of range; a name in use.
   static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches,
                                                  TrainerOptions options);
-  /// Cancels what runs, waits for it, and gives its name free; the variables stay.
+  /// Cancels what runs or waits, waits for the kernels at work, and gives its name free; the variables stay.
   ~Trainer();
   Trainer(const Trainer&) = delete;
 
@@ -129,16 +131,21 @@ class Trainer {
   Status restore(const Snapshot& snapshot);
 
   /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the
-  /// variables. `on_step` is called on the calling thread and may block; training goes on beside it.
+  /// variables. `on_step` is called on the calling thread and may block; training goes on beside it. What it throws
+  /// stops the run and is its error. A dataset that has no element ready is waited for without a step in flight.
   /// Errors: the first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
-  /// The run in progress (or else the next one) ends after the steps in flight.
+  /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
+  /// wait for a dataset that is silent. In kLocal the copies are averaged as they are.
   void stop();
   /// Updates of the variables so far.
   int64_t step() const;
 
-  /// The variables and slots as one replica alone would have them. Between two runs; while one is in progress take
-  /// Engine::snapshot, which is the same but where optimizer state is sharded. Blocks as run() does.
+  /// The variables and slots as one replica alone would have them, after a whole update: also while a run is in
+  /// progress, which it does not stop, from any thread but the engine's, on_step included. Where runs give
+  /// bit-identical variables, what a snapshot of step N has is the same in every run. kAsync: each update is in it
+  /// wholly or not at all. kLocal: it is taken when copies are averaged. Waits until the update in progress has been
+  /// made.
   Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches`, replicas' devices side by side, with training off.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The barrier around code that is not ours, and around what the standard library throws without memory: an exception
-// becomes an Error, so that it ends one node or one call, never an actor or a thread.
+// becomes an Error, so that it ends one node or one call, never an actor or a thread. Implemented in base/.
 #pragma once
 #include <exception>
 #include <new>
@@ -8,7 +8,7 @@
 
 #include "troupe/error.h"
 
-namespace troupe {
+namespace TROUPE_API troupe {
 
 /// What `call` (which gives a Status or Result) returns, or the exception that left it: kResourceExhausted for memory,
 /// kInternal with what() for all others.

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/forks.h"
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace troupe {
+
+uint64_t forks() {
+  static std::atomic<uint64_t> count{0};
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { count.fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+  return count.load(std::memory_order_relaxed);
+}
+
+}  // namespace troupe

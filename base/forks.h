@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// forks(): how often fork() led to this process, so that what has threads can tell that they stayed with the parent.
+#pragma once
+#include <cstdint>
+
+namespace troupe {
+
+/// Counted from the first call in a process or its ancestors on. Any thread; cheap.
+uint64_t forks();
+
+}  // namespace troupe
