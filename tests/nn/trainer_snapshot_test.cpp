@@ -137,7 +137,7 @@ TEST_CASE("a trainer whose dataset falls silent stops at once, and goes on later
       return e;
     });
     TrainerOptions o = options_of(*engine, m);
-    o.max_staleness = 0;
+    if (m.mode == ReplicaMode::kAsync) o.max_staleness = 0;
     auto trainer = trainer_of(*engine, o, data);
     REQUIRE(trainer->initialise().ok());
     int64_t updates = 0;
