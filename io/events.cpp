@@ -2,7 +2,6 @@
 // Event files: one Event message a record. The writer's mutex covers the file alone; messages are made outside it.
 #include "troupe/events.h"
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "base/log.h"
 #include "io/event.pb.h"
 #include "io/numbers.h"
 #include "io/summary.h"
@@ -58,7 +58,7 @@ struct EventWriter::State {
 EventWriter::EventWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 EventWriter::~EventWriter() {
-  if (Status status = flush(); !status.ok()) spdlog::warn("events lost: {}", status.error().str());
+  if (Status status = flush(); !status.ok()) log_warning("events lost: {}", status.error().str());
 }
 
 Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock) {
