@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -18,6 +19,13 @@ using nlohmann::json;
 constexpr int64_t kRemembered = 20;
 /// Of whatever is measured, so that sums stay numbers.
 constexpr double kMost = 1e18;
+
+/// Whether `path` is something else than a file: a FIFO, which would wait, or a device.
+bool is_special(const std::string& path) {
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
 
 Error no_cost_model(const std::string& path, const std::string& why) {
   return make_error(Code::kDataLoss, "'{}' is no cost model: {}", path, why);
@@ -72,7 +80,9 @@ Status CostModel::save(const std::string& path) const {
   for (const auto& [node, kinds] : measured_)
     for (const auto& [kind, cost] : kinds)
       nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}, {"firings", cost.firings}};
+  if (is_special(path)) return invalid_argument("'{}' is not a regular file", path);
   const std::string beside = path + ".new";
+  std::remove(beside.c_str());  // of a program that was killed
   std::ofstream out(beside, std::ios::trunc);
   out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(
              1, ' ', false, json::error_handler_t::replace)
@@ -86,6 +96,7 @@ Status CostModel::save(const std::string& path) const {
 }
 
 Result<CostModel> CostModel::load(const std::string& path) {
+  if (is_special(path)) return invalid_argument("'{}' is not a regular file", path);
   std::ifstream in(path);
   if (!in) return make_error(Code::kNotFound, "there is no cost model '{}'", path);
   std::stringstream text;

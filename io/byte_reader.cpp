@@ -3,6 +3,7 @@
 #include "io/byte_reader.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -14,15 +15,19 @@ namespace troupe {
 
 void ByteReader::Closer::operator()(void* file) const { gzclose_r(static_cast<gzFile>(file)); }
 
-Result<ByteReader> ByteReader::open(const std::string& path) {
+Result<ByteReader> ByteReader::open(const std::string& path, Kinds kinds) {
+  TROUPE_ASSIGN(const int fd, open_for_reading(path, kinds == Kinds::kStreamsToo));
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return system_error("cannot open", path, errno);
-  if (S_ISDIR(info.st_mode)) return invalid_argument("'{}' is a directory", path);
+  const bool known = ::fstat(fd, &info) == 0;
   errno = 0;
-  gzFile file = gzopen(path.c_str(), "rbe");
-  if (!file) return system_error("cannot open", path, errno ? errno : ENOMEM);
+  gzFile file = known ? gzdopen(fd, "rbe") : nullptr;
+  if (!file) {
+    const int fault = errno ? errno : ENOMEM;
+    ::close(fd);
+    return system_error("cannot open", path, fault);
+  }
   gzbuffer(file, 1 << 17);
-  return ByteReader(path, file, static_cast<uint64_t>(info.st_size));
+  return ByteReader(path, file, S_ISREG(info.st_mode) ? static_cast<uint64_t>(info.st_size) : kNoLength);
 }
 
 Result<size_t> ByteReader::read(void* out, size_t bytes) {
@@ -45,6 +50,6 @@ Result<size_t> ByteReader::read(void* out, size_t bytes) {
 
 bool ByteReader::compressed() const { return gzdirect(static_cast<gzFile>(file_.get())) == 0; }
 
-uint64_t ByteReader::most_bytes() const { return compressed() ? length_ * 1032 : length_; }
+uint64_t ByteReader::most_bytes() const { return compressed() && length_ != kNoLength ? length_ * 1032 : length_; }
 
 }  // namespace troupe

@@ -15,7 +15,7 @@ constexpr size_t kMostLine = size_t{1} << 28;
 class LineReader {
  public:
   static Result<LineReader> open(const std::string& path) {
-    TROUPE_ASSIGN(ByteReader bytes, ByteReader::open(path));
+    TROUPE_ASSIGN(ByteReader bytes, ByteReader::open(path, ByteReader::Kinds::kStreamsToo));
     return LineReader(std::move(bytes));
   }
 

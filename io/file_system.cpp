@@ -3,6 +3,8 @@
 #include "io/file_system.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,10 +44,59 @@ class Descriptor {
 
 int open_retrying(const std::string& path, int flags) {
   int fd;
-  do fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0644);
   while (fd < 0 && errno == EINTR);
   return fd;
 }
+
+/// Takes the lock of an open file if it is free; else -1 with errno, EWOULDBLOCK where another has it.
+int lock_now(int fd) {
+  int result;
+  do result = ::flock(fd, LOCK_EX | LOCK_NB);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "something else";
+}
+
+Error not_regular(const std::string& path, mode_t mode) {
+  return invalid_argument("'{}' is not a regular file but {}", path, kind_of(mode));
+}
+
+/// From here on reads and writes of a FIFO or a device wait.
+void let_wait(int fd) {
+  if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+}
+
+constexpr std::string_view kTemporary = ".temporary";
+
+/// Whether `name` is that of a temporary file of `stem`: digits between the two.
+bool is_temporary(std::string_view name, std::string_view stem) {
+  if (name.size() <= stem.size() + 1 + kTemporary.size() || !name.starts_with(stem) || name[stem.size()] != '.' ||
+      !name.ends_with(kTemporary))
+    return false;
+  const std::string_view number = name.substr(stem.size() + 1, name.size() - stem.size() - 1 - kTemporary.size());
+  return std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
+}
+
+class PosixLock final : public FileLock {
+ public:
+  explicit PosixLock(int fd) : fd_(fd) {}
+
+ private:
+  Descriptor fd_;
+};
 
 class PosixWritable final : public WritableFile {
  public:
@@ -105,21 +156,88 @@ class PosixReadable final : public ReadableFile {
 class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<WritableFile>> create(const std::string& path) override {
-    const int fd = open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC);
+    const int fd = open_retrying(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
+    if (fd < 0 && errno == ENXIO)
+      return make_error(Code::kFailedPrecondition, "cannot write '{}': a FIFO or a socket that nobody reads", path);
     if (fd < 0) return system_error("cannot create", path, errno);
+    let_wait(fd);
     return std::unique_ptr<WritableFile>(new PosixWritable(fd, path));
   }
 
+  Result<std::pair<std::string, std::unique_ptr<WritableFile>>> create_temporary(const std::string& path) override {
+    constexpr int kMost = 10'000;
+    for (int n = 0; n < kMost; ++n) {
+      std::string name = fmt::format("{}.{}{}", path, n, kTemporary);
+      Descriptor fd(open_retrying(name, O_RDWR | O_CREAT | O_EXCL));
+      if (fd.get() < 0 && errno == EEXIST) continue;
+      if (fd.get() < 0) return system_error("cannot create", name, errno);
+      // Another save that is clearing up may have locked the file first, and removes it; then the next name will do.
+      struct stat info;
+      if (lock_now(fd.get()) != 0 && errno == EWOULDBLOCK) continue;
+      if (::fstat(fd.get(), &info) != 0) return system_error("cannot stat", name, errno);
+      if (info.st_nlink == 0) continue;
+      auto file = std::make_unique<PosixWritable>(fd.release(), name);
+      return std::pair<std::string, std::unique_ptr<WritableFile>>(std::move(name), std::move(file));
+    }
+    return make_error(Code::kResourceExhausted, "'{}' has {} temporary files in use", path, kMost);
+  }
+
+  void remove_temporaries(const std::string& path) override {
+    const std::filesystem::path whole(path);
+    const std::string stem = whole.filename().string();
+    std::string directory = whole.parent_path().string();
+    if (directory.empty()) directory = ".";
+    const auto names = list(directory);
+    if (!names.ok()) return;
+    for (const std::string& name : *names) {
+      if (!is_temporary(name, stem)) continue;
+      const std::string there = directory + "/" + name;
+      const Descriptor fd(open_retrying(there, O_RDWR | O_NONBLOCK | O_NOFOLLOW));
+      struct stat info;
+      if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+      // Its save may have ended meanwhile, and another taken the name.
+      struct stat now;
+      if (lock_now(fd.get()) == 0 && ::lstat(there.c_str(), &now) == 0 && now.st_ino == info.st_ino &&
+          now.st_dev == info.st_dev)
+        (void)::unlink(there.c_str());
+    }
+  }
+
   Result<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
-    Descriptor fd(open_retrying(path, O_RDONLY));
-    if (fd.get() < 0) return system_error("cannot open", path, errno);
+    TROUPE_ASSIGN(const int opened, open_for_reading(path, false));
+    Descriptor fd(opened);
     struct stat info;
     if (::fstat(fd.get(), &info) != 0) return system_error("cannot stat", path, errno);
-    if (!S_ISREG(info.st_mode)) return invalid_argument("'{}' is not a regular file", path);
     return std::unique_ptr<ReadableFile>(new PosixReadable(fd.release(), path, static_cast<uint64_t>(info.st_size)));
   }
 
+  Result<std::unique_ptr<FileLock>> lock(const std::string& path) override {
+    Descriptor fd(open_retrying(path, O_RDWR | O_CREAT | O_NONBLOCK));
+    if (fd.get() < 0) return system_error("cannot open", path, errno);
+    struct stat info;
+    if (::fstat(fd.get(), &info) != 0) return system_error("cannot stat", path, errno);
+    if (!S_ISREG(info.st_mode)) return not_regular(path, info.st_mode);
+    if (lock_now(fd.get()) != 0) {
+      const int fault = errno;
+      if (fault != EWOULDBLOCK)
+        return make_error(Code::kFailedPrecondition, "cannot lock '{}': {}; the file system must have locks", path,
+                          std::generic_category().message(fault));
+      char owner[300] = {};
+      ssize_t n = ::pread(fd.get(), owner, sizeof owner - 1, 0);
+      while (n > 0 && owner[n - 1] == '\n') --n;
+      return make_error(Code::kFailedPrecondition, "'{}' is locked by {}", path,
+                        n > 0 ? std::string_view(owner, static_cast<size_t>(n)) : "another process");
+    }
+    // For others to read; the lock holds without it.
+    const std::string me = fmt::format("process {} on {}\n", ::getpid(), host_name());
+    if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), me.data(), me.size(), 0);
+    return std::unique_ptr<FileLock>(new PosixLock(fd.release()));
+  }
+
   Status rename(const std::string& from, const std::string& to) override {
+    struct stat info;
+    if (::lstat(to.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode))
+      return not_regular(to, info.st_mode);
     if (::rename(from.c_str(), to.c_str()) != 0) return system_error("cannot rename to", to, errno);
     return {};
   }
@@ -156,6 +274,27 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+Result<int> open_for_reading(const std::string& path, bool streams) {
+  Descriptor fd(open_retrying(path, O_RDONLY | O_NONBLOCK));
+  struct stat info;
+  if (fd.get() < 0) {
+    const int fault = errno;
+    if (fault == ENXIO && ::stat(path.c_str(), &info) == 0) return not_regular(path, info.st_mode);
+    return system_error("cannot open", path, fault);
+  }
+  if (::fstat(fd.get(), &info) != 0) return system_error("cannot stat", path, errno);
+  if (!S_ISREG(info.st_mode) && !(streams && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode))))
+    return not_regular(path, info.st_mode);
+  if (streams && !S_ISREG(info.st_mode)) {
+    // A FIFO that nobody has written to yet looks as if it had ended.
+    pollfd writer = {.fd = fd.get(), .events = POLLIN, .revents = 0};
+    while (S_ISFIFO(info.st_mode) && ::poll(&writer, 1, -1) < 0 && errno == EINTR) {
+    }
+    let_wait(fd.get());
+  }
+  return fd.release();
+}
 
 std::shared_ptr<FileSystem> make_posix_file_system() { return std::make_shared<PosixFileSystem>(); }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few operations on files that checkpoints need, as an interface, so that a test can fail or stop any of them.
+// The few operations on files that checkpoints need, as an interface, so that a test can fail or stop any of them. None
+// of them waits for another process: a FIFO that nobody reads or writes is an error.
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/error.h"
@@ -29,14 +31,29 @@ class ReadableFile {
   virtual Status read(uint64_t offset, void* out, size_t bytes) const = 0;
 };
 
+/// A lock that is held until this is destroyed or the process ends, however it ends.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 /// Errors of every operation name the path: kNotFound, kResourceExhausted (no space), kInternal with the system's word.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  /// Creates or empties `path`.
+  /// Creates or empties `path`. A device, and a FIFO with a reader, is written to as it is.
   virtual Result<std::unique_ptr<WritableFile>> create(const std::string& path) = 0;
+  /// Creates a file of a name that is free, `path`.N.temporary, for a save that renames it to `path` once it is synced.
+  /// It is locked until it is closed, which tells it from one that a kill left. Gives the name, too.
+  virtual Result<std::pair<std::string, std::unique_ptr<WritableFile>>> create_temporary(const std::string& path) = 0;
+  /// Removes the temporary files of `path` that no process writes any more. Where files cannot be locked, all stay.
+  virtual void remove_temporaries(const std::string& path) = 0;
+  /// Opens a regular file. Errors: kInvalidArgument for a FIFO, a device, a directory or a socket.
   virtual Result<std::unique_ptr<ReadableFile>> open(const std::string& path) = 0;
-  /// Replaces `to` if it is there, in one step.
+  /// Takes the lock of the file `path`, which is made where there is none, stays, and says who has the lock. Errors:
+  /// kFailedPrecondition where somebody has it, naming process and host; where the system cannot lock; else as open().
+  virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
+  /// Replaces `to` if it is there, in one step. Errors: kInvalidArgument when `to` is there and is not a file.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual Status remove(const std::string& path) = 0;
   /// Returns once earlier renames and removals in `directory` are on the disk.
@@ -48,6 +65,10 @@ class FileSystem {
 
 /// The operating system's files.
 std::shared_ptr<FileSystem> make_posix_file_system();
+
+/// Opens `path` for reading; the descriptor is the caller's. Only regular files, without waiting, and with `streams`
+/// FIFOs, whose first writer it waits for, and character devices. Errors: kInvalidArgument for what else it is.
+Result<int> open_for_reading(const std::string& path, bool streams);
 
 /// The error of a failed system call on `path`: `doing` as in "cannot open", `number` as in errno.
 Error system_error(const char* doing, const std::string& path, int number);

@@ -52,7 +52,7 @@ Status RecordWriter::close() {
 }
 
 Result<RecordReader> RecordReader::open(const std::string& path) {
-  TROUPE_ASSIGN(ByteReader bytes, ByteReader::open(path));
+  TROUPE_ASSIGN(ByteReader bytes, ByteReader::open(path, ByteReader::Kinds::kStreamsToo));
   return RecordReader(std::move(bytes));
 }
 

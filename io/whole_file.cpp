@@ -2,6 +2,10 @@
 // Whole files over the FileSystem interface.
 #include "io/whole_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <exception>
 #include <filesystem>
 
@@ -30,6 +34,19 @@ Status write_file(const std::string& path, std::string_view bytes) {
   if (!status.ok() && std::filesystem::is_regular_file(std::filesystem::symlink_status(path, fault)))
     (void)files->remove(path).ok();  // the first error is the one to report
   return status;
+}
+
+Status append_file(const std::string& path, std::string_view bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
+  if (fd < 0) return system_error("cannot open", path, errno);
+  int fault = 0;
+  while (!bytes.empty() && fault == 0) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n >= 0) bytes.remove_prefix(static_cast<size_t>(n));
+    else if (errno != EINTR) fault = errno;
+  }
+  if (::close(fd) != 0 && fault == 0) fault = errno;
+  return fault ? Status(system_error("cannot write", path, fault)) : Status();
 }
 
 }  // namespace troupe

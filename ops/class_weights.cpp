@@ -6,8 +6,10 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <numeric>
+#include <sstream>
+
+#include "io/whole_file.h"
 
 namespace troupe {
 
@@ -65,8 +67,9 @@ int64_t AliasTable::draw(Words& words) const {
 namespace {
 
 Result<std::vector<double>> read_counts(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return make_error(Code::kNotFound, "cannot read vocab_file '{}'", path);
+  auto text = read_file(path);
+  if (!text.ok()) return make_error(text.error().code, "vocab_file: {}", text.error().message);
+  std::istringstream file(std::move(*text));
   std::vector<double> out;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();

@@ -2,9 +2,10 @@
 // What tells a person something: Assert, Print, PrintV2, StringFormat, Timestamp.
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 
-#include <spdlog/spdlog.h>
-
+#include "base/log.h"
+#include "io/whole_file.h"
 #include "ops/all.h"
 #include "ops/tensor_text.h"
 #include "troupe/graph.h"
@@ -36,8 +37,8 @@ class PrintKernel final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     if (times_ < 0 || printed_.fetch_add(1) < times_) {
       std::string text = message_;
-      for (int i = 1; i < c.num_inputs(); ++i) text += "[" + text_of_first(c.input(i), most_) + "]";
-      fmt::print(stderr, "{}\n", text);
+      for (int i = 1; i < c.num_inputs(); ++i) text += fmt::format("[{}]", text_of_first(c.input(i), most_));
+      std::fputs(fmt::format("{}\n", text).c_str(), stderr);
     }
     c.set_output(0, c.input(0));
     return {};
@@ -54,19 +55,16 @@ Status write_line(const std::string& stream, const std::string& text) {
   constexpr std::string_view kFile = "file://";
   if (stream == "stdout" || stream == "stderr") {
     std::FILE* file = stream == "stdout" ? stdout : stderr;
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fflush(file);
+    if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
+      return make_error(Code::kInternal, "cannot write to {}", stream);
   } else if (stream == "log(info)") {
-    spdlog::info("{}", text);
+    log_info("{}", text);
   } else if (stream == "log(warning)") {
-    spdlog::warn("{}", text);
+    log_warning("{}", text);
   } else if (stream == "log(error)") {
-    spdlog::error("{}", text);
+    log_error("{}", text);
   } else if (stream.starts_with(kFile)) {
-    const std::string path = stream.substr(kFile.size());
-    std::FILE* file = std::fopen(path.c_str(), "a");
-    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (!file || std::fclose(file) != 0 || !written) return make_error(Code::kInternal, "cannot write to {}", path);
+    return append_file(stream.substr(kFile.size()), text);
   }
   return {};
 }

@@ -19,11 +19,12 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
   };
   using Names = std::map<std::string, std::shared_ptr<File>>;
 
-  Names now;            // what processes see
-  Names durable;        // names that a power cut leaves
-  int64_t budget = -1;  // bytes and operations until death; -1: never
-  int64_t space = -1;   // bytes until the disk is full; -1: never
-  std::string fail;     // the operation of this name fails once, without effect
+  Names now;              // what processes see
+  Names durable;          // names that a power cut leaves
+  int64_t budget = -1;    // bytes and operations until death; -1: never
+  int64_t space = -1;     // bytes until the disk is full; -1: never
+  bool no_locks = false;  // as on some network file systems
+  std::string fail;       // the operation of this name fails once, without effect
   std::vector<std::string> log;
 
   bool dead() const { return budget == 0; }
@@ -40,6 +41,22 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
     auto file = std::make_shared<File>();
     now[path] = file;
     return std::unique_ptr<troupe::WritableFile>(new Writer(shared_from_this(), file, path));
+  }
+  troupe::Result<std::pair<std::string, std::unique_ptr<troupe::WritableFile>>> create_temporary(
+      const std::string& path) override {
+    std::string name = path + ".0.temporary";
+    TROUPE_ASSIGN(auto file, create(name));
+    return std::pair(std::move(name), std::move(file));
+  }
+  void remove_temporaries(const std::string& path) override { now.erase(path + ".0.temporary"); }
+  /// Not an operation that costs: a kill frees locks, and a copy has none.
+  troupe::Result<std::unique_ptr<troupe::FileLock>> lock(const std::string& path) override {
+    if (no_locks) return troupe::make_error(troupe::Code::kFailedPrecondition, "cannot lock '{}': no locks", path);
+    auto& held = locks_[path];
+    if (!held.expired()) return troupe::make_error(troupe::Code::kFailedPrecondition, "'{}' is locked", path);
+    auto lock = std::make_unique<Lock>();
+    held = lock->held;
+    return std::unique_ptr<troupe::FileLock>(std::move(lock));
   }
   troupe::Result<std::unique_ptr<troupe::ReadableFile>> open(const std::string& path) override {
     if (!now.contains(path)) return troupe::make_error(troupe::Code::kNotFound, "no file '{}'", path);
@@ -72,6 +89,10 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
   }
 
  private:
+  struct Lock : troupe::FileLock {
+    std::shared_ptr<bool> held = std::make_shared<bool>(true);
+  };
+
   class Writer : public troupe::WritableFile {
    public:
     Writer(std::shared_ptr<SimulatedFiles> files, std::shared_ptr<File> file, std::string path)
@@ -142,4 +163,6 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
     out->durable = out->now;
     return out;
   }
+
+  std::map<std::string, std::weak_ptr<bool>> locks_;
 };
