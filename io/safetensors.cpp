@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
+#include <tuple>
 
 #include "io/crc32c.h"
 
@@ -17,6 +19,7 @@ using nlohmann::json;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // as in the reference implementation
 constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kCrc = "crc32c";  // of __metadata__
 
 constexpr std::pair<DType, const char*> kNames[] = {
     {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"}, {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
@@ -36,121 +39,237 @@ Error damaged(const std::string& path, uint64_t offset, fmt::format_string<Args.
                     fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// One tensor as the header describes it, checked in itself.
+/// One tensor as the header describes it.
 struct Entry {
-  std::string name;
-  DType dtype;
-  Shape shape;
-  uint64_t begin, end;
+  DType dtype = DType::kFloat32;
+  std::vector<uint64_t> shape;
+  uint64_t begin = 0, end = 0;
 };
 
-/// Parses the header; refuses duplicate keys and anything deeper than {tensor: {shape: [..]}}.
-Result<json> parse_header(const std::string& text, const std::string& path) {
-  std::set<std::string> names;
-  std::string wrong;
-  auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second)
-      wrong = fmt::format("name '{}' comes twice", value.get<std::string>());
-    if ((event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) && depth > 2)
-      wrong = "the header nests too deep";
-    return wrong.empty();
-  };
-  json header = json::parse(text, watch, false);
-  if (!wrong.empty()) return damaged(path, 8, "{}", wrong);
-  if (header.is_discarded() || !header.is_object()) return damaged(path, 8, "the header is not a JSON object");
+struct Header {
+  std::map<std::string, Entry> tensors;
+  std::map<std::string, std::string> metadata;
+  bool has_metadata = false;
+};
+
+/// Takes a header's JSON as it comes: {NAME: {dtype, shape: [..], data_offsets: [..]}, __metadata__: {KEY: "text"}}.
+/// What is wrong first ends the parsing.
+class HeaderReader final : public json::json_sax_t {
+ public:
+  HeaderReader(const std::string& path, Header& out) : path_(path), out_(out) {}
+  Error fault() && { return fault_ ? std::move(*fault_) : not_an_object(); }
+
+  bool start_object(size_t) override {
+    if (depth_ >= 2) return too_deep();
+    if (++depth_ == 2 && in_metadata_) out_.has_metadata = true;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    if (depth_ == 1 && !in_metadata_ && told_ != (kDtype | kShape | kOffsets)) return bad_entry();
+    if (depth_ == 1 && !in_metadata_ && offsets_ != 2) return bad_entry();
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ >= 3) return too_deep();
+    if (depth_ != 2 || in_metadata_ || (field_ != kShape && field_ != kOffsets)) return bad_value();
+    ++depth_;
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool key(std::string& key) override { return depth_ == 1 ? top_key(key) : in_metadata_ ? note_key(key) : field(key); }
+  bool string(std::string& value) override {
+    if (depth_ != 2) return bad_value();
+    if (in_metadata_) {
+      note_->second = std::move(value);
+      return true;
+    }
+    if (field_ != kDtype) return bad_entry();
+    const auto known = std::ranges::find_if(kNames, [&value](const auto& e) { return value == e.second; });
+    if (known == std::end(kNames))
+      return fail(make_error(Code::kUnimplemented, "'{}': tensor '{}' has dtype '{}', which is not supported", path_,
+                             entry_->first, value));
+    entry_->second.dtype = known->first;
+    return true;
+  }
+  bool number_unsigned(uint64_t value) override {
+    if (depth_ != 3) return bad_value();
+    Entry& entry = entry_->second;
+    if (field_ == kShape) entry.shape.push_back(value);
+    else if (++offsets_ == 1) entry.begin = value;
+    else entry.end = value;
+    return offsets_ <= 2 || bad_entry();
+  }
+  bool null() override { return bad_value(); }
+  bool boolean(bool) override { return bad_value(); }
+  bool number_integer(int64_t) override { return bad_value(); }
+  bool number_float(double, const std::string&) override { return bad_value(); }
+  bool binary(json::binary_t&) override { return bad_value(); }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
+
+ private:
+  enum Field : int { kNone = 0, kDtype = 1, kShape = 2, kOffsets = 4 };
+
+  bool top_key(const std::string& name) {
+    in_metadata_ = name == kMetadata;
+    if (in_metadata_) return !out_.has_metadata || twice(name);
+    bool fresh = false;
+    std::tie(entry_, fresh) = out_.tensors.try_emplace(name);
+    told_ = offsets_ = 0;
+    field_ = kNone;
+    return fresh || twice(name);
+  }
+  bool note_key(const std::string& name) {
+    bool fresh = false;
+    std::tie(note_, fresh) = out_.metadata.try_emplace(name);
+    return fresh || twice(name);
+  }
+  bool field(const std::string& name) {
+    field_ = name == "dtype" ? kDtype : name == "shape" ? kShape : name == "data_offsets" ? kOffsets : kNone;
+    if (field_ == kNone || (told_ & field_)) return bad_entry();
+    told_ |= field_;
+    return true;
+  }
+
+  bool fail(Error error) {
+    fault_ = std::move(error);
+    return false;
+  }
+  Error not_an_object() const { return damaged(path_, 8, "the header is not a JSON object"); }
+  bool twice(const std::string& name) { return fail(damaged(path_, 8, "name '{}' comes twice", name)); }
+  bool too_deep() { return fail(damaged(path_, 8, "the header nests too deep")); }
+  bool bad_entry() {
+    return fail(damaged(path_, 8, "the entry of tensor '{}' is not {{dtype, shape, data_offsets}}", entry_->first));
+  }
+  /// A value that cannot stand where it does.
+  bool bad_value() {
+    if (depth_ == 0) return fail(not_an_object());
+    if (in_metadata_ && depth_ == 1) return fail(damaged(path_, 8, "__metadata__ is not an object"));
+    if (in_metadata_) return fail(damaged(path_, 8, "__metadata__ '{}' is not a string", note_->first));
+    return bad_entry();
+  }
+
+  const std::string& path_;
+  Header& out_;
+  std::optional<Error> fault_;
+  int depth_ = 0;
+  bool in_metadata_ = false;
+  std::map<std::string, Entry>::iterator entry_;       // of the tensor that is being read
+  std::map<std::string, std::string>::iterator note_;  // of __metadata__
+  int field_ = kNone, told_ = 0, offsets_ = 0;         // of the entry: field, those there were, numbers in data_offsets
+};
+
+Result<Header> parse_header(const std::string& text, const std::string& path) {
+  Header header;
+  HeaderReader reader(path, header);
+  if (!json::sax_parse(text, &reader)) return std::move(reader).fault();
   return header;
 }
 
-Result<Entry> parse_entry(const std::string& name, const json& value, uint64_t data_size, const std::string& path) {
-  auto unsigned_list = [](const json& list) {
-    return list.is_array() && std::ranges::all_of(list, [](const json& v) { return v.is_number_unsigned(); });
-  };
-  if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value["dtype"].is_string() ||
-      !value.contains("shape") || !unsigned_list(value["shape"]) || !value.contains("data_offsets") ||
-      !unsigned_list(value["data_offsets"]) || value["data_offsets"].size() != 2)
-    return damaged(path, 8, "the entry of tensor '{}' is not {{dtype, shape, data_offsets}}", name);
-  const auto& type = value["dtype"].get_ref<const std::string&>();
-  const auto known = std::ranges::find_if(kNames, [&type](const auto& e) { return type == e.second; });
-  if (known == std::end(kNames))
-    return make_error(Code::kUnimplemented, "'{}': tensor '{}' has dtype '{}', which is not supported", path, name,
-                      type);
+/// Checks an entry in itself; its shape.
+Result<Shape> check_entry(const std::string& name, const Entry& e, uint64_t data_size, const std::string& path) {
   std::vector<int64_t> dims;
-  for (const json& v : value["shape"]) {
-    const auto size = v.get<uint64_t>();
+  for (const uint64_t size : e.shape) {
     if (size > INT64_MAX) return damaged(path, 8, "tensor '{}' has size {}", name, size);
     dims.push_back(static_cast<int64_t>(size));
   }
   auto shape = Shape::make(dims);
   if (!shape.ok()) return damaged(path, 8, "tensor '{}': {}", name, shape.error().message);
-  Entry e{name, known->first, *shape, value["data_offsets"][0].get<uint64_t>(),
-          value["data_offsets"][1].get<uint64_t>()};
   if (e.begin > e.end || e.end > data_size)
     return damaged(path, 8, "tensor '{}' claims bytes [{}, {}) of {} bytes of data", name, e.begin, e.end, data_size);
-  const uint64_t need = static_cast<uint64_t>(e.shape.elements()) * size_of(e.dtype);
+  const uint64_t need = static_cast<uint64_t>(shape->elements()) * size_of(e.dtype);
   if (e.end - e.begin != need)
-    return damaged(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, type, e.shape.str(),
-                   need, e.begin, e.end);
-  return e;
+    return damaged(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, name_of(e.dtype),
+                   shape->str(), need, e.begin, e.end);
+  return shape;
 }
 
-Status read_metadata(const json& header, const std::string& path, TensorFile& out) {
-  const auto at = header.find(kMetadata);
-  if (at == header.end()) return {};
-  if (!at->is_object()) return damaged(path, 8, "__metadata__ is not an object");
-  for (const auto& [key, value] : at->items()) {
-    if (!value.is_string()) return damaged(path, 8, "__metadata__ '{}' is not a string", key);
-    out.metadata[key] = value.get<std::string>();
-  }
-  if (const auto step = out.metadata.find("step"); step != out.metadata.end()) {
-    const std::string& s = step->second;
-    const auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), out.step);
+Result<int64_t> step_in(const Header& header, const std::string& path) {
+  int64_t step = -1;
+  if (const auto at = header.metadata.find("step"); at != header.metadata.end()) {
+    const std::string& s = at->second;
+    const auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), step);
     if (code != std::errc() || end != s.data() + s.size()) return damaged(path, 8, "step '{}' is not a number", s);
   }
-  return {};
+  return step;
 }
 
-uint32_t header_crc(json header) {
-  if (header.contains(kMetadata)) header[kMetadata].erase("crc32c");
-  const std::string text = header.dump();
+/// The canonical text: keys sorted, no spaces. Throws json's exception for what is not UTF-8.
+std::string text_of(const Header& header, bool with_crc) {
+  std::string out = "{";
+  const auto comma = [&out] {
+    if (out.back() != '{') out += ',';
+  };
+  const auto put_metadata = [&] {
+    comma();
+    fmt::format_to(std::back_inserter(out), "\"{}\":{{", kMetadata);
+    for (const auto& [key, value] : header.metadata) {
+      if (key == kCrc && !with_crc) continue;
+      comma();
+      out += json(key).dump() + ':' + json(value).dump();
+    }
+    out += '}';
+  };
+  bool metadata_left = header.has_metadata;
+  for (const auto& [name, e] : header.tensors) {
+    if (metadata_left && name > kMetadata) {
+      put_metadata();
+      metadata_left = false;
+    }
+    comma();
+    fmt::format_to(std::back_inserter(out), R"({}:{{"data_offsets":[{},{}],"dtype":"{}","shape":[{}]}})",
+                   json(name).dump(), e.begin, e.end, name_of(e.dtype), fmt::join(e.shape, ","));
+  }
+  if (metadata_left) put_metadata();
+  return out + '}';
+}
+
+uint32_t header_crc(const Header& header) {
+  const std::string text = text_of(header, false);
   return crc32c(text.data(), text.size());
 }
 
 }  // namespace
 
-Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step) {
-  std::vector<std::pair<const std::string*, const Tensor*>> order;
+Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step,
+                                          const std::map<std::string, std::string>& metadata) {
+  Header header{.tensors = {}, .metadata = metadata, .has_metadata = true};
+  for (const char* taken : {"format", "step", kCrc})
+    if (metadata.contains(taken)) return invalid_argument("metadata cannot be named '{}'", taken);
+  std::vector<std::pair<const Tensor*, Entry*>> order;
   for (const auto& [name, tensor] : tensors) {
     if (name == kMetadata) return invalid_argument("a tensor cannot be named '{}'", name);
     if (!tensor.defined()) return invalid_argument("tensor '{}' is undefined", name);
     if (!name_of(tensor.dtype()))
       return invalid_argument("tensor '{}' is {}{}: safetensors files cannot hold that dtype", name,
                               to_string(tensor.dtype()), tensor.shape().str());
-    order.emplace_back(&name, &tensor);
+    const auto dims = tensor.shape().dims();
+    const auto at = header.tensors.emplace_hint(header.tensors.end(), name,
+                                                Entry{tensor.dtype(), std::vector<uint64_t>(dims.begin(), dims.end())});
+    order.emplace_back(&tensor, &at->second);
   }
   // Widest elements first keeps every tensor aligned to its elements.
-  std::ranges::stable_sort(order, std::greater(), [](const auto& e) { return size_of(e.second->dtype()); });
+  std::ranges::stable_sort(order, std::greater(), [](const auto& e) { return size_of(e.first->dtype()); });
 
-  json header = json::object();
   EncodedTensors out;
   uint64_t offset = 0;
-  for (const auto& [name, tensor] : order) {
-    const uint64_t end = offset + tensor->bytes();
-    const auto dims = tensor->shape().dims();
-    header[*name] = {{"dtype", name_of(tensor->dtype())},
-                     {"shape", std::vector<uint64_t>(dims.begin(), dims.end())},
-                     {"data_offsets", {offset, end}}};
-    if (end > offset) out.data.emplace_back(tensor->raw(), tensor->bytes());
-    offset = end;
+  for (const auto& [tensor, entry] : order) {
+    entry->begin = offset;
+    offset = entry->end = offset + tensor->bytes();
+    if (tensor->bytes() > 0) out.data.emplace_back(tensor->raw(), tensor->bytes());
   }
-  header[kMetadata] = {{"format", "troupe"}};
-  if (step >= 0) header[kMetadata]["step"] = std::to_string(step);
+  header.metadata["format"] = "troupe";
+  if (step >= 0) header.metadata["step"] = std::to_string(step);
   try {
     uint32_t crc = header_crc(header);
     for (const auto& [data, bytes] : out.data) crc = crc32c(data, bytes, crc);
-    header[kMetadata]["crc32c"] = fmt::format("{:08x}", crc);
-    out.header = header.dump();
+    header.metadata[kCrc] = fmt::format("{:08x}", crc);
+    out.header = text_of(header, true);
   } catch (const json::exception& e) {
-    return invalid_argument("the name of a tensor is not UTF-8: {}", e.what());
+    return invalid_argument("the name of a tensor, or metadata, is not UTF-8: {}", e.what());
   }
   out.header.resize((out.header.size() + 7) / 8 * 8, ' ');
   if (out.header.size() > kMaxHeader)
@@ -172,49 +291,55 @@ Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::strin
     return damaged(path, 0, "a header of {} bytes in a file of {}", length, file.size());
   std::string text(length, '\0');
   TROUPE_RETURN_IF_ERROR(file.read(8, text.data(), length));
-  TROUPE_ASSIGN(json header, parse_header(text, path));
+  TROUPE_ASSIGN(Header header, parse_header(text, path));
   const uint64_t start = 8 + length;
   const uint64_t data_size = file.size() - start;
 
   TensorFile out;
-  TROUPE_RETURN_IF_ERROR(read_metadata(header, path, out));
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name == kMetadata) continue;
-    TROUPE_ASSIGN(Entry entry, parse_entry(name, value, data_size, path));
-    entries.push_back(std::move(entry));
+  TROUPE_ASSIGN(out.step, step_in(header, path));
+  struct Part {
+    const std::string* name;
+    const Entry* entry;
+    Shape shape;
+  };
+  std::vector<Part> parts;
+  parts.reserve(header.tensors.size());
+  for (const auto& [name, entry] : header.tensors) {
+    TROUPE_ASSIGN(Shape shape, check_entry(name, entry, data_size, path));
+    parts.push_back({&name, &entry, std::move(shape)});
   }
-  std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
+  std::ranges::sort(parts, {}, [](const Part& p) { return std::pair(p.entry->begin, p.entry->end); });
   uint64_t covered = 0;
-  for (const Entry& e : entries) {
-    if (e.begin != covered)
-      return damaged(path, start + std::min(covered, e.begin), "tensor '{}' begins at byte {} of the data, {} byte {}",
-                     e.name, e.begin, e.begin < covered ? "overlapping one that ends at" : "leaving a gap from",
-                     covered);
-    covered = e.end;
+  for (const auto& [name, entry, shape] : parts) {
+    const uint64_t begin = entry->begin;
+    if (begin != covered)
+      return damaged(path, start + std::min(covered, begin), "tensor '{}' begins at byte {} of the data, {} byte {}",
+                     *name, begin, begin < covered ? "overlapping one that ends at" : "leaving a gap from", covered);
+    covered = entry->end;
   }
   if (covered != data_size)
     return damaged(path, start + covered, "{} bytes of data, but the tensors end at byte {}", data_size, covered);
 
-  const auto sum = out.metadata.find("crc32c");
-  out.checked = sum != out.metadata.end();
+  const auto sum = header.metadata.find(kCrc);
+  out.checked = sum != header.metadata.end();
   if (!out.checked && must_be_checked) return damaged(path, 8, "the header has no check sum");
   uint32_t crc = out.checked ? header_crc(header) : 0;
-  for (Entry& e : entries) {
-    TROUPE_ASSIGN(Tensor tensor, Tensor::make(e.dtype, e.shape));
-    TROUPE_RETURN_IF_ERROR(file.read(start + e.begin, tensor.mutable_raw(), tensor.bytes()));
+  for (const auto& [name, entry, shape] : parts) {
+    TROUPE_ASSIGN(Tensor tensor, Tensor::make(entry->dtype, shape));
+    TROUPE_RETURN_IF_ERROR(file.read(start + entry->begin, tensor.mutable_raw(), tensor.bytes()));
     if (out.checked) crc = crc32c(tensor.raw(), tensor.bytes(), crc);
-    if (e.dtype == DType::kBool) {
+    if (entry->dtype == DType::kBool) {
       const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
       const auto* bad = std::find_if(bytes, bytes + tensor.bytes(), [](uint8_t b) { return b > 1; });
       if (bad != bytes + tensor.bytes())
-        return damaged(path, start + e.begin + static_cast<uint64_t>(bad - bytes), "tensor '{}': {} is not a bool",
-                       e.name, int{*bad});
+        return damaged(path, start + entry->begin + static_cast<uint64_t>(bad - bytes), "tensor '{}': {} is not a bool",
+                       *name, int{*bad});
     }
-    out.tensors[std::move(e.name)] = std::move(tensor);
+    out.tensors[*name] = std::move(tensor);
   }
   if (out.checked && fmt::format("{:08x}", crc) != sum->second)
     return damaged(path, start, "the check sum of header and data is {:08x}, not {}", crc, sum->second);
+  out.metadata = std::move(header.metadata);
   return out;
 }
 

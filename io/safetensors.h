@@ -4,6 +4,7 @@
 // A file: the length of the header (8 bytes, little-endian), the header (JSON: for each tensor its dtype,
 // shape and range of bytes, and __metadata__), the data. __metadata__'s "crc32c" is the CRC-32C, in eight hex
 // digits, of the header's canonical text (keys sorted, no spaces, without this entry) and then of the data.
+// Time and memory grow with the number of tensors times its logarithm.
 #pragma once
 #include <utility>
 #include <vector>
@@ -19,8 +20,10 @@ struct EncodedTensors {
   std::vector<std::pair<const void*, size_t>> data;
 };
 
-/// Errors: those of write_safetensors that concern the tensors.
-Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step);
+/// Errors: those of write_safetensors that concern the tensors; kInvalidArgument for metadata of a name that is taken,
+/// "format", "step" or "crc32c".
+Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step,
+                                          const std::map<std::string, std::string>& metadata = {});
 
 /// Errors: those of read_safetensors; with `must_be_checked` also kDataLoss where there is no check sum.
 Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path, bool must_be_checked);

@@ -80,6 +80,23 @@ TEST_CASE("files of other programs are read without a check sum") {
   CHECK(read_safetensors(dir.write("none", file("{}", "")))->tensors.empty());
 }
 
+TEST_CASE("the check sum is that of the canonical header and the data, however the header is written") {
+  TemporaryDirectory dir;
+  const std::string data("\0\0\x80\x3f\x07", 5);
+  const auto with_crc = [](const std::string& crc) {
+    return R"({ "\u00e4\"\/\n": {"shape": [], "data_offsets": [4, 5], "dtype": "U8"}, "__metadata__": {"step": "7",)"
+           R"( "crc32c": ")" +
+           crc + R"(", "format": "troupe"}, "A": {"dtype": "F32", "data_offsets": [0, 4], "shape": [1, 1]} })";
+  };
+  const auto read = read_safetensors(dir.write("f", file(with_crc("dbddb0da"), data)));
+  REQUIRE(read.ok());
+  CHECK(read->checked);
+  CHECK(read->step == 7);
+  CHECK(read->tensors.at("A").identical(Tensor::of<float>({1}, {1, 1})));
+  CHECK(read->tensors.at("\xc3\xa4\"/\n").identical(Tensor::scalar<uint8_t>(7)));
+  CHECK_THAT(refusal(dir, file(with_crc("dbddb0db"), data)).message, Catch::Contains("dbddb0da"));
+}
+
 TEST_CASE("hostile and broken headers are refused with file and offset") {
   TemporaryDirectory dir;
   auto entry = [](const std::string& dtype, const std::string& shape, const std::string& range) {
@@ -116,6 +133,20 @@ TEST_CASE("hostile and broken headers are refused with file and offset") {
        file(R"({"t":4})", four),
        file(R"({"__metadata__":{"a":1}})", ""),
        file(R"({"__metadata__":[]})", ""),
+       file(R"({"__metadata__":3})", ""),
+       file(R"({"__metadata__":{"a":[]}})", ""),
+       file(R"({"__metadata__":{"a":{}}})", ""),
+       file(R"({"__metadata__":{"a":"1","a":"2"}})", ""),
+       file(R"({"__metadata__":{},"__metadata__":{}})", ""),
+       file(R"({"t":{"dtype":"U8","dtype":"U8","shape":[4],"data_offsets":[0,4]}})", four),
+       file(R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"more":1}})", four),
+       file(R"({"t":{"dtype":["U8"],"shape":[4],"data_offsets":[0,4]}})", four),
+       file(R"({"t":{"dtype":"U8","shape":"4","data_offsets":[0,4]}})", four),
+       file(R"({"t":{"dtype":"U8","shape":{},"data_offsets":[0,4]}})", four),
+       file(R"({"t":{"dtype":"U8","shape":[4],"data_offsets":[0,4,4]}})", four),
+       file(R"({"t":{}})", four),
+       file(R"("t")", ""),
+       file("{} {}", ""),
        file(R"({"__metadata__":{"step":"1x"}})", ""),
        file(R"({"__metadata__":{"crc32c":"00000000"}})", ""),
        file(
