@@ -2,14 +2,15 @@
 // The Checkpointer. Invariants, at every moment and whatever fails:
 //  1. A name "checkpoint-<step>.safetensors" refers to a file that was complete and synced before it got the name.
 //  2. `latest` names a file that had its name, durably, before; and it is never the one that is deleted.
+//  3. Of the directory only the process that has its lock writes to it or removes from it.
 #include "troupe/checkpoint.h"
-#include "base/join.h"
-
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
+#include "base/join.h"
+#include "base/log.h"
 #include "io/safetensors.h"
 
 namespace troupe {
@@ -19,6 +20,7 @@ constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
 constexpr std::string_view kTemporary = ".partial";
 constexpr const char* kLatest = "latest";
+constexpr const char* kLock = "checkpoint.lock";
 
 std::string name_of(int64_t step) { return fmt::format("{}{:012}{}", kPrefix, step, kSuffix); }
 
@@ -48,15 +50,93 @@ Result<int64_t> read_pointer(FileSystem& files, const std::string& path) {
   return step;
 }
 
+std::shared_ptr<FileSystem> or_posix(std::shared_ptr<FileSystem> files) {
+  return files ? std::move(files) : make_posix_file_system();
+}
+
+/// What the directory says at one moment.
+struct Look {
+  Result<int64_t> pointer;
+  std::vector<Checkpointer::Entry> entries;
+
+  static Result<Look> take(const std::string& directory, const std::shared_ptr<FileSystem>& files) {
+    auto pointer = read_pointer(*files, directory + "/" + kLatest);
+    TROUPE_ASSIGN(auto entries, Checkpointer::read_list(directory, files));
+    return Look{std::move(pointer), std::move(entries)};
+  }
+  bool names(int64_t step) const {
+    return std::ranges::any_of(entries, [step](const auto& e) { return e.step == step; });
+  }
+  bool operator==(const Look& other) const {
+    return pointer.ok() == other.pointer.ok() && (!pointer.ok() || *pointer == *other.pointer) &&
+           std::ranges::equal(entries, other.entries, {}, &Checkpointer::Entry::step, &Checkpointer::Entry::step);
+  }
+};
+
+/// Loads by what `look` says. Nothing where a file is missing and the directory has changed since.
+Result<std::optional<Checkpointer::Loaded>> load_by(Look look, const std::string& directory,
+                                                    const std::shared_ptr<FileSystem>& files) {
+  const auto changed = [&]() -> Result<bool> {
+    TROUPE_ASSIGN(const Look now, Look::take(directory, files));
+    return !(now == look);
+  };
+  Checkpointer::Loaded loaded;
+  const int64_t newest = look.pointer.ok() ? *look.pointer : INT64_MAX;
+  if (!look.pointer.ok() && look.pointer.error().code == Code::kInvalidArgument) return look.pointer.error();
+  if (look.pointer.ok() ? !look.names(newest) : !look.entries.empty()) {
+    TROUPE_ASSIGN(const bool moved, changed());
+    if (moved) return std::optional<Checkpointer::Loaded>();
+    loaded.skipped.push_back(
+        look.pointer.ok() ? fmt::format("'{}/{}', which '{}' names, is missing", directory, name_of(newest), kLatest)
+                          : look.pointer.error().message);
+  }
+  std::vector<Checkpointer::Entry> entries = look.entries;
+  // From the latest downwards; checkpoints beyond it come last: a run that was set back left them.
+  std::ranges::sort(entries, [newest](const auto& a, const auto& b) {
+    return std::pair(a.step <= newest, a.step) > std::pair(b.step <= newest, b.step);
+  });
+  for (const Checkpointer::Entry& entry : entries) {
+    auto file = files->open(entry.path);
+    if (!file.ok() && file.error().code == Code::kInvalidArgument) return std::move(file.error());
+    if (!file.ok() && file.error().code == Code::kNotFound) {
+      TROUPE_ASSIGN(const bool moved, changed());
+      if (moved) return std::optional<Checkpointer::Loaded>();
+    }
+    auto decoded = file.ok() ? decode_safetensors(**file, entry.path, true) : Result<TensorFile>(file.error());
+    if (decoded.ok() && decoded->step != entry.step)
+      decoded = make_error(Code::kDataLoss, "'{}' holds step {}", entry.path, decoded->step);
+    if (decoded.ok()) {
+      loaded.tensors = std::move(decoded->tensors);
+      loaded.metadata = std::move(decoded->metadata);
+      loaded.step = entry.step;
+      loaded.path = entry.path;
+      return std::optional(std::move(loaded));
+    }
+    loaded.skipped.push_back(decoded.error().message);
+  }
+  if (loaded.skipped.empty()) return make_error(Code::kNotFound, "no checkpoint in '{}'", directory);
+  return make_error(Code::kDataLoss, "no checkpoint of '{}' can be read: {}", directory, join(loaded.skipped, "; "));
+}
+
 }  // namespace
 
 Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last_n, std::shared_ptr<FileSystem> files) {
-  if (!files) files = make_posix_file_system();
+  files = or_posix(std::move(files));
   TROUPE_RETURN_IF_ERROR(files->make_directories(directory));
-  TROUPE_ASSIGN(const std::vector<std::string> names, files->list(directory));
+  auto lock = files->lock(directory + "/" + kLock);
+  if (!lock.ok())
+    return make_error(lock.error().code, "the checkpoints in '{}' cannot be had for saving: {}", directory,
+                      lock.error().message);
+  Checkpointer out(std::move(directory), keep_last_n, std::move(files), std::move(*lock));
+  TROUPE_RETURN_IF_ERROR(out.remove_temporaries());
+  return out;
+}
+
+Status Checkpointer::remove_temporaries() {
+  TROUPE_ASSIGN(const std::vector<std::string> names, files_->list(directory_));
   for (const std::string& name : names)
-    if (is_temporary(name)) TROUPE_RETURN_IF_ERROR(files->remove(directory + "/" + name));
-  return Checkpointer(std::move(directory), keep_last_n, std::move(files));
+    if (is_temporary(name)) TROUPE_RETURN_IF_ERROR(files_->remove(directory_ + "/" + name));
+  return {};
 }
 
 Status Checkpointer::replace(const std::string& name, const std::vector<std::pair<const void*, size_t>>& pieces) {
@@ -76,9 +156,10 @@ Status Checkpointer::replace(const std::string& name, const std::vector<std::pai
   return files_->sync_directory(directory_);
 }
 
-Result<std::string> Checkpointer::save(const TensorMap& tensors, int64_t step) {
-  if (step < 0) return invalid_argument("a checkpoint of step {}", step);
-  TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, step));
+Result<std::string> Checkpointer::save(const TensorMap& tensors, int64_t step, const Metadata& metadata) {
+  if (step < 0) return invalid_argument("a checkpoint's step must be at least 0, got {}", step);
+  TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, step, metadata));
+  TROUPE_RETURN_IF_ERROR(remove_temporaries());
   const std::string name = name_of(step);
   std::vector<std::pair<const void*, size_t>> pieces = {{encoded.header.data(), encoded.header.size()}};
   pieces.insert(pieces.end(), encoded.data.begin(), encoded.data.end());
@@ -91,54 +172,35 @@ Result<std::string> Checkpointer::save(const TensorMap& tensors, int64_t step) {
     std::ranges::sort(entries, {}, [step](const Entry& e) { return std::pair(e.step <= step, e.step); });
     for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i)
       if (Status removed = files_->remove(entries[i].path); !removed.ok())  // what was asked for is done
-        spdlog::warn("old checkpoint not deleted: {}", removed.error().message);
+        log_warning("old checkpoint not deleted: {}", removed.error().message);
   }
   return directory_ + "/" + name;
 }
 
-Result<Checkpointer::Loaded> Checkpointer::load_latest() const {
-  TROUPE_ASSIGN(std::vector<Entry> entries, list());
-  Loaded loaded;
-  auto skip = [&loaded](const Error& error) {
-    spdlog::warn("checkpoint passed over: {}", error.message);
-    loaded.skipped.push_back(error.message);
-  };
-  int64_t newest = INT64_MAX;
-  auto pointer = read_pointer(*files_, directory_ + "/" + kLatest);
-  if (pointer.ok()) {
-    newest = *pointer;
-    if (std::ranges::none_of(entries, [newest](const Entry& e) { return e.step == newest; }))
-      skip(make_error(Code::kNotFound, "'{}/{}', which '{}' names, is missing", directory_, name_of(newest), kLatest));
-  } else if (!entries.empty()) {
-    skip(pointer.error());
+Result<Checkpointer::Loaded> Checkpointer::read_latest(const std::string& directory,
+                                                       std::shared_ptr<FileSystem> files) {
+  files = or_posix(std::move(files));
+  // Where the owner saves and deletes meanwhile, the next look finds what it saved.
+  constexpr int kLooks = 100;
+  for (int n = 0; n < kLooks; ++n) {
+    TROUPE_ASSIGN(Look look, Look::take(directory, files));
+    TROUPE_ASSIGN(auto loaded, load_by(std::move(look), directory, files));
+    if (!loaded) continue;
+    for (const std::string& fault : loaded->skipped) log_warning("checkpoint passed over: {}", fault);
+    if (!loaded->skipped.empty()) log_warning("falling back to checkpoint '{}'", loaded->path);
+    return std::move(*loaded);
   }
-  // From the latest downwards; checkpoints beyond it come last: a run that was set back left them.
-  std::ranges::sort(entries, [newest](const Entry& a, const Entry& b) {
-    return std::pair(a.step <= newest, a.step) > std::pair(b.step <= newest, b.step);
-  });
-  for (const Entry& entry : entries) {
-    auto file = files_->open(entry.path);
-    auto decoded = file.ok() ? decode_safetensors(**file, entry.path, true) : Result<TensorFile>(file.error());
-    if (decoded.ok() && decoded->step != entry.step)
-      decoded = make_error(Code::kDataLoss, "'{}' holds step {}", entry.path, decoded->step);
-    if (decoded.ok()) {
-      loaded.tensors = std::move(decoded->tensors);
-      loaded.step = entry.step;
-      loaded.path = entry.path;
-      if (!loaded.skipped.empty()) spdlog::warn("falling back to checkpoint '{}'", entry.path);
-      return loaded;
-    }
-    skip(decoded.error());
-  }
-  if (loaded.skipped.empty()) return make_error(Code::kNotFound, "no checkpoint in '{}'", directory_);
-  return make_error(Code::kDataLoss, "no checkpoint of '{}' can be read: {}", directory_, join(loaded.skipped, "; "));
+  return make_error(Code::kFailedPrecondition, "'{}' changed {} times while its latest checkpoint was looked for",
+                    directory, kLooks);
 }
 
-Result<std::vector<Checkpointer::Entry>> Checkpointer::list() const {
-  TROUPE_ASSIGN(const std::vector<std::string> names, files_->list(directory_));
+Result<std::vector<Checkpointer::Entry>> Checkpointer::read_list(const std::string& directory,
+                                                                 std::shared_ptr<FileSystem> files) {
+  files = or_posix(std::move(files));
+  TROUPE_ASSIGN(const std::vector<std::string> names, files->list(directory));
   std::vector<Entry> entries;
   for (const std::string& name : names)
-    if (const int64_t step = step_of(name); step >= 0) entries.push_back({step, directory_ + "/" + name});
+    if (const int64_t step = step_of(name); step >= 0) entries.push_back({step, directory + "/" + name});
   std::ranges::sort(entries, {}, &Entry::step);
   return entries;
 }

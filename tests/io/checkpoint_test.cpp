@@ -3,8 +3,13 @@
 // checkpoint.
 #include "troupe/checkpoint.h"
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 
 #include "tests/io/simulated_files.h"
@@ -73,7 +78,7 @@ TEST_CASE("a checkpointer saves, loads, lists and keeps the last n") {
   REQUIRE(loaded.ok());
   check_holds(*loaded, 20);
   CHECK(loaded->skipped.empty());
-  check_holds(*Checkpointer::open(dir.file("deep/er"))->load_latest(), 20);
+  check_holds(*Checkpointer::read_latest(dir.file("deep/er")), 20);
 
   REQUIRE(c.save(state(20), 20).ok());  // the same step again
   CHECK(steps(c) == std::vector<int64_t>{10, 15, 20});
@@ -240,6 +245,150 @@ TEST_CASE("temporaries of a killed process are removed at the start, other files
   CHECK(std::filesystem::exists(dir.file("notes.partial")));
   CHECK(!std::filesystem::exists(dir.file("latest.partial")));
   CHECK(!std::filesystem::exists(dir.file("checkpoint-000000000007.safetensors.partial")));
+}
+
+TEST_CASE("temporaries are removed by the next save too") {
+  TemporaryDirectory dir;
+  auto c = Checkpointer::open(dir.path());
+  REQUIRE(c.ok());
+  dir.write("checkpoint-000000000007.safetensors.partial", "half");
+  REQUIRE(::mkfifo(dir.file("latest.partial").c_str(), 0600) == 0);
+  dir.write("notes.partial", "mine");
+  REQUIRE(c->save(state(8), 8).ok());
+  CHECK(std::filesystem::exists(dir.file("notes.partial")));
+  CHECK(!std::filesystem::exists(dir.file("latest.partial")));
+  CHECK(!std::filesystem::exists(dir.file("checkpoint-000000000007.safetensors.partial")));
+  check_holds(*c->load_latest(), 8);
+}
+
+TEST_CASE("a directory has one owner, whom the error of another one names; reading needs none") {
+  TemporaryDirectory dir;
+  {
+    auto mine = Checkpointer::open(dir.path());
+    REQUIRE(mine.ok());
+    REQUIRE(mine->save(state(1), 1).ok());
+    const auto second = Checkpointer::open(dir.path());
+    REQUIRE(!second.ok());
+    CHECK(second.error().code == Code::kFailedPrecondition);
+    CHECK_THAT(second.error().message,
+               Catch::Contains(dir.path()) && Catch::Contains(fmt::format("process {} ", ::getpid())));
+    const Checkpointer copy = *mine;
+    mine = Checkpointer::open(dir.file("elsewhere"));
+    CHECK(!Checkpointer::open(dir.path()).ok());  // the copy has it still
+    check_holds(*Checkpointer::read_latest(dir.path()), 1);
+    CHECK(Checkpointer::read_list(dir.path())->size() == 1);
+  }
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto c = Checkpointer::open(dir.path());
+    (void)!::write(ready[1], c.ok() ? "y" : "n", 1);
+    for (;;) ::pause();
+  }
+  char answer = 0;
+  REQUIRE(::read(ready[0], &answer, 1) == 1);
+  CHECK(answer == 'y');
+  const auto other = Checkpointer::open(dir.path());
+  CHECK(other.error().code == Code::kFailedPrecondition);
+  CHECK_THAT(other.error().message, Catch::Contains(fmt::format("process {} ", child)));
+  check_holds(*Checkpointer::read_latest(dir.path()), 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  CHECK(Checkpointer::open(dir.path()).ok());  // the kill released it
+}
+
+TEST_CASE("a file system without locks is an error with words, and a lock that is no file too") {
+  auto files = std::make_shared<SimulatedFiles>();
+  files->no_locks = true;
+  const auto c = Checkpointer::open("d", 2, files);
+  CHECK(c.error().code == Code::kFailedPrecondition);
+  CHECK_THAT(c.error().message, Catch::Contains("'d'") && Catch::Contains("cannot lock"));
+  TemporaryDirectory dir;
+  REQUIRE(::mkfifo(dir.file("checkpoint.lock").c_str(), 0600) == 0);
+  CHECK_THAT(Checkpointer::open(dir.path()).error().message, Catch::Contains("a FIFO"));
+}
+
+TEST_CASE("a FIFO, device, directory or socket as latest or as a checkpoint is an error, not a hang") {
+  const std::string name = GENERATE("latest", "checkpoint-000000000001.safetensors");
+  const std::string kind = GENERATE("a FIFO", "a device", "a directory", "a socket");
+  TemporaryDirectory dir;
+  const std::string victim = dir.file(name);
+  {
+    auto c = Checkpointer::open(dir.path());
+    REQUIRE(c->save(state(1), 1).ok());
+  }
+  REQUIRE(::unlink(victim.c_str()) == 0);
+  if (kind == "a FIFO") REQUIRE(::mkfifo(victim.c_str(), 0600) == 0);
+  if (kind == "a device") REQUIRE(::symlink("/dev/zero", victim.c_str()) == 0);
+  if (kind == "a directory") REQUIRE(::mkdir(victim.c_str(), 0700) == 0);
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  if (kind == "a socket") {
+    sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+    REQUIRE(victim.size() < sizeof address.sun_path);
+    std::copy(victim.begin(), victim.end(), address.sun_path);
+    REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  }
+  auto c = Checkpointer::open(dir.path());
+  REQUIRE(c.ok());
+  const auto loaded = c->load_latest();
+  REQUIRE(!loaded.ok());
+  CHECK(loaded.error().code == Code::kInvalidArgument);
+  CHECK_THAT(loaded.error().message, Catch::Contains(victim) && Catch::Contains(kind));
+  if (kind != "a device") {  // a link is replaced, what it leads to stays
+    const auto saved = c->save(state(1), 1);
+    REQUIRE(!saved.ok());
+    CHECK_THAT(saved.error().message, Catch::Contains(victim) && Catch::Contains(kind));
+  }
+  ::close(listener);
+}
+
+TEST_CASE("who reads while another process saves and deletes finds a whole checkpoint each time") {
+  TemporaryDirectory dir;
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto c = Checkpointer::open(dir.path(), 1);
+    for (int64_t step = 1; c.ok(); ++step) {
+      if (!c->save(state(step), step).ok()) ::_exit(1);
+      if (step == 1 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
+    }
+    ::_exit(1);
+  }
+  char byte;
+  REQUIRE(::read(ready[0], &byte, 1) == 1);
+  int64_t last = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto loaded = Checkpointer::read_latest(dir.path());
+    INFO((loaded.ok() ? std::string() : loaded.error().str()));
+    REQUIRE(loaded.ok());
+    CHECK(loaded->skipped.empty());
+    CHECK(loaded->step >= last);
+    last = loaded->step;
+    check_holds(*loaded, last);
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_CASE("metadata is kept with a checkpoint; names that are taken are refused") {
+  auto files = std::make_shared<SimulatedFiles>();
+  Checkpointer c = *Checkpointer::open("d", 2, files);
+  REQUIRE(c.save(state(1), 1, {{"--batch", "64"}, {"Zu\xc3\xb6rich", "a \"word\""}}).ok());
+  const auto loaded = c.load_latest();
+  REQUIRE(loaded.ok());
+  CHECK(loaded->metadata.at("--batch") == "64");
+  CHECK(loaded->metadata.at("Zu\xc3\xb6rich") == "a \"word\"");
+  CHECK(loaded->metadata.at("step") == "1");
+  for (const char* taken : {"format", "step", "crc32c"})
+    CHECK_THAT(c.save(state(2), 2, {{taken, "x"}}).error().message, Catch::Contains(taken));
+  CHECK(c.save(state(2), 2, {{"bad", "\xff"}}).error().code == Code::kInvalidArgument);
+  CHECK(c.load_latest()->step == 1);
 }
 
 TEST_CASE("a directory that cannot be made is an error that names it") {

@@ -141,9 +141,7 @@ inline std::vector<std::string> arguments(const Data& data, const Directory& out
 }
 
 inline TensorMap latest(const Directory& out) {
-  auto checkpoints = Checkpointer::open((out.path / "checkpoints").string());
-  REQUIRE(checkpoints.ok());
-  auto loaded = checkpoints->load_latest();
+  auto loaded = Checkpointer::read_latest((out.path / "checkpoints").string());
   INFO((loaded.ok() ? std::string() : loaded.error().str()));
   REQUIRE(loaded.ok());
   return loaded->tensors;

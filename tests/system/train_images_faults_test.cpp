@@ -65,8 +65,7 @@ TEST_CASE("train_images goes on from the checkpoint before a damaged one, and sa
     Child child(arguments(data, out, {"--epochs", epochs}));
     REQUIRE(child.wait() == 0);
   }
-  auto checkpoints = Checkpointer::open((out.path / "checkpoints").string());
-  const auto there = checkpoints->list();
+  const auto there = Checkpointer::read_list((out.path / "checkpoints").string());
   REQUIRE((there.ok() && there->size() == 2));
   fs::resize_file(there->back().path, fs::file_size(there->back().path) / 2);
   Child child(arguments(data, out, {"--epochs", "2", "--resume"}));
