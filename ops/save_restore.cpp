@@ -91,31 +91,33 @@ Result<TensorMap> whole_tensors(const Request& request, std::span<const Tensor> 
   return tensors;
 }
 
-Status write_whole(FileSystem& files, const std::string& path, const EncodedTensors& encoded) {
-  TROUPE_ASSIGN(const auto file, files.create(path));
-  TROUPE_RETURN_IF_ERROR(file->append(encoded.header.data(), encoded.header.size()));
-  for (const auto& [data, bytes] : encoded.data) TROUPE_RETURN_IF_ERROR(file->append(data, bytes));
-  TROUPE_RETURN_IF_ERROR(file->sync());
-  return file->close();
-}
-
 std::string directory_of(const std::string& path) {
   const std::string directory = std::filesystem::path(path).parent_path().string();
   return directory.empty() ? "." : directory;
 }
 
-/// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before.
-Status save(FileSystem& files, const std::string& path, const TensorMap& tensors, int64_t step) {
+Status write_whole(WritableFile& file, const EncodedTensors& encoded) {
+  TROUPE_RETURN_IF_ERROR(file.append(encoded.header.data(), encoded.header.size()));
+  for (const auto& [data, bytes] : encoded.data) TROUPE_RETURN_IF_ERROR(file.append(data, bytes));
+  return file.sync();
+}
+
+/// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before. What
+/// an earlier crash left goes.
+Status save(FileSystem& files, const std::string& path, const TensorMap& tensors) {
   TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
   const std::string directory = directory_of(path);
   TROUPE_RETURN_IF_ERROR(files.make_directories(directory));
-  const std::string temporary = fmt::format("{}.{}.temporary", path, step);
-  Status status = write_whole(files, temporary, encoded);
-  if (status.ok()) status = files.rename(temporary, path);
+  files.remove_temporaries(path);
+  TROUPE_ASSIGN(auto temporary, files.create_temporary(path));
+  auto& [name, file] = temporary;
+  Status status = write_whole(*file, encoded);
+  if (status.ok()) status = files.rename(name, path);
   if (!status.ok()) {
-    (void)files.remove(temporary);  // the first error is the one to report
+    (void)files.remove(name);  // the first error is the one to report
     return status;
   }
+  TROUPE_RETURN_IF_ERROR(file->close());
   return files.sync_directory(directory);
 }
 
@@ -126,7 +128,7 @@ class SaveKernel final : public BlockingKernel {
     TROUPE_ASSIGN(const Request request, read_request(asked.inputs, slices_));
     const auto values = std::span(asked.inputs).subspan(slices_ ? 3 : 2);
     TROUPE_ASSIGN(const TensorMap tensors, whole_tensors(request, values, asked.allocator));
-    TROUPE_RETURN_IF_ERROR(save(*files_, request.path, tensors, asked.step));
+    TROUPE_RETURN_IF_ERROR(save(*files_, request.path, tensors));
     return std::vector<Tensor>();
   }
 
@@ -204,7 +206,7 @@ class MergeKernel final : public BlockingKernel {
         if (!tensors.emplace(name, std::move(tensor)).second)
           return invalid_argument("tensor '{}' of '{}' is in another file too", name, path);
     }
-    TROUPE_RETURN_IF_ERROR(save(*files_, destination, tensors, asked.step));
+    TROUPE_RETURN_IF_ERROR(save(*files_, destination, tensors));
     for (const std::string& path : sources) {
       std::error_code ignored;  // the merged file is there, which is what counts
       if (std::filesystem::equivalent(path, destination, ignored)) continue;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SaveV2, RestoreV2 and the former versions: what is written comes back; damage, wrong names and wrong types are
 // errors.
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +74,25 @@ TEST_CASE("tensors saved are restored under their names") {
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kDataLoss);
   std::filesystem::remove(file);
   CHECK(run("RestoreV2", {path, both, whole}, {DType::kFloat32, DType::kInt64}).error().code == Code::kNotFound);
+}
+
+TEST_CASE("what a killed save left goes with the next one; a FIFO is an error in both directions") {
+  const Directory d;
+  const Tensor w = Tensor::of<float>({1, 2}), names = text({"w"}), whole = text({""});
+  const auto save = [&](const std::string& path) {
+    return run("SaveV2", {Tensor::scalar(path), names, whole, w}, {DType::kFloat32});
+  };
+  std::ofstream(d.path + "/model.4.temporary") << "half";
+  REQUIRE(save(d.path + "/model").ok());
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 1);
+  const std::string fifo = d.path + "/fifo";
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  for (const auto& result : {save(fifo), run("RestoreV2", {Tensor::scalar(fifo), names, whole}, {DType::kFloat32})}) {
+    REQUIRE_FALSE(result.ok());
+    CHECK_THAT(result.error().message, Contains(fifo) && Contains("a FIFO"));
+  }
+  CHECK(std::filesystem::is_fifo(fifo));
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 2);
 }
 
 TEST_CASE("tensors are saved in parts and restored in others") {
