@@ -6,9 +6,9 @@
 //
 // With --per-device 2 replicas 0 and 1 are on device 0: their steps run at once, and each fills the other's gaps.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "train_images/replica_flags.h"
 #include "troupe/idx.h"
 #include "troupe/train.h"
@@ -60,18 +60,19 @@ Status run(const Options& o) {
   const int64_t begun = chosen.now_ns();
   TROUPE_ASSIGN(const nn::RunSummary summary, trainer->run(o.updates, [&](const nn::StepReport& report) {
     examples += report.examples;
-    if (report.step > 0 && report.step % 100 == 0) fmt::print("update {}: loss {:.3f}\n", report.step, report.loss);
+    if (report.step > 0 && report.step % 100 == 0)
+      programs::print("update {}: loss {:.3f}\n", report.step, report.loss);
   }));
   const double seconds = static_cast<double>(chosen.now_ns() - begun) / 1e9;
   TROUPE_ASSIGN(const nn::Metrics after, trainer->evaluate(testing.batch(500)));
 
-  fmt::print("{} replicas, {}: {} updates, {} images in {:.3f} s of {} time, {:.0f} images/s\n", o.replicas,
-             o.together.mode, summary.updates, examples, seconds, chosen.simulated ? "virtual" : "real",
-             static_cast<double>(examples) / seconds);
+  programs::print("{} replicas, {}: {} updates, {} images in {:.3f} s of {} time, {:.0f} images/s\n", o.replicas,
+                  o.together.mode, summary.updates, examples, seconds, chosen.simulated ? "virtual" : "real",
+                  static_cast<double>(examples) / seconds);
   if (!(after.loss < before.loss))
     return make_error(Code::kInternal, "the test loss went from {:.4f} to {:.4f}", before.loss, after.loss);
-  fmt::print("test loss fell from {:.4f} to {:.4f}, accuracy {:.1f} %\n", before.loss, after.loss,
-             100 * after.accuracy);
+  programs::print("test loss fell from {:.4f} to {:.4f}, accuracy {:.1f} %\n", before.loss, after.loss,
+                  100 * after.accuracy);
   return {};
 }
 
@@ -90,8 +91,5 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates to make")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(o);
-  if (!done.ok()) fmt::print(stderr, "data_parallel: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(o); });
 }

@@ -5,8 +5,8 @@
 //   continuation:  step done -> start the next step (on a thread of the engine, never blocking)
 #include <CLI/CLI.hpp>
 #include <atomic>
-#include <cstdio>
 
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -52,11 +52,12 @@ static Status run(int steps) {
   loop.next();
   // Steps may be asked for from anywhere at any time; this one runs among those of the loop.
   TROUPE_ASSIGN(const auto early, session.run_future({}, {loss}).get());
-  fmt::print("after about {} steps: loss {:.4f}\n", loop.done.load(), early[0].data<float>()[0]);
+  programs::print("after about {} steps: loss {:.4f}\n", loop.done.load(), early[0].data<float>()[0]);
 
   TROUPE_RETURN_IF_ERROR(finished.get());
   TROUPE_ASSIGN(const auto late, session.run_future({}, {loss, answers}).get());
-  fmt::print("after {} steps: loss {:.4f}, answers {}\n", loop.done.load(), late[0].data<float>()[0], late[1].str());
+  programs::print("after {} steps: loss {:.4f}, answers {}\n", loop.done.load(), late[0].data<float>()[0],
+                  late[1].str());
   return {};
 }
 
@@ -64,8 +65,5 @@ int main(int argc, char** argv) {
   int steps = 500;
   CLI::App app("Trains by continuations: no thread waits for a step.");
   app.add_option("--steps", steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(steps);
-  if (!done.ok()) fmt::print(stderr, "embed_async: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(steps); });
 }

@@ -5,8 +5,8 @@
 //   w --+               |
 //   b ------------------+         gradients: dy/dw
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
+#include "programs/program.h"
 #include "troupe/gradients.h"
 #include "troupe/nn.h"
 #include "troupe/session.h"
@@ -28,18 +28,15 @@ static Status run() {
   Session session(*engine, graph);
   const Tensor rows = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
   TROUPE_ASSIGN(const auto results, session.run({{x, rows}}, {y, dw[0]}));
-  fmt::print("y     = {}\ndy/dw = {}\n", results[0].str(), results[1].str());
+  programs::print("y     = {}\ndy/dw = {}\n", results[0].str(), results[1].str());
 
   // A feed that does not fit is an error, not a crash.
   auto wrong = session.run({{x, Tensor::of<float>({1, 2, 3})}}, {y});
-  if (!wrong.ok()) fmt::print("as expected: {}\n", wrong.error().str());
+  if (!wrong.ok()) programs::print("as expected: {}\n", wrong.error().str());
   return {};
 }
 
 int main(int argc, char** argv) {
   CLI::App app("Computes relu(x * w + b) and its gradient by w.");
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run();
-  if (!done.ok()) fmt::print(stderr, "first_graph: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(); });
 }

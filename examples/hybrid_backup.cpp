@@ -9,10 +9,10 @@
 // Source: Chen, Monga, Bengio, Jozefowicz, "Revisiting distributed synchronous SGD", 2016.
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/idx.h"
 #include "troupe/train.h"
@@ -115,7 +115,7 @@ Status run(const Options& o) {
     TROUPE_ASSIGN(const Figures f, train(o, images, backups));
     // Each update waited for N - k gradients; those beyond came late, and were dropped, or were not needed.
     const int64_t waited_for = o.updates * (o.replicas - backups);
-    fmt::print(
+    programs::print(
         "{} backups: {:.0f} updates/s, {} gradients dropped or spare, {} of {} from the slow replica, test loss "
         "{:.4f}\n",
         backups, static_cast<double>(o.updates) / f.seconds, std::max<int64_t>(0, f.gradients - waited_for), f.of_slow,
@@ -123,7 +123,7 @@ Status run(const Options& o) {
     if (!(f.last_loss < f.first_loss))
       return make_error(Code::kInternal, "the test loss went from {:.4f} to {:.4f}", f.first_loss, f.last_loss);
   }
-  fmt::print("test loss fell in every run\n");
+  programs::print("test loss fell in every run\n");
   return {};
 }
 
@@ -144,8 +144,5 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates of each run")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(o);
-  if (!done.ok()) fmt::print(stderr, "hybrid_backup: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(o); });
 }

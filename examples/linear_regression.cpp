@@ -3,9 +3,9 @@
 //
 //   points -> dense (kernel, bias: variables) -> mean squared error -> gradients -> update of the variables
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <random>
 
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -36,11 +36,11 @@ static Status run(int steps, float rate) {
   TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, variables.initializers()));
   for (int step = 0; step <= steps; ++step) {
     TROUPE_ASSIGN(const auto results, session.run({}, {loss}, {update}));
-    if (step % 20 == 0) fmt::print("step {:3}: loss {:.5f}\n", step, results[0].data<float>()[0]);
+    if (step % 20 == 0) programs::print("step {:3}: loss {:.5f}\n", step, results[0].data<float>()[0]);
   }
   TROUPE_ASSIGN(const auto line, session.run({}, variables.trainable_reads(s)));
   const float *kernel = line[0].data<float>(), *bias = line[1].data<float>();
-  fmt::print("y = {:.2f} a + {:.2f} b + {:.2f}\n", kernel[0], kernel[1], bias[0]);
+  programs::print("y = {:.2f} a + {:.2f} b + {:.2f}\n", kernel[0], kernel[1], bias[0]);
   return {};
 }
 
@@ -50,8 +50,5 @@ int main(int argc, char** argv) {
   CLI::App app("Fits a line to noisy points by gradient descent.");
   app.add_option("--steps", steps, "Updates")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--rate", rate, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(steps, rate);
-  if (!done.ok()) fmt::print(stderr, "linear_regression: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(steps, rate); });
 }

@@ -9,9 +9,9 @@
 // A window of text is cut into chunks of a few characters: while a layer works on one, the layer before works on the
 // next. Gradients go back the same way. Source: TensorFlow white paper, 2015, figure 8.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "text_windows.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -76,7 +76,7 @@ Result<Outcome> train(const Options& options, const Text& text, int count, int s
     TROUPE_ASSIGN(const auto result, session.run({{x, xs}, {y, ys}}, {loss}, {update}));
     outcome.last = result[0].data<float>()[0];
     if (step == 0) outcome.first = outcome.last;
-    if (step % 20 == 0) fmt::print("step {:4}: loss {:.3f}\n", step, outcome.last);
+    if (step % 20 == 0) programs::print("step {:4}: loss {:.3f}\n", step, outcome.last);
   }
   const auto took = static_cast<double>(devices.now_ns() - begun);
   outcome.step_ms = took / 1e6 / steps;
@@ -89,14 +89,14 @@ Status run(const Options& options) {
   TROUPE_RETURN_IF_ERROR(choose_devices(options.devices, 1).status());
   TROUPE_ASSIGN(const Text text, read_text(options.text, kWindow));
   TROUPE_ASSIGN(const Outcome all, train(options, text, options.parts, options.steps));
-  fmt::print("{} layers on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}\n", options.parts, options.parts,
-             all.step_ms, options.devices == "sim" ? " of virtual time" : "", all.first, all.last);
+  programs::print("{} layers on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}\n", options.parts, options.parts,
+                  all.step_ms, options.devices == "sim" ? " of virtual time" : "", all.first, all.last);
   for (size_t i = 0; i < all.busy.size(); ++i)
-    fmt::print("  {}:{} busy {:.0f} % of the time\n", options.devices, i, 100 * all.busy[i]);
+    programs::print("  {}:{} busy {:.0f} % of the time\n", options.devices, i, 100 * all.busy[i]);
   if (options.devices == "sim") {
     TROUPE_ASSIGN(const Outcome one, train(options, text, 1, 1));
-    fmt::print("on one device: {:.2f} ms; {} devices are {:.2f} times as fast\n", one.step_ms, options.parts,
-               one.step_ms / all.step_ms);
+    programs::print("on one device: {:.2f} ms; {} devices are {:.2f} times as fast\n", one.step_ms, options.parts,
+                    one.step_ms / all.step_ms);
   }
   if (options.steps > 1 && all.last >= all.first) return make_error(Code::kInternal, "the loss did not fall");
   return {};
@@ -118,8 +118,5 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"whole", "rows", "columns"}))
       ->capture_default_str();
   app.add_option("--text", options.text, "The text to learn, plain or gzip")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(options);
-  if (!done.ok()) fmt::print(stderr, "model_parallel_lstm: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(options); });
 }

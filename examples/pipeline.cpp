@@ -8,9 +8,9 @@
 //              |  +-- gradient -------|--+-- gradient --------------+
 //              +-- update             +-- update                               once for each batch
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "train_images/images.h"
 #include "troupe/device_mesh.h"
 #include "troupe/pipeline.h"
@@ -78,17 +78,18 @@ static Status run(const Settings& settings) {
   TROUPE_RETURN_IF_ERROR(pipeline->run(settings.batches, [&](const nn::StepReport& r) {
     if (first == 0) first = r.loss;
     last = r.loss;
-    if (r.step % 10 == 0) fmt::print("batch {:3}: loss {:.4f}, accuracy {:.1f} %\n", r.step, r.loss, 100 * r.accuracy);
+    if (r.step % 10 == 0)
+      programs::print("batch {:3}: loss {:.4f}, accuracy {:.1f} %\n", r.step, r.loss, 100 * r.accuracy);
   }));
-  fmt::print("{}: {:.2f} ms of {} time\n", mesh.str(), static_cast<double>(chosen.now_ns() - begun) / 1e6,
-             chosen.simulated ? "virtual" : "real");
+  programs::print("{}: {:.2f} ms of {} time\n", mesh.str(), static_cast<double>(chosen.now_ns() - begun) / 1e6,
+                  chosen.simulated ? "virtual" : "real");
   if (file) {
     TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
     TROUPE_RETURN_IF_ERROR(file->close());
   }
   TROUPE_ASSIGN(const Dataset tests, test_batches(images));
   TROUPE_ASSIGN(const nn::Metrics metrics, pipeline->evaluate(tests));
-  fmt::print("loss {:.4f} -> {:.4f}, test accuracy {:.1f} %\n", first, last, 100 * metrics.accuracy);
+  programs::print("loss {:.4f} -> {:.4f}, test accuracy {:.1f} %\n", first, last, 100 * metrics.accuracy);
   if (settings.batches > 1 && !(last < first)) return make_error(Code::kInternal, "the loss did not fall");
   return {};
 }
@@ -118,8 +119,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--data", s.data, "Folder of the four files")->capture_default_str();
   app.add_option("--trace", s.trace, "File to write for ui.perfetto.dev");
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(s);
-  if (!done.ok()) fmt::print(stderr, "pipeline: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(s); });
 }

@@ -6,9 +6,9 @@
 //                ^          ^          ^         |
 //                +----------+----------+---------+        backward: the same tensors; then the update of the stage
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "train_images/images.h"
 #include "train_images/models.h"
 #include "troupe/pipeline.h"
@@ -28,8 +28,8 @@ static Status run(const Options& input, const std::string& devices, int stages, 
   // LeNet as train_images has it, a function that knows nothing of stages: the cost model cuts it.
   TROUPE_ASSIGN(auto pipeline, nn::Pipeline::create(*chosen.engine, make_model("lenet"), data, options));
   for (const nn::PipelineStage& stage : pipeline->stages())
-    fmt::print("{}: {:.0f} us by the cost model, {}\n", stage.device, stage.cost_ns / 1000,
-               fmt::join(stage.variables, " "));
+    programs::print("{}: {:.0f} us by the cost model, {}\n", stage.device, stage.cost_ns / 1000,
+                    fmt::join(stage.variables, " "));
   TROUPE_RETURN_IF_ERROR(pipeline->initialise());
 
   float first = 0, last = 0;
@@ -37,14 +37,14 @@ static Status run(const Options& input, const std::string& devices, int stages, 
   TROUPE_RETURN_IF_ERROR(pipeline->run(batches, [&](const nn::StepReport& r) {
     if (first == 0) first = r.loss;
     last = r.loss;
-    if (r.step % 160 == 0) fmt::print("update {:4}: loss {:.4f}\n", r.step, r.loss);
+    if (r.step % 160 == 0) programs::print("update {:4}: loss {:.4f}\n", r.step, r.loss);
   }));
-  fmt::print("{:.3f} s of {} time\n", static_cast<double>(chosen.now_ns() - begun) / 1e9,
-             chosen.simulated ? "virtual" : "real");
+  programs::print("{:.3f} s of {} time\n", static_cast<double>(chosen.now_ns() - begun) / 1e9,
+                  chosen.simulated ? "virtual" : "real");
   TROUPE_ASSIGN(const Dataset tests, test_batches(images));
   TROUPE_ASSIGN(const nn::Metrics metrics, pipeline->evaluate(tests));
-  fmt::print("{} updates: loss {:.4f} -> {:.4f}, test accuracy {:.1f} %\n", pipeline->step(), first, last,
-             100 * metrics.accuracy);
+  programs::print("{} updates: loss {:.4f} -> {:.4f}, test accuracy {:.1f} %\n", pipeline->step(), first, last,
+                  100 * metrics.accuracy);
   if (batches > 1 && !(last < first)) return make_error(Code::kInternal, "the loss did not fall");
   return {};
 }
@@ -62,8 +62,5 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--batches", batches, "Of 8 x 32 images")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", input.data, "Folder of the four files")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(input, devices, stages, batches);
-  if (!done.ok()) fmt::print(stderr, "pipeline_async: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(input, devices, stages, batches); });
 }

@@ -7,13 +7,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 using namespace troupe;
 
 int main(int argc, char** argv) {
   CLI::App app("Two layers on two device actors learn the exclusive or: the program of README.md.");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   auto engine = Engine::create({.cpu_threads = {1, 1}}).value();  // two devices, each an actor
   Graph graph(engine->ops());
   Scope scope(graph), first = scope.device("/cpu:0"), second = scope.device("/cpu:1");
@@ -30,4 +31,5 @@ int main(int argc, char** argv) {
   for (int step = 0; step < 200 && result.ok(); ++step) result = session.run({}, {loss}, {train});
   if (!result.ok()) return std::printf("%s\n", result.error().str().c_str()), 1;
   std::printf("loss %.4f\n", (*result)[0].data<float>()[0]);
+  return programs::end({});
 }

@@ -6,8 +6,8 @@
 //                       |        |        |
 //   /cpu:1   state -> upper -> upper -> upper -> ...
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
+#include "programs/program.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 #include "troupe/nn.h"
@@ -53,9 +53,10 @@ static Status run(int steps, int size) {
 
   Session session(*engine, graph);
   TROUPE_ASSIGN(const auto results, session.run(std::vector<Feed>{}, {last[2], gradient[0]}));
-  fmt::print("after {} steps: {}\n", steps, results[0].str(4));
-  fmt::print("by the input:   {}\n", results[1].str(4));
-  for (const DeviceStats& device : engine->device_stats()) fmt::print("{} fired {} nodes\n", device.name, device.nodes);
+  programs::print("after {} steps: {}\n", steps, results[0].str(4));
+  programs::print("by the input:   {}\n", results[1].str(4));
+  for (const DeviceStats& device : engine->device_stats())
+    programs::print("{} fired {} nodes\n", device.name, device.nodes);
   return {};
 }
 
@@ -64,8 +65,5 @@ int main(int argc, char** argv) {
   CLI::App app("A recurrent network in a loop that two devices share, a layer on each.");
   app.add_option("--steps", steps, "Steps of the sequence")->check(CLI::Range(0, 100'000))->capture_default_str();
   app.add_option("--size", size, "Size of each layer")->check(CLI::Range(1, 4096))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(steps, size);
-  if (!done.ok()) fmt::print(stderr, "shared_loop: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(steps, size); });
 }

@@ -9,9 +9,9 @@
 // Weights and their updates stay on their devices; what crosses is the images, and logits to be summed. Source:
 // Shoeybi et al., "Megatron-LM", 2019.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 
 #include "device_choice.h"
+#include "programs/program.h"
 #include "troupe/idx.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -66,7 +66,7 @@ Result<Outcome> train(const Options& options, const ImageData& data, int count, 
     TROUPE_ASSIGN(const auto result, session.run({{images, xs}, {labels, ys}}, {loss}, {update}));
     outcome.last = result[0].data<float>()[0];
     if (step == 0) outcome.first = outcome.last;
-    if (step % 50 == 0) fmt::print("step {:4}: loss {:.3f}\n", step, outcome.last);
+    if (step % 50 == 0) programs::print("step {:4}: loss {:.3f}\n", step, outcome.last);
   }
   outcome.step_ms = static_cast<double>(devices.now_ns() - begun) / 1e6 / steps;
   TROUPE_ASSIGN(const auto tested, session.run({{images, data.test_images}, {labels, data.test_labels}}, {accuracy}));
@@ -80,12 +80,13 @@ Status run(const Options& options) {
   if (data.train_images.dim(0) <= kBatch)
     return invalid_argument("{}: {} images are too few", options.data, data.train_images.dim(0));
   TROUPE_ASSIGN(const Outcome all, train(options, data, options.parts, options.steps));
-  fmt::print("on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}, test accuracy {:.1f} %\n", options.parts,
-             all.step_ms, options.devices == "sim" ? " of virtual time" : "", all.first, all.last, 100 * all.accuracy);
+  programs::print("on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}, test accuracy {:.1f} %\n", options.parts,
+                  all.step_ms, options.devices == "sim" ? " of virtual time" : "", all.first, all.last,
+                  100 * all.accuracy);
   if (options.devices == "sim") {
     TROUPE_ASSIGN(const Outcome one, train(options, data, 1, 1));
-    fmt::print("on one device: {:.2f} ms; {} devices are {:.2f} times as fast\n", one.step_ms, options.parts,
-               one.step_ms / all.step_ms);
+    programs::print("on one device: {:.2f} ms; {} devices are {:.2f} times as fast\n", one.step_ms, options.parts,
+                    one.step_ms / all.step_ms);
   }
   if (options.steps > 1 && all.last >= all.first) return make_error(Code::kInternal, "the loss did not fall");
   return {};
@@ -102,8 +103,5 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", options.data, "The folder of the four files of Fashion-MNIST or MNIST")
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(options);
-  if (!done.ok()) fmt::print(stderr, "tensor_parallel: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(options); });
 }

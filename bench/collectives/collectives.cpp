@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "bench/turns.h"
+#include "programs/program.h"
 #include "troupe/collectives.h"
 #include "troupe/session.h"
 
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
   app.add_option("--latency", s.link.latency_ns, "Of a link, nanoseconds")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   std::printf(
       "| devices, %g MB on each | nodes | graph and plan, CPU s | simulation, CPU s | peak MiB | virtual ms | bound ms "
       "| ratio | "
@@ -104,7 +105,7 @@ int main(int argc, char** argv) {
     const auto figures = measure_ring(s, n);
     if (!figures.ok()) {
       std::fprintf(stderr, "bench_collectives: %s\n", figures.error().str().c_str());
-      return 1;
+      return programs::kFailed;
     }
     const double bound = 2.0 * (n - 1) / n * s.megabytes * 1e6 / s.link.bandwidth * 1e3;
     const bool within = figures->virtual_ms <= 1.05 * bound + 1e-9;
@@ -114,5 +115,6 @@ int main(int argc, char** argv) {
                 n == 1 ? "" : fmt::format("{:.3f}", figures->virtual_ms / bound).c_str(), within ? "yes" : "no");
     std::fflush(stdout);
   }
-  return all ? 0 : 1;
+  const int status = programs::end({});
+  return all ? status : programs::kFailed;
 }

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "bench/turns.h"
+#include "programs/program.h"
 #include "troupe/control_flow.h"
 #include "troupe/embed.h"
 #include "troupe/graph_def.h"
@@ -317,7 +318,7 @@ int main(int argc, char** argv) {
   app.add_option("--peers", peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--only", only, "One question only [all]")
       ->check(CLI::IsMember({"nodes", "steps", "variables", "loop", "graphs"}));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   const auto wanted = [&](const char* question) { return only.empty() || only == question; };
   std::printf("| question | measured (median) | must reach | reached |\n|---|---|---|---|\n");
   if (wanted("nodes")) node_rows(nodes);
@@ -325,4 +326,5 @@ int main(int argc, char** argv) {
   if (wanted("variables")) variable_row(steps);
   if (wanted("loop")) loop_row(1'000'000, fmt::format("'{}' '{}/peer_tensorflow.py'", python, peers));
   if (wanted("graphs")) large_graph_rows(largest);
+  return programs::end({});
 }

@@ -9,6 +9,7 @@
 
 #include "devices/parallel.h"
 #include "ops/all.h"
+#include "programs/program.h"
 
 namespace {
 using namespace troupe;
@@ -161,7 +162,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   bool by_layout = false;
   app.add_flag("--layouts", by_layout, "Kernels on images instead, in each of their layouts");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   register_all_ops(b.ops, b.kernels);
   b.device.allocator = make_caching_allocator();
   set_team(b.device.threads);
@@ -174,7 +175,7 @@ int main(int argc, char** argv) {
     layouts(b, 8, 14, 384);
     layouts(b, 8, 7, 960);
     layouts(b, 1, 14, 384);
-    return 0;
+    return programs::end({});
   }
   std::printf("%-12s %-34s %10s   (batch 64, %d threads)\n", "layer", "op", "us", b.device.threads);
   dense(b, "784x512", 64, 784, 512);
@@ -187,4 +188,5 @@ int main(int argc, char** argv) {
   conv(b, "32x3x3x64", 26, 32, 3, 64, "VALID");
   Tensor labels = *Tensor::zeros(DType::kInt64, {64});
   b.row("10 classes", "SparseSoftmaxCrossEntropyWithLogits", {filled({64, 10}), labels}, {});
+  return programs::end({});
 }

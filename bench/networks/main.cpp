@@ -8,6 +8,7 @@
 
 #include "bench/networks/networks.h"
 #include "bench/turns.h"
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -125,16 +126,17 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(nets));
   app.add_option("--mode", mode, "With --one")->capture_default_str()->check(CLI::IsMember({"infer", "train"}));
   app.add_option("--batch", batch, "With --one")->capture_default_str()->check(CLI::Range(1, 10000));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   if (one.empty()) {
     if (only != "memory") speed_table(s, chosen);
     if (only != "speed") memory_table(s);
-    return 0;
+    return programs::end({});
   }
   const auto speed = run(one, mode == "train", batch, s);
   if (!speed.ok()) {
     std::fprintf(stderr, "bench_networks: %s\n", speed.error().str().c_str());
-    return 1;
+    return programs::kFailed;
   }
   std::printf("%f %f\n", *speed, bench::memory_mib("VmHWM"));
+  return programs::end({});
 }

@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "bench/training/networks.h"
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -194,11 +195,11 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads, "Threads a kernel may use")->capture_default_str()->check(CLI::Range(1, 1024));
   bool layouts = false;
   app.add_flag("--layouts", layouts, "Only the rows of networks on NCHW images");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   std::printf("| step, %d thread%s | without passes, us | with | without / with |\n|---|---|---|---|\n", threads,
               threads == 1 ? "" : "s");
   layout_rows(threads);
-  if (layouts) return 0;
+  if (layouts) return programs::end({});
   const GraphPasses elementwise = must(GraphPasses::parse("fuse_elementwise"));
   const Build of_gelu = [](const Scope& s, nn::Variables&, Output x) { return Step{gelu(s, x)}; };
   row("gelu of 64 floats, element-wise fusing alone", threads, {64}, elementwise, of_gelu);
@@ -233,4 +234,5 @@ int main(int argc, char** argv) {
           const Output loss = nn::sparse_softmax_cross_entropy(s, bench::network(net, s, v, x), y);
           return Step{loss, {nn::minimize(s, v, nn::sgd(nn::constant_rate(0.01f)), loss)}};
         });
+  return programs::end({});
 }

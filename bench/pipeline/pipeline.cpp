@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 
+#include "programs/program.h"
 #include "troupe/pipeline.h"
 #include "troupe/trace.h"
 
@@ -117,7 +118,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   fmt::print(
       "| devices p | micro-batches m | (p-1)/(m+p-1) | GPipe | in flight | 1F1B | in flight | (p-1)/(2m+p-1) | "
       "interleaved, 2 chunks | in flight | zero-bubble | in flight |\n"
@@ -126,6 +127,7 @@ int main(int argc, char** argv) {
     for (const int m : micro_batches)
       if (const Status status = row(p, m); !status.ok()) {
         fmt::print(stderr, "bench_pipeline: {}\n", status.error().str());
-        return 1;
+        return programs::kFailed;
       }
+  return programs::end({});
 }

@@ -12,6 +12,7 @@
 
 #include "graph/placement.h"
 #include "ops/all.h"
+#include "programs/program.h"
 #include "troupe/gradients.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -285,7 +286,7 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e9));
   app.add_option("--parts", parts, "What to measure")->delimiter(',')->check(CLI::IsMember(parts));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   const auto wanted = [&](const char* part) { return std::ranges::find(parts, part) != parts.end(); };
 
   OpRegistry ops;
@@ -325,4 +326,5 @@ int main(int argc, char** argv) {
           [](const Scope& s, nn::Variables& v, Output x) { return branching(s, v, x, 8); }, timing);
     }
   }
+  return programs::end({});
 }

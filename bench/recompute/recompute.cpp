@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "bench/networks/networks.h"
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -185,7 +186,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000));
   std::vector<std::string> chosen = {"resnet", "mobilenet", "encoder", "dense"};
   app.add_option("--nets", chosen, "Networks of the table")->delimiter(',')->check(CLI::IsMember(chosen));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   const auto known = [](const char* net) -> Build {
     return [=](const Scope& scope, nn::Variables& v, Output x, std::vector<std::string>& blocks) {
       return bench::network(net, scope, v, x, true, &blocks);
@@ -216,7 +217,8 @@ int main(int argc, char** argv) {
     if (std::ranges::find(chosen, net.key) == chosen.end()) continue;
     if (const Status status = row(s, net); !status.ok()) {
       std::fprintf(stderr, "bench_recompute: %s: %s\n", net.name.c_str(), status.error().str().c_str());
-      return 1;
+      return programs::kFailed;
     }
   }
+  return programs::end({});
 }

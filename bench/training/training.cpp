@@ -8,6 +8,7 @@
 
 #include "bench/training/networks.h"
 #include "bench/turns.h"
+#include "programs/program.h"
 
 namespace {
 
@@ -121,19 +122,20 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--mode", mode, "With --one: replicas of the trainer in this mode, one thread each")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kModes), std::end(kModes))));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = programs::begin(app, argc, argv)) return *status;
   if (!one.empty()) {
     const int steps = steps_for(s, one);
     auto r = mode.empty() ? train(one, threads, replicas, steps) : train_replicas(one, mode, replicas, steps);
     if (!r.ok()) {
       std::fprintf(stderr, "bench_training: %s\n", r.error().str().c_str());
-      return 1;
+      return programs::kFailed;
     }
     std::printf("%f %f %f %f\n", r->images_per_second, r->resident_100, r->resident_last, r->peak);
-    return 0;
+    return programs::end({});
   }
   if (only.empty() || only == "speed") speed_table(s);
   if (only.empty() || only == "replicas") replica_table(s);
   if (only.empty() || only == "modes") modes_table(s);
   if (only.empty() || only == "memory") memory_table(s);
+  return programs::end({});
 }

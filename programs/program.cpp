@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of signals is global because handlers have no other; handlers call only what POSIX lets them.
+#include "programs/program.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <sstream>
+#include <system_error>
+
+#include <CLI/CLI.hpp>
+
+namespace programs {
+namespace {
+
+constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
+
+std::string program_name;
+std::atomic<bool> leaves_at_once{true};
+std::atomic<int> signals{0}, first{0};
+std::atomic<int> output_fault{0};
+
+// What a handler says: the name is put in before handlers are.
+char leaving[256] = "interrupted\n";
+
+const char* name_of(int signal) {
+  switch (signal) {
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    case SIGHUP: return "SIGHUP";
+    case SIGUSR1: return "SIGUSR1";
+    case SIGUSR2: return "SIGUSR2";
+    case SIGALRM: return "SIGALRM";
+    case SIGQUIT: return "SIGQUIT";
+    default: return "";
+  }
+}
+
+void on_signal(int signal) {
+  int none = 0;
+  first.compare_exchange_strong(none, signal);
+  const int before = signals.fetch_add(1);
+  if (before == 0 && !leaves_at_once && signal != SIGQUIT) return;
+  // Of signals that come together one speaks.
+  static std::atomic<bool> spoken{false};
+  if (!spoken.exchange(true)) (void)!::write(STDERR_FILENO, leaving, std::strlen(leaving));
+  ::_exit(kFailed);
+}
+
+void handle_signals(OnSignal what) {
+  leaves_at_once = what == OnSignal::kLeave;
+  const std::string text =
+      program_name.substr(0, 100) +
+      (what == OnSignal::kLeave ? ": interrupted by a signal; nothing more is done\n"
+                                : ": left at once by a second signal or SIGQUIT; what was not saved is lost\n");
+  std::copy_n(text.c_str(), std::min(text.size() + 1, sizeof leaving), leaving);
+  leaving[sizeof leaving - 1] = '\0';
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART | SA_NODEFER;
+  for (const int signal : kEnding) {
+    struct sigaction before = {};
+    if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    sigaction(signal, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void open_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+      (void)!::open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);  // the lowest free number is this one
+}
+
+int complain(std::string text, int status) {
+  std::ranges::replace(text, '\n', ' ');
+  std::fputs((program_name + ": " + text + "\n").c_str(), stderr);
+  return status;
+}
+
+/// CLI11 writes the largest double in 309 digits.
+std::string with_words_for_largest(std::string text) {
+  const std::string largest = std::to_string(std::numeric_limits<double>::max());
+  if (const size_t at = text.find(largest); at != std::string::npos) text.replace(at, largest.size(), "any");
+  return text;
+}
+
+/// CLI11 says of an unknown subcommand only that one is required.
+std::string with_subcommands(std::string text, const CLI::App& app, int argc, char** argv) {
+  std::string known;
+  for (const CLI::App* each : app.get_subcommands(std::function<bool(const CLI::App*)>()))
+    known += (known.empty() ? "" : ", ") + each->get_name();
+  if (known.empty() || !app.get_subcommands().empty()) return text;
+  const auto given = std::find_if(argv + 1, argv + argc, [](const char* a) { return a[0] != '-'; });
+  return (given == argv + argc ? text : fmt::format("there is no subcommand '{}'", *given)) + "; there are " + known;
+}
+
+/// CLI11 lets NaN through every range, and takes an integer that does not fit for the nearest that does.
+void check_numbers(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    for (const std::string& text : option->results()) {
+      if (type.starts_with("FLOAT") && !std::isfinite(std::strtod(text.c_str(), nullptr)))
+        throw CLI::ValidationError(option->get_name(), "Value " + text + " is not a finite number");
+      errno = 0;
+      if (type.starts_with("INT")) (void)std::strtoll(text.c_str(), nullptr, 0);
+      if (type.starts_with("UINT")) (void)std::strtoull(text.c_str(), nullptr, 0);
+      if (errno == ERANGE && !type.starts_with("FLOAT"))
+        throw CLI::ValidationError(option->get_name(), "Value " + text + " is out of range");
+    }
+  }
+  for (const CLI::App* chosen : app.get_subcommands()) check_numbers(*chosen);
+}
+
+void explain_status(CLI::App& app, OnSignal what) {
+  const char* const text = what == OnSignal::kLeave
+                               ? "Exit status: 0 done; 1 failed, or interrupted by a signal; 2 a wrong command line."
+                               : "Exit status: 0 done, or interrupted by a signal and saved; 1 failed, or interrupted "
+                                 "before there\nwas anything to save; 2 a wrong command line.";
+  app.footer(text);
+  for (CLI::App* each : app.get_subcommands(std::function<bool(CLI::App*)>())) each->footer(text);
+}
+
+}  // namespace
+
+std::optional<int> begin(CLI::App& app, int argc, char** argv, OnSignal what) {
+  open_standard_descriptors();
+  const std::string path = argc > 0 ? argv[0] : "";
+  program_name = app.get_name().empty() ? path.substr(path.rfind('/') + 1) : app.get_name();
+  handle_signals(what);
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);  // what a signal leaves is whole lines
+  explain_status(app, what);
+  try {
+    app.parse(argc, argv);
+    check_numbers(app);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() != 0)
+      return complain(with_subcommands(with_words_for_largest(e.what()), app, argc, argv), kBadCommandLine);
+    std::ostringstream text;
+    app.exit(e, text, text);
+    print_text(text.str());
+    return end({});
+  }
+  return {};
+}
+
+int end(const troupe::Status& done) {
+  const troupe::Status written = flush();
+  for (const int signal : kEnding) std::signal(signal, SIG_IGN);
+  if (!done.ok()) return complain(done.error().str(), kFailed);
+  return written.ok() ? kDone : complain(written.error().message, kFailed);
+}
+
+int run(CLI::App& app, int argc, char** argv, const std::function<troupe::Status()>& work, OnSignal what) {
+  if (const auto status = begin(app, argc, argv, what)) return *status;
+  try {
+    return end(work());
+  } catch (const std::exception& e) {  // no memory, or output that threw
+    return complain(e.what(), kFailed);
+  }
+}
+
+int interrupts() { return signals; }
+
+std::string first_signal() { return name_of(first); }
+
+void print_text(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && output_fault == 0) output_fault = errno;
+}
+
+troupe::Status flush() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return {};
+  int fault = output_fault != 0 ? output_fault.load() : errno;
+  // Lost by a call that has kept no reason: the next one has the same, most likely.
+  if (fault == 0 && ::write(STDOUT_FILENO, "\n", 1) < 0) fault = errno;
+  if (fault == 0) fault = EIO;
+  output_fault = fault;
+  const auto code = fault == ENOSPC ? troupe::Code::kResourceExhausted : troupe::Code::kInternal;
+  return troupe::make_error(code, "cannot write to the standard output: {}", std::generic_category().message(fault));
+}
+
+}  // namespace programs
