@@ -3,12 +3,11 @@
 //
 //   files -> dataset -> queue -+-> replica 0 on cpu:0 -+-> variables, see replica_flags.h -> checkpoints, events
 //                              +-> replica 1 on cpu:1 -+
-#include <atomic>
-#include <csignal>
-#include <cstdio>
+#include <algorithm>
 
-#include <unistd.h>
+#include <CLI/CLI.hpp>
 
+#include "programs/program.h"
 #include "train_images/images.h"
 #include "train_images/models.h"
 #include "train_images/progress.h"
@@ -17,19 +16,6 @@
 using namespace troupe;
 
 namespace {
-
-// Signals so far; a second one leaves at once. Everything else happens outside the handler.
-std::atomic<int> interrupts{0};
-void on_signal(int) {
-  if (interrupts.fetch_add(1) > 0) _exit(130);
-}
-void catch_signals() {
-  struct sigaction action = {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
 
 // Share of the time of training that the replicas were idle for want of input.
 class InputWait {
@@ -42,9 +28,9 @@ class InputWait {
   }
   void print() const {
     for (size_t i = 0; i < waited_.size(); ++i)
-      fmt::print("{} waited for input {:.1f} % of the time\n",
-                 waited_.size() > 1 ? fmt::format("replica {}", i) : "training",
-                 seconds_ > 0 ? static_cast<double>(waited_[i]) / 1e7 / seconds_ : 0);
+      programs::print("{} waited for input {:.1f} % of the time\n",
+                      waited_.size() > 1 ? fmt::format("replica {}", i) : "training",
+                      seconds_ > 0 ? static_cast<double>(waited_[i]) / 1e7 / seconds_ : 0);
   }
 
  private:
@@ -52,6 +38,10 @@ class InputWait {
   Progress::Clock::time_point begun_;
   double seconds_ = 0;
 };
+
+Error interrupted(const char* when) {
+  return make_error(Code::kCancelled, "interrupted by {} {}", programs::first_signal(), when);
+}
 
 struct Job {
   const Options& options;
@@ -87,7 +77,7 @@ struct Job {
     auto saved = Progress::Clock::now();
     auto summary = trainer.run(updates, [&](const nn::StepReport& report) {
       progress.step(report.loss, report.accuracy, report.examples);
-      if (interrupts > 0 || !faults.ok()) return trainer.stop();
+      if (programs::interrupts() > 0 || !faults.ok()) return trainer.stop();
       if (report.step % 20 == 0) {
         faults = records.scalar("train/loss", report.loss, report.step);
         if (faults.ok()) faults = records.scalar("train/accuracy", report.accuracy, report.step);
@@ -106,10 +96,9 @@ struct Job {
 
   Status test(int epoch, const Progress& progress, const Dataset& tests) {
     TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
-    fmt::print("epoch {}/{}: loss {:.4f}, training accuracy {:.2f} %, test accuracy {:.2f} %, {:.0f} images/s\n",
-               epoch + 1, options.epochs, progress.loss(), 100 * progress.accuracy(), 100 * metrics.accuracy,
-               progress.images_per_second());
-    std::fflush(stdout);
+    programs::print("epoch {}/{}: loss {:.4f}, training accuracy {:.2f} %, test accuracy {:.2f} %, {:.0f} images/s\n",
+                    epoch + 1, options.epochs, progress.loss(), 100 * progress.accuracy(), 100 * metrics.accuracy,
+                    progress.images_per_second());
     TROUPE_RETURN_IF_ERROR(records.scalar("test/loss", metrics.loss, trainer.step()));
     TROUPE_RETURN_IF_ERROR(records.scalar("test/accuracy", metrics.accuracy, trainer.step()));
     TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot().get());
@@ -123,25 +112,34 @@ struct Job {
     const int first = static_cast<int>(images_at_start / per_epoch());
     if (first >= options.epochs) {
       TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
-      fmt::print("trained for {} epochs already: test accuracy {:.2f} %; --epochs N goes on, --fresh starts anew\n",
-                 first, 100 * metrics.accuracy);
+      programs::print(
+          "trained for {} epochs already: test accuracy {:.2f} %; --epochs N goes on, --fresh starts anew\n", first,
+          100 * metrics.accuracy);
       return {};
     }
-    for (int epoch = first; epoch < options.epochs && interrupts == 0; ++epoch) {
+    for (int epoch = first; epoch < options.epochs && programs::interrupts() == 0; ++epoch) {
       TROUPE_RETURN_IF_ERROR(train(epoch, progress));
-      if (interrupts == 0) TROUPE_RETURN_IF_ERROR(test(epoch, progress, tests));
+      if (trainer.step() == step_at_start) break;  // a signal came before the first step
+      if (programs::interrupts() == 0) TROUPE_RETURN_IF_ERROR(test(epoch, progress, tests));
       TROUPE_RETURN_IF_ERROR(save());
+      TROUPE_RETURN_IF_ERROR(programs::flush());  // what nobody can read is not worth going on
     }
-    if (interrupts > 0)
-      fmt::print("interrupted at step {}: checkpoint saved in {}; run again to go on\n", trainer.step(), options.out);
+    if (trainer.step() == step_at_start) return interrupted("before the first step; nothing new is saved");
+    if (trained() < options.epochs * per_epoch())
+      programs::print("interrupted at step {} by {}: checkpoint saved in {}; run again to go on\n", trainer.step(),
+                      programs::first_signal(), options.out);
     wait.print();
     return {};
   }
 };
 
 Status run(const Options& options) {
+  const auto go_on = [] {
+    return programs::interrupts() == 0 ? Status() : interrupted("before training; nothing new is saved");
+  };
   TROUPE_ASSIGN(const Images images, load_images(options));
-  TROUPE_ASSIGN(Records records, Records::open(options.out));
+  TROUPE_RETURN_IF_ERROR(go_on());
+  TROUPE_ASSIGN(Records records, Records::open(options.out, settings_of(options, images.train_images.dim(0))));
   // A device for each replica, and one for the steps that fill the queue.
   TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(options.replicas + 1, 1)}));
   std::vector<std::string> devices = engine->devices();
@@ -164,10 +162,10 @@ Status run(const Options& options) {
   options.together.apply_to(settings);
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model), data, settings));
   TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
-  if (!point.path.empty()) fmt::print("going on from step {} of {}\n", trainer->step(), point.path);
-  fmt::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
-             options.data, options.replicas, options.together.mode);
-  std::fflush(stdout);
+  if (!point.path.empty()) programs::print("going on from step {} of {}\n", trainer->step(), point.path);
+  programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
+                  options.data, options.replicas, options.together.mode);
+  TROUPE_RETURN_IF_ERROR(go_on());
   Job job{options, *engine, *trainer, records, images, point.images, trainer->step()};
   return job.run();
 }
@@ -175,11 +173,9 @@ Status run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto parsed = parse_options(argc, argv);
-  if (const int* status = std::get_if<int>(&parsed)) return *status;
-  catch_signals();
-  const Status done = run(std::get<Options>(parsed));
-  if (done.ok()) return 0;
-  fmt::print(stderr, "train_images: {}\n", done.error().str());
-  return 1;
+  Options options;
+  CLI::App app(kDescription);
+  add_options(app, options);
+  return programs::run(
+      app, argc, argv, [&] { return run(options); }, programs::OnSignal::kCount);
 }

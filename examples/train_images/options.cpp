@@ -6,12 +6,13 @@
 
 namespace nn = troupe::nn;
 
-std::variant<Options, int> parse_options(int argc, char** argv) {
-  Options o;
-  CLI::App app{
-      "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
-      "device of its own, that are fed through queues; --mode says how they work together. Ctrl-C saves a\n"
-      "checkpoint and leaves; the next run goes on from there, in any mode."};
+const char* const kDescription =
+    "Trains a network on Fashion-MNIST, or on any data in MNIST's format, with several replicas, each on a CPU\n"
+    "device of its own, that are fed through queues; --mode says how they work together. Ctrl-C, or another signal\n"
+    "that asks to end, saves a checkpoint and leaves; the next run goes on from there, in any mode, with the same\n"
+    "--batch, --limit, --model, --optimizer and --seed. A second one leaves at once.";
+
+void add_options(CLI::App& app, Options& o) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--data", o.data, "Directory with the four idx files, plain or gzip")->capture_default_str();
   o.together.add_to(app, o.replicas);
@@ -42,12 +43,6 @@ std::variant<Options, int> parse_options(int argc, char** argv) {
   auto* fresh = app.add_flag("--fresh", o.fresh, "Start anew although there are checkpoints");
   app.add_flag("--resume", o.resume, "Go on from the last checkpoint; an error when there is none")->excludes(fresh);
   app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e);
-  }
-  return o;
 }
 
 nn::Optimizer make_optimizer(const Options& o, int64_t updates) {

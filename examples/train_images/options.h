@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <variant>
 
 #include "replica_flags.h"
 
@@ -29,8 +28,10 @@ struct Options {
   int batches_per_update() const { return together.batches_per_update(replicas); }
 };
 
-/// The options, or the exit status of a program that has printed its help or a mistake.
-std::variant<Options, int> parse_options(int argc, char** argv);
+/// What the program is, for its help.
+extern const char* const kDescription;
+/// Adds the options, which outlive `app`.
+void add_options(CLI::App& app, Options& options);
 
 /// The optimizer asked for, its rate falling as a cosine over `updates`.
 troupe::nn::Optimizer make_optimizer(const Options& options, int64_t updates);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws the progress bar.
 #include "progress.h"
+#include "programs/program.h"
 
 #include <unistd.h>
 
@@ -50,12 +51,12 @@ void Progress::draw() {
                   epoch_ + 1, epochs_, std::string(static_cast<size_t>(filled), '='), filled < kWidth ? ">" : "",
                   std::string(static_cast<size_t>(std::max(0, kWidth - filled - 1)), ' '), 100 * share, loss_,
                   100 * accuracy_, speed, std::max<int64_t>(0, left) / 60, std::max<int64_t>(0, left) % 60);
-  if (terminal_) fmt::print("\r\033[K{}", text);
-  else fmt::print("{}\n", text);
+  if (terminal_) programs::print("\r\033[K{}", text);
+  else programs::print("{}\n", text);
   std::fflush(stdout);
 }
 
 void Progress::clear() {
-  if (terminal_) fmt::print("\r\033[K");
+  if (terminal_) programs::print("\r\033[K");
   std::fflush(stdout);
 }

@@ -9,7 +9,13 @@
 #include "troupe/engine.h"
 #include "troupe/events.h"
 
-/// Checkpoints in `out`/checkpoints, events in `out`/events. One thread.
+/// How a run was set up, by the names of its options; kept in its checkpoints.
+using Settings = troupe::Checkpointer::Metadata;
+/// The settings of a run on so many images. A run that goes on must have the same batch, images, model, optimizer and
+/// seed, or its count of epochs and its variables mean nothing; others may change.
+Settings settings_of(const Options& options, int64_t images);
+
+/// Checkpoints in `out`/checkpoints, events in `out`/events. One thread, one process.
 class Records {
  public:
   /// What a checkpoint says.
@@ -19,9 +25,11 @@ class Records {
     std::string path;
   };
 
-  static troupe::Result<Records> open(const std::string& out);
+  /// Error: kFailedPrecondition when another process has `out`.
+  static troupe::Result<Records> open(const std::string& out, Settings settings);
 
-  /// The last good checkpoint; kNotFound when there is none. Damaged ones are passed over, with a line on stderr.
+  /// The last good checkpoint; kNotFound when there is none. Damaged ones are passed over, with a line on stderr; so is
+  /// said which settings are other ones. Error: kFailedPrecondition, naming those that must be the same and are not.
   troupe::Result<Point> load() const;
   /// Saves `snapshot`. `images` were trained on at `step`, and `per_update` more for each update since. Returns the
   /// step saved.
@@ -34,9 +42,11 @@ class Records {
   troupe::Status weights(const troupe::Snapshot& variables, const troupe::nn::Variables& model, int64_t step);
 
  private:
-  Records(troupe::Checkpointer checkpoints, std::unique_ptr<troupe::EventWriter> events)
-      : checkpoints_(std::move(checkpoints)), events_(std::move(events)) {}
+  Records(troupe::Checkpointer checkpoints, std::unique_ptr<troupe::EventWriter> events, Settings settings)
+      : checkpoints_(std::move(checkpoints)), events_(std::move(events)), settings_(std::move(settings)) {}
+  troupe::Status compare(const troupe::Checkpointer::Loaded& loaded) const;
 
   troupe::Checkpointer checkpoints_;
   std::unique_ptr<troupe::EventWriter> events_;
+  Settings settings_;
 };
