@@ -3,11 +3,9 @@
 #pragma once
 #include <array>
 
-#include "troupe/tensor.h"
+#include "troupe/kernel.h"
 
 namespace troupe {
-
-class KernelContext;
 
 /// A box of elements, read with strides `from` and written with strides `to` (in elements; either may be negative).
 /// The last dimension should have the smallest step in the output.
