@@ -25,7 +25,7 @@ constexpr Window kWindow = {.rows = 16, .length = 32};
 constexpr int64_t kUnits = 64;
 
 struct Options {
-  std::string devices = "cpu", text = "../shared/data/text/austen.txt.gz", table = "whole";
+  std::string devices = "cpu", text = "/usr/share/common-licenses/GPL-3", table = "whole";
   int parts = 4, steps = 200, chunk = 4;
 };
 
@@ -117,6 +117,7 @@ int main(int argc, char** argv) {
   app.add_option("--table", options.table, "whole on the first device, or split over all by rows or columns")
       ->check(CLI::IsMember({"whole", "rows", "columns"}))
       ->capture_default_str();
-  app.add_option("--text", options.text, "The text to learn, plain or gzip")->capture_default_str();
+  app.add_option("--text", options.text, "The text to learn, plain or gzip; by default one that every Debian has")
+      ->capture_default_str();
   return programs::run(app, argc, argv, [&] { return run(options); });
 }
