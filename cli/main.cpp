@@ -2,10 +2,11 @@
 // The program troupe: runs and looks into graphs in TensorFlow's format. Exit status and errors as programs/ has them.
 #include "cli/commands.h"
 #include "programs/program.h"
+#include "troupe/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Runs and looks into dataflow graphs in TensorFlow's format (GraphDef).", "troupe");
-  app.set_version_flag("--version", "troupe " TROUPE_VERSION);
+  app.set_version_flag("--version", std::string("troupe ") + troupe::version());
   app.require_subcommand(1);
   troupe::Job job;
   troupe::add_run(app, job);

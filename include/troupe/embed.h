@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // For programs that are CAF actors themselves: steps asked for and answered by message. The only public header that
-// includes CAF. Implemented in actors/embed.cpp.
+// includes CAF, and little of it: the program includes what it uses, as <caf/actor.hpp>. Implemented in
+// actors/embed.cpp.
 #pragma once
-#include <caf/actor.hpp>
-#include <caf/actor_system.hpp>
 #include <caf/allowed_unsafe_message_type.hpp>
 
 #include "troupe/export.h"
 #include "troupe/session.h"
+
+namespace caf {
+class actor;
+class actor_system;
+}  // namespace caf
 
 namespace TROUPE_API troupe {
 
