@@ -76,6 +76,17 @@ constexpr Simplification::Rule kNegativeZeroBesides = neutral<0, true, true>;
 
 Output first_input(StepGraph&, const Node& node) { return node.inputs()[0]; }
 
+/// The input where its shape is known to be what the node promises.
+Output first_if_it_fits(StepGraph& step, const Node& node) {
+  const Output x = node.inputs()[0];
+  const PartialShape &promised = node.shape(0), given = step.shape(x);
+  if (!promised.has_rank()) return x;
+  if (given.rank() != promised.rank()) return {};
+  for (int i = 0; i < promised.rank(); ++i)
+    if (promised[i] >= 0 && given[i] != promised[i]) return {};
+  return x;
+}
+
 /// Whether all inputs but the first are constants, so that none is waited for.
 bool rest_constant(const StepGraph& step, const Node& node) {
   return std::ranges::all_of(std::span(node.inputs()).subspan(1), [&](const Output& o) { return step.constant(o); });
@@ -209,11 +220,11 @@ struct Named {
 };
 constexpr Named kRules[] = {
     {"Identity", first_input},
-    {"LoopCond", first_input},
+    {"LoopCond", first_if_it_fits},
     {"StopGradient", first_input},
     {"PreventGradient", first_input},
     {"Snapshot", first_input},
-    {"PlaceholderWithDefault", first_input},
+    {"PlaceholderWithDefault", first_if_it_fits},
     {"AddN", sole_input},
     {"IdentityN", sole_input},
     {"ConcatV2", concat},

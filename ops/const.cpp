@@ -314,8 +314,8 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(unchanged_shape)
               .doc("Its input, unchanged, of which is promised that it is the same in every run."),
           not_differentiable("TensorFlow defines none"));
-  for (const char* op :
-       {"Identity", "IdentityN", "StopGradient", "PreventGradient", "PlaceholderWithDefault", "GuaranteeConst"})
+  kernels.add<EnsureShape>("PlaceholderWithDefault", DeviceKind::kCpu, {});
+  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "GuaranteeConst"})
     kernels.add<Forward>(op, DeviceKind::kCpu, {});
   ops.add(OpDef("EnsureShape")
               .input("input: T")

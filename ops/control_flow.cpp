@@ -13,6 +13,7 @@ std::unique_ptr<Kernel> builtin() { return std::make_unique<BuiltinKernel>(Built
 class LoopCondition final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
+    if (c.input(0).rank() != 0) return invalid_argument("the predicate must be a scalar, not {}", c.input(0).str());
     c.set_output(0, c.input(0));
     return {};
   }
@@ -31,6 +32,11 @@ Status switch_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0));
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, c.input(0));
   return {};
+}
+
+Status loop_cond_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 0));
+  return scalar_shape(c);
 }
 
 /// What all inputs have in common.
@@ -168,7 +174,7 @@ void register_control_flow_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("LoopCond")
               .input("input: bool")
               .output("output: bool")
-              .shape(scalar_shape)
+              .shape(loop_cond_shape)
               .stateful()
               .doc("Marks the predicate of a loop, a scalar, and passes it on."),
           not_differentiable("a predicate is not continuous"));

@@ -226,7 +226,7 @@ class CropGradBoxes final : public ComputeKernel {
     with_type(image.dtype(), CropTypes{}, [&]<class T>() { slope_at = slope<T>; });
     const float* g = c.input(0).data<float>();
     const auto tall = static_cast<float>(crops.image_height - 1), wide = static_cast<float>(crops.image_width - 1);
-    for (int64_t b = 0; b < crops.count; ++b) {
+    for (int64_t b = 0; b < crops.count && crops.depth > 0; ++b) {
       double by[4] = {};
       const int64_t first = b * crops.height * crops.width;
       crops.each(

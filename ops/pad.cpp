@@ -275,7 +275,10 @@ void register_pad_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .attr(paddings)
-              .shape(pad_shape)
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0));
+                return pad_shape(c);
+              })
               .doc("The input with paddings[i] copies of constant_values before and after dimension i."),
           gradient(pad_gradient));
   kernels.add<Pad>("Pad", DeviceKind::kCpu, {});

@@ -227,21 +227,34 @@ class Scatter final : public ComputeKernel {
   }
 };
 
+/// Of the elements, any number of rows of this shape.
+Result<PartialShape> rows_of(const PartialShape& rest) {
+  if (!rest.has_rank() || rest.rank() == kMaxRank) return PartialShape::unknown();
+  std::vector<int64_t> sizes(rest.dims().begin(), rest.dims().end());
+  sizes.insert(sizes.begin(), -1);
+  return PartialShape::make(sizes);
+}
+
 class Concat final : public Reader {
  public:
-  using Reader::Reader;
+  explicit Concat(const KernelInit& init) : Reader(init), rest_(init.attr<PartialShape>("element_shape_except0")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, this->array(c));
     const std::lock_guard lock(array->mutex);
     std::vector<int64_t> all(array->elements.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
     TROUPE_ASSIGN(const std::vector<Tensor> elements, array->read_all(c, all));
-    TROUPE_ASSIGN(Joined joined, join_elements(c, elements, dtype_, array->shape));
+    TROUPE_ASSIGN(PartialShape shape, rows_of(rest_));
+    TROUPE_ASSIGN(shape, PartialShape::merge(array->shape, shape));
+    TROUPE_ASSIGN(Joined joined, join_elements(c, elements, dtype_, shape));
     TROUPE_ASSIGN(Tensor lengths, int_tensor(DType::kInt64, joined.lengths, Shape{static_cast<int64_t>(all.size())}));
     c.set_output(0, std::move(joined.tensor));
     c.set_output(1, std::move(lengths));
     return {};
   }
+
+ private:
+  const PartialShape rest_;
 };
 
 class Split final : public ComputeKernel {
@@ -304,13 +317,9 @@ Status gather_shape(ShapeContext& c) {
 
 Status concat_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(read_shape(c));
-  const PartialShape& rest = c.attr<PartialShape>("element_shape_except0");
   c.set_output(1, PartialShape{-1});
-  if (!rest.has_rank() || rest.rank() == kMaxRank) return {};
-  std::vector<int64_t> sizes(rest.dims().begin(), rest.dims().end());
-  sizes.insert(sizes.begin(), -1);
-  TROUPE_ASSIGN(const PartialShape shape, PartialShape::make(sizes));
-  c.set_output(0, shape);
+  TROUPE_ASSIGN(PartialShape shape, rows_of(c.attr<PartialShape>("element_shape_except0")));
+  c.set_output(0, std::move(shape));
   return {};
 }
 

@@ -292,17 +292,29 @@ Status gather(KernelContext& c, DType dtype) {
   return put(c, 0, stack_elements(c, elements, dtype, shape));
 }
 
-Status concat(KernelContext& c, DType dtype) {
-  TROUPE_ASSIGN(const TensorList* list, input_list(c, dtype));
-  PartialShape shape = list->shape;
-  if (c.num_inputs() > 1) {
-    TROUPE_ASSIGN(const PartialShape asked, partial_shape_from(c.input(1)));
-    TROUPE_ASSIGN(shape, PartialShape::merge(shape, asked));
+/// The shape of the elements is an attribute (TensorListConcat), or input 1.
+class Concat final : public ComputeKernel {
+ public:
+  explicit Concat(const KernelInit& init)
+      : dtype_(init.attr<DType>("element_dtype")),
+        shape_(init.attrs->get_or<PartialShape>("element_shape", PartialShape::unknown())) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const TensorList* list, input_list(c, dtype_));
+    PartialShape asked = shape_;
+    if (c.num_inputs() > 1) {
+      TROUPE_ASSIGN(asked, partial_shape_from(c.input(1)));
+    }
+    if (asked.has_rank() && asked.rank() > 0 && c.num_inputs() == 1) asked.set(0, -1);
+    TROUPE_ASSIGN(const PartialShape shape, PartialShape::merge(list->shape, asked));
+    TROUPE_ASSIGN(Joined joined, join_elements(c, list->elements, dtype_, shape));
+    c.set_output(0, std::move(joined.tensor));
+    return put(c, 1, int_tensor(DType::kInt64, joined.lengths, Shape{static_cast<int64_t>(joined.lengths.size())}));
   }
-  TROUPE_ASSIGN(Joined joined, join_elements(c, list->elements, dtype, shape));
-  c.set_output(0, std::move(joined.tensor));
-  return put(c, 1, int_tensor(DType::kInt64, joined.lengths, Shape{static_cast<int64_t>(joined.lengths.size())}));
-}
+
+ private:
+  const DType dtype_;
+  const PartialShape shape_;
+};
 
 class AddLists final : public ComputeKernel {
  public:
@@ -334,13 +346,12 @@ void register_tensor_list_kernels(KernelRegistry& kernels) {
       {"TensorListLength", length},
       {"TensorListGetItem", get_item},
       {"TensorListGather", gather},
-      {"TensorListConcat", concat},
-      {"TensorListConcatV2", concat},
   };
   for (const auto& [op, work] : works)
     kernels.add(op, DeviceKind::kCpu, {}, [work = work](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
       return std::unique_ptr<Kernel>(new ListKernel(work, init));
     });
+  for (const char* op : {"TensorListConcat", "TensorListConcatV2"}) kernels.add<Concat>(op, DeviceKind::kCpu, {});
   kernels.add<SetItem>("TensorListSetItem", DeviceKind::kCpu, {});
   kernels.add<Stack>("TensorListStack", DeviceKind::kCpu, {});
   kernels.add<ElementShape>("TensorListElementShape", DeviceKind::kCpu, {});

@@ -17,6 +17,21 @@ struct Fixture : test::PassFixture {
 
 }  // namespace
 
+TEST_CASE("what checks a shape leaves where the shape is known to fit") {
+  Fixture f;
+  const Output x = f.placeholder("x", {2, -1}), vague = f.placeholder("vague", PartialShape::unknown());
+  const auto otherwise = [&](Output value, PartialShape shape) {
+    return f.simple(f.s.op("PlaceholderWithDefault", {value}, {{"shape", std::move(shape)}}));
+  };
+  CHECK(otherwise(x, {2, -1}) == "x");
+  CHECK(otherwise(vague, PartialShape::unknown()) == "vague");
+  CHECK(otherwise(x, {2, 3}) == "PlaceholderWithDefault(x)");
+  CHECK(otherwise(vague, {-1}) == "PlaceholderWithDefault(vague)");
+  CHECK(f.simple(f.s.op("LoopCond", {f.placeholder("b", PartialShape::scalar(), DType::kBool)})) == "b");
+  const Output any = f.placeholder("any", PartialShape::unknown(), DType::kBool);
+  CHECK(f.simple(f.s.op("LoopCond", {any})) == "LoopCond(any)");
+}
+
 TEST_CASE("neutral elements leave") {
   Fixture f;
   const Output x = f.placeholder("x", {2, -1}), i = f.placeholder("i", {}, DType::kInt32);

@@ -98,6 +98,19 @@ TEST_CASE("slices stay inside", "[bad_input]") {
   check_fails("TensorStridedSliceUpdate", {kMatrix, I({0}), I({1}), I({1}), D({1, 2})}, "[1,3]");
   check_fails("Pad", {kMatrix, I({1, 1}, {1, 2})}, "paddings");
   check_fails("Pad", {D({1}), I({1, -1}, {1, 2})}, "-1 is not a size");
+  check_fails("PadV2", {kMatrix, I({0, 0, 0, 0}, {2, 2}), D({1, 2})}, "[2]");
+}
+
+TEST_CASE("shapes that a node promises are those it gives", "[bad_input]") {
+  check_fails("PlaceholderWithDefault", {D({1, 2})}, "[3]", {{"shape", PartialShape{3}}});
+  check_fails("LoopCond", {B({true, false})}, "[2]");
+}
+
+TEST_CASE("crops of images without channels have a gradient of zeros", "[bad_input]") {
+  const auto dx =
+      apply("CropAndResizeGradBoxes", {F({}, {1, 2, 2, 0}), F({}, {1, 3, 3, 0}), F({0, 0, 1, 1}, {1, 4}), I({0})});
+  REQUIRE(dx.ok());
+  CHECK(dx->identical(F({0, 0, 0, 0}, {1, 4})));
 }
 
 TEST_CASE("indices are checked and named", "[bad_input]") {

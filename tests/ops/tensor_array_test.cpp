@@ -96,6 +96,9 @@ TEST_CASE("rows are split into a tensor array and joined, with gradients") {
   CHECK(t.gradient(joined, x, ramp({3, 2})).identical(ramp({3, 2})));
   CHECK_THAT(t.error(t.op("TensorArraySplitV3", {t.handle, x, t.of(L({1, 1})), t.flow})).message,
              Catch::Contains("lengths 1,1 do not part 3 rows"));
+  Attrs narrow = t.dtype;
+  narrow.set("element_shape_except0", PartialShape{3});
+  CHECK_THAT(t.error(t.op("TensorArrayConcatV3", {t.handle, written}, narrow)).message, Catch::Contains("[?,3]"));
 }
 
 TEST_CASE("a gradient with more dimensions has its own shape") {

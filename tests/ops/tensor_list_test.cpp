@@ -125,6 +125,9 @@ TEST_CASE("lists are joined and parted along the first dimension") {
   }
   CHECK_THAT(t.error(t.op("TensorListSplit", {x, t.any(), t.of(L({2, 2}))})).message,
              Catch::Contains("lengths 2,2 do not part 3 rows"));
+  Attrs narrow = t.type;
+  narrow.set("element_shape", PartialShape{2, 3});
+  CHECK_THAT(t.error(t.OpGraph::op("TensorListConcat", {parted}, narrow)).message, Catch::Contains("[?,3]"));
   const Output both = t.op("TensorListConcatLists", {t.from(x), t.from(x)});
   CHECK(t.run(t.op("TensorListLength", {both})).identical(I(6)));
 }
