@@ -147,6 +147,8 @@ TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {
   CHECK(summary_of("TensorSummaryV2", {S("t"), I({1}), S("m")}).value(0).metadata() == "m");
   const Tensor one = *apply("ScalarSummary", {S("a"), D(1)}), two = *apply("ScalarSummary", {S("b"), D(1)});
   CHECK(summary_of("MergeSummary", {one, two}).value_size() == 2);
+  const Tensor not_utf8 = *apply("ScalarSummary", {S("\xff"), D(1)});
+  CHECK(summary_of("MergeSummary", {one, not_utf8}).value(1).tag() == "\xff");
   CHECK_THAT(failure("MergeSummary", {one, one}), Contains("'a' is there twice"));
   CHECK_THAT(failure("MergeSummary", {S("\xff\xff")}), Contains("no Summary"));
   CHECK_THAT(failure("ScalarSummary", {S({"a", "b"}), D(1)}), Contains("one shape"));
