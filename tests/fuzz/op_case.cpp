@@ -80,6 +80,7 @@ class Making {
     out_.close = rule.close;
     out_.unsteady = rule.unsteady;
     out_.fails = rule.fails;
+    out_.turn = rng_.between(0, 29);
     const Rule::Statement* own = nullptr;
     for (const auto& s : rule.statements)
       if (s.op.empty()) own = &s;
@@ -634,7 +635,7 @@ class Making {
     static const std::vector<float> reals = {NAN, INFINITY, -INFINITY, -1, 0, 1e-30f, 1e30f};
     const AttrValue* now = node.attrs.find(attr.name);
     if (!now || names_dtype(attr) || attr.name == "container" || attr.name == "shared_name") return;
-    if (counts(op, attr.name)) return;
+    if (counts(op, attr.name) || attr.name == "seed" || attr.name == "seed2") return;  // seeds of 0 are a random one
     AttrValue next = *now;
     if (auto* v = std::get_if<int64_t>(&next)) *v = rng_.one_of(integers);
     if (auto* v = std::get_if<float>(&next)) *v = rng_.one_of(reals);

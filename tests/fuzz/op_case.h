@@ -30,6 +30,7 @@ struct CaseNode {
 struct Case {
   std::vector<CaseNode> nodes;
   int main = 0;            // the node of the op that is tried
+  int64_t turn = 0;        // for what a runner does by turns
   bool unordered = false;  // dead values would stop those that wait
   bool close = false;      // results may differ by rounding from one graph to the other
   bool unsteady = false;   // results differ from run to run, or from graph to graph

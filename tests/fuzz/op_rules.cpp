@@ -378,6 +378,7 @@ UnsortedSegmentJoin : m:1..4 inputs=[*A,*R] segment_ids=[*A]<m num_segments==m
 ParseTensor : s<-SerializeTensor @T=$out_type tensor=[*S] ; serialized=%s
 ScalarSummary : tags=[*S] values=[*S]
 HistogramSummary : tag=[] values=[*S](0..9)
+TensorSummary : ~unsteady tensor=[*S]
 TensorSummaryV2 : tag=[] tensor=[*S] serialized_summary_metadata=''
 ParseExample : serialized=[b]:example names=[0] @Nsparse=1 @Ndense=1 sparse_keys='n' dense_keys='f' @Tdense={float32}
   @sparse_types={int64} dense_defaults==1 @dense_shapes={[]}

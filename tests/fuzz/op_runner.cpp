@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "tests/fuzz/op_call.h"
 #include "troupe/control_flow.h"
 #include "troupe/dataset.h"
+#include "troupe/graph_def.h"
 #include "troupe/scope.h"
 
 namespace troupe::fuzz {
@@ -133,14 +135,7 @@ CaseRunner::Once CaseRunner::run_once(const Case& c, Way way) {
                    : way == Way::kPasses ? GraphPasses::all()
                                          : GraphPasses();
   if (way == Way::kFed) options.default_device = "/cpu:1";
-  {
-    Session session(*engine_, built.graph, options);
-    auto future = session.run_future(built.feeds, fetches, targets, {.deadline = deadline_, .random_step = 0});
-    if (future.wait_for(deadline_ * 10) != std::future_status::ready) hangs_();
-    auto result = future.get();
-    once.status = result.status();
-    if (result.ok()) once.values = *std::move(result);
-  }
+  once = run_graph(built.graph, options, built.feeds, fetches, targets);
   engine_->reset_container(container);
   if (!once.status.ok()) return once;
   if (once.values.size() != fetches.size())
@@ -157,16 +152,55 @@ CaseRunner::Once CaseRunner::run_once(const Case& c, Way way) {
   return once;
 }
 
+CaseRunner::Once CaseRunner::run_graph(const Graph& graph, const SessionOptions& options,
+                                       const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
+                                       const std::vector<const Node*>& targets) {
+  Session session(*engine_, graph, options);
+  auto future = session.run_future(feeds, fetches, targets, {.deadline = deadline_, .random_step = 0});
+  if (future.wait_for(deadline_ * 10) != std::future_status::ready) hangs_();
+  auto result = future.get();
+  Once once;
+  once.status = result.status();
+  if (result.ok()) once.values = *std::move(result);
+  return once;
+}
+
+std::optional<CaseRunner::Once> CaseRunner::run_called(const Case& c) {
+  const OpDef* op = engine_->ops().find(c.nodes[0].op);
+  const auto object = [](const ArgDef& arg) { return arg.dtype == DType::kResource || arg.dtype == DType::kVariant; };
+  if (c.nodes.size() != 1 || op->control_flow() != ControlFlow::kNone || op->outputs().empty() ||
+      std::ranges::any_of(op->inputs(), object) || std::ranges::any_of(op->outputs(), object) ||
+      op->name() == "Placeholder" || op->name() == "LoopCond")
+    return {};
+  Built built(engine_->ops(), c, true, "");
+  if (!built.scope.ok() || built.nodes[0]->num_outputs() == 0) return {};
+  const Node& node = *built.nodes[0];
+  const int64_t turn = c.turn % 3;
+  Graph graph(engine_->ops());
+  Once once;
+  once.status = from_graph_def(call_of(built.graph, node, turn), graph);
+  if (!once.status.ok()) return once;
+  std::vector<Feed> feeds;
+  for (size_t i = 0; i < built.feeds.size(); ++i)
+    feeds.push_back({*graph.output(fmt::format("x{}", i)), built.feeds[i].value});
+  if (turn == 1) feeds.push_back({*graph.output("p"), Tensor::scalar(c.turn % 2 == 0)});
+  if (turn == 2) feeds.push_back({*graph.output("p"), Tensor::scalar(static_cast<int32_t>(c.turn % 5))});
+  std::vector<Output> fetches;
+  for (int i = 0; i < node.num_outputs(); ++i) fetches.push_back(*graph.output(fmt::format("call:{}", i)));
+  return run_graph(graph, {}, feeds, fetches, {});
+}
+
 Outcome CaseRunner::run(const Case& c) {
   Outcome out;
   const Once a = run_once(c, Way::kPasses);
   out.status = a.status;
-  const char* names[] = {"without passes", "with inputs fed, their shapes unknown"};
-  const Way ways[] = {Way::kNoPasses, Way::kFed};
+  const char* names[] = {"without passes", "with inputs fed, their shapes unknown", "in a function that is called"};
   if (!a.wrong.empty()) out.failure = a.wrong;
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
     if (i == 0 && !a.status.ok() && a.status.error().device.empty()) continue;  // it failed before it ran
-    const Once b = run_once(c, ways[i]);
+    const auto made = i < 2 ? run_once(c, i == 0 ? Way::kNoPasses : Way::kFed) : run_called(c);
+    if (!made) continue;
+    const Once& b = *made;
     if (!out.failure.empty()) continue;
     if (!b.wrong.empty()) out.failure = fmt::format("{}: {}", names[i], b.wrong);
     else if (without_verdict(a.status) || without_verdict(b.status) || c.unsteady) continue;

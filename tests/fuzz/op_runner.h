@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tests/fuzz/op_case.h"
@@ -24,9 +25,10 @@ class CaseRunner {
   static Result<std::unique_ptr<CaseRunner>> create(std::chrono::milliseconds deadline, std::function<void()> hangs);
   Engine& engine() { return *engine_; }
 
-  /// Runs the case with constants as inputs and all graph passes on; with all off; and with inputs that are fed and of
-  /// which the builder knows no shape, on a device of two threads. Checks that outputs have the dtypes and shapes that
-  /// were inferred, and that the runs agree in results and in whether they fail.
+  /// Runs the case with constants as inputs and all graph passes on; with all off; with inputs that are fed and of
+  /// which the builder knows no shape, on a device of two threads; and where it is one node, in a function that is
+  /// called or a branch. Checks that outputs have the dtypes and shapes that were inferred, and that the runs agree in
+  /// results and in whether they fail.
   Outcome run(const Case& c);
 
  private:
@@ -39,6 +41,10 @@ class CaseRunner {
     std::string wrong;
   };
   Once run_once(const Case& c, Way way);
+  /// The case in a function; nothing where it has more nodes than one, no results, or ones that cannot be compared.
+  std::optional<Once> run_called(const Case& c);
+  Once run_graph(const Graph& graph, const SessionOptions& options, const std::vector<Feed>& feeds,
+                 const std::vector<Output>& fetches, const std::vector<const Node*>& targets);
 
   std::unique_ptr<Engine> engine_;
   const std::chrono::milliseconds deadline_;
