@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/blocking_pool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/guarded.h"
+
+namespace troupe {
+namespace {
+/// Longer than anybody waits, and short enough for any clock.
+constexpr std::chrono::nanoseconds kForEver = std::chrono::hours(24 * 365);
+}  // namespace
+
+/// Shared with the threads, so that one that is left behind still finds it.
+struct BlockingPool::State {
+  using Threads = std::list<std::thread>;
+
+  explicit State(Options o) : options(std::move(o)) {}
+
+  const Options options;
+  mutable std::mutex mutex;  // guards the rest
+  std::condition_variable work, left;
+  std::deque<Job> jobs;
+  Threads threads;
+  std::thread ended;  // the last one that did; the next joins it
+  size_t idle = 0;
+  bool closed = false;
+  bool abandoned = false;  // threads that are still there have been detached
+
+  /// Under the mutex.
+  Status start(const std::shared_ptr<State>& self) {
+    const Status status = guarded([&]() -> Status {
+      if (options.may_start && !options.may_start()) return make_error(Code::kResourceExhausted, "not allowed");
+      threads.emplace_back();
+      threads.back() = std::thread(serve, self, std::prev(threads.end()));
+      return {};
+    });
+    if (!status.ok() && !threads.empty() && !threads.back().joinable()) threads.pop_back();
+    return status;
+  }
+
+  static void serve(const std::shared_ptr<State>& s, Threads::iterator self) {
+    std::unique_lock lock(s->mutex);
+    do {
+      while (!s->jobs.empty()) {
+        Job job = std::move(s->jobs.front());
+        s->jobs.pop_front();
+        lock.unlock();
+        (void)guarded_call(job).ok();
+        job = nullptr;
+        lock.lock();
+      }
+      ++s->idle;
+      s->work.wait_for(lock, s->options.keep_idle, [&] { return s->closed || !s->jobs.empty(); });
+      --s->idle;
+    } while (!s->jobs.empty());
+    if (s->abandoned) return;
+    std::thread before = std::exchange(s->ended, std::move(*self));
+    s->threads.erase(self);
+    s->left.notify_all();
+    lock.unlock();
+    if (before.joinable()) before.join();
+  }
+};
+
+BlockingPool::BlockingPool() : BlockingPool(Options()) {}
+BlockingPool::BlockingPool(Options options) : state_(std::make_shared<State>(std::move(options))) {}
+BlockingPool::~BlockingPool() { shutdown(); }
+
+Status BlockingPool::run(Job job) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  if (s.closed) return make_error(Code::kCancelled, "the engine is ending");
+  s.jobs.push_back(std::move(job));
+  if (s.idle >= s.jobs.size()) {
+    s.work.notify_one();
+    return {};
+  }
+  if (s.threads.size() >= s.options.most_threads) return {};
+  Status status = s.start(state_);
+  if (status.ok() || !s.threads.empty()) return {};
+  s.jobs.pop_back();
+  return make_error(Code::kResourceExhausted, "no thread could be started for what may wait: {}",
+                    status.error().message);
+}
+
+bool BlockingPool::shutdown(std::chrono::nanoseconds patience) {
+  State& s = *state_;
+  std::deque<Job> dropped;
+  std::unique_lock lock(s.mutex);
+  if (s.abandoned) return false;
+  s.closed = true;
+  dropped.swap(s.jobs);
+  s.work.notify_all();
+  lock.unlock();
+  dropped.clear();
+  lock.lock();
+  const auto all_back = [&] { return s.threads.empty(); };
+  const bool back = s.left.wait_for(lock, std::clamp(patience, std::chrono::nanoseconds(0), kForEver), all_back);
+  s.abandoned = !back;
+  for (std::thread& thread : s.threads) thread.detach();
+  std::thread last = std::move(s.ended);
+  lock.unlock();
+  if (last.joinable()) last.join();
+  return back;
+}
+
+size_t BlockingPool::threads() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->threads.size();
+}
+
+}  // namespace troupe
