@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "actors/blocking_jobs.h"
 #include "actors/engine_thread.h"
 
 namespace troupe {
@@ -60,9 +61,7 @@ Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
   return requests_.add(handle, std::move(use));
 }
 
-void DeviceActor::run_blocking(BlockingUse use) {
-  send(directory_->blocking, RunBlocking{std::make_shared<BlockingUse>(std::move(use))});
-}
+void DeviceActor::run_blocking(BlockingUse use) { directory_->blocking->run_kernel(std::move(use)); }
 
 void DeviceActor::flush_uses() { requests_.flush(); }
 

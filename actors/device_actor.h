@@ -7,7 +7,7 @@
 // |                 |                | the StepCall, whose last partition answers the caller      |
 // | TensorsReady    | device actor   | values for Recv nodes; may come before their RunStep       |
 // | ResourceAnswers | resource actor,| outputs of nodes that asked                                |
-// |                 | blocking actor |                                                            |
+// |                 | blocking jobs  |                                                            |
 // | AbortStep       | session, timer,| fires nothing more of the step, drops what waits for it    |
 // |                 | device actor   |                                                            |
 // | GoOn            | itself         | goes on firing after it let others have the thread         |

@@ -99,7 +99,6 @@ void Directory::shut() {
 std::vector<caf::actor> Directory::all() const {
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out = devices;
-  out.push_back(blocking);
   for (auto& [key, host] : hosts_) out.push_back(host.actor);
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <string>
@@ -17,13 +18,15 @@
 
 namespace troupe {
 
+class BlockingJobs;
+
 class Directory {
  public:
   using Spawn = std::function<caf::actor(std::unique_ptr<Resource>)>;
 
   /// Before the first step; then constant.
   std::vector<caf::actor> devices;
-  caf::actor blocking;
+  std::shared_ptr<BlockingJobs> blocking;
   Homes homes;
   StepTable steps;
 

@@ -7,7 +7,6 @@
 #include <future>
 #include <thread>
 
-#include "actors/blocking_actor.h"
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
 #include "actors/engine_thread.h"
@@ -18,6 +17,7 @@
 #include "base/log.h"
 #include "containers/container.h"
 #include "ops/all.h"
+#include "ops/iterator_resource.h"
 #include "tensor/phantom_memory.h"
 #include "troupe/guarded.h"
 
@@ -150,6 +150,8 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
       abandon([](const StepPlan& plan) { return plan.uses_resources(); }, fmt::format("a resource's actor {}", reason));
     });
   });
+  directory->blocking = std::make_shared<BlockingJobs>(
+      [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, *directory);
   const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
   directory->homes = Homes(*system_, cpus);
   for (uint32_t i = 0; i < cpus; ++i)
@@ -165,7 +167,6 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
     directory->devices.resize(devices.size(), sim);
   }
   const auto ignore = [](const std::string&) {};
-  directory->blocking = watched(system_->spawn<BlockingActor, caf::detached>(directory), ignore);
   timer = watched(system_->spawn<StepTimer>(directory), ignore);
   caller = watched(
       system_->spawn([](caf::event_based_actor*) -> caf::behavior { return {[](const CallBack& m) { m.call(); }}; }),
@@ -253,6 +254,8 @@ void Engine::Impl::shut_down() {
     std::unique_lock lock(actors_mutex_);
     actors_ended_.wait(lock, [this] { return actors_ == 0; });
   }
+  directory->blocking->close();
+  pool->shutdown();
   timer = caller = sim = nullptr;
   directory->clear();
   if (!own_system_) return;

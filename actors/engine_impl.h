@@ -10,8 +10,10 @@
 #include <functional>
 #include <mutex>
 
+#include "actors/blocking_jobs.h"
 #include "actors/directory.h"
 #include "actors/executor.h"
+#include "devices/blocking_pool.h"
 #include "troupe/engine.h"
 
 namespace troupe {
@@ -50,6 +52,7 @@ class Engine::Impl {
   LinkRates link;                           // between devices, as placement takes them
   std::atomic<int64_t> next_step{1};
   std::atomic<int64_t> sim_clock_ns{0};
+  std::shared_ptr<BlockingPool> pool = std::make_shared<BlockingPool>();
   std::shared_ptr<Directory> directory;
   caf::actor timer;
   caf::actor caller;  // calls callbacks whose results were known at once

@@ -104,9 +104,11 @@ void Executor::tensors_ready(std::vector<ReadyTensor> tensors) {
 void Executor::answered(std::vector<ResourceAnswer> answers) {
   for (ResourceAnswer& answer : answers) {
     StepState* s = find(answer.tag.step);
-    TROUPE_CHECK(s && s->unanswered > 0);  // a state stays until all its requests are answered
-    --s->unanswered;
+    if (!s) continue;  // it failed, and did not wait for this
     const PlanNode& node = s->plan->nodes[answer.tag.node];
+    uint32_t& unanswered = node.kind == NodeKind::kBlocking ? s->blocking : s->unanswered;
+    TROUPE_CHECK(unanswered > 0);
+    --unanswered;
     Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
     if (node.kind == NodeKind::kResource &&
@@ -159,7 +161,8 @@ bool Executor::run(int64_t quantum_ns) {
   if (!more && !active_.empty()) {
     // Only input is missing when some step waits for a queue or iterator and none for anything else.
     const bool input = std::ranges::any_of(active_, [](auto& s) { return s->input_unanswered > 0; });
-    const bool other = std::ranges::any_of(active_, [](auto& s) { return s->unanswered > s->input_unanswered; });
+    const bool other =
+        std::ranges::any_of(active_, [](auto& s) { return s->blocking > 0 || s->unanswered > s->input_unanswered; });
     if (input && !other) waiting_since_ = now;
   }
   return more;
@@ -311,17 +314,16 @@ bool Executor::fire_simulated(StepState& s, Ready at, const PlanNode& node) {
 
 void Executor::work_ended() {
   const Work work = *std::exchange(work_, {});
+  counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
   StepState* s = find(work.step);
-  TROUPE_CHECK(s && s->unanswered > 0);
+  TROUPE_CHECK(s && !s->stopped && s->unanswered > 0);
   --s->unanswered;
   const PlanNode& node = s->plan->nodes[work.at.node];
   learn_cost(s->plan->cost_ns[work.at.node], work.took.ns);
   measure(*s->plan, work.at.node, work.took.ns, output_bytes(node, *s->iterations[work.at.iteration]));
-  counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
   if (s->call->trace)
     s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
                          work.begin_ns + work.took.ns});
-  if (s->stopped) return;
   if (work.took.complete || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 
@@ -366,8 +368,13 @@ void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
   BlockingRequest request{{}, device_.allocator, s.call->id};
   for (uint32_t i = 0; i < node.num_inputs; ++i)
     request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
-  outbox_.run_blocking({s.call, node.blocking, std::move(request), {index_, s.call->id, at.node, at.iteration}});
-  ++s.unanswered;
+  const auto kernel =
+      std::ranges::find(s.call->plan->kernels, static_cast<Kernel*>(node.blocking), &std::shared_ptr<Kernel>::get);
+  outbox_.run_blocking({s.call,
+                        std::shared_ptr<BlockingKernel>(*kernel, node.blocking),
+                        std::move(request),
+                        {index_, s.call->id, at.node, at.iteration}});
+  ++s.blocking;
 }
 
 void Executor::complete(StepState& s, Ready at) {

@@ -5,8 +5,10 @@
 // Invariants:
 //  1. A node fires when its count of dependencies reaches zero, once in each iteration of its frame.
 //  2. A value lives in its slot until the last node that reads it has run.
-//  3. A partition reports partition_done() once: when all its nodes are done, or, after a failure, when no request of
-//     it is unanswered. So when a step's caller hears of the end, nothing of the step is under way.
+//  3. A partition reports partition_done() once: when all its nodes are done, or, after a failure, when no request to a
+//     resource is unanswered. So when a step's caller hears of the end, nothing of the step is under way but kernels
+//     that may block: nobody can tell how long they take, so a step that failed does not wait for them. They own what
+//     they read, and their answers are dropped.
 #pragma once
 #include <functional>
 #include <memory>
@@ -28,10 +30,10 @@ struct ResourceUse {
   bool timed = false;  // the answer is to tell how long the kernel took
 };
 
-/// One call of a kernel that may block.
+/// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
 struct BlockingUse {
-  StepRef call;
-  BlockingKernel* kernel = nullptr;
+  std::weak_ptr<StepCall> call;
+  std::shared_ptr<BlockingKernel> kernel;
   BlockingRequest request;
   RequestTag tag;
 };
@@ -57,7 +59,7 @@ class Outbox {
   virtual void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) = 0;
   /// A request; an error if there is no such resource. The answer comes by answered(), even if at once.
   virtual Status use_resource(const ResourceRef& handle, ResourceUse use) = 0;
-  /// Has the kernel run elsewhere. The answer comes by answered().
+  /// Has the kernel run elsewhere. The answer comes by answered(), perhaps after the end of the step.
   virtual void run_blocking(BlockingUse use) = 0;
   /// Sends on what use_resource has gathered.
   virtual void flush_uses() = 0;
@@ -72,6 +74,8 @@ class Outbox {
   /// tells the time that takes. `outputs` are those that the context sets.
   virtual Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
                                      std::span<const Tensor> outputs);
+  /// The step of the node at work has failed: work_ended() is not to be called for it.
+  virtual void drop_work() {}
 };
 
 class Executor {

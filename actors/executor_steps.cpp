@@ -69,6 +69,12 @@ void Executor::stop(StepState& s) {
   s.stopped = true;
   s.ready.clear();
   s.heavy.clear();
+  if (work_ && work_->step == s.call->id) {
+    counters_.busy_ns.fetch_add(outbox_.now_ns() - work_->begin_ns, std::memory_order_relaxed);
+    work_.reset();
+    --s.unanswered;
+    outbox_.drop_work();
+  }
   if (s.unanswered > 0) {
     flush();  // what is to be cancelled must be on its way first
     outbox_.cancel_uses(s.call->id);
@@ -91,7 +97,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   in.begin(frame);
   s->plan = &plan;
   s->left = frame.num_nodes;
-  s->unanswered = s->input_unanswered = 0;
+  s->unanswered = s->blocking = s->input_unanswered = 0;
   s->stopped = false;
   s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.

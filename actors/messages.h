@@ -34,10 +34,6 @@ struct GoOn {};
 struct UseResource {
   std::shared_ptr<std::vector<ResourceUse>> uses;
 };
-/// To the blocking actor: run this kernel. Answered by ResourceAnswers.
-struct RunBlocking {
-  std::shared_ptr<BlockingUse> use;
-};
 /// To a resource actor: call `use` on the resource. Answered, at once or later, by ResourceAnswers to the resource
 /// actor that asked; the tag's step is the number of its question.
 struct ResourceQuestion {
@@ -47,15 +43,8 @@ struct ResourceQuestion {
 struct AskResource {
   std::shared_ptr<ResourceQuestion> question;
 };
-/// To the blocking actor: do this for a resource. Answered by ResourceAnswers, without outputs.
-struct BlockingJob {
-  ResourceHost::Job run;
-  RequestTag tag;
-};
-struct DoBlocking {
-  std::shared_ptr<BlockingJob> job;
-};
-/// To a device or a resource actor: answers to its requests.
+/// To a device or a resource actor: answers to its requests, and from BlockingJobs what came of a kernel or a job. To a
+/// device they may come when the step has ended.
 struct ResourceAnswers {
   std::shared_ptr<std::vector<ResourceAnswer>> answers;
 };
@@ -112,9 +101,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TensorsReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AbortStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GoOn)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::UseResource)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::RunBlocking)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskResource)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::DoBlocking)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CancelUses)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::HoldClock)

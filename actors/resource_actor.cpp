@@ -3,6 +3,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include "actors/blocking_jobs.h"
 #include "actors/engine_thread.h"
 #include "troupe/guarded.h"
 
@@ -217,7 +218,8 @@ void ResourceActor::close() {
     const auto [requester, step, node, iteration] = *waiting_.begin();
     answer({requester, step, node, iteration}, closed());
   }
-  for (const auto& [question, actor] : asked_) send(actor, CancelUses{number_, static_cast<int64_t>(question)});
+  for (const auto& [question, actor] : asked_)
+    if (actor) send(actor, CancelUses{number_, static_cast<int64_t>(question)});
   asked_.clear();
   settle();
   if (number_) directory_->remove_asking(std::exchange(number_, 0));
@@ -257,20 +259,20 @@ uint64_t ResourceActor::ask(const ResourceRef& other, Use use) {
 }
 
 void ResourceActor::withdraw(uint64_t question) {
-  if (const auto at = asked_.find(question); at != asked_.end())
+  if (const auto at = asked_.find(question); at != asked_.end() && at->second)
     send(at->second, CancelUses{number_, static_cast<int64_t>(question)});
 }
 
 uint64_t ResourceActor::run_blocking(Job job) {
-  const RequestTag tag = question(directory_->blocking);
-  send(directory_->blocking, DoBlocking{std::make_shared<BlockingJob>(BlockingJob{std::move(job), tag})});
+  const RequestTag tag = question({});
+  directory_->blocking->run_job(std::move(job), tag);
   return questions_;
 }
 
+Status ResourceActor::start_blocking(Job job) { return directory_->blocking->start(std::move(job)); }
+
 std::function<void()> ResourceActor::waker() {
-  return [weak = address()] {
-    if (const auto self = caf::actor_cast<caf::actor>(weak)) caf::anon_send(self, WakeResource{});
-  };
+  return [jobs = directory_->blocking, weak = address()] { jobs->wake(weak); };
 }
 
 void ResourceActor::settle() {

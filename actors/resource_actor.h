@@ -10,7 +10,7 @@
 // | CancelUses      | device actor,  | waiting requests of the step, or the question of that number, are         |
 // |                 | resource actor | answered with kCancelled                                                  |
 // | ResourceAnswers | resource actor,| the answer to a question of this resource, or the end of a job that       |
-// |                 | blocking actor | waited for files                                                          |
+// |                 | blocking jobs  | waited for files                                                          |
 // | Settle          | device actor   | Settled: what was asked before and can be answered now is answered        |
 // | TakeSnapshot    | engine         | of a container: calls a function with its variables, once the steps that  |
 // |                 |                | have changed some have ended                                              |
@@ -22,7 +22,7 @@
 // |                 |                | and its own questions are cancelled                                       |
 // | Work            | itself         | one piece of background work, while the resource wants it                 |
 // | WakeResource    | any thread     | the resource looks whether those that wait can be answered: a mutex was   |
-// |                 |                | unlocked                                                                  |
+// |                 |                | unlocked, an element of a dataset came                                    |
 //
 // Every request is answered once, whatever the resource does: one that it has not answered when its step is cancelled
 // is answered for it, and what it replies afterwards, or a second time, is dropped. An exception is the error of the
@@ -60,6 +60,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   uint64_t ask(const ResourceRef& other, Use use) override;
   void withdraw(uint64_t question) override;
   uint64_t run_blocking(Job job) override;
+  Status start_blocking(Job job) override;
   std::function<void()> waker() override;
   void use(ResourceUse request);
   Status execute(ResourceUse& request, Resource& resource, Reply reply);
@@ -88,7 +89,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   bool will_work_ = false;
   uint64_t number_ = 0;                             // as a requester; 0: it has asked nobody
   uint64_t questions_ = 0;                          // asked
-  std::unordered_map<uint64_t, caf::actor> asked_;  // by question: who has not answered
+  std::unordered_map<uint64_t, caf::actor> asked_;  // by question: who has not answered; invalid: a job
 };
 
 }  // namespace troupe

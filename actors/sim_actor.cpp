@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "actors/blocking_jobs.h"
 #include "actors/engine_thread.h"
 #include "devices/run_kernel.h"
 #include "graph/op_costs.h"
@@ -47,8 +48,10 @@ class SimActor::Device final : public Outbox {
   Status use_resource(const ResourceRef& handle, ResourceUse use) override {
     return requests.add(handle, std::move(use));
   }
-  void run_blocking(BlockingUse use) override {
-    sim_.send(sim_.directory_->blocking, RunBlocking{std::make_shared<BlockingUse>(std::move(use))});
+  void run_blocking(BlockingUse use) override { sim_.directory_->blocking->run_kernel(std::move(use)); }
+  void drop_work() override {
+    std::erase_if(sim_.events_, [&](const Event& e) { return e.device == this && e.tensors.empty(); });
+    std::make_heap(sim_.events_.begin(), sim_.events_.end());
   }
   void flush_uses() override { requests.flush(); }
   void cancel_uses(int64_t step) override { requests.cancel(step); }

@@ -129,7 +129,8 @@ struct StepState {
   ReadyQueue ready;               // cheap nodes, run first
   std::vector<Ready> heavy;       // expensive nodes, last in first out; or else see `ordered`
   uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
-  uint32_t unanswered = 0;        // requests
+  uint32_t unanswered = 0;        // requests to resources, and a simulated node at work
+  uint32_t blocking = 0;          // kernels that may block and have not answered; a step that stops leaves them
   uint32_t input_unanswered = 0;  // of them for input
   bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
   bool stopped = false;           // failed: nothing more fires

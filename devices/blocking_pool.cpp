@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/guarded.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {

@@ -18,9 +18,14 @@ class ResourceHost {
   virtual uint64_t ask(const ResourceRef& other, Use use) = 0;
   /// A question that still waits is answered with kCancelled.
   virtual void withdraw(uint64_t question) = 0;
-  /// Runs `job` where waiting for files is allowed; then answered() is called, without outputs.
+  /// Has `job` run by a thread on which it may wait as long as it likes; then answered() is called, without outputs, or
+  /// with the error that kept the job from running or that it threw. The job owns what it touches: it may go on when
+  /// resource and host are gone.
   virtual uint64_t run_blocking(Job job) = 0;
-  /// A function that any thread may call at any time; then woken() is called, if the host is still there.
+  /// The same for a job that tells by itself what it has to tell, by waker(). Errors: no thread can be had.
+  virtual Status start_blocking(Job job) = 0;
+  /// A function that any thread may call at any time; then woken() is called, if the host is still there. Not to be
+  /// called under a lock that the resource takes.
   virtual std::function<void()> waker() = 0;
 };
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataset's functions and the iterator resource.
+// Dataset's functions.
 #include "troupe/dataset.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "io/dataset_stages.h"
 
@@ -35,6 +34,22 @@ Result<Dataset> Dataset::from_text_lines(std::vector<std::string> files) {
 
 Result<Dataset> Dataset::from_records(std::vector<std::string> files) {
   return Dataset(make_records_stage(std::move(files)));
+}
+
+Result<Dataset> Dataset::from_function(StoppableSourceFn fn, std::vector<DType> dtypes,
+                                       std::vector<PartialShape> shapes) {
+  if (!fn) return invalid_argument("from_function without a function");
+  if (dtypes.empty()) return invalid_argument("from_function needs the dtypes of its components");
+  if (shapes.empty()) shapes.resize(dtypes.size());
+  if (shapes.size() != dtypes.size())
+    return invalid_argument("from_function declares {} dtypes, but {} shapes", dtypes.size(), shapes.size());
+  return Dataset(make_function_stage(std::move(fn), std::move(dtypes), std::move(shapes)));
+}
+
+Result<Dataset> Dataset::from_function(SourceFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes) {
+  StoppableSourceFn unstoppable;
+  if (fn) unstoppable = [fn = std::move(fn)](const std::stop_token&) { return fn(); };
+  return from_function(std::move(unstoppable), std::move(dtypes), std::move(shapes));
 }
 
 Dataset Dataset::map(MapFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes) const {
@@ -69,91 +84,6 @@ Dataset Dataset::prefetch(int64_t elements) const {
   Dataset out = *this;
   out.prefetch_ = std::max<int64_t>(elements, 0);
   return out;
-}
-
-struct IteratorResource::State {
-  using Answer = Result<std::vector<Tensor>>;
-  explicit State(Dataset d) : dataset(std::move(d)) {}
-
-  Dataset dataset;
-  std::unique_ptr<DatasetIterator> iterator;  // made by the first work()
-  bool ended = false;
-  std::deque<Answer> ready;   // produced ahead
-  std::deque<Reply> waiting;  // asked for; never both
-
-  Answer end() const { return make_error(Code::kOutOfRange, "end of the dataset"); }
-
-  /// Produces one answer.
-  Answer produce() {
-    if (!iterator) {
-      auto made = dataset.iterate();
-      if (!made.ok()) {
-        ended = true;  // restart() tries again
-        return std::move(made.error());
-      }
-      iterator = std::move(*made);
-    }
-    Result<std::optional<Element>> element = iterator->next();
-    if (!element.ok()) return std::move(element.error());
-    if (*element) return std::move(**element);
-    ended = true;
-    return end();
-  }
-};
-
-IteratorResource::IteratorResource(Dataset dataset) : state_(std::make_unique<State>(std::move(dataset))) {}
-IteratorResource::~IteratorResource() = default;
-
-void IteratorResource::get_next(Reply reply) {
-  if (!state_->ready.empty()) {
-    State::Answer answer = std::move(state_->ready.front());
-    state_->ready.pop_front();
-    reply(std::move(answer));
-  } else if (state_->ended) {
-    reply(state_->end());
-  } else {
-    state_->waiting.push_back(std::move(reply));
-  }
-}
-
-void IteratorResource::cancel(uint64_t requester, int64_t step) {
-  std::deque<Reply> kept;
-  std::vector<Reply> cancelled;
-  for (Reply& reply : state_->waiting) {
-    const bool hit = reply.tag().requester == requester && reply.tag().step == step;
-    if (hit) cancelled.push_back(std::move(reply));
-    else kept.push_back(std::move(reply));
-  }
-  state_->waiting = std::move(kept);
-  for (Reply& reply : cancelled) reply(make_error(Code::kCancelled, "step {} was cancelled", step));
-}
-
-void IteratorResource::restart() {
-  state_->iterator.reset();
-  state_->ready.clear();
-  state_->ended = false;
-}
-
-bool IteratorResource::wants_work() const {
-  return !state_->ended &&
-         (!state_->waiting.empty() || static_cast<int64_t>(state_->ready.size()) < state_->dataset.prefetch_depth());
-}
-
-void IteratorResource::work() {
-  if (!wants_work()) return;
-  State::Answer answer = state_->produce();
-  if (state_->waiting.empty()) {
-    state_->ready.push_back(std::move(answer));
-    return;
-  }
-  Reply reply = std::move(state_->waiting.front());
-  state_->waiting.pop_front();
-  reply(std::move(answer));
-  while (state_->ended && !state_->waiting.empty()) {
-    reply = std::move(state_->waiting.front());
-    state_->waiting.pop_front();
-    reply(state_->end());
-  }
 }
 
 }  // namespace troupe

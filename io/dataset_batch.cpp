@@ -115,7 +115,7 @@ class BatchStage final : public FlowStage {
   BatchStage(StagePtr input, int64_t size, bool drop_remainder)
       : input_(std::move(input)), size_(size), drop_(drop_remainder) {}
 
-  Result<FlowPtr<Element>> flow(uint64_t pass) const override {
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     if (size_ < 1) return invalid_argument("batches of {} elements", size_);
     const auto* ours = dynamic_cast<const FlowStage*>(input_.get());
     if (ours && ours->rows()) {
@@ -142,6 +142,8 @@ class BatchStage final : public FlowStage {
     }
     return out;
   }
+
+  bool may_wait() const override { return input_->may_wait(); }
 
   int64_t size() const override {
     const int64_t n = input_->size();

@@ -86,7 +86,7 @@ template <class Reader> class FilesFlow final : public Flow<Element> {
 template <class Reader> class FilesStage final : public FlowStage {
  public:
   explicit FilesStage(std::vector<std::string> files) : files_(std::move(files)) {}
-  Result<FlowPtr<Element>> flow(uint64_t) const override { return FlowPtr<Element>(new FilesFlow<Reader>(files_)); }
+  Result<FlowPtr<Element>> flow(const Pass&) const override { return FlowPtr<Element>(new FilesFlow<Reader>(files_)); }
   std::vector<DType> dtypes() const override { return {DType::kString}; }
   std::vector<PartialShape> shapes() const override { return {PartialShape::scalar()}; }
   int64_t size() const override { return files_.empty() ? 0 : -1; }

@@ -3,7 +3,8 @@
 #include "io/dataset_stages.h"
 
 #include <algorithm>
-#include <exception>
+
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -48,27 +49,86 @@ class ViewFlow final : public Flow<Element> {
 
 class IteratorOfFlow final : public DatasetIterator {
  public:
-  explicit IteratorOfFlow(FlowPtr<Element> flow) : flow_(std::move(flow)) {}
-  Result<std::optional<Element>> next() override { return flow_->next(); }
+  IteratorOfFlow(FlowPtr<Element> flow, std::stop_source stop) : flow_(std::move(flow)), stop_(std::move(stop)) {}
+  Result<std::optional<Element>> next() override {
+    if (stop_.stop_requested()) return make_error(Code::kCancelled, "the iterator was cancelled");
+    return flow_->next();
+  }
+  void cancel() override { stop_.request_stop(); }
 
  private:
   FlowPtr<Element> flow_;
+  std::stop_source stop_;
 };
 
 class FlowOfIterator final : public Flow<Element> {
  public:
-  explicit FlowOfIterator(std::unique_ptr<DatasetIterator> iterator) : iterator_(std::move(iterator)) {}
+  FlowOfIterator(std::unique_ptr<DatasetIterator> iterator, const std::stop_token& stop)
+      : iterator_(std::move(iterator)), on_stop_(stop, [i = iterator_.get()] { i->cancel(); }) {}
   Result<std::optional<Element>> next() override { return iterator_->next(); }
 
  private:
   std::unique_ptr<DatasetIterator> iterator_;
+  std::stop_callback<std::function<void()>> on_stop_;
+};
+
+/// Calls a function for each element.
+class FunctionFlow final : public Flow<Element> {
+ public:
+  FunctionFlow(Dataset::StoppableSourceFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes,
+               std::stop_token stop)
+      : fn_(std::move(fn)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)), stop_(std::move(stop)) {}
+  Result<std::optional<Element>> next() override {
+    if (ended_) return std::optional<Element>();
+    const int64_t index = at_++;
+    Result<std::optional<Element>> out = guarded([&] { return fn_(stop_); });
+    if (out.ok() && *out)
+      if (Status status = check_components(**out, dtypes_, shapes_, "the function"); !status.ok())
+        out = std::move(status.error());
+    if (!out.ok()) {
+      out.error().message = fmt::format("from_function, element {}: {}", index, out.error().message);
+      return out;
+    }
+    ended_ = !*out;
+    if (*out)
+      for (const Tensor& t : **out) t.freeze();  // the function may have kept them
+    return out;
+  }
+
+ private:
+  Dataset::StoppableSourceFn fn_;
+  std::vector<DType> dtypes_;
+  std::vector<PartialShape> shapes_;
+  std::stop_token stop_;
+  int64_t at_ = 0;
+  bool ended_ = false;
+};
+
+class FunctionStage final : public FlowStage {
+ public:
+  FunctionStage(Dataset::StoppableSourceFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes)
+      : fn_(std::move(fn)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
+    return FlowPtr<Element>(new FunctionFlow(fn_, dtypes_, shapes_, pass.stop));
+  }
+  std::vector<DType> dtypes() const override { return dtypes_; }
+  std::vector<PartialShape> shapes() const override { return shapes_; }
+
+ private:
+  Dataset::StoppableSourceFn fn_;
+  std::vector<DType> dtypes_;
+  std::vector<PartialShape> shapes_;
 };
 
 class RowsStage final : public FlowStage {
  public:
-  explicit RowsStage(Element components) : components_(std::move(components)) {}
+  /// Whoever writes to a component from now on, or to a row, as a map may, gets a copy.
+  explicit RowsStage(Element components) : components_(std::move(components)) {
+    for (const Tensor& t : components_) t.freeze();
+  }
   const Element* rows() const override { return &components_; }
-  Result<FlowPtr<int64_t>> row_flow(uint64_t) const override { return FlowPtr<int64_t>(new CountFlow(size())); }
+  Result<FlowPtr<int64_t>> row_flow(const Pass&) const override { return FlowPtr<int64_t>(new CountFlow(size())); }
+  bool may_wait() const override { return false; }
   std::vector<DType> dtypes() const override {
     std::vector<DType> out;
     for (const Tensor& t : components_) out.push_back(t.dtype());
@@ -94,12 +154,12 @@ class ReorderStage final : public FlowStage {
   ReorderStage(StagePtr input, Reorder reorder)
       : input_(std::move(input)), flow_input_(dynamic_cast<const FlowStage*>(input_.get())), reorder_(reorder) {}
   const Element* rows() const override { return flow_input_ ? flow_input_->rows() : nullptr; }
-  Result<FlowPtr<int64_t>> row_flow(uint64_t pass) const override {
+  Result<FlowPtr<int64_t>> row_flow(const Pass& pass) const override {
     TROUPE_RETURN_IF_ERROR(reorder_.check());
     return reorder_.apply<int64_t>(
-        [input = input_, stage = flow_input_](uint64_t inner) { return stage->row_flow(inner); }, pass);
+        [input = input_, stage = flow_input_](const Pass& inner) { return stage->row_flow(inner); }, pass);
   }
-  Result<FlowPtr<Element>> flow(uint64_t pass) const override {
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     if (rows()) return FlowStage::flow(pass);
     TROUPE_RETURN_IF_ERROR(reorder_.check());
     return reorder_.apply<Element>(elements_of(input_), pass);
@@ -107,6 +167,7 @@ class ReorderStage final : public FlowStage {
   std::vector<DType> dtypes() const override { return input_->dtypes(); }
   std::vector<PartialShape> shapes() const override { return input_->shapes(); }
   int64_t size() const override { return reorder_.size(input_->size()); }
+  bool may_wait() const override { return input_->may_wait() || reorder_.takes_long(); }
 
  private:
   StagePtr input_;
@@ -122,9 +183,10 @@ class MapFlow final : public Flow<Element> {
     TROUPE_ASSIGN(std::optional<Element> in, from_->next());
     if (!in) return in;
     const int64_t index = at_++;
-    Result<Element> out = call(std::move(*in));
+    Result<Element> out = guarded([&] { return fn_(std::move(*in)); });
     if (out.ok())
-      if (Status status = check(*out); !status.ok()) out = std::move(status.error());
+      if (Status status = check_components(*out, dtypes_, shapes_, "the function"); !status.ok())
+        out = std::move(status.error());
     if (!out.ok()) {
       out.error().message = fmt::format("map of element {}: {}", index, out.error().message);
       return std::move(out.error());
@@ -133,23 +195,6 @@ class MapFlow final : public Flow<Element> {
   }
 
  private:
-  Result<Element> call(Element in) const {
-    try {
-      return fn_(std::move(in));
-    } catch (const std::exception& e) {
-      return make_error(Code::kInternal, "the function threw: {}", e.what());
-    }
-  }
-  Status check(const Element& out) const {
-    if (out.size() != dtypes_.size())
-      return invalid_argument("the function gave {} components, {} were declared", out.size(), dtypes_.size());
-    for (size_t i = 0; i < out.size(); ++i)
-      if (out[i].dtype() != dtypes_[i] || !shapes_[i].compatible(out[i].shape()))
-        return invalid_argument("the function gave {}{} as component {}, declared was {}{}", to_string(out[i].dtype()),
-                                out[i].shape().str(), i, to_string(dtypes_[i]), shapes_[i].str());
-    return {};
-  }
-
   FlowPtr<Element> from_;
   Dataset::MapFn fn_;
   std::vector<DType> dtypes_;
@@ -166,7 +211,7 @@ class MapStage final : public FlowStage {
       if (shapes_.empty()) shapes_ = input_->shapes();
     }
   }
-  Result<FlowPtr<Element>> flow(uint64_t pass) const override {
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     if (!fn_) return invalid_argument("map without a function");
     if (!shapes_.empty() && shapes_.size() != dtypes_.size())
       return invalid_argument("map declares {} dtypes, but {} shapes", dtypes_.size(), shapes_.size());
@@ -187,6 +232,17 @@ class MapStage final : public FlowStage {
 };
 
 }  // namespace
+
+Status check_components(const Element& element, const std::vector<DType>& dtypes,
+                        const std::vector<PartialShape>& shapes, const char* who) {
+  if (element.size() != dtypes.size())
+    return invalid_argument("{} gave {} components, {} were declared", who, element.size(), dtypes.size());
+  for (size_t i = 0; i < element.size(); ++i)
+    if (element[i].dtype() != dtypes[i] || !shapes[i].compatible(element[i].shape()))
+      return invalid_argument("{} gave {}{} as component {}, declared was {}{}", who, to_string(element[i].dtype()),
+                              element[i].shape().str(), i, to_string(dtypes[i]), shapes[i].str());
+  return {};
+}
 
 Status Reorder::check() const {
   switch (kind) {
@@ -225,25 +281,27 @@ int64_t Reorder::size(int64_t size) const {
   return -1;
 }
 
-Result<FlowPtr<int64_t>> FlowStage::row_flow(uint64_t) const {
+Result<FlowPtr<int64_t>> FlowStage::row_flow(const Pass&) const {
   return make_error(Code::kInternal, "the elements of this stage are not rows");
 }
 
-Result<FlowPtr<Element>> FlowStage::flow(uint64_t pass) const {
+Result<FlowPtr<Element>> FlowStage::flow(const Pass& pass) const {
   TROUPE_ASSIGN(FlowPtr<int64_t> from, row_flow(pass));
   return FlowPtr<Element>(new ViewFlow(std::move(from), *rows()));
 }
 
 Result<std::unique_ptr<DatasetIterator>> FlowStage::iterate() const {
-  TROUPE_ASSIGN(FlowPtr<Element> from, flow(0));
-  return std::unique_ptr<DatasetIterator>(new IteratorOfFlow(std::move(from)));
+  std::stop_source stop;
+  TROUPE_ASSIGN(FlowPtr<Element> from, flow({0, stop.get_token()}));
+  return std::unique_ptr<DatasetIterator>(new IteratorOfFlow(std::move(from), std::move(stop)));
 }
 
 Source<Element> elements_of(StagePtr stage) {
-  return [stage = std::move(stage)](uint64_t pass) -> Result<FlowPtr<Element>> {
+  return [stage = std::move(stage)](const Pass& pass) -> Result<FlowPtr<Element>> {
     if (const auto* ours = dynamic_cast<const FlowStage*>(stage.get())) return ours->flow(pass);
     TROUPE_ASSIGN(auto iterator, stage->iterate());
-    return FlowPtr<Element>(new FlowOfIterator(std::move(iterator)));
+    if (!iterator) return make_error(Code::kInternal, "a stage gave no iterator");
+    return FlowPtr<Element>(new FlowOfIterator(std::move(iterator), pass.stop));
   };
 }
 
@@ -251,6 +309,11 @@ StagePtr make_rows_stage(Element components) { return std::make_shared<RowsStage
 
 StagePtr make_reorder_stage(StagePtr input, Reorder reorder) {
   return std::make_shared<ReorderStage>(std::move(input), reorder);
+}
+
+StagePtr make_function_stage(Dataset::StoppableSourceFn fn, std::vector<DType> dtypes,
+                             std::vector<PartialShape> shapes) {
+  return std::make_shared<FunctionStage>(std::move(fn), std::move(dtypes), std::move(shapes));
 }
 
 StagePtr make_map_stage(StagePtr input, Dataset::MapFn fn, std::vector<DType> dtypes,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -21,11 +22,17 @@ template <class T> class Flow {
 };
 template <class T> using FlowPtr = std::unique_ptr<Flow<T>>;
 
-/// Starts pass number `pass` over the values: what depends on chance differs between passes, and pass 0 is iterate().
-template <class T> using Source = std::function<Result<FlowPtr<T>>(uint64_t pass)>;
+/// One pass over the values of an iterator.
+struct Pass {
+  uint64_t number = 0;        // what depends on chance differs between passes; 0 is the first of iterate()
+  std::stop_token stop = {};  // the iterator was cancelled: what waits need not go on
 
-/// The pass that pass `inner` of a repeat within pass `outer` is.
-inline uint64_t nested_pass(uint64_t outer, uint64_t inner) { return outer * 0x9e3779b97f4a7c15u + inner; }
+  /// Pass `inner` of a repeat within this one.
+  Pass nested(uint64_t inner) const { return {number * 0x9e3779b97f4a7c15u + inner, stop}; }
+};
+
+/// Starts a pass.
+template <class T> using Source = std::function<Result<FlowPtr<T>>(const Pass&)>;
 
 /// SplitMix64: small, and the same on every machine. Source: Steele, Lea, Flood 2014.
 class SplitMix {
@@ -76,12 +83,12 @@ template <class T> class ShuffleFlow final : public Flow<T> {
 
 template <class T> class RepeatFlow final : public Flow<T> {
  public:
-  RepeatFlow(Source<T> source, int64_t count, uint64_t pass)
-      : source_(std::move(source)), count_(count), outer_(pass) {}
+  RepeatFlow(Source<T> source, int64_t count, Pass pass)
+      : source_(std::move(source)), count_(count), outer_(std::move(pass)) {}
   Result<std::optional<T>> next() override {
     while (count_ < 0 || done_ < count_) {
       if (!flow_) {
-        auto flow = source_(nested_pass(outer_, static_cast<uint64_t>(done_)));
+        auto flow = source_(outer_.nested(static_cast<uint64_t>(done_)));
         if (!flow.ok()) {
           count_ = 0;
           return std::move(flow.error());
@@ -104,7 +111,7 @@ template <class T> class RepeatFlow final : public Flow<T> {
  private:
   Source<T> source_;
   int64_t count_;
-  uint64_t outer_;
+  Pass outer_;
   int64_t done_ = 0;
   bool empty_ = true;
   FlowPtr<T> flow_;
@@ -148,11 +155,17 @@ struct Reorder {
   /// Elements left of `size` (-1: not known, -2: endless).
   int64_t size(int64_t size) const;
 
-  template <class T> Result<FlowPtr<T>> apply(const Source<T>& source, uint64_t pass) const {
+  /// Whether what it passes over, or gathers first, takes long.
+  bool takes_long() const {
+    constexpr int64_t kMany = 1 << 20;
+    return kind != Kind::kRepeat && (a > kMany || c > kMany);
+  }
+
+  template <class T> Result<FlowPtr<T>> apply(const Source<T>& source, const Pass& pass) const {
     if (kind == Kind::kRepeat) return FlowPtr<T>(new RepeatFlow<T>(source, a, pass));
     TROUPE_ASSIGN(FlowPtr<T> from, source(pass));
     if (kind == Kind::kShuffle)
-      return FlowPtr<T>(new ShuffleFlow<T>(std::move(from), a, SplitMix(seed ^ SplitMix(pass).next()).next()));
+      return FlowPtr<T>(new ShuffleFlow<T>(std::move(from), a, SplitMix(seed ^ SplitMix(pass.number).next()).next()));
     return FlowPtr<T>(new RangeFlow<T>(std::move(from), a, b, c));
   }
 };
@@ -162,14 +175,18 @@ class FlowStage : public Dataset::Stage {
  public:
   /// The tensors whose rows the elements are; nullptr where they are not.
   virtual const Element* rows() const { return nullptr; }
-  /// Row numbers of pass `pass`; only where there are rows().
-  virtual Result<FlowPtr<int64_t>> row_flow(uint64_t pass) const;
-  /// Elements of pass `pass`. Rows are views by default.
-  virtual Result<FlowPtr<Element>> flow(uint64_t pass) const;
+  /// Row numbers of a pass; only where there are rows().
+  virtual Result<FlowPtr<int64_t>> row_flow(const Pass& pass) const;
+  /// Elements of a pass. Rows are views by default.
+  virtual Result<FlowPtr<Element>> flow(const Pass& pass) const;
   Result<std::unique_ptr<DatasetIterator>> iterate() const final;
 };
 
 using StagePtr = std::shared_ptr<const Dataset::Stage>;
+
+/// kInvalidArgument, naming the component, for an element without these components. `who` gave it: "the function".
+Status check_components(const Element& element, const std::vector<DType>& dtypes,
+                        const std::vector<PartialShape>& shapes, const char* who);
 
 /// The elements of any stage, a user's own included (for which every pass is the same).
 Source<Element> elements_of(StagePtr stage);
@@ -182,5 +199,8 @@ StagePtr make_map_stage(StagePtr input, Dataset::MapFn fn, std::vector<DType> dt
 /// A scalar string for each line, or each record, of the files.
 StagePtr make_lines_stage(std::vector<std::string> files);
 StagePtr make_records_stage(std::vector<std::string> files);
+/// Calls `fn` for each element; `shapes` as many as `dtypes`.
+StagePtr make_function_stage(Dataset::StoppableSourceFn fn, std::vector<DType> dtypes,
+                             std::vector<PartialShape> shapes);
 
 }  // namespace troupe

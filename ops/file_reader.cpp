@@ -63,6 +63,8 @@ void FileReader::answered(uint64_t question, Result<std::vector<Tensor>> outputs
     file_->path = (*outputs)[0].data<std::string>()[0];
   } else if (from_queue && !asker_gone) {
     answer_first(outputs.status());
+  } else if (!from_queue && !outputs.ok()) {  // the job did not run, or threw
+    file_->status = outputs.status();
   }
   serve();
 }

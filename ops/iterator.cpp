@@ -2,8 +2,8 @@
 // Iterators over datasets: IteratorV2 makes the handle, IteratorGetNext runs at the iterator's host, which the engine
 // makes (Engine::add_dataset).
 #include "ops/all.h"
+#include "ops/iterator_resource.h"
 #include "ops/resource_kernel.h"
-#include "troupe/dataset.h"
 #include "troupe/graph.h"
 
 namespace troupe {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BlockingKernel: the code of an op that reads or writes files. Implemented in devices/, like troupe/kernel.h.
+// BlockingKernel: the code of an op that may wait: for files, or anything else. Implemented in devices/, like
+// troupe/kernel.h.
 #pragma once
 #include "troupe/export.h"
 #include "troupe/kernel.h"
@@ -13,10 +14,17 @@ struct BlockingRequest {
   int64_t step = 0;
 };
 
-/// Runs at the engine's actor for such work, on a thread of its own, so it may wait for files; the device goes on
-/// meanwhile. Requests of one device run in order, one at a time. Returns the outputs of the node.
+/// Runs on a thread apart, where it may wait as long as it likes: device, other steps and other blocking kernels go on
+/// meanwhile, and up to 256 run at once in an engine. So run() may be called by several threads at the same time, for
+/// one node too, in any order but that of the graph's edges: what a kernel keeps between calls needs a mutex, and nodes
+/// that must not overlap a control edge.
+///
+/// A step that fails, is cancelled or meets its deadline does not wait for run(): what that returns then is dropped.
+/// The engine keeps kernel and request alive until it returns, also beyond the end of session and engine, which waits
+/// for it a second at most. So it must own whatever else it uses, by shared pointers.
 class BlockingKernel : public Kernel {
  public:
+  /// The outputs of the node. An exception is an error of the node.
   virtual Result<std::vector<Tensor>> run(const BlockingRequest& request) = 0;
 };
 

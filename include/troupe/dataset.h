@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dataset: a pipeline of input stages (from tensors or files, map, batch, shuffle, repeat, prefetch).
-// Implemented in io/dataset.cpp.
+// Dataset: a pipeline of input stages (from tensors, files, functions or a queue, map, batch, shuffle, repeat,
+// prefetch). Implemented in io/dataset.cpp.
 //
 // A Dataset describes; an iterator, made by iterate(), produces. Both are passive: whoever calls next() does the work.
-// An engine hosts iterators as actors, which produce ahead of the steps that ask (see Engine::add_dataset).
+// An engine hosts iterators as actors, which produce ahead of the steps that ask (see Engine::add_dataset). What may
+// wait (files, users' functions, queues) is called there by threads apart, so it holds up nothing but the steps that
+// ask for its elements, and these only until their deadline. Functions and stages of the user's own must own what they
+// use, by shared pointers: one that does not return when its engine ends is left behind, and may go on later.
 #pragma once
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "troupe/export.h"
-#include "troupe/resource.h"
+#include "troupe/shape.h"
 #include "troupe/tensor.h"
 
 namespace TROUPE_API troupe {
@@ -25,16 +29,21 @@ class DatasetIterator {
  public:
   virtual ~DatasetIterator() = default;
   /// The next element, nothing at the end (and again at each later call), or an error; after an error the next call
-  /// goes on with the element after the bad one where that is possible.
+  /// goes on with the element after the bad one where that is possible. May wait.
   virtual Result<std::optional<Element>> next() = 0;
+  /// Nobody will want another element: next() need not go on waiting, and may fail with kCancelled from now on. From
+  /// any thread, also while next() runs; returns at once. An iterator that cannot stop does nothing.
+  virtual void cancel() {}
 };
 
-/// Immutable, cheap to copy. Every stage is deterministic given the seed. A parameter that makes no sense (a batch of
-/// 0, shard 3 of 2) is an error of iterate(). Stages on rows of tensors (from_tensors, then any of shuffle, repeat,
-/// take, skip, shard) are joined with a batch after them into one gather.
+/// Immutable, cheap to copy, used by any thread. Every stage is deterministic given the seed. A parameter that makes no
+/// sense (a batch of 0, shard 3 of 2) is an error of iterate(). Stages on rows of tensors (from_tensors, then any of
+/// shuffle, repeat, take, skip, shard) are joined with a batch after them into one gather.
 class Dataset {
  public:
   using MapFn = std::function<Result<Element>(Element)>;
+  using SourceFn = std::function<Result<std::optional<Element>>()>;
+  using StoppableSourceFn = std::function<Result<std::optional<Element>>(const std::stop_token& stop)>;
   /// Node of the description; stages of a user's own derive from it.
   class Stage {
    public:
@@ -44,6 +53,8 @@ class Dataset {
     virtual std::vector<PartialShape> shapes() const = 0;
     /// Elements, -1 when not known, -2 when endless.
     virtual int64_t size() const { return -1; }
+    /// Whether next() may wait, or take long: engines then call it by threads apart, never by those of their devices.
+    virtual bool may_wait() const { return true; }
   };
   explicit Dataset(std::shared_ptr<const Stage> stage) : stage_(std::move(stage)) {}
 
@@ -53,9 +64,17 @@ class Dataset {
   static Result<Dataset> from_text_lines(std::vector<std::string> files);
   /// Records of TFRecord files, a scalar string each.
   static Result<Dataset> from_records(std::vector<std::string> files);
+  /// What `fn` returns, call by call: elements of these components, nothing at the end, or an error, after which it is
+  /// called again. It may wait. Each pass of a repeat, and each iterator, begins by calling it; two iterators may do so
+  /// at once. Elements are checked (`shapes` left out: any). The second form is told by `stop`, which it may hand to
+  /// std::condition_variable_any, that its iterator was cancelled. Error: no function; `shapes` as many as not
+  /// `dtypes`.
+  static Result<Dataset> from_function(SourceFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes = {});
+  static Result<Dataset> from_function(StoppableSourceFn fn, std::vector<DType> dtypes,
+                                       std::vector<PartialShape> shapes = {});
 
   /// `dtypes` and `shapes` of what fn returns; left out, those of its input. What fn returns is checked against them.
-  /// An error of fn is reported with the element's index and costs this element only.
+  /// An error of fn, or an exception, is reported with the element's index and costs this element only. fn may wait.
   Dataset map(MapFn fn, std::vector<DType> dtypes = {}, std::vector<PartialShape> shapes = {}) const;
   /// Batches of `size`, components stacked on a new first axis; a smaller last one unless drop_remainder.
   Dataset batch(int64_t size, bool drop_remainder = false) const;
@@ -77,30 +96,11 @@ class Dataset {
   std::vector<PartialShape> shapes() const { return stage_->shapes(); }
   int64_t size() const { return stage_->size(); }
   int64_t prefetch_depth() const { return prefetch_; }
+  bool may_wait() const { return stage_->may_wait(); }
 
  private:
   std::shared_ptr<const Stage> stage_;
   int64_t prefetch_ = 2;
-};
-
-/// The core of an iterator actor: produces up to prefetch_depth() elements ahead between requests.
-/// get_next answers with the next element, kOutOfRange at the end, or the element's error: at once where one is
-/// ready, else from work(), which the host calls as long as wants_work(); in the order of asking.
-class IteratorResource : public Resource {
- public:
-  explicit IteratorResource(Dataset dataset);
-  ~IteratorResource() override;
-  void get_next(Reply reply);
-  /// Starts again from the first element; what was produced ahead is dropped, who waits goes on waiting.
-  void restart();
-  void cancel(uint64_t requester, int64_t step) override;
-  bool wants_work() const override;
-  /// Produces one element: for who waits longest, else ahead.
-  void work() override;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace troupe

@@ -95,11 +95,14 @@ class Engine {
   void trim_memory();
 
   /// Makes `dataset` available to Iterator ops of this shared_name (see ops::IteratorV2): an actor that produces its
-  /// elements ahead. Error: kAlreadyExists when there is one of that name.
+  /// elements ahead. A dataset that waits holds up only the steps that ask it, until their deadlines. Error:
+  /// kAlreadyExists when there is one of that name.
   Status add_dataset(const std::string& name, Dataset dataset);
-  /// Drops the iterator of that name; who waits for its elements is cancelled. From any thread. Error: kNotFound.
+  /// Drops the iterator of that name; steps that wait for its elements are cancelled. It returns at once, though the
+  /// dataset may wait: an element that comes later is dropped. From any thread. Error: kNotFound.
   Status remove_dataset(const std::string& name);
-  /// The iterator of that name starts again from its first element. From any thread but the engine's own.
+  /// The iterator of that name starts again from its first element, also where it waits for one; steps that ask it go
+  /// on waiting. From any thread but the engine's own.
   Status restart_dataset(const std::string& name);
 
   /// A cut of a container's variables between the updates of steps, taken while steps run: a step that has begun to

@@ -50,7 +50,7 @@ TEST_CASE("protocol: a read asks the queue for a name and has the file read else
                           "queue UseResource",      // gives the name to the reader
                           "cpu:0 ResourceAnswers",  //
                           "reader ResourceAnswers",
-                          "blocking DoBlocking",     // reads both lines
+                          "job",                     // reads both lines
                           "reader ResourceAnswers",  //
                           "cpu:0 ResourceAnswers",
                       });

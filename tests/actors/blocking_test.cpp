@@ -1,84 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that wait for files: the device and its other steps go on meanwhile, and a step that failed runs none.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <filesystem>
-
+// Kernels that read and write files. That they hold up nobody: waiting_sources_test.cpp.
 #include "tests/actors/fixtures.h"
+#include "tests/io/temporary_directory.h"
 
 namespace troupe {
 namespace {
 
-/// A named pipe: to open it for reading waits until somebody opens it for writing.
-struct Pipe {
-  std::string directory, path;
-  Pipe() {
-    directory = (std::filesystem::temp_directory_path() / "troupe_pipe_XXXXXX").string();
-    REQUIRE(mkdtemp(directory.data()));
-    path = directory + "/pipe";
-    REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  }
-  ~Pipe() { std::filesystem::remove_all(directory); }
-  /// Returns once somebody has opened it for reading.
-  void open_for_writing() const {
-    const int end = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    REQUIRE(end >= 0);
-    close(end);
-  }
-};
-
-Output restore(const TestEngine& t, const std::string& path) {
+TEST_CASE("an error of a kernel that may wait names its node, op and file") {
+  const TemporaryDirectory d;
+  TestEngine t({1});
   const Output names = t.scope.constant(Tensor::of<std::string>({"w"}, {1}));
   const Output whole = t.scope.constant(Tensor::of<std::string>({""}, {1}));
-  return t.scope.named("load").op("RestoreV2", {t.scope.constant(Tensor::scalar(path)), names, whole},
-                                  {{"dtypes", std::vector<DType>{DType::kFloat32}}});
-}
-
-TEST_CASE("while a file is waited for, the device runs other steps") {
-  const Pipe pipe;
-  TestEngine t({1});
-  const Output x = t.placeholder(DType::kInt32, {});
-  auto waiting = t.session->run_future({}, {restore(t, pipe.path)});
-  // The device takes up one step after the other: a step behind one that blocks it would not end.
-  auto other = t.session->run_future({{x, Tensor::scalar(3)}}, {t.scope.op("Neg", {x})});
-  const bool meanwhile = other.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
-  pipe.open_for_writing();
-  REQUIRE(meanwhile);
-  const auto result = other.get();
-  REQUIRE(result.ok());
-  CHECK((*result)[0].identical(Tensor::scalar(-3)));
-  const auto read = waiting.get();
+  const Output path = t.scope.constant(Tensor::scalar(d.file("missing")));
+  const Output load =
+      t.scope.named("load").op("RestoreV2", {path, names, whole}, {{"dtypes", std::vector<DType>{DType::kFloat32}}});
+  const auto read = t.session->run(std::vector<Feed>{}, {load});
   REQUIRE_FALSE(read.ok());
   CHECK(read.error().node == "load");
   CHECK(read.error().op == "RestoreV2");
-  CHECK_THAT(read.error().message, Catch::Contains(pipe.path));
-}
-
-TEST_CASE("a save that waits behind another is not begun when its step was cancelled") {
-  const Pipe pipe;
-  TestEngine t({1});
-  const std::string path = pipe.directory + "/never";
-  const Output x = t.placeholder(DType::kInt32, {});
-  const Output names = t.scope.constant(Tensor::of<std::string>({"x"}, {1}));
-  const Output whole = t.scope.constant(Tensor::of<std::string>({""}, {1}));
-  const Node* save = t.scope.node("SaveV2", {t.scope.constant(Tensor::scalar(path)), names, whole, x});
-  CancelToken token;
-  auto waiting = t.session->run_future({}, {restore(t, pipe.path)});
-  auto saving = t.session->run_future({{x, Tensor::scalar(1)}}, {}, {save}, {.cancel = token});
-  REQUIRE(t.session->run({{x, Tensor::scalar(3)}}, {t.scope.op("Neg", {x})}).ok());  // the device has seen both
-  token.cancel();
-  pipe.open_for_writing();
-  CHECK(saving.get().error().code == Code::kCancelled);
-  CHECK_FALSE(waiting.get().ok());
-  CHECK_FALSE(std::filesystem::exists(path));
+  CHECK_THAT(read.error().message, Catch::Contains(d.file("missing")));
 }
 
 TEST_CASE("variables are saved by one step and restored by another") {
-  const Pipe directory;
+  const TemporaryDirectory directory;
   TestEngine t({1, 1});
-  const Output path = t.scope.constant(Tensor::scalar(directory.directory + "/model.safetensors"));
+  const Output path = t.scope.constant(Tensor::scalar(directory.file("model.safetensors")));
   const Output w = t.variable("w", DType::kFloat32, {2});
   const Output names = t.scope.constant(Tensor::of<std::string>({"w"}, {1}));
   const Output whole = t.scope.constant(Tensor::of<std::string>({""}, {1}));

@@ -296,6 +296,39 @@ TEST_CASE("a node that waits for files does so elsewhere, and the rest of its st
   CHECK((*s.results[0])[1].identical(Tensor::scalar(-5)));
 }
 
+TEST_CASE("a step that is aborted does not wait for what may block, which owns all it needs and answers nobody") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output text = s.scope.op("Placeholder", {}, {{"dtype", DType::kString}, {"shape", PartialShape{}}});
+  StepRef step = s.step({x, text}, {Tensor::scalar(5), Tensor::scalar<std::string>("/no/such/file")},
+                        {s.scope.op("ReadFile", {text}), s.scope.op("Neg", {x})});
+  const std::weak_ptr<StepCall> watched = step;
+  s.executors[0]->start(step);
+  s.run(0);
+  REQUIRE(s.outbox[0].blocked.size() == 1);
+  CHECK(s.results.empty());
+  step->fail(make_error(Code::kDeadlineExceeded, "too late"));
+  s.executors[0]->abort(step);
+  s.run(0);
+  REQUIRE(s.results.size() == 1);
+  CHECK(s.results[0].error().code == Code::kDeadlineExceeded);
+  CHECK(s.executors[0]->idle());
+  step.reset();
+  CHECK(watched.expired());
+
+  s.cache = {};  // now only the request has the kernel
+  const BlockingUse use = std::move(s.outbox[0].blocked[0]);
+  CHECK(use.call.expired());
+  CHECK(use.kernel->run(use.request).error().code == Code::kNotFound);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<ResourceAnswer> answers;
+    answers.push_back({use.tag, std::vector<Tensor>{Tensor::scalar<std::string>("late")}});
+    s.executors[0]->answered(std::move(answers));
+    s.run(0);
+  }
+  CHECK(s.results.size() == 1);
+}
+
 TEST_CASE("a long step lets others have the thread, and goes on where it was") {
   Stage s;
   const Output x = s.placeholder();

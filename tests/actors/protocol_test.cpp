@@ -133,14 +133,35 @@ TEST_CASE("protocol: files are waited for elsewhere") {
   const Output loaded =
       p.scope.op("RestoreV2", {file, text("w"), text("")}, {{"dtypes", std::vector<DType>{DType::kInt32}}});
   const StepRef step = p.start({loaded});
-  CHECK(p.settle() == Messages{"cpu:0 RunStep", "blocking RunBlocking", "cpu:0 ResourceAnswers"});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "job", "cpu:0 ResourceAnswers"});
   CHECK(p.code(step) == Code::kNotFound);
 
   const StepRef cancelled = p.start({loaded});
   CHECK(p.carry_out() == "cpu:0 RunStep");
   abort_step(cancelled, make_error(Code::kCancelled, "no more"), *p.directory);
-  CHECK(p.settle() == Messages{"blocking RunBlocking", "cpu:0 AbortStep", "cpu:0 ResourceAnswers"});
-  CHECK(p.code(cancelled) == Code::kCancelled);
+  CHECK(p.carry_out() == "cpu:0 AbortStep");
+  CHECK(p.code(cancelled) == Code::kCancelled);  // before the kernel has answered, which then changes nothing
+  CHECK(p.settle() == Messages{"job", "cpu:0 ResourceAnswers"});
+}
+
+TEST_CASE("protocol: a step that fails does not wait for its files, and their answers find nobody") {
+  Protocol p;
+  const auto file = [&](const char* path) { return p.scope.constant(Tensor::scalar<std::string>(path)); };
+  const Output one = p.scope.op("ReadFile", {file("/no/such/file")});
+  const Output two = p.scope.op("ReadFile", {file("/nor/this/one")});
+  const StepRef step = p.start({one, two});
+  CHECK(p.settle() == Messages{"cpu:0 RunStep", "job", "cpu:0 ResourceAnswers", "job", "cpu:0 ResourceAnswers"});
+  CHECK(p.code(step) == Code::kNotFound);
+
+  const StepRef late = p.start({one});
+  p.watch(late, std::chrono::seconds(5));
+  CHECK(p.carry_out() == "cpu:0 RunStep");
+  CHECK(p.carry_out() == "timer WatchStep");
+  p.advance(std::chrono::seconds(5));
+  CHECK(p.carry_out() == "timer DeadlinePassed");
+  CHECK(p.carry_out() == "cpu:0 AbortStep");
+  CHECK(p.code(late) == Code::kDeadlineExceeded);
+  CHECK(p.settle() == Messages{"job", "cpu:0 ResourceAnswers"});
 }
 
 TEST_CASE("protocol: an iterator works ahead between requests") {

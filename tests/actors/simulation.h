@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Simulation: an engine's actors under a scheduler that carries out one message at a time, in the order that the test
-// chooses, all in the test's thread. Time stands still unless the test moves it.
+// chooses, all in the test's thread. What may wait (kernels, jobs) runs there too, when its turn comes. Time stands
+// still unless the test moves it.
 #pragma once
 #include <caf/all.hpp>
 #include <caf/scheduler/test_coordinator.hpp>
@@ -9,13 +10,14 @@
 #include <deque>
 #include <map>
 
-#include "actors/blocking_actor.h"
+#include "actors/blocking_jobs.h"
 #include "actors/device_actor.h"
 #include "actors/resource_actor.h"
 #include "actors/step_timer.h"
 #include "containers/container.h"
 #include "ops/all.h"
 #include "ops/file_reader.h"
+#include "ops/iterator_resource.h"
 #include "queues/queue.h"
 #include "troupe/dataset.h"
 #include "troupe/scope.h"
@@ -28,11 +30,11 @@ class Simulation {
     register_all_ops(ops, kernels);
     scheduler_.clock().current_time += std::chrono::hours(1);  // a real clock is not at 0
     directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
-      const std::string name = dynamic_cast<Container*>(resource.get())        ? "container"
-                               : dynamic_cast<Queue*>(resource.get())          ? "queue"
-                               : dynamic_cast<FileReader*>(resource.get())     ? "reader"
-                               : dynamic_cast<HostedResource*>(resource.get()) ? "mutex"
-                                                                               : "iterator";
+      const std::string name = dynamic_cast<Container*>(resource.get())          ? "container"
+                               : dynamic_cast<Queue*>(resource.get())            ? "queue"
+                               : dynamic_cast<FileReader*>(resource.get())       ? "reader"
+                               : dynamic_cast<IteratorResource*>(resource.get()) ? "iterator"
+                                                                                 : "mutex";
       return named(name, system_.spawn<ResourceActor>(std::move(resource), directory));
     });
     counters.resize(count);
@@ -43,7 +45,12 @@ class Simulation {
       directory->devices.push_back(
           named(fmt::format("cpu:{}", i),
                 system_.spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory)));
-    directory->blocking = named("blocking", system_.spawn<BlockingActor>(directory));
+    directory->blocking = std::make_shared<BlockingJobs>(
+        [this](BlockingJobs::Job job) -> Status {
+          jobs_.push_back(std::move(job));
+          return {};
+        },
+        *directory);
     timer = named("timer", system_.spawn<StepTimer>(directory));
     settle();
   }
@@ -51,6 +58,8 @@ class Simulation {
     caf::anon_send_exit(timer, caf::exit_reason::user_shutdown);
     for (const caf::actor& actor : directory->all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
     settle();
+    directory->blocking->close();
+    jobs_.clear();
     directory.reset();
     timer = nullptr;
   }
@@ -79,11 +88,18 @@ class Simulation {
   }
   void advance(caf::timespan span) { scheduler_.clock().advance_time(span); }
 
-  /// Actors that have a message, or another reason to run.
-  size_t waiting() const { return scheduler_.jobs.size(); }
-  /// Has the i-th of them carry out one message; returns who, and which: "cpu:0 RunStep".
+  /// Actors that have a message, or another reason to run; behind them, what waits for a thread.
+  size_t waiting() const { return scheduler_.jobs.size() + jobs_.size(); }
+  /// Has the i-th of them carry out one message; returns who, and which: "cpu:0 RunStep". Of a job: "job".
   std::string carry_out(size_t i = 0) {
     auto& jobs = scheduler_.jobs;
+    if (i >= jobs.size()) {
+      const auto at = jobs_.begin() + static_cast<ptrdiff_t>(i - jobs.size());
+      const BlockingJobs::Job job = std::move(*at);
+      jobs_.erase(at);
+      job();
+      return "job";
+    }
     std::rotate(jobs.begin(), jobs.begin() + static_cast<ptrdiff_t>(i), jobs.begin() + static_cast<ptrdiff_t>(i) + 1);
     auto& actor = scheduler_.next_job<caf::scheduled_actor>();
     std::string out = names_[actor.id()];
@@ -127,9 +143,7 @@ class Simulation {
            : is<AbortStep>(m)       ? "AbortStep"
            : is<GoOn>(m)            ? "GoOn"
            : is<UseResource>(m)     ? "UseResource"
-           : is<RunBlocking>(m)     ? "RunBlocking"
            : is<AskResource>(m)     ? "AskResource"
-           : is<DoBlocking>(m)      ? "DoBlocking"
            : is<WakeResource>(m)    ? "WakeResource"
            : is<ResourceAnswers>(m) ? "ResourceAnswers"
            : is<CancelUses>(m)      ? "CancelUses"
@@ -147,6 +161,7 @@ class Simulation {
   std::map<caf::actor_id, std::string> names_;
   KernelCache cache_;
   int64_t next_step_ = 1;
+  std::deque<BlockingJobs::Job> jobs_;
 };
 
 }  // namespace troupe

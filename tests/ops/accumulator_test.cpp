@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accumulator and iterator ops: from node to host and back.
+#include "ops/iterator_resource.h"
 #include "tests/ops/state_fixture.h"
-#include "troupe/dataset.h"
 
 using namespace troupe;
 using Catch::Contains;

@@ -21,6 +21,10 @@ struct FakeHost final : ResourceHost {
     jobs.push_back(std::move(job));
     return ++questions;
   }
+  Status start_blocking(Job job) override {
+    jobs.push_back(std::move(job));
+    return {};
+  }
   std::function<void()> waker() override {
     return [] {};
   }
@@ -73,6 +77,17 @@ TEST_CASE("a read asks the queue, then for the file, and nothing twice") {
   f.name("b");
   f.run_job();
   CHECK(f.value(two) == "b");
+}
+
+TEST_CASE("a file that no thread can be had for is an error of its reads, not asked for again and again") {
+  Fixture f;
+  const auto one = f.read();
+  f.name("a");
+  REQUIRE(f.host.jobs.size() == 1);
+  f.reader.answered(f.host.questions, make_error(Code::kResourceExhausted, "no thread"));
+  REQUIRE(f.sink.answered(one));
+  CHECK(f.sink.error(one).code == Code::kResourceExhausted);
+  CHECK(f.host.jobs.size() == 1);
 }
 
 TEST_CASE("a name that comes after its read was cancelled is read by the next") {
