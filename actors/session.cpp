@@ -325,7 +325,7 @@ void Session::Impl::watch(const StepRef& call, std::chrono::nanoseconds deadline
   using Clock = caf::actor_clock;
   const auto now = e->system().clock().now();
   if (deadline.count() < 0)
-    call->fail(make_error(Code::kDeadlineExceeded, "the deadline of the step had passed before it began"));
+    call->fail(make_error(Code::kDeadlineExceeded, "a deadline of {} ns is before the step", deadline.count()));
   else if (deadline < Clock::time_point::max() - now)
     caf::anon_send(e->timer, WatchStep{call, now + std::chrono::duration_cast<Clock::duration_type>(deadline)});
 }

@@ -37,8 +37,9 @@ class CancelToken {
 };
 
 struct RunOptions {
-  /// The run fails with kDeadlineExceeded when it takes longer; zero: the session's default. nanoseconds::max(): none.
-  /// Negative: it has passed, and the run fails at once.
+  /// The run fails with kDeadlineExceeded when it takes longer, whatever it waits for. Zero: the session's default;
+  /// negative: it fails at once, and no node runs; nanoseconds::max(), or beyond what the clock can count: none. What a
+  /// BlockingKernel was doing then goes on by itself, and nobody hears of it.
   std::chrono::nanoseconds deadline{0};
   std::optional<CancelToken> cancel = {};
   /// Fails with the first node whose floating output has a NaN or an infinity.
@@ -51,7 +52,7 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  /// For runs that name none; zero and nanoseconds::max(): none.
+  /// For runs that name none; zero: none, and otherwise as RunOptions::deadline.
   std::chrono::nanoseconds deadline{0};
   /// Device of nodes that ask for none; empty: the first.
   std::string default_device = {};
