@@ -24,6 +24,8 @@ namespace TROUPE_API troupe {
 /// One element: its component tensors.
 using Element = std::vector<Tensor>;
 
+class DatasetQueue;
+
 /// Produces the elements of a dataset, one call at a time.
 class DatasetIterator {
  public:
@@ -72,6 +74,8 @@ class Dataset {
   static Result<Dataset> from_function(SourceFn fn, std::vector<DType> dtypes, std::vector<PartialShape> shapes = {});
   static Result<Dataset> from_function(StoppableSourceFn fn, std::vector<DType> dtypes,
                                        std::vector<PartialShape> shapes = {});
+  /// What other threads push (troupe/dataset_queue.h). Each element goes to the iterator that asks first.
+  static Dataset from_queue(const DatasetQueue& queue);
 
   /// `dtypes` and `shapes` of what fn returns; left out, those of its input. What fn returns is checked against them.
   /// An error of fn, or an exception, is reported with the element's index and costs this element only. fn may wait.
