@@ -9,11 +9,17 @@ namespace troupe::nn {
 
 Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
                                  std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once) {
+  TROUPE_ASSIGN(const auto source, BatchSource::make(batches));
+  return evaluate_batches(session, *source, tests, at_once, [] { return false; });
+}
+
+Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
+                                 std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once,
+                                 const std::function<bool()>& stopped) {
   struct Pending {
     std::future<RunResult> result;
     int64_t examples;
   };
-  TROUPE_ASSIGN(auto iterator, batches.iterate());
   std::deque<Pending> pending;
   Metrics sum;
   std::optional<Error> error;
@@ -30,9 +36,12 @@ Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
     sum.examples += static_cast<int64_t>(n);
   };
   for (size_t i = 0; !error; ++i) {
-    auto element = iterator->next();
+    auto batch = batches.next(stopped);
+    if (!batch) batch = make_error(Code::kCancelled, "the evaluation was stopped while its dataset waited");
+    auto& element = *batch;
     if (!element.ok()) error = element.error();
-    if (!element.ok() || !*element) break;
+    else if (*element && (*element)->empty()) error = invalid_argument("a batch without components");
+    if (error || !*element) break;
     const int64_t examples = (**element)[0].rank() > 0 ? (**element)[0].dim(0) : 1;
     auto promise = std::make_shared<std::promise<RunResult>>();
     pending.push_back({promise->get_future(), examples});

@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "nn/batch_source.h"
 #include "troupe/train.h"
 
 namespace troupe::nn {
@@ -13,5 +14,9 @@ namespace troupe::nn {
 /// after the steps under way have ended.
 Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
                                  std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once);
+/// The same, but kCancelled once `stopped` holds while a batch is waited for; see BatchSource::next.
+Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
+                                 std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once,
+                                 const std::function<bool()>& stopped);
 
 }  // namespace troupe::nn

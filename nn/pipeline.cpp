@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 
+#include "nn/batch_source.h"
 #include "nn/evaluation.h"
 #include "nn/pipeline_graph.h"
 
@@ -25,6 +26,7 @@ class Pipeline::Impl {
   ~Impl() {
     all_steps_.cancel();
     wait_until([&] { return in_flight_ == 0; });
+    source_.reset();
     session_.reset();
     if (claimed_) reset_containers();
   }
@@ -64,7 +66,7 @@ class Pipeline::Impl {
   Status initialise() { return session_->run({}, std::vector<Output>{}, built_.initialise).status(); }
 
   Status restore(const Snapshot& snapshot) {
-    if (iterator_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
+    if (source_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
     TROUPE_RETURN_IF_ERROR(initialise());
     TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
     TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {built_.global_step}));
@@ -75,8 +77,10 @@ class Pipeline::Impl {
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
     if (batches < 0) return invalid_argument("run: {} batches", batches);
     if (error_) return *error_;
-    if (!iterator_) {
-      TROUPE_ASSIGN(iterator_, batches_->iterate());
+    if (!source_) {
+      TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(*batches_));
+      const std::lock_guard lock(mutex_);
+      source_ = std::move(source);
     }
     const int64_t before = updates();
     RunSummary summary;
@@ -94,7 +98,13 @@ class Pipeline::Impl {
         summary.stopped = stop_;
         if (error_ || stop_) break;
       }
-      auto element = iterator_->next();
+      const auto batch = next_batch(on_step);
+      if (!batch) {
+        const std::lock_guard lock(mutex_);
+        summary.stopped = stop_;
+        break;
+      }
+      const auto& element = *batch;
       if (!element.ok()) fail(element.error());
       else if (!*element) summary.end_of_data = true;
       else if (const Status status = start(**element); !status.ok()) fail(status.error());
@@ -114,9 +124,12 @@ class Pipeline::Impl {
   }
 
   void stop() {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      changed_.notify_all();
+    }
+    interrupt();
   }
 
   int64_t step() const {
@@ -204,6 +217,29 @@ class Pipeline::Impl {
     changed_.wait(lock, condition);
   }
 
+  /// Has those that wait for the next batch look what has happened; not under mutex_.
+  void interrupt() {
+    std::unique_lock lock(mutex_);
+    const std::shared_ptr<BatchSource> source = source_, tests = tests_;
+    lock.unlock();
+    if (source) source->interrupt();
+    if (tests) tests->interrupt();
+  }
+
+  /// Of the dataset; nothing if the run is to end before it comes. Reports batches that are done meanwhile.
+  std::optional<BatchSource::Batch> next_batch(const std::function<void(const StepReport&)>& on_step) {
+    for (;;) {
+      auto batch = source_->next([&] {
+        const std::lock_guard lock(mutex_);
+        return error_ || stop_ || !reports_.empty();
+      });
+      if (batch) return batch;
+      report(on_step);
+      const std::lock_guard lock(mutex_);
+      if (error_ || stop_) return {};
+    }
+  }
+
   bool may_start() const { return static_cast<int>(under_way_.size()) < options_.batches_in_flight; }
   int64_t updates() const { return options_.asynchronous ? micro_batches_done_ : batches_done_; }
 
@@ -272,7 +308,7 @@ class Pipeline::Impl {
   }
 
   void done(int64_t number, int64_t rows, RunResult& result) {
-    bool cancel = false;
+    bool cancel = false, ended = false;
     {
       const std::lock_guard lock(mutex_);
       Batch& batch = under_way_[number];
@@ -297,17 +333,18 @@ class Pipeline::Impl {
                               static_cast<float>(batch.accuracy / m), batch.examples});
         }
         under_way_.erase(number);
+        ended = true;
       }
     }
     // The others may wait for what this one will never do.
     if (cancel) all_steps_.cancel();
+    if (cancel || ended) interrupt();
     const std::lock_guard lock(mutex_);
     --in_flight_;
     changed_.notify_all();
   }
 
   std::optional<Dataset> batches_;
-  std::unique_ptr<DatasetIterator> iterator_;
   Passes passes_;
   std::vector<Prepared> steps_;  // by micro-batch of a batch
   Prepared test_;
@@ -318,6 +355,8 @@ class Pipeline::Impl {
 
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
+  std::shared_ptr<BatchSource> source_;  // of the runs; set by the first
+  std::shared_ptr<BatchSource> tests_;   // of the evaluation in progress
   std::map<int64_t, Batch> under_way_;
   std::deque<StepReport> reports_;
   std::optional<Error> error_;
@@ -330,7 +369,19 @@ class Pipeline::Impl {
 };
 
 Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
-  return evaluate_batches(*session_, batches, {&test_, 1}, 2 * options_.devices.size() + 1);
+  TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
+  {
+    const std::lock_guard lock(mutex_);
+    tests_ = source;
+  }
+  auto metrics = evaluate_batches(*session_, *source, {&test_, 1}, 2 * options_.devices.size() + 1, [&] {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+  });
+  const std::lock_guard lock(mutex_);
+  tests_.reset();
+  if (!metrics.ok()) stop_ = false;
+  return metrics;
 }
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -113,7 +113,7 @@ class Pipeline {
   /// The same with one stage for each function; options.scopes stays empty.
   static Result<std::unique_ptr<Pipeline>> create(Engine& engine, std::vector<StageFn> stages, Dataset batches,
                                                   PipelineOptions options);
-  /// Cancels what runs and waits for it.
+  /// Cancels what runs and waits for it; for a dataset that waits no longer than a second, then it is left behind.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
 
@@ -129,7 +129,9 @@ class Pipeline {
   /// started, so a run of no more batches has an exact schedule. Errors: the first of any step, which ends the others;
   /// the pipeline then only repeats it. A loss that is not finite, a batch that micro_batches does not divide.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
-  /// The run in progress (or else the next one) ends after the batches in flight.
+  /// The run in progress (or else the next one) ends after the batches in flight. It does not wait for a batch that the
+  /// dataset has not given: that is the first of the next run. An evaluation that waits for its dataset, now or next,
+  /// ends with kCancelled.
   void stop();
   /// Updates of the variables so far: batches, with `asynchronous` micro-batches.
   int64_t step() const;
