@@ -164,13 +164,6 @@ class Waiter {
   std::binary_semaphore done_{0};
 };
 
-void split(const std::vector<Feed>& feeds, std::vector<Output>& outputs, std::vector<Tensor>& values) {
-  for (const Feed& f : feeds) {
-    outputs.push_back(f.output);
-    values.push_back(f.value);
-  }
-}
-
 }  // namespace
 
 Status Session::Impl::status() const {
@@ -404,37 +397,42 @@ Result<std::shared_ptr<Session::Prepared>> Session::prepare(const std::vector<Ou
   return impl_->prepare(feeds, fetches, targets);
 }
 
-RunResult Session::run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values,
-                       const RunOptions& options) {
-  return impl_->run(prepared, std::move(values), options);
+RunResult Session::run(const std::shared_ptr<Prepared>& prepared, ValueList values, const RunOptions& options) {
+  return impl_->run(prepared, std::move(values.values), options);
 }
 
-void Session::run_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+void Session::run_async(const std::shared_ptr<Prepared>& prepared, ValueList values, RunCallback done,
                         const RunOptions& options) {
-  impl_->start_async(prepared, std::move(values), std::move(done), options);
+  impl_->start_async(prepared, std::move(values.values), std::move(done), options);
 }
 
-void Session::run_async(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                        const std::vector<const Node*>& targets, RunCallback done, const RunOptions& options) {
-  std::vector<Output> outputs;
-  std::vector<Tensor> values;
-  split(feeds, outputs, values);
-  auto prepared = impl_->prepare(std::move(outputs), fetches, targets);
+void Session::run_async(const FeedList& feeds, const OutputList& fetches, const NodeList& targets, RunCallback done,
+                        const RunOptions& options) {
+  auto prepared = impl_->prepare(feeds.outputs, fetches.outputs, targets.nodes);
   if (!prepared.ok()) return impl_->answer(std::move(done), std::move(prepared.error()));
-  impl_->start_async(*prepared, std::move(values), std::move(done), options);
+  impl_->start_async(*prepared, feeds.values, std::move(done), options);
 }
 
-RunResult Session::run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                       const std::vector<const Node*>& targets, const RunOptions& options) {
-  std::vector<Output> outputs;
-  std::vector<Tensor> values;
-  split(feeds, outputs, values);
-  TROUPE_ASSIGN(const auto prepared, impl_->prepare(std::move(outputs), fetches, targets));
-  return impl_->run(prepared, std::move(values), options);
+RunResult Session::run(const FeedList& feeds, const OutputList& fetches, const NodeList& targets,
+                       const RunOptions& options) {
+  TROUPE_ASSIGN(const auto prepared, impl_->prepare(feeds.outputs, fetches.outputs, targets.nodes));
+  return impl_->run(prepared, feeds.values, options);
 }
 
-std::future<RunResult> Session::run_future(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                                           const std::vector<const Node*>& targets, const RunOptions& options) {
+RunResult Session::run(const OutputList& fetches, const NodeList& targets, const RunOptions& options) {
+  return run(FeedList(), fetches, targets, options);
+}
+
+RunResult Session::run(const OutputList& fetches, const RunOptions& options) {
+  return run(FeedList(), fetches, NodeList(), options);
+}
+
+RunResult Session::run(const NodeList& targets, const RunOptions& options) {
+  return run(FeedList(), OutputList(), targets, options);
+}
+
+std::future<RunResult> Session::run_future(const FeedList& feeds, const OutputList& fetches, const NodeList& targets,
+                                           const RunOptions& options) {
   auto promise = std::make_shared<std::promise<RunResult>>();
   std::future<RunResult> out = promise->get_future();
   run_async(
@@ -442,25 +440,25 @@ std::future<RunResult> Session::run_future(const std::vector<Feed>& feeds, const
   return out;
 }
 
-RunResult Session::run(const std::vector<std::pair<std::string, Tensor>>& feeds,
-                       const std::vector<std::string>& fetches, const std::vector<std::string>& targets,
-                       const RunOptions& options) {
+RunResult Session::run(const std::vector<std::pair<std::string, Tensor>>& feeds, const NameList& fetches,
+                       const NameList& targets, const RunOptions& options) {
   const Graph& graph = impl_->graph;
-  std::vector<Feed> fed;
-  std::vector<Output> fetched;
-  std::vector<const Node*> wanted;
+  FeedList fed;
+  OutputList fetched;
+  NodeList wanted;
   for (const auto& [name, value] : feeds) {
     TROUPE_ASSIGN(const Output output, graph.output(name));
-    fed.push_back({output, value});
+    fed.outputs.push_back(output);
+    fed.values.push_back(value);
   }
-  for (const std::string& name : fetches) {
+  for (const std::string& name : fetches.names) {
     TROUPE_ASSIGN(const Output output, graph.output(name));
-    fetched.push_back(output);
+    fetched.outputs.push_back(output);
   }
-  for (const std::string& name : targets) {
+  for (const std::string& name : targets.names) {
     const Node* node = graph.find(name);
     if (!node) return make_error(Code::kNotFound, "the graph has no node '{}' to be a target", name);
-    wanted.push_back(node);
+    wanted.nodes.push_back(node);
   }
   return run(fed, fetched, wanted, options);
 }

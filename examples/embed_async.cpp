@@ -45,7 +45,7 @@ static Status run(int steps) {
   TROUPE_RETURN_IF_ERROR(s.status());
 
   Session session(*engine, graph);
-  TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, variables.initializers()));
+  TROUPE_RETURN_IF_ERROR(session.run(variables.initializers()));
   TROUPE_ASSIGN(auto step, session.prepare({}, {}, {update}));
   Loop loop{session, step, steps};
   auto finished = loop.finished.get_future();

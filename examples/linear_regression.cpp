@@ -33,12 +33,12 @@ static Status run(int steps, float rate) {
   TROUPE_RETURN_IF_ERROR(s.status());
 
   Session session(*engine, graph);
-  TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, variables.initializers()));
+  TROUPE_RETURN_IF_ERROR(session.run(variables.initializers()));
   for (int step = 0; step <= steps; ++step) {
-    TROUPE_ASSIGN(const auto results, session.run({}, {loss}, {update}));
+    TROUPE_ASSIGN(const auto results, session.run({loss}, {update}));
     if (step % 20 == 0) programs::print("step {:3}: loss {:.5f}\n", step, results[0].data<float>()[0]);
   }
-  TROUPE_ASSIGN(const auto line, session.run({}, variables.trainable_reads(s)));
+  TROUPE_ASSIGN(const auto line, session.run(variables.trainable_reads(s)));
   const float *kernel = line[0].data<float>(), *bias = line[1].data<float>();
   programs::print("y = {:.2f} a + {:.2f} b + {:.2f}\n", kernel[0], kernel[1], bias[0]);
   return {};

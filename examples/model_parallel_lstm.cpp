@@ -67,7 +67,7 @@ Result<Outcome> train(const Options& options, const Text& text, int count, int s
   TROUPE_RETURN_IF_ERROR(root.status());
 
   Session session(*devices.engine, graph, {.default_device = devices.names[0]});
-  TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, model.initializers()));
+  TROUPE_RETURN_IF_ERROR(session.run(model.initializers()));
   Outcome outcome;
   const auto busy = devices.busy_ns();
   const int64_t begun = devices.now_ns();

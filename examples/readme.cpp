@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
   const Node* train = nn::minimize(scope, model, nn::adam(nn::constant_rate(0.05f)), loss);
 
   Session session(*engine, graph);
-  RunResult result = session.run({}, std::vector<Output>{}, model.initializers());
-  for (int step = 0; step < 200 && result.ok(); ++step) result = session.run({}, {loss}, {train});
+  RunResult result = session.run(model.initializers());
+  for (int step = 0; step < 200 && result.ok(); ++step) result = session.run({loss}, {train});
   if (!result.ok()) return std::printf("%s\n", result.error().str().c_str()), 1;
   std::printf("loss %.4f\n", (*result)[0].data<float>()[0]);
   return programs::end({});

@@ -52,7 +52,7 @@ static Status run(int steps, int size) {
   TROUPE_ASSIGN(const Outputs gradient, gradients(s, {last[2]}, {x}));
 
   Session session(*engine, graph);
-  TROUPE_ASSIGN(const auto results, session.run(std::vector<Feed>{}, {last[2], gradient[0]}));
+  TROUPE_ASSIGN(const auto results, session.run({last[2], gradient[0]}));
   programs::print("after {} steps: {}\n", steps, results[0].str(4));
   programs::print("by the input:   {}\n", results[1].str(4));
   for (const DeviceStats& device : engine->device_stats())

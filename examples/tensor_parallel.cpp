@@ -56,7 +56,7 @@ Result<Outcome> train(const Options& options, const ImageData& data, int count, 
   TROUPE_RETURN_IF_ERROR(root.status());
 
   Session session(*devices.engine, graph, {.default_device = devices.names[0]});
-  TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, model.initializers()));
+  TROUPE_RETURN_IF_ERROR(session.run(model.initializers()));
   Outcome outcome;
   const int64_t begun = devices.now_ns();
   for (int step = 0; step < steps; ++step) {

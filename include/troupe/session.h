@@ -15,6 +15,7 @@
 #include "troupe/export.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
+#include "troupe/run_lists.h"
 #include "troupe/transfers.h"
 
 namespace TROUPE_API troupe {
@@ -89,12 +90,6 @@ struct SessionOptions {
   bool schedule_receives = false;
 };
 
-/// A tensor for an output: any output of the graph may be fed.
-struct Feed {
-  Output output;
-  Tensor value;
-};
-
 using RunResult = Result<std::vector<Tensor>>;
 /// Runs on a thread of the engine, exactly once, whatever the result and whenever it is known; never within the call
 /// that it was given to, so a callback may start the next step without end. It must not block: calls that wait for the
@@ -123,25 +118,29 @@ class Session {
   /// feeds and fetches that do not fit, with the names and shapes, or are of another graph; kFailedPrecondition where
   /// no step can begin: a closed session, an engine that has gone, a child after fork(), a thread of the engine.
   /// Tensors that are fed and fetched are frozen (see tensor.h).
-  RunResult run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
+  RunResult run(const FeedList& feeds, const OutputList& fetches, const NodeList& targets = {},
+                const RunOptions& options = {});
+  /// The same without feeds: run(loss), run({loss, accuracy}), run({loss}, {train}).
+  RunResult run(const OutputList& fetches, const NodeList& targets = {}, const RunOptions& options = {});
+  RunResult run(const OutputList& fetches, const RunOptions& options);
+  /// Targets alone: run(train), run({first, second}), run(model.initializers()). Returns no tensors.
+  RunResult run(const NodeList& targets, const RunOptions& options = {});
   /// The same by names: "x:0", "x", and node names as targets.
-  RunResult run(const std::vector<std::pair<std::string, Tensor>>& feeds, const std::vector<std::string>& fetches,
-                const std::vector<std::string>& targets = {}, const RunOptions& options = {});
+  RunResult run(const std::vector<std::pair<std::string, Tensor>>& feeds, const NameList& fetches,
+                const NameList& targets = {}, const RunOptions& options = {});
   /// Returns at once; callable from anywhere.
-  void run_async(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                 const std::vector<const Node*>& targets, RunCallback done, const RunOptions& options = {});
-  std::future<RunResult> run_future(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
-                                    const std::vector<const Node*>& targets = {}, const RunOptions& options = {});
+  void run_async(const FeedList& feeds, const OutputList& fetches, const NodeList& targets, RunCallback done,
+                 const RunOptions& options = {});
+  std::future<RunResult> run_future(const FeedList& feeds, const OutputList& fetches, const NodeList& targets = {},
+                                    const RunOptions& options = {});
 
   /// One signature looked up once, for loops: run(values) feeds `values` in the order of `feeds`. Of this session
   /// alone.
   class Prepared;
   Result<std::shared_ptr<Prepared>> prepare(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
                                             const std::vector<const Node*>& targets = {});
-  RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values = {},
-                const RunOptions& options = {});
-  void run_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+  RunResult run(const std::shared_ptr<Prepared>& prepared, ValueList values = {}, const RunOptions& options = {});
+  void run_async(const std::shared_ptr<Prepared>& prepared, ValueList values, RunCallback done,
                  const RunOptions& options = {});
 
   Engine& engine() const;
