@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run of a Session is given: lists of feeds, of outputs to fetch, of nodes to run and of names. They are made
 // from one element, from braces or from a vector, so that `session.run(train)`, `session.run({loss, accuracy})` and
-// `session.run({{x, value}}, {loss})` each mean one thing. Header only.
+// `session.run({{x, value}}, {loss})` each mean one thing. Implemented in actors/session.cpp as
+// far as not here.
 #pragma once
 #include <concepts>
 #include <initializer_list>

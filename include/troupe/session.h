@@ -15,6 +15,7 @@
 #include "troupe/export.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
+#include "troupe/run_awaitable.h"
 #include "troupe/run_lists.h"
 #include "troupe/transfers.h"
 
@@ -90,7 +91,6 @@ struct SessionOptions {
   bool schedule_receives = false;
 };
 
-using RunResult = Result<std::vector<Tensor>>;
 /// Runs on a thread of the engine, exactly once, whatever the result and whenever it is known; never within the call
 /// that it was given to, so a callback may start the next step without end. It must not block: calls that wait for the
 /// engine (Session::run, Engine::restore, ...) are errors in it. What it throws is logged and dropped.
@@ -134,6 +134,14 @@ class Session {
   std::future<RunResult> run_future(const FeedList& feeds, const OutputList& fetches, const NodeList& targets = {},
                                     const RunOptions& options = {});
 
+  /// The same for coroutines: begins the run; `co_await` gives its result. See troupe/run_awaitable.h for the thread
+  /// that goes on. Short forms as of run().
+  RunAwaitable run_async(const FeedList& feeds, const OutputList& fetches, const NodeList& targets = {},
+                         const RunOptions& options = {});
+  RunAwaitable run_async(const OutputList& fetches, const NodeList& targets = {}, const RunOptions& options = {});
+  RunAwaitable run_async(const OutputList& fetches, const RunOptions& options);
+  RunAwaitable run_async(const NodeList& targets, const RunOptions& options = {});
+
   /// One signature looked up once, for loops: run(values) feeds `values` in the order of `feeds`. Of this session
   /// alone.
   class Prepared;
@@ -142,6 +150,9 @@ class Session {
   RunResult run(const std::shared_ptr<Prepared>& prepared, ValueList values = {}, const RunOptions& options = {});
   void run_async(const std::shared_ptr<Prepared>& prepared, ValueList values, RunCallback done,
                  const RunOptions& options = {});
+  /// For coroutines.
+  RunAwaitable run_async(const std::shared_ptr<Prepared>& prepared, ValueList values = {},
+                         const RunOptions& options = {});
 
   Engine& engine() const;
   const Graph& graph() const;
