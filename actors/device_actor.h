@@ -5,7 +5,8 @@
 // |-----------------|----------------|------------------------------------------------------------|
 // | RunStep         | session        | begins this device's part of a step; its end is counted in |
 // |                 |                | the StepCall, whose last partition answers the caller      |
-// | TensorsReady    | device actor   | values for Recv nodes; may come before their RunStep       |
+// | TensorsReady    | device actor,  | values for Recv nodes; may come before their RunStep       |
+// |                 | partial run    |                                                            |
 // | ResourceAnswers | resource actor,| outputs of nodes that asked                                |
 // |                 | blocking jobs  |                                                            |
 // | AbortStep       | session, timer,| fires nothing more of the step, drops what waits for it    |

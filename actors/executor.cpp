@@ -328,6 +328,7 @@ void Executor::work_ended() {
 }
 
 void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead) {
+  if (node.to.partition == kCaller) return hand_out(s, node.to.node, std::move(value), dead);
   const uint32_t device = s.call->plan->partitions[node.to.partition].device;
   sends_[device].push_back({s.call, node.to.node, std::move(value), dead});
   if (at.iteration > 0) sends_[device].back().iterations = path_of(s, at.iteration);

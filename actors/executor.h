@@ -134,6 +134,8 @@ class Executor {
   bool fire_resource(StepState& s, Ready at, const PlanNode& node);
   void fire_blocking(StepState& s, Ready at, const PlanNode& node);
   void send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead);
+  /// A fetch of a partial run is there.
+  void hand_out(StepState& s, uint32_t fetch, Tensor value, bool dead);
   void complete(StepState& s, Ready at);
   void receive(StepState& s, ReadyTensor tensor);
 

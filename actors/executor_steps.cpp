@@ -81,6 +81,12 @@ void Executor::stop(StepState& s) {
   }
 }
 
+void Executor::hand_out(StepState& s, uint32_t fetch, Tensor value, bool dead) {
+  if (dead) return fail(s, nullptr, dead_fetch(s.call->plan->fetches[fetch], s.call->id));
+  value.freeze();
+  s.call->sink->fetched(fetch, std::move(value));
+}
+
 std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPlan& plan) {
   std::unique_ptr<StepState> s;
   if (plan.spare.empty()) {

@@ -37,10 +37,12 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   plan_->feeds = std::move(feeds);
   plan_->fetches = std::move(fetches);
   step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
+  if (context_.partial) plan_->partial.emplace(), find_needs();
   run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
     return evaluate(context_.kernels, node, inputs);
   });
   plan_->made_nodes = step_->made();
+  if (context_.partial) find_needs();
   TROUPE_ASSIGN(frames_, find_frames(*step_));
   TROUPE_RETURN_IF_ERROR(placer_.find(graph_, *step_, frames_));
   // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
@@ -64,7 +66,7 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
   if (!lacking_.empty()) return lacking();
   TROUPE_RETURN_IF_ERROR(share_loops());
-  if (context_.schedule_receives && drafts_.size() > 1) hold_back_receives();
+  if (context_.schedule_receives && !context_.partial && drafts_.size() > 1) hold_back_receives();
   TROUPE_RETURN_IF_ERROR(add_readers());
   close();
   return std::shared_ptr<const StepPlan>(std::move(plan_));
@@ -185,6 +187,7 @@ Result<uint32_t> Planner::input_slot(const Output& in, Place here) {
     if (draft.node_frames[here.node] != 0)
       return at_node(invalid_argument("reads {} inside a loop, where nothing can be fed", in.name()),
                      *draft.plan.graph_nodes[here.node]);
+    if (context_.partial) return receive_feed(fed->second, here);
     if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.dependencies[here.node] &= ~1;  // it lives
     auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
     if (fresh) {
@@ -214,6 +217,7 @@ uint32_t Planner::constant_slot(const Node& node, uint32_t partition) {
 }
 
 Status Planner::add_readers() {
+  TROUPE_RETURN_IF_ERROR(add_fetches());
   std::vector<uint32_t> last(drafts_.size(), kNone);  // node, by partition
   for (const LateReader& reader : late_readers_) {
     PartitionPlan& plan = drafts_[reader.partition].plan;
@@ -221,10 +225,14 @@ Status Planner::add_readers() {
       plan.nodes[reader.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
     plan.input_slots.push_back(reader.slot);
   }
+  return {};
+}
+
+Status Planner::add_fetches() {
   for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
     const Output fetch = step_->now(plan_->fetches[i]);
     if (auto fed = fed_.find({fetch.node->id(), fetch.port}); fed != fed_.end()) {
-      plan_->fed_fetches.emplace_back(fed->second, i);
+      (context_.partial ? plan_->partial->fed_fetches : plan_->fed_fetches).emplace_back(fed->second, i);
       continue;
     }
     if (frames_.of_output(*fetch.node) != 0)
@@ -236,6 +244,10 @@ Status Planner::add_readers() {
       slot = constant_slot(*fetch.node, there.partition);
     } else {
       slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
+    }
+    if (context_.partial) {
+      send_fetch(i, fetch, there, slot);
+      continue;
     }
     PartitionDraft& draft = drafts_[there.partition];
     ++draft.uses[slot];
@@ -250,9 +262,10 @@ void Planner::close() {
     draft.plan.control_flow = control_flow_;
     renumbered.push_back(draft.close(frames_));
   }
+  if (context_.partial) number_receivers(renumbered);
   for (PartitionDraft& draft : drafts_) {
     for (PlanNode& node : draft.plan.nodes)
-      if (node.kind == NodeKind::kSend && !renumbered[node.to.partition].empty())
+      if (node.kind == NodeKind::kSend && node.to.partition != kCaller && !renumbered[node.to.partition].empty())
         node.to.node = renumbered[node.to.partition][node.to.node];
     if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan);
     draft.plan.timed_steps = context_.timed_steps;

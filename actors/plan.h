@@ -7,6 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -30,8 +31,8 @@ enum class NodeKind : uint8_t {
   kCompute,   // a kernel on this device
   kResource,  // a request to the actor that hosts the resource of input 0
   kBlocking,  // a request to the actor for work that waits for files
-  kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition
-  kRecv,      // waits for that
+  kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition, or to the caller
+  kRecv,      // waits for that, or for a feed of a partial run
   // Control flow: what OpDef::control_flow says.
   kSwitch,
   kMerge,
@@ -58,8 +59,8 @@ struct PlanNode {
     BlockingKernel* blocking;
     const Tensor* constant;
     struct {
-      uint32_t partition;  // kSend: where to
-      uint32_t node;       // the Recv there
+      uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run
+      uint32_t node;       // the Recv there; for the caller the index of the fetch
     } to;
     struct {
       uint32_t frame;
@@ -88,6 +89,9 @@ struct FramePlan {
   /// control input); of each slot how many inputs and fetches read it; with control flow a 0 for each node.
   std::vector<int32_t> counts;
 };
+
+/// Where a Send goes whose value a partial run gets at once.
+constexpr uint32_t kCaller = UINT32_MAX;
 
 /// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
 constexpr int32_t kKeptUses = 1 << 30;
@@ -128,11 +132,22 @@ struct PartitionPlan {
   ~PartitionPlan();
 };
 
+/// What the plan of a partial run has beside: its feeds come while it runs, and its fetches go out then.
+struct PartialPlan {
+  struct Receiver {
+    uint32_t partition, node;  // a Recv
+  };
+  std::vector<std::vector<Receiver>> receivers;            // by feed
+  std::vector<std::vector<uint32_t>> needs;                // by fetch: the feeds without which it does not come, sorted
+  std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): a feed that is fetched
+};
+
 struct StepPlan {
   std::vector<PartitionPlan> partitions;
   std::vector<Output> feeds;  // in the order of the values a step brings
   std::vector<Output> fetches;
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
+  std::optional<PartialPlan> partial;                      // of a partial run
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
@@ -165,6 +180,7 @@ struct PlanContext {
   int64_t timed_steps = 3;
   TransferCompression compress_transfers = TransferCompression::kOff;
   bool schedule_receives = false;
+  bool partial = false;  // see PartialPlan
 };
 
 /// "cpu", "sim": what a device is called in a cost model.

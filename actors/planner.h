@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planner: makes the plan of one signature: prune, rewrite, place, partition, flatten (plan.cpp); what crosses from
-// device to device (plan_transfers.cpp); loops on several devices (plan_loops.cpp).
+// device to device (plan_transfers.cpp); loops on several devices (plan_loops.cpp); what partial runs have beside
+// (plan_partial.cpp).
 #pragma once
 #include <map>
 #include <optional>
@@ -49,6 +50,7 @@ class Planner {
   uint32_t constant_slot(const Node& node, uint32_t partition);
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers();
+  Status add_fetches();
   void close();
   void ask_priorities(PartitionPlan& plan) const;
   int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
@@ -83,6 +85,18 @@ class Planner {
   void hold_back_receives();
   /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
   uint32_t release(const Node& until, uint32_t partition);
+
+  // -- plan_partial.cpp: partial runs ---------------------------------------------------------------------------------
+
+  /// Adds to the plan which feeds each fetch needs, as the step's graph is now.
+  void find_needs();
+  /// The slot of a feed in the partition of `here`, with the edge from the Recv that fills it.
+  uint32_t receive_feed(uint32_t feed, Place here);
+  /// Has a fetch sent to the caller as soon as it is there: `output`, in that slot, of the node `there` (kNone: a
+  /// constant).
+  void send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot);
+  /// Gives receivers the numbers that their nodes have now.
+  void number_receivers(const std::vector<std::vector<uint32_t>>& renumbered);
 
   // -- plan_loops.cpp: loops on several devices -----------------------------------------------------------------------
 
@@ -120,8 +134,9 @@ class Planner {
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
   std::vector<LateReader> late_readers_;
-  std::map<std::pair<int, uint32_t>, uint32_t> releases_;  // by id of what is waited for, and partition
-  std::vector<Error> lacking_;                             // of nodes without a kernel
+  std::map<std::pair<uint32_t, uint32_t>, Place> feed_receivers_;  // by feed and partition
+  std::map<std::pair<int, uint32_t>, uint32_t> releases_;          // by id of what is waited for, and partition
+  std::vector<Error> lacking_;                                     // of nodes without a kernel
 };
 
 }  // namespace troupe

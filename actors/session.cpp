@@ -7,7 +7,9 @@
 #include <semaphore>
 
 #include "actors/engine_impl.h"
+#include "actors/feed_check.h"
 #include "actors/messages.h"
+#include "actors/partial_run.h"
 #include "actors/step_timer.h"
 #include "troupe/guarded.h"
 
@@ -78,21 +80,22 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   Status check_nodes(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
                      const std::vector<const Node*>& targets) const;
   Result<std::shared_ptr<Prepared>> prepare(std::vector<Output> feeds, std::vector<Output> fetches,
-                                            const std::vector<const Node*>& targets);
+                                            const std::vector<const Node*>& targets, bool partial = false);
   /// Begins a step; an error if it cannot begin, and then nothing calls `done`. `inline_end`: a step without nodes ends
-  /// here, on the caller's thread.
+  /// here, on the caller's thread. `partial`: of a partial run, which brings its values later.
   Status start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
-               const RunOptions& run, bool inline_end);
+               const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial = nullptr);
   /// Has the step end by its deadline.
   void watch(const StepRef& call, std::chrono::nanoseconds deadline);
   /// start(), whose errors come to `done` as all results do.
   void start_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
                    const RunOptions& run);
   /// Has a thread of the engine call `done`.
-  void answer(RunCallback done, Error error);
+  void answer(RunCallback done, RunResult result);
   RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, const RunOptions& run);
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
-                                               const std::vector<const Node*>& targets, const GraphPasses& passes);
+                                               const std::vector<const Node*>& targets, const GraphPasses& passes,
+                                               bool partial);
   Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
   CostModel costs();
   void close();
@@ -132,17 +135,6 @@ std::string signature(const std::vector<Output>& feeds, const std::vector<Output
   add(-1, -1);
   for (const Node* n : targets) add(n->id(), 0);
   return key;
-}
-
-Status check_feed(const Output& o, const Tensor& value) {
-  if (!value.defined()) return invalid_argument("feed of '{}': the tensor is empty", o.name());
-  if (value.dtype() != o.dtype())
-    return invalid_argument("feed of '{}': {} expected, {} given", o.name(), to_string(o.dtype()),
-                            to_string(value.dtype()));
-  if (!o.shape().compatible(value.shape()))
-    return invalid_argument("feed of '{}': shape {} expected, {} given", o.name(), o.shape().str(),
-                            value.shape().str());
-  return {};
 }
 
 /// A callback and a way to wait for it.
@@ -197,7 +189,8 @@ Status Session::Impl::check_nodes(const std::vector<Output>& feeds, const std::v
 
 Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Output> feeds,
                                                                   std::vector<Output> fetches,
-                                                                  const std::vector<const Node*>& targets) {
+                                                                  const std::vector<const Node*>& targets,
+                                                                  bool partial) {
   TROUPE_RETURN_IF_ERROR(status());
   TROUPE_RETURN_IF_ERROR(graph.status());
   TROUPE_RETURN_IF_ERROR(check_nodes(feeds, fetches, targets));
@@ -206,11 +199,12 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
       if (feeds[i] == feeds[j]) return invalid_argument("'{}' is fed twice", feeds[i].name());
 
   std::string key = signature(feeds, fetches, targets);
+  if (partial) key += "partial";
   std::lock_guard guard(plans_mutex);
   if (auto at = plans.find(key); at != plans.end()) return at->second;
   auto prepared = std::make_shared<Prepared>();
   prepared->session = weak_from_this();
-  TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes));
+  TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes, partial));
   prepared->targets = targets;
   plans.emplace(std::move(key), prepared);
   return prepared;
@@ -219,7 +213,7 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
 /// Makes a plan; under plans_mutex.
 Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                             const std::vector<const Node*>& targets,
-                                                            const GraphPasses& passes) {
+                                                            const GraphPasses& passes, bool partial) {
   PlanContext context{e->kernels,
                       e->devices,
                       0,
@@ -231,7 +225,8 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                       options.link.value_or(e->link),
                       options.timed_steps,
                       options.compress_transfers,
-                      options.schedule_receives};
+                      options.schedule_receives,
+                      partial};
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->devices));
   }
@@ -242,14 +237,15 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
 Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prepared) {
   std::lock_guard guard(plans_mutex);
   if (!prepared.as_written) {
-    TROUPE_ASSIGN(prepared.as_written,
-                  plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets, GraphPasses::none()));
+    TROUPE_ASSIGN(prepared.as_written, plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets,
+                                            GraphPasses::none(), prepared.plan->partial.has_value()));
   }
   return prepared.as_written;
 }
 
 Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
-                            const RunOptions& run, bool inline_end) {
+                            const RunOptions& run, bool inline_end,
+                            std::shared_ptr<PartialStep> partial) {
   TROUPE_RETURN_IF_ERROR(status());
   if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
   if (prepared->session.lock().get() != this)
@@ -259,7 +255,7 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
     TROUPE_ASSIGN(chosen, as_written(*prepared));
   }
   const StepPlan& plan = *chosen;
-  if (values.size() != plan.feeds.size())
+  if (!partial && values.size() != plan.feeds.size())
     return invalid_argument("{} values for {} feeds", values.size(), plan.feeds.size());
   for (size_t i = 0; i < values.size(); ++i) {
     TROUPE_RETURN_IF_ERROR(check_feed(plan.feeds[i], values[i]));
@@ -286,6 +282,10 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   // Not make_shared: the timer's weak reference must not keep the step's memory.
   StepRef call(
       new StepCall(id, chosen, std::move(values), run.check_numerics, std::move(ended), run.trace, run.random_step));
+  if (partial) {
+    partial->begin(call);
+    call->sink = std::move(partial);
+  }
   e->directory->steps.add(call, this);
   const auto deadline = run.deadline.count() != 0 ? run.deadline : options.deadline;
   const bool begun = e->directory->from_outside([&] {
@@ -329,15 +329,17 @@ void Session::Impl::start_async(const std::shared_ptr<Prepared>& prepared, std::
     answer(std::move(done), std::move(begun.error()));
 }
 
-void Session::Impl::answer(RunCallback done, Error error) {
+void Session::Impl::answer(RunCallback done, RunResult result) {
+  const auto call = std::make_shared<std::pair<RunCallback, RunResult>>(std::move(done), std::move(result));
   const bool sent = e->usable() && e->directory->from_outside([&] {
     e->directory->steps.will_answer();
-    caf::anon_send(e->caller, CallBack{[e = e.get(), done, error] {
-                     e->call(done, RunResult(error));
+    caf::anon_send(e->caller, CallBack{[e = e.get(), call] {
+                     e->call(call->first, std::move(call->second));
+                     call->first = nullptr;
                      e->directory->steps.answered();
                    }});
   });
-  if (!sent) e->call(done, RunResult(std::move(error)));
+  if (!sent) e->call(call->first, std::move(call->second));
 }
 
 RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values,
@@ -378,6 +380,51 @@ CostModel Session::Impl::costs() {
     if (prepared->as_written) add(*prepared->as_written);
   }
   return out;
+}
+
+namespace {
+
+/// The session as its partial runs see it.
+class PartialHost final : public PartialStep::Host {
+ public:
+  explicit PartialHost(std::shared_ptr<Session::Impl> session) : session_(std::move(session)) {}
+
+  void send(const StepRef& step, const PartialPlan::Receiver& to, const Tensor& value) override {
+    value.freeze();
+    const Directory& directory = *session_->e->directory;
+    const uint32_t device = step->plan->partitions[to.partition].device;
+    directory.from_outside([&] {
+      auto tensors = std::make_shared<std::vector<ReadyTensor>>();
+      tensors->push_back({step, to.node, value});
+      directory.tell_device(device, TensorsReady{device, std::move(tensors)});
+    });
+  }
+  void abort(const StepRef& step, Error error) override {
+    const Directory& directory = *session_->e->directory;
+    directory.from_outside([&] { abort_step(step, std::move(error), directory); });
+  }
+  void answer(PartialStep::Callback done, RunResult result) override {
+    session_->answer(std::move(done), std::move(result));
+  }
+  Status may_wait() const override { return session_->e->may_wait("PartialRun::run", "run_async"); }
+
+ private:
+  const std::shared_ptr<Session::Impl> session_;
+};
+
+}  // namespace
+
+Result<PartialRun> Session::partial_run(const OutputList& feeds, const OutputList& fetches, const NodeList& targets,
+                                        const RunOptions& options) {
+  TROUPE_ASSIGN(const auto prepared, impl_->prepare(feeds.outputs, fetches.outputs, targets.nodes, true));
+  for (size_t i = 0; i < fetches.outputs.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (fetches.outputs[i] == fetches.outputs[j])
+        return invalid_argument("'{}' is fetched twice", fetches.outputs[i].name());
+  auto step = std::make_shared<PartialStep>(std::make_shared<PartialHost>(impl_));
+  RunCallback ended = [step](RunResult result) { step->ended(std::move(result)); };
+  TROUPE_RETURN_IF_ERROR(impl_->start(prepared, {}, ended, options, true, step));
+  return PartialRun(step);
 }
 
 Session::Session(Engine& engine, const Graph& graph, SessionOptions options)

@@ -12,6 +12,14 @@
 
 namespace troupe {
 
+/// The caller of a partial run, as its step sees it.
+class FetchSink {
+ public:
+  virtual ~FetchSink() = default;
+  /// Fetch number `fetch` is there; once for each, before the step ends well. On a thread of the engine.
+  virtual void fetched(uint32_t fetch, Tensor value) = 0;
+};
+
 /// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last
 /// partition_done(), or abandon(), makes it done and calls `done`, exactly once.
 class StepCall {
@@ -32,6 +40,7 @@ class StepCall {
   const bool check_numerics;
   const std::shared_ptr<Trace> trace;  // none: nobody asked
   const int64_t random_step;           // of RunOptions
+  std::shared_ptr<FetchSink> sink;     // of a partial run; set before it begins
   /// Element i is written by the one partition that produces fetch i, before its partition_done().
   std::vector<Tensor> fetches;
 

@@ -14,6 +14,7 @@
 #include "troupe/engine.h"
 #include "troupe/export.h"
 #include "troupe/graph_passes.h"
+#include "troupe/partial_run.h"
 #include "troupe/placement.h"
 #include "troupe/run_awaitable.h"
 #include "troupe/run_lists.h"
@@ -153,6 +154,12 @@ class Session {
   /// For coroutines.
   RunAwaitable run_async(const std::shared_ptr<Prepared>& prepared, ValueList values = {},
                          const RunOptions& options = {});
+
+  /// Begins one step whose feeds and fetches come in several calls: see troupe/partial_run.h. `feeds` and `fetches` are
+  /// all that it will be given and asked for, each once; `targets` run too. options.deadline and options.cancel are of
+  /// the whole. Callable from anywhere. Errors: those of run().
+  Result<PartialRun> partial_run(const OutputList& feeds, const OutputList& fetches, const NodeList& targets = {},
+                                 const RunOptions& options = {});
 
   Engine& engine() const;
   const Graph& graph() const;
