@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/flow_context.h"
 
+#include "graph/node_place.h"
+
 namespace troupe {
 
 void FlowContext::adopt(std::vector<Output>& inputs, std::vector<const Node*>& control_inputs) {
@@ -10,8 +12,14 @@ void FlowContext::adopt(std::vector<Output>& inputs, std::vector<const Node*>& c
   if (inputs.empty() && control_inputs.empty() && pivot_) control_inputs.push_back(pivot_);
 }
 
+bool FlowContext::holds(const Node* node) const {
+  const FlowContext* flow = node->place() ? node->place()->flow.get() : nullptr;
+  return (flow && flow->is_in(this)) || nodes_.contains(node);
+}
+
 Output FlowContext::inside(Output outside) {
   if (holds(outside.node)) return outside;
+  if (ended()) return {};
   const auto [at, fresh] = brought_.try_emplace({outside.node, outside.port});
   if (fresh) {
     if (const Output in = bring_in_(outside)) {

@@ -27,17 +27,26 @@ class FlowContext {
   void adopt(std::vector<Output>& inputs, std::vector<const Node*>& control_inputs);
   /// `outside` as the nodes in here see it.
   Output inside(Output outside);
-  /// Counts `node` as in here.
+  /// Counts `node`, which a Scope in here did not add, as in here.
   void add(const Node* node);
   void set_pivot(const Node* pivot) { pivot_ = pivot; }
+  /// Nothing more can be brought in: what that needs is going away.
+  void end() { bring_in_ = nullptr; }
+  bool ended() const { return !bring_in_; }
+  /// Whether this is `other` or in it; nullptr is around all.
+  bool is_in(const FlowContext* other) const {
+    const FlowContext* at = this;
+    while (at && at != other) at = at->outer_.get();
+    return at == other;
+  }
 
  private:
-  bool holds(const Node* node) const { return nodes_.contains(node); }
+  bool holds(const Node* node) const;
 
   std::shared_ptr<FlowContext> outer_;
   const Node* pivot_;
   BringIn bring_in_;
-  std::set<const Node*> nodes_;
+  std::set<const Node*> nodes_;  // beside those that scopes in here added
   std::map<std::pair<const Node*, int>, Output> brought_;
 };
 

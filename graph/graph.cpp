@@ -7,6 +7,7 @@
 
 #include "graph/near_names.h"
 #include "graph/node_maker.h"
+#include "graph/node_place.h"
 
 namespace troupe {
 namespace {
@@ -24,7 +25,18 @@ bool valid_name(std::string_view name) {
 
 std::string Output::name() const { return node ? fmt::format("{}:{}", node->name(), port) : "<none>"; }
 
+const NodePlace& Graph::add_place(std::shared_ptr<void> scope_state, std::shared_ptr<FlowContext> flow) {
+  NodePlace place{this, std::move(scope_state), std::move(flow)};
+  return *places_.emplace_back(std::make_shared<const NodePlace>(std::move(place)));
+}
+
 Result<const Node*> Graph::add(NodeSpec spec) {
+  if (places_.empty()) add_place(nullptr, nullptr);
+  // Operators on a node that no scope added belong to the first that was there.
+  return add(std::move(spec), *places_.front());
+}
+
+Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
   const std::lock_guard lock(mutex_);
   const auto located = [&](Error error) {
     error.op = spec.op;
@@ -65,6 +77,7 @@ Result<const Node*> Graph::add(NodeSpec spec) {
     nodes_.pop_back();
     return located(std::move(status.error()));
   }
+  NodeMaker::set_place(node, place);
   by_name_.emplace(node.name(), &node);
   return &node;
 }

@@ -14,6 +14,9 @@ class LoopGradient {
   LoopGradient(const Scope& scope, Loops& loops, const Loop& loop, const OutputSet& stops)
       : scope_(scope), loops_(loops), loop_(loop), stops_(stops), around_(outside_of(scope, loop)),
         forward_(around_, *loop.carried[0].enter, loop.condition), backward_(scope, parallel()) {}
+  ~LoopGradient() {
+    if (body_) body_->end();  // it brings in by this object
+  }
 
   Result<std::vector<std::pair<Output, Output>>> run(std::vector<Output> dys) {
     TROUPE_ASSIGN(const std::vector<size_t> carrying, find_carrying(dys));
@@ -36,8 +39,9 @@ class LoopGradient {
     backward_.close(left, inside.op("Sub", {left.value, inside.constant<int32_t>(1)}));
 
     // The body: from what the next iteration got to what this one began with.
-    const Scope body = inside.within(std::make_shared<FlowContext>(
-        inside.flow(), left.value.node, [this](Output outside) { return bring_in(outside); }));
+    body_ = std::make_shared<FlowContext>(inside.flow(), left.value.node,
+                                          [this](Output outside) { return bring_in(outside); });
+    const Scope body = inside.within(body_);
     std::vector<Output> xs, ys;
     for (const CarriedValue& v : loop_.carried) xs.push_back(v.value());
     for (const Node* enter : loop_.invariants) xs.push_back(enter->out());
@@ -213,6 +217,7 @@ class LoopGradient {
   const OutputSet& stops_;
   const Scope around_;
   LoopBuilder forward_, backward_;
+  std::shared_ptr<FlowContext> body_;
   Output left_merge_;
 };
 

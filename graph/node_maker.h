@@ -15,6 +15,7 @@ class NodeMaker {
   static Status make(const OpDef& op, NodeSpec&& spec, int id, Node& node, int open_input = -1);
   /// Gives `merge` its open input, after checking dtype and shape: see Graph::close_loop.
   static Status close_loop(Node& merge, Output next);
+  static void set_place(Node& node, const NodePlace& place) { node.place_ = &place; }
 };
 
 }  // namespace troupe

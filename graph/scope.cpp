@@ -4,11 +4,24 @@
 
 #include <algorithm>
 
-#include "graph/flow_context.h"
+#include "graph/node_place.h"
 
 namespace troupe {
 
 Scope::Scope(Graph& graph) : graph_(&graph), state_(std::make_shared<State>()) {}
+
+std::optional<Scope> Scope::beside(const Node& node) {
+  const NodePlace* place = node.place();
+  if (!place) return {};
+  Scope out(*place->graph);
+  if (place->scope_state) out.state_ = std::static_pointer_cast<State>(place->scope_state);
+  out.flow_ = place->flow;
+  out.prefix_ = node.name().substr(0, node.name().rfind('/') + 1);
+  out.device_ = node.device();
+  if (const auto* classes = node.attrs().get<std::vector<std::string>>("_class")) out.colocated_ = *classes;
+  out.compression_ = transfer_compression(node);
+  return out;
+}
 
 Scope Scope::scope(std::string_view name) const {
   Scope inner = *this;
@@ -87,13 +100,18 @@ const Node* Scope::add(NodeSpec spec, std::source_location where) const {
   spec.device = device_;
   if (!colocated_.empty() && !spec.attrs.has("_class")) spec.attrs.set("_class", colocated_);
   if (compression_) spec.attrs.set(kTransferAttr, std::string(to_string(*compression_)));
-  auto added = graph_->add(std::move(spec));
+  auto added = graph_->add(std::move(spec), place());
   if (!added.ok()) {
     fail(std::move(added.error()), where);
     return nullptr;
   }
-  if (flow_) flow_->add(*added);
   return *added;
+}
+
+const NodePlace& Scope::place() const {
+  const NodePlace*& at = state_->places[flow_.get()];
+  if (!at) at = &graph_->add_place(state_, flow_);
+  return *at;
 }
 
 Scope Scope::within(std::shared_ptr<FlowContext> flow) const {

@@ -19,7 +19,9 @@
 
 namespace TROUPE_API troupe {
 
+class FlowContext;
 class Node;
+class NodePlace;
 
 /// One output of a node. A default Output stands for "none".
 struct Output {
@@ -52,10 +54,13 @@ class Node {
   const PartialShape& shape(int port) const { return shapes_[port]; }
   /// The Merge of a loop that is not closed yet (see Graph::close_loop).
   bool open() const { return open_input_ >= 0; }
+  /// Where it was added, for operators on its outputs (troupe/operators.h); nullptr for a node of no graph.
+  const NodePlace* place() const { return place_; }
 
  private:
   friend class NodeMaker;
   int id_ = 0;
+  int open_input_ = -1;  // it reads inputs_[0] until it is closed
   std::string name_;
   const OpDef* op_ = nullptr;
   Attrs attrs_;
@@ -64,7 +69,7 @@ class Node {
   std::vector<const Node*> control_inputs_;
   std::vector<DType> dtypes_;
   std::vector<PartialShape> shapes_;
-  int open_input_ = -1;  // it reads inputs_[0] until it is closed
+  const NodePlace* place_ = nullptr;
   PartialShape open_shape_;
 };
 
@@ -90,6 +95,10 @@ class Graph {
   /// Errors (nothing is added): kNotFound for an unknown op (names near it are listed), kAlreadyExists for a name
   /// in use, kInvalidArgument with node, op and values for anything that does not fit.
   Result<const Node*> add(NodeSpec spec);
+  /// The same for a node of a Scope, at a place of this graph.
+  Result<const Node*> add(NodeSpec spec, const NodePlace& place);
+  /// A place for nodes of one Scope in one branch or loop, which lives as long as the graph.
+  const NodePlace& add_place(std::shared_ptr<void> scope_state, std::shared_ptr<FlowContext> flow);
 
   /// Gives a loop's Merge the input that was left empty: the output of a NextIteration.
   /// Errors: kInvalidArgument for a Merge without such an input, another op, another dtype, or a shape that is not as
@@ -125,6 +134,7 @@ class Graph {
   mutable std::unordered_map<std::string, int> next_suffix_;
   Status error_;
   mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<const NodePlace>> places_;  // of nodes; few: one for each root scope, branch and loop
 };
 
 inline DType Output::dtype() const { return node->dtype(port); }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scope: where new nodes go: name prefix, device and control dependencies. Implemented in graph/scope.cpp.
+// Scope: where new nodes go: name prefix, device and control dependencies. Implemented in graph/scope.cpp. Brings the
+// operators of troupe/operators.h along.
 #pragma once
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -24,6 +26,10 @@ class Scope {
  public:
   /// The root scope of a graph, which must outlive it.
   explicit Scope(Graph& graph);
+  /// The scope that a node was added to: its graph, first error, name scope, device, colocation and form of transfers,
+  /// its branch or loop; not what it waits for. Of a node that no Scope added, as it would be in the graph's first
+  /// scope. Empty for a node that is in no graph. Operators on outputs (troupe/operators.h) add their nodes there.
+  static std::optional<Scope> beside(const Node& node);
 
   Graph& graph() const { return *graph_; }
   /// Names below get the prefix "name/"; a second scope of the same name becomes name_1.
@@ -78,6 +84,7 @@ class Scope {
   struct State {
     std::optional<Error> error;
     std::unordered_map<std::string, int> scopes;  // paths in use, with the suffix to try next
+    std::unordered_map<const FlowContext*, const NodePlace*> places;
   };
   Graph* graph_;
   std::shared_ptr<State> state_;
@@ -89,6 +96,9 @@ class Scope {
   std::vector<const Node*> control_inputs_;
   std::shared_ptr<FlowContext> flow_;
   const Node* add(NodeSpec spec, std::source_location where) const;
+  const NodePlace& place() const;
 };
 
 }  // namespace troupe
+
+#include "troupe/operators.h"
