@@ -38,8 +38,8 @@ class IteratorResource::Producer {
       }
       waiting_ = static_cast<int64_t>(waiting.size());
       woken_ = false;
-      // Not for each element that is taken ahead, but once half of them are gone.
-      start = !running_ && wants_more() && (waiting_ > 0 || 2 * std::ssize(ready_) <= dataset_.prefetch_depth());
+      // To wake a thread costs more than many an element: not for each, but once more than half of them are gone.
+      start = !running_ && wants_more() && (waiting_ > 0 || 2 * std::ssize(ready_) < dataset_.prefetch_depth());
     }
     for (auto& [reply, answer] : answers) reply(std::move(answer));
     return start;

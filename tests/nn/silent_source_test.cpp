@@ -79,7 +79,10 @@ TEST_CASE("a pipeline takes no batch ahead of those it was asked for") {
 TEST_CASE("a pipeline ends while its dataset is silent") {
   {
     Silent s;
-    auto run = s.run(1);
+    push_points(s.queue, 1);
+    std::promise<void> reported;
+    auto run = s.run(2, [&](const StepReport&) { reported.set_value(); });
+    REQUIRE(reported.get_future().wait_for(60s) == std::future_status::ready);
     s.pipeline->stop();
     REQUIRE(run.wait_for(60s) == std::future_status::ready);
     s.pipeline.reset();
