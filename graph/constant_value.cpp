@@ -7,8 +7,9 @@
 namespace troupe {
 namespace {
 
-/// Chains longer than this are not shape arithmetic.
-constexpr int kMostSteps = 16;
+/// Chains longer than this are not shape arithmetic, nor is what takes more looks at nodes: a few nodes that read one
+/// another several times have billions of ways to their constants.
+constexpr int kMostSteps = 16, kMostLooks = 1024;
 
 std::optional<Tensor> integers(const std::vector<int64_t>& values, const Shape& shape, DType dtype) {
   if (dtype == DType::kInt64) return Tensor::of<int64_t>(values, shape);
@@ -30,13 +31,13 @@ bool passes_on(const Node& node) {
   return op == "Identity" || op == "Switch" || (op == "Enter" && node.attrs().get_or<bool>("is_constant", false));
 }
 
-std::optional<Tensor> value_of(Output output, int steps);
+std::optional<Tensor> value_of(Output output, int steps, int& looks);
 
 /// One element, or a run of elements, of a constant vector: what takes a size out of a Shape.
-std::optional<Tensor> strided_slice(const Node& node, int steps) {
+std::optional<Tensor> strided_slice(const Node& node, int steps, int& looks) {
   std::vector<int64_t> parts[4];  // the vector, begin, end, stride
   for (int i = 0; i < 4; ++i) {
-    const std::optional<Tensor> value = value_of(node.inputs()[i], steps - 1);
+    const std::optional<Tensor> value = value_of(node.inputs()[i], steps - 1, looks);
     const auto numbers = value && value->rank() == 1 ? as_integers(*value) : std::nullopt;
     if (!numbers || (i > 0 && numbers->size() != 1)) return {};
     parts[i] = *numbers;
@@ -55,7 +56,8 @@ std::optional<Tensor> strided_slice(const Node& node, int steps) {
   return integers({parts[0].begin() + first, parts[0].begin() + end}, Shape{end - first}, node.dtype(0));
 }
 
-std::optional<Tensor> value_of(Output output, int steps) {
+std::optional<Tensor> value_of(Output output, int steps, int& looks) {
+  if (--looks < 0) return {};
   const Node& node = *output.node;
   const std::string& op = node.op().name();
   if (op == "Const") {
@@ -64,7 +66,7 @@ std::optional<Tensor> value_of(Output output, int steps) {
   }
   if (steps == 0 || node.inputs().empty()) return {};
   const Output first = node.inputs()[0];
-  if (passes_on(node)) return value_of(first, steps - 1);
+  if (passes_on(node)) return value_of(first, steps - 1, looks);
   const DType dtype = node.dtype(0);
   if (op == "Rank" && first.shape().has_rank()) return integers({first.shape().rank()}, {}, dtype);
   if (op == "Shape" && first.shape().fully_known()) {
@@ -73,15 +75,15 @@ std::optional<Tensor> value_of(Output output, int steps) {
   }
   if (op == "Size" && first.shape().fully_known()) return integers({first.shape().shape().elements()}, {}, dtype);
   if (op == "Cast") {
-    const std::optional<Tensor> value = value_of(first, steps - 1);
+    const std::optional<Tensor> value = value_of(first, steps - 1, looks);
     const auto values = value ? as_integers(*value) : std::nullopt;
     return values ? integers(*values, value->shape(), dtype) : std::nullopt;
   }
-  if (op == "StridedSlice" && node.inputs().size() == 4) return strided_slice(node, steps);
+  if (op == "StridedSlice" && node.inputs().size() == 4) return strided_slice(node, steps, looks);
   if (op == "Pack" && node.inputs().size() <= kMaxRank) {
     std::vector<int64_t> all;
     for (const Output& input : node.inputs()) {
-      const std::optional<Tensor> value = input.shape().rank() == 0 ? value_of(input, steps - 1) : std::nullopt;
+      const std::optional<Tensor> value = input.shape().rank() == 0 ? value_of(input, steps - 1, looks) : std::nullopt;
       const auto one = value ? as_integers(*value) : std::nullopt;
       if (!one || one->size() != 1) return {};
       all.push_back((*one)[0]);
@@ -93,7 +95,10 @@ std::optional<Tensor> value_of(Output output, int steps) {
 
 }  // namespace
 
-std::optional<Tensor> constant_value(Output output) { return value_of(output, kMostSteps); }
+std::optional<Tensor> constant_value(Output output) {
+  int looks = kMostLooks;
+  return value_of(output, kMostSteps, looks);
+}
 
 Output passed_on(Output output) {
   while (passes_on(*output.node) && !output.node->inputs().empty()) output = output.node->inputs()[0];

@@ -8,6 +8,9 @@
 namespace troupe {
 namespace {
 
+/// Loops within loops; real graphs have a few.
+constexpr int kMostNested = 64;
+
 Error at_node(Error error, const Node& node) {
   error.node = node.name();
   error.op = node.op().name();
@@ -39,6 +42,7 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
   Frames out;
   out.of.assign(static_cast<size_t>(step.ids()), -1);
   std::map<std::pair<int, std::string>, int> known;  // by parent and name
+  std::vector<int> depths(out.frames.size(), 0);     // by frame
   for (const Node* node : step.nodes()) {
     int frame = 0;
     const Node* teller = nullptr;
@@ -75,7 +79,12 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
         static_cast<int>(std::clamp<int64_t>(node->attrs().get_or<int64_t>("parallel_iterations", 10), 1, INT32_MAX));
     if (name.empty()) return at_node(invalid_argument("frame_name is empty"), *node);
     const auto [at, fresh] = known.try_emplace({frame, name}, static_cast<int>(out.frames.size()));
-    if (fresh) out.frames.push_back({name, frame, parallel});
+    if (fresh) {
+      if (depths[static_cast<size_t>(frame)] == kMostNested)
+        return at_node(invalid_argument("enters a loop within {} loops, which are most", kMostNested), *node);
+      out.frames.push_back({name, frame, parallel});
+      depths.push_back(depths[static_cast<size_t>(frame)] + 1);
+    }
     out.entered_.insert(std::ranges::upper_bound(out.entered_, node->id(), {}, &std::pair<int, int>::first),
                         {node->id(), at->second});
   }

@@ -19,6 +19,8 @@ using proto::NodeDef;
 
 /// Calls within calls; real graphs have a few.
 constexpr int kMostNested = 64;
+/// What calls may become in all, in nodes and in bytes of a GraphDef; a few functions can ask for 2^40 nodes.
+constexpr uint64_t kMostNodes = 1'000'000, kMostBytes = uint64_t{1} << 30;
 
 void set_type(NodeDef& node, int type) { set_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
 
@@ -27,6 +29,19 @@ struct Pending {
   NodeDef node;
   int nested = 0;
   bool in_loop = false;
+};
+
+/// What a call becomes, at least: nodes, inputs of those, and bytes. Sums stay at their most in place of wrapping.
+struct Size {
+  uint64_t nodes = 0, inputs = 0, bytes = 0;
+
+  static uint64_t sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+  static uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b; }
+  void add(const Size& other) {
+    nodes = sum(nodes, other.nodes);
+    inputs = sum(inputs, other.inputs);
+    bytes = sum(bytes, other.bytes);
+  }
 };
 
 class Lowering {
@@ -39,6 +54,7 @@ class Lowering {
       def_.clear_library();
       return {};
     }
+    TROUPE_RETURN_IF_ERROR(check_size());
     for (NodeDef& node : *def_.mutable_node()) names_.insert(node.name());
     std::deque<Pending> pending;
     for (NodeDef& node : *def_.mutable_node()) pending.push_back({std::move(node)});
@@ -55,14 +71,9 @@ class Lowering {
       made_.clear();
       Status status = next.nested < kMostNested
                           ? lower()
-                          : Status(invalid_argument("is within {} calls: a function calls itself", kMostNested));
+                          : Status(invalid_argument("is within {} calls of functions, which are most", kMostNested));
       if (!status.ok()) {
-        Error error = std::move(status.error());
-        if (error.node.empty()) {
-          error.op = next.node.op();
-          error.node = next.node.name();
-        }
-        return error;
+        return at(next.node, std::move(status.error()));
       }
       for (NodeDef& node : made_) pending.push_back({std::move(node), next.nested + 1, in_loop_});
     }
@@ -78,8 +89,101 @@ class Lowering {
     std::vector<std::string> controls;
   };
 
+  static Error at(const NodeDef& node, Error error) {
+    if (!error.node.empty()) return error;
+    error.op = node.op();
+    error.node = node.name();
+    return error;
+  }
+
   bool is_call(const NodeDef& node) const {
     return !form_of_call(node.op()).empty() || (functions_.contains(node.op()) && !ops_.find(node.op()));
+  }
+
+  // -- what the calls become, before any is put in
+  // ---------------------------------------------------------------------
+
+  /// The functions that a node calls.
+  std::vector<const FunctionDef*> called_by(const NodeDef& node) const {
+    std::vector<const FunctionDef*> out;
+    const auto add = [&](const std::string& name) {
+      if (const auto at = functions_.find(name); at != functions_.end()) out.push_back(at->second);
+    };
+    if (!is_call(node)) return out;
+    add(node.op());
+    for (const proto::AttrEntry& attr : node.attr()) {
+      if (attr.value().value_case() == proto::AttrValue::kFunc) add(attr.value().func().name());
+      for (const proto::NameAttrList& f : attr.value().list().func()) add(f.name());
+    }
+    return out;
+  }
+
+  /// Of a call; what it calls is in sizes_.
+  Size size_of(const NodeDef& call) const {
+    Size out;
+    for (const FunctionDef* f : called_by(call)) {
+      const Size& in = sizes_.at(f);
+      const auto ends = static_cast<uint64_t>(f->signature().input_arg_size() + f->signature().output_arg_size());
+      // The name of the call, at least with a '/', comes before that of each node, and of each input within.
+      const uint64_t name = call.name().size() + 1;
+      out.add(in);
+      out.add({1 + ends, 1 + ends, Size::product(name, 1 + ends)});
+      out.bytes = Size::sum(out.bytes, Size::product(name, Size::sum(in.nodes, in.inputs)));
+    }
+    return out;
+  }
+
+  /// Refuses what calls itself, and what would become more than there may be, before memory is taken for it.
+  Status check_size() {
+    struct Visit {
+      const FunctionDef* function;
+      int next = 0;  // node
+      std::vector<const FunctionDef*> called = {};
+      Size size = {};
+    };
+    std::unordered_set<const FunctionDef*> open;
+    std::vector<Visit> path;
+    Size all;
+    for (const NodeDef& node : def_.node()) {
+      std::vector<const FunctionDef*> waiting = called_by(node);
+      while (!waiting.empty() || !path.empty()) {
+        if (path.empty()) {
+          const FunctionDef* f = waiting.back();
+          waiting.pop_back();
+          if (sizes_.contains(f)) continue;
+          path.push_back({f});
+          open.insert(f);
+        }
+        Visit& visit = path.back();
+        if (!visit.called.empty()) {
+          const FunctionDef* f = visit.called.back();
+          visit.called.pop_back();
+          if (sizes_.contains(f)) continue;
+          if (!open.insert(f).second)
+            return at(node, invalid_argument("function '{}' calls itself, directly or through others",
+                                             f->signature().name()));
+          path.push_back({f});
+          continue;
+        }
+        if (visit.next > 0) visit.size.add(size_of(visit.function->node_def(visit.next - 1)));
+        if (visit.next < visit.function->node_def_size()) {
+          const NodeDef& inner = visit.function->node_def(visit.next++);
+          visit.size.add({1, static_cast<uint64_t>(inner.input_size()), inner.ByteSizeLong()});
+          visit.called = called_by(inner);
+          continue;
+        }
+        sizes_.emplace(visit.function, visit.size);
+        open.erase(visit.function);
+        path.pop_back();
+      }
+      all.add(size_of(node));
+      if (all.nodes > kMostNodes || all.bytes > kMostBytes)
+        return at(node, make_error(Code::kResourceExhausted,
+                                   "with it the calls of functions become at least {} nodes and {} bytes; {} and {} "
+                                   "are most",
+                                   all.nodes, all.bytes, kMostNodes, kMostBytes));
+    }
+    return {};
   }
 
   Status lower() {
@@ -435,6 +539,7 @@ class Lowering {
   proto::GraphDef& def_;
   const OpRegistry& ops_;
   std::unordered_map<std::string_view, const FunctionDef*> functions_;
+  std::unordered_map<const FunctionDef*, Size> sizes_;  // of what one call becomes, but for the call's own name
   std::unordered_set<std::string> names_;
   // Of the call at hand:
   const NodeDef* call_ = nullptr;

@@ -25,8 +25,9 @@ std::string form_of_call(std::string_view op);
 /// Puts in every function that a node calls, also those that functions call: PartitionedCall, StatefulPartitionedCall,
 /// a node named as a function; If, StatelessIf, Case, StatelessCase, While, StatelessWhile. Takes the library out.
 /// Errors name the call: kNotFound for a function or an output of a node that is not there; kInvalidArgument for
-/// another number of inputs or outputs than the function has, or a function that calls itself; kUnimplemented for
-/// arguments that are lists.
+/// another number of inputs or outputs than the function has, a function that calls itself, or calls within more than
+/// 64 calls; kResourceExhausted for calls that would become more than 1,000,000 nodes or 1 GiB, before memory is taken
+/// for them; kUnimplemented for arguments that are lists.
 Status put_in_functions(proto::GraphDef& def, const OpRegistry& ops);
 
 }  // namespace troupe

@@ -165,5 +165,5 @@ TEST_CASE("calls that do not fit are refused with the call") {
   Imported t;
   const Error e =
       t.refused(call, function("twice", "a", node_def("s", "PartitionedCall", "a", func("f", "twice")), "s:output:0"));
-  CHECK_THAT(e.message, Contains("a function calls itself"));
+  CHECK_THAT(e.message, Contains("function 'twice' calls itself"));
 }
