@@ -63,6 +63,8 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
     TROUPE_RETURN_IF_ERROR(add(*node, device));
   }
   if (!lacking_.empty()) return lacking();
+  waited_for_.resize(context_.devices.size());
+  waited_through_.assign(where_.size(), 0);
   for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
   if (!lacking_.empty()) return lacking();
   TROUPE_RETURN_IF_ERROR(share_loops());
@@ -158,27 +160,46 @@ Status Planner::connect(const Node& node) {
     draft.plan.input_slots.push_back(slot);
   }
   wait_for_controls(node, here, first_edge);
-  for (const Output& in : node.inputs())
-    if (const Node& from = *step_->now(in).node; constant(from)) wait_for_controls(from, here, first_edge);
   return {};
 }
 
 void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge) {
-  step_->for_each_control(node, [&](const Output& before) {
-    if (constant(*before.node)) return wait_for_controls(*before.node, here, first_edge);
-    const Place there = where_[static_cast<size_t>(before.node->id())];
-    if (there.partition == kNone) return;  // all its outputs are fed
-    PartitionDraft& draft = drafts_[here.partition];
-    const bool merge = draft.plan.nodes[here.node].kind == NodeKind::kMerge;
-    if (there.partition != here.partition)
-      return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
-    // Who reads a node, or waits for it already, is dead where it is.
-    const bool known = std::any_of(draft.edges.begin() + static_cast<ptrdiff_t>(first_edge), draft.edges.end(),
-                                   [&](const PartitionDraft::Edge& e) {
-                                     return e.from == there.node && (before.port < 0 || e.port == before.port);
-                                   });
-    if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);
-  });
+  ++waiter_;
+  const auto look_at = [&](const Node& n) {
+    if (!n.control_inputs().empty() && std::exchange(waited_through_[static_cast<size_t>(n.id())], waiter_) != waiter_)
+      waits_.push_back(&n);
+  };
+  look_at(node);
+  for (const Output& in : node.inputs())
+    if (const Node& from = *step_->now(in).node; constant(from)) look_at(from);
+  if (waits_.empty()) return;
+
+  PartitionDraft& draft = drafts_[here.partition];
+  const bool merge = draft.plan.nodes[here.node].kind == NodeKind::kMerge;
+  std::vector<uint32_t>& waited_for = waited_for_[here.partition];
+  waited_for.resize(draft.plan.nodes.size(), 0);
+  for (size_t i = first_edge; i < draft.edges.size(); ++i)
+    if (draft.edges[i].to == here.node) waited_for[draft.edges[i].from] = waiter_;
+  const auto has_edge = [&](uint32_t from, int port) {
+    return std::any_of(
+        draft.edges.begin() + static_cast<ptrdiff_t>(first_edge), draft.edges.end(),
+        [&](const PartitionDraft::Edge& e) { return e.from == from && e.to == here.node && e.port == port; });
+  };
+  while (!waits_.empty()) {
+    const Node& next = *waits_.back();
+    waits_.pop_back();
+    step_->for_each_control(next, [&](const Output& before) {
+      if (constant(*before.node)) return look_at(*before.node);
+      const Place there = where_[static_cast<size_t>(before.node->id())];
+      if (there.partition == kNone) return;  // all its outputs are fed
+      if (there.partition != here.partition)
+        return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
+      // Who reads a node, or waits for it already, is dead where it is.
+      const bool known = std::exchange(waited_for[there.node], waiter_) == waiter_ &&
+                         (before.port < 0 || has_edge(there.node, before.port));
+      if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);
+    });
+  }
 }
 
 Result<uint32_t> Planner::input_slot(const Output& in, Place here) {

@@ -20,7 +20,6 @@ Result<Planner::Place> Planner::copy_enter(const Node& node, uint32_t partition)
   TROUPE_ASSIGN(const uint32_t slot, input_slot(in, here));
   read_later(partition, here.node, slot);
   wait_for_controls(node, here, first_edge);
-  if (constant(*in.node)) wait_for_controls(*in.node, here, first_edge);
   return here;
 }
 
@@ -59,8 +58,7 @@ Result<Planner::Place> Planner::follow_loop(uint32_t frame, const LoopPlaces::Sh
   read_later(partition, enter.node,
              draft.add_constant(plan_->token, static_cast<uint32_t>(frames_.frames[frame].parent)));
   if (const Output in = step_->now(shared.enter->inputs()[0]); !step_->is_fed(in)) {
-    if (constant(*in.node)) wait_for_controls(*in.node, enter, first_edge);
-    else TROUPE_RETURN_IF_ERROR(wait_for(in, enter));
+    if (!constant(*in.node)) TROUPE_RETURN_IF_ERROR(wait_for(in, enter));
   }
   wait_for_controls(*shared.enter, enter, first_edge);
 

@@ -42,7 +42,8 @@ class Planner {
   Error lacking() const;
   /// Gives a node its input slots and edges.
   Status connect(const Node& node);
-  /// Has `here`, whose edges begin at first_edge, wait for what `node` waits for by control inputs.
+  /// Has `here`, whose edges begin at first_edge, wait for what `node` waits for by control inputs, and its constant
+  /// inputs do, which are not nodes of the plan.
   void wait_for_controls(const Node& node, Place here, size_t first_edge);
   /// The slot of `in` in the partition of `here`, with the edge that fills it.
   Result<uint32_t> input_slot(const Output& in, Place here);
@@ -135,8 +136,14 @@ class Planner {
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
   std::vector<LateReader> late_readers_;
   std::map<std::pair<uint32_t, uint32_t>, Place> feed_receivers_;  // by feed and partition
-  std::map<std::pair<int, uint32_t>, uint32_t> releases_;          // by id of what is waited for, and partition
-  std::vector<Error> lacking_;                                     // of nodes without a kernel
+  // What the node that is given its control edges, the waiter_-th, waits for already has that number: nodes of its
+  // partition, and constants by id.
+  uint32_t waiter_ = 0;
+  std::vector<std::vector<uint32_t>> waited_for_;  // by partition
+  std::vector<uint32_t> waited_through_;
+  std::vector<const Node*> waits_;                         // those whose control inputs are still to be looked at
+  std::map<std::pair<int, uint32_t>, uint32_t> releases_;  // by id of what is waited for, and partition
+  std::vector<Error> lacking_;                             // of nodes without a kernel
 };
 
 }  // namespace troupe

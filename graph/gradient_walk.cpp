@@ -11,6 +11,9 @@
 namespace troupe {
 namespace {
 
+/// Inputs that a node may have.
+constexpr ptrdiff_t kMostAdded = UINT16_MAX;
+
 /// Adds an explanation of what was being differentiated.
 Error about(const Node& node, Error error) {
   std::string detail = std::move(error.message);
@@ -131,9 +134,15 @@ Output GradientWalk::total(const Output& output) {
   const auto at = parts_.find(output);
   if (at == parts_.end()) return {};
   std::vector<Output>& parts = at->second;
-  if (parts.size() > 1) {
-    const Output sum = scope_of(*output.node).op("AddN", parts);
-    parts = {sum};
+  while (parts.size() > 1) {
+    std::vector<Output> sums;
+    for (auto begin = parts.begin(); begin != parts.end();) {
+      const auto end = begin + std::min<ptrdiff_t>(parts.end() - begin, kMostAdded);
+      sums.push_back(scope_of(*output.node).op("AddN", {begin, end}));
+      if (!sums.back()) return {};
+      begin = end;
+    }
+    parts = std::move(sums);
   }
   return parts[0];
 }

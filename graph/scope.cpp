@@ -3,6 +3,7 @@
 #include "troupe/scope.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "graph/node_place.h"
 
@@ -74,8 +75,9 @@ Scope Scope::after(const std::vector<Output>& outputs) const {
 
 Scope Scope::after(const std::vector<const Node*>& nodes) const {
   Scope out = *this;
+  std::unordered_set<const Node*> known(out.control_inputs_.begin(), out.control_inputs_.end());
   for (const Node* n : nodes)
-    if (n && std::ranges::find(out.control_inputs_, n) == out.control_inputs_.end()) out.control_inputs_.push_back(n);
+    if (n && known.insert(n).second) out.control_inputs_.push_back(n);
   return out;
 }
 

@@ -14,19 +14,21 @@ namespace troupe {
 
 StepGraph::StepGraph(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                      std::span<const Node* const> targets)
-    : graph_(graph), nodes_(needed_nodes(graph, fed, fetches, targets)), fed_(fed), fetches_(fetches),
-      targets_(targets), const_(graph.ops().find("Const")), rows_(static_cast<size_t>(graph.size())), replaced_(1),
+    : graph_(graph), nodes_(needed_nodes(graph, fed, fetches, targets)), fetches_(fetches), targets_(targets),
+      const_(graph.ops().find("Const")), rows_(static_cast<size_t>(graph.size())), replaced_(1),
       made_(std::make_shared<std::deque<Node>>()) {
-  if (fed_.empty()) return;
+  if (fed.empty()) return;
   has_feed_.resize(static_cast<size_t>(graph.size()));
-  for (const Output& f : fed_) {
+  for (const Output& f : fed) {
+    fed_.emplace_back(f.node->id(), f.port);
     has_feed_[f.node->id()] = true;
     shapes_hold_ = shapes_hold_ && !constant_value(f);
   }
+  std::ranges::sort(fed_);
 }
 
 bool StepGraph::is_fed(Output output) const {
-  return is_fed(*output.node) && std::ranges::find(fed_, output) != fed_.end();
+  return is_fed(*output.node) && std::ranges::binary_search(fed_, std::pair(output.node->id(), output.port));
 }
 
 const Tensor* StepGraph::constant(Output output) const {

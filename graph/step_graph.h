@@ -83,7 +83,8 @@ class StepGraph {
 
   const Graph& graph_;
   std::vector<const Node*> nodes_;
-  std::span<const Output> fed_, fetches_;
+  std::span<const Output> fetches_;
+  std::vector<std::pair<int, int>> fed_;  // by id and port, sorted
   std::span<const Node* const> targets_;
   const OpDef* const const_;
   bool shapes_hold_ = true;         // no value that shapes may have been inferred from is fed
