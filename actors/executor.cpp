@@ -13,6 +13,9 @@
 namespace troupe {
 namespace {
 
+bool waits_for_input(const StepState& s) { return s.input_unanswered > 0; }
+bool waits_for_other(const StepState& s) { return s.blocking > 0 || s.unanswered > s.input_unanswered; }
+
 /// Nodes between two looks at the clock.
 constexpr int kClockEvery = 64;
 
@@ -158,11 +161,11 @@ bool Executor::run(int64_t quantum_ns) {
   now = outbox_.now_ns();
   counters_.busy_ns.fetch_add(now - begin, std::memory_order_relaxed);
   counters_.nodes.fetch_add(fired, std::memory_order_relaxed);
-  if (!more && !active_.empty()) {
+  if (active_.size() > kMostActive) park();
+  if (!more && !idle()) {
     // Only input is missing when some step waits for a queue or iterator and none for anything else.
-    const bool input = std::ranges::any_of(active_, [](auto& s) { return s->input_unanswered > 0; });
-    const bool other =
-        std::ranges::any_of(active_, [](auto& s) { return s->blocking > 0 || s->unanswered > s->input_unanswered; });
+    const bool input = parked_for_input_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_input(*s); });
+    const bool other = parked_for_other_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_other(*s); });
     if (input && !other) waiting_since_ = now;
   }
   return more;
@@ -440,9 +443,45 @@ void Executor::flush() {
 }
 
 StepState* Executor::find(int64_t step) {
-  for (auto& s : active_)
-    if (s->call->id == step) return s.get();
-  return nullptr;
+  const auto id = [](const std::unique_ptr<StepState>& s) { return s->call->id; };
+  const auto active = std::ranges::lower_bound(active_, step, {}, id);
+  if (active != active_.end() && id(*active) == step) return active->get();
+  const auto at = parked_.find(step);
+  if (at == parked_.end()) return nullptr;
+  std::unique_ptr<StepState> state = std::move(at->second);
+  parked_.erase(at);
+  parked_for_input_ -= waits_for_input(*state);
+  parked_for_other_ -= waits_for_other(*state);
+  return &activate(std::move(state));
+}
+
+StepState& Executor::activate(std::unique_ptr<StepState> state) {
+  const auto later = std::ranges::upper_bound(active_, state->call->id, {}, [](const auto& s) { return s->call->id; });
+  return **active_.insert(later, std::move(state));
+}
+
+void Executor::park() {
+  size_t kept = 0;
+  for (std::unique_ptr<StepState>& s : active_) {
+    const bool under_way = s->stopped ? s->unanswered > 0 : s->left > 0;
+    if (!under_way || !s->ready.empty() || !s->heavy.empty()) {
+      if (&active_[kept] != &s) active_[kept] = std::move(s);
+      ++kept;
+      continue;
+    }
+    parked_for_input_ += waits_for_input(*s);
+    parked_for_other_ += waits_for_other(*s);
+    const int64_t id = s->call->id;
+    parked_.emplace(id, std::move(s));
+  }
+  active_.erase(active_.begin() + static_cast<ptrdiff_t>(kept), active_.end());
+}
+
+void Executor::unpark() {
+  for (auto& [id, s] : parked_) active_.push_back(std::move(s));
+  parked_.clear();
+  parked_for_input_ = parked_for_other_ = 0;
+  std::ranges::sort(active_, {}, [](const auto& s) { return s->call->id; });
 }
 
 }  // namespace troupe

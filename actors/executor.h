@@ -10,6 +10,7 @@
 //     that may block: nobody can tell how long they take, so a step that failed does not wait for them. They own what
 //     they read, and their answers are dropped.
 #pragma once
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -102,7 +103,7 @@ class Executor {
 
   /// Fires what is ready for at most about `quantum_ns`; true when something is left to fire.
   bool run(int64_t quantum_ns);
-  bool idle() const { return active_.empty(); }
+  bool idle() const { return active_.empty() && parked_.empty(); }
 
  private:
   /// Nodes fired in one run() at most: on a simulated device the clock stands still.
@@ -110,7 +111,17 @@ class Executor {
   /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
   static constexpr uint32_t kHeavyNs = 20'000;
 
+  /// Steps kept in active_ at most, beside those that can go on.
+  static constexpr size_t kMostActive = 64;
+
+  /// Of a step under way here, which is active then; nullptr: there is none.
   StepState* find(int64_t step);
+  /// Makes a step active.
+  StepState& activate(std::unique_ptr<StepState> state);
+  /// Puts the steps apart that wait for an answer or another device, so that each message need not look at all.
+  void park();
+  /// The other way round, of all.
+  void unpark();
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
   void push(StepState& s, Ready at) {
     if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
@@ -180,9 +191,11 @@ class Executor {
   const DeviceInfo& device_;
   Outbox& outbox_;
   Counters& counters_;
-  std::vector<std::unique_ptr<StepState>> active_;                // few; in the order of arrival
-  std::unordered_map<int64_t, std::vector<ReadyTensor>> early_;   // tensors that came before their step
-  std::unordered_map<uint32_t, std::vector<ReadyTensor>> sends_;  // gathered, by device
+  std::deque<std::unique_ptr<StepState>> active_;                   // few; by step, the oldest first
+  std::unordered_map<int64_t, std::unique_ptr<StepState>> parked_;  // wait, and nothing of them can run; by step
+  size_t parked_for_input_ = 0, parked_for_other_ = 0;              // of them those that wait so for an answer
+  std::unordered_map<int64_t, std::vector<ReadyTensor>> early_;     // tensors that came before their step
+  std::unordered_map<uint32_t, std::vector<ReadyTensor>> sends_;    // gathered, by device
   /// The node of a simulated device whose time has not passed.
   struct Work {
     int64_t step;

@@ -33,8 +33,7 @@ void Executor::start(StepRef call) {
     return;
   }
   const int64_t id = call->id;
-  active_.push_back(make_state(std::move(call), *plan));
-  StepState& s = *active_.back();
+  StepState& s = activate(make_state(std::move(call), *plan));
   for (uint32_t root : plan->roots) push(s, {root, 0});
   if (auto early = early_.find(id); early != early_.end()) {
     std::vector<ReadyTensor> tensors = std::move(early->second);
@@ -57,8 +56,13 @@ void Executor::fail(StepState& s, const Node* node, Error error) {
   error.step = s.call->id;
   if (error.code == Code::kResourceExhausted) {
     const AllocatorStats memory = device_.allocator->stats();  // it may be the disk that is full
-    if (std::exchange(refusals_, memory.failures) < memory.failures)
-      error.message += "; " + describe_live_tensors(active_, memory);
+    if (std::exchange(refusals_, memory.failures) < memory.failures) {
+      unpark();
+      std::vector<std::unique_ptr<StepState>> steps(std::move_iterator(active_.begin()),
+                                                    std::move_iterator(active_.end()));
+      error.message += "; " + describe_live_tensors(steps, memory);
+      std::ranges::move(steps, active_.begin());
+    }
   }
   if (s.call->fail(std::move(error))) outbox_.abort_elsewhere(s.call);
   stop(s);
@@ -119,7 +123,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
 
 bool Executor::finish_if_done(StepState& s) {
   if (s.stopped ? s.unanswered > 0 : s.left > 0) return false;
-  auto at = std::ranges::find(active_, &s, &std::unique_ptr<StepState>::get);
+  const auto at = std::ranges::lower_bound(active_, s.call->id, {}, [](const auto& a) { return a->call->id; });
   std::unique_ptr<StepState> state = std::move(*at);
   active_.erase(at);
   StepRef call = std::move(state->call);
