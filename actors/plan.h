@@ -160,10 +160,16 @@ struct StepPlan {
   }
 };
 
-/// Kernels of one session, so that plans share them and what they keep (a random op's counter).
+/// Kernels of one session, so that plans share them and what they keep (a random op's counter). Those of the graph's
+/// nodes stay, one a node; those of nodes that passes made live as long as a plan has them.
 struct KernelCache {
-  std::vector<std::shared_ptr<Kernel>> by_node;                        // by node id
-  std::unordered_map<std::string, std::shared_ptr<Kernel>> shareable;  // by device kind, op and attributes
+  std::vector<std::shared_ptr<Kernel>> by_node;                      // by node id
+  std::unordered_map<std::string, std::weak_ptr<Kernel>> shareable;  // by device kind, op and attributes
+
+  /// Takes the keys of those out that no plan and no node has any more.
+  void forget_unused() {
+    std::erase_if(shareable, [](const auto& entry) { return entry.second.expired(); });
+  }
 };
 
 /// What planning needs to know of the engine.

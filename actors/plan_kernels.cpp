@@ -45,9 +45,10 @@ Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind, c
                                             KernelCache& cache) {
   if (kind == DeviceKind::kSim) kind = DeviceKind::kCpu;  // simulated devices run the CPU's kernels
   const std::string key = kernel_key(node, kind);
-  if (auto at = cache.shareable.find(key); at != cache.shareable.end()) return at->second;
+  if (auto at = cache.shareable.find(key); at != cache.shareable.end())
+    if (auto kernel = at->second.lock()) return kernel;
   TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, registry));
-  if (!key.empty() && kernel->shareable()) cache.shareable.emplace(key, kernel);
+  if (!key.empty() && kernel->shareable()) cache.shareable.insert_or_assign(key, kernel);
   return kernel;
 }
 

@@ -2,6 +2,7 @@
 // Sessions: plans by signature, the start of steps, waiting for their ends.
 #include "troupe/session.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <semaphore>
@@ -10,6 +11,7 @@
 #include "actors/feed_check.h"
 #include "actors/messages.h"
 #include "actors/partial_run.h"
+#include "actors/recently_used.h"
 #include "actors/step_timer.h"
 #include "troupe/guarded.h"
 
@@ -72,7 +74,9 @@ class Session::Prepared {
 class Session::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(Engine& engine, const Graph& graph, SessionOptions options)
-      : engine(engine), e(engine.shared_impl()), graph(graph), options(std::move(options)) {}
+      : engine(engine), e(engine.shared_impl()), graph(graph), options(std::move(options)),
+        plans(static_cast<size_t>(std::max<int64_t>(this->options.plans, 1)),
+              std::max<int64_t>(this->options.plan_bytes, 0)) {}
 
   /// Why no step can begin, if so.
   Status status() const;
@@ -97,6 +101,8 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
                                                const std::vector<const Node*>& targets, const GraphPasses& passes,
                                                bool partial);
   Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
+  /// Adds to `out` what the steps of a plan have measured.
+  void add_costs(const Prepared& prepared, CostModel& out) const;
   CostModel costs();
   void close();
   void step_ended() {
@@ -110,8 +116,9 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   const SessionOptions options;
   std::atomic<bool> closed{false};
 
-  std::mutex plans_mutex;  // guards the next two
-  std::unordered_map<std::string, std::shared_ptr<Prepared>> plans;
+  std::mutex plans_mutex;  // guards the next three
+  RecentlyUsed<Prepared> plans;
+  CostModel costs_of_gone;  // plans
   KernelCache kernels;
 
   std::mutex idle_mutex;
@@ -135,6 +142,30 @@ std::string signature(const std::vector<Output>& feeds, const std::vector<Output
   add(-1, -1);
   for (const Node* n : targets) add(n->id(), 0);
   return key;
+}
+
+/// An output that is there twice; an empty one: none is.
+Output find_twice(const std::vector<Output>& outputs) {
+  constexpr size_t kFew = 16;
+  if (outputs.size() <= kFew) {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (outputs[i] == outputs[j]) return outputs[i];
+    return {};
+  }
+  std::vector<Output> sorted = outputs;
+  std::ranges::sort(sorted, {}, [](const Output& o) { return std::pair(o.node->id(), o.port); });
+  const auto at = std::ranges::adjacent_find(sorted);
+  return at == sorted.end() ? Output() : *at;
+}
+
+/// Bytes of the constants that passes made for a plan.
+int64_t bytes_of_constants(const StepPlan& plan) {
+  int64_t bytes = 0;
+  for (const Node& node : *plan.made_nodes)
+    if (const auto* value = node.op().name() == "Const" ? node.attrs().get<Tensor>("value") : nullptr)
+      bytes += static_cast<int64_t>(value->bytes());
+  return bytes;
 }
 
 /// A callback and a way to wait for it.
@@ -194,19 +225,20 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
   TROUPE_RETURN_IF_ERROR(status());
   TROUPE_RETURN_IF_ERROR(graph.status());
   TROUPE_RETURN_IF_ERROR(check_nodes(feeds, fetches, targets));
-  for (size_t i = 0; i < feeds.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (feeds[i] == feeds[j]) return invalid_argument("'{}' is fed twice", feeds[i].name());
+  if (const Output twice = find_twice(feeds)) return invalid_argument("'{}' is fed twice", twice.name());
 
   std::string key = signature(feeds, fetches, targets);
   if (partial) key += "partial";
+  std::vector<std::shared_ptr<Prepared>> gone;  // when nobody waits for the lock any more
   std::lock_guard guard(plans_mutex);
-  if (auto at = plans.find(key); at != plans.end()) return at->second;
+  if (auto known = plans.find(key)) return known;
   auto prepared = std::make_shared<Prepared>();
   prepared->session = weak_from_this();
   TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes, partial));
   prepared->targets = targets;
-  plans.emplace(std::move(key), prepared);
+  gone = plans.add(key, prepared, bytes_of_constants(*prepared->plan));
+  for (const auto& p : gone) add_costs(*p, costs_of_gone);
+  if (!gone.empty()) kernels.forget_unused();
   return prepared;
 }
 
@@ -361,8 +393,7 @@ void Session::Impl::close() {
   idle.wait(lock, [this] { return in_flight == 0; });
 }
 
-CostModel Session::Impl::costs() {
-  CostModel out = options.costs ? *options.costs : CostModel();
+void Session::Impl::add_costs(const Prepared& prepared, CostModel& out) const {
   const auto add = [&](const StepPlan& plan) {
     for (const PartitionPlan& partition : plan.partitions) {
       const std::string kind = kind_of(e->devices[partition.device]);
@@ -374,11 +405,15 @@ CostModel Session::Impl::costs() {
       }
     }
   };
+  add(*prepared.plan);
+  if (prepared.as_written) add(*prepared.as_written);
+}
+
+CostModel Session::Impl::costs() {
+  CostModel out = options.costs ? *options.costs : CostModel();
   std::lock_guard guard(plans_mutex);
-  for (const auto& [signature, prepared] : plans) {
-    add(*prepared->plan);
-    if (prepared->as_written) add(*prepared->as_written);
-  }
+  out.add(costs_of_gone);
+  plans.for_each([&](const Prepared& prepared) { add_costs(prepared, out); });
   return out;
 }
 
@@ -417,10 +452,7 @@ class PartialHost final : public PartialStep::Host {
 Result<PartialRun> Session::partial_run(const OutputList& feeds, const OutputList& fetches, const NodeList& targets,
                                         const RunOptions& options) {
   TROUPE_ASSIGN(const auto prepared, impl_->prepare(feeds.outputs, fetches.outputs, targets.nodes, true));
-  for (size_t i = 0; i < fetches.outputs.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (fetches.outputs[i] == fetches.outputs[j])
-        return invalid_argument("'{}' is fetched twice", fetches.outputs[i].name());
+  if (const Output twice = find_twice(fetches.outputs)) return invalid_argument("'{}' is fetched twice", twice.name());
   auto step = std::make_shared<PartialStep>(std::make_shared<PartialHost>(impl_));
   RunCallback ended = [step](RunResult result) { step->ended(std::move(result)); };
   TROUPE_RETURN_IF_ERROR(impl_->start(prepared, {}, ended, options, true, step));

@@ -90,6 +90,12 @@ struct SessionOptions {
   /// 5.2). Needs less memory, costs messages. A variable is then read as late; one that the same step may change
   /// meanwhile is not.
   bool schedule_receives = false;
+  /// Signatures (feeds, fetches, targets) whose plan is kept for the next run, and bytes of constants that passes made
+  /// for these plans. Beyond either, the plans that were not run for longest go, and are made again when they are run
+  /// again: results do not change, random ops go on where they were. What a Prepared or a step under way needs stays.
+  /// The newest plan is kept always. Below 1 (0) counts as 1 (0).
+  int64_t plans = 256;
+  int64_t plan_bytes = int64_t{1} << 30;
 };
 
 /// Runs on a thread of the engine, exactly once, whatever the result and whenever it is known; never within the call
