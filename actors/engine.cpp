@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <thread>
 
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
+#include "actors/engine_options.h"
 #include "actors/engine_thread.h"
 #include "actors/resource_actor.h"
 #include "actors/sim_actor.h"
@@ -38,18 +40,6 @@ DeviceRates cpu_rates(int threads, int64_t memory) {
   return rates;
 }
 
-Status check_sim(const SimOptions& sim) {
-  for (size_t i = 0; i < sim.devices.size(); ++i) {
-    const DeviceRates& r = sim.devices[i];
-    if (!(r.flops > 0) || !(r.memory_bandwidth > 0) || !(r.launch_ns >= 0) || r.memory < 0)
-      return invalid_argument("device sim:{} cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes", i,
-                              r.flops, r.memory_bandwidth, r.launch_ns, r.memory);
-  }
-  if (!(sim.link.bandwidth > 0) || !(sim.link.latency_ns >= 0))
-    return invalid_argument("a link of {} B/s with a latency of {} ns", sim.link.bandwidth, sim.link.latency_ns);
-  return {};
-}
-
 /// Calls `f`, which makes or spawns in `system`. CAF then keeps the system's logger in a thread-local variable, and a
 /// system does not end before all threads have let go of its logger; so the thread gets back what it had.
 template <class F> auto keep_logger(caf::actor_system& system, F&& f) {
@@ -70,16 +60,16 @@ template <class F> auto keep_logger(caf::actor_system& system, F&& f) {
 Engine::Impl::Impl(caf::actor_system* host) : forks_(forks()), system_(host) {}
 
 Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, caf::actor_system* host) {
-  for (size_t i = 0; i < options.cpu_threads.size(); ++i)
-    if (options.cpu_threads[i] < 1 || options.cpu_threads[i] > 1024)
-      return invalid_argument("device cpu:{} cannot have {} threads", i, options.cpu_threads[i]);
-  if (options.memory_limit < 0) return invalid_argument("memory limit {} is negative", options.memory_limit);
-  if (options.scheduler_threads < 0)
-    return invalid_argument("{} scheduler threads; 0 lets the engine choose", options.scheduler_threads);
-  TROUPE_RETURN_IF_ERROR(check_sim(options.sim));
+  choose_devices(options);
+  TROUPE_RETURN_IF_ERROR(check_options(options));
+  if (!host) TROUPE_RETURN_IF_ERROR(check_threads(options));
   return guarded([&]() -> Result<std::shared_ptr<Impl>> {
     std::shared_ptr<Impl> impl(new Impl(host));
-    impl->start(std::move(options));
+    try {
+      impl->start(std::move(options));
+    } catch (const std::system_error& e) {
+      return make_error(Code::kResourceExhausted, "the system refused the engine something: {}", e.what());
+    }
     return impl;
   });
 }
@@ -89,8 +79,6 @@ void Engine::Impl::start(EngineOptions options) {
   kernels.check_from_now_on();
   if (options.register_ops) options.register_ops(ops, kernels);
 
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  if (options.cpu_threads.empty()) options.cpu_threads = {cores};
   const int count = static_cast<int>(options.cpu_threads.size());
   for (int i = 0; i < count; ++i)
     devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu,
@@ -113,14 +101,7 @@ void Engine::Impl::start(EngineOptions options) {
 /// In a thread of its own, see keep_logger().
 void Engine::Impl::start_system(const EngineOptions& options) {
   config_ = std::make_unique<caf::actor_system_config>();
-  // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device
-  // has all the cores, one worker runs everything, so that the helper team is the device's own.
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int count = static_cast<int>(options.cpu_threads.size());
-  const int helpers = *std::ranges::max_element(options.cpu_threads) - 1;
-  int workers = options.scheduler_threads;
-  if (workers == 0) workers = helpers > 0 ? count : std::max(count, std::min(2, cores));
-  config_->set("scheduler.max-threads", static_cast<size_t>(workers));
+  config_->set("scheduler.max-threads", static_cast<size_t>(count_workers(options)));
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
   config_->set("scheduler.max-throughput", size_t{1});
   // Work that arises on one worker is stolen by another only when that one looks: look often. Between looks wait for

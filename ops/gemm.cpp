@@ -4,7 +4,9 @@
 
 #include <Eigen/Core>
 #include <atomic>
+#include <new>
 
+#include "base/memory_available.h"
 #include "devices/parallel.h"
 #ifdef TROUPE_ONEDNN
 #include <oneapi/dnnl/dnnl.h>
@@ -49,8 +51,16 @@ template <class T> void integer_gemm(const T* a, bool ta, const T* b, bool tb, T
 /// c = op(a) op(b) + before * c.
 bool onednn_gemm(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k,
                  float before) {
-  return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, before, c, n) ==
-         dnnl_success;
+  // The first product of a kind makes its code, and where there is no memory for that, oneDNN crashes.
+  static std::atomic<uint32_t> made{0};
+  constexpr size_t kRoomForCode = size_t{64} << 20;
+  const uint32_t kind = 1u << (int{ta} | int{tb} << 1 | int{before != 0} << 2 | int{m == 1} << 3 | int{n == 1} << 4);
+  const bool known = made.load(std::memory_order_relaxed) & kind;
+  if (!known && !memory_available(kRoomForCode)) throw std::bad_alloc();
+  const bool done = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, before, c,
+                               n) == dnnl_success;
+  if (!known && done) made.fetch_or(kind, std::memory_order_relaxed);
+  return done;
 }
 #endif
 

@@ -3,9 +3,16 @@
 #ifdef TROUPE_ONEDNN
 #include "ops/onednn.h"
 
+#include "base/memory_available.h"
+
 namespace troupe::onednn {
 
 using dnnl::memory;
+
+namespace {
+/// More than the code of one primitive takes, and the memory to make it, on a thread that has had none yet.
+constexpr size_t kRoomForCode = size_t{64} << 20;
+}  // namespace
 
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
                      memory::desc scratch)
@@ -64,6 +71,11 @@ Status Primitive::run(const KernelContext& c, std::span<void* const> data) const
     }
     stream.wait();
     return {};
+  } catch (const std::bad_alloc&) {
+    return make_error(Code::kResourceExhausted, "oneDNN: no memory");
+  } catch (const dnnl::error& e) {
+    return make_error(e.status == dnnl_out_of_memory ? Code::kResourceExhausted : Code::kInternal, "oneDNN: {}",
+                      e.what());
   } catch (const std::exception& e) {
     return make_error(Code::kInternal, "oneDNN: {}", e.what());
   }
@@ -74,9 +86,14 @@ std::shared_ptr<const Primitive> PrimitiveCache::get(const Key& key,
   std::lock_guard lock(mutex_);
   for (const auto& [known, primitive] : entries_)
     if (known == key) return primitive;
+  if (!memory_available(kRoomForCode)) return nullptr;  // oneDNN would crash; there may be memory the next time
   std::shared_ptr<const Primitive> made;
   try {
     made = make();
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // there may be memory the next time
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_out_of_memory) return nullptr;
   } catch (const std::exception&) {
     // A shape oneDNN has no code for: the caller has its own.
   }

@@ -49,12 +49,14 @@ struct SimOptions {
 
 struct EngineOptions {
   /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores.
+  /// At most 1,024 devices, each of 1 to 1,024 threads.
   std::vector<int> cpu_threads = {};
   /// Bytes of tensors each device may hold; 0: no limit.
   int64_t memory_limit = 0;
-  /// Scheduler threads; 0: one for each device, and at least two where there are that many cores.
+  /// Scheduler threads, at most 1,024; 0: one for each device, but no more than cores or 16, whichever is more, and at
+  /// least two where there are that many cores.
   int scheduler_threads = 0;
-  /// Simulated devices, after the CPU's.
+  /// Simulated devices, after the CPU's; at most 100,000.
   SimOptions sim = {};
   /// Registers ops and kernels of the user's own, after the built-in ones.
   std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};
@@ -73,7 +75,8 @@ struct Snapshot {
 /// (kFailedPrecondition), and nothing hangs: make another engine there.
 class Engine {
  public:
-  /// Errors: kInvalidArgument for thread counts below 1, rates that are not positive; what register_ops throws.
+  /// Errors: kInvalidArgument for options out of range; kResourceExhausted where the system refuses threads or memory;
+  /// what register_ops throws.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options = {});
   /// Cancels the steps that run, waits for their callbacks (as long as the kernels at work take, whatever the steps
   /// wait for), then ends the actors and threads. Sessions that live on give errors. In a callback of the engine's own
