@@ -5,7 +5,7 @@
 #include <atomic>
 #include <optional>
 
-#include "base/guarded.h"
+#include "troupe/guarded.h"
 #include "base/log.h"
 #include "troupe/session.h"
 

@@ -80,7 +80,8 @@ Status CostModel::save(const std::string& path) const {
   for (const auto& [node, kinds] : measured_)
     for (const auto& [kind, cost] : kinds)
       nodes[node][kind] = {{"ns", cost.ns}, {"steps", cost.steps}, {"bytes", cost.bytes}, {"firings", cost.firings}};
-  if (is_special(path)) return invalid_argument("'{}' is not a regular file", path);
+  if (is_special(path))
+    return make_error(Code::kNotFound, "the cost model cannot be written to '{}': it is not a regular file", path);
   const std::string beside = path + ".new";
   std::remove(beside.c_str());  // of a program that was killed
   std::ofstream out(beside, std::ios::trunc);
@@ -96,7 +97,7 @@ Status CostModel::save(const std::string& path) const {
 }
 
 Result<CostModel> CostModel::load(const std::string& path) {
-  if (is_special(path)) return invalid_argument("'{}' is not a regular file", path);
+  if (is_special(path)) return no_cost_model(path, "not a regular file");
   std::ifstream in(path);
   if (!in) return make_error(Code::kNotFound, "there is no cost model '{}'", path);
   std::stringstream text;

@@ -244,7 +244,7 @@ TEST_CASE("what a callback throws is dropped, and the engine goes on") {
   Session session(*engine, p.graph);
   for (const Output& fetch : {p.sum, Output()})
     session.run_async({}, {fetch}, {}, [](RunResult) { throw std::runtime_error("from a callback"); });
-  session.run_async({}, {p.sum}, {}, {});  // an empty one
+  session.run_async({}, {p.sum}, {}, RunCallback());
   engine->snapshot([](Result<Snapshot>) { throw 7; });
   CHECK(engine->snapshot().get().ok());
   check_works(*engine);

@@ -13,6 +13,7 @@
 #include "io/whole_file.h"
 #include "tests/io/temporary_directory.h"
 #include "troupe/checkpoint.h"
+#include "troupe/cost_model.h"
 #include "troupe/dataset.h"
 #include "troupe/idx.h"
 #include "troupe/npy.h"
@@ -48,6 +49,8 @@ TEST_CASE("writing to a FIFO that nobody reads, or over what is not a file, is a
     REQUIRE(!status.ok());
     CHECK_THAT(status.error().message, Catch::Contains(fifo));
   }
+  CHECK_THAT(CostModel().save(fifo).error().message, Catch::Contains(fifo) && Catch::Contains("not a regular file"));
+  CHECK_THAT(CostModel::load(fifo).error().message, Catch::Contains(fifo) && Catch::Contains("not a regular file"));
   const auto files = make_posix_file_system();
   const Status renamed = files->rename(dir.write("new", "x"), fifo);
   CHECK_THAT(renamed.error().message, Catch::Contains(fifo) && Catch::Contains("a FIFO"));

@@ -9,6 +9,7 @@
 #include "troupe/control_flow.h"
 #include "troupe/cost_model.h"
 #include "troupe/dataset.h"
+#include "troupe/dataset_queue.h"
 #include "troupe/device_mesh.h"
 #include "troupe/device_rates.h"
 #include "troupe/dtype.h"
@@ -21,16 +22,21 @@
 #include "troupe/graph.h"
 #include "troupe/graph_def.h"
 #include "troupe/graph_passes.h"
+#include "troupe/guarded.h"
 #include "troupe/idx.h"
 #include "troupe/kernel.h"
 #include "troupe/nn.h"
 #include "troupe/npy.h"
 #include "troupe/op.h"
+#include "troupe/operators.h"
 #include "troupe/ops.h"
 #include "troupe/optimizers.h"
+#include "troupe/partial_run.h"
 #include "troupe/pipeline.h"
 #include "troupe/placement.h"
 #include "troupe/resource.h"
+#include "troupe/run_awaitable.h"
+#include "troupe/run_lists.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
 #include "troupe/shape.h"
@@ -122,6 +128,20 @@ Status of_layers(const Scope& scope, nn::Variables& variables, Output x, Output 
                nn::sparse_softmax_cross_entropy(scope, y, labels));
   TROUPE_ASSIGN(const auto mesh, nn::DeviceMesh::create({"/cpu:0"}, {{"data", 1}}));
   return mesh.along("data", {}).status();
+}
+
+Status of_actors(caf::actor_system& system, const caf::actor& actor) {
+  TROUPE_ASSIGN(auto engine, create_engine(system));
+  TROUPE_RETURN_IF_ERROR(add_actor(*engine, "actor", actor));
+  return guarded_call([&] { actor_system(*engine); });
+}
+
+Status of_partial_runs(Session& session, Output x) {
+  const Output y = 2.f * x + x;
+  TROUPE_ASSIGN(PartialRun run, session.partial_run({x}, {y}));
+  TROUPE_RETURN_IF_ERROR(run.run({{x, Tensor::scalar(1.f)}}, {y}));
+  (void)session.run_async(y);
+  return session.run(y).status();
 }
 
 Status of_training(Engine& engine, const nn::ModelFn& model, const Dataset& batches) {
