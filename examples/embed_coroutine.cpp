@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 
+#include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -84,7 +85,7 @@ static Job watch(Session& session, Output loss, const std::atomic<bool>& ended, 
     last = (*result)[0].data<float>()[0];
     co_await loop;  // here it may block, and print as slowly as it likes
   }
-  fmt::print("loss {:.4f} in the end; looked {} times\n", last, looks);
+  programs::print("loss {:.4f} in the end; looked {} times\n", last, looks);
   co_return last < 0.1f ? Status() : make_error(Code::kInternal, "the loss is still {}", last);
 }
 
@@ -115,8 +116,5 @@ int main(int argc, char** argv) {
   int steps = 500;
   CLI::App app("Trains by coroutines: no thread waits for a step.");
   app.add_option("--steps", steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(steps);
-  if (!done.ok()) fmt::print(stderr, "embed_coroutine: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(steps); });
 }

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "programs/program.h"
 #include "troupe/dataset_queue.h"
 #include "troupe/train.h"
 
@@ -43,11 +44,11 @@ static Status run(int points) {
     queue.close();
   });
   const auto summary = trainer->run(1'000'000, [](const nn::StepReport& r) {
-    if (r.step % 20 == 0) fmt::print("step {:3}: loss {:.5f}\n", r.step, r.loss);
+    if (r.step % 20 == 0) programs::print("step {:3}: loss {:.5f}\n", r.step, r.loss);
   });
   queue.close();
   TROUPE_RETURN_IF_ERROR(summary);
-  fmt::print("{} updates until the data ended\n", summary->updates);
+  programs::print("{} updates until the data ended\n", summary->updates);
   return {};
 }
 
@@ -55,8 +56,5 @@ int main(int argc, char** argv) {
   int points = 800;
   CLI::App app("Fits a line to points that two threads push.");
   app.add_option("--points", points, "Points of each thread")->check(CLI::NonNegativeNumber)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(points);
-  if (!done.ok()) fmt::print(stderr, "pushed_data: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(points); });
 }

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <deque>
 
+#include "programs/program.h"
 #include "troupe/embed.h"
 
 using namespace troupe;
@@ -97,16 +98,16 @@ static Status run(int count) {
   RunResult end = std::vector<Tensor>();
   while ((end = session.run(put)).ok()) ++steps;
   if (end.error().code != Code::kOutOfRange) return end.error();
-  fmt::print("{} steps until: {}\n", steps, end.error().message);
+  programs::print("{} steps until: {}\n", steps, end.error().message);
   TROUPE_ASSIGN(const auto first, taken.get());
-  fmt::print("taken: {}", first[0].str());
+  programs::print("taken: {}", first[0].str());
   for (int i = 1; i < steps; ++i) {
     TROUPE_ASSIGN(const auto next, session.run(take->out()));
-    fmt::print(", {}", next[0].str());
+    programs::print(", {}", next[0].str());
   }
   // A step that waits for an answer that does not come ends by its deadline.
   const RunResult none = session.run(take->out(), {.deadline = std::chrono::milliseconds(10)});
-  fmt::print("\nas expected: {}\n", none.error().str());
+  programs::print("\nas expected: {}\n", none.error().str());
   return none.error().code == Code::kDeadlineExceeded && steps == count ? Status() : none.error();
 }
 
@@ -114,8 +115,5 @@ int main(int argc, char** argv) {
   int count = 5;
   CLI::App app("Actors of the program's own as a source, an op and a queue of a graph.");
   app.add_option("--count", count, "Numbers")->check(CLI::PositiveNumber)->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
-  const Status done = run(count);
-  if (!done.ok()) fmt::print(stderr, "user_actor: {}\n", done.error().str());
-  return done.ok() ? 0 : 1;
+  return programs::run(app, argc, argv, [&] { return run(count); });
 }

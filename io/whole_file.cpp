@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <exception>
 #include <filesystem>
@@ -27,12 +28,21 @@ Result<std::string> read_file(const std::string& path) {
 
 Status write_file(const std::string& path, std::string_view bytes) {
   const auto files = make_posix_file_system();
-  TROUPE_ASSIGN(const auto file, files->create(path));
-  Status status = file->append(bytes.data(), bytes.size());
-  if (status.ok()) status = file->close();
+  // A file is written beside and renamed, so that whoever reads it meanwhile, or writes it too, finds a whole one. What
+  // is no file of its own (a link, a FIFO) is written to where it is.
   std::error_code fault;
-  if (!status.ok() && std::filesystem::is_regular_file(std::filesystem::symlink_status(path, fault)))
-    (void)files->remove(path).ok();  // the first error is the one to report
+  const auto type = std::filesystem::symlink_status(path, fault).type();
+  const bool beside = type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::regular;
+  static std::atomic<uint64_t> count{0};
+  const std::string name = beside ? fmt::format("{}.{}-{}.partial", path, ::getpid(), count++) : path;
+  const auto write = [&]() -> Status {
+    TROUPE_ASSIGN(const auto file, files->create(name));
+    TROUPE_RETURN_IF_ERROR(file->append(bytes.data(), bytes.size()));
+    TROUPE_RETURN_IF_ERROR(file->close());
+    return beside ? files->rename(name, path) : Status();
+  };
+  Status status = write();
+  if (!status.ok() && beside) (void)files->remove(name).ok();  // the first error is the one to report
   return status;
 }
 

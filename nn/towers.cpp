@@ -36,7 +36,7 @@ Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vec
 }
 
 Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
-  const bool own = own_queues(options_);
+  const bool own = own_queues(options_.mode);
   return queue(scope, own ? fmt::format("batches_{}", replica) : "batches", dtypes_, shapes_,
                options_.queue_capacity * (own ? 1 : replicas()));
 }
@@ -49,7 +49,7 @@ void TowerBuilder::input() {
                                 {"output_shapes", shapes_}});
   const Node* next = s.node("IteratorGetNext", {iterator}, {{"output_types", dtypes_}, {"output_shapes", shapes_}});
   if (!next) return;
-  const int queues = own_queues(options_) ? replicas() : 1;
+  const int queues = own_queues(options_.mode) ? replicas() : 1;
   for (int i = 0; i < queues; ++i) {
     std::vector<Output> inputs = {batch_queue(s, i)};
     for (int port = 0; port < next->num_outputs(); ++port) inputs.push_back(next->out(port));

@@ -47,12 +47,8 @@ Result<Towers> build_towers(const Scope& scope, Variables& variables, const Mode
 
 /// Where the queues and accumulators of the trainer of that name are.
 std::string trainer_container(const std::string& name);
-/// Whether a replica has a queue of batches to itself, so that batch i always goes to replica i modulo N: where every
-/// update waits for all replicas.
-inline bool own_queues(const TrainerOptions& o) {
-  return o.mode == ReplicaMode::kSync || o.mode == ReplicaMode::kLocal ||
-         (o.mode == ReplicaMode::kHybrid && o.backups == 0);
-}
+/// Whether a replica has a queue of batches to itself, so that batch i always goes to replica i modulo N.
+inline bool own_queues(ReplicaMode mode) { return mode == ReplicaMode::kSync || mode == ReplicaMode::kLocal; }
 /// Nodes of the rings have names that begin so; they run first.
 inline constexpr const char* kReduceScope = "reduce/";
 

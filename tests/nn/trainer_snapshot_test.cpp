@@ -16,11 +16,12 @@ struct Mode {
   ReplicaMode mode;
   ReduceBy reduce = ReduceBy::kChief;
   bool sharded = false;
+  int replicas = 2;  // hybrid ones share a queue, and who gets which batch follows from who is first
 };
 constexpr Mode kModes[] = {{"sync", ReplicaMode::kSync},
                            {"ring", ReplicaMode::kSync, ReduceBy::kRing},
                            {"zero", ReplicaMode::kSync, ReduceBy::kRing, true},
-                           {"hybrid", ReplicaMode::kHybrid},
+                           {"hybrid", ReplicaMode::kHybrid, ReduceBy::kChief, false, 1},
                            {"local", ReplicaMode::kLocal}};
 
 TrainerOptions options_of(const Engine& engine, const Mode& m) {
@@ -37,7 +38,7 @@ TEST_CASE("a snapshot of step N is the same in every run, whenever it is taken")
   std::map<int64_t, Snapshot> seen;
   int again = 0;
   for (int run = 0; run < std::max(3, repeats(8)); ++run) {
-    auto engine = engine_of(2);
+    auto engine = engine_of(m.replicas);
     auto trainer = trainer_of(*engine, options_of(*engine, m));
     REQUIRE(trainer->initialise().ok());
     std::mt19937 random(static_cast<unsigned>(run));
@@ -73,7 +74,7 @@ TEST_CASE("snapshots leave training as it is") {
   const Mode m = GENERATE(from_range(std::begin(kModes), std::end(kModes)));
   INFO(m.name);
   const auto weights = [&](bool snapshots) {
-    auto engine = engine_of(2);
+    auto engine = engine_of(m.replicas);
     auto trainer = trainer_of(*engine, options_of(*engine, m));
     REQUIRE(trainer->initialise().ok());
     REQUIRE(trainer
@@ -131,7 +132,7 @@ TEST_CASE("a trainer whose dataset falls silent stops at once, and goes on later
   INFO(m.name);
   const auto weights = [&](int64_t open) {
     auto gate = std::make_shared<Gate>(open);
-    auto engine = engine_of(2);
+    auto engine = engine_of(m.replicas);
     Dataset data = circle(512, 32).map([gate](Element e) -> Result<Element> {
       gate->pass();
       return e;
