@@ -164,8 +164,10 @@ bool Executor::run(int64_t quantum_ns) {
   if (active_.size() > kMostActive) park();
   if (!more && !idle()) {
     // Only input is missing when some step waits for a queue or iterator and none for anything else.
-    const bool input = parked_for_input_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_input(*s); });
-    const bool other = parked_for_other_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_other(*s); });
+    const bool input =
+        parked_for_input_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_input(*s); });
+    const bool other =
+        parked_for_other_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_other(*s); });
     if (input && !other) waiting_since_ = now;
   }
   return more;

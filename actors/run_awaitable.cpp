@@ -5,8 +5,8 @@
 #include <atomic>
 #include <optional>
 
-#include "troupe/guarded.h"
 #include "base/log.h"
+#include "troupe/guarded.h"
 #include "troupe/session.h"
 
 namespace troupe {

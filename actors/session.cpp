@@ -276,8 +276,7 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prep
 }
 
 Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
-                            const RunOptions& run, bool inline_end,
-                            std::shared_ptr<PartialStep> partial) {
+                            const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial) {
   TROUPE_RETURN_IF_ERROR(status());
   if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
   if (prepared->session.lock().get() != this)

@@ -365,6 +365,9 @@ class Trainer::Impl {
       launch(launches, r.step, std::move(feeds), options,
              [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
     }
+    // Without input the update at work has not begun to change anything, and does not while replicas are held.
+    if (hybrid() && !wanted_.empty() && !taking_ && !closing_ && computing_ == 0 && pushes_[step()] < needed())
+      take_snapshots(launches);
     if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_) end_round(launches);
     // The data ended, or are not there and a stop is wanted: the update would wait for gradients that do not come.
     if (updating_ && (ended_ || stopping_) && computing_ == 0 && pushes_[step()] < needed())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does a snapshot of step N, taken while training goes on, hold the same in every run? Trains a small network again and
 // again on a loaded machine, takes snapshots at random moments, and compares those of one step bit by bit. Prints one
-// Markdown table. Not among them: asynchronous and hybrid replicas, whose batches follow from who is first, so that runs
-// differ. That their snapshots are whole tells tests/containers/cuts_test.cpp.
+// Markdown table. Not among them: asynchronous and hybrid replicas, whose batches follow from who is first, so that
+// runs differ. That their snapshots are whole tells tests/containers/cuts_test.cpp.
 #include <CLI/CLI.hpp>
 
 #include <atomic>
