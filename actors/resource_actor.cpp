@@ -128,6 +128,8 @@ caf::behavior ResourceActor::make_behavior() {
 }
 
 void ResourceActor::on_exit() {
+  // Where the engine goes on, this actor has died: its steps are told so by who watches it, and not that it was closed.
+  silent_ = directory_->from_outside([] {});
   handle([&] { close(); });
   port_.reset();
   directory_.reset();
@@ -276,6 +278,7 @@ std::function<void()> ResourceActor::waker() {
 }
 
 void ResourceActor::settle() {
+  if (silent_) return;
   for (const uint32_t requester : std::exchange(answered_, {}))
     directory_->tell_device(
         requester,

@@ -87,6 +87,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   std::vector<uint32_t> answered_;                    // devices that have some
   std::vector<ResourceAnswer> answers_to_hosts_;      // that asked
   bool will_work_ = false;
+  bool silent_ = false;                             // sends nothing any more
   uint64_t number_ = 0;                             // as a requester; 0: it has asked nobody
   uint64_t questions_ = 0;                          // asked
   std::unordered_map<uint64_t, caf::actor> asked_;  // by question: who has not answered; invalid: a job
