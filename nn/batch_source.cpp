@@ -3,25 +3,16 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "troupe/guarded.h"
+
 namespace troupe::nn {
 namespace {
 constexpr auto kPatience = std::chrono::seconds(1);
-
-template <class F> auto without_exceptions(F&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::exception& e) {
-    return make_error(Code::kInternal, "the dataset threw: {}", e.what());
-  } catch (...) {
-    return make_error(Code::kInternal, "the dataset threw what is not a std::exception");
-  }
-}
 }  // namespace
 
 /// Shared with the thread, which may be left behind.
@@ -39,7 +30,7 @@ struct BatchSource::State {
   explicit State(Dataset d) : dataset(std::move(d)) {}
 
   Batch produce() {
-    return without_exceptions([&]() -> Batch {
+    return guarded([&]() -> Batch {
       if (!iterator) {
         TROUPE_ASSIGN(std::unique_ptr<DatasetIterator> made, dataset.iterate());
         if (!made) return make_error(Code::kInternal, "the dataset gave no iterator");
@@ -69,7 +60,7 @@ struct BatchSource::State {
 Result<std::unique_ptr<BatchSource>> BatchSource::make(const Dataset& batches) {
   std::unique_ptr<BatchSource> out(new BatchSource(std::make_shared<State>(batches)));
   if (!batches.may_wait()) {
-    TROUPE_ASSIGN(out->state_->iterator, without_exceptions([&] { return batches.iterate(); }));
+    TROUPE_ASSIGN(out->state_->iterator, guarded([&] { return batches.iterate(); }));
     return out;
   }
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often tests repeat what they draw at random.
+// How often tests repeat what they draw at random, and how large they make what must not grow too fast.
 #pragma once
 
 namespace troupe {
@@ -12,5 +12,17 @@ constexpr int repeats(int n) {
   return n;
 #endif
 }
+
+/// n, or a tenth of it under a sanitizer, of what a test makes many.
+constexpr int many(int n) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return n / 10;
+#else
+  return n;
+#endif
+}
+
+/// How much slower all is here than in a release, at most: for bounds that tell linear time from quadratic.
+constexpr double kSlowness = many(10) == 10 ? 1 : 20;
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 
 #include "actors/recently_used.h"
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/cost_model.h"
 #include "troupe/gradients.h"
 
@@ -19,7 +20,7 @@ namespace {
 /// Of the process' processor time: others may keep the machine busy.
 class Watch {
  public:
-  double seconds() const { return static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC; }
+  double seconds() const { return static_cast<double>(std::clock() - begin_) / CLOCKS_PER_SEC / kSlowness; }
 
  private:
   const std::clock_t begin_ = std::clock();
@@ -103,7 +104,7 @@ TEST_CASE("names and attributes may be long, and a shape has at most 16 sizes") 
 // -- runs -------------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a step has as many feeds and fetches as the graph has outputs") {
-  constexpr int kMany = 50'000;
+  constexpr int kMany = many(50'000);
   TestEngine t;
   std::vector<Feed> feeds;
   std::vector<Output> fetches;
@@ -124,7 +125,7 @@ TEST_CASE("a step has as many feeds and fetches as the graph has outputs") {
 }
 
 TEST_CASE("100,000 steps may wait at once, and each is answered") {
-  constexpr int kMany = 100'000;
+  constexpr int kMany = many(100'000);
   TestEngine t;
   const Output queue = t.queue("q", DType::kFloat32, -1);
   const Output take = t.dequeue(queue, DType::kFloat32);
@@ -162,7 +163,7 @@ TEST_CASE("100,000 steps may wait at once, and each is answered") {
 }
 
 TEST_CASE("10,000 waiting steps are cancelled at once") {
-  constexpr int kMany = 10'000;
+  constexpr int kMany = many(10'000);
   TestEngine t;
   const Output take = t.dequeue(t.queue("q", DType::kFloat32), DType::kFloat32);
   CancelToken token;
@@ -199,7 +200,7 @@ TEST_CASE("an engine of 1,024 CPU devices is made in seconds, and a step runs on
 
 TEST_CASE("an engine of 100,000 simulated devices is made in seconds, and a step runs on many") {
   const Watch watch;
-  for (const size_t devices : {size_t{1024}, size_t{100'000}}) {
+  for (const size_t devices : {size_t{1024}, static_cast<size_t>(many(100'000))}) {
     EngineOptions options{.cpu_threads = {1}};
     options.sim.devices.resize(devices);
     auto engine = Engine::create(std::move(options));
@@ -271,7 +272,7 @@ TEST_CASE("many values that others hold do not make additions slow") {
   RecentlyUsed<int> recent(10, 0);
   std::vector<std::shared_ptr<int>> held;
   const Watch watch;
-  for (int i = 0; i < 100'000; ++i) {
+  for (int i = 0; i < many(100'000); ++i) {
     held.push_back(std::make_shared<int>(i));
     CHECK(recent.add(std::to_string(i), held.back(), 1).empty());
   }
@@ -282,7 +283,7 @@ TEST_CASE("many values that others hold do not make additions slow") {
 }
 
 TEST_CASE("10,000 signatures take the memory of the plans that are kept") {
-  constexpr int kMany = 10'000;
+  constexpr int kMany = many(10'000);
   TestEngine t;
   t.session = std::make_unique<Session>(*t.engine, t.graph, SessionOptions{.plans = 100});
   const Output x = t.placeholder(DType::kFloat32, Shape{});
@@ -294,7 +295,7 @@ TEST_CASE("10,000 signatures take the memory of the plans that are kept") {
     const auto out = t.session->run({{x, Tensor::scalar(0.5f)}}, {ys[static_cast<size_t>(i)]});
     REQUIRE(out.ok());
     REQUIRE((*out)[0].data<float>()[0] == static_cast<float>(i) + 0.5f);
-    if (i == 1'000) after_few = mallinfo2().uordblks;
+    if (i == kMany / 10) after_few = mallinfo2().uordblks;
   }
   // Of each node the kernel stays (some 200 bytes), and what its steps have measured.
   CHECK(mallinfo2().uordblks < after_few + kMany * size_t{1'500});
@@ -305,7 +306,8 @@ TEST_CASE("constants that passes make for plans are bounded in bytes") {
   t.session = std::make_unique<Session>(*t.engine, t.graph, SessionOptions{.plan_bytes = 4 << 20});
   const Output small = t.scope.constant(Tensor::of<float>(std::vector<float>(2'000, 1.f)));
   std::vector<Output> ys;
-  for (int i = 0; i < 5'000; ++i) ys.push_back(t.scope.op("AddV2", {small, t.scope.constant(static_cast<float>(i))}));
+  for (int i = 0; i < many(5'000); ++i)
+    ys.push_back(t.scope.op("AddV2", {small, t.scope.constant(static_cast<float>(i))}));
   size_t after_few = 0;
   for (size_t i = 0; i < ys.size(); ++i) {
     const auto out = t.session->run(std::vector<Feed>{}, {ys[i]});

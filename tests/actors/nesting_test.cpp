@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/gradients.h"
 #include "troupe/graph_def.h"
 
@@ -16,7 +17,7 @@ namespace {
 double seconds_of(const std::function<void()>& f) {
   const std::clock_t begin = std::clock();
   f();
-  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC / kSlowness;
 }
 
 const std::string kFloatInput =
@@ -147,7 +148,7 @@ TEST_CASE("shapes that have billions of ways to their constants are unknown, at 
 }
 
 TEST_CASE("a chain of 500,000 nodes runs, is written and read, and goes") {
-  constexpr int kNodes = 500'000;
+  constexpr int kNodes = many(500'000);
   TestEngine t;
   const Output x = t.placeholder(DType::kFloat32, Shape{});
   Output y = x;
@@ -164,7 +165,7 @@ TEST_CASE("the gradient of a chain of 100,000 nodes is a chain") {
   TestEngine t;
   const Output x = t.placeholder(DType::kFloat32, Shape{});
   Output y = x;
-  for (int i = 0; i < 100'000; ++i) y = t.scope.op("Neg", {y});
+  for (int i = 0; i < many(100'000); ++i) y = t.scope.op("Neg", {y});
   const auto dx = gradients(t.scope, {y}, {x});
   REQUIRE(dx.ok());
   CHECK(t.value({{x, Tensor::scalar(3.f)}}, (*dx)[0]).data<float>()[0] == 1.f);
@@ -175,7 +176,7 @@ TEST_CASE("chains and meshes of constants that wait for one another are planned 
   const Output v = t.variable("v", DType::kFloat32, Shape{});
   const Node* first = t.scope.node("AssignVariableOp", {v, t.scope.constant(1.f)});
   const Node* last = first;
-  for (int i = 0; i < 200'000; ++i) last = t.scope.after(std::vector<const Node*>{last}).constant(1.f).node;
+  for (int i = 0; i < many(200'000); ++i) last = t.scope.after(std::vector<const Node*>{last}).constant(1.f).node;
   // Each waits for both of the pair before: 2^40 ways to the first.
   const Node* one = last;
   const Node* other = last;
@@ -193,7 +194,7 @@ TEST_CASE("chains and meshes of constants that wait for one another are planned 
 TEST_CASE("a node may wait for 200,000 others") {
   TestEngine t;
   std::vector<const Node*> before;
-  for (int i = 0; i < 200'000; ++i) before.push_back(t.scope.node("NoOp", {}));
+  for (int i = 0; i < many(200'000); ++i) before.push_back(t.scope.node("NoOp", {}));
   const Node* all = t.scope.after(before).node("NoOp", {});
   REQUIRE(t.scope.ok());
   CHECK(seconds_of([&] { CHECK(t.session->run(std::vector<Feed>{}, {}, {all}).ok()); }) < 30);
