@@ -237,7 +237,7 @@ class Trainer::Impl {
     if (updating_ || averaging_ || computing_ > 0) return false;
     return done_ >= target_ || error_ || ended_;
   }
-  bool may_update() const { return !error_ && !ended_ && !closing_ && started_ < target_; }
+  bool may_update() const { return !error_ && !ended_ && !closing_ && !stopping_ && started_ < target_; }
   int64_t slowest() const { return std::ranges::min(replicas_, {}, &Replica::updates).updates; }
   /// kLocal: where the next average is.
   int64_t round_end() const { return std::min(done_ + options_.local_steps, target_); }
@@ -452,6 +452,7 @@ class Trainer::Impl {
     if (ended_) return;
     if (!stopping_ || error_ || result.error().code != Code::kCancelled) return fail(result.error());
     update_step_ = CancelToken();  // the next run goes on with the gradients that there are
+    target_ = std::min(target_, started_);
   }
 
   /// Averages once every replica has made the updates of the round, or all that its batches are enough for.

@@ -18,10 +18,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// Ends the program where there is none: also for threads, whose assertions Catch cannot count.
 std::unique_ptr<Engine> make_engine(std::vector<int> threads = {1}) {
-  auto engine = Engine::create({.cpu_threads = std::move(threads)});
-  REQUIRE(engine.ok());
-  return std::move(*engine);
+  return Engine::create({.cpu_threads = std::move(threads)}).value();
 }
 
 /// A graph with a sum, and with a dequeue that waits for ever.
@@ -31,20 +30,20 @@ struct Program {
     const Output queue =
         scope.op("FIFOQueueV2", {}, {{"component_types", std::vector{DType::kFloat32}}, {"capacity", 4}});
     waits = scope.op("QueueDequeueV2", {queue}, {{"component_types", std::vector{DType::kFloat32}}});
-    REQUIRE(scope.ok());
+    if (!scope.ok()) detail::abort_with(scope.status().error());
   }
   Graph graph;
   Scope scope;
   Output sum, waits;
 };
 
-void check_works(Engine& engine) {
+bool works(Engine& engine) {
   Program p(engine);
   Session session(engine, p.graph);
   const auto r = session.run(std::vector<Feed>{}, {p.sum});
-  REQUIRE(r.ok());
-  CHECK((*r)[0].data<float>()[0] == 3);
+  return r.ok() && (*r)[0].data<float>()[0] == 3;
 }
+void check_works(Engine& engine) { CHECK(works(engine)); }
 
 TEST_CASE("an engine is made, used and destroyed on three threads that live on") {
   std::latch all_done(3);
@@ -73,16 +72,18 @@ TEST_CASE("an engine is made, used and destroyed on three threads that live on")
 
 TEST_CASE("engines come and go, several at once, from several threads") {
   std::vector<std::thread> threads;
+  std::atomic<bool> all_work = true;
   for (int t = 0; t < 4; ++t)
-    threads.emplace_back([] {
+    threads.emplace_back([&] {
       for (int i = 0; i < repeats(24); ++i) {
         auto first = make_engine(), second = make_engine({1, 1});
-        check_works(*second);
+        if (!works(*second)) all_work = false;
         if (i % 2) first.reset();
         else second.reset();
       }
     });
   for (auto& t : threads) t.join();
+  CHECK(all_work);
 }
 
 TEST_CASE("a thread that had a scoped actor of the engine's system, and lives on, does not hold up its end") {
