@@ -29,7 +29,7 @@ Result<std::string> read_file(const std::string& path) {
 Status write_file(const std::string& path, std::string_view bytes) {
   const auto files = make_posix_file_system();
   // A file is written beside and renamed, so that whoever reads it meanwhile, or writes it too, finds a whole one. What
-  // is no file of its own (a link, a FIFO) is written to where it is.
+  // is not a file of its own (a link, a FIFO) is written in place.
   std::error_code fault;
   const auto type = std::filesystem::symlink_status(path, fault).type();
   const bool beside = type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::regular;

@@ -267,7 +267,7 @@ TEST_CASE("a named pipe that nobody writes to holds up neither steps nor dataset
     OneThread t;
     REQUIRE(t.engine->add_dataset("lines", *Dataset::from_text_lines({pipe})).ok());
     const Output contents = t.scope->op("ReadFile", {t.scope->constant(Tensor::scalar(pipe))});
-    (void)code_of(t.start(contents, {.deadline = 1ms}));  // too late, or it is no file: but it ends
+    (void)code_of(t.start(contents, {.deadline = 1ms}));  // too late, or not a file: but it ends
     CHECK(code_of(t.start(t.next("lines", DType::kString), {.deadline = 1ms})) == Code::kDeadlineExceeded);
     t.check_alive();
     CHECK(t.end() < 10s);

@@ -300,7 +300,7 @@ TEST_CASE("a directory has one owner, whom the error of another one names; readi
   CHECK(Checkpointer::open(dir.path()).ok());  // the kill released it
 }
 
-TEST_CASE("a file system without locks is an error with words, and a lock that is no file too") {
+TEST_CASE("a file system without locks is an error with words, and so is a lock that is not a file") {
   auto files = std::make_shared<SimulatedFiles>();
   files->no_locks = true;
   const auto c = Checkpointer::open("d", 2, files);
@@ -345,7 +345,7 @@ TEST_CASE("a FIFO, device, directory or socket as latest or as a checkpoint is a
   ::close(listener);
 }
 
-TEST_CASE("who reads while another process saves and deletes finds a whole checkpoint each time") {
+TEST_CASE("a reader finds a whole checkpoint each time while another process saves and deletes") {
   TemporaryDirectory dir;
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
