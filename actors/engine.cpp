@@ -208,7 +208,7 @@ Status Engine::Impl::status() const {
 
 bool Engine::Impl::on_own_thread() const { return EngineThread::is_of(directory.get()); }
 
-Status Engine::Impl::may_wait(const char* what, const char* instead) const {
+Status Engine::Impl::may_wait(std::string_view what, std::string_view instead) const {
   TROUPE_RETURN_IF_ERROR(status());
   if (on_own_thread())
     return make_error(Code::kFailedPrecondition,
@@ -278,6 +278,9 @@ Engine::~Engine() {
 }
 
 bool Engine::on_engine_thread() const { return impl_->on_own_thread(); }
+Status Engine::may_wait(std::string_view what, std::string_view instead) const {
+  return impl_->may_wait(what, instead);
+}
 Status Engine::status() const { return impl_->status(); }
 
 int64_t Engine::sim_now_ns() const { return impl_->sim_clock_ns.load(std::memory_order_relaxed); }
@@ -375,7 +378,7 @@ Status Engine::remove_dataset(const std::string& name) {
 }
 
 Status Engine::restart_dataset(const std::string& name) {
-  TROUPE_RETURN_IF_ERROR(impl_->may_wait("Engine::restart_dataset", "it from a thread of your own"));
+  TROUPE_RETURN_IF_ERROR(may_wait("Engine::restart_dataset"));
   const caf::actor host = impl_->directory->find(iterator_key(name));
   if (!host) return no_dataset(name);
   return call_and_wait(host, [](Resource& r) -> Status {
@@ -415,7 +418,7 @@ std::future<Result<Snapshot>> Engine::snapshot(const std::string& container) {
 }
 
 Status Engine::restore(const Snapshot& snapshot, const std::string& container) {
-  TROUPE_RETURN_IF_ERROR(impl_->may_wait("Engine::restore", "it from a thread of your own"));
+  TROUPE_RETURN_IF_ERROR(may_wait("Engine::restore"));
   for (const auto& [name, tensor] : snapshot.variables) tensor.freeze();
   TROUPE_ASSIGN(const caf::actor host, impl_->container(container));
   return call_and_wait(

@@ -33,7 +33,7 @@ class Engine::Impl {
   /// Whether the calling thread is at work for this engine: then it must not wait for it.
   bool on_own_thread() const;
   /// Both, as the error of the call `what`; `instead` is what to call.
-  Status may_wait(const char* what, const char* instead) const;
+  Status may_wait(std::string_view what, std::string_view instead) const;
   /// An error if an actor that the plan needs has died.
   Status check_alive(const StepPlan& plan) const;
 

@@ -43,7 +43,7 @@ Status PartialStep::check(const FeedList& feeds, const OutputList& fetches, std:
     std::vector<std::string> missing;
     for (const uint32_t feed : plan_->partial->needs[at->second])
       if (!given_[feed] && std::ranges::find(given, feed) == given.end())
-        missing.push_back("'" + plan_->feeds[feed].name() + "'");
+        missing.push_back(fmt::format("'{}'", plan_->feeds[feed].name()));
     if (!missing.empty())
       return invalid_argument("'{}' needs feeds that were not given yet: {}", o.name(), join(missing, ", "));
     asked.push_back(at->second);

@@ -21,8 +21,7 @@ std::vector<Output> build_branch(const Scope& scope, Output predicate, bool side
     return node ? node->out(side) : Output{};
   });
   context->add(pivot);
-  const Scope inner = scope.within(context);
-  std::vector<Output> outputs = fn(inner);
+  std::vector<Output> outputs = fn(scope.within(context).told_at_each_line());
   for (Output& out : outputs)
     if (out) out = context->inside(out);
   return outputs;
@@ -40,35 +39,8 @@ Output first_size(const Scope& scope, Output t) {
   return scope.op("StridedSlice", {scope.op("Shape", {t}), at(0), at(1), at(1)}, {{"shrink_axis_mask", int64_t{1}}});
 }
 
-}  // namespace
-
-std::vector<Output> cond(const Scope& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
-  if (!scope.ok()) return {};
-  const Scope s = scope.scope("cond");
-  if (scope.flow()) predicate = scope.flow()->inside(predicate);
-  const std::vector<Output> second = build_branch(s.scope("else"), predicate, false, otherwise);
-  const std::vector<Output> first = build_branch(s.scope("then"), predicate, true, then);
-  if (!s.ok()) return {};
-  if (first.size() != second.size()) {
-    scope.fail(invalid_argument("one branch of a cond gives {} output{}, the other {}", first.size(),
-                                plural(first.size()), second.size()));
-    return {};
-  }
-  std::vector<Output> merged;
-  for (size_t i = 0; i < first.size(); ++i) {
-    if (!first[i] || !second[i] || first[i].dtype() != second[i].dtype()) {
-      scope.fail(invalid_argument("output {} of a cond is {} in one branch and {} in the other", i,
-                                  first[i] ? to_string(first[i].dtype()) : "empty",
-                                  second[i] ? to_string(second[i].dtype()) : "empty"));
-      return {};
-    }
-    merged.push_back(s.named("merge").op("Merge", {second[i], first[i]}));
-  }
-  return merged;
-}
-
-std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
-                               const LoopBody& body, WhileOptions options) {
+std::vector<Output> build_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
+                               const LoopBody& body, const WhileOptions& options) {
   if (!scope.ok()) return {};
   const auto fail = [&](Error error) -> std::vector<Output> {
     scope.fail(std::move(error));
@@ -116,7 +88,41 @@ std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& in
   return exits;
 }
 
-std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
+}  // namespace
+
+std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
+  if (!scope.ok()) return {};
+  const Scope s = scope.scope("cond");
+  if (scope.flow()) predicate = scope.flow()->inside(predicate);
+  const std::vector<Output> second = build_branch(s.scope("else"), predicate, false, otherwise);
+  const std::vector<Output> first = build_branch(s.scope("then"), predicate, true, then);
+  if (!s.ok()) return {};
+  if (first.size() != second.size()) {
+    scope.fail(invalid_argument("one branch of a cond gives {} output{}, the other {}", first.size(),
+                                plural(first.size()), second.size()));
+    return {};
+  }
+  std::vector<Output> merged;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (!first[i] || !second[i] || first[i].dtype() != second[i].dtype()) {
+      scope.fail(invalid_argument("output {} of a cond is {} in one branch and {} in the other", i,
+                                  first[i] ? to_string(first[i].dtype()) : "empty",
+                                  second[i] ? to_string(second[i].dtype()) : "empty"));
+      return {};
+    }
+    merged.push_back(s.named("merge").op("Merge", {second[i], first[i]}));
+  }
+  return merged;
+}
+
+std::vector<Output> while_loop(const ScopeAt& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
+                               const LoopBody& body, WhileOptions options) {
+  return build_loop(
+      scope, init, [&](const Scope& s, const std::vector<Output>& v) { return predicate(s.told_at_each_line(), v); },
+      [&](const Scope& s, const std::vector<Output>& v) { return body(s.told_at_each_line(), v); }, options);
+}
+
+std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
                          const ScanBody& body, WhileOptions options) {
   if (!scope.ok()) return {};
   const auto fail = [&](Error error) -> std::vector<Output> {
@@ -153,7 +159,7 @@ std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors,
   if (!scope.ok()) return {};
   options.shapes = promised;
   const auto values = static_cast<ptrdiff_t>(init.size());
-  const std::vector<Output> ended = while_loop(
+  const std::vector<Output> ended = build_loop(
       scope, carried,
       [&](const Scope& s, const std::vector<Output>& v) {
         return s.op("Less", {v[0], rows});
@@ -164,7 +170,7 @@ std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors,
           items.push_back(
               s.op("TensorListGetItem", {from[i], v[0], shapes[i]}, {{"element_dtype", tensors[i].dtype()}}));
         std::vector<Output> next = {s.op("AddV2", {v[0], s.constant<int32_t>(1)})};
-        const std::vector<Output> state = body(s, {v.begin() + 1, v.begin() + 1 + values}, items);
+        const std::vector<Output> state = body(s.told_at_each_line(), {v.begin() + 1, v.begin() + 1 + values}, items);
         next.insert(next.end(), state.begin(), state.end());
         for (size_t i = 0; i < state.size() && i < init.size(); ++i)
           next.push_back(state[i] ? s.op("TensorListSetItem", {v[1 + init.size() + i], v[0], state[i]}) : Output{});

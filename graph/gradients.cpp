@@ -60,9 +60,9 @@ std::vector<Output> GradientContext::ops(std::string_view op_name, std::vector<O
 
 Output GradientContext::constant(Tensor value) { return scope().constant(std::move(value)); }
 
-Result<std::vector<Output>> gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
-                                      const std::vector<Output>& dys, const std::vector<Output>& stop_gradients,
-                                      const GradientOptions& options) {
+Result<std::vector<Output>> gradients(const ScopeAt& scope, const std::vector<Output>& ys,
+                                      const std::vector<Output>& xs, const std::vector<Output>& dys,
+                                      const std::vector<Output>& stop_gradients, const GradientOptions& options) {
   TROUPE_RETURN_IF_ERROR(scope.status());
   const Graph& graph = scope.graph();
   TROUPE_RETURN_IF_ERROR(check(ys, "ys", graph, true));

@@ -81,6 +81,18 @@ Scope Scope::after(const std::vector<const Node*>& nodes) const {
   return out;
 }
 
+Scope Scope::told_at(std::source_location where) const {
+  Scope out = *this;
+  if (!out.told_at_) out.told_at_ = where;
+  return out;
+}
+
+Scope Scope::told_at_each_line() const {
+  Scope out = *this;
+  out.told_at_.reset();
+  return out;
+}
+
 const Node* Scope::node(std::string_view op, std::vector<Output> inputs, Attrs attrs,
                         std::source_location where) const {
   if (!ok()) return nullptr;
@@ -134,6 +146,7 @@ Output Scope::constant(Tensor value, std::source_location where) const {
 
 void Scope::fail(Error error, std::source_location where) const {
   if (!ok()) return;
+  if (told_at_) where = *told_at_;
   const std::string_view file = where.file_name();
   error.message = fmt::format("{}:{}: {}", file.substr(file.rfind('/') + 1), where.line(), error.message);
   graph_->fail(error);

@@ -174,7 +174,7 @@ std::vector<int64_t> chunk_sizes(int64_t size, size_t chunks) {
   return out;
 }
 
-std::vector<Output> all_reduce(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> all_reduce(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, Reduction reduction) {
   const Ring ring(scope, "all_reduce", devices);
   if (!ring.check(xs, reduction)) return {};
@@ -188,7 +188,7 @@ std::vector<Output> all_reduce(const Scope& scope, const std::vector<std::string
   return ring.checked(std::move(out));
 }
 
-std::vector<Output> reduce_scatter(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> reduce_scatter(const ScopeAt& scope, const std::vector<std::string>& devices,
                                    const std::vector<Output>& xs, Reduction reduction, int axis) {
   const Ring ring(scope, "reduce_scatter", devices);
   if (!ring.check(xs, reduction)) return {};
@@ -197,7 +197,7 @@ std::vector<Output> reduce_scatter(const Scope& scope, const std::vector<std::st
   return ring.size() == 1 ? xs : ring.checked(ring.reduce(xs, reduction, *along));
 }
 
-std::vector<Output> all_gather(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> all_gather(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, int axis) {
   const Ring ring(scope, "all_gather", devices);
   if (!ring.ok()) return {};
@@ -206,7 +206,7 @@ std::vector<Output> all_gather(const Scope& scope, const std::vector<std::string
   return ring.size() == 1 ? xs : ring.checked(ring.gather(xs, *along));
 }
 
-std::vector<Output> broadcast(const Scope& scope, const std::vector<std::string>& devices, Output x, size_t root) {
+std::vector<Output> broadcast(const ScopeAt& scope, const std::vector<std::string>& devices, Output x, size_t root) {
   const Ring ring(scope, "broadcast", devices);
   if (!ring.ok()) return {};
   if (!x || root >= ring.size()) {

@@ -7,12 +7,6 @@
 
 namespace troupe::nn {
 
-Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
-                                 std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once) {
-  TROUPE_ASSIGN(const auto source, BatchSource::make(batches));
-  return evaluate_batches(session, *source, tests, at_once, [] { return false; });
-}
-
 Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
                                  std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once,
                                  const std::function<bool()>& stopped) {

@@ -11,10 +11,8 @@ namespace troupe::nn {
 
 /// Feeds each batch to one of `tests`, in turn, each of which fetches loss and accuracy; at most `at_once` steps are
 /// under way. Blocks the calling thread, which must not be the engine's. Errors: the first of the dataset or a step,
-/// after the steps under way have ended.
-Result<Metrics> evaluate_batches(Session& session, const Dataset& batches,
-                                 std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once);
-/// The same, but kCancelled once `stopped` holds while a batch is waited for; see BatchSource::next.
+/// after the steps under way have ended; kCancelled once `stopped` holds while a batch is waited for (see
+/// BatchSource::next).
 Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
                                  std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once,
                                  const std::function<bool()>& stopped);

@@ -27,7 +27,7 @@ Output pool(const Scope& scope, const char* op, Output x, int size, int stride, 
 
 }  // namespace
 
-Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options) {
   const int64_t in = channels(scope, x, 2, "dense", name);
   if (in == 0) return {};
@@ -37,7 +37,7 @@ Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, 
   return y;
 }
 
-Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
+Output conv2d(const ScopeAt& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
               const ConvOptions& options) {
   const int64_t in = channels(scope, x, 4, "conv2d", name);
   if (in == 0) return {};
@@ -50,14 +50,14 @@ Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filter
   return y;
 }
 
-Output max_pool(const Scope& scope, Output x, int size, int stride, const std::string& padding) {
+Output max_pool(const ScopeAt& scope, Output x, int size, int stride, const std::string& padding) {
   return pool(scope, "MaxPool", x, size, stride, padding);
 }
-Output avg_pool(const Scope& scope, Output x, int size, int stride, const std::string& padding) {
+Output avg_pool(const ScopeAt& scope, Output x, int size, int stride, const std::string& padding) {
   return pool(scope, "AvgPool", x, size, stride, padding);
 }
 
-Output batch_norm(const Scope& scope, Variables& variables, Output x, const std::string& name, bool training,
+Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options) {
   const int64_t c = channels(scope, x, 2, "batch_norm", name);
   if (c == 0) return {};
@@ -89,7 +89,7 @@ Output batch_norm(const Scope& scope, Variables& variables, Output x, const std:
   return y;
 }
 
-Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training) {
+Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float rate, bool training) {
   if (!(rate >= 0 && rate < 1)) {
     scope.fail(invalid_argument("dropout: rate {} is not in [0, 1)", rate));
     return {};
@@ -104,7 +104,7 @@ Output dropout(const Scope& scope, const Variables& variables, Output x, float r
   return inside.op("Mul", {inside.op("Mul", {x, inside.constant(1 / (1 - rate))}), mask});
 }
 
-LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                 const LstmOptions& options) {
   const int64_t in = channels(scope, x, 3, "lstm", name);
   if (in == 0) return {};
@@ -142,9 +142,9 @@ LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t unit
 }
 
 LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
-                           const std::string& name, const LstmStackOptions& options) {
+                           const std::string& name, const LstmStackOptions& options, std::source_location where) {
   if (scopes.empty()) return {};
-  const Scope& first = scopes.front();
+  const ScopeAt first(scopes.front(), where);
   const size_t layers = scopes.size();
   if (channels(first, x, 3, "lstm_stack", name) == 0) return {};
   const bool time_major = options.lstm.time_major;
@@ -154,7 +154,7 @@ LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variable
                                 name, options.chunk, steps, x.name(), options.initial.size(), layers));
     return {};
   }
-  const auto swap = [&](const Scope& scope, Output t) {
+  const auto swap = [&](const ScopeAt& scope, Output t) {
     return time_major ? t : scope.op("Transpose", {t, scope.constant(Tensor::of<int32_t>({1, 0, 2}))});
   };
   std::vector<int64_t> sizes;
@@ -175,16 +175,17 @@ LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variable
     Output y = parts->out(part);
     for (size_t layer = 0; layer < layers && y; ++layer) {
       own.initial = result.states[layer];
-      const LstmResult out = lstm(scopes[layer], variables, y, units, fmt::format("{}/layer_{}", name, layer), own);
+      const LstmResult out =
+          lstm({scopes[layer], where}, variables, y, units, fmt::format("{}/layer_{}", name, layer), own);
       result.states[layer] = out.state();
       y = out.outputs;
     }
-    result.chunks.push_back(y ? swap(scopes.back(), y) : y);
+    result.chunks.push_back(y ? swap({scopes.back(), where}, y) : y);
   }
   return result;
 }
 
-Output LstmStackResult::outputs(const Scope& scope) const {
+Output LstmStackResult::outputs(const ScopeAt& scope) const {
   if (chunks.size() == 1) return chunks[0];
   if (chunks.empty()) return {};
   std::vector<Output> inputs = chunks;
@@ -192,7 +193,7 @@ Output LstmStackResult::outputs(const Scope& scope) const {
   return scope.op("ConcatV2", std::move(inputs));
 }
 
-Output embedding(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+Output embedding(const ScopeAt& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
                  const std::string& name, const EmbeddingOptions& options) {
   if (rows < 1 || width < 1) {
     scope.fail(invalid_argument("embedding '{}': {} rows of {}", name, rows, width));
@@ -203,7 +204,7 @@ Output embedding(const Scope& scope, Variables& variables, Output ids, int64_t r
   return inside.op("GatherV2", {table, ids, inside.constant(0)});
 }
 
-Output flatten(const Scope& scope, Output x) {
+Output flatten(const ScopeAt& scope, Output x) {
   if (!scope.ok() || !x) return {};
   const PartialShape& shape = x.shape();
   int64_t size = shape.has_rank() && shape.rank() >= 1 ? 1 : -1;
@@ -216,12 +217,12 @@ Output flatten(const Scope& scope, Output x) {
   return scope.op("Reshape", {x, scope.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(size)}))});
 }
 
-Output relu(const Scope& scope, Output x) { return scope.op("Relu", {x}); }
-Output sigmoid(const Scope& scope, Output x) { return scope.op("Sigmoid", {x}); }
-Output tanh(const Scope& scope, Output x) { return scope.op("Tanh", {x}); }
-Output softmax(const Scope& scope, Output logits) { return scope.op("Softmax", {logits}); }
+Output relu(const ScopeAt& scope, Output x) { return scope.op("Relu", {x}); }
+Output sigmoid(const ScopeAt& scope, Output x) { return scope.op("Sigmoid", {x}); }
+Output tanh(const ScopeAt& scope, Output x) { return scope.op("Tanh", {x}); }
+Output softmax(const ScopeAt& scope, Output logits) { return scope.op("Softmax", {logits}); }
 
-Output pixels_to_float(const Scope& scope, Output images) {
+Output pixels_to_float(const ScopeAt& scope, Output images) {
   const Output x = scope.op("Cast", {images}, {{"DstT", DType::kFloat32}});
   return scope.op("Mul", {x, scope.constant(1.f / 255)});
 }

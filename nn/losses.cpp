@@ -20,33 +20,33 @@ Output reduce_all(const Scope& scope, const char* op, Output x) {
 
 }  // namespace
 
-Output sum_all(const Scope& scope, Output x) { return reduce_all(scope, "Sum", x); }
-Output mean_all(const Scope& scope, Output x) { return reduce_all(scope, "Mean", x); }
+Output sum_all(const ScopeAt& scope, Output x) { return reduce_all(scope, "Sum", x); }
+Output mean_all(const ScopeAt& scope, Output x) { return reduce_all(scope, "Mean", x); }
 
-Output sparse_softmax_cross_entropy(const Scope& scope, Output logits, Output labels) {
+Output sparse_softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope inside = scope.scope("cross_entropy");
   return mean_all(inside, inside.op("SparseSoftmaxCrossEntropyWithLogits", {logits, labels}));
 }
 
-Output softmax_cross_entropy(const Scope& scope, Output logits, Output labels) {
+Output softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope inside = scope.scope("cross_entropy");
   return mean_all(inside, inside.op("SoftmaxCrossEntropyWithLogits", {logits, labels}));
 }
 
 // max(x, 0) - x z + log(1 + exp(-|x|)), which neither overflows nor loses small values.
-Output sigmoid_cross_entropy(const Scope& scope, Output logits, Output labels) {
+Output sigmoid_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope s = scope.scope("sigmoid_cross_entropy");
   const Output positive = s.op("Sub", {s.op("Relu", {logits}), s.op("Mul", {logits, labels})});
   const Output rest = s.op("Log1p", {s.op("Exp", {s.op("Neg", {s.op("Abs", {logits})})})});
   return mean_all(s, s.op("AddV2", {positive, rest}));
 }
 
-Output mean_squared_error(const Scope& scope, Output predictions, Output targets) {
+Output mean_squared_error(const ScopeAt& scope, Output predictions, Output targets) {
   const Scope inside = scope.scope("squared_error");
   return mean_all(inside, inside.op("Square", {inside.op("Sub", {predictions, targets})}));
 }
 
-Output l2_penalty(const Scope& scope, Variables& variables, float rate) {
+Output l2_penalty(const ScopeAt& scope, Variables& variables, float rate) {
   const Scope inside = scope.scope("l2_penalty");
   std::vector<Output> sums;
   for (const Variable& v : variables.trainable())
@@ -55,7 +55,7 @@ Output l2_penalty(const Scope& scope, Variables& variables, float rate) {
   return inside.op("Mul", {inside.op("AddN", sums), inside.constant(rate / 2)});
 }
 
-Output accuracy(const Scope& scope, Output logits, Output labels) {
+Output accuracy(const ScopeAt& scope, Output logits, Output labels) {
   if (!scope.ok() || !labels) return {};
   const Scope inside = scope.scope("accuracy");
   const Output best = inside.op("ArgMax", {logits, inside.constant<int32_t>(1)}, {{"output_type", labels.dtype()}});

@@ -57,7 +57,7 @@ Clip clip_by_global_norm(float norm) {
   };
 }
 
-Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
+Result<std::vector<Output>> variable_gradients(const ScopeAt& scope, const Variables& variables, Output loss,
                                                const GradientOptions& options) {
   TROUPE_RETURN_IF_ERROR(scope.status());
   const std::vector<Variable> all = variables.trainable();
@@ -78,7 +78,7 @@ Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variabl
       result.push_back(parts.empty() ? Output{} : parts[0]);
       continue;
     }
-    const Scope home = all[v].init ? scope.device(all[v].init->device()) : scope;
+    const Scope home = all[v].init ? scope.device(all[v].init->device()) : Scope(scope);
     result.push_back(home.scope("gradients/" + all[v].name).op("AddN", parts));
   }
   TROUPE_RETURN_IF_ERROR(scope.status());
@@ -132,14 +132,14 @@ Optimizer rmsprop(Schedule rate, float decay, float momentum, float epsilon) {
           }};
 }
 
-const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
+const Node* apply_gradients(const ScopeAt& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients) {
   std::vector<Gradient> all;
   for (const Output& g : gradients) all.push_back({g, {}});
   return apply_updates(scope, variables, optimizer, std::move(all));
 }
 
-const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
+const Node* minimize(const ScopeAt& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options) {
   if (!scope.ok()) return nullptr;
   auto found = variable_gradients(scope, variables, loss, options);

@@ -12,6 +12,7 @@
 #include "nn/batch_source.h"
 #include "nn/evaluation.h"
 #include "nn/pipeline_graph.h"
+#include "troupe/guarded.h"
 
 namespace troupe::nn {
 
@@ -24,6 +25,11 @@ class Pipeline::Impl {
         variables_(options_.container, options_.seed) {}
 
   ~Impl() {
+    if (!engine_.status().ok()) return;  // a child after fork(): the steps and their threads are the parent's
+    if (engine_.on_engine_thread())
+      detail::abort_with(make_error(Code::kFailedPrecondition,
+                                    "pipeline '{}' is destroyed in a callback of the engine, which it would wait for",
+                                    options_.name));
     all_steps_.cancel();
     wait_until([&] { return in_flight_ == 0; });
     source_.reset();
@@ -31,7 +37,7 @@ class Pipeline::Impl {
     if (claimed_) reset_containers();
   }
 
-  Status build(const ModelFn& model, const Dataset& batches) {
+  Status build(const ModelFn& model, const Dataset& batches, std::source_location where) {
     TROUPE_RETURN_IF_ERROR(complete_options());
     std::vector<DType> dtypes = batches.dtypes();
     if (dtypes.empty()) return invalid_argument("pipeline '{}': the dataset has no components", options_.name);
@@ -45,7 +51,7 @@ class Pipeline::Impl {
       TROUPE_RETURN_IF_ERROR(check_size(shape.dim(0)));
       shape.set(0, shape.dim(0) / options_.micro_batches);
     }
-    TROUPE_ASSIGN(built_, build_pipeline(graph_, variables_, model, dtypes, shapes, options_));
+    TROUPE_ASSIGN(built_, build_pipeline(graph_, variables_, model, dtypes, shapes, options_, where));
     const auto priority = [this](const Node& node) {
       const auto at = built_.priorities.find(node.name());
       return at == built_.priorities.end() ? 3 : at->second;
@@ -75,6 +81,7 @@ class Pipeline::Impl {
   }
 
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
     if (batches < 0) return invalid_argument("run: {} batches", batches);
     if (error_) return *error_;
     if (!source_) {
@@ -84,6 +91,7 @@ class Pipeline::Impl {
     }
     const int64_t before = updates();
     RunSummary summary;
+    faults_ = {};
     std::shared_ptr<void> hold = engine_.hold_sim();
     for (int64_t i = 0; i < batches && !summary.end_of_data; ++i) {
       // Room for one more batch.
@@ -119,6 +127,7 @@ class Pipeline::Impl {
     const std::lock_guard lock(mutex_);
     stop_ = false;
     if (error_) return *error_;
+    TROUPE_RETURN_IF_ERROR(faults_);
     summary.updates = updates() - before;
     return summary;
   }
@@ -255,8 +264,11 @@ class Pipeline::Impl {
     std::unique_lock lock(mutex_);
     auto reports = std::exchange(reports_, {});
     lock.unlock();
-    if (on_step)
+    if (!on_step || !faults_.ok()) return;
+    faults_ = guarded_call([&] {
       for (const StepReport& r : reports) on_step(r);
+    });
+    if (!faults_.ok()) stop();
   }
 
   /// Starts the steps of one batch.
@@ -352,6 +364,7 @@ class Pipeline::Impl {
   bool claimed_ = false;  // the name
   int64_t batches_started_ = 0;
   int64_t first_step_ = 0;
+  Status faults_;  // of the run's on_step
 
   mutable std::mutex mutex_;  // guards the rest
   std::condition_variable changed_;
@@ -369,6 +382,7 @@ class Pipeline::Impl {
 };
 
 Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
+  TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::evaluate"));
   TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
   {
     const std::lock_guard lock(mutex_);
@@ -388,15 +402,17 @@ Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Pipeline::~Pipeline() = default;
 
 Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, ModelFn model, Dataset batches,
-                                                   PipelineOptions options) {
+                                                   PipelineOptions options, std::source_location where) {
   if (!model) return invalid_argument("pipeline '{}': no model", options.name);
-  auto impl = std::make_unique<Impl>(engine, std::move(options));
-  TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
-  return std::unique_ptr<Pipeline>(new Pipeline(std::move(impl)));
+  return guarded([&]() -> Result<std::unique_ptr<Pipeline>> {
+    auto impl = std::make_unique<Impl>(engine, std::move(options));
+    TROUPE_RETURN_IF_ERROR(impl->build(model, batches, where));
+    return std::unique_ptr<Pipeline>(new Pipeline(std::move(impl)));
+  });
 }
 
 Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, std::vector<StageFn> stages, Dataset batches,
-                                                   PipelineOptions options) {
+                                                   PipelineOptions options, std::source_location where) {
   if (stages.empty()) return invalid_argument("pipeline '{}': no stages", options.name);
   if (!options.scopes.empty())
     return invalid_argument("pipeline '{}': stages are functions and scopes at once", options.name);
@@ -404,7 +420,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, std::vector<S
     if (!stages[i]) return invalid_argument("pipeline '{}': stage {} is empty", options.name, i);
     options.scopes.push_back(fmt::format("stage_{}", i));
   }
-  return create(engine, chain(std::move(stages)), std::move(batches), std::move(options));
+  return create(engine, chain(std::move(stages)), std::move(batches), std::move(options), where);
 }
 
 Status Pipeline::initialise() { return impl_->initialise(); }

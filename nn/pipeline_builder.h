@@ -24,8 +24,8 @@ int part_of(const std::string& device);
 /// Used once, by build_pipeline().
 class PipelineBuilder {
  public:
-  PipelineBuilder(Graph& graph, Variables& variables, const PipelineOptions& options)
-      : graph_(graph), root_(graph), variables_(variables), options_(options),
+  PipelineBuilder(Graph& graph, Variables& variables, const PipelineOptions& options, std::source_location where)
+      : graph_(graph), where_(where), root_(ScopeAt(Scope(graph), where)), variables_(variables), options_(options),
         devices_(static_cast<int>(options.devices.size()) / options.replicas / options.parts),
         stages_(devices_ * options.chunks), draft_(graph.ops(), options),
         zero_bubble_(options.schedule == PipelineSchedule::kZeroBubble) {}
@@ -116,6 +116,7 @@ class PipelineBuilder {
   Result<std::vector<Output>> clip(Replica& r, std::vector<Output> gradients);
 
   Graph& graph_;
+  const std::source_location where_;  // what the caller asked for a pipeline by
   const Scope root_;
   Variables& variables_;
   const PipelineOptions& options_;

@@ -243,12 +243,12 @@ std::vector<bool> free_nodes(const Draft& draft) {
 
 Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>& dtypes,
                    const std::vector<PartialShape>& shapes, const PipelineOptions& options, bool training,
-                   float loss_scale) {
-  const Scope scope(draft.graph);
+                   float loss_scale, std::source_location where) {
+  const ScopeAt scope(Scope(draft.graph), where);
   for (size_t i = 0; i < dtypes.size(); ++i)
     draft.batch.push_back(
         scope.named(fmt::format("batch_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
-  const ModelOutputs outputs = model(scope, draft.variables, draft.batch, training);
+  const ModelOutputs outputs = model(scope.told_at_each_line(), draft.variables, draft.batch, training);
   TROUPE_RETURN_IF_ERROR(scope.status());
   if (!outputs.loss) return invalid_argument("pipeline '{}': the model gives no loss", options.name);
   draft.loss = outputs.loss;

@@ -29,7 +29,7 @@ struct Draft {
 /// Builds the model, with gradients of loss * `loss_scale` if `training`. Errors: the first of the graph.
 Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>& dtypes,
                    const std::vector<PartialShape>& shapes, const PipelineOptions& options, bool training,
-                   float loss_scale);
+                   float loss_scale, std::source_location where);
 
 /// Whether the node needs nothing but itself: constants, handles, and what follows from constants.
 std::vector<bool> free_nodes(const Draft& draft);

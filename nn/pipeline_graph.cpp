@@ -27,7 +27,7 @@ int part_of(const std::string& device) {
 Result<PipelineGraph> PipelineBuilder::build(const ModelFn& model, const std::vector<DType>& dtypes,
                                              const std::vector<PartialShape>& shapes) {
   const float scale = options_.asynchronous ? 1.f : 1.f / static_cast<float>(options_.micro_batches);
-  TROUPE_RETURN_IF_ERROR(write_draft(draft_, model, dtypes, shapes, options_, true, scale));
+  TROUPE_RETURN_IF_ERROR(write_draft(draft_, model, dtypes, shapes, options_, true, scale, where_));
   TROUPE_RETURN_IF_ERROR(check_parts());
   TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
   free_ = free_nodes(draft_);
@@ -305,7 +305,7 @@ Status PipelineBuilder::add_test(const ModelFn& model, const std::vector<DType>&
   for (PartialShape& shape : shapes)
     if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // of any size
   Draft draft(graph_.ops(), options_);
-  TROUPE_RETURN_IF_ERROR(write_draft(draft, model, dtypes, shapes, options_, false, 1));
+  TROUPE_RETURN_IF_ERROR(write_draft(draft, model, dtypes, shapes, options_, false, 1, where_));
   TROUPE_RETURN_IF_ERROR(cut(draft, stages_, options_.scopes, options_.rates));
   TROUPE_RETURN_IF_ERROR(add_variables(draft, "test/initial/"));
   Copier copier(graph_, "test/");
@@ -356,8 +356,8 @@ int64_t Passes::number(int64_t micro_batch, int64_t chunk, bool forward) const {
 
 Result<PipelineGraph> build_pipeline(Graph& graph, Variables& variables, const ModelFn& model,
                                      const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes,
-                                     const PipelineOptions& options) {
-  return PipelineBuilder(graph, variables, options).build(model, dtypes, shapes);
+                                     const PipelineOptions& options, std::source_location where) {
+  return PipelineBuilder(graph, variables, options, where).build(model, dtypes, shapes);
 }
 
 }  // namespace troupe::nn

@@ -49,6 +49,6 @@ struct PipelineGraph {
 /// Adds everything to `graph`. `options` are complete: no defaults left. Errors: see Pipeline::create.
 Result<PipelineGraph> build_pipeline(Graph& graph, Variables& variables, const ModelFn& model,
                                      const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes,
-                                     const PipelineOptions& options);
+                                     const PipelineOptions& options, std::source_location where);
 
 }  // namespace troupe::nn

@@ -86,7 +86,7 @@ Status PipelineBuilder::update(Replica& r, const std::vector<Variable>& trainabl
 Result<std::vector<Output>> PipelineBuilder::clip(Replica& r, std::vector<Output> gradients) {
   if (!options_.optimizer.clip) return gradients;
   Graph draft(graph_.ops());
-  const Scope scope(draft);
+  const ScopeAt scope(Scope(draft), where_);
   Copier copier(graph_, fmt::format("pipeline/clip_{}/", r.number));
   std::vector<Output> stand_ins;
   std::unordered_map<const Node*, std::string> devices;

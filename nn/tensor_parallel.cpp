@@ -63,6 +63,14 @@ Output join(const Scope& scope, std::vector<Output> parts, int32_t axis) {
   return scope.op("ConcatV2", std::move(parts));
 }
 
+// each(), with a fn of the library.
+Spread on_each(const Scope& scope, const Spread& x, const std::function<Output(const Scope& scope, Output part)>& fn) {
+  if (!is_spread(scope, x, "each")) return {};
+  Spread result = {x.devices, {}};
+  for (size_t i = 0; i < x.parts.size(); ++i) result.parts.push_back(fn(scope.device(x.devices[i]), x.parts[i]));
+  return result;
+}
+
 // -- rows by index ----------------------------------------------------------------------------------------------------
 
 // Indices into something whose first or last dimension is split, each sent to the device that has it.
@@ -118,13 +126,13 @@ std::vector<int64_t> share_sizes(int64_t size, size_t n) {
 
 // -- from one tensor to many and back ---------------------------------------------------------------------------------
 
-Spread copy_to(const Scope& scope, Output x, const std::vector<std::string>& devices) {
+Spread copy_to(const ScopeAt& scope, Output x, const std::vector<std::string>& devices) {
   if (!splits(scope, static_cast<int64_t>(devices.size()), devices.size(), "copy_to")) return {};
-  return each(scope.scope("copy"), {devices, std::vector<Output>(devices.size(), x)},
-              [](const Scope& s, Output part) { return s.op("Identity", {part}); });
+  return on_each(scope.scope("copy"), {devices, std::vector<Output>(devices.size(), x)},
+                 [](const Scope& s, Output part) { return s.op("Identity", {part}); });
 }
 
-Spread split_to(const Scope& scope, Output x, const std::vector<std::string>& devices) {
+Spread split_to(const ScopeAt& scope, Output x, const std::vector<std::string>& devices) {
   const int64_t size = last_size(scope, x, "split_to");
   if (size == 0 || !splits(scope, size, devices.size(), "split_to")) return {};
   const Scope there = scope.device(x.node->device());
@@ -136,22 +144,19 @@ Spread split_to(const Scope& scope, Output x, const std::vector<std::string>& de
   return result;
 }
 
-Spread each(const Scope& scope, const Spread& x, const std::function<Output(const Scope& scope, Output part)>& fn) {
-  if (!is_spread(scope, x, "each")) return {};
-  Spread result = {x.devices, {}};
-  for (size_t i = 0; i < x.parts.size(); ++i) result.parts.push_back(fn(scope.device(x.devices[i]), x.parts[i]));
-  return result;
+Spread each(const ScopeAt& scope, const Spread& x, const std::function<Output(const Scope& scope, Output part)>& fn) {
+  return on_each(scope, x, [&](const Scope& s, Output part) { return fn(s.told_at_each_line(), part); });
 }
 
-Output gather(const Scope& scope, const Spread& shares) {
+Output gather(const ScopeAt& scope, const Spread& shares) {
   return is_spread(scope, shares, "gather") ? join(scope.named("gather"), shares.parts, -1) : Output{};
 }
 
-Output reduce(const Scope& scope, const Spread& sums) {
+Output reduce(const ScopeAt& scope, const Spread& sums) {
   return is_spread(scope, sums, "reduce") ? sum(scope.named("reduce"), sums.parts) : Output{};
 }
 
-Spread all_reduce(const Scope& scope, const Spread& sums) {
+Spread all_reduce(const ScopeAt& scope, const Spread& sums) {
   if (!is_spread(scope, sums, "all_reduce")) return {};
   const int64_t size = last_size(scope, sums.parts[0], "all_reduce");
   if (size == 0) return {};
@@ -173,7 +178,7 @@ Spread all_reduce(const Scope& scope, const Spread& sums) {
 
 // -- layers -----------------------------------------------------------------------------------------------------------
 
-Spread dense_by_columns(const Scope& scope, Variables& variables, const Spread& x, int64_t units,
+Spread dense_by_columns(const ScopeAt& scope, Variables& variables, const Spread& x, int64_t units,
                         const std::string& name, const DenseOptions& options) {
   const std::string what = fmt::format("dense_by_columns '{}'", name);
   if (!is_spread(scope, x, what) || !splits(scope, units, x.devices.size(), what)) return {};
@@ -194,7 +199,7 @@ Spread dense_by_columns(const Scope& scope, Variables& variables, const Spread& 
   return result;
 }
 
-Spread dense_by_columns(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+Spread dense_by_columns(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                         const std::vector<std::string>& devices, const DenseOptions& options) {
   return dense_by_columns(scope, variables, copy_to(scope, x, devices), units, name, options);
 }
@@ -225,8 +230,8 @@ Spread products_of_rows(const Scope& scope, const Scope& inside, Variables& vari
 
 }  // namespace
 
-Output dense_by_rows(const Scope& scope, Variables& variables, const Spread& x, int64_t units, const std::string& name,
-                     const DenseOptions& options) {
+Output dense_by_rows(const ScopeAt& scope, Variables& variables, const Spread& x, int64_t units,
+                     const std::string& name, const DenseOptions& options) {
   const Scope inside = scope.scope(name);
   const Spread products = products_of_rows(scope, inside, variables, x, units, name, options);
   if (!scope.ok()) return {};
@@ -234,7 +239,7 @@ Output dense_by_rows(const Scope& scope, Variables& variables, const Spread& x, 
   return options.bias ? inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {units}, zeros())}) : y;
 }
 
-Spread dense_by_rows_to_all(const Scope& scope, Variables& variables, const Spread& x, int64_t units,
+Spread dense_by_rows_to_all(const ScopeAt& scope, Variables& variables, const Spread& x, int64_t units,
                             const std::string& name, const DenseOptions& options) {
   const Scope inside = scope.scope(name);
   const Spread products = products_of_rows(scope, inside, variables, x, units, name, options);
@@ -247,7 +252,7 @@ Spread dense_by_rows_to_all(const Scope& scope, Variables& variables, const Spre
   return y;
 }
 
-Output embedding_by_rows(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+Output embedding_by_rows(const ScopeAt& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
                          const std::string& name, const std::vector<std::string>& devices,
                          const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_rows '{}' of width {}", name, width);
@@ -277,7 +282,7 @@ Output embedding_by_rows(const Scope& scope, Variables& variables, Output ids, i
   return inside.op("Reshape", {all, sizes_of_all});
 }
 
-Spread embedding_by_columns(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+Spread embedding_by_columns(const ScopeAt& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
                             const std::string& name, const std::vector<std::string>& devices,
                             const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_columns '{}' of {} rows", name, rows);
@@ -299,7 +304,7 @@ Spread embedding_by_columns(const Scope& scope, Variables& variables, Output ids
 
 // With m the largest logit of a row: log(sum(exp(x - m))) + m - x[label]. The result does not depend on m, so no
 // gradient goes through it.
-Output sparse_softmax_cross_entropy(const Scope& scope, const Spread& logits, Output labels) {
+Output sparse_softmax_cross_entropy(const ScopeAt& scope, const Spread& logits, Output labels) {
   const std::string what = "sparse_softmax_cross_entropy";
   if (!is_spread(scope, logits, what) || !labels) return {};
   std::vector<int64_t> sizes;
@@ -313,8 +318,9 @@ Output sparse_softmax_cross_entropy(const Scope& scope, const Spread& logits, Ou
   const auto stacked = [](const Scope& at, const std::vector<Output>& xs) {
     return at.op("Pack", xs, {{"axis", int64_t{1}}});
   };
-  const Output largest = s.op("StopGradient", {along_classes(s, "Max", stacked(s, each(s, logits, largest_of).parts))});
-  const Spread sums = each(s, logits, [&](const Scope& at, Output x) {
+  const Output largest =
+      s.op("StopGradient", {along_classes(s, "Max", stacked(s, on_each(s, logits, largest_of).parts))});
+  const Spread sums = on_each(s, logits, [&](const Scope& at, Output x) {
     return along_classes(at, "Sum", at.op("Exp", {at.op("Sub", {x, at.op("ExpandDims", {largest, at.constant(1)})})}));
   });
   const Routes routes = route(s, labels, sizes);

@@ -68,7 +68,7 @@ Tower TowerBuilder::tower(int replica) {
   std::vector<Output> batch;
   for (int port = 0; port < taken->num_outputs(); ++port)
     batch.push_back(with_shape(s, taken->out(port), shapes_[port]));
-  const ModelOutputs outputs = model_(s, variables, batch, true);
+  const ModelOutputs outputs = model_(s.told_at_each_line(), variables, batch, true);
   if (!s.ok()) return t;
   if (!outputs.loss) {
     s.fail(invalid_argument("the model gives no loss"));
@@ -230,7 +230,7 @@ void TowerBuilder::tests() {
       if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // the last batch may be smaller
       step.feeds.push_back(s.op("Placeholder", {}, {{"dtype", dtypes_[c]}, {"shape", shape}}));
     }
-    const ModelOutputs outputs = model_(s, variables_, step.feeds, false);
+    const ModelOutputs outputs = model_(s.told_at_each_line(), variables_, step.feeds, false);
     if (!root_.ok()) return;
     step.fetches = {outputs.loss, outputs.accuracy ? outputs.accuracy : s.constant(0.f)};
     towers_.tests.push_back(std::move(step));

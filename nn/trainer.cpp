@@ -70,8 +70,8 @@ class Trainer::Impl {
     if (claimed_) give_back();
   }
 
-  Status build(const ModelFn& model, const Dataset& batches) {
-    TROUPE_ASSIGN(towers_, build_towers(Scope(graph_), variables_, model, batches, options_));
+  Status build(const ModelFn& model, const Dataset& batches, std::source_location where) {
+    TROUPE_ASSIGN(towers_, build_towers(ScopeAt(Scope(graph_), where), variables_, model, batches, options_));
     SessionOptions settings;
     // What other devices wait for goes first, so that the rings turn while the backward pass goes on.
     settings.priority = [](const Node& n) { return n.name().starts_with(kReduceScope) ? 1 : 0; };
@@ -133,7 +133,7 @@ class Trainer::Impl {
   }
 
   Result<Snapshot> snapshot() {
-    TROUPE_RETURN_IF_ERROR(may_wait("Trainer::snapshot"));
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::snapshot"));
     auto promise = std::make_shared<std::promise<Result<Snapshot>>>();
     auto future = promise->get_future();
     Launches launches;
@@ -145,12 +145,6 @@ class Trainer::Impl {
     for (auto& launch : launches) launch();
     return future.get();
   }
-  Status may_wait(const char* call) const {
-    TROUPE_RETURN_IF_ERROR(engine_.status());
-    if (!engine_.on_engine_thread()) return {};
-    return make_error(Code::kFailedPrecondition, "{} would wait for itself: it was called in a callback of the engine",
-                      call);
-  }
   /// The variables of each replica; one where they share.
   std::vector<const Variables*> containers() const {
     std::vector<const Variables*> out = {&variables_};
@@ -159,7 +153,7 @@ class Trainer::Impl {
   }
 
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
-    TROUPE_RETURN_IF_ERROR(may_wait("Trainer::run"));
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::run"));
     if (updates < 0) return invalid_argument("run: the number of updates must not be negative, it is {}", updates);
     if (hybrid()) {
       auto told = session_->run(set_step_, {Tensor::scalar<int64_t>(step())});
@@ -208,9 +202,14 @@ class Trainer::Impl {
   }
 
   void stop() {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    changed_.notify_all();
+    std::shared_ptr<BatchSource> evaluated;
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+      changed_.notify_all();
+      evaluated = evaluated_;
+    }
+    if (evaluated) evaluated->interrupt();
   }
 
   Result<Metrics> evaluate(const Dataset& batches);
@@ -519,25 +518,39 @@ class Trainer::Impl {
   bool claimed_ = false;  // the name on the engine is ours
   bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
        cancelled_ = false, input_closed_ = false;
-  bool stopping_ = false;  // the run in progress was told to stop
+  bool stopping_ = false;                   // the run in progress was told to stop
+  std::shared_ptr<BatchSource> evaluated_;  // of the evaluation in progress
 
  public:
   std::unique_ptr<Session> session_;  // last, so that it goes first
 };
 
 Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
-  return evaluate_batches(*session_, batches, tests_, 2 * tests_.size());
+  TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::evaluate"));
+  TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
+  {
+    std::lock_guard lock(mutex_);
+    evaluated_ = source;
+  }
+  auto metrics = evaluate_batches(*session_, *source, tests_, 2 * tests_.size(), [&] {
+    std::lock_guard lock(mutex_);
+    return stop_;
+  });
+  std::lock_guard lock(mutex_);
+  evaluated_.reset();
+  if (!metrics.ok()) stop_ = false;
+  return metrics;
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Trainer::~Trainer() = default;
 
-Result<std::unique_ptr<Trainer>> Trainer::create(Engine& engine, ModelFn model, Dataset batches,
-                                                 TrainerOptions options) {
+Result<std::unique_ptr<Trainer>> Trainer::create(Engine& engine, ModelFn model, Dataset batches, TrainerOptions options,
+                                                 std::source_location where) {
   if (!model) return invalid_argument("trainer '{}': no model", options.name);
   return guarded([&]() -> Result<std::unique_ptr<Trainer>> {
     auto impl = std::make_unique<Impl>(engine, std::move(options));
-    TROUPE_RETURN_IF_ERROR(impl->build(model, batches));
+    TROUPE_RETURN_IF_ERROR(impl->build(model, batches, where));
     return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
   });
 }

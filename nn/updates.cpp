@@ -33,7 +33,7 @@ Scope at(const Scope& scope, Output x) {
   return x && !x.node->device().empty() ? scope.device(x.node->device()) : scope;
 }
 
-std::optional<IndexedSlices> indexed_slices(const Scope& scope, Output gradient) {
+std::optional<IndexedSlices> indexed_slices(const ScopeAt& scope, Output gradient) {
   if (!scope.ok() || !gradient) return std::nullopt;
   std::vector<Output> sums, values, indices;
   if (!find_row_sums(gradient, sums)) return std::nullopt;

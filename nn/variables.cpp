@@ -81,7 +81,7 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
   return &all_.back();
 }
 
-Output Variables::handle(const Scope& scope, const Variable& v) {
+Output Variables::handle(const ScopeAt& scope, const Variable& v) {
   Output& handle = uses(scope, v.name).handle;
   if (!handle)
     handle = scope.named(v.name).op(
@@ -90,13 +90,13 @@ Output Variables::handle(const Scope& scope, const Variable& v) {
   return handle;
 }
 
-Output Variables::handle(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+Output Variables::handle(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
                          bool trainable, DType dtype) {
   const Variable* v = define(scope, name, shape, initial, trainable, dtype);
   return v ? handle(scope, *v) : Output{};
 }
 
-Output Variables::read(const Scope& scope, const Variable& v) {
+Output Variables::read(const ScopeAt& scope, const Variable& v) {
   if (Output known = uses(scope, v.name).read) return known;
   Output value = scope.named(v.name + "/read").op("ReadVariableOp", {handle(scope, v)}, {{"dtype", v.dtype}});
   // Layers above must know the shape while the graph is built.
@@ -104,7 +104,7 @@ Output Variables::read(const Scope& scope, const Variable& v) {
   return uses(scope, v.name).read = value;
 }
 
-Output Variables::read(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+Output Variables::read(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
                        bool trainable, DType dtype) {
   const Variable* v = define(scope, name, shape, initial, trainable, dtype);
   return v ? read(scope, *v) : Output{};
@@ -124,7 +124,7 @@ std::vector<const Node*> Variables::initializers() const {
   return result;
 }
 
-std::vector<Output> Variables::trainable_reads(const Scope& scope) {
+std::vector<Output> Variables::trainable_reads(const ScopeAt& scope) {
   std::vector<Output> result;
   for (const Variable& v : all_)
     if (v.trainable) result.push_back(read(scope, v));

@@ -35,20 +35,20 @@ std::vector<int64_t> chunk_sizes(int64_t size, size_t chunks);
 /// On each device the sum or mean of all, the same bits everywhere. xs: one tensor on each device, of one dtype and
 /// shape. The elements are taken as a vector; its chunk c (see chunk_sizes) is summed in the order of devices c+1, c+2,
 /// ..., c, modulo n: the order depends on the number of devices and elements alone.
-std::vector<Output> all_reduce(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> all_reduce(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, Reduction reduction = Reduction::kSum);
 
 /// On device c the chunk c along `axis` (negative: from the end) of the sum or mean; summed in the order of all_reduce.
-std::vector<Output> reduce_scatter(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> reduce_scatter(const ScopeAt& scope, const std::vector<std::string>& devices,
                                    const std::vector<Output>& xs, Reduction reduction = Reduction::kSum, int axis = 0);
 
 /// On each device all tensors in the order of the devices, joined along `axis` (negative: from the end). Along it sizes
 /// may differ. Any dtype.
-std::vector<Output> all_gather(const Scope& scope, const std::vector<std::string>& devices,
+std::vector<Output> all_gather(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, int axis = 0);
 
 /// On each device x, which is on devices[root]. Any dtype.
-std::vector<Output> broadcast(const Scope& scope, const std::vector<std::string>& devices, Output x, size_t root = 0);
+std::vector<Output> broadcast(const ScopeAt& scope, const std::vector<std::string>& devices, Output x, size_t root = 0);
 
 }  // namespace nn
 }  // namespace troupe

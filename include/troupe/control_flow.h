@@ -19,7 +19,7 @@ using BranchFn = std::function<std::vector<Output>(const Scope&)>;
 /// then() where the scalar bool `predicate` is true in a step, otherwise() where it is false; only the nodes of that
 /// branch run. Both give as many outputs, with the same dtypes in order; a size in which the two differ is unknown.
 /// Gradients flow through. Source: tf.cond.
-std::vector<Output> cond(const Scope& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise);
+std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise);
 
 struct WhileOptions {
   /// Iterations that may overlap, where they do not wait for one another's values.
@@ -36,7 +36,7 @@ using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vect
 /// iteration. Nodes of the body run on the devices that their scopes name, others where the loop is at home, on the
 /// device of its first node; values are carried where they are computed. Faults: body gives other dtypes or another
 /// count than `init`, or a shape that leaves its bounds. Source: tf.while_loop.
-std::vector<Output> while_loop(const Scope& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
+std::vector<Output> while_loop(const ScopeAt& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
                                const LoopBody& body, WhileOptions options = {});
 
 /// One step of a scan: the new state from the state and one row of each tensor that is scanned.
@@ -47,7 +47,7 @@ using ScanBody =
 /// the rows of one tensor: shape [n, ...] for a value of shape [...], which stays the same from row to row. At least
 /// one tensor and one value. Gradients flow through. Faults: those of while_loop; a tensor that is a scalar; at run
 /// time, a tensor with fewer rows than the first. Source: tf.scan.
-std::vector<Output> scan(const Scope& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
+std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
                          const ScanBody& body, WhileOptions options = {.name = "scan"});
 
 }  // namespace troupe

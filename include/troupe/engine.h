@@ -87,6 +87,9 @@ class Engine {
   Status status() const;
   /// Whether the calling thread is the engine's own, and so must not wait for it.
   bool on_engine_thread() const;
+  /// For functions that wait for the engine: the error of a call `what` on a thread that must not, or of one in a child
+  /// after fork(); it advises to call `instead`.
+  Status may_wait(std::string_view what, std::string_view instead = "it from a thread of your own") const;
 
   const OpRegistry& ops() const;
   const KernelRegistry& kernels() const;

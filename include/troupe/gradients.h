@@ -26,8 +26,8 @@ struct GradientOptions {
 /// handle of a variable: its gradient is that of all its reads. Errors: ys or xs that are not floating; a scope to be
 /// recomputed without a node between ys and xs; what the gradient function of an op reports, with the node.
 /// Source: TensorFlow white paper, section 4.1; tf.gradients.
-Result<std::vector<Output>> gradients(const Scope& scope, const std::vector<Output>& ys, const std::vector<Output>& xs,
-                                      const std::vector<Output>& dys = {},
+Result<std::vector<Output>> gradients(const ScopeAt& scope, const std::vector<Output>& ys,
+                                      const std::vector<Output>& xs, const std::vector<Output>& dys = {},
                                       const std::vector<Output>& stop_gradients = {},
                                       const GradientOptions& options = {});
 

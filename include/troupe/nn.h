@@ -51,19 +51,21 @@ class Variables {
 
   /// The value of variable `name`; the first use of the name defines it. One handle and one read exist for
   /// each device. Error: another shape, dtype or container than at the first use.
-  Output read(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+  Output read(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
               bool trainable = true, DType dtype = DType::kFloat32);
   /// The read of a variable that was defined before, on the scope's device.
-  Output read(const Scope& scope, const Variable& variable);
+  Output read(const ScopeAt& scope, const Variable& variable);
   /// The handle of a variable on the scope's device, defined as by read().
-  Output handle(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
+  Output handle(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
                 bool trainable = false, DType dtype = DType::kFloat32);
   /// The handle of a variable that was defined before, on the scope's device.
-  Output handle(const Scope& scope, const Variable& variable);
+  Output handle(const ScopeAt& scope, const Variable& variable);
 
   /// A counter of updates: int64 scalar "global_step", 0 at first.
-  Output global_step(const Scope& scope) { return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64); }
-  Output global_step_handle(const Scope& scope) {
+  Output global_step(const ScopeAt& scope) {
+    return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
+  }
+  Output global_step_handle(const ScopeAt& scope) {
     return handle(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
   }
 
@@ -72,7 +74,7 @@ class Variables {
   /// Targets that assign every initial value.
   std::vector<const Node*> initializers() const;
   /// Reads of the trainable variables on the scope's device.
-  std::vector<Output> trainable_reads(const Scope& scope);
+  std::vector<Output> trainable_reads(const ScopeAt& scope);
   /// The handles of a variable there are so far, one for each device, by the devices' names: what gradients are taken
   /// by.
   std::vector<Output> handles(const Variable& variable) const;
@@ -109,7 +111,7 @@ struct DenseOptions {
   Initializer kernel = glorot_uniform();
 };
 /// x [batch, in] times kernel [in, units] plus bias [units]. Error: x of unknown inner size.
-Output dense(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options = {});
 
 struct EmbeddingOptions {
@@ -118,7 +120,7 @@ struct EmbeddingOptions {
 /// Row ids[...] of a table [rows, width]: [..., width]. The variable is `name`/table. Its gradient touches the rows
 /// that were taken only (see IndexedSlices in optimizers.h). ids int32 or int64; one out of range fails the step.
 /// Error: rows or width below 1.
-Output embedding(const Scope& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
+Output embedding(const ScopeAt& scope, Variables& variables, Output ids, int64_t rows, int64_t width,
                  const std::string& name, const EmbeddingOptions& options = {});
 
 struct ConvOptions {
@@ -128,12 +130,12 @@ struct ConvOptions {
   Initializer kernel = he_normal();
 };
 /// x [batch, height, width, in] by kernel [size, size, in, filters], plus bias. Error: x of unknown channels.
-Output conv2d(const Scope& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
+Output conv2d(const ScopeAt& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
               const ConvOptions& options = {});
 
 /// Pools x [batch, height, width, channels] by size x size windows; padding "VALID" or "SAME"; stride 0: size.
-Output max_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
-Output avg_pool(const Scope& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
+Output max_pool(const ScopeAt& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
+Output avg_pool(const ScopeAt& scope, Output x, int size, int stride = 0, const std::string& padding = "VALID");
 
 struct BatchNormOptions {
   float momentum = 0.9f;  // of the moving averages
@@ -141,12 +143,12 @@ struct BatchNormOptions {
 };
 /// Normalises x [batch, height, width, channels] or [batch, channels] by channel: in training by the batch's
 /// mean and variance, and leaves an update of `name`/moving_mean and `name`/moving_variance; else by those.
-Output batch_norm(const Scope& scope, Variables& variables, Output x, const std::string& name, bool training,
+Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options = {});
 
 /// In training zeroes each element with probability `rate` and scales the others by 1 / (1 - rate); else x
 /// itself. The seed is that of `variables` for this scope. Error: rate outside [0, 1).
-Output dropout(const Scope& scope, const Variables& variables, Output x, float rate, bool training);
+Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float rate, bool training);
 
 /// What an LSTM carries from step to step; empty Outputs stand for zeros.
 struct LstmState {
@@ -169,7 +171,7 @@ struct LstmResult {
 /// A long short-term memory over x [batch, steps, in]: the op BlockLSTM, one node for all steps. Variables:
 /// `name`/kernel [in + units, 4 * units], gates i, c, f, o, and `name`/bias [4 * units], 0 at first. Error: batch,
 /// steps or `in` unknown, no steps, or an initial state of another shape.
-LstmResult lstm(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                 const LstmOptions& options = {});
 
 struct LstmStackOptions {
@@ -183,7 +185,7 @@ struct LstmStackResult {
   bool time_major = false;
 
   /// The chunks joined: [batch, steps, units].
-  Output outputs(const Scope& scope) const;
+  Output outputs(const ScopeAt& scope) const;
 };
 /// LSTMs of `units` upon each other, layer i on scopes[i], with variables `name`/layer_i/kernel and bias, over
 /// x [batch, steps, in]. With layers on devices of their own this is model parallel: a layer works on a chunk while the
@@ -191,36 +193,37 @@ struct LstmStackResult {
 /// white paper. Chunks change no result but for rounding. Errors: no scopes, a negative chunk, as many initial states
 /// as layers are needed; those of lstm.
 LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
-                           const std::string& name, const LstmStackOptions& options = {});
+                           const std::string& name, const LstmStackOptions& options = {},
+                           std::source_location where = std::source_location::current());
 
 /// [batch, ...] to [batch, the rest]. Error: inner sizes unknown.
-Output flatten(const Scope& scope, Output x);
+Output flatten(const ScopeAt& scope, Output x);
 
-Output relu(const Scope& scope, Output x);
-Output sigmoid(const Scope& scope, Output x);
-Output tanh(const Scope& scope, Output x);
-Output softmax(const Scope& scope, Output logits);
+Output relu(const ScopeAt& scope, Output x);
+Output sigmoid(const ScopeAt& scope, Output x);
+Output tanh(const ScopeAt& scope, Output x);
+Output softmax(const ScopeAt& scope, Output logits);
 /// Pixels uint8 to float32 in [0, 1].
-Output pixels_to_float(const Scope& scope, Output images);
+Output pixels_to_float(const ScopeAt& scope, Output images);
 
 // -- losses and metrics: float32 scalars ------------------------------------------------------------------------------
 
 /// Mean over the batch; logits [batch, classes], labels [batch] int32 or int64.
-Output sparse_softmax_cross_entropy(const Scope& scope, Output logits, Output labels);
+Output sparse_softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels);
 /// Mean over the batch; logits and labels [batch, classes], labels' rows are distributions.
-Output softmax_cross_entropy(const Scope& scope, Output logits, Output labels);
+Output softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels);
 /// Mean over all elements; labels in [0, 1], same shape as logits.
-Output sigmoid_cross_entropy(const Scope& scope, Output logits, Output labels);
+Output sigmoid_cross_entropy(const ScopeAt& scope, Output logits, Output labels);
 /// Mean over all elements of the squared difference.
-Output mean_squared_error(const Scope& scope, Output predictions, Output targets);
+Output mean_squared_error(const ScopeAt& scope, Output predictions, Output targets);
 /// rate / 2 times the sum of squares of all trainable variables of rank 2 and more: add it to the loss.
-Output l2_penalty(const Scope& scope, Variables& variables, float rate);
+Output l2_penalty(const ScopeAt& scope, Variables& variables, float rate);
 /// Share of rows of logits [batch, classes] whose largest entry is at the label [batch].
-Output accuracy(const Scope& scope, Output logits, Output labels);
+Output accuracy(const ScopeAt& scope, Output logits, Output labels);
 
 /// Sum and mean of all elements.
-Output sum_all(const Scope& scope, Output x);
-Output mean_all(const Scope& scope, Output x);
+Output sum_all(const ScopeAt& scope, Output x);
+Output mean_all(const ScopeAt& scope, Output x);
 
 }  // namespace nn
 }  // namespace troupe

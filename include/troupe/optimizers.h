@@ -49,7 +49,7 @@ Clip clip_by_global_norm(float norm);
 
 /// The gradient of `loss` by each trainable variable, in order: added up over all devices that use it, where the
 /// variable's initial value is made. Empty for one that the loss does not depend on. Errors: those of gradients().
-Result<std::vector<Output>> variable_gradients(const Scope& scope, const Variables& variables, Output loss,
+Result<std::vector<Output>> variable_gradients(const ScopeAt& scope, const Variables& variables, Output loss,
                                                const GradientOptions& options = {});
 
 /// A gradient by a table of which few rows were taken: row indices[i] gets values[i], the others nothing. A row may
@@ -61,7 +61,7 @@ struct IndexedSlices {
 /// The rows of which a gradient is made, if it is a sum of rows by index and nothing has changed it since: that of a
 /// variable that only GatherV2 along the first axis (so embedding()) reads. Clipping, say, makes another. Adds nodes on
 /// the gradient's device.
-std::optional<IndexedSlices> indexed_slices(const Scope& scope, Output gradient);
+std::optional<IndexedSlices> indexed_slices(const ScopeAt& scope, Output gradient);
 
 // -- optimizers -------------------------------------------------------------------------------------------------------
 
@@ -108,12 +108,12 @@ Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float e
 
 /// Adds one update of all trainable variables, in order, from their gradients (empty ones are left alone), then of the
 /// global step. Returns the node to run. Error: as many gradients as trainable variables are needed.
-const Node* apply_gradients(const Scope& scope, Variables& variables, const Optimizer& optimizer,
+const Node* apply_gradients(const ScopeAt& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients);
 
 /// Adds gradients of `loss` by the trainable variables, on whatever devices the layers are, and their update; returns
 /// the node to run. What layers left (Variables::take_updates) runs with it.
-const Node* minimize(const Scope& scope, Variables& variables, const Optimizer& optimizer, Output loss,
+const Node* minimize(const ScopeAt& scope, Variables& variables, const Optimizer& optimizer, Output loss,
                      const GradientOptions& options = {});
 
 }  // namespace nn

@@ -93,8 +93,9 @@ struct PipelineStage {
   std::vector<std::string> variables = {};
 };
 
-/// Owns graph, session and loop. All calls come from one thread at a time, which must not be the engine's; stop() from
-/// any thread.
+/// Owns graph, session and loop. All calls come from one thread at a time; stop() from any. On a thread of the engine,
+/// that is in a callback, they are errors (but stop()), and the destructor, which cannot return one, ends the program
+/// with a line that says so.
 ///
 /// But for `asynchronous`, the variables are bit for bit those of a run without a pipeline that takes the same
 /// micro-batches one after the other and adds up their gradients of loss / micro_batches in that order, whatever the
@@ -107,12 +108,15 @@ class Pipeline {
   /// pipeline. Errors: those of the model's graph; no optimizer; options that do not fit one another (values are
   /// named); a scope without a node; an edge from a later stage to an earlier one (both nodes are named); more stages
   /// than the model has layers to cut between; a batch that micro_batches does not divide, where its size is known;
-  /// kAlreadyExists for a name in use.
+  /// kAlreadyExists for a name in use. What the pipeline itself adds to the graph is told at the caller's line,
+  /// `where`.
   static Result<std::unique_ptr<Pipeline>> create(Engine& engine, ModelFn model, Dataset batches,
-                                                  PipelineOptions options);
+                                                  PipelineOptions options,
+                                                  std::source_location where = std::source_location::current());
   /// The same with one stage for each function; options.scopes stays empty.
   static Result<std::unique_ptr<Pipeline>> create(Engine& engine, std::vector<StageFn> stages, Dataset batches,
-                                                  PipelineOptions options);
+                                                  PipelineOptions options,
+                                                  std::source_location where = std::source_location::current());
   /// Cancels what runs and waits for it; for a dataset that waits no longer than a second, then it is left behind.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -125,9 +129,10 @@ class Pipeline {
 
   /// Trains on `batches` batches, or until stop() or the end of the data; returns when the last update is made.
   /// `on_step` is called on the calling thread once for each batch, with means over its micro-batches, and may block;
-  /// training goes on beside it. On simulated devices the clock stands still while batches_in_flight batches are
-  /// started, so a run of no more batches has an exact schedule. Errors: the first of any step, which ends the others;
-  /// the pipeline then only repeats it. A loss that is not finite, a batch that micro_batches does not divide.
+  /// training goes on beside it; what it throws stops the run and is its error. On simulated devices the clock stands
+  /// still while batches_in_flight batches are started, so a run of no more batches has an exact schedule. Errors: the
+  /// first of any step, which ends the others; the pipeline then only repeats it. A loss that is not finite, a batch
+  /// that micro_batches does not divide.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the batches in flight. It does not wait for a batch that the
   /// dataset has not given: that is the first of the next run. An evaluation that waits for its dataset, now or next,

@@ -21,7 +21,8 @@ class FlowContext;
 /// A cheap handle: copies and derived scopes share the graph and the first error. One thread at a time.
 ///
 /// Builders never throw: the first fault is kept, with the line of the caller that made it, and from then on
-/// builders return an empty Output and do nothing. Session::run refuses a graph with an error; ask error() earlier.
+/// builders return an empty Output and do nothing. Session::run refuses a graph with an error; ask status() earlier.
+/// A function of yours that adds several nodes takes a `const ScopeAt&` (below): its faults name its caller's line.
 class Scope {
  public:
   /// The root scope of a graph, which must outlive it.
@@ -47,6 +48,11 @@ class Scope {
   /// Nodes wait for these first.
   Scope after(const std::vector<Output>& outputs) const;
   Scope after(const std::vector<const Node*>& nodes) const;
+  /// Faults are told for the line `where`, whichever line adds the node. A scope that has such a line keeps it.
+  Scope told_at(std::source_location where) const;
+  /// Faults are told for the line that adds the node, as at first: for functions that were handed in, such as the
+  /// body of a loop.
+  Scope told_at_each_line() const;
 
   /// Adds a node by op name: its outputs. Input faults, unknown ops and the like stick to the scope.
   const Node* node(std::string_view op, std::vector<Output> inputs, Attrs attrs = {},
@@ -93,10 +99,19 @@ class Scope {
   std::string device_;
   std::vector<std::string> colocated_;  // "loc:@" and a name
   std::optional<TransferCompression> compression_;
+  std::optional<std::source_location> told_at_;
   std::vector<const Node*> control_inputs_;
   std::shared_ptr<FlowContext> flow_;
   const Node* add(NodeSpec spec, std::source_location where) const;
   const NodePlace& place() const;
+};
+
+/// What functions that add several nodes take (nn.h, control_flow.h, ...). A Scope turns into one at the call, and so
+/// a fault names the line of that call and not one of the function's own. Handed on, it keeps the first call's line.
+class ScopeAt : public Scope {
+ public:
+  ScopeAt(const Scope& scope, std::source_location where = std::source_location::current())
+      : Scope(scope.told_at(where)) {}
 };
 
 }  // namespace troupe

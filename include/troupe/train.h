@@ -117,9 +117,9 @@ class Trainer {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes; it is added to the engine under
   /// options.name. The engine must outlive the trainer. Errors: those of the model's graph; no optimizer; backups
-  /// out of range; a name in use.
-  static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches,
-                                                 TrainerOptions options);
+  /// out of range; a name in use. What the trainer itself adds to the graph is told at the caller's line, `where`.
+  static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches, TrainerOptions options,
+                                                 std::source_location where = std::source_location::current());
   /// Cancels what runs or waits, waits for the kernels at work, and gives its name free; the variables stay.
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -136,7 +136,8 @@ class Trainer {
   /// Errors: the first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
-  /// wait for a dataset that is silent. In kLocal the copies are averaged as they are.
+  /// wait for a dataset that is silent. In kLocal the copies are averaged as they are. An evaluation that waits for its
+  /// dataset, now or next, ends with kCancelled.
   void stop();
   /// Updates of the variables so far.
   int64_t step() const;

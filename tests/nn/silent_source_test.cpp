@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/nn/pipeline_fixture.h"
+#include "tests/nn/trainer_fixture.h"
 #include "troupe/dataset_queue.h"
 
 namespace troupe::nn {
@@ -138,6 +139,58 @@ TEST_CASE("stop ends an evaluation whose dataset is silent") {
   const auto metrics = s.pipeline->evaluate(Dataset::from_queue(others));
   REQUIRE(metrics.ok());
   CHECK(metrics->examples == 48);
+}
+
+TEST_CASE("stop ends a trainer's evaluation whose dataset is silent") {
+  auto engine = engine_of(1);
+  auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync));
+  REQUIRE(trainer->initialise().ok());
+  const Dataset model = circle(64, 32);
+  const auto tests = DatasetQueue::create(model.dtypes(), model.shapes(), 4);
+  REQUIRE(tests.ok());
+  REQUIRE(tests->push(**(*model.iterate())->next()).ok());
+  auto evaluation = std::async(std::launch::async, [&] { return trainer->evaluate(Dataset::from_queue(*tests)); });
+  while (tests->size() > 0) std::this_thread::yield();
+  trainer->stop();
+  REQUIRE(evaluation.wait_for(60s) == std::future_status::ready);
+  CHECK(evaluation.get().error().code == Code::kCancelled);
+  CHECK(trainer->run(2)->updates == 2);  // that stop is done with
+  CHECK(trainer->evaluate(circle(64, 32, 1))->examples == 64);
+}
+
+TEST_CASE("what on_step or a model throws is the error of a pipeline's call") {
+  Fixture f(2);
+  const auto options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  const StageFn throwing = [](const Scope&, Variables&, const std::vector<Output>&, const std::vector<Output>&,
+                              bool) -> std::vector<Output> { throw std::runtime_error("in a model"); };
+  const auto none = Pipeline::create(*f.engine, {throwing, StageFn(last)}, points(1), options);
+  REQUIRE_FALSE(none.ok());
+  CHECK_THAT(none.error().message, Catch::Contains("in a model"));
+  auto pipeline = pipeline_of(*f.engine, stages_of(2), points(8), options);
+  const auto thrown = pipeline->run(5, [](const StepReport& r) {
+    if (r.step == 2) throw std::runtime_error("at step 2");
+  });
+  REQUIRE_FALSE(thrown.ok());
+  CHECK_THAT(thrown.error().message, Catch::Contains("at step 2"));
+  const int64_t before = pipeline->step();
+  CHECK(pipeline->run(1)->updates == 1);
+  CHECK(pipeline->step() == before + 1);
+}
+
+TEST_CASE("a call of a trainer or pipeline that would wait for itself is an error") {
+  Fixture f(2);
+  auto pipeline = pipeline_of(*f.engine, stages_of(2), points(8),
+                              options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f))));
+  auto trainer = trainer_of(*f.engine, settings(*f.engine, ReplicaMode::kSync));
+  std::promise<std::vector<Code>> codes;
+  f.session->run_async({}, {f.s.constant(1.f)}, {}, [&](RunResult) {
+    const auto code = [](const auto& result) { return result.ok() ? Code::kInternal : result.error().code; };
+    codes.set_value({code(pipeline->run(1)), code(pipeline->evaluate(points(1))), code(pipeline->initialise()),
+                     code(trainer->run(1)), code(trainer->evaluate(circle(64, 32, 1))), code(trainer->initialise()),
+                     code(trainer->snapshot())});
+  });
+  for (const Code code : codes.get_future().get()) CHECK(code == Code::kFailedPrecondition);
+  CHECK(pipeline->run(1).ok());
 }
 
 TEST_CASE("what a dataset throws is the error of the run") {
