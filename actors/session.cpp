@@ -294,6 +294,8 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   }
   TROUPE_RETURN_IF_ERROR(e->check_alive(plan));
 
+  if (run.trace && !plan.made_nodes->empty()) run.trace->keep(plan.made_nodes);
+
   const int64_t id = e->next_step.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard guard(idle_mutex);

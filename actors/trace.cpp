@@ -3,6 +3,7 @@
 #include "troupe/trace.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "io/file_system.h"
 
@@ -19,7 +20,10 @@ std::string json_string(std::string_view text) {
 }
 
 /// Nanoseconds as the format's microseconds.
-std::string micros(int64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+std::string micros(int64_t ns) {
+  const uint64_t size = ns < 0 ? -static_cast<uint64_t>(ns) : static_cast<uint64_t>(ns);
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
+}
 
 /// The members that every kind of event has, without the closing brace.
 std::string opening(const TraceEvent& e, char phase, std::string_view prefix, int64_t at_ns) {
@@ -52,7 +56,7 @@ std::string json(const TraceEvent& e, int64_t origin_ns) {
 
 struct TraceFile::State {
   std::unique_ptr<WritableFile> file;
-  int64_t origin_ns = 0;  // of the first event: times start at zero
+  std::optional<int64_t> origin_ns = {};  // the first event that was written first: times start at zero
   bool closed = false;
 };
 
@@ -72,10 +76,10 @@ Result<std::unique_ptr<TraceFile>> TraceFile::create(const std::string& path, co
 }
 
 Status TraceFile::write(std::span<const TraceEvent> events) {
-  if (!events.empty() && state_->origin_ns == 0)
+  if (!events.empty() && !state_->origin_ns)
     state_->origin_ns = std::ranges::min(events, {}, &TraceEvent::begin_ns).begin_ns;
   std::string text;
-  for (const TraceEvent& e : events) text += ",\n" + json(e, state_->origin_ns);
+  for (const TraceEvent& e : events) text += ",\n" + json(e, *state_->origin_ns);
   return state_->file->append(text.data(), text.size());
 }
 

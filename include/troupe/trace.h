@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,10 +25,10 @@ struct TraceEvent {
     kAnswer,   // and answered, at begin
   };
   Kind kind = Kind::kRun;
-  const Node* node = nullptr;
-  uint32_t device = 0;  // index into Engine::devices()
+  const Node* node = nullptr;  // of the graph; or one that a pass made, which the Trace keeps
+  uint32_t device = 0;         // index into Engine::devices()
   int64_t step = 0;
-  int64_t begin_ns = 0, end_ns = 0;  // of the steady clock
+  int64_t begin_ns = 0, end_ns = 0;  // of the steady clock; on a simulated device of the virtual one
 };
 
 /// Gathers the events of the runs it is given to (RunOptions::trace), each of which then times every node. Thread-safe.
@@ -42,10 +43,16 @@ class Trace {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
+  /// Keeps what owns nodes of events alive as long as this lives.
+  void keep(std::shared_ptr<const void> nodes) {
+    const std::lock_guard lock(mutex_);
+    kept_.insert(std::move(nodes));
+  }
 
  private:
   std::mutex mutex_;
   std::vector<TraceEvent> events_;
+  std::set<std::shared_ptr<const void>> kept_;
 };
 
 /// A file in Chrome's trace format: devices are threads, nodes slices, requests to resources arrows of their own from
