@@ -27,7 +27,7 @@ Result<caf::actor> Directory::host(const ResourceHandle& handle) {
   TROUPE_ASSIGN(std::unique_ptr<Resource> core, guarded([&] { return handle.factory(); }));
   if (!core) return make_error(Code::kInternal, "the factory of {} '{}' made none", handle.type, handle.name);
   caf::actor actor = spawn_(std::move(core));
-  hosts_.emplace(key, Entry{actor, handle.signature});
+  hosts_.emplace(key, Entry{actor, handle.signature, handle.container});
   return actor;
 }
 
@@ -37,11 +37,12 @@ caf::actor Directory::find(const std::string& key) const {
   return at == hosts_.end() ? caf::actor() : at->second.actor;
 }
 
-Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource) {
+Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource,
+                      std::optional<std::string> container) {
   std::lock_guard guard(mutex_);
   if (shut_) return ending();
   if (hosts_.contains(key)) return make_error(Code::kAlreadyExists, "there is a resource '{}' already", key);
-  hosts_.emplace(key, Entry{spawn_(std::move(resource)), ""});
+  hosts_.emplace(key, Entry{spawn_(std::move(resource)), "", std::move(container)});
   return {};
 }
 
@@ -62,10 +63,7 @@ std::vector<caf::actor> Directory::remove_container(const std::string& container
   std::lock_guard guard(mutex_);
   std::vector<caf::actor> out;
   std::erase_if(hosts_, [&](auto& host) {
-    const std::string& key = host.first;  // "<type>/<container>" or "<type>/<container>/<name>"
-    const size_t begin = key.find('/') + 1;
-    const bool ours = key.compare(begin, container.size(), container) == 0 &&
-                      (key.size() == begin + container.size() || key[begin + container.size()] == '/');
+    const bool ours = host.second.container == container;
     if (ours) out.push_back(host.second.actor);
     return ours;
   });

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -43,8 +44,8 @@ class Directory {
   Result<caf::actor> host(const ResourceHandle& handle);
   /// The host of that key, if there is one; see ResourceHandle::host_key.
   caf::actor find(const std::string& key) const;
-  /// Makes a host. kAlreadyExists when there is one.
-  Status add(const std::string& key, std::unique_ptr<Resource> resource);
+  /// Makes a host, in `container` or in none. kAlreadyExists when there is one.
+  Status add(const std::string& key, std::unique_ptr<Resource> resource, std::optional<std::string> container = {});
   /// Takes the host of that key out and returns it, if there is one.
   caf::actor remove(const std::string& key);
   /// Takes a host out that has died.
@@ -76,6 +77,7 @@ class Directory {
   struct Entry {
     caf::actor actor;
     std::string signature;
+    std::optional<std::string> container;
   };
   static constexpr uint64_t kFirstAsking = uint64_t{1} << 32;  // above the devices' indices
   Spawn spawn_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reply: exactly once, whatever happens.
+// Reply: exactly once, whatever happens. The keys of hosts.
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -19,6 +19,15 @@ Reply::~Reply() {
 
 void Reply::operator()(Result<std::vector<Tensor>> outputs) {
   if (const auto sink = std::move(sink_)) sink->deliver(tag_, std::move(outputs));
+}
+
+std::string ResourceHandle::host_key() const {
+  std::string key = type + "/";
+  for (const char c : container) {
+    if (c == '/' || c == '\\') key += '\\';
+    key += c;
+  }
+  return type == "container" ? key : key + "/" + name;
 }
 
 }  // namespace troupe

@@ -84,10 +84,9 @@ class ResourceHandle {
   /// Two handles to one resource must agree on this ("FIFOQueue float32,int32 capacity 32"), else kInvalidArgument.
   std::string signature;
 
-  /// The host: variables of a container share one, everything else has its own. "queue/<container>/<name>".
-  std::string host_key() const {
-    return type == "container" ? "container/" + container : type + "/" + container + "/" + name;
-  }
+  /// The host: variables of a container share one, everything else has its own. "queue/<container>/<name>", where a
+  /// slash or backslash of the container follows a backslash: no two hosts have one key.
+  std::string host_key() const;
 };
 
 }  // namespace troupe

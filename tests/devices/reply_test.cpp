@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reply answers exactly once; handles name their host.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "troupe/resource.h"
 
@@ -60,4 +61,23 @@ TEST_CASE("variables of a container share a host, other resources have their own
   q.name = "a";
   CHECK(v.host_key() == w.host_key());
   CHECK(q.host_key() == "queue/model/a");
+}
+
+TEST_CASE("no two resources have one host, wherever slashes and backslashes are") {
+  const std::string parts[] = {"", "a", "/", "\\", "a/", "/a", "a\\", "a/b", "\\/", "/\\", "a\\/b", "//"};
+  std::set<std::string> keys;
+  for (const std::string& container : parts)
+    for (const std::string& name : parts) {
+      ResourceHandle handle;
+      handle.type = "queue";
+      handle.container = container;
+      handle.name = name;
+      CHECK(keys.insert(handle.host_key()).second);
+    }
+  for (const std::string& container : parts) {
+    ResourceHandle handle;
+    handle.type = "container";
+    handle.container = container;
+    CHECK(keys.insert(handle.host_key()).second);
+  }
 }
