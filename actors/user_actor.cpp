@@ -64,7 +64,10 @@ class ActorReply::State {
   }
   bool wanted() const { return wanted_->load(); }
   void answer(Outputs outputs) {
-    if (wanted_->exchange(false)) inbox_->answer(request_, std::move(outputs));
+    if (!wanted_->exchange(false)) return;
+    if (outputs.ok())
+      for (const Tensor& t : *outputs) t.freeze();  // now: the caller may write to its own as soon as this returns
+    inbox_->answer(request_, std::move(outputs));
   }
 
  private:
@@ -172,7 +175,6 @@ class ActorResource final : public HostedResource {
       if (!shapes.empty() && !shapes[i].compatible(outputs[i].shape()))
         return invalid_argument("output {} of the actor '{}' has shape {}, the node expects {}", i, name_,
                                 outputs[i].shape().str(), shapes[i].str());
-      outputs[i].freeze();
     }
     return {};
   }
@@ -220,6 +222,17 @@ Status call_shape(ShapeContext& c) {
 
 std::string key_of(const std::string& name) { return "actor//" + name; }
 
+/// The name of the node that stands for an actor: nodes' names lack most characters.
+std::string node_name(std::string name) {
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    if (!plain && (i == 0 || (c != '-' && c != '/'))) name[i] = '_';
+  }
+  return name;
+}
+
 }  // namespace
 
 void register_actor_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -252,11 +265,14 @@ void register_actor_ops(OpRegistry& ops, KernelRegistry& kernels) {
 }
 
 Status add_actor(Engine& engine, const std::string& name, const caf::actor& actor) {
+  TROUPE_RETURN_IF_ERROR(engine.status());
   if (!actor) return invalid_argument("an empty actor cannot be '{}'", name);
+  if (name.empty()) return invalid_argument("the name of an actor is empty");
   return engine.impl().directory->add(key_of(name), std::make_unique<ActorResource>(name, actor));
 }
 
 Status remove_actor(Engine& engine, const std::string& name) {
+  TROUPE_RETURN_IF_ERROR(engine.status());
   const caf::actor host = engine.impl().directory->remove(key_of(name));
   if (!host) return make_error(Code::kNotFound, "the engine has no actor '{}'", name);
   caf::anon_send(host, CloseResource{});
@@ -270,7 +286,7 @@ const Node* actor_call(const Scope& scope, const std::string& actor, const std::
   std::vector<PartialShape> shapes;
   for (const Output& o : inputs) in.push_back(o ? o.dtype() : DType::kInvalid);
   for (const ActorOutput& o : outputs) out.push_back(o.dtype), shapes.push_back(o.shape);
-  inputs.insert(inputs.begin(), scope.named(actor).op("ActorHandle", {}, {{"shared_name", actor}}, where));
+  inputs.insert(inputs.begin(), scope.named(node_name(actor)).op("ActorHandle", {}, {{"shared_name", actor}}, where));
   return scope.node("ActorCall", std::move(inputs), {{"call", call}, {"Tin", in}, {"Tout", out}, {"shapes", shapes}},
                     where);
 }
