@@ -199,6 +199,10 @@ Status Engine::Impl::check_alive(const StepPlan& plan) const {
 Status Engine::Impl::status() const {
   if (ended_.load(std::memory_order_relaxed))
     return make_error(Code::kFailedPrecondition, "the engine has been destroyed");
+  return in_child();
+}
+
+Status Engine::Impl::in_child() const {
   if (forks() != forks_)
     return make_error(Code::kFailedPrecondition,
                       "the engine is of the parent process: its threads did not come along through fork(). Create "
@@ -210,6 +214,10 @@ bool Engine::Impl::on_own_thread() const { return EngineThread::is_of(directory.
 
 Status Engine::Impl::may_wait(std::string_view what, std::string_view instead) const {
   TROUPE_RETURN_IF_ERROR(status());
+  return check_thread(what, instead);
+}
+
+Status Engine::Impl::check_thread(std::string_view what, std::string_view instead) const {
   if (on_own_thread())
     return make_error(Code::kFailedPrecondition,
                       "{} would wait for itself: it was called by a callback, kernel or actor of the engine; call {}",

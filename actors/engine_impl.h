@@ -30,9 +30,13 @@ class Engine::Impl {
   /// Why no call can succeed, if so: the engine has gone, or has stayed behind in the parent of this process.
   Status status() const;
   bool usable() const { return status().ok(); }
+  /// The second of these: no thread answers in this process.
+  Status in_child() const;
   /// Whether the calling thread is at work for this engine: then it must not wait for it.
   bool on_own_thread() const;
-  /// Both, as the error of the call `what`; `instead` is what to call.
+  /// The same, as the error of the call `what`; `instead` is what to call.
+  Status check_thread(std::string_view what, std::string_view instead) const;
+  /// check_thread() of an engine that is there.
   Status may_wait(std::string_view what, std::string_view instead) const;
   /// An error if an actor that the plan needs has died.
   Status check_alive(const StepPlan& plan) const;

@@ -7,6 +7,8 @@
 
 #include "actors/feed_check.h"
 #include "base/join.h"
+#include "base/log.h"
+#include "troupe/guarded.h"
 #include "troupe/partial_run.h"
 
 namespace troupe {
@@ -78,7 +80,7 @@ void PartialStep::call(const FeedList& feeds, const OutputList& fetches, Callbac
       answers.emplace_back(std::move(call), std::move(status.error()));
     }
   }
-  answer(std::move(answers));
+  answer(std::move(answers), false);
 }
 
 PartialStep::Answers PartialStep::take_answers() {
@@ -99,10 +101,10 @@ PartialStep::Answers PartialStep::take_answers() {
   return answers;
 }
 
-void PartialStep::answer(Answers answers) {
+void PartialStep::answer(Answers answers, bool of_step) {
   for (auto& [call, result] : answers) {
     if (call.at_once) call.done(std::move(result));
-    else host_->answer(std::move(call.done), std::move(result));
+    else host_->answer(std::move(call.done), std::move(result), of_step);
   }
 }
 
@@ -113,7 +115,7 @@ void PartialStep::fetched(uint32_t fetch, Tensor value) {
     arrived_[fetch] = std::move(value);
     answers = take_answers();
   }
-  answer(std::move(answers));
+  answer(std::move(answers), true);
 }
 
 void PartialStep::ended(Result<std::vector<Tensor>> result) {
@@ -123,7 +125,7 @@ void PartialStep::ended(Result<std::vector<Tensor>> result) {
     end_ = result.status();
     answers = take_answers();
   }
-  answer(std::move(answers));
+  answer(std::move(answers), true);
 }
 
 void PartialStep::drop() {
@@ -153,6 +155,7 @@ PartialRun::~PartialRun() {
 
 Result<std::vector<Tensor>> PartialRun::run(const FeedList& feeds, const OutputList& fetches) {
   if (!step_) return empty();
+  TROUPE_RETURN_IF_ERROR(step_->host().in_child());
   TROUPE_RETURN_IF_ERROR(step_->host().may_wait());
   std::optional<Result<std::vector<Tensor>>> result;
   std::binary_semaphore done(0);
@@ -169,8 +172,10 @@ Result<std::vector<Tensor>> PartialRun::run(const FeedList& feeds, const OutputL
 
 void PartialRun::run_async(const FeedList& feeds, const OutputList& fetches,
                            std::function<void(Result<std::vector<Tensor>>)> done) {
-  if (step_) step_->call(feeds, fetches, std::move(done), false);
-  else done(empty());
+  Status begun = step_ ? step_->host().in_child() : Status(empty());
+  if (begun.ok()) return step_->call(feeds, fetches, std::move(done), false);
+  if (const Status called = guarded_call([&] { done(std::move(begun.error())); }); !called.ok())
+    log_error("a callback failed: {}", called.error().message);
 }
 
 }  // namespace troupe

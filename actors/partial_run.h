@@ -22,8 +22,10 @@ class PartialStep final : public FetchSink {
     virtual void send(const StepRef& step, const PartialPlan::Receiver& to, const Tensor& value) = 0;
     /// Fails the step.
     virtual void abort(const StepRef& step, Error error) = 0;
-    /// Calls back on a thread of the engine, later.
-    virtual void answer(Callback done, Result<std::vector<Tensor>> result) = 0;
+    /// Calls back on a thread of the engine, later. `of_step`: because of what the step did.
+    virtual void answer(Callback done, Result<std::vector<Tensor>> result, bool of_step) = 0;
+    /// An error in a child after fork(), where no step goes on.
+    virtual Status in_child() const = 0;
     /// An error where the calling thread must not wait for the engine.
     virtual Status may_wait() const = 0;
   };
@@ -56,7 +58,7 @@ class PartialStep final : public FetchSink {
                std::vector<uint32_t>& asked) const;
   /// Takes the calls out that can be answered now.
   Answers take_answers();
-  void answer(Answers answers);
+  void answer(Answers answers, bool of_step);
 
   const std::shared_ptr<Host> host_;
   std::weak_ptr<StepCall> step_;

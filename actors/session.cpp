@@ -94,8 +94,9 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   /// start(), whose errors come to `done` as all results do.
   void start_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
                    const RunOptions& run);
-  /// Has a thread of the engine call `done`.
-  void answer(RunCallback done, RunResult result);
+  /// Has a thread of the engine call `done`. A close() that comes later waits for it; `of_step`: so does one that has
+  /// begun, since it is a step in flight that `done` waited for.
+  void answer(RunCallback done, RunResult result, bool of_step = false);
   RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, const RunOptions& run);
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets, const GraphPasses& passes,
@@ -123,7 +124,7 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
 
   std::mutex idle_mutex;
   std::condition_variable idle;
-  int64_t in_flight = 0;
+  int64_t in_flight = 0;  // callbacks that close() waits for
 };
 
 namespace {
@@ -362,14 +363,22 @@ void Session::Impl::start_async(const std::shared_ptr<Prepared>& prepared, std::
     answer(std::move(done), std::move(begun.error()));
 }
 
-void Session::Impl::answer(RunCallback done, RunResult result) {
+void Session::Impl::answer(RunCallback done, RunResult result, bool of_step) {
   const auto call = std::make_shared<std::pair<RunCallback, RunResult>>(std::move(done), std::move(result));
   const bool sent = e->usable() && e->directory->from_outside([&] {
     e->directory->steps.will_answer();
-    caf::anon_send(e->caller, CallBack{[e = e.get(), call] {
-                     e->call(call->first, std::move(call->second));
+    bool awaited = false;
+    {
+      std::lock_guard guard(idle_mutex);
+      awaited = of_step || !closed;
+      if (awaited) ++in_flight;
+    }
+    caf::anon_send(e->caller, CallBack{[self = shared_from_this(), call, awaited] {
+                     Engine::Impl& e = *self->e;
+                     e.call(call->first, std::move(call->second));
                      call->first = nullptr;
-                     e->directory->steps.answered();
+                     if (awaited) self->step_ended();
+                     e.directory->steps.answered();
                    }});
   });
   if (!sent) e->call(call->first, std::move(call->second));
@@ -385,10 +394,20 @@ RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vec
 }
 
 void Session::Impl::close() {
-  closed = true;
-  if (!e->usable()) return;  // after fork(), or the engine has ended: nothing is under way
-  for (const StepRef& step : e->directory->steps.running(this))
-    abort_step(step, make_error(Code::kCancelled, "the session was closed"), *e->directory);
+  if (!e->in_child().ok()) {
+    closed = true;  // nobody answers, and whoever held the lock is not here
+    return;
+  }
+  {
+    std::lock_guard guard(idle_mutex);
+    closed = true;
+  }
+  // An engine that is ending, on another thread, has cancelled the steps itself; their callbacks are to be waited for.
+  const std::vector<StepRef> running = e->directory->steps.running(this);
+  e->directory->from_outside([&] {
+    for (const StepRef& step : running)
+      abort_step(step, make_error(Code::kCancelled, "the session was closed"), *e->directory);
+  });
   if (e->on_own_thread()) return;  // the callback under way is one of those to be waited for
   std::unique_lock lock(idle_mutex);
   idle.wait(lock, [this] { return in_flight == 0; });
@@ -436,13 +455,15 @@ class PartialHost final : public PartialStep::Host {
     });
   }
   void abort(const StepRef& step, Error error) override {
+    if (!in_child().ok()) return;
     const Directory& directory = *session_->e->directory;
     directory.from_outside([&] { abort_step(step, std::move(error), directory); });
   }
-  void answer(PartialStep::Callback done, RunResult result) override {
-    session_->answer(std::move(done), std::move(result));
+  void answer(PartialStep::Callback done, RunResult result, bool of_step) override {
+    session_->answer(std::move(done), std::move(result), of_step);
   }
-  Status may_wait() const override { return session_->e->may_wait("PartialRun::run", "run_async"); }
+  Status in_child() const override { return session_->e->in_child(); }
+  Status may_wait() const override { return session_->e->check_thread("PartialRun::run", "run_async"); }
 
  private:
   const std::shared_ptr<Session::Impl> session_;

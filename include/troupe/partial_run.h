@@ -37,10 +37,11 @@ class PartialRun {
   /// Gives these feeds and returns these fetches, in order. Blocks; not from a thread of the engine.
   /// Errors: kInvalidArgument for a feed or fetch that was not announced, was given or taken before, or does not fit,
   /// and for a fetch that needs feeds not given yet (they are named); the step's own; kFailedPrecondition of an empty
-  /// PartialRun.
+  /// PartialRun, on a thread of the engine, and in a child after fork().
   Result<std::vector<Tensor>> run(const FeedList& feeds, const OutputList& fetches = {});
   /// Returns at once; callable from anywhere. `done` runs on a thread of the engine, exactly once, never inside this
-  /// call, unless the engine is gone; it must not block.
+  /// call; it must not block. Of an empty PartialRun, once the engine has gone, and in a child after fork(), there is
+  /// no such thread, and it runs inside this call.
   void run_async(const FeedList& feeds, const OutputList& fetches,
                  std::function<void(Result<std::vector<Tensor>>)> done);
 

@@ -99,8 +99,10 @@ struct SessionOptions {
 };
 
 /// Runs on a thread of the engine, exactly once, whatever the result and whenever it is known; never within the call
-/// that it was given to, so a callback may start the next step without end. It must not block: calls that wait for the
-/// engine (Session::run, Engine::restore, ...) are errors in it. What it throws is logged and dropped.
+/// that it was given to, so a callback may start the next step without end. Once the engine has gone, and in a child
+/// after fork(), there is no such thread: it then runs within the call, with kFailedPrecondition. It must not block:
+/// calls that wait for the engine (Session::run, Engine::restore, ...) are errors in it. What it throws is logged and
+/// dropped.
 using RunCallback = std::function<void(RunResult)>;
 
 /// Steps of one graph. Thread-safe: any number of threads and actors may run steps at once; but the destructor comes
@@ -114,9 +116,10 @@ class Session {
   ~Session();
   Session(const Session&) = delete;
 
-  /// Cancels the steps in flight and waits until their callbacks have returned: as long as the kernels at work take,
-  /// whatever the steps wait for. Later runs are errors (kFailedPrecondition). Any thread, more than once. In a
-  /// callback of the engine it does not wait, and the graph must then outlive the steps in flight.
+  /// Cancels the steps in flight and waits until the callbacks of all runs begun before have returned, also of those
+  /// that failed before a step began: as long as the kernels at work take, whatever the steps wait for. Later runs are
+  /// errors (kFailedPrecondition). Any thread, more than once, also while the engine ends on another. In a callback of
+  /// the engine it does not wait, and the graph must then outlive the steps in flight.
   void close();
 
   /// Runs what the fetches and targets need, once, and returns the fetched tensors in order. Nodes beyond feeds do not

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A child after fork() has none of the engine's threads: every call there is an error at once, and nothing hangs.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <caf/all.hpp>
+
+#include "tests/actors/fixtures.h"
+#include "troupe/embed.h"
+
+namespace troupe {
+namespace {
+
+/// The exit status of a child that runs `body`; it is killed after 20 seconds.
+template <class F> int in_child(F&& body) {
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+bool refused(const Status& s) { return !s.ok() && s.error().code == Code::kFailedPrecondition; }
+
+struct Parts : TestEngine {
+  const Output x = placeholder(DType::kInt32, {}), twice = scope.op("AddV2", {x, x});
+};
+
+TEST_CASE("a partial run of the parent's gives errors in a child", "[fork]") {
+  Parts t;
+  auto run = std::make_optional(t.session->partial_run({t.x}, {t.twice}).value());
+  const Feed feed = {t.x, Tensor::scalar(4)};
+  CHECK(in_child([&] {
+          if (!refused(run->run({feed}, t.twice).status())) return 1;
+          int told = 0;
+          run->run_async({feed}, t.twice, [&](RunResult r) { told += refused(r.status()); });
+          run->run_async({}, {}, [](RunResult) { throw 7; });
+          if (told != 1) return 2;
+          if (!refused(t.session->partial_run({t.x}, {t.twice}).status())) return 3;
+          run.reset();
+          t.session.reset();
+          return 0;
+        }) == 0);
+  const RunResult r = run->run({feed}, t.twice);
+  REQUIRE(r.ok());
+  CHECK((*r)[0].identical(Tensor::scalar(8)));
+}
+
+class Silent : public caf::event_based_actor {
+ public:
+  using caf::event_based_actor::event_based_actor;
+  caf::behavior make_behavior() override {
+    return {[](const ActorRequest&) {}};
+  }
+};
+
+TEST_CASE("datasets, snapshots, actors and coroutines give errors in a child", "[fork]") {
+  Parts t;
+  const auto rows = Dataset::from_tensors({Tensor::of<int32_t>({1, 2})});
+  REQUIRE(rows.ok());
+  REQUIRE(t.engine->add_dataset("there", *rows).ok());
+  const caf::actor actor = actor_system(*t.engine).spawn(
+      [](caf::event_based_actor*) -> caf::behavior { return {[](const ActorRequest&) {}}; });
+  REQUIRE(add_actor(*t.engine, "there", actor).ok());
+  auto prepared = t.session->prepare({}, {t.scope.constant(1)});
+  REQUIRE(prepared.ok());
+  CHECK(in_child([&] {
+          if (!refused(t.engine->status())) return 1;
+          if (!refused(t.engine->add_dataset("new", *rows)) || !refused(t.engine->remove_dataset("there"))) return 2;
+          if (!refused(add_actor(*t.engine, "new", actor)) || !refused(remove_actor(*t.engine, "there"))) return 3;
+          int told = 0;
+          t.engine->snapshot([&](Result<Snapshot> s) { told += refused(s.status()); });
+          if (told != 1) return 4;
+          if (t.engine->hold_sim()) return 5;
+          auto awaited = t.session->run_async(*prepared);
+          if (!awaited.await_ready() || !refused(awaited.await_resume().status())) return 6;
+          if (!refused(t.session->run_future({}, {}).get().status())) return 7;
+          t.engine->reset_container("");
+          t.engine->trim_memory();
+          t.session->close();
+          t.engine.reset();
+          return 0;
+        }) == 0);
+  CHECK(t.session->run(*prepared).ok());
+  REQUIRE(remove_actor(*t.engine, "there").ok());
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+}
+
+TEST_CASE("a child makes an engine of its own", "[fork]") {
+  Parts t;
+  REQUIRE(t.session->run({{t.x, Tensor::scalar(1)}}, t.twice).ok());
+#if !defined(__SANITIZE_THREAD__)  // which does not know threads that a child of a program with threads starts
+  CHECK(in_child([&] {
+          auto engine = Engine::create({.cpu_threads = {1}});
+          if (!engine.ok()) return 1;
+          Session session(**engine, t.graph);
+          const RunResult r = session.run({{t.x, Tensor::scalar(4)}}, t.twice);
+          return r.ok() && (*r)[0].identical(Tensor::scalar(8)) ? 0 : 2;
+        }) == 0);
+#endif
+}
+
+}  // namespace
+}  // namespace troupe
