@@ -71,8 +71,8 @@ struct Snapshot {
 /// it may be made, used and destroyed on any threads; any number of engines may live at once.
 ///
 /// Calls that wait (restore, restart_dataset, the future of a snapshot, Session::run) are errors on the engine's own
-/// threads, that is in its callbacks, kernels and resources. In a child after fork() every call is an error
-/// (kFailedPrecondition), and nothing hangs: make another engine there.
+/// threads, that is in its callbacks, kernels and resources. A BlockingKernel may make them: it has a thread apart. In
+/// a child after fork() every call is an error (kFailedPrecondition), and nothing hangs: make another engine there.
 class Engine {
  public:
   /// Errors: kInvalidArgument for options out of range; kResourceExhausted where the system refuses threads or memory;
@@ -115,14 +115,16 @@ class Engine {
   /// change variables is waited for and is in it wholly; all that change some later are not in it at all. No step is
   /// held up. Tensors are shared, not copied, and a later update writes a copy. Temporary variables are left out. What
   /// a step that fails has changed until then stays, and is in it. The callback runs on a thread of the engine, once,
-  /// and must not block. Errors: kResourceExhausted where a late update found no memory beside the snapshot;
-  /// kFailedPrecondition, kCancelled where container or engine went meanwhile.
+  /// and must not block; as the engine ends, and in a child after fork(), it may run within the call. Errors:
+  /// kResourceExhausted where a late update found no memory beside the snapshot; kFailedPrecondition, kCancelled where
+  /// container or engine went meanwhile.
   void snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container = "");
   std::future<Result<Snapshot>> snapshot(const std::string& container = "");
   /// Sets variables, creating those there are not. All or nothing: a variable that exists with another dtype or shape
   /// makes it an error that names it. Blocks the calling thread, which must not be the engine's own.
   Status restore(const Snapshot& snapshot, const std::string& container = "");
-  /// Drops every resource of a container: variables, queues, iterators.
+  /// Drops every resource of a container: variables, queues, iterators. Steps that wait for one end with an error.
+  /// Datasets that were added are the default container's; actors that were added (embed.h) are in none.
   void reset_container(const std::string& container);
 
   /// The virtual clock of the simulated devices, nanoseconds; 0 without any.
