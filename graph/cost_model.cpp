@@ -19,6 +19,7 @@ using nlohmann::json;
 constexpr int64_t kRemembered = 20;
 /// Of whatever is measured, so that sums stay numbers.
 constexpr double kMost = 1e18;
+constexpr int64_t kMostSteps = 1'000'000'000'000'000'000;
 
 /// Whether `path` is something else than a file: a FIFO, which would wait, or a device.
 bool is_special(const std::string& path) {
@@ -40,9 +41,11 @@ double NodeCost::time_ns(const DeviceRates& rates) const {
 
 void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps,
                     double firings) {
-  if (steps < 1) return;
+  const auto known = [](double value) { return value >= 0 && value <= kMost; };
+  if (steps < 1 || !known(ns) || !known(output_bytes) || !known(firings)) return;
+  steps = std::min(steps, kMostSteps);
   MeasuredCost& cost = measured_[node].try_emplace(std::string(kind)).first->second;
-  cost.steps += steps;
+  cost.steps = std::min(cost.steps + steps, kMostSteps);
   const double weight =
       std::min(1.0, static_cast<double>(steps) / static_cast<double>(std::min(cost.steps, kRemembered)));
   cost.ns += (ns - cost.ns) * weight;

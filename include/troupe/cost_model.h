@@ -36,6 +36,7 @@ class CostModel {
  public:
   /// Takes one measurement in: the mean of the first 20, from then on the newest counts a twentieth.
   /// `steps` > 1: so many at once, of which the values are the means. `firings`: how often the node ran in a step.
+  /// Does nothing for less than one step, and where a value is not a number from 0 to 1e18.
   void add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps = 1,
            double firings = 1);
   /// The same with each measurement of another.

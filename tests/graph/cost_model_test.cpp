@@ -2,7 +2,9 @@
 // The cost model and its file, and the counts of operations behind its estimates.
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "graph/op_costs.h"
 #include "tests/graph/pass_fixture.h"
@@ -200,4 +202,43 @@ TEST_CASE("what a node moves, and what takes a device no time") {
   CHECK(m.time_ns(node, "gpu", rates) == estimated_ns(node, rates));
   m.add(node.name(), "sim", 7, 0);
   CHECK(m.time_ns(node, "sim", rates) == 7);
+}
+
+TEST_CASE("what is no measurement is left out, so that a model can always be kept in a file") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("costs.json");
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+  CostModel m;
+  for (const double bad : {kNan, kInfinity, -kInfinity, -1., 2e18}) {
+    m.add("a", "cpu", bad, 1);
+    m.add("a", "cpu", 1, bad);
+    m.add("a", "cpu", 1, 1, 1, bad);
+  }
+  for (const int64_t steps : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()})
+    m.add("a", "cpu", 1, 1, steps);
+  CHECK(m.empty());
+  for (int i = 0; i < 20; ++i) m.add("a", "cpu", 1e18, 1e18, std::numeric_limits<int64_t>::max(), 1e18);
+  m.add("", "", 0, 0, 1, 0);
+  m.add(m);
+  REQUIRE(m.save(path).ok());
+  const auto back = CostModel::load(path);
+  INFO((back.ok() ? "" : back.error().str()));
+  REQUIRE(back.ok());
+  CHECK(back->find("a", "cpu")->ns == 1e18);
+  CHECK(back->find("a", "cpu")->steps == m.find("a", "cpu")->steps);
+  CHECK(back->find("", "")->firings == 0);
+}
+
+TEST_CASE("a cost model that cannot be written leaves the one that is there") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("costs.json");
+  CostModel m;
+  m.add("a", "cpu", 3, 4);
+  REQUIRE(m.save(path).ok());
+  std::filesystem::create_directories(path + ".new/in the way");
+  m.add("b", "cpu", 3, 4);
+  CHECK(m.save(path).error().code == Code::kNotFound);
+  CHECK(CostModel::load(path)->size() == 1);
+  CHECK(m.save(directory.path()).error().code == Code::kNotFound);
+  CHECK(CostModel::load(directory.path()).error().code == Code::kDataLoss);
 }
