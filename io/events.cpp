@@ -2,12 +2,13 @@
 // Event files: one Event message a record. The writer's mutex covers the file alone; messages are made outside it.
 #include "troupe/events.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <mutex>
 
 #include "base/log.h"
@@ -26,6 +27,14 @@ double system_seconds() {
 std::string host_name() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
+}
+
+/// Makes an empty file; false if there was something of that name, which another thread may have made just now.
+bool is_new(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return errno != EEXIST;  // who writes to it will be told why it cannot
+  ::close(fd);
+  return true;
 }
 
 /// Bytes of pixels, whatever the images' dtype.
@@ -68,8 +77,7 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
   const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory, static_cast<int64_t>(clock()),
                                        host_name(), ::getpid());
   std::string path;
-  std::error_code ignored;
-  for (int n = 0; path.empty() || std::filesystem::exists(path, ignored); ++n) path = fmt::format("{}.{}", stem, n);
+  for (int n = 0; path.empty() || !is_new(path); ++n) path = fmt::format("{}.{}", stem, n);
   TROUPE_ASSIGN(RecordWriter writer, RecordWriter::create(*files, path));
   std::unique_ptr<EventWriter> out(new EventWriter(std::make_unique<State>(std::move(writer), path, std::move(clock))));
   proto::Event event;

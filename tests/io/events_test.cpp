@@ -7,6 +7,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <set>
 #include <thread>
 
 #include "io/event.pb.h"
@@ -151,4 +153,78 @@ TEST_CASE("threads may write at once") {
   const auto events = read_events((*opened)->path());
   REQUIRE(events.size() == 2001);
   for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].step() == next[events[i].summary().value(0).tag()]++);
+}
+
+TEST_CASE("writers that are opened at once, in one second, have files of their own") {
+  TemporaryDirectory dir;
+  constexpr int kThreads = 4, kEach = 25;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<EventWriter>> writers;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        auto opened = EventWriter::open(dir.path(), [] { return 7.0; });
+        if (!opened.ok()) continue;
+        const std::lock_guard lock(mutex);
+        writers.push_back(std::move(*opened));
+      }
+    });
+  for (auto& t : threads) t.join();
+  REQUIRE(writers.size() == kThreads * kEach);
+  std::set<std::string> paths;
+  for (const auto& writer : writers) paths.insert(writer->path());
+  CHECK(paths.size() == writers.size());
+}
+
+TEST_CASE("events are written when there are 64 KiB of them, and by flush") {
+  TemporaryDirectory dir;
+  auto w = EventWriter::open(dir.path()).value();
+  const auto size = [&] { return std::filesystem::file_size(w->path()); };
+  const auto empty = size();
+  REQUIRE(w->scalar("a", 1, 1).ok());
+  CHECK(size() == empty);
+  REQUIRE(w->flush().ok());
+  const auto one = size() - empty;
+  CHECK(one > 0);
+  for (size_t i = 0; i < (1 << 16) / one - 1; ++i) REQUIRE(w->scalar("a", 1, 1).ok());
+  CHECK(size() == empty + one);
+  REQUIRE(w->scalar("a", 1, 1).ok());
+  REQUIRE(w->scalar("a", 1, 1).ok());
+  CHECK(size() >= empty + one + (1 << 16));
+}
+
+TEST_CASE("of a batch as many images are written as asked for and there, never less than none") {
+  TemporaryDirectory dir;
+  auto w = EventWriter::open(dir.path()).value();
+  const Tensor batch = *Tensor::zeros(DType::kUInt8, {2, 3, 3, 1});
+  for (const int64_t most : {int64_t{-1}, int64_t{0}, std::numeric_limits<int64_t>::min()})
+    CHECK(w->image("none", 1, batch, most).ok());
+  CHECK(w->image("all", 2, batch, std::numeric_limits<int64_t>::max()).ok());
+  CHECK(w->image("single", 3, *Tensor::zeros(DType::kUInt8, {3, 3, 4}), 0).ok());  // no batch: `most` says nothing
+  REQUIRE(w->flush().ok());
+  const auto events = read_events(w->path());
+  REQUIRE(events.size() == 3);
+  CHECK(events[1].summary().value_size() == 2);
+  CHECK(events[2].summary().value(0).tag() == "single");
+}
+
+TEST_CASE("steps, tags and scalars of any value come back") {
+  TemporaryDirectory dir;
+  auto w = EventWriter::open(dir.path(), [] { return -1.5; }).value();
+  const float values[] = {std::nanf(""), INFINITY, -INFINITY, -0.f};
+  for (const float v : values) REQUIRE(w->scalar("", std::numeric_limits<int64_t>::min(), v).ok());
+  REQUIRE(w->scalar(std::string(100'000, 't'), -1, 1).ok());
+  CHECK_FALSE(w->histogram("h", 1, Tensor::of<float>({1, INFINITY})).ok());
+  REQUIRE(w->histogram("none", 1, *Tensor::zeros(DType::kFloat32, {0})).ok());
+  REQUIRE(w->histogram("truths", 1, Tensor::of<int8_t>({-128, 127})).ok());
+  REQUIRE(w->flush().ok());
+  const auto events = read_events(w->path());
+  REQUIRE(events.size() == 8);
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(events[i + 1].step() == std::numeric_limits<int64_t>::min());
+    const float back = events[i + 1].summary().value(0).simple_value();
+    CHECK((std::isnan(back) ? std::isnan(values[i]) : back == values[i]));
+  }
+  CHECK(events[5].summary().value(0).tag().size() == 100'000);
 }
