@@ -49,7 +49,9 @@ Status check(const PlacementOptions& options) {
   std::set<std::string> names;
   for (const PlacementDevice& d : options.devices) {
     const DeviceRates& r = d.rates;
-    if (!names.insert(d.name).second) return invalid_argument("device '{}' is there twice", d.name);
+    const auto name = DeviceName::parse(d.name);  // a name that cannot be read is refused later
+    if (!names.insert(name.ok() ? name->str() : d.name).second)
+      return invalid_argument("device '{}' is there twice", d.name);
     if (!(r.flops > 0) || !(r.memory_bandwidth > 0) || !(r.launch_ns >= 0) || r.memory < 0)
       return invalid_argument("device '{}' cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes",
                               d.name, r.flops, r.memory_bandwidth, r.launch_ns, r.memory);

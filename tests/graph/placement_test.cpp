@@ -2,6 +2,8 @@
 // Placement by cost: what it must respect on any graph, and what it finds on some.
 #include <catch2/catch.hpp>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <set>
@@ -330,4 +332,47 @@ TEST_CASE("placement refuses what makes no sense, by name and value") {
   CHECK_THAT(error(options, y), Contains("link"));
   CHECK_THAT(error(devices(2), p.product(p.s.device("/gpu:0").named("far"), x, x)),
              Contains("far") && Contains("sim:1"));
+}
+
+TEST_CASE("placement refuses rates that are not numbers, wherever they are, and a device written in two ways") {
+  Placed p;
+  const Output x = p.matrix("x"), y = p.product(p.s, x, x);
+  const auto refused = [&](const PlacementOptions& options) {
+    const auto placed = place(p.graph, std::span(&x, 1), std::span(&y, 1), {}, options);
+    return !placed.ok() && placed.error().code == Code::kInvalidArgument;
+  };
+  REQUIRE_FALSE(refused(devices(2)));
+  for (const double bad : {std::nan(""), -1., -std::numeric_limits<double>::infinity()}) {
+    for (double DeviceRates::*rate : {&DeviceRates::flops, &DeviceRates::memory_bandwidth, &DeviceRates::launch_ns}) {
+      PlacementOptions options = devices(2);
+      options.devices[1].rates.*rate = bad;
+      CHECK(refused(options));
+    }
+    for (double LinkRates::*rate : {&LinkRates::bandwidth, &LinkRates::latency_ns}) {
+      PlacementOptions options = devices(2);
+      options.link.*rate = bad;
+      CHECK(refused(options));
+    }
+  }
+  PlacementOptions options = devices(2);
+  options.devices[1].rates.memory = -1;
+  CHECK(refused(options));
+  for (const char* name : {"", "/", "/job:localhost/replica:0/task:0/device:SIM:0"}) {
+    options = devices(2);
+    options.devices[1].name = name;
+    INFO(name);
+    CHECK(refused(options));
+  }
+}
+
+TEST_CASE("memory is checked as far as there are devices and peaks") {
+  const PlacementOptions options = devices(2, {.memory = 10});
+  const double peaks[] = {11, 10, 99};
+  const Status lacks = check_memory(options.devices, peaks);
+  REQUIRE_FALSE(lacks.ok());
+  CHECK_THAT(lacks.error().message, Contains("sim:0 needs 11 bytes and has 10") && !Contains("sim:1"));
+  CHECK(check_memory(options.devices, std::span(peaks).subspan(1, 1)).ok());
+  CHECK(check_memory({}, peaks).ok());
+  const double unknown[] = {std::nan(""), std::numeric_limits<double>::infinity()};
+  CHECK_THAT(check_memory(options.devices, unknown).error().message, Contains("sim:1") && !Contains("sim:0"));
 }
