@@ -97,7 +97,7 @@ Result<Tensor> Tensor::reshape(const Shape& shape) const {
 }
 
 Result<Tensor> Tensor::slice(int64_t begin, int64_t end) const {
-  if (rank() == 0 || begin < 0 || end < begin || end > shape_[0])
+  if (!defined() || rank() == 0 || begin < 0 || end < begin || end > shape_[0])
     return invalid_argument("rows [{}, {}) of a tensor of shape {}", begin, end, shape_.str());
   Tensor t = *this;
   const int64_t row = shape_[0] > 0 ? elements() / shape_[0] : 0;
@@ -161,7 +161,7 @@ std::string element_string(const Tensor& t, int64_t i) {
 /// Prints dimension `d` onwards, starting at element `at`; `left` elements may still be printed.
 void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
   if (d == t.rank()) {
-    out += element_string(t, at);
+    out += left > 0 ? element_string(t, at) : "...";
     --left;
     return;
   }

@@ -27,7 +27,8 @@ class Shape {
     for (int i = 0; i < rank_; ++i) dims_[i] = other.dims_[i];
     return *this;
   }
-  /// At most kMaxRank sizes, each >= 0 (checked: for sizes from a user take Shape::make).
+  /// At most kMaxRank sizes (more abort), each >= 0. Negative ones are found where a tensor is made; for sizes from a
+  /// user take Shape::make.
   Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
   explicit Shape(std::span<const int64_t> dims);
 

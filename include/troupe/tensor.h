@@ -60,11 +60,12 @@ class alignas(32) Tensor {
   Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     if (this != &other) {
-      if (buffer_) buffer_->unref();
+      Buffer* const before = buffer_;
       shape_ = other.shape_;
       dtype_ = std::exchange(other.dtype_, DType::kInvalid);
       buffer_ = std::exchange(other.buffer_, nullptr);
       data_ = std::exchange(other.data_, nullptr);
+      if (before) before->unref();  // last: `other` may be an element of a list in there
     }
     return *this;
   }
@@ -139,11 +140,13 @@ class alignas(32) Tensor {
   bool unique() const { return buffer_ && buffer_->unique(); }
   bool shares_buffer(const Tensor& other) const { return buffer_ && buffer_ == other.buffer_; }
 
-  /// A view with another shape of as many elements. Errors: kInvalidArgument for another count, or a negative size.
+  /// A view with another shape of as many elements. Errors: kInvalidArgument for another count, a negative size, or an
+  /// undefined tensor.
   Result<Tensor> reshape(const Shape& shape) const;
-  /// A view of rows [begin, end) of the first dimension.
+  /// A view of rows [begin, end) of the first dimension. Errors: kInvalidArgument for rows that are not there, a scalar
+  /// or an undefined tensor.
   Result<Tensor> slice(int64_t begin, int64_t end) const;
-  /// A copy in memory of its own.
+  /// A copy in memory of its own; of an undefined tensor another. Errors: kResourceExhausted, as make().
   Result<Tensor> clone(const std::shared_ptr<Allocator>& allocator = system_allocator()) const;
 
   /// Same dtype, shape and elements, bit for bit (strings by value).

@@ -2,6 +2,7 @@
 // Dtypes, and the two 16-bit floats against all of their 65536 values and the ties between them.
 #include "troupe/dtype.h"
 
+#include <Eigen/Core>
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -103,4 +104,49 @@ TEST_CASE("names, TensorFlow's names and sizes of all dtypes") {
   CHECK(!is_floating(DType::kComplex64));
   CHECK(is_integer(DType::kUInt64));
   CHECK(!is_integer(DType::kBool));
+}
+
+TEST_CASE("each dtype has TensorFlow's number and name, and the size of its C++ type") {
+  struct Known {
+    DType dtype;
+    int number;
+    const char* name;
+    size_t size;
+  };
+  const Known all[] = {{dtype_of<float>, 1, "DT_FLOAT", 4},
+                       {dtype_of<double>, 2, "DT_DOUBLE", 8},
+                       {dtype_of<int32_t>, 3, "DT_INT32", 4},
+                       {dtype_of<uint8_t>, 4, "DT_UINT8", 1},
+                       {dtype_of<int16_t>, 5, "DT_INT16", 2},
+                       {dtype_of<int8_t>, 6, "DT_INT8", 1},
+                       {dtype_of<std::string>, 7, "DT_STRING", sizeof(std::string)},
+                       {dtype_of<complex64>, 8, "DT_COMPLEX64", 8},
+                       {dtype_of<int64_t>, 9, "DT_INT64", 8},
+                       {dtype_of<bool>, 10, "DT_BOOL", sizeof(bool)},
+                       {dtype_of<bfloat16>, 14, "DT_BFLOAT16", 2},
+                       {dtype_of<uint16_t>, 17, "DT_UINT16", 2},
+                       {dtype_of<float16>, 19, "DT_HALF", 2},
+                       {dtype_of<ResourceRef>, 20, "DT_RESOURCE", sizeof(ResourceRef)},
+                       {dtype_of<TensorListRef>, 21, "DT_VARIANT", sizeof(TensorListRef)},
+                       {dtype_of<uint32_t>, 22, "DT_UINT32", 4},
+                       {dtype_of<uint64_t>, 23, "DT_UINT64", 8}};
+  for (const Known& k : all) {
+    CHECK(static_cast<int>(k.dtype) == k.number);
+    CHECK(dtype_from_string(k.name) == k.dtype);
+    CHECK(size_of(k.dtype) == k.size);
+    CHECK(is_object(k.dtype) == (k.number == 7 || k.number == 20 || k.number == 21));
+    CHECK(is_floating(k.dtype) == (k.number == 1 || k.number == 2 || k.number == 14 || k.number == 19));
+  }
+  CHECK(dtype_of<char> == DType::kInvalid);
+  CHECK(dtype_of<const float> == DType::kInvalid);
+  for (const char* none : {"DT_INVALID", "DT_FLOAT_REF", "DT_DT_FLOAT", " float", "float ", "DT_", "DT_COMPLEX128"})
+    CHECK_FALSE(dtype_from_string(none));
+}
+
+TEST_CASE("16-bit floats lie in memory as Eigen's do") {
+  static_assert(sizeof(float16) == sizeof(Eigen::half) && sizeof(bfloat16) == sizeof(Eigen::bfloat16));
+  for (const float f : {0.F, -0.F, 1.F, -2.5F, 65504.F, 1e-7F, INFINITY}) {
+    CHECK(std::bit_cast<Eigen::half>(float16(f)) == Eigen::half(f));
+    CHECK(std::bit_cast<Eigen::bfloat16>(bfloat16(f)) == Eigen::bfloat16(f));
+  }
 }

@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/aborts.h"
+
 using namespace troupe;
 
 namespace {
@@ -80,4 +82,32 @@ TEST_CASE("broadcasting follows NumPy, known or not") {
   CHECK(*broadcast(PartialShape{-1}, PartialShape{1}) == PartialShape{-1});
   CHECK(*broadcast(PartialShape{-1}, PartialShape{-1}) == PartialShape{-1});
   CHECK(!broadcast(PartialShape::unknown(), PartialShape{1})->has_rank());
+}
+
+TEST_CASE("more sizes than a shape has end the program; an error of broadcasting or merging never does") {
+  const std::vector<int64_t> many(kMaxRank + 1, 1);
+  CHECK_THAT(words_of_abort([&] { Shape(std::span<const int64_t>(many)); }), Catch::Contains("kMaxRank"));
+  Shape full(std::span<const int64_t>(many).first(kMaxRank));
+  CHECK_THAT(words_of_abort([&] { full.push_back(1); }), Catch::Contains("kMaxRank"));
+  CHECK_THAT(words_of_abort([&] { full.insert(0, 1); }), Catch::Contains("kMaxRank"));
+  CHECK_THAT(words_of_abort([&] { full.erase(kMaxRank); }), Catch::Contains("check failed"));
+  CHECK(broadcast(full, full).ok());
+  Shape& self = full;
+  full = self;
+  CHECK(full.rank() == kMaxRank);
+  CHECK(full.dim(-kMaxRank) == 1);
+}
+
+TEST_CASE("broadcasting to unknown sizes keeps what is known, and a 1 gives way to 0") {
+  CHECK(*broadcast(PartialShape{-1}, PartialShape{5}) == PartialShape{5});
+  CHECK(*broadcast(PartialShape{-1, 0}, PartialShape{1}) == PartialShape{-1, 0});
+  CHECK(*broadcast(Shape{1, 0, 1}, Shape{2, 1, 3}) == Shape{2, 0, 3});
+  CHECK(!broadcast(PartialShape{0}, PartialShape{2, 3}).ok());
+  CHECK_THAT(broadcast(PartialShape{-1, 2}, PartialShape{3}).error().message,
+             Catch::Contains("[?,2]") && Catch::Contains("[3]"));
+  CHECK(PartialShape::unknown() == PartialShape());
+  CHECK(!(PartialShape::unknown() == PartialShape::scalar()));
+  CHECK(PartialShape::unknown().dims().empty());
+  CHECK(!PartialShape::unknown().fully_known());
+  CHECK(PartialShape{2, -1}.dim(-1) == -1);
 }
