@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 namespace troupe {
 namespace {
@@ -26,6 +27,13 @@ template <class T> std::string show(const std::vector<T>& values) {
   return out + "]";
 }
 
+template <class T> bool equal(const T& a, const T& b) { return a == b; }
+bool equal(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+bool equal(const Tensor& a, const Tensor& b) { return a.identical(b); }
+bool equal(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(a, b, [](float x, float y) { return equal(x, y); });
+}
+
 }  // namespace
 
 const char* attr_type_name(const AttrValue& value) {
@@ -41,13 +49,7 @@ std::string to_string(const AttrValue& value) {
 
 bool same(const AttrValue& a, const AttrValue& b) {
   if (a.index() != b.index()) return false;
-  if (const Tensor* t = std::get_if<Tensor>(&a)) return t->identical(std::get<Tensor>(b));
-  return std::visit(
-      [&b]<class T>(const T& v) {
-        if constexpr (std::is_same_v<T, Tensor>) return false;
-        else return v == std::get<T>(b);
-      },
-      a);
+  return std::visit([&b]<class T>(const T& v) { return equal(v, std::get<T>(b)); }, a);
 }
 
 Attrs::Attrs() = default;

@@ -23,7 +23,7 @@ using AttrValue = std::variant<int64_t, float, bool, std::string, DType, Partial
 const char* attr_type_name(const AttrValue& value);
 /// For messages and DOT: 3, "SAME", float32, [1,2,2,1].
 std::string to_string(const AttrValue& value);
-/// Equal type and value; tensors bit by bit.
+/// Equal type and value; floats and tensors bit by bit, so NaN is the same as itself and 0 is not -0.
 bool same(const AttrValue& a, const AttrValue& b);
 
 /// A few attributes by name, sorted.

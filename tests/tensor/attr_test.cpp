@@ -2,7 +2,9 @@
 // Attributes: the sorted list, typed access, printing, equality.
 #include "troupe/attr.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 using namespace troupe;
 
@@ -61,4 +63,36 @@ TEST_CASE("same compares type and value") {
     for (size_t k = 0; k < b.size(); ++k) CHECK(same(a[i], b[k]) == (i == k));
   CHECK(!same(Tensor::scalar(1.f), Tensor::scalar(2.f)));
   CHECK(!same(int64_t{1}, int64_t{2}));
+}
+
+TEST_CASE("same looks at floats bit by bit, in lists too") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(same(nan, nan));
+  CHECK(same(std::vector<float>{1, nan}, std::vector<float>{1, nan}));
+  CHECK(!same(0.F, -0.F));
+  CHECK(!same(std::vector<float>{0.F}, std::vector<float>{-0.F}));
+  CHECK(!same(std::vector<float>{1}, std::vector<float>{1, 1}));
+  CHECK(!same(Tensor(), Tensor::scalar(0.F)));
+  CHECK(same(Tensor(), Tensor()));
+  CHECK(!same(PartialShape::unknown(), PartialShape::scalar()));
+  CHECK(!same(std::vector<bool>{true}, std::vector<bool>{false}));
+}
+
+TEST_CASE("the last of two values of one name counts, and a value may come from the list itself") {
+  Attrs attrs{{"a", int64_t{1}}, {"b", std::string("text")}, {"a", int64_t{2}}};
+  CHECK(attrs.size() == 2);
+  CHECK(*attrs.get<int64_t>("a") == 2);
+  for (char c = 'c'; c < 'z'; ++c) attrs.set(std::string_view(attrs.begin()[1].first), *attrs.find("a"));
+  CHECK(*attrs.get<int64_t>("b") == 2);
+  for (int i = 0; i < 100; ++i) attrs.set(std::to_string(i), *attrs.find("b"));  // the list grows meanwhile
+  CHECK(attrs.size() == 102);
+  CHECK(*attrs.get<int64_t>("99") == 2);
+  CHECK(std::ranges::is_sorted(attrs, {}, &Attrs::Entry::first));
+  Attrs& self = attrs;
+  attrs = self;
+  CHECK(attrs.size() == 102);
+  const Attrs taken = std::move(attrs);
+  CHECK(taken.size() == 102);
+  attrs = taken;
+  CHECK(attrs.has("a"));
 }
