@@ -20,6 +20,7 @@ namespace {
 class SystemAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
+    if (bytes > SIZE_MAX - kAlignment) return nullptr;  // rounded up it would be 0
     return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   }
   void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
@@ -61,16 +62,14 @@ size_t class_bytes(int c) {
 
 class CachingAllocator final : public Allocator {
  public:
-  CachingAllocator(int64_t limit, int64_t cache_limit) : limit_(limit), cache_limit_(cache_limit) {}
+  CachingAllocator(int64_t limit, int64_t cache_limit)
+      : limit_(std::max<int64_t>(limit, 0)), cache_limit_(std::clamp<int64_t>(cache_limit, 0, kMostCached)) {}
   void* allocate(size_t bytes) override {
     const int c = class_of(bytes);
     if (c >= kClasses) return refuse();
     const auto size = static_cast<int64_t>(class_bytes(c));
-    const int64_t in_use = held_.fetch_add(size, std::memory_order_relaxed) + size - kOwned;
-    if (limit_ > 0 && in_use > limit_) {
-      held_.fetch_sub(size, std::memory_order_relaxed);
-      return refuse();
-    }
+    const int64_t in_use = take(size);
+    if (in_use < 0) return refuse();
     if (in_use > peak_.load(std::memory_order_relaxed)) raise_peak(in_use);
     if (void* memory = pop(c, true)) return memory;
     const int64_t given = given_.fetch_add(size, std::memory_order_relaxed) + size;
@@ -121,6 +120,17 @@ class CachingAllocator final : public Allocator {
   }
 
  private:
+  /// Counts `size` bytes as in use: how many are then, or -1, with nothing counted, beyond the limit. What is refused
+  /// is never counted, or it would refuse what others ask meanwhile.
+  int64_t take(int64_t size) {
+    if (limit_ == 0) return held_.fetch_add(size, std::memory_order_relaxed) + size - kOwned;
+    int64_t held = held_.load(std::memory_order_relaxed);
+    do {
+      if (held - kOwned > limit_ - size) return -1;
+    } while (!held_.compare_exchange_weak(held, held + size, std::memory_order_relaxed));
+    return held + size - kOwned;
+  }
+
   /// What the system may have given while blocks are kept for reuse.
   int64_t most() const { return peak_.load(std::memory_order_relaxed) + cache_limit_; }
 
@@ -178,6 +188,7 @@ class CachingAllocator final : public Allocator {
   }
 
   static constexpr int64_t kOwned = 1;
+  static constexpr int64_t kMostCached = INT64_MAX / 2;  // leaves room for a sum with bytes in use
   const int64_t limit_;
   const int64_t cache_limit_;
   std::atomic<int64_t> held_{kOwned}, peak_{0}, given_{0}, failures_{0};

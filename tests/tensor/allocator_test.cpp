@@ -209,3 +209,59 @@ TEST_CASE("threads give back the memory of an allocator without owners") {
   owner.reset();
   for (auto& t : threads) t.join();  // a sanitizer would see a leak or a use after it
 }
+
+TEST_CASE("a request that is refused never makes another one fail that there is room for") {
+  constexpr size_t kLimit = 1 << 20;
+  auto a = make_caching_allocator(kLimit);
+  std::atomic<bool> done{false};
+  std::atomic<int> given{0};
+  std::thread greedy([&] {
+    while (!done) given += a->allocate(kLimit + 1) != nullptr;
+  });
+  int refused = 0;
+  for (int i = 0; i < 50000; ++i) {
+    void* p = a->allocate(kLimit / 2);
+    if (p) a->deallocate(p, kLimit / 2);
+    else ++refused;
+  }
+  done = true;
+  greedy.join();
+  CHECK(refused == 0);
+  CHECK(given == 0);
+  CHECK(a->stats().in_use == 0);
+}
+
+TEST_CASE("limits at the ends of their range, and negative ones, do what they say") {
+  auto all = make_caching_allocator(INT64_MAX, INT64_MAX);
+  void* p = all->allocate(1000);
+  REQUIRE(p);
+  all->deallocate(p, 1000);
+  CHECK(all->stats().cached >= 1000);
+  CHECK(all->allocate(1000) == p);
+  all->deallocate(p, 1000);
+
+  auto none = make_caching_allocator(-1, -1);
+  CHECK(none->stats().limit == 0);
+  p = none->allocate(1000);
+  REQUIRE(p);
+  none->deallocate(p, 1000);
+  CHECK(none->stats().cached == 0);
+
+  auto exact = make_caching_allocator(1024);
+  p = exact->allocate(1024);
+  REQUIRE(p);
+  CHECK(exact->allocate(0) == nullptr);
+  exact->deallocate(p, 1024);
+}
+
+TEST_CASE("system memory is one object, is aligned, and refuses what no system has") {
+  const auto& a = system_allocator();
+  CHECK(&a == &system_allocator());
+  for (size_t n : {0, 1, 63, 64, 65, 4097}) {
+    void* p = a->allocate(n);
+    CHECK(reinterpret_cast<uintptr_t>(p) % kAlignment == 0);
+    a->deallocate(p, n);
+  }
+  for (size_t n = SIZE_MAX; n > SIZE_MAX - kAlignment; --n) CHECK(a->allocate(n) == nullptr);
+  CHECK_NOTHROW(a->trim());
+}
