@@ -20,7 +20,8 @@ template <class F> auto guarded(F&& call) -> decltype(call()) {
   } catch (const std::length_error&) {
     return make_error(Code::kResourceExhausted, "more elements than a list can have");
   } catch (const std::exception& e) {
-    return make_error(Code::kInternal, "an exception was thrown: {}", e.what());
+    const char* what = e.what();
+    return make_error(Code::kInternal, "an exception was thrown: {}", what ? what : "without a word");
   } catch (...) {
     return make_error(Code::kInternal, "an exception was thrown that is not a std::exception");
   }

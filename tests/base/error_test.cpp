@@ -5,6 +5,8 @@
 #include <catch2/catch.hpp>
 #include <memory>
 
+#include "tests/aborts.h"
+
 using namespace troupe;
 
 namespace {
@@ -79,4 +81,38 @@ TEST_CASE("results carry a value or an error through the macros") {
   CHECK(*taken == 3);
   Result<int> from_status = Status(invalid_argument("x"));
   CHECK(!from_status);
+}
+
+TEST_CASE("whoever asks for what is not there is told so, and the program ends") {
+  const Result<int> bad = invalid_argument("seven is odd");
+  CHECK_THAT(words_of_abort([&] { (void)bad.value(); }), Catch::Contains("invalid argument: seven is odd"));
+  CHECK_THAT(words_of_abort([&] { (void)*bad; }), Catch::Contains("seven is odd"));
+  CHECK_THAT(words_of_abort([&] { (void)*Result<int>(bad); }), Catch::Contains("seven is odd"));
+  const Result<std::string> word = invalid_argument("no word");
+  CHECK_THAT(words_of_abort([&] { (void)word->size(); }), Catch::Contains("no word"));
+  const Result<int> good = 1;
+  CHECK_THAT(words_of_abort([&] { (void)good.error(); }), Catch::Contains("the error of a success"));
+  CHECK_THAT(words_of_abort([] { (void)Status().error(); }), Catch::Contains("the error of a success"));
+}
+
+TEST_CASE("a result from a success without a value is an error that says so") {
+  const Result<int> none = Status();
+  REQUIRE(!none.ok());
+  CHECK(none.error().code == Code::kInternal);
+  CHECK(none.error().message.find("a success") != std::string::npos);
+}
+
+TEST_CASE("a copied status has an error of its own, also when it is assigned to itself") {
+  Status a = invalid_argument("first");
+  Status b = a;
+  b.error().message = "second";
+  CHECK(a.error().message == "first");
+  Status& self = a;
+  a = self;
+  CHECK(a.error().message == "first");
+  Error error = a.error();
+  error.step = 0;
+  Error& same = error;
+  error = same;
+  CHECK(error.str() == "invalid argument: first (step 0)");
 }
