@@ -69,7 +69,10 @@ class KernelContext {
   }
   /// The buffer of input i reused for an output of this dtype and shape when nobody else wants it and sizes agree,
   /// else a new tensor. A reused buffer still holds the input: element-wise kernels may write it in place.
+  /// std::out_of_range if there is no input i.
   Result<Tensor> forward_or_allocate(int i, DType dtype, const Shape& shape) const {
+    if (static_cast<unsigned>(i) >= static_cast<unsigned>(num_inputs_)) [[unlikely]]
+      no_such("input", i, num_inputs_);
     const uint32_t slot = input_slots_[i];
     Tensor& t = values_[slot];
     if (uses_[slot] == 1 && t.dtype() == dtype && t.unique() && t.shape() == shape) {

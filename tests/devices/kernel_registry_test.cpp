@@ -100,3 +100,52 @@ TEST_CASE("parallel_for covers every index once, in no more pieces than threads"
         CHECK(pieces <= std::max(threads, 1));
       }
 }
+
+TEST_CASE("an input or output that a node has not is out of range") {
+  DeviceInfo device;
+  device.allocator = make_caching_allocator();
+  Tensor values[2] = {*Tensor::zeros(DType::kFloat32, {4}, device.allocator), Tensor()};
+  const int32_t uses[2] = {1, 0};
+  const uint32_t slots[1] = {0};
+  KernelContext context(values, uses, slots, 1, 1, 1, device, 5);
+  for (int i : {1, 2, -1, INT_MAX, INT_MIN}) {
+    CHECK_THROWS_AS(context.input(i), std::out_of_range);
+    CHECK_THROWS_AS(context.set_output(i, Tensor::scalar(1.f)), std::out_of_range);
+    CHECK_THROWS_AS(context.forward_or_allocate(i, DType::kFloat32, {4}), std::out_of_range);
+  }
+  CHECK(values[0].elements() == 4);
+  CHECK(!values[1].defined());
+}
+
+TEST_CASE("a frozen buffer is forwarded to write in when nobody else has it, and a view as a view") {
+  DeviceInfo device;
+  device.allocator = make_caching_allocator();
+  Tensor values[1] = {*Tensor::make(DType::kInt32, {4}, device.allocator)};
+  for (int32_t i = 0; i < 4; ++i) values[0].mutable_data<int32_t>()[i] = i;
+  values[0] = *values[0].slice(1, 3);
+  values[0].freeze();
+  const void* memory = values[0].raw();
+  const int32_t uses[1] = {1};
+  const uint32_t slots[1] = {0};
+  KernelContext context(values, uses, slots, 1, 0, 1, device, 5);
+  auto forwarded = context.forward_or_allocate(0, DType::kInt32, {2});
+  REQUIRE(forwarded.ok());
+  CHECK(forwarded->raw() == memory);
+  CHECK(forwarded->mutable_raw() == memory);  // no copy on writing
+  CHECK(forwarded->values<int32_t>()[1] == 2);
+}
+
+TEST_CASE("what a factory throws is an error, and without memory kResourceExhausted") {
+  KernelRegistry registry;
+  const auto throws = [](auto thrown) {
+    return [thrown](const KernelInit&) -> Result<std::unique_ptr<Kernel>> { throw thrown; };
+  };
+  registry.add("Memory", DeviceKind::kCpu, {}, throws(std::bad_alloc()));
+  registry.add("Word", DeviceKind::kCpu, {}, throws(std::runtime_error("my words")));
+  registry.add("Number", DeviceKind::kCpu, {}, throws(7));
+  const Attrs none;
+  CHECK(registry.make(init_of(none, "Memory"), DeviceKind::kCpu).error().code == Code::kResourceExhausted);
+  CHECK(registry.make(init_of(none, "Word"), DeviceKind::kCpu).error().code == Code::kInternal);
+  CHECK_THAT(registry.make(init_of(none, "Word"), DeviceKind::kCpu).error().message, Catch::Contains("my words"));
+  CHECK(registry.make(init_of(none, "Number"), DeviceKind::kCpu).error().code == Code::kInternal);
+}
