@@ -82,7 +82,7 @@ std::string describe(const Tensor& t) { return to_string(t.dtype()) + t.shape().
 
 }  // namespace
 
-Result<std::unique_ptr<Resource>> Table::make(TableOptions options) {
+Result<std::unique_ptr<Table>> Table::make(TableOptions options) {
   for (const DType dtype : {options.key_dtype, options.value_dtype})
     if (!is_known(dtype) || (size_of(dtype) > 8 && dtype != DType::kString))
       return invalid_argument("table '{}' cannot hold {}", options.name, to_string(dtype));
@@ -96,7 +96,7 @@ Result<std::unique_ptr<Resource>> Table::make(TableOptions options) {
                                 item->str());
     TROUPE_RETURN_IF_ERROR(BucketEntries::check(options.buckets, options.most_full));
   }
-  return std::unique_ptr<Resource>(new Table(std::move(options)));
+  return std::unique_ptr<Table>(new Table(std::move(options)));
 }
 
 Table::Table(TableOptions options) : options_(std::move(options)) {

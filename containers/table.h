@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "containers/table_entries.h"
-#include "troupe/resource.h"
+#include "troupe/tensor.h"
 
 namespace troupe {
 
@@ -25,11 +25,11 @@ struct TableOptions {
   float most_full = 0;                     // share of them that may be taken
 };
 
-/// A passive core (see Resource). Keys and values are numbers, bool or strings. Source: TensorFlow's lookup tables.
-class Table final : public Resource {
+/// Keys and values are numbers, bool or strings. Not thread-safe. Source: TensorFlow's lookup tables.
+class Table {
  public:
   /// Errors: kInvalidArgument for types, shapes or buckets that cannot be.
-  static Result<std::unique_ptr<Resource>> make(TableOptions options);
+  static Result<std::unique_ptr<Table>> make(TableOptions options);
 
   const TableOptions& options() const { return options_; }
   int64_t size() const { return entries_->size(); }

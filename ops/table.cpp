@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lookup tables: HashTableV2, MutableHashTableV2, MutableHashTableOfTensorsV2, MutableDenseHashTableV2 make handles;
 // LookupTable...V2, InitializeTableV2 and InitializeTableFromTextFileV2 run at the table's host.
-#include "containers/table.h"
-#include "io/whole_file.h"
 #include "ops/all.h"
 #include "ops/resource_kernel.h"
-#include "ops/string_numbers.h"
+#include "ops/string_map.h"
+#include "ops/table_resource.h"
+#include "ops/vocabulary_file.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -25,7 +25,7 @@ ResourceHandle table_handle(const KernelInit& init, const TableOptions& options)
   handle.signature = fmt::format("{} {}{} to {}{}", init.op, to_string(options.key_dtype), options.key_shape.str(),
                                  to_string(options.value_dtype), options.value_shape.str());
   for (const Tensor& key : options.reserved_keys) handle.signature += " not " + key.str();
-  handle.factory = [options] { return Table::make(options); };
+  handle.factory = [options] { return TableResource::make(options); };
   return handle;
 }
 
@@ -90,8 +90,9 @@ class TableKernel final : public ResourceKernel {
   using Run = Result<std::vector<Tensor>> (*)(Table&, ResourceRequest&);
   TableKernel(Run run, std::vector<DType> outputs) : run_(run), outputs_(std::move(outputs)) {}
   void execute(Resource& resource, ResourceRequest request) override {
-    Table* table = core_as<Table>(resource, request, "table");
-    if (!table) return;
+    auto* host = core_as<TableResource>(resource, request, "table");
+    if (!host) return;
+    Table* table = &host->table();
     auto outputs = run_(*table, request);
     for (size_t i = 0; outputs.ok() && i < outputs->size(); ++i)
       if ((*outputs)[i].dtype() != outputs_[i])
@@ -118,82 +119,23 @@ Result<std::vector<Tensor>> entries(Table& t, ResourceRequest& r) { return t.ent
 
 // -- files ------------------------------------------------------------------------------------------------------------
 
-/// Sets element `at` of `t` to what `text` says.
-Status set_from_text(Tensor& t, int64_t at, std::string_view text) {
-  const auto number = [&]<class T>(T* out) -> Status {
-    if (read_number<T>(text, out[at])) return {};
-    return invalid_argument("\"{}\" is no {}", text, to_string(t.dtype()));
-  };
-  switch (t.dtype()) {
-    case DType::kString: t.mutable_data<std::string>()[at] = text; return {};
-    case DType::kInt64: return number(t.mutable_data<int64_t>());
-    case DType::kInt32: return number(t.mutable_data<int32_t>());
-    case DType::kFloat32: return number(t.mutable_data<float>());
-    case DType::kFloat64: return number(t.mutable_data<double>());
-    default: return invalid_argument("{} cannot be read from a file", to_string(t.dtype()));
-  }
-}
-
+/// Has the file read where that may wait.
 class FillFromFile final : public ResourceKernel {
  public:
-  explicit FillFromFile(const KernelInit& init)
-      : columns_{init.attr<int64_t>("key_index"), init.attr<int64_t>("value_index")},
-        most_(init.attr<int64_t>("vocab_size")), offset_(init.attr<int64_t>("offset")),
-        delimiter_(init.attr<std::string>("delimiter")) {}
-
+  explicit FillFromFile(const KernelInit& init) : file_(std::make_shared<const VocabularyFile>(init)) {}
   void execute(Resource& resource, ResourceRequest request) override {
-    if (Table* table = core_as<Table>(resource, request, "table"))
-      request.reply(no_output(fill(*table, request.inputs[1])));
+    auto* host = core_as<TableResource>(resource, request, "table");
+    if (!host) return;
+    auto path = one_string(request.inputs[1], "filename");
+    if (!path.ok()) return request.reply(std::move(path.error()));
+    const TableOptions& options = host->table().options();
+    host->fill_from([file = file_, path = std::move(*path), key = options.key_dtype,
+                     value = options.value_dtype] { return file->read(path, key, value); },
+                    std::move(request.reply));
   }
 
  private:
-  static constexpr int64_t kLineNumber = -1, kWholeLine = -2;
-
-  Status fill(Table& table, const Tensor& file) const {
-    if (file.dtype() != DType::kString || file.elements() != 1)
-      return invalid_argument("filename must be one string, got {}", file.str());
-    const std::string& path = file.data<std::string>()[0];
-    TROUPE_ASSIGN(const std::string bytes, read_file(path));
-    std::vector<std::string_view> lines;
-    for (std::string_view rest = bytes; !rest.empty();) {
-      const size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view line = rest.substr(0, end);
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      lines.push_back(line);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
-    if (offset_ < 0 || most_ < -1) return invalid_argument("offset {} and vocab_size {}", offset_, most_);
-    lines.erase(lines.begin(), lines.begin() + std::min<int64_t>(offset_, static_cast<int64_t>(lines.size())));
-    if (most_ >= 0 && static_cast<int64_t>(lines.size()) < most_)
-      return invalid_argument("{} has {} lines, fewer than vocab_size {}", path, lines.size(), most_);
-    if (most_ >= 0) lines.resize(static_cast<size_t>(most_));
-    const Shape rows{static_cast<int64_t>(lines.size())};
-    Tensor columns[2];
-    for (int side = 0; side < 2; ++side) {
-      TROUPE_ASSIGN(columns[side], Tensor::make(side ? table.options().value_dtype : table.options().key_dtype, rows));
-      for (size_t i = 0; i < lines.size(); ++i)
-        if (Status status = set(columns[side], columns_[side], static_cast<int64_t>(i), lines[i]); !status.ok()) {
-          status.error().message = fmt::format("{}, line {}: {}", path, i + 1, status.error().message);
-          return status;
-        }
-    }
-    return table.fill(columns[0], columns[1]);
-  }
-
-  Status set(Tensor& column, int64_t index, int64_t row, std::string_view line) const {
-    if (index == kLineNumber) return set_from_text(column, row, std::to_string(row));
-    if (index == kWholeLine) return set_from_text(column, row, line);
-    for (int64_t skipped = 0; skipped < index; ++skipped) {
-      const size_t end = line.find(delimiter_);
-      if (end == std::string_view::npos) return invalid_argument("there is no column {}", index);
-      line.remove_prefix(end + delimiter_.size());
-    }
-    return set_from_text(column, row, line.substr(0, line.find(delimiter_)));
-  }
-
-  const int64_t columns_[2];  // of keys and of values
-  const int64_t most_, offset_;
-  const std::string delimiter_;
+  const std::shared_ptr<const VocabularyFile> file_;
 };
 
 // -- shapes -----------------------------------------------------------------------------------------------------------

@@ -3,36 +3,13 @@
 #include "ops/file_reader.h"
 #include "queues/fifo_queue.h"
 #include "tests/io/temporary_directory.h"
+#include "tests/ops/fake_host.h"
 #include "tests/ops/state_fixture.h"
 
 using namespace troupe;
 using Catch::Contains;
 
 namespace {
-
-/// Keeps what a resource asks until the test answers.
-struct FakeHost final : ResourceHost {
-  uint64_t ask(const ResourceRef&, Use use) override {
-    uses.push_back(std::move(use));
-    return ++questions;
-  }
-  void withdraw(uint64_t question) override { withdrawn.push_back(question); }
-  uint64_t run_blocking(Job job) override {
-    jobs.push_back(std::move(job));
-    return ++questions;
-  }
-  Status start_blocking(Job job) override {
-    jobs.push_back(std::move(job));
-    return {};
-  }
-  std::function<void()> waker() override {
-    return [] {};
-  }
-  uint64_t questions = 0;
-  std::vector<Use> uses;
-  std::vector<Job> jobs;
-  std::vector<uint64_t> withdrawn;
-};
 
 struct Fixture {
   explicit Fixture(OpenSource open = name_source(), bool single = true) : reader("r", std::move(open), single) {
@@ -47,11 +24,7 @@ struct Fixture {
     return sink.last();
   }
   void name(const std::string& path) { reader.answered(host.questions, std::vector<Tensor>{Tensor::scalar(path)}); }
-  void run_job() {
-    host.jobs.back()();
-    host.jobs.pop_back();
-    reader.answered(host.questions, std::vector<Tensor>());
-  }
+  void run_job() { host.run_job(reader); }
   std::string value(uint32_t request) const { return sink.outputs(request)[1].data<std::string>()[0]; }
 
   RecordingSink sink;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "ops/all.h"
+#include "tests/ops/fake_host.h"
 #include "tests/queues/recording_sink.h"
 #include "troupe/graph.h"
 
@@ -41,7 +42,11 @@ class StateFixture {
     KernelContext context(values.data(), uses.data(), slots.data(), n, static_cast<uint32_t>(n), 1, device, 1);
     TROUPE_RETURN_IF_ERROR(dynamic_cast<ComputeKernel&>(*kernel).compute(context));
     const ResourceHandle& h = *values.back().data<ResourceRef>()[0];
-    if (!hosts[h.host_key()] && h.factory) hosts[h.host_key()] = h.factory().value();
+    auto& made = hosts[h.host_key()];
+    if (!made && h.factory) {
+      made = h.factory().value();
+      if (auto* hosted = dynamic_cast<HostedResource*>(made.get())) hosted->attach(host);
+    }
     return Arg{node->out(), values.back()};
   }
   Arg handle(const std::string& op, const std::string& name, Attrs attrs, const std::vector<Tensor>& inputs = {}) {
@@ -72,11 +77,17 @@ class StateFixture {
     dynamic_cast<ResourceKernel&>(*kernel).execute(host, std::move(request));
     return sink.last();
   }
-  /// ask(), answered at once.
+  /// ask(), answered at once or when a job that it gave its host has run.
   Result<std::vector<Tensor>> run(const std::string& op, std::vector<Arg> args, Attrs attrs = {}) {
+    const Tensor handle = args.empty() ? Tensor() : args[0].value;
     TROUPE_ASSIGN(const uint32_t request, ask(op, std::move(args), std::move(attrs)));
+    if (!sink.answered(request) && !host.jobs.empty()) host.run_job(hosted(handle));
     REQUIRE(sink.answered(request));
     return sink.answers.at(request);
+  }
+  /// The resource that `handle` names, as one that asks its host.
+  HostedResource& hosted(const Tensor& handle) {
+    return dynamic_cast<HostedResource&>(*hosts.at(handle.data<ResourceRef>()[0]->host_key()));
   }
   Tensor read(const Arg& variable) {
     auto out = run("ReadVariableOp", {variable}, {{"dtype", variable.value.data<ResourceRef>()[0]->dtype}});
@@ -92,6 +103,7 @@ class StateFixture {
   KernelRegistry kernels;
   Graph graph{ops};
   RecordingSink sink;
+  FakeHost host;                                           // of all that ask one
   std::map<std::string, std::unique_ptr<Resource>> hosts;  // after sink: what waits is answered as they go
   const Node* last_node = nullptr;
 

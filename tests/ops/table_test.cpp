@@ -114,6 +114,49 @@ TEST_CASE("a constant table is filled from the lines of a file") {
   CHECK_THAT(message(attrs(0, -1, -1), Tensor::scalar<std::string>(directory.file("gone"))), Contains("gone"));
 }
 
+TEST_CASE("a file is read by a job, and until it has been the table answers as before") {
+  StateFixture f;
+  const TemporaryDirectory directory;
+  const auto table = f.handle("HashTableV2", "t", kWordToLong);
+  const std::string path = directory.file("vocabulary");
+  const Attrs attrs{{"key_index", int64_t{-2}}, {"value_index", int64_t{-1}}};
+  const auto fill = [&](int64_t step) {
+    return *f.ask("InitializeTableFromTextFileV2", {table, Tensor::scalar(path)}, attrs, step);
+  };
+  const auto size = [&] { return only(f.run("LookupTableSizeV2", {table})).data<int64_t>()[0]; };
+  const uint32_t one = fill(1), other = fill(2);
+  CHECK(f.host.jobs.size() == 2);
+  CHECK_FALSE(f.sink.answered(one));
+  CHECK(f.run("LookupTableFindV2", {table, words({"a"}), kMissing}).error().code == Code::kFailedPrecondition);
+
+  HostedResource& host = f.hosted(table.value);
+  (void)directory.write("vocabulary", "a\nb\nc\n");  // nothing was read before
+  f.host.run_job(host);
+  CHECK(f.sink.ok(other));
+  CHECK(size() == 3);
+  (void)directory.write("vocabulary", "a\nb\n");
+  f.host.run_job(host);
+  CHECK(f.sink.error(one).code == Code::kFailedPrecondition);  // it holds others already
+  CHECK(size() == 3);
+}
+
+TEST_CASE("a table whose file comes after the step has ended stays as it is") {
+  StateFixture f;
+  const TemporaryDirectory directory;
+  const auto table = f.handle("HashTableV2", "t", kWordToLong);
+  const Tensor path = Tensor::scalar(directory.write("vocabulary", "a\n"));
+  const Attrs attrs{{"key_index", int64_t{-2}}, {"value_index", int64_t{-1}}};
+  const uint32_t cancelled = *f.ask("InitializeTableFromTextFileV2", {table, path}, attrs, 4);
+  const uint32_t refused = *f.ask("InitializeTableFromTextFileV2", {table, path}, attrs, 5);
+  HostedResource& host = f.hosted(table.value);
+  host.cancel(1, 4);
+  CHECK(f.sink.error(cancelled).code == Code::kCancelled);
+  host.answered(f.host.jobs.back().question, make_error(Code::kResourceExhausted, "no thread"));
+  CHECK(f.sink.error(refused).code == Code::kResourceExhausted);
+  while (!f.host.jobs.empty()) f.host.run_job(host);
+  CHECK(only(f.run("LookupTableSizeV2", {table})).identical(Tensor::scalar<int64_t>(0)));
+}
+
 TEST_CASE("a dense table shows its buckets and takes them back") {
   StateFixture f;
   const auto table = [&](const char* name) {
