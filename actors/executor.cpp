@@ -371,7 +371,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
 
 void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
   const Iteration& in = *s.iterations[at.iteration];
-  BlockingRequest request{{}, device_.allocator, s.call->id};
+  BlockingRequest request{{}, device_.allocator, s.call->id, s.call->random_step};
   for (uint32_t i = 0; i < node.num_inputs; ++i)
     request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
   const auto kernel =

@@ -69,11 +69,6 @@ Error not_regular(const std::string& path, mode_t mode) {
   return invalid_argument("'{}' is not a regular file but {}", path, kind_of(mode));
 }
 
-/// From here on reads and writes of a FIFO or a device wait.
-void let_wait(int fd) {
-  if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
-}
-
 constexpr std::string_view kTemporary = ".temporary";
 
 /// Whether `name` is that of a temporary file of `stem`: digits between the two.
@@ -274,6 +269,10 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+void let_wait(int fd) {
+  if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+}
 
 Result<int> open_for_reading(const std::string& path, bool streams) {
   Descriptor fd(open_retrying(path, O_RDONLY | O_NONBLOCK));

@@ -70,6 +70,9 @@ std::shared_ptr<FileSystem> make_posix_file_system();
 /// FIFOs, whose first writer it waits for, and character devices. Errors: kInvalidArgument for what else it is.
 Result<int> open_for_reading(const std::string& path, bool streams);
 
+/// From here on reads and writes of a descriptor that was opened without waiting wait: of a FIFO, or a device.
+void let_wait(int fd);
+
 /// The error of a failed system call on `path`: `doing` as in "cannot open", `number` as in errno.
 Error system_error(const char* doing, const std::string& path, int number);
 

@@ -49,6 +49,7 @@ Status write_file(const std::string& path, std::string_view bytes) {
 Status append_file(const std::string& path, std::string_view bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("cannot open", path, errno);
+  let_wait(fd);
   int fault = 0;
   while (!bytes.empty() && fault == 0) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());

@@ -12,7 +12,8 @@ namespace troupe {
 Result<std::string> read_file(const std::string& path);
 /// A file that could not be written wholly is removed.
 Status write_file(const std::string& path, std::string_view bytes);
-/// Adds to the end of a file, which is made where there is none. Does not wait: a FIFO that nobody reads is an error.
+/// Adds to the end of a file, which is made where there is none. A FIFO that nobody reads is an error; where its reader
+/// is slow, this waits.
 Status append_file(const std::string& path, std::string_view bytes);
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 // ThreadUnsafeUnigram-, FixedUnigram-, AllCandidateSampler, ComputeAccidentalHits. Source: Jean, Cho, Memisevic,
 // Bengio, "On using very large target vocabulary for neural machine translation", 2015.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "ops/index_tensors.h"
 #include "ops/random_draws.h"
 #include "ops/random_streams.h"
+#include "troupe/blocking_kernel.h"
 
 namespace troupe {
 namespace {
@@ -155,6 +157,43 @@ class CandidateSampler final : public ComputeKernel {
   const bool unique_;
 };
 
+/// The sampler of a file, which the first call reads where that may wait; a fault is found again by the next.
+class FileSampler final : public BlockingKernel {
+ public:
+  explicit FileSampler(const KernelInit& init) : op_(init.op), node_(init.node), attrs_(*init.attrs) {}
+
+  Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
+    TROUPE_ASSIGN(CandidateSampler* const sampler, read_once());
+    std::array<Tensor, 4> values = {request.inputs[0]};
+    const std::array<int32_t, 4> uses = {1, 1, 1, 1};
+    const uint32_t input = 0;
+    DeviceInfo device;
+    device.allocator = request.allocator;
+    KernelContext context(values.data(), uses.data(), &input, 1, 1, 3, device, request.step, request.random_step);
+    TROUPE_RETURN_IF_ERROR(sampler->compute(context));
+    return std::vector<Tensor>(values.begin() + 1, values.end());
+  }
+
+ private:
+  Result<CandidateSampler*> read_once() {
+    const std::lock_guard lock(mutex_);
+    if (!sampler_) {
+      KernelInit init;
+      init.op = op_;
+      init.node = node_;
+      init.attrs = &attrs_;
+      TROUPE_ASSIGN(std::unique_ptr<Classes> classes, make_classes(init));
+      sampler_ = std::make_unique<CandidateSampler>(init, std::move(classes));
+    }
+    return sampler_.get();
+  }
+
+  const std::string op_, node_;
+  const Attrs attrs_;
+  std::mutex mutex_;
+  std::unique_ptr<CandidateSampler> sampler_;  // made under mutex_; stays
+};
+
 /// All classes in their order, each expected once.
 class AllCandidates final : public ComputeKernel {
  public:
@@ -249,6 +288,8 @@ void add_sampler(OpRegistry& ops, KernelRegistry& kernels, const char* name, con
     return;
   }
   kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    const auto* file = init.attrs->get<std::string>("vocab_file");
+    if (file && !file->empty()) return std::unique_ptr<Kernel>(new FileSampler(init));
     TROUPE_ASSIGN(std::unique_ptr<Classes> classes, make_classes(init));
     return std::unique_ptr<Kernel>(new CandidateSampler(init, std::move(classes)));
   });

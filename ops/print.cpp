@@ -8,6 +8,7 @@
 #include "io/whole_file.h"
 #include "ops/all.h"
 #include "ops/tensor_text.h"
+#include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -50,9 +51,10 @@ class PrintKernel final : public ComputeKernel {
   std::atomic<int64_t> printed_{0};
 };
 
-/// Where PrintV2 writes to.
+constexpr std::string_view kFile = "file://";
+
+/// What PrintV2 writes at once: the streams of the process and the log.
 Status write_line(const std::string& stream, const std::string& text) {
-  constexpr std::string_view kFile = "file://";
   if (stream == "stdout" || stream == "stderr") {
     std::FILE* file = stream == "stdout" ? stdout : stderr;
     if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
@@ -63,10 +65,13 @@ Status write_line(const std::string& stream, const std::string& text) {
     log_warning("{}", text);
   } else if (stream == "log(error)") {
     log_error("{}", text);
-  } else if (stream.starts_with(kFile)) {
-    return append_file(stream.substr(kFile.size()), text);
   }
   return {};
+}
+
+Result<std::string> text_of(const Tensor& input) {
+  if (input.rank() != 0) return invalid_argument("input must be a scalar, not {}", input.str());
+  return input.data<std::string>()[0];
 }
 
 class PrintV2Kernel final : public ComputeKernel {
@@ -74,19 +79,34 @@ class PrintV2Kernel final : public ComputeKernel {
   explicit PrintV2Kernel(const KernelInit& init)
       : stream_(init.attr<std::string>("output_stream")), end_(init.attr<std::string>("end")) {}
   Status compute(KernelContext& c) override {
-    if (c.input(0).rank() != 0) return invalid_argument("input must be a scalar, not {}", c.input(0).str());
-    return write_line(stream_, c.input(0).data<std::string>()[0] + end_);
+    TROUPE_ASSIGN(const std::string text, text_of(c.input(0)));
+    return write_line(stream_, text + end_);
   }
 
  private:
   const std::string stream_, end_;
 };
 
+/// A file may be a FIFO whose reader is slow, or on a mount that hangs.
+class PrintToFile final : public BlockingKernel {
+ public:
+  explicit PrintToFile(const KernelInit& init)
+      : path_(init.attr<std::string>("output_stream").substr(kFile.size())), end_(init.attr<std::string>("end")) {}
+  Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
+    TROUPE_ASSIGN(const std::string text, text_of(request.inputs[0]));
+    TROUPE_RETURN_IF_ERROR(append_file(path_, text + end_));
+    return std::vector<Tensor>();
+  }
+
+ private:
+  const std::string path_, end_;
+};
+
 Result<std::unique_ptr<Kernel>> make_print_v2(const KernelInit& init) {
   const auto& stream = init.attr<std::string>("output_stream");
   for (const char* known : {"stdout", "stderr", "log(info)", "log(warning)", "log(error)"})
     if (stream == known) return std::unique_ptr<Kernel>(new PrintV2Kernel(init));
-  if (stream.starts_with("file://")) return std::unique_ptr<Kernel>(new PrintV2Kernel(init));
+  if (stream.starts_with(kFile)) return std::unique_ptr<Kernel>(new PrintToFile(init));
   return invalid_argument(
       "output_stream \"{}\"; there are stdout, stderr, log(info), log(warning), log(error), file://", stream);
 }

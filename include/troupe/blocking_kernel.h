@@ -12,6 +12,7 @@ struct BlockingRequest {
   std::vector<Tensor> inputs;
   std::shared_ptr<Allocator> allocator;  // of the asking device
   int64_t step = 0;
+  int64_t random_step = -1;  // as KernelContext::random_step()
 };
 
 /// Runs on a thread apart, where it may wait as long as it likes: device, other steps and other blocking kernels go on

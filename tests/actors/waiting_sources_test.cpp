@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources that wait, on an engine with one thread: other steps, devices, deadlines and snapshots go on; a step that
 // asks ends by its deadline; session and engine end in time; and what comes late harms nobody.
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include "tests/io/temporary_directory.h"
 #include "tests/repeats.h"
 #include "troupe/blocking_kernel.h"
+#include "troupe/checkpoint.h"
 #include "troupe/dataset_queue.h"
 
 namespace troupe {
@@ -274,6 +277,88 @@ TEST_CASE("a named pipe that nobody writes to holds up neither steps nor dataset
   }
   // Those left behind end now, one after the other.
   std::thread([pipe] { std::ofstream(pipe) << "late\n"; }).join();
+}
+
+TEST_CASE("a slow reader of the named pipe that PrintV2 writes to holds up its step only") {
+  const TemporaryDirectory d;
+  const std::string pipe = d.file("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  REQUIRE(::fcntl(reader, F_SETFL, 0) == 0);  // reads wait
+  OneThread t;
+  const std::string text(size_t{1} << 21, 'x');  // more than a pipe holds
+  const Node* print = t.scope->node("PrintV2", {t.scope->constant(Tensor::scalar(text))},
+                                    {{"output_stream", "file://" + pipe}, {"end", std::string()}});
+  auto printed = t.session->run_future({}, {}, {print});
+  t.check_alive();
+  CHECK(printed.wait_for(0s) == std::future_status::timeout);
+  std::string got(text.size(), ' ');
+  for (size_t n = 0; n < got.size();) {
+    const ssize_t more = ::read(reader, got.data() + n, got.size() - n);
+    if (more == 0 && n == 0) continue;  // it has not been opened yet
+    REQUIRE(more > 0);
+    n += static_cast<size_t>(more);
+  }
+  CHECK(got == text);
+  REQUIRE(printed.wait_for(20s) == std::future_status::ready);
+  CHECK(printed.get().ok());
+  ::close(reader);
+}
+
+TEST_CASE("every op on files waits for a thread where it may wait, and meanwhile devices and resources go on") {
+  constexpr int kThreads = 256;  // of an engine, for what waits
+  const TemporaryDirectory d;
+  OneThread t;
+  const Scope& s = *t.scope;
+  const auto text = [&](const std::string& word) { return s.constant(Tensor::scalar(word)); };
+  const auto texts = [&](const std::string& word) { return s.constant(Tensor::of<std::string>({word})); };
+  const std::string words = d.write("words", "a,1\nb,2\n"), saved = d.file("saved");
+  REQUIRE(write_safetensors(saved, {{"v", Tensor::scalar(1.f)}}).ok());
+  const Output table = s.op("HashTableV2", {}, {{"key_dtype", DType::kString}, {"value_dtype", DType::kInt64}});
+  const std::vector<const Node*> touching = {
+      s.node("ReadFile", {text(words)}),
+      s.node("WriteFile", {text(d.file("written")), text("x")}),
+      s.node("MatchingFiles", {texts(d.file("w*"))}),
+      s.node("PrintV2", {text("x")}, {{"output_stream", "file://" + d.file("printed")}}),
+      s.node("InitializeTableFromTextFileV2", {table, text(words)},
+             {{"key_index", int64_t{-2}}, {"value_index", int64_t{-1}}}),
+      s.node("SaveV2", {text(d.file("new")), texts("v"), texts(""), s.constant(1.f)}),
+      s.node("RestoreV2", {text(saved), texts("v"), texts("")}, {{"dtypes", std::vector{DType::kFloat32}}}),
+      s.node("FixedUnigramCandidateSampler", {s.constant(Tensor::of<int64_t>({1}, {1, 1}))},
+             {{"num_true", int64_t{1}},
+              {"num_sampled", int64_t{2}},
+              {"unique", false},
+              {"range_max", int64_t{2}},
+              {"vocab_file", words}})};
+  const Output size = s.op("LookupTableSizeV2", {table});
+  std::vector<Output> waits;
+  for (int i = 0; i < kThreads; ++i) waits.push_back(t.wait());
+  INFO((s.ok() ? "" : s.status().error().str()));
+  REQUIRE(s.ok());
+
+  auto taken = t.session->run_future({{t.x, Tensor::scalar(7)}}, waits);
+  REQUIRE(t.gate->await(kThreads));
+  std::vector<std::future<RunResult>> steps;
+  for (const Node* node : touching) steps.push_back(t.session->run_future({}, {}, {node}));
+  t.check_alive();
+  auto asked = t.start(size);
+  REQUIRE(asked.wait_for(20s) == std::future_status::ready);
+  CHECK((*asked.get())[0].identical(Tensor::scalar<int64_t>(0)));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    INFO(touching[i]->op().name());
+    CHECK(steps[i].wait_for(0s) == std::future_status::timeout);
+  }
+  t.gate->open();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    INFO(touching[i]->op().name());
+    REQUIRE(steps[i].wait_for(20s) == std::future_status::ready);
+    const RunResult result = steps[i].get();
+    INFO((result.ok() ? "" : result.error().str()));
+    CHECK(result.ok());
+  }
+  REQUIRE(taken.wait_for(20s) == std::future_status::ready);
+  CHECK((*t.session->run({}, {size}))[0].identical(Tensor::scalar<int64_t>(2)));
 }
 
 TEST_CASE("session and engine end in time while sources and kernels hang") {

@@ -161,7 +161,7 @@ class Evaluator {
     std::vector<Tensor> given;
     for (uint32_t i : inputs) given.push_back(values[i]);
     if (auto* blocking = dynamic_cast<BlockingKernel*>(kernel.get())) {
-      TROUPE_ASSIGN(const auto outputs, blocking->run({std::move(given), device_.allocator, step_++}));
+      TROUPE_ASSIGN(const auto outputs, blocking->run({std::move(given), device_.allocator, step_++, random_step}));
       return set_outputs(n, outputs, values + first);
     }
     auto* use = dynamic_cast<ResourceKernel*>(kernel.get());
