@@ -3,7 +3,9 @@
 #pragma once
 #include <caf/all.hpp>
 #include <coroutine>
+#include <deque>
 
+#include "troupe/dataset_queue.h"
 #include "troupe/embed.h"
 #include "troupe/nn.h"
 
@@ -22,6 +24,8 @@ struct Tokenizer : caf::event_based_actor {
   using caf::event_based_actor::event_based_actor;
 };
 
+extern std::unique_ptr<Engine> engine;
+extern const Scope scope;
 extern Session session;
 extern nn::Variables model;
 extern const Node* train;
