@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <optional>
 
 #include "io/whole_file.h"
@@ -230,7 +231,18 @@ Result<std::string> encode_npy(const Tensor& tensor, const std::string& name) {
                                    join(tensor.shape().dims(), ", "), tensor.rank() == 1 ? "," : "");
   while ((kMagic.size() + 4 + header.size() + 1) % 64 != 0) header += ' ';
   header += '\n';
-  std::string out(kMagic);
+  size_t total = 0;  // beyond what a string holds where it would overflow
+  if (__builtin_mul_overflow(static_cast<size_t>(tensor.elements()), width, &total) ||
+      __builtin_add_overflow(total, kMagic.size() + 4 + header.size(), &total))
+    total = SIZE_MAX;
+  std::string out;
+  try {
+    out.reserve(total);
+  } catch (const std::exception&) {
+    return make_error(Code::kResourceExhausted, "no memory for the bytes of '{}': {} elements of {} bytes", name,
+                      tensor.elements(), width);
+  }
+  out += kMagic;
   out += {1, 0, static_cast<char>(header.size()), static_cast<char>(header.size() >> 8)};
   out += header;
   if (tensor.dtype() == DType::kString) {

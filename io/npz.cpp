@@ -24,11 +24,16 @@ Result<std::map<std::string, Tensor>> read_npz(const std::string& path) {
 Status write_npz(const std::string& path, const std::map<std::string, Tensor>& tensors, bool compress) {
   ZipMembers members;
   for (const auto& [name, tensor] : tensors) {
-    TROUPE_ASSIGN(std::string bytes, encode_npy(tensor, name));
-    members.emplace_back(name + ".npy", std::move(bytes));
+    const std::string member = name + ".npy";
+    TROUPE_ASSIGN(std::string bytes, encode_npy(tensor, path + ":" + member));
+    members.emplace_back(member, std::move(bytes));
   }
-  TROUPE_ASSIGN(const std::string archive, write_zip(members, compress));
-  return write_file(path, archive);
+  auto archive = write_zip(members, compress);
+  if (!archive.ok()) {
+    archive.error().message = fmt::format("'{}': {}", path, archive.error().message);
+    return std::move(archive).failure();
+  }
+  return write_file(path, *archive);
 }
 
 }  // namespace troupe

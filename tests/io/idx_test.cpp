@@ -111,3 +111,43 @@ TEST_CASE("read_mnist finds, reads and checks the four files") {
   dir.write("t10k-images-idx3-ubyte", idx(8, {1, 2, 1}, "xy"));
   CHECK_THAT(read_mnist(dir.path()).error().message, Catch::Contains("[2,1,2]") && Catch::Contains("[1,2,1]"));
 }
+
+TEST_CASE("read_mnist refuses files of other types, ranks and sizes, whichever of the four it is") {
+  TemporaryDirectory dir;
+  const auto images = [](uint32_t n, uint32_t h, uint32_t w) { return idx(8, {n, h, w}, std::string(n * h * w, 'i')); };
+  const auto labels = [](uint32_t n) { return idx(8, {n}, std::string(n, '\1')); };
+  const auto write_good = [&] {
+    dir.write("train-images-idx3-ubyte", images(2, 3, 4));
+    dir.write("train-labels-idx1-ubyte", labels(2));
+    dir.write("t10k-images-idx3-ubyte", images(1, 3, 4));
+    dir.write("t10k-labels-idx1-ubyte", labels(1));
+  };
+  for (const std::string set : {"train", "t10k"})
+    for (const auto& [name, bytes] :
+         {std::pair{set + "-images-idx3-ubyte", idx(9, {1, 1, 1}, "x")},
+          {set + "-images-idx3-ubyte", idx(8, {4}, "abcd")},
+          {set + "-images-idx3-ubyte", idx(8, {2, 2, 1, 1}, "abcd")},
+          {set + "-images-idx3-ubyte", images(5, 3, 4)},
+          {set + "-images-idx3-ubyte", images(set == "train" ? 2 : 1, 4, 3)},
+          {set + "-labels-idx1-ubyte", idx(9, {1}, "\1")},
+          {set + "-labels-idx1-ubyte", idx(8, {1, 1}, "\1")},
+          {set + "-labels-idx1-ubyte", idx(8, {}, "\1")},
+          {set + "-labels-idx1-ubyte", labels(7)},
+          {set + "-labels-idx1-ubyte", idx(8, {set == "train" ? 2u : 1u}, set == "train" ? "\1\xff" : "\xff")},
+          {set + "-labels-idx1-ubyte", ""}}) {
+      INFO(name << ", " << bytes.size() << " bytes");
+      write_good();
+      REQUIRE(read_mnist(dir.path()).ok());
+      dir.write(name, bytes);
+      const auto data = read_mnist(dir.path());
+      REQUIRE(!data.ok());
+      CHECK(data.error().code == Code::kDataLoss);
+      CHECK_THAT(data.error().message, Catch::Contains(dir.path()));
+    }
+  write_good();
+  dir.write("train-images-idx3-ubyte", images(0, 3, 4));
+  dir.write("train-labels-idx1-ubyte", labels(0));
+  CHECK(read_mnist(dir.path())->train_images.shape() == Shape{0, 3, 4});
+  CHECK(read_mnist(dir.file("nowhere")).error().code == Code::kNotFound);
+  CHECK(read_mnist("").error().code == Code::kNotFound);
+}

@@ -3,6 +3,7 @@
 #include "troupe/npy.h"
 
 #include <array>
+#include <cmath>
 
 #include "io/zip.h"
 #include "tests/io/temporary_directory.h"
@@ -171,3 +172,64 @@ TEST_CASE("an .npz member of another kind is an error") {
   dir.write("x.npz", *write_zip({{"a.npy", one}, {"a.npy", one}}, false));
   CHECK_THAT(read_npz(dir.file("x.npz")).error().message, Catch::Contains("twice"));
 }
+
+TEST_CASE("errors of writing name the file, of an archive its member too") {
+  TemporaryDirectory dir;
+  const Tensor bad = *Tensor::zeros(DType::kBFloat16, {1}), good = Tensor::scalar(1.f);
+  const auto message = [](const Status& status) { return status.error().message; };
+  CHECK_THAT(message(write_npy(dir.file("one"), bad)), Catch::Contains(dir.file("one")) && Catch::Contains("bfloat16"));
+  for (const bool compress : {false, true}) {
+    const Status status = write_npz(dir.file("many"), {{"good", good}, {"bad", bad}}, compress);
+    CHECK(status.error().code == Code::kInvalidArgument);
+    CHECK_THAT(message(status), Catch::Contains(dir.file("many")) && Catch::Contains("bad"));
+    CHECK_THAT(message(write_npz(dir.file("many"), {{std::string(70000, 'n'), good}}, compress)),
+               Catch::Contains(dir.file("many")) && Catch::Contains("70004 bytes"));
+  }
+  CHECK(!std::filesystem::exists(dir.file("one")));
+  CHECK(!std::filesystem::exists(dir.file("many")));
+  if (!std::filesystem::exists("/dev/full")) return;
+  for (const Status& status : {write_npy("/dev/full", good), write_npz("/dev/full", {{"good", good}})}) {
+    REQUIRE(!status.ok());
+    CHECK(status.error().code == Code::kResourceExhausted);
+    CHECK_THAT(status.error().message, Catch::Contains("/dev/full"));
+  }
+}
+
+TEST_CASE("every cut of a .npy file is data loss, and so is every byte too many") {
+  for (const Tensor& tensor : {Tensor::of<float>({1, 2}), Tensor::of<std::string>({"ab", "c"}),
+                               *Tensor::zeros(DType::kInt8, {0, 3}), Tensor::scalar(true)}) {
+    const std::string good = *encode_npy(tensor, "x");
+    for (size_t n = 0; n < good.size(); ++n) {
+      const auto cut = decode_npy(good.substr(0, n), "x");
+      REQUIRE(!cut.ok());
+      CHECK(cut.error().code == Code::kDataLoss);
+    }
+    CHECK(decode_npy(good + '\0', "x").error().code == Code::kDataLoss);
+    CHECK(decode_npy(good, "x")->identical(tensor));
+  }
+}
+
+TEST_CASE("views, names of any bytes and numbers that are none return from an archive") {
+  TemporaryDirectory dir;
+  const Tensor odd = Tensor::of<float>({NAN, -NAN, INFINITY, -0.f, 5, 6}, {3, 2});
+  const std::map<std::string, Tensor> tensors = {
+      {"", *odd.slice(1, 3)}, {"a/b.npy", *odd.slice(1, 1)}, {"../up", odd}, {std::string("z\0\xff", 3), odd}};
+  for (const bool compress : {false, true}) {
+    REQUIRE(write_npz(dir.file("x.npz"), tensors, compress).ok());
+    const auto read = read_npz(dir.file("x.npz"));
+    REQUIRE(read.ok());
+    REQUIRE(read->size() == tensors.size());
+    for (const auto& [name, tensor] : tensors) CHECK(read->at(name).identical(tensor));
+  }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose allocators abort
+TEST_CASE("strings that padding would make larger than memory are an error") {
+  Tensor words = *Tensor::zeros(DType::kString, {1 << 21});
+  words.mutable_data<std::string>()[0].assign(size_t{128} << 20, 'x');  // times 2^21 are 256 TiB
+  const auto bytes = encode_npy(words, "the words");
+  REQUIRE(!bytes.ok());
+  CHECK(bytes.error().code == Code::kResourceExhausted);
+  CHECK_THAT(bytes.error().message, Catch::Contains("the words") && Catch::Contains("134217728"));
+}
+#endif
