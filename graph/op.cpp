@@ -220,7 +220,10 @@ OpDef& OpDef::attr(std::string_view text) {
   attr.name = r.word();
   r.expect(":");
   parse_attr_type(r, attr);
-  if (r.take(">=")) attr.minimum = r.number<int64_t>();
+  if (r.take(">=")) {
+    if (attr.type != "int" && !attr.type.starts_with("list(")) r.fail("only an int or a list has a minimum");
+    attr.minimum = r.number<int64_t>();
+  }
   if (r.take("=")) attr.default_value = parse_default(r, attr.type);
   r.expect_end();
   if (find_attr(attr.name)) r.fail("the attribute is there already");

@@ -122,7 +122,8 @@ enum class ControlFlow : uint8_t {
 ///       .attr("transpose_a: bool = false").attr("T: {float32, float64}")
 ///       .doc("Matrix product.").shape(matmul_shape)
 /// Args: "x: float32", "x: T", "xs: N * T", "xs: Tlist". Attributes: "name: type", with "= default", "{a, b}" or
-/// "{'SAME', 'VALID'}" for allowed types or strings, ">= 1" for a minimum. A malformed text aborts: it is our bug.
+/// "{'SAME', 'VALID'}" for allowed types or strings, ">= 1" for the minimum of an int or of a list's length, in this
+/// order: type, minimum, default. A malformed text aborts: it is our bug.
 class OpDef {
  public:
   explicit OpDef(std::string_view name);
@@ -164,7 +165,8 @@ class OpDef {
 /// All ops an engine knows. Filled once by explicit calls (ops/all.h), then only read, by any thread.
 class OpRegistry {
  public:
-  /// Adds an op. A second op of the same name, no doc or no shape function aborts: it is our bug.
+  /// Adds an op. A second op of the same name, no doc, no shape function, or neither a gradient nor a reason for none
+  /// aborts: it is our bug.
   void add(const OpDef& schema, Gradient gradient);
   const OpDef* find(std::string_view name) const;
   /// Names that look like `name`, for messages.
