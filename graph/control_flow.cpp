@@ -51,7 +51,9 @@ std::vector<Output> build_loop(const Scope& scope, const std::vector<Output>& in
     return fail(invalid_argument("parallel_iterations = {} must be at least 1", options.parallel_iterations));
   if (!options.shapes.empty() && options.shapes.size() != init.size())
     return fail(invalid_argument("{} shapes for {} values of a loop", options.shapes.size(), init.size()));
-  LoopBuilder loop(scope.scope(options.name), options.parallel_iterations);
+  // Loops are told apart by their scopes' names.
+  const std::string name = options.name.empty() ? WhileOptions().name : options.name;
+  LoopBuilder loop(scope.scope(name), options.parallel_iterations);
   const Scope& inside = loop.inside();
   std::vector<Output> merges;
   for (size_t i = 0; i < init.size(); ++i) {
@@ -93,6 +95,10 @@ std::vector<Output> build_loop(const Scope& scope, const std::vector<Output>& in
 std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
   if (!scope.ok()) return {};
   const Scope s = scope.scope("cond");
+  if (!predicate) {
+    scope.fail(invalid_argument("the predicate of a cond is empty"));
+    return {};
+  }
   if (scope.flow()) predicate = scope.flow()->inside(predicate);
   const std::vector<Output> second = build_branch(s.scope("else"), predicate, false, otherwise);
   const std::vector<Output> first = build_branch(s.scope("then"), predicate, true, then);

@@ -25,6 +25,11 @@ bool valid_name(std::string_view name) {
 
 std::string Output::name() const { return node ? fmt::format("{}:{}", node->name(), port) : "<none>"; }
 
+const PartialShape& Node::no_shape() {
+  static const PartialShape unknown = PartialShape::unknown();
+  return unknown;
+}
+
 const NodePlace& Graph::add_place(std::shared_ptr<void> scope_state, std::shared_ptr<FlowContext> flow) {
   NodePlace place{this, std::move(scope_state), std::move(flow)};
   return *places_.emplace_back(std::make_shared<const NodePlace>(std::move(place)));

@@ -2,6 +2,7 @@
 // Operators: the scope beside an operand, numbers as constants, the op.
 #include "troupe/operators.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -91,18 +92,42 @@ template <class T, class From> std::optional<Tensor> integer(From value) {
   return Tensor::scalar(static_cast<T>(value));
 }
 
-template <class T> std::optional<Tensor> real(double value) {
-  const T rounded(static_cast<float>(value));
-  if (std::isfinite(value) && !std::isfinite(static_cast<float>(rounded))) return {};
+/// The double that rounds to fewer bits as `value` does: of an integer of more than 53 bits the lowest of them stands
+/// for all below.
+double sticky(double value) { return value; }
+double sticky(uint64_t value) {
+  constexpr uint64_t kBelow = 0x7ff;
+  if (value >> 53 == 0) return static_cast<double>(value);
+  return static_cast<double>((value & ~kBelow) | (value & kBelow ? kBelow + 1 : 0));
+}
+double sticky(int64_t value) {
+  return value < 0 ? -sticky(-static_cast<uint64_t>(value)) : sticky(static_cast<uint64_t>(value));
+}
+
+/// The same for a float: of its two neighbours, where it is none itself, a value goes to the odd one.
+float odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto as_double = static_cast<double>(nearest);
+  if (as_double == value || std::isnan(value) || std::bit_cast<uint32_t>(nearest) % 2 == 1) return nearest;
+  return std::nextafter(nearest, as_double < value ? INFINITY : -INFINITY);
+}
+
+/// The nearest T, rounded once.
+template <class T, class From> std::optional<Tensor> real(From value) {
+  const double wide = sticky(value);
+  T rounded;
+  if constexpr (std::is_same_v<T, float>) rounded = static_cast<float>(wide);
+  else rounded = T(odd(wide));
+  if (std::isfinite(wide) && !std::isfinite(static_cast<float>(rounded))) return {};
   return Tensor::scalar(rounded);
 }
 
 template <class From> std::optional<Tensor> convert(From value, DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return real<float>(static_cast<double>(value));
+    case DType::kFloat32: return real<float>(value);
     case DType::kFloat64: return Tensor::scalar(static_cast<double>(value));
-    case DType::kFloat16: return real<float16>(static_cast<double>(value));
-    case DType::kBFloat16: return real<bfloat16>(static_cast<double>(value));
+    case DType::kFloat16: return real<float16>(value);
+    case DType::kBFloat16: return real<bfloat16>(value);
     case DType::kInt8: return integer<int8_t>(value);
     case DType::kInt16: return integer<int16_t>(value);
     case DType::kInt32: return integer<int32_t>(value);

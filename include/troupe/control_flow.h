@@ -17,15 +17,16 @@ namespace TROUPE_API troupe {
 using BranchFn = std::function<std::vector<Output>(const Scope&)>;
 
 /// then() where the scalar bool `predicate` is true in a step, otherwise() where it is false; only the nodes of that
-/// branch run. Both give as many outputs, with the same dtypes in order; a size in which the two differ is unknown.
-/// Gradients flow through. Source: tf.cond.
+/// branch run. Both give as many outputs, with the same dtypes in order, or it is a fault; a size in which the two
+/// differ is unknown. Gradients flow through. Source: tf.cond.
 std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise);
 
 struct WhileOptions {
-  /// Iterations that may overlap, where they do not wait for one another's values.
+  /// Iterations that may overlap, where they do not wait for one another's values; at least 1.
   int parallel_iterations = 10;
   /// What the shape of each value stays within, in the order of `init`; empty: the shapes of `init` themselves.
   std::vector<PartialShape> shapes = {};
+  /// Of the loop's scope; empty: "while".
   std::string name = "while";
 };
 using LoopPredicate = std::function<Output(const Scope&, const std::vector<Output>&)>;
@@ -46,7 +47,7 @@ using ScanBody =
 /// Goes through the rows of `tensors`, which have equally many, and gives each value of the state after every row, as
 /// the rows of one tensor: shape [n, ...] for a value of shape [...], which stays the same from row to row. At least
 /// one tensor and one value. Gradients flow through. Faults: those of while_loop; a tensor that is a scalar; at run
-/// time, a tensor with fewer rows than the first. Source: tf.scan.
+/// time, a tensor with fewer rows than the first (of one with more the rest is not read). Source: tf.scan.
 std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
                          const ScanBody& body, WhileOptions options = {.name = "scan"});
 

@@ -2,8 +2,9 @@
 // Graph: nodes, their attributes, data and control edges. Implemented in graph/graph.cpp.
 //
 // A graph only grows: a node never changes once added, but for the Merge of a loop, whose second input comes when the
-// loop is closed; pointers to nodes stay valid for the graph's life. One thread at a time may add nodes; any thread may
-// read nodes that were added before it was told of them. The inputs of a node have smaller ids, but for that one.
+// loop is closed; pointers to nodes stay valid for the graph's life. One thread at a time may add nodes. Any thread may
+// read, by its pointer, a node that was added before it was told of it; another thread than the one that adds looks
+// nodes up (node, find, size, output) with mutex() held. The inputs of a node have smaller ids, but for that one.
 #pragma once
 #include <deque>
 #include <memory>
@@ -31,7 +32,7 @@ struct Output {
   explicit operator bool() const { return node != nullptr; }
   bool operator==(const Output&) const = default;
   DType dtype() const;
-  /// As inferred when the graph was built.
+  /// As inferred when the graph was built. Neither is to be asked of "none".
   const PartialShape& shape() const;
   /// "fc1/matmul:0".
   std::string name() const;
@@ -50,8 +51,10 @@ class Node {
   const std::vector<const Node*>& control_inputs() const { return control_inputs_; }
   int num_outputs() const { return static_cast<int>(dtypes_.size()); }
   Output out(int port = 0) const { return {this, port}; }
-  DType dtype(int port) const { return dtypes_[port]; }
-  const PartialShape& shape(int port) const { return shapes_[port]; }
+  /// kInvalid for a port that is not there, so that a builder given one comes to Graph::add, which refuses it.
+  DType dtype(int port) const { return has(port) ? dtypes_[static_cast<size_t>(port)] : DType::kInvalid; }
+  /// Unknown for a port that is not there.
+  const PartialShape& shape(int port) const { return has(port) ? shapes_[static_cast<size_t>(port)] : no_shape(); }
   /// The Merge of a loop that is not closed yet (see Graph::close_loop).
   bool open() const { return open_input_ >= 0; }
   /// Where it was added, for operators on its outputs (troupe/operators.h); nullptr for a node of no graph.
@@ -59,6 +62,8 @@ class Node {
 
  private:
   friend class NodeMaker;
+  bool has(int port) const { return static_cast<size_t>(port) < dtypes_.size(); }
+  static const PartialShape& no_shape();
   int id_ = 0;
   int open_input_ = -1;  // it reads inputs_[0] until it is closed
   std::string name_;
@@ -112,7 +117,7 @@ class Graph {
   const Node* find(std::string_view name) const;
   /// "name", "name:port" or "^name" looked up. Errors: kNotFound with names near it, kInvalidArgument.
   Result<Output> output(std::string_view name) const;
-  /// `base`, or base_1, base_2, ... whatever is free; reserves nothing.
+  /// `base`, or base_1, base_2, ... whatever is free; reserves nothing. Only for the thread that adds nodes.
   std::string unique_name(std::string_view base) const;
   /// Graphviz text: nodes by op, data edges solid, control edges dashed, scopes as clusters.
   std::string dot() const;

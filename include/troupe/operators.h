@@ -3,16 +3,14 @@
 //
 // Each adds a node (TensorFlow's op) and returns its output; shapes broadcast and gradients flow as by the op.
 //
-// - Where the node goes: beside an operand (Scope::beside): into its name scope, on its device, into its branch or
-// loop;
-//   beside the left one, unless the right one was made in a branch or loop within that of the left one. A branch or
+// - The node goes beside an operand (Scope::beside): into its name scope, on its device, into its branch or loop. That
+//   operand is the left one, unless the right one was made in a branch or loop within that of the left one. A branch or
 //   body that begins with outputs from outside alone takes its Scope's builders. Operands of two branches, or of loops
 //   that are not within one another, are a fault.
 // - A number becomes a constant of the other operand's dtype. That it must fit: 0.5 with int32, 300 with uint8 and 1e30
-//   with float16 are faults; floating dtypes take the nearest value.
-// - Faults stick to that scope with the caller's line, as those of builders do, and the result is empty. So it is for
-// an
-//   empty operand: a fault, unless there is one already.
+//   with float16 are faults; floating dtypes take the nearest value. A long double counts as the nearest double.
+// - Faults stick to that scope with the caller's line, as those of builders do, and the result is empty. An empty
+//   operand is a fault too, unless there is one already; where no operand tells a scope, the result is empty alone.
 // - One thread at a time, as for Scope.
 //
 // What C++ says of an Output stays: == and != compare which output it is, !x, x && y and x || y ask whether there is
