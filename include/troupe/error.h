@@ -50,7 +50,8 @@ struct Error {
   Error& operator=(Error&& other) noexcept;
   ~Error();
 
-  /// One line: "invalid argument: MatMul 'fc1': inner sizes differ: [64,784] x [500,10] (device ..., step 12)".
+  /// One line, if the message is one:
+  /// "invalid argument: MatMul 'fc1': inner sizes differ: [64,784] x [500,10] (device ..., step 12)".
   std::string str() const;
 };
 

@@ -33,7 +33,8 @@ class Scope {
   static std::optional<Scope> beside(const Node& node);
 
   Graph& graph() const { return *graph_; }
-  /// Names below get the prefix "name/"; a second scope of the same name becomes name_1.
+  /// Names below get the prefix "name/"; a second scope of the same name becomes name_1 (one of another root scope of
+  /// the graph does not: there only names of nodes differ). Of an empty name: this scope.
   Scope scope(std::string_view name) const;
   /// The next node gets this name (below the prefix) in place of its op's.
   Scope named(std::string_view name) const;
@@ -41,6 +42,7 @@ class Scope {
   Scope device(std::string_view device) const;
   /// Nodes go to the device of `node`, wherever that goes (TensorFlow's colocate_with: attribute _class); the scope's
   /// own device counts no more, one given later must agree. A scope may do so with several. nullptr changes nothing.
+  /// `node` is of this graph: it is found by its name.
   Scope colocate(const Node* node) const;
   /// What nodes make crosses to other devices in this form, whatever SessionOptions say; the gradients that flow back
   /// through them do too.
@@ -54,7 +56,7 @@ class Scope {
   /// body of a loop.
   Scope told_at_each_line() const;
 
-  /// Adds a node by op name: its outputs. Input faults, unknown ops and the like stick to the scope.
+  /// Adds a node by op name; nullptr after a fault. Input faults, unknown ops and the like stick to the scope.
   const Node* node(std::string_view op, std::vector<Output> inputs, Attrs attrs = {},
                    std::source_location where = std::source_location::current()) const;
   /// The first output of node(), empty if it has none or failed.
