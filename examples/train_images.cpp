@@ -125,6 +125,7 @@ struct Job {
       TROUPE_RETURN_IF_ERROR(programs::flush());  // what nobody can read is not worth going on
     }
     if (trainer.step() == step_at_start) return interrupted("before the first step; nothing new is saved");
+    programs::saved();
     if (trained() < options.epochs * per_epoch())
       programs::print("interrupted at step {} by {}: checkpoint saved in {}; run again to go on\n", trainer.step(),
                       programs::first_signal(), options.out);

@@ -24,12 +24,12 @@ namespace {
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
 
 std::string program_name;
-std::atomic<bool> leaves_at_once{true};
+std::atomic<bool> leaves_at_once{true}, all_saved{false};
 std::atomic<int> signals{0}, first{0};
 std::atomic<int> output_fault{0};
 
 // What a handler says: the name is put in before handlers are.
-char leaving[256] = "interrupted\n";
+char leaving[256] = "interrupted\n", leaving_saved[256] = "";
 
 const char* name_of(int signal) {
   switch (signal) {
@@ -51,18 +51,24 @@ void on_signal(int signal) {
   if (before == 0 && !leaves_at_once && signal != SIGQUIT) return;
   // Of signals that come together one speaks.
   static std::atomic<bool> spoken{false};
-  if (!spoken.exchange(true)) (void)!::write(STDERR_FILENO, leaving, std::strlen(leaving));
-  ::_exit(kFailed);
+  const bool saved = all_saved;
+  const char* const text = saved ? leaving_saved : leaving;
+  if (!spoken.exchange(true)) (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  ::_exit(saved ? kDone : kFailed);
+}
+
+template <size_t kSize> void put(char (&out)[kSize], const std::string& text) {
+  std::copy_n(text.c_str(), std::min(text.size() + 1, kSize), out);
+  out[kSize - 1] = '\0';
 }
 
 void handle_signals(OnSignal what) {
   leaves_at_once = what == OnSignal::kLeave;
-  const std::string text =
-      program_name.substr(0, 100) +
-      (what == OnSignal::kLeave ? ": interrupted by a signal; nothing more is done\n"
-                                : ": left at once by a second signal or SIGQUIT; what was not saved is lost\n");
-  std::copy_n(text.c_str(), std::min(text.size() + 1, sizeof leaving), leaving);
-  leaving[sizeof leaving - 1] = '\0';
+  const std::string name = program_name.substr(0, 100);
+  put(leaving,
+      name + (what == OnSignal::kLeave ? ": interrupted by a signal; nothing more is done\n"
+                                       : ": left at once by a second signal or SIGQUIT; what was not saved is lost\n"));
+  put(leaving_saved, name + ": left at once by a second signal or SIGQUIT; all was saved before\n");
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART | SA_NODEFER;
@@ -170,6 +176,8 @@ int run(CLI::App& app, int argc, char** argv, const std::function<troupe::Status
 }
 
 int interrupts() { return signals; }
+
+void saved() { all_saved = true; }
 
 std::string first_signal() { return name_of(first); }
 

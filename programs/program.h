@@ -25,7 +25,7 @@ constexpr int kBadCommandLine = 2;  // nothing was begun
 /// at once. SIGPIPE and SIGXFSZ do nothing: the write that caused them is an error.
 enum class OnSignal {
   kLeave,  // say so and leave with kFailed
-  kCount,  // the first one is told by interrupts(); a second one leaves
+  kCount,  // the first one is told by interrupts(); a second one leaves, with kFailed or, after saved(), kDone
 };
 
 /// A program from its command line to its exit status: parses, does `work`, reports its error, or an exception, in one
@@ -44,6 +44,9 @@ int end(const troupe::Status& done);
 int interrupts();
 /// "SIGINT": the first that came, or "".
 std::string first_signal();
+/// Tells that nothing is left that a signal could lose: one that leaves from here on does so with kDone. Call it before
+/// saying that all is saved.
+void saved();
 
 /// Prints on stdout; from any thread. What fails, flush() and end() tell: this does not throw.
 void print_text(const std::string& text);
