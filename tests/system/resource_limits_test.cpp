@@ -88,6 +88,11 @@ void set_limit(int resource, int64_t value) {
   if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) end(kWrong, "no limit can be set");
 }
 
+/// A user's limit binds nobody who may do everything.
+void become_another_user() {
+  if (getuid() == 0 && (setgid(65'534) != 0 || setuid(65'534) != 0)) end(0, "no other user");
+}
+
 /// A network of a convolution and a product, on two devices of one thread each, and a chain of tensors whose size is
 /// fed.
 struct Network {
@@ -172,8 +177,7 @@ TEST_CASE("an engine at work that is refused memory fails the step, names the no
 
 TEST_CASE("child: makes an engine with few threads", "[.child]") {
   if (limit_of_child() < 0) return;
-  // A user's limit binds nobody who may do everything.
-  if (getuid() == 0 && (setgid(65'534) != 0 || setuid(65'534) != 0)) end(0, "no other user");
+  become_another_user();
   set_limit(RLIMIT_NPROC, limit_of_child());
   const auto engine = Engine::create({.cpu_threads = {4, 1, 1}});
   if (!engine.ok()) end(kRefused, engine.error().str());
@@ -197,6 +201,37 @@ TEST_CASE("an engine that gets too few threads is an error that says so") {
   CHECK(made > 0);
   CHECK((refused > 0 || made == 14));  // 14: no other user could be had
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+TEST_CASE("child: gets no more threads once it has an engine", "[.child]") {
+  if (limit_of_child() < 0) return;
+  become_another_user();
+  const auto engine = Engine::create({.cpu_threads = {static_cast<int>(limit_of_child())}});
+  if (!engine.ok()) end(kWrong, engine.error().str());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{-1}}});
+  const Output y = scope.op("Exp", {x});
+  Session session(**engine, graph);
+  const Tensor large = *Tensor::zeros(DType::kFloat32, Shape{1 << 22});
+  set_limit(RLIMIT_NPROC, 1);
+  const auto out = session.run({{x, large}}, {y});
+  end(out.ok() ? 0 : kRefused, out.ok() ? "ran" : out.error().str());
+}
+
+TEST_CASE("a process whose OpenMP is refused a thread ends with status 1, and a device of one thread needs none") {
+  const Ended one = run_child("child: gets no more threads once it has an engine", "1");
+  INFO("one thread: status " << one.status << ", signal " << one.signal << ": " << one.output);
+  CHECK(one.status == 0);
+  const Ended four = run_child("child: gets no more threads once it has an engine", "4");
+  INFO("four threads: status " << four.status << ", signal " << four.signal << ": " << four.output);
+  if (four.output.find("no other user") != std::string::npos) return;
+  CHECK(four.status == 1);
+  CHECK_THAT(four.output, Contains("Thread creation failed"));
+}
+
+#endif
 
 TEST_CASE("child: opens files when there are no more", "[.child]") {
   if (limit_of_child() < 0) return;
