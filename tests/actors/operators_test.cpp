@@ -2,9 +2,13 @@
 // Operators on outputs: their values and gradients, where their nodes go, and whose line a fault names.
 #include "troupe/operators.h"
 
+#include <malloc.h>
+#include <pthread.h>
+
 #include <limits>
 
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 
@@ -20,6 +24,26 @@ struct Two : TestEngine {
   float at(Output z, float a = 7, float b = 2) { return number(value({{x, f(a)}, {y, f(b)}}, z)); }
   bool holds(Output z, float a = 7, float b = 2) { return value({{x, f(a)}, {y, f(b)}}, z).data<bool>()[0]; }
 };
+
+/// Calls `f` on a thread with a stack of 1 MiB, which is too small for what recurs along a chain of nodes.
+template <class F> void on_small_stack(F f) {
+  pthread_attr_t attributes;
+  REQUIRE(pthread_attr_init(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, size_t{1} << 20) == 0);
+  const auto call = [](void* f) -> void* {
+    (*static_cast<F*>(f))();
+    return nullptr;
+  };
+  pthread_t thread;
+  REQUIRE(pthread_create(&thread, &attributes, call, &f) == 0);
+  REQUIRE(pthread_join(thread, nullptr) == 0);
+  pthread_attr_destroy(&attributes);
+}
+
+size_t bytes_in_use() {
+  const struct mallinfo2 info = ::mallinfo2();  // under a sanitizer all 0
+  return info.uordblks + info.hblkhd;
+}
 
 TEST_CASE("operators compute", "[operators]") {
   Two t;
@@ -326,6 +350,32 @@ TEST_CASE("a node in the loop of a gradient takes no operators", "[operators]") 
     (void)(node.out() + t.y);  // a node or a fault, never a crash
   }
   CHECK(tried > 0);
+}
+
+TEST_CASE("operators build a chain of 1,000,000 nodes, in 1.5 KB each, and it goes without recursion", "[operators]") {
+  constexpr auto kNodes = static_cast<int>(1'000'000 / kSlowness);
+  const TestEngine t;
+  Status status;
+  int nodes = 0;
+  size_t bytes = 0;
+  on_small_stack([&] {
+    Graph graph(t.engine->ops());
+    const Scope scope(graph);
+    const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::scalar()}});
+    const size_t before = bytes_in_use();
+    Output y = x;
+    for (int i = 0; i < kNodes; i += 4) {
+      y = -(x + y) * x;
+      y -= x;
+    }
+    bytes = bytes_in_use() - before;
+    nodes = static_cast<int>(graph.size());
+    status = scope.status();
+  });
+  INFO((status.ok() ? "" : status.error().str()));
+  CHECK(status.ok());
+  CHECK(nodes == kNodes + 1);
+  CHECK(bytes / kNodes < 1536);
 }
 
 }  // namespace
