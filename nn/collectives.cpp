@@ -41,17 +41,20 @@ class Ring {
   bool check(const Outputs& xs, std::optional<int> joined = {}) const {
     if (!ok()) return false;
     if (xs.size() != size()) return fail("{} tensors for {} devices", xs.size(), size()), false;
+    PartialShape known;  // what those so far say of the shape of all
     for (size_t i = 0; i < xs.size(); ++i) {
       if (!xs[i]) return fail("tensor {} is empty", i), false;
       if (xs[i].dtype() != xs[0].dtype())
         return fail("{} is {}, but {} is {}", xs[i].name(), to_string(xs[i].dtype()), xs[0].name(),
                     to_string(xs[0].dtype())),
                false;
-      PartialShape a = xs[0].shape(), b = xs[i].shape();
-      if (joined && a.has_rank() && b.has_rank() && a.rank() == b.rank()) a.set(*joined, -1), b.set(*joined, -1);
-      if (!a.compatible(b))
-        return fail("{} is {}, but {} is {}", xs[i].name(), xs[i].shape().str(), xs[0].name(), xs[0].shape().str()),
+      PartialShape shape = xs[i].shape();
+      if (joined && shape.rank() > *joined) shape.set(*joined, -1);
+      auto merged = PartialShape::merge(known, shape);
+      if (!merged.ok())
+        return fail("{} is {}, but the tensors before it are {}", xs[i].name(), xs[i].shape().str(), known.str()),
                false;
+      known = *merged;
     }
     return true;
   }
@@ -83,6 +86,17 @@ class Ring {
   Output sizes_of(size_t device, Output x) const {
     if (x.shape().fully_known()) return int_constant(at(device), x.shape().shape().dims());
     return at(device).op("Shape", {x}, {{"out_type", DType::kInt64}});
+  }
+
+  /// Waits until it is known that x of `device` and `before` of the one before it in the ring have one shape.
+  Scope after_same_shape(size_t device, Output x, Output before) const {
+    const Scope s = at(device);
+    if (x.shape().fully_known() && before.shape().fully_known()) return s;
+    const Output mine = sizes_of(device, x), others = sizes_of((device + size() - 1) % size(), before);
+    // AddN refuses vectors of different length, where Equal would broadcast one of length 1.
+    const Output differences = s.op("AddN", {mine, s.op("Neg", {others})});
+    const Output same = s.op("All", {s.op("Equal", {differences, s.constant(int64_t{0})}), s.constant(int32_t{0})});
+    return s.after(std::vector<const Node*>{s.named("same_shape").node("Assert", {same, mine, others})});
   }
 
   /// The chunks of x along an axis, as many as there are devices.
@@ -184,7 +198,8 @@ std::vector<Output> all_reduce(const ScopeAt& scope, const std::vector<std::stri
   if (!ring.ok()) return {};
   Outputs out = ring.gather(ring.reduce(vectors, reduction, 0), 0);
   for (size_t i = 0; i < out.size() && ring.ok(); ++i)
-    out[i] = ring.at(i).op("Reshape", {out[i], ring.sizes_of(i, xs[i])});
+    out[i] = ring.after_same_shape(i, xs[i], xs[(i + ring.size() - 1) % ring.size()])
+                 .op("Reshape", {out[i], ring.sizes_of(i, xs[i])});
   return ring.checked(std::move(out));
 }
 

@@ -253,5 +253,62 @@ TEST_CASE("a ring of simulated devices keeps to its bound") {
   CHECK(ring <= 1.05 * bound);
 }
 
+TEST_CASE("tensors of different rank are refused, whichever of them is known") {
+  Devices d(3);
+  const auto on = [&](size_t device, const PartialShape& shape) {
+    return d.s.device(d.names[device]).op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", shape}});
+  };
+  const std::vector<PartialShape> shapes = {{4}, {4, 4}, PartialShape::unknown()};
+  for (size_t first = 0; first < 3; ++first) {
+    std::vector<Output> xs;
+    for (size_t i = 0; i < 3; ++i) xs.push_back(on(i, shapes[(first + i) % 3]));
+    for (const int axis : {0, 1, -1, -2, 2}) {
+      const Scope gather(d.graph), scatter(d.graph);
+      CHECK(all_gather(gather, d.names, xs, axis).empty());
+      CHECK_FALSE(gather.ok());
+      CHECK(reduce_scatter(scatter, d.names, xs, Reduction::kSum, axis).empty());
+      CHECK_FALSE(scatter.ok());
+    }
+    const Scope sum(d.graph);
+    CHECK(all_reduce(sum, d.names, xs).empty());
+    CHECK_FALSE(sum.ok());
+  }
+}
+
+TEST_CASE("tensors of as many elements in other shapes are an error of the step") {
+  Devices d(2);
+  const auto unknown = d.place(DType::kFloat32, PartialShape::unknown());
+  const auto sums = all_reduce(d.s, d.names, unknown);
+  const auto parts = reduce_scatter(d.s, d.names, unknown);
+  REQUIRE(d.s.ok());
+  Session session(*d.engine, d.graph);
+  for (const auto& [a, b] : {std::pair(Shape{2, 3}, Shape{3, 2}),
+                             {Shape{6}, Shape{1, 6}},
+                             {Shape{1}, Shape{1, 1}},
+                             {Shape{}, Shape{1}},
+                             {Shape{0, 2}, Shape{0, 3}}}) {
+    INFO(a.str() << " and " << b.str());
+    const std::vector<Feed> feeds = {{unknown[0], numbered<float>(a, 0)}, {unknown[1], numbered<float>(b, 0)}};
+    const auto result = session.run(feeds, {sums[0]});
+    REQUIRE_FALSE(result.ok());
+    CHECK_THAT(result.error().node, Catch::Contains("all_reduce"));
+    CHECK_FALSE(session.run(feeds, {sums[1]}).ok());
+    if (a.rank() > 0 && b.rank() > 0) CHECK_FALSE(session.run(feeds, parts).ok());
+  }
+  CHECK(session.run({{unknown[0], numbered<float>({2, 3}, 0)}, {unknown[1], numbered<float>({2, 3}, 0)}}, sums).ok());
+}
+
+TEST_CASE("a device may stand in the ring more than once, and one alone gets its tensor back") {
+  Devices d(1);
+  const Output x = d.s.constant(Tensor::of<float>({1, 2, 3}));
+  const std::vector<std::string> twice = {d.names[0], d.names[0]};
+  for (const Tensor& t : d.run(all_reduce(d.s, twice, {x, x}, Reduction::kMean)))
+    CHECK(t.identical(Tensor::of<float>({1, 2, 3})));
+  CHECK(all_reduce(d.s, d.names, {x}) == std::vector{x});
+  CHECK(reduce_scatter(d.s, d.names, {x}, Reduction::kMean) == std::vector{x});
+  CHECK(all_gather(d.s, d.names, {x}) == std::vector{x});
+  CHECK(broadcast(d.s, d.names, x) == std::vector{x});
+}
+
 }  // namespace
 }  // namespace troupe::nn
