@@ -144,7 +144,7 @@ void TowerBuilder::sharded() {
     std::vector<Output> own;
     for (size_t v = 0; v < variables.size(); ++v)
       own.push_back(dense(s, variables[v], means[static_cast<size_t>(i)][v]));
-    gradients.push_back(optimizer.clip ? optimizer.clip(s.scope("clip"), own) : own);
+    gradients.push_back(clipped(s, optimizer, std::move(own)));
   }
   if (!root_.ok()) return;
 

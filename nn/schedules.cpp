@@ -10,6 +10,10 @@ Schedule constant_rate(float rate) {
 
 Schedule exponential_decay(float rate, float factor, int64_t every, bool staircase) {
   return [=](const Scope& scope, Output step) {
+    if (every < 1) {
+      scope.fail(invalid_argument("exponential_decay: `every` must be at least 1, got {}", every));
+      return Output{};
+    }
     Output power = scope.op("RealDiv", {step, scope.constant(static_cast<float>(every))});
     if (staircase) power = scope.op("Floor", {power});
     return scope.op("Mul", {scope.constant(rate), scope.op("Pow", {scope.constant(factor), power})});
@@ -20,11 +24,14 @@ Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from
   return [=](const Scope& scope, Output step) {
     Output rate = scope.constant(first);
     for (size_t i = 0; i < from.size(); ++i) {
-      const float before = i == 0 ? first : from[i - 1].second;
-      const Output reached =
-          scope.op("Cast", {scope.op("GreaterEqual", {step, scope.constant(static_cast<float>(from[i].first))})},
-                   {{"DstT", DType::kFloat32}});
-      rate = scope.op("AddV2", {rate, scope.op("Mul", {reached, scope.constant(from[i].second - before)})});
+      const auto [boundary, next] = from[i];
+      if (i > 0 && boundary <= from[i - 1].first) {
+        scope.fail(
+            invalid_argument("piecewise_rate: boundaries must ascend, but {} follows {}", boundary, from[i - 1].first));
+        return Output{};
+      }
+      const Output reached = scope.op("GreaterEqual", {step, scope.constant(static_cast<float>(boundary))});
+      rate = scope.op("SelectV2", {reached, scope.constant(next), rate});
     }
     return rate;
   };

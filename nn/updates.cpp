@@ -98,6 +98,14 @@ const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradien
   return s.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {c.handle(), loss});
 }
 
+std::vector<Output> clipped(const Scope& scope, const Optimizer& optimizer, std::vector<Output> gradients) {
+  if (!optimizer.clip || !scope.ok()) return gradients;
+  std::vector<Output> out = optimizer.clip(scope.scope("clip"), gradients);
+  if (out.size() == gradients.size()) return out;
+  scope.fail(invalid_argument("clipping makes {} gradients of {}", out.size(), gradients.size()));
+  return gradients;
+}
+
 UpdateRate update_rate(const Scope& scope, Variables& variables, const Optimizer& optimizer) {
   const Output step = scope.op("Cast", {variables.global_step(scope)}, {{"DstT", DType::kFloat32}});
   return {optimizer.rate(scope.scope("rate"), step), step};
@@ -118,12 +126,16 @@ const Node* apply_updates(const Scope& scope, Variables& variables, const Optimi
                                 trainable.size()));
     return nullptr;
   }
+  if (!optimizer.update || !optimizer.rate) {
+    scope.fail(invalid_argument("apply_gradients: the optimizer has no {}", optimizer.rate ? "update" : "rate"));
+    return nullptr;
+  }
   const Scope s = scope.scope("update");
   const UpdateRate rate = update_rate(s, variables, optimizer);
   if (optimizer.clip) {
     std::vector<Output> whole;
     for (size_t i = 0; i < trainable.size(); ++i) whole.push_back(dense(s, trainable[i], gradients[i]));
-    whole = optimizer.clip(s.scope("clip"), whole);
+    whole = clipped(s, optimizer, std::move(whole));
     for (size_t i = 0; i < trainable.size(); ++i) gradients[i] = {whole[i], {}};
   }
   std::vector<const Node*> done;

@@ -34,6 +34,9 @@ const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradien
 /// Whether L2 and decay are for a variable of this shape.
 inline bool decays(const Shape& shape) { return shape.rank() >= 2; }
 
+/// What the optimizer's clipping makes of gradients, or these. The scope fails where it gives another number of them.
+std::vector<Output> clipped(const Scope& scope, const Optimizer& optimizer, std::vector<Output> gradients);
+
 /// What the updates of one step share.
 struct UpdateRate {
   Output rate, step;

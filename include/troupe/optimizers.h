@@ -21,21 +21,22 @@ namespace nn {
 using Schedule = std::function<Output(const Scope& scope, Output step)>;
 
 Schedule constant_rate(float rate);
-/// rate * factor ^ (step / every), the power only growing at every `every` steps when `staircase`.
+/// rate * factor ^ (step / every), the power only growing at every `every` steps when `staircase`. Error: `every` below
+/// 1.
 Schedule exponential_decay(float rate, float factor, int64_t every, bool staircase = false);
 /// exponential_decay in steps.
 inline Schedule step_decay(float rate, float factor, int64_t every) {
   return exponential_decay(rate, factor, every, true);
 }
-/// `first` until the first boundary, from each boundary on its rate. Boundaries must ascend.
+/// `first` until the first boundary, from each boundary on its rate. Error: boundaries that do not ascend.
 Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from);
-/// Rises in a line from 0 to `rate` over `warmup` steps, then falls as a half cosine to `floor` at step
-/// `total`, and stays. Loshchilov and Hutter, 2017.
+/// Rises in a line over `warmup` steps, of which the first has rate / warmup and the last `rate`, then falls as a half
+/// cosine to `floor` at step `total`, which is more than `warmup`, and stays. Loshchilov and Hutter, 2017.
 Schedule cosine_decay(float rate, int64_t total, int64_t warmup = 0, float floor = 0);
 
 // -- clipping ---------------------------------------------------------------------------------------------------------
 
-/// Adds nodes that limit gradients; empty Outputs stay empty.
+/// Adds nodes that limit gradients, one for each; empty Outputs stay empty.
 using Clip = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& gradients)>;
 
 /// Each element to [-limit, limit].
@@ -107,7 +108,8 @@ Optimizer adagrad(Schedule rate, float initial_accumulator = 0.1f, float epsilon
 Optimizer rmsprop(Schedule rate, float decay = 0.9f, float momentum = 0, float epsilon = 1e-7f);
 
 /// Adds one update of all trainable variables, in order, from their gradients (empty ones are left alone), then of the
-/// global step. Returns the node to run. Error: as many gradients as trainable variables are needed.
+/// global step. Returns the node to run. Errors: as many gradients as trainable variables are needed, from clipping
+/// too; an optimizer without rate or update.
 const Node* apply_gradients(const ScopeAt& scope, Variables& variables, const Optimizer& optimizer,
                             std::vector<Output> gradients);
 

@@ -183,5 +183,73 @@ TEST_CASE("apply_gradients wants a gradient for each trainable variable") {
   CHECK_THAT(f.s.status().error().message, Catch::Contains("0 gradients for 1"));
 }
 
+TEST_CASE("a piecewise rate is what was given, however far apart the rates are") {
+  Fixture f;
+  const auto at = [&](const Schedule& schedule, float step) { return f.number(schedule(f.s, f.s.constant(step))); };
+  const Schedule pieces = piecewise_rate(1000, {{10, 1e-6f}, {20, 3e-7f}, {30, 5}});
+  CHECK(at(pieces, 9) == 1000.f);
+  CHECK(at(pieces, 10) == 1e-6f);
+  CHECK(at(pieces, 20) == 3e-7f);
+  CHECK(at(pieces, 1e9f) == 5.f);
+  CHECK(at(piecewise_rate(0.5f, {}), 3) == 0.5f);
+}
+
+TEST_CASE("schedules that make no sense are faults") {
+  const auto fault = [](const Schedule& schedule) {
+    Fixture f;
+    CHECK_FALSE(schedule(f.s, f.s.constant(1.f)));
+    REQUIRE_FALSE(f.s.ok());
+    return f.s.status().error().message;
+  };
+  CHECK_THAT(fault(piecewise_rate(1, {{10, 1.f}, {10, 2.f}})), Catch::Contains("10 follows 10"));
+  CHECK_THAT(fault(piecewise_rate(1, {{10, 1.f}, {-1, 2.f}})), Catch::Contains("-1 follows 10"));
+  CHECK_THAT(fault(exponential_decay(1, 0.5f, 0)), Catch::Contains("at least 1, got 0"));
+  CHECK_THAT(fault(step_decay(1, 0.5f, -2)), Catch::Contains("at least 1, got -2"));
+}
+
+TEST_CASE("an optimizer without rate or update, or that loses gradients in clipping, is a fault") {
+  const auto fault = [](Optimizer optimizer) {
+    Fixture f;
+    const Output w = f.variables.read(f.s, "w", {2}, ones());
+    CHECK(minimize(f.s, f.variables, optimizer, sum_all(f.s, w)) == nullptr);
+    REQUIRE_FALSE(f.s.ok());
+    return f.s.status().error().message;
+  };
+  CHECK_THAT(fault({}), Catch::Contains("no rate"));
+  Optimizer o = sgd(constant_rate(1));
+  o.update = {};
+  CHECK_THAT(fault(o), Catch::Contains("no update"));
+  o = sgd({});
+  CHECK_THAT(fault(o), Catch::Contains("no rate"));
+  o = sgd(constant_rate(1));
+  o.clip = [](const Scope&, const std::vector<Output>&) { return std::vector<Output>(); };
+  CHECK_THAT(fault(o), Catch::Contains("0 gradients of 1"));
+  o.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(3, g[0]); };
+  CHECK_THAT(fault(o), Catch::Contains("3 gradients of 1"));
+}
+
+TEST_CASE("a loss that is not there, or of no variable, is a fault or an update of nothing") {
+  Fixture f;
+  const Output w = f.variables.read(f.s, "w", {2}, ones());
+  const Node* update = minimize(f.s, f.variables, sgd(constant_rate(1)), f.s.constant(1.f));
+  f.initialise();
+  f.run({}, {update});
+  CHECK(f.floats(w) == std::vector<float>{1, 1});
+  CHECK(f.variable("global_step").data<int64_t>()[0] == 1);
+  CHECK(minimize(f.s, f.variables, sgd(constant_rate(1)), {}) == nullptr);
+  CHECK_FALSE(f.s.ok());
+}
+
+TEST_CASE("clipping leaves gradients of zero and empty ones as they are") {
+  Fixture f;
+  const Output zero = f.values({0, 0}, {2});
+  for (const Clip& clip : {clip_by_value(1), clip_by_norm(1), clip_by_global_norm(1)}) {
+    const auto out = clip(f.s, {Output{}, zero});
+    CHECK_FALSE(out[0]);
+    CHECK(f.floats(out[1]) == std::vector<float>{0, 0});
+    CHECK_FALSE(clip(f.s, {Output{}})[0]);
+  }
+}
+
 }  // namespace
 }  // namespace troupe::nn
