@@ -9,7 +9,8 @@ namespace {
 
 // The last size of x, or 0 after failing the scope because it is not known.
 int64_t channels(const Scope& scope, Output x, int min_rank, const char* layer, const std::string& name) {
-  if (!scope.ok() || !x) return 0;
+  if (!scope.ok()) return 0;
+  if (!x) return scope.fail(invalid_argument("{} '{}': the input is empty", layer, name)), 0;
   const PartialShape& shape = x.shape();
   if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) > 0) return shape.dim(-1);
   scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} and a known last size are needed", layer, name,
@@ -94,7 +95,9 @@ Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float
     scope.fail(invalid_argument("dropout: rate {} is not in [0, 1)", rate));
     return {};
   }
-  if (!training || rate == 0 || !x) return x;
+  if (!scope.ok()) return {};
+  if (!x) return scope.fail(invalid_argument("dropout: the input is empty")), x;
+  if (!training || rate == 0) return x;
   const Scope inside = scope.scope("dropout");
   const int64_t seed = variables.seed_for(inside.prefix());
   const Output draw = inside.op("RandomUniform", {inside.op("Shape", {x})},
@@ -205,7 +208,8 @@ Output embedding(const ScopeAt& scope, Variables& variables, Output ids, int64_t
 }
 
 Output flatten(const ScopeAt& scope, Output x) {
-  if (!scope.ok() || !x) return {};
+  if (!scope.ok()) return {};
+  if (!x) return scope.fail(invalid_argument("flatten: the input is empty")), x;
   const PartialShape& shape = x.shape();
   int64_t size = shape.has_rank() && shape.rank() >= 1 ? 1 : -1;
   for (int i = 1; i < shape.rank() && size >= 0; ++i) size = shape[i] < 0 ? -1 : size * shape[i];
@@ -214,7 +218,9 @@ Output flatten(const ScopeAt& scope, Output x) {
         invalid_argument("flatten: {} has shape {}; sizes after the first must be known", x.name(), shape.str()));
     return {};
   }
-  return scope.op("Reshape", {x, scope.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(size)}))});
+  // Of a tensor without elements -1 would not be known.
+  const auto batch = static_cast<int32_t>(size == 0 ? shape[0] : -1);
+  return scope.op("Reshape", {x, scope.constant(Tensor::of<int32_t>({batch, static_cast<int32_t>(size)}))});
 }
 
 Output relu(const ScopeAt& scope, Output x) { return scope.op("Relu", {x}); }

@@ -7,7 +7,8 @@ namespace {
 
 // Sum or Mean over every axis.
 Output reduce_all(const Scope& scope, const char* op, Output x) {
-  if (!scope.ok() || !x) return {};
+  if (!scope.ok()) return {};
+  if (!x) return scope.fail(invalid_argument("{} of all elements: the input is empty", op)), x;
   std::vector<int32_t> axes;
   if (x.shape().has_rank()) {
     for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
@@ -56,7 +57,8 @@ Output l2_penalty(const ScopeAt& scope, Variables& variables, float rate) {
 }
 
 Output accuracy(const ScopeAt& scope, Output logits, Output labels) {
-  if (!scope.ok() || !labels) return {};
+  if (!scope.ok()) return {};
+  if (!labels) return scope.fail(invalid_argument("accuracy: the labels are empty")), labels;
   const Scope inside = scope.scope("accuracy");
   const Output best = inside.op("ArgMax", {logits, inside.constant<int32_t>(1)}, {{"output_type", labels.dtype()}});
   const Output right = inside.op("Equal", {best, labels});

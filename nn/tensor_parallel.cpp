@@ -8,9 +8,16 @@
 namespace troupe::nn {
 namespace {
 
+// Whether x is there; else the scope fails.
+bool there_is(const Scope& scope, Output x, const std::string& what) {
+  if (x) return true;
+  scope.fail(invalid_argument("{}: the input is empty", what));
+  return false;
+}
+
 // The last size of x, or 0 after failing the scope because it is not known.
 int64_t last_size(const Scope& scope, Output x, const std::string& what) {
-  if (!scope.ok() || !x) return 0;
+  if (!scope.ok() || !there_is(scope, x, what)) return 0;
   const PartialShape& shape = x.shape();
   if (shape.has_rank() && shape.rank() >= 1 && shape.dim(-1) > 0) return shape.dim(-1);
   scope.fail(invalid_argument("{}: input {} has shape {}; a known last size is needed", what, x.name(), shape.str()));
@@ -28,7 +35,8 @@ bool splits(const Scope& scope, int64_t size, size_t devices, const std::string&
 // Whether there are parts, one for each device; else the scope fails.
 bool is_spread(const Scope& scope, const Spread& x, const std::string& what) {
   if (!scope.ok()) return false;
-  if (!x.parts.empty() && x.parts.size() == x.devices.size()) return true;
+  if (!x.parts.empty() && x.parts.size() == x.devices.size())
+    return std::ranges::all_of(x.parts, [&](Output part) { return there_is(scope, part, what); });
   scope.fail(invalid_argument("{}: {} parts on {} devices", what, x.parts.size(), x.devices.size()));
   return false;
 }
@@ -256,7 +264,7 @@ Output embedding_by_rows(const ScopeAt& scope, Variables& variables, Output ids,
                          const std::string& name, const std::vector<std::string>& devices,
                          const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_rows '{}' of width {}", name, width);
-  if (!splits(scope, width < 1 ? 0 : rows, devices.size(), what) || !ids) return {};
+  if (!splits(scope, width < 1 ? 0 : rows, devices.size(), what) || !there_is(scope, ids, what)) return {};
   const Scope inside = scope.scope(name);
   const std::vector<int64_t> sizes = share_sizes(rows, devices.size()), from = begins(sizes);
   const Routes routes = route(inside, inside.op("Reshape", {ids, inside.constant(Tensor::of<int32_t>({-1}))}), sizes);
@@ -286,7 +294,7 @@ Spread embedding_by_columns(const ScopeAt& scope, Variables& variables, Output i
                             const std::string& name, const std::vector<std::string>& devices,
                             const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_columns '{}' of {} rows", name, rows);
-  if (!splits(scope, rows < 1 ? 0 : width, devices.size(), what) || !ids) return {};
+  if (!splits(scope, rows < 1 ? 0 : width, devices.size(), what) || !there_is(scope, ids, what)) return {};
   const Scope inside = scope.scope(name);
   const std::vector<int64_t> sizes = share_sizes(width, devices.size()), from = begins(sizes);
   Spread result = {devices, {}};
@@ -306,7 +314,7 @@ Spread embedding_by_columns(const ScopeAt& scope, Variables& variables, Output i
 // gradient goes through it.
 Output sparse_softmax_cross_entropy(const ScopeAt& scope, const Spread& logits, Output labels) {
   const std::string what = "sparse_softmax_cross_entropy";
-  if (!is_spread(scope, logits, what) || !labels) return {};
+  if (!is_spread(scope, logits, what) || !there_is(scope, labels, what)) return {};
   std::vector<int64_t> sizes;
   for (const Output& part : logits.parts) {
     sizes.push_back(last_size(scope, part, what));

@@ -72,12 +72,21 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
                                 known.shape.str(), to_string(dtype), shape.str()));
     return nullptr;
   }
-  index_[name] = all_.size();
-  all_.push_back({name, dtype, shape, trainable});
+  if (!scope.ok()) return nullptr;
+  const auto possible = Shape::make(shape.dims());
+  if (!possible.ok() || !initial) {
+    scope.fail(invalid_argument("variable '{}': {}", name, initial ? possible.error().message : "no initializer"));
+    return nullptr;
+  }
+  // An initializer that fails or throws leaves nothing.
   const Scope inside = scope.scope(name + "/initial");
   Output value = initial(inside, shape, seed_for(name));
   if (dtype != DType::kFloat32) value = inside.op("Cast", {value}, {{"DstT", dtype}});
-  all_.back().init = inside.node("AssignVariableOp", {handle(scope, all_.back()), value});
+  Variable v{name, dtype, shape, trainable};
+  v.init = inside.node("AssignVariableOp", {handle(scope, v), value});
+  if (!scope.ok()) return nullptr;
+  index_[name] = all_.size();
+  all_.push_back(std::move(v));
   return &all_.back();
 }
 

@@ -2,9 +2,10 @@
 // Layers, losses and the variables they share: functions that add nodes to a graph. Implemented in nn/.
 //
 // A layer takes the scope (name prefix, device), the Variables of the model and its input; its own variables
-// are named `name`/kernel, `name`/bias and so on. Building a model twice with one Variables, say once for
-// each replica or once for training and once for testing, gives graphs that share the variables. Faults stick
-// to the scope (scope.h).
+// are named `name`/kernel, `name`/bias and so on. Building a model twice with one Variables in one graph, say once for
+// each replica or once for training and once for testing, gives two models that share the variables. A model in another
+// graph takes a Variables of its own, and shares them by the container and their names. Faults stick to the scope
+// (scope.h).
 #pragma once
 #include <functional>
 #include <map>
@@ -43,14 +44,14 @@ struct Variable {
 };
 
 /// The variables of a model in one container, in the order of their first use. They are known to the engine
-/// by (container, name), so graphs and sessions that use the same names share them. One thread at a time,
-/// like a Scope.
+/// by (container, name), so graphs and sessions that use the same names share them. All scopes given to one object are
+/// of one graph. One thread at a time, like a Scope.
 class Variables {
  public:
   explicit Variables(std::string container = {}, int64_t seed = 1) : container_(std::move(container)), seed_(seed) {}
 
   /// The value of variable `name`; the first use of the name defines it. One handle and one read exist for
-  /// each device. Error: another shape, dtype or container than at the first use.
+  /// each device. Errors: another shape or dtype than at the first use; a negative size; no initializer.
   Output read(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
               bool trainable = true, DType dtype = DType::kFloat32);
   /// The read of a variable that was defined before, on the scope's device.
@@ -190,8 +191,8 @@ struct LstmStackResult {
 /// LSTMs of `units` upon each other, layer i on scopes[i], with variables `name`/layer_i/kernel and bias, over
 /// x [batch, steps, in]. With layers on devices of their own this is model parallel: a layer works on a chunk while the
 /// layer before works on the chunk after it, and backwards in the other direction, as in figure 8 of the TensorFlow
-/// white paper. Chunks change no result but for rounding. Errors: no scopes, a negative chunk, as many initial states
-/// as layers are needed; those of lstm.
+/// white paper. Chunks change no result but for rounding. Without scopes the result is empty. Errors: a negative chunk,
+/// as many initial states as layers are needed; those of lstm.
 LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
                            const std::string& name, const LstmStackOptions& options = {},
                            std::source_location where = std::source_location::current());

@@ -232,5 +232,130 @@ TEST_CASE("l2_penalty counts kernels, not biases") {
   CHECK(f.number(penalty) == Approx(0.25 * 4 * 9));
 }
 
+TEST_CASE("a variable that cannot be made is an error or an exception, and defines nothing") {
+  const auto fault = [](auto build) {
+    Fixture f;
+    build(f, f.values({1, 2, 3, 4}, {1, 2, 2, 1}));
+    REQUIRE_FALSE(f.s.ok());
+    CHECK(f.variables.all().empty());
+    return f.s.status().error().message;
+  };
+  using Catch::Contains;
+  CHECK_THAT(fault([](Fixture& f, Output x) { dense(f.s, f.variables, flatten(f.s, x), -3, "fc"); }),
+             Contains("'fc/kernel'") && Contains("-3"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { conv2d(f.s, f.variables, x, 2, -1, "c"); }), Contains("'c/kernel'"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { dense(f.s, f.variables, flatten(f.s, x), INT64_MAX, "fc"); }),
+             Contains("'fc/kernel'"));
+  CHECK_THAT(fault([](Fixture& f, Output x) { dense(f.s, f.variables, flatten(f.s, x), 3, "fc", {.kernel = {}}); }),
+             Contains("'fc/kernel'") && Contains("no initializer"));
+  Fixture f;
+  const Initializer throwing = [](const Scope&, const Shape&, int64_t) -> Output {
+    throw std::runtime_error("thrown");
+  };
+  CHECK_THROWS_WITH(f.variables.read(f.s, "w", {2}, throwing), "thrown");
+  CHECK(f.variables.all().empty());
+  const Output w = f.variables.read(f.s, "w", {2}, constant_init(3));
+  f.initialise();
+  CHECK(f.floats(w) == std::vector<float>{3, 3});
+}
+
+TEST_CASE("a variable has one dtype; one that is handled first is read later") {
+  Fixture f;
+  const Output handle = f.variables.handle(f.s, "n", {}, constant_init(7), false, DType::kInt64);
+  const Output read = f.variables.read(f.s, "n", {}, constant_init(8), true, DType::kInt64);
+  CHECK(f.variables.handle(f.s, f.variables.all()[0]) == handle);
+  CHECK(f.variables.trainable().empty());  // as at the first use
+  f.initialise();
+  CHECK(f.run({read})[0].data<int64_t>()[0] == 7);
+  CHECK_FALSE(f.variables.read(f.s, "n", {}, zeros(), true, DType::kInt32));
+  CHECK_THAT(f.s.status().error().message, Catch::Contains("int64") && Catch::Contains("int32"));
+}
+
+TEST_CASE("models of two graphs share variables by their names, not one Variables") {
+  Fixture f;
+  const auto model = [](const Scope& s, Variables& v) {
+    return dense(s, v, s.constant(Tensor::of<float>({1, 2}, {1, 2})), 2, "fc");
+  };
+  const Output y = model(f.s, f.variables);
+  f.initialise();
+  Graph other(f.engine->ops());
+  const Scope there(other);
+  Variables same;
+  const auto found = Session(*f.engine, other).run({}, {model(there, same)});
+  REQUIRE(found.ok());
+  CHECK((*found)[0].identical(f.run({y})[0]));
+  Graph third(f.engine->ops());
+  const Scope refused(third);
+  CHECK_FALSE(model(refused, f.variables));
+  CHECK_THAT(refused.status().error().message, Catch::Contains("another graph"));
+  CHECK(f.s.ok());
+}
+
+TEST_CASE("an empty output or a size that makes no sense is a fault of each layer") {
+  const auto fails = [](auto build) {
+    Fixture f;
+    const Output y = build(f, f.values({1, 2, 3, 4}, {1, 2, 2, 1}));
+    const auto status = f.s.ok() ? f.session->run({}, {y}).status() : f.s.status();
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == Code::kInvalidArgument);
+  };
+  using O = Output;
+  fails([](Fixture& f, O) { return dense(f.s, f.variables, {}, 2, "fc"); });
+  fails([](Fixture& f, O) { return conv2d(f.s, f.variables, {}, 2, 1, "c"); });
+  fails([](Fixture& f, O) { return batch_norm(f.s, f.variables, {}, "bn", true); });
+  fails([](Fixture& f, O) { return lstm(f.s, f.variables, {}, 2, "cell").last; });
+  fails([](Fixture& f, O) { return lstm_stack({f.s}, f.variables, {}, 2, "stack").outputs(f.s); });
+  fails([](Fixture& f, O) { return embedding(f.s, f.variables, {}, 2, 2, "words"); });
+  for (const bool training : {false, true})
+    fails([=](Fixture& f, O) { return dropout(f.s, f.variables, {}, 0.5f, training); });
+  fails([](Fixture& f, O) { return flatten(f.s, {}); });
+  fails([](Fixture& f, O) { return mean_all(f.s, {}); });
+  fails([](Fixture& f, O x) { return accuracy(f.s, x, {}); });
+  fails([](Fixture& f, O x) { return mean_squared_error(f.s, x, {}); });
+  fails([](Fixture& f, O x) { return max_pool(f.s, x, 0); });
+  fails([](Fixture& f, O x) { return max_pool(f.s, x, -2); });
+  fails([](Fixture& f, O x) { return avg_pool(f.s, x, 2, -1); });
+  fails([](Fixture& f, O x) { return avg_pool(f.s, x, 2, 2, "sAME"); });
+  fails([](Fixture& f, O x) { return conv2d(f.s, f.variables, x, 2, 1, "c", {.stride = 0}); });
+  fails([](Fixture& f, O x) { return conv2d(f.s, f.variables, x, 2, 1, "c", {.stride = -1}); });
+  fails([](Fixture& f, O x) { return dense(f.s, f.variables, x, 2, "fc"); });
+  fails([](Fixture& f, O x) { return lstm(f.s, f.variables, x, 2, "cell").last; });
+  fails([](Fixture& f, O x) { return embedding(f.s, f.variables, x, 2, 2, "words"); });
+  fails([](Fixture& f, O x) { return embedding(f.s, f.variables, x, 2, 0, "words"); });
+  for (const float rate : {-0.1f, 1.f, std::nanf("")})
+    for (const bool training : {false, true})
+      fails([=](Fixture& f, O x) { return dropout(f.s, f.variables, x, rate, training); });
+}
+
+TEST_CASE("a stack of no layers has no chunks") {
+  Fixture f;
+  const auto stack = lstm_stack({}, f.variables, f.values({1, 2}, {1, 2, 1}), 2, "stack");
+  CHECK(stack.chunks.empty());
+  CHECK_FALSE(stack.outputs(f.s));
+}
+
+TEST_CASE("flatten takes tensors without elements") {
+  Fixture f;
+  CHECK(f.run({flatten(f.s, f.values({}, {2, 0, 3}))})[0].shape() == Shape{2, 0});
+  CHECK(f.run({flatten(f.s, f.values({}, {0, 2, 3}))})[0].shape() == Shape{0, 6});
+  CHECK(f.run({flatten(f.s, f.values({1, 2}, {2}))})[0].shape() == Shape{2, 1});
+}
+
+TEST_CASE("what dropout draws follows from the seed of the variables and the scope") {
+  const auto draw = [](int64_t seed, const std::string& scope, int layers) {
+    Fixture f;
+    f.variables = Variables({}, seed);
+    const Output x = f.s.op("Fill", {f.s.constant(Tensor::of<int32_t>({64})), f.s.constant(1.f)});
+    const Scope s = f.s.scope(scope);
+    Output y;
+    for (int i = 0; i < layers; ++i) y = dropout(s, f.variables, x, 0.5f, true);
+    return f.floats(y);
+  };
+  CHECK(draw(1, "a", 1) == draw(1, "a", 1));
+  CHECK(draw(1, "a", 1) != draw(2, "a", 1));
+  CHECK(draw(1, "a", 1) != draw(1, "b", 1));
+  CHECK(draw(1, "a", 1) != draw(1, "a", 2));  // the second layer of a scope has a mask of its own
+}
+
 }  // namespace
 }  // namespace troupe::nn

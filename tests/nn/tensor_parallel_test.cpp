@@ -398,5 +398,50 @@ TEST_CASE("split layers refuse what they cannot split") {
              Contains("'up/kernel_0'") && Contains("[3,4]") && Contains("[3,2]"));
 }
 
+TEST_CASE("an id out of range fails the step, whichever way the table is split") {
+  for (const int64_t id : {int64_t{-1}, int64_t{5}, INT64_MIN, INT64_MAX, int64_t{1} << 32}) {
+    Fixture f(2);
+    const Output ids = f.s.constant(Tensor::of<int64_t>({0, id, 4}));
+    const Output rows = embedding_by_rows(f.s, f.variables, ids, 5, 4, "rows", devices_of(2));
+    const Spread columns = embedding_by_columns(f.s, f.variables, ids, 5, 4, "columns", devices_of(2));
+    const Output whole = embedding(f.s, f.variables, ids, 5, 4, "whole");
+    f.initialise();
+    INFO(id);
+    for (const Output& y : {rows, columns.parts[0], columns.parts[1], whole}) CHECK_FALSE(f.session->run({}, {y}).ok());
+    const Spread logits = split_to(f.s, f.s.constant(random_tensor({3, 5})), devices_of(2));
+    CHECK_FALSE(f.session->run({}, {sparse_softmax_cross_entropy(f.s, logits, ids)}).ok());
+  }
+}
+
+TEST_CASE("what is spread over no devices, or is empty in a part, is a fault") {
+  const auto fault = [](auto build) {
+    Fixture f(2);
+    build(f, f.values({1, 2, 3, 4}, {2, 2}));
+    REQUIRE_FALSE(f.s.ok());
+    CHECK(f.s.status().error().code == Code::kInvalidArgument);
+  };
+  const auto same = [](const Scope&, Output part) { return part; };
+  fault([](Fixture& f, Output x) { copy_to(f.s, x, {}); });
+  fault([](Fixture& f, Output x) { split_to(f.s, x, {}); });
+  fault([](Fixture& f, Output) { copy_to(f.s, {}, devices_of(2)); });
+  fault([](Fixture& f, Output) { split_to(f.s, {}, devices_of(2)); });
+  fault([&](Fixture& f, Output) { each(f.s, {}, same); });
+  fault([](Fixture& f, Output) { gather(f.s, {}); });
+  fault([](Fixture& f, Output) { reduce(f.s, {}); });
+  fault([](Fixture& f, Output) { all_reduce(f.s, {}); });
+  const auto half = [](Output x) { return Spread{devices_of(2), {x, {}}}; };
+  fault([&](Fixture& f, Output x) { each(f.s, half(x), same); });
+  fault([&](Fixture& f, Output x) { gather(f.s, half(x)); });
+  fault([&](Fixture& f, Output x) { reduce(f.s, half(x)); });
+  fault([&](Fixture& f, Output x) { all_reduce(f.s, half(x)); });
+  fault([&](Fixture& f, Output x) { dense_by_columns(f.s, f.variables, half(x), 4, "up"); });
+  fault([&](Fixture& f, Output x) { dense_by_rows(f.s, f.variables, half(x), 4, "down"); });
+  fault([](Fixture& f, Output) { embedding_by_rows(f.s, f.variables, {}, 4, 4, "words", devices_of(2)); });
+  fault([](Fixture& f, Output) { embedding_by_columns(f.s, f.variables, {}, 4, 4, "words", devices_of(2)); });
+  fault([](Fixture& f, Output x) { sparse_softmax_cross_entropy(f.s, split_to(f.s, x, devices_of(2)), {}); });
+  // Partial sums of different sizes.
+  fault([](Fixture& f, Output x) { all_reduce(f.s, {devices_of(2), {x, f.values({1, 2, 3}, {1, 3})}}); });
+}
+
 }  // namespace
 }  // namespace troupe::nn
