@@ -16,6 +16,7 @@
 #include "io/numbers.h"
 #include "io/summary.h"
 #include "io/tfrecord.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -29,12 +30,44 @@ std::string host_name() {
   return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
 }
 
-/// Makes an empty file; false if there was something of that name, which another thread may have made just now.
-bool is_new(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno != EEXIST;  // who writes to it will be told why it cannot
+constexpr double kMostSeconds = 1e15;
+
+/// Makes a file of this name; false where there is one. Other faults are left to whoever opens it.
+bool claim(const std::string& path) {
+  int fd;
+  do fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  while (fd < 0 && errno == EINTR);
+  if (fd < 0) return errno != EEXIST;
   ::close(fd);
   return true;
+}
+
+/// How many bytes the UTF-8 character has that `text` begins with, by the table of well-formed sequences of the Unicode
+/// Standard (3-7); 0 for none.
+size_t character(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
+  const auto between = [&](size_t i, int first, int last) { return byte(i) >= first && byte(i) <= last; };
+  const int lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return between(1, 0x80, 0xBF) ? 2 : 0;
+  if (lead >= 0xE0 && lead <= 0xEF)
+    return between(1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF) && between(2, 0x80, 0xBF) ? 3 : 0;
+  if (lead >= 0xF0 && lead <= 0xF4)
+    return between(1, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF) && between(2, 0x80, 0xBF) &&
+                   between(3, 0x80, 0xBF)
+               ? 4
+               : 0;
+  return 0;
+}
+
+/// kInvalidArgument for a tag that is not UTF-8, for which readers refuse the whole file.
+Status check_tag(std::string_view tag) {
+  for (size_t at = 0; at < tag.size();) {
+    const size_t bytes = character(tag.substr(at));
+    if (bytes == 0) return invalid_argument("tag '{}' is not UTF-8 at byte {}", tag, at);
+    at += bytes;
+  }
+  return {};
 }
 
 /// Bytes of pixels, whatever the images' dtype.
@@ -59,7 +92,7 @@ struct EventWriter::State {
 
   Status write(proto::Event event) {
     std::lock_guard guard(mutex);
-    event.set_wall_time(clock());
+    TROUPE_RETURN_IF_ERROR(guarded_call([&] { event.set_wall_time(clock()); }));
     return writer.write(event.SerializeAsString());
   }
 };
@@ -74,10 +107,12 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
   if (!clock) clock = system_seconds;
   const auto files = make_posix_file_system();
   TROUPE_RETURN_IF_ERROR(files->make_directories(directory));
-  const std::string stem = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory, static_cast<int64_t>(clock()),
-                                       host_name(), ::getpid());
+  TROUPE_ASSIGN(const double now, guarded([&] { return Result<double>(clock()); }));
+  if (!(std::abs(now) < kMostSeconds)) return invalid_argument("the clock of event files gives {} seconds", now);
+  const std::string stem =
+      fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory, static_cast<int64_t>(now), host_name(), ::getpid());
   std::string path;
-  for (int n = 0; path.empty() || !is_new(path); ++n) path = fmt::format("{}.{}", stem, n);
+  for (int n = 0; path.empty() || !claim(path); ++n) path = fmt::format("{}.{}", stem, n);
   TROUPE_ASSIGN(RecordWriter writer, RecordWriter::create(*files, path));
   std::unique_ptr<EventWriter> out(new EventWriter(std::make_unique<State>(std::move(writer), path, std::move(clock))));
   proto::Event event;
@@ -88,6 +123,7 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
 }
 
 Status EventWriter::scalar(std::string_view tag, int64_t step, float value) {
+  TROUPE_RETURN_IF_ERROR(check_tag(tag));
   proto::Event event;
   event.set_step(step);
   auto* v = event.mutable_summary()->add_value();
@@ -97,6 +133,7 @@ Status EventWriter::scalar(std::string_view tag, int64_t step, float value) {
 }
 
 Status EventWriter::histogram(std::string_view tag, int64_t step, const Tensor& values) {
+  TROUPE_RETURN_IF_ERROR(check_tag(tag));
   proto::Event event;
   event.set_step(step);
   TROUPE_RETURN_IF_ERROR(add_histogram(tag, values, *event.mutable_summary()));
@@ -104,6 +141,7 @@ Status EventWriter::histogram(std::string_view tag, int64_t step, const Tensor& 
 }
 
 Status EventWriter::image(std::string_view tag, int64_t step, const Tensor& images, int64_t most) {
+  TROUPE_RETURN_IF_ERROR(check_tag(tag));
   const int rank = images.rank();
   const bool batch = rank == 4;
   const int at = batch ? 1 : 0;  // of the height

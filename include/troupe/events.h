@@ -16,12 +16,14 @@ using WallClock = std::function<double()>;
 
 /// Writes one event file of a directory. Thread-safe: any thread may call any function.
 /// Events are gathered and written when there are 64 KiB of them, by flush(), and at the end.
-/// Errors of each function: kInvalidArgument for what cannot be shown, naming the tag (nothing is written then); else
-/// those of writing the file, kResourceExhausted when the disk is full.
+/// Errors of each function: kInvalidArgument for what cannot be shown, naming the tag (nothing is written then): a tag
+/// that is not UTF-8 too; kInternal for what the clock throws; else those of writing the file, kResourceExhausted when
+/// the disk is full.
 class EventWriter {
  public:
   /// A new file "events.out.tfevents.<time>.<host>.<process>.<n>" in `directory`, which is made where there is none.
-  /// `clock` gives the wall time of events; left out, it is the system's.
+  /// `clock` gives the wall time of events; left out, it is the system's. It is called by one thread at a time, and
+  /// must not call the writer.
   static Result<std::unique_ptr<EventWriter>> open(const std::string& directory, WallClock clock = {});
   /// Flushes; errors go to the log.
   ~EventWriter();
@@ -32,7 +34,7 @@ class EventWriter {
   /// Images [height, width], [height, width, channels] or a batch [n, height, width, channels], of which the first
   /// `most` are written as "<tag>/0", ...; channels are 1, 3 or 4; uint8, or floats clamped to [0, 1].
   Status image(std::string_view tag, int64_t step, const Tensor& images, int64_t most = 3);
-  /// The graph, as the bytes of a GraphDef.
+  /// The graph, as the bytes of a GraphDef, which are written as they are.
   Status graph(std::string_view graph_def);
   Status flush();
 

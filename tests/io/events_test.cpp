@@ -5,10 +5,11 @@
 #include <png.h>
 
 #include <cmath>
+#include <latch>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "io/event.pb.h"
@@ -155,28 +156,6 @@ TEST_CASE("threads may write at once") {
   for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].step() == next[events[i].summary().value(0).tag()]++);
 }
 
-TEST_CASE("writers that are opened at once, in one second, have files of their own") {
-  TemporaryDirectory dir;
-  constexpr int kThreads = 4, kEach = 25;
-  std::mutex mutex;
-  std::vector<std::unique_ptr<EventWriter>> writers;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < kEach; ++i) {
-        auto opened = EventWriter::open(dir.path(), [] { return 7.0; });
-        if (!opened.ok()) continue;
-        const std::lock_guard lock(mutex);
-        writers.push_back(std::move(*opened));
-      }
-    });
-  for (auto& t : threads) t.join();
-  REQUIRE(writers.size() == kThreads * kEach);
-  std::set<std::string> paths;
-  for (const auto& writer : writers) paths.insert(writer->path());
-  CHECK(paths.size() == writers.size());
-}
-
 TEST_CASE("events are written when there are 64 KiB of them, and by flush") {
   TemporaryDirectory dir;
   auto w = EventWriter::open(dir.path()).value();
@@ -227,4 +206,105 @@ TEST_CASE("steps, tags and scalars of any value come back") {
     CHECK((std::isnan(back) ? std::isnan(values[i]) : back == values[i]));
   }
   CHECK(events[5].summary().value(0).tag().size() == 100'000);
+}
+
+TEST_CASE("writers that threads open in one second take files of their own") {
+  TemporaryDirectory dir;
+  constexpr int kThreads = 8;
+  std::vector<std::unique_ptr<EventWriter>> writers(kThreads);
+  {
+    std::latch start(kThreads);
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        start.arrive_and_wait();
+        auto opened = EventWriter::open(dir.path(), [] { return 5.0; });
+        if (!opened.ok() || !(*opened)->scalar("t", t, 1).ok()) return;
+        writers[static_cast<size_t>(t)] = std::move(*opened);
+      });
+  }
+  std::set<std::string> paths;
+  for (int t = 0; t < kThreads; ++t) {
+    auto& w = writers[static_cast<size_t>(t)];
+    REQUIRE(w);
+    CHECK(paths.insert(w->path()).second);
+    REQUIRE(w->flush().ok());
+    const auto events = read_events(w->path());
+    REQUIRE(events.size() == 2);
+    CHECK(events[1].step() == t);
+  }
+}
+
+TEST_CASE("a tag that is not UTF-8 is an error, and the file stays whole") {
+  TemporaryDirectory dir;
+  auto opened = EventWriter::open(dir.path());
+  REQUIRE(opened.ok());
+  EventWriter& w = **opened;
+  const Tensor picture = *Tensor::zeros(DType::kUInt8, {2, 2});
+  for (const std::string bad : {"\x80", "a\xff", "\xc0\x80", "\xc3", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xf8\x88\x80\x80\x80", "\xc3(", "\xf0\x9f\x98("}) {
+    CHECK(w.scalar(bad, 1, 1).error().code == Code::kInvalidArgument);
+    CHECK(w.histogram(bad, 1, Tensor::scalar(1.f)).error().code == Code::kInvalidArgument);
+    CHECK(w.image(bad, 1, picture).error().code == Code::kInvalidArgument);
+  }
+  const std::string good[] = {"",
+                              "loss",
+                              "\xc3\xa4",
+                              "\xe2\x82\xac",
+                              "\xed\x9f\xbf",
+                              "\xee\x80\x80",
+                              "\xf0\x9f\x98\x80",
+                              "\xf4\x8f\xbf\xbf",
+                              std::string("nul\0tag", 7)};
+  for (const std::string& tag : good) CHECK(w.scalar(tag, 1, 1).ok());
+  REQUIRE(w.flush().ok());
+  const auto events = read_events(w.path());
+  REQUIRE(events.size() == 1 + std::size(good));
+  for (size_t i = 0; i < std::size(good); ++i) CHECK(events[i + 1].summary().value(0).tag() == good[i]);
+}
+
+TEST_CASE("a clock that throws or gives no number is an error of the call") {
+  TemporaryDirectory dir;
+  const auto thrown = EventWriter::open(dir.path(), []() -> double { throw std::runtime_error("no time"); });
+  REQUIRE_FALSE(thrown.ok());
+  CHECK_THAT(thrown.error().message, Catch::Contains("no time"));
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL, 1e300})
+    CHECK(EventWriter::open(dir.path(), [bad] { return bad; }).error().code == Code::kInvalidArgument);
+  bool broken = false;
+  auto opened = EventWriter::open(dir.path(), [&broken]() -> double {
+    if (broken) throw 7;
+    return 1;
+  });
+  REQUIRE(opened.ok());
+  broken = true;
+  CHECK((*opened)->scalar("a", 1, 1).error().code == Code::kInternal);
+  CHECK((*opened)->graph("bytes").error().code == Code::kInternal);
+  broken = false;
+  CHECK((*opened)->scalar("b", 2, 1).ok());
+  REQUIRE((*opened)->flush().ok());
+  const auto events = read_events((*opened)->path());
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].summary().value(0).tag() == "b");
+}
+
+TEST_CASE("images of every kind of float, and the first few of a batch") {
+  TemporaryDirectory dir;
+  auto opened = EventWriter::open(dir.path());
+  REQUIRE(opened.ok());
+  EventWriter& w = **opened;
+  const float inf = HUGE_VALF;
+  CHECK(w.image("inf", 1, Tensor::of<float>({inf, -inf}, {1, 2})).ok());
+  for (const DType dtype : {DType::kFloat64, DType::kFloat16, DType::kBFloat16})
+    CHECK(w.image("zeros", 1, *Tensor::zeros(dtype, {2, 2, 4})).ok());
+  const Tensor batch = *Tensor::zeros(DType::kUInt8, {2, 1, 1, 3});
+  CHECK(w.image("none", 1, batch, 0).ok());
+  CHECK(w.image("none", 1, batch, -1).ok());
+  CHECK(w.image("all", 1, batch, INT64_MAX).ok());
+  CHECK(w.histogram("nothing", 1, *Tensor::zeros(DType::kFloat32, {0})).ok());
+  CHECK_FALSE(w.histogram("inf", 1, Tensor::scalar(inf)).ok());
+  CHECK_FALSE(w.histogram("inf", 1, Tensor::scalar(-HUGE_VAL)).ok());
+  REQUIRE(w.flush().ok());
+  const auto events = read_events(w.path());
+  REQUIRE(events.size() == 1 + 4 + 1 + 1);
+  CHECK(events[5].summary().value_size() == 2);
 }
