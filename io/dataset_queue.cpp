@@ -96,24 +96,22 @@ namespace {
 
 class QueueFlow final : public Flow<Element> {
  public:
-  QueueFlow(std::shared_ptr<DatasetQueue::State> queue, std::stop_token stop)
-      : queue_(std::move(queue)), stop_(std::move(stop)) {
+  QueueFlow(std::shared_ptr<DatasetQueue::State> queue, Pass pass) : queue_(std::move(queue)), pass_(std::move(pass)) {
     queue_->add_reader();
   }
   ~QueueFlow() override { queue_->remove_reader(); }
-  Result<std::optional<Element>> next() override { return queue_->next(stop_, told_); }
+  Result<std::optional<Element>> next() override { return queue_->next(pass_.stop, *pass_.told); }
 
  private:
   const std::shared_ptr<DatasetQueue::State> queue_;
-  const std::stop_token stop_;
-  bool told_ = false;
+  const Pass pass_;
 };
 
 class QueueStage final : public FlowStage {
  public:
   explicit QueueStage(std::shared_ptr<DatasetQueue::State> queue) : queue_(std::move(queue)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
-    return FlowPtr<Element>(new QueueFlow(queue_, pass.stop));
+    return FlowPtr<Element>(new QueueFlow(queue_, pass));
   }
   std::vector<DType> dtypes() const override { return queue_->dtypes; }
   std::vector<PartialShape> shapes() const override { return queue_->shapes; }

@@ -249,7 +249,9 @@ Status Reorder::check() const {
     case Kind::kShuffle:
       if (a < 1) return invalid_argument("shuffle with a buffer of {} elements", a);
       break;
-    case Kind::kRepeat: break;
+    case Kind::kRepeat:
+      if (a < -1) return invalid_argument("repeat of {} passes; -1 is for ever", a);
+      break;
     case Kind::kRange:
       if (a < 0) return invalid_argument("skip of {} elements", a);
       break;

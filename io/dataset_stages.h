@@ -26,9 +26,11 @@ template <class T> using FlowPtr = std::unique_ptr<Flow<T>>;
 struct Pass {
   uint64_t number = 0;        // what depends on chance differs between passes; 0 is the first of iterate()
   std::stop_token stop = {};  // the iterator was cancelled: what waits need not go on
+  /// Whether the iterator has had the error that its source ends with; all its passes share this.
+  std::shared_ptr<bool> told = std::make_shared<bool>(false);
 
   /// Pass `inner` of a repeat within this one.
-  Pass nested(uint64_t inner) const { return {number * 0x9e3779b97f4a7c15u + inner, stop}; }
+  Pass nested(uint64_t inner) const { return {number * 0x9e3779b97f4a7c15u + inner, stop, told}; }
 };
 
 /// Starts a pass.

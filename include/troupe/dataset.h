@@ -92,7 +92,7 @@ class Dataset {
   Dataset skip(int64_t count) const;
   /// Every `count`-th element from `index` on, to split data over replicas.
   Dataset shard(int64_t count, int64_t index) const;
-  /// How many elements an engine's iterator produces ahead.
+  /// How many elements an engine's iterator produces ahead; below 0: none.
   Dataset prefetch(int64_t elements) const;
 
   Result<std::unique_ptr<DatasetIterator>> iterate() const { return stage_->iterate(); }

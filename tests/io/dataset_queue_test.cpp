@@ -295,3 +295,60 @@ TEST_CASE("a map that writes to its element does not change the tensors that it 
   for (const int expected : {10, 20, 10, 20}) CHECK(next(*it) == expected);
   CHECK(rows.identical(Tensor::of<int32_t>({1, 2})));
 }
+
+TEST_CASE("an error of the producer comes once to an iterator that repeats") {
+  const auto over = [](auto&& stages) {
+    const DatasetQueue queue = make_queue();
+    const auto it = iterate(stages(Dataset::from_queue(queue)));
+    REQUIRE(queue.push(number(1)).ok());
+    REQUIRE(queue.push(number(2)).ok());
+    queue.fail(make_error(Code::kDataLoss, "the camera fell"));
+    std::vector<int> got;
+    for (int i = 0; i < 6; ++i) got.push_back(next(*it));
+    return got;
+  };
+  const std::vector<int> expected = {1, 2, error(Code::kDataLoss), -1, -1, -1};
+  CHECK(over([](const Dataset& d) { return d; }) == expected);
+  CHECK(over([](const Dataset& d) { return d.repeat(); }) == expected);
+  CHECK(over([](const Dataset& d) { return d.repeat(3); }) == expected);
+  CHECK(over([](const Dataset& d) { return d.take(1).repeat(); }) == expected);
+  CHECK(over([](const Dataset& d) { return d.repeat().repeat(); }) == expected);
+}
+
+TEST_CASE("pushes that wait, dropped handles and deadlines of any length do not keep one another") {
+  const DatasetQueue queue = make_queue(1);
+  REQUIRE(queue.push(number(0), std::chrono::nanoseconds::max() - 1ns).ok());
+  CHECK(queue.push(number(1), std::chrono::nanoseconds::min()).error().code == Code::kDeadlineExceeded);
+  // A queue of which only a dataset is left is closed, however much is in it.
+  std::optional<DatasetQueue> other = make_queue(1);
+  const Dataset dataset = Dataset::from_queue(*other);
+  REQUIRE(other->push(number(5)).ok());
+  auto pushing = std::async(std::launch::async, [copy = *other] { return copy.push(number(6)); });
+  other.reset();  // the thread's own is left
+  const auto it = iterate(dataset);
+  CHECK(next(*it) == 5);
+  CHECK(pushing.get().ok());
+  pushing = {};
+  CHECK(next(*it) == 6);
+  CHECK(next(*it) == -1);
+}
+
+TEST_CASE("a source function that gives a tensor that is not there is an error, and is called again") {
+  int calls = 0;
+  const auto dataset = Dataset::from_function(
+      [&]() -> Result<std::optional<Element>> {
+        switch (calls++) {
+          case 0: return std::optional<Element>(Element{Tensor()});
+          case 1: return std::optional<Element>(Element{});
+          case 2: throw 7;
+          default: return std::optional<Element>(number(calls));
+        }
+      },
+      {DType::kInt32});
+  REQUIRE(dataset.ok());
+  const auto it = iterate(*dataset);
+  CHECK(next(*it) == error(Code::kInvalidArgument));
+  CHECK(next(*it) == error(Code::kInvalidArgument));
+  CHECK(next(*it) == error(Code::kInternal));
+  CHECK(next(*it) == 4);
+}

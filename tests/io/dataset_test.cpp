@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 
 #include "tests/io/temporary_directory.h"
 
@@ -169,9 +170,9 @@ TEST_CASE("batches gather all components, strings too") {
 
 TEST_CASE("parameters that make no sense are errors of iterate") {
   const Dataset d = numbers(3);
-  for (const Dataset& bad :
-       {d.batch(0), d.batch(-1), d.shuffle(0, 1), d.skip(-1), d.shard(0, 0), d.shard(1, 1), d.shard(2, 2),
-        d.shard(2, -1), d.map(nullptr), d.shuffle(0, 1).batch(2), identity_map(d).shard(0, 0).repeat()}) {
+  for (const Dataset& bad : {d.batch(0), d.batch(-1), d.shuffle(0, 1), d.skip(-1), d.shard(0, 0), d.shard(1, 1),
+                             d.shard(2, 2), d.shard(2, -1), d.repeat(-2), identity_map(d).repeat(-2), d.map(nullptr),
+                             d.shuffle(0, 1).batch(2), identity_map(d).shard(0, 0).repeat()}) {
     auto it = bad.iterate();
     const Status status = it.ok() ? (*it)->next().status() : it.status();
     REQUIRE(!status.ok());
@@ -280,4 +281,87 @@ TEST_CASE("lines of text files, plain and gzip, in order; a bad file is one erro
   CHECK(errors == 1);
   CHECK(lines == std::vector<std::string>{"one", "two", "", "last", big, "end"});
   CHECK(Dataset::from_text_lines({a})->batch(2).dtypes() == std::vector{DType::kString});
+}
+
+TEST_CASE("one description is iterated by many threads at once, each with the same elements") {
+  for (const Dataset& d : {numbers(50), identity_map(numbers(50))}) {
+    const Dataset all = d.shuffle(20, 3).repeat(2).batch(7);
+    const V expected = drain(all);
+    std::vector<V> got(4);
+    {
+      std::vector<std::jthread> threads;
+      for (V& values : got)
+        threads.emplace_back([&values, &all] {
+          const auto it = std::move(*all.iterate());
+          for (auto next = it->next(); next.ok() && *next; next = it->next()) {
+            const auto batch = (**next)[0].values<int32_t>();
+            values.insert(values.end(), batch.begin(), batch.end());
+          }
+        });
+    }
+    for (const V& values : got) CHECK(values == expected);
+  }
+}
+
+TEST_CASE("an iterator outlives the datasets that it came from") {
+  auto it = [] {
+    const Dataset d = identity_map(numbers(4)).shuffle(1, 1).repeat(2).batch(3);
+    return std::move(*d.iterate());
+  }();
+  CHECK((**it->next())[0].identical(Tensor::of<int32_t>({0, 1, 2})));
+}
+
+TEST_CASE("a map that gives a tensor that is not there, or no tensors, costs its element") {
+  for (const Element& bad : {Element{Tensor()}, Element{}, Element{Tensor::scalar(1), Tensor::scalar(2)}}) {
+    const Dataset d =
+        numbers(3).map([bad](Element e) -> Result<Element> { return e[0].data<int32_t>()[0] == 1 ? bad : e; });
+    CHECK(drain(d) == V{0, -1000, 2});
+    CHECK(drain(d.batch(2)) == V{-1000, 0, 2});
+  }
+}
+
+TEST_CASE("what a user's stage gives beside its word is an error of a batch, not a crash") {
+  struct Liar : Dataset::Stage {
+    explicit Liar(std::vector<Element> e) : elements(std::move(e)) {}
+    struct It : DatasetIterator {
+      explicit It(std::vector<Element> e) : elements(std::move(e)) {}
+      std::vector<Element> elements;
+      size_t at = 0;
+      Result<std::optional<Element>> next() override {
+        if (at == elements.size()) return std::optional<Element>();
+        return std::optional<Element>(elements[at++]);
+      }
+    };
+    Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+      if (elements.empty()) return std::unique_ptr<DatasetIterator>();
+      return std::unique_ptr<DatasetIterator>(new It(elements));
+    }
+    std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+    std::vector<PartialShape> shapes() const override { return {}; }
+    std::vector<Element> elements;
+  };
+  const Tensor one = Tensor::scalar(1);
+  for (const std::vector<Element>& elements :
+       {std::vector<Element>{{one}, {}}, {{one}, {Tensor()}}, {{Tensor()}, {Tensor()}}, {{one}, {one, one}}}) {
+    const Dataset d = Dataset(std::make_shared<Liar>(elements)).batch(2);
+    const auto it = std::move(*d.iterate());
+    CHECK(it->next().error().code == Code::kInvalidArgument);
+  }
+  // No iterator at all.
+  const Dataset none = Dataset(std::make_shared<Liar>(std::vector<Element>())).batch(2);
+  CHECK_FALSE(none.iterate().ok());
+  const auto repeated = none.repeat().iterate();
+  REQUIRE(repeated.ok());
+  CHECK_FALSE((*repeated)->next().ok());
+  CHECK_FALSE((*(*repeated)->next()).has_value());
+}
+
+TEST_CASE("batches and shapes of the largest size there is do not overflow") {
+  const Dataset d = numbers(3).batch(INT64_MAX, true);
+  CHECK(d.shapes() == std::vector<PartialShape>{{INT64_MAX}});
+  CHECK(d.size() == 0);
+  CHECK(drain(d).empty());
+  CHECK(drain(d.repeat()).empty());
+  CHECK(numbers(3).prefetch(-1).prefetch_depth() == 0);
+  CHECK(numbers(3).prefetch(7).batch(2).shuffle(2, 1).prefetch_depth() == 7);
 }
