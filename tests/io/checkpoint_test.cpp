@@ -428,3 +428,36 @@ TEST_CASE("a saving process killed by SIGKILL leaves a loadable checkpoint") {
     check_holds(*loaded, loaded->step);
   }
 }
+
+TEST_CASE("keep_last_n below 1 keeps all, and 1 keeps the one that was saved last, even of a lower step") {
+  for (const int64_t keep : {int64_t{0}, int64_t{-1}, INT64_MIN}) {
+    Checkpointer c = *Checkpointer::open("d", keep, std::make_shared<SimulatedFiles>());
+    for (const int64_t step : {1, 2, 3, 4, 5, 6, 7, 8}) REQUIRE(c.save(state(step), step).ok());
+    CHECK(steps(c).size() == 8);
+  }
+  Checkpointer one = *Checkpointer::open("d", 1, std::make_shared<SimulatedFiles>());
+  for (const int64_t step : {int64_t{0}, INT64_MAX, int64_t{7}}) {
+    REQUIRE(one.save(state(step), step).ok());
+    CHECK(steps(one) == std::vector<int64_t>{step});
+    CHECK(one.load_latest()->step == step);
+  }
+}
+
+TEST_CASE("a directory without a name, or that is not there, is an error and makes nothing") {
+  CHECK_FALSE(Checkpointer::open("").ok());
+  CHECK_FALSE(Checkpointer::read_latest("").ok());
+  TemporaryDirectory dir;
+  CHECK(Checkpointer::read_latest(dir.file("none")).error().code == Code::kNotFound);
+  CHECK(Checkpointer::read_list(dir.file("none")).error().code == Code::kNotFound);
+  CHECK_FALSE(std::filesystem::exists(dir.file("none")));
+}
+
+TEST_CASE("metadata or names that are not UTF-8 are refused, and the latest checkpoint stays") {
+  Checkpointer c = *Checkpointer::open("d", 3, std::make_shared<SimulatedFiles>());
+  REQUIRE(c.save(state(1), 1).ok());
+  CHECK(c.save(state(2), 2, {{"note", "\xff"}}).error().code == Code::kInvalidArgument);
+  CHECK(c.save(state(2), 2, {{"\xc3", "note"}}).error().code == Code::kInvalidArgument);
+  CHECK(c.save({{"\xed\xa0\x80", Tensor::scalar(1)}}, 2).error().code == Code::kInvalidArgument);
+  check_holds(*c.load_latest(), 1);
+  CHECK(steps(c) == std::vector<int64_t>{1});
+}
