@@ -5,7 +5,28 @@
 #include <future>
 #include <optional>
 
+#include "nn/updates.h"
+
 namespace troupe::nn {
+
+ModelOutputs checked_outputs(const Scope& scope, ModelOutputs outputs) {
+  if (!scope.ok()) return {};
+  if (!outputs.loss) {
+    scope.fail(invalid_argument("the model gives no loss"));
+    return {};
+  }
+  const auto check = [&](Output& x, const char* what) {
+    if (x.dtype() != DType::kFloat32 || !x.shape().compatible(PartialShape::scalar()))
+      scope.fail(invalid_argument("the model's {} '{}' is {}{}; a float32 scalar is needed", what, x.name(),
+                                  to_string(x.dtype()), x.shape().str()));
+    else if (!x.shape().has_rank())
+      x = at(scope, x).named(what).op("EnsureShape", {x}, {{"shape", PartialShape::scalar()}});
+  };
+  check(outputs.loss, "loss");
+  if (outputs.accuracy) check(outputs.accuracy, "accuracy");
+  else outputs.accuracy = scope.named("no_accuracy").constant(0.f);
+  return outputs;
+}
 
 Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
                                  std::span<const std::shared_ptr<Session::Prepared>> tests, size_t at_once,
@@ -25,6 +46,7 @@ Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
       if (!error) error = r.error();
       return;
     }
+    if (n == 0) return;  // means over no rows are no numbers
     sum.loss += n * (*r)[0].data<float>()[0];
     sum.accuracy += n * (*r)[1].data<float>()[0];
     sum.examples += static_cast<int64_t>(n);

@@ -9,6 +9,10 @@
 
 namespace troupe::nn {
 
+/// Makes sure that loss and accuracy are what ModelOutputs says, where shapes are not known when the step runs. Without
+/// an accuracy it is 0. Faults stick to the scope: no loss, another dtype, a shape that is not a scalar's.
+ModelOutputs checked_outputs(const Scope& scope, ModelOutputs outputs);
+
 /// Feeds each batch to one of `tests`, in turn, each of which fetches loss and accuracy; at most `at_once` steps are
 /// under way. Blocks the calling thread, which must not be the engine's. Errors: the first of the dataset or a step,
 /// after the steps under way have ended; kCancelled once `stopped` holds while a batch is waited for (see

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "nn/evaluation.h"
 #include "troupe/cost_model.h"
 #include "troupe/gradients.h"
 
@@ -248,11 +249,11 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
   for (size_t i = 0; i < dtypes.size(); ++i)
     draft.batch.push_back(
         scope.named(fmt::format("batch_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
-  const ModelOutputs outputs = model(scope.told_at_each_line(), draft.variables, draft.batch, training);
+  const ModelOutputs outputs =
+      checked_outputs(scope, model(scope.told_at_each_line(), draft.variables, draft.batch, training));
   TROUPE_RETURN_IF_ERROR(scope.status());
-  if (!outputs.loss) return invalid_argument("pipeline '{}': the model gives no loss", options.name);
   draft.loss = outputs.loss;
-  draft.accuracy = outputs.accuracy ? outputs.accuracy : scope.named("no_accuracy").constant(0.f);
+  draft.accuracy = outputs.accuracy;
   draft.updates = draft.variables.take_updates();
   const std::vector<Variable> trainable = draft.variables.trainable();
   std::vector<Output> all;  // handles: whatever reads a variable, whole or by rows, counts

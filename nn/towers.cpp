@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "nn/evaluation.h"
+
 namespace troupe::nn {
 namespace {
 
@@ -38,7 +40,7 @@ Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vec
 Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
   const bool own = own_queues(options_.mode);
   return queue(scope, own ? fmt::format("batches_{}", replica) : "batches", dtypes_, shapes_,
-               options_.queue_capacity * (own ? 1 : replicas()));
+               int64_t{options_.queue_capacity} * (own ? 1 : replicas()));
 }
 
 void TowerBuilder::input() {
@@ -68,14 +70,10 @@ Tower TowerBuilder::tower(int replica) {
   std::vector<Output> batch;
   for (int port = 0; port < taken->num_outputs(); ++port)
     batch.push_back(with_shape(s, taken->out(port), shapes_[port]));
-  const ModelOutputs outputs = model_(s.told_at_each_line(), variables, batch, true);
+  const ModelOutputs outputs = checked_outputs(s, model_(s.told_at_each_line(), variables, batch, true));
   if (!s.ok()) return t;
-  if (!outputs.loss) {
-    s.fail(invalid_argument("the model gives no loss"));
-    return t;
-  }
   t.loss = outputs.loss;
-  t.accuracy = outputs.accuracy ? outputs.accuracy : s.constant(0.f);
+  t.accuracy = outputs.accuracy;
   t.updates = variables.take_updates();
   // Rows of the first component.
   const Output sizes = s.op("Shape", {batch[0]});
@@ -230,9 +228,9 @@ void TowerBuilder::tests() {
       if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // the last batch may be smaller
       step.feeds.push_back(s.op("Placeholder", {}, {{"dtype", dtypes_[c]}, {"shape", shape}}));
     }
-    const ModelOutputs outputs = model_(s.told_at_each_line(), variables_, step.feeds, false);
+    const ModelOutputs outputs = checked_outputs(s, model_(s.told_at_each_line(), variables_, step.feeds, false));
     if (!root_.ok()) return;
-    step.fetches = {outputs.loss, outputs.accuracy ? outputs.accuracy : s.constant(0.f)};
+    step.fetches = {outputs.loss, outputs.accuracy};
     towers_.tests.push_back(std::move(step));
   }
 }
