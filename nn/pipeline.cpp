@@ -69,7 +69,15 @@ class Pipeline::Impl {
     return claim_name();
   }
 
-  Status initialise() { return session_->run({}, std::vector<Output>{}, built_.initialise).status(); }
+  Status initialise() {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::initialise"));
+    // In a session of its own, so that each call draws the same random values.
+    Session session(engine_, graph_, {.default_device = options_.devices[0]});
+    TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, built_.initialise));
+    const std::lock_guard lock(mutex_);
+    if (!source_) first_step_ = 0;  // of an earlier restore()
+    return {};
+  }
 
   Status restore(const Snapshot& snapshot) {
     if (source_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");

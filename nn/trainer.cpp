@@ -12,6 +12,7 @@
 //    stop() waits for is computing.
 // 7. A snapshot is taken between two updates: while taking_, nothing that changes variables begins. Only kAsync, which
 //    has no such moment, leaves the cut to the engine.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -25,6 +26,12 @@
 #include "troupe/guarded.h"
 
 namespace troupe::nn {
+namespace {
+
+/// The sum of two counts, or the largest there is.
+int64_t sum_of(int64_t a, int64_t b) { return b > INT64_MAX - a ? INT64_MAX : a + b; }
+
+}  // namespace
 
 class Trainer::Impl {
  public:
@@ -109,8 +116,14 @@ class Trainer::Impl {
   int64_t step() const { return first_step_ + done_; }
 
   Status initialise() {
-    TROUPE_RETURN_IF_ERROR(session_->run({}, std::vector<Output>{}, towers_.initialise));
-    return publish();
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::initialise"));
+    // In a session of its own, so that each call draws the same random values.
+    Session session(engine_, graph_);
+    TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, towers_.initialise));
+    TROUPE_RETURN_IF_ERROR(publish());
+    std::lock_guard lock(mutex_);
+    if (!input_started_) first_step_ = 0;  // of an earlier restore()
+    return {};
   }
   /// Gives what the first replica has to the others.
   Status publish() {
@@ -163,21 +176,26 @@ class Trainer::Impl {
     Status faults;  // of on_step
     std::unique_lock lock(mutex_);
     const int64_t before = done_;
-    target_ = done_ + updates;
+    target_ = sum_of(done_, updates);
     stopping_ = false;
     for (Replica& r : replicas_) r.input_wait_ns = 0, r.starved_since = {};
-    if (!std::exchange(input_started_, true)) enqueue_next(0, launches);
-    if (!stop_) schedule(launches);
     bool stopped = false;
+    const auto take_stop = [&] {
+      if (!std::exchange(stop_, false)) return;
+      stopped = stopping_ = true;
+      target_ = std::min(target_, started_);
+    };
+    take_stop();
+    if (!std::exchange(input_started_, true)) enqueue_next(0, launches);
+    schedule(launches);
     while (true) {
       lock.unlock();
       for (auto& launch : launches) launch();
       launches.clear();
       lock.lock();
       changed_.wait(lock, [&] { return !reports_.empty() || stop_ || idle(); });
-      if (std::exchange(stop_, false)) {
-        stopped = stopping_ = true;
-        target_ = std::min(target_, started_);
+      if (stop_) {
+        take_stop();
         schedule(launches);
       }
       auto reports = std::exchange(reports_, {});
@@ -190,10 +208,10 @@ class Trainer::Impl {
           for (const StepReport& r : reports) on_step(r);
         });
       lock.lock();
-      if (!faults.ok()) stop_ = !last;
+      if (!faults.ok() && !stopped) stop_ = true;
       if (last && reports_.empty()) break;
     }
-    stopping_ = false;
+    stop_ = stopping_ = false;  // a stop that came with the last update was for this run
     if (error_) return *error_;
     TROUPE_RETURN_IF_ERROR(faults);
     RunSummary summary{done_ - before, stopped, ended_, {}};
@@ -236,10 +254,10 @@ class Trainer::Impl {
     if (updating_ || averaging_ || computing_ > 0) return false;
     return done_ >= target_ || error_ || ended_;
   }
-  bool may_update() const { return !error_ && !ended_ && !closing_ && !stopping_ && started_ < target_; }
+  bool may_update() const { return !error_ && !ended_ && !closing_ && !stopping_ && !stop_ && started_ < target_; }
   int64_t slowest() const { return std::ranges::min(replicas_, {}, &Replica::updates).updates; }
   /// kLocal: where the next average is.
-  int64_t round_end() const { return std::min(done_ + options_.local_steps, target_); }
+  int64_t round_end() const { return std::min(sum_of(done_, options_.local_steps), target_); }
 
   bool may_compute(const Replica& r) const {
     if (r.phase != Phase::kReady || error_ || ended_ || closing_ || held()) return false;
@@ -250,7 +268,7 @@ class Trainer::Impl {
       case ReplicaMode::kAsync:
         if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
         [[fallthrough]];
-      case ReplicaMode::kSync: return started_ < target_;
+      case ReplicaMode::kSync: return started_ < target_ && !stop_;
     }
     return false;
   }

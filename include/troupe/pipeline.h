@@ -105,11 +105,11 @@ struct PipelineStage {
 class Pipeline {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes. The engine must outlive the
-  /// pipeline. Errors: those of the model's graph; no optimizer; options that do not fit one another (values are
-  /// named); a scope without a node; an edge from a later stage to an earlier one (both nodes are named); more stages
-  /// than the model has layers to cut between; a batch that micro_batches does not divide, where its size is known;
-  /// kAlreadyExists for a name in use. What the pipeline itself adds to the graph is told at the caller's line,
-  /// `where`.
+  /// pipeline. Errors: those of the model's graph; a loss or accuracy as in Trainer::create; no optimizer; options that
+  /// do not fit one another (values are named); a scope without a node; an edge from a later stage to an earlier one
+  /// (both nodes are named); more stages than the model has layers to cut between; a batch that micro_batches does not
+  /// divide, where its size is known; kAlreadyExists for a name in use. What the pipeline itself adds to the graph is
+  /// told at the caller's line, `where`.
   static Result<std::unique_ptr<Pipeline>> create(Engine& engine, ModelFn model, Dataset batches,
                                                   PipelineOptions options,
                                                   std::source_location where = std::source_location::current());
@@ -121,7 +121,7 @@ class Pipeline {
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
 
-  /// Assigns every variable its initial value.
+  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
   Status initialise();
   /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step. Before the first
   /// run only, else kFailedPrecondition.
@@ -142,7 +142,7 @@ class Pipeline {
   int64_t step() const;
 
   /// Tests on every batch of `batches` with training off, each as one micro-batch through the stages of the first
-  /// replica, several at once.
+  /// replica, several at once. Batches without rows count for nothing. Its errors are its own: training may go on.
   Result<Metrics> evaluate(const Dataset& batches);
 
   const std::vector<PipelineStage>& stages() const;

@@ -116,15 +116,17 @@ struct Metrics {
 class Trainer {
  public:
   /// Builds the graph. `batches` gives what the model takes, with known inner sizes; it is added to the engine under
-  /// options.name. The engine must outlive the trainer. Errors: those of the model's graph; no optimizer; backups
-  /// out of range; a name in use. What the trainer itself adds to the graph is told at the caller's line, `where`.
+  /// options.name. The engine must outlive the trainer. Errors: those of the model's graph; a loss or accuracy that is
+  /// not a float32 scalar (of one whose shape is not known, an error of the step); options out of range or that do not
+  /// fit the mode; no optimizer; a name in use. What the trainer itself adds to the graph is told at the caller's line,
+  /// `where`.
   static Result<std::unique_ptr<Trainer>> create(Engine& engine, ModelFn model, Dataset batches, TrainerOptions options,
                                                  std::source_location where = std::source_location::current());
   /// Cancels what runs or waits, waits for the kernels at work, and gives its name free; the variables stay.
   ~Trainer();
   Trainer(const Trainer&) = delete;
 
-  /// Assigns every variable its initial value.
+  /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
   Status initialise();
   /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes
   /// on from its global step. Before the first run only, else kFailedPrecondition.
@@ -149,7 +151,8 @@ class Trainer {
   /// made.
   Result<Snapshot> snapshot();
 
-  /// Tests on every batch of `batches`, replicas' devices side by side, with training off.
+  /// Tests on every batch of `batches`, replicas' devices side by side, with training off. Batches without rows count
+  /// for nothing. Its errors are its own: training may go on.
   Result<Metrics> evaluate(const Dataset& batches);
 
   const Graph& graph() const;
