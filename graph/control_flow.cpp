@@ -139,6 +139,8 @@ std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensor
   for (const Output& t : tensors)
     if (!t || t.shape().rank() == 0)
       return fail(invalid_argument("{} has no rows to scan", t ? t.name() : "an empty output"));
+  if (const PartialShape& shape = tensors[0].shape(); shape.has_rank() && shape[0] > INT32_MAX)
+    return fail(invalid_argument("{} has {} rows, more than a scan counts", tensors[0].name(), shape[0]));
   if (!options.shapes.empty() && options.shapes.size() != init.size())
     return fail(invalid_argument("{} shapes for {} values of a scan", options.shapes.size(), init.size()));
 

@@ -254,6 +254,9 @@ TEST_CASE("what a scan cannot do is refused") {
   const auto keep = [](const Scope&, const Outputs& state, const Outputs&) { return state; };
   CHECK(scan(t.scope, {number(t.scope, 1)}, {number(t.scope, 0)}, keep).empty());
   CHECK_THAT(t.scope.status().error().message, Catch::Contains("no rows to scan"));
+  LoopTest many;
+  CHECK(scan(many.scope, {many.input("x", {int64_t{1} << 32})}, {number(many.scope, 0)}, keep).empty());
+  CHECK_THAT(many.scope.status().error().message, Catch::Contains("4294967296 rows"));
   LoopTest u;
   const Output x = u.input("x", {-1}), y = u.input("y", {-1});
   const Outputs both =
