@@ -296,7 +296,8 @@ int64_t Engine::sim_now_ns() const { return impl_->sim_clock_ns.load(std::memory
 std::shared_ptr<void> Engine::hold_sim() {
   if (!impl_->usable() || !impl_->sim) return nullptr;
   caf::anon_send(impl_->sim, HoldClock{1});
-  return {nullptr, [weak = impl_->sim->address(), engine = std::weak_ptr(impl_->directory)](void*) {
+  return {static_cast<void*>(impl_.get()),
+          [weak = impl_->sim->address(), engine = std::weak_ptr(impl_->directory)](void*) {
             if (const auto directory = engine.lock())
               directory->from_outside([&] {
                 if (const auto sim = caf::actor_cast<caf::actor>(weak)) caf::anon_send(sim, HoldClock{-1});

@@ -130,7 +130,7 @@ class Engine {
   /// The virtual clock of the simulated devices, nanoseconds; 0 without any.
   int64_t sim_now_ns() const;
   /// As long as a copy of what this returns lives, that clock stands still: steps started meanwhile all begin at the
-  /// same virtual time, in the order of their starts. May outlive the engine.
+  /// same virtual time, in the order of their starts. May outlive the engine. Null where there are no such devices.
   [[nodiscard]] std::shared_ptr<void> hold_sim();
 
   /// For the other folders of the engine and for embed.h.
