@@ -279,6 +279,7 @@ Status Planner::add_fetches() {
 
 void Planner::close() {
   std::vector<std::vector<uint32_t>> renumbered;
+  std::unordered_map<const Node*, int16_t> asked;
   for (PartitionDraft& draft : drafts_) {
     draft.plan.control_flow = control_flow_;
     renumbered.push_back(draft.close(frames_));
@@ -288,18 +289,22 @@ void Planner::close() {
     for (PlanNode& node : draft.plan.nodes)
       if (node.kind == NodeKind::kSend && node.to.partition != kCaller && !renumbered[node.to.partition].empty())
         node.to.node = renumbered[node.to.partition][node.to.node];
-    if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan);
+    if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan, asked);
     draft.plan.timed_steps = context_.timed_steps;
     if (context_.costs) begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));
   }
 }
 
-void Planner::ask_priorities(PartitionPlan& plan) const {
+void Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const {
   plan.priorities.resize(plan.size(), 0);
-  for (uint32_t i = 0; i < plan.size(); ++i)
-    if (plan.graph_nodes[i])
-      plan.priorities[i] = static_cast<int16_t>(std::clamp(priority(*plan.graph_nodes[i]), -1000, 1000));
+  for (uint32_t i = 0; i < plan.size(); ++i) {
+    const Node* const node = plan.graph_nodes[i];
+    if (!node) continue;
+    const auto [at, first] = asked.try_emplace(node, int16_t{0});
+    if (first) at->second = static_cast<int16_t>(std::clamp(priority(*node), -1000, 1000));
+    plan.priorities[i] = at->second;
+  }
   if (std::ranges::count(plan.priorities, 0) == std::ssize(plan.priorities)) plan.priorities.clear();
 }
 

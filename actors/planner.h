@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "actors/loop_places.h"
@@ -53,7 +54,8 @@ class Planner {
   Status add_readers();
   Status add_fetches();
   void close();
-  void ask_priorities(PartitionPlan& plan) const;
+  /// `asked`: what was said of nodes of other partitions, whose sends have the node's priority.
+  void ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const;
   int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
   /// What was measured before, as if this plan had.
   void begin_costs(PartitionPlan& plan) const;

