@@ -20,7 +20,7 @@ class Lingering {
     return [this](RunResult r) {
       code_ = r.ok() ? Code::kInternal : r.error().code;
       while (!closing_) std::this_thread::yield();
-      for (int i = 0; i < repeats(2000); ++i) std::this_thread::yield();
+      for (int i = 0; i < repeats(100); ++i) std::this_thread::yield();
       returned_ = true;
     };
   }
@@ -146,13 +146,13 @@ struct Detached {
 
 TEST_CASE("a coroutine goes on before the end of its session or engine returns", "[closing]") {
   for (const bool of_engine : {false, true}) {
-    for (int round = 0; round < repeats(20); ++round) {
+    for (int round = 0; round < repeats(8); ++round) {
       Waiting t;
       std::atomic<bool> went_on{false};
       Code code = Code::kInternal;
       const auto wait = [&](Output fetch) -> Detached {
         const RunResult r = co_await t.session->run_async(fetch);
-        for (int i = 0; i < 100; ++i) std::this_thread::yield();
+        for (int i = 0; i < 20; ++i) std::this_thread::yield();
         if (!r.ok()) code = r.error().code;
         went_on = true;
       };

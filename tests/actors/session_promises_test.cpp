@@ -112,10 +112,9 @@ TEST_CASE("many threads cancel and use one token at once; each run ends, and lat
     for (TestEngine* t : {&one, &two})
       for (int k = 0; k < 2; ++k)
         threads.emplace_back([&, t] {
-          const Output x = {t->graph.find("x"), 0};
+          const Output x = {t->graph.find("x"), 0}, y = {t->graph.find("y"), 0};
           for (int i = 0; i < 20; ++i) {
-            const RunResult r =
-                t->session->run({{x, Tensor::scalar(1)}}, {t->graph.find("y"), 0}, {}, {.cancel = copy});
+            const RunResult r = t->session->run({{x, Tensor::scalar(1)}}, y, {}, {.cancel = copy});
             wrong += !r.ok() && r.error().code != Code::kCancelled;
             if (i == 10) CancelToken(copy).cancel();
           }
