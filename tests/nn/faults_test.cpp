@@ -13,7 +13,10 @@ namespace {
 using Outputs = std::vector<Output>;
 
 /// A graph that can fail once.
-struct Faulty : Fixture {
+struct Faulty {
+  explicit Faulty(const Engine& engine) : graph(engine.ops()) {}
+  Graph graph;
+  Scope s{graph};
   Variables v;
   Output words = s.constant(Tensor::of<std::string>({"a", "b"}));  // what no layer computes with
   Output image = s.op("Placeholder", {}, {{"dtype", DType::kString}, {"shape", PartialShape{2, 4, 4, 3}}});
@@ -22,17 +25,20 @@ struct Faulty : Fixture {
   std::vector<std::string> devices = {"/cpu:0", "/cpu:0"};
 };
 
-/// What `build`, which is written on that line, leaves in the scope; a macro because __LINE__ is one.
-void names_line(const std::function<void(Faulty&)>& build, int line) {
-  Faulty f;
+/// Checks that the fault that `build` leaves in the scope names that line; a macro because __LINE__ is one.
+void names_line(const Engine& engine, const std::function<void(Faulty&)>& build, int line) {
+  Faulty f(engine);
   REQUIRE(f.s.ok());
   build(f);
   REQUIRE_FALSE(f.s.ok());
   CHECK_THAT(f.s.status().error().message, Catch::StartsWith(fmt::format("faults_test.cpp:{}: ", line)));
 }
-#define NAMES_LINE(...) names_line([&]([[maybe_unused]] Faulty& f) { __VA_ARGS__; }, __LINE__)
+#define NAMES_LINE(...) \
+  names_line(           \
+      *engine, [&]([[maybe_unused]] Faulty& f) { __VA_ARGS__; }, __LINE__)
 
 TEST_CASE("a fault of a layer names the line that called it") {
+  const auto engine = engine_of(1);
   NAMES_LINE(dense(f.s, f.v, f.words, 4, "d"));
   NAMES_LINE(dense(f.s, f.v, f.rows, 4, "d"));  // in its product
   NAMES_LINE(dense(f.s.device("/cpu:0").named("n"), f.v, f.rows, 4, "d"));
@@ -64,6 +70,7 @@ TEST_CASE("a fault of a layer names the line that called it") {
 }
 
 TEST_CASE("a fault of a variable or an update names the line that called") {
+  const auto engine = engine_of(1);
   NAMES_LINE(f.v.read(f.s, "v", {-2}, zeros()));
   NAMES_LINE(f.v.handle(f.s, "v", {-2}, zeros()));
   NAMES_LINE(f.v.read(f.s, "v", {2}, zeros()); f.v.read(f.s, "v", {3}, zeros()));
@@ -73,6 +80,7 @@ TEST_CASE("a fault of a variable or an update names the line that called") {
 }
 
 TEST_CASE("a fault of a collective or a layer over several devices names the line that called") {
+  const auto engine = engine_of(1);
   NAMES_LINE(all_reduce(f.s, {}, {}));
   NAMES_LINE(all_reduce(f.s, f.devices, {f.x, f.rows}));
   NAMES_LINE(reduce_scatter(f.s, f.devices, {f.words, f.words}));
@@ -92,14 +100,17 @@ TEST_CASE("a fault of a collective or a layer over several devices names the lin
 }
 
 TEST_CASE("a fault of a branch or loop names the line that called, one of a body its own") {
+  const auto engine = engine_of(1);
   const BranchFn give_x = [](const Scope& s) { return Outputs{s.constant(1.f)}; };
   const BranchFn fail = [](const Scope& s) { return Outputs{s.op("MatMul", {s.constant(1.f)})}; };
   const int in_branch = __LINE__ - 1;
   const BranchFn fail_in_layer = [](const Scope& s) { return Outputs{relu(s, s.constant(true))}; };
   const int in_layer = __LINE__ - 1;
   NAMES_LINE(cond(f.s, f.x, give_x, give_x));
-  names_line([&](Faulty& f) { cond(f.s, f.s.constant(true), give_x, fail); }, in_branch);
-  names_line([&](Faulty& f) { cond(f.s, f.s.constant(true), fail_in_layer, give_x); }, in_layer);
+  names_line(
+      *engine, [&](Faulty& f) { cond(f.s, f.s.constant(true), give_x, fail); }, in_branch);
+  names_line(
+      *engine, [&](Faulty& f) { cond(f.s, f.s.constant(true), fail_in_layer, give_x); }, in_layer);
   const LoopPredicate forever = [](const Scope& s, const Outputs&) { return s.constant(true); };
   const LoopPredicate wrong = [](const Scope& s, const Outputs& v) { return s.op("Less", {v[0]}); };
   const int in_predicate = __LINE__ - 1;
@@ -107,15 +118,23 @@ TEST_CASE("a fault of a branch or loop names the line that called, one of a body
   const LoopBody bad = [](const Scope& s, const Outputs& v) { return Outputs{s.op("AddV2", {v[0]})}; };
   const int in_body = __LINE__ - 1;
   NAMES_LINE(while_loop(f.s, {f.x}, forever, [](const Scope&, const Outputs&) { return Outputs{}; }));
-  names_line([&](Faulty& f) { while_loop(f.s, {f.x}, wrong, same); }, in_predicate);
-  names_line([&](Faulty& f) { while_loop(f.s, {f.x}, forever, bad); }, in_body);
+  names_line(
+      *engine, [&](Faulty& f) { while_loop(f.s, {f.x}, wrong, same); }, in_predicate);
+  names_line(
+      *engine, [&](Faulty& f) { while_loop(f.s, {f.x}, forever, bad); }, in_body);
   NAMES_LINE(scan(f.s, {f.s.constant(1.f)}, {f.x}, [](const Scope&, const Outputs& v, const Outputs&) { return v; }));
   const ScanBody bad_scan = [](const Scope& s, const Outputs&, const Outputs&) { return Outputs{s.op("Neg", {})}; };
   const int in_scan = __LINE__ - 1;
-  names_line([&](Faulty& f) { scan(f.s, {f.x}, {f.s.constant(0.f)}, bad_scan); }, in_scan);
+  names_line(
+      *engine, [&](Faulty& f) { scan(f.s, {f.x}, {f.s.constant(0.f)}, bad_scan); }, in_scan);
   const auto bad_part = [](const Scope& s, Output part) { return s.op("AddV2", {part}); };
   const int in_part = __LINE__ - 1;
-  names_line([&](Faulty& f) { each(f.s, {f.devices, {f.x, f.x}}, bad_part); }, in_part);
+  names_line(
+      *engine,
+      [&](Faulty& f) {
+        each(f.s, {f.devices, {f.x, f.x}}, bad_part);
+      },
+      in_part);
 }
 
 TEST_CASE("a fault of a trainer's or a pipeline's own nodes names the line that made it, one of the model its own") {
