@@ -13,6 +13,7 @@
 #include "actors/partial_run.h"
 #include "actors/recently_used.h"
 #include "actors/step_timer.h"
+#include "graph/prune.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -80,9 +81,6 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
 
   /// Why no step can begin, if so.
   Status status() const;
-  /// Whether all of them are the graph's own.
-  Status check_nodes(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
-                     const std::vector<const Node*>& targets) const;
   Result<std::shared_ptr<Prepared>> prepare(std::vector<Output> feeds, std::vector<Output> fetches,
                                             const std::vector<const Node*>& targets, bool partial = false);
   /// Begins a step; an error if it cannot begin, and then nothing calls `done`. `inline_end`: a step without nodes ends
@@ -196,36 +194,16 @@ Status Session::Impl::status() const {
   return {};
 }
 
-Status Session::Impl::check_nodes(const std::vector<Output>& feeds, const std::vector<Output>& fetches,
-                                  const std::vector<const Node*>& targets) const {
-  std::lock_guard growth(graph.mutex());
-  const auto ours = [&](const Node& n, const char* what) -> Status {
-    if (n.id() >= 0 && n.id() < graph.size() && &graph.node(n.id()) == &n) return {};
-    return invalid_argument("node '{}' cannot be {}: it is of another graph than the session's", n.name(), what);
-  };
-  const auto check = [&](const Output& o, const char* what) -> Status {
-    if (!o.node) return invalid_argument("an empty output cannot be {}", what);
-    TROUPE_RETURN_IF_ERROR(ours(*o.node, what));
-    if (o.port >= 0 && o.port < o.node->num_outputs()) return {};
-    return make_error(Code::kNotFound, "node '{}' has {} outputs, no number {} to be {}", o.node->name(),
-                      o.node->num_outputs(), o.port, what);
-  };
-  for (const Output& o : feeds) TROUPE_RETURN_IF_ERROR(check(o, "fed"));
-  for (const Output& o : fetches) TROUPE_RETURN_IF_ERROR(check(o, "fetched"));
-  for (const Node* n : targets) {
-    if (!n) return invalid_argument("an empty node cannot be a target");
-    TROUPE_RETURN_IF_ERROR(ours(*n, "a target"));
-  }
-  return {};
-}
-
 Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Output> feeds,
                                                                   std::vector<Output> fetches,
                                                                   const std::vector<const Node*>& targets,
                                                                   bool partial) {
   TROUPE_RETURN_IF_ERROR(status());
   TROUPE_RETURN_IF_ERROR(graph.status());
-  TROUPE_RETURN_IF_ERROR(check_nodes(feeds, fetches, targets));
+  {
+    std::lock_guard growth(graph.mutex());
+    TROUPE_RETURN_IF_ERROR(check_signature(graph, feeds, fetches, targets));
+  }
   if (const Output twice = find_twice(feeds)) return invalid_argument("'{}' is fed twice", twice.name());
 
   std::string key = signature(feeds, fetches, targets);

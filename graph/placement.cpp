@@ -10,6 +10,7 @@
 #include <set>
 
 #include "graph/op_costs.h"
+#include "graph/prune.h"
 
 namespace troupe {
 namespace {
@@ -222,6 +223,7 @@ Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::sp
   TROUPE_RETURN_IF_ERROR(check(options));
   TROUPE_RETURN_IF_ERROR(graph.status());
   std::lock_guard growth(graph.mutex());
+  TROUPE_RETURN_IF_ERROR(check_signature(graph, fed, fetches, targets));
   const StepGraph step(graph, fed, fetches, targets);
   TROUPE_ASSIGN(const Frames frames, find_frames(step));
   std::vector<std::string> names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward reachability that stops at feeds.
+// Checks of a signature, and backward reachability that stops at feeds.
 #include "graph/prune.h"
 
 #include <algorithm>
@@ -7,6 +7,33 @@
 #include <unordered_map>
 
 namespace troupe {
+namespace {
+
+Status check_ours(const Graph& graph, const Node& n, const char* what) {
+  if (n.id() >= 0 && n.id() < graph.size() && &graph.node(n.id()) == &n) return {};
+  return invalid_argument("node '{}' cannot be {}: it is of another graph", n.name(), what);
+}
+
+Status check_output(const Graph& graph, const Output& o, const char* what) {
+  if (!o.node) return invalid_argument("an empty output cannot be {}", what);
+  TROUPE_RETURN_IF_ERROR(check_ours(graph, *o.node, what));
+  if (o.port >= 0 && o.port < o.node->num_outputs()) return {};
+  return make_error(Code::kNotFound, "node '{}' has {} outputs, no number {} to be {}", o.node->name(),
+                    o.node->num_outputs(), o.port, what);
+}
+
+}  // namespace
+
+Status check_signature(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
+                       std::span<const Node* const> targets) {
+  for (const Output& o : fed) TROUPE_RETURN_IF_ERROR(check_output(graph, o, "fed"));
+  for (const Output& o : fetches) TROUPE_RETURN_IF_ERROR(check_output(graph, o, "fetched"));
+  for (const Node* n : targets) {
+    if (!n) return invalid_argument("an empty node cannot be a target");
+    TROUPE_RETURN_IF_ERROR(check_ours(graph, *n, "a target"));
+  }
+  return {};
+}
 
 std::vector<const Node*> needed_nodes(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                                       std::span<const Node* const> targets) {

@@ -334,6 +334,24 @@ TEST_CASE("placement refuses what makes no sense, by name and value") {
              Contains("far") && Contains("sim:1"));
 }
 
+TEST_CASE("placement refuses what is empty or of another graph") {
+  Placed p, other;
+  const Output x = p.matrix("x"), y = p.product(p.s, x, x), theirs = other.matrix("x"), none, beyond = {y.node, 7};
+  const Node *target = y.node, *their_target = theirs.node, *no_target = nullptr;
+  const auto error = [&](const Output& fed, const Output& fetch, const Node* const& node) {
+    const auto placed = place(p.graph, std::span(&fed, 1), std::span(&fetch, 1), std::span(&node, 1), devices(2));
+    return placed.ok() ? std::string("placed") : placed.error().str();
+  };
+  CHECK(error(x, y, target) == "placed");
+  CHECK_THAT(error(none, y, target), Contains("an empty output cannot be fed"));
+  CHECK_THAT(error(x, none, target), Contains("an empty output cannot be fetched"));
+  CHECK_THAT(error(x, y, no_target), Contains("an empty node cannot be a target"));
+  CHECK_THAT(error(theirs, y, target), Contains("cannot be fed: it is of another graph"));
+  CHECK_THAT(error(x, theirs, target), Contains("cannot be fetched: it is of another graph"));
+  CHECK_THAT(error(x, y, their_target), Contains("cannot be a target: it is of another graph"));
+  CHECK_THAT(error(x, beyond, target), Contains("no number 7 to be fetched"));
+}
+
 TEST_CASE("placement refuses rates that are not numbers, wherever they are, and a device written in two ways") {
   Placed p;
   const Output x = p.matrix("x"), y = p.product(p.s, x, x);
