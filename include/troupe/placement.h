@@ -91,7 +91,7 @@ const char* to_string(PlacedBy why);
 /// (docs/placement.md says how these are known). The same arguments give the same placement. Takes the graph's mutex.
 /// Errors: those of constraints, with all nodes of the group and what they ask for; kNotFound for a device that is not
 /// there (those there are are listed); kInvalidArgument for no devices, names that are not full or twice there, rates
-/// that are not positive.
+/// that are not positive, and for feeds, fetches and targets that are empty or of another graph.
 Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                         std::span<const Node* const> targets, const PlacementOptions& options);
 

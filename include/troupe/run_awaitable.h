@@ -25,11 +25,10 @@ using RunResult = Result<std::vector<Tensor>>;
 /// - Destroying the coroutine while it waits, or this without awaiting it, gives the result up; the run goes on
 ///   (RunOptions::cancel ends it). As ever with coroutines, who destroys one must know that nobody resumes it
 ///   meanwhile: here, that the run has not ended.
-/// - GCC 12 does not compile braces inside a co_await expression ("array used as initializer"): there, begin the run in
-/// a
-///   statement of its own, `auto run = session.run_async({{x, value}}, loss);`, and await that.
+/// - GCC 12 does not compile braces inside a co_await expression ("array used as initializer"): there, begin the run
+///   first, `auto run = session.run_async({{x, value}}, loss);`, and await that.
 /// - A session or engine that ends cancels its runs: the coroutine goes on with kCancelled before the destructor
-/// returns.
+///   returns.
 class [[nodiscard]] RunAwaitable {
  public:
   RunAwaitable(RunAwaitable&&) noexcept = default;
