@@ -161,8 +161,7 @@ std::string element_string(const Tensor& t, int64_t i) {
 /// Prints dimension `d` onwards, starting at element `at`; `left` elements may still be printed.
 void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
   if (d == t.rank()) {
-    out += left > 0 ? element_string(t, at) : "...";
-    --left;
+    out += left-- > 0 ? element_string(t, at) : "...";
     return;
   }
   int64_t stride = 1;
@@ -184,8 +183,9 @@ void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
 std::string Tensor::str(int limit) const {
   if (!defined()) return "<undefined>";
   std::string out = fmt::format("{}{} ", to_string(dtype_), shape_.str());
+  int left = std::max(limit, 0);
   if (elements() == 0) out += "[]";
-  else print(*this, 0, 0, limit, out);
+  else print(*this, 0, 0, left, out);
   return out;
 }
 
