@@ -59,14 +59,10 @@ void fetch_ahead(const StepState& s) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Of a node that asks.
-const Kernel& kernel_of(const PlanNode& node) {
+const Kernel& kernel_of(const StepPlan& plan, const PlanNode& node) {
   if (node.kind == NodeKind::kResource) return *node.resource;
-  return *node.blocking;
+  return *plan.blocking[node.blocking];
 }
 
 /// Holds what a kernel put out against what its node declares. Shapes are those of checked kernels only: Troupe's own
@@ -121,7 +117,8 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
     if (!answer.outputs.ok()) {
       fail(*s, graph_node, std::move(answer.outputs.error()));
-    } else if (Status right = check_outputs(*graph_node, kernel_of(node), *answer.outputs); !right.ok()) {
+    } else if (Status right = check_outputs(*graph_node, kernel_of(*s->call->plan, node), *answer.outputs);
+               !right.ok()) {
       fail(*s, graph_node, std::move(right.error()));
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
@@ -374,12 +371,8 @@ void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
   BlockingRequest request{{}, device_.allocator, s.call->id, s.call->random_step};
   for (uint32_t i = 0; i < node.num_inputs; ++i)
     request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
-  const auto kernel =
-      std::ranges::find(s.call->plan->kernels, static_cast<Kernel*>(node.blocking), &std::shared_ptr<Kernel>::get);
-  outbox_.run_blocking({s.call,
-                        std::shared_ptr<BlockingKernel>(*kernel, node.blocking),
-                        std::move(request),
-                        {index_, s.call->id, at.node, at.iteration}});
+  outbox_.run_blocking(
+      {s.call, s.call->plan->blocking[node.blocking], std::move(request), {index_, s.call->id, at.node, at.iteration}});
   ++s.blocking;
 }
 

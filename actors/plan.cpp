@@ -108,9 +108,10 @@ Status Planner::add(const Node& node, uint32_t device) {
   } else if (auto* resource = dynamic_cast<ResourceKernel*>(kernel.get())) {
     p.kind = NodeKind::kResource;
     p.resource = resource;
-  } else if (auto* blocking = dynamic_cast<BlockingKernel*>(kernel.get())) {
+  } else if (auto blocking = std::dynamic_pointer_cast<BlockingKernel>(kernel)) {
     p.kind = NodeKind::kBlocking;
-    p.blocking = blocking;
+    p.blocking = static_cast<uint32_t>(plan_->blocking.size());
+    plan_->blocking.push_back(std::move(blocking));
   } else {
     const auto& builtin = static_cast<const BuiltinKernel&>(*kernel);
     if (builtin.kind == Builtin::kPlaceholder)
@@ -194,7 +195,7 @@ void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge)
       if (there.partition == kNone) return;  // all its outputs are fed
       if (there.partition != here.partition)
         return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
-      // Who reads a node, or waits for it already, is dead where it is.
+      // A node that reads it, or waits for it already, dies with it.
       const bool known = std::exchange(waited_for[there.node], waiter_) == waiter_ &&
                          (before.port < 0 || has_edge(there.node, before.port));
       if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);

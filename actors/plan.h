@@ -56,7 +56,7 @@ struct PlanNode {
   union {
     ComputeKernel* compute = nullptr;
     ResourceKernel* resource;
-    BlockingKernel* blocking;
+    uint32_t blocking;  // into StepPlan::blocking
     const Tensor* constant;
     struct {
       uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run
@@ -149,6 +149,7 @@ struct StepPlan {
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
   std::optional<PartialPlan> partial;                      // of a partial run
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
+  std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
   Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
