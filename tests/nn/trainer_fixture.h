@@ -41,6 +41,28 @@ inline TrainerOptions settings(const Engine& engine, ReplicaMode mode, int backu
   return o;
 }
 
+/// A way in which replicas work together.
+struct Mode {
+  const char* name;
+  ReplicaMode mode;
+  ReduceBy reduce = ReduceBy::kChief;
+  bool sharded = false;
+};
+constexpr Mode kSyncMode = {"sync", ReplicaMode::kSync};
+constexpr Mode kRingMode = {"ring", ReplicaMode::kSync, ReduceBy::kRing};
+constexpr Mode kZeroMode = {"zero", ReplicaMode::kSync, ReduceBy::kRing, true};
+constexpr Mode kAsyncMode = {"async", ReplicaMode::kAsync};
+constexpr Mode kHybridMode = {"hybrid", ReplicaMode::kHybrid};
+constexpr Mode kLocalMode = {"local", ReplicaMode::kLocal};
+constexpr Mode kAllModes[] = {kSyncMode, kRingMode, kZeroMode, kAsyncMode, kHybridMode, kLocalMode};
+
+inline TrainerOptions settings(const Engine& engine, const Mode& m) {
+  TrainerOptions o = settings(engine, m.mode);
+  o.reduce = m.reduce;
+  o.shard_optimizer_state = m.sharded;
+  return o;
+}
+
 inline std::unique_ptr<Trainer> trainer_of(Engine& engine, const TrainerOptions& options,
                                            Dataset data = circle(512, 32), ModelFn model = network) {
   auto made = Trainer::create(engine, std::move(model), std::move(data), options);
