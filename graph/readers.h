@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who reads a node, for passes that put a node into its reader.
+// The readers of each node, for passes that put a node into its reader.
 #pragma once
 #include <vector>
 

@@ -207,7 +207,7 @@ class TaskMaker {
         [&](const Node& before) {
           if (const uint32_t from = task_of(before); from != kNone) waits.push_back(from);
         });
-    // Who reads a node need not wait for it as well.
+    // A node that reads another need not wait for it as well.
     for (const uint32_t from : waits)
       if (read_by_[from] != t) out_.graph.add_input(ended(from));
 

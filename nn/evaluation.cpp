@@ -46,7 +46,7 @@ Result<Metrics> evaluate_batches(Session& session, BatchSource& batches,
       if (!error) error = r.error();
       return;
     }
-    if (n == 0) return;  // means over no rows are no numbers
+    if (n == 0) return;  // the mean over no rows is not a number
     sum.loss += n * (*r)[0].data<float>()[0];
     sum.accuracy += n * (*r)[1].data<float>()[0];
     sum.examples += static_cast<int64_t>(n);

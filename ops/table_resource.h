@@ -14,7 +14,7 @@
 namespace troupe {
 
 /// A passive core (see Resource): its host calls it, one call at a time. While entries are read elsewhere the table
-/// answers as before; then it is filled between two requests. Who reads is not waited for: a step that ends meanwhile
+/// answers as before; then it is filled between two requests. Nobody waits for the reader: a step that ends meanwhile
 /// leaves the table as it is.
 class TableResource final : public HostedResource {
  public:

@@ -126,7 +126,7 @@ TEST_CASE("a pool ends in time though a job hangs, and the job ends by itself la
     REQUIRE(pool.run([&] { other.set_value(); }).ok());  // one thread comes back, one does not
     REQUIRE(comes(ran));
     CHECK_FALSE(pool.shutdown(10ms));
-    CHECK_FALSE(pool.shutdown(10ms));  // again is no harm
+    CHECK_FALSE(pool.shutdown(10ms));  // a second call does no harm
   }
   CHECK(std::chrono::steady_clock::now() - before < 10s);
   CHECK_FALSE(watched.expired());

@@ -204,7 +204,7 @@ TEST_CASE("what a node moves, and what takes a device no time") {
   CHECK(m.time_ns(node, "sim", rates) == 7);
 }
 
-TEST_CASE("what is no measurement is left out, so that a model can always be kept in a file") {
+TEST_CASE("values that cannot be measurements are left out, so that a model can always be kept in a file") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("costs.json");
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
