@@ -248,6 +248,8 @@ void Engine::Impl::shut_down() {
   timer = caller = sim = nullptr;
   directory->clear();
   if (!own_system_) return;
+  // Else a thread that spawned actors of its own would wait for itself, see keep_logger().
+  if (caf::logger::current_logger() == &own_system_->logger()) caf::logger::set_current_actor_system(nullptr);
   // As it was made; and a thread of the user's that has a scoped_actor of the system keeps it from ending: then it ends
   // with that thread, behind our back.
   auto ended = std::make_shared<std::promise<void>>();

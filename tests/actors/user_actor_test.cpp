@@ -132,25 +132,40 @@ TEST_CASE("an actor is a queue and a source", "[user_actor]") {
   for (int i = 0; i < 100; ++i) CHECK(got[static_cast<size_t>(i)] == i);
 }
 
+/// Threads that an actor starts, joined at the end: declared before the Fixture, they outlive its engine.
+class Threads {
+ public:
+  ~Threads() {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void start(std::function<void()> function) {
+    const std::lock_guard lock(mutex_);
+    threads_.emplace_back(std::move(function));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;
+};
+
 TEST_CASE("answers come from any thread; the first counts", "[user_actor]") {
-  Fixture t;
-  std::vector<std::thread> threads;
-  std::mutex mutex;
   std::atomic<int> still_wanted = 0;
-  t.add("slow", [&](Answerer&, const ActorRequest& request) {
-    std::lock_guard lock(mutex);
-    for (int k = 0; k < 2; ++k)
-      threads.emplace_back([request, k, &still_wanted] {
-        std::this_thread::yield();
-        request.reply(std::vector{n(number(request.inputs[0]))});
-        still_wanted += request.reply.wanted();
-        request.reply(std::vector{n(-1)});
-        request.reply(make_error(Code::kInternal, "too late {}", k));
-      });
-  });
-  const Output x = t.placeholder(), y = t.call("slow", "", {x});
-  for (int i = 0; i < 100; ++i) REQUIRE(number(t.session->run({{x, n(i)}}, y)) == i);
-  for (std::thread& thread : threads) thread.join();
+  {
+    Threads threads;
+    Fixture t;
+    t.add("slow", [&](Answerer&, const ActorRequest& request) {
+      for (int k = 0; k < 2; ++k)
+        threads.start([request, k, &still_wanted] {
+          std::this_thread::yield();
+          request.reply(std::vector{n(number(request.inputs[0]))});
+          still_wanted += request.reply.wanted();
+          request.reply(std::vector{n(-1)});
+          request.reply(make_error(Code::kInternal, "too late {}", k));
+        });
+    });
+    const Output x = t.placeholder(), y = t.call("slow", "", {x});
+    for (int i = 0; i < 100; ++i) REQUIRE(number(t.session->run({{x, n(i)}}, y)) == i);
+  }
   CHECK(still_wanted == 0);
 }
 
@@ -252,12 +267,13 @@ TEST_CASE("an actor that is not there is an error, and one that is taken out let
 }
 
 TEST_CASE("answers race with the end of their steps", "[user_actor]") {
+  Threads answers;  // the last of them come when the engine is gone
   Fixture t({1, 1});
-  t.add("some", [i = 0](Answerer&, const ActorRequest& request) mutable {
-    std::thread([reply = request.reply, late = ++i % 3] {
+  t.add("some", [&answers, i = 0](Answerer&, const ActorRequest& request) mutable {
+    answers.start([reply = request.reply, late = ++i % 3] {
       for (int k = 0; k < late * 50; ++k) std::this_thread::yield();
       reply(std::vector{n(1)});
-    }).detach();
+    });
   });
   const Output y = t.call("some", "", {});
   std::vector<std::thread> threads;
