@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "actors/blocking_jobs.h"
-#include "actors/engine_thread.h"
+#include "base/engine_thread.h"
 
 namespace troupe {
 namespace {

@@ -112,7 +112,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
-  s->timed = nth % kTimedEvery == 1 || (nth > 0 && nth <= plan.timed_steps) || call->trace;
+  s->timed = (nth > 0 && (nth <= plan.timed_steps || nth % kTimedEvery == 0)) || call->trace;
   s->timings_left = plan.size();
   s->firings.clear();
   if (s->timed || device_.kind == DeviceKind::kSim) begin_counting(*s);

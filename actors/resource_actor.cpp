@@ -4,7 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include "actors/blocking_jobs.h"
-#include "actors/engine_thread.h"
+#include "base/engine_thread.h"
 #include "troupe/guarded.h"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "actors/blocking_jobs.h"
-#include "actors/engine_thread.h"
+#include "base/engine_thread.h"
 #include "devices/run_kernel.h"
 #include "graph/op_costs.h"
 

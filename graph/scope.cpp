@@ -53,9 +53,10 @@ Scope Scope::device(std::string_view device) const {
   return out;
 }
 
-Scope Scope::colocate(const Node* node) const {
+Scope Scope::colocate(const Node* node, std::source_location where) const {
   Scope out = *this;
   if (!node) return out;
+  if (!graph_->owns(node)) fail(invalid_argument("colocate: the node is of another graph"), where);
   out.device_.clear();
   out.colocated_.push_back("loc:@" + node->name());
   return out;

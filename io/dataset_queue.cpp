@@ -5,6 +5,7 @@
 #include <deque>
 #include <mutex>
 
+#include "base/engine_thread.h"
 #include "io/dataset_stages.h"
 
 namespace troupe {
@@ -137,6 +138,13 @@ Result<DatasetQueue> DatasetQueue::create(std::vector<DType> dtypes, std::vector
 
 Status DatasetQueue::push(Element element, std::chrono::nanoseconds deadline) const {
   if (deadline.count() < 0) return make_error(Code::kDeadlineExceeded, "push: the deadline has passed already");
+  if (EngineThread::is_any()) {
+    TROUPE_ASSIGN(const bool pushed, try_push(std::move(element)));
+    if (pushed) return {};
+    return make_error(Code::kFailedPrecondition,
+                      "push would wait for room in the queue of the dataset, but was called by a callback, kernel or "
+                      "actor of an engine; call try_push");
+  }
   const auto now = std::chrono::steady_clock::now();
   const bool endless = deadline > State::Time::max() - now;
   TROUPE_ASSIGN(const bool pushed, state_->push(std::move(element), endless ? State::Time::max() : now + deadline));

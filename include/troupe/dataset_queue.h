@@ -32,10 +32,11 @@ class DatasetQueue {
   static Result<DatasetQueue> create(std::vector<DType> dtypes, std::vector<PartialShape> shapes = {},
                                      int64_t capacity = 16);
 
-  /// Adds an element behind the others; while the queue is full, waits for a reader, which a thread of the engine
-  /// (a callback) must not: it has try_push(). The tensors are the dataset's from now on: writing to one copies it.
-  /// Errors: kInvalidArgument names the component that is not as declared; kFailedPrecondition once the queue is
-  /// closed; kCancelled without readers, see above; kDeadlineExceeded after `deadline` (max: none; negative: at once).
+  /// Adds an element behind the others; while the queue is full, waits for a reader. A callback, kernel or actor of an
+  /// engine must not wait: there a full queue is kFailedPrecondition at once (see try_push()). The tensors are the
+  /// dataset's from now on: writing to one copies it. Errors: kInvalidArgument names the component that is not as
+  /// declared; kFailedPrecondition once the queue is closed; kCancelled without readers, see above; kDeadlineExceeded
+  /// after `deadline` (max: none; negative: at once).
   Status push(Element element, std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max()) const;
   /// The same without waiting; false: the queue is full.
   Result<bool> try_push(Element element) const;

@@ -4,13 +4,14 @@
 #include <map>
 
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 #include "troupe/gradients.h"
 #include "troupe/trace.h"
 
 namespace troupe {
 namespace {
 
-constexpr int64_t kRows = 2048, kSize = 64;
+constexpr int64_t kRows = repeats(2048), kSize = 64;
 constexpr int64_t kBytes = kRows * kSize * 4;
 constexpr int kBlocks = 12;
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/actors/fixtures.h"
+#include "tests/repeats.h"
 
 namespace troupe {
 namespace {
@@ -111,7 +112,7 @@ TEST_CASE("a coroutine that waited goes on on a thread of the engine", "[run_awa
 }
 
 TEST_CASE("a long chain of awaits takes no stack", "[run_awaitable]") {
-  constexpr int kAwaits = 100'000;
+  constexpr int kAwaits = repeats(100'000);
   Counter t;
   const auto steps = [&]() -> Task<int> {
     for (int i = 0; i < kAwaits; ++i)

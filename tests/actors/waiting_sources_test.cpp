@@ -432,6 +432,23 @@ TEST_CASE("a queue feeds steps from a thread, from callbacks, and tells both of 
   CHECK(code_of(t.start(pushed)) == Code::kOutOfRange);
 }
 
+TEST_CASE("a callback pushes while there is room; where it would wait it is refused") {
+  OneThread t;
+  const auto queue = *DatasetQueue::create({DType::kInt32}, {PartialShape::scalar()}, 1);
+  std::promise<std::pair<Status, Status>> pushed;
+  t.session->run_async({{t.x, Tensor::scalar(7)}}, {t.scope->op("Neg", {t.x})}, {}, [&](RunResult) {
+    Status first = queue.push({Tensor::scalar(1)});
+    pushed.set_value({std::move(first), queue.push({Tensor::scalar(2)})});
+  });
+  auto both = pushed.get_future();
+  REQUIRE(both.wait_for(20s) == std::future_status::ready);
+  const auto [first, second] = both.get();
+  CHECK(first.ok());
+  REQUIRE(second.error().code == Code::kFailedPrecondition);
+  CHECK_THAT(second.error().message, Catch::Contains("try_push"));
+  CHECK(queue.size() == 1);
+}
+
 TEST_CASE("pushers that wait are told when the engine ends, or the dataset is removed") {
   for (const bool whole : {false, true}) {
     OneThread t;

@@ -16,6 +16,13 @@ nanoseconds moment(std::mt19937& random, nanoseconds most) {
   return nanoseconds(static_cast<int64_t>(x * x * static_cast<double>(most.count())));
 }
 
+/// Each signal so many times, in turn; under a sanitizer a quarter of that in all.
+template <size_t N> std::vector<int> in_turn(int times, const int (&signals)[N]) {
+  std::vector<int> out;
+  for (int i = 0; i < repeats(times * static_cast<int>(N)); ++i) out.push_back(signals[static_cast<size_t>(i) % N]);
+  return out;
+}
+
 void check_example(const std::string& name, const std::vector<std::string>& arguments) {
   const std::string path = "../examples/" + name;
   const auto begun = std::chrono::steady_clock::now();
@@ -25,34 +32,33 @@ void check_example(const std::string& name, const std::vector<std::string>& argu
   REQUIRE(normal == 0);
   const nanoseconds length = std::chrono::steady_clock::now() - begun;
   std::mt19937 random(7);
-  for (int round = 0; round < repeats(3); ++round)
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
-      Program program(path, arguments);
-      program.read_for(moment(random, length));
-      program.signal(number);
-      const int status = program.wait();
-      INFO(name << ", signal " << number << ", status " << status << ", died of " << program.died_of() << "\n"
-                << program.out() << program.err());
-      if (status == -1) {  // before main had begun
-        CHECK(program.died_of() == number);
-        CHECK((program.out() + program.err()).empty());
-      } else if (number == SIGPIPE || status == 0) {
-        CHECK(status == 0);
-        CHECK(program.err().empty());
-        CHECK(std::ranges::count(program.out(), '\n') == std::ranges::count(whole.out(), '\n'));
-      } else {
-        CHECK(status == 1);
-        CHECK(program.err() == name + ": interrupted by a signal; nothing more is done\n");
-      }
+  for (const int number : in_turn(3, {SIGINT, SIGPIPE, SIGTERM, SIGHUP})) {
+    Program program(path, arguments);
+    program.read_for(moment(random, length));
+    program.signal(number);
+    const int status = program.wait();
+    INFO(name << ", signal " << number << ", status " << status << ", died of " << program.died_of() << "\n"
+              << program.out() << program.err());
+    if (status == -1) {  // before main had begun
+      CHECK(program.died_of() == number);
+      CHECK((program.out() + program.err()).empty());
+    } else if (number == SIGPIPE || status == 0) {
+      CHECK(status == 0);
+      CHECK(program.err().empty());
+      CHECK(std::ranges::count(program.out(), '\n') == std::ranges::count(whole.out(), '\n'));
+    } else {
+      CHECK(status == 1);
+      CHECK(program.err() == name + ": interrupted by a signal; nothing more is done\n");
     }
+  }
 }
 
 TEST_CASE("signals: examples of small graphs") {
   check_example("readme", {});
   check_example("first_graph", {});
-  check_example("linear_regression", {"--steps", "2000"});
-  check_example("shared_loop", {"--steps", "500"});
-  check_example("embed_async", {"--steps", "1000"});
+  check_example("linear_regression", {"--steps", std::to_string(many(2000))});
+  check_example("shared_loop", {"--steps", std::to_string(many(500))});
+  check_example("embed_async", {"--steps", std::to_string(many(1000))});
 }
 
 TEST_CASE("signals: the rarer ones end a program too, and nohup keeps it from SIGHUP") {
@@ -81,8 +87,9 @@ TEST_CASE("signals: the rarer ones end a program too, and nohup keeps it from SI
 
 TEST_CASE("signals: examples of replicas") {
   const Data data;
-  check_example("data_parallel", {"--data", data.path.string(), "--updates", "200"});
-  check_example("hybrid_backup", {"--data", data.path.string(), "--updates", "50", "--pause", "2"});
+  check_example("data_parallel", {"--data", data.path.string(), "--updates", std::to_string(many(200))});
+  check_example("hybrid_backup",
+                {"--data", data.path.string(), "--updates", std::to_string(repeats(50)), "--pause", "2"});
 }
 
 TEST_CASE("signals: examples of pipelines and layers over devices") {
@@ -130,51 +137,48 @@ TEST_CASE("signals: train_images saves or says that it did not, at every moment"
   REQUIRE(whole.wait() == 0);
   const nanoseconds length = std::chrono::steady_clock::now() - begun;
   std::mt19937 random(11);
-  for (int round = 0; round < repeats(4); ++round)
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-      const Directory out;
-      Program program("../examples/train_images", arguments(data, out, options));
-      program.read_for(moment(random, length));
+  for (const int number : in_turn(4, {SIGINT, SIGTERM, SIGHUP})) {
+    const Directory out;
+    Program program("../examples/train_images", arguments(data, out, options));
+    program.read_for(moment(random, length));
+    program.signal(number);
+    const bool twice = random() % 3 == 0;
+    if (twice) {
+      program.read_for(moment(random, std::chrono::milliseconds(20)));
       program.signal(number);
-      const bool twice = random() % 3 == 0;
-      if (twice) {
-        program.read_for(moment(random, std::chrono::milliseconds(20)));
-        program.signal(number);
-      }
-      const int status = program.wait();
-      check_training(program, status, out);
     }
+    const int status = program.wait();
+    check_training(program, status, out);
+  }
 }
 
 TEST_CASE("signals: once train_images has said that it saved, its status is 0 whatever comes") {
   const Data data;
-  for (const int number : {SIGINT, SIGTERM, SIGQUIT})
-    for (int round = 0; round < repeats(4); ++round) {
-      const Directory out;
-      Program program("../examples/train_images", arguments(data, out, {"--epochs", "10000"}));
-      REQUIRE(program.read_for(std::chrono::minutes(1), "epoch 1/"));
-      program.signal(SIGINT);
-      REQUIRE(program.read_for(std::chrono::minutes(1), "interrupted at step"));
-      for (int i = 0; i < 3; ++i) program.signal(number);
-      const int status = program.wait();
-      CHECK(status == 0);
-      check_training(program, status, out);
-    }
+  for (const int number : in_turn(4, {SIGINT, SIGTERM, SIGQUIT})) {
+    const Directory out;
+    Program program("../examples/train_images", arguments(data, out, {"--epochs", "10000"}));
+    REQUIRE(program.read_for(std::chrono::minutes(1), "epoch 1/"));
+    program.signal(SIGINT);
+    REQUIRE(program.read_for(std::chrono::minutes(1), "interrupted at step"));
+    for (int i = 0; i < 3; ++i) program.signal(number);
+    const int status = program.wait();
+    CHECK(status == 0);
+    check_training(program, status, out);
+  }
 }
 
 TEST_CASE("signals: train_images before its first step says that nothing is saved") {
   const Data data;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP})
-    for (int round = 0; round < repeats(3); ++round) {
-      const Directory out;
-      Program program("../examples/train_images", arguments(data, out, {"--epochs", "10000"}));
-      REQUIRE(program.read_for(std::chrono::minutes(1), "training mlp"));  // the last line before the first step
-      program.signal(number);
-      const int status = program.wait();
-      check_training(program, status, out);
-      if (status == 1) CHECK_THAT(program.err(), Catch::Contains("nothing new is saved"));
-      else CHECK_THAT(program.out(), Catch::Contains("interrupted at step"));
-    }
+  for (const int number : in_turn(3, {SIGINT, SIGTERM, SIGHUP})) {
+    const Directory out;
+    Program program("../examples/train_images", arguments(data, out, {"--epochs", "10000"}));
+    REQUIRE(program.read_for(std::chrono::minutes(1), "training mlp"));  // the last line before the first step
+    program.signal(number);
+    const int status = program.wait();
+    check_training(program, status, out);
+    if (status == 1) CHECK_THAT(program.err(), Catch::Contains("nothing new is saved"));
+    else CHECK_THAT(program.out(), Catch::Contains("interrupted at step"));
+  }
 }
 
 TEST_CASE("train_images refuses another batch, limit, optimizer, model or seed, and says which") {

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // EngineThread: marks the calling thread as at work for an engine, so that a call that would wait for that engine (and
-// so perhaps for itself) can be refused.
+// so perhaps for itself) can be refused. Threads where kernels and datasets may wait have no mark.
 #pragma once
 #include <utility>
 
 namespace troupe {
 
-class Directory;
-
 class EngineThread {
  public:
   /// As long as this lives. The marks of several engines nest: an actor's work for one may be called from another's.
-  explicit EngineThread(const Directory* engine) : before_(std::exchange(innermost(), this)), engine_(engine) {}
+  explicit EngineThread(const void* engine) : before_(std::exchange(innermost(), this)), engine_(engine) {}
   ~EngineThread() { innermost() = before_; }
   EngineThread(const EngineThread&) = delete;
 
   /// Whether the calling thread is at work for that engine.
-  static bool is_of(const Directory* engine) {
+  static bool is_of(const void* engine) {
     for (const EngineThread* at = innermost(); at; at = at->before_)
       if (at->engine_ == engine) return true;
     return false;
   }
+  /// Whether it is at work for any.
+  static bool is_any() { return innermost() != nullptr; }
 
  private:
   static EngineThread*& innermost();
   EngineThread* const before_;
-  const Directory* const engine_;
+  const void* const engine_;
 };
 
 }  // namespace troupe

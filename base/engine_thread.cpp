@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "actors/engine_thread.h"
+#include "base/engine_thread.h"
 
 namespace troupe {
 
