@@ -12,8 +12,6 @@
 namespace troupe {
 namespace {
 
-using Messages = std::vector<std::string>;
-
 /// Steps that read, and steps that put in the name of a file.
 struct Reading : Simulation {
   explicit Reading(const std::string& op = "IdentityReaderV2") {

@@ -135,8 +135,8 @@ void register_odd(OpRegistry& ops, KernelRegistry& kernels) {
               [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> { throw std::runtime_error("in a factory"); });
 }
 
-struct Fixture {
-  Fixture() {
+struct OddEngine {
+  OddEngine() {
     auto made = Engine::create({.cpu_threads = {1, 1}, .register_ops = register_odd});
     REQUIRE(made.ok());
     engine = std::move(*made);
@@ -156,7 +156,7 @@ struct Fixture {
 };
 
 TEST_CASE("kernels of every kind may throw and break their promises") {
-  Fixture f;
+  OddEngine f;
   const Output handle = f.scope->op("Odd", {});
   for (const Output& y : {f.scope->named("node").op("Computes", {f.x}), f.scope->named("node").op("Blocks", {f.x}),
                           f.scope->named("node").op("Uses", {handle, f.x})}) {
@@ -178,7 +178,7 @@ TEST_CASE("kernels of every kind may throw and break their promises") {
 }
 
 TEST_CASE("shape functions, factories, priorities and registration may throw") {
-  Fixture f;
+  OddEngine f;
   const Output bad = f.scope->op("BadFactory", {});
   const RunResult r = f.run(bad, 0);
   REQUIRE_FALSE(r.ok());
@@ -198,7 +198,7 @@ TEST_CASE("shape functions, factories, priorities and registration may throw") {
 }
 
 TEST_CASE("a reply that is given twice, from another thread, late, or never") {
-  Fixture f;
+  OddEngine f;
   const Output y = f.scope->op("Uses", {f.scope->op("Odd", {}), f.x});
   for (int round = 0; round < repeats(200); ++round) {
     const RunResult twice = f.run(y, kAnswerTwice);
@@ -223,7 +223,7 @@ TEST_CASE("a reply that is given twice, from another thread, late, or never") {
 
 TEST_CASE("replies may outlive their engine") {
   for (int round = 0; round < repeats(40); ++round) {
-    Fixture f;
+    OddEngine f;
     const Output y = f.scope->op("Uses", {f.scope->op("Odd", {}), f.x});
     auto later = f.session->run_future({{f.x, Tensor::scalar<int32_t>(kAnswerLater)}}, {y});
     f.session.reset();
@@ -233,7 +233,7 @@ TEST_CASE("replies may outlive their engine") {
 }
 
 TEST_CASE("the death of a device's actor is an error of its steps at once, and of those that come") {
-  Fixture f;
+  OddEngine f;
   const Output queue =
       f.scope->op("FIFOQueueV2", {}, {{"component_types", std::vector{DType::kFloat32}}, {"capacity", 4}});
   const Output waits =
@@ -251,7 +251,7 @@ TEST_CASE("the death of a device's actor is an error of its steps at once, and o
 }
 
 TEST_CASE("the death of a resource's actor is an error of the steps that may wait for it") {
-  Fixture f;
+  OddEngine f;
   const Output queue = f.scope->op(
       "FIFOQueueV2", {},
       {{"component_types", std::vector{DType::kFloat32}}, {"capacity", 4}, {"shared_name", std::string("q")}});

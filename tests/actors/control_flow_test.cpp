@@ -10,7 +10,6 @@
 #include "troupe/graph_def.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 
@@ -26,8 +25,6 @@ struct Flow : TestEngine {
   Output scalar(std::string_view name = "x") { return placeholder(DType::kFloat32, PartialShape::scalar(), name); }
   Output fail_if_run(const Scope& s, Output x) { return s.after({s.node("Abort", {})}).op("Identity", {x}); }
 };
-
-Tensor f(float value) { return Tensor::scalar(value); }
 
 /// Counts up from 0 to `limit` and adds the numbers passed: {limit, sum}.
 Outputs count(const Scope& scope, Output limit, WhileOptions options = {}) {

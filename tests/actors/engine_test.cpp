@@ -340,8 +340,8 @@ TEST_CASE("memory may be trimmed while steps run") {
 
 // -- the held clock ---------------------------------------------------------------------------------------------------
 
-struct Simulated {
-  Simulated()
+struct SimulatedDevice {
+  SimulatedDevice()
       : engine(Engine::create({.cpu_threads = {1}, .sim = {.devices = std::vector(2, DeviceRates{})}}).value()) {}
   std::unique_ptr<Engine> engine;
   Graph graph{engine->ops()};
@@ -354,7 +354,7 @@ struct Simulated {
 };
 
 TEST_CASE("the clock stands still until the last copy of every hold has gone") {
-  Simulated t;
+  SimulatedDevice t;
   REQUIRE(t.engine->hold_sim());
   REQUIRE(t.start().get().ok());
   const int64_t before = t.engine->sim_now_ns();
@@ -374,7 +374,7 @@ TEST_CASE("the clock stands still until the last copy of every hold has gone") {
 }
 
 TEST_CASE("a session and an engine end while the clock is held, and the hold outlives both") {
-  Simulated t;
+  SimulatedDevice t;
   auto hold = t.engine->hold_sim();
   auto run = t.start();
   t.session.reset();
@@ -387,7 +387,7 @@ TEST_CASE("a session and an engine end while the clock is held, and the hold out
 }
 
 TEST_CASE("holds come and go on many threads while steps run") {
-  Simulated t;
+  SimulatedDevice t;
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
   for (int k = 0; k < 4; ++k)

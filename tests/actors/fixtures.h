@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine with a graph, a scope and a session on it, and the few nodes the tests of actors/ need again and again.
+// An engine with a graph, a scope and a session on it, and the few nodes, values and checks that the tests of actors/
+// need again and again.
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -7,6 +8,23 @@
 #include "troupe/session.h"
 
 namespace troupe {
+
+using Outputs = std::vector<Output>;
+
+/// 1 FLOP and 1 byte take 1 ns, a launch 10; a link moves 1 byte a ns after 100.
+constexpr DeviceRates kRates{.flops = 1e9, .memory_bandwidth = 1e9, .launch_ns = 10};
+constexpr LinkRates kLink{.bandwidth = 1e9, .latency_ns = 100};
+
+inline Tensor f(float v) { return Tensor::scalar(v); }
+inline float number(const Tensor& t) { return t.data<float>()[0]; }
+
+/// Checks that a run failed with this code, in words that `text` is among.
+inline void refused(const RunResult& result, Code code, std::string_view text = {}) {
+  REQUIRE_FALSE(result.ok());
+  INFO(result.error().str());
+  CHECK(result.error().code == code);
+  CHECK(result.error().message.find(text) != std::string::npos);
+}
 
 struct TestEngine {
   explicit TestEngine(std::vector<int> cpu_threads = {1}, int64_t memory_limit = 0)

@@ -25,7 +25,7 @@ template <class F> int in_child(F&& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-bool refused(const Status& s) { return !s.ok() && s.error().code == Code::kFailedPrecondition; }
+bool is_refusal(const Status& s) { return !s.ok() && s.error().code == Code::kFailedPrecondition; }
 
 struct Parts : TestEngine {
   const Output x = placeholder(DType::kInt32, {}), twice = scope.op("AddV2", {x, x});
@@ -36,12 +36,12 @@ TEST_CASE("a partial run of the parent's gives errors in a child", "[fork]") {
   auto run = std::make_optional(t.session->partial_run({t.x}, {t.twice}).value());
   const Feed feed = {t.x, Tensor::scalar(4)};
   CHECK(in_child([&] {
-          if (!refused(run->run({feed}, t.twice).status())) return 1;
+          if (!is_refusal(run->run({feed}, t.twice).status())) return 1;
           int told = 0;
-          run->run_async({feed}, t.twice, [&](RunResult r) { told += refused(r.status()); });
+          run->run_async({feed}, t.twice, [&](RunResult r) { told += is_refusal(r.status()); });
           run->run_async({}, {}, [](RunResult) { throw 7; });
           if (told != 1) return 2;
-          if (!refused(t.session->partial_run({t.x}, {t.twice}).status())) return 3;
+          if (!is_refusal(t.session->partial_run({t.x}, {t.twice}).status())) return 3;
           run.reset();
           t.session.reset();
           return 0;
@@ -70,16 +70,18 @@ TEST_CASE("datasets, snapshots, actors and coroutines give errors in a child", "
   auto prepared = t.session->prepare({}, {t.scope.constant(1)});
   REQUIRE(prepared.ok());
   CHECK(in_child([&] {
-          if (!refused(t.engine->status())) return 1;
-          if (!refused(t.engine->add_dataset("new", *rows)) || !refused(t.engine->remove_dataset("there"))) return 2;
-          if (!refused(add_actor(*t.engine, "new", actor)) || !refused(remove_actor(*t.engine, "there"))) return 3;
+          if (!is_refusal(t.engine->status())) return 1;
+          if (!is_refusal(t.engine->add_dataset("new", *rows)) || !is_refusal(t.engine->remove_dataset("there")))
+            return 2;
+          if (!is_refusal(add_actor(*t.engine, "new", actor)) || !is_refusal(remove_actor(*t.engine, "there")))
+            return 3;
           int told = 0;
-          t.engine->snapshot([&](Result<Snapshot> s) { told += refused(s.status()); });
+          t.engine->snapshot([&](Result<Snapshot> s) { told += is_refusal(s.status()); });
           if (told != 1) return 4;
           if (t.engine->hold_sim()) return 5;
           auto awaited = t.session->run_async(*prepared);
-          if (!awaited.await_ready() || !refused(awaited.await_resume().status())) return 6;
-          if (!refused(t.session->run_future({}, {}).get().status())) return 7;
+          if (!awaited.await_ready() || !is_refusal(awaited.await_resume().status())) return 6;
+          if (!is_refusal(t.session->run_future({}, {}).get().status())) return 7;
           t.engine->reset_container("");
           t.engine->trim_memory();
           t.session->close();

@@ -7,7 +7,6 @@
 #include "troupe/gradients.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 
@@ -28,7 +27,7 @@ struct LoopTest : TestEngine {
 
 Tensor d(double value) { return Tensor::scalar(value); }
 
-Output number(const Scope& s, double value) { return s.constant(value); }
+Output constant_of(const Scope& s, double value) { return s.constant(value); }
 
 /// Runs body(scope, value) `times` times, a float64 scalar.
 using Step = std::function<Outputs(const Scope&, const Outputs&)>;
@@ -75,10 +74,10 @@ TEST_CASE("the gradient of a loop goes through every value that leads to the res
   LoopTest t;
   const Output x = t.input("x");
   // a <- b * x, b <- a: after 4 iterations a = a0 * x^2 with a0 = x, b = b0 * x^2 with b0 = 3.
-  const Outputs out =
-      repeat(t.scope, t.scope.constant<int32_t>(4), {x, number(t.scope, 3)}, [&](const Scope& s, const Outputs& v) {
-        return Outputs{s.op("Mul", {v[1], x}), s.op("Identity", {v[0]})};
-      });
+  const Outputs out = repeat(t.scope, t.scope.constant<int32_t>(4), {x, constant_of(t.scope, 3)},
+                             [&](const Scope& s, const Outputs& v) {
+                               return Outputs{s.op("Mul", {v[1], x}), s.op("Identity", {v[0]})};
+                             });
   CHECK(t.number({{x, d(2)}}, out[0]) == 8);
   CHECK(t.number({{x, d(2)}}, out[1]) == 12);
   CHECK(t.number({{x, d(2)}}, t.gradient(out[0], {x})[0]) == Approx(3 * 4));
@@ -146,9 +145,9 @@ TEST_CASE("branches in loops have gradients, in each iteration that of the branc
   // Above 2 the value is halved after a sine was added, else squared.
   const Output y = repeat(t.scope, n, {x}, [&](const Scope& s, const Outputs& v) {
     return cond(
-        s, s.op("Greater", {v[0], number(s, 2)}),
+        s, s.op("Greater", {v[0], constant_of(s, 2)}),
         [&](const Scope& in) {
-          return Outputs{in.op("Mul", {in.op("AddV2", {v[0], in.op("Sin", {v[0]})}), number(in, 0.5)})};
+          return Outputs{in.op("Mul", {in.op("AddV2", {v[0], in.op("Sin", {v[0]})}), constant_of(in, 0.5)})};
         },
         [&](const Scope& in) {
           return Outputs{in.op("Mul", {v[0], v[0]})};
@@ -173,7 +172,7 @@ TEST_CASE("a loop in a branch that is not taken has no part in the gradient") {
   LoopTest t;
   const Output x = t.input("x");
   const Output y = cond(
-      t.scope, t.scope.op("Greater", {x, number(t.scope, 0)}),
+      t.scope, t.scope.op("Greater", {x, constant_of(t.scope, 0)}),
       [&](const Scope& s) {
         return repeat(s, s.constant<int32_t>(3), {x}, [&](const Scope& in, const Outputs& v) {
           return Outputs{in.op("Mul", {v[0], x})};
@@ -194,7 +193,7 @@ TEST_CASE("lists carried by a loop pass gradients to what was put in") {
   const Output out = t.scope.op("TensorListReserve", {shape, t.scope.constant<int32_t>(4)}, type);
   // out[i] = in[i]^2 + out[i - 1]
   const Outputs result = while_loop(
-      t.scope, {t.scope.constant<int32_t>(0), number(t.scope, 0), out},
+      t.scope, {t.scope.constant<int32_t>(0), constant_of(t.scope, 0), out},
       [&](const Scope& s, const Outputs& v) {
         return s.op("Less", {v[0], s.constant<int32_t>(4)});
       },
@@ -219,7 +218,7 @@ TEST_CASE("variables read in a loop get the gradient of all iterations") {
   const Output handle =
       t.scope.op("VarHandleOp", {},
                  {{"dtype", DType::kFloat64}, {"shape", PartialShape::scalar()}, {"shared_name", std::string("w")}});
-  const Node* init = t.scope.node("AssignVariableOp", {handle, number(t.scope, 1.2)});
+  const Node* init = t.scope.node("AssignVariableOp", {handle, constant_of(t.scope, 1.2)});
   REQUIRE(init);
   const Output y = repeat(t.scope, t.scope.constant<int32_t>(3), {x}, [&](const Scope& s, const Outputs& v) {
     return Outputs{s.op("Mul", {v[0], s.op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat64}})})};
@@ -233,7 +232,7 @@ TEST_CASE("a scan gives the state after every row, with its gradient") {
     LoopTest t;
     const Output x = t.input("x", rows), w = t.input("w");
     // s <- w * s + x[i]
-    const Outputs sums = scan(t.scope, {x}, {number(t.scope, 0)},
+    const Outputs sums = scan(t.scope, {x}, {constant_of(t.scope, 0)},
                               [&](const Scope& s, const Outputs& state, const Outputs& row) {
                                 return Outputs{s.op("AddV2", {s.op("Mul", {w, state[0]}), row[0]})};
                               },
@@ -252,15 +251,15 @@ TEST_CASE("a scan gives the state after every row, with its gradient") {
 TEST_CASE("what a scan cannot do is refused") {
   LoopTest t;
   const auto keep = [](const Scope&, const Outputs& state, const Outputs&) { return state; };
-  CHECK(scan(t.scope, {number(t.scope, 1)}, {number(t.scope, 0)}, keep).empty());
+  CHECK(scan(t.scope, {constant_of(t.scope, 1)}, {constant_of(t.scope, 0)}, keep).empty());
   CHECK_THAT(t.scope.status().error().message, Catch::Contains("no rows to scan"));
   LoopTest many;
-  CHECK(scan(many.scope, {many.input("x", {int64_t{1} << 32})}, {number(many.scope, 0)}, keep).empty());
+  CHECK(scan(many.scope, {many.input("x", {int64_t{1} << 32})}, {constant_of(many.scope, 0)}, keep).empty());
   CHECK_THAT(many.scope.status().error().message, Catch::Contains("4294967296 rows"));
   LoopTest u;
   const Output x = u.input("x", {-1}), y = u.input("y", {-1});
   const Outputs both =
-      scan(u.scope, {x, y}, {number(u.scope, 0)}, [&](const Scope& s, const Outputs&, const Outputs& rows) {
+      scan(u.scope, {x, y}, {constant_of(u.scope, 0)}, [&](const Scope& s, const Outputs&, const Outputs& rows) {
         return Outputs{s.op("Mul", {rows[0], rows[1]})};
       });
   auto result = u.session->run({{x, Tensor::of<double>({1, 2, 3})}, {y, Tensor::of<double>({1, 2})}}, both);

@@ -15,9 +15,6 @@
 namespace troupe {
 namespace {
 
-Tensor f(float v) { return Tensor::scalar(v); }
-float number(const Tensor& t) { return t.data<float>()[0]; }
-
 struct Two : TestEngine {
   Two() : TestEngine({1, 1}) {}
   const Output x = placeholder(DType::kFloat32, {}, "x"), y = placeholder(DType::kFloat32, {}, "y");

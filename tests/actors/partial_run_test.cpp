@@ -15,21 +15,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Tensor f(float v) { return Tensor::scalar(v); }
-float number(const Tensor& t) { return t.data<float>()[0]; }
-
 float one(const RunResult& result) {
   INFO((result.ok() ? "" : result.error().str()));
   REQUIRE(result.ok());
   REQUIRE(result->size() == 1);
   return number((*result)[0]);
-}
-
-void refused(const RunResult& result, Code code, std::string_view text) {
-  REQUIRE_FALSE(result.ok());
-  INFO(result.error().str());
-  CHECK(result.error().code == code);
-  CHECK(result.error().message.find(text) != std::string::npos);
 }
 
 PartialRun begin(TestEngine& t, const OutputList& feeds, const OutputList& fetches, const NodeList& targets = {},
@@ -41,8 +31,8 @@ PartialRun begin(TestEngine& t, const OutputList& feeds, const OutputList& fetch
 }
 
 /// x -> double --+-> sum = double + y -> product = sum * z
-struct Chain : TestEngine {
-  explicit Chain(std::vector<int> threads = {1}, std::string last = "") : TestEngine(std::move(threads)) {
+struct SumChain : TestEngine {
+  explicit SumChain(std::vector<int> threads = {1}, std::string last = "") : TestEngine(std::move(threads)) {
     const Scope far = last.empty() ? scope : scope.device(last);
     x = placeholder(DType::kFloat32, PartialShape::scalar(), "x"), y = placeholder(DType::kFloat32, {}, "y");
     z = placeholder(DType::kFloat32, {}, "z");
@@ -56,7 +46,7 @@ struct Chain : TestEngine {
 
 TEST_CASE("a partial run gives what one run gives, call by call", "[partial_run]") {
   for (const char* device : {"", "/cpu:1"}) {
-    Chain t({1, 1}, device);
+    SumChain t({1, 1}, device);
     for (int round = 0; round < 3; ++round) {  // the plan and its states are used again
       PartialRun run = begin(t, {t.x, t.y, t.z}, {t.doubled, t.sum, t.product, t.constant, t.x});
       CHECK(one(run.run({}, t.constant)) == 7);
@@ -73,7 +63,7 @@ TEST_CASE("a partial run gives what one run gives, call by call", "[partial_run]
 }
 
 TEST_CASE("a fetch that needs feeds not given yet is an error that names them", "[partial_run]") {
-  Chain t;
+  SumChain t;
   PartialRun run = begin(t, {t.x, t.y, t.z}, {t.doubled, t.sum, t.product});
   refused(run.run({}, t.doubled), Code::kInvalidArgument, "'doubled:0' needs feeds that were not given yet: 'x:0'");
   refused(run.run({{t.z, f(2)}}, t.product), Code::kInvalidArgument, "not given yet: 'x:0', 'y:0'");
@@ -85,7 +75,7 @@ TEST_CASE("a fetch that needs feeds not given yet is an error that names them", 
 }
 
 TEST_CASE("what was not announced, is given twice or does not fit is refused", "[partial_run]") {
-  Chain t;
+  SumChain t;
   PartialRun run = begin(t, {t.x, t.y}, {t.sum});
   refused(run.run({{t.z, f(1)}}), Code::kInvalidArgument, "'z:0' is not a feed of this partial run");
   refused(run.run({}, t.doubled), Code::kInvalidArgument, "'doubled:0' is not a fetch of this partial run");
@@ -105,7 +95,7 @@ TEST_CASE("what was not announced, is given twice or does not fit is refused", "
 }
 
 TEST_CASE("the last call waits for the targets", "[partial_run]") {
-  Chain t({1, 1}, "/cpu:1");
+  SumChain t({1, 1}, "/cpu:1");
   const Output v = t.variable("v", DType::kFloat32, {});
   const Node* put = t.scope.device("/cpu:1").node("AssignVariableOp", {v, t.sum});
   const Output read = t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
@@ -123,7 +113,7 @@ TEST_CASE("the last call waits for the targets", "[partial_run]") {
 }
 
 TEST_CASE("the step's error is that of all calls from then on", "[partial_run]") {
-  Chain t;
+  SumChain t;
   const Output rows = t.placeholder(DType::kFloat32, PartialShape::unknown(), "rows");
   const Output bad = t.scope.named("bad").op("MatMul", {rows, rows});
   PartialRun run = begin(t, {t.x, rows}, {t.doubled, bad});
@@ -136,7 +126,7 @@ TEST_CASE("the step's error is that of all calls from then on", "[partial_run]")
 }
 
 TEST_CASE("a partial run ends by deadline, token or when it is dropped", "[partial_run]") {
-  Chain t;
+  SumChain t;
   const Output got = t.dequeue(t.queue("q", DType::kFloat32), DType::kFloat32);
   const Output sum = t.scope.op("AddV2", {got, t.x});
   {
@@ -268,7 +258,7 @@ TEST_CASE("calls come from several threads at once", "[partial_run]") {
 }
 
 TEST_CASE("partial runs begin and are dropped while others run", "[partial_run]") {
-  Chain t({1, 1}, "/cpu:1");
+  SumChain t({1, 1}, "/cpu:1");
   std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
   for (int k = 0; k < 4; ++k)
@@ -315,7 +305,7 @@ TEST_CASE("simulated devices run in parts", "[partial_run]") {
 }
 
 TEST_CASE("numbers are checked in partial runs too", "[partial_run]") {
-  Chain t;
+  SumChain t;
   PartialRun run = begin(t, {t.x, t.y}, {t.doubled, t.sum}, {}, {.check_numerics = true});
   CHECK(one(run.run({{t.x, f(1)}}, t.doubled)) == 2);
   auto bad = run.run({{t.y, f(INFINITY)}}, t.sum);

@@ -11,7 +11,6 @@
 #include "troupe/gradients.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/actors/fixtures.h"
 #include "tests/actors/simulation.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
@@ -17,9 +18,6 @@ namespace troupe {
 namespace {
 
 using Catch::Contains;
-
-constexpr DeviceRates kRates{.flops = 1e9, .memory_bandwidth = 1e9, .launch_ns = 10};
-constexpr LinkRates kLink{.bandwidth = 1e9, .latency_ns = 100};
 
 /// A training step of towers of dense layers on one input.
 struct Towers {

@@ -8,8 +8,6 @@
 namespace troupe {
 namespace {
 
-using Messages = std::vector<std::string>;
-
 struct Protocol : Simulation {
   Output variable(const std::string& name, const std::string& device = "/cpu:0") {
     return scope.device(device).op(

@@ -7,7 +7,6 @@
 #include "troupe/control_flow.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 
@@ -68,9 +67,9 @@ struct ParameterDevice {
 };
 
 /// Values of [kSize, kSize] made of one another, anywhere on three devices, of variables, constants and branches.
-class RandomGraph {
+class RandomTransfers {
  public:
-  RandomGraph(TestEngine& t, uint32_t seed) : t_(t), random_(seed) {
+  RandomTransfers(TestEngine& t, uint32_t seed) : t_(t), random_(seed) {
     const Scope s = t.scope.device("/cpu:0");
     sizes_ = s.constant(Tensor::of<int32_t>({kSize, kSize}));
     for (int i = 0; i < 6; ++i) {
@@ -161,7 +160,7 @@ TEST_CASE("random graphs on three devices give the same bits, with receives on s
       int64_t nodes = 0;
       for (const bool scheduled : {false, true}) {
         TestEngine t({1, 1, 1});
-        RandomGraph random(t, seed);
+        RandomTransfers random(t, seed);
         INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
         REQUIRE(t.scope.ok());
         Session session(*t.engine, t.graph, {.compress_transfers = compression, .schedule_receives = scheduled});

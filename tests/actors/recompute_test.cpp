@@ -23,8 +23,8 @@ Tensor filled(const Shape& shape, float scale) {
 
 /// A chain of blocks with weights, and sums of the gradients by these. Sums by biases take long enough that a device
 /// puts them off.
-struct Chain {
-  Chain(TestEngine& t, std::vector<std::string> recompute, int devices = 1) : t(t) {
+struct BlockChain {
+  BlockChain(TestEngine& t, std::vector<std::string> recompute, int devices = 1) : t(t) {
     Output h = t.placeholder(DType::kFloat32, {-1, kSize});
     feeds.push_back({h, filled({kRows, kSize}, 1e-2f)});
     std::vector<Output> weights;
@@ -66,7 +66,7 @@ struct Chain {
 
 TEST_CASE("a step that computes blocks again holds one of them at a time") {
   TestEngine stored, again;
-  const Chain a(stored, {}), b(again, Chain::blocks());
+  const BlockChain a(stored, {}), b(again, BlockChain::blocks());
   const auto peak = [](const TestEngine& t) { return t.engine->device_stats()[0].memory.peak; };
   for (const GraphPasses& passes : {GraphPasses::none(), GraphPasses(), GraphPasses::all()}) {
     for (TestEngine* t : {&stored, &again})
@@ -86,23 +86,23 @@ TEST_CASE("a step that computes blocks again holds one of them at a time") {
 
 TEST_CASE("copies run after the last block, the last block's first") {
   TestEngine t;
-  const Chain chain(t, Chain::blocks());
+  const BlockChain chain(t, BlockChain::blocks());
   const auto trace = std::make_shared<Trace>();
   chain.run({.trace = trace});
   std::map<std::string, int64_t> begins;  // by node
   for (const TraceEvent& e : trace->take()) begins[e.node->name()] = e.begin_ns;
-  int64_t last = begins.at(Chain::block(kBlocks - 1) + "/Sigmoid_1");
+  int64_t last = begins.at(BlockChain::block(kBlocks - 1) + "/Sigmoid_1");
   for (int i = kBlocks; i-- > 0;) {
-    CHECK(begins.at("gradients/" + Chain::block(i) + "/MatMul") > last);
-    last = begins.at("gradients/" + Chain::block(i) + "/BiasAdd_1");
+    CHECK(begins.at("gradients/" + BlockChain::block(i) + "/MatMul") > last);
+    last = begins.at("gradients/" + BlockChain::block(i) + "/BiasAdd_1");
   }
 }
 
 TEST_CASE("blocks on several devices are computed again where they are") {
   TestEngine stored({1, 1, 1}), again({1, 1, 1});
-  const Chain a(stored, {}, 3), b(again, Chain::blocks(), 3);
+  const BlockChain a(stored, {}, 3), b(again, BlockChain::blocks(), 3);
   for (int i = 0; i < kBlocks; ++i)
-    CHECK(again.graph.find("gradients/" + Chain::block(i) + "/MatMul")->device() == fmt::format("/cpu:{}", i % 3));
+    CHECK(again.graph.find("gradients/" + BlockChain::block(i) + "/MatMul")->device() == fmt::format("/cpu:{}", i % 3));
   for (int step = 0; step < 5; ++step) {
     const auto expected = a.run(), got = b.run();
     for (size_t i = 0; i < expected.size(); ++i) CHECK(got[i].data<float>()[0] == Approx(expected[i].data<float>()[0]));

@@ -69,7 +69,7 @@ struct Counter : TestEngine {
   int counted() { return (*session->run(count))[0].data<int32_t>()[0]; }
 };
 
-int number(const RunResult& r) { return r.ok() ? (*r)[0].data<int32_t>()[0] : -1; }
+int number_or_minus_one(const RunResult& r) { return r.ok() ? (*r)[0].data<int32_t>()[0] : -1; }
 
 TEST_CASE("a coroutine waits for runs of each form", "[run_awaitable]") {
   Counter t;
@@ -78,18 +78,18 @@ TEST_CASE("a coroutine waits for runs of each form", "[run_awaitable]") {
   const auto body = [&]() -> Task<std::vector<int>> {
     std::vector<int> got;
     auto fed = t.session->run_async({{t.x, Tensor::scalar(3)}}, t.twice);
-    got.push_back(number(co_await fed));
+    got.push_back(number_or_minus_one(co_await fed));
     const std::vector<Tensor> values = {Tensor::scalar(4)};
-    got.push_back(number(co_await t.session->run_async(*prepared, values)));
+    got.push_back(number_or_minus_one(co_await t.session->run_async(*prepared, values)));
     got.push_back((co_await t.session->run_async(t.add)).ok());
     auto both = t.session->run_async({t.add, t.add}, {.deadline = 60s});
     got.push_back((co_await both).ok());
-    got.push_back(number(co_await t.session->run_async(t.count)));
+    got.push_back(number_or_minus_one(co_await t.session->run_async(t.count)));
     // Begun together, awaited in turn.
     auto first = t.session->run_async({{t.x, Tensor::scalar(5)}}, {t.twice});
     auto second = t.session->run_async({{t.x, Tensor::scalar(6)}}, {t.twice});
-    got.push_back(number(co_await second));
-    got.push_back(number(co_await first));
+    got.push_back(number_or_minus_one(co_await second));
+    got.push_back(number_or_minus_one(co_await first));
     co_return got;
   };
   CHECK(body().get() == std::vector<int>{6, 8, 1, 1, 2, 12, 10});
@@ -103,7 +103,7 @@ TEST_CASE("a coroutine that waited goes on on a thread of the engine", "[run_awa
   const Node* put = t.scope.node("QueueEnqueueV2", {queue, t.scope.constant(7)},
                                  {{"Tcomponents", std::vector<DType>{DType::kInt32}}});
   const auto body = [&]() -> Task<bool> {
-    const int seven = number(co_await t.session->run_async(got));
+    const int seven = number_or_minus_one(co_await t.session->run_async(got));
     co_return seven == 7 && std::this_thread::get_id() != caller;
   };
   auto task = body();  // it waits: the queue is empty
@@ -117,7 +117,7 @@ TEST_CASE("a long chain of awaits takes no stack", "[run_awaitable]") {
   const auto steps = [&]() -> Task<int> {
     for (int i = 0; i < kAwaits; ++i)
       if (!(co_await t.session->run_async(t.add)).ok()) co_return -1;
-    co_return number(co_await t.session->run_async(t.count));
+    co_return number_or_minus_one(co_await t.session->run_async(t.count));
   };
   CHECK(steps().get() == kAwaits);
   const auto errors = [&]() -> Task<int> {
@@ -223,7 +223,7 @@ TEST_CASE("many coroutines wait at once", "[run_awaitable]") {
     int right = 0;
     for (int i = 0; i < kSteps; ++i) {
       auto run = t.session->run_async({{t.x, Tensor::scalar(k + i)}}, t.twice);
-      right += number(co_await run) == 2 * (k + i);
+      right += number_or_minus_one(co_await run) == 2 * (k + i);
     }
     co_return right;
   };

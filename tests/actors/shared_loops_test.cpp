@@ -10,7 +10,6 @@
 #include "troupe/gradients.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 
@@ -99,8 +98,8 @@ struct Orders : Simulation {
 };
 
 /// A network of two layers with a state each, one layer a device, and `steps` steps of it.
-struct Recurrent {
-  Recurrent(const Scope& scope, const std::string& first, const std::string& second, int steps, int parallel = 10) {
+struct TwoLayers {
+  TwoLayers(const Scope& scope, const std::string& first, const std::string& second, int steps, int parallel = 10) {
     const auto on = [](const Scope& s, const std::string& device) { return device.empty() ? s : s.device(device); };
     const auto weights = [&](const std::string& device, float by) {
       std::vector<float> values(64);
@@ -130,7 +129,7 @@ struct Recurrent {
   Output x, y;
 };
 
-int64_t nodes_of(const Engine& engine, size_t device) { return engine.device_stats()[device].nodes; }
+int64_t nodes_on(const Engine& engine, size_t device) { return engine.device_stats()[device].nodes; }
 
 }  // namespace
 
@@ -139,7 +138,7 @@ TEST_CASE("a recurrent network with a layer on each device computes what one dev
     std::vector<Tensor> expected;
     for (const bool shared : {false, true}) {
       TestEngine t({1, 1, 1});
-      const Recurrent net(t.scope, shared ? "/cpu:1" : "", shared ? "/cpu:2" : "", 40, parallel);
+      const TwoLayers net(t.scope, shared ? "/cpu:1" : "", shared ? "/cpu:2" : "", 40, parallel);
       const auto dws = gradients(t.scope, {net.y}, net.w);
       INFO((dws.ok() ? "" : dws.error().str()));
       REQUIRE(dws.ok());
@@ -151,7 +150,7 @@ TEST_CASE("a recurrent network with a layer on each device computes what one dev
       for (size_t i = 0; shared && i < fetches.size(); ++i) CHECK(expected[i].identical((*result)[i]));
       expected = *result;
       // Both layers ran where they were asked to.
-      for (const size_t device : {1, 2}) CHECK((nodes_of(*t.engine, device) > 40 * 4) == shared);
+      for (const size_t device : {1, 2}) CHECK((nodes_on(*t.engine, device) > 40 * 4) == shared);
       const auto again = t.session->run(std::vector<Feed>{}, fetches);
       REQUIRE(again.ok());
       for (size_t i = 0; i < fetches.size(); ++i) CHECK(expected[i].identical((*again)[i]));
@@ -235,7 +234,7 @@ TEST_CASE("loops on several devices that are aborted at any message end once, an
   for (uint32_t seed = 0; seed < repeats(20); ++seed) {
     INFO("seed " << seed);
     Orders o;
-    const Recurrent net(o.scope, "/cpu:1", "/cpu:2", 6, 2);
+    const TwoLayers net(o.scope, "/cpu:1", "/cpu:2", 6, 2);
     std::mt19937 order(seed);
     const StepRef whole = o.start({net.y});
     o.settle_at_random(order);

@@ -5,16 +5,13 @@
 #include <random>
 
 #include "graph/op_costs.h"
+#include "tests/actors/fixtures.h"
 #include "troupe/control_flow.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
 namespace troupe {
 namespace {
-
-/// 1 FLOP and 1 byte take 1 ns, a launch 10; a link moves 1 byte a ns after 100.
-constexpr DeviceRates kRates{.flops = 1e9, .memory_bandwidth = 1e9, .launch_ns = 10};
-constexpr LinkRates kLink{.bandwidth = 1e9, .latency_ns = 100};
 
 Tensor square(int64_t size, float value) {
   const std::vector<float> values(static_cast<size_t>(size * size), value);

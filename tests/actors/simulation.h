@@ -24,6 +24,9 @@
 
 namespace troupe {
 
+/// What actors carried out, in order: see Simulation::carry_out.
+using Messages = std::vector<std::string>;
+
 class Simulation {
  public:
   explicit Simulation(uint32_t count = 2) : system_(configure(config_)), scheduler_(coordinator(system_)) {
@@ -108,8 +111,8 @@ class Simulation {
     return out;
   }
   /// All messages until nothing is left to do, first come first served.
-  std::vector<std::string> settle() {
-    std::vector<std::string> out;
+  Messages settle() {
+    Messages out;
     while (waiting() > 0) out.push_back(carry_out());
     return out;
   }

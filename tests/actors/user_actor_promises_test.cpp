@@ -16,10 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Calls a function for each request. (A class: see embed_test.cpp.)
-class Answerer : public caf::event_based_actor {
+class PlainAnswerer : public caf::event_based_actor {
  public:
   using Function = std::function<void(const ActorRequest&)>;
-  Answerer(caf::actor_config& config, Function function)
+  PlainAnswerer(caf::actor_config& config, Function function)
       : caf::event_based_actor(config), function_(std::move(function)) {}
   caf::behavior make_behavior() override {
     return {[this](const ActorRequest& request) { function_(request); }};
@@ -40,10 +40,10 @@ struct Asking {
     x = scope->op("Placeholder", {}, {{"dtype", DType::kInt32}});
   }
   /// On a thread of its own: a thread that has spawned in an engine's system makes its end take a second.
-  void add(const std::string& name, Answerer::Function function) {
+  void add(const std::string& name, PlainAnswerer::Function function) {
     Status added;
     std::thread([&] {
-      added = add_actor(*engine, name, actor_system(*engine).spawn<Answerer>(std::move(function)));
+      added = add_actor(*engine, name, actor_system(*engine).spawn<PlainAnswerer>(std::move(function)));
     }).join();
     REQUIRE(added.ok());
   }
@@ -60,12 +60,6 @@ struct Asking {
   std::unique_ptr<Session> session;
   Output x;
 };
-
-void refused(const RunResult& r, Code code) {
-  REQUIRE_FALSE(r.ok());
-  INFO(r.error().str());
-  CHECK(r.error().code == code);
-}
 
 TEST_CASE("an actor may write to what it answered with as soon as it has answered", "[user_actor]") {
   Asking t;
@@ -197,7 +191,8 @@ TEST_CASE("an actor may be of another actor system, and end with it", "[user_act
   caf::actor_system_config config;
   config.set("scheduler.max-threads", size_t{1});
   caf::actor_system other(config);
-  const caf::actor actor = other.spawn<Answerer>([](const ActorRequest& request) { request.reply(request.inputs); });
+  const caf::actor actor =
+      other.spawn<PlainAnswerer>([](const ActorRequest& request) { request.reply(request.inputs); });
   REQUIRE(add_actor(*t.engine, "far", actor).ok());
   const Output y = t.call("far", {t.x});
   const RunResult r = t.session->run({{t.x, Tensor::scalar(5)}}, y);
@@ -229,7 +224,7 @@ TEST_CASE("an actor has any name, and a request any size of answer that its node
 
 TEST_CASE("an actor without a name, and no actor, are refused", "[user_actor]") {
   Asking t;
-  const caf::actor actor = actor_system(*t.engine).spawn<Answerer>([](const ActorRequest&) {});
+  const caf::actor actor = actor_system(*t.engine).spawn<PlainAnswerer>([](const ActorRequest&) {});
   CHECK(add_actor(*t.engine, "", actor).error().code == Code::kInvalidArgument);
   CHECK(add_actor(*t.engine, "a", {}).error().code == Code::kInvalidArgument);
   CHECK(remove_actor(*t.engine, "").error().code == Code::kNotFound);
@@ -254,7 +249,7 @@ TEST_CASE("a step runs whoever is to hear of it: nobody, an actor that has ended
   REQUIRE(t.session->run(t.scope.node("AssignVariableOp", {v, t.scope.constant(0)})).ok());
   auto add = t.session->prepare({}, {}, {t.scope.node("AssignAddVariableOp", {v, t.scope.constant(1)})});
   REQUIRE(add.ok());
-  const caf::actor ended = actor_system(*t.engine).spawn<Answerer>([](const ActorRequest&) {});
+  const caf::actor ended = actor_system(*t.engine).spawn<PlainAnswerer>([](const ActorRequest&) {});
   caf::anon_send_exit(ended, caf::exit_reason::kill);
   run_step(*t.session, *add, {}, caf::actor());
   run_step(*t.session, *add, {}, ended);

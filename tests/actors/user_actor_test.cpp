@@ -30,8 +30,8 @@ class Answerer : public caf::event_based_actor {
   const Function function_;
 };
 
-struct Fixture {
-  explicit Fixture(std::vector<int> threads = {1}) {
+struct ActorEngine {
+  explicit ActorEngine(std::vector<int> threads = {1}) {
     auto made = Engine::create({.cpu_threads = std::move(threads), .register_ops = register_actor_ops});
     REQUIRE(made.ok());
     engine = std::move(*made);
@@ -60,27 +60,20 @@ struct Fixture {
 };
 
 Tensor n(int v) { return Tensor::scalar(v); }
-int number(const Tensor& t) { return t.data<int32_t>()[0]; }
-int number(const RunResult& r) {
+int integer(const Tensor& t) { return t.data<int32_t>()[0]; }
+int integer(const RunResult& r) {
   INFO((r.ok() ? "" : r.error().str()));
   REQUIRE(r.ok());
-  return number((*r)[0]);
+  return integer((*r)[0]);
 }
-void refused(const RunResult& r, Code code, std::string_view text) {
-  REQUIRE_FALSE(r.ok());
-  INFO(r.error().str());
-  CHECK(r.error().code == code);
-  CHECK(r.error().message.find(text) != std::string::npos);
-}
-
 TEST_CASE("an actor is an op", "[user_actor]") {
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   t.add("twice", [](Answerer&, const ActorRequest& request) {
-    if (request.call == "double") request.reply(std::vector{n(2 * number(request.inputs[0]))});
+    if (request.call == "double") request.reply(std::vector{n(2 * integer(request.inputs[0]))});
     else request.reply(invalid_argument("'{}' is not what I can", request.call));
   });
   const Output x = t.placeholder(), y = t.call("twice", "double", {x}), z = t.call("twice", "double", {y});
-  CHECK(number(t.session->run({{x, n(3)}}, z)) == 12);
+  CHECK(integer(t.session->run({{x, n(3)}}, z)) == 12);
   // Many in flight, of one step and of many.
   std::vector<Output> many;
   for (int i = 0; i < 50; ++i)
@@ -90,7 +83,7 @@ TEST_CASE("an actor is an op", "[user_actor]") {
   for (int i = 0; i < 20; ++i) {
     const RunResult result = runs[static_cast<size_t>(i)].get();
     REQUIRE(result.ok());
-    for (int k = 0; k < 50; ++k) REQUIRE(number((*result)[static_cast<size_t>(k)]) == 2 * (i + k));
+    for (int k = 0; k < 50; ++k) REQUIRE(integer((*result)[static_cast<size_t>(k)]) == 2 * (i + k));
   }
   const RunResult wrong = t.session->run({{x, n(3)}}, t.call("twice", "halve", {x}));
   refused(wrong, Code::kInvalidArgument, "'halve' is not what I can");
@@ -98,7 +91,7 @@ TEST_CASE("an actor is an op", "[user_actor]") {
 }
 
 TEST_CASE("an actor is a queue and a source", "[user_actor]") {
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   auto elements = std::make_shared<std::deque<Tensor>>();
   auto takers = std::make_shared<std::deque<ActorReply>>();
   t.add("line", [=](Answerer&, const ActorRequest& request) {
@@ -125,14 +118,14 @@ TEST_CASE("an actor is a queue and a source", "[user_actor]") {
     }
   });
   std::vector<int> got;
-  for (auto& run : taken) got.push_back(number(run.get()));
+  for (auto& run : taken) got.push_back(integer(run.get()));
   producer.join();
   CHECK(end.error().code == Code::kOutOfRange);
   std::ranges::sort(got);
   for (int i = 0; i < 100; ++i) CHECK(got[static_cast<size_t>(i)] == i);
 }
 
-/// Threads that an actor starts, joined at the end: declared before the Fixture, they outlive its engine.
+/// Threads that an actor starts, joined at the end: declared before the ActorEngine, they outlive its engine.
 class Threads {
  public:
   ~Threads() {
@@ -152,25 +145,25 @@ TEST_CASE("answers come from any thread; the first counts", "[user_actor]") {
   std::atomic<int> still_wanted = 0;
   {
     Threads threads;
-    Fixture t;
+    ActorEngine t;
     t.add("slow", [&](Answerer&, const ActorRequest& request) {
       for (int k = 0; k < 2; ++k)
         threads.start([request, k, &still_wanted] {
           std::this_thread::yield();
-          request.reply(std::vector{n(number(request.inputs[0]))});
+          request.reply(std::vector{n(integer(request.inputs[0]))});
           still_wanted += request.reply.wanted();
           request.reply(std::vector{n(-1)});
           request.reply(make_error(Code::kInternal, "too late {}", k));
         });
     });
     const Output x = t.placeholder(), y = t.call("slow", "", {x});
-    for (int i = 0; i < 100; ++i) REQUIRE(number(t.session->run({{x, n(i)}}, y)) == i);
+    for (int i = 0; i < 100; ++i) REQUIRE(integer(t.session->run({{x, n(i)}}, y)) == i);
   }
   CHECK(still_wanted == 0);
 }
 
 TEST_CASE("a request that is dropped, or answered with what the node does not expect, ends its step", "[user_actor]") {
-  Fixture t;
+  ActorEngine t;
   t.add("odd", [](Answerer&, const ActorRequest& request) {
     if (request.call == "none") request.reply(std::vector<Tensor>());
     if (request.call == "float") request.reply(std::vector{Tensor::scalar(1.f)});
@@ -189,7 +182,7 @@ TEST_CASE("a request that is dropped, or answered with what the node does not ex
 }
 
 TEST_CASE("steps do not wait for an actor longer than they may", "[user_actor]") {
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   auto kept = std::make_shared<std::vector<ActorReply>>();
   auto mutex = std::make_shared<std::mutex>();
   t.add("silent", [=](Answerer&, const ActorRequest& request) {
@@ -213,12 +206,12 @@ TEST_CASE("steps do not wait for an actor longer than they may", "[user_actor]")
       reply(std::vector{n(5)});
     }
     kept->clear();
-    CHECK(number(t.session->run(quick)) == 1);
+    CHECK(integer(t.session->run(quick)) == 1);
   }
 }
 
 TEST_CASE("the end of an actor is an error of those who wait and of those who come", "[user_actor]") {
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   std::latch asked(3);
   auto kept = std::make_shared<std::vector<ActorReply>>();
   const caf::actor actor = t.add("mortal", [kept, &asked](Answerer& self, const ActorRequest& request) {
@@ -242,7 +235,7 @@ TEST_CASE("the end of an actor is an error of those who wait and of those who co
   REQUIRE(remove_actor(*t.engine, "mortal").ok());
   CHECK(remove_actor(*t.engine, "mortal").error().code == Code::kNotFound);
   t.add("mortal", [](Answerer&, const ActorRequest& request) { request.reply(std::vector{n(8)}); });
-  CHECK(number(t.session->run(y)) == 8);
+  CHECK(integer(t.session->run(y)) == 8);
   REQUIRE(remove_actor(*t.engine, "mortal").ok());
   REQUIRE(add_actor(*t.engine, "mortal", actor).ok());  // it is dead from the start
   later = t.session->run(y);
@@ -251,7 +244,7 @@ TEST_CASE("the end of an actor is an error of those who wait and of those who co
 }
 
 TEST_CASE("an actor that is not there is an error, and one that is taken out lets nobody wait", "[user_actor]") {
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   refused(t.session->run(t.call("nobody", "", {})), Code::kNotFound, "'nobody'");
   CHECK(add_actor(*t.engine, "x", caf::actor()).error().code == Code::kInvalidArgument);
   std::latch asked(1);
@@ -268,7 +261,7 @@ TEST_CASE("an actor that is not there is an error, and one that is taken out let
 
 TEST_CASE("answers race with the end of their steps", "[user_actor]") {
   Threads answers;  // the last of them come when the engine is gone
-  Fixture t({1, 1});
+  ActorEngine t({1, 1});
   t.add("some", [&answers, i = 0](Answerer&, const ActorRequest& request) mutable {
     answers.start([reply = request.reply, late = ++i % 3] {
       for (int k = 0; k < late * 50; ++k) std::this_thread::yield();
@@ -282,7 +275,7 @@ TEST_CASE("answers race with the end of their steps", "[user_actor]") {
     threads.emplace_back([&] {
       for (int i = 0; i < 100; ++i) {
         const RunResult result = t.session->run(y, {.deadline = std::chrono::microseconds(50 + 20 * i)});
-        wrong += result.ok() ? number((*result)[0]) != 1 : result.error().code != Code::kDeadlineExceeded;
+        wrong += result.ok() ? integer((*result)[0]) != 1 : result.error().code != Code::kDeadlineExceeded;
       }
     });
   for (std::thread& thread : threads) thread.join();
