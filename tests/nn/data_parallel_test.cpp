@@ -8,7 +8,7 @@
 namespace troupe::nn {
 namespace {
 
-ModelOutputs plain(const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
+ModelOutputs two_layers(const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
   const Output logits = dense(s, v, tanh(s, dense(s, v, batch[0], 8, "hidden")), 2, "logits");
   return {sparse_softmax_cross_entropy(s, logits, batch[1]), accuracy(s, logits, batch[1])};
 }
@@ -49,8 +49,8 @@ void check_close(const Snapshot& a, const Snapshot& b, double margin = 1e-5) {
 }
 
 /// What `updates` of a trainer with these options make of the variables.
-Snapshot trained(int replicas, const std::function<TrainerOptions(const Engine&)>& options, int64_t updates,
-                 const ModelFn& model = plain, Dataset data = circle(512, 16)) {
+Snapshot variables_after(int replicas, const std::function<TrainerOptions(const Engine&)>& options, int64_t updates,
+                         const ModelFn& model = two_layers, Dataset data = circle(512, 16)) {
   auto engine = engine_of(replicas);
   auto trainer = trainer_of(*engine, options(*engine), std::move(data), model);
   REQUIRE(trainer->initialise().ok());
@@ -89,7 +89,7 @@ TEST_CASE("the modes with copies learn, with several replicas and with one") {
 TEST_CASE("gradients reduced by a ring give what the chief gives, within rounding") {
   const auto clip = GENERATE(false, true);
   const auto with = [&](ReduceBy reduce, bool shard) {
-    return trained(
+    return variables_after(
         3,
         [&](const Engine& e) {
           TrainerOptions o = ring(e, shard);
@@ -113,7 +113,7 @@ TEST_CASE("parted optimizer state changes no bit where chunks fill vector regist
     return ModelOutputs{sparse_softmax_cross_entropy(s, logits, batch[1]), {}};
   };
   const auto weights = [&](bool shard) {
-    return trained(
+    return variables_after(
         3, [&](const Engine& e) { return ring(e, shard); }, 20, wide);
   };
   const Snapshot all = weights(false), parted = weights(true);
@@ -123,7 +123,7 @@ TEST_CASE("parted optimizer state changes no bit where chunks fill vector regist
 
 TEST_CASE("each replica keeps its share of the optimizer's state, and the same variables") {
   auto engine = engine_of(3);
-  auto trainer = trainer_of(*engine, ring(*engine, true), circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, ring(*engine, true), circle(512, 16), two_layers);
   REQUIRE(trainer->initialise().ok());
   REQUIRE(trainer->run(5).ok());
   const Snapshot first = snapshot_of(*engine);
@@ -228,7 +228,7 @@ TEST_CASE("gradients of gathers stay rows on their way and give what one replica
                               : momentum(constant_rate(0.1f));
     o.devices.clear();
     for (int i = 0; i < replicas; ++i) o.devices.push_back(fmt::format("/cpu:{}", i));
-    return trained(
+    return variables_after(
         replicas, [&](const Engine&) { return o; }, 15, embedded, words(480, 24 / replicas));
   };
   auto engine = engine_of(1);
@@ -272,10 +272,10 @@ TEST_CASE("local steps of one are synchronous training within rounding; of more 
     return o;
   };
   const auto locally = [&](int64_t steps) {
-    return trained(
+    return variables_after(
         3, [&](const Engine& e) { return optimizer(local(e, steps)); }, 12);
   };
-  const Snapshot sync = trained(
+  const Snapshot sync = variables_after(
       3, [&](const Engine& e) { return optimizer(settings(e, ReplicaMode::kSync)); }, 12);
   check_close(sync, locally(1), 1e-5);
   CHECK_FALSE(identical(locally(1), locally(5)));  // 5, 5, and 2 at the end of the run
@@ -347,7 +347,7 @@ TEST_CASE("rings turn while the backward pass goes on") {
 // -- staleness --------------------------------------------------------------------------------------------------------
 
 /// The second replica takes a number from a queue in each step, so that a test decides how fast it is.
-struct Gate {
+struct QueueGate {
   Engine& engine;
   Graph graph{engine.ops()};
   Session session{engine, graph};
@@ -360,7 +360,7 @@ struct Gate {
                  {"shapes", std::vector{PartialShape::scalar()}},
                  {"shared_name", std::string("gate")}});
   }
-  explicit Gate(Engine& e) : engine(e) {
+  explicit QueueGate(Engine& e) : engine(e) {
     const Scope s(graph);
     open_node = s.node("QueueEnqueueV2", {queue(s), s.constant(0.f)});
     close_node = s.node("QueueCloseV2", {queue(s)});
@@ -371,9 +371,10 @@ struct Gate {
 };
 
 ModelOutputs gated(const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-  ModelOutputs m = plain(s, v, batch, training);
+  ModelOutputs m = two_layers(s, v, batch, training);
   if (training && s.prefix().starts_with("replica_1")) {
-    const Output pass = s.op("QueueDequeueV2", {Gate::queue(s)}, {{"component_types", std::vector{DType::kFloat32}}});
+    const Output pass =
+        s.op("QueueDequeueV2", {QueueGate::queue(s)}, {{"component_types", std::vector{DType::kFloat32}}});
     m.loss = s.op("AddV2", {m.loss, pass});
   }
   return m;
@@ -386,7 +387,7 @@ TEST_CASE("no replica gets further ahead of the slowest than the bound, and the 
   o.max_staleness = staleness;
   auto trainer = trainer_of(*engine, o, circle(512, 16), gated);
   REQUIRE(trainer->initialise().ok());
-  Gate gate(*engine);
+  QueueGate gate(*engine);
   // Replica 1 makes its next update once both others are as far ahead as they may be: one more begun at the bound.
   std::vector<int64_t> made(3);
   int64_t most = 0;
@@ -413,7 +414,7 @@ TEST_CASE("a replica that ends keeps no other from ending") {
   o.max_staleness = 1;
   auto trainer = trainer_of(*engine, o, circle(512, 16), gated);
   REQUIRE(trainer->initialise().ok());
-  Gate gate(*engine);
+  QueueGate gate(*engine);
   gate.close();  // the first step of replica 1 ends as at the end of its data
   auto summary = trainer->run(60);
   REQUIRE(summary.ok());
@@ -434,7 +435,7 @@ TEST_CASE("a replica that fails ends the run with its error, in every mode") {
   if (kind == 4 || kind == 5) o = ring(*engine, kind == 5);
   if (kind == 6) o = local(*engine, 3);
   const auto failing = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-    ModelOutputs m = plain(s, v, batch, training);
+    ModelOutputs m = two_layers(s, v, batch, training);
     if (training && s.prefix().starts_with("replica_2")) {
       const Output row = s.op("Cast", {v.global_step(s)}, {{"DstT", DType::kInt32}});
       const Output few = s.constant(Tensor::of<float>({0, 0, 0, 0}));
@@ -456,7 +457,7 @@ TEST_CASE("a replica that fails ends the run with its error, in every mode") {
 TEST_CASE("options that do not fit the mode are errors") {
   auto engine = engine_of(2);
   const auto refused = [&](const std::string& text, const TrainerOptions& o) {
-    auto made = Trainer::create(*engine, plain, circle(64, 32), o);
+    auto made = Trainer::create(*engine, two_layers, circle(64, 32), o);
     REQUIRE_FALSE(made.ok());
     CHECK(made.error().code == Code::kInvalidArgument);
     CHECK_THAT(made.error().message, Catch::Contains(text));
@@ -478,7 +479,7 @@ TEST_CASE("options that do not fit the mode are errors") {
   o.bucket_bytes = 0;
   refused("bucket_bytes", o);
   const auto uneven = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-    if (!s.prefix().starts_with("replica_1")) return plain(s, v, batch, training);
+    if (!s.prefix().starts_with("replica_1")) return two_layers(s, v, batch, training);
     const Output logits = dense(s, v, batch[0], 2, "logits_of_another");
     return ModelOutputs{sparse_softmax_cross_entropy(s, logits, batch[1]), {}};
   };

@@ -2,12 +2,10 @@
 // Places in a mesh of devices, and what a mesh refuses.
 #include "troupe/device_mesh.h"
 
-#include <catch2/catch.hpp>
+#include "tests/nn/fixture.h"
 
 namespace troupe::nn {
 namespace {
-
-using Names = std::vector<std::string>;
 
 DeviceMesh cube() {
   Names devices;

@@ -10,6 +10,8 @@
 
 namespace troupe::nn {
 
+using Names = std::vector<std::string>;
+
 inline std::unique_ptr<Engine> engine_of(int devices) {
   auto made = Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)});
   REQUIRE(made.ok());

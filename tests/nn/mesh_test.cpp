@@ -11,7 +11,7 @@
 namespace troupe::nn {
 namespace {
 
-Dataset points() {
+Dataset six_batches() {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   std::vector<float> x(6 * 16 * 5);
@@ -45,8 +45,8 @@ struct Run {
   Metrics metrics;
 };
 
-Run train(const std::vector<std::string>& devices, const EngineOptions& machine, int replicas, int parts,
-          const Optimizer& optimizer, const Dataset& data) {
+Run train_pipeline(const std::vector<std::string>& devices, const EngineOptions& machine, int replicas, int parts,
+                   const Optimizer& optimizer, const Dataset& data) {
   auto engine = Engine::create(machine);
   REQUIRE(engine.ok());
   PipelineOptions options{.devices = devices, .micro_batches = 4, .replicas = replicas, .parts = parts};
@@ -72,17 +72,17 @@ Run train(const std::vector<std::string>& devices, const EngineOptions& machine,
 }
 
 TEST_CASE("replicas of a pipeline of split stages are the whole model") {
-  const Dataset data = points();
+  const Dataset data = six_batches();
   for (const Optimizer& optimizer : {momentum(constant_rate(0.2f)), adam(constant_rate(0.03f))}) {
-    const Run whole = train({"/cpu:0", "/cpu:1"}, {.cpu_threads = {1, 1}}, 1, 1, optimizer, data);
+    const Run whole = train_pipeline({"/cpu:0", "/cpu:1"}, {.cpu_threads = {1, 1}}, 1, 1, optimizer, data);
     auto probe = Engine::create({.cpu_threads = {1}, .sim = {.devices = std::vector<DeviceRates>(8)}});
     REQUIRE(probe.ok());
     std::vector<std::string> names = (*probe)->devices();
     names.erase(names.begin());
     const auto mesh = DeviceMesh::create(names, {{"data", 2}, {"pipeline", 2}, {"tensor", 2}});
     REQUIRE(mesh.ok());
-    const Run spread = train(mesh->devices(), {.cpu_threads = {1}, .sim = {.devices = std::vector<DeviceRates>(8)}}, 2,
-                             2, optimizer, data);
+    const Run spread = train_pipeline(
+        mesh->devices(), {.cpu_threads = {1}, .sim = {.devices = std::vector<DeviceRates>(8)}}, 2, 2, optimizer, data);
     REQUIRE(whole.losses.size() == 12);
     REQUIRE(spread.losses.size() == 12);
     for (size_t i = 0; i < 12; ++i) CHECK(spread.losses[i] == Approx(whole.losses[i]).epsilon(1e-4));
@@ -98,15 +98,15 @@ TEST_CASE("a stage of a pipeline names its own parts only") {
   REQUIRE(engine.ok());
   PipelineOptions options{.devices = (*engine)->devices(), .micro_batches = 4, .parts = 2};
   options.optimizer = sgd(constant_rate(0.1f));
-  auto three = Pipeline::create(**engine, stages(3), points(), options);
+  auto three = Pipeline::create(**engine, stages(3), six_batches(), options);
   REQUIRE_FALSE(three.ok());
   CHECK_THAT(three.error().message, Catch::Contains("/part:2") && Catch::Contains("2 parts"));
   options.parts = 3;
-  auto uneven = Pipeline::create(**engine, stages(3), points(), options);
+  auto uneven = Pipeline::create(**engine, stages(3), six_batches(), options);
   REQUIRE_FALSE(uneven.ok());
   CHECK_THAT(uneven.error().message, Catch::Contains("4 devices"));
   options.parts = 0;
-  CHECK_FALSE(Pipeline::create(**engine, stages(1), points(), options).ok());
+  CHECK_FALSE(Pipeline::create(**engine, stages(1), six_batches(), options).ok());
 }
 
 }  // namespace

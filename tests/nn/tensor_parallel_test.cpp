@@ -9,8 +9,6 @@
 namespace troupe::nn {
 namespace {
 
-using Names = std::vector<std::string>;
-
 Names devices_of(int n) {
   Names names;
   for (int i = 0; i < n; ++i) names.push_back(fmt::format("/cpu:{}", i));
@@ -32,7 +30,7 @@ struct Model {
 };
 using Build = std::function<Model(const Scope& scope, Variables& variables)>;
 
-struct Trained {
+struct Training {
   std::vector<float> losses;
   Tensor dx;
   std::map<std::string, Tensor> first, last;  // variables before and after
@@ -54,11 +52,11 @@ std::map<std::string, Tensor> whole_variables(Fixture& f, const Model& model) {
   return result;
 }
 
-Trained train(const Build& build, const Optimizer& optimizer, int steps = 4) {
+Training train(const Build& build, const Optimizer& optimizer, int steps = 4) {
   Fixture f(4);
   const Model model = build(f.s, f.variables);
   const Node* update = minimize(f.s, f.variables, optimizer, model.loss);
-  Trained result;
+  Training result;
   auto by_x = gradients(f.s, {model.loss}, {model.x});
   f.initialise();
   result.first = whole_variables(f, model);
@@ -79,7 +77,7 @@ class Wanted {
   }
 
  private:
-  static void check_same(const Trained& got, const Trained& wanted) {
+  static void check_same(const Training& got, const Training& wanted) {
     CHECK(wanted.losses.back() < wanted.losses.front());
     for (size_t i = 0; i < wanted.losses.size(); ++i) CHECK(got.losses[i] == Approx(wanted.losses[i]).epsilon(1e-5));
     if (wanted.dx.elements() > 0) check_close(got.dx, wanted.dx);
@@ -95,7 +93,7 @@ class Wanted {
 
   const std::vector<Optimizer> optimizers_ = {sgd(constant_rate(0.5f)), adam(constant_rate(0.05f)),
                                               adagrad(constant_rate(0.1f))};
-  std::vector<Trained> trained_;
+  std::vector<Training> trained_;
 };
 
 std::vector<std::string> shares(const std::string& name, size_t n) {
@@ -331,8 +329,8 @@ TEST_CASE("cross entropy of logits split by columns is that of whole ones") {
         continue;
       }
       // Exponentials of such logits overflow unless the largest is taken off.
-      const Trained wanted = train(whole, sgd(constant_rate(1e-4f)), 1),
-                    got = train(split, sgd(constant_rate(1e-4f)), 1);
+      const Training wanted = train(whole, sgd(constant_rate(1e-4f)), 1),
+                     got = train(split, sgd(constant_rate(1e-4f)), 1);
       CHECK(std::isfinite(got.losses[0]));
       CHECK(got.losses[0] == Approx(wanted.losses[0]).epsilon(1e-5));
     }

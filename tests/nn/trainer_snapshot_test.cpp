@@ -16,7 +16,7 @@ constexpr Mode kModes[] = {kSyncMode, kRingMode, kZeroMode, kHybridMode, kLocalM
 /// Hybrid ones share a queue, and who gets which batch follows from who is first: of them one.
 int replicas_of(const Mode& m) { return m.mode == ReplicaMode::kHybrid ? 1 : 2; }
 
-TrainerOptions options_of(const Engine& engine, const Mode& m) {
+TrainerOptions settings_of(const Engine& engine, const Mode& m) {
   TrainerOptions o = settings(engine, m);
   o.local_steps = m.mode == ReplicaMode::kLocal ? 3 : 1;
   return o;
@@ -29,7 +29,7 @@ TEST_CASE("a snapshot of step N is the same in every run, whenever it is taken")
   int again = 0;
   for (int run = 0; run < std::max(3, repeats(8)); ++run) {
     auto engine = engine_of(replicas_of(m));
-    auto trainer = trainer_of(*engine, options_of(*engine, m));
+    auto trainer = trainer_of(*engine, settings_of(*engine, m));
     REQUIRE(trainer->initialise().ok());
     std::mt19937 random(static_cast<unsigned>(run));
     std::atomic<bool> stop = false;
@@ -65,7 +65,7 @@ TEST_CASE("snapshots leave training as it is") {
   INFO(m.name);
   const auto weights = [&](bool snapshots) {
     auto engine = engine_of(replicas_of(m));
-    auto trainer = trainer_of(*engine, options_of(*engine, m));
+    auto trainer = trainer_of(*engine, settings_of(*engine, m));
     REQUIRE(trainer->initialise().ok());
     REQUIRE(trainer
                 ->run(20,
@@ -94,9 +94,9 @@ TEST_CASE("snapshots of an asynchronous trainer come from any thread while it ru
 }
 
 /// Gives so many elements, then waits until it is told to go on.
-class Gate {
+class SourceGate {
  public:
-  explicit Gate(int64_t open) : open_(open) {}
+  explicit SourceGate(int64_t open) : open_(open) {}
   void pass() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return open_ > 0 || all_; });
@@ -119,13 +119,13 @@ TEST_CASE("a trainer whose dataset falls silent stops at once, and goes on later
   const Mode m = GENERATE(from_range(std::begin(kModes), std::end(kModes)), kAsyncMode);
   INFO(m.name);
   const auto weights = [&](int64_t open) {
-    auto gate = std::make_shared<Gate>(open);
+    auto gate = std::make_shared<SourceGate>(open);
     auto engine = engine_of(replicas_of(m));
     Dataset data = circle(512, 32).map([gate](Element e) -> Result<Element> {
       gate->pass();
       return e;
     });
-    TrainerOptions o = options_of(*engine, m);
+    TrainerOptions o = settings_of(*engine, m);
     if (m.mode == ReplicaMode::kAsync) o.max_staleness = 0;
     auto trainer = trainer_of(*engine, o, data);
     REQUIRE(trainer->initialise().ok());
@@ -153,7 +153,7 @@ TEST_CASE("a trainer whose dataset falls silent stops at once, and goes on later
 }
 
 TEST_CASE("a trainer whose dataset is silent from the start stops, snapshots and is destroyed") {
-  auto gate = std::make_shared<Gate>(0);
+  auto gate = std::make_shared<SourceGate>(0);
   auto engine = engine_of(2);
   Dataset data = circle(512, 32).map([gate](Element e) -> Result<Element> {
     gate->pass();
@@ -161,7 +161,7 @@ TEST_CASE("a trainer whose dataset is silent from the start stops, snapshots and
   });
   for (const Mode& m : kModes) {
     INFO(m.name);
-    auto trainer = trainer_of(*engine, options_of(*engine, m), data);
+    auto trainer = trainer_of(*engine, settings_of(*engine, m), data);
     REQUIRE(trainer->initialise().ok());
     auto run = std::async([&] { return trainer->run(5); });
     CHECK(trainer->snapshot().ok());

@@ -9,7 +9,7 @@
 namespace troupe::nn {
 namespace {
 
-ModelOutputs plain(const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
+ModelOutputs one_layer(const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
   const Output logits = dense(s, v, batch[0], 2, "logits");
   return {sparse_softmax_cross_entropy(s, logits, batch[1]), accuracy(s, logits, batch[1])};
 }
@@ -28,7 +28,7 @@ TEST_CASE("a stop that comes with the last update is not for the next run") {
   const Mode m = GENERATE(kSyncMode, kAsyncMode);
   INFO(m.name);
   auto engine = engine_of(2);
-  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
   REQUIRE(trainer->initialise().ok());
   int64_t reports = 0;
   const auto first = trainer->run(5, [&](const StepReport&) {
@@ -55,7 +55,7 @@ TEST_CASE("a stop before a run ends the next run alone") {
   const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
   INFO(m.name);
   auto engine = engine_of(2);
-  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
   REQUIRE(trainer->initialise().ok());
   trainer->stop();
   trainer->stop();
@@ -75,7 +75,7 @@ TEST_CASE("a snapshot that is asked for behind a stop is given while the run end
   auto engine = engine_of(3);
   TrainerOptions o = settings(*engine, m);
   if (m.mode == ReplicaMode::kLocal) o.local_steps = 4;
-  auto trainer = trainer_of(*engine, o, circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, o, circle(512, 16), one_layer);
   REQUIRE(trainer->initialise().ok());
   for (int i = 0; i < 5; ++i) {
     bool taken = false;
@@ -96,7 +96,7 @@ TEST_CASE("a run may ask for any number of updates, and ends with the data") {
   TrainerOptions o = settings(*engine, m);
   if (m.mode == ReplicaMode::kLocal) o.local_steps = INT64_MAX;
   if (m.mode == ReplicaMode::kAsync) o.max_staleness = INT64_MAX;
-  auto trainer = trainer_of(*engine, o, circle(512, 16, 1), plain);
+  auto trainer = trainer_of(*engine, o, circle(512, 16, 1), one_layer);
   REQUIRE(trainer->initialise().ok());
   REQUIRE(trainer->run(2)->updates == 2);
   const auto rest = trainer->run(INT64_MAX);
@@ -126,7 +126,7 @@ TEST_CASE("a loss or accuracy that is not a float32 scalar is an error of create
     for (const bool in_training : {false, true})
       for (const bool of_loss : {false, true}) {
         const ModelFn model = [=](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-          ModelOutputs out = plain(s, v, batch, training);
+          ModelOutputs out = one_layer(s, v, batch, training);
           if (training == in_training) (of_loss ? out.loss : out.accuracy) = wrong(s, out.loss);
           return out;
         };
@@ -155,7 +155,7 @@ TEST_CASE("a loss whose shape is known only when it comes is an error of the ste
         {DType::kFloat32, DType::kInt32, DType::kFloat32}, {{32, 2}, {32}, PartialShape::unknown()});
   };
   const ModelFn model = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
-    ModelOutputs out = plain(s, v, batch, training);
+    ModelOutputs out = one_layer(s, v, batch, training);
     out.loss = s.op("AddV2", {out.loss, batch[2]});
     return out;
   };
@@ -174,7 +174,7 @@ TEST_CASE("a loss whose shape is known only when it comes is an error of the ste
 
 TEST_CASE("an evaluation passes over batches without rows, and refuses those of other components") {
   auto engine = engine_of(2);
-  auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(64, 32), plain);
+  auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(64, 32), one_layer);
   REQUIRE(trainer->initialise().ok());
   auto pipeline = pipeline_of(*engine, stages_of(2, false), points(2), options_of_pipeline());
   const auto with_empty = [](const Dataset& data) {
@@ -223,12 +223,12 @@ TEST_CASE("step() counts on from a restored step, and from 0 again after initial
   auto engine = engine_of(2);
   Snapshot half;
   {
-    auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), plain);
+    auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
     REQUIRE(trainer->initialise().ok());
     REQUIRE(trainer->run(6).ok());
     half = trainer->snapshot().value();
   }
-  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
   REQUIRE(trainer->restore(half).ok());
   CHECK(trainer->step() == 6);
   REQUIRE(trainer->initialise().ok());
@@ -262,7 +262,7 @@ TEST_CASE("a checkpoint that does not fit is restored in no part") {
   const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
   INFO(m.name);
   auto engine = engine_of(2);
-  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
   REQUIRE(trainer->initialise().ok());
   const Snapshot initial = trainer->snapshot().value();
   Snapshot good = initial;
@@ -297,7 +297,7 @@ TEST_CASE("a trainer that failed repeats its error, and still gives a snapshot, 
     if (++*n == 7) return make_error(Code::kDataLoss, "batch seven is broken");
     return e;
   });
-  auto trainer = trainer_of(*engine, settings(*engine, m), bad, plain);
+  auto trainer = trainer_of(*engine, settings(*engine, m), bad, one_layer);
   REQUIRE(trainer->initialise().ok());
   const std::string first = message_of(trainer->run(1000));
   CHECK_THAT(first, Catch::Contains("batch seven is broken"));
@@ -307,7 +307,7 @@ TEST_CASE("a trainer that failed repeats its error, and still gives a snapshot, 
   trainer->stop();
   CHECK(message_of(trainer->run(1)) == first);
   trainer.reset();
-  CHECK(Trainer::create(*engine, plain, circle(64, 16), settings(*engine, m)).ok());
+  CHECK(Trainer::create(*engine, one_layer, circle(64, 16), settings(*engine, m)).ok());
 }
 
 TEST_CASE("replicas that share a device train in every mode") {
@@ -316,7 +316,7 @@ TEST_CASE("replicas that share a device train in every mode") {
   auto engine = engine_of(1);
   TrainerOptions o = settings(*engine, m);
   o.devices = {engine->devices()[0], engine->devices()[0], engine->devices()[0]};
-  auto trainer = trainer_of(*engine, o, circle(512, 16), plain);
+  auto trainer = trainer_of(*engine, o, circle(512, 16), one_layer);
   REQUIRE(trainer->initialise().ok());
   CHECK(trainer->run(6)->updates == 6);
   CHECK(trainer->evaluate(circle(64, 16, 1))->examples == 64);
@@ -325,7 +325,7 @@ TEST_CASE("replicas that share a device train in every mode") {
 TEST_CASE("options of a trainer that make no sense are errors with their values") {
   auto engine = engine_of(2);
   const auto refused = [&](const std::string& text, const TrainerOptions& o, Dataset data = circle(64, 16)) {
-    CHECK_THAT(message_of(Trainer::create(*engine, plain, std::move(data), o)), Catch::Contains(text));
+    CHECK_THAT(message_of(Trainer::create(*engine, one_layer, std::move(data), o)), Catch::Contains(text));
   };
   const TrainerOptions good = settings(*engine, ReplicaMode::kSync);
   TrainerOptions o = good;
@@ -347,7 +347,7 @@ TEST_CASE("options of a trainer that make no sense are errors with their values"
   // What was refused has left nothing; and capacity has no bound.
   o = settings(*engine, ReplicaMode::kAsync);
   o.queue_capacity = std::numeric_limits<int>::max();
-  CHECK(trainer_of(*engine, o, circle(64, 16), plain)->initialise().ok());
+  CHECK(trainer_of(*engine, o, circle(64, 16), one_layer)->initialise().ok());
 }
 
 }  // namespace
