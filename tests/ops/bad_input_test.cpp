@@ -20,8 +20,6 @@ void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const
   CHECK(at_run.error().op == op);
 }
 
-const Tensor kMatrix = D({1, 2, 3, 4, 5, 6}, {2, 3});
-
 }  // namespace
 
 TEST_CASE("arithmetic refuses shapes that do not broadcast and division by zero", "[bad_input]") {

@@ -6,9 +6,7 @@ using namespace troupe;
 using Catch::Contains;
 
 namespace {
-const std::vector<DType> kTypes{DType::kFloat32, DType::kInt32};
 const Attrs kBarrier{{"component_types", kTypes}, {"shapes", std::vector<PartialShape>{{2}, PartialShape::scalar()}}};
-const Attrs kTaken{{"component_types", kTypes}};
 }  // namespace
 
 TEST_CASE("what nodes put into a barrier other nodes take") {

@@ -7,7 +7,7 @@
 namespace troupe::testing {
 namespace {
 
-Attrs attrs_of(bool first, bool training, float factor = 1.0f) {
+Attrs attrs_of_norm(bool first, bool training, float factor = 1.0f) {
   return Attrs{{"data_format", std::string(first ? "NCHW" : "NHWC")},
                {"is_training", training},
                {"exponential_avg_factor", factor},
@@ -44,7 +44,7 @@ TEST_CASE("Batch normalisation agrees with its definition") {
             out[i] = (v[i] - m[k]) / std::sqrt(var[k] + 0.01) * scale.data<float>()[k] + offset.data<float>()[k];
           }
           const std::vector<Tensor> inputs = {x, scale, offset, mean, variance};
-          const Attrs attrs = attrs_of(first, training, training ? 0.25f : 1.0f);
+          const Attrs attrs = attrs_of_norm(first, training, training ? 0.25f : 1.0f);
           const auto result = [&](int port) {
             auto r = apply("FusedBatchNormV3", inputs, attrs, port, threads);
             INFO((r.ok() ? "" : r.error().str()));
@@ -71,7 +71,7 @@ TEST_CASE("Batch normalisation's gradients agree with finite differences") {
       check_gradients("FusedBatchNormV3",
                       {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
                        random_tensor<double>({2}, 4), variance},
-                      attrs_of(first, training), {0, 1, 2});
+                      attrs_of_norm(first, training), {0, 1, 2});
     }
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("Batch normalisation's second derivatives agree with finite difference
         in.push_back(scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape(t.shape())}}));
         feeds.emplace_back(in.back(), t);
       }
-      const Output y = scope.op("FusedBatchNormV3", {in.begin(), in.begin() + 5}, attrs_of(first, training));
+      const Output y = scope.op("FusedBatchNormV3", {in.begin(), in.begin() + 5}, attrs_of_norm(first, training));
       const auto dxs = gradients(scope, {y}, {in[0], in[1], in[2]}, {in[5]});
       REQUIRE(dxs.ok());
       std::vector<Output> weights = {scope.constant(random_tensor<double>(s, 7)),
@@ -133,10 +133,10 @@ TEST_CASE("Batch normalisation's vectors must fit the channels") {
   for (int i = 1; i < 5; ++i) {
     std::vector<Tensor> inputs = {x, good, good, good, good};
     inputs[i] = bad;
-    CHECK_FALSE(apply("FusedBatchNormV3", inputs, attrs_of(false, false)).ok());
-    CHECK_FALSE(apply_unshaped("FusedBatchNormV3", inputs, attrs_of(false, false)).ok());
+    CHECK_FALSE(apply("FusedBatchNormV3", inputs, attrs_of_norm(false, false)).ok());
+    CHECK_FALSE(apply_unshaped("FusedBatchNormV3", inputs, attrs_of_norm(false, false)).ok());
   }
-  CHECK_FALSE(apply_unshaped("FusedBatchNormV3", {good, good, good, good, good}, attrs_of(false, true)).ok());
+  CHECK_FALSE(apply_unshaped("FusedBatchNormV3", {good, good, good, good, good}, attrs_of_norm(false, true)).ok());
   CHECK_FALSE(apply_unshaped("FusedBatchNormGradV3", {x, x, bad, good, good, good}).ok());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of op families check with: random tensors, closeness, and gradients against finite differences.
+// What tests of op families check with: random tensors, closeness, errors, and gradients against finite differences.
 #pragma once
 #include <catch2/catch.hpp>
 #include <random>
@@ -85,6 +85,32 @@ inline Result<Tensor> apply_unshaped(const std::string& op, const std::vector<Te
   auto out = Evaluator().run({node->out(port)}, feeds);
   if (!out.ok()) return out.status();
   return (*out)[0];
+}
+
+/// The value, which there must be.
+inline Tensor must(Result<Tensor> r) {
+  INFO((r.ok() ? "" : r.error().str()));
+  REQUIRE(r.ok());
+  return *r;
+}
+
+/// Checks that the kernel fails on these inputs, whose shapes the builder does not know, and says `words`.
+inline void check_kernel_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words,
+                               const Attrs& attrs = {}) {
+  const auto r = apply_unshaped(op, inputs, attrs);
+  INFO(op << " " << words);
+  REQUIRE_FALSE(r.ok());
+  CHECK_THAT(r.error().message, Catch::Contains(words));
+}
+
+/// Checks that the op fails, whether the builder knows shapes and values or only the kernel does, and says `words`.
+inline void check_always_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words,
+                               const Attrs& attrs = {}) {
+  for (const auto& r : {apply(op, inputs, attrs), apply_unshaped(op, inputs, attrs)}) {
+    INFO(op << " " << words);
+    REQUIRE_FALSE(r.ok());
+    CHECK_THAT(r.error().message, Catch::Contains(words));
+  }
 }
 
 /// Checks the gradients by `checked` inputs (float64) of sum(w * op(inputs)[port]), w random, against central

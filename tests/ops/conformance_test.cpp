@@ -154,7 +154,7 @@ std::string title(const OpCase& c) {
 bool differentiable(DType dtype) { return is_floating(dtype) || dtype == DType::kComplex64; }
 
 /// A graph with the case's node; inputs are constants, or placeholders of known or unknown shape.
-struct Built {
+struct BuiltCase {
   enum class Inputs { kConstants, kPlaceholders, kUnknownShapes };
   Graph graph{Registries::all().ops};
   Scope scope{graph};
@@ -163,7 +163,7 @@ struct Built {
   const Node* node = nullptr;
 
   /// Inputs that can be differentiated by become placeholders, others stay constants unless `all`.
-  Built(const OpCase& c, Inputs inputs, bool all = false) {
+  BuiltCase(const OpCase& c, Inputs inputs, bool all = false) {
     for (const Tensor& t : c.inputs) {
       if (inputs == Inputs::kConstants || (!all && !differentiable(t.dtype()))) {
         in.push_back(scope.constant(t));
@@ -209,7 +209,7 @@ void check_same(const Tensor& got, const Tensor& want, double tolerance) {
 double rounding(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kComplex64 ? 2e-6 : 1e-12; }
 
 /// The gradients of sum of w * outputs by every floating or complex input; empty tensors where there are none.
-Result<std::vector<Tensor>> analytic(const OpCase& c, Built& b, const std::vector<Tensor>& weights) {
+Result<std::vector<Tensor>> analytic(const OpCase& c, BuiltCase& b, const std::vector<Tensor>& weights) {
   std::vector<Output> ys, dys, xs;
   for (int i = 0; i < b.node->num_outputs(); ++i) {
     if (!weights[i].defined()) continue;
@@ -252,7 +252,7 @@ TEST_CASE("every op with a kernel has an example", "[conformance]") {
 TEST_CASE("ops give the expected values and the inferred shapes", "[conformance]") {
   for (const OpCase& c : all_cases()) {
     INFO(title(c));
-    Built b(c, Built::Inputs::kConstants);
+    BuiltCase b(c, BuiltCase::Inputs::kConstants);
     INFO((b.scope.ok() ? "" : b.scope.status().error().str()));
     REQUIRE(b.scope.ok());
     auto values = Evaluator().run(b.outputs());
@@ -275,7 +275,7 @@ TEST_CASE("ops give the same on inputs of unknown shape and on two threads", "[c
   for (const OpCase& c : all_cases()) {
     if (c.random) continue;
     INFO(title(c));
-    Built known(c, Built::Inputs::kConstants), unknown(c, Built::Inputs::kUnknownShapes, true);
+    BuiltCase known(c, BuiltCase::Inputs::kConstants), unknown(c, BuiltCase::Inputs::kUnknownShapes, true);
     INFO((unknown.scope.ok() ? "" : unknown.scope.status().error().str()));
     REQUIRE(unknown.scope.ok());
     auto want = Evaluator(1).run(known.outputs()), got = Evaluator(2).run(unknown.outputs(), unknown.feeds);
@@ -291,7 +291,7 @@ TEST_CASE("ops give the same on inputs of unknown shape and on two threads", "[c
 TEST_CASE("ops leave inputs that others still want as they were", "[conformance]") {
   for (const OpCase& c : all_cases()) {
     INFO(title(c));
-    Built b(c, Built::Inputs::kPlaceholders, true);
+    BuiltCase b(c, BuiltCase::Inputs::kPlaceholders, true);
     std::vector<Tensor> before;
     for (auto& [output, value] : b.feeds) before.push_back(*value.clone());
     REQUIRE(Evaluator().run(b.outputs(), b.feeds).ok());
@@ -303,7 +303,7 @@ TEST_CASE("kernels of all floating types agree with float64", "[conformance]") {
   for (const OpCase& c : all_cases()) {
     if (c.random || std::ranges::none_of(c.inputs, [](const Tensor& t) { return t.dtype() == DType::kFloat64; }))
       continue;
-    Built exact(c, Built::Inputs::kConstants);
+    BuiltCase exact(c, BuiltCase::Inputs::kConstants);
     const auto want = Evaluator().run(exact.outputs());
     for (const auto& [dtype, tolerance] :
          {std::pair{DType::kFloat32, 4e-6}, {DType::kFloat16, 2e-2}, {DType::kBFloat16, 1e-1}}) {
@@ -316,7 +316,7 @@ TEST_CASE("kernels of all floating types agree with float64", "[conformance]") {
         if (c.inputs[i].dtype() == DType::kFloat64 && dtype != DType::kFloat32)
           exact_inputs &= convert(narrow.inputs[i], DType::kFloat64).identical(c.inputs[i]);
       if (!exact_inputs) continue;
-      Built b(narrow, Built::Inputs::kConstants);
+      BuiltCase b(narrow, BuiltCase::Inputs::kConstants);
       if (!b.scope.ok()) continue;  // the op has not this type
       INFO(title(narrow));
       auto got = Evaluator().run(b.outputs());
@@ -340,7 +340,7 @@ TEST_CASE("integer kernels run and agree with float64 where there is no rounding
     for (DType dtype : {DType::kInt8, DType::kInt16, DType::kInt64}) {
       OpCase other = c;
       for (Tensor& t : other.inputs) t = convert(t, dtype);
-      Built b(other, Built::Inputs::kConstants);
+      BuiltCase b(other, BuiltCase::Inputs::kConstants);
       if (!fits || !b.scope.ok()) continue;
       INFO(title(other));
       auto got = Evaluator().run(b.outputs());
@@ -399,7 +399,7 @@ TEST_CASE("gradients agree with finite differences", "[conformance]") {
     if (!c.gradient || c.random || !op.gradient().function) continue;
     INFO(title(c));
     const Precision precision(c);
-    Built b(c, Built::Inputs::kPlaceholders);
+    BuiltCase b(c, BuiltCase::Inputs::kPlaceholders);
     REQUIRE(b.scope.ok());
     Evaluator evaluator;
     auto values = evaluator.run(b.outputs(), b.feeds);
@@ -449,7 +449,7 @@ TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conf
     const OpDef& op = *Registries::all().ops.find(c.op);
     if (!c.gradient || !op.gradient().function) continue;
     INFO(title(c));
-    Built known(c, Built::Inputs::kPlaceholders), unknown(c, Built::Inputs::kUnknownShapes);
+    BuiltCase known(c, BuiltCase::Inputs::kPlaceholders), unknown(c, BuiltCase::Inputs::kUnknownShapes);
     auto values = Evaluator().run(known.outputs(), known.feeds);
     REQUIRE(values.ok());
     const std::vector<Tensor> weights = Precision(c).weights(*values);
@@ -469,9 +469,9 @@ TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conf
 TEST_CASE("empty inputs and odd integers are computed or refused, never a crash", "[conformance]") {
   const auto check = [](const OpCase& c) {
     INFO(title(c));
-    Built b(c, Built::Inputs::kUnknownShapes, true);
+    BuiltCase b(c, BuiltCase::Inputs::kUnknownShapes, true);
     REQUIRE(b.scope.ok());
-    Built constants(c, Built::Inputs::kConstants);
+    BuiltCase constants(c, BuiltCase::Inputs::kConstants);
     for (int threads : {1, 2}) {
       Evaluator evaluator(threads);
       evaluator.device().allocator = make_caching_allocator(int64_t{1} << 22);  // not all that a huge range asks for

@@ -6,7 +6,7 @@
 namespace troupe::testing {
 namespace {
 
-struct Case {
+struct ConvCase {
   Shape in;      // [batch, height, width, channels]
   Shape filter;  // [height, width, in/groups, out], or [height, width, in, multiplier]
   std::string padding = "VALID";
@@ -15,7 +15,7 @@ struct Case {
   bool depthwise = false;
 };
 
-const std::vector<Case> kCases = {
+const std::vector<ConvCase> kConvCases = {
     {{2, 8, 9, 1}, {5, 5, 1, 6}, "SAME"},
     {{3, 14, 14, 6}, {5, 5, 6, 16}},
     {{2, 7, 7, 32}, {3, 3, 32, 64}, "SAME"},
@@ -33,7 +33,7 @@ const std::vector<Case> kCases = {
     {{2, 6, 7, 16}, {3, 3, 16, 1}, "SAME", 2, 1, {0, 0, 0, 0}, true},
 };
 
-Attrs attrs_of(const Case& k, bool first) {
+Attrs attrs_of_conv(const ConvCase& k, bool first) {
   const auto list = [&](int64_t v) {
     return first ? std::vector<int64_t>{1, 1, v, v} : std::vector<int64_t>{1, v, v, 1};
   };
@@ -63,13 +63,13 @@ Tensor moved(const Tensor& t, bool to_first) {
 }
 
 /// The three results by definition: output, gradient by input, gradient by filter, for dy = `g` (made if empty).
-struct Reference {
+struct ConvReference {
   Shape out_shape;
   std::vector<double> out, dx, dw, g;
   Tensor dy;
 };
 
-Reference reference(const Case& k, const Tensor& in, const Tensor& filter) {
+ConvReference conv_reference(const ConvCase& k, const Tensor& in, const Tensor& filter) {
   const auto size = [&](int64_t n, int64_t f, int64_t lo, int64_t hi, int64_t& begin) {
     const int64_t reach = (f - 1) * k.dilation + 1;
     begin = lo;
@@ -83,7 +83,7 @@ Reference reference(const Case& k, const Tensor& in, const Tensor& filter) {
   const int64_t oh = size(h, fh, k.pads[0], k.pads[1], top), ow = size(w, fw, k.pads[2], k.pads[3], left);
   const int64_t multiplier = k.filter[3], oc = k.depthwise ? c * multiplier : k.filter[3];
   const int64_t group_in = k.depthwise ? 1 : k.filter[2], group_out = oc / (c / group_in);
-  Reference r{{k.in[0], oh, ow, oc}, {}, {}, {}, {}, random_tensor<float>({k.in[0], oh, ow, oc}, 7)};
+  ConvReference r{{k.in[0], oh, ow, oc}, {}, {}, {}, {}, random_tensor<float>({k.in[0], oh, ow, oc}, 7)};
   r.g = doubles(r.dy);
   r.out.resize(r.g.size());
   r.dx.resize(in.elements());
@@ -113,23 +113,17 @@ Tensor sizes(const Shape& s) {
   return Tensor::of<int32_t>(std::span<const int32_t>(v));
 }
 
-Tensor must(Result<Tensor> r) {
-  INFO((r.ok() ? "" : r.error().str()));
-  REQUIRE(r.ok());
-  return *r;
-}
-
 TEST_CASE("Convolutions and their gradients agree with loops") {
-  for (size_t i = 0; i < kCases.size(); ++i) {
-    const Case& k = kCases[i];
+  for (size_t i = 0; i < kConvCases.size(); ++i) {
+    const ConvCase& k = kConvCases[i];
     const Tensor in = random_tensor<float>(k.in, 1), filter = random_tensor<float>(k.filter, 2);
-    const Reference want = reference(k, in, filter);
+    const ConvReference want = conv_reference(k, in, filter);
     for (bool first : {false, true})
       for (int threads : {1, 2}) {
         INFO("case " << i << (first ? " NCHW" : " NHWC"));
         const std::string op = k.depthwise ? "DepthwiseConv2dNative" : "Conv2D";
         const Tensor x = first ? moved(in, true) : in, g = first ? moved(want.dy, true) : want.dy;
-        const Attrs attrs = attrs_of(k, first);
+        const Attrs attrs = attrs_of_conv(k, first);
         Tensor y = must(apply(op, {x, filter}, attrs, 0, threads));
         Tensor dx = must(apply(op + "BackpropInput", {sizes(x.shape()), filter, g}, attrs, 0, threads));
         const Tensor dw = must(apply(op + "BackpropFilter", {x, sizes(k.filter), g}, attrs, 0, threads));
@@ -144,12 +138,12 @@ TEST_CASE("Convolutions and their gradients agree with loops") {
 }
 
 TEST_CASE("Convolutions' gradients agree with finite differences") {
-  for (const Case& k :
-       {Case{{1, 4, 5, 2}, {3, 2, 2, 3}, "SAME", 2}, Case{{1, 5, 5, 4}, {2, 2, 2, 4}, "EXPLICIT", 1, 2, {1, 0, 0, 2}},
-        Case{{1, 4, 4, 2}, {2, 2, 2, 2}, "VALID", 1, 1, {0, 0, 0, 0}, true}}) {
+  for (const ConvCase& k : {ConvCase{{1, 4, 5, 2}, {3, 2, 2, 3}, "SAME", 2},
+                            ConvCase{{1, 5, 5, 4}, {2, 2, 2, 4}, "EXPLICIT", 1, 2, {1, 0, 0, 2}},
+                            ConvCase{{1, 4, 4, 2}, {2, 2, 2, 2}, "VALID", 1, 1, {0, 0, 0, 0}, true}}) {
     const std::string op = k.depthwise ? "DepthwiseConv2dNative" : "Conv2D";
     const Tensor x = random_tensor<double>(k.in, 1), w = random_tensor<double>(k.filter, 2);
-    const Attrs attrs = attrs_of(k, false);
+    const Attrs attrs = attrs_of_conv(k, false);
     check_gradients(op, {x, w}, attrs, {0, 1});
     const Tensor g = random_tensor<double>(must(apply(op, {x, w}, attrs)).shape(), 3);
     check_gradients(op + "BackpropInput", {sizes(k.in), w, g}, attrs, {1, 2});
@@ -163,7 +157,7 @@ TEST_CASE("A convolution holds a filter that stays the same, and lets go of it w
     return g.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}});
   };
   const Output x = placeholder({2, 9, 9, 16}), w = placeholder({3, 3, 16, 32});
-  const Output y = g.op("Conv2D", {x, w}, attrs_of({{}, {}, "SAME"}, false));
+  const Output y = g.op("Conv2D", {x, w}, attrs_of_conv({{}, {}, "SAME"}, false));
   const Tensor in = random_tensor<float>({2, 9, 9, 16}, 1);
   const auto check = [&](const Tensor& filter, const Tensor& want) {
     CHECK(g.evaluator.value(y, {{x, in}, {w, filter}}).identical(want));
@@ -171,7 +165,8 @@ TEST_CASE("A convolution holds a filter that stays the same, and lets go of it w
   Tensor first = random_tensor<float>({3, 3, 16, 32}, 2), second = random_tensor<float>({3, 3, 16, 32}, 3);
   const Tensor a = g.evaluator.value(y, {{x, in}, {w, first}});
   OpGraph other;
-  const Tensor b = other.run(other.op("Conv2D", {other.of(in), other.of(second)}, attrs_of({{}, {}, "SAME"}, false)));
+  const Tensor b =
+      other.run(other.op("Conv2D", {other.of(in), other.of(second)}, attrs_of_conv({{}, {}, "SAME"}, false)));
   REQUIRE_FALSE(a.identical(b));
   second = *second.clone();  // of which the other graph knows nothing
   for (int i = 0; i < 8; ++i) check(first, a);
@@ -196,7 +191,7 @@ TEST_CASE("A convolution holds a filter that stays the same, and lets go of it w
 }
 
 TEST_CASE("Convolutions of nothing are empty, their filters' gradient zero") {
-  const Attrs attrs = attrs_of(kCases[1], false);
+  const Attrs attrs = attrs_of_conv(kConvCases[1], false);
   const Tensor x = random_tensor<float>({0, 14, 14, 6}, 1), w = random_tensor<float>({5, 5, 6, 16}, 2);
   CHECK(must(apply("Conv2D", {x, w}, attrs)).shape() == Shape{0, 10, 10, 16});
   const Tensor dw =
@@ -206,7 +201,7 @@ TEST_CASE("Convolutions of nothing are empty, their filters' gradient zero") {
 
 TEST_CASE("Convolutions that do not fit are errors") {
   const Tensor x = random_tensor<float>({1, 4, 4, 3}, 1), w = random_tensor<float>({3, 3, 3, 2}, 2);
-  const Attrs attrs = attrs_of({{}, {}}, false);
+  const Attrs attrs = attrs_of_conv({{}, {}}, false);
   const auto both = [&](const std::string& op, std::vector<Tensor> inputs, const Attrs& a, const char* text) {
     for (const auto& r : {apply(op, inputs, a), apply_unshaped(op, inputs, a)}) {
       REQUIRE_FALSE(r.ok());

@@ -9,7 +9,7 @@
 namespace troupe::testing {
 namespace {
 
-std::vector<Fourier::Number> plain(const std::vector<Fourier::Number>& x, double sign) {
+std::vector<Fourier::Number> plain_transform(const std::vector<Fourier::Number>& x, double sign) {
   const auto n = static_cast<int64_t>(x.size());
   std::vector<Fourier::Number> out(x.size());
   for (int64_t k = 0; k < n; ++k)
@@ -29,7 +29,7 @@ TEST_CASE("transforms of every length are the sums that define them", "[fft]") {
     for (const bool inverse : {false, true}) {
       std::vector<Fourier::Number> got = x;
       fourier.run(got.data(), inverse);
-      const auto want = plain(x, inverse ? 1 : -1);
+      const auto want = plain_transform(x, inverse ? 1 : -1);
       for (int64_t k = 0; k < n; ++k) REQUIRE(std::abs(got[k] - want[k]) < 1e-11 * static_cast<double>(n));
     }
   }

@@ -10,8 +10,6 @@ namespace {
 
 using Catch::Contains;
 
-Tensor text(const std::string& bytes) { return Tensor::scalar<std::string>(bytes); }
-
 std::string failure(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}) {
   const auto got = apply_unshaped(op, inputs, std::move(attrs));
   INFO(op);

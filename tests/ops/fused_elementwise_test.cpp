@@ -12,7 +12,7 @@ namespace {
 using Strings = std::vector<std::string>;
 using Numbers = std::vector<int64_t>;
 
-struct Fixture {
+struct ElementwiseFixture {
   testing::Evaluator evaluator{2};
   Graph graph{testing::Registries::all().ops};
   Scope s{graph};
@@ -40,7 +40,7 @@ struct Fixture {
 
 TEMPLATE_TEST_CASE("inputs are read as they lie, as scalars, rows, columns and anything that broadcasts", "", float,
                    double) {
-  Fixture f;
+  ElementwiseFixture f;
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{0, 7}, Shape{5, 7}, Shape{3, 40, 101}, Shape{2, 3, 4, 5}}) {
     INFO(shape.str());
     const Output x = f.values<TestType>(shape);
@@ -63,7 +63,7 @@ TEMPLATE_TEST_CASE("inputs are read as they lie, as scalars, rows, columns and a
 }
 
 TEST_CASE("every fusable op has a loop and gives what its own kernel does") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.values<float>({300}), y = f.s.op("Abs", {f.values<float>({300})});
   for (const std::string_view name : fusable_ops()) {
     INFO(name);
@@ -75,7 +75,7 @@ TEST_CASE("every fusable op has a loop and gives what its own kernel does") {
 }
 
 TEST_CASE("many functions reuse their blocks") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.values<float>({100, 100});
   Strings ops;
   Numbers operands;
@@ -89,7 +89,7 @@ TEST_CASE("many functions reuse their blocks") {
 }
 
 TEST_CASE("shapes that do not fit are named with their function, and bad programs are refused") {
-  Fixture f;
+  ElementwiseFixture f;
   const auto fault = [&](std::vector<Output> args, Strings ops, Numbers operands) {
     auto r = f.evaluator.run({f.fused(std::move(args), std::move(ops), std::move(operands))});
     REQUIRE_FALSE(r.ok());

@@ -10,9 +10,9 @@ using namespace troupe;
 
 namespace {
 
-using Strings = std::vector<std::string>;
+using OpNames = std::vector<std::string>;
 
-struct Fixture {
+struct ProductFixture {
   testing::Evaluator evaluator;
   Graph graph{testing::Registries::all().ops};
   Scope s{graph};
@@ -27,14 +27,14 @@ struct Fixture {
     feeds.emplace_back(fed, std::move(t));
     return fed;
   }
-  Output fused(const std::string& op, std::vector<Output> inputs, Strings ops, Attrs attrs = {}) {
+  Output fused(const std::string& op, std::vector<Output> inputs, OpNames ops, Attrs attrs = {}) {
     attrs.set("num_args", static_cast<int64_t>(inputs.size()) - 2);
     attrs.set("fused_ops", std::move(ops));
     return s.op("_Fused" + op, std::move(inputs), std::move(attrs));
   }
   /// `op` with what `ops` say, fused and one by one; twice, since kernels keep things.
   template <class T>
-  void check(const std::string& op, Output x, Output w, Output bias, const Strings& ops, const Attrs& attrs = {}) {
+  void check(const std::string& op, Output x, Output w, Output bias, const OpNames& ops, const Attrs& attrs = {}) {
     INFO(op << " " << fmt::format("{}", fmt::join(ops, " ")));
     Output expected = s.op(op, {x, w}, attrs);
     for (const std::string& next : ops) {
@@ -61,15 +61,15 @@ struct Fixture {
   std::vector<std::pair<Output, Tensor>> feeds;
 };
 
-const std::vector<Strings> kEpilogues = {
+const std::vector<OpNames> kEpilogues = {
     {"BiasAdd"}, {"Relu"}, {"BiasAdd", "Relu"}, {"BiasAdd", "Relu6"}, {"BiasAdd", "Elu"}, {"BiasAdd", "Tanh"},
     {"Sigmoid"}, {}};
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("fused products give what their nodes give", "", float, double) {
-  Fixture f;
-  for (const Strings& ops : kEpilogues) {
+  ProductFixture f;
+  for (const OpNames& ops : kEpilogues) {
     f.check<TestType>("MatMul", f.values<TestType>({5, 7}), f.values<TestType>({7, 3}), f.values<TestType>({3}), ops);
     f.check<TestType>("MatMul", f.values<TestType>({0, 7}), f.values<TestType>({3, 7}), f.values<TestType>({3}), ops,
                       {{"transpose_b", true}});
@@ -78,7 +78,7 @@ TEMPLATE_TEST_CASE("fused products give what their nodes give", "", float, doubl
 
 TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a filter kept in another layout", "",
                    float, double) {
-  Fixture f;
+  ProductFixture f;
   for (const bool constant : {true, false})
     for (const std::string format : {"NHWC", "NCHW"})
       for (const int64_t channels : {3, 32}) {
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a f
         const Output x = f.values<TestType>(first ? Shape{4, channels, size, size} : Shape{4, size, size, channels});
         const Output w = f.values<TestType>({3, 3, channels, 2 * channels}, constant);
         const Output d = f.values<TestType>({3, 3, channels, 1}, constant);
-        for (const Strings& ops : kEpilogues) {
+        for (const OpNames& ops : kEpilogues) {
           if (sizeof(TestType) == 8 && ops.size() < 2) continue;
           f.check<TestType>("Conv2D", x, w, f.values<TestType>({2 * channels}), ops, attrs);
           f.check<TestType>("DepthwiseConv2dNative", x, d, f.values<TestType>({channels}), ops, attrs);
@@ -98,7 +98,7 @@ TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a f
 }
 
 TEST_CASE("a Const filter that a step feeds is not the one that was kept") {
-  Fixture f;
+  ProductFixture f;
   const Output x = f.values<float>({1, 8, 8, 16}), w = f.values<float>({3, 3, 16, 16});
   const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("VALID")}};
   const Output y = f.fused("Conv2D", {x, w}, {"Relu"}, attrs);
@@ -113,8 +113,8 @@ TEST_CASE("a Const filter that a step feeds is not the one that was kept") {
 }
 
 TEST_CASE("a bias that does not fit and ops that cannot be fused are errors") {
-  Fixture f;
-  const auto fault = [&](const std::string& op, std::vector<Output> inputs, Strings ops, Attrs attrs = {}) {
+  ProductFixture f;
+  const auto fault = [&](const std::string& op, std::vector<Output> inputs, OpNames ops, Attrs attrs = {}) {
     auto r = f.evaluator.run({f.fused(op, std::move(inputs), std::move(ops), std::move(attrs))});
     REQUIRE_FALSE(r.ok());
     return r.error().message;

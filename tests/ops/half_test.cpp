@@ -12,7 +12,7 @@ Tensor cast(const Tensor& t, DType to) {
   return *out;
 }
 
-struct Case {
+struct HalfCase {
   std::string op;
   std::vector<Tensor> inputs;  // float32 ones become 16-bit, but those from `first_wide` on
   Attrs attrs = {};
@@ -20,7 +20,7 @@ struct Case {
   int outputs = 1, rounded = 1;  // how many there are, and how many of them are 16-bit
 };
 
-std::vector<Case> cases() {
+std::vector<HalfCase> half_cases() {
   auto random = [seed = uint32_t{0}](const Shape& s) mutable { return random_tensor<float>(s, ++seed); };
   const Attrs window = {{"strides", std::vector<int64_t>{1, 2, 2, 1}}, {"padding", std::string("SAME")}};
   Attrs pool = window;
@@ -30,7 +30,7 @@ std::vector<Case> cases() {
   const Tensor depthwise = random({3, 3, 4, 1}), one = Tensor::of<float>({1, 2, 3, 4}), two = random({4});
   const Tensor sizes = Tensor::of<int32_t>({2, 7, 6, 4}), filter_sizes = Tensor::of<int32_t>({3, 3, 4, 5});
   const Tensor rows = random({5, 7}), labels = Tensor::of<int32_t>({1, 0, 6, 3, 2});
-  std::vector<Case> out = {
+  std::vector<HalfCase> out = {
       {"Conv2D", {x, filter}, window},
       {"Conv2DBackpropInput", {sizes, filter, z}, window},
       {"Conv2DBackpropFilter", {x, filter_sizes, z}, window},
@@ -58,7 +58,7 @@ std::vector<Case> cases() {
 
 TEST_CASE("kernels of 16-bit floats give what float32 gives, rounded") {
   for (DType half : {DType::kFloat16, DType::kBFloat16})
-    for (const Case& k : cases())
+    for (const HalfCase& k : half_cases())
       for (int threads : {1, 2}) {
         INFO(k.op << " of " << to_string(half));
         std::vector<Tensor> narrow = k.inputs, wide = k.inputs;
@@ -79,7 +79,7 @@ TEST_CASE("kernels of 16-bit floats give what float32 gives, rounded") {
 
 TEST_CASE("gradients of 16-bit floats are near those of float32") {
   for (DType half : {DType::kFloat16, DType::kBFloat16})
-    for (const Case& k : cases()) {
+    for (const HalfCase& k : half_cases()) {
       INFO(k.op << " of " << to_string(half));
       const auto gradient_of = [&](bool narrow) {
         Graph graph(Registries::all().ops);

@@ -8,7 +8,8 @@
 namespace troupe::testing {
 namespace {
 
-void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words, Attrs attrs = {}) {
+void check_image_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words,
+                       Attrs attrs = {}) {
   const auto r = apply_unshaped(op, inputs, attrs);
   INFO(op << " " << words);
   REQUIRE_FALSE(r.ok());
@@ -62,11 +63,11 @@ TEST_CASE("random parts of images are of the size and ratio wished for and hold 
     CHECK((begin[2] == 0 && sizes[2] == -1));
   }
   CHECK(places.size() > 100);
-  check_fails("SampleDistortedBoundingBoxV2", {size, F({}, {1, 0, 4}), share}, "no bounding_boxes");
-  check_fails("SampleDistortedBoundingBoxV2", {size, F({0, 0, 2, 1}, {1, 1, 4}), share}, "not inside");
-  check_fails("SampleDistortedBoundingBoxV2", {I({0, 5, 3}), object, share}, "image_size");
-  check_fails("SampleDistortedBoundingBoxV2", {size, object, share}, "no range",
-              {{"area_range", std::vector<float>{0.5f}}});
+  check_image_fails("SampleDistortedBoundingBoxV2", {size, F({}, {1, 0, 4}), share}, "no bounding_boxes");
+  check_image_fails("SampleDistortedBoundingBoxV2", {size, F({0, 0, 2, 1}, {1, 1, 4}), share}, "not inside");
+  check_image_fails("SampleDistortedBoundingBoxV2", {I({0, 5, 3}), object, share}, "image_size");
+  check_image_fails("SampleDistortedBoundingBoxV2", {size, object, share}, "no range",
+                    {{"area_range", std::vector<float>{0.5f}}});
 }
 
 TEST_CASE("boxes of equal scores are taken in their order, empty ones hide nothing", "[images]") {
@@ -91,21 +92,22 @@ TEST_CASE("glimpses beyond the image have noise of its range", "[images]") {
 
 TEST_CASE("ops on images refuse what does not fit", "[images][bad_input]") {
   const Tensor x = F({1, 2, 3, 4}, {1, 2, 2, 1}), box = F({0, 0, 1, 1}, {1, 4}), size = I({1, 1});
-  check_fails("ResizeBilinear", {x, I({0, 1})}, "two numbers above 0, not [0,1]");
-  check_fails("ResizeBilinear", {x, size}, "both true", {{"align_corners", true}, {"half_pixel_centers", true}});
-  check_fails("ResizeNearestNeighbor", {x, I({INT32_MAX, INT32_MAX})}, "");
+  check_image_fails("ResizeBilinear", {x, I({0, 1})}, "two numbers above 0, not [0,1]");
+  check_image_fails("ResizeBilinear", {x, size}, "both true", {{"align_corners", true}, {"half_pixel_centers", true}});
+  check_image_fails("ResizeNearestNeighbor", {x, I({INT32_MAX, INT32_MAX})}, "");
   CHECK_FALSE(apply("ResizeArea", {F({}, {1, 0, 2, 1}), size}).ok());
   CHECK_FALSE(apply("ResizeBicubic", {F({1}, {1}), size}).ok());
   CHECK_FALSE(apply("ResizeBilinearGrad", {x, F({1, 2}, {2, 1, 1, 1})}).ok());
-  check_fails("DrawBoundingBoxes", {x, F({1}, {1, 1, 1})}, "[batch,n,4]");
-  check_fails("DrawBoundingBoxesV2", {F({}, {1, 1, 0, 3}), F({0, 0, 1, 1}, {1, 1, 4}), F({1}, {1, 1})}, "3 channels");
+  check_image_fails("DrawBoundingBoxes", {x, F({1}, {1, 1, 1})}, "[batch,n,4]");
+  check_image_fails("DrawBoundingBoxesV2", {F({}, {1, 1, 0, 3}), F({0, 0, 1, 1}, {1, 1, 4}), F({1}, {1, 1})},
+                    "3 channels");
   const Tensor far = F({NAN, 0, NAN, 1, -INFINITY, -1e30f, INFINITY, 1e30f}, {1, 2, 4});
   CHECK(apply("DrawBoundingBoxes", {x, far})->identical(x));
   const Tensor scale = F({1, 1}, {2});
-  check_fails("ScaleAndTranslate", {x, size, scale, scale}, "'x' is none of", {{"kernel_type", "x"}});
+  check_image_fails("ScaleAndTranslate", {x, size, scale, scale}, "'x' is none of", {{"kernel_type", "x"}});
   CHECK_FALSE(apply("ScaleAndTranslate", {x, size, F({0, 1}, {2}), scale}).ok());
   CHECK_FALSE(apply("ScaleAndTranslate", {x, size, scale, F({NAN, 1}, {2})}).ok());
-  check_fails("ScaleAndTranslate", {x, size, scale, F({1}, {1})}, "two numbers");
+  check_image_fails("ScaleAndTranslate", {x, size, scale, F({1}, {1})}, "two numbers");
   const auto crop_fails = [&](const Tensor& boxes, const Tensor& at, const Tensor& crop, const char* words) {
     const auto r = apply_unshaped("CropAndResize", {x, boxes, at, crop});
     REQUIRE_FALSE(r.ok());
@@ -115,18 +117,18 @@ TEST_CASE("ops on images refuse what does not fit", "[images][bad_input]") {
   crop_fails(box, I({0, 0}), size, "boxes [1,4] and box_ind [2]");
   crop_fails(box, I({0}), I({1, -1}), "crops of 1 by -1");
   CHECK(apply("CropAndResize", {x, F({NAN, 0, 1, 1}, {1, 4}), I({0}), size})->identical(F({0}, {1, 1, 1, 1})));
-  check_fails("RGBToHSV", {D({1, 2})}, "3 channels");
-  check_fails("AdjustHue", {F({1, 2, 3}, {3}), F({1}, {1})}, "scalar");
+  check_image_fails("RGBToHSV", {D({1, 2})}, "3 channels");
+  check_image_fails("AdjustHue", {F({1, 2, 3}, {3}), F({1}, {1})}, "scalar");
   CHECK_FALSE(apply("AdjustContrastv2", {F({1}, {1}), F({1}, {})}).ok());
   CHECK_FALSE(apply("NonMaxSuppressionV2", {box, F({1}, {1}), I(1), F({2}, {})}).ok());
-  check_fails("NonMaxSuppression", {box, F({1, 2}, {2}), I(1)}, "boxes [1,4] and scores [2]");
+  check_image_fails("NonMaxSuppression", {box, F({1, 2}, {2}), I(1)}, "boxes [1,4] and scores [2]");
   const Tensor at = F({0, 0}, {1, 2});
-  check_fails("ExtractGlimpse", {x, size, F({0, 0}, {2, 1})}, "[2,1]");
-  check_fails("ExtractGlimpse", {x, I({1}), at}, "[height, width]");
-  check_fails("ExtractGlimpse", {x, I({1, -1}), at}, "-1");
-  check_fails("ExtractGlimpse", {x, size, at}, "contradict", {{"noise", std::string("zero")}});
-  check_fails("ExtractGlimpseV2", {x, size, at}, "not 'pink'",
-              {{"noise", std::string("pink")}, {"uniform_noise", false}});
+  check_image_fails("ExtractGlimpse", {x, size, F({0, 0}, {2, 1})}, "[2,1]");
+  check_image_fails("ExtractGlimpse", {x, I({1}), at}, "[height, width]");
+  check_image_fails("ExtractGlimpse", {x, I({1, -1}), at}, "-1");
+  check_image_fails("ExtractGlimpse", {x, size, at}, "contradict", {{"noise", std::string("zero")}});
+  check_image_fails("ExtractGlimpseV2", {x, size, at}, "not 'pink'",
+                    {{"noise", std::string("pink")}, {"uniform_noise", false}});
   CHECK_FALSE(apply("ExtractGlimpse", {x, size, F({NAN, 0}, {1, 2})}).ok());
 }
 

@@ -44,13 +44,6 @@ Output definite(const Scope& s, Output x) {
   return s.op("MatrixSetDiag", {square, s.op("AddV2", {diagonal, s.constant(D(2))})});
 }
 
-void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words, Attrs attrs = {}) {
-  const auto r = apply_unshaped(op, inputs, attrs);
-  INFO(op << " " << words);
-  REQUIRE_FALSE(r.ok());
-  CHECK_THAT(r.error().message, Catch::Contains(words));
-}
-
 /// Values of several outputs on constants.
 std::vector<Tensor> outputs(const std::string& op, const Tensor& x, Attrs attrs, int n, int threads = 1) {
   std::vector<Tensor> out;
@@ -86,7 +79,7 @@ void check_svd(const Tensor& x, bool full, double tolerance) {
   for (size_t i = 0; i < values.size(); ++i) CHECK((values[i] >= 0 && (i % least == 0 || values[i] <= values[i - 1])));
 }
 
-const Tensor kMatrix = D({2, -1, 0.5, 0.3, 1.5, -0.7, -0.4, 0.6, 1.8}, {3, 3});
+const Tensor kSquare = D({2, -1, 0.5, 0.3, 1.5, -0.7, -0.4, 0.6, 1.8}, {3, 3});
 
 }  // namespace
 
@@ -115,11 +108,11 @@ TEST_CASE("batches of matrices are the same on two threads", "[linear]") {
 }
 
 TEST_CASE("gradients pass through symmetric matrices", "[linear]") {
-  check_built(kMatrix, [](const Scope& s, Output x) { return s.op("Cholesky", {definite(s, x)}); });
-  check_built(kMatrix, [](const Scope& s, Output x) {
+  check_built(kSquare, [](const Scope& s, Output x) { return s.op("Cholesky", {definite(s, x)}); });
+  check_built(kSquare, [](const Scope& s, Output x) {
     return product(s, s.op("Cholesky", {definite(s, x)}), s.op("MatrixInverse", {definite(s, x)}));
   });
-  check_built(kMatrix, [](const Scope& s, Output x) {
+  check_built(kSquare, [](const Scope& s, Output x) {
     const Node* eig = s.node("SelfAdjointEigV2", {definite(s, x)}, {});
     return product(s, s.op("MatrixDiag", {eig->out(0)}), s.op("Square", {eig->out(1)}));
   });
@@ -186,30 +179,30 @@ TEST_CASE("matrices without a decomposition give NaN, as TensorFlow's do", "[lin
 
 TEST_CASE("matrices that have no answer are errors that name them", "[linear][bad_input]") {
   const Tensor singular = D({1, 2, 2, 4}, {2, 2}), column = D({1, 2}, {2, 1});
-  check_fails("MatrixInverse", {singular}, "Input is not invertible. It is [2,2]");
-  check_fails("MatrixInverse", {D({1, 0, 0, 1, 0, 0, 0, 0}, {2, 2, 2})}, "matrix 1: Input is not invertible.");
-  check_fails("MatrixInverse", {D({NAN}, {1, 1})}, "not invertible");
-  check_fails("MatrixInverse", {D({1, 2}, {1, 2})}, "square matrices, but its shape is [1,2]");
-  check_fails("MatrixDeterminant", {D({1})}, "must be matrices, but its shape is [1]");
-  check_fails("MatrixSolve", {singular, column}, "Input matrix is not invertible.");
-  check_fails("MatrixSolve", {kMatrix, column}, "matrix [3,3] and rhs [2,1] do not fit");
-  check_fails("MatrixTriangularSolve", {D({0, 0, 1, 1}, {2, 2}), column}, "0 at [0,0]");
-  check_fails("MatrixSolveLs", {singular, column, D(0)}, "rank-deficient");
-  check_fails("MatrixSolveLs", {singular, column, D(-1)}, "l2_regularizer is -1");
-  check_fails("CholeskyGrad", {kMatrix, singular}, "l [3,3] and grad [2,2] differ");
+  check_kernel_fails("MatrixInverse", {singular}, "Input is not invertible. It is [2,2]");
+  check_kernel_fails("MatrixInverse", {D({1, 0, 0, 1, 0, 0, 0, 0}, {2, 2, 2})}, "matrix 1: Input is not invertible.");
+  check_kernel_fails("MatrixInverse", {D({NAN}, {1, 1})}, "not invertible");
+  check_kernel_fails("MatrixInverse", {D({1, 2}, {1, 2})}, "square matrices, but its shape is [1,2]");
+  check_kernel_fails("MatrixDeterminant", {D({1})}, "must be matrices, but its shape is [1]");
+  check_kernel_fails("MatrixSolve", {singular, column}, "Input matrix is not invertible.");
+  check_kernel_fails("MatrixSolve", {kSquare, column}, "matrix [3,3] and rhs [2,1] do not fit");
+  check_kernel_fails("MatrixTriangularSolve", {D({0, 0, 1, 1}, {2, 2}), column}, "0 at [0,0]");
+  check_kernel_fails("MatrixSolveLs", {singular, column, D(0)}, "rank-deficient");
+  check_kernel_fails("MatrixSolveLs", {singular, column, D(-1)}, "l2_regularizer is -1");
+  check_kernel_fails("CholeskyGrad", {kSquare, singular}, "l [3,3] and grad [2,2] differ");
   CHECK_FALSE(apply("MatrixInverse", {D({1, 2}, {1, 2})}).ok());
-  CHECK_FALSE(apply("MatrixSolve", {kMatrix, column}).ok());
+  CHECK_FALSE(apply("MatrixSolve", {kSquare, column}).ok());
   CHECK_FALSE(apply("Qr", {D({1})}).ok());
-  check_fails("Svd", {D({1})}, "must be matrices, but its shape is [1]");
-  check_fails("Lu", {singular}, "Input is not invertible. It is [2,2]");
-  check_fails("MatrixSquareRoot", {D({1, 2}, {1, 2})}, "square matrices, but its shape is [1,2]");
-  check_fails("TridiagonalSolve", {singular, column}, "[...,3,m] and [...,m,k]");
-  check_fails("TridiagonalSolve", {D({1, 2, 3}, {3, 1}), column}, "diagonals [3,1] and rhs [2,1] do not fit");
-  check_fails("TridiagonalMatMul", {column, column, column, column}, "diagonal 0 must have shape [1,2]");
-  check_fails("BandedTriangularSolve", {D({1, 0}, {1, 2}), column},
-              "Input matrix is not invertible. It is [2,2]: 0 at [1,1]");
-  check_fails("BandedTriangularSolve", {D({}, {0, 2}), column}, "matrix [0,2] has no bands");
-  check_fails("BandedTriangularSolve", {kMatrix, column}, "matrix [3,3] and rhs [2,1] do not fit");
+  check_kernel_fails("Svd", {D({1})}, "must be matrices, but its shape is [1]");
+  check_kernel_fails("Lu", {singular}, "Input is not invertible. It is [2,2]");
+  check_kernel_fails("MatrixSquareRoot", {D({1, 2}, {1, 2})}, "square matrices, but its shape is [1,2]");
+  check_kernel_fails("TridiagonalSolve", {singular, column}, "[...,3,m] and [...,m,k]");
+  check_kernel_fails("TridiagonalSolve", {D({1, 2, 3}, {3, 1}), column}, "diagonals [3,1] and rhs [2,1] do not fit");
+  check_kernel_fails("TridiagonalMatMul", {column, column, column, column}, "diagonal 0 must have shape [1,2]");
+  check_kernel_fails("BandedTriangularSolve", {D({1, 0}, {1, 2}), column},
+                     "Input matrix is not invertible. It is [2,2]: 0 at [1,1]");
+  check_kernel_fails("BandedTriangularSolve", {D({}, {0, 2}), column}, "matrix [0,2] has no bands");
+  check_kernel_fails("BandedTriangularSolve", {kSquare, column}, "matrix [3,3] and rhs [2,1] do not fit");
   const auto fails = [](const char* op, const std::vector<Tensor>& inputs, const Attrs& attrs, const char* words) {
     const auto result = apply(op, inputs, attrs);
     REQUIRE_FALSE(result.ok());

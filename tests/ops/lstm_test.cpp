@@ -43,7 +43,7 @@ std::vector<Tensor> inputs(const Options& o) {
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// All seven outputs, [steps, batch, units] each, of inputs as in inputs().
-std::vector<std::vector<double>> plain(const Options& o, const std::vector<std::vector<double>>& in) {
+std::vector<std::vector<double>> plain_lstm(const Options& o, const std::vector<std::vector<double>>& in) {
   std::vector<std::vector<double>> out(7, std::vector<double>(kSteps * kBatch * kUnits));
   const int64_t cell = o.op == "BlockLSTM" ? 1 : 2, forget = 3 - cell;
   for (int64_t t = 0; t < o.length; ++t)
@@ -93,7 +93,7 @@ TEST_CASE("a sequence through an LSTM is what plain loops make of it") {
   for (const Options& o : kOptions)
     for (int threads : {1, 2}) {
       const std::vector<Tensor> in = inputs(o);
-      const auto want = plain(o, as_doubles(in));
+      const auto want = plain_lstm(o, as_doubles(in));
       for (int port = 0; port < 7; ++port) {
         INFO(o.op << " output " << port);
         auto got = apply(o.op, in, o.attrs(), port, threads);
@@ -123,7 +123,7 @@ TEST_CASE("an LSTM's gradients agree with differences") {
     REQUIRE(dxs.ok());
     auto values = as_doubles(in);
     const auto loss = [&] {
-      const auto out = plain(o, values);
+      const auto out = plain_lstm(o, values);
       double sum = 0;
       for (size_t k = 0; k < out[1].size(); ++k)
         sum += out[1][k] * by_cs.data<float>()[k] + out[6][k] * by_h.data<float>()[k];

@@ -32,6 +32,10 @@ inline Tensor B(std::initializer_list<bool> v) { return Tensor::of<bool>(v); }
 inline Tensor B(std::initializer_list<bool> v, const Shape& s) { return Tensor::of<bool>(v, s); }
 inline Tensor L(int64_t v) { return Tensor::scalar<int64_t>(v); }
 inline Tensor F(std::initializer_list<float> v, const Shape& s) { return Tensor::of<float>(v, s); }
+/// A string.
+inline Tensor text(const std::string& bytes) { return Tensor::scalar(bytes); }
+/// 1 to 6 in rows.
+inline const Tensor kMatrix = D({1, 2, 3, 4, 5, 6}, {2, 3}), kRows = D({1, 2, 3, 4, 5, 6}, {3, 2});
 /// n values that differ, none near 0, signs mixed, in float64 or float32.
 inline Tensor ramp(const Shape& s, double step = 0.37) {
   Tensor t = *Tensor::make(DType::kFloat64, s);

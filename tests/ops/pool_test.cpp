@@ -5,17 +5,17 @@
 namespace troupe::testing {
 namespace {
 
-struct Case {
+struct PoolCase {
   Shape in;  // [batch, height, width, channels]
   int64_t size, stride;
   std::string padding;
 };
-const std::vector<Case> kCases = {
+const std::vector<PoolCase> kPoolCases = {
     {{3, 8, 8, 6}, 2, 2, "VALID"}, {{2, 9, 9, 21}, 3, 3, "VALID"},   {{2, 4, 40, 1}, 2, 2, "VALID"},
     {{2, 4, 6, 11}, 2, 2, "SAME"}, {{2, 24, 24, 64}, 2, 2, "VALID"}, {{2, 7, 9, 3}, 3, 2, "SAME"},
     {{1, 7, 7, 5}, 3, 1, "VALID"}, {{2, 5, 5, 17}, 1, 2, "VALID"},   {{2, 5, 6, 2}, 2, 3, "SAME"}};
 
-Attrs attrs_of(const Case& k, bool first) {
+Attrs attrs_of_pool(const PoolCase& k, bool first) {
   const auto list = [&](int64_t v) {
     return first ? std::vector<int64_t>{1, 1, v, v} : std::vector<int64_t>{1, v, v, 1};
   };
@@ -25,13 +25,13 @@ Attrs attrs_of(const Case& k, bool first) {
                {"data_format", std::string(first ? "NCHW" : "NHWC")}};
 }
 
-struct Reference {
+struct PoolReference {
   std::vector<double> max, mean, max_dx, mean_dx;
   Shape out;
   Tensor dy;
 };
 
-Reference reference(const Case& k, bool first, const Tensor& x) {
+PoolReference pool_reference(const PoolCase& k, bool first, const Tensor& x) {
   const int64_t h = k.in[1], w = k.in[2], c = k.in[3];
   const auto out = [&](int64_t n) {
     return k.padding == "SAME" ? (n + k.stride - 1) / k.stride : (n - k.size) / k.stride + 1;
@@ -43,7 +43,7 @@ Reference reference(const Case& k, bool first, const Tensor& x) {
   const auto at = [&](int64_t n, int64_t y, int64_t xx, int64_t ch, int64_t hh, int64_t ww) {
     return first ? ((n * c + ch) * hh + y) * ww + xx : ((n * hh + y) * ww + xx) * c + ch;
   };
-  Reference r;
+  PoolReference r;
   r.out = first ? Shape{k.in[0], c, oh, ow} : Shape{k.in[0], oh, ow, c};
   r.dy = random_tensor<float>(r.out, 5);
   const std::vector<double> v = doubles(x), g = doubles(r.dy);
@@ -72,23 +72,17 @@ Reference reference(const Case& k, bool first, const Tensor& x) {
   return r;
 }
 
-Tensor must(Result<Tensor> r) {
-  INFO((r.ok() ? "" : r.error().str()));
-  REQUIRE(r.ok());
-  return *r;
-}
-
 TEST_CASE("Pools and their gradients agree with loops") {
-  for (size_t i = 0; i < kCases.size(); ++i)
+  for (size_t i = 0; i < kPoolCases.size(); ++i)
     for (bool first : {false, true})
       for (int threads : {1, 2}) {
-        const Case& k = kCases[i];
+        const PoolCase& k = kPoolCases[i];
         INFO("case " << i << (first ? " NCHW" : " NHWC"));
         Tensor x = random_tensor<float>(first ? Shape{k.in[0], k.in[3], k.in[1], k.in[2]} : k.in, 1);
         for (int64_t j = 0; j < x.elements(); j += 3)
           x.mutable_data<float>()[j] = 0.5f;  // equal values: the first wins
-        const Reference want = reference(k, first, x);
-        const Attrs attrs = attrs_of(k, first);
+        const PoolReference want = pool_reference(k, first, x);
+        const Attrs attrs = attrs_of_pool(k, first);
         const Tensor y = must(apply("MaxPool", {x}, attrs, 0, threads));
         REQUIRE(y.shape() == want.out);
         check_close(doubles(y), want.max, 0);
@@ -102,10 +96,10 @@ TEST_CASE("Pools and their gradients agree with loops") {
 
 TEST_CASE("Pools' gradients agree with finite differences") {
   for (bool first : {false, true}) {
-    const Attrs attrs = attrs_of({{}, 2, 1, "SAME"}, first);
+    const Attrs attrs = attrs_of_pool({{}, 2, 1, "SAME"}, first);
     const Tensor x = random_tensor<double>({2, 4, 3, 2}, 1);
     check_gradients("MaxPool", {x}, attrs);
-    check_gradients("MaxPool", {random_tensor<double>({2, 4, 4, 6}, 1)}, attrs_of({{}, 2, 2, "VALID"}, first));
+    check_gradients("MaxPool", {random_tensor<double>({2, 4, 4, 6}, 1)}, attrs_of_pool({{}, 2, 2, "VALID"}, first));
     check_gradients("AvgPool", {x}, attrs);
     const Tensor g = random_tensor<double>({2, 4, 3, 2}, 2);
     check_gradients("AvgPoolGrad", {Tensor::of<int32_t>({2, 4, 3, 2}), g}, attrs, {1});
@@ -129,7 +123,7 @@ TEST_CASE("Pools' gradients agree with finite differences") {
 TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
   const Tensor x = Tensor::of<float>({1, 5, 5, 0, 2, 3, 3, 3}, {1, 2, 4, 1});
   const Tensor g = Tensor::of<float>({10, 11, 12, 13, 14, 15, 16, 17}, {1, 2, 4, 1});
-  const Attrs attrs = attrs_of({{}, 2, 2, "VALID"}, false);
+  const Attrs attrs = attrs_of_pool({{}, 2, 2, "VALID"}, false);
   const Tensor y = must(apply("MaxPool", {x}, attrs));
   CHECK(must(apply("MaxPoolGradGrad", {x, y, g}, attrs)).identical(Tensor::of<float>({11, 12}, {1, 1, 2, 1})));
   CHECK_FALSE(apply("MaxPoolGradGrad", {x, y, y}, attrs).ok());
@@ -151,13 +145,13 @@ TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
 
 TEST_CASE("Pools that do not fit are errors") {
   const Tensor x = random_tensor<float>({1, 4, 4, 2}, 1);
-  Attrs attrs = attrs_of({{}, 5, 1, "VALID"}, false);
+  Attrs attrs = attrs_of_pool({{}, 5, 1, "VALID"}, false);
   for (const char* op : {"MaxPool", "AvgPool"}) {
     CHECK_THAT(apply(op, {x}, attrs).error().str(), Catch::Contains("larger than the height of 4"));
     CHECK_THAT(apply_unshaped(op, {x}, attrs).error().str(), Catch::Contains("larger than the height of 4"));
     CHECK_FALSE(apply_unshaped(op, {*x.reshape({4, 8})}, attrs).ok());
   }
-  attrs = attrs_of({{}, 2, 2, "VALID"}, false);
+  attrs = attrs_of_pool({{}, 2, 2, "VALID"}, false);
   CHECK_FALSE(apply("MaxPoolGrad", {x, x, x}, attrs).ok());
   CHECK_FALSE(apply_unshaped("MaxPoolGrad", {x, x, x}, attrs).ok());
   CHECK_FALSE(apply_unshaped("AvgPoolGrad", {Tensor::of<int32_t>({1, 4, 4}), x}, attrs).ok());

@@ -6,11 +6,9 @@ using namespace troupe;
 using Catch::Contains;
 
 namespace {
-const std::vector<DType> kTypes{DType::kFloat32, DType::kInt32};
 const Attrs kQueue{{"component_types", kTypes},
                    {"shapes", std::vector<PartialShape>{{2}, PartialShape::scalar()}},
                    {"capacity", int64_t{10}}};
-const Attrs kTaken{{"component_types", kTypes}};
 }  // namespace
 
 TEST_CASE("what is enqueued by nodes is dequeued by nodes, with its shapes known") {

@@ -11,8 +11,8 @@ using Catch::Contains;
 
 namespace {
 
-struct Fixture {
-  explicit Fixture(OpenSource open = name_source(), bool single = true) : reader("r", std::move(open), single) {
+struct ReaderFixture {
+  explicit ReaderFixture(OpenSource open = name_source(), bool single = true) : reader("r", std::move(open), single) {
     reader.attach(host);
   }
   uint32_t read(int64_t step = 1) {
@@ -36,7 +36,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a read asks the queue, then for the file, and nothing twice") {
-  Fixture f;
+  ReaderFixture f;
   const auto one = f.read(), two = f.read();
   CHECK(f.host.questions == 1);
   f.name("a");
@@ -53,7 +53,7 @@ TEST_CASE("a read asks the queue, then for the file, and nothing twice") {
 }
 
 TEST_CASE("a file that no thread can be had for is an error of its reads, not asked for again and again") {
-  Fixture f;
+  ReaderFixture f;
   const auto one = f.read();
   f.name("a");
   REQUIRE(f.host.jobs.size() == 1);
@@ -64,7 +64,7 @@ TEST_CASE("a file that no thread can be had for is an error of its reads, not as
 }
 
 TEST_CASE("a name that comes after its read was cancelled is read by the next") {
-  Fixture f;
+  ReaderFixture f;
   const auto gone = f.read(1), next = f.read(2);
   f.reader.cancel(1, 1);
   CHECK(f.sink.error(gone).code == Code::kCancelled);
@@ -82,7 +82,7 @@ TEST_CASE("a name that comes after its read was cancelled is read by the next") 
 
 TEST_CASE("a read that waits for a file may be cancelled; what was read stays") {
   const TemporaryDirectory d;
-  Fixture f(line_source(0), false);
+  ReaderFixture f(line_source(0), false);
   f.read(1);
   f.name(d.write("a", "one\ntwo\n"));
   f.reader.cancel(1, 1);
@@ -94,7 +94,7 @@ TEST_CASE("a read that waits for a file may be cancelled; what was read stays") 
 
 TEST_CASE("several records end with their file, and a file ends when a read finds it so") {
   const TemporaryDirectory d;
-  Fixture f(line_source(0), false);
+  ReaderFixture f(line_source(0), false);
   const auto three = f.read_up_to(3);
   f.name(d.write("a", "1\n2\n3\n4\n5\n"));
   f.run_job();
@@ -119,7 +119,7 @@ TEST_CASE("several records end with their file, and a file ends when a read find
 
 TEST_CASE("faults of queue and file fail one read; a damaged file ends the reader until it is reset") {
   const TemporaryDirectory d;
-  Fixture f(line_source(0), false);
+  ReaderFixture f(line_source(0), false);
   const auto closed = f.read();
   f.reader.answered(f.host.questions, make_error(Code::kOutOfRange, "closed and empty"));
   CHECK(f.sink.error(closed).code == Code::kOutOfRange);
@@ -131,7 +131,7 @@ TEST_CASE("faults of queue and file fail one read; a damaged file ends the reade
   f.run_job();
   CHECK(f.sink.error(missing).code == Code::kNotFound);
 
-  Fixture damaged(tfrecord_source(), false);
+  ReaderFixture damaged(tfrecord_source(), false);
   const auto first = damaged.read();
   damaged.name(d.write("bad", std::string(20, 'x')));
   damaged.run_job();
@@ -143,7 +143,7 @@ TEST_CASE("faults of queue and file fail one read; a damaged file ends the reade
 }
 
 TEST_CASE("a reader takes names from queues of strings alone") {
-  Fixture f;
+  ReaderFixture f;
   f.read();
   RecordingSink answers;
   const auto dequeue = [&](DType dtype, PartialShape shape) {

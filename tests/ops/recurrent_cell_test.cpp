@@ -7,7 +7,7 @@ using namespace troupe::testing;
 
 namespace {
 
-constexpr int64_t kBatch = 3, kInputs = 4, kUnits = 5;
+constexpr int64_t kCellBatch = 3, kCellInputs = 4, kCellUnits = 5;
 
 std::vector<Tensor> random_tensors(const std::vector<Shape>& shapes) {
   std::vector<Tensor> out;
@@ -18,37 +18,37 @@ std::vector<Tensor> random_tensors(const std::vector<Shape>& shapes) {
 
 /// x, cs_prev, h_prev, w, wci, wcf, wco, b.
 std::vector<Tensor> lstm_inputs() {
-  return random_tensors({{kBatch, kInputs},
-                         {kBatch, kUnits},
-                         {kBatch, kUnits},
-                         {kInputs + kUnits, 4 * kUnits},
-                         {kUnits},
-                         {kUnits},
-                         {kUnits},
-                         {4 * kUnits}});
+  return random_tensors({{kCellBatch, kCellInputs},
+                         {kCellBatch, kCellUnits},
+                         {kCellBatch, kCellUnits},
+                         {kCellInputs + kCellUnits, 4 * kCellUnits},
+                         {kCellUnits},
+                         {kCellUnits},
+                         {kCellUnits},
+                         {4 * kCellUnits}});
 }
 
 /// x, h_prev, w_ru, w_c, b_ru, b_c.
 std::vector<Tensor> gru_inputs() {
-  return random_tensors({{kBatch, kInputs},
-                         {kBatch, kUnits},
-                         {kInputs + kUnits, 2 * kUnits},
-                         {kInputs + kUnits, kUnits},
-                         {2 * kUnits},
-                         {kUnits}});
+  return random_tensors({{kCellBatch, kCellInputs},
+                         {kCellBatch, kCellUnits},
+                         {kCellInputs + kCellUnits, 2 * kCellUnits},
+                         {kCellInputs + kCellUnits, kCellUnits},
+                         {2 * kCellUnits},
+                         {kCellUnits}});
 }
 
-struct Built {
+struct BuiltCell {
   Graph graph{Registries::all().ops};
   Scope scope{graph};
   std::vector<Output> in;
-  explicit Built(const std::vector<Tensor>& inputs) {
+  explicit BuiltCell(const std::vector<Tensor>& inputs) {
     for (const Tensor& t : inputs) in.push_back(scope.constant(t));
   }
 };
 
 /// The values of `got` and `want`, and their gradients by all inputs, agree.
-void check_agree(const Built& b, const std::vector<Output>& got, const std::vector<Output>& want,
+void check_agree(const BuiltCell& b, const std::vector<Output>& got, const std::vector<Output>& want,
                  const std::vector<Output>& by_got, const std::vector<Output>& by_want) {
   INFO((b.scope.ok() ? "" : b.scope.status().error().str()));
   REQUIRE(b.scope.ok());
@@ -57,7 +57,7 @@ void check_agree(const Built& b, const std::vector<Output>& got, const std::vect
     check_close(doubles(Evaluator().value(got[i])), doubles(Evaluator().value(want[i])), 1e-6);
   std::vector<Output> dys;
   for (size_t i = 0; i < by_got.size(); ++i)
-    dys.push_back(b.scope.constant(random_tensor<float>({kBatch, kUnits}, 90 + static_cast<uint32_t>(i))));
+    dys.push_back(b.scope.constant(random_tensor<float>({kCellBatch, kCellUnits}, 90 + static_cast<uint32_t>(i))));
   const auto dgot = gradients(b.scope, by_got, b.in, dys), dwant = gradients(b.scope, by_want, b.in, dys);
   INFO((dgot.ok() ? "" : dgot.error().str()));
   REQUIRE((dgot.ok() && dwant.ok()));
@@ -72,7 +72,7 @@ void check_agree(const Built& b, const std::vector<Output>& got, const std::vect
 TEST_CASE("a cell of an LSTM is a sequence of one step") {
   for (const bool peephole : {false, true})
     for (const float clip : {0.f, 0.3f}) {
-      const Built b(lstm_inputs());
+      const BuiltCell b(lstm_inputs());
       const Attrs attrs = {{"forget_bias", 0.5f}, {"cell_clip", clip}, {"use_peephole", peephole}};
       const Node* cell = b.scope.node("LSTMBlockCell", b.in, attrs);
       std::vector<Output> in = {b.scope.constant(Tensor::scalar<int64_t>(1)),
@@ -84,14 +84,14 @@ TEST_CASE("a cell of an LSTM is a sequence of one step") {
       for (int i = 0; i < 7; ++i) {
         got.push_back(cell->out(i));
         want.push_back(b.scope.op("Squeeze", {sequence->out(i)}, {{"squeeze_dims", std::vector<int64_t>{0}}}));
-        CHECK(cell->shape(i) == PartialShape{kBatch, kUnits});
+        CHECK(cell->shape(i) == PartialShape{kCellBatch, kCellUnits});
       }
       check_agree(b, got, want, {got[1], got[6]}, {want[1], want[6]});
     }
 }
 
 TEST_CASE("a cell of a GRU is what elementary ops make of it") {
-  const Built b(gru_inputs());
+  const BuiltCell b(gru_inputs());
   const Scope& s = b.scope;
   const Node* cell = s.node("GRUBlockCell", b.in);
   const auto op = [&](const char* name, std::vector<Output> in) { return s.op(name, std::move(in)); };
@@ -122,7 +122,7 @@ TEST_CASE("wrong inputs of recurrent cells are errors that say which") {
   fails("GRUBlockCell", gru_inputs(), 1, {2, 5}, "h_prev must have shape [3, units], not [2,5]");
   fails("GRUBlockCell", gru_inputs(), 2, {9, 5}, "w_ru must have shape [9,10], not [9,5]");
   fails("GRUBlockCell", gru_inputs(), 5, {10}, "b_c must have shape [5], not [10]");
-  const Built b(gru_inputs());
+  const BuiltCell b(gru_inputs());
   const Node* cell = b.scope.node("GRUBlockCell", b.in);
   const auto by_gate = gradients(b.scope, {cell->out(1)}, {b.in[0]});
   REQUIRE_FALSE(by_gate.ok());

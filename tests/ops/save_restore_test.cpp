@@ -25,7 +25,7 @@ struct Directory {
   ~Directory() { std::filesystem::remove_all(path); }
 };
 
-Tensor text(std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); }
+Tensor texts(std::initializer_list<std::string> s) { return Tensor::of<std::string>(s); }
 
 Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, const Attrs& attrs,
                                 std::vector<DType> outputs, std::shared_ptr<Allocator> allocator = system_allocator()) {
@@ -50,24 +50,24 @@ TEST_CASE("tensors saved are restored under their names") {
   const Directory d;
   const Tensor path = Tensor::scalar<std::string>(d.path + "/new/model.safetensors");
   const Tensor w = Tensor::of<float>({1, 2, 3, 4}, {2, 2}), n = Tensor::scalar<int64_t>(9);
-  const Tensor both = text({"fc/w", "n"}), whole = text({"", ""});
+  const Tensor both = texts({"fc/w", "n"}), whole = texts({"", ""});
   REQUIRE(run("SaveV2", {path, both, whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
   REQUIRE(run("SaveV2", {path, both, whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());  // over the old one
   CHECK(std::distance(std::filesystem::directory_iterator(d.path + "/new"), {}) == 1);
-  const auto back = run("RestoreV2", {path, text({"n", "fc/w"}), whole}, {DType::kInt64, DType::kFloat32});
+  const auto back = run("RestoreV2", {path, texts({"n", "fc/w"}), whole}, {DType::kInt64, DType::kFloat32});
   REQUIRE(back.ok());
   CHECK(back->at(0).identical(n));
   CHECK(back->at(1).identical(w));
 
-  const auto missing = run("RestoreV2", {path, text({"x"}), text({""})}, {DType::kFloat32});
+  const auto missing = run("RestoreV2", {path, texts({"x"}), texts({""})}, {DType::kFloat32});
   CHECK(missing.error().code == Code::kNotFound);
   CHECK_THAT(missing.error().message, Contains("'x'"));
-  CHECK_THAT(run("RestoreV2", {path, text({"n"}), text({""})}, {DType::kFloat32}).error().message,
+  CHECK_THAT(run("RestoreV2", {path, texts({"n"}), texts({""})}, {DType::kFloat32}).error().message,
              Contains("int64") && Contains("float32"));
-  CHECK_THAT(run("RestoreV2", {path, text({"n"}), text({"2 0,1"})}, {DType::kInt64}).error().message,
+  CHECK_THAT(run("RestoreV2", {path, texts({"n"}), texts({"2 0,1"})}, {DType::kInt64}).error().message,
              Contains("tensor 'n': a slice of [2] of a tensor of shape []"));
-  CHECK_FALSE(run("SaveV2", {path, text({"a", "a"}), whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
-  CHECK_FALSE(run("SaveV2", {path, text({"a"}), text({""}), text({"s"})}, {DType::kString}).ok());
+  CHECK_FALSE(run("SaveV2", {path, texts({"a", "a"}), whole, w, n}, {DType::kFloat32, DType::kInt64}).ok());
+  CHECK_FALSE(run("SaveV2", {path, texts({"a"}), texts({""}), texts({"s"})}, {DType::kString}).ok());
 
   const std::string file = path.data<std::string>()[0];
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
@@ -78,7 +78,7 @@ TEST_CASE("tensors saved are restored under their names") {
 
 TEST_CASE("what a killed save left goes with the next one; a FIFO is an error in both directions") {
   const Directory d;
-  const Tensor w = Tensor::of<float>({1, 2}), names = text({"w"}), whole = text({""});
+  const Tensor w = Tensor::of<float>({1, 2}), names = texts({"w"}), whole = texts({""});
   const auto save = [&](const std::string& path) {
     return run("SaveV2", {Tensor::scalar(path), names, whole, w}, {DType::kFloat32});
   };
@@ -99,15 +99,15 @@ TEST_CASE("tensors are saved in parts and restored in others") {
   const Directory d;
   const Tensor path = Tensor::scalar<std::string>(d.path + "/model");
   const Tensor top = Tensor::of<float>({1, 2, 3}, {1, 3}), rest = Tensor::of<float>({4, 5, 6, 7, 8, 9}, {2, 3});
-  const Tensor names = text({"w", "n", "w"}), n = Tensor::scalar<float>(9);
+  const Tensor names = texts({"w", "n", "w"}), n = Tensor::scalar<float>(9);
   const std::vector<DType> three(3, DType::kFloat32);
   const auto save = [&](const std::string& op, const std::string& first, const std::string& second) {
     Attrs attrs = {{op == "SaveV2" ? "dtypes" : "T", three}};
-    return run(op, {path, names, text({first, "", second}), top, n, rest}, attrs, {});
+    return run(op, {path, names, texts({first, "", second}), top, n, rest}, attrs, {});
   };
   for (const char* op : {"SaveV2", "SaveSlices"}) {
     REQUIRE(save(op, "3 3 0,1:-", "3 3 1,2:0,3").ok());
-    const auto back = run("RestoreV2", {path, text({"w", "w", "n"}), text({"3 3 -:1,2", "", ""})}, three);
+    const auto back = run("RestoreV2", {path, texts({"w", "w", "n"}), texts({"3 3 -:1,2", "", ""})}, three);
     REQUIRE(back.ok());
     CHECK(back->at(0).identical(Tensor::of<float>({2, 3, 5, 6, 8, 9}, {3, 2})));
     CHECK(back->at(1).identical(Tensor::of<float>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3})));
@@ -131,8 +131,8 @@ TEST_CASE("the former versions save and restore too, from several files by a pat
   const auto path = [&](const std::string& name) { return Tensor::scalar(d.path + "/" + name); };
   const auto name = [](const std::string& s) { return Tensor::scalar(s); };
   const Tensor a = Tensor::of<float>({1, 2, 3, 4}, {2, 2}), b = Tensor::scalar<int64_t>(5);
-  REQUIRE(run("Save", {path("m-0"), text({"a"}), a}, {{"T", std::vector{DType::kFloat32}}}, {}).ok());
-  REQUIRE(run("Save", {path("m-1"), text({"b"}), b}, {{"T", std::vector{DType::kInt64}}}, {}).ok());
+  REQUIRE(run("Save", {path("m-0"), texts({"a"}), a}, {{"T", std::vector{DType::kFloat32}}}, {}).ok());
+  REQUIRE(run("Save", {path("m-1"), texts({"b"}), b}, {{"T", std::vector{DType::kInt64}}}, {}).ok());
   const auto restore = [&](const std::string& file, const std::string& tensor, DType dtype) {
     return run("Restore", {path(file), name(tensor)}, {{"dt", dtype}, {"preferred_shard", int64_t{-1}}}, {dtype});
   };
@@ -150,14 +150,14 @@ TEST_CASE("what is restored counts against the device's limit, the rest of the f
   const Directory d;
   const Tensor path = Tensor::scalar<std::string>(d.path + "/model.safetensors");
   const Tensor big = *Tensor::zeros(DType::kFloat32, Shape{4096}), small = Tensor::scalar<int64_t>(9);
-  REQUIRE(
-      run("SaveV2", {path, text({"big", "small"}), text({"", ""}), big, small}, {DType::kFloat32, DType::kInt64}).ok());
+  REQUIRE(run("SaveV2", {path, texts({"big", "small"}), texts({"", ""}), big, small}, {DType::kFloat32, DType::kInt64})
+              .ok());
   const auto limited = make_caching_allocator(4096);
-  const auto fits = run("RestoreV2", {path, text({"small"}), text({""})}, {DType::kInt64}, limited);
+  const auto fits = run("RestoreV2", {path, texts({"small"}), texts({""})}, {DType::kInt64}, limited);
   REQUIRE(fits.ok());
   CHECK(fits->at(0).identical(small));
   CHECK(limited->stats().in_use > 0);
-  const auto not_fits = run("RestoreV2", {path, text({"big"}), text({""})}, {DType::kFloat32}, limited);
+  const auto not_fits = run("RestoreV2", {path, texts({"big"}), texts({""})}, {DType::kFloat32}, limited);
   CHECK(not_fits.error().code == Code::kResourceExhausted);
 }
 
@@ -165,7 +165,7 @@ TEST_CASE("several files become one, and the several go") {
   const Directory d;
   const auto path = [&](const std::string& name) { return Tensor::scalar(d.path + "/" + name); };
   const auto save = [&](const std::string& file, const std::string& name, float value) {
-    REQUIRE(run("SaveV2", {path(file), text({name}), text({""}), Tensor::scalar(value)}, {DType::kFloat32}).ok());
+    REQUIRE(run("SaveV2", {path(file), texts({name}), texts({""}), Tensor::scalar(value)}, {DType::kFloat32}).ok());
   };
   const auto merge = [&](std::initializer_list<std::string> files, bool delete_directories, bool may_miss) {
     std::vector<std::string> paths;
@@ -182,7 +182,7 @@ TEST_CASE("several files become one, and the several go") {
   REQUIRE(merge({"temp/1", "temp/2", "temp/3"}, true, true).ok());
   CHECK_FALSE(exists("temp"));
   const auto back =
-      run("RestoreV2", {path("model"), text({"b", "a"}), text({"", ""})}, {DType::kFloat32, DType::kFloat32});
+      run("RestoreV2", {path("model"), texts({"b", "a"}), texts({"", ""})}, {DType::kFloat32, DType::kFloat32});
   REQUIRE(back.ok());
   CHECK(back->at(0).identical(Tensor::scalar(2.f)));
 
@@ -194,7 +194,7 @@ TEST_CASE("several files become one, and the several go") {
   save("temp/1", "a", 4);
   CHECK_THAT(merge({"model", "temp/1"}, true, false).error().message, Contains("tensor 'a'"));
   CHECK(merge({"x", "y"}, true, true).error().code == Code::kNotFound);
-  CHECK_FALSE(run("MergeV2Checkpoints", {text({}), text({"a", "b"})},
+  CHECK_FALSE(run("MergeV2Checkpoints", {texts({}), texts({"a", "b"})},
                   {{"delete_old_dirs", true}, {"allow_missing_files", true}}, {})
                   .ok());
 }

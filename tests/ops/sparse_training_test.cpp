@@ -9,7 +9,7 @@ using namespace troupe;
 
 namespace {
 
-struct Case {
+struct SparseUpdateCase {
   std::string name;  // ResourceApply..., ResourceSparseApply...
   int slots;
   std::vector<double> scalars;  // in the order of the inputs
@@ -19,7 +19,7 @@ struct Case {
 
 const double lr = 0.1, mo = 0.9, eps = 1e-3, rho = 0.9;
 
-std::vector<Case> cases() {
+std::vector<SparseUpdateCase> sparse_update_cases() {
   return {{"Momentum", 1, {lr, mo}, 1},
           {"Momentum", 1, {lr, mo}, 1, {{"use_nesterov", true}}},
           {"KerasMomentum", 1, {lr, mo}, 1, {{"use_nesterov", true}}},
@@ -38,7 +38,8 @@ std::vector<Case> cases() {
 }
 
 /// Variables of `rows` rows of two, the trained one first.
-std::vector<StateFixture::Arg> variables(StateFixture& f, const Case& c, const std::string& prefix, int rows) {
+std::vector<StateFixture::Arg> variables(StateFixture& f, const SparseUpdateCase& c, const std::string& prefix,
+                                         int rows) {
   std::vector<StateFixture::Arg> out;
   for (int v = 0; v <= c.slots; ++v) {
     out.push_back(f.variable(prefix + std::to_string(v), {rows, 2}, DType::kFloat64));
@@ -49,8 +50,8 @@ std::vector<StateFixture::Arg> variables(StateFixture& f, const Case& c, const s
   return out;
 }
 
-std::vector<StateFixture::Arg> arguments(const Case& c, std::vector<StateFixture::Arg> args, const Tensor& g,
-                                         const Tensor* indices) {
+std::vector<StateFixture::Arg> arguments(const SparseUpdateCase& c, std::vector<StateFixture::Arg> args,
+                                         const Tensor& g, const Tensor* indices) {
   std::vector<StateFixture::Arg> rest;
   for (size_t i = 0; i < c.scalars.size(); ++i) {
     const bool step = c.name == "AdagradDA" && i == 3;
@@ -65,7 +66,7 @@ std::vector<StateFixture::Arg> arguments(const Case& c, std::vector<StateFixture
 }  // namespace
 
 TEST_CASE("a sparse update changes rows one after the other as the dense one does") {
-  for (const Case& c : cases()) {
+  for (const SparseUpdateCase& c : sparse_update_cases()) {
     INFO(c.name);
     StateFixture f;
     const auto sparse = variables(f, c, "sparse", 4);
@@ -100,7 +101,7 @@ TEST_CASE("a sparse update changes rows one after the other as the dense one doe
 
 TEST_CASE("a sparse update that does not fit is refused and changes nothing") {
   StateFixture f;
-  const Case c = cases()[0];
+  const SparseUpdateCase c = sparse_update_cases()[0];
   const auto v = variables(f, c, "v", 4);
   const Tensor before = f.read(v[0]);
   const Tensor g = Tensor::of<double>({1, -2, 0.5, 3}, {2, 2});

@@ -10,6 +10,10 @@
 
 namespace troupe {
 
+/// The types of what queues and barriers hold, and the attributes of ops that take it.
+inline const std::vector<DType> kTypes{DType::kFloat32, DType::kInt32};
+inline const Attrs kTaken{{"component_types", kTypes}};
+
 class StateFixture {
  public:
   /// An input of a node: a handle made by handle(), or a value.

@@ -12,7 +12,8 @@ namespace {
 
 using Catch::Contains;
 
-void check_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words, Attrs attrs = {}) {
+void check_string_fails(const std::string& op, const std::vector<Tensor>& inputs, const std::string& words,
+                        Attrs attrs = {}) {
   const auto got = apply_unshaped(op, inputs, attrs);
   INFO(op);
   REQUIRE_FALSE(got.ok());
@@ -31,31 +32,31 @@ Status act(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs
 }  // namespace
 
 TEST_CASE("strings that cannot be used are errors", "[strings]") {
-  check_fails("StringToNumber", {S({"1", "x1"})}, "\"x1\" is no float32 (element 1 of [2])");
-  check_fails("StringToNumber", {S({""})}, "is no float32");
-  check_fails("StringToNumber", {S({"2147483648"})}, "is no int32", {{"out_type", DType::kInt32}});
-  check_fails("Substr", {S({"abc"}), I(4), I(1)}, "pos 4");
-  check_fails("Substr", {S({"abc"}), I(-4), I(1)}, "pos -4");
-  check_fails("Substr", {S({"abc"}), I({1}), I({1, 2})}, "one shape");
-  check_fails("DecodeBase64", {S({"a"})}, "no base 64");
-  check_fails("DecodeBase64", {S({"a$=="})}, "'$'");
-  check_fails("DecodeBase64", {S({"YQ="})}, "no base 64");
-  check_fails("StringJoin", {S({"a"}), S({"a", "b"})}, "[1] and [2]");
-  check_fails("ReduceJoin", {S({"a"}), I({1})}, "axis 1");
-  check_fails("ReduceJoin", {S({"a"}), I({0, -1})}, "twice");
-  check_fails("UnsortedSegmentJoin", {S({"a"}), I({2}), I(2)}, "segment id 2");
-  check_fails("UnsortedSegmentJoin", {S({"a"}), I({0, 1}), I(2)}, "do not lead");
-  check_fails("StringSplit", {S("a"), S("")}, "a vector");
-  check_fails("AsString", {I(1)}, "fill", {{"fill", "x"}});
-  check_fails("AsString", {I(1)}, "precision", {{"precision", int64_t{2}}});
-  check_fails("AsString", {D(1)}, "at most", {{"width", int64_t{1} << 40}});
-  check_fails("StringToHashBucketStrong", {S("a")}, "two numbers",
-              {{"num_buckets", int64_t{2}}, {"key", std::vector<int64_t>{1}}});
-  check_fails("StringFormat", {I(1)}, "2 places for 1", {{"template", "%s %s"}});
-  check_fails("RegexFullMatch", {S("a"), S("(")}, "\"(\" is no regular expression");
-  check_fails("StaticRegexFullMatch", {S("a")}, "missing", {{"pattern", "["}});
-  check_fails("RegexReplace", {S("a"), S("a"), S("\\1")}, "does not fit pattern");
-  check_fails("RegexFullMatch", {S("a"), S({"a", "b"})}, "[2]");
+  check_string_fails("StringToNumber", {S({"1", "x1"})}, "\"x1\" is no float32 (element 1 of [2])");
+  check_string_fails("StringToNumber", {S({""})}, "is no float32");
+  check_string_fails("StringToNumber", {S({"2147483648"})}, "is no int32", {{"out_type", DType::kInt32}});
+  check_string_fails("Substr", {S({"abc"}), I(4), I(1)}, "pos 4");
+  check_string_fails("Substr", {S({"abc"}), I(-4), I(1)}, "pos -4");
+  check_string_fails("Substr", {S({"abc"}), I({1}), I({1, 2})}, "one shape");
+  check_string_fails("DecodeBase64", {S({"a"})}, "no base 64");
+  check_string_fails("DecodeBase64", {S({"a$=="})}, "'$'");
+  check_string_fails("DecodeBase64", {S({"YQ="})}, "no base 64");
+  check_string_fails("StringJoin", {S({"a"}), S({"a", "b"})}, "[1] and [2]");
+  check_string_fails("ReduceJoin", {S({"a"}), I({1})}, "axis 1");
+  check_string_fails("ReduceJoin", {S({"a"}), I({0, -1})}, "twice");
+  check_string_fails("UnsortedSegmentJoin", {S({"a"}), I({2}), I(2)}, "segment id 2");
+  check_string_fails("UnsortedSegmentJoin", {S({"a"}), I({0, 1}), I(2)}, "do not lead");
+  check_string_fails("StringSplit", {S("a"), S("")}, "a vector");
+  check_string_fails("AsString", {I(1)}, "fill", {{"fill", "x"}});
+  check_string_fails("AsString", {I(1)}, "precision", {{"precision", int64_t{2}}});
+  check_string_fails("AsString", {D(1)}, "at most", {{"width", int64_t{1} << 40}});
+  check_string_fails("StringToHashBucketStrong", {S("a")}, "two numbers",
+                     {{"num_buckets", int64_t{2}}, {"key", std::vector<int64_t>{1}}});
+  check_string_fails("StringFormat", {I(1)}, "2 places for 1", {{"template", "%s %s"}});
+  check_string_fails("RegexFullMatch", {S("a"), S("(")}, "\"(\" is no regular expression");
+  check_string_fails("StaticRegexFullMatch", {S("a")}, "missing", {{"pattern", "["}});
+  check_string_fails("RegexReplace", {S("a"), S("a"), S("\\1")}, "does not fit pattern");
+  check_string_fails("RegexFullMatch", {S("a"), S({"a", "b"})}, "[2]");
   CHECK_THAT(act("PrintV2", {S("x")}, {{"output_stream", "nowhere"}}).error().str(), Contains("nowhere"));
 }
 

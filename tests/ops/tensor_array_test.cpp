@@ -22,8 +22,6 @@ struct Arrays : OpGraph {
   Output read(Output after, int i) { return op("TensorArrayReadV3", {handle, of(I(i)), after}, dtype); }
 };
 
-const Tensor kRows = D({1, 2, 3, 4, 5, 6}, {3, 2});
-
 }  // namespace
 
 TEST_CASE("elements of a tensor array are written once and read once") {

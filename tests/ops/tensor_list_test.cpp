@@ -24,8 +24,6 @@ struct Lists : OpGraph {
   Output reserve(Output shape, int n) { return op("TensorListReserve", {shape, of(I(n))}); }
 };
 
-const Tensor kRows = D({1, 2, 3, 4, 5, 6}, {3, 2});
-
 }  // namespace
 
 TEST_CASE("a tensor goes into a list and comes back, with its gradient") {

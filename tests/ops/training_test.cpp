@@ -14,7 +14,7 @@ namespace {
 
 using State = std::vector<double>;  // one element: the variable, then its slots
 
-struct Case {
+struct UpdateCase {
   std::string op;
   std::vector<double> slots;    // initial values
   std::vector<double> scalars;  // in the order of the inputs
@@ -23,7 +23,7 @@ struct Case {
   std::function<void(State&, double g)> step;
 };
 
-std::vector<Case> cases() {
+std::vector<UpdateCase> update_cases() {
   const double lr = 0.1, mo = 0.9, b1 = 0.8, b2 = 0.95, eps = 1e-3, rho = 0.9;
   return {
       {"ResourceApplyGradientDescent", {}, {lr}, 1, {}, [=](State& s, double g) { s[0] -= lr * g; }},
@@ -225,7 +225,7 @@ std::vector<Case> cases() {
 
 template <class T> double as_double(T x) { return widen(x); }
 
-template <class T> void follow(const Case& c, double tolerance) {
+template <class T> void follow(const UpdateCase& c, double tolerance) {
   INFO(c.op << " " << to_string(dtype_of<T>));
   constexpr int kElements = 37;  // some whole vectors and a rest
   StateFixture f;
@@ -265,14 +265,14 @@ template <class T> void follow(const Case& c, double tolerance) {
 }  // namespace
 
 TEST_CASE("each optimizer follows its formula for several steps") {
-  for (const Case& c : cases()) {
+  for (const UpdateCase& c : update_cases()) {
     follow<float>(c, 2e-5);
     follow<double>(c, 1e-7);  // scalars pass through float nowhere
   }
 }
 
 TEST_CASE("16-bit variables are updated with float arithmetic") {
-  const auto all = cases();
+  const auto all = update_cases();
   follow<bfloat16>(all[0], 0.05);
   follow<float16>(all[1], 0.02);
 }
