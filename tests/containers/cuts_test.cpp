@@ -22,7 +22,7 @@ class Steps final : public StepWatch {
   }
 };
 
-struct Fixture {
+struct CutsFixture {
   Container container{"c"};
   Steps steps;
   Cuts cuts{container, steps};
@@ -56,7 +56,7 @@ struct Fixture {
       for (const auto& [name, tensor] : *v) (*into)[name] = tensor.data<int64_t>()[0];
     });
   }
-  explicit Fixture(std::vector<std::string> names) {
+  explicit CutsFixture(std::vector<std::string> names) {
     for (const std::string& name : names) REQUIRE(container.assign(handle(name), Tensor::scalar<int64_t>(0)).ok());
   }
 };
@@ -64,14 +64,14 @@ struct Fixture {
 using Values = std::map<std::string, int64_t>;
 
 TEST_CASE("a snapshot without steps at work comes at once") {
-  Fixture f({"a", "b"});
+  CutsFixture f({"a", "b"});
   std::optional<Values> taken;
   f.take(taken);
   CHECK(taken == Values{{"a", 0}, {"b", 0}});
 }
 
 TEST_CASE("a snapshot has the whole of a step that had begun and nothing of one that begins later") {
-  Fixture f({"a", "b"});
+  CutsFixture f({"a", "b"});
   f.steps.running = {1, 2};
   f.add(1, "a", 1);
   std::optional<Values> taken;
@@ -90,7 +90,7 @@ TEST_CASE("a snapshot has the whole of a step that had begun and nothing of one 
 }
 
 TEST_CASE("a step that ended without being told of needs no waiting") {
-  Fixture f({"a"});
+  CutsFixture f({"a"});
   f.steps.running = {1};
   f.add(1, "a", 1);
   f.steps.running.clear();
@@ -100,10 +100,10 @@ TEST_CASE("a step that ended without being told of needs no waiting") {
 }
 
 TEST_CASE("temporary variables are in no snapshot, and go with their step, whether it failed or not") {
-  Fixture f({"a"});
+  CutsFixture f({"a"});
   f.steps.running = {7};
   f.cuts.apply(7, [&](Container& c, bool) {
-    return c.assign(Fixture::handle(temporary_name("t", 7, 0)), Tensor::scalar<int64_t>(5));
+    return c.assign(CutsFixture::handle(temporary_name("t", 7, 0)), Tensor::scalar<int64_t>(5));
   });
   std::optional<Values> taken;
   f.take(taken);
@@ -117,7 +117,7 @@ TEST_CASE("temporary variables are in no snapshot, and go with their step, wheth
 TEST_CASE("a container that goes answers the snapshots that wait") {
   std::optional<Code> code;
   {
-    Fixture f({"a"});
+    CutsFixture f({"a"});
     f.steps.running = {1};
     f.add(1, "a", 1);
     f.cuts.snapshot([&](Result<Cuts::Variables> v) { code = v.ok() ? Code::kInternal : v.error().code; });
@@ -127,7 +127,7 @@ TEST_CASE("a container that goes answers the snapshots that wait") {
 }
 
 TEST_CASE("an update that finds no memory on the copy is the snapshot's error") {
-  Fixture f({"a", "b"});
+  CutsFixture f({"a", "b"});
   f.steps.running = {1};
   f.add(1, "a", 1);
   std::optional<Code> code;
@@ -146,7 +146,7 @@ TEST_CASE("snapshots of any mixture of steps are whole") {
   std::mt19937 random(5);
   const std::vector<std::string> names = {"a", "b", "c", "d"};
   for (int round = 0; round < repeats(400); ++round) {
-    Fixture f(names);
+    CutsFixture f(names);
     std::map<int64_t, std::vector<std::string>> left;
     int64_t next = 1;
     std::list<std::optional<Values>> snapshots;

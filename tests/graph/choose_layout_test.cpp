@@ -7,11 +7,10 @@
 #include "troupe/control_flow.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct LayoutFixture : test::PassFixture {
   const GraphPasses layout = only(&GraphPasses::choose_layout);
   const Output x = placeholder("x", {-1, 16, 8, 8}), w = placeholder("w", {3, 3, 16, 16}), b = placeholder("b", {16});
 
@@ -53,8 +52,8 @@ const std::string kLast = "int32[4] [0, 2, 3, 1]", kFirst = "int32[4] [0, 3, 1, 
 }  // namespace
 
 TEST_CASE("a chain on NCHW images becomes one on NHWC images between two transpositions") {
-  Fixture f;
-  const Output h = f.s.op("Relu", {f.s.op("BiasAdd", {f.conv(f.x, f.w), f.b}, Fixture::format())});
+  LayoutFixture f;
+  const Output h = f.s.op("Relu", {f.s.op("BiasAdd", {f.conv(f.x, f.w), f.b}, LayoutFixture::format())});
   const Output y = f.pool(h);
   CHECK(f.chosen(y) == "Transpose(MaxPool(Relu(BiasAdd(Conv2D(Transpose(x, " + kLast + "), w), b))), " + kFirst + ")");
   StepGraph step(f.graph, {}, {&y, 1}, {});
@@ -68,11 +67,11 @@ TEST_CASE("a chain on NCHW images becomes one on NHWC images between two transpo
 }
 
 TEST_CASE("where the channels are one, or the places, a reshape is enough") {
-  Fixture f;
+  LayoutFixture f;
   const Output one = f.placeholder("one", {-1, 1, 8, 8}), w = f.placeholder("v", {3, 3, 1, 4});
-  Attrs whole = Fixture::windows({1, 1, 1, 1}, "VALID");
+  Attrs whole = LayoutFixture::windows({1, 1, 1, 1}, "VALID");
   whole.set("ksize", std::vector<int64_t>{1, 1, 8, 4});
-  const Output y = f.s.op("MaxPool", {f.s.op("Conv2D", {one, w}, Fixture::windows({1, 1, 1, 2}))}, whole);
+  const Output y = f.s.op("MaxPool", {f.s.op("Conv2D", {one, w}, LayoutFixture::windows({1, 1, 1, 2}))}, whole);
   REQUIRE(y.shape() == PartialShape{-1, 4, 1, 1});
   CHECK(f.chosen(y) == "Reshape(MaxPool(Conv2D(Reshape(one, int32[4] [-1, 8, 8, 1]), v)), int32[4] [-1, 4, 1, 1])");
   CHECK(f.chosen(f.s.op("Reshape", {y, f.ints({-1, 4})})) ==
@@ -82,7 +81,7 @@ TEST_CASE("where the channels are one, or the places, a reshape is enough") {
 }
 
 TEST_CASE("axes, paddings, sizes and constants follow the images") {
-  Fixture f;
+  LayoutFixture f;
   const Output p = f.pool(f.x);
   const std::string head = "MaxPool(Transpose(x, " + kLast + "))";
   const auto back = [&](const std::string& text) { return "Transpose(" + text + ", " + kFirst + ")"; };
@@ -110,23 +109,24 @@ TEST_CASE("axes, paddings, sizes and constants follow the images") {
 }
 
 TEST_CASE("gradients of windows take the sizes of images in the new order") {
-  Fixture f;
+  LayoutFixture f;
   const Output g = f.placeholder("g", {-1, 16, 4, 3}), sizes = f.s.op("Shape", {f.x});
-  CHECK(f.chosen(f.s.op("AvgPoolGrad", {sizes, f.s.op("Relu", {g})}, Fixture::pools())) ==
+  CHECK(f.chosen(f.s.op("AvgPoolGrad", {sizes, f.s.op("Relu", {g})}, LayoutFixture::pools())) ==
         "Transpose(AvgPoolGrad(GatherV2(Shape(x), " + kLast + ", int32[] 0), Transpose(Relu(g), " + kLast + ")), " +
             kFirst + ")");
-  CHECK(f.chosen(f.s.op("AvgPoolGrad", {f.ints({2, 16, 8, 9}), g}, Fixture::pools())) ==
+  CHECK(f.chosen(f.s.op("AvgPoolGrad", {f.ints({2, 16, 8, 9}), g}, LayoutFixture::pools())) ==
         "Transpose(AvgPoolGrad(int32[4] [2, 8, 9, 16], Transpose(g, " + kLast + ")), " + kFirst + ")");
   // The sizes of what was changed are there in the order that is wanted.
   const Output inner = f.pool(f.x);
   const Output dy = f.placeholder("dy", {-1, 16, 2, 1});
   const std::string head = "MaxPool(Transpose(x, " + kLast + "))";
-  CHECK(f.chosen(f.s.op("Mul", {inner, f.s.op("AvgPoolGrad", {f.s.op("Shape", {inner}), dy}, Fixture::pools())})) ==
-        "Transpose(Mul(" + head + ", AvgPoolGrad(Shape(" + head + "), Transpose(dy, " + kLast + "))), " + kFirst + ")");
+  CHECK(
+      f.chosen(f.s.op("Mul", {inner, f.s.op("AvgPoolGrad", {f.s.op("Shape", {inner}), dy}, LayoutFixture::pools())})) ==
+      "Transpose(Mul(" + head + ", AvgPoolGrad(Shape(" + head + "), Transpose(dy, " + kLast + "))), " + kFirst + ")");
 }
 
 TEST_CASE("windows that are inputs are changed") {
-  Fixture f;
+  LayoutFixture f;
   const Output y = f.s.op("MaxPoolV2", {f.pool(f.x), f.ints({1, 1, 2, 3}), f.ints({1, 1, 3, 4})},
                           {{"padding", std::string("SAME")}, {"data_format", std::string("NCHW")}});
   CHECK(f.chosen(y) == "Transpose(MaxPoolV2(MaxPool(Transpose(x, " + kLast +
@@ -134,8 +134,8 @@ TEST_CASE("windows that are inputs are changed") {
 }
 
 TEST_CASE("explicit paddings are changed") {
-  Fixture f;
-  Attrs attrs = Fixture::windows({1, 1, 1, 1}, "EXPLICIT");
+  LayoutFixture f;
+  Attrs attrs = LayoutFixture::windows({1, 1, 1, 1}, "EXPLICIT");
   attrs.set("explicit_paddings", std::vector<int64_t>{0, 0, 0, 0, 1, 2, 3, 4});
   const Output y = f.pool(f.s.op("Conv2D", {f.x, f.w}, attrs));
   StepGraph step(f.graph, {}, {&y, 1}, {});
@@ -145,19 +145,19 @@ TEST_CASE("explicit paddings are changed") {
 }
 
 TEST_CASE("transpositions of the graph itself cancel") {
-  Fixture f;
+  LayoutFixture f;
   const Output last = f.placeholder("last", {-1, 8, 8, 16});
   const Output y = f.transposed(f.pool(f.conv(f.transposed(last, {0, 3, 1, 2}), f.w)), {0, 2, 3, 1});
   CHECK(f.chosen(y) == "MaxPool(Conv2D(last, w))");
 }
 
 TEST_CASE("a residual sum and a batch norm change with their convolutions") {
-  Fixture f;
+  LayoutFixture f;
   const Output h = f.pool(f.x);
   const Node* norm = f.s.node("FusedBatchNormV3", {f.conv(h, f.w), f.b, f.b, f.b, f.b},
                               {{"is_training", true}, {"data_format", std::string("NCHW")}});
   const Output same = f.s.op("MaxPool", {h}, [] {
-    Attrs attrs = Fixture::windows({1, 1, 1, 1});
+    Attrs attrs = LayoutFixture::windows({1, 1, 1, 1});
     attrs.set("ksize", std::vector<int64_t>{1, 1, 1, 1});
     return attrs;
   }());
@@ -168,17 +168,17 @@ TEST_CASE("a residual sum and a batch norm change with their convolutions") {
 }
 
 TEST_CASE("what gains less than its transpositions cost stays") {
-  Fixture f;
+  LayoutFixture f;
   const Output alone = f.conv(f.x, f.w);
   CHECK(f.chosen(alone) == "Conv2D(x, w)");
-  CHECK(f.chosen(f.s.op("BiasAdd", {f.x, f.b}, Fixture::format())) == "BiasAdd(x, b)");
+  CHECK(f.chosen(f.s.op("BiasAdd", {f.x, f.b}, LayoutFixture::format())) == "BiasAdd(x, b)");
   CHECK(f.chosen(f.s.op("Relu", {f.x})) == "Relu(x)");
   // A pool that makes the image smaller pays.
   CHECK(f.left({f.pool(f.x)}).at("Transpose") == 2);
 }
 
 TEST_CASE("images of unknown rank, NHWC ones and what is fed stay") {
-  Fixture f;
+  LayoutFixture f;
   const Output unknown = f.placeholder("unknown", PartialShape()), last = f.placeholder("last", {2, 8, 8, 16});
   CHECK(f.chosen(f.pool(unknown)) == "MaxPool(unknown)");
   Attrs attrs{{"ksize", std::vector<int64_t>{1, 2, 2, 1}}, {"strides", std::vector<int64_t>{1, 2, 2, 1}}};
@@ -192,7 +192,7 @@ TEST_CASE("images of unknown rank, NHWC ones and what is fed stay") {
 }
 
 TEST_CASE("control inputs stay with the node, and who waits for one waits for what stands for it") {
-  Fixture f;
+  LayoutFixture f;
   const Output first = f.pool(f.x), late = f.s.after({f.b}).op("Relu", {first});
   const Output y = f.s.after({first}).op("Neg", {f.b});
   const Outputs wanted = {late, y};
@@ -208,7 +208,7 @@ TEST_CASE("control inputs stay with the node, and who waits for one waits for wh
 }
 
 TEST_CASE("images pass through the sides of a branch in the new layout; loops are left alone") {
-  Fixture f;
+  LayoutFixture f;
   const Output p = f.placeholder("p", {}, DType::kBool), h = f.pool(f.x);
   const Output y = cond(
       f.s, p, [&](const Scope& s) { return Outputs{s.op("Relu", {h})}; },
@@ -223,7 +223,7 @@ TEST_CASE("images pass through the sides of a branch in the new layout; loops ar
         return s.op("Less", {v[0], s.constant(3)});
       },
       [&](const Scope& s, const Outputs& v) {
-        Attrs attrs = Fixture::windows({1, 1, 1, 1});
+        Attrs attrs = LayoutFixture::windows({1, 1, 1, 1});
         attrs.set("ksize", std::vector<int64_t>{1, 1, 2, 2});
         return Outputs{s.op("AddV2", {v[0], s.constant(1)}), s.op("MaxPool", {v[1]}, attrs)};
       })[1];

@@ -11,8 +11,8 @@ using namespace troupe;
 
 namespace {
 
-struct Ops {
-  Ops() { register_all_ops(ops, kernels); }
+struct ShapeOps {
+  ShapeOps() { register_all_ops(ops, kernels); }
   OpRegistry ops;
   KernelRegistry kernels;
   Graph graph{ops};
@@ -27,7 +27,7 @@ struct Ops {
 }  // namespace
 
 TEST_CASE("sizes taken from known shapes reach Reshape") {
-  Ops o;
+  ShapeOps o;
   const Output x = o.scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{6, 2, 5}}});
   const Output shape = o.scope.op("Shape", {x});
   CHECK(constant_value(shape)->identical(Tensor::of<int32_t>({6, 2, 5})));

@@ -14,8 +14,8 @@ namespace {
 
 /// Two tasks of a job with two CPUs and a GPU each, and a parameter server:
 /// 0 worker/0 cpu:0, 1 worker/0 cpu:1, 2 worker/0 gpu:0, 3-5 the same of task 1, 6 ps/0 cpu:0.
-struct Cluster : test::Fixture {
-  Cluster() {
+struct ClusterFixture : test::Fixture {
+  ClusterFixture() {
     std::vector<std::string> names;
     for (int task : {0, 1})
       for (const char* device : {"cpu:0", "cpu:1", "gpu:0"})
@@ -59,7 +59,7 @@ struct Cluster : test::Fixture {
 }  // namespace
 
 TEST_CASE("device names in full and in part leave the devices they match") {
-  Cluster c;
+  ClusterFixture c;
   int i = 0;
   const auto of = [&](const std::string& device) { return c.of(c.on(fmt::format("n{}", i++), device)); };
   CHECK(of("") == Devices{0, 1, 2, 3, 4, 5, 6});
@@ -75,7 +75,7 @@ TEST_CASE("device names in full and in part leave the devices they match") {
 }
 
 TEST_CASE("by hand a node goes to the default device, or to the first that it asks for") {
-  Cluster c;
+  ClusterFixture c;
   c.options.default_device = 4;
   const Output free = c.on("free", ""), gpu = c.on("gpu", "/gpu:*"), cpus = c.on("cpus", "/cpu:*"),
                with = c.with("with", {"gpu"});
@@ -92,7 +92,7 @@ TEST_CASE("by hand a node goes to the default device, or to the first that it as
 }
 
 TEST_CASE("nodes of a chain of colocations go where all that they ask for agrees") {
-  Cluster c;
+  ClusterFixture c;
   const Output a = c.on("a", "/job:worker"), b = c.with("b", {"a"}), d = c.with("d", {"b"}, "/cpu:1"),
                e = c.with("e", {"d"}, "/task:1"), other = c.on("other", "");
   auto found = c.find({a, b, d, e, other});
@@ -106,7 +106,7 @@ TEST_CASE("nodes of a chain of colocations go where all that they ask for agrees
 }
 
 TEST_CASE("a node may be with one that the step does not need, and with several") {
-  Cluster c;
+  ClusterFixture c;
   c.on("gone", "/job:worker/task:1");
   c.with("between", {"gone"}, "/device:cpu:*");
   c.on("ps", "/device:*:1");
@@ -115,7 +115,7 @@ TEST_CASE("a node may be with one that the step does not need, and with several"
 }
 
 TEST_CASE("Scope::colocate puts nodes where another goes, whatever the scope's device") {
-  Cluster c;
+  ClusterFixture c;
   const Output a = c.on("a", "/job:ps");
   const Output b = c.scope.device("/gpu:0").colocate(a.node).named("b").op("Neg", {c.x});
   CHECK(*b.node->attrs().get<std::vector<std::string>>("_class") == std::vector<std::string>{"loc:@a"});
@@ -139,7 +139,7 @@ TEST_CASE("colocation in a GraphDef goes by the names that its nodes get: of an 
         node_def { name: 'm' op: 'Neg' input: 'n:y:0' attr { key: 'T' value { type: DT_FLOAT } }
                    attr { key: '_class' value { list { s: 'loc:@n' } } } }
         ret { key: 'o' value: 'm:y:0' } } })";
-  Cluster c;
+  ClusterFixture c;
   c.ops.add(OpDef("IdentityN")
                 .input("input: T")
                 .output("output: T")
@@ -158,7 +158,7 @@ TEST_CASE("colocation in a GraphDef goes by the names that its nodes get: of an 
 }
 
 TEST_CASE("what cannot be together is an error with all nodes of the group and what they ask for") {
-  Cluster c;
+  ClusterFixture c;
   c.on("first", "/job:worker/task:0");
   c.with("second", {"first"});
   const Error error = c.error({c.on("unrelated", "/job:ps"), c.with("third", {"second"}, "/task:1/cpu:0")});
@@ -171,7 +171,7 @@ TEST_CASE("what cannot be together is an error with all nodes of the group and w
 }
 
 TEST_CASE("a device that is not there is an error with those there are") {
-  Cluster c;
+  ClusterFixture c;
   const Error error = c.error({c.on("far", "/gpu:7")});
   CHECK(error.code == Code::kNotFound);
   CHECK(error.node == "far");
@@ -188,7 +188,7 @@ TEST_CASE("a device that is not there is an error with those there are") {
 }
 
 TEST_CASE("kernels leave the kinds of devices that have one") {
-  Cluster c;
+  ClusterFixture c;
   c.options.has_kernel = [](const Node& node, const std::string& kind) {
     return node.name().starts_with("nowhere") ? false : node.name().starts_with(kind) || kind == "cpu";
   };
@@ -209,7 +209,7 @@ TEST_CASE("kernels leave the kinds of devices that have one") {
 }
 
 TEST_CASE("soft placement finds the nearest device where there is none, and only if asked") {
-  Cluster c;
+  ClusterFixture c;
   c.options.default_device = 1;
   c.options.has_kernel = [](const Node&, const std::string& kind) { return kind == "cpu"; };
   CHECK_FALSE(c.find({c.on("strict", "/tpu:0")}).ok());
@@ -233,7 +233,7 @@ TEST_CASE("soft placement finds the nearest device where there is none, and only
 }
 
 TEST_CASE("a wish to be together yields to constraints") {
-  Cluster c;
+  ClusterFixture c;
   const Output a = c.on("a", "/task:1"), b = c.on("b", "/cpu:*"), d = c.on("d", "/gpu:*"), e = c.on("e", "");
   auto found = c.find({a, b, d, e});
   REQUIRE(found.ok());

@@ -9,7 +9,6 @@
 #include "troupe/placement.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 

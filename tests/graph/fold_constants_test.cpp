@@ -8,7 +8,7 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct FoldFixture : test::PassFixture {
   std::string folded(Output fetch, std::vector<Output> fed = {}) {
     return after(only(&GraphPasses::fold_constants), fetch, std::move(fed));
   }
@@ -17,7 +17,7 @@ struct Fixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("what follows from constants becomes one, through several nodes and outputs") {
-  Fixture f;
+  FoldFixture f;
   const Output x = f.placeholder("x", {});
   const Output a = f.s.op("AddV2", {f.s.constant(2.f), f.s.constant(3.f)});
   const Output b = f.s.op("Neg", {a});
@@ -30,7 +30,7 @@ TEST_CASE("what follows from constants becomes one, through several nodes and ou
 }
 
 TEST_CASE("sizes of known shapes are constants, unless something stateful is waited for with them") {
-  Fixture f;
+  FoldFixture f;
   const Output x = f.placeholder("x", {2, 3}), unknown = f.placeholder("u", {-1, 3});
   CHECK(f.folded(f.s.op("Shape", {f.s.op("Neg", {x})})) == "int32[2] [2, 3]");
   CHECK(f.folded(f.s.op("Size", {x})) == "int32[] 6");
@@ -42,7 +42,7 @@ TEST_CASE("sizes of known shapes are constants, unless something stateful is wai
 }
 
 TEST_CASE("a fed constant is not folded, nor a shape trusted that was inferred from it") {
-  Fixture f;
+  FoldFixture f;
   const Output x = f.placeholder("x", {6});
   const Output c = f.s.named("c").constant(Tensor::of<int32_t>({2, 3}));
   const Output doubled = f.s.op("Mul", {c, c}), shape = f.s.op("Shape", {f.s.op("Reshape", {x, c})});
@@ -55,7 +55,7 @@ TEST_CASE("a fed constant is not folded, nor a shape trusted that was inferred f
 }
 
 TEST_CASE("what fails, grows, waits or has state is left to the step") {
-  Fixture f;
+  FoldFixture f;
   const Output one = f.s.constant(1), zero = f.s.constant(0);
   CHECK(f.folded(f.s.op("FloorDiv", {one, zero})) == "FloorDiv(int32[] 1, int32[] 0)");
   const Output many = f.s.constant(Tensor::of<int32_t>({1 << 20}));
@@ -69,7 +69,7 @@ TEST_CASE("what fails, grows, waits or has state is left to the step") {
 }
 
 TEST_CASE("a large constant may become another that is no larger") {
-  Fixture f;
+  FoldFixture f;
   std::vector<float> values(100000, 1.f);
   const Output c = f.s.constant(Tensor::of<float>(std::span<const float>(values)));
   CHECK(f.folded(f.s.op("Neg", {c})).starts_with("float32[100000] [-1"));

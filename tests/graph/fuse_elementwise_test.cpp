@@ -9,7 +9,7 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct ElementwiseFixture : test::PassFixture {
   static GraphPasses passes() { return only(&GraphPasses::fuse_elementwise); }
   /// The functions of each fused node that `fetches` need, and the ops of all other nodes but Placeholder and Const.
   std::string fused(std::vector<Output> fetches, std::vector<Output> fed = {}) {
@@ -37,15 +37,15 @@ struct Fixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("chains and trees become one node, with each input once") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.placeholder("x", {2, -1}), y = f.placeholder("y", {2, -1});
   const Output a = f.s.op("Mul", {x, x}), b = f.s.op("Tanh", {a}), c = f.s.op("AddV2", {b, y});
   CHECK(f.fused({c}) == "[Mul,Tanh,AddV2]");
-  CHECK(f.after(Fixture::passes(), c) == "_FusedElementwise(x, y)");
+  CHECK(f.after(ElementwiseFixture::passes(), c) == "_FusedElementwise(x, y)");
   const Output d = f.s.op("Sub", {x, y}), e = f.s.op("Mul", {d, f.s.op("Exp", {d})});
   CHECK(f.fused({e}) == "[Sub,Exp,Mul]");
   StepGraph step(f.graph, {}, {&e, 1}, {});
-  run_passes(step, Fixture::passes(), {});
+  run_passes(step, ElementwiseFixture::passes(), {});
   const Node& fused = *step.now(e).node;
   CHECK(*fused.attrs().get<std::vector<int64_t>>("operands") == std::vector<int64_t>{0, 1, 2, -1, 2, 3});
   CHECK(fused.name() == e.node->name());
@@ -53,7 +53,7 @@ TEST_CASE("chains and trees become one node, with each input once") {
 }
 
 TEST_CASE("what somebody else reads stays a node") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.placeholder("x", {4});
   const Output a = f.s.op("Neg", {x}), b = f.s.op("Exp", {a}), c = f.s.op("Tanh", {b}), d = f.s.op("Abs", {c});
   CHECK(f.fused({d}) == "[Neg,Exp,Tanh,Abs]");
@@ -68,7 +68,7 @@ TEST_CASE("what somebody else reads stays a node") {
 }
 
 TEST_CASE("other types, devices, shapes, ops and control edges end a group") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.placeholder("x", {2, 3}), row = f.placeholder("row", {3}), u = f.placeholder("u", PartialShape());
   const Output i = f.placeholder("i", {2}, DType::kInt32);
   CHECK(f.fused({f.s.op("Neg", {f.s.op("Neg", {i})})}) == "Neg Neg");
@@ -81,7 +81,7 @@ TEST_CASE("other types, devices, shapes, ops and control edges end a group") {
 }
 
 TEST_CASE("nodes that are to be with others are fused with those that are to be there too") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output x = f.placeholder("x", {2});
   const Node* there = f.s.node("Floor", {x});
   const Scope with = f.s.colocate(there);
@@ -91,16 +91,16 @@ TEST_CASE("nodes that are to be with others are fused with those that are to be 
 }
 
 TEST_CASE("groups are limited, and each may be a part of a chain") {
-  Fixture f;
+  ElementwiseFixture f;
   Output x = f.placeholder("x", {2});
   for (int i = 0; i < 2 * ElementwiseFusion::kMostNodes + 2; ++i) x = f.s.op("Sin", {x});
   StepGraph step(f.graph, {}, {&x, 1}, {});
-  run_passes(step, Fixture::passes(), {});
+  run_passes(step, ElementwiseFixture::passes(), {});
   CHECK(step.nodes().size() == 4);
 }
 
 TEST_CASE("groups stay within their branch and their loop") {
-  Fixture f;
+  ElementwiseFixture f;
   const Output p = f.placeholder("p", {}, DType::kBool), x = f.placeholder("x", {2});
   const auto two = [](const Scope& s, Output v) { return std::vector{s.op("Exp", {s.op("Neg", {v})})}; };
   const Output y = cond(

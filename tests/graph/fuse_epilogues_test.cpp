@@ -10,7 +10,7 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct EpilogueFixture : test::PassFixture {
   std::string fused(Output fetch, std::vector<Output> fed = {}) {
     return after(only(&GraphPasses::fuse_epilogues), fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
   }
@@ -33,9 +33,9 @@ struct Made {
   std::vector<std::string> ops;
   int64_t args;
 };
-Made made(Fixture& f, Output o) {
+Made made(EpilogueFixture& f, Output o) {
   StepGraph step(f.graph, {}, {&o, 1}, {});
-  run_passes(step, Fixture::only(&GraphPasses::fuse_epilogues), {});
+  run_passes(step, EpilogueFixture::only(&GraphPasses::fuse_epilogues), {});
   const Attrs& attrs = step.now(o).node->attrs();
   return {*attrs.get<std::vector<std::string>>("fused_ops"), *attrs.get<int64_t>("num_args")};
 }
@@ -43,7 +43,7 @@ Made made(Fixture& f, Output o) {
 }  // namespace
 
 TEST_CASE("a product takes the bias and the activation after it") {
-  Fixture f;
+  EpilogueFixture f;
   const Output x = f.placeholder("x", {-1, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
   const Output product = f.s.op("MatMul", {x, w}, {{"transpose_a", false}});
   const Output sum = f.s.op("BiasAdd", {product, b}), relu = f.s.op("Relu", {sum});
@@ -59,7 +59,7 @@ TEST_CASE("a product takes the bias and the activation after it") {
 }
 
 TEST_CASE("convolutions too, where the layouts agree") {
-  Fixture f;
+  EpilogueFixture f;
   const Output x = f.placeholder("x", {1, 4, 4, 2}), w = f.placeholder("w", {3, 3, 2, 2}), b = f.placeholder("b", {2});
   const Output d = f.placeholder("d", {3, 3, 2, 1});
   for (const char* activation : {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid"}) {
@@ -74,7 +74,7 @@ TEST_CASE("convolutions too, where the layouts agree") {
 }
 
 TEST_CASE("what others read, what is fed and what waits is not fused") {
-  Fixture f;
+  EpilogueFixture f;
   const Output x = f.placeholder("x", {2, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
   const Output product = f.s.op("MatMul", {x, w}), sum = f.s.named("sum").op("BiasAdd", {product, b});
   const Output relu = f.s.op("Relu", {sum});
@@ -91,7 +91,7 @@ TEST_CASE("what others read, what is fed and what waits is not fused") {
 }
 
 TEST_CASE("the batch norm of an inference goes into the filter and the bias") {
-  Fixture f;
+  EpilogueFixture f;
   const Output x = f.placeholder("x", {1, 4, 4, 1});
   const Output w = f.s.constant(Tensor::of<float>({1, 1}, {1, 1, 1, 2}));
   CHECK(f.folded(f.norm(f.conv(x, w))->out()) ==
@@ -105,7 +105,7 @@ TEST_CASE("the batch norm of an inference goes into the filter and the bias") {
 }
 
 TEST_CASE("a batch norm stays in training, when its statistics are read or fed, and after what others read") {
-  Fixture f;
+  EpilogueFixture f;
   const Output x = f.placeholder("x", {1, 4, 4, 1}), w = f.filter({1, 1, 1, 2}), v = f.placeholder("v", {1, 1, 1, 2});
   const auto stays = [&](const std::string& text) { return text.find("FusedBatchNormV3") != std::string::npos; };
   CHECK(stays(f.folded(f.norm(f.conv(x, w), true)->out())));

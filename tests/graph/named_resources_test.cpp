@@ -13,8 +13,8 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture {
-  Fixture() { register_all_ops(ops, kernels); }
+struct GraphDefFixture {
+  GraphDefFixture() { register_all_ops(ops, kernels); }
   proto::NodeDef& add(const char* name, const char* op, std::initializer_list<const char*> inputs) {
     proto::NodeDef& node = *def.add_node();
     node.set_name(name);
@@ -43,7 +43,7 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("maps of sparse tensors get handles, where their users are") {
-  Fixture f;
+  GraphDefFixture f;
   f.add("many", "AddManySparseToTensorsMap", {"s", "s:1", "shape", "^before"});
   set_attr(f.add("one", "AddSparseToTensorsMap", {"s", "s:1", "shape"}), "shared_name").set_s("many");
   set_attr(f.add("take", "TakeManySparseFromTensorsMap", {"queue"}), "shared_name").set_s("many");
@@ -62,7 +62,7 @@ TEST_CASE("maps of sparse tensors get handles, where their users are") {
 }
 
 TEST_CASE("a map's user without inputs is an error, not a crash", "[bad_input]") {
-  Fixture f;
+  GraphDefFixture f;
   for (const char* op : {"AddSparseToTensorsMap", "AddManySparseToTensorsMap", "TakeManySparseFromTensorsMap"}) {
     INFO(op);
     Graph graph(f.ops);

@@ -6,24 +6,17 @@
 #include <climits>
 #include <cmath>
 
-#include "ops/all.h"
+#include "tests/graph/pass_fixture.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 
 using namespace troupe;
 using Catch::Contains;
-using Outputs = std::vector<Output>;
 
 namespace {
 
-struct Ops {
-  Ops() { register_all_ops(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-
 const OpRegistry& all_ops() {
-  static const Ops all;
+  static const test::RealOps all;
   return all.ops;
 }
 

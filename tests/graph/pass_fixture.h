@@ -7,12 +7,19 @@
 #include "ops/all.h"
 #include "troupe/scope.h"
 
-namespace troupe::test {
+namespace troupe {
 
-struct PassFixture {
-  PassFixture() { register_all_ops(ops, kernels); }
+using Outputs = std::vector<Output>;
+
+namespace test {
+
+struct RealOps {
+  RealOps() { register_all_ops(ops, kernels); }
   OpRegistry ops;
   KernelRegistry kernels;
+};
+
+struct PassFixture : RealOps {
   Graph graph{ops};
   Scope s{graph};
 
@@ -73,4 +80,5 @@ struct PassFixture {
   }
 };
 
-}  // namespace troupe::test
+}  // namespace test
+}  // namespace troupe

@@ -5,7 +5,6 @@
 #include "troupe/control_flow.h"
 
 using namespace troupe;
-using Outputs = std::vector<Output>;
 
 namespace {
 

@@ -15,7 +15,6 @@
 
 using namespace troupe;
 using Catch::Contains;
-using Outputs = std::vector<Output>;
 
 namespace {
 

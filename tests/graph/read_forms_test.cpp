@@ -2,25 +2,13 @@
 // What ops become that graphs have and the registry has not.
 #include "graph/read_forms.h"
 
-#include <catch2/catch.hpp>
-
 #include "graph/graph.pb.h"
-#include "ops/all.h"
+#include "tests/graph/pass_fixture.h"
 
 using namespace troupe;
 
-namespace {
-
-struct Fixture {
-  Fixture() { register_all_ops(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
-};
-
-}  // namespace
-
 TEST_CASE("older ops and ops on references and functions say what they become") {
-  const Fixture f;
+  const test::RealOps f;
   const auto form = [&](const char* op) { return read_form(op, f.ops); };
   CHECK(form("VariableV2") == "VarHandleOp, ReadVariableOp");
   CHECK(form("AssignAdd") == "AssignAddVariableOp, ReadVariableOp");
@@ -39,7 +27,7 @@ TEST_CASE("older ops and ops on references and functions say what they become") 
 }
 
 TEST_CASE("what ops become are ops that there are") {
-  const Fixture f;
+  const test::RealOps f;
   const auto forms = read_forms(f.ops);
   for (const char* op : {"Variable", "Assign", "ApplyMomentum", "SparseApplyFtrl", "ScatterNdAdd", "FIFOQueue",
                          "ReaderRead", "HashTable", "ConditionalAccumulator", "MutexAcquire", "Case", "While",

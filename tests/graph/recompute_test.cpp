@@ -9,11 +9,11 @@
 
 using namespace troupe;
 using Catch::Contains;
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct RecomputeFixture : test::PassFixture {
   Output x = placeholder("x", {-1, 64});
 
   /// A block that ends in what its gradient needs beside what is within.
@@ -27,8 +27,8 @@ struct Fixture : test::PassFixture {
     return *made;
   }
   /// The originals of all copies.
-  Names recomputed() const {
-    Names out;
+  NameSet recomputed() const {
+    NameSet out;
     for (int i = 0; i < graph.size(); ++i)
       if (const auto* name = graph.node(i).attrs().get<std::string>("_recomputes")) out.insert(*name);
     return out;
@@ -39,8 +39,8 @@ struct Fixture : test::PassFixture {
     FAIL("no copy of " << name);
     return graph.node(0);
   }
-  static Names names(const std::vector<const Node*>& nodes) {
-    Names out;
+  static NameSet names(const std::vector<const Node*>& nodes) {
+    NameSet out;
     for (const Node* n : nodes) out.insert(n->name());
     return out;
   }
@@ -49,12 +49,12 @@ struct Fixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("what a scope keeps to itself is computed again, when the gradient comes to it") {
-  Fixture f;
+  RecomputeFixture f;
   const Output first = f.block(f.s.scope("first"), f.x), second = f.block(f.s.scope("second"), first);
   const Output y = f.s.op("Square", {second});
   f.differentiate(y, {f.x}, {"first", "second/"});
   // The ends are kept: the next scope, and the square, read them.
-  CHECK(f.recomputed() == Names{"first/begin", "first/mid", "second/begin", "second/mid"});
+  CHECK(f.recomputed() == NameSet{"first/begin", "first/mid", "second/begin", "second/mid"});
 
   const Node& begin = f.copy_of("second/begin");
   CHECK(begin.name() == "gradients/second/begin");
@@ -69,14 +69,14 @@ TEST_CASE("what a scope keeps to itself is computed again, when the gradient com
   CHECK(mid.control_inputs().empty());
 
   // Nothing in the gradients reads what is not kept.
-  const Names lost = {"first/begin", "first/mid", "second/begin", "second/mid"};
+  const NameSet lost = {"first/begin", "first/mid", "second/begin", "second/mid"};
   for (int i = 0; i < f.graph.size(); ++i)
     if (f.graph.node(i).name().starts_with("gradients/"))
       for (const Output& in : f.graph.node(i).inputs()) CHECK_FALSE(lost.contains(in.node->name()));
 }
 
 TEST_CASE("a scope waits for the gradients by weights of those after it, and for no gradient that nobody wants") {
-  Fixture f;
+  RecomputeFixture f;
   const Output w = f.placeholder("w", {64}), mask = f.placeholder("mask", {-1, 64});
   const auto weighted = [&](const char* name, Output in) {
     const Scope s = f.s.scope(name);
@@ -86,7 +86,7 @@ TEST_CASE("a scope waits for the gradients by weights of those after it, and for
   const std::vector<Output> dxs = f.differentiate(y, {w, f.x}, {"first", "second"});
   const Node* trigger = f.graph.find("gradients/first/recompute");
   REQUIRE(trigger);
-  const Names before = f.names(trigger->control_inputs());
+  const NameSet before = f.names(trigger->control_inputs());
   CHECK(before.contains("first/Tanh"));
   CHECK(before.contains("gradients/second/recompute"));
   const auto has = [&](const char* prefix) {
@@ -104,7 +104,7 @@ TEST_CASE("a scope waits for the gradients by weights of those after it, and for
 }
 
 TEST_CASE("no pass merges a copy with its original") {
-  Fixture f;
+  RecomputeFixture f;
   const Output y = f.s.op("Square", {f.block(f.s.scope("block"), f.x)});
   const Output dx = f.differentiate(y, {f.x}, {"block"})[0];
   StepGraph step(f.graph, {}, {&dx, 1}, {});
@@ -117,7 +117,7 @@ TEST_CASE("no pass merges a copy with its original") {
 }
 
 TEST_CASE("results of ops with state, small ones and what may be fed are kept") {
-  Fixture f;
+  RecomputeFixture f;
   const Scope in = f.s.scope("block");
   const Output draw = in.named("draw").op("RandomUniform", {in.op("Shape", {f.x})}, {{"dtype", DType::kFloat32}});
   const Output mask =
@@ -130,7 +130,7 @@ TEST_CASE("results of ops with state, small ones and what may be fed are kept") 
   h = in.op("Mul", {h, in.op("Sum", {small, in.constant(0)})});
   const Output y = f.s.op("Square", {in.op("Sigmoid", {h})});
   f.differentiate(y, {f.x, handle}, {"block"});
-  const Names copies = f.recomputed();
+  const NameSet copies = f.recomputed();
   CHECK(copies.contains("block/mask"));
   CHECK(copies.contains("block/masked"));
   for (const char* kept : {"block/draw", "block/read", "block/fed", "block/small", "block/v"})
@@ -139,7 +139,7 @@ TEST_CASE("results of ops with state, small ones and what may be fed are kept") 
 }
 
 TEST_CASE("what is in a branch is kept") {
-  Fixture f;
+  RecomputeFixture f;
   const Scope in = f.s.scope("block");
   const Output before = in.named("before").op("Sigmoid", {in.op("Square", {f.x})});
   const Output taken = f.placeholder("taken", PartialShape::scalar(), DType::kBool);
@@ -150,7 +150,7 @@ TEST_CASE("what is in a branch is kept") {
       in, taken, [&](const Scope& s) { return side(s, before); }, [&](const Scope& s) { return side(s, f.x); })[0];
   const Output y = f.s.op("Square", {in.named("after").op("Sigmoid", {in.op("Square", {both})})});
   f.differentiate(y, {f.x}, {"block"});
-  const Names copies = f.recomputed();
+  const NameSet copies = f.recomputed();
   CHECK(copies.contains("block/Square"));
   for (const std::string& name : copies) CHECK_THAT(name, !Contains("side") && !Contains("cond"));
   for (int i = 0; i < f.graph.size(); ++i)
@@ -159,11 +159,11 @@ TEST_CASE("what is in a branch is kept") {
 }
 
 TEST_CASE("of nested scopes the outermost is computed again, and a scope may be anywhere in a name") {
-  Fixture f;
+  RecomputeFixture f;
   const Scope outer = f.s.scope("replica_0").scope("outer");
   const Output h = f.block(outer.scope("inner"), f.block(outer, f.x));
   f.differentiate(f.s.op("Square", {h}), {f.x}, {"inner", "outer"});
-  const Names copies = f.recomputed();
+  const NameSet copies = f.recomputed();
   CHECK(copies.contains("replica_0/outer/end"));
   CHECK(copies.contains("replica_0/outer/inner/mid"));
   CHECK(f.graph.find("gradients/replica_0/outer/recompute"));
@@ -171,7 +171,7 @@ TEST_CASE("of nested scopes the outermost is computed again, and a scope may be 
 }
 
 TEST_CASE("a second gradient passes through copies to their originals") {
-  Fixture f;
+  RecomputeFixture f;
   const Scope in = f.s.scope("block");
   const Output u = in.op("Square", {f.x});
   const Output y = f.s.op("Square", {in.op("Sigmoid", {in.op("Tanh", {u})})});
@@ -182,7 +182,7 @@ TEST_CASE("a second gradient passes through copies to their originals") {
 }
 
 TEST_CASE("scopes without nodes are refused, and names that no copy has are no originals") {
-  Fixture f;
+  RecomputeFixture f;
   const Output y = f.block(f.s.scope("block"), f.x);
   const auto wrong = [&](const char* scope) {
     const auto made = gradients(f.s, {y}, {f.x}, {}, {}, {.recompute = {"block", scope}});

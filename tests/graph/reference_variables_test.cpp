@@ -41,8 +41,8 @@ std::string text_of(const std::vector<std::string>& lines) {
 const std::string kFloat = "=type:DT_FLOAT";
 const std::string kVariable = " | dtype=type:DT_FLOAT shape=shape:{dim:{size:2}}";
 
-struct Fixture {
-  Fixture() { register_all_ops(ops, kernels); }
+struct LoadFixture {
+  LoadFixture() { register_all_ops(ops, kernels); }
   Status load(const std::vector<std::string>& lines, std::string_view prefix = {}) {
     return from_graph_def(text_of(lines), graph, prefix);
   }
@@ -69,7 +69,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("a variable is a handle, and its name the read") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "n NoOp ^v", "r Identity v ^n | T" + kFloat, "y Neg r | T" + kFloat});
   CHECK(f.node("v/handle") == "VarHandleOp  | ");
   CHECK(f.node("v") == "ReadVariableOp v/handle:0 | ");
@@ -81,21 +81,21 @@ TEST_CASE("a variable is a handle, and its name the read") {
 }
 
 TEST_CASE("a name below the prefix is the variable's, a shared name stays") {
-  Fixture f;
+  LoadFixture f;
   REQUIRE(f.load({"v VariableV2" + kVariable, "w VariableV2" + kVariable + " shared_name=s:'all'"}, "copy").ok());
   CHECK(*f.graph.find("copy/v/handle")->attrs().get<std::string>("shared_name") == "copy/v");
   CHECK(*f.graph.find("copy/w/handle")->attrs().get<std::string>("shared_name") == "all");
 }
 
 TEST_CASE("new names give way to those of the file") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v/handle NoOp", "v VariableV2" + kVariable});
   CHECK(f.node("v/handle") == "NoOp  | ");
   CHECK(f.node("v") == "ReadVariableOp v/handle_1:0 | ");
 }
 
 TEST_CASE("an update's name is the value after it, and what waits for it waits for the update") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat,
                "a AssignAdd v x | T" + kFloat + " use_locking=b:true", "b AssignSub a x ^x | T" + kFloat, "n NoOp ^b",
                "y Neg b | T" + kFloat});
@@ -109,7 +109,7 @@ TEST_CASE("an update's name is the value after it, and what waits for it waits f
 }
 
 TEST_CASE("a node reads a variable when it could run itself") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat, "a Assign v x | T" + kFloat,
                "z Neg x | T" + kFloat, "n NoOp", "y AddN v z a v ^n | N=i:4 T" + kFloat});
   CHECK(f.node("y") == "AddN y/read_1:0, z:0, y/read:0, y/read_1:0 | n");
@@ -118,7 +118,7 @@ TEST_CASE("a node reads a variable when it could run itself") {
 }
 
 TEST_CASE("after an update, a node sees it through an identity from before") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "x Placeholder | dtype" + kFloat, "r Identity v | T" + kFloat,
                "a AssignAdd v x | T" + kFloat, "n NoOp ^a", "before Neg r | T" + kFloat, "after Neg r ^n | T" + kFloat,
                "mixed Mul r after | T" + kFloat, "again Identity r ^a | T" + kFloat, "late Identity v ^a | T" + kFloat,
@@ -135,7 +135,7 @@ TEST_CASE("after an update, a node sees it through an identity from before") {
 }
 
 TEST_CASE("optimizers, scatters and questions take handles") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "m VariableV2" + kVariable, "x Placeholder | dtype" + kFloat,
                "rate Placeholder | dtype" + kFloat + " shape=shape:{}",
                "g Placeholder | dtype" + kFloat + " shape=shape:{dim:{size:2}}",
@@ -151,7 +151,7 @@ TEST_CASE("optimizers, scatters and questions take handles") {
 }
 
 TEST_CASE("a variable that is assigned without a check of shapes has none") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "old Variable | dtype" + kFloat + " shape=shape:{}",
                "x Placeholder | dtype" + kFloat, "a Assign v x | T" + kFloat + " validate_shape=b:false"});
   CHECK(!f.graph.find("v")->shape(0).has_rank());
@@ -159,7 +159,7 @@ TEST_CASE("a variable that is assigned without a check of shapes has none") {
 }
 
 TEST_CASE("references pass through control flow as handles") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"v VariableV2" + kVariable, "p Placeholder | dtype=type:DT_BOOL shape=shape:{}",
                "x Placeholder | dtype" + kFloat, "s RefSwitch v p | T" + kFloat, "a Assign s:1 x | T" + kFloat,
                "m RefMerge s a | N=i:2 T" + kFloat, "y Neg m | T" + kFloat, "z Neg m:1 | T=type:DT_INT32",
@@ -175,7 +175,7 @@ TEST_CASE("references pass through control flow as handles") {
 }
 
 TEST_CASE("a temporary variable is a handle that each run makes anew") {
-  Fixture f;
+  LoadFixture f;
   f.must_load({"t TemporaryVariable" + kVariable + " var_name=s:'sum'", "x Placeholder | dtype" + kFloat,
                "a Assign t x | T" + kFloat, "b AssignAdd t x ^a | T" + kFloat,
                "d DestroyTemporaryVariable a ^b | var_name=s:'sum' T" + kFloat, "y Neg d | T" + kFloat});
@@ -188,7 +188,7 @@ TEST_CASE("a temporary variable is a handle that each run makes anew") {
 
 TEST_CASE("what is no reference is refused") {
   const auto message = [](const std::vector<std::string>& lines) {
-    Fixture f;
+    LoadFixture f;
     const Status status = f.load(lines);
     REQUIRE(!status.ok());
     return status.error().str();

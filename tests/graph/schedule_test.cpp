@@ -9,7 +9,7 @@ using namespace troupe;
 namespace {
 
 /// Devices alike; links of a byte a nanosecond and a latency of 10.
-Cluster devices(uint32_t count, double memory = 0) {
+Cluster cluster_of(uint32_t count, double memory = 0) {
   return {std::vector<uint32_t>(count, 0), std::vector<double>(count, memory), {.bandwidth = 1e9, .latency_ns = 10}};
 }
 
@@ -31,7 +31,7 @@ TEST_CASE("a device carries out one task at a time, the longest way first") {
   const uint32_t a = task(g, 100, 50), b = task(g, 10, 50), c = task(g, 500, 50, {b});
   task(g, 20, 50, {a, c});
   g.close();
-  const Schedule s = run(g, devices(1), {0, 0, 0, 0});
+  const Schedule s = run(g, cluster_of(1), {0, 0, 0, 0});
   CHECK(s.start_ns == std::vector<double>{510, 0, 10, 610});  // b and c, with the longer way, before a
   CHECK(s.step_ns == 630);
   CHECK(s.busy_ns == std::vector<double>{630});
@@ -46,7 +46,7 @@ TEST_CASE("a value goes to each device that reads it once, and takes latency and
   task(g, 30, 0, {a});
   task(g, 30, 0, {a});
   g.close();
-  const Schedule s = run(g, devices(2), {0, 1, 1, 0});
+  const Schedule s = run(g, cluster_of(2), {0, 1, 1, 0});
   REQUIRE(s.transfers.size() == 1);
   CHECK(s.transfers[0].asked_ns == 100);
   CHECK(s.transfers[0].there_ns == 160);
@@ -62,7 +62,7 @@ TEST_CASE("a device sends one value at a time") {
   task(g, 1, 0, {a});
   g.close();
   // To device 1 first (its reader is the first): leaves from 100 to 150; to device 2 from 150 to 200.
-  const Schedule s = run(g, devices(3), {0, 1, 2});
+  const Schedule s = run(g, cluster_of(3), {0, 1, 2});
   CHECK(s.start_ns == std::vector<double>{0, 160, 210});
 }
 
@@ -72,7 +72,7 @@ TEST_CASE("a device receives one value at a time, and sends meanwhile") {
   task(g, 1, 0, {a, b});  // on 2: a from 0 there at 160, b from 1 at 160 + 80
   task(g, 1, 0, {c});     // on 0: c from 2, which receives meanwhile, at 150
   g.close();
-  const Schedule s = run(g, devices(3), {0, 1, 2, 2, 0});
+  const Schedule s = run(g, cluster_of(3), {0, 1, 2, 2, 0});
   CHECK(s.start_ns[3] == 240);
   CHECK(s.start_ns[4] == 150);
 }
@@ -82,7 +82,7 @@ TEST_CASE("a fact without bytes crosses with the latency alone; tasks that take 
   const uint32_t a = task(g, 100, 0), b = task(g, 0, 0, {a}), c = task(g, 0, 0, {b});
   task(g, 7, 0, {c});
   g.close();
-  const Schedule s = run(g, devices(2), {0, 0, 0, 1});
+  const Schedule s = run(g, cluster_of(2), {0, 0, 0, 1});
   CHECK(s.start_ns[3] == 110);
   CHECK(s.step_ns == 117);
 }
@@ -103,17 +103,17 @@ TEST_CASE("memory is taken from a task's start until its last reader on a device
   g.close();
   SECTION("on one device") {
     // a (50); a, b (120); a, b, c (150): b goes when c has ended; a, c and the last (85).
-    CHECK(run(g, devices(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1150});
+    CHECK(run(g, cluster_of(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1150});
   }
   SECTION("on two, where what was sent is held until it is there, and again there") {
     // Device 0 has a, b (120) and, while b is on its way, both still; device 1 has b, c and at last a.
-    const Schedule s = run(g, devices(2), {0, 0, 1, 1});
+    const Schedule s = run(g, cluster_of(2), {0, 0, 1, 1});
     CHECK(s.peak_bytes == std::vector<double>{1120, 150});  // a came early: a, b, c
     CHECK(s.excess_bytes == 0);
   }
   SECTION("over the limit") {
-    CHECK(run(g, devices(2, 1100), {0, 0, 1, 1}).excess_bytes == 20);
-    CHECK(Simulator(g, devices(2, 1100)).run(std::vector<uint32_t>{0, 0, 1, 1}).excess_bytes == 20);
+    CHECK(run(g, cluster_of(2, 1100), {0, 0, 1, 1}).excess_bytes == 20);
+    CHECK(Simulator(g, cluster_of(2, 1100)).run(std::vector<uint32_t>{0, 0, 1, 1}).excess_bytes == 20);
   }
 }
 
@@ -127,19 +127,19 @@ TEST_CASE("what shares memory counts once, and what is fetched is held to the en
   task(g, 10, 1000, {b});
   SECTION("let go of") {
     g.close();
-    CHECK(run(g, devices(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1007});
+    CHECK(run(g, cluster_of(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1007});
   }
   SECTION("kept") {
     g.keep(same);
     g.close();
-    CHECK(run(g, devices(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1107});
+    CHECK(run(g, cluster_of(1), {0, 0, 0, 0}).peak_bytes == std::vector<double>{1107});
   }
 }
 
 TEST_CASE("nothing to do takes no time") {
   TaskGraph g;
   g.close();
-  const Schedule s = run(g, devices(2), {});
+  const Schedule s = run(g, cluster_of(2), {});
   CHECK(s.step_ns == 0);
   CHECK(s.critical_path().empty());
 }

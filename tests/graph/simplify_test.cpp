@@ -8,7 +8,7 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct SimplifyFixture : test::PassFixture {
   std::string simple(Output fetch, std::vector<Output> fed = {}) {
     return after(only(&GraphPasses::simplify_arithmetic), fetch, std::move(fed));
   }
@@ -18,7 +18,7 @@ struct Fixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("what checks a shape leaves where the shape is known to fit") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2, -1}), vague = f.placeholder("vague", PartialShape::unknown());
   const auto otherwise = [&](Output value, PartialShape shape) {
     return f.simple(f.s.op("PlaceholderWithDefault", {value}, {{"shape", std::move(shape)}}));
@@ -33,7 +33,7 @@ TEST_CASE("what checks a shape leaves where the shape is known to fit") {
 }
 
 TEST_CASE("neutral elements leave") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2, -1}), i = f.placeholder("i", {}, DType::kInt32);
   const Output one = f.s.constant(1.f), zero = f.s.constant(0.f), negative = f.s.constant(-0.f);
   for (const char* op : {"Mul", "RealDiv", "Div", "Pow"}) CHECK(f.simple(f.s.op(op, {x, one})) == "x");
@@ -55,7 +55,7 @@ TEST_CASE("neutral elements leave") {
 }
 
 TEST_CASE("negative zero and larger shapes are respected") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {3}), u = f.placeholder("u", PartialShape());
   CHECK(f.simple(f.s.op("AddV2", {x, f.s.constant(0.f)})) == "AddV2(x, float32[] 0)");
   CHECK(f.simple(f.s.op("Sub", {x, f.s.constant(-0.f)})) == "Sub(x, float32[] -0)");
@@ -69,7 +69,7 @@ TEST_CASE("negative zero and larger shapes are respected") {
 }
 
 TEST_CASE("identities, pairs and casts leave; those that lose something stay") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2}), i = f.placeholder("i", {}, DType::kInt32);
   CHECK(f.simple(f.s.op("Identity", {f.s.op("StopGradient", {x})})) == "x");
   CHECK(f.simple(f.s.op("IdentityN", {i})) == "i");
@@ -87,7 +87,7 @@ TEST_CASE("identities, pairs and casts leave; those that lose something stay") {
 }
 
 TEST_CASE("what is fed, waits for others or is read through a feed stays") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2});
   const Output one = f.s.named("one").constant(1.f);
   const Output product = f.s.named("product").op("Mul", {x, one}), twice = f.s.op("Neg", {f.s.op("Neg", {product})});
@@ -102,7 +102,7 @@ TEST_CASE("what is fed, waits for others or is read through a feed stays") {
 }
 
 TEST_CASE("transpositions join, reshapes give way to the last") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2, 3, 4}), u = f.placeholder("u", {-1, 3});
   const auto transpose = [&](Output o, std::initializer_list<int32_t> p) {
     return f.s.op("Transpose", {o, f.ints(p)});
@@ -124,7 +124,7 @@ TEST_CASE("transpositions join, reshapes give way to the last") {
 }
 
 TEST_CASE("small powers are products") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2}), h = f.placeholder("h", {2}, DType::kFloat16);
   const auto power = [&](float y) { return f.s.op("Pow", {x, f.s.constant(y)}); };
   CHECK(f.simple(power(2)) == "Square(x)");
@@ -135,7 +135,7 @@ TEST_CASE("small powers are products") {
 }
 
 TEST_CASE("passes find what the others leave") {
-  Fixture f;
+  SimplifyFixture f;
   const Output x = f.placeholder("x", {2}), one = f.s.op("AddV2", {f.s.constant(0.5f), f.s.constant(0.5f)});
   const Output a = f.s.op("Exp", {f.s.op("Mul", {x, one})}), b = f.s.op("Exp", {x});
   CHECK(f.after({.fuse_elementwise = false}, f.s.op("Sub", {a, b})) == "Sub(Exp(x), Exp(x))");

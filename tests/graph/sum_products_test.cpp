@@ -9,7 +9,7 @@ using namespace troupe;
 
 namespace {
 
-struct Fixture : test::PassFixture {
+struct SumFixture : test::PassFixture {
   std::string summed(Output fetch, std::vector<Output> fed = {}) {
     return after(only(&GraphPasses::sum_products), fetch, std::move(fed));
   }
@@ -24,7 +24,7 @@ struct Fixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("products that only a sum reads become one") {
-  Fixture f;
+  SumFixture f;
   CHECK(f.summed(f.sum({f.product(f.a, f.b), f.product(f.a, f.b)})) ==
         "MatMul(ConcatV2(a, a, int32[] 0), ConcatV2(b, b, int32[] 0))");
   const Output x = f.placeholder("x", {16, 3}), y = f.placeholder("y", {32, 3});
@@ -33,7 +33,7 @@ TEST_CASE("products that only a sum reads become one") {
 }
 
 TEST_CASE("a weight that every step uses gets its gradient from one product") {
-  Fixture f;
+  SumFixture f;
   const Output w = f.placeholder("w", {200, 200});
   Output state = f.placeholder("h", {-1, 200});
   for (int step = 0; step < 3; ++step) state = f.s.op("Tanh", {f.s.op("MatMul", {state, w})});
@@ -43,7 +43,7 @@ TEST_CASE("a weight that every step uses gets its gradient from one product") {
 }
 
 TEST_CASE("other parts of a sum stay parts of it") {
-  Fixture f;
+  SumFixture f;
   const Output z = f.placeholder("z", {16, 32});
   const Output turned = f.product(f.placeholder("t", {16, 4}), f.b, false);
   CHECK(f.summed(f.sum({f.product(f.a, f.b), z, f.product(f.a, f.b), turned})) ==
@@ -51,7 +51,7 @@ TEST_CASE("other parts of a sum stay parts of it") {
 }
 
 TEST_CASE("sums of products stay where one product would be more work, or is not the same") {
-  Fixture f;
+  SumFixture f;
   const auto same = [&](Output sum, std::vector<Output> fed = {}) {
     return f.summed(sum, std::move(fed)).starts_with("AddN(");
   };
