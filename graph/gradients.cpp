@@ -25,8 +25,7 @@ Status check(const std::vector<Output>& outputs, std::string_view what, const Gr
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Output& o = outputs[i];
     if (!o) return invalid_argument("gradients: {}[{}] is empty", what, i);
-    if (o.node->id() >= graph.size() || &graph.node(o.node->id()) != o.node)
-      return invalid_argument("gradients: {}[{}] {} is of another graph", what, i, o.name());
+    if (!graph.owns(o.node)) return invalid_argument("gradients: {}[{}] {} is of another graph", what, i, o.name());
     if (o.port < 0 || o.port >= o.node->num_outputs())
       return invalid_argument("gradients: {}[{}] {}: the node has {} outputs", what, i, o.name(),
                               o.node->num_outputs());

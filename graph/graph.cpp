@@ -65,17 +65,16 @@ Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
       *empty = spec.inputs[0];
     }
   }
-  const auto ours = [&](const Node* n) { return n && n->id() < size() && &nodes_[n->id()] == n; };
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const Output& input = spec.inputs[i];
-    if (!ours(input.node))
+    if (!owns(input.node))
       return located(invalid_argument("input {} is {}", i, input.node ? "of another graph" : "empty"));
     if (input.port < 0 || input.port >= input.node->num_outputs())
       return located(invalid_argument("input {} is {}, but {} '{}' has {} outputs", i, input.name(),
                                       input.node->op().name(), input.node->name(), input.node->num_outputs()));
   }
   for (const Node* n : spec.control_inputs)
-    if (!ours(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
+    if (!owns(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
 
   Node& node = nodes_.emplace_back();
   if (Status status = NodeMaker::make(*op, std::move(spec), size() - 1, node, open_input); !status) {
@@ -94,10 +93,9 @@ Status Graph::close_loop(const Node& merge, Output next) {
     error.node = merge.name();
     return error;
   };
-  if (merge.id() >= size() || &nodes_[merge.id()] != &merge || !merge.open())
+  if (!owns(&merge) || !merge.open())
     return located(invalid_argument("is not the Merge of a loop still to be closed in this graph"));
-  if (!next.node || next.node->id() >= size() || &nodes_[next.node->id()] != next.node ||
-      next.node->op().control_flow() != ControlFlow::kNextIteration || next.port != 0)
+  if (!owns(next.node) || next.node->op().control_flow() != ControlFlow::kNextIteration || next.port != 0)
     return located(invalid_argument("a loop is closed by a NextIteration of its graph, not by {}", next.name()));
   Status closed = NodeMaker::close_loop(nodes_[merge.id()], next);
   return closed.ok() ? closed : located(closed.error());

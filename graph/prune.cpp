@@ -10,7 +10,7 @@ namespace troupe {
 namespace {
 
 Status check_ours(const Graph& graph, const Node& n, const char* what) {
-  if (n.id() >= 0 && n.id() < graph.size() && &graph.node(n.id()) == &n) return {};
+  if (graph.owns(&n)) return {};
   return invalid_argument("node '{}' cannot be {}: it is of another graph", n.name(), what);
 }
 

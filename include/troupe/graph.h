@@ -113,6 +113,10 @@ class Graph {
   const OpRegistry& ops() const { return *ops_; }
   int size() const { return static_cast<int>(nodes_.size()); }
   const Node& node(int id) const { return nodes_[id]; }
+  /// Whether the node is of this graph; nullptr is of none.
+  bool owns(const Node* node) const {
+    return node && node->id() >= 0 && node->id() < size() && &nodes_[node->id()] == node;
+  }
   /// nullptr when there is none.
   const Node* find(std::string_view name) const;
   /// "name", "name:port" or "^name" looked up. Errors: kNotFound with names near it, kInvalidArgument.

@@ -42,8 +42,8 @@ class Scope {
   Scope device(std::string_view device) const;
   /// Nodes go to the device of `node`, wherever that goes (TensorFlow's colocate_with: attribute _class); the scope's
   /// own device counts no more, one given later must agree. A scope may do so with several. nullptr changes nothing.
-  /// `node` is of this graph: it is found by its name.
-  Scope colocate(const Node* node) const;
+  /// A node of another graph is a fault.
+  Scope colocate(const Node* node, std::source_location where = std::source_location::current()) const;
   /// What nodes make crosses to other devices in this form, whatever SessionOptions say; the gradients that flow back
   /// through them do too.
   Scope compress_transfers(TransferCompression compression = TransferCompression::kBFloat16) const;

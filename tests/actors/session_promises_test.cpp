@@ -211,5 +211,25 @@ TEST_CASE("costs may be asked for while steps run, and of a closed session") {
   CHECK(costs.find("y", "cpu")->firings == 1);
 }
 
+TEST_CASE("nodes are timed in as many steps as asked for, from the second on, and in every 64th") {
+  struct {
+    int64_t timed_steps;
+    int runs;
+    int64_t measured;
+  } const cases[] = {{0, 64, 0}, {-5, 64, 0}, {0, 65, 1},  {3, 1, 0},
+                     {3, 2, 1},  {3, 20, 3},  {3, 129, 5}, {1000, 100, 99}};
+  for (const auto& k : cases) {
+    TestEngine t;
+    const Output x = t.placeholder(DType::kFloat32, {});
+    const Output y = t.scope.named("y").op("Exp", {x});
+    Session session(*t.engine, t.graph, {.timed_steps = k.timed_steps});
+    for (int i = 0; i < k.runs; ++i) REQUIRE(session.run({{x, Tensor::scalar(1.f)}}, y).ok());
+    const CostModel costs = session.costs();
+    const MeasuredCost* measured = costs.find("y", "cpu");
+    INFO(k.timed_steps << " of " << k.runs);
+    CHECK((measured ? measured->steps : 0) == k.measured);
+  }
+}
+
 }  // namespace
 }  // namespace troupe

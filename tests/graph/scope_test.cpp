@@ -37,6 +37,15 @@ TEST_CASE("scopes carry devices and control inputs") {
   CHECK(s.device("").node("NoOp", {})->device().empty());
 }
 
+TEST_CASE("a scope does not go where a node of another graph goes") {
+  test::Fixture f, other;
+  const Output there = other.scope.constant(1.0F);
+  const Scope s = f.scope.colocate(there.node);
+  CHECK(!s.constant(1.0F));
+  CHECK_THAT(f.scope.status().error().str(), Contains("scope_test.cpp:") && Contains("another graph"));
+  CHECK(other.scope.colocate(there.node).colocate(nullptr).constant(2.0F));
+}
+
 TEST_CASE("the first error sticks, with the caller's line") {
   test::Fixture f;
   const Scope inner = f.scope.scope("inner");
