@@ -37,13 +37,16 @@ Result<RecordWriter> RecordWriter::create(FileSystem& files, const std::string& 
 }
 
 Status RecordWriter::write(std::string_view data) {
+  TROUPE_RETURN_IF_ERROR(lost_);
   pending_ += encode_record(data);
   return pending_.size() < (1 << 16) ? Status() : flush();
 }
 
 Status RecordWriter::flush() {
+  TROUPE_RETURN_IF_ERROR(lost_);
   const std::string piece = std::exchange(pending_, {});
-  return file_->append(piece.data(), piece.size());
+  lost_ = file_->append(piece.data(), piece.size());
+  return lost_;
 }
 
 Status RecordWriter::close() {

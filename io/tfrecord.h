@@ -14,7 +14,8 @@ namespace troupe {
 /// A record as it stands in a file.
 std::string encode_record(std::string_view data);
 
-/// Writes records, gathered into pieces of 64 KiB. Close it to learn whether all of it was written.
+/// Writes records, gathered into pieces of 64 KiB. Close it to learn whether all of it was written. The first error of
+/// writing stays: the file may end within a record.
 class RecordWriter {
  public:
   static Result<RecordWriter> create(FileSystem& files, const std::string& path);
@@ -27,6 +28,7 @@ class RecordWriter {
   explicit RecordWriter(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
   std::unique_ptr<WritableFile> file_;
   std::string pending_;
+  Status lost_;
 };
 
 /// Reads records one after another; a gzip file is recognised. Errors: kNotFound, kDataLoss naming file and offset.

@@ -18,7 +18,7 @@ using WallClock = std::function<double()>;
 /// Events are gathered and written when there are 64 KiB of them, by flush(), and at the end.
 /// Errors of each function: kInvalidArgument for what cannot be shown, naming the tag (nothing is written then): a tag
 /// that is not UTF-8 too; kInternal for what the clock throws; else those of writing the file, kResourceExhausted when
-/// the disk is full.
+/// the disk is full. What could not be written may end within an event, so all later calls return that error too.
 class EventWriter {
  public:
   /// A new file "events.out.tfevents.<time>.<host>.<process>.<n>" in `directory`, which is made where there is none.

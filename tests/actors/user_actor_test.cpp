@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/actors/fixtures.h"
+#include "troupe/control_flow.h"
 #include "troupe/embed.h"
 
 namespace troupe {
@@ -280,6 +281,40 @@ TEST_CASE("answers race with the end of their steps", "[user_actor]") {
     });
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
+}
+
+TEST_CASE("of a loop as many iterations overlap as it may, and no more") {
+  constexpr int kTimes = 20;
+  for (const int parallel : {1, 2, 7, 100}) {
+    struct Held {
+      std::deque<ActorRequest> requests;
+      size_t most = 0;
+      int left = kTimes;
+    };
+    const auto held = std::make_shared<Held>();
+    ActorEngine t;
+    // Answers when as many requests wait as may, the oldest first.
+    t.add("holder", [held, parallel](Answerer&, const ActorRequest& request) {
+      held->requests.push_back(request);
+      held->most = std::max(held->most, held->requests.size());
+      while (!held->requests.empty() && held->requests.size() >= static_cast<size_t>(std::min(parallel, held->left))) {
+        held->requests.front().reply(std::vector{held->requests.front().inputs[0]});
+        held->requests.pop_front();
+        --held->left;
+      }
+    });
+    const Outputs out = while_loop(
+        *t.scope, {t.scope->constant(0), t.scope->constant(0)},
+        [](const Scope&, const Outputs& v) { return v[0] < kTimes; },
+        [&](const Scope& s, const Outputs& v) -> Outputs {
+          const Node* call = actor_call(s, "holder", "", {v[0]}, {{DType::kInt32, PartialShape::scalar()}});
+          return {v[0] + 1, v[1] + call->out()};
+        },
+        {.parallel_iterations = parallel});
+    REQUIRE(t.scope->ok());
+    CHECK(integer(t.session->run(out[1])) == kTimes * (kTimes - 1) / 2);
+    CHECK(held->most == static_cast<size_t>(std::min(parallel, kTimes)));
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -265,6 +266,31 @@ TEST_CASE("with no file descriptors left, files are errors that say so") {
   const Ended ended = run_child("child: opens files when there are no more", "64");
   INFO(ended.output);
   CHECK(ended.status == kRefused);
+}
+
+TEST_CASE("child: writes events beyond the largest file there may be", "[.child]") {
+  if (limit_of_child() < 0) return;
+  const TemporaryDirectory files;
+  auto writer = EventWriter::open(files.file("events"));
+  if (!writer.ok()) end(kWrong, writer.error().str());
+  std::signal(SIGXFSZ, SIG_IGN);
+  set_limit(RLIMIT_FSIZE, limit_of_child());
+  for (int i = 0; i < 100'000; ++i) {
+    const Status written = (*writer)->scalar("loss", i, 1.f);
+    if (written.ok()) continue;
+    const Status later = (*writer)->flush();
+    if (later.ok()) end(kWrong, "a later call hides what was lost");
+    writer->reset();
+    end(kRefused, written.error().str());
+  }
+  end(kWrong, "all was written");
+}
+
+TEST_CASE("events that do not fit the disk are an error of the call that writes them, and of each later one") {
+  const Ended ended = run_child("child: writes events beyond the largest file there may be", "100000");
+  INFO(ended.output);
+  CHECK(ended.status == kRefused);
+  CHECK_THAT(ended.output, Contains("File too large"));
 }
 
 TEST_CASE("a checkpoint with too large a header is an error, and nothing is written") {
