@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-ControlFlow flow_of(const Node& node) { return node.op().control_flow(); }
 bool is_constant_enter(const Node& node) {
   return flow_of(node) == ControlFlow::kEnter && node.attrs().get_or<bool>("is_constant", false);
 }

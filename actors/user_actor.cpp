@@ -16,18 +16,18 @@ namespace troupe {
 
 namespace {
 
-using Outputs = Result<std::vector<Tensor>>;
+using UserOutputs = Result<std::vector<Tensor>>;
 
 /// What comes to an actor's resource from other threads: answers, and the actor's end. Thread-safe.
 class Inbox {
  public:
   struct Contents {
-    std::vector<std::pair<uint64_t, Outputs>> answers;  // by request, in the order in which they came
-    Status end;                                         // of the actor
+    std::vector<std::pair<uint64_t, UserOutputs>> answers;  // by request, in the order in which they came
+    Status end;                                             // of the actor
   };
   explicit Inbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  void answer(uint64_t request, Outputs outputs) {
+  void answer(uint64_t request, UserOutputs outputs) {
     {
       std::lock_guard guard(mutex_);
       contents_.answers.emplace_back(request, std::move(outputs));
@@ -63,7 +63,7 @@ class ActorReply::State {
     answer(make_error(Code::kCancelled, "the actor '{}' dropped the request without an answer, or has ended", actor_));
   }
   bool wanted() const { return wanted_->load(); }
-  void answer(Outputs outputs) {
+  void answer(UserOutputs outputs) {
     if (!wanted_->exchange(false)) return;
     if (outputs.ok())
       for (const Tensor& t : *outputs) t.freeze();  // now: the caller may write to its own as soon as this returns
@@ -157,7 +157,7 @@ class ActorResource final : public HostedResource {
     std::shared_ptr<const Expected> expected;
   };
 
-  static void finish(Open& open, Outputs outputs) {
+  static void finish(Open& open, UserOutputs outputs) {
     *open.wanted = false;
     open.reply(std::move(outputs));
   }

@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/lower_case.h"
+
 namespace troupe {
 namespace {
 
 bool letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool name_character(char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.'; }
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return out;
-}
 
 /// A word up to ':' , which is taken away with it.
 std::string_view take_word(std::string_view& text) {
@@ -45,7 +40,7 @@ Result<DeviceName> DeviceName::parse(std::string_view text) {
     const std::string_view part = rest.substr(0, rest.find('/'));
     rest.remove_prefix(part.size());
     std::string_view value = part;
-    std::string key = lower(take_word(value));
+    std::string key = lower_case(take_word(value));
     if (key == "job") {
       if (value.empty() || !letter(value[0]) || !std::ranges::all_of(value, name_character))
         return bad(part, "has no name of a job");
@@ -55,7 +50,7 @@ Result<DeviceName> DeviceName::parse(std::string_view text) {
     }
     const bool place = key == "replica" || key == "task";
     if (!place) {
-      if (key == "device") key = lower(take_word(value));
+      if (key == "device") key = lower_case(take_word(value));
       if (key != "*" && (key.empty() || !letter(key[0]) || !std::ranges::all_of(key, name_character)))
         return bad(part, "has no kind of device");
       if (out.kind || out.index) return bad(part, "names the device again");

@@ -8,11 +8,11 @@ namespace troupe {
 namespace {
 
 /// Begins the part of a temporary variable's name that tells its step; no name of a user's has it.
-constexpr char kTemporary = '\x1f';
+constexpr char kStepMark = '\x1f';
 
-bool is_temporary(std::string_view name) { return name.find(kTemporary) != std::string_view::npos; }
+bool is_temporary_name(std::string_view name) { return name.find(kStepMark) != std::string_view::npos; }
 
-std::string suffix_of_step(int64_t step) { return fmt::format("{}step {}/", kTemporary, step); }
+std::string suffix_of_step(int64_t step) { return fmt::format("{}step {}/", kStepMark, step); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
   if (at == variables_.end()) [[unlikely]] {
     if (!is_known(handle.dtype)) return invalid_argument("the handle of variable '{}' names no dtype", handle.name);
     at = variables_.try_emplace(handle.name, Variable{handle.dtype, handle.shape, true}).first;
-    if (is_temporary(handle.name)) ++temporaries_;
+    if (is_temporary_name(handle.name)) ++temporaries_;
     return &at->second;
   }
   Variable& v = at->second;
@@ -141,7 +141,7 @@ Status Container::erase(const ResourceHandle& handle) {
   auto at = variables_.find(std::string_view(handle.name));
   if (at == variables_.end())
     return make_error(Code::kNotFound, "container '{}' has no variable '{}'", name_, handle.name);
-  if (is_temporary(at->first)) --temporaries_;
+  if (is_temporary_name(at->first)) --temporaries_;
   variables_.erase(at);
   ++changes_;
   return {};
@@ -150,7 +150,7 @@ Status Container::erase(const ResourceHandle& handle) {
 std::map<std::string, Tensor> Container::snapshot() const {
   std::map<std::string, Tensor> out;
   for (const auto& [name, v] : variables_)
-    if (v.value.defined() && !is_temporary(name)) out.emplace(name, v.value);
+    if (v.value.defined() && !is_temporary_name(name)) out.emplace(name, v.value);
   return out;
 }
 

@@ -23,7 +23,7 @@ uint64_t length_at(const std::string& bytes, size_t at) {
 }
 
 /// Item `i` of the items of `shape` that make up `t`.
-std::string bytes_of(const Tensor& t, int64_t i, const Shape& shape) {
+std::string bytes_of_row(const Tensor& t, int64_t i, const Shape& shape) {
   if (t.dtype() != DType::kString) {
     const size_t bytes = item_bytes(t.dtype(), shape);
     return {static_cast<const char*>(t.raw()) + static_cast<size_t>(i) * bytes, bytes};
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Table>> Table::make(TableOptions options) {
 }
 
 Table::Table(TableOptions options) : options_(std::move(options)) {
-  for (const Tensor& key : options_.reserved_keys) reserved_.push_back(bytes_of(key, 0, options_.key_shape));
+  for (const Tensor& key : options_.reserved_keys) reserved_.push_back(bytes_of_row(key, 0, options_.key_shape));
   if (!options_.dense) {
     entries_ = std::make_unique<ListedEntries>();
     return;
@@ -154,7 +154,7 @@ Result<int64_t> Table::count_usable_keys(const Tensor& keys) const {
   TROUPE_ASSIGN(const int64_t n, count_keys(keys, options_.key_shape));
   if (!reserved_.empty())
     for (int64_t i = 0; i < n; ++i)
-      if (std::ranges::find(reserved_, bytes_of(keys, i, options_.key_shape)) != reserved_.end())
+      if (std::ranges::find(reserved_, bytes_of_row(keys, i, options_.key_shape)) != reserved_.end())
         return invalid_argument("table '{}': key {} is the empty or the deleted one, which may not be used",
                                 options_.name, i);
   return n;
@@ -190,8 +190,8 @@ Result<Tensor> Table::find(const Tensor& keys, const Tensor& otherwise,
   if (!one) TROUPE_RETURN_IF_ERROR(check_values(otherwise, shape, n));
   TROUPE_ASSIGN(Tensor out, Tensor::make(options_.value_dtype, shape, allocator));
   for (int64_t i = 0; i < n; ++i) {
-    const std::string* value = entries_->find(bytes_of(keys, i, options_.key_shape));
-    set_item(out, i, options_.value_shape, value ? *value : bytes_of(otherwise, one ? 0 : i, options_.value_shape));
+    const std::string* value = entries_->find(bytes_of_row(keys, i, options_.key_shape));
+    set_item(out, i, options_.value_shape, value ? *value : bytes_of_row(otherwise, one ? 0 : i, options_.value_shape));
   }
   return out;
 }
@@ -200,7 +200,7 @@ TableEntries::Pairs Table::pairs(const Tensor& keys, const Tensor& values, int64
   TableEntries::Pairs out;
   out.reserve(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i)
-    out.emplace_back(bytes_of(keys, i, options_.key_shape), bytes_of(values, i, options_.value_shape));
+    out.emplace_back(bytes_of_row(keys, i, options_.key_shape), bytes_of_row(values, i, options_.value_shape));
   return out;
 }
 
@@ -217,7 +217,7 @@ Status Table::insert(const Tensor& keys, const Tensor& values) {
 Status Table::remove(const Tensor& keys) {
   TROUPE_RETURN_IF_ERROR(check_mutable());
   TROUPE_ASSIGN(const int64_t n, count_usable_keys(keys));
-  for (int64_t i = 0; i < n; ++i) entries_->erase(bytes_of(keys, i, options_.key_shape));
+  for (int64_t i = 0; i < n; ++i) entries_->erase(bytes_of_row(keys, i, options_.key_shape));
   return {};
 }
 

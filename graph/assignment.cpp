@@ -10,8 +10,6 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t kNone = TaskGraph::kNone;
-
 /// Searches for the assignment whose simulated step is shortest.
 class Search {
  public:
@@ -86,7 +84,7 @@ class Search {
     Assignment candidate;
     candidate.device_of.resize(tasks_.size());
     candidate.chosen.assign(tasks_.groups(), Chosen::kTogether);
-    candidate.decided_by.assign(tasks_.groups(), kNone);
+    candidate.decided_by.assign(tasks_.groups(), TaskGraph::kNone);
     for (uint32_t g = 0; g < tasks_.groups(); ++g) {
       const bool may = std::ranges::find(allowed_[g], device) != allowed_[g].end();
       if (allowed_[g].size() == 1) candidate.chosen[g] = Chosen::kOnly;

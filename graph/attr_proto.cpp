@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-proto::DataType number_of(DType t) { return static_cast<proto::DataType>(t); }
+proto::DataType type_number(DType t) { return static_cast<proto::DataType>(t); }
 
 void write(const PartialShape& shape, proto::TensorShapeProto& out) {
   if (!shape.has_rank()) return out.set_unknown_rank(true);
@@ -15,7 +15,7 @@ void write(const PartialShape& shape, proto::TensorShapeProto& out) {
 }
 
 void write(const Tensor& t, proto::TensorProto& out) {
-  out.set_dtype(number_of(t.dtype()));
+  out.set_dtype(type_number(t.dtype()));
   write(PartialShape(t.shape()), *out.mutable_tensor_shape());
   if (t.dtype() == DType::kString) {
     for (const std::string& s : t.values<std::string>()) out.add_string_val(s);
@@ -30,7 +30,7 @@ struct Writer {
   void operator()(float v) { out.set_f(v); }
   void operator()(bool v) { out.set_b(v); }
   void operator()(const std::string& v) { out.set_s(v); }
-  void operator()(DType v) { out.set_type(number_of(v)); }
+  void operator()(DType v) { out.set_type(type_number(v)); }
   void operator()(const PartialShape& v) { write(v, *out.mutable_shape()); }
   void operator()(const Tensor& v) { write(v, *out.mutable_tensor()); }
   template <class T> void operator()(const std::vector<T>& values) {
@@ -41,7 +41,7 @@ struct Writer {
   static void add(proto::AttrValue::ListValue& list, float v) { list.add_f(v); }
   static void add(proto::AttrValue::ListValue& list, bool v) { list.add_b(v); }
   static void add(proto::AttrValue::ListValue& list, const std::string& v) { list.add_s(v); }
-  static void add(proto::AttrValue::ListValue& list, DType v) { list.add_type(number_of(v)); }
+  static void add(proto::AttrValue::ListValue& list, DType v) { list.add_type(type_number(v)); }
   static void add(proto::AttrValue::ListValue& list, const PartialShape& v) { write(v, *list.add_shape()); }
 };
 

@@ -28,7 +28,7 @@ std::string identifier(const std::string& name) {
   return kTaken.contains(name) ? name + "_" : name;
 }
 
-std::string quoted(const std::string& text) {
+std::string cpp_quoted(const std::string& text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '\n') {
@@ -69,7 +69,7 @@ std::string literal(float v) {
   return text + (text.find_first_of(".e") == std::string::npos ? ".0F" : "F");
 }
 std::string literal(bool v) { return v ? "true" : "false"; }
-std::string literal(const std::string& v) { return quoted(v); }
+std::string literal(const std::string& v) { return cpp_quoted(v); }
 std::string literal(DType v) { return enumerator(v); }
 std::string literal(const Tensor&) { return "{}"; }  // a schema cannot write a tensor
 std::string literal(const PartialShape& v) {
@@ -154,23 +154,24 @@ std::string body(const OpDef& op) {
     out += fmt::format("  inputs.insert(inputs.end(), {0}.begin(), {0}.end());\n", name);
     if (const std::string& number = in.number_attr; !number.empty()) {
       if (counted.insert(number).second)
-        out += fmt::format("  set.set({}, static_cast<int64_t>({}.size()));\n", quoted(number), name);
+        out += fmt::format("  set.set({}, static_cast<int64_t>({}.size()));\n", cpp_quoted(number), name);
     } else if (counted.insert(in.type_list_attr).second) {
-      out += fmt::format("  set.set({}, types_of({}));\n", quoted(in.type_list_attr), name);
+      out += fmt::format("  set.set({}, types_of({}));\n", cpp_quoted(in.type_list_attr), name);
     }
   }
   for (const AttrDef* a : attributes(op, false))
-    out += fmt::format("  set.set({}, {});\n", quoted(a->name), identifier(a->name));
+    out += fmt::format("  set.set({}, {});\n", cpp_quoted(a->name), identifier(a->name));
   for (const AttrDef* a : attributes(op, true))
-    out += fmt::format("  set.set({}, attrs.{});\n", quoted(a->name), identifier(a->name));
-  const std::string call = fmt::format("scope.node({}, std::move(inputs), std::move(set), where)", quoted(op.name()));
+    out += fmt::format("  set.set({}, attrs.{});\n", cpp_quoted(a->name), identifier(a->name));
+  const std::string call =
+      fmt::format("scope.node({}, std::move(inputs), std::move(set), where)", cpp_quoted(op.name()));
   if (op.outputs().empty()) return out + "  return " + call + ";\n";
   out += "  Outputs outputs(" + call + ");\n  return ";
   std::string values;
   for (const ArgDef& arg : op.outputs()) {
     const std::string& count = arg.number_attr.empty() ? arg.type_list_attr : arg.number_attr;
     values += values.empty() ? "" : ", ";
-    values += is_list(arg) ? fmt::format("outputs.many({})", quoted(count)) : "outputs.one()";
+    values += is_list(arg) ? fmt::format("outputs.many({})", cpp_quoted(count)) : "outputs.one()";
   }
   return out + (op.outputs().size() > 1 ? "{" + values + "}" : values) + ";\n";
 }

@@ -42,7 +42,7 @@ constexpr Row kFormats[] = {
     {"issss", "isssss", "FusedBatchNormV3"},
     {"iissss", "issss", "FusedBatchNormGradV3"},
 };
-constexpr Row kOthers[] = {
+constexpr Row kFormatless[] = {
     {"i", "i",
      "Abs Acos Acosh Asin Asinh Atan Atanh Cast Ceil CheckNumerics Conj Cos Cosh Digamma Elu Erf Erfc Exp Expm1 Floor "
      "Identity Inv IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Neg OnesLike PreventGradient Reciprocal "
@@ -221,7 +221,7 @@ LayoutChoice::LayoutChoice(StepGraph& step) : step_(step), chosen_(static_cast<s
       }
   };
   add(kFormats, 0);
-  add(kOthers, kFormatRows);
+  add(kFormatless, kFormatRows);
   step.for_each_wanted([&](Output o) { after_.push_back(o.node); });
   for (const Node* node : step.nodes())
     step.for_each_control(*node, [&](Output before) { after_.push_back(before.node); });
@@ -292,7 +292,7 @@ std::optional<LayoutRecipe> LayoutChoice::recipe(const Node& node) const {
   if (node.op().is_stateful() && node.op().control_flow() == ControlFlow::kNone) return {};
   const bool format = at->second < kFormatRows;
   if (format && !channels_first(node)) return {};
-  const Row& row = format ? kFormats[at->second] : kOthers[at->second - kFormatRows];
+  const Row& row = format ? kFormats[at->second] : kFormatless[at->second - kFormatRows];
   LayoutRecipe r{roles(row.inputs, node.inputs().size()), roles(row.outputs, static_cast<size_t>(node.num_outputs())),
                  node.attrs(), format, 0};
   if (r.inputs.size() != node.inputs().size() || r.outputs.size() != static_cast<size_t>(node.num_outputs())) return {};

@@ -9,7 +9,7 @@ namespace {
 
 /// Chains longer than this are not shape arithmetic, nor is what takes more looks at nodes: a few nodes that read one
 /// another several times have billions of ways to their constants.
-constexpr int kMostSteps = 16, kMostLooks = 1024;
+constexpr int kLongestChain = 16, kMostLooks = 1024;
 
 std::optional<Tensor> integers(const std::vector<int64_t>& values, const Shape& shape, DType dtype) {
   if (dtype == DType::kInt64) return Tensor::of<int64_t>(values, shape);
@@ -97,7 +97,7 @@ std::optional<Tensor> value_of(Output output, int steps, int& looks) {
 
 std::optional<Tensor> constant_value(Output output) {
   int looks = kMostLooks;
-  return value_of(output, kMostSteps, looks);
+  return value_of(output, kLongestChain, looks);
 }
 
 Output passed_on(Output output) {

@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-constexpr size_t kMostNamed = 50;
+constexpr size_t kMostMembersNamed = 50;
 
 /// The names in a node's attribute _class.
 std::vector<std::string_view> places_of(const Node& node) {
@@ -190,7 +190,7 @@ class Constraints::Finder {
     size_t count = 0;
     const auto tell = [&](const Node& node) {
       const uint32_t root = out_.root(node.id());
-      if ((root != first && root != second) || ++count > kMostNamed) return;
+      if ((root != first && root != second) || ++count > kMostMembersNamed) return;
       out += fmt::format("{}'{}'", out.empty() ? "" : ", ", node.name());
       if (!node.device().empty()) out += " asks for " + node.device();
       std::string with;
@@ -200,7 +200,7 @@ class Constraints::Finder {
     };
     for (int id = 0; id < step_.ids(); ++id)
       if (asked_[static_cast<size_t>(id)] || &step_.node(id) == &b) tell(step_.node(id));
-    if (count > kMostNamed) out += fmt::format(" and {} more", count - kMostNamed);
+    if (count > kMostMembersNamed) out += fmt::format(" and {} more", count - kMostMembersNamed);
     return out;
   }
 

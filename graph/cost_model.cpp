@@ -18,7 +18,7 @@ using nlohmann::json;
 /// From this many measurements on the mean forgets.
 constexpr int64_t kRemembered = 20;
 /// Of whatever is measured, so that sums stay numbers.
-constexpr double kMost = 1e18;
+constexpr double kMostMeasured = 1e18;
 constexpr int64_t kMostSteps = 1'000'000'000'000'000'000;
 
 /// Whether `path` is something else than a file: a FIFO, which would wait, or a device.
@@ -41,7 +41,7 @@ double NodeCost::time_ns(const DeviceRates& rates) const {
 
 void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps,
                     double firings) {
-  const auto known = [](double value) { return value >= 0 && value <= kMost; };
+  const auto known = [](double value) { return value >= 0 && value <= kMostMeasured; };
   if (steps < 1 || !known(ns) || !known(output_bytes) || !known(firings)) return;
   steps = std::min(steps, kMostSteps);
   MeasuredCost& cost = measured_[node].try_emplace(std::string(kind)).first->second;
@@ -121,11 +121,11 @@ Result<CostModel> CostModel::load(const std::string& path) {
       };
       const double ns = number("ns"), steps = number("steps"), bytes = number("bytes");
       const double firings = cost.is_object() && cost.contains("firings") ? number("firings") : 1;
-      if (!(ns >= 0 && ns <= kMost) || !(steps >= 1 && steps <= kMost) || !(bytes >= 0 && bytes <= kMost) ||
-          !(firings >= 0 && firings <= kMost))
+      if (!(ns >= 0 && ns <= kMostMeasured) || !(steps >= 1 && steps <= kMostMeasured) ||
+          !(bytes >= 0 && bytes <= kMostMeasured) || !(firings >= 0 && firings <= kMostMeasured))
         return no_cost_model(
             path, fmt::format("node '{}' on {}: ns, steps, bytes and firings are not all numbers, or beyond {}", node,
-                              kind, kMost));
+                              kind, kMostMeasured));
       model.measured_[node][kind] = {ns, static_cast<int64_t>(steps), bytes, firings};
     }
   }

@@ -7,13 +7,13 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kUnnumbered = UINT32_MAX;
 
 /// f(number) of each input and control input whose number is known.
 template <class F>
 void for_each_known_input(const StepGraph& step, const Node& node, const std::vector<uint32_t>& numbers, F f) {
   const auto look = [&](const Node& n) {
-    if (const uint32_t number = numbers[static_cast<size_t>(n.id())]; number != kNone) f(number);
+    if (const uint32_t number = numbers[static_cast<size_t>(n.id())]; number != kUnnumbered) f(number);
   };
   for (const Output& in : node.inputs()) look(*step.now(in).node);
   step.for_each_control(node, [&](const Output& before) { look(*before.node); });
@@ -23,8 +23,9 @@ void for_each_known_input(const StepGraph& step, const Node& node, const std::ve
 
 std::vector<const Node*> firing_order(const StepGraph& step) {
   const std::vector<const Node*>& nodes = step.nodes();
-  std::vector<uint32_t> numbers(static_cast<size_t>(step.ids()), kNone);  // by node id: first depths, then positions
-  std::vector<uint32_t> begins = {0};                                     // where each depth begins in the result
+  std::vector<uint32_t> numbers(static_cast<size_t>(step.ids()),
+                                kUnnumbered);  // by node id: first depths, then positions
+  std::vector<uint32_t> begins = {0};          // where each depth begins in the result
   for (const Node* node : nodes) {
     uint32_t depth = 0;
     for_each_known_input(step, *node, numbers, [&](uint32_t of_input) { depth = std::max(depth, of_input + 1); });
@@ -43,7 +44,7 @@ std::vector<const Node*> firing_order(const StepGraph& step) {
   for (const Node* node : nodes) entries[next[numbers[static_cast<size_t>(node->id())]]++] = {0, node};
 
   // A depth's inputs have their positions by the time it is looked at; back edges come from greater depths.
-  for (const Entry& e : entries) numbers[static_cast<size_t>(e.node->id())] = kNone;
+  for (const Entry& e : entries) numbers[static_cast<size_t>(e.node->id())] = kUnnumbered;
   std::vector<const Node*> ordered;
   ordered.reserve(nodes.size());
   for (size_t d = 0; d + 1 < begins.size(); ++d) {

@@ -10,8 +10,6 @@
 namespace troupe {
 namespace {
 
-ControlFlow flow_of(const Node& node) { return node.op().control_flow(); }
-
 /// A value that a loop carries: it begins with `init`, and each iteration adds `step`.
 struct Counter {
   double init = 0, step = 0;

@@ -41,15 +41,13 @@ bool is_batch_norm(const Node& n) {
          !n.attrs().get_or("is_training", true);
 }
 
-std::string format(const Node& n) { return n.attrs().get_or<std::string>("data_format", "NHWC"); }
-
 }  // namespace
 
 BatchNormFolding::BatchNormFolding(StepGraph& step) : step_(step), readers_(step) {}
 
 bool BatchNormFolding::folds_away(const Node& node, const Node& reader) const {
   return readers_.one(node) && node.control_inputs().empty() && !step_.is_fed(node) && same_place(node, reader) &&
-         format(node) == format(reader);
+         data_format(node) == data_format(reader);
 }
 
 bool BatchNormFolding::visit(const Node& norm) {
@@ -91,7 +89,7 @@ bool BatchNormFolding::visit(const Node& norm) {
   if (!filter.ok() || !bias.ok()) return false;
   const Output product = step_.add_like(norm, conv.op().name(), {conv.inputs()[0], *filter}, conv.attrs());
   if (!product) return false;
-  const Output sum = step_.add_like(norm, "BiasAdd", {product, *bias}, {{"data_format", format(conv)}});
+  const Output sum = step_.add_like(norm, "BiasAdd", {product, *bias}, {{"data_format", data_format(conv)}});
   if (!sum) return false;
   // Nobody reads the others, which would be the statistics.
   std::vector<Output> by(static_cast<size_t>(norm.num_outputs()), step_.now(norm.inputs()[3]));

@@ -9,7 +9,7 @@ namespace troupe {
 namespace {
 
 /// Loops within loops; real graphs have a few.
-constexpr int kMostNested = 64;
+constexpr int kMostNestedLoops = 64;
 
 Error at_node(Error error, const Node& node) {
   error.node = node.name();
@@ -80,8 +80,8 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
     if (name.empty()) return at_node(invalid_argument("frame_name is empty"), *node);
     const auto [at, fresh] = known.try_emplace({frame, name}, static_cast<int>(out.frames.size()));
     if (fresh) {
-      if (depths[static_cast<size_t>(frame)] == kMostNested)
-        return at_node(invalid_argument("enters a loop within {} loops, which are most", kMostNested), *node);
+      if (depths[static_cast<size_t>(frame)] == kMostNestedLoops)
+        return at_node(invalid_argument("enters a loop within {} loops, which are most", kMostNestedLoops), *node);
       out.frames.push_back({name, frame, parallel});
       depths.push_back(depths[static_cast<size_t>(frame)] + 1);
     }

@@ -9,6 +9,9 @@
 
 namespace troupe {
 
+/// How the node steers what runs.
+inline ControlFlow flow_of(const Node& node) { return node.op().control_flow(); }
+
 struct Frame {
   std::string name;  // the attribute frame_name; two loops inside different frames may share it
   int parent = 0;

@@ -18,9 +18,9 @@ using proto::FunctionDef;
 using proto::NodeDef;
 
 /// Calls within calls; real graphs have a few.
-constexpr int kMostNested = 64;
+constexpr int kMostNestedCalls = 64;
 /// What calls may become in all, in nodes and in bytes of a GraphDef; a few functions can ask for 2^40 nodes.
-constexpr uint64_t kMostNodes = 1'000'000, kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostNodes = 1'000'000, kMostLoweredBytes = uint64_t{1} << 30;
 
 void set_type(NodeDef& node, int type) { set_attr(node, "T").set_type(static_cast<proto::DataType>(type)); }
 
@@ -32,12 +32,12 @@ struct Pending {
 };
 
 /// What a call becomes, at least: nodes, inputs of those, and bytes. Sums stay at their most in place of wrapping.
-struct Size {
+struct CallSize {
   uint64_t nodes = 0, inputs = 0, bytes = 0;
 
   static uint64_t sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
   static uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b; }
-  void add(const Size& other) {
+  void add(const CallSize& other) {
     nodes = sum(nodes, other.nodes);
     inputs = sum(inputs, other.inputs);
     bytes = sum(bytes, other.bytes);
@@ -69,9 +69,10 @@ class Lowering {
       call_ = &next.node;
       in_loop_ = next.in_loop;
       made_.clear();
-      Status status = next.nested < kMostNested
-                          ? lower()
-                          : Status(invalid_argument("is within {} calls of functions, which are most", kMostNested));
+      Status status =
+          next.nested < kMostNestedCalls
+              ? lower()
+              : Status(invalid_argument("is within {} calls of functions, which are most", kMostNestedCalls));
       if (!status.ok()) {
         return at(next.node, std::move(status.error()));
       }
@@ -119,16 +120,16 @@ class Lowering {
   }
 
   /// Of a call; what it calls is in sizes_.
-  Size size_of(const NodeDef& call) const {
-    Size out;
+  CallSize size_of(const NodeDef& call) const {
+    CallSize out;
     for (const FunctionDef* f : called_by(call)) {
-      const Size& in = sizes_.at(f);
+      const CallSize& in = sizes_.at(f);
       const auto ends = static_cast<uint64_t>(f->signature().input_arg_size() + f->signature().output_arg_size());
       // The name of the call, at least with a '/', comes before that of each node, and of each input within.
       const uint64_t name = call.name().size() + 1;
       out.add(in);
-      out.add({1 + ends, 1 + ends, Size::product(name, 1 + ends)});
-      out.bytes = Size::sum(out.bytes, Size::product(name, Size::sum(in.nodes, in.inputs)));
+      out.add({1 + ends, 1 + ends, CallSize::product(name, 1 + ends)});
+      out.bytes = CallSize::sum(out.bytes, CallSize::product(name, CallSize::sum(in.nodes, in.inputs)));
     }
     return out;
   }
@@ -139,11 +140,11 @@ class Lowering {
       const FunctionDef* function;
       int next = 0;  // node
       std::vector<const FunctionDef*> called = {};
-      Size size = {};
+      CallSize size = {};
     };
     std::unordered_set<const FunctionDef*> open;
     std::vector<Visit> path;
-    Size all;
+    CallSize all;
     for (const NodeDef& node : def_.node()) {
       std::vector<const FunctionDef*> waiting = called_by(node);
       while (!waiting.empty() || !path.empty()) {
@@ -177,11 +178,11 @@ class Lowering {
         path.pop_back();
       }
       all.add(size_of(node));
-      if (all.nodes > kMostNodes || all.bytes > kMostBytes)
+      if (all.nodes > kMostNodes || all.bytes > kMostLoweredBytes)
         return at(node, make_error(Code::kResourceExhausted,
                                    "with it the calls of functions become at least {} nodes and {} bytes; {} and {} "
                                    "are most",
-                                   all.nodes, all.bytes, kMostNodes, kMostBytes));
+                                   all.nodes, all.bytes, kMostNodes, kMostLoweredBytes));
     }
     return {};
   }
@@ -539,7 +540,7 @@ class Lowering {
   proto::GraphDef& def_;
   const OpRegistry& ops_;
   std::unordered_map<std::string_view, const FunctionDef*> functions_;
-  std::unordered_map<const FunctionDef*, Size> sizes_;  // of what one call becomes, but for the call's own name
+  std::unordered_map<const FunctionDef*, CallSize> sizes_;  // of what one call becomes, but for the call's own name
   std::unordered_set<std::string> names_;
   // Of the call at hand:
   const NodeDef* call_ = nullptr;

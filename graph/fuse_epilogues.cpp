@@ -12,7 +12,6 @@ bool is_product(const std::string& op) { return op == "MatMul" || op == "Conv2D"
 bool is_activation(const std::string& op) {
   return op == "Relu" || op == "Relu6" || op == "Elu" || op == "Tanh" || op == "Sigmoid";
 }
-std::string format(const Node& n) { return n.attrs().get_or<std::string>("data_format", "NHWC"); }
 
 }  // namespace
 
@@ -41,7 +40,7 @@ EpilogueFusion::EpilogueFusion(StepGraph& step) : step_(step) {
     }
     if (!at || at == &last || !is_product(at->op().name())) continue;
     if (at->dtype(0) != DType::kFloat32 && at->dtype(0) != DType::kFloat64) continue;
-    if (parts.bias && at->op().name() != "MatMul" && format(*parts.bias) != format(*at)) continue;
+    if (parts.bias && at->op().name() != "MatMul" && data_format(*parts.bias) != data_format(*at)) continue;
     parts.product = at;
     if (parts.bias) taken[static_cast<size_t>(parts.bias->id())] = true;
     found_.emplace(last.id(), parts);

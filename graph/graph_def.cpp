@@ -24,9 +24,9 @@ namespace {
 constexpr int kProducer = 134;
 constexpr int kMinConsumer = 12;
 /// Depth of nested messages; real graphs have about ten.
-constexpr int kMostNested = 64;
+constexpr int kMostNestedMessages = 64;
 /// How many nodes of one unknown op, or of one cycle, an error names.
-constexpr size_t kMostNamed = 20;
+constexpr size_t kMostNodesNamed = 20;
 
 void write(const Graph& graph, proto::GraphDef& out) {
   for (int id = 0; id < graph.size(); ++id) {
@@ -63,13 +63,13 @@ Status parse(std::string_view bytes, proto::GraphDef& def) {
     return make_error(Code::kDataLoss, "no GraphDef: {} bytes are over 2 GiB", bytes.size());
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
-  input.SetRecursionLimit(kMostNested);
+  input.SetRecursionLimit(kMostNestedMessages);
   if (def.ParseFromCodedStream(&input) && input.ConsumedEntireMessage()) return {};
   FirstError error;
   google::protobuf::TextFormat::Parser text;
   text.RecordErrorsTo(&error);
   text.AllowUnknownField(true);
-  text.SetRecursionLimit(kMostNested);
+  text.SetRecursionLimit(kMostNestedMessages);
   def.Clear();
   if (text.ParseFromString(std::string(bytes), &def)) return {};
   return make_error(Code::kDataLoss, "no GraphDef: as binary it ends early or is malformed ({} bytes), and as text: {}",
@@ -114,9 +114,9 @@ class Import {
     std::string list;
     for (auto& [op, nodes] : unknown) {
       const size_t all = nodes.size();
-      nodes.resize(std::min(all, kMostNamed));
+      nodes.resize(std::min(all, kMostNodesNamed));
       list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", op, join(nodes, ", "),
-                          all > kMostNamed ? fmt::format(" and {} more", all - kMostNamed) : "");
+                          all > kMostNodesNamed ? fmt::format(" and {} more", all - kMostNodesNamed) : "");
     }
     return make_error(Code::kNotFound, "ops that are not known, with their nodes: {}", list);
   }
@@ -204,9 +204,9 @@ class Import {
     std::ranges::reverse(path);
     std::vector<std::string> names;
     for (int p : path)
-      if (names.size() < kMostNamed) names.push_back(def_.node(p).name());
+      if (names.size() < kMostNodesNamed) names.push_back(def_.node(p).name());
     return invalid_argument("the graph has a cycle of {} nodes: {} -> {}", path.size(), join(names, " -> "),
-                            path.size() > kMostNamed ? "..." : names[0]);
+                            path.size() > kMostNodesNamed ? "..." : names[0]);
   }
 
   /// Whether an attribute that our schema lacks may be passed over: it asks for nothing.

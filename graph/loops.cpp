@@ -6,8 +6,6 @@
 namespace troupe {
 namespace {
 
-ControlFlow flow_of(const Node& node) { return node.op().control_flow(); }
-
 bool is_loop_merge(const Node& node) {
   return flow_of(node) == ControlFlow::kMerge &&
          (node.open() || std::ranges::any_of(node.inputs(), [](const Output& in) {

@@ -14,9 +14,9 @@ namespace {
 
 using proto::NodeDef;
 
-class Rewrite {
+class ResourceRewrite {
  public:
-  explicit Rewrite(proto::GraphDef& def) : def_(def) {
+  explicit ResourceRewrite(proto::GraphDef& def) : def_(def) {
     for (const NodeDef& node : def.node()) names_.insert(node.name());
   }
 
@@ -96,10 +96,10 @@ std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
 }
 
 void give_handles(proto::GraphDef& def, const OpRegistry& ops) {
-  std::unique_ptr<Rewrite> rewrite;  // few graphs need one
+  std::unique_ptr<ResourceRewrite> rewrite;  // few graphs need one
   for (NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op()) || form_with_handle(node.op(), ops).empty()) continue;
-    if (!rewrite) rewrite = std::make_unique<Rewrite>(def);
+    if (!rewrite) rewrite = std::make_unique<ResourceRewrite>(def);
     if (node.op().starts_with("Take")) rewrite->take_sparse(node);
     else rewrite->add_sparse(node, node.op().starts_with("AddMany"));
   }

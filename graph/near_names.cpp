@@ -8,18 +8,12 @@
 #include <numeric>
 
 #include "base/join.h"
+#include "base/lower_case.h"
 
 namespace troupe {
 namespace {
 
-constexpr size_t kMost = 5;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  return out;
-}
+constexpr size_t kMostSuggestions = 5;
 
 int edits(std::string_view a, std::string_view b) {
   std::vector<int> row(b.size() + 1);
@@ -38,14 +32,14 @@ int edits(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-NearNames::NearNames(std::string_view name) : name_(lower(name.substr(0, 200))) {}
+NearNames::NearNames(std::string_view name) : name_(lower_case(name.substr(0, 200))) {}
 
 void NearNames::offer(std::string_view candidate) {
   const int allowed = std::min<int>(3, 1 + static_cast<int>(name_.size()) / 4);
   const int difference = std::abs(static_cast<int>(candidate.size()) - static_cast<int>(name_.size()));
   const bool long_enough = name_.size() >= 3;
   if (name_.empty() || (difference > allowed && (!long_enough || difference > 12))) return;
-  const std::string other = lower(candidate);
+  const std::string other = lower_case(candidate);
   int distance = difference <= allowed ? edits(name_, other) : allowed + 1;
   if (distance > allowed) {
     if (!long_enough || other.find(name_) == std::string::npos) return;
@@ -53,9 +47,9 @@ void NearNames::offer(std::string_view candidate) {
   }
   std::pair<int, std::string> found{distance, candidate};
   auto at = std::lower_bound(best_.begin(), best_.end(), found);
-  if (at == best_.end() && best_.size() == kMost) return;
+  if (at == best_.end() && best_.size() == kMostSuggestions) return;
   best_.insert(at, std::move(found));
-  if (best_.size() > kMost) best_.pop_back();
+  if (best_.size() > kMostSuggestions) best_.pop_back();
 }
 
 std::vector<std::string> NearNames::take() const {

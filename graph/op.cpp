@@ -19,9 +19,9 @@ namespace {
 }
 
 /// Reads one schema text from left to right.
-class Reader {
+class SchemaReader {
  public:
-  Reader(std::string_view op, std::string_view text) : op_(op), text_(text), rest_(text) {}
+  SchemaReader(std::string_view op, std::string_view text) : op_(op), text_(text), rest_(text) {}
 
   [[noreturn]] void fail(std::string_view why) const { bad_schema(op_, text_, why); }
 
@@ -107,7 +107,7 @@ class Reader {
 };
 
 ArgDef parse_arg(std::string_view op, std::string_view text) {
-  Reader r(op, text);
+  SchemaReader r(op, text);
   ArgDef arg;
   arg.name = r.word();
   r.expect(":");
@@ -122,7 +122,7 @@ ArgDef parse_arg(std::string_view op, std::string_view text) {
   return arg;
 }
 
-AttrValue parse_default(Reader& r, std::string_view type) {
+AttrValue parse_default(SchemaReader& r, std::string_view type) {
   const auto integer = [&] { return r.number<int64_t>(); };
   const auto real = [&] { return r.number<float>(); };
   const auto boolean = [&] { return r.boolean(); };
@@ -147,7 +147,7 @@ AttrValue parse_default(Reader& r, std::string_view type) {
 constexpr const char* kAttrTypes[] = {"int", "float", "bool", "string", "type", "shape", "tensor"};
 
 /// "int", "list(int)", "{float32, int32}", "{'SAME', 'VALID'}", "list({float32, int32})".
-void parse_attr_type(Reader& r, AttrDef& attr) {
+void parse_attr_type(SchemaReader& r, AttrDef& attr) {
   const bool list = r.take("list(");
   if (r.take("{")) {
     attr.type = r.at_quote() ? "string" : "type";
@@ -215,7 +215,7 @@ OpDef& OpDef::output(std::string_view text) {
 }
 
 OpDef& OpDef::attr(std::string_view text) {
-  Reader r(name_, text);
+  SchemaReader r(name_, text);
   AttrDef attr;
   attr.name = r.word();
   r.expect(":");

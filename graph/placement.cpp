@@ -15,9 +15,7 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t kNone = TaskGraph::kNone;
-
-bool same(const DeviceRates& a, const DeviceRates& b) {
+bool same_rates(const DeviceRates& a, const DeviceRates& b) {
   return a.flops == b.flops && a.memory_bandwidth == b.memory_bandwidth && a.launch_ns == b.launch_ns;
 }
 
@@ -29,7 +27,7 @@ std::vector<DeviceClass> classes_of(std::span<const PlacementDevice> devices, co
     const auto name = DeviceName::parse(device.name);
     const std::string kind = name.ok() ? name->kind.value_or("") : "";
     const auto at = std::ranges::find_if(
-        classes, [&](const DeviceClass& c) { return c.kind == kind && same(c.rates, device.rates); });
+        classes, [&](const DeviceClass& c) { return c.kind == kind && same_rates(c.rates, device.rates); });
     cluster.class_of.push_back(static_cast<uint32_t>(at - classes.begin()));
     cluster.memory.push_back(static_cast<double>(device.rates.memory));
     if (at == classes.end()) classes.push_back({kind, device.rates});
@@ -80,7 +78,7 @@ class Teller {
       p.node = node;
       p.device = placed_.device_of(*node);
       const uint32_t task = placed_.tasks.task_of[static_cast<size_t>(node->id())];
-      if (task == kNone) {
+      if (task == TaskGraph::kNone) {
         p.why = PlacedBy::kCopied;
         continue;
       }
@@ -135,7 +133,7 @@ class Teller {
       }
       case Chosen::kSoonest:
       case Chosen::kMoved:
-        if (decided_by != task && decided_by != kNone) {
+        if (decided_by != task && decided_by != TaskGraph::kNone) {
           p.why = PlacedBy::kColocation;
           p.with = placed_.tasks.nodes[decided_by];
         } else {
@@ -175,18 +173,18 @@ StepPlacement place_step(const StepGraph& step, const Frames& frames, std::span<
   if (placing == Placing::kByCost) out.assignment = assign(out.tasks.graph, out.cluster, out.tasks.allowed);
   else out.assignment = by_hand(out.tasks, out.cluster, constraints);
 
-  out.by_id.assign(static_cast<size_t>(step.ids()), kNone);
+  out.by_id.assign(static_cast<size_t>(step.ids()), TaskGraph::kNone);
   for (uint32_t t = 0; t < out.tasks.nodes.size(); ++t)
     out.by_id[static_cast<size_t>(out.tasks.nodes[t]->id())] = out.assignment.device_of[t];
   for (size_t i = step.nodes().size(); i-- > 0;) {
     const Node& node = *step.nodes()[i];
     uint32_t& own = out.by_id[static_cast<size_t>(node.id())];
-    if (own == kNone) own = constraints.by_hand(node);
+    if (own == TaskGraph::kNone) own = constraints.by_hand(node);
     for (const Output& written : node.inputs()) {
       const Node& in = *step.now(written).node;
       uint32_t& device = out.by_id[static_cast<size_t>(in.id())];
       const auto allowed = constraints.devices(in);
-      if (device == kNone && std::ranges::find(allowed, own) != allowed.end()) device = own;
+      if (device == TaskGraph::kNone && std::ranges::find(allowed, own) != allowed.end()) device = own;
     }
   }
   return out;

@@ -18,7 +18,7 @@ constexpr double kLeastBytes = 64 * 1024;
 constexpr size_t kMostAncestors = 10'000;
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-struct Reader {
+struct ValueReader {
   const Node* node;
   int port;  // of what it reads; -1: a control edge
 };
@@ -27,7 +27,7 @@ struct Reader {
 struct Estimate {
   uint32_t position = 0;  // in the step; 0: it is no node of it
   double ns = 0, start = 0, finish = 0;
-  std::vector<Reader> readers;  // but those along back edges
+  std::vector<ValueReader> readers;  // but those along back edges
   // Of what may be made late:
   bool light = false;            // made of constants, fed values and variables, without effect
   bool late = false;             // for one other device alone
@@ -108,7 +108,7 @@ class Scheduler {
       e.start = is_constant(node) ? at : std::max(at, device_free);
       e.finish = e.start + e.ns;
       if (!is_constant(node)) device_free = e.finish;
-      for (const Reader& reader : e.readers) {
+      for (const ValueReader& reader : e.readers) {
         const bool crosses = !is_constant(node) && device_of(*reader.node) != device_of(node);
         const double took = !crosses ? 0 : reader.port < 0 ? in_.link.time_ns(0) : transfer_ns({&node, reader.port});
         const uint32_t to = of(*reader.node).position;
@@ -159,7 +159,7 @@ class Scheduler {
     while (!found.empty()) {
       const Node* node = found.back();
       found.pop_back();
-      for (const Reader& reader : of(*node).readers)
+      for (const ValueReader& reader : of(*node).readers)
         if (after.insert(reader.node).second) found.push_back(reader.node);
     }
     return std::ranges::all_of(writers, [&](const Node* writer) { return after.contains(writer); });
@@ -195,7 +195,7 @@ class Scheduler {
       e.bytes = 0;
       e.reader = nullptr;
       std::unordered_set<int> crossing;
-      for (const Reader& reader : e.readers) {
+      for (const ValueReader& reader : e.readers) {
         const Estimate& r = of(*reader.node);
         const bool crosses = device_of(*reader.node) != device_of(node);
         if (crosses ? reader.port < 0 || in_.frames.of[static_cast<size_t>(reader.node->id())] != 0 : !r.late) {
@@ -277,7 +277,7 @@ class Scheduler {
     const double took = in_.expand_ns(what);
     if (took <= 0) return;
     std::map<uint32_t, const Node*> first;  // reader, by device; nullptr: one is in a loop
-    for (const Reader& reader : of(*what.node).readers) {
+    for (const ValueReader& reader : of(*what.node).readers) {
       const uint32_t device = device_of(*reader.node);
       if (reader.port != what.port || device == device_of(*what.node)) continue;
       const auto [at, fresh] = first.try_emplace(device, reader.node);

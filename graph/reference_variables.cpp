@@ -16,7 +16,7 @@ namespace {
 using proto::GraphDef;
 using proto::NodeDef;
 
-enum class Kind {
+enum class ReferenceKind {
   kOther,     // takes values
   kVariable,  // makes a reference
   kUpdate,    // changes what its first inputs refer to, and gives the first on
@@ -50,13 +50,14 @@ std::string handle_form(const std::string& op) {
   return "";
 }
 
-Kind kind_of(const std::string& op, const OpRegistry& ops) {
+ReferenceKind kind_of(const std::string& op, const OpRegistry& ops) {
   if (op == "VariableV2" || op == "Variable" || op == "TemporaryVariable")
-    return ops.find("VarHandleOp") ? Kind::kVariable : Kind::kOther;
+    return ops.find("VarHandleOp") ? ReferenceKind::kVariable : ReferenceKind::kOther;
   const std::string form = handle_form(op);
-  if (form.empty() || !ops.find(form)) return Kind::kOther;
-  if (op == "IsVariableInitialized" || op == "CountUpTo" || op == "DestroyTemporaryVariable") return Kind::kQuestion;
-  return op.starts_with("Ref") ? Kind::kPass : Kind::kUpdate;
+  if (form.empty() || !ops.find(form)) return ReferenceKind::kOther;
+  if (op == "IsVariableInitialized" || op == "CountUpTo" || op == "DestroyTemporaryVariable")
+    return ReferenceKind::kQuestion;
+  return op.starts_with("Ref") ? ReferenceKind::kPass : ReferenceKind::kUpdate;
 }
 
 proto::DataType type_of(const NodeDef& node, std::string_view attr) {
@@ -90,16 +91,17 @@ struct Ref {
   int variable = -1;  // the node that made it, where that is known
 };
 
-class Rewrite {
+class ReferenceRewrite {
  public:
-  Rewrite(GraphDef& def, const OpRegistry& ops, std::string_view prefix) : def_(def), ops_(ops), prefix_(prefix) {}
+  ReferenceRewrite(GraphDef& def, const OpRegistry& ops, std::string_view prefix)
+      : def_(def), ops_(ops), prefix_(prefix) {}
 
   Status run() {
     const int n = def_.node_size();
     bool any = false;
     for (int i = 0; i < n; ++i) {
       kinds_.push_back(kind_of(def_.node(i).op(), ops_));
-      any |= kinds_[i] != Kind::kOther;
+      any |= kinds_[i] != ReferenceKind::kOther;
       names_.emplace(def_.node(i).name(), i);
     }
     if (!any) return {};
@@ -107,13 +109,13 @@ class Rewrite {
     refs_.resize(kinds_.size());
     for (int i = 0; i < n; ++i) {
       const NodeDef& node = def_.node(i);
-      if (kinds_[i] == Kind::kVariable) beside_[i] = new_name(node.name() + "/handle");
-      if (kinds_[i] == Kind::kUpdate) beside_[i] = new_name(node.name() + "/update");
-      if (kinds_[i] == Kind::kVariable) refs_[i] = Ref{beside_[i], "", type_of(node, "dtype"), i};
-      if (kinds_[i] == Kind::kPass) refs_[i] = Ref{"", "", type_of(node, "T"), -1};
+      if (kinds_[i] == ReferenceKind::kVariable) beside_[i] = new_name(node.name() + "/handle");
+      if (kinds_[i] == ReferenceKind::kUpdate) beside_[i] = new_name(node.name() + "/update");
+      if (kinds_[i] == ReferenceKind::kVariable) refs_[i] = Ref{beside_[i], "", type_of(node, "dtype"), i};
+      if (kinds_[i] == ReferenceKind::kPass) refs_[i] = Ref{"", "", type_of(node, "T"), -1};
     }
     for (int i = 0; i < n; ++i)
-      if (kinds_[i] == Kind::kUpdate) TROUPE_RETURN_IF_ERROR(find_root(i));
+      if (kinds_[i] == ReferenceKind::kUpdate) TROUPE_RETURN_IF_ERROR(find_root(i));
     find_late_readers();
     for (int i = 0; i < n; ++i) TROUPE_RETURN_IF_ERROR(rewrite(i));
     for (NodeDef& node : added_) *def_.add_node() = std::move(node);
@@ -151,7 +153,7 @@ class Rewrite {
   std::optional<Ref> ref(const std::string& input) const {
     const auto [i, port] = source(input);
     if (i < 0 || !refs_[i]) return {};
-    const bool pass = kinds_[i] == Kind::kPass;
+    const bool pass = kinds_[i] == ReferenceKind::kPass;
     if (port != 0 && (!pass || def_.node(i).op() == "Merge" || def_.node(i).op() == "RefMerge")) return {};
     Ref out = *refs_[i];
     if (pass) out.handle = input;
@@ -168,7 +170,8 @@ class Rewrite {
       const std::string input = node.input_size() ? node.input(0) : "";
       const auto [before, port] = source(input);
       root = ref(input);
-      const bool follows = before >= 0 && kinds_[before] == Kind::kUpdate && port == 0 && way.size() < kinds_.size();
+      const bool follows =
+          before >= 0 && kinds_[before] == ReferenceKind::kUpdate && port == 0 && way.size() < kinds_.size();
       if (!root && !follows) return no_reference(i, 0, input);
       i = before;
     }
@@ -198,7 +201,7 @@ class Rewrite {
     }
     std::vector<int> reached(kinds_.size(), -1);  // the last update that comes before the node
     for (int update = 0; update < n; ++update) {
-      if (kinds_[update] != Kind::kUpdate) continue;
+      if (kinds_[update] != ReferenceKind::kUpdate) continue;
       const auto shared = identities.find(refs_[update]->variable);
       if (shared == identities.end()) continue;
       std::vector<int> next = {update};
@@ -229,14 +232,14 @@ class Rewrite {
     order_controls(node);
     const std::optional<Ref> first = node.input_size() > 0 ? wanted_ref(i, node.input(0)) : std::nullopt;
     switch (kinds_[i]) {
-      case Kind::kOther:
+      case ReferenceKind::kOther:
         if (first && node.op() == "Identity") make_read(node, *first);
         else read_values(i, node);
         return {};
-      case Kind::kVariable: return make_handle(i, node), Status();
-      case Kind::kQuestion: return take_handles(i, node);
-      case Kind::kPass: return pass_on(i, node);
-      case Kind::kUpdate: break;
+      case ReferenceKind::kVariable: return make_handle(i, node), Status();
+      case ReferenceKind::kQuestion: return take_handles(i, node);
+      case ReferenceKind::kPass: return pass_on(i, node);
+      case ReferenceKind::kUpdate: break;
     }
     NodeDef update = node;
     update.set_name(beside_[i]);
@@ -361,7 +364,7 @@ class Rewrite {
   const std::string prefix_;
   std::unordered_map<std::string, int> names_;  // of nodes of the file; -1: of a new one
   // By node of the file:
-  std::vector<Kind> kinds_;
+  std::vector<ReferenceKind> kinds_;
   std::vector<std::string> beside_;  // the handle of a variable, the update of an update
   std::vector<std::optional<Ref>> refs_;
   std::map<std::pair<int, int>, int> late_;  // node and identity that it does not take the value of: the variable
@@ -373,15 +376,15 @@ class Rewrite {
 
 std::string form_without_references(const std::string& op, const OpRegistry& ops) {
   switch (kind_of(op, ops)) {
-    case Kind::kOther: return "";
-    case Kind::kVariable: return "VarHandleOp, ReadVariableOp";
-    case Kind::kUpdate: return handle_form(op) + ", ReadVariableOp";
+    case ReferenceKind::kOther: return "";
+    case ReferenceKind::kVariable: return "VarHandleOp, ReadVariableOp";
+    case ReferenceKind::kUpdate: return handle_form(op) + ", ReadVariableOp";
     default: return handle_form(op);
   }
 }
 
 Status rewrite_reference_variables(proto::GraphDef& def, const OpRegistry& ops, std::string_view prefix) {
-  return Rewrite(def, ops, prefix).run();
+  return ReferenceRewrite(def, ops, prefix).run();
 }
 
 }  // namespace troupe

@@ -19,7 +19,7 @@ const std::string& count_attr(const ArgDef& arg) {
 }
 
 /// How many tensors an argument is by the attributes set so far, -1 when they do not tell.
-int64_t count_of(const ArgDef& arg, const Attrs& attrs) {
+int64_t tensors_of(const ArgDef& arg, const Attrs& attrs) {
   if (!arg.number_attr.empty()) return attrs.get_or<int64_t>(arg.number_attr, -1);
   if (arg.type_list_attr.empty()) return 1;
   const auto* types = attrs.get<std::vector<DType>>(arg.type_list_attr);
@@ -89,7 +89,7 @@ Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Outpu
   int64_t sharing = 0;                // arguments of that length
   int64_t fixed = 0;
   for (const ArgDef& arg : op.inputs()) {
-    const int64_t count = count_of(arg, attrs);
+    const int64_t count = tensors_of(arg, attrs);
     if (count >= 0) {
       if (count > total - fixed)
         return invalid_argument("takes {} or more inputs {}, got {}", fixed + 1, signature(op), total);
@@ -106,7 +106,7 @@ Result<std::vector<int64_t>> count_inputs(const OpDef& op, std::span<const Outpu
     return invalid_argument("takes {} inputs {}, got {}", open ? "other" : std::to_string(fixed), signature(op), total);
   std::vector<int64_t> counts;
   for (const ArgDef& arg : op.inputs()) {
-    const int64_t count = count_of(arg, attrs);
+    const int64_t count = tensors_of(arg, attrs);
     counts.push_back(count >= 0 ? count : (total - fixed) / sharing);
   }
   return counts;
@@ -187,7 +187,7 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
       outputs.insert(outputs.end(), types.begin(), types.end());
       continue;
     }
-    const int64_t count = count_of(arg, attrs);
+    const int64_t count = tensors_of(arg, attrs);
     if (count < 0 || count > kMostOutputs)
       return invalid_argument("{} = {} is no count of outputs", arg.number_attr, count);
     outputs.insert(outputs.end(), count, arg.type_attr.empty() ? arg.dtype : *attrs.get<DType>(arg.type_attr));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether two nodes ask to be in the same place, so that one may do the work of both.
+// What two nodes must agree on so that one may do the work of both: the place that they ask for, the layout of images.
 #pragma once
+#include <string>
+
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -11,5 +13,7 @@ inline bool same_place(const Node& a, const Node& b) {
   const AttrValue* with_b = b.attrs().find("_class");
   return with_a && with_b ? same(*with_a, *with_b) : with_a == with_b;
 }
+
+inline std::string data_format(const Node& n) { return n.attrs().get_or<std::string>("data_format", "NHWC"); }
 
 }  // namespace troupe

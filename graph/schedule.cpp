@@ -10,8 +10,6 @@
 
 namespace troupe {
 
-constexpr uint32_t kNone = TaskGraph::kNone;
-
 // -- the graph --------------------------------------------------------------------------------------------------------
 
 uint32_t TaskGraph::add_task(Task task) {
@@ -63,7 +61,7 @@ std::vector<uint32_t> Schedule::critical_path() const {
   uint32_t at = 0;
   for (uint32_t t = 0; t < finish_ns.size(); ++t)
     if (finish_ns[t] >= finish_ns[at]) at = t;
-  for (; at != kNone; at = cause[at]) out.push_back(at);
+  for (; at != TaskGraph::kNone; at = cause[at]) out.push_back(at);
   std::ranges::reverse(out);
   return out;
 }

@@ -137,6 +137,7 @@ class Simulator {
     uint32_t device, uses, next;
   };
   static constexpr uint32_t kArrival = 1u << 31;
+  static constexpr uint32_t kNone = TaskGraph::kNone;
 
   void rank(std::span<const uint32_t> device_of);
   void push(double ns, uint32_t what, uint32_t device);

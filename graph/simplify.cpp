@@ -11,7 +11,7 @@ namespace {
 
 /// The bytes of `value` in `dtype`; none for types without arithmetic, and for complex numbers, whose products with 1
 /// are not exact at infinities.
-std::optional<std::array<char, 8>> bytes_of(DType dtype, double value) {
+std::optional<std::array<char, 8>> bytes_of_number(DType dtype, double value) {
   std::array<char, 8> out{};
   const auto set = [&](auto v) { std::memcpy(out.data(), &v, sizeof v); };
   switch (dtype) {
@@ -32,7 +32,7 @@ bool filled_with(const StepGraph& step, Output o, double value) {
   constexpr int64_t kMostLookedAt = 4096;
   const Tensor* t = step.constant(o);
   if (!t || t->elements() == 0 || t->elements() > kMostLookedAt) return false;
-  const auto bytes = bytes_of(t->dtype(), value);
+  const auto bytes = bytes_of_number(t->dtype(), value);
   if (!bytes) return false;
   const size_t size = size_of(t->dtype());
   const auto* at = static_cast<const char*>(t->raw());
@@ -195,7 +195,7 @@ Output whole_quotient(StepGraph& step, const Node& node) {
   return is_integer(node.dtype(0)) ? kOneAfter(step, node) : Output();
 }
 
-Output reduce(StepGraph& step, const Node& node) {
+Output reduce_nothing(StepGraph& step, const Node& node) {
   const Tensor* axes = step.constant(node.inputs()[1]);
   return axes && axes->elements() == 0 ? node.inputs()[0] : Output();
 }
@@ -214,11 +214,11 @@ Output power(StepGraph& step, const Node& node) {
   return square ? step.add_like(node, "Mul", {square, base}) : Output();
 }
 
-struct Named {
+struct NamedRule {
   const char* op;
   Simplification::Rule rule;
 };
-constexpr Named kRules[] = {
+constexpr NamedRule kRules[] = {
     {"Identity", first_input},
     {"LoopCond", first_if_it_fits},
     {"StopGradient", first_input},
@@ -252,19 +252,19 @@ constexpr Named kRules[] = {
     {"Tile", same_size},
     {"BroadcastTo", same_size},
     {"Slice", same_size},
-    {"Sum", reduce},
-    {"Mean", reduce},
-    {"Prod", reduce},
-    {"Max", reduce},
-    {"Min", reduce},
-    {"All", reduce},
-    {"Any", reduce},
+    {"Sum", reduce_nothing},
+    {"Mean", reduce_nothing},
+    {"Prod", reduce_nothing},
+    {"Max", reduce_nothing},
+    {"Min", reduce_nothing},
+    {"All", reduce_nothing},
+    {"Any", reduce_nothing},
 };
 
 }  // namespace
 
 Simplification::Simplification(StepGraph& step) : step_(step) {
-  for (const Named& named : kRules)
+  for (const NamedRule& named : kRules)
     if (const OpDef* op = step.ops().find(named.op)) rules_.emplace(op, named.rule);
 }
 

@@ -12,8 +12,6 @@
 namespace troupe {
 namespace {
 
-constexpr uint32_t kNone = TaskGraph::kNone;
-
 /// What plans make no node of: constants but those that a Merge may choose.
 std::vector<bool> copied_constants(const StepGraph& step) {
   std::vector<bool> out(static_cast<size_t>(step.ids()), false);
@@ -161,6 +159,8 @@ class TaskMaker {
   }
 
  private:
+  static constexpr uint32_t kNone = TaskGraph::kNone;
+
   uint32_t task_of(const Node& node) const { return out_.task_of[static_cast<size_t>(node.id())]; }
 
   uint32_t group_of(const Node& node) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr std::string_view kTemporary = ".partial";
+constexpr std::string_view kPartial = ".partial";
 constexpr const char* kLatest = "latest";
 constexpr const char* kLock = "checkpoint.lock";
 
@@ -34,8 +34,8 @@ int64_t step_of(std::string_view name) {
   return code == std::errc() && end == digits.data() + digits.size() && step >= 0 && name == name_of(step) ? step : -1;
 }
 
-bool is_temporary(std::string_view name) {
-  return name.ends_with(kTemporary) && (name.starts_with(kPrefix) || name.starts_with(kLatest));
+bool is_partial(std::string_view name) {
+  return name.ends_with(kPartial) && (name.starts_with(kPrefix) || name.starts_with(kLatest));
 }
 
 /// What `latest` says: the step, or what is wrong with it.
@@ -135,13 +135,13 @@ Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last
 Status Checkpointer::remove_temporaries() {
   TROUPE_ASSIGN(const std::vector<std::string> names, files_->list(directory_));
   for (const std::string& name : names)
-    if (is_temporary(name)) TROUPE_RETURN_IF_ERROR(files_->remove(directory_ + "/" + name));
+    if (is_partial(name)) TROUPE_RETURN_IF_ERROR(files_->remove(directory_ + "/" + name));
   return {};
 }
 
 Status Checkpointer::replace(const std::string& name, const std::vector<std::pair<const void*, size_t>>& pieces) {
   const std::string path = directory_ + "/" + name;
-  const std::string temporary = path + std::string(kTemporary);
+  const std::string temporary = path + std::string(kPartial);
   auto write = [&]() -> Status {
     TROUPE_ASSIGN(const auto file, files_->create(temporary));
     for (const auto& [data, bytes] : pieces) TROUPE_RETURN_IF_ERROR(file->append(data, bytes));

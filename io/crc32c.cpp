@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-constexpr std::array<uint32_t, 256> make_table() {
+constexpr std::array<uint32_t, 256> make_crc_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t c = i;
@@ -22,7 +22,7 @@ constexpr std::array<uint32_t, 256> make_table() {
   return table;
 }
 
-constexpr std::array<uint32_t, 256> kTable = make_table();
+constexpr std::array<uint32_t, 256> kTable = make_crc_table();
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) uint32_t crc32c_sse(const void* data, size_t bytes, uint32_t crc) {

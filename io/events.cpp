@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "io/event.pb.h"
+#include "io/file_system.h"
 #include "io/numbers.h"
 #include "io/summary.h"
 #include "io/tfrecord.h"
@@ -23,11 +24,6 @@ namespace {
 
 double system_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
 }
 
 constexpr double kMostSeconds = 1e15;

@@ -80,11 +80,6 @@ bool is_temporary(std::string_view name, std::string_view stem) {
   return std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
-}
-
 class PosixLock final : public FileLock {
  public:
   explicit PosixLock(int fd) : fd_(fd) {}
@@ -272,6 +267,11 @@ class PosixFileSystem final : public FileSystem {
 
 void let_wait(int fd) {
   if (const int flags = ::fcntl(fd, F_GETFL); flags >= 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 && *name ? name : "localhost";
 }
 
 Result<int> open_for_reading(const std::string& path, bool streams) {

@@ -76,4 +76,7 @@ void let_wait(int fd);
 /// The error of a failed system call on `path`: `doing` as in "cannot open", `number` as in errno.
 Error system_error(const char* doing, const std::string& path, int number);
 
+/// What the machine calls itself; "localhost" where it tells nothing.
+std::string host_name();
+
 }  // namespace troupe

@@ -14,7 +14,7 @@ namespace troupe {
 namespace {
 
 /// A frame as the file has it; the views point into the file.
-struct Frame {
+struct GifFrame {
   int64_t left = 0, top = 0, width = 0, height = 0;
   bool interlaced = false;
   int transparent = -1;      // this colour leaves what was there before
@@ -29,14 +29,14 @@ class GifReader {
   explicit GifReader(std::string_view bytes) : rest_(bytes) {}
 
   /// The frames in order; all that are whole if there is one. Errors: the data end too early, blocks that GIF has not.
-  Result<std::vector<Frame>> frames() {
-    std::vector<Frame> out;
+  Result<std::vector<GifFrame>> frames() {
+    std::vector<GifFrame> out;
     if (Status s = read(out); !s.ok() && out.empty()) return s.error();
     return out;
   }
 
  private:
-  Status read(std::vector<Frame>& out) {
+  Status read(std::vector<GifFrame>& out) {
     TROUPE_ASSIGN(const std::string_view head, take(13));
     TROUPE_ASSIGN(const std::string_view all, colours(head[10]));
     for (int transparent = -1;;) {
@@ -48,7 +48,7 @@ class GifReader {
         if (label[0] == '\xf9' && !data.empty() && data[0].size() == 4)
           transparent = data[0][0] & 1 ? static_cast<uint8_t>(data[0][3]) : -1;
       } else if (kind[0] == ',') {
-        TROUPE_ASSIGN(Frame frame, image());
+        TROUPE_ASSIGN(GifFrame frame, image());
         if (frame.colours.empty()) frame.colours = all;
         frame.transparent = std::exchange(transparent, -1);
         out.push_back(std::move(frame));
@@ -79,12 +79,12 @@ class GifReader {
       out.push_back(block);
     }
   }
-  Result<Frame> image() {
+  Result<GifFrame> image() {
     TROUPE_ASSIGN(const std::string_view head, take(9));
     const auto number = [&](int at) {
       return static_cast<uint8_t>(head[at]) | int64_t{static_cast<uint8_t>(head[at + 1])} << 8;
     };
-    Frame out;
+    GifFrame out;
     out.left = number(0);
     out.top = number(2);
     out.width = number(4);
@@ -104,7 +104,7 @@ class GifReader {
 /// The pixels of a frame by Lempel, Ziv and Welch's codes.
 class Unpacker {
  public:
-  explicit Unpacker(const Frame& frame) : frame_(frame), clear_(1 << frame.code_bits) {}
+  explicit Unpacker(const GifFrame& frame) : frame_(frame), clear_(1 << frame.code_bits) {}
 
   /// Sets all of `pixels`. Errors: the codes end too early or are none.
   Status unpack(std::span<uint8_t> pixels) {
@@ -176,7 +176,7 @@ class Unpacker {
     return std::min(end, pixels.size());
   }
 
-  const Frame& frame_;
+  const GifFrame& frame_;
   const int clear_;
   int bits_ = 0, count_ = 0;
   // By code: the code of all its pixels but the last, the last one, how many there are.
@@ -190,7 +190,7 @@ class Unpacker {
 };
 
 /// The row of the picture that stored row i is: interlaced ones are every eighth, the fourth between them, and so on.
-std::vector<int64_t> row_order(const Frame& frame) {
+std::vector<int64_t> row_order(const GifFrame& frame) {
   std::vector<int64_t> rows;
   for (const auto& [first, step] : {std::pair{0, 8}, {4, 8}, {2, 4}, {1, 2}})
     for (int64_t i = first; frame.interlaced && i < frame.height; i += step) rows.push_back(i);
@@ -199,7 +199,7 @@ std::vector<int64_t> row_order(const Frame& frame) {
 }
 
 /// Puts a frame on the picture [height, width, 3] at `out`.
-Status draw(const Frame& frame, int64_t height, int64_t width, uint8_t* out,
+Status draw(const GifFrame& frame, int64_t height, int64_t width, uint8_t* out,
             const std::shared_ptr<Allocator>& allocator) {
   if (frame.width == 0 || frame.height == 0) return {};
   if (frame.colours.empty()) return invalid_argument("it has no colours");
@@ -231,7 +231,7 @@ Result<Tensor> decode_gif(std::string_view bytes, const ImageOptions& options,
   if (!frames.ok()) return damaged(frames.error());
   if (frames->empty()) return invalid_argument("a GIF picture of {} bytes without a frame", bytes.size());
   int64_t height = 0, width = 0;
-  for (const Frame& f : *frames) {
+  for (const GifFrame& f : *frames) {
     height = std::max(height, f.height);
     width = std::max(width, f.width);
   }

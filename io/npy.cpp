@@ -24,7 +24,7 @@ struct Layout {
   bool swapped = false;
 };
 
-struct Header {
+struct NpyHeader {
   std::optional<std::string> descr;
   std::optional<bool> fortran;
   std::optional<std::vector<int64_t>> shape;
@@ -35,7 +35,7 @@ class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
 
-  bool parse(Header& out) {
+  bool parse(NpyHeader& out) {
     if (!take('{')) return false;
     while (!take('}')) {
       std::string key;
@@ -96,7 +96,7 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
-constexpr std::pair<DType, const char*> kTypes[] = {
+constexpr std::pair<DType, const char*> kNpyTypes[] = {
     {DType::kFloat16, "f2"}, {DType::kFloat32, "f4"}, {DType::kFloat64, "f8"}, {DType::kComplex64, "c8"},
     {DType::kInt8, "i1"},    {DType::kInt16, "i2"},   {DType::kInt32, "i4"},   {DType::kInt64, "i8"},
     {DType::kUInt8, "u1"},   {DType::kUInt16, "u2"},  {DType::kUInt32, "u4"},  {DType::kUInt64, "u8"},
@@ -115,8 +115,8 @@ std::optional<Layout> parse_descr(std::string_view descr) {
     out.dtype = DType::kString;
     return out;
   }
-  const auto known = std::ranges::find_if(kTypes, [descr](const auto& e) { return descr == e.second; });
-  if (known == std::end(kTypes)) return std::nullopt;
+  const auto known = std::ranges::find_if(kNpyTypes, [descr](const auto& e) { return descr == e.second; });
+  if (known == std::end(kNpyTypes)) return std::nullopt;
   out.dtype = known->first;
   out.width = size_of(out.dtype);
   out.swapped = order == '>';
@@ -187,7 +187,7 @@ Result<Tensor> decode_npy(std::string_view bytes, const std::string& name) {
   const uint64_t length = little_endian(bytes.substr(8, field));
   const size_t begin = 8 + field;
   if (length > bytes.size() - begin) return damaged("truncated header");
-  Header header;
+  NpyHeader header;
   const std::string_view text = bytes.substr(begin, length);
   if (text.find("'descr': [") != text.npos)
     return make_error(Code::kUnimplemented, "'{}' holds records of several fields, which are not supported", name);
@@ -222,8 +222,8 @@ Result<std::string> encode_npy(const Tensor& tensor, const std::string& name) {
     }
     descr = fmt::format("|S{}", width);
   } else {
-    const auto known = std::ranges::find_if(kTypes, [&tensor](const auto& e) { return tensor.dtype() == e.first; });
-    if (known == std::end(kTypes))
+    const auto known = std::ranges::find_if(kNpyTypes, [&tensor](const auto& e) { return tensor.dtype() == e.first; });
+    if (known == std::end(kNpyTypes))
       return invalid_argument("'{}': NumPy has no dtype {}", name, to_string(tensor.dtype()));
     descr = fmt::format("{}{}", width == 1 ? '|' : '<', known->second);
   }

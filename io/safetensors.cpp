@@ -21,14 +21,14 @@ constexpr uint64_t kMaxHeader = 100'000'000;  // as in the reference implementat
 constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kCrc = "crc32c";  // of __metadata__
 
-constexpr std::pair<DType, const char*> kNames[] = {
+constexpr std::pair<DType, const char*> kTypeNames[] = {
     {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"}, {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
     {DType::kInt64, "I64"},     {DType::kInt32, "I32"},   {DType::kInt16, "I16"},   {DType::kInt8, "I8"},
     {DType::kUInt64, "U64"},    {DType::kUInt32, "U32"},  {DType::kUInt16, "U16"},  {DType::kUInt8, "U8"},
     {DType::kComplex64, "C64"}, {DType::kBool, "BOOL"}};
 
 const char* name_of(DType dtype) {
-  for (const auto& [d, name] : kNames)
+  for (const auto& [d, name] : kTypeNames)
     if (d == dtype) return name;
   return nullptr;
 }
@@ -40,14 +40,14 @@ Error damaged(const std::string& path, uint64_t offset, fmt::format_string<Args.
 }
 
 /// One tensor as the header describes it.
-struct Entry {
+struct TensorEntry {
   DType dtype = DType::kFloat32;
   std::vector<uint64_t> shape;
   uint64_t begin = 0, end = 0;
 };
 
-struct Header {
-  std::map<std::string, Entry> tensors;
+struct SafetensorsHeader {
+  std::map<std::string, TensorEntry> tensors;
   std::map<std::string, std::string> metadata;
   bool has_metadata = false;
 };
@@ -56,7 +56,7 @@ struct Header {
 /// What is wrong first ends the parsing.
 class HeaderReader final : public json::json_sax_t {
  public:
-  HeaderReader(const std::string& path, Header& out) : path_(path), out_(out) {}
+  HeaderReader(const std::string& path, SafetensorsHeader& out) : path_(path), out_(out) {}
   Error fault() && { return fault_ ? std::move(*fault_) : not_an_object(); }
 
   bool start_object(size_t) override {
@@ -88,8 +88,8 @@ class HeaderReader final : public json::json_sax_t {
       return true;
     }
     if (field_ != kDtype) return bad_entry();
-    const auto known = std::ranges::find_if(kNames, [&value](const auto& e) { return value == e.second; });
-    if (known == std::end(kNames))
+    const auto known = std::ranges::find_if(kTypeNames, [&value](const auto& e) { return value == e.second; });
+    if (known == std::end(kTypeNames))
       return fail(make_error(Code::kUnimplemented, "'{}': tensor '{}' has dtype '{}', which is not supported", path_,
                              entry_->first, value));
     entry_->second.dtype = known->first;
@@ -97,7 +97,7 @@ class HeaderReader final : public json::json_sax_t {
   }
   bool number_unsigned(uint64_t value) override {
     if (depth_ != 3) return bad_value();
-    Entry& entry = entry_->second;
+    TensorEntry& entry = entry_->second;
     if (field_ == kShape) entry.shape.push_back(value);
     else if (++offsets_ == 1) entry.begin = value;
     else entry.end = value;
@@ -153,24 +153,24 @@ class HeaderReader final : public json::json_sax_t {
   }
 
   const std::string& path_;
-  Header& out_;
+  SafetensorsHeader& out_;
   std::optional<Error> fault_;
   int depth_ = 0;
   bool in_metadata_ = false;
-  std::map<std::string, Entry>::iterator entry_;       // of the tensor that is being read
-  std::map<std::string, std::string>::iterator note_;  // of __metadata__
-  int field_ = kNone, told_ = 0, offsets_ = 0;         // of the entry: field, those there were, numbers in data_offsets
+  std::map<std::string, TensorEntry>::iterator entry_;  // of the tensor that is being read
+  std::map<std::string, std::string>::iterator note_;   // of __metadata__
+  int field_ = kNone, told_ = 0, offsets_ = 0;  // of the entry: field, those there were, numbers in data_offsets
 };
 
-Result<Header> parse_header(const std::string& text, const std::string& path) {
-  Header header;
+Result<SafetensorsHeader> parse_header(const std::string& text, const std::string& path) {
+  SafetensorsHeader header;
   HeaderReader reader(path, header);
   if (!json::sax_parse(text, &reader)) return std::move(reader).fault();
   return header;
 }
 
 /// Checks an entry in itself; its shape.
-Result<Shape> check_entry(const std::string& name, const Entry& e, uint64_t data_size, const std::string& path) {
+Result<Shape> check_entry(const std::string& name, const TensorEntry& e, uint64_t data_size, const std::string& path) {
   std::vector<int64_t> dims;
   for (const uint64_t size : e.shape) {
     if (size > INT64_MAX) return damaged(path, 8, "tensor '{}' has size {}", name, size);
@@ -187,7 +187,7 @@ Result<Shape> check_entry(const std::string& name, const Entry& e, uint64_t data
   return shape;
 }
 
-Result<int64_t> step_in(const Header& header, const std::string& path) {
+Result<int64_t> step_in(const SafetensorsHeader& header, const std::string& path) {
   int64_t step = -1;
   if (const auto at = header.metadata.find("step"); at != header.metadata.end()) {
     const std::string& s = at->second;
@@ -198,7 +198,7 @@ Result<int64_t> step_in(const Header& header, const std::string& path) {
 }
 
 /// The canonical text: keys sorted, no spaces. Throws json's exception for what is not UTF-8.
-std::string text_of(const Header& header, bool with_crc) {
+std::string header_text(const SafetensorsHeader& header, bool with_crc) {
   std::string out = "{";
   const auto comma = [&out] {
     if (out.back() != '{') out += ',';
@@ -227,8 +227,8 @@ std::string text_of(const Header& header, bool with_crc) {
   return out + '}';
 }
 
-uint32_t header_crc(const Header& header) {
-  const std::string text = text_of(header, false);
+uint32_t header_crc(const SafetensorsHeader& header) {
+  const std::string text = header_text(header, false);
   return crc32c(text.data(), text.size());
 }
 
@@ -236,10 +236,10 @@ uint32_t header_crc(const Header& header) {
 
 Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step,
                                           const std::map<std::string, std::string>& metadata) {
-  Header header{.tensors = {}, .metadata = metadata, .has_metadata = true};
+  SafetensorsHeader header{.tensors = {}, .metadata = metadata, .has_metadata = true};
   for (const char* taken : {"format", "step", kCrc})
     if (metadata.contains(taken)) return invalid_argument("metadata cannot be named '{}'", taken);
-  std::vector<std::pair<const Tensor*, Entry*>> order;
+  std::vector<std::pair<const Tensor*, TensorEntry*>> order;
   for (const auto& [name, tensor] : tensors) {
     if (name == kMetadata) return invalid_argument("a tensor cannot be named '{}'", name);
     if (!tensor.defined()) return invalid_argument("tensor '{}' is undefined", name);
@@ -247,8 +247,8 @@ Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step
       return invalid_argument("tensor '{}' is {}{}: safetensors files cannot hold that dtype", name,
                               to_string(tensor.dtype()), tensor.shape().str());
     const auto dims = tensor.shape().dims();
-    const auto at = header.tensors.emplace_hint(header.tensors.end(), name,
-                                                Entry{tensor.dtype(), std::vector<uint64_t>(dims.begin(), dims.end())});
+    const auto at = header.tensors.emplace_hint(
+        header.tensors.end(), name, TensorEntry{tensor.dtype(), std::vector<uint64_t>(dims.begin(), dims.end())});
     order.emplace_back(&tensor, &at->second);
   }
   // Widest elements first keeps every tensor aligned to its elements.
@@ -267,7 +267,7 @@ Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step
     uint32_t crc = header_crc(header);
     for (const auto& [data, bytes] : out.data) crc = crc32c(data, bytes, crc);
     header.metadata[kCrc] = fmt::format("{:08x}", crc);
-    out.header = text_of(header, true);
+    out.header = header_text(header, true);
   } catch (const json::exception& e) {
     return invalid_argument("the name of a tensor, or metadata, is not UTF-8: {}", e.what());
   }
@@ -291,7 +291,7 @@ Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::strin
     return damaged(path, 0, "a header of {} bytes in a file of {}", length, file.size());
   std::string text(length, '\0');
   TROUPE_RETURN_IF_ERROR(file.read(8, text.data(), length));
-  TROUPE_ASSIGN(Header header, parse_header(text, path));
+  TROUPE_ASSIGN(SafetensorsHeader header, parse_header(text, path));
   const uint64_t start = 8 + length;
   const uint64_t data_size = file.size() - start;
 
@@ -299,7 +299,7 @@ Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::strin
   TROUPE_ASSIGN(out.step, step_in(header, path));
   struct Part {
     const std::string* name;
-    const Entry* entry;
+    const TensorEntry* entry;
     Shape shape;
   };
   std::vector<Part> parts;

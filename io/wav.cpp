@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-constexpr int64_t kBytes = 2;  // of a sample
+constexpr int64_t kSampleBytes = 2;  // of a sample
 constexpr float kScale = 32768;
 
 /// The lowest `bytes` bytes of a number, the lowest first.
@@ -16,9 +16,9 @@ void append_number(std::string& out, uint64_t number, int bytes) {
 }
 
 /// The bytes of a file one after the other.
-class Reader {
+class WavReader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit WavReader(std::string_view bytes) : bytes_(bytes) {}
   bool has(uint64_t n) const { return n <= bytes_.size(); }
   std::string_view take(uint64_t n) {
     const std::string_view out = bytes_.substr(0, n);
@@ -37,7 +37,7 @@ class Reader {
 };
 
 /// The chunk `fmt ` after its name. Sets channels and rate.
-Status read_format(Reader& in, Sound& sound) {
+Status read_format(WavReader& in, Sound& sound) {
   constexpr uint32_t kShort = 16, kLong = 18, kPcm = 1;
   if (!in.has(4 + kShort)) return invalid_argument("the WAV file ends in its format");
   const uint32_t size = in.number(4);
@@ -48,8 +48,8 @@ Status read_format(Reader& in, Sound& sound) {
   sound.channels = in.number(2);
   sound.rate = in.number(4);
   const uint32_t per_second = in.number(4), per_time = in.number(2), bits = in.number(2);
-  if (bits != 8 * kBytes) return invalid_argument("the WAV file has samples of {} bits, not 16", bits);
-  if (sound.channels == 0 || per_time != kBytes * sound.channels || per_second != per_time * sound.rate)
+  if (bits != 8 * kSampleBytes) return invalid_argument("the WAV file has samples of {} bits, not 16", bits);
+  if (sound.channels == 0 || per_time != kSampleBytes * sound.channels || per_second != per_time * sound.rate)
     return invalid_argument("the WAV file has {} channels, {} bytes for each time and {} for each second of {} times",
                             sound.channels, per_time, per_second, sound.rate);
   if (size == kLong) {
@@ -62,7 +62,7 @@ Status read_format(Reader& in, Sound& sound) {
 }  // namespace
 
 Result<Sound> decode_wav(std::string_view bytes) {
-  Reader in(bytes);
+  WavReader in(bytes);
   if (!in.has(16) || in.take(4) != "RIFF") return invalid_argument("{} bytes are no WAV file", bytes.size());
   in.take(4);
   if (in.take(4) != "WAVE" || in.take(4) != "fmt ") return invalid_argument("{} bytes are no WAV file", bytes.size());
@@ -78,11 +78,11 @@ Result<Sound> decode_wav(std::string_view bytes) {
       continue;
     }
     if (std::exchange(found, true)) return invalid_argument("the WAV file has more than one data chunk");
-    const int64_t count = size / (kBytes * sound.channels) * sound.channels;
+    const int64_t count = size / (kSampleBytes * sound.channels) * sound.channels;
     sound.samples.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i)
-      sound.samples.push_back(static_cast<float>(static_cast<int16_t>(in.number(kBytes))) / kScale);
-    in.take(size - static_cast<uint32_t>(count * kBytes));
+      sound.samples.push_back(static_cast<float>(static_cast<int16_t>(in.number(kSampleBytes))) / kScale);
+    in.take(size - static_cast<uint32_t>(count * kSampleBytes));
   }
   if (!found) return invalid_argument("the WAV file has no data chunk");
   return sound;
@@ -90,10 +90,10 @@ Result<Sound> decode_wav(std::string_view bytes) {
 
 Result<std::string> encode_wav(std::span<const float> samples, int64_t channels, int64_t rate) {
   const auto n = static_cast<int64_t>(samples.size());
-  if (n > (INT32_MAX - 64) / kBytes || channels < 1 || channels > INT16_MAX || rate < 0 ||
-      rate > INT32_MAX / (kBytes * channels))
+  if (n > (INT32_MAX - 64) / kSampleBytes || channels < 1 || channels > INT16_MAX || rate < 0 ||
+      rate > INT32_MAX / (kSampleBytes * channels))
     return invalid_argument("{} samples in {} channels, {} a second do not fit a WAV file", n, channels, rate);
-  const auto bytes = static_cast<uint64_t>(kBytes * n);
+  const auto bytes = static_cast<uint64_t>(kSampleBytes * n);
   std::string wav;
   wav.reserve(bytes + 44);
   wav += "RIFF";
@@ -103,15 +103,15 @@ Result<std::string> encode_wav(std::span<const float> samples, int64_t channels,
   append_number(wav, 1, 2);   // plain numbers
   append_number(wav, static_cast<uint64_t>(channels), 2);
   append_number(wav, static_cast<uint64_t>(rate), 4);
-  append_number(wav, static_cast<uint64_t>(rate * channels * kBytes), 4);
-  append_number(wav, static_cast<uint64_t>(channels * kBytes), 2);
-  append_number(wav, 8 * kBytes, 2);  // bits of a number
+  append_number(wav, static_cast<uint64_t>(rate * channels * kSampleBytes), 4);
+  append_number(wav, static_cast<uint64_t>(channels * kSampleBytes), 2);
+  append_number(wav, 8 * kSampleBytes, 2);  // bits of a number
   wav += "data";
   append_number(wav, bytes, 4);
   for (const float sample : samples) {
     const float scaled = std::round(sample * kScale);
     const auto number = static_cast<int16_t>(std::min(std::max(-kScale, scaled), kScale - 1));  // NaN is the least
-    append_number(wav, static_cast<uint16_t>(number), kBytes);
+    append_number(wav, static_cast<uint16_t>(number), kSampleBytes);
   }
   return wav;
 }

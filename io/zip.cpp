@@ -89,9 +89,9 @@ uint32_t crc_of(std::string_view bytes) {
 }
 
 /// Reads one archive.
-class Reader {
+class ZipReader {
  public:
-  Reader(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
+  ZipReader(std::string_view bytes, const std::string& path) : bytes_(bytes), path_(path) {}
 
   Result<ZipMembers> read() {
     TROUPE_RETURN_IF_ERROR(find_directory());
@@ -227,7 +227,9 @@ void put_fields(std::string& out, const Member& m, uint64_t extra_size) {
 
 }  // namespace
 
-Result<ZipMembers> read_zip(std::string_view archive, const std::string& path) { return Reader(archive, path).read(); }
+Result<ZipMembers> read_zip(std::string_view archive, const std::string& path) {
+  return ZipReader(archive, path).read();
+}
 
 Result<std::string> write_zip(const ZipMembers& members, bool compress) {
   std::string out, directory;

@@ -8,9 +8,7 @@
 namespace troupe::nn {
 namespace {
 
-Output shape_constant(const Scope& scope, const Shape& shape) {
-  return scope.constant(Tensor::of<int64_t>(shape.dims()));
-}
+Output shape_int64(const Scope& scope, const Shape& shape) { return scope.constant(Tensor::of<int64_t>(shape.dims())); }
 
 }  // namespace
 
@@ -64,7 +62,7 @@ std::vector<Output> unpack(const Scope& scope, const Bucket& bucket, Output vect
     for (int i = 0; i < split->num_outputs(); ++i) parts.push_back(split->out(i));
   }
   for (size_t i = 0; i < parts.size(); ++i)
-    parts[i] = scope.op("Reshape", {parts[i], shape_constant(scope, bucket.variables[i].shape)});
+    parts[i] = scope.op("Reshape", {parts[i], shape_int64(scope, bucket.variables[i].shape)});
   return parts;
 }
 

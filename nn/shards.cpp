@@ -10,7 +10,7 @@ namespace troupe::nn {
 namespace {
 
 /// The vectors one after the other.
-Result<Tensor> join(DType dtype, const std::vector<Tensor>& parts) {
+Result<Tensor> join_vectors(DType dtype, const std::vector<Tensor>& parts) {
   int64_t n = 0;
   for (const Tensor& t : parts) n += t.elements();
   TROUPE_ASSIGN(Tensor out, Tensor::make(dtype, Shape{n}));
@@ -23,7 +23,7 @@ Result<Tensor> join(DType dtype, const std::vector<Tensor>& parts) {
 }
 
 /// Elements [begin, begin + shape.elements()) of a vector, in memory of their own.
-Result<Tensor> cut(const Tensor& vector, int64_t begin, const Shape& shape) {
+Result<Tensor> cut_vector(const Tensor& vector, int64_t begin, const Shape& shape) {
   TROUPE_ASSIGN(const Tensor part, vector.slice(begin, begin + shape.elements()));
   TROUPE_ASSIGN(const Tensor shaped, part.reshape(shape));
   return shaped.clone();
@@ -49,13 +49,13 @@ Result<Snapshot> join_slots(const std::vector<Shards>& shards, std::vector<Snaps
       }
     }
     for (const auto& [slot, parts] : chunks) {
-      TROUPE_ASSIGN(const Tensor whole, join(s.bucket.dtype, parts));
+      TROUPE_ASSIGN(const Tensor whole, join_vectors(s.bucket.dtype, parts));
       if (whole.elements() != s.bucket.elements())
         return make_error(Code::kInternal, "the chunks of '{}/{}' have {} elements, its variables {}", s.name, slot,
                           whole.elements(), s.bucket.elements());
       int64_t begin = 0;
       for (const Variable& v : s.bucket.variables) {
-        TROUPE_ASSIGN(out.variables[v.name + "/" + slot], cut(whole, begin, v.shape));
+        TROUPE_ASSIGN(out.variables[v.name + "/" + slot], cut_vector(whole, begin, v.shape));
         begin += v.shape.elements();
       }
     }
@@ -91,12 +91,12 @@ Result<std::vector<Snapshot>> part_slots(const std::vector<Shards>& shards,
       if (parts.empty()) continue;
       if (!missing.empty())
         return invalid_argument("restore: no '{}', but slots of that kind for other variables", missing);
-      TROUPE_ASSIGN(const Tensor whole, join(s.bucket.dtype, parts));
+      TROUPE_ASSIGN(const Tensor whole, join_vectors(s.bucket.dtype, parts));
       int64_t begin = 0;
       const std::vector<int64_t> sizes = chunk_sizes(whole.elements(), variables.size());
       for (size_t i = 0; i < variables.size(); begin += sizes[i++])
         if (sizes[i] > 0) {
-          TROUPE_ASSIGN(out[i].variables[s.name + "/" + slot], cut(whole, begin, Shape{sizes[i]}));
+          TROUPE_ASSIGN(out[i].variables[s.name + "/" + slot], cut_vector(whole, begin, Shape{sizes[i]}));
         }
     }
   }

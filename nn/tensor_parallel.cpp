@@ -65,7 +65,7 @@ Output sum(const Scope& scope, const std::vector<Output>& parts) {
 }
 
 // Parts one after another along `axis`, on the scope's device.
-Output join(const Scope& scope, std::vector<Output> parts, int32_t axis) {
+Output join_parts(const Scope& scope, std::vector<Output> parts, int32_t axis) {
   if (parts.size() == 1) return scope.op("Identity", {parts[0]});
   parts.push_back(scope.constant(axis));
   return scope.op("ConcatV2", std::move(parts));
@@ -157,7 +157,7 @@ Spread each(const ScopeAt& scope, const Spread& x, const std::function<Output(co
 }
 
 Output gather(const ScopeAt& scope, const Spread& shares) {
-  return is_spread(scope, shares, "gather") ? join(scope.named("gather"), shares.parts, -1) : Output{};
+  return is_spread(scope, shares, "gather") ? join_parts(scope.named("gather"), shares.parts, -1) : Output{};
 }
 
 Output reduce(const ScopeAt& scope, const Spread& sums) {
@@ -180,7 +180,7 @@ Spread all_reduce(const ScopeAt& scope, const Spread& sums) {
   std::vector<Output> added;
   for (size_t to = 0; to < n; ++to) added.push_back(sum(inside.device(sums.devices[to]), shares[to]));
   Spread result = {sums.devices, {}};
-  for (const std::string& device : sums.devices) result.parts.push_back(join(inside.device(device), added, -1));
+  for (const std::string& device : sums.devices) result.parts.push_back(join_parts(inside.device(device), added, -1));
   return result;
 }
 

@@ -6,17 +6,19 @@
 #include <bit>
 #include <cmath>
 
+#include "base/lower_case.h"
+
 namespace troupe {
 namespace {
 
-struct Entry {
+struct TypeEntry {
   DType dtype;
   const char* name;
   const char* tensorflow_name;  // where it differs
   size_t size;
 };
 
-constexpr Entry kEntries[] = {
+constexpr TypeEntry kEntries[] = {
     {DType::kFloat32, "float32", "float", 4},
     {DType::kFloat64, "float64", "double", 8},
     {DType::kInt32, "int32", "", 4},
@@ -43,7 +45,7 @@ constexpr auto kPlaces = [] {
   return places;
 }();
 
-const Entry* find(DType dtype) {
+const TypeEntry* find(DType dtype) {
   const auto i = static_cast<size_t>(dtype);
   return i < kPlaces.size() && kPlaces[i] > 0 ? &kEntries[kPlaces[i] - 1] : nullptr;
 }
@@ -51,20 +53,19 @@ const Entry* find(DType dtype) {
 }  // namespace
 
 size_t size_of(DType dtype) {
-  const Entry* e = find(dtype);
+  const TypeEntry* e = find(dtype);
   return e ? e->size : 0;
 }
 
 const char* to_string(DType dtype) {
-  const Entry* e = find(dtype);
+  const TypeEntry* e = find(dtype);
   return e ? e->name : "invalid";
 }
 
 std::optional<DType> dtype_from_string(std::string_view name) {
-  std::string lower;
-  for (char c : name) lower += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  std::string lower = lower_case(name);
   if (lower.starts_with("dt_")) lower.erase(0, 3);
-  for (const Entry& e : kEntries)
+  for (const TypeEntry& e : kEntries)
     if (lower == e.name || (*e.tensorflow_name && lower == e.tensorflow_name)) return e.dtype;
   return std::nullopt;
 }
