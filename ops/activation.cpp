@@ -7,6 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/fast_math.h"
 #include "ops/gradient_math.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -54,11 +55,6 @@ struct Tanh {
   }
 };
 
-template <class T> T conjugate(T x) {
-  if constexpr (std::is_same_v<T, complex64>) return std::conj(x);
-  else return x;
-}
-
 #define TROUPE_GRAD(name, a, b, expression)                                            \
   struct name {                                                                        \
     using SameShape = void;                                                            \
@@ -101,7 +97,7 @@ template <class T> class LeakyReluGrad final : public ComputeKernel {
   const float alpha_;
 };
 
-Status same_shape(ShapeContext& c) {
+Status shape_of_both(ShapeContext& c) {
   TROUPE_ASSIGN(PartialShape shape, PartialShape::merge(c.input(0), c.input(1)));
   c.set_output(0, shape);
   return {};
@@ -153,7 +149,7 @@ void add_grad(OpRegistry& ops, KernelRegistry& kernels, const char* name, const 
               .input(std::string(second) + ": T")
               .output("backprops: T")
               .attr(type_attr("T", types))
-              .shape(same_shape)
+              .shape(shape_of_both)
               .doc(doc),
           std::move(gradient));
   add_binary_kernels<F>(kernels, name, types);
@@ -168,7 +164,7 @@ void add_grad_of_result(OpRegistry& ops, KernelRegistry& kernels, const char* na
               .input("dy: T")
               .output("z: T")
               .attr(type_attr("T", FloatOrComplexTypes{}))
-              .shape(same_shape)
+              .shape(shape_of_both)
               .doc(doc),
           std::move(gradient));
   add_binary_kernels<F>(kernels, name, FloatOrComplexTypes{});
@@ -252,7 +248,7 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
               .output("backprops: T")
               .attr("alpha: float = 0.2")
               .attr(type_attr("T", floats, "float32"))
-              .shape(same_shape)
+              .shape(shape_of_both)
               .doc("gradients where features > 0, else alpha * gradients."),
           piecewise("LeakyReluGrad"));
   add_cpu_kernels<LeakyReluGrad>(kernels, "LeakyReluGrad", floats);

@@ -81,10 +81,10 @@ Status encode_wav_shape(ShapeContext& c) {
 // -- spectra ----------------------------------------------------------------------------------------------------------
 
 /// How long windows lie over the samples of a sound.
-struct Windows {
+struct SoundWindows {
   int64_t size, stride;
-  static Result<Windows> of(const Attrs& attrs) {
-    const Windows w{*attrs.get<int64_t>("window_size"), *attrs.get<int64_t>("stride")};
+  static Result<SoundWindows> of(const Attrs& attrs) {
+    const SoundWindows w{*attrs.get<int64_t>("window_size"), *attrs.get<int64_t>("stride")};
     if (w.size < 2 || w.size > INT32_MAX || w.stride < 1)
       return invalid_argument("window_size {} must be above 1 and stride {} above 0", w.size, w.stride);
     return w;
@@ -97,7 +97,7 @@ struct Windows {
 class AudioSpectrogram final : public ComputeKernel {
  public:
   static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
-    TROUPE_ASSIGN(const Windows windows, Windows::of(*init.attrs));
+    TROUPE_ASSIGN(const SoundWindows windows, SoundWindows::of(*init.attrs));
     return std::unique_ptr<Kernel>(new AudioSpectrogram(windows, init.attr<bool>("magnitude_squared")));
   }
   Status compute(KernelContext& c) override {
@@ -123,20 +123,20 @@ class AudioSpectrogram final : public ComputeKernel {
   }
 
  private:
-  AudioSpectrogram(const Windows& windows, bool squared) : windows_(windows), squared_(squared) {
+  AudioSpectrogram(const SoundWindows& windows, bool squared) : windows_(windows), squared_(squared) {
     for (int64_t k = 0; k < windows.size; ++k)
       hann_.push_back(
           0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(windows.size)));
   }
 
-  const Windows windows_;
+  const SoundWindows windows_;
   const bool squared_;
   std::vector<double> hann_;  // by place in a window, its weight
 };
 
 Status spectrogram_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 2));
-  TROUPE_ASSIGN(const Windows windows, Windows::of(c.attrs()));
+  TROUPE_ASSIGN(const SoundWindows windows, SoundWindows::of(c.attrs()));
   c.set_output(0, PartialShape{x.dim(1), x.dim(0) < 0 ? -1 : windows.count(x.dim(0)), windows.bins()});
   return {};
 }

@@ -74,7 +74,7 @@ class Diag final : public ComputeKernel {
   }
 };
 
-Status diag_shape(ShapeContext& c) {
+Status tensor_diag_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
   if (!x.has_rank()) return {};
   if (x.rank() < 1 || x.rank() > kMostDiag)
@@ -145,7 +145,7 @@ void register_band_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("diagonal: T")
               .output("output: T")
               .attr(types)
-              .shape(diag_shape)
+              .shape(tensor_diag_shape)
               .doc("A tensor of twice the rank that has the input on its diagonal and zeros elsewhere."),
           gradient(by("DiagPart")));
   ops.add(OpDef("DiagPart")

@@ -62,9 +62,9 @@ class TakeMany final : public BarrierKernel {
   const bool small_;
 };
 
-class Close final : public BarrierKernel {
+class CloseBarrier final : public BarrierKernel {
  public:
-  explicit Close(const KernelInit& init) : cancel_pending_(init.attr<bool>("cancel_pending_enqueues")) {}
+  explicit CloseBarrier(const KernelInit& init) : cancel_pending_(init.attr<bool>("cancel_pending_enqueues")) {}
 
  private:
   void run(Barrier& barrier, ResourceRequest& request) override {
@@ -73,14 +73,14 @@ class Close final : public BarrierKernel {
   const bool cancel_pending_;
 };
 
-template <bool kReady> class Size final : public BarrierKernel {
+template <bool kReady> class BarrierSize final : public BarrierKernel {
   void run(Barrier& barrier, ResourceRequest& request) override {
     const int64_t n = kReady ? barrier.ready_size() : barrier.incomplete_size();
     request.reply(one_output(Tensor::scalar(static_cast<int32_t>(n))));
   }
 };
 
-Status insert_shape(ShapeContext& c) {
+Status insert_many_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape keys, c.with_rank(1, 1));
   TROUPE_ASSIGN(const PartialShape values, c.with_rank_at_least(2, 1));
   if (values.has_rank() && keys[0] >= 0 && values[0] >= 0 && keys[0] != values[0])
@@ -88,7 +88,7 @@ Status insert_shape(ShapeContext& c) {
   return {};
 }
 
-Status take_shape(ShapeContext& c) {
+Status take_many_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0));
   int64_t n = -1;
   if (const auto constant = c.constant_input(1); constant && !c.attr<bool>("allow_small_batch"))
@@ -137,7 +137,7 @@ void register_barrier_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("component_index: int")
               .doc("Gives the element of key i row i of `values` as component `component_index`, all or nothing. Fails "
                    "for a component that is there already, and for a new key when the barrier is closed.")
-              .shape(insert_shape)
+              .shape(insert_many_shape)
               .stateful(),
           not_differentiable(no_value));
   kernels.add<InsertMany>("BarrierInsertMany", cpu, {});
@@ -156,7 +156,7 @@ void register_barrier_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "`num_elements`. When "
                    "the barrier is closed and no more can become complete it gives what is left on "
                    "`allow_small_batch`, else it fails with out-of-range.")
-              .shape(take_shape)
+              .shape(take_many_shape)
               .stateful(),
           not_differentiable("elements come from the barrier; what was put in is not traced"));
   kernels.add<TakeMany>("BarrierTakeMany", cpu, {});
@@ -168,16 +168,16 @@ void register_barrier_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(no_outputs)
               .stateful(),
           not_differentiable(no_value));
-  kernels.add<Close>("BarrierClose", cpu, {});
+  kernels.add<CloseBarrier>("BarrierClose", cpu, {});
 
   const auto add_size = [&](const char* name, const char* doc) {
     ops.add(OpDef(name).input("handle: resource").output("size: int32").doc(doc).shape(scalar_shape).stateful(),
             not_differentiable(count));
   };
   add_size("BarrierReadySize", "How many elements are complete.");
-  kernels.add<Size<true>>("BarrierReadySize", cpu, {});
+  kernels.add<BarrierSize<true>>("BarrierReadySize", cpu, {});
   add_size("BarrierIncompleteSize", "How many elements lack components.");
-  kernels.add<Size<false>>("BarrierIncompleteSize", cpu, {});
+  kernels.add<BarrierSize<false>>("BarrierIncompleteSize", cpu, {});
 }
 
 }  // namespace troupe

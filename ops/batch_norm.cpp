@@ -56,9 +56,9 @@ TROUPE_SIMD_CLONES void affine(float* out, const float* g, const float* x, const
 }
 
 /// Images as [outer, channels, inner]; inner is 1 with channels last.
-struct View {
+struct ImagesView {
   int64_t outer, channels, inner;
-  View(const Shape& s, const ChannelLayout& l)
+  ImagesView(const Shape& s, const ChannelLayout& l)
       : outer(l.channels_first ? s[0] : s[0] * s[1] * s[2]), channels(s[l.channel()]),
         inner(l.channels_first ? s[2] * s[3] : 1) {}
   int64_t count() const { return outer * inner; }
@@ -69,7 +69,7 @@ struct View {
 template <class T> struct Sums {
   std::vector<double> sum, product;
 
-  Sums(const View& v, const T* a, const T* x, const std::vector<T>& m, bool centre, int threads)
+  Sums(const ImagesView& v, const T* a, const T* x, const std::vector<T>& m, bool centre, int threads)
       : sum(v.channels, 0.0), product(v.channels, 0.0) {
     if (v.empty()) return;
     if (v.inner > 1) {
@@ -123,8 +123,8 @@ template <class T> struct Sums {
 };
 
 template <class T>
-void affine_channels(const View& v, T* out, const T* g, const T* x, const std::vector<T>& m, const std::vector<T>& p,
-                     const std::vector<T>& q, const std::vector<T>& b, int threads) {
+void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const std::vector<T>& m,
+                     const std::vector<T>& p, const std::vector<T>& q, const std::vector<T>& b, int threads) {
   if (v.empty()) return;
   if (v.inner > 1) {
     parallel_for(threads, v.outer * v.channels, 1 + kCheapGrain / v.inner, [&](int64_t begin, int64_t end) {
@@ -157,7 +157,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     if (x.rank() != 4) return invalid_argument("x must have rank 4, but its shape is {}", x.shape().str());
-    const View v(x.shape(), layout_);
+    const ImagesView v(x.shape(), layout_);
     constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
     const bool blend = training_ && factor_ != 1.0f;
     for (int i = 1; i < (training_ && !blend ? 3 : 5); ++i)
@@ -223,7 +223,7 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
     const Tensor &g = c.input(0), &x = c.input(1);
     if (x.rank() != 4 || g.shape() != x.shape())
       return invalid_argument("y_backprop {} does not fit x {}", g.shape().str(), x.shape().str());
-    const View v(x.shape(), layout_);
+    const ImagesView v(x.shape(), layout_);
     constexpr const char* kNames[] = {"", "", "scale", "reserve_space_1", "reserve_space_2"};
     for (int i = 2; i < 5; ++i) TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
     const std::vector<T> scale = vector_of<T>(c.input(2)), mean = vector_of<T>(c.input(3));
@@ -353,7 +353,7 @@ Status batch_norm_grad_gradient(GradientContext& c) {
   return {};
 }
 
-OpDef with_attrs(OpDef op) {
+OpDef with_batch_norm_attrs(OpDef op) {
   op.attr(type_attr("T", FloatTypes{}))
       .attr(type_attr("U", FullFloatTypes{}))
       .attr("epsilon: float = 0.0001")
@@ -370,7 +370,7 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
   forward.output("y: T").output("batch_mean: U").output("batch_variance: U");
   for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) forward.output(name);
   ops.add(
-      with_attrs(std::move(forward))
+      with_batch_norm_attrs(std::move(forward))
           .attr("exponential_avg_factor: float = 1.0")
           .shape(batch_norm_shape)
           .doc(
@@ -384,7 +384,7 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
   for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) backward.input(name);
   backward.output("x_backprop: T").output("scale_backprop: U").output("offset_backprop: U");
   backward.output("reserve_space_4: U").output("reserve_space_5: U");
-  ops.add(with_attrs(std::move(backward))
+  ops.add(with_batch_norm_attrs(std::move(backward))
               .shape(batch_norm_grad_shape)
               .doc("The gradients of FusedBatchNormV3 by x, scale and offset. Reserve spaces 1 and 2 are mean and "
                    "variance, 3 has no effect; 4 and 5 are empty."),

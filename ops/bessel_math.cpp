@@ -6,15 +6,13 @@
 
 #include <cmath>
 #include <complex>
-#include <limits>
 #include <numbers>
+
+#include "ops/special_math.h"
 
 namespace troupe::special {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 /// From here on Hankel's expansions give all digits.
 constexpr double kLarge = 30;
 

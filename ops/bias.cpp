@@ -17,11 +17,11 @@ constexpr int64_t kShortRow = 64;
 int64_t repeats(int64_t channels) { return channels >= kShortRow ? 1 : (kShortRow + channels - 1) / channels; }
 
 /// out[r][i] = x[r][i] + bias[i].
-template <class T> void add_rows(T* out, const T* x, const T* bias, int64_t rows, int64_t n) {
+template <class T> void add_bias_rows(T* out, const T* x, const T* bias, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r, out += n, x += n)
     for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(wrapping_add(widen(x[i]), widen(bias[i])));
 }
-TROUPE_SIMD_CLONES void add_rows(float* out, const float* x, const float* bias, int64_t rows, int64_t n) {
+TROUPE_SIMD_CLONES void add_bias_rows(float* out, const float* x, const float* bias, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r, out += n, x += n)
     for (int64_t i = 0; i < n; ++i) out[i] = x[i] + bias[i];
 }
@@ -71,9 +71,9 @@ Status check_rank(int rank, const std::string& shape) {
 }
 
 /// A tensor as [outer, channels, inner]; inner is 1 with channels last.
-struct View {
+struct BiasView {
   int64_t outer = 1, channels = 1, inner = 1;
-  View(const Shape& shape, bool first) {
+  BiasView(const Shape& shape, bool first) {
     const int channel = channel_of(first, shape.rank());
     channels = shape[channel];
     for (int i = 0; i < channel; ++i) outer *= shape[i];
@@ -108,14 +108,14 @@ Status bias_add_grad_shape(ShapeContext& c) {
   return {};
 }
 
-/// add_rows from element `at` of out and x onwards.
+/// add_bias_rows from element `at` of out and x onwards.
 using AddRows = void (*)(void* out, const void* x, const void* bias, int64_t at, int64_t rows, int64_t n);
 template <class T> void add_rows_at(void* out, const void* x, const void* bias, int64_t at, int64_t rows, int64_t n) {
-  add_rows(static_cast<T*>(out) + at, static_cast<const T*>(x) + at, static_cast<const T*>(bias), rows, n);
+  add_bias_rows(static_cast<T*>(out) + at, static_cast<const T*>(x) + at, static_cast<const T*>(bias), rows, n);
 }
 
 /// Planes [begin, end) of `inner` elements, each with the bias of its channel.
-template <class T> void add_planes(T* out, const T* x, const T* bias, const View& v, int64_t begin, int64_t end) {
+template <class T> void add_planes(T* out, const T* x, const T* bias, const BiasView& v, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) add_scalar(out + i * v.inner, x + i * v.inner, bias[i % v.channels], v.inner);
 }
 
@@ -125,7 +125,7 @@ class BiasAdd final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &bias = c.input(1);
     TROUPE_RETURN_IF_ERROR(check_rank(x.rank(), x.shape().str()));
-    const View v(x.shape(), first_);
+    const BiasView v(x.shape(), first_);
     if (bias.rank() != 1 || bias.dim(0) != v.channels)
       return invalid_argument("bias {} for {} channels of value {}", bias.shape().str(), v.channels, x.shape().str());
     const DType dtype = x.dtype();
@@ -161,16 +161,16 @@ class BiasAdd final : public ComputeKernel {
 };
 
 /// Rows whose sum is kept in T before it joins a double: bounds the rounding error.
-constexpr int64_t kBlock = 256;
+constexpr int64_t kSumBlock = 256;
 
-template <class T> void sum_planes(const T* g, const View& v, double* sums, int threads) {
+template <class T> void sum_planes(const T* g, const BiasView& v, double* sums, int threads) {
   parallel_for(threads, v.channels, 1 + kCheapGrain / (v.outer * v.inner), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t o = 0; o < v.outer; ++o) sums[i] += sum_values(g + (o * v.channels + i) * v.inner, v.inner);
   });
 }
 
-template <class T> void sum_channels_last(const T* g, const View& v, double* sums, int threads) {
+template <class T> void sum_channels_last(const T* g, const BiasView& v, double* sums, int threads) {
   using A = Arithmetic<T>;
   const int64_t times = std::min(repeats(v.channels), v.outer), wide = times * v.channels, rows = v.outer / times;
   const int64_t grain = std::max<int64_t>(1, kCheapGrain / wide);
@@ -180,9 +180,9 @@ template <class T> void sum_channels_last(const T* g, const View& v, double* sum
     std::vector<A> block(wide);
     for (int64_t p = begin; p < end; ++p) {
       const int64_t last = rows * (p + 1) / pieces;
-      for (int64_t r = rows * p / pieces; r < last; r += kBlock) {
+      for (int64_t r = rows * p / pieces; r < last; r += kSumBlock) {
         std::fill(block.begin(), block.end(), A(0));
-        sum_rows(block.data(), g + r * wide, std::min(kBlock, last - r), wide);
+        sum_rows(block.data(), g + r * wide, std::min(kSumBlock, last - r), wide);
         for (int64_t i = 0; i < wide; ++i) partial[p][i] += block[i];
       }
     }
@@ -192,7 +192,7 @@ template <class T> void sum_channels_last(const T* g, const View& v, double* sum
   for (int64_t i = rows * wide; i < v.outer * v.channels; ++i) sums[i % v.channels] += widen(g[i]);
 }
 
-template <class T> void sum_floats(const Tensor& g, const View& v, Tensor& y, int threads) {
+template <class T> void sum_floats(const Tensor& g, const BiasView& v, Tensor& y, int threads) {
   std::vector<double> sums(v.channels, 0.0);
   if (g.elements() > 0) (v.inner == 1 ? sum_channels_last<T> : sum_planes<T>)(g.data<T>(), v, sums.data(), threads);
   T* out = y.mutable_data<T>();
@@ -200,7 +200,7 @@ template <class T> void sum_floats(const Tensor& g, const View& v, Tensor& y, in
 }
 
 /// Of integers, which wrap around, and complex numbers: in the type itself.
-template <class T> void sum_plain(const T* in, int64_t n, View v, T* out) {
+template <class T> void sum_plain(const T* in, int64_t n, BiasView v, T* out) {
   for (int64_t i = 0; i < n; ++i) {
     T& sum = out[i / v.inner % v.channels];
     sum = wrapping_add(sum, in[i]);
@@ -213,7 +213,7 @@ class BiasAddGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& g = c.input(0);
     TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
-    const View v(g.shape(), first_);
+    const BiasView v(g.shape(), first_);
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(g.dtype(), {v.channels}, c.device().allocator));
     if (!with_type(g.dtype(), FloatTypes{}, [&]<class T>() { sum_floats<T>(g, v, y, c.threads()); }))
       with_type(g.dtype(), PlainTypes{},

@@ -9,13 +9,13 @@
 namespace troupe {
 namespace {
 
-struct And {
+struct BitwiseAnd {
   template <class T> static T apply(T a, T b) { return static_cast<T>(a & b); }
 };
-struct Or {
+struct BitwiseOr {
   template <class T> static T apply(T a, T b) { return static_cast<T>(a | b); }
 };
-struct Xor {
+struct BitwiseXor {
   template <class T> static T apply(T a, T b) { return static_cast<T>(a ^ b); }
 };
 struct Invert {
@@ -60,9 +60,9 @@ void register_bitwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
     ops.add(binary_op(name, integers, doc), none);
     add_binary_kernels<F>(kernels, name, integers);
   };
-  add(And{}, "BitwiseAnd", "The bits that are set in x and in y. The shapes broadcast.");
-  add(Or{}, "BitwiseOr", "The bits that are set in x, in y or in both. The shapes broadcast.");
-  add(Xor{}, "BitwiseXor", "The bits that differ between x and y. The shapes broadcast.");
+  add(BitwiseAnd{}, "BitwiseAnd", "The bits that are set in x and in y. The shapes broadcast.");
+  add(BitwiseOr{}, "BitwiseOr", "The bits that are set in x, in y or in both. The shapes broadcast.");
+  add(BitwiseXor{}, "BitwiseXor", "The bits that differ between x and y. The shapes broadcast.");
   add(LeftShift{}, "LeftShift",
       "x shifted left by y bits, zeros moving in. y is limited to the places there are. The shapes broadcast.");
   add(RightShift{}, "RightShift",

@@ -6,7 +6,7 @@ namespace troupe {
 namespace {
 
 /// Strides of `from` in a result of shape `to`, aligned at the last dimension.
-void strides_of(const Shape& from, const Shape& to, std::array<int64_t, kMaxRank>& out) {
+void broadcast_strides(const Shape& from, const Shape& to, std::array<int64_t, kMaxRank>& out) {
   int64_t stride = 1;
   for (int i = 1; i <= to.rank(); ++i) {
     const int64_t size = i <= from.rank() ? from.dim(-i) : 1;
@@ -18,7 +18,7 @@ void strides_of(const Shape& from, const Shape& to, std::array<int64_t, kMaxRank
 Broadcast plan(const Shape& shape, std::initializer_list<const Shape*> inputs) {
   std::array<std::array<int64_t, kMaxRank>, 3> full{};
   int k = 0;
-  for (const Shape* s : inputs) strides_of(*s, shape, full[k++]);
+  for (const Shape* s : inputs) broadcast_strides(*s, shape, full[k++]);
   Broadcast b;
   b.shape = shape;
   // From the innermost dimension outwards: a dimension joins the one inside it where all strides continue.

@@ -31,9 +31,9 @@ class Classes {
   virtual void learn(std::span<const int64_t>) {}
 };
 
-class Uniform final : public Classes {
+class UniformClasses final : public Classes {
  public:
-  explicit Uniform(int64_t range) : range_(range) {}
+  explicit UniformClasses(int64_t range) : range_(range) {}
   int64_t draw(Words& words) const override { return static_cast<int64_t>(words.below(static_cast<uint64_t>(range_))); }
   double probability(int64_t) const override { return 1 / static_cast<double>(range_); }
   int64_t count() const override { return range_; }
@@ -43,9 +43,9 @@ class Uniform final : public Classes {
 };
 
 /// Zipf's law: P(k) = log((k + 2) / (k + 1)) / log(range + 1).
-class LogUniform final : public Classes {
+class LogUniformClasses final : public Classes {
  public:
-  explicit LogUniform(int64_t range) : range_(range), log_range_(std::log1p(static_cast<double>(range))) {}
+  explicit LogUniformClasses(int64_t range) : range_(range), log_range_(std::log1p(static_cast<double>(range))) {}
   int64_t draw(Words& words) const override {
     return std::min(static_cast<int64_t>(std::min(std::exp(words.uniform() * log_range_), 9e18)) - 1, range_ - 1);
   }
@@ -58,9 +58,9 @@ class LogUniform final : public Classes {
 };
 
 /// In proportion to how often each class was a true one, beginning with 1.
-class Learned final : public Classes {
+class LearnedClasses final : public Classes {
  public:
-  explicit Learned(int64_t range) : weights_(std::vector<double>(static_cast<size_t>(range), 1.0)) {}
+  explicit LearnedClasses(int64_t range) : weights_(std::vector<double>(static_cast<size_t>(range), 1.0)) {}
   int64_t draw(Words& words) const override {
     return weights_.find(words.below(static_cast<uint32_t>(std::min(weights_.total(), kMostTotal))));
   }
@@ -77,9 +77,9 @@ class Learned final : public Classes {
 };
 
 /// In proportion to fixed weights.
-class Weighted final : public Classes {
+class WeightedClasses final : public Classes {
  public:
-  explicit Weighted(const std::vector<double>& weights) : weights_(weights), table_(weights) {}
+  explicit WeightedClasses(const std::vector<double>& weights) : weights_(weights), table_(weights) {}
   int64_t draw(Words& words) const override { return table_.draw(words); }
   double probability(int64_t k) const override { return weights_.at(k) / weights_.total(); }
   int64_t count() const override { return weights_.positive(); }
@@ -96,13 +96,13 @@ constexpr int64_t kMostTries = 100'000'000;
 
 Result<std::unique_ptr<Classes>> make_classes(const KernelInit& init) {
   const auto range = init.attr<int64_t>("range_max");
-  if (init.op == "UniformCandidateSampler") return std::unique_ptr<Classes>(new Uniform(range));
-  if (init.op == "LogUniformCandidateSampler") return std::unique_ptr<Classes>(new LogUniform(range));
+  if (init.op == "UniformCandidateSampler") return std::unique_ptr<Classes>(new UniformClasses(range));
+  if (init.op == "LogUniformCandidateSampler") return std::unique_ptr<Classes>(new LogUniformClasses(range));
   if (range > kMostWeights)
     return invalid_argument("range_max {}: no more than {} classes are counted", range, kMostWeights);
-  if (init.op != "FixedUnigramCandidateSampler") return std::unique_ptr<Classes>(new Learned(range));
+  if (init.op != "FixedUnigramCandidateSampler") return std::unique_ptr<Classes>(new LearnedClasses(range));
   TROUPE_ASSIGN(const std::vector<double> weights, fixed_unigrams(*init.attrs));
-  return std::unique_ptr<Classes>(new Weighted(weights));
+  return std::unique_ptr<Classes>(new WeightedClasses(weights));
 }
 
 class CandidateSampler final : public ComputeKernel {

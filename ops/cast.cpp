@@ -16,7 +16,7 @@ using CastTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, i
                            uint32_t, uint64_t, bool, complex64>;
 
 /// A floating number as an integer: truncated; where it does not fit, the nearest there is, and 0 for NaN.
-template <class To, class From> To to_integer(From x) {
+template <class To, class From> To truncated_to(From x) {
   // Both limits as powers of two, which floating types hold exactly.
   const From above = std::ldexp(From(1), std::numeric_limits<To>::digits);
   const From below = std::numeric_limits<To>::is_signed ? -above : From(0);
@@ -33,11 +33,11 @@ template <class To, class From> To convert(From value) {
     if constexpr (std::is_same_v<To, complex64>) return x;
     else return convert<To, float>(x.real());
   } else if constexpr (std::is_same_v<To, complex64>) return To(static_cast<float>(x), 0.0f);
-  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) return to_integer<To>(x);
+  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) return truncated_to<To>(x);
   else return narrow<To>(static_cast<Arithmetic<To>>(x));
 }
 
-using Loop = void (*)(void* to, const void* from, int64_t n);
+using CastLoop = void (*)(void* to, const void* from, int64_t n);
 
 template <class To, class From> void loop(void* to, const void* from, int64_t n) {
   To* out = static_cast<To*>(to);
@@ -45,8 +45,8 @@ template <class To, class From> void loop(void* to, const void* from, int64_t n)
   for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
 }
 
-Loop find_loop(DType from, DType to) {
-  Loop out = nullptr;
+CastLoop find_loop(DType from, DType to) {
+  CastLoop out = nullptr;
   with_type(from, CastTypes{},
             [&]<class From>() { with_type(to, CastTypes{}, [&]<class To>() { out = loop<To, From>; }); });
   return out;
@@ -69,8 +69,8 @@ template <class To, class From> void truncating_loop(void* to, const void* from,
 }
 
 /// For the types between which TensorFlow truncates, else nullptr.
-Loop find_truncating_loop(DType from, DType to) {
-  Loop out = nullptr;
+CastLoop find_truncating_loop(DType from, DType to) {
+  CastLoop out = nullptr;
   with_type(from, TypeList<float, double>{}, [&]<class From>() {
     with_type(to, TypeList<float, float16, bfloat16>{}, [&]<class To>() {
       constexpr bool truncates =
@@ -85,7 +85,7 @@ class Cast final : public ComputeKernel {
  public:
   explicit Cast(const KernelInit& init)
       : to_(init.output_dtypes[0]), loop_(find_loop(init.input_dtypes[0], init.output_dtypes[0])) {
-    if (const Loop truncating = find_truncating_loop(init.input_dtypes[0], to_);
+    if (const CastLoop truncating = find_truncating_loop(init.input_dtypes[0], to_);
         truncating && init.attr<bool>("Truncate"))
       loop_ = truncating;
   }
@@ -107,7 +107,7 @@ class Cast final : public ComputeKernel {
 
  private:
   const DType to_;
-  Loop loop_;
+  CastLoop loop_;
 };
 
 /// The shape of a bitcast: a dimension more or less where sizes of elements differ.

@@ -8,7 +8,7 @@
 namespace troupe {
 namespace {
 
-struct Join {
+struct JoinParts {
   static complex64 apply(float real, float imag) { return {real, imag}; }
 };
 struct RealPart {
@@ -29,7 +29,7 @@ struct Magnitude {
 
 Output complex(GradientContext& c, Output real, Output imag) { return c.op("Complex", {real, imag}); }
 
-Status complex_gradient(GradientContext& c) {
+Status join_parts_gradient(GradientContext& c) {
   if (c.dy(0)) set_broadcast_gradients(c, c.op("Real", {c.dy(0)}), c.op("Imag", {c.dy(0)}));
   return {};
 }
@@ -85,10 +85,10 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("Tout: {complex64} = complex64")
               .shape(broadcast_shape)
               .doc("real + i imag, element by element. The shapes broadcast."),
-          gradient(complex_gradient));
+          gradient(join_parts_gradient));
   kernels.add("Complex", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
     return std::unique_ptr<Kernel>(
-        new BinaryKernel(elementwise::binary_plain<Join, float, complex64>, DType::kComplex64, kCheapGrain, ""));
+        new BinaryKernel(elementwise::binary_plain<JoinParts, float, complex64>, DType::kComplex64, kCheapGrain, ""));
   });
   add_part<RealPart, float>(ops, kernels, "Real", "The real part.", real_gradient);
   add_part<ImagPart, float>(ops, kernels, "Imag", "The imaginary part.", imag_gradient);

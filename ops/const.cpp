@@ -20,7 +20,7 @@ Status const_shape(ShapeContext& c) {
   return {};
 }
 
-Status same_shapes(ShapeContext& c) {
+Status shapes_of_inputs(ShapeContext& c) {
   for (int i = 0; i < c.num_inputs(); ++i) c.set_output(i, c.input(i));
   return {};
 }
@@ -143,7 +143,7 @@ Status rank_vectors(ShapeContext& c) {
 }
 
 /// Sizes given as an int32 or int64 vector tensor.
-Result<Shape> shape_from(const Tensor& dims) {
+Result<Shape> shape_of_dims(const Tensor& dims) {
   if (dims.rank() != 1) return invalid_argument("dims must be a vector, not {}", dims.shape().str());
   std::vector<int64_t> sizes;
   with_type(dims.dtype(), IndexTypes{},
@@ -154,7 +154,7 @@ Result<Shape> shape_from(const Tensor& dims) {
 class Fill final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0)));
+    TROUPE_ASSIGN(const Shape shape, shape_of_dims(c.input(0)));
     const Tensor& value = c.input(1);
     if (value.rank() != 0) return invalid_argument("value must be a scalar, not {}", value.shape().str());
     TROUPE_ASSIGN(Tensor y, c.allocate(value.dtype(), shape));
@@ -171,7 +171,7 @@ class Empty final : public ComputeKernel {
  public:
   explicit Empty(const KernelInit& init) : dtype_(init.attr<DType>("dtype")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0)));
+    TROUPE_ASSIGN(const Shape shape, shape_of_dims(c.input(0)));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_, shape, c.device().allocator));
     c.set_output(0, std::move(y));
     return {};
@@ -184,7 +184,7 @@ class Empty final : public ComputeKernel {
 Status shape_given(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
   if (auto dims = c.constant_input(0)) {
-    TROUPE_ASSIGN(const Shape shape, shape_from(*dims));
+    TROUPE_ASSIGN(const Shape shape, shape_of_dims(*dims));
     c.set_output(0, shape);
   } else if (c.input(0).has_rank() && c.input(0)[0] >= 0 && c.input(0)[0] <= kMaxRank) {
     c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
@@ -273,7 +273,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .input("input: T")
               .output("output: T")
               .attr("T: list(type) >= 1")
-              .shape(same_shapes)
+              .shape(shapes_of_inputs)
               .doc("Its inputs, unchanged."),
           gradient(pass_gradients));
   ops.add(OpDef("StopGradient")

@@ -42,13 +42,6 @@ ShapeFn conv_shape(ConvDirection direction, bool depthwise) {
   };
 }
 
-Attrs window_attrs(GradientContext& c) {
-  Attrs out;
-  for (const char* name : {"strides", "padding", "explicit_paddings", "data_format", "dilations"})
-    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
-  return out;
-}
-
 /// The names of an op and its gradients.
 struct Family {
   const char *forward, *by_input, *by_filter;

@@ -14,18 +14,18 @@ namespace {
 enum class Direction { kOutput, kInput, kFilter };
 
 /// A convolution; -1: not known.
-struct ConvShape {
+struct Conv3dShape {
   std::array<WindowAxis, 3> axes;
   int64_t batch = -1, in_channels = -1, out_channels = -1;
   PartialShape out;
 
   /// Filters are [depth, height, width, channels, filters]. Errors name both shapes.
-  static Result<ConvShape> of(const VolumeAttrs& attrs, const PartialShape& input, const PartialShape& filter) {
+  static Result<Conv3dShape> of(const VolumeAttrs& attrs, const PartialShape& input, const PartialShape& filter) {
     TROUPE_ASSIGN(const PartialShape in, volume_of(input, "input"));
     TROUPE_ASSIGN(const PartialShape f, volume_of(filter, "filter"));
     for (int i = 0; i < 4; ++i)
       if (f[i] == 0) return invalid_argument("filter {} has no weights", f.str());
-    ConvShape s;
+    Conv3dShape s;
     s.batch = in[0];
     s.in_channels = in[attrs.channel()];
     if (s.in_channels >= 0 && f[3] >= 0 && s.in_channels != f[3])
@@ -53,7 +53,7 @@ template <class T> class Conv3D final : public ComputeKernel {
     if (direction_ == Direction::kFilter) {
       TROUPE_ASSIGN(filter, volume_from(c.input(1), "filter_sizes"));
     }
-    TROUPE_ASSIGN(const ConvShape s, ConvShape::of(attrs_, in, filter));
+    TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs_, in, filter));
     TROUPE_ASSIGN(const Shape out, Shape::make(s.out.dims()));
     if (direction_ != Direction::kOutput && c.input(2).shape() != out)
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
@@ -69,7 +69,7 @@ template <class T> class Conv3D final : public ComputeKernel {
 
  private:
   /// Volume by volume, as many places at a time as make a matrix of a reasonable size.
-  Status convolve(KernelContext& c, const ConvShape& s, Tensor& y) const {
+  Status convolve(KernelContext& c, const Conv3dShape& s, Tensor& y) const {
     const int64_t window = s.window(), places = s.places(), filters = s.out_channels;
     const int64_t most = std::clamp<int64_t>((int64_t{1} << 20) / window, 1, places);
     TROUPE_ASSIGN(Tensor columns, c.allocate(dtype_of<T>, Shape{most, window}));
@@ -99,7 +99,7 @@ template <class T> class Conv3D final : public ComputeKernel {
       }
     return {};
   }
-  static void gather(KernelContext& c, const ConvShape& s, int64_t n, int64_t begin, int64_t count, T* cols) {
+  static void gather(KernelContext& c, const Conv3dShape& s, int64_t n, int64_t begin, int64_t count, T* cols) {
     const T* volume = c.input(0).data<T>() + n * s.in_volume();
     parallel_for(c.threads(), count, 1 + kCheapGrain / s.window(), [&](int64_t from, int64_t to) {
       gather_columns<T>(s.axes, s.in_channels, volume, begin + from, to - from, cols + from * s.window());
@@ -111,24 +111,24 @@ template <class T> class Conv3D final : public ComputeKernel {
 };
 
 /// Constant input i, sizes, as a shape; five unknown ones where it is no constant.
-Result<PartialShape> sizes_input(ShapeContext& c, int i) {
+Result<PartialShape> volume_sizes_input(ShapeContext& c, int i) {
   const auto sizes = c.constant_input(i);
   if (!sizes) return PartialShape::of_rank(5);
   TROUPE_ASSIGN(const Shape shape, volume_from(*sizes, "sizes"));
   return PartialShape(shape);
 }
 
-ShapeFn conv_shape(Direction direction) {
+ShapeFn conv3d_shape(Direction direction) {
   return [=](ShapeContext& c) -> Status {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(c.attrs()));
     PartialShape input = c.input(0), filter = c.input(1);
     if (direction == Direction::kInput) {
-      TROUPE_ASSIGN(input, sizes_input(c, 0));
+      TROUPE_ASSIGN(input, volume_sizes_input(c, 0));
     }
     if (direction == Direction::kFilter) {
-      TROUPE_ASSIGN(filter, sizes_input(c, 1));
+      TROUPE_ASSIGN(filter, volume_sizes_input(c, 1));
     }
-    TROUPE_ASSIGN(const ConvShape s, ConvShape::of(attrs, input, filter));
+    TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs, input, filter));
     if (direction == Direction::kOutput) {
       TROUPE_ASSIGN(PartialShape out, PartialShape::make(s.out.dims()));
       c.set_output(0, std::move(out));
@@ -144,40 +144,34 @@ ShapeFn conv_shape(Direction direction) {
 
 // --- gradients: a convolution is linear in input and in filter, so each of the three ops' are the other two ---
 
-Attrs window_attrs(GradientContext& c) {
-  Attrs out;
-  for (const char* name : {"strides", "padding", "data_format", "dilations"})
-    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
-  return out;
-}
 Output forward(GradientContext& c, Output x, Output w) { return c.op("Conv3D", {x, w}, window_attrs(c)); }
-Output by_input(GradientContext& c, Output x, Output w, Output g) {
+Output volume_by_input(GradientContext& c, Output x, Output w, Output g) {
   return c.op("Conv3DBackpropInputV2", {sizes_of(c, x), w, g}, window_attrs(c));
 }
-Output by_filter(GradientContext& c, Output x, Output w, Output g) {
+Output volume_by_filter(GradientContext& c, Output x, Output w, Output g) {
   return c.op("Conv3DBackpropFilterV2", {x, sizes_of(c, w), g}, window_attrs(c));
 }
 
 Status conv_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  c.set_dx(0, by_input(c, c.input(0), c.input(1), c.dy(0)));
-  c.set_dx(1, by_filter(c, c.input(0), c.input(1), c.dy(0)));
+  c.set_dx(0, volume_by_input(c, c.input(0), c.input(1), c.dy(0)));
+  c.set_dx(1, volume_by_filter(c, c.input(0), c.input(1), c.dy(0)));
   return {};
 }
-Status by_input_gradient(GradientContext& c) {
+Status volume_by_input_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  c.set_dx(1, by_filter(c, c.dy(0), c.input(1), c.input(2)));
+  c.set_dx(1, volume_by_filter(c, c.dy(0), c.input(1), c.input(2)));
   c.set_dx(2, forward(c, c.dy(0), c.input(1)));
   return {};
 }
-Status by_filter_gradient(GradientContext& c) {
+Status volume_by_filter_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  c.set_dx(0, by_input(c, c.input(0), c.dy(0), c.input(2)));
+  c.set_dx(0, volume_by_input(c, c.input(0), c.dy(0), c.input(2)));
   c.set_dx(2, forward(c, c.input(0), c.dy(0)));
   return {};
 }
 
-OpDef with_window(OpDef op) {
+OpDef with_volume_window(OpDef op) {
   return op.attr(type_attr("T", FloatTypes{}))
       .attr("strides: list(int) >= 5")
       .attr("padding: {'SAME', 'VALID'}")
@@ -200,29 +194,29 @@ void add_kernels(KernelRegistry& kernels, const char* op, Direction direction) {
 }  // namespace
 
 void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(with_window(OpDef("Conv3D").input("input: T").input("filter: T").output("output: T"))
-              .shape(conv_shape(Direction::kOutput))
+  ops.add(with_volume_window(OpDef("Conv3D").input("input: T").input("filter: T").output("output: T"))
+              .shape(conv3d_shape(Direction::kOutput))
               .doc("The convolution of volumes [batch,depth,height,width,channels] with a filter "
                    "[depth,height,width,channels,filters]. Channels that do not fit and, with padding VALID, a filter "
                    "larger than the volume are errors."),
           gradient(conv_gradient));
-  ops.add(with_window(OpDef("Conv3DBackpropInputV2")
-                          .input("input_sizes: Tshape")
-                          .input("filter: T")
-                          .input("out_backprop: T")
-                          .output("output: T")
-                          .attr(type_attr("Tshape", IndexTypes{}, "int32")))
-              .shape(conv_shape(Direction::kInput))
+  ops.add(with_volume_window(OpDef("Conv3DBackpropInputV2")
+                                 .input("input_sizes: Tshape")
+                                 .input("filter: T")
+                                 .input("out_backprop: T")
+                                 .output("output: T")
+                                 .attr(type_attr("Tshape", IndexTypes{}, "int32")))
+              .shape(conv3d_shape(Direction::kInput))
               .doc("The gradient of Conv3D by its input, of which input_sizes is the shape."),
-          gradient(by_input_gradient));
-  ops.add(with_window(OpDef("Conv3DBackpropFilterV2")
-                          .input("input: T")
-                          .input("filter_sizes: int32")
-                          .input("out_backprop: T")
-                          .output("output: T"))
-              .shape(conv_shape(Direction::kFilter))
+          gradient(volume_by_input_gradient));
+  ops.add(with_volume_window(OpDef("Conv3DBackpropFilterV2")
+                                 .input("input: T")
+                                 .input("filter_sizes: int32")
+                                 .input("out_backprop: T")
+                                 .output("output: T"))
+              .shape(conv3d_shape(Direction::kFilter))
               .doc("The gradient of Conv3D by its filter, of which filter_sizes is the shape."),
-          gradient(by_filter_gradient));
+          gradient(volume_by_filter_gradient));
   add_kernels(kernels, "Conv3D", Direction::kOutput);
   add_kernels(kernels, "Conv3DBackpropInputV2", Direction::kInput);
   add_kernels(kernels, "Conv3DBackpropFilterV2", Direction::kFilter);

@@ -19,14 +19,14 @@ struct LossAttrs {
         ignore_longer(init.attr<bool>("ignore_longer_outputs_than_inputs")), blank_first(init.op == "CTCLossV2") {}
 };
 
-using Labels = std::vector<std::vector<int64_t>>;
+using CtcLabels = std::vector<std::vector<int64_t>>;
 
 /// The labels of each sequence from a sparse matrix.
-Result<Labels> read_labels(const Tensor& indices, const Tensor& values, const Sequences& s) {
+Result<CtcLabels> read_labels(const Tensor& indices, const Tensor& values, const Sequences& s) {
   if (indices.rank() != 2 || indices.shape()[1] != 2 || values.rank() != 1 || values.elements() != indices.shape()[0])
     return invalid_argument("labels_indices of shape {} and labels_values of shape {}", indices.shape().str(),
                             values.shape().str());
-  Labels out(static_cast<size_t>(s.batch));
+  CtcLabels out(static_cast<size_t>(s.batch));
   for (int64_t i = 0; i < values.elements(); ++i) {
     const int64_t b = indices.data<int64_t>()[2 * i];
     if (b < 0 || b >= s.batch) return invalid_argument("a label of sequence {} in a batch of {}", b, s.batch);
@@ -63,7 +63,7 @@ template <class T> class CtcLoss final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& inputs = c.input(0);
     TROUPE_ASSIGN(const Sequences s, Sequences::read(inputs, c.input(3)));
-    TROUPE_ASSIGN(Labels labels, read_labels(c.input(1), c.input(2), s));
+    TROUPE_ASSIGN(CtcLabels labels, read_labels(c.input(1), c.input(2), s));
     for (int64_t b = 0; b < s.batch; ++b) TROUPE_RETURN_IF_ERROR(prepare(labels[b], b, s, attrs_));
     TROUPE_ASSIGN(Tensor loss, Tensor::zeros(dtype_of<T>, Shape{s.batch}, c.device().allocator));
     TROUPE_ASSIGN(Tensor gradient, Tensor::zeros(dtype_of<T>, inputs.shape(), c.device().allocator));

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace troupe {
 namespace {
-
-constexpr double kLogZero = -std::numeric_limits<double>::infinity();
 
 /// The labels with a blank before, between and after, and which moves among them are allowed.
 struct States {

@@ -3,6 +3,7 @@
 // temporal classification", ICML 2006; equation numbers are theirs.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -18,7 +19,10 @@ struct CtcInputs {
   double at(int64_t t, int64_t k) const { return log_y[t * classes + k]; }
 };
 
-/// log(exp(a) + exp(b)); minus infinity is the logarithm of 0.
+/// The logarithm of 0.
+constexpr double kLogZero = -std::numeric_limits<double>::infinity();
+
+/// log(exp(a) + exp(b)).
 double log_add(double a, double b);
 
 /// -log P(labels | inputs) over all alignments, infinite where there is none. Adds to `gradient` [time, classes] the

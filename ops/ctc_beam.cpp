@@ -3,16 +3,10 @@
 #include "ops/ctc_beam.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "ops/ctc_alignment.h"
 
 namespace troupe {
-namespace {
-
-constexpr double kLogZero = -std::numeric_limits<double>::infinity();
-
-}  // namespace
 
 CtcBeamSearch::CtcBeamSearch(int64_t width, int64_t classes) : width_(width), classes_(classes) {
   prefixes_.push_back({-1, -1, 0, 0, kLogZero, 0, 0});

@@ -275,7 +275,7 @@ Status matrix_set_diag_shape(ShapeContext& c) {
 // --- gradients ---
 
 /// The version of an op: "", "V2" or "V3".
-std::string version(GradientContext& c) {
+std::string op_version(GradientContext& c) {
   const std::string& name = c.node().op().name();
   return name[name.size() - 2] == 'V' ? name.substr(name.size() - 2) : "";
 }
@@ -285,11 +285,11 @@ Attrs align_of(GradientContext& c) {
 }
 Output diag_part(GradientContext& c, Output x, Output k) {
   if (!k) return c.op("MatrixDiagPart", {x});
-  return c.op("MatrixDiagPart" + version(c), {x, k, scalar_like(c, x.dtype(), 0)}, align_of(c));
+  return c.op("MatrixDiagPart" + op_version(c), {x, k, scalar_like(c, x.dtype(), 0)}, align_of(c));
 }
 Output set_diag(GradientContext& c, Output x, Output diagonal, Output k) {
   if (!k) return c.op("MatrixSetDiag", {x, diagonal});
-  return c.op("MatrixSetDiag" + version(c), {x, diagonal, k}, align_of(c));
+  return c.op("MatrixSetDiag" + op_version(c), {x, diagonal, k}, align_of(c));
 }
 
 Status matrix_diag_gradient(GradientContext& c) {

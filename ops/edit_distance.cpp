@@ -17,13 +17,13 @@ using SymbolTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t,
                              uint32_t, uint64_t, bool, complex64, std::string>;
 
 /// The sequences of a sparse tensor along its last dimension, by their place among all.
-struct Sequences {
+struct SymbolSequences {
   std::vector<int64_t> sizes;
   std::map<int64_t, std::vector<int64_t>> symbols;  // where among the values they are
 
   /// From inputs first .. first + 2. Errors: shapes that do not fit.
-  static Result<Sequences> read(const KernelContext& c, int first) {
-    Sequences out;
+  static Result<SymbolSequences> read(const KernelContext& c, int first) {
+    SymbolSequences out;
     const Tensor &indices = c.input(first), &values = c.input(first + 1);
     TROUPE_ASSIGN(out.sizes, int_values(c.input(first + 2), "the shape of sequences"));
     TROUPE_RETURN_IF_ERROR(Shape::make(out.sizes).status());
@@ -82,8 +82,8 @@ class EditDistance final : public ComputeKernel {
  public:
   explicit EditDistance(const KernelInit& init) : normalize_(init.attr<bool>("normalize")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(auto guesses, Sequences::read(c, 0));
-    TROUPE_ASSIGN(auto truths, Sequences::read(c, 3));
+    TROUPE_ASSIGN(auto guesses, SymbolSequences::read(c, 0));
+    TROUPE_ASSIGN(auto truths, SymbolSequences::read(c, 3));
     TROUPE_ASSIGN(const Shape groups, groups_of(guesses.sizes, truths.sizes));
     TROUPE_RETURN_IF_ERROR(guesses.part(c.input(0), groups));
     TROUPE_RETURN_IF_ERROR(truths.part(c.input(3), groups));

@@ -19,18 +19,18 @@ namespace troupe {
 namespace {
 
 using EinsumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
-using Labels = std::vector<int>;
+using DimLabels = std::vector<int>;
 
-bool has(const Labels& labels, int label) { return std::ranges::find(labels, label) != labels.end(); }
+bool has(const DimLabels& labels, int label) { return std::ranges::find(labels, label) != labels.end(); }
 
 /// A tensor with its dimensions numbered, each number once.
-struct Operand {
+struct EinsumOperand {
   Tensor data;
-  Labels labels;
+  DimLabels labels;
 };
 
 /// Where each of `labels` moves in a tensor: repeated ones along the diagonal.
-std::vector<int64_t> label_strides(const Labels& labels, const Labels& dims, const Shape& shape) {
+std::vector<int64_t> label_strides(const DimLabels& labels, const DimLabels& dims, const Shape& shape) {
   const auto strides = strides_of(shape);
   std::vector<int64_t> out(labels.size(), 0);
   for (size_t i = 0; i < labels.size(); ++i)
@@ -40,7 +40,8 @@ std::vector<int64_t> label_strides(const Labels& labels, const Labels& dims, con
 }
 
 /// x in the order of `wanted`, which are all of its labels.
-Result<Operand> ordered(KernelContext& c, Operand x, const Labels& wanted, const std::vector<int64_t>& sizes) {
+Result<EinsumOperand> ordered(KernelContext& c, EinsumOperand x, const DimLabels& wanted,
+                              const std::vector<int64_t>& sizes) {
   if (x.labels == wanted) return x;
   Shape shape;
   for (int label : wanted) shape.push_back(sizes[label]);
@@ -50,29 +51,30 @@ Result<Operand> ordered(KernelContext& c, Operand x, const Labels& wanted, const
   StridedCopy box;
   for (size_t i = 0; i < wanted.size(); ++i) box.push(sizes[wanted[i]], from[i], to[i]);
   strided_copy(y.dtype(), y.mutable_raw(), x.data.raw(), box, c.threads());
-  return Operand{std::move(y), wanted};
+  return EinsumOperand{std::move(y), wanted};
 }
 
 /// What many values of T are added up in: wider floats, integers that wrap around.
-template <class T> struct Sum { using Type = std::make_unsigned_t<T>; };
-template <> struct Sum<float> { using Type = double; };
-template <> struct Sum<double> { using Type = double; };
-template <> struct Sum<complex64> { using Type = std::complex<double>; };
+template <class T> struct WideSum { using Type = std::make_unsigned_t<T>; };
+template <> struct WideSum<float> { using Type = double; };
+template <> struct WideSum<double> { using Type = double; };
+template <> struct WideSum<complex64> { using Type = std::complex<double>; };
 
 /// The sums of n values each.
 template <class T> void add_up(int threads, const T* in, int64_t n, T* sums, int64_t count) {
   parallel_for(threads, count, 1 + kCheapGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      typename Sum<T>::Type sum{};
-      for (int64_t k = 0; k < n; ++k) sum += static_cast<typename Sum<T>::Type>(in[i * n + k]);
+      typename WideSum<T>::Type sum{};
+      for (int64_t k = 0; k < n; ++k) sum += static_cast<typename WideSum<T>::Type>(in[i * n + k]);
       sums[i] = static_cast<T>(sum);
     }
   });
 }
 
 /// x summed over labels that only it has and that the result has not.
-Result<Operand> summed(KernelContext& c, Operand x, const Labels& kept, const std::vector<int64_t>& sizes) {
-  Labels order;
+Result<EinsumOperand> summed(KernelContext& c, EinsumOperand x, const DimLabels& kept,
+                             const std::vector<int64_t>& sizes) {
+  DimLabels order;
   int64_t n = 1;
   for (int label : x.labels)
     if (has(kept, label) && !has(order, label)) order.push_back(label);
@@ -91,26 +93,26 @@ Result<Operand> summed(KernelContext& c, Operand x, const Labels& kept, const st
   TROUPE_ASSIGN(Tensor y, c.allocate(x.data.dtype(), shape));
   with_type(y.dtype(), GemmTypes{},
             [&]<class T>() { add_up(c.threads(), x.data.data<T>(), n, y.mutable_data<T>(), y.elements()); });
-  return Operand{y, order};
+  return EinsumOperand{y, order};
 }
 
-int64_t count(const Labels& labels, const std::vector<int64_t>& sizes) {
+int64_t count(const DimLabels& labels, const std::vector<int64_t>& sizes) {
   int64_t n = 1;
   for (int label : labels) n *= sizes[label];
   return n;
 }
 
-Labels joined(const Labels& a, const Labels& b, const Labels& c = {}) {
-  Labels out = a;
+DimLabels joined(const DimLabels& a, const DimLabels& b, const DimLabels& c = {}) {
+  DimLabels out = a;
   out.insert(out.end(), b.begin(), b.end());
   out.insert(out.end(), c.begin(), c.end());
   return out;
 }
 
 /// The product of two operands whose labels are all in `result` or in both.
-Result<Operand> product(KernelContext& c, Operand a, Operand b, const Labels& result,
-                        const std::vector<int64_t>& sizes) {
-  Labels batch, free_a, free_b, contracted;
+Result<EinsumOperand> product(KernelContext& c, EinsumOperand a, EinsumOperand b, const DimLabels& result,
+                              const std::vector<int64_t>& sizes) {
+  DimLabels batch, free_a, free_b, contracted;
   for (int label : result) (!has(b.labels, label) ? free_a : !has(a.labels, label) ? free_b : batch).push_back(label);
   for (int label : a.labels)
     if (!has(result, label)) contracted.push_back(label);
@@ -125,7 +127,7 @@ Result<Operand> product(KernelContext& c, Operand a, Operand b, const Labels& re
   if (!tb) {
     TROUPE_ASSIGN(b, ordered(c, std::move(b), joined(batch, contracted, free_b), sizes));
   }
-  Operand out{{}, joined(batch, free_a, free_b)};
+  EinsumOperand out{{}, joined(batch, free_a, free_b)};
   std::vector<int64_t> dims;
   for (int label : out.labels) dims.push_back(sizes[label]);
   TROUPE_ASSIGN(const Shape shape, Shape::make(dims));
@@ -144,8 +146,8 @@ Result<Operand> product(KernelContext& c, Operand a, Operand b, const Labels& re
 }
 
 /// x in the order of `labels`, of which some may be repeated: then all but their diagonal is zero.
-Result<Tensor> spread(KernelContext& c, Operand x, const Labels& labels, const std::vector<int64_t>& sizes) {
-  Labels once;
+Result<Tensor> spread(KernelContext& c, EinsumOperand x, const DimLabels& labels, const std::vector<int64_t>& sizes) {
+  DimLabels once;
   for (int label : labels)
     if (!has(once, label)) once.push_back(label);
   TROUPE_ASSIGN(x, ordered(c, std::move(x), once, sizes));
@@ -169,17 +171,17 @@ class Einsum final : public ComputeKernel {
     std::vector<PartialShape> shapes;
     for (int i = 0; i < c.num_inputs(); ++i) shapes.emplace_back(c.input(i).shape());
     TROUPE_ASSIGN(const EinsumLabels labels, EinsumLabels::resolve(spec_, shapes));
-    std::vector<Operand> operands;
+    std::vector<EinsumOperand> operands;
     for (int i = 0; i < c.num_inputs(); ++i) {
-      TROUPE_ASSIGN(Operand x, operand(c, i, labels));
+      TROUPE_ASSIGN(EinsumOperand x, operand(c, i, labels));
       operands.push_back(std::move(x));
     }
     for (size_t i = 0; i < operands.size(); ++i) {
-      const Labels kept = operands.size() == 1 ? labels.output : joined(labels.output, operands[1 - i].labels);
+      const DimLabels kept = operands.size() == 1 ? labels.output : joined(labels.output, operands[1 - i].labels);
       TROUPE_ASSIGN(operands[i], summed(c, std::move(operands[i]), kept, labels.sizes));
     }
     if (operands.size() == 2) {
-      Labels once;
+      DimLabels once;
       for (int label : labels.output)
         if (!has(once, label)) once.push_back(label);
       TROUPE_ASSIGN(operands[0], product(c, operands[0], operands[1], once, labels.sizes));
@@ -192,11 +194,11 @@ class Einsum final : public ComputeKernel {
 
  private:
   /// Input i without dimensions of 1 that broadcast.
-  static Result<Operand> operand(KernelContext& c, int i, const EinsumLabels& labels) {
+  static Result<EinsumOperand> operand(KernelContext& c, int i, const EinsumLabels& labels) {
     const DType dtype = c.input(i).dtype();
     const bool half = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
     TROUPE_ASSIGN(const Tensor x, converted(c, c.input(i), half ? DType::kFloat32 : dtype));
-    Operand out;
+    EinsumOperand out;
     Shape shape;
     for (int d = 0; d < x.rank(); ++d) {
       const int label = labels.inputs[i][d];

@@ -32,10 +32,10 @@ struct Steps {
   bool holds(float x) const { return x >= low && x <= high; }
 };
 
-struct Options {
+struct FakeQuantOptions {
   int64_t bits;
   bool narrow;
-  explicit Options(const KernelInit& init)
+  explicit FakeQuantOptions(const KernelInit& init)
       : bits(init.attr<int64_t>("num_bits")), narrow(init.attr<bool>("narrow_range")) {}
 };
 
@@ -69,7 +69,7 @@ class Args final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const FakeQuantOptions options_;
   const float min_, max_;
   const bool gradient_;
 };
@@ -113,7 +113,7 @@ class Vars final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const FakeQuantOptions options_;
   const bool channels_;
 };
 
@@ -151,7 +151,7 @@ class VarsGradient final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const FakeQuantOptions options_;
   const bool channels_;
 };
 

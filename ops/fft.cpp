@@ -17,10 +17,10 @@ std::string name_of(const char* transform, int dims) {
 }
 
 /// What the name of an op says: IRFFT2D is inverse, real and of two dimensions.
-struct Kind {
+struct FftKind {
   bool inverse, real;
   int dims;
-  explicit Kind(std::string_view op)
+  explicit FftKind(std::string_view op)
       : inverse(op[0] == 'I'), real(op.find("RFFT") != op.npos), dims(op.ends_with('T') ? 1 : op[op.size() - 2] - '0') {
   }
   std::string str(bool other_way) const { return name_of(inverse != other_way ? "IFFT" : "FFT", dims); }
@@ -37,7 +37,7 @@ Result<std::vector<int64_t>> lengths_from(const Tensor& t, int dims) {
 }
 
 /// x after a real transform of `lengths`; what is known of it. Errors: dimensions shorter than the transform.
-Result<PartialShape> real_shape(const PartialShape& x, const Kind& kind, const std::vector<int64_t>& lengths) {
+Result<PartialShape> real_shape(const PartialShape& x, const FftKind& kind, const std::vector<int64_t>& lengths) {
   PartialShape out = x;
   for (int i = 0; i < kind.dims; ++i) {
     const int d = x.rank() - kind.dims + i;
@@ -133,7 +133,7 @@ class Fft final : public ComputeKernel {
   }
 
  private:
-  const Kind kind_;
+  const FftKind kind_;
 };
 
 template <int dims> Status complex_shape(ShapeContext& c) {
@@ -149,7 +149,7 @@ template <int dims, bool inverse> Status real_transform_shape(ShapeContext& c) {
   for (int i = 1; i <= dims; ++i) out.set(x.rank() - i, -1);
   if (const auto constant = c.constant_input(1)) {
     TROUPE_ASSIGN(const auto lengths, lengths_from(*constant, dims));
-    Kind kind("FFT");
+    FftKind kind("FFT");
     kind.dims = dims;
     kind.inverse = inverse;
     TROUPE_ASSIGN(out, real_shape(x, kind, lengths));
@@ -169,9 +169,9 @@ Output size_of_last(GradientContext& c, Output x, int dims) {
 }
 
 /// A transform with its sign turned, and without or with the scale.
-Status complex_gradient(GradientContext& c) {
+Status fft_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const Kind kind(c.node().op().name());
+  const FftKind kind(c.node().op().name());
   const Output size = size_of_last(c, c.dy(0), kind.dims), dx = c.op(kind.str(true), {c.dy(0)});
   c.set_dx(0, c.op(kind.inverse ? "RealDiv" : "Mul", {dx, size}));
   return {};
@@ -193,10 +193,10 @@ Output sizes_then(GradientContext& c, Output x, int64_t keep, Output rest) {
 /// The half of the transform is one of all with zeros for the rest; what of x is not read gets zeros.
 Status rfft_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const Kind kind(c.node().op().name());
+  const FftKind kind(c.node().op().name());
   const Output x = c.input(0), lengths = c.input(1);
   const Output g = padded(c, c.dy(0), sizes_then(c, c.dy(0), -kind.dims, lengths));
-  Kind complex = kind;
+  FftKind complex = kind;
   complex.real = false;
   const Output dx = c.op("Real", {c.op(complex.str(true), {g})});
   c.set_dx(0, padded(c, c.op("Mul", {dx, size_of_last(c, dx, kind.dims)}), c.op("Shape", {x})));
@@ -208,7 +208,7 @@ Status irfft_gradient(GradientContext& c) {
   const Output g = c.dy(0);
   if (!g) return {};
   const std::string name = c.node().op().name();
-  const Kind kind(name);
+  const FftKind kind(name);
   const Output dx = c.op(name.substr(1), {g, c.input(1)});
   const auto number = [&](int32_t v) { return c.constant(Tensor::scalar<int32_t>(v)); };
   const int64_t l[] = {-1}, z[] = {0}, s[] = {1};
@@ -237,7 +237,7 @@ template <int dims> void add_transforms(OpRegistry& ops, KernelRegistry& kernels
                 .shape(complex_shape<dims>)
                 .doc(std::string(inverse ? "The inverse Fourier transform of " : "The Fourier transform of ") + where +
                      "."),
-            gradient(complex_gradient));
+            gradient(fft_gradient));
     kernels.add<Fft>(name, DeviceKind::kCpu, {});
   }
   ops.add(

@@ -8,7 +8,7 @@ namespace troupe {
 namespace {
 
 /// What is read at once, so that small records do not cost a message each.
-constexpr size_t kMostRecords = 256, kMostBytes = 1 << 20;
+constexpr size_t kMostRecords = 256, kMostRecordBytes = 1 << 20;
 
 Tensor strings(std::vector<Record>& records, std::string Record::*part, bool scalar) {
   std::vector<std::string> out;
@@ -130,7 +130,7 @@ void FileReader::ask_file() {
       }
       file->source = std::move(*source);
     }
-    for (size_t bytes = 0; file->records.size() < kMostRecords && bytes < kMostBytes;) {
+    for (size_t bytes = 0; file->records.size() < kMostRecords && bytes < kMostRecordBytes;) {
       auto record = file->source->next();
       if (!record.ok()) file->status = record.status();
       file->ended = !record.ok() || !*record;

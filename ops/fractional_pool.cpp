@@ -18,7 +18,7 @@ namespace {
 using FractionalTypes = TypeList<float, double, int32_t, int64_t>;
 
 /// Rows or columns, cut into regions: region i is from cuts[i] to cuts[i + 1], with that one where they overlap.
-struct Cuts {
+struct PoolCuts {
   int64_t size = 0;
   bool overlapping = false;
   std::vector<int64_t> at;
@@ -28,8 +28,8 @@ struct Cuts {
   int64_t end(int64_t i) const { return std::min(at[i + 1] + (overlapping ? 1 : 0), size); }
 
   /// Those of a pool's second and third output. Errors: no region, cuts that do not grow or are outside.
-  static Result<Cuts> of(const Tensor& cuts, int64_t size, bool overlapping, const char* what) {
-    TROUPE_ASSIGN(Cuts out, with_values(cuts, what));
+  static Result<PoolCuts> of(const Tensor& cuts, int64_t size, bool overlapping, const char* what) {
+    TROUPE_ASSIGN(PoolCuts out, with_values(cuts, what));
     out.size = size;
     out.overlapping = overlapping;
     if (out.at.size() < 2) return invalid_argument("{} {} has no region", what, cuts.str());
@@ -41,8 +41,8 @@ struct Cuts {
   }
 
  private:
-  static Result<Cuts> with_values(const Tensor& cuts, const char* what) {
-    Cuts out;
+  static Result<PoolCuts> with_values(const Tensor& cuts, const char* what) {
+    PoolCuts out;
     TROUPE_ASSIGN(out.at, int_values(cuts, what));
     return out;
   }
@@ -51,7 +51,7 @@ struct Cuts {
 /// Images [height, width, channels] in regions.
 struct Regions {
   int64_t images = 0, channels = 0;
-  Cuts rows, columns;
+  PoolCuts rows, columns;
   int64_t in_image() const { return rows.size * columns.size * channels; }
   Shape pool() const { return {images, rows.regions(), columns.regions(), channels}; }
 
@@ -103,7 +103,7 @@ std::vector<int64_t> drawn_sizes(int64_t size, int64_t regions, bool pseudo_rand
 }
 
 /// The sizes of the pool. Errors: a ratio below 1, or of batch or channels, or above the size; other than four.
-Result<PartialShape> pooled(const Attrs& attrs, const PartialShape& in) {
+Result<PartialShape> fractional_pooled(const Attrs& attrs, const PartialShape& in) {
   const auto& ratio = *attrs.get<std::vector<float>>("pooling_ratio");
   if (ratio.size() != 4) return invalid_argument("pooling_ratio must have 4 values, not {}", ratio.size());
   if (ratio[0] != 1 || ratio[3] != 1)
@@ -145,7 +145,7 @@ class FractionalPool final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const PartialShape shape, pooled(attrs_, PartialShape(x.shape())));
+    TROUPE_ASSIGN(const PartialShape shape, fractional_pooled(attrs_, PartialShape(x.shape())));
     const int64_t rows = shape.dim(1), columns = shape.dim(2);
     const int64_t row_blocks = pseudo_random_ ? 1 : (rows + 3) / 4;
     const Philox random = fixed_ ? *fixed_ : streams_->next(c, row_blocks + (pseudo_random_ ? 1 : (columns + 3) / 4));
@@ -177,8 +177,8 @@ class FractionalPool final : public ComputeKernel {
     const auto seeds = seeds_of(init);
     fixed_.emplace(seeds[0], seeds[1]);
   }
-  Cuts cuts(int64_t size, int64_t regions, const Philox& random) const {
-    Cuts out{size, overlapping_, {0}};
+  PoolCuts cuts(int64_t size, int64_t regions, const Philox& random) const {
+    PoolCuts out{size, overlapping_, {0}};
     for (const int64_t s : drawn_sizes(size, regions, pseudo_random_, random)) out.at.push_back(out.at.back() + s);
     return out;
   }
@@ -193,8 +193,8 @@ class FractionalPool final : public ComputeKernel {
 Result<Regions> regions_of(const KernelContext& c, const Shape& in, const Tensor& g, int first, bool overlapping) {
   if (in.rank() != 4) return invalid_argument("the input must have rank 4, but its shape is {}", in.str());
   Regions r{in[0], in[3], {}, {}};
-  TROUPE_ASSIGN(r.rows, Cuts::of(c.input(first), in[1], overlapping, "row_pooling_sequence"));
-  TROUPE_ASSIGN(r.columns, Cuts::of(c.input(first + 1), in[2], overlapping, "col_pooling_sequence"));
+  TROUPE_ASSIGN(r.rows, PoolCuts::of(c.input(first), in[1], overlapping, "row_pooling_sequence"));
+  TROUPE_ASSIGN(r.columns, PoolCuts::of(c.input(first + 1), in[2], overlapping, "col_pooling_sequence"));
   if (g.shape() != r.pool())
     return invalid_argument("out_backprop {} is not the pool {} of {}", g.shape().str(), r.pool().str(), in.str());
   return r;
@@ -255,20 +255,20 @@ class FractionalAvgPoolGrad final : public ComputeKernel {
 };
 
 Status fractional_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(set_pool_shape(c, pooled));
-  TROUPE_ASSIGN(const PartialShape out, pooled(c.attrs(), c.input(0)));
+  TROUPE_RETURN_IF_ERROR(set_pool_shape(c, fractional_pooled));
+  TROUPE_ASSIGN(const PartialShape out, fractional_pooled(c.attrs(), c.input(0)));
   for (int i : {1, 2}) c.set_output(i, PartialShape{out.dim(i) < 0 ? -1 : out.dim(i) + 1});
   return {};
 }
 
-Status max_grad_shape(ShapeContext& c) {
+Status fractional_max_grad_shape(ShapeContext& c) {
   TROUPE_ASSIGN(PartialShape out, c.with_rank(0, 4));
   for (int i : {1, 2}) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 4).status());
   c.set_output(0, std::move(out));
   return {};
 }
 
-Status avg_grad_shape(ShapeContext& c) {
+Status fractional_avg_grad_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 4).status());
   PartialShape out = PartialShape::of_rank(4);
   if (const auto sizes = c.constant_input(0)) {
@@ -329,7 +329,7 @@ void register_fractional_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("overlapping: bool = false")
               .attr(types)
-              .shape(max_grad_shape)
+              .shape(fractional_max_grad_shape)
               .doc("The gradient of FractionalMaxPool: out_backprop goes to the first place of each region that holds "
                    "its largest value."),
           not_differentiable("TensorFlow defines none"));
@@ -341,7 +341,7 @@ void register_fractional_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("overlapping: bool = false")
               .attr(types)
-              .shape(avg_grad_shape)
+              .shape(fractional_avg_grad_shape)
               .doc("The gradient of FractionalAvgPool: out_backprop in equal parts to all places of each region."),
           not_differentiable("TensorFlow defines none"));
   kernels.add<FractionalMaxPoolGrad>("FractionalMaxPoolGrad", DeviceKind::kCpu, {{"T", FractionalTypes::dtypes()}});

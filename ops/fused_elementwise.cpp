@@ -18,16 +18,16 @@ constexpr int64_t kScratchBytes = 24 << 10;
 constexpr int64_t kLongest = 2048;
 
 /// The loop of an op for one type.
-struct Loop {
+struct FusedLoop {
   UnaryLoop unary = nullptr;  // or
   BinaryLoop binary = nullptr;
   int64_t grain = 1;
   bool broadcasts = true;
 };
-using Loops = std::map<std::pair<std::string_view, DType>, Loop>;
+using FusedLoops = std::map<std::pair<std::string_view, DType>, FusedLoop>;
 
-Loops find_loops(const KernelRegistry& kernels) {
-  Loops loops;
+FusedLoops find_loops(const KernelRegistry& kernels) {
+  FusedLoops loops;
   for (const std::string_view op : fusable_ops())
     for (DType dtype : FullFloatTypes::dtypes()) {
       Attrs attrs;
@@ -40,8 +40,8 @@ Loops find_loops(const KernelRegistry& kernels) {
       const auto* unary = dynamic_cast<const UnaryKernel*>(kernel->get());
       const auto* binary = dynamic_cast<const BinaryKernel*>(kernel->get());
       TROUPE_CHECK((unary && unary->out() == dtype) || (binary && binary->out() == dtype));
-      loops[{op, dtype}] = unary ? Loop{unary->loop(), nullptr, unary->grain()}
-                                 : Loop{nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
+      loops[{op, dtype}] = unary ? FusedLoop{unary->loop(), nullptr, unary->grain()}
+                                 : FusedLoop{nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
     }
   return loops;
 }
@@ -49,7 +49,7 @@ Loops find_loops(const KernelRegistry& kernels) {
 /// One function of the program. Operands below the number of inputs are inputs, the rest results in their order.
 struct Instruction {
   std::string_view op;
-  Loop loop;
+  FusedLoop loop;
   size_t a = 0, b = 0;  // b == a for a function of one tensor
   size_t block = 0;     // where its result is kept
 };
@@ -212,7 +212,7 @@ size_t assign_blocks(std::vector<Instruction>& program, size_t inputs) {
   return blocks;
 }
 
-Result<std::unique_ptr<Kernel>> make_fused(const KernelInit& init, const Loops& loops) {
+Result<std::unique_ptr<Kernel>> make_fused(const KernelInit& init, const FusedLoops& loops) {
   const DType dtype = init.attr<DType>("T");
   const auto inputs = static_cast<size_t>(init.attr<int64_t>("N"));
   const auto& ops = init.attr<std::vector<std::string>>("ops");

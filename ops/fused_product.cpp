@@ -63,7 +63,7 @@ OpDef with_epilogue(OpDef op) {
   return op;
 }
 
-OpDef with_window(OpDef op) {
+OpDef with_fused_window(OpDef op) {
   op.attr("strides: list(int)")
       .attr("use_cudnn_on_gpu: bool = true")
       .attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
@@ -103,7 +103,7 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
     const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";
     OpDef conv("_Fused" + plain);
     conv.input("input: T").input("filter: T").input("args: num_args * T").output("output: T");
-    add(with_window(std::move(conv)), plain,
+    add(with_fused_window(std::move(conv)), plain,
         [epilogues, depthwise](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
           TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
           return make_conv_kernel(init, ConvDirection::kOutput, depthwise, std::move(epilogue));

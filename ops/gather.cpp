@@ -13,12 +13,6 @@
 namespace troupe {
 namespace {
 
-int64_t product(const Shape& s, int begin, int end) {
-  int64_t n = 1;
-  for (int i = begin; i < end; ++i) n *= s[i];
-  return n;
-}
-
 // --- gather ---
 
 /// Attribute batch_dims for indices of this rank; negative ones count from its end.
@@ -46,9 +40,9 @@ template <class I> class Gather final : public ComputeKernel {
     const int64_t bound = x.shape()[axis];
     TROUPE_RETURN_IF_ERROR(check_indices(indices.values<I>(), bound));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    const int64_t batches = product(x.shape(), 0, batch), outer = product(x.shape(), batch, axis);
-    const int64_t inner = product(x.shape(), axis + 1, x.rank());
-    const int64_t n = product(indices.shape(), batch, indices.rank());
+    const int64_t batches = sizes_product(x.shape(), 0, batch), outer = sizes_product(x.shape(), batch, axis);
+    const int64_t inner = sizes_product(x.shape(), axis + 1, x.rank());
+    const int64_t n = sizes_product(indices.shape(), batch, indices.rank());
     const I* index = indices.data<I>();
     with_storage(x.dtype(), [&]<class S>() {
       const S* in = static_cast<const S*>(x.raw());

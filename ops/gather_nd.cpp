@@ -162,7 +162,7 @@ Output spread(GradientContext& c, Output x, Output indices, Output slices) {
   return c.op("ScatterNd", {indices, slices, c.op("Shape", {x}, {{"out_type", indices.dtype()}})}, policy_of(c));
 }
 
-Status update_gradient(GradientContext& c) {
+Status scatter_update_gradient(GradientContext& c) {
   const Output dy = c.dy(0), indices = c.input(1);
   if (!dy) return {};
   c.set_dx(0, c.op("TensorScatterUpdate", {dy, indices, c.op("ZerosLike", {c.input(2)})}, policy_of(c)));
@@ -170,14 +170,14 @@ Status update_gradient(GradientContext& c) {
   return {};
 }
 
-Status add_gradient(GradientContext& c) {
+Status scatter_add_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   c.set_dx(0, c.dy(0));
   c.set_dx(2, gather(c, c.dy(0), c.input(1)));
   return {};
 }
 
-Status sub_gradient(GradientContext& c) {
+Status scatter_sub_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   c.set_dx(0, c.dy(0));
   c.set_dx(2, c.op("Neg", {gather(c, c.dy(0), c.input(1))}));
@@ -185,7 +185,7 @@ Status sub_gradient(GradientContext& c) {
 }
 
 /// All that are the least, or the largest, share the gradient.
-Status extreme_gradient(GradientContext& c) {
+Status scatter_extreme_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0), indices = c.input(1), y = c.output(0);
   if (!dy) return {};
   const auto same = [&](Output a, Output b) { return c.op("Cast", {c.op("Equal", {a, b})}, {{"DstT", dy.dtype()}}); };
@@ -254,20 +254,20 @@ void register_gather_nd_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const std::string real = type_attr("T", NumberTypes{}), at = " at rows of indices.";
   ops.add(tensor_op("ScatterNdNonAliasingAdd", type_attr("T", NumberOrBoolTypes{}),
                     "The input with slices of updates added" + at),
-          gradient(add_gradient));
+          gradient(scatter_add_gradient));
   ops.add(tensor_op("TensorScatterUpdate", any,
                     "The tensor with slices of updates in place of those" + at +
                         " The last of several for one place "
                         "stays."),
-          gradient(update_gradient));
+          gradient(scatter_update_gradient));
   ops.add(tensor_op("TensorScatterAdd", number, "The tensor with slices of updates added" + at),
-          gradient(add_gradient));
+          gradient(scatter_add_gradient));
   ops.add(tensor_op("TensorScatterSub", number, "The tensor with slices of updates subtracted" + at),
-          gradient(sub_gradient));
+          gradient(scatter_sub_gradient));
   ops.add(tensor_op("TensorScatterMin", real, "The lesser, element by element, of the tensor and of updates" + at),
-          gradient(extreme_gradient));
+          gradient(scatter_extreme_gradient));
   ops.add(tensor_op("TensorScatterMax", real, "The larger, element by element, of the tensor and of updates" + at),
-          gradient(extreme_gradient));
+          gradient(scatter_extreme_gradient));
   add_kernel<TensorScatter<Meeting::kAdd>>(kernels, "ScatterNdNonAliasingAdd");
   add_kernel<TensorScatter<Meeting::kUpdate>>(kernels, "TensorScatterUpdate");
   add_kernel<TensorScatter<Meeting::kAdd>>(kernels, "TensorScatterAdd");

@@ -16,17 +16,17 @@ namespace troupe {
 namespace {
 
 /// Products below this many multiplications are not worth a second thread.
-constexpr int64_t kGrain = 65536;
+constexpr int64_t kGemmGrain = 65536;
 
-template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T> using EigenMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 template <class T> bool eigen_gemm(const T* a, bool ta, const T* b, bool tb, T* c, int64_t m, int64_t n, int64_t k) {
   // Transposed copies in place of code for each of four cases, which takes long to compile.
-  using Map = Eigen::Map<const Matrix<T>>;
-  Matrix<T> x, y;
+  using Map = Eigen::Map<const EigenMatrix<T>>;
+  EigenMatrix<T> x, y;
   if (ta) x = Map(a, k, m).transpose();
   if (tb) y = Map(b, n, k).transpose();
-  Eigen::Map<Matrix<T>>(c, m, n).noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
+  Eigen::Map<EigenMatrix<T>>(c, m, n).noalias() = Map(ta ? x.data() : a, m, k) * Map(tb ? y.data() : b, k, n);
   return true;
 }
 
@@ -93,9 +93,9 @@ bool gemm_add(const float* a, bool ta, const float* b, bool tb, float* c, int64_
 #ifdef TROUPE_ONEDNN
   return onednn_gemm(a, ta, b, tb, c, m, n, k, 1);
 #else
-  Matrix<float> product(m, n);
+  EigenMatrix<float> product(m, n);
   if (!eigen_gemm(a, ta, b, tb, product.data(), m, n, k)) return false;
-  Eigen::Map<Matrix<float>>(c, m, n) += product;
+  Eigen::Map<EigenMatrix<float>>(c, m, n) += product;
   return true;
 #endif
 }
@@ -110,7 +110,7 @@ bool gemm_batch(int threads, const T* a, bool ta, const std::vector<int64_t>& xs
       if (!gemm(a + xs[i] * m * k, ta, b + ys[i] * k * n, tb, c + i * m * n, m, n, k)) ok = false;
   };
   if (count < threads) some(0, count);
-  else parallel_for(threads, count, 1 + kGrain / std::max<int64_t>(m * n * k, 1), some);
+  else parallel_for(threads, count, 1 + kGemmGrain / std::max<int64_t>(m * n * k, 1), some);
   return ok;
 }
 

@@ -18,6 +18,13 @@ Output scalar_like(GradientContext& c, DType dtype, double value) {
 
 Output conj(GradientContext& c, Output x) { return x && x.dtype() == DType::kComplex64 ? c.op("Conj", {x}) : x; }
 
+Attrs window_attrs(GradientContext& c) {
+  Attrs out;
+  for (const char* name : {"strides", "padding", "explicit_paddings", "data_format", "dilations"})
+    if (const AttrValue* v = c.node().attrs().find(name)) out.set(name, *v);
+  return out;
+}
+
 Output int_vector(GradientContext& c, std::span<const int64_t> values) {
   std::vector<int32_t> narrow(values.begin(), values.end());
   return c.constant(Tensor::of<int32_t>(std::span<const int32_t>(narrow)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gradient functions of several families build with: scalars of a tensor's dtype, and sums over the
-// dimensions along which an input was broadcast.
+// What gradient functions of several families build with: scalars of a tensor's dtype, attributes of windows, and sums
+// over the dimensions along which an input was broadcast.
 #pragma once
 #include <utility>
 
@@ -15,6 +15,8 @@ Output scalar_like(GradientContext& c, DType dtype, double value);
 /// The conjugate of complex x; x itself where it is real. A gradient is taken by real and imaginary part: that of an
 /// analytic f is dy * conj(f'(x)).
 Output conj(GradientContext& c, Output x);
+/// The attributes of a windowed op that say how its windows lie.
+Attrs window_attrs(GradientContext& c);
 /// A Const int32 vector.
 Output int_vector(GradientContext& c, std::span<const int64_t> values);
 /// The sizes of x as a vector: a Const int32 or int64 where the shape is known, else a Shape node.

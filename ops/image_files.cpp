@@ -219,8 +219,8 @@ Status batch_shape(ShapeContext& c) {
   return {};
 }
 
-constexpr const char* kBytes = "it takes bytes";
-constexpr const char* kWhole = "it takes integers";
+constexpr const char* kTakesBytes = "it takes bytes";
+constexpr const char* kTakesIntegers = "it takes integers";
 
 OpDef with_jpeg(OpDef op) {
   return op.attr("channels: int = 0")
@@ -242,25 +242,25 @@ void add_decoders(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("dtype: {uint8, uint16} = uint8")
               .shape(decoded_shape)
               .doc("The pixels of a PNG picture (or a JPEG or a GIF of one frame)." + rest),
-          not_differentiable(kBytes));
+          not_differentiable(kTakesBytes));
   ops.add(with_jpeg(OpDef("DecodeJpeg").input("contents: string").output("image: uint8"))
               .shape(decoded_shape)
               .doc("The pixels of a JPEG picture (or a PNG or a GIF of one frame), smaller by `ratio`." + rest +
                    " With try_recover_truncated what is missing at the end is made up; without, it is black if "
                    "acceptable_fraction of the rows are there."),
-          not_differentiable(kBytes));
+          not_differentiable(kTakesBytes));
   ops.add(
       with_jpeg(OpDef("DecodeAndCropJpeg").input("contents: string").input("crop_window: int32").output("image: uint8"))
           .shape(decoded_shape)
           .doc("The pixels of the part of a JPEG picture that crop_window, top, left, height and width, tells." + rest),
-      not_differentiable(kBytes));
+      not_differentiable(kTakesBytes));
   ops.add(OpDef("DecodeBmp")
               .input("contents: string")
               .output("image: uint8")
               .attr("channels: int = 0")
               .shape(decoded_shape)
               .doc("The pixels of a BMP picture without compression, of 8, 24 or 32 bits a pixel." + rest),
-          not_differentiable(kBytes));
+          not_differentiable(kTakesBytes));
   ops.add(
       OpDef("DecodeGif")
           .input("contents: string")
@@ -273,7 +273,7 @@ void add_decoders(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("The frames [frames,height,width,3] of a GIF picture (or the one of a PNG or JPEG). Where a frame is "
                "transparent or does not cover the picture it shows the one before it. Damaged pictures are "
                "errors."),
-      not_differentiable(kBytes));
+      not_differentiable(kTakesBytes));
   ops.add(OpDef("DecodeImage")
               .input("contents: string")
               .output("image: dtype")
@@ -283,7 +283,7 @@ void add_decoders(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(decoded_shape)
               .doc("The pixels of a PNG, JPEG, GIF or BMP picture; as floats they are from 0 to 1." + rest +
                    " A GIF has frames before these, or with expand_animations false only the first one."),
-          not_differentiable(kBytes));
+          not_differentiable(kTakesBytes));
   ops.add(OpDef("ExtractJpegShape")
               .input("contents: string")
               .output("image_shape: output_type")
@@ -294,7 +294,7 @@ void add_decoders(OpRegistry& ops, KernelRegistry& kernels) {
                 return {};
               })
               .doc("Height, width and channels of a JPEG picture, without decoding it."),
-          not_differentiable(kBytes));
+          not_differentiable(kTakesBytes));
   for (const char* op : {"DecodePng", "DecodeJpeg", "DecodeAndCropJpeg", "DecodeGif", "DecodeBmp", "DecodeImage"})
     kernels.add<DecodeImage>(op, DeviceKind::kCpu, {});
   kernels.add<JpegShape>("ExtractJpegShape", DeviceKind::kCpu, {});
@@ -308,7 +308,7 @@ void add_encoders(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: {uint8, uint16} = uint8")
               .shape(batch_shape)
               .doc("The PNG picture of each image [...,height,width,channels] of 1 to 4 channels."),
-          not_differentiable(kWhole));
+          not_differentiable(kTakesIntegers));
   ops.add(OpDef("EncodeJpeg")
               .input("image: uint8")
               .output("contents: string")
@@ -323,14 +323,14 @@ void add_encoders(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("xmp_metadata: string = ''")
               .shape(encoded_shape)
               .doc("The JPEG picture of an image [height,width,channels] of 1 or 3 channels."),
-          not_differentiable(kWhole));
+          not_differentiable(kTakesIntegers));
   ops.add(OpDef("EncodeJpegVariableQuality")
               .input("images: uint8")
               .input("quality: int32")
               .output("contents: string")
               .shape(encoded_shape)
               .doc("EncodeJpeg with a quality that is an input."),
-          not_differentiable(kWhole));
+          not_differentiable(kTakesIntegers));
   kernels.add<EncodePng>("EncodePng", DeviceKind::kCpu, {});
   for (const char* op : {"EncodeJpeg", "EncodeJpegVariableQuality"}) kernels.add<EncodeJpeg>(op, DeviceKind::kCpu, {});
 }

@@ -63,6 +63,12 @@ Result<Shape> shape_from(const Tensor& t, const char* what) {
   return Shape::make(sizes);
 }
 
+int64_t sizes_product(const Shape& s, int begin, int end) {
+  int64_t n = 1;
+  for (int i = begin; i < end; ++i) n *= s[i];
+  return n;
+}
+
 Result<PartialShape> slices_shape(const PartialShape& x, const PartialShape& first, int64_t rows, const char* what) {
   if (!x.has_rank() || !first.has_rank()) return PartialShape();
   std::vector<int64_t> sizes = {rows};

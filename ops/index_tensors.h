@@ -21,6 +21,8 @@ Result<int> axis_from(const Tensor& t, int rank);
 Result<int> axis_from(int64_t axis, int rank);
 /// Sizes as a Shape.
 Result<Shape> shape_from(const Tensor& t, const char* what);
+/// The product of the sizes [begin, end) of a shape.
+int64_t sizes_product(const Shape& s, int begin, int end);
 /// The shape of `rows` slices of x, one for an element of `first` each: `rows`, then the dimensions of x behind those
 /// of `first`. `rows` is -1 where it is not known. Errors name `what`, which `first` is: x does not begin with its
 /// shape.

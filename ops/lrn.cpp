@@ -14,10 +14,10 @@
 namespace troupe {
 namespace {
 
-struct Parameters {
+struct LrnParameters {
   int64_t radius;
   float bias, alpha, beta;
-  explicit Parameters(const KernelInit& init)
+  explicit LrnParameters(const KernelInit& init)
       : radius(std::max<int64_t>(init.attr<int64_t>("depth_radius"), 0)), bias(init.attr<float>("bias")),
         alpha(init.attr<float>("alpha")), beta(init.attr<float>("beta")) {}
 
@@ -78,7 +78,7 @@ class Lrn final : public ComputeKernel {
   }
 
  private:
-  const Parameters p_;
+  const LrnParameters p_;
 };
 
 /// With y = x / norm^beta: dx = dy / norm^beta - 2 alpha beta x * (the sum of dy * y / norm around).
@@ -111,10 +111,10 @@ class LrnGrad final : public ComputeKernel {
   }
 
  private:
-  const Parameters p_;
+  const LrnParameters p_;
 };
 
-OpDef with_attrs(OpDef op) {
+OpDef with_lrn_attrs(OpDef op) {
   op.attr("depth_radius: int = 5").attr("bias: float = 1.0").attr("alpha: float = 1.0").attr("beta: float = 0.5");
   op.attr(type_attr("T", TypeList<float16, bfloat16, float>{}, "float32"));
   return op;
@@ -125,7 +125,7 @@ OpDef with_attrs(OpDef op) {
 void register_lrn_ops(OpRegistry& ops, KernelRegistry& kernels) {
   OpDef forward("LRN"), backward("LRNGrad");
   forward.input("input: T").output("output: T");
-  ops.add(with_attrs(std::move(forward))
+  ops.add(with_lrn_attrs(std::move(forward))
               .shape([](ShapeContext& c) -> Status {
                 TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
                 c.set_output(0, x);
@@ -141,7 +141,7 @@ void register_lrn_ops(OpRegistry& ops, KernelRegistry& kernels) {
             return {};
           }));
   backward.input("input_grads: T").input("input_image: T").input("output_image: T").output("output: T");
-  ops.add(with_attrs(std::move(backward))
+  ops.add(with_lrn_attrs(std::move(backward))
               .shape([](ShapeContext& c) -> Status {
                 TROUPE_ASSIGN(PartialShape x, c.with_rank(0, 4));
                 for (int i = 1; i < 3; ++i) {

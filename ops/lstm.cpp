@@ -134,7 +134,7 @@ class BlockLstmGrad final : public ComputeKernel {
 
 // -- registration -----------------------------------------------------------------------------------------------------
 
-Status sequence_shape(ShapeContext& c) {
+Status lstm_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape x, c.with_rank(1, 3));
   TROUPE_ASSIGN(const PartialShape b, c.with_rank(8, 1));
   const int64_t units = b.dim(0) < 0 ? -1 : b.dim(0) / 4;
@@ -142,13 +142,13 @@ Status sequence_shape(ShapeContext& c) {
   return {};
 }
 
-Status sequence_grad_shape(ShapeContext& c) {
+Status lstm_grad_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 3));
   for (int i = 0; i < 8; ++i) c.set_output(i, c.input(i + 1));
   return {};
 }
 
-Status sequence_gradient(GradientContext& c) {
+Status lstm_gradient(GradientContext& c) {
   for (const int i : {0, 2, 3, 4, 5})
     if (c.dy(i))
       return make_error(Code::kUnimplemented, "has a gradient by outputs cs and h only, not by output {}", i);
@@ -181,7 +181,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
     forward.attr(second ? "cell_clip: float = 0.0" : "cell_clip: float = 3.0").attr("use_peephole: bool = false");
     forward.attr(floats);
     ops.add(std::move(forward)
-                .shape(sequence_shape)
+                .shape(lstm_shape)
                 .doc(fmt::format(
                     "A sequence x [steps, batch, inputs] through an LSTM that begins with the cell cs_prev and the "
                     "result h_prev [batch, units]. For each step the gates {} are [x, h] times w [inputs + units, 4 * "
@@ -190,7 +190,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
                     "cell_clip] where that is positive, co = tanh(cs), h = co * o.{} Steps from seq_len_max on are 0. "
                     "The gradient is that by cs and h.",
                     second ? "i, f, ci, o" : "i, ci, f, o", second ? "" : " forget_bias is added to f's sum.")),
-            gradient(sequence_gradient));
+            gradient(lstm_gradient));
     OpDef backward = with_inputs(OpDef(second ? "BlockLSTMGradV2" : "BlockLSTMGrad"));
     for (const char* name : {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"})
       backward.input(std::string(name) + ": T");
@@ -199,7 +199,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
     ops.add(std::move(backward)
                 .attr("use_peephole: bool")
                 .attr(floats)
-                .shape(sequence_grad_shape)
+                .shape(lstm_grad_shape)
                 .doc(fmt::format("The gradients of {} by its inputs, from its results and the gradients by cs and h. "
                                  "Clipping counts as no change.",
                                  second ? "BlockLSTMV2" : "BlockLSTM")),

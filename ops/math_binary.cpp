@@ -30,7 +30,7 @@ struct SquaredDifference {
   }
 };
 /// One string after the other.
-struct Join {
+struct JoinStrings {
   template <class T> static T apply(const T& a, const T& b) { return a + b; }
 };
 
@@ -131,7 +131,7 @@ TROUPE_PREDICATE(LogicalOr, a || b);
 
 // --- gradients ---
 
-Status add_gradient(GradientContext& c) {
+Status addition_gradient(GradientContext& c) {
   set_broadcast_gradients(c, c.dy(0), c.dy(0));
   return {};
 }
@@ -179,7 +179,7 @@ Status pow_gradient(GradientContext& c) {
   set_broadcast_gradients(c, dx, c.op("Mul", {c.op("Mul", {dy, conj(c, c.output(0))}), log}));
   return {};
 }
-GradientFn extreme_gradient(const char* first_wins) {
+GradientFn winner_gradient(const char* first_wins) {
   return [first_wins](GradientContext& c) -> Status {
     const Output dy = c.dy(0);
     if (!dy) return {};
@@ -246,15 +246,15 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
                             uint32_t, uint64_t, complex64, std::string>;
   ops.add(
       binary_op("Add", SumTypes{}, "x + y, element by element; of strings one after the other. The shapes broadcast."),
-      gradient(add_gradient));
-  ops.add(binary_op("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(add_gradient));
+      gradient(addition_gradient));
+  ops.add(binary_op("AddV2", all, "x + y, element by element. The shapes broadcast."), gradient(addition_gradient));
   ops.add(binary_op("Sub", all, "x - y, element by element. The shapes broadcast."), gradient(sub_gradient));
   ops.add(binary_op("Mul", all, "x * y, element by element. The shapes broadcast."), gradient(mul_gradient));
   ops.add(binary_op("SquaredDifference", all,
                     "(x - y)^2, of complex numbers |x - y|^2, element by element. The shapes broadcast."),
           gradient(squared_difference_gradient));
   add_binary_kernels<Add>(kernels, "Add", all);
-  add_binary_kernels<Join>(kernels, "Add", TypeList<std::string>{});
+  add_binary_kernels<JoinStrings>(kernels, "Add", TypeList<std::string>{});
   add_binary_kernels<Add>(kernels, "AddV2", all);
   add_binary_kernels<Sub>(kernels, "Sub", all);
   add_binary_kernels<Mul>(kernels, "Mul", all);
@@ -295,10 +295,10 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<PowFloats>(kernels, "Pow", float_or_complex, kDearGrain);
   add_binary_kernels<PowIntegers>(kernels, "Pow", integers, kDearGrain);
   ops.add(binary_op("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
-          gradient(extreme_gradient("GreaterEqual")));
+          gradient(winner_gradient("GreaterEqual")));
   ops.add(
       binary_op("Minimum", numbers, "The smaller of x and y; NaN where one is. At equality the gradient goes to x."),
-      gradient(extreme_gradient("LessEqual")));
+      gradient(winner_gradient("LessEqual")));
   add_binary_kernels<Maximum>(kernels, "Maximum", numbers);
   add_binary_kernels<Minimum>(kernels, "Minimum", numbers);
 }

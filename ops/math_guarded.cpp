@@ -45,7 +45,7 @@ Output is_not_zero(GradientContext& c, Output x) {
 }
 
 /// The gradient of x f(y), 0 where x is: by x it is f(y), 0 again where x is 0; by y what `by_y` says.
-Gradient guarded(const char* op, Output (*by_y)(GradientContext&, Output x, Output y)) {
+Gradient guarded_gradient(const char* op, Output (*by_y)(GradientContext&, Output x, Output y)) {
   return gradient([op, by_y](GradientContext& c) -> Status {
     const Output dy = c.dy(0);
     if (!dy) return {};
@@ -89,15 +89,15 @@ void register_math_guarded_ops(OpRegistry& ops, KernelRegistry& kernels) {
     add_binary_kernels<F>(kernels, name, types, kDearGrain);
   };
   add(Xlogy{}, "Xlogy", "x log y, and 0 where x is 0 whatever y. The shapes broadcast.",
-      guarded("Xlogy", [](GradientContext& c, Output x, Output y) {
+      guarded_gradient("Xlogy", [](GradientContext& c, Output x, Output y) {
         return c.op("Xdivy", {x, y});
       }));
   add(Xlog1py{}, "Xlog1py", "x log(1 + y), and 0 where x is 0 whatever y. The shapes broadcast.",
-      guarded("Xlog1py", [](GradientContext& c, Output x, Output y) {
+      guarded_gradient("Xlog1py", [](GradientContext& c, Output x, Output y) {
         return c.op("Xdivy", {x, c.op("AddV2", {y, scalar_like(c, y.dtype(), 1)})});
       }));
   add(Xdivy{}, "Xdivy", "x / y, and 0 where x is 0 whatever y. The shapes broadcast.",
-      guarded("Xdivy", [](GradientContext& c, Output x, Output y) {
+      guarded_gradient("Xdivy", [](GradientContext& c, Output x, Output y) {
         return c.op("Xdivy", {c.op("Neg", {x}), c.op("Square", {y})});
       }));
   add(MulNoNan{}, "MulNoNan", "x y, and 0 where y is 0 even if x is infinite or NaN. The shapes broadcast.",

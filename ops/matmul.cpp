@@ -49,9 +49,9 @@ Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
   return y;
 }
 
-template <class T> class Product final : public ComputeKernel {
+template <class T> class MatMul final : public ComputeKernel {
  public:
-  explicit Product(const KernelInit& init)
+  explicit MatMul(const KernelInit& init)
       : batches_(init.op != "MatMul"), broadcasts_(init.op != "BatchMatMul"),
         ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
         tb_(init.attr<bool>(batches_ ? "adj_y" : "transpose_b")) {}
@@ -158,7 +158,7 @@ OpDef with_adjoints(OpDef op) {
 /// The combinations of types TensorFlow has: one for all, or bytes that give int32 or join bfloat16.
 template <class... T> void add_typed_kernels(KernelRegistry& kernels, TypeList<T...>) {
   const auto add = [&]<class Out>(DType a, DType b) {
-    kernels.add<Product<Out>>("BatchMatMulV3", DeviceKind::kCpu, {{"Ta", {a}}, {"Tb", {b}}, {"Tout", {dtype_of<Out>}}});
+    kernels.add<MatMul<Out>>("BatchMatMulV3", DeviceKind::kCpu, {{"Ta", {a}}, {"Tb", {b}}, {"Tout", {dtype_of<Out>}}});
   };
   (add.template operator()<T>(dtype_of<T>, dtype_of<T>), ...);
   for (DType a : {DType::kInt8, DType::kUInt8}) {
@@ -206,8 +206,8 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc(what + "The dimensions before broadcast. The types are one, or bytes that give int32, or bytes and "
                           "bfloat16. Inner sizes that differ are an error."),
           gradient(batch_matmul_gradient));
-  add_cpu_kernels<Product>(kernels, "MatMul", MatMulTypes{});
-  for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<Product>(kernels, op, BatchTypes{});
+  add_cpu_kernels<MatMul>(kernels, "MatMul", MatMulTypes{});
+  for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<MatMul>(kernels, op, BatchTypes{});
   add_typed_kernels(kernels, BatchTypes{});
   register_matrix_inverse_ops(ops, kernels);
   register_matrix_solve_ops(ops, kernels);

@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-struct Dense {
+struct DenseFeature {
   std::string key;
   DType dtype;
   PartialShape shape;  // of one example; the first size may be unknown
@@ -79,7 +79,7 @@ class Batch {
   }
 
   /// The feature of all records as [n, ...shape].
-  Result<Tensor> dense(const KernelContext& c, const Dense& d) const {
+  Result<Tensor> dense(const KernelContext& c, const DenseFeature& d) const {
     TROUPE_ASSIGN(const auto column, this->column(d.key, d.dtype));
     const int64_t stride = d.stride();
     int64_t steps = 1;
@@ -99,7 +99,7 @@ class Batch {
   }
 
  private:
-  static Status set_row(const Dense& d, const proto::Feature* f, int64_t row, int64_t each, int64_t stride,
+  static Status set_row(const DenseFeature& d, const proto::Feature* f, int64_t row, int64_t each, int64_t stride,
                         Tensor& out) {
     const int64_t n = f ? count_of(*f) : 0, given = d.otherwise.elements();
     if (!d.varies() && !f && given == 0)
@@ -128,8 +128,8 @@ class ParseKernel : public ComputeKernel {
         dense_shapes_(init.attr<std::vector<PartialShape>>("dense_shapes")) {}
 
  protected:
-  Result<Dense> dense_feature(size_t i, std::string key, const Tensor& otherwise) const {
-    Dense d{std::move(key), dense_types_[i], dense_shapes_[i], otherwise};
+  Result<DenseFeature> dense_feature(size_t i, std::string key, const Tensor& otherwise) const {
+    DenseFeature d{std::move(key), dense_types_[i], dense_shapes_[i], otherwise};
     bool known = d.shape.has_rank() && d.shape.rank() < kMaxRank;
     std::vector<int64_t> sizes = {1};
     for (int k = 0; known && k < d.shape.rank(); ++k) {
@@ -182,7 +182,7 @@ Status set_sparse(KernelContext& c, const Batch& batch, const Sparse& feature, i
   return {};
 }
 
-Status set_dense(KernelContext& c, const Batch& batch, const Dense& d, int output, bool single) {
+Status set_dense(KernelContext& c, const Batch& batch, const DenseFeature& d, int output, bool single) {
   TROUPE_ASSIGN(Tensor values, batch.dense(c, d));
   if (single) {
     Shape shape = values.shape();
@@ -220,7 +220,7 @@ class ParseBatch final : public ParseKernel {
     for (int i = 0; i < sparse; ++i)
       TROUPE_RETURN_IF_ERROR(set_sparse(c, batch, {keys[0].names[i], sparse_types_[i]}, i, sparse, single));
     for (int i = 0; i < dense; ++i) {
-      TROUPE_ASSIGN(const Dense d, dense_feature(static_cast<size_t>(i), keys[1].names[i], c.input(next + i)));
+      TROUPE_ASSIGN(const DenseFeature d, dense_feature(static_cast<size_t>(i), keys[1].names[i], c.input(next + i)));
       TROUPE_RETURN_IF_ERROR(set_dense(c, batch, d, 3 * sparse + i, single));
     }
     const auto ragged = static_cast<int>(ragged_types_.size()), first = 3 * sparse + dense;
@@ -265,7 +265,7 @@ class ParseSingle final : public ParseKernel {
     for (int i = 0; i < sparse; ++i)
       TROUPE_RETURN_IF_ERROR(set_sparse(c, batch, {sparse_keys_[i], sparse_types_[i]}, i, sparse, true));
     for (size_t i = 0; i < dense_types_.size(); ++i) {
-      TROUPE_ASSIGN(const Dense d, dense_feature(i, dense_keys_[i], c.input(static_cast<int>(i) + 1)));
+      TROUPE_ASSIGN(const DenseFeature d, dense_feature(i, dense_keys_[i], c.input(static_cast<int>(i) + 1)));
       TROUPE_RETURN_IF_ERROR(set_dense(c, batch, d, 3 * sparse + static_cast<int>(i), true));
     }
     return {};

@@ -56,7 +56,7 @@ struct Kinds {
   }
 };
 
-struct Record {
+struct SequenceRecord {
   proto::SequenceExample message;
   std::unordered_map<std::string_view, const proto::Feature*> context;
   std::unordered_map<std::string_view, const proto::FeatureList*> lists;
@@ -77,13 +77,13 @@ Error wrong_type(size_t record, const char* what, const std::string& key, const 
 }
 
 /// A kind of features over all records: for each record its steps, one for a feature of the context. Null: nothing.
-struct Column {
+struct FeatureColumn {
   std::string key;
   DType dtype;
   std::vector<std::vector<const proto::Feature*>> records;
 
-  static Result<Column> context(const std::vector<Record>& all, const std::string& key, DType dtype) {
-    Column out{key, dtype, {}};
+  static Result<FeatureColumn> context(const std::vector<SequenceRecord>& all, const std::string& key, DType dtype) {
+    FeatureColumn out{key, dtype, {}};
     for (size_t i = 0; i < all.size(); ++i) {
       const auto found = all[i].context.find(key);
       const proto::Feature* f = found == all[i].context.end() ? nullptr : found->second;
@@ -93,9 +93,9 @@ struct Column {
     return out;
   }
   /// Errors: with `dense` also a record without the list, unless it `may_miss`.
-  static Result<Column> list(const std::vector<Record>& all, const std::string& key, DType dtype, bool dense,
-                             bool may_miss) {
-    Column out{key, dtype, {}};
+  static Result<FeatureColumn> list(const std::vector<SequenceRecord>& all, const std::string& key, DType dtype,
+                                    bool dense, bool may_miss) {
+    FeatureColumn out{key, dtype, {}};
     for (size_t i = 0; i < all.size(); ++i) {
       auto& steps = out.records.emplace_back();
       const auto found = all[i].lists.find(key);
@@ -141,12 +141,12 @@ Result<Tensor> numbers_from(const KernelContext& c, const std::vector<int64_t>& 
 }
 
 /// Sets outputs one after the other, as many groups as there are features of a kind.
-class Outputs {
+class SequenceOutputs {
  public:
-  Outputs(KernelContext& c, bool batched, bool is_list) : c_(c), batched_(batched), is_list_(is_list) {}
+  SequenceOutputs(KernelContext& c, bool batched, bool is_list) : c_(c), batched_(batched), is_list_(is_list) {}
 
   /// i, i + n and i + 2n: a sparse tensor by record (of a batch), step (of a list) and place.
-  Status sparse(const Column& column, int i, int n) const {
+  Status sparse(const FeatureColumn& column, int i, int n) const {
     TROUPE_ASSIGN(Tensor values, column.values(c_));
     const int64_t rank = 1 + int64_t{is_list_} + int64_t{batched_};
     TROUPE_ASSIGN(Tensor indices, c_.allocate(DType::kInt64, Shape{values.elements(), rank}));
@@ -154,7 +154,7 @@ class Outputs {
     for (size_t r = 0; r < column.records.size(); ++r) {
       steps = std::max(steps, static_cast<int64_t>(column.records[r].size()));
       for (size_t step = 0; step < column.records[r].size(); ++step) {
-        const int64_t n_here = Column::count(column.records[r][step]);
+        const int64_t n_here = FeatureColumn::count(column.records[r][step]);
         most = std::max(most, n_here);
         for (int64_t k = 0; k < n_here; ++k) {
           if (batched_) *to++ = static_cast<int64_t>(r);
@@ -175,11 +175,11 @@ class Outputs {
 
   /// i and `splits`: all values, and where those of each record begin; for a list instead the steps of each record,
   /// and at `inner` the values of each step. Of a single record there are no splits by record.
-  Status ragged(const Column& column, int i, int splits, int inner, DType type) const {
+  Status ragged(const FeatureColumn& column, int i, int splits, int inner, DType type) const {
     TROUPE_ASSIGN(Tensor values, column.values(c_));
     std::vector<int64_t> by_record = {0}, by_step = {0};
     for (const auto& steps : column.records) {
-      for (const proto::Feature* f : steps) by_step.push_back(by_step.back() + Column::count(f));
+      for (const proto::Feature* f : steps) by_step.push_back(by_step.back() + FeatureColumn::count(f));
       by_record.push_back(is_list_ ? static_cast<int64_t>(by_step.size()) - 1 : by_step.back());
     }
     TROUPE_ASSIGN(Tensor outer,
@@ -193,7 +193,7 @@ class Outputs {
   }
 
   /// i: [records (of a batch), ...shape]; a record without the feature gets the default.
-  Status dense(const Column& column, int i, const Shape& shape, const Tensor& otherwise) const {
+  Status dense(const FeatureColumn& column, int i, const Shape& shape, const Tensor& otherwise) const {
     if (otherwise.elements() > 0 && otherwise.shape() != shape)
       return invalid_argument("the default of context feature '{}' has shape {}, the feature {}", column.key,
                               otherwise.shape().str(), shape.str());
@@ -220,7 +220,7 @@ class Outputs {
 
   /// i: [records (of a batch), steps, ...shape], zeros where a record has fewer; `lengths`, where not negative: how
   /// many each has.
-  Status dense_list(const Column& column, int i, int lengths, const Shape& shape) const {
+  Status dense_list(const FeatureColumn& column, int i, int lengths, const Shape& shape) const {
     std::vector<int64_t> counts;
     for (const auto& steps : column.records) counts.push_back(static_cast<int64_t>(steps.size()));
     const int64_t most = counts.empty() ? 0 : *std::ranges::max_element(counts), each = shape.elements();
@@ -243,12 +243,12 @@ class Outputs {
   }
 
  private:
-  static Status fits(const Column& column, size_t record, const proto::Feature* f, const Shape& shape) {
-    if (Column::count(f) == shape.elements()) return {};
-    return invalid_argument("record {}: '{}' has {} values, its shape is {}", record, column.key, Column::count(f),
-                            shape.str());
+  static Status fits(const FeatureColumn& column, size_t record, const proto::Feature* f, const Shape& shape) {
+    if (FeatureColumn::count(f) == shape.elements()) return {};
+    return invalid_argument("record {}: '{}' has {} values, its shape is {}", record, column.key,
+                            FeatureColumn::count(f), shape.str());
   }
-  Result<Shape> whole(const Column& column, std::optional<int64_t> steps, const Shape& shape) const {
+  Result<Shape> whole(const FeatureColumn& column, std::optional<int64_t> steps, const Shape& shape) const {
     std::vector<int64_t> sizes;
     if (batched_) sizes.push_back(static_cast<int64_t>(column.records.size()));
     if (steps) sizes.push_back(*steps);
@@ -272,7 +272,7 @@ class ParseSequence final : public ComputeKernel {
     if (serialized.rank() > 1 || (batched && !v2_))
       return invalid_argument("serialized must be a scalar{}, not {}", v2_ ? " or a vector" : "",
                               serialized.shape().str());
-    std::vector<Record> records(static_cast<size_t>(serialized.elements()));
+    std::vector<SequenceRecord> records(static_cast<size_t>(serialized.elements()));
     for (size_t i = 0; i < records.size(); ++i)
       TROUPE_RETURN_IF_ERROR(records[i].parse(serialized.data<std::string>()[i], i));
     int next = 2;
@@ -306,37 +306,41 @@ class ParseSequence final : public ComputeKernel {
     return out;
   }
 
-  Status set_outputs(KernelContext& c, const std::vector<Record>& records, const std::vector<std::string> (&keys)[6],
-                     const std::vector<bool>& may_miss, int defaults, bool batched) const {
+  Status set_outputs(KernelContext& c, const std::vector<SequenceRecord>& records,
+                     const std::vector<std::string> (&keys)[6], const std::vector<bool>& may_miss, int defaults,
+                     bool batched) const {
     const auto n = [](const Types& t) { return static_cast<int>(t.size()); };
-    const Outputs context(c, batched, false), list(c, batched, true);
+    const SequenceOutputs context(c, batched, false), list(c, batched, true);
     int at = 0;
     for (int i = 0; i < n(kinds_.context_sparse); ++i) {
-      TROUPE_ASSIGN(const Column column, Column::context(records, keys[0][i], kinds_.context_sparse[i]));
+      TROUPE_ASSIGN(const FeatureColumn column, FeatureColumn::context(records, keys[0][i], kinds_.context_sparse[i]));
       TROUPE_RETURN_IF_ERROR(context.sparse(column, at + i, n(kinds_.context_sparse)));
     }
     at += 3 * n(kinds_.context_sparse);
     for (int i = 0; i < n(kinds_.context_dense); ++i, ++at) {
-      TROUPE_ASSIGN(const Column column, Column::context(records, keys[1][i], kinds_.context_dense[i]));
+      TROUPE_ASSIGN(const FeatureColumn column, FeatureColumn::context(records, keys[1][i], kinds_.context_dense[i]));
       TROUPE_RETURN_IF_ERROR(context.dense(column, at, kinds_.context_shapes[i].shape(), c.input(defaults + i)));
     }
     for (int i = 0, m = n(kinds_.context_ragged); i < m; ++i) {
-      TROUPE_ASSIGN(const Column column, Column::context(records, keys[2][i], kinds_.context_ragged[i]));
+      TROUPE_ASSIGN(const FeatureColumn column, FeatureColumn::context(records, keys[2][i], kinds_.context_ragged[i]));
       TROUPE_RETURN_IF_ERROR(context.ragged(column, at + i, at + m + i, -1, kinds_.context_splits[i]));
     }
     at += 2 * n(kinds_.context_ragged);
     for (int i = 0; i < n(kinds_.list_sparse); ++i) {
-      TROUPE_ASSIGN(const Column column, Column::list(records, keys[3][i], kinds_.list_sparse[i], false, true));
+      TROUPE_ASSIGN(const FeatureColumn column,
+                    FeatureColumn::list(records, keys[3][i], kinds_.list_sparse[i], false, true));
       TROUPE_RETURN_IF_ERROR(list.sparse(column, at + i, n(kinds_.list_sparse)));
     }
     at += 3 * n(kinds_.list_sparse);
     for (int i = 0, m = n(kinds_.list_dense); i < m; ++i) {
-      TROUPE_ASSIGN(const Column column, Column::list(records, keys[4][i], kinds_.list_dense[i], true, may_miss[i]));
+      TROUPE_ASSIGN(const FeatureColumn column,
+                    FeatureColumn::list(records, keys[4][i], kinds_.list_dense[i], true, may_miss[i]));
       TROUPE_RETURN_IF_ERROR(list.dense_list(column, at + i, v2_ ? at + m + i : -1, kinds_.list_shapes[i].shape()));
     }
     at += (v2_ ? 2 : 1) * n(kinds_.list_dense);
     for (int i = 0, m = n(kinds_.list_ragged); i < m; ++i) {
-      TROUPE_ASSIGN(const Column column, Column::list(records, keys[5][i], kinds_.list_ragged[i], false, true));
+      TROUPE_ASSIGN(const FeatureColumn column,
+                    FeatureColumn::list(records, keys[5][i], kinds_.list_ragged[i], false, true));
       TROUPE_RETURN_IF_ERROR(list.ragged(column, at + i, at + m + i, at + 2 * m + i, kinds_.list_splits[i]));
     }
     return {};
@@ -347,7 +351,7 @@ class ParseSequence final : public ComputeKernel {
   const bool v2_;
 };
 
-Status sequence_shape(ShapeContext& c) {
+Status parse_sequence_shape(ShapeContext& c) {
   const Kinds k(c.attrs());
   TROUPE_RETURN_IF_ERROR(k.check(c.attrs()));
   const bool v2 = c.attrs().has("context_ragged_value_types");
@@ -396,7 +400,7 @@ Status sequence_shape(ShapeContext& c) {
   return {};
 }
 
-const char* const kTypes = ": list({float32, int64, string}) >= 0 = []";
+const char* const kDenseTypes = ": list({float32, int64, string}) >= 0 = []";
 
 /// Outputs and attributes of context features or of lists.
 void add_features(OpDef& op, const std::string& kind, bool v2) {
@@ -406,15 +410,15 @@ void add_features(OpDef& op, const std::string& kind, bool v2) {
   op.output(fmt::format("{}_sparse_values: {}_sparse_types", kind, kind));
   op.output(fmt::format("{}_sparse_shapes: N{}_sparse * int64", kind, kind));
   op.output(fmt::format("{}_dense_values: {}", kind, dense));
-  op.attr(fmt::format("N{}_sparse: int >= 0 = 0", kind)).attr(fmt::format("{}_sparse_types{}", kind, kTypes));
+  op.attr(fmt::format("N{}_sparse: int >= 0 = 0", kind)).attr(fmt::format("{}_sparse_types{}", kind, kDenseTypes));
   if (!v2 || !context) op.attr(fmt::format("N{}_dense: int >= 0 = 0", kind));
-  op.attr(dense + kTypes).attr(fmt::format("{}_dense_shapes: list(shape) >= 0 = []", kind));
+  op.attr(dense + kDenseTypes).attr(fmt::format("{}_dense_shapes: list(shape) >= 0 = []", kind));
   if (!v2) return;
   if (!context) op.output("feature_list_dense_lengths: Nfeature_list_dense * int64");
   op.output(fmt::format("{}_ragged_values: {}_ragged_value_types", kind, kind));
   for (const char* splits : context ? std::vector{"row"} : std::vector{"outer", "inner"})
     op.output(fmt::format("{}_ragged_{}_splits: {}_ragged_split_types", kind, splits, kind));
-  op.attr(fmt::format("{}_ragged_value_types{}", kind, kTypes));
+  op.attr(fmt::format("{}_ragged_value_types{}", kind, kDenseTypes));
   op.attr(fmt::format("{}_ragged_split_types: list({{int32, int64}}) >= 0 = []", kind));
 }
 
@@ -441,10 +445,10 @@ void register_parse_sequence_ops(OpRegistry& ops, KernelRegistry& kernels) {
     add_features(v2, kind, true);
   }
   const char* reason = "records are strings";
-  ops.add(single.shape(sequence_shape).doc("The features of one tf.SequenceExample record: those " + what),
+  ops.add(single.shape(parse_sequence_shape).doc("The features of one tf.SequenceExample record: those " + what),
           not_differentiable(reason));
   ops.add(
-      v2.shape(sequence_shape)
+      v2.shape(parse_sequence_shape)
           .doc("The features of a batch of tf.SequenceExample records, or of one, a scalar: for each those " + what +
                " Zeros fill up dense lists of fewer steps; ragged features give values and where those of each "
                "record and step begin."),

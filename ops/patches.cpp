@@ -24,12 +24,12 @@ Result<WindowAttrs> window_from(const Attrs& attrs) {
 }
 
 /// Windows over images [batch, height, width, channels].
-struct Windows {
+struct ImageWindows {
   WindowAxis y, x;
   int64_t batch = -1, channels = -1;
 
-  static Result<Windows> of(const WindowAttrs& attrs, const PartialShape& in, int64_t rows, int64_t columns) {
-    Windows w;
+  static Result<ImageWindows> of(const WindowAttrs& attrs, const PartialShape& in, int64_t rows, int64_t columns) {
+    ImageWindows w;
     TROUPE_ASSIGN(w.y, attrs.axis(0, in[1], rows));
     TROUPE_ASSIGN(w.x, attrs.axis(1, in[2], columns));
     w.batch = in[0];
@@ -66,7 +66,7 @@ class Patches final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& in = c.input(0);
     if (in.rank() != 4) return invalid_argument("images must have rank 4, but their shape is {}", in.shape().str());
-    TROUPE_ASSIGN(const Windows w, Windows::of(attrs_, in.shape(), attrs_.sizes[0], attrs_.sizes[1]));
+    TROUPE_ASSIGN(const ImageWindows w, ImageWindows::of(attrs_, in.shape(), attrs_.sizes[0], attrs_.sizes[1]));
     TROUPE_ASSIGN(const int64_t depth, patch_depth(attrs_, w.channels));
     TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{w.batch, w.y.out, w.x.out, depth}));
     TROUPE_ASSIGN(Tensor out, Tensor::zeros(in.dtype(), shape, c.device().allocator));
@@ -94,7 +94,7 @@ class Patches final : public ComputeKernel {
 Status patches_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape in, c.with_rank(0, 4));
   TROUPE_ASSIGN(const WindowAttrs attrs, window_from(c.attrs()));
-  TROUPE_ASSIGN(const Windows w, Windows::of(attrs, in, attrs.sizes[0], attrs.sizes[1]));
+  TROUPE_ASSIGN(const ImageWindows w, ImageWindows::of(attrs, in, attrs.sizes[0], attrs.sizes[1]));
   TROUPE_ASSIGN(const int64_t depth, patch_depth(attrs, w.channels));
   TROUPE_ASSIGN(PartialShape out, PartialShape::make(std::array{w.batch, w.y.out, w.x.out, depth}));
   c.set_output(0, std::move(out));
@@ -134,12 +134,13 @@ Status patches_gradient(GradientContext& c) {
 
 // --- Dilation2D ---
 
-enum class Part { kOutput, kInput, kFilter };
+enum class DilationPart { kOutput, kInput, kFilter };
 
 /// The largest sum of image and filter under each window of images [begin, end), or where it is, each channel on its
 /// own.
 template <class T>
-void dilate(const Windows& w, Part part, const T* in, const T* filter, const T* g, T* to, int64_t begin, int64_t end) {
+void dilate(const ImageWindows& w, DilationPart part, const T* in, const T* filter, const T* g, T* to, int64_t begin,
+            int64_t end) {
   std::vector<T> best(static_cast<size_t>(w.channels));
   std::vector<int64_t> at(best.size()), element(best.size());
   for (int64_t i = begin * w.y.out * w.x.out; i < end * w.y.out * w.x.out; ++i) {
@@ -156,10 +157,10 @@ void dilate(const Windows& w, Part part, const T* in, const T* filter, const T* 
       }
     });
     for (int64_t d = 0; d < w.channels; ++d) {
-      if (part == Part::kOutput) {
+      if (part == DilationPart::kOutput) {
         to[i * w.channels + d] = best[d];
       } else if (element[d] >= 0) {
-        T& sum = to[part == Part::kInput ? at[d] : element[d]];
+        T& sum = to[part == DilationPart::kInput ? at[d] : element[d]];
         sum = wrapping_add(sum, g[i * w.channels + d]);
       }
     }
@@ -170,24 +171,26 @@ using DilationTypes = TypeList<float, double, int32_t, int64_t, int8_t, int16_t,
 
 class Dilation final : public ComputeKernel {
  public:
-  Dilation(WindowAttrs attrs, Part part) : attrs_(std::move(attrs)), part_(part) {}
+  Dilation(WindowAttrs attrs, DilationPart part) : attrs_(std::move(attrs)), part_(part) {}
   Status compute(KernelContext& c) override {
     const Tensor &in = c.input(0), &filter = c.input(1);
     if (in.rank() != 4 || filter.rank() != 3 || in.dim(3) != filter.dim(2))
       return invalid_argument("input {} and filter {} do not fit", in.shape().str(), filter.shape().str());
     if (filter.elements() == 0) return invalid_argument("filter {} has no weights", filter.shape().str());
-    TROUPE_ASSIGN(const Windows w, Windows::of(attrs_, in.shape(), filter.dim(0), filter.dim(1)));
+    TROUPE_ASSIGN(const ImageWindows w, ImageWindows::of(attrs_, in.shape(), filter.dim(0), filter.dim(1)));
     const Shape shape{w.batch, w.y.out, w.x.out, w.channels};
-    if (part_ != Part::kOutput && c.input(2).shape() != shape)
+    if (part_ != DilationPart::kOutput && c.input(2).shape() != shape)
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
                               c.input(2).shape().str(), shape.str(), in.shape().str(), filter.shape().str());
-    const Shape& made = part_ == Part::kOutput ? shape : part_ == Part::kInput ? in.shape() : filter.shape();
+    const Shape& made = part_ == DilationPart::kOutput  ? shape
+                        : part_ == DilationPart::kInput ? in.shape()
+                                                        : filter.shape();
     TROUPE_ASSIGN(Tensor out, Tensor::zeros(in.dtype(), made, c.device().allocator));
     const int64_t images = shape.elements() == 0 ? 0 : w.batch;
     // All images add to the one filter.
-    parallel_for(part_ == Part::kFilter ? 1 : c.threads(), images, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(part_ == DilationPart::kFilter ? 1 : c.threads(), images, 1, [&](int64_t begin, int64_t end) {
       with_type(in.dtype(), DilationTypes{}, [&]<class T>() {
-        const T* g = part_ == Part::kOutput ? nullptr : c.input(2).data<T>();
+        const T* g = part_ == DilationPart::kOutput ? nullptr : c.input(2).data<T>();
         dilate(w, part_, in.data<T>(), filter.data<T>(), g, out.mutable_data<T>(), begin, end);
       });
     });
@@ -197,10 +200,10 @@ class Dilation final : public ComputeKernel {
 
  private:
   const WindowAttrs attrs_;
-  const Part part_;
+  const DilationPart part_;
 };
 
-ShapeFn dilation_shape(Part part) {
+ShapeFn dilation_shape(DilationPart part) {
   return [part](ShapeContext& c) -> Status {
     TROUPE_ASSIGN(const PartialShape in, c.with_rank(0, 4));
     TROUPE_ASSIGN(const PartialShape filter, c.with_rank(1, 3));
@@ -209,12 +212,12 @@ ShapeFn dilation_shape(Part part) {
       return invalid_argument("input {} and filter {} do not fit", in.str(), filter.str());
     for (int i = 0; i < 3; ++i)
       if (filter[i] == 0) return invalid_argument("filter {} has no weights", filter.str());
-    TROUPE_ASSIGN(const Windows w, Windows::of(attrs, in, filter[0], filter[1]));
+    TROUPE_ASSIGN(const ImageWindows w, ImageWindows::of(attrs, in, filter[0], filter[1]));
     const PartialShape out{w.batch, w.y.out, w.x.out, std::max(in[3], filter[2])};
-    if (part != Part::kOutput && !out.compatible(c.input(2)))
+    if (part != DilationPart::kOutput && !out.compatible(c.input(2)))
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}", c.input(2).str(),
                               out.str(), in.str(), filter.str());
-    c.set_output(0, part == Part::kOutput ? out : part == Part::kInput ? in : filter);
+    c.set_output(0, part == DilationPart::kOutput ? out : part == DilationPart::kInput ? in : filter);
     return {};
   };
 }
@@ -233,7 +236,7 @@ Status dilation_gradient(GradientContext& c) {
 
 using PatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t, float16,
                             uint32_t, uint64_t, complex64, bool>;
-void add_dilation(KernelRegistry& kernels, const char* op, Part part) {
+void add_dilation(KernelRegistry& kernels, const char* op, DilationPart part) {
   const auto make = [part](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
     TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
     return std::unique_ptr<Kernel>(new Dilation(std::move(attrs), part));
@@ -262,10 +265,11 @@ void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
                 return std::unique_ptr<Kernel>(new Patches(std::move(attrs)));
               });
-  const auto add = [&](const char* name, Part part, const char* output, const Gradient& gradient, const char* doc) {
+  const auto add = [&](const char* name, DilationPart part, const char* output, const Gradient& gradient,
+                       const char* doc) {
     OpDef op(name);
     op.input("input: T").input("filter: T");
-    if (part != Part::kOutput) op.input("out_backprop: T");
+    if (part != DilationPart::kOutput) op.input("out_backprop: T");
     ops.add(op.output(std::string(output) + ": T")
                 .attr(type_attr("T", NumberTypes{}))
                 .attr("strides: list(int) >= 4")
@@ -277,11 +281,12 @@ void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
     add_dilation(kernels, name, part);
   };
   const Gradient none = not_differentiable("TensorFlow gives it none");
-  add("Dilation2D", Part::kOutput, "output", gradient(dilation_gradient),
+  add("Dilation2D", DilationPart::kOutput, "output", gradient(dilation_gradient),
       "The largest sum of an image [batch,height,width,channels] and a filter [height,width,channels] under each "
       "window, each channel on its own.");
-  add("Dilation2DBackpropInput", Part::kInput, "in_backprop", none, "The gradient of Dilation2D by its input.");
-  add("Dilation2DBackpropFilter", Part::kFilter, "filter_backprop", none, "The gradient of Dilation2D by its filter.");
+  add("Dilation2DBackpropInput", DilationPart::kInput, "in_backprop", none, "The gradient of Dilation2D by its input.");
+  add("Dilation2DBackpropFilter", DilationPart::kFilter, "filter_backprop", none,
+      "The gradient of Dilation2D by its filter.");
 }
 
 }  // namespace troupe

@@ -68,7 +68,7 @@ struct PoolShape {
   }
 };
 
-Result<PoolShape> resolve(const WindowAttrs& attrs, const Shape& in) {
+Result<PoolShape> resolve_pool(const WindowAttrs& attrs, const Shape& in) {
   if (in.rank() != 4) return invalid_argument("input must have rank 4, but its shape is {}", in.str());
   const ChannelLayout& l = attrs.layout;
   const int64_t channels = in[l.channel()];
@@ -221,7 +221,7 @@ template <bool max> class PoolKernel : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
+    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     if (y.elements() > 0)
       parallel_for(c.threads(), s.images * s.y.out, 1 + kCheapGrain / (s.x.in * s.channels * s.y.size),
@@ -245,7 +245,7 @@ class MaxPoolGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
     TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
+    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
     if (y.shape() != s.out || g.shape() != s.out)
       return invalid_argument("orig_output {} and grad {} are not the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
@@ -273,7 +273,7 @@ class MaxPoolGradGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
     TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, x.shape()));
+    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
     if (y.shape() != s.out || g.shape() != x.shape())
       return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
@@ -314,7 +314,7 @@ class AvgPoolGrad final : public ComputeKernel {
     TROUPE_ASSIGN(const Shape in, shape_from_sizes(c.input(0)));
     const Tensor& g = c.input(1);
     TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve(attrs, in));
+    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, in));
     if (g.shape() != s.out)
       return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
     TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), in));

@@ -10,15 +10,15 @@
 namespace troupe {
 namespace {
 
-struct PoolShape {
+struct Pool3dShape {
   std::array<WindowAxis, 3> axes;
   int64_t volumes = 0, channels = 0, in_volume = 0, out_volume = 0;
   Shape out;
 
-  static Result<PoolShape> of(const VolumeAttrs& attrs, const Shape& in) {
+  static Result<Pool3dShape> of(const VolumeAttrs& attrs, const Shape& in) {
     TROUPE_RETURN_IF_ERROR(attrs.check_layout());
     TROUPE_RETURN_IF_ERROR(volume_of(in, "input").status());
-    PoolShape s;
+    Pool3dShape s;
     TROUPE_ASSIGN(s.axes, attrs.axes(in, attrs.sizes));
     s.volumes = in[0];
     s.channels = in[4];
@@ -56,7 +56,7 @@ template <class T, bool max> class Pool3D : public ComputeKernel {
   explicit Pool3D(VolumeAttrs attrs) : attrs_(attrs) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const PoolShape s, PoolShape::of(attrs_, x.shape()));
+    TROUPE_ASSIGN(const Pool3dShape s, Pool3dShape::of(attrs_, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     T* to = y.mutable_data<T>();
     std::fill_n(to, y.elements(), max ? std::numeric_limits<T>::lowest() : T(0));
@@ -88,7 +88,7 @@ template <class T, bool back> class MaxGrad : public ComputeKernel {
   explicit MaxGrad(VolumeAttrs attrs) : attrs_(attrs) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
-    TROUPE_ASSIGN(const PoolShape s, PoolShape::of(attrs_, x.shape()));
+    TROUPE_ASSIGN(const Pool3dShape s, Pool3dShape::of(attrs_, x.shape()));
     if (y.shape() != s.out || g.shape() != (back ? s.out : x.shape()))
       return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
                               g.shape().str(), s.out.str(), x.shape().str());
@@ -124,7 +124,7 @@ template <class T> class AvgPool3DGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape in, volume_from(c.input(0), "orig_input_shape"));
     const Tensor& g = c.input(1);
-    TROUPE_ASSIGN(const PoolShape s, PoolShape::of(attrs_, in));
+    TROUPE_ASSIGN(const Pool3dShape s, Pool3dShape::of(attrs_, in));
     if (g.shape() != s.out)
       return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
     TROUPE_ASSIGN(Tensor d, Tensor::zeros(g.dtype(), in, c.device().allocator));
@@ -147,48 +147,48 @@ template <class T> class AvgPool3DGrad final : public ComputeKernel {
 
 // --- shapes and gradients ---
 
-Result<PartialShape> pooled(const Attrs& node, const PartialShape& input) {
+Result<PartialShape> pooled_volume(const Attrs& node, const PartialShape& input) {
   TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(node));
   TROUPE_ASSIGN(const PartialShape in, volume_of(input, "input"));
   TROUPE_ASSIGN(const auto axes, attrs.axes(in, attrs.sizes));
   return placed(attrs, in[0], axes, in[attrs.channel()]);
 }
 
-Status pool_shape(ShapeContext& c) { return set_pool_shape(c, pooled); }
-Status max_grad_shape(ShapeContext& c) { return set_pool_grad_shape(c, pooled, c.input(0), 1, 2); }
-Status max_grad_grad_shape(ShapeContext& c) { return set_pool_grad_grad_shape(c, pooled); }
-Status avg_grad_shape(ShapeContext& c) {
+Status pool3d_shape(ShapeContext& c) { return set_pool_shape(c, pooled_volume); }
+Status max_pool3d_grad_shape(ShapeContext& c) { return set_pool_grad_shape(c, pooled_volume, c.input(0), 1, 2); }
+Status max_pool3d_grad_grad_shape(ShapeContext& c) { return set_pool_grad_grad_shape(c, pooled_volume); }
+Status avg_pool3d_grad_shape(ShapeContext& c) {
   PartialShape input = PartialShape::of_rank(5);
   if (const auto sizes = c.constant_input(0)) {
     TROUPE_ASSIGN(const Shape shape, volume_from(*sizes, "orig_input_shape"));
     input = shape;
   }
-  return set_pool_grad_shape(c, pooled, input, 1, 1);
+  return set_pool_grad_shape(c, pooled_volume, input, 1, 1);
 }
 
-Status max_gradient(GradientContext& c) {
+Status max_pool3d_gradient(GradientContext& c) {
   if (c.dy(0)) c.set_dx(0, c.op("MaxPool3DGrad", {c.input(0), c.output(0), c.dy(0)}, pool_attrs(c)));
   return {};
 }
 /// Linear in grad; where the largest values are does not change with the rest.
-Status max_grad_gradient(GradientContext& c) {
+Status max_pool3d_grad_gradient(GradientContext& c) {
   if (c.dy(0)) c.set_dx(2, c.op("MaxPool3DGradGrad", {c.input(0), c.input(1), c.dy(0)}, pool_attrs(c)));
   return {};
 }
-Status max_grad_grad_gradient(GradientContext& c) {
+Status max_pool3d_grad_grad_gradient(GradientContext& c) {
   if (c.dy(0)) c.set_dx(2, c.op("MaxPool3DGrad", {c.input(0), c.input(1), c.dy(0)}, pool_attrs(c)));
   return {};
 }
-Status avg_gradient(GradientContext& c) {
+Status avg_pool3d_gradient(GradientContext& c) {
   if (c.dy(0)) c.set_dx(0, c.op("AvgPool3DGrad", {sizes_of(c, c.input(0)), c.dy(0)}, pool_attrs(c)));
   return {};
 }
-Status avg_grad_gradient(GradientContext& c) {
+Status avg_pool3d_grad_gradient(GradientContext& c) {
   if (c.dy(0)) c.set_dx(1, c.op("AvgPool3D", {c.dy(0)}, pool_attrs(c)));
   return {};
 }
 
-OpDef with_pool(OpDef op) {
+OpDef with_pool3d(OpDef op) {
   return op.attr("ksize: list(int) >= 5")
       .attr("strides: list(int) >= 5")
       .attr("padding: {'SAME', 'VALID'}")
@@ -198,7 +198,7 @@ OpDef with_pool(OpDef op) {
 
 /// `others` are type attributes that are as T is.
 template <template <class> class K>
-void add_pool_kernels(KernelRegistry& kernels, const char* op, std::initializer_list<const char*> others = {}) {
+void add_pool3d_kernels(KernelRegistry& kernels, const char* op, std::initializer_list<const char*> others = {}) {
   const auto types = [&](std::vector<DType> all) {
     KernelRegistry::Types out = {{"T", all}};
     for (const char* name : others) out[name] = all;
@@ -218,44 +218,44 @@ void add_pool_kernels(KernelRegistry& kernels, const char* op, std::initializer_
 }  // namespace
 
 void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(with_pool(OpDef("MaxPool3D").input("input: T").output("output: T"))
-              .shape(pool_shape)
+  ops.add(with_pool3d(OpDef("MaxPool3D").input("input: T").output("output: T"))
+              .shape(pool3d_shape)
               .doc("The largest value in each window of ksize places over volumes [batch,depth,height,width,channels]. "
                    "A window larger than the volume is an error with padding VALID."),
-          gradient(max_gradient));
-  ops.add(with_pool(OpDef("MaxPool3DGrad")
-                        .input("orig_input: TInput")
-                        .input("orig_output: TInput")
-                        .input("grad: T")
-                        .output("output: T"))
+          gradient(max_pool3d_gradient));
+  ops.add(with_pool3d(OpDef("MaxPool3DGrad")
+                          .input("orig_input: TInput")
+                          .input("orig_output: TInput")
+                          .input("grad: T")
+                          .output("output: T"))
               .attr(type_attr("TInput", FloatTypes{}, "float32"))
-              .shape(max_grad_shape)
+              .shape(max_pool3d_grad_shape)
               .doc("The gradient of MaxPool3D: grad goes to all places of each window that hold its largest value."),
-          gradient(max_grad_gradient));
+          gradient(max_pool3d_grad_gradient));
   ops.add(
-      with_pool(OpDef("MaxPool3DGradGrad")
-                    .input("orig_input: T")
-                    .input("orig_output: T")
-                    .input("grad: T")
-                    .output("output: T"))
-          .shape(max_grad_grad_shape)
+      with_pool3d(OpDef("MaxPool3DGradGrad")
+                      .input("orig_input: T")
+                      .input("orig_output: T")
+                      .input("grad: T")
+                      .output("output: T"))
+          .shape(max_pool3d_grad_grad_shape)
           .doc(
               "The gradient of MaxPool3DGrad by its grad: of each window the value of `grad`, which is of the volume's "
               "shape, at the first place that holds the window's largest value."),
-      gradient(max_grad_grad_gradient));
-  ops.add(with_pool(OpDef("AvgPool3D").input("input: T").output("output: T"))
-              .shape(pool_shape)
+      gradient(max_pool3d_grad_grad_gradient));
+  ops.add(with_pool3d(OpDef("AvgPool3D").input("input: T").output("output: T"))
+              .shape(pool3d_shape)
               .doc("The mean of the places of the volume in each window of ksize places; padding does not count."),
-          gradient(avg_gradient));
-  ops.add(with_pool(OpDef("AvgPool3DGrad").input("orig_input_shape: int32").input("grad: T").output("output: T"))
-              .shape(avg_grad_shape)
+          gradient(avg_pool3d_gradient));
+  ops.add(with_pool3d(OpDef("AvgPool3DGrad").input("orig_input_shape: int32").input("grad: T").output("output: T"))
+              .shape(avg_pool3d_grad_shape)
               .doc("The gradient of AvgPool3D: grad shared among the places of each window."),
-          gradient(avg_grad_gradient));
-  add_pool_kernels<MaxPool3D>(kernels, "MaxPool3D");
-  add_pool_kernels<MaxPool3DGrad>(kernels, "MaxPool3DGrad", {"TInput"});
-  add_pool_kernels<MaxPool3DGradGrad>(kernels, "MaxPool3DGradGrad");
-  add_pool_kernels<AvgPool3D>(kernels, "AvgPool3D");
-  add_pool_kernels<AvgPool3DGrad>(kernels, "AvgPool3DGrad");
+          gradient(avg_pool3d_grad_gradient));
+  add_pool3d_kernels<MaxPool3D>(kernels, "MaxPool3D");
+  add_pool3d_kernels<MaxPool3DGrad>(kernels, "MaxPool3DGrad", {"TInput"});
+  add_pool3d_kernels<MaxPool3DGradGrad>(kernels, "MaxPool3DGradGrad");
+  add_pool3d_kernels<AvgPool3D>(kernels, "AvgPool3D");
+  add_pool3d_kernels<AvgPool3DGrad>(kernels, "AvgPool3DGrad");
 }
 
 }  // namespace troupe

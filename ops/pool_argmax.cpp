@@ -13,16 +13,16 @@ namespace {
 
 using RealTypes = TypeList<float, double, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 
-struct PoolShape {
+struct PoolArgmaxShape {
   WindowAxis y, x;
   int64_t images = 0, channels = 0;
   Shape out;
   int64_t in_image() const { return y.in * x.in * channels; }
   int64_t out_image() const { return y.out * x.out * channels; }
 
-  static Result<PoolShape> of(const WindowAttrs& attrs, const Shape& in) {
+  static Result<PoolArgmaxShape> of(const WindowAttrs& attrs, const Shape& in) {
     if (in.rank() != 4) return invalid_argument("input must have rank 4, but its shape is {}", in.str());
-    PoolShape s;
+    PoolArgmaxShape s;
     TROUPE_ASSIGN(s.y, attrs.axis(0, in[1], attrs.sizes[0]));
     TROUPE_ASSIGN(s.x, attrs.axis(1, in[2], attrs.sizes[1]));
     s.images = in[0];
@@ -43,7 +43,7 @@ struct ArgmaxAttrs {
 };
 
 /// The first place of the window that holds its largest value.
-template <class T> int64_t largest(const PoolShape& s, const T* image, int64_t oy, int64_t ox, int64_t k) {
+template <class T> int64_t largest(const PoolArgmaxShape& s, const T* image, int64_t oy, int64_t ox, int64_t k) {
   const Covered rows(s.y, oy), columns(s.x, ox);
   int64_t best = (rows.begin * s.x.in + columns.begin) * s.channels + k;
   for (int64_t y = rows.begin; y < rows.end; ++y)
@@ -52,7 +52,8 @@ template <class T> int64_t largest(const PoolShape& s, const T* image, int64_t o
   return best;
 }
 
-template <class T> void pool(int threads, const PoolShape& s, bool whole_batch, const T* x, T* out, int64_t* argmax) {
+template <class T>
+void pool(int threads, const PoolArgmaxShape& s, bool whole_batch, const T* x, T* out, int64_t* argmax) {
   parallel_for(threads, s.images, 1 + kCheapGrain / s.in_image(), [&](int64_t begin, int64_t end) {
     int64_t to = begin * s.out_image();
     for (int64_t i = begin; i < end; ++i) {
@@ -75,7 +76,7 @@ class MaxPoolWithArgmax final : public ComputeKernel {
       : attrs_(std::move(attrs)), index_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const PoolShape s, PoolShape::of(attrs_.window, x.shape()));
+    TROUPE_ASSIGN(const PoolArgmaxShape s, PoolArgmaxShape::of(attrs_.window, x.shape()));
     if (index_ == DType::kInt32 && (attrs_.whole_batch ? x.elements() : s.in_image()) > INT32_MAX)
       return invalid_argument("the places of input {} do not fit int32", x.shape().str());
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
@@ -105,7 +106,7 @@ class MaxPoolGradWithArgmax final : public ComputeKernel {
   MaxPoolGradWithArgmax(ArgmaxAttrs attrs, const KernelInit&) : attrs_(std::move(attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &g = c.input(1), &argmax = c.input(2);
-    TROUPE_ASSIGN(const PoolShape s, PoolShape::of(attrs_.window, x.shape()));
+    TROUPE_ASSIGN(const PoolArgmaxShape s, PoolArgmaxShape::of(attrs_.window, x.shape()));
     if (g.shape() != s.out || argmax.shape() != s.out)
       return invalid_argument("grad {} and argmax {} are not the pool {} of input {}", g.shape().str(),
                               argmax.shape().str(), s.out.str(), x.shape().str());
@@ -132,7 +133,7 @@ class MaxPoolGradWithArgmax final : public ComputeKernel {
   const ArgmaxAttrs attrs_;
 };
 
-Result<PartialShape> pooled(ShapeContext& c) {
+Result<PartialShape> argmax_pooled(ShapeContext& c) {
   TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(c.attrs()));
   TROUPE_ASSIGN(const PartialShape in, c.with_rank(0, 4));
   TROUPE_ASSIGN(const WindowAxis y, attrs.axis(0, in[1], attrs.sizes[0]));
@@ -141,13 +142,13 @@ Result<PartialShape> pooled(ShapeContext& c) {
 }
 
 Status argmax_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape out, pooled(c));
+  TROUPE_ASSIGN(const PartialShape out, argmax_pooled(c));
   for (int i : {0, 1}) c.set_output(i, out);
   return {};
 }
 
 Status argmax_grad_shape(ShapeContext& c) {
-  TROUPE_ASSIGN(const PartialShape out, pooled(c));
+  TROUPE_ASSIGN(const PartialShape out, argmax_pooled(c));
   for (int i : {1, 2})
     if (!out.compatible(c.input(i)))
       return invalid_argument("input {} of shape {} is not the pool {} of input {}", i, c.input(i).str(), out.str(),

@@ -69,7 +69,7 @@ Status write_line(const std::string& stream, const std::string& text) {
   return {};
 }
 
-Result<std::string> text_of(const Tensor& input) {
+Result<std::string> printed(const Tensor& input) {
   if (input.rank() != 0) return invalid_argument("input must be a scalar, not {}", input.str());
   return input.data<std::string>()[0];
 }
@@ -79,7 +79,7 @@ class PrintV2Kernel final : public ComputeKernel {
   explicit PrintV2Kernel(const KernelInit& init)
       : stream_(init.attr<std::string>("output_stream")), end_(init.attr<std::string>("end")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const std::string text, text_of(c.input(0)));
+    TROUPE_ASSIGN(const std::string text, printed(c.input(0)));
     return write_line(stream_, text + end_);
   }
 
@@ -93,7 +93,7 @@ class PrintToFile final : public BlockingKernel {
   explicit PrintToFile(const KernelInit& init)
       : path_(init.attr<std::string>("output_stream").substr(kFile.size())), end_(init.attr<std::string>("end")) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
-    TROUPE_ASSIGN(const std::string text, text_of(request.inputs[0]));
+    TROUPE_ASSIGN(const std::string text, printed(request.inputs[0]));
     TROUPE_RETURN_IF_ERROR(append_file(path_, text + end_));
     return std::vector<Tensor>();
   }
@@ -146,7 +146,7 @@ class TimestampKernel final : public ComputeKernel {
   }
 };
 
-Status scalar_input(ShapeContext& c) { return c.with_rank(0, 0).status(); }
+Status check_scalar_input(ShapeContext& c) { return c.with_rank(0, 0).status(); }
 
 }  // namespace
 
@@ -158,7 +158,7 @@ void register_print_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .input("data: T")
           .attr("T: list(type) >= 1")
           .attr("summarize: int = 3")
-          .shape(scalar_input)
+          .shape(check_scalar_input)
           .stateful()
           .doc("Fails when the condition is false; the message has the first `summarize` elements of each tensor of "
                "`data` (all when negative)."),
@@ -187,7 +187,7 @@ void register_print_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .input("input: string")
           .attr("output_stream: string = 'stderr'")
           .attr("end: string = '\n'")
-          .shape(scalar_input)
+          .shape(check_scalar_input)
           .stateful()
           .doc("Prints a string, then `end`, on `output_stream`: stdout, stderr, log(info), log(warning), log(error), "
                "or file://PATH, to which it is appended."),

@@ -14,10 +14,10 @@
 namespace troupe {
 namespace {
 
-struct Options {
+struct QuantizeOptions {
   bool is_signed = true, range_given = false, narrow = false, half_up = false;
   int64_t bits = 8, axis = -1;
-  explicit Options(const Attrs& a)
+  explicit QuantizeOptions(const Attrs& a)
       : is_signed(a.get_or("signed_input", true)), range_given(a.get_or("range_given", false)),
         narrow(a.get_or("narrow_range", false)), half_up(a.get_or<std::string>("round_mode", "") == "HALF_UP"),
         bits(a.get_or<int64_t>("num_bits", 8)), axis(a.get_or<int64_t>("axis", -1)) {}
@@ -33,7 +33,7 @@ struct Options {
 template <class T> struct Scale {
   T min, max, scale, inverse;
 
-  Scale(const Options& o, T low, T high) : min(low), max(high) {
+  Scale(const QuantizeOptions& o, T low, T high) : min(low), max(high) {
     const int64_t half = int64_t{1} << (o.bits - 1);
     const T least = o.is_signed ? static_cast<T>(-half + o.narrow) : T(0);
     const T most = static_cast<T>(o.is_signed ? half - 1 : 2 * half - 1);
@@ -49,7 +49,7 @@ template <class T> struct Scale {
       min = least * inverse;
     }
   }
-  T rounded(T x, const Options& o) const {
+  T rounded(T x, const QuantizeOptions& o) const {
     if (o.range_given) x = std::max(std::min(x, max), min);
     x *= scale;
     return (o.half_up ? std::floor(x + T(0.5)) : std::nearbyint(x)) * inverse;
@@ -62,7 +62,7 @@ template <class T> class QuantizeAndDequantize final : public ComputeKernel {
       : options_(*init.attrs), low_(init.attrs->get_or<float>("input_min", 0)),
         high_(init.attrs->get_or<float>("input_max", 0)) {}
   Status compute(KernelContext& c) override {
-    Options o = options_;
+    QuantizeOptions o = options_;
     if (c.num_inputs() == 4) {
       TROUPE_ASSIGN(o.bits, int_scalar(c.input(3), "num_bits"));
     }
@@ -104,7 +104,7 @@ template <class T> class QuantizeAndDequantize final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const QuantizeOptions options_;
   const float low_, high_;
 };
 
@@ -142,7 +142,7 @@ template <class T> class V4Grad final : public ComputeKernel {
 };
 
 Status quantize_shape(ShapeContext& c) {
-  const Options o(c.attrs());
+  const QuantizeOptions o(c.attrs());
   TROUPE_RETURN_IF_ERROR(o.check());
   if (c.input(0).has_rank() && o.axis >= c.input(0).rank())
     return invalid_argument("axis {} of input {}", o.axis, c.input(0).str());

@@ -9,12 +9,12 @@ namespace {
 
 enum class Mode { kMinCombined, kMinFirst, kScaled };
 
-struct Options {
+struct IntegerOptions {
   Mode mode;
   bool narrow, half_to_even;
   int64_t axis;
   float least_range;
-  explicit Options(const Attrs& a)
+  explicit IntegerOptions(const Attrs& a)
       : mode(a.get_or<std::string>("mode", "") == "SCALED"      ? Mode::kScaled
              : a.get_or<std::string>("mode", "") == "MIN_FIRST" ? Mode::kMinFirst
                                                                 : Mode::kMinCombined),
@@ -36,7 +36,7 @@ template <class T> inline constexpr float kHalf = kLeast<T> < 0 ? static_cast<fl
 template <class T> class Quantizer {
  public:
   float low, high;
-  Quantizer(const Options& o, float min, float max) : low(std::min(0.f, min)), high(max), o_(o) {
+  Quantizer(const IntegerOptions& o, float min, float max) : low(std::min(0.f, min)), high(max), o_(o) {
     const float apart = std::max(1.f, std::max(std::fabs(min), std::fabs(max))) * o.least_range;
     high = std::max(0.f, std::max(max, low + apart));
     switch (o.mode) {
@@ -64,7 +64,7 @@ template <class T> class Quantizer {
   }
 
  private:
-  const Options& o_;
+  const IntegerOptions& o_;
   float scale_ = 0;
   Encoder<T> encode_{CodeRange()};
 };
@@ -72,7 +72,7 @@ template <class T> class Quantizer {
 /// From integers that stand for numbers in [low, high] to these: y = x * scale + offset.
 template <class T> struct Dequantizer {
   float scale = 0, offset = 0;
-  Dequantizer(const Options& o, float low, float high) {
+  Dequantizer(const IntegerOptions& o, float low, float high) {
     switch (o.mode) {
       case Mode::kMinCombined:
         scale = (high - low) / static_cast<float>(kSteps<T>);
@@ -139,7 +139,7 @@ template <class T> class Quantize final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const IntegerOptions options_;
 };
 
 template <class T> class Dequantize final : public ComputeKernel {
@@ -168,12 +168,12 @@ template <class T> class Dequantize final : public ComputeKernel {
   }
 
  private:
-  const Options options_;
+  const IntegerOptions options_;
   const DType dtype_;
 };
 
 Status quantized_shape(ShapeContext& c) {
-  const Options o(c.attrs());
+  const IntegerOptions o(c.attrs());
   TROUPE_RETURN_IF_ERROR(o.check());
   const PartialShape& x = c.input(0);
   if (x.has_rank() && o.axis >= x.rank()) return invalid_argument("axis {} of input {}", o.axis, x.str());

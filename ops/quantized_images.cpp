@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-Status check_images(const Tensor& x) {
+Status check_quantized_images(const Tensor& x) {
   if (x.rank() == 4) return {};
   return invalid_argument("input must be images of rank 4, not of shape {}", x.shape().str());
 }
@@ -51,7 +51,7 @@ class QuantizedConv final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &filter = c.input(1);
-    TROUPE_RETURN_IF_ERROR(check_images(x));
+    TROUPE_RETURN_IF_ERROR(check_quantized_images(x));
     if (filter.rank() != 4) return invalid_argument("filter must have rank 4, not {}", filter.shape().str());
     TROUPE_ASSIGN(const CodeRange a, range_at(c, 2));
     TROUPE_ASSIGN(const CodeRange b, range_at(c, 4));
@@ -104,7 +104,7 @@ class QuantizedConv final : public ComputeKernel {
   const WindowAttrs attrs_;
 };
 
-Status conv_shape(ShapeContext& c) {
+Status quantized_conv_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(c.attrs()));
   TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
@@ -128,7 +128,7 @@ template <bool max> class QuantizedPool final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_RETURN_IF_ERROR(check_images(x));
+    TROUPE_RETURN_IF_ERROR(check_quantized_images(x));
     TROUPE_ASSIGN(const CodeRange range, range_at(c, 1));
     TROUPE_ASSIGN(const WindowAxis rows, attrs_.axis(0, x.dim(1), attrs_.sizes[0]));
     TROUPE_ASSIGN(const WindowAxis columns, attrs_.axis(1, x.dim(2), attrs_.sizes[1]));
@@ -166,7 +166,7 @@ template <bool max> class QuantizedPool final : public ComputeKernel {
   const WindowAttrs attrs_;
 };
 
-Status pool_shape(ShapeContext& c) {
+Status quantized_pool_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(c.attrs()));
   TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 4));
@@ -188,7 +188,7 @@ class QuantizedInstanceNorm final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_RETURN_IF_ERROR(check_images(x));
+    TROUPE_RETURN_IF_ERROR(check_quantized_images(x));
     TROUPE_ASSIGN(const CodeRange from, rising_range_at(c, 1));
     if (given_ && !(range_.low < range_.high))
       return invalid_argument("given_y_min {} is not below given_y_max {}", range_.low, range_.high);
@@ -227,7 +227,7 @@ class QuantizedInstanceNorm final : public ComputeKernel {
   const float epsilon_, least_apart_;
 };
 
-Status norm_shape(ShapeContext& c) {
+Status quantized_norm_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(PartialShape x, c.with_rank(0, 4));
   c.set_output(0, std::move(x));
@@ -315,7 +315,7 @@ class QuantizedResize final : public ComputeKernel {
   const bool align_, half_;
 };
 
-Status resize_shape(ShapeContext& c) {
+Status quantized_resize_shape(ShapeContext& c) {
   set_range_shape(c);
   return set_resized_shape(c);
 }
@@ -340,7 +340,7 @@ void register_quantized_image_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("strides: list(int)")
           .attr("padding: {'SAME', 'VALID'}")
           .attr("dilations: list(int) = [1, 1, 1, 1]")
-          .shape(conv_shape)
+          .shape(quantized_conv_shape)
           .doc("The convolution of images [batch, height, width, channels], as integers of 32 bits; a step stands for "
                "the product of the inputs' steps. Strides along height and width are equal, dilations 1."));
   kernels.add("QuantizedConv2D", DeviceKind::kCpu, {}, QuantizedConv::make);
@@ -357,7 +357,7 @@ void register_quantized_image_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .attr("ksize: list(int)")
             .attr("strides: list(int)")
             .attr("padding: {'SAME', 'VALID'}")
-            .shape(pool_shape)
+            .shape(quantized_pool_shape)
             .doc(std::string(max ? "The largest integer of each window"
                                  : "The mean of the integers of each window, without its fraction,") +
                  " of images [batch, height, width, channels]. The range stays."));
@@ -376,7 +376,7 @@ void register_quantized_image_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("given_y_max: float = 0.0")
           .attr("variance_epsilon: float = 0.00001")
           .attr("min_separation: float = 0.001")
-          .shape(norm_shape)
+          .shape(quantized_norm_shape)
           .doc(
               "Images whose channels have mean 0 and variance 1 each. The range of the result is the one given or that "
               "of its numbers, and at least min_separation wide."));
@@ -392,7 +392,7 @@ void register_quantized_image_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("T: {uint8, int32, float32}")
           .attr("align_corners: bool = false")
           .attr("half_pixel_centers: bool = false")
-          .shape(resize_shape)
+          .shape(quantized_resize_shape)
           .doc("Images of another size; between pixels numbers change evenly, those of integers by steps of 1/128 for "
                "bytes and 2^-30 for 32 bits. The range stays."));
   kernels.add<QuantizedResize>("QuantizedResizeBilinear", DeviceKind::kCpu, {});

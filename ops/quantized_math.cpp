@@ -114,7 +114,7 @@ class QuantizedMatMul final : public ComputeKernel {
   const bool ta_, tb_;
 };
 
-Status matmul_shape(ShapeContext& c) {
+Status quantized_matmul_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(const PartialShape a, c.with_rank(0, 2));
   TROUPE_ASSIGN(const PartialShape b, c.with_rank(1, 2));
@@ -209,7 +209,7 @@ class QuantizedBatchNorm final : public ComputeKernel {
   const bool scaled_;
 };
 
-Status batch_norm_shape(ShapeContext& c) {
+Status quantized_batch_norm_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(PartialShape x, c.with_rank(0, 4));
   for (int i = 3; i < 15; i += 3) {
@@ -221,7 +221,7 @@ Status batch_norm_shape(ShapeContext& c) {
   return {};
 }
 
-Status bias_shape(ShapeContext& c) {
+Status quantized_bias_shape(ShapeContext& c) {
   set_range_shape(c);
   TROUPE_ASSIGN(PartialShape x, c.with_rank_at_least(0, 2));
   TROUPE_ASSIGN(const PartialShape bias, c.with_rank(1, 1));
@@ -260,7 +260,7 @@ void register_quantized_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add(matrices.attr("transpose_a: bool = false")
           .attr("transpose_b: bool = false")
           .attr(type_attr("Tactivation", QuantizedTypes{}, "uint8"))
-          .shape(matmul_shape)
+          .shape(quantized_matmul_shape)
           .doc("The product of two matrices, as integers of 32 bits; a step stands for the product of the inputs' "
                "steps. Tactivation makes no difference."));
   kernels.add<QuantizedMatMul>("QuantizedMatMul", DeviceKind::kCpu, {});
@@ -277,7 +277,7 @@ void register_quantized_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("T1: {int8, uint8}")
           .attr("T2: {int8, uint8}")
           .attr("out_type: {int32}")
-          .shape(bias_shape)
+          .shape(quantized_bias_shape)
           .doc("A vector added along the last dimension, as integers of 32 bits with a range 2^17 times as wide as "
                "those of the inputs, which have one type."));
   const char* name = "QuantizedBatchNormWithGlobalNormalization";
@@ -291,7 +291,7 @@ void register_quantized_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("out_type: {int32}")
           .attr("variance_epsilon: float")
           .attr("scale_after_normalization: bool")
-          .shape(batch_norm_shape)
+          .shape(quantized_batch_norm_shape)
           .doc("(t - m) / sqrt(v + variance_epsilon) * gamma + beta for each channel of images, without gamma unless "
                "scale_after_normalization; as integers of 32 bits with the range -2^20 to 2^20, whose products wrap "
                "around."));

@@ -19,7 +19,7 @@ namespace {
 using SizeTypes = TypeList<uint8_t, int8_t, int16_t, int32_t, int64_t>;
 
 /// A part of an image, in pixels.
-struct Part {
+struct ImagePart {
   int64_t top = 0, left = 0, height = 0, width = 0;
   Box box() const {
     const float corners[] = {static_cast<float>(top), static_cast<float>(left), static_cast<float>(top + height),
@@ -50,10 +50,10 @@ struct Wishes {
 int64_t rounded(double x) { return std::llrint(x); }
 
 /// A part of this ratio of width to height, of a random area that is wished for; none where there is none.
-std::optional<Part> random_part(Words& words, const Wishes& wishes, int64_t height, int64_t width, double ratio) {
+std::optional<ImagePart> random_part(Words& words, const Wishes& wishes, int64_t height, int64_t width, double ratio) {
   const double all = static_cast<double>(height) * static_cast<double>(width);
   const double least = wishes.areas[0] * all, most = wishes.areas[1] * all;
-  Part part;
+  ImagePart part;
   int64_t highest = std::min(rounded(std::sqrt(most / ratio)), height);
   if (rounded(static_cast<double>(highest) * ratio) > width)
     highest = static_cast<int64_t>((static_cast<double>(width) + 0.4999999) / ratio);
@@ -74,7 +74,7 @@ std::optional<Part> random_part(Words& words, const Wishes& wishes, int64_t heig
 }
 
 /// Whether the part holds that share of an object.
-bool covers(const Part& part, const std::vector<Box>& objects, float share) {
+bool covers(const ImagePart& part, const std::vector<Box>& objects, float share) {
   return std::ranges::any_of(objects, [&](const Box& object) {
     return object.area() >= 1 && part.box().common(object) / object.area() >= share;
   });
@@ -103,7 +103,7 @@ template <class T> class SamplePart final : public ComputeKernel {
     TROUPE_ASSIGN(const auto objects, objects_of(c.input(1), height, width));
     TROUPE_ASSIGN(const Philox random, source_.next(c, wishes_.attempts));
     Words words(random);
-    Part chosen{0, 0, height, width};
+    ImagePart chosen{0, 0, height, width};
     for (int64_t i = 0; i < wishes_.attempts; ++i) {
       const float ratio = words.uniform_float() * (wishes_.ratios[1] - wishes_.ratios[0]) + wishes_.ratios[0];
       const auto part = random_part(words, wishes_, height, width, ratio);
@@ -139,7 +139,7 @@ template <class T> class SamplePart final : public ComputeKernel {
     }
     if (out.empty() && !wishes_.may_be_image)
       return invalid_argument("there are no bounding_boxes, and use_image_if_no_bounding_boxes is false");
-    if (out.empty()) out.push_back(Part{0, 0, height, width}.box());
+    if (out.empty()) out.push_back(ImagePart{0, 0, height, width}.box());
     return out;
   }
 

@@ -58,7 +58,7 @@ struct Poisson {
   }
 };
 
-template <class T> T rounded(double x) {
+template <class T> T rounded_to(double x) {
   if constexpr (std::is_integral_v<T>)
     return x >= static_cast<double>(std::numeric_limits<T>::max()) ? std::numeric_limits<T>::max() : static_cast<T>(x);
   else return narrow<T>(static_cast<Arithmetic<T>>(x));
@@ -96,7 +96,7 @@ template <class Distribution> class ByParameter final : public ComputeKernel {
         for (int64_t i = begin; i < end; ++i) {
           const int64_t place = i % of * times + i / of;  // all of a parameter, then those of the next
           Draws draws(random.from(static_cast<uint64_t>(place * kBlocksOfElement)));
-          out[i] = rounded<T>(Distribution::draw(draws, values[static_cast<size_t>(i % of)]));
+          out[i] = rounded_to<T>(Distribution::draw(draws, values[static_cast<size_t>(i % of)]));
         }
       });
     });

@@ -11,7 +11,7 @@ namespace {
 /// Spreads seeds that differ in few bits (the constant is TensorFlow's).
 constexpr uint64_t kScramblingKey = 0x02461e293ec8f720;
 
-uint64_t joined(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
+uint64_t joined_words(uint32_t low, uint32_t high) { return uint64_t{high} << 32 | low; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Result<KeyAndCounter> scrambled(const Tensor& seed) {
     for (int i : {0, 1}) seeds[i] = static_cast<uint64_t>(seed.data<T>()[i]);
   });
   const Philox::Block w = Philox(kScramblingKey, seeds[1], seeds[0])(0);
-  return KeyAndCounter{joined(w[0], w[1]), {0, joined(w[2], w[3])}};
+  return KeyAndCounter{joined_words(w[0], w[1]), {0, joined_words(w[2], w[3])}};
 }
 
 RandomSource::RandomSource(const KernelInit& init, int first)

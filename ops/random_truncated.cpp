@@ -49,7 +49,7 @@ template <class A> auto normal_numbers(const Philox::Block& w) {
   }
 }
 
-template <class A> struct Parameters {
+template <class A> struct TruncatedParameters {
   A mean, deviation, least, most;
   Status check() const {
     if (deviation > A(0) && least < most && ((Eigen::numext::isfinite)(least) || (Eigen::numext::isfinite)(most)))
@@ -67,7 +67,7 @@ template <class A> class TruncatedDraws {
 
   /// Sets out[0], out[stride], ..., `count` of them. Errors: parameters that fit no distribution; bounds between which
   /// no number came.
-  template <class T> Status draw(Parameters<A> p, T* out, int64_t count, int64_t stride) {
+  template <class T> Status draw(TruncatedParameters<A> p, T* out, int64_t count, int64_t stride) {
     TROUPE_RETURN_IF_ERROR(p.check());
     if (((Eigen::numext::isinf)(p.least) && p.least < A(0)) || p.most < p.mean) {  // the finite bound becomes the lower
       std::swap(p.least, p.most);
@@ -141,7 +141,8 @@ template <class A> class TruncatedDraws {
 };
 
 /// The parameters at these places of the four inputs from `first` on.
-template <class A> Parameters<A> parameters(const KernelContext& c, int first, const std::array<int64_t, 4>& at) {
+template <class A>
+TruncatedParameters<A> parameters(const KernelContext& c, int first, const std::array<int64_t, 4>& at) {
   const auto value = [&](int i) { return static_cast<const A*>(c.input(first + i).raw())[at[static_cast<size_t>(i)]]; };
   return {value(0), value(1), value(2), value(3)};
 }

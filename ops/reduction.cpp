@@ -11,13 +11,13 @@ namespace troupe {
 namespace {
 
 /// What sums and products of T are kept in: 64 bits for integers, which then wrap around as T's own arithmetic would.
-template <class T> using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, Arithmetic<T>>;
+template <class T> using WideArithmetic = std::conditional_t<std::is_integral_v<T>, uint64_t, Arithmetic<T>>;
 
-template <class T> Wide<T> lift(T x) {
+template <class T> WideArithmetic<T> lift(T x) {
   if constexpr (std::is_integral_v<T>) return static_cast<uint64_t>(static_cast<int64_t>(x));
   else return widen(x);
 }
-template <class T> T lower(Wide<T> x) {
+template <class T> T lower(WideArithmetic<T> x) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(x);
   else return narrow<T>(x);
 }
@@ -65,7 +65,7 @@ struct Or {
 // How accumulators become results.
 template <class T> struct Lowered {
   using End = Lowered;
-  static T finish(Wide<T> a, int64_t) { return lower<T>(a); }
+  static T finish(WideArithmetic<T> a, int64_t) { return lower<T>(a); }
 };
 template <class T> struct Narrowed {
   using End = Narrowed;
@@ -74,23 +74,24 @@ template <class T> struct Narrowed {
 
 // A reducer is made of these, and of how an accumulator takes an element. Parts have names, so that reducers share the
 // loops of those they have in common.
-template <class T> struct Sum : Adding<Wide<T>>, Lowered<T> {
+template <class T> struct Sum : Adding<WideArithmetic<T>>, Lowered<T> {
   using Start = Sum;
-  static Wide<T> take(Wide<T> a, T x) { return a + lift(x); }
+  static WideArithmetic<T> take(WideArithmetic<T> a, T x) { return a + lift(x); }
 };
 template <class T> struct Mean : Sum<T> {
   using End = Mean;
-  static T finish(Wide<T> a, int64_t n) {
+  static T finish(WideArithmetic<T> a, int64_t n) {
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
       return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
     else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
-    else if constexpr (std::is_same_v<T, complex64>) return n == 0 ? T(0) : lower<T>(a / static_cast<Wide<T>>(n));
-    else return lower<T>(a / static_cast<Wide<T>>(n));
+    else if constexpr (std::is_same_v<T, complex64>)
+      return n == 0 ? T(0) : lower<T>(a / static_cast<WideArithmetic<T>>(n));
+    else return lower<T>(a / static_cast<WideArithmetic<T>>(n));
   }
 };
-template <class T> struct Prod : Multiplying<Wide<T>>, Lowered<T> {
+template <class T> struct Prod : Multiplying<WideArithmetic<T>>, Lowered<T> {
   using Start = Prod;
-  static Wide<T> take(Wide<T> a, T x) { return a * lift(x); }
+  static WideArithmetic<T> take(WideArithmetic<T> a, T x) { return a * lift(x); }
 };
 template <class T> struct Max : Largest<Arithmetic<T>>, Narrowed<T> {
   using Start = Max;
@@ -100,23 +101,23 @@ template <class T> struct Min : Smallest<Arithmetic<T>>, Narrowed<T> {
   using Start = Min;
   static Arithmetic<T> take(Arithmetic<T> a, T x) { return Min::merge(a, widen(x)); }
 };
-template <class T> struct SumOfSquares : Adding<Wide<T>> {
+template <class T> struct SumOfSquares : Adding<WideArithmetic<T>> {
   using Start = SumOfSquares;
-  static Wide<T> take(Wide<T> a, T x) {
+  static WideArithmetic<T> take(WideArithmetic<T> a, T x) {
     if constexpr (std::is_same_v<T, complex64>) return a + std::norm(x);
     else return a + lift(x) * lift(x);
   }
 };
 template <class T> struct EuclideanNorm : SumOfSquares<T> {
   using End = EuclideanNorm;
-  static T finish(Wide<T> a, int64_t) {
+  static T finish(WideArithmetic<T> a, int64_t) {
     if constexpr (std::is_integral_v<T>) return static_cast<T>(std::sqrt(static_cast<double>(a)));
     else return lower<T>(std::sqrt(a));
   }
 };
 template <class T> struct HalfSquares : SumOfSquares<T> {
   using End = HalfSquares;
-  static T finish(Wide<T> a, int64_t) { return lower<T>(a * Wide<T>(0.5f)); }
+  static T finish(WideArithmetic<T> a, int64_t) { return lower<T>(a * WideArithmetic<T>(0.5f)); }
 };
 template <class T> struct All : And, Narrowed<bool> {
   using Start = All;

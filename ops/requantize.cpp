@@ -247,7 +247,7 @@ class QuantizedConcat final : public ComputeKernel {
   }
 };
 
-Status concat_shape(ShapeContext& c) {
+Status quantized_concat_shape(ShapeContext& c) {
   const int n = (c.num_inputs() - 1) / 3;
   set_range_shape(c);
   PartialShape out;
@@ -276,7 +276,7 @@ Status concat_shape(ShapeContext& c) {
 // -- cutting off ------------------------------------------------------------------------------------------------------
 
 /// The integers not below zero's, and of `six` not above that of 6.
-template <bool six> class Relu final : public ComputeKernel {
+template <bool six> class QuantizedRelu final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
@@ -368,7 +368,7 @@ void register_requantize_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .output("output_max: float32")
           .attr("N: int >= 2")
           .attr("T: {uint8, int32}")
-          .shape(concat_shape)
+          .shape(quantized_concat_shape)
           .doc("Tensors joined along a dimension, all with a range that holds each of theirs; of signed integers zero "
                "is in its middle."));
   kernels.add<QuantizedConcat>("QuantizedConcat", DeviceKind::kCpu, {});
@@ -387,8 +387,8 @@ void register_requantize_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .doc(std::string("Integers that stand for numbers not below 0") + (six ? " nor above 6" : "") +
                  "; the range stays. out_type is Tinput."));
     for (const DType t : {DType::kUInt8, DType::kInt32})
-      if (six) kernels.add<Relu<true>>(name, DeviceKind::kCpu, {{"Tinput", {t}}, {"out_type", {t}}});
-      else kernels.add<Relu<false>>(name, DeviceKind::kCpu, {{"Tinput", {t}}, {"out_type", {t}}});
+      if (six) kernels.add<QuantizedRelu<true>>(name, DeviceKind::kCpu, {{"Tinput", {t}}, {"out_type", {t}}});
+      else kernels.add<QuantizedRelu<false>>(name, DeviceKind::kCpu, {{"Tinput", {t}}, {"out_type", {t}}});
   }
 }
 

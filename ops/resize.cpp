@@ -15,10 +15,10 @@ namespace {
 
 enum class Method { kNearest, kBilinear, kBicubic, kArea };
 
-struct Options {
+struct ResizeOptions {
   Method method;
   bool align, half;
-  explicit Options(std::string_view op, const Attrs& attrs)
+  explicit ResizeOptions(std::string_view op, const Attrs& attrs)
       : method(op.find("Bilinear") != op.npos  ? Method::kBilinear
                : op.find("Bicubic") != op.npos ? Method::kBicubic
                : op.find("Area") != op.npos    ? Method::kArea
@@ -49,7 +49,7 @@ void add_cubic(Taps& taps, float at, int64_t in, bool half) {
 }
 
 /// The taps of an axis of `in` places that becomes one of `out`.
-Taps taps_of(const Options& o, int64_t in, int64_t out) {
+Taps taps_of(const ResizeOptions& o, int64_t in, int64_t out) {
   Taps taps;
   const float scale = o.align && out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
                                          : static_cast<float>(in) / static_cast<float>(out);
@@ -150,7 +150,7 @@ class Resize final : public ComputeKernel {
     });
   }
 
-  const Options options_;
+  const ResizeOptions options_;
 };
 
 /// Gradients of images of the size of input 1, an image or, of ResizeNearestNeighbor, a size.
@@ -191,17 +191,17 @@ class ResizeGrad final : public ComputeKernel {
   using NearestTypes = TypeList<uint8_t, int8_t, int32_t, float16, float, double, bfloat16>;
 
  private:
-  const Options options_;
+  const ResizeOptions options_;
   const DType dtype_;
 };
 
 Status resize_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
+  TROUPE_RETURN_IF_ERROR(ResizeOptions("", c.attrs()).check());
   return set_resized_shape(c);
 }
 
 Status resize_grad_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(Options("", c.attrs()).check());
+  TROUPE_RETURN_IF_ERROR(ResizeOptions("", c.attrs()).check());
   return set_resized_grad_shape(c);
 }
 

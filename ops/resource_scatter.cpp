@@ -21,37 +21,38 @@ namespace {
 using AnyTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                           uint32_t, uint64_t, complex64, bool, std::string>;
 
-enum class How { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
+enum class ScatterHow { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
 
-How how_from(std::string_view op) {
-  const std::pair<std::string_view, How> kinds[] = {{"Add", How::kAdd}, {"Sub", How::kSub}, {"Mul", How::kMul},
-                                                    {"Div", How::kDiv}, {"Min", How::kMin}, {"Max", How::kMax}};
+ScatterHow how_from(std::string_view op) {
+  const std::pair<std::string_view, ScatterHow> kinds[] = {{"Add", ScatterHow::kAdd}, {"Sub", ScatterHow::kSub},
+                                                           {"Mul", ScatterHow::kMul}, {"Div", ScatterHow::kDiv},
+                                                           {"Min", ScatterHow::kMin}, {"Max", ScatterHow::kMax}};
   for (const auto& [end, how] : kinds)
     if (op.ends_with(end)) return how;
-  return How::kUpdate;
+  return ScatterHow::kUpdate;
 }
 
 /// a and b combined; integers wrap around, and of bools the result is whether it is not 0.
-template <How kHow, class T> T combine(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return kHow == How::kSub ? a != b : a || b;
-  else if constexpr (kHow == How::kMin) return b < a ? b : a;
-  else if constexpr (kHow == How::kMax) return a < b ? b : a;
-  else if constexpr (kHow == How::kAdd) return wrapping_add(a, b);
-  else if constexpr (kHow == How::kSub) return wrapping_subtract(a, b);
-  else if constexpr (kHow == How::kMul) return wrapping_multiply(a, b);
+template <ScatterHow kHow, class T> T combine(T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) return kHow == ScatterHow::kSub ? a != b : a || b;
+  else if constexpr (kHow == ScatterHow::kMin) return b < a ? b : a;
+  else if constexpr (kHow == ScatterHow::kMax) return a < b ? b : a;
+  else if constexpr (kHow == ScatterHow::kAdd) return wrapping_add(a, b);
+  else if constexpr (kHow == ScatterHow::kSub) return wrapping_subtract(a, b);
+  else if constexpr (kHow == ScatterHow::kMul) return wrapping_multiply(a, b);
   else if constexpr (std::is_signed_v<T> && std::is_integral_v<T>)
     return b == T(-1) ? wrapping_subtract(T(0), a) : static_cast<T>(a / b);
   else return static_cast<T>(a / b);
 }
 
 /// Slices of `inner` elements of v combined with those from `updates` onwards, `step` apart.
-template <How kHow, class T>
+template <ScatterHow kHow, class T>
 void change(void* v, std::span<const int64_t> offsets, int64_t inner, const void* updates, int64_t step) {
   const T* from = static_cast<const T*>(updates);
   for (const int64_t at : offsets) {
     T* to = static_cast<T*>(v) + at * inner;
     for (int64_t i = 0; i < inner; ++i) {
-      if constexpr (kHow == How::kUpdate) to[i] = from[i];
+      if constexpr (kHow == ScatterHow::kUpdate) to[i] = from[i];
       else to[i] = narrow<T>(combine<kHow>(widen(to[i]), widen(from[i])));
     }
     from += step;
@@ -103,39 +104,43 @@ class ScatterKernel final : public ResourceKernel {
     int64_t inner = 1;
     for (int i = depth; i < v.rank(); ++i) inner *= v.dim(i);
     const DType dtype = v.dtype();
-    if (how_ == How::kDiv && has_zero(updates)) return invalid_argument("updates {} divide by zero", updates.str());
-    const bool sum = how_ == How::kAdd || how_ == How::kSub, boolean = dtype == DType::kBool;
+    if (how_ == ScatterHow::kDiv && has_zero(updates))
+      return invalid_argument("updates {} divide by zero", updates.str());
+    const bool sum = how_ == ScatterHow::kAdd || how_ == ScatterHow::kSub, boolean = dtype == DType::kBool;
     const bool number = dtype != DType::kString && (!boolean || (nd_ && sum));
-    if (how_ != How::kUpdate && (!number || (dtype == DType::kComplex64 && (how_ == How::kMin || how_ == How::kMax))))
+    if (how_ != ScatterHow::kUpdate &&
+        (!number || (dtype == DType::kComplex64 && (how_ == ScatterHow::kMin || how_ == ScatterHow::kMax))))
       return make_error(Code::kUnimplemented, "not for {}", to_string(dtype));
     Tensor from = updates;
     if (one && inner > 0) {
       TROUPE_ASSIGN(from, broadcast_to(updates, Shape{inner}, allocator, 1));
     }
-    const auto with = [&]<How kHow>() {
+    const auto with = [&]<ScatterHow kHow>() {
       return [&]<class T>() { change<kHow, T>(v.mutable_raw(), offsets, inner, from.raw(), one ? 0 : inner); };
     };
     if (boolean && sum) {
-      const auto combine_bools = [&]<How kHow>() {
+      const auto combine_bools = [&]<ScatterHow kHow>() {
         change<kHow, bool>(v.mutable_raw(), offsets, inner, from.raw(), inner);
       };
-      how_ == How::kAdd ? combine_bools.template operator()<How::kAdd>()
-                        : combine_bools.template operator()<How::kSub>();
+      how_ == ScatterHow::kAdd ? combine_bools.template operator()<ScatterHow::kAdd>()
+                               : combine_bools.template operator()<ScatterHow::kSub>();
       return {};
     }
     switch (how_) {
-      case How::kUpdate: with_storage(dtype, with.template operator()<How::kUpdate>()); break;
-      case How::kAdd: with_wrapping(dtype, with.template operator()<How::kAdd>()); break;
-      case How::kSub: with_wrapping(dtype, with.template operator()<How::kSub>()); break;
-      case How::kMul: with_wrapping(dtype, with.template operator()<How::kMul>()); break;
-      case How::kDiv: with_type(dtype, NumberOrComplexTypes{}, with.template operator()<How::kDiv>()); break;
-      case How::kMin: with_type(dtype, NumberTypes{}, with.template operator()<How::kMin>()); break;
-      case How::kMax: with_type(dtype, NumberTypes{}, with.template operator()<How::kMax>()); break;
+      case ScatterHow::kUpdate: with_storage(dtype, with.template operator()<ScatterHow::kUpdate>()); break;
+      case ScatterHow::kAdd: with_wrapping(dtype, with.template operator()<ScatterHow::kAdd>()); break;
+      case ScatterHow::kSub: with_wrapping(dtype, with.template operator()<ScatterHow::kSub>()); break;
+      case ScatterHow::kMul: with_wrapping(dtype, with.template operator()<ScatterHow::kMul>()); break;
+      case ScatterHow::kDiv:
+        with_type(dtype, NumberOrComplexTypes{}, with.template operator()<ScatterHow::kDiv>());
+        break;
+      case ScatterHow::kMin: with_type(dtype, NumberTypes{}, with.template operator()<ScatterHow::kMin>()); break;
+      case ScatterHow::kMax: with_type(dtype, NumberTypes{}, with.template operator()<ScatterHow::kMax>()); break;
     }
     return {};
   }
 
-  const How how_;
+  const ScatterHow how_;
   const bool nd_;
 };
 
@@ -181,7 +186,7 @@ Status scatter_shape(ShapeContext& c) {
   return {};
 }
 
-Status scatter_nd_shape(ShapeContext& c) {
+Status resource_scatter_nd_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape v, variable_shape(c, 0, c.attr<DType>("T")));
   TROUPE_ASSIGN(const PartialShape indices, c.with_rank_at_least(1, 1));
   if (!v.has_rank() || !indices.has_rank() || indices.dim(-1) < 0 || !c.input(2).has_rank()) return {};
@@ -203,9 +208,9 @@ Status strided_slice_assign_shape(ShapeContext& c) { return variable_shape(c, 0,
 using SliceTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                             uint32_t, uint64_t, complex64, bool>;
 
-std::string types_for(const char* attr, How how, bool nd) {
-  if (how == How::kUpdate) return type_attr(attr, AnyTypes{});
-  if (how == How::kMin || how == How::kMax) return type_attr(attr, NumberTypes{});
+std::string types_for(const char* attr, ScatterHow how, bool nd) {
+  if (how == ScatterHow::kUpdate) return type_attr(attr, AnyTypes{});
+  if (how == ScatterHow::kMin || how == ScatterHow::kMax) return type_attr(attr, NumberTypes{});
   return nd ? type_attr(attr, SliceTypes{}) : type_attr(attr, NumberOrComplexTypes{});
 }
 
@@ -236,7 +241,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .stateful(),
             not_differentiable(kNoValue));
     kernels.add<ScatterKernel>(name, DeviceKind::kCpu, {});
-    if (how_from(kind) == How::kMul || how_from(kind) == How::kDiv) continue;
+    if (how_from(kind) == ScatterHow::kMul || how_from(kind) == ScatterHow::kDiv) continue;
     const std::string nd = std::string("ResourceScatterNd") + kind;
     ops.add(
         OpDef(nd)
@@ -251,7 +256,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
                              "u of `updates`, one after the other, in place. Integers wrap around; an index out of "
                              "range is an error that changes nothing.",
                              formula))
-            .shape(scatter_nd_shape)
+            .shape(resource_scatter_nd_shape)
             .stateful(),
         not_differentiable(kNoValue));
     kernels.add<ScatterKernel>(nd, DeviceKind::kCpu, {});

@@ -23,7 +23,7 @@ template <int radius> float lanczos(float x) {
 }
 float gaussian(float x) { return x >= 1.5f ? 0 : std::exp(-2 * x * x); }
 float box(float x) { return x < 0.5f ? 1.f : x == 0.5f ? 0.5f : 0.f; }
-float triangle(float x) { return x < 1 ? 1 - x : 0; }
+float triangle_weight(float x) { return x < 1 ? 1 - x : 0; }
 float keys_cubic(float x) {
   if (x >= 2) return 0;
   return x >= 1 ? ((-0.5f * x + 2.5f) * x - 4) * x + 2 : (1.5f * x - 2.5f) * x * x + 1;
@@ -33,22 +33,22 @@ float mitchell_cubic(float x) {
   return x >= 1 ? ((-7.f / 18 * x + 2) * x - 10.f / 3) * x + 16.f / 9 : (7.f / 6 * x - 2) * x * x + 8.f / 9;
 }
 
-struct Named {
+struct NamedKernel {
   const char* name;
   float radius;
   KernelWeight weight;
 };
-constexpr Named kKernels[] = {{"lanczos1", 1, lanczos<1>},
-                              {"lanczos3", 3, lanczos<3>},
-                              {"lanczos5", 5, lanczos<5>},
-                              {"gaussian", 1.5f, gaussian},
-                              {"box", 1, box},
-                              {"triangle", 1, triangle},
-                              {"keyscubic", 2, keys_cubic},
-                              {"mitchellcubic", 2, mitchell_cubic}};
+constexpr NamedKernel kKernels[] = {{"lanczos1", 1, lanczos<1>},
+                                    {"lanczos3", 3, lanczos<3>},
+                                    {"lanczos5", 5, lanczos<5>},
+                                    {"gaussian", 1.5f, gaussian},
+                                    {"box", 1, box},
+                                    {"triangle", 1, triangle_weight},
+                                    {"keyscubic", 2, keys_cubic},
+                                    {"mitchellcubic", 2, mitchell_cubic}};
 
-Result<const Named*> kernel_named(const std::string& name) {
-  for (const Named& kernel : kKernels)
+Result<const NamedKernel*> kernel_named(const std::string& name) {
+  for (const NamedKernel& kernel : kKernels)
     if (name == kernel.name) return &kernel;
   return invalid_argument(
       "kernel_type '{}' is none of lanczos1, lanczos3, lanczos5, gaussian, box, triangle, keyscubic, mitchellcubic",
@@ -56,7 +56,8 @@ Result<const Named*> kernel_named(const std::string& name) {
 }
 
 /// The taps of an axis of `in` places that is scaled, moved and cut to `out`; places from outside have none.
-Result<Taps> taps_of(const Named& kernel, bool antialias, int64_t in, int64_t out, float scale, float translation) {
+Result<Taps> taps_of(const NamedKernel& kernel, bool antialias, int64_t in, int64_t out, float scale,
+                     float translation) {
   if (!(scale > 0) || !std::isfinite(scale) || !std::isfinite(translation))
     return invalid_argument("scale {} must be above 0 and translation {} finite", scale, translation);
   constexpr int64_t kMostTaps = int64_t{1} << 28;
@@ -91,7 +92,7 @@ class ScaleAndTranslate final : public ComputeKernel {
       : gradient_(init.op == "ScaleAndTranslateGrad"), kernel_(kernel_named(init.attr<std::string>("kernel_type"))),
         antialias_(init.attr<bool>("antialias")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Named* const kernel, kernel_);
+    TROUPE_ASSIGN(const NamedKernel* const kernel, kernel_);
     const Tensor& x = c.input(0);
     // Sizes of the images that are scaled and of what they become.
     std::pair<int64_t, int64_t> from, to;
@@ -128,7 +129,7 @@ class ScaleAndTranslate final : public ComputeKernel {
 
  private:
   const bool gradient_;
-  const Result<const Named*> kernel_;
+  const Result<const NamedKernel*> kernel_;
   const bool antialias_;
 };
 

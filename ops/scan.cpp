@@ -14,15 +14,15 @@
 namespace troupe {
 namespace {
 
-struct Sum {
+struct ScanSum {
   template <class A> static A nothing() { return A(0); }
   template <class A> static A join(A a, A b) { return wrapping_add(a, b); }
 };
-struct Product {
+struct ScanProduct {
   template <class A> static A nothing() { return A(1); }
   template <class A> static A join(A a, A b) { return wrapping_multiply(a, b); }
 };
-struct LogSumExp {
+struct ScanLogSumExp {
   template <class A> static A nothing() { return -std::numeric_limits<A>::infinity(); }
   template <class A> static A join(A a, A b) {
     // As TensorFlow compares: a NaN of the input counts as the total so far, and two infinities are NaN.
@@ -38,7 +38,7 @@ struct ScanBox {
 };
 
 /// Threads take blocks of columns.
-template <class F, class T> void scan(const T* in, T* out, const ScanBox& box, int threads) {
+template <class F, class T> void scan_box(const T* in, T* out, const ScanBox& box, int threads) {
   constexpr int64_t kBlock = 128;
   using A = Arithmetic<T>;
   const int64_t blocks = (box.inner + kBlock - 1) / kBlock, width = std::min(box.inner, kBlock);
@@ -74,7 +74,8 @@ template <class F, class Types> class Scan final : public ComputeKernel {
     for (int i = axis + 1; i < x.rank(); ++i) box.inner *= x.shape()[i];
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
     if (x.elements() > 0)
-      with_type(x.dtype(), Types{}, [&]<class T>() { scan<F, T>(x.data<T>(), y.mutable_data<T>(), box, c.threads()); });
+      with_type(x.dtype(), Types{},
+                [&]<class T>() { scan_box<F, T>(x.data<T>(), y.mutable_data<T>(), box, c.threads()); });
     c.set_output(0, std::move(y));
     return {};
   }
@@ -150,12 +151,12 @@ void add_scan(OpRegistry& ops, KernelRegistry& kernels, const char* name, TypeLi
 
 void register_scan_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const NumberOrComplexTypes all;
-  add_scan<Sum>(ops, kernels, "Cumsum", all, "Each element becomes the sum of those up to it along an axis.",
-                cumsum_gradient);
-  add_scan<Product>(ops, kernels, "Cumprod", all, "Each element becomes the product of those up to it along an axis.",
-                    cumprod_gradient);
-  add_scan<LogSumExp>(ops, kernels, "CumulativeLogsumexp", FloatTypes{},
-                      "Each element becomes log(sum(exp)) of those up to it along an axis.", logsumexp_gradient);
+  add_scan<ScanSum>(ops, kernels, "Cumsum", all, "Each element becomes the sum of those up to it along an axis.",
+                    cumsum_gradient);
+  add_scan<ScanProduct>(ops, kernels, "Cumprod", all,
+                        "Each element becomes the product of those up to it along an axis.", cumprod_gradient);
+  add_scan<ScanLogSumExp>(ops, kernels, "CumulativeLogsumexp", FloatTypes{},
+                          "Each element becomes log(sum(exp)) of those up to it along an axis.", logsumexp_gradient);
 }
 
 }  // namespace troupe

@@ -13,14 +13,14 @@ namespace troupe {
 namespace {
 
 using C = std::complex<double>;
-using Square = Eigen::MatrixXcd;
+using SquareMatrix = Eigen::MatrixXcd;
 
 // -- Eig --------------------------------------------------------------------------------------------------------------
 
-template <class T> using Dense = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+template <class T> using DenseMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
 template <class T>
-using Solver =
-    std::conditional_t<std::is_same_v<T, complex64>, Eigen::ComplexEigenSolver<Dense<T>>, Eigen::EigenSolver<Dense<T>>>;
+using Solver = std::conditional_t<std::is_same_v<T, complex64>, Eigen::ComplexEigenSolver<DenseMatrix<T>>,
+                                  Eigen::EigenSolver<DenseMatrix<T>>>;
 
 template <class T> class Eig final : public ComputeKernel {
  public:
@@ -34,7 +34,7 @@ template <class T> class Eig final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor v, c.allocate(DType::kComplex64, vectors_ ? x.shape() : Shape{0}));
     TROUPE_RETURN_IF_ERROR(each_matrix(c.threads(), n ? m.count : 0, 30 * n * n * n, [&](int64_t i) -> Status {
       // Eigen's solvers in the type itself, as in TensorFlow: the order of the values is what comes of these.
-      const Dense<T> a = m.at<T>(x, i);
+      const DenseMatrix<T> a = m.at<T>(x, i);
       const Solver<T> found(a, vectors_);
       if (found.info() != Eigen::Success)
         return invalid_argument("Eigen decomposition was not successful. The input [{},{}] might not be valid.", n, n);
@@ -81,9 +81,9 @@ Status eig_gradient(GradientContext& c) {
 
 /// The upper triangular root of an upper triangular matrix whose diagonal has the principal roots. Elements that there
 /// are none of are not finite.
-Square triangular_root(const Square& t) {
+SquareMatrix triangular_root(const SquareMatrix& t) {
   const int64_t n = t.rows();
-  Square r = Square::Zero(n, n);
+  SquareMatrix r = SquareMatrix::Zero(n, n);
   for (int64_t j = 0; j < n; ++j) {
     r(j, j) = std::sqrt(t(j, j));
     for (int64_t i = j - 1; i >= 0; --i) {
@@ -97,13 +97,13 @@ Square triangular_root(const Square& t) {
 
 /// log(I + x) of a small upper triangular x: the Padé approximant of order 7 in partial fractions, whose poles and
 /// weights are those of Gauss and Legendre's quadrature.
-Square log_near_one(const Square& x) {
+SquareMatrix log_near_one(const SquareMatrix& x) {
   constexpr std::array<double, 4> kNodes = {0, 0.4058451513773972, 0.7415311855993945, 0.9491079123427585};
   constexpr std::array<double, 4> kWeights = {0.4179591836734694, 0.3818300505051189, 0.2797053914892767,
                                               0.1294849661688697};
   const int64_t n = x.rows();
-  const Square one = Square::Identity(n, n);
-  Square sum = Square::Zero(n, n);
+  const SquareMatrix one = SquareMatrix::Identity(n, n);
+  SquareMatrix sum = SquareMatrix::Zero(n, n);
   for (size_t k = 0; k < kNodes.size(); ++k)
     for (const double side : {-1.0, 1.0}) {
       if (k == 0 && side > 0) continue;
@@ -114,22 +114,22 @@ Square log_near_one(const Square& x) {
 }
 
 /// The principal logarithm of an upper triangular matrix: roots until it is near one. Not finite where there is none.
-Square triangular_log(Square t) {
+SquareMatrix triangular_log(SquareMatrix t) {
   constexpr double kNear = 0.25;    // where the approximant is exact to 1e-15
   constexpr int kMostRoots = 1100;  // of the smallest number there is
   const int64_t n = t.rows();
-  const Square one = Square::Identity(n, n);
+  const SquareMatrix one = SquareMatrix::Identity(n, n);
   double scale = 1;
   for (int roots = 0; roots < kMostRoots; ++roots, scale *= 2, t = triangular_root(t)) {
     const double size = (t - one).cwiseAbs().colwise().sum().maxCoeff();
     if (!std::isfinite(size)) break;
     if (size <= kNear) return scale * log_near_one(t - one);
   }
-  return Square::Constant(n, n, std::numeric_limits<double>::quiet_NaN());
+  return SquareMatrix::Constant(n, n, std::numeric_limits<double>::quiet_NaN());
 }
 
 /// f of square matrices, by their triangular form.
-template <class T, Square (*f)(Square)> class OfMatrix : public ComputeKernel {
+template <class T, SquareMatrix (*f)(SquareMatrix)> class OfMatrix : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
@@ -137,15 +137,15 @@ template <class T, Square (*f)(Square)> class OfMatrix : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
     const int64_t n = m.rows;
     TROUPE_RETURN_IF_ERROR(each_matrix(c.threads(), n ? m.count : 0, 30 * n * n * n, [&](int64_t i) -> Status {
-      const Square a = m.at<T>(x, i).template cast<C>();
+      const SquareMatrix a = m.at<T>(x, i).template cast<C>();
       if (!a.allFinite()) {
         result_matrix<T>(y, i).setConstant(T(std::numeric_limits<float>::quiet_NaN()));
         return {};
       }
-      const Eigen::ComplexSchur<Square> schur(a);
+      const Eigen::ComplexSchur<SquareMatrix> schur(a);
       if (schur.info() != Eigen::Success)
         return invalid_argument("the triangular form of the matrix [{},{}] was not found", n, n);
-      const Square& u = schur.matrixU();
+      const SquareMatrix& u = schur.matrixU();
       result_matrix<T>(y, i) = as<T>(u * f(schur.matrixT()) * u.adjoint());
       return {};
     }));
@@ -155,7 +155,7 @@ template <class T, Square (*f)(Square)> class OfMatrix : public ComputeKernel {
 
  private:
   /// NaN where T is real and the matrix is not.
-  template <class To> static Matrix<To> as(const Square& x) {
+  template <class To> static Matrix<To> as(const SquareMatrix& x) {
     if constexpr (std::is_same_v<To, complex64>) {
       return x.cast<complex64>();
     } else {
@@ -167,7 +167,7 @@ template <class T, Square (*f)(Square)> class OfMatrix : public ComputeKernel {
   }
 };
 
-Square root(Square t) { return triangular_root(t); }
+SquareMatrix root(SquareMatrix t) { return triangular_root(t); }
 template <class T> using SquareRoot = OfMatrix<T, root>;
 template <class T> using Logarithm = OfMatrix<T, triangular_log>;
 

@@ -15,49 +15,49 @@
 namespace troupe {
 namespace {
 
-struct Sum {
+struct SegmentSum {
   template <class A> static A join(A a, A b) { return wrapping_add(a, b); }
 };
-struct Product {
+struct SegmentProduct {
   template <class A> static A join(A a, A b) { return wrapping_multiply(a, b); }
 };
 /// Of Max and Min, NaN comes through where it is the last of its segment, as in TensorFlow.
-struct Max {
+struct SegmentMax {
   template <class A> static A join(A a, A b) { return a > b ? a : b; }
 };
-struct Min {
+struct SegmentMin {
   template <class A> static A join(A a, A b) { return a < b ? a : b; }
 };
 
 /// What a segment without rows gives.
-enum class Empty { kZero, kOne, kLowest, kHighest };
+enum class EmptySegment { kZero, kOne, kLowest, kHighest };
 
-template <class T> T empty_value(Empty empty) {
-  if (empty == Empty::kZero || empty == Empty::kOne)
-    return narrow<T>(Arithmetic<T>(static_cast<float>(empty == Empty::kOne)));
+template <class T> T empty_value(EmptySegment empty) {
+  if (empty == EmptySegment::kZero || empty == EmptySegment::kOne)
+    return narrow<T>(Arithmetic<T>(static_cast<float>(empty == EmptySegment::kOne)));
   if constexpr (is_half<T>) {
     T largest;
     largest.bits = std::is_same_v<T, float16> ? 0x7BFF : 0x7F7F;
-    return empty == Empty::kHighest ? largest : narrow<T>(-widen(largest));
+    return empty == EmptySegment::kHighest ? largest : narrow<T>(-widen(largest));
   } else if constexpr (!std::is_same_v<T, complex64>) {
-    return empty == Empty::kHighest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+    return empty == EmptySegment::kHighest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
   }
   return T();
 }
 
 /// A sum over how many it is of; of integers truncated.
-template <class A> A quotient(A sum, int64_t count) {
+template <class A> A segment_quotient(A sum, int64_t count) {
   if constexpr (std::is_integral_v<A> && std::is_signed_v<A>) return static_cast<A>(int64_t{sum} / count);
   else if constexpr (std::is_integral_v<A>) return static_cast<A>(uint64_t{sum} / static_cast<uint64_t>(count));
   else return sum / static_cast<A>(count);
 }
 
-enum class How { kSum, kProduct, kMax, kMin };
+enum class SegmentHow { kSum, kProduct, kMax, kMin };
 
 struct SegmentRule {
   const char* op;
-  How how;
-  Empty empty;
+  SegmentHow how;
+  EmptySegment empty;
   bool mean = false;
 };
 
@@ -87,13 +87,13 @@ void join_rows(const void* in, int64_t stride, std::span<const int64_t> ids, voi
   }
 }
 
-JoinRows join_of(How how, DType dtype) {
+JoinRows join_of(SegmentHow how, DType dtype) {
   JoinRows join = nullptr;
   switch (how) {
-    case How::kSum: with_wrapping(dtype, [&]<class T>() { join = join_rows<Sum, T>; }); break;
-    case How::kProduct: with_wrapping(dtype, [&]<class T>() { join = join_rows<Product, T>; }); break;
-    case How::kMax: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<Max, T>; }); break;
-    case How::kMin: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<Min, T>; }); break;
+    case SegmentHow::kSum: with_wrapping(dtype, [&]<class T>() { join = join_rows<SegmentSum, T>; }); break;
+    case SegmentHow::kProduct: with_wrapping(dtype, [&]<class T>() { join = join_rows<SegmentProduct, T>; }); break;
+    case SegmentHow::kMax: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<SegmentMax, T>; }); break;
+    case SegmentHow::kMin: with_type(dtype, NumberTypes{}, [&]<class T>() { join = join_rows<SegmentMin, T>; }); break;
   }
   return join;
 }
@@ -115,7 +115,7 @@ void reduce_segments(const T* in, std::span<const int64_t> ids, T* out, std::spa
     if (counts[r] == 0) {
       std::fill_n(to, width, empty_value<T>(rule.empty));
     } else if (rule.mean) {
-      for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(quotient<A>(sum[k], counts[r]));
+      for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(segment_quotient<A>(sum[k], counts[r]));
     } else if constexpr (is_half<T>) {
       for (int64_t k = 0; k < width; ++k) to[k] = narrow<T>(sum[k]);
     }
@@ -209,13 +209,13 @@ class Rows {
   const bool sorted_;
 };
 
-Status sum_gradient(GradientContext& c) {
+Status segment_sum_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   const Rows rows(c);
   return rows.set(rows.of_segment(c.dy(0)));
 }
 
-Status mean_gradient(GradientContext& c) {
+Status segment_mean_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   const Rows rows(c);
   const Output counts = rows.reduce("Sum", c.op("OnesLike", {c.input(0)}));
@@ -223,7 +223,7 @@ Status mean_gradient(GradientContext& c) {
 }
 
 /// Shared among the rows that hold the extreme.
-Status extreme_gradient(GradientContext& c) {
+Status segment_extreme_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0);
   if (!dy) return {};
   const Rows rows(c);
@@ -234,7 +234,7 @@ Status extreme_gradient(GradientContext& c) {
 }
 
 /// The product of the others, also where one of the factors is 0; nothing where more are.
-Status product_gradient(GradientContext& c) {
+Status segment_product_gradient(GradientContext& c) {
   const Output x = c.input(0);
   if (!c.dy(0)) return {};
   const Rows rows(c);
@@ -261,10 +261,10 @@ void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, cons
   op.attr(narrow ? type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}) : type_attr("Tindices", IndexTypes{}));
   if (counted) op.attr(type_attr("Tnumsegments", IndexTypes{}, "int32"));
   op.shape(sorted ? sorted_shape : segment_shape);
-  const char* empty = rule.empty == Empty::kZero     ? "0"
-                      : rule.empty == Empty::kOne    ? "1"
-                      : rule.empty == Empty::kLowest ? "the lowest number"
-                                                     : "the highest number";
+  const char* empty = rule.empty == EmptySegment::kZero     ? "0"
+                      : rule.empty == EmptySegment::kOne    ? "1"
+                      : rule.empty == EmptySegment::kLowest ? "the lowest number"
+                                                            : "the highest number";
   op.doc(fmt::format("Row i is {} of the rows of data whose segment id is i, {} if there is none. {}", what, empty,
                      sorted ? "Ids that do not ascend are an error."
                             : "Negative ids are dropped; error for an id beyond num_segments."));
@@ -280,16 +280,20 @@ void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, cons
 void register_segment_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const std::vector<DType> all = NumberOrComplexTypes::dtypes(), numbers = NumberTypes::dtypes();
   for (const char* op : {"SegmentSum", "SegmentSumV2", "UnsortedSegmentSum"})
-    add(ops, kernels, {op, How::kSum, Empty::kZero}, all, "the sum", sum_gradient);
-  add(ops, kernels, {"SegmentMean", How::kSum, Empty::kZero, true}, all, "the mean", mean_gradient);
+    add(ops, kernels, {op, SegmentHow::kSum, EmptySegment::kZero}, all, "the sum", segment_sum_gradient);
+  add(ops, kernels, {"SegmentMean", SegmentHow::kSum, EmptySegment::kZero, true}, all, "the mean",
+      segment_mean_gradient);
   for (const char* op : {"SegmentProd", "SegmentProdV2", "UnsortedSegmentProd"})
-    add(ops, kernels, {op, How::kProduct, Empty::kOne}, all, "the product", product_gradient);
-  add(ops, kernels, {"SegmentMax", How::kMax, Empty::kZero}, numbers, "the largest", extreme_gradient);
-  add(ops, kernels, {"SegmentMin", How::kMin, Empty::kZero}, numbers, "the smallest", extreme_gradient);
+    add(ops, kernels, {op, SegmentHow::kProduct, EmptySegment::kOne}, all, "the product", segment_product_gradient);
+  add(ops, kernels, {"SegmentMax", SegmentHow::kMax, EmptySegment::kZero}, numbers, "the largest",
+      segment_extreme_gradient);
+  add(ops, kernels, {"SegmentMin", SegmentHow::kMin, EmptySegment::kZero}, numbers, "the smallest",
+      segment_extreme_gradient);
   for (const char* op : {"SegmentMaxV2", "UnsortedSegmentMax"})
-    add(ops, kernels, {op, How::kMax, Empty::kLowest}, numbers, "the largest", extreme_gradient);
+    add(ops, kernels, {op, SegmentHow::kMax, EmptySegment::kLowest}, numbers, "the largest", segment_extreme_gradient);
   for (const char* op : {"SegmentMinV2", "UnsortedSegmentMin"})
-    add(ops, kernels, {op, How::kMin, Empty::kHighest}, numbers, "the smallest", extreme_gradient);
+    add(ops, kernels, {op, SegmentHow::kMin, EmptySegment::kHighest}, numbers, "the smallest",
+        segment_extreme_gradient);
 }
 
 }  // namespace troupe

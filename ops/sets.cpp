@@ -58,13 +58,13 @@ Result<std::vector<int64_t>> sparse_places(const Tensor& indices, const Tensor& 
 }
 
 /// What a node's inputs from `first` on say: a dense tensor, or the three of a sparse one.
-struct Operand {
+struct SetOperand {
   Shape groups;
   const Tensor* values = nullptr;
   std::vector<int64_t> places;  // of the set of each value
 
-  static Result<Operand> read(const KernelContext& c, int first, bool sparse, bool ordered) {
-    Operand out;
+  static Result<SetOperand> read(const KernelContext& c, int first, bool sparse, bool ordered) {
+    SetOperand out;
     out.values = &c.input(sparse ? first + 1 : first);
     if (!sparse) {
       TROUPE_ASSIGN(out.groups, groups_of(out.values->shape().dims()));
@@ -117,8 +117,8 @@ template <class M> class SetOperation final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Operation operation, operation_);
-    TROUPE_ASSIGN(const Operand a, Operand::read(c, 0, first_sparse_, ordered_));
-    TROUPE_ASSIGN(const Operand b, Operand::read(c, first_sparse_ ? 3 : 1, second_sparse_, ordered_));
+    TROUPE_ASSIGN(const SetOperand a, SetOperand::read(c, 0, first_sparse_, ordered_));
+    TROUPE_ASSIGN(const SetOperand b, SetOperand::read(c, first_sparse_ ? 3 : 1, second_sparse_, ordered_));
     if (a.groups != b.groups)
       return invalid_argument("sets of groups {} and {} do not fit", a.groups.str(), b.groups.str());
     const Sets<M> sets[] = {a.sets<M>(), b.sets<M>()};
@@ -167,7 +167,7 @@ template <class M> class SetSize final : public ComputeKernel {
  public:
   explicit SetSize(const KernelInit& init) : ordered_(init.attr<bool>("validate_indices")) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Operand x, Operand::read(c, 0, true, ordered_));
+    TROUPE_ASSIGN(const SetOperand x, SetOperand::read(c, 0, true, ordered_));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(DType::kInt32, x.groups, c.device().allocator));
     for (const auto& [group, members] : x.sets<M>())
       y.mutable_data<int32_t>()[group] = static_cast<int32_t>(members.size());

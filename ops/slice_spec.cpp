@@ -16,13 +16,13 @@ constexpr int kShrink = -2;
 bool bit(int64_t mask, size_t i) { return i < 64 && (mask >> i & 1) != 0; }
 
 /// One entry of the slice for one dimension.
-struct Entry {
+struct SliceEntry {
   int64_t begin = 0, end = 0, stride = 1;
   bool whole_begin = true, whole_end = true, shrink = false;
 };
 
 /// Resolves one dimension of `size` (-1: unknown): sets begin to the first element, returns the count.
-Result<int64_t> resolve(Entry& e, int64_t size, int dimension) {
+Result<int64_t> resolve_entry(SliceEntry& e, int64_t size, int dimension) {
   if (e.stride == 0) return invalid_argument("stride of dimension {} is 0", dimension);
   if (e.shrink) {
     if (e.stride < 0) return invalid_argument("dimension {} takes an index, but its stride is {}", dimension, e.stride);
@@ -66,7 +66,7 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
   int named = 0;
   for (size_t i = 0; i < n; ++i) named += !bit(masks.ellipsis, i) && !bit(masks.new_axis, i);
   if (named > x.rank()) return invalid_argument("{} entries slice a tensor of shape {}", named, x.str());
-  std::vector<Entry> entries;
+  std::vector<SliceEntry> entries;
   std::vector<int> gather;  // dimensions of the result: of the input, or kNewAxis, kShrink
   const auto rest = [&] {
     for (int k = named; k < x.rank(); ++k) {
@@ -91,7 +91,7 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
 
   SliceSpec spec;
   for (size_t d = 0; d < entries.size(); ++d) {
-    TROUPE_ASSIGN(const int64_t count, resolve(entries[d], x[static_cast<int>(d)], static_cast<int>(d)));
+    TROUPE_ASSIGN(const int64_t count, resolve_entry(entries[d], x[static_cast<int>(d)], static_cast<int>(d)));
     spec.begin.push_back(entries[d].begin);
     spec.stride.push_back(count == 0 || count == 1 ? 1 : entries[d].stride);  // at most the size, then
     spec.count.push_back(count);

@@ -101,13 +101,15 @@ Status xent_shape(ShapeContext& c) {
 }
 
 /// A matrix that broadcasts: how far apart its rows and columns are.
-struct Matrix {
+struct BroadcastMatrix {
   const void* data;
   int64_t row, column;
-  explicit Matrix(const Tensor& t) : data(t.raw()), row(t.dim(0) == 1 ? 0 : t.dim(1)), column(t.dim(1) == 1 ? 0 : 1) {}
+  explicit BroadcastMatrix(const Tensor& t)
+      : data(t.raw()), row(t.dim(0) == 1 ? 0 : t.dim(1)), column(t.dim(1) == 1 ? 0 : 1) {}
 };
 
-template <class T> void xent_rows(Matrix x, Matrix labels, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
+template <class T>
+void xent_rows(BroadcastMatrix x, BroadcastMatrix labels, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
   using A = Arithmetic<T>;
   std::vector<A> e(n), shifted(n);
   for (int64_t r = begin; r < end; ++r) {
@@ -135,7 +137,8 @@ class Xent final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), shape));
     parallel_for(c.threads(), shape[0], row_grain(shape[1]), [&](int64_t begin, int64_t end) {
       with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
-        xent_rows(Matrix(x), Matrix(labels), loss.mutable_data<T>(), back.mutable_data<T>(), begin, end, shape[1]);
+        xent_rows(BroadcastMatrix(x), BroadcastMatrix(labels), loss.mutable_data<T>(), back.mutable_data<T>(), begin,
+                  end, shape[1]);
       });
     });
     c.set_output(0, std::move(loss));

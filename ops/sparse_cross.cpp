@@ -11,17 +11,17 @@ namespace troupe {
 namespace {
 
 /// The features of one input, by row: those of a sparse matrix in the order of its indices, or all of a dense one.
-struct Column {
+struct CrossColumn {
   const Tensor* values;
   std::vector<int64_t> first;  // by row, and the end
 
   int64_t count(int64_t row) const { return first[row + 1] - first[row]; }
 };
 
-Result<Column> sparse_column(const SparseInput& x, int64_t rows) {
+Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
   if (x.shape.rank() != 2) return invalid_argument("a sparse input of shape {} is no matrix", x.shape.str());
   if (x.shape[0] != rows) return invalid_argument("a sparse input has {} rows, the first input {}", x.shape[0], rows);
-  Column out{x.values, std::vector<int64_t>(static_cast<size_t>(rows + 1))};
+  CrossColumn out{x.values, std::vector<int64_t>(static_cast<size_t>(rows + 1))};
   for (int64_t i = 0; i < x.size(); ++i) {
     if (i > 0 && x.at(i)[0] < x.at(i - 1)[0])
       return invalid_argument("indices[{}] is of row {}, the one before of row {}: they must be sorted", i, x.at(i)[0],
@@ -32,21 +32,21 @@ Result<Column> sparse_column(const SparseInput& x, int64_t rows) {
   return out;
 }
 
-Result<Column> dense_column(const Tensor& x, int64_t rows) {
+Result<CrossColumn> dense_column(const Tensor& x, int64_t rows) {
   if (x.rank() != 2) return invalid_argument("a dense input of shape {} is no matrix", x.shape().str());
   if (x.dim(0) != rows) return invalid_argument("a dense input has {} rows, the first input {}", x.dim(0), rows);
-  Column out{&x, {}};
+  CrossColumn out{&x, {}};
   for (int64_t r = 0; r <= rows; ++r) out.first.push_back(r * x.dim(1));
   return out;
 }
 
-uint64_t number_of(const Tensor& values, int64_t i) {
+uint64_t feature_number(const Tensor& values, int64_t i) {
   return values.dtype() == DType::kString ? farm_fingerprint(values.data<std::string>()[i])
                                           : static_cast<uint64_t>(values.data<int64_t>()[i]);
 }
 
 /// The fingerprint of two fingerprints, as TensorFlow joins them.
-uint64_t joined(uint64_t a, uint64_t b) {
+uint64_t joined_hash(uint64_t a, uint64_t b) {
   constexpr uint64_t kMul = 0xc6a4a7935bd1e995;
   const auto mix = [](uint64_t x) { return x ^ (x >> 47); };
   uint64_t out = (a ^ kMul ^ (mix(b * kMul) * kMul)) * kMul;
@@ -62,7 +62,7 @@ class SparseCross final : public ComputeKernel {
         key_(static_cast<uint64_t>(init.attrs->get_or("hash_key", int64_t{0}))), out_(init.output_dtypes[1]) {}
 
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const std::vector<Column> columns, read(c));
+    TROUPE_ASSIGN(const std::vector<CrossColumn> columns, read(c));
     std::string separator = "_X_";
     if (has_separator_) {
       const Tensor& sep = c.input(c.num_inputs() - 1);
@@ -74,7 +74,7 @@ class SparseCross final : public ComputeKernel {
     int64_t total = 0, most = 0;
     for (int64_t r = 0; r < rows; ++r) {
       int64_t crosses = 1;
-      for (const Column& column : columns)
+      for (const CrossColumn& column : columns)
         if (__builtin_mul_overflow(crosses, column.count(r), &crosses)) return too_many(r);
       if (__builtin_add_overflow(total, crosses, &total)) return too_many(r);
       counts.push_back(crosses);
@@ -106,33 +106,33 @@ class SparseCross final : public ComputeKernel {
   static Error too_many(int64_t row) { return invalid_argument("row {} has more crosses than an int64 counts", row); }
 
   /// The inputs as columns of as many rows.
-  Result<std::vector<Column>> read(const KernelContext& c) const {
-    std::vector<Column> out;
+  Result<std::vector<CrossColumn>> read(const KernelContext& c) const {
+    std::vector<CrossColumn> out;
     const int dense = c.num_inputs() - 3 * inputs_ - (has_separator_ ? 1 : 0);
     int64_t rows = -1;
     for (int i = 0; i < inputs_; ++i) {
       TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(i), c.input(inputs_ + i), c.input(2 * inputs_ + i)));
       if (rows < 0 && x.shape.rank() > 0) rows = x.shape[0];
-      TROUPE_ASSIGN(Column column, sparse_column(x, rows));
+      TROUPE_ASSIGN(CrossColumn column, sparse_column(x, rows));
       out.push_back(std::move(column));
     }
     for (int i = 0; i < dense; ++i) {
       const Tensor& x = c.input(3 * inputs_ + i);
       if (rows < 0 && x.rank() > 0) rows = x.dim(0);
-      TROUPE_ASSIGN(Column column, dense_column(x, rows));
+      TROUPE_ASSIGN(CrossColumn column, dense_column(x, rows));
       out.push_back(std::move(column));
     }
     return out;
   }
 
-  int64_t bucket(const std::vector<Column>& columns, const std::vector<int64_t>& chosen) const {
+  int64_t bucket(const std::vector<CrossColumn>& columns, const std::vector<int64_t>& chosen) const {
     uint64_t hash = key_;
-    for (size_t k = 0; k < columns.size(); ++k) hash = joined(hash, number_of(*columns[k].values, chosen[k]));
+    for (size_t k = 0; k < columns.size(); ++k) hash = joined_hash(hash, feature_number(*columns[k].values, chosen[k]));
     return static_cast<int64_t>(hash % (buckets_ > 0 ? static_cast<uint64_t>(buckets_)
                                                      : static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
   }
 
-  std::string text(const std::vector<Column>& columns, const std::vector<int64_t>& chosen,
+  std::string text(const std::vector<CrossColumn>& columns, const std::vector<int64_t>& chosen,
                    const std::string& separator) const {
     std::string out;
     for (size_t k = 0; k < columns.size(); ++k) {

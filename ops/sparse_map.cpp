@@ -14,8 +14,6 @@
 namespace troupe {
 namespace {
 
-constexpr int64_t kParts = 3;  // of a sparse tensor as SerializeSparse gives it
-
 /// A passive core (see Resource).
 class SparseTensorsMap final : public Resource {
  public:
@@ -23,13 +21,13 @@ class SparseTensorsMap final : public Resource {
 
   /// Keeps sparse tensors [...,3]; their numbers have the shape [...].
   Result<Tensor> insert(const Tensor& serialized) {
-    if (serialized.dtype() != DType::kVariant || serialized.rank() == 0 || serialized.dim(-1) != kParts)
+    if (serialized.dtype() != DType::kVariant || serialized.rank() == 0 || serialized.dim(-1) != kSerializedParts)
       return invalid_argument("what is inserted must be variants [...,3], not {}{}", to_string(serialized.dtype()),
                               serialized.shape().str());
     const Shape batch(serialized.shape().dims().first(static_cast<size_t>(serialized.rank() - 1)));
     TROUPE_ASSIGN(Tensor numbers, Tensor::make(DType::kInt64, batch));
     const TensorListRef* parts = serialized.data<TensorListRef>();
-    for (int64_t i = 0; i < batch.elements(); ++i, parts += kParts) {
+    for (int64_t i = 0; i < batch.elements(); ++i, parts += kSerializedParts) {
       kept_.emplace(next_, std::array{parts[0], parts[1], parts[2]});
       numbers.mutable_data<int64_t>()[i] = next_++;
     }
@@ -44,7 +42,7 @@ class SparseTensorsMap final : public Resource {
       if (!kept_.contains(number) || !wanted.insert(number).second)
         return make_error(Code::kNotFound, "no sparse tensor of '{}' has the handle {}{}", name_, number,
                           wanted.contains(number) ? " a second time" : "");
-    TROUPE_ASSIGN(Tensor out, Tensor::make(DType::kVariant, Shape{numbers.elements(), kParts}));
+    TROUPE_ASSIGN(Tensor out, Tensor::make(DType::kVariant, Shape{numbers.elements(), kSerializedParts}));
     TensorListRef* at = out.mutable_data<TensorListRef>();
     for (const int64_t number : numbers.values<int64_t>())
       at = std::ranges::move(kept_.extract(number).mapped(), at).out;
@@ -53,7 +51,7 @@ class SparseTensorsMap final : public Resource {
 
  private:
   const std::string name_;
-  std::map<int64_t, std::array<TensorListRef, kParts>> kept_;
+  std::map<int64_t, std::array<TensorListRef, kSerializedParts>> kept_;
   int64_t next_ = 0;
 };
 
@@ -73,7 +71,7 @@ template <Result<Tensor> (SparseTensorsMap::*use)(const Tensor&)> class Use fina
   }
 };
 
-Status insert_shape(ShapeContext& c) {
+Status map_insert_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape in, c.with_rank_at_least(1, 1));
   if (!in.has_rank()) return {};
   std::vector<int64_t> batch;
@@ -83,9 +81,9 @@ Status insert_shape(ShapeContext& c) {
   return {};
 }
 
-Status take_shape(ShapeContext& c) {
+Status map_take_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape handles, c.with_rank(1, 1));
-  c.set_output(0, PartialShape{handles.has_rank() ? handles[0] : -1, kParts});
+  c.set_output(0, PartialShape{handles.has_rank() ? handles[0] : -1, kSerializedParts});
   return {};
 }
 
@@ -110,7 +108,7 @@ void register_sparse_map_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("Keeps sparse tensors that were serialized, [...,3], and gives the numbers [...] that they are kept "
                    "by. AddSparseToTensorsMap and AddManySparseToTensorsMap of TensorFlow become it and a "
                    "SerializeSparse or SerializeManySparse.")
-              .shape(insert_shape)
+              .shape(map_insert_shape)
               .stateful(),
           none);
   kernels.add<Use<&SparseTensorsMap::insert>>("_SparseTensorsMapInsert", DeviceKind::kCpu, {});
@@ -121,7 +119,7 @@ void register_sparse_map_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The sparse tensors [n,3] that are kept by these numbers [n]; they are kept no longer. Error "
                    "kNotFound where there is none; then all stay. TakeManySparseFromTensorsMap of TensorFlow becomes "
                    "it and a DeserializeSparse.")
-              .shape(take_shape)
+              .shape(map_take_shape)
               .stateful(),
           none);
   kernels.add<Use<&SparseTensorsMap::take>>("_SparseTensorsMapTake", DeviceKind::kCpu, {});

@@ -16,20 +16,20 @@ using AddTypes = TypeList<float, double, int64_t, int32_t, int16_t, int8_t, comp
 template <class T> using Real = std::conditional_t<std::is_same_v<T, complex64>, float, T>;
 
 /// A value of one of two sparse tensors.
-struct Entry {
+struct ValueEntry {
   int64_t place;
   int from;
   int64_t index;
 };
 
 /// The values of both in the order of their places, those of a before those of b.
-std::vector<Entry> in_order(const SparseInput& a, const SparseInput& b) {
-  std::vector<Entry> out;
+std::vector<ValueEntry> in_order(const SparseInput& a, const SparseInput& b) {
+  std::vector<ValueEntry> out;
   for (int from = 0; const SparseInput* x : {&a, &b}) {
     for (int64_t i = 0; i < x->size(); ++i) out.push_back({x->places[static_cast<size_t>(i)], from, i});
     ++from;
   }
-  std::ranges::stable_sort(out, {}, &Entry::place);
+  std::ranges::stable_sort(out, {}, &ValueEntry::place);
   return out;
 }
 
@@ -48,7 +48,7 @@ template <class T> Real<T> magnitude(T x) {
 
 /// The sums of values at one place, but for those of two or more values below `least`; the places of these sums.
 template <class T>
-std::vector<int64_t> add_up(const std::vector<Entry>& entries, const T* a, const T* b, Real<T> least, T* sums) {
+std::vector<int64_t> add_up(const std::vector<ValueEntry>& entries, const T* a, const T* b, Real<T> least, T* sums) {
   std::vector<int64_t> places;
   for (size_t i = 0; i < entries.size();) {
     const int64_t place = entries[i].place;
@@ -259,7 +259,7 @@ class OfBoth final : public ComputeKernel {
     TROUPE_ASSIGN(const auto both, two_sparse(c));
     std::vector<int64_t> places;
     std::vector<std::array<int64_t, 2>> from;
-    for (const Entry& e : in_order(both.first, both.second)) {
+    for (const ValueEntry& e : in_order(both.first, both.second)) {
       if (places.empty() || places.back() != e.place) {
         places.push_back(e.place);
         from.push_back({-1, -1});

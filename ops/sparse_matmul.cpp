@@ -6,19 +6,15 @@
 #include "ops/gemm.h"
 #include "ops/gradient_math.h"
 #include "ops/index_tensors.h"
+#include "ops/wrapping.h"
 
 namespace troupe {
 namespace {
 
 using ProductTypes = TypeList<float, double, float16, bfloat16, int32_t, complex64>;
 
-template <class T> T conjugate(T x) {
-  if constexpr (std::is_same_v<T, complex64>) return std::conj(x);
-  else return x;
-}
-
 /// The conjugate transpose of a matrix.
-template <class T> Result<Tensor> adjoint(const KernelContext& c, const Tensor& x) {
+template <class T> Result<Tensor> conjugate_transpose(const KernelContext& c, const Tensor& x) {
   const int64_t rows = x.shape()[0], columns = x.shape()[1];
   TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), Shape{columns, rows}));
   const T* in = x.data<T>();
@@ -43,7 +39,7 @@ template <class T> class SparseProduct final : public ComputeKernel {
           places.shape().str(), values.shape().str(), a.str(), b.shape().str());
     const int64_t rows = a[adjoint_a_ ? 1 : 0], inner = a[adjoint_a_ ? 0 : 1];
     if (adjoint_b_) {
-      TROUPE_ASSIGN(b, adjoint<T>(c, b));
+      TROUPE_ASSIGN(b, conjugate_transpose<T>(c, b));
     }
     if (b.shape()[0] != inner)
       return invalid_argument("inner sizes differ: {}{} x {}{}", a.str(), adjoint_a_ ? " transposed" : "",
@@ -74,7 +70,7 @@ template <class T> class SparseProduct final : public ComputeKernel {
   const bool adjoint_a_, adjoint_b_;
 };
 
-Status product_shape(ShapeContext& c) {
+Status sparse_product_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape places, c.with_rank(0, 2));
   TROUPE_ASSIGN(const PartialShape values, c.with_rank(1, 1));
   TROUPE_RETURN_IF_ERROR(c.with_rank(2, 1).status());
@@ -101,7 +97,7 @@ Status product_shape(ShapeContext& c) {
 
 /// By b: the adjoint of a times dy. By a value of a at (i, j): row i of dy times the conjugate of row j of b, or, of a
 /// transposed, the conjugate of row j of dy times row i of b.
-Status product_gradient(GradientContext& c) {
+Status sparse_product_gradient(GradientContext& c) {
   const Output dy = c.dy(0), places = c.input(0), values = c.input(1), b = c.input(3);
   if (!dy) return {};
   const bool adjoint_a = c.node().attrs().get_or("adjoint_a", false),
@@ -213,11 +209,11 @@ void register_sparse_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr(type_attr("Tindices", IndexTypes{}, "int64"))
           .attr("adjoint_a: bool = false")
           .attr("adjoint_b: bool = false")
-          .shape(product_shape)
+          .shape(sparse_product_shape)
           .doc("The product of a sparse matrix a, given by places, values and sizes, and a matrix b, each transposed "
                "and conjugated first with adjoint_a and adjoint_b. Values at one place add up. Error for a place "
                "outside and inner sizes that differ."),
-      gradient(product_gradient));
+      gradient(sparse_product_gradient));
   add_cpu_kernels<SparseProduct>(kernels, "SparseTensorDenseMatMul", ProductTypes{});
 }
 

@@ -19,7 +19,7 @@ Status check_places(const Tensor& indices, int64_t rank) {
   return invalid_argument("input_indices of shape {} in {} dimensions", indices.shape().str(), rank);
 }
 
-class Reorder final : public ComputeKernel {
+class SparseReorder final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &indices = c.input(0), &values = c.input(1);
@@ -142,7 +142,7 @@ void register_sparse_order_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(reorder_shape)
               .doc("The values of a sparse tensor in row-major order of their places."),
           gradient(reorder_gradient));
-  kernels.add<Reorder>("SparseReorder", DeviceKind::kCpu, {});
+  kernels.add<SparseReorder>("SparseReorder", DeviceKind::kCpu, {});
   ops.add(
       OpDef("SparseReshape")
           .input("input_indices: int64")

@@ -6,6 +6,9 @@
 
 namespace troupe {
 
+/// What SerializeSparse makes of a sparse tensor: indices, values, sizes.
+constexpr int64_t kSerializedParts = 3;
+
 void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_count_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_sparse_cross_ops(OpRegistry& ops, KernelRegistry& kernels);

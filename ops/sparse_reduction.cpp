@@ -14,10 +14,10 @@ namespace {
 
 using SoftmaxTypes = TypeList<float, double, float16>;
 
-struct Sum {
+struct SparseSum {
   template <class T> static T apply(T a, T b) { return wrapping_add(a, b); }
 };
-struct Max {
+struct SparseMax {
   template <class T> static T apply(T a, T b) { return a < b || b != b ? b : a; }
 };
 
@@ -50,7 +50,8 @@ struct Groups {
 };
 
 /// Writes what each group comes to, by its number, to its place in `to`.
-template <class F, class T> void reduce(const std::vector<size_t>& groups, const T* in, std::span<int64_t> to, T* out) {
+template <class F, class T>
+void reduce_groups(const std::vector<size_t>& groups, const T* in, std::span<int64_t> to, T* out) {
   std::vector<Arithmetic<T>> all(to.size());
   size_t known = 0;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -90,9 +91,9 @@ class Reduce final : public ComputeKernel {
       TROUPE_ASSIGN(y, Tensor::zeros(x.values->dtype(), shape, c.device().allocator));
     }
     with_type(y.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
-      auto run = reduce<Sum, T>;
+      auto run = reduce_groups<SparseSum, T>;
       if constexpr (!std::is_same_v<T, complex64>)
-        if (largest_) run = reduce<Max, T>;
+        if (largest_) run = reduce_groups<SparseMax, T>;
       run(groups.of, x.values->data<T>(), to, y.mutable_data<T>());
     });
     if (!sparse_) {
@@ -137,7 +138,7 @@ class SparseSoftmax final : public ComputeKernel {
   }
 };
 
-Status reduce_shape(ShapeContext& c) {
+Status sparse_reduce_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape x, sparse_shapes(c, 0, 1, 2));
   const bool sparse = c.num_outputs() == 3, keep = c.attr<bool>("keep_dims");
   const auto axes = c.constant_input(3), sizes = c.constant_input(2);
@@ -157,7 +158,7 @@ Status reduce_shape(ShapeContext& c) {
 }
 
 /// Each value gets the gradient of the sum that it is in.
-Status sum_gradient(GradientContext& c) {
+Status sparse_sum_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   const Output sizes = c.input(2);
   const auto number = [&](int64_t v) { return c.constant(Tensor::scalar<int64_t>(v)); };
@@ -174,7 +175,7 @@ Status sum_gradient(GradientContext& c) {
 }
 
 /// y * (dy - the sum of dy * y in the row).
-Status softmax_gradient(GradientContext& c) {
+Status sparse_softmax_gradient(GradientContext& c) {
   const Output y = c.output(0), g = c.dy(0), indices = c.input(0), sizes = c.input(2);
   if (!g) return {};
   const Output sums =
@@ -198,7 +199,7 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
     else op.output("output: T");
     ops.add(op.attr("keep_dims: bool = false")
                 .attr(type)
-                .shape(reduce_shape)
+                .shape(sparse_reduce_shape)
                 .doc(std::string(what) +
                      " of the values of a sparse tensor over dimensions, which are dropped, or stay with size 1 if "
                      "keep_dims; " +
@@ -207,7 +208,7 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
   };
   const Gradient none = not_differentiable("TensorFlow gives it none");
   const std::string all = type_attr("T", NumberOrComplexTypes{}), real = type_attr("T", NumberTypes{});
-  add("SparseReduceSum", all, "The sum", gradient(sum_gradient));
+  add("SparseReduceSum", all, "The sum", gradient(sparse_sum_gradient));
   add("SparseReduceSumSparse", all, "The sum", none);
   add("SparseReduceMax", real, "The largest", none);
   add("SparseReduceMaxSparse", real, "The largest", none);
@@ -229,7 +230,7 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
           })
           .doc("Values exp(x) over the sum of all in a row, along the last dimension of a sparse tensor; what is not "
                "there has no part in it."),
-      gradient(softmax_gradient));
+      gradient(sparse_softmax_gradient));
   kernels.add<SparseSoftmax>("SparseSoftmax", DeviceKind::kCpu, {{"T", SoftmaxTypes::dtypes()}});
 }
 

@@ -11,8 +11,6 @@
 namespace troupe {
 namespace {
 
-constexpr int64_t kParts = 3;  // indices, values, sizes
-
 /// A tensor as element `at` of strings, or of lists, where it is the only one of its list.
 Status pack(const Tensor& part, Tensor& out, int64_t at) {
   if (out.dtype() == DType::kVariant) {
@@ -37,8 +35,8 @@ class Serialize final : public ComputeKernel {
   explicit Serialize(const KernelInit& init) : out_(init.output_dtypes[0]) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
-    TROUPE_ASSIGN(Tensor out, c.allocate(out_, Shape{kParts}));
-    for (int i = 0; i < kParts; ++i) TROUPE_RETURN_IF_ERROR(pack(c.input(i), out, i));
+    TROUPE_ASSIGN(Tensor out, c.allocate(out_, Shape{kSerializedParts}));
+    for (int i = 0; i < kSerializedParts; ++i) TROUPE_RETURN_IF_ERROR(pack(c.input(i), out, i));
     c.set_output(0, std::move(out));
     return {};
   }
@@ -54,7 +52,7 @@ class SerializeMany final : public ComputeKernel {
     TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(0), c.input(1), c.input(2)));
     const int64_t rank = x.shape.rank();
     if (rank < 2) return invalid_argument("the rank of the sparse tensor must be above 1, not {}", rank);
-    TROUPE_ASSIGN(Tensor out, c.allocate(out_, Shape{x.shape[0], kParts}));
+    TROUPE_ASSIGN(Tensor out, c.allocate(out_, Shape{x.shape[0], kSerializedParts}));
     const Tensor sizes = Tensor::of<int64_t>(x.shape.dims().subspan(1));
     int64_t i = 0;
     for (int64_t row = 0; row < x.shape[0]; ++row) {
@@ -63,7 +61,8 @@ class SerializeMany final : public ComputeKernel {
       for (; i < x.size() && x.at(i)[0] == row; ++i) indices.insert(indices.end(), x.at(i) + 1, x.at(i) + rank);
       TROUPE_ASSIGN(const Tensor values, x.values->slice(first, i));
       const Tensor parts[] = {Tensor::of<int64_t>(indices, Shape{i - first, rank - 1}), values, sizes};
-      for (int k = 0; k < kParts; ++k) TROUPE_RETURN_IF_ERROR(pack(parts[k], out, row * kParts + k));
+      for (int k = 0; k < kSerializedParts; ++k)
+        TROUPE_RETURN_IF_ERROR(pack(parts[k], out, row * kSerializedParts + k));
     }
     if (i < x.size())
       return invalid_argument("indices[{}] = [{}] is out of order: they must be sorted", i,
@@ -81,7 +80,7 @@ class Deserialize final : public ComputeKernel {
   explicit Deserialize(const KernelInit& init) : dtype_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& in = c.input(0);
-    if (in.rank() == 0 || in.dim(-1) != kParts)
+    if (in.rank() == 0 || in.dim(-1) != kSerializedParts)
       return invalid_argument("serialized_sparse must have shape [...,3], not {}", in.shape().str());
     const Shape batch(in.shape().dims().first(static_cast<size_t>(in.rank() - 1)));
     if (batch.elements() == 0) return invalid_argument("serialized_sparse {} has no sparse tensor", in.shape().str());
@@ -94,8 +93,9 @@ class Deserialize final : public ComputeKernel {
     std::vector<int64_t> sizes(batch.begin(), batch.end());
     int64_t count = 0;
     for (int64_t i = 0; i < batch.elements(); ++i) {
-      TROUPE_RETURN_IF_ERROR(check_types(i, &parts[i * kParts]));
-      TROUPE_ASSIGN(SparseInput x, SparseInput::read(parts[i * kParts], parts[i * kParts + 1], parts[i * kParts + 2]));
+      TROUPE_RETURN_IF_ERROR(check_types(i, &parts[i * kSerializedParts]));
+      TROUPE_ASSIGN(SparseInput x, SparseInput::read(parts[i * kSerializedParts], parts[i * kSerializedParts + 1],
+                                                     parts[i * kSerializedParts + 2]));
       if (i == 0) sizes.resize(sizes.size() + static_cast<size_t>(x.shape.rank()));
       if (static_cast<int64_t>(sizes.size()) != batch.rank() + x.shape.rank())
         return invalid_argument("sparse tensor {} has rank {}, the first one {}", i, x.shape.rank(),
@@ -147,7 +147,7 @@ class Deserialize final : public ComputeKernel {
 
 Status serialize_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(sparse_shapes(c, 0, 1, 2).status());
-  c.set_output(0, PartialShape{kParts});
+  c.set_output(0, PartialShape{kSerializedParts});
   return {};
 }
 
@@ -160,13 +160,13 @@ Status serialize_many_shape(ShapeContext& c) {
       return invalid_argument("the rank of the sparse tensor must be above 1, not {}", shape.rank());
     rows = shape[0];
   }
-  c.set_output(0, PartialShape{rows, kParts});
+  c.set_output(0, PartialShape{rows, kSerializedParts});
   return {};
 }
 
 Status deserialize_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape in, c.with_rank_at_least(0, 1));
-  if (in.has_rank() && in.dim(-1) >= 0 && in.dim(-1) != kParts)
+  if (in.has_rank() && in.dim(-1) >= 0 && in.dim(-1) != kSerializedParts)
     return invalid_argument("serialized_sparse must have shape [...,3], not {}", in.str());
   c.set_output(0, PartialShape{-1, -1});
   for (int i : {1, 2}) c.set_output(i, PartialShape{-1});

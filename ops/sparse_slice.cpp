@@ -13,13 +13,14 @@ namespace troupe {
 namespace {
 
 /// A part of a sparse tensor: which values, and their indices in it.
-struct Chosen {
+struct ChosenValues {
   std::vector<int64_t> values, indices;
   int64_t size() const { return static_cast<int64_t>(values.size()); }
 };
 
 /// Sets outputs `at`, at + step and at + 2 step: indices, values and sizes.
-Status set_sparse(KernelContext& c, int at, int step, const Chosen& chosen, const Tensor& values, const Shape& shape) {
+Status set_sparse(KernelContext& c, int at, int step, const ChosenValues& chosen, const Tensor& values,
+                  const Shape& shape) {
   const int64_t sizes[] = {chosen.size(), shape.rank()};
   TROUPE_ASSIGN(const Shape rows, Shape::make(sizes));
   TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt64, rows));
@@ -36,8 +37,8 @@ Status set_sparse(KernelContext& c, int at, int step, const Chosen& chosen, cons
 }
 
 /// The values of x inside the box.
-Chosen inside(const SparseInput& x, std::span<const int64_t> begin, const Shape& size) {
-  Chosen out;
+ChosenValues inside(const SparseInput& x, std::span<const int64_t> begin, const Shape& size) {
+  ChosenValues out;
   const int rank = x.shape.rank();
   for (int64_t i = 0; i < x.size(); ++i) {
     bool in = true;
@@ -93,7 +94,7 @@ class SparseConcat final : public ComputeKernel {
       }
       begin += x.shape[axis];
     }
-    Chosen sorted{std::vector<int64_t>(places.size()), {}};
+    ChosenValues sorted{std::vector<int64_t>(places.size()), {}};
     std::iota(sorted.values.begin(), sorted.values.end(), int64_t{0});
     std::ranges::stable_sort(sorted.values, {}, [&](int64_t i) { return places[static_cast<size_t>(i)]; });
     for (int64_t i : sorted.values)

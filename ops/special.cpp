@@ -20,10 +20,10 @@ template <double (*f)(double, double)> struct Binary {
 };
 
 /// Elements below which one thread does all: each costs some hundred nanoseconds.
-constexpr int64_t kGrain = 256;
+constexpr int64_t kSpecialGrain = 256;
 
 /// dx = dy * slope(x, y).
-Gradient times(Output (*slope)(GradientContext& c, Output x, Output y)) {
+Gradient times_slope(Output (*slope)(GradientContext& c, Output x, Output y)) {
   return gradient([slope](GradientContext& c) -> Status {
     if (c.dy(0)) c.set_dx(0, c.op("Mul", {c.dy(0), slope(c, c.input(0), c.output(0))}));
     return {};
@@ -85,7 +85,7 @@ template <class T> class Betainc final : public ComputeKernel {
     const T *a = c.input(0).data<T>(), *b = c.input(1).data<T>(), *x = c.input(2).data<T>();
     const int64_t da = c.input(0).rank() != 0, db = c.input(1).rank() != 0, dx = c.input(2).rank() != 0;
     T* out = y.mutable_data<T>();
-    parallel_for(c.threads(), shape.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(c.threads(), shape.elements(), kSpecialGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(special::betainc(a[i * da], b[i * db], x[i * dx]));
     });
     c.set_output(0, std::move(y));
@@ -126,10 +126,10 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto unary = [&]<class F>(F, const char* name, const char* doc, Gradient gradient) {
     ops.add(OpDef(name).input("x: T").output("y: T").attr(type_attr("T", FloatTypes{})).shape(unchanged_shape).doc(doc),
             std::move(gradient));
-    add_unary_kernels<F>(kernels, name, FloatTypes{}, kGrain);
+    add_unary_kernels<F>(kernels, name, FloatTypes{}, kSpecialGrain);
   };
   unary(Unary<special::lgamma>{}, "Lgamma", "The logarithm of |gamma(x)|.",
-        times([](GradientContext& c, Output x, Output) { return c.op("Digamma", {x}); }));
+        times_slope([](GradientContext& c, Output x, Output) { return c.op("Digamma", {x}); }));
   unary(Unary<special::digamma>{}, "Digamma", "The derivative of Lgamma; NaN at 0, -1, -2 and so on.",
         gradient([](GradientContext& c) -> Status {
           const Output x = c.input(0);
@@ -141,10 +141,11 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
           c.set_dx(0, c.op("Mul", {c.dy(0), half ? c.op("Cast", {slope}, {{"DstT", dtype}}) : slope}));
           return {};
         }));
-  unary(Unary<special::erfinv>{}, "Erfinv", "The inverse of Erf; NaN where |x| > 1.",
-        times([](GradientContext& c, Output, Output y) { return bell(c, y, 0.5 / std::numbers::inv_sqrtpi, 1); }));
+  unary(
+      Unary<special::erfinv>{}, "Erfinv", "The inverse of Erf; NaN where |x| > 1.",
+      times_slope([](GradientContext& c, Output, Output y) { return bell(c, y, 0.5 / std::numbers::inv_sqrtpi, 1); }));
   unary(Unary<special::ndtri>{}, "Ndtri", "The quantile of the standard normal distribution; NaN outside [0, 1].",
-        times([](GradientContext& c, Output, Output y) {
+        times_slope([](GradientContext& c, Output, Output y) {
           return bell(c, y, std::numbers::sqrt2 / std::numbers::inv_sqrtpi, 2);
         }));
 
@@ -158,7 +159,7 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .shape(broadcast_shape)
                 .doc(doc),
             std::move(gradient));
-    add_binary_kernels<F>(kernels, name, types, kGrain);
+    add_binary_kernels<F>(kernels, name, types, kSpecialGrain);
   };
   const FullFloatTypes full;
   const FloatTypes floats;

@@ -6,15 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <numbers>
 
 namespace troupe::special {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kTiny = 1e-300;
 
 /// B_2k / (2k)! for k = 1, 2, ...: the coefficients of Euler's and Maclaurin's sum.

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Special functions of real numbers in float64, NaN where they are not defined. All are thread-safe.
 #pragma once
+#include <limits>
 
 namespace troupe::special {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 /// log |gamma(x)|.
 double lgamma(double x);

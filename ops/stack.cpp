@@ -68,7 +68,7 @@ class Pop final : public ComputeKernel {
   const DType dtype_;
 };
 
-class Close final : public ComputeKernel {
+class CloseStack final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const std::shared_ptr<Stack> stack, step_object<Stack>(c.input(0)));
@@ -124,7 +124,7 @@ void register_stack_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<MakeStack>("StackV2", DeviceKind::kCpu, {});
   kernels.add<Push>("StackPushV2", DeviceKind::kCpu, {});
   kernels.add<Pop>("StackPopV2", DeviceKind::kCpu, {});
-  kernels.add<Close>("StackCloseV2", DeviceKind::kCpu, {});
+  kernels.add<CloseStack>("StackCloseV2", DeviceKind::kCpu, {});
 }
 
 }  // namespace troupe

@@ -35,16 +35,16 @@ template bool read_number(std::string_view, uint64_t&);
 
 namespace {
 
-template <class T> struct Read {
+template <class T> struct ReadNumber {
   Status operator()(const std::string& x, T& y) const {
     if (read_number<T>(x, y)) return {};
     return invalid_argument("\"{}\" is no {}", x, to_string(dtype_of<T>));
   }
 };
-template <class T> class ReadKernel final : public ComputeKernel {
+template <class T> class ReadNumbers final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(Tensor y, map_strings<T>(c, c.input(0), Read<T>()));
+    TROUPE_ASSIGN(Tensor y, map_strings<T>(c, c.input(0), ReadNumber<T>()));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -122,7 +122,7 @@ void register_string_number_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("The number that each string is, with white space around it or none. Fails for what is none, and for "
                "integers that do not fit."),
       not_differentiable(kNoGradientOfStrings));
-  add_cpu_kernels<ReadKernel>(kernels, "StringToNumber", Numbers{}, "out_type");
+  add_cpu_kernels<ReadNumbers>(kernels, "StringToNumber", Numbers{}, "out_type");
   ops.add(
       OpDef("AsString")
           .input("input: T")

@@ -9,9 +9,9 @@
 namespace troupe {
 namespace {
 
-class Join final : public ComputeKernel {
+class StringJoin final : public ComputeKernel {
  public:
-  explicit Join(const KernelInit& init) : separator_(init.attr<std::string>("separator")) {}
+  explicit StringJoin(const KernelInit& init) : separator_(init.attr<std::string>("separator")) {}
   Status compute(KernelContext& c) override {
     Shape shape;
     for (int i = 0; i < c.num_inputs(); ++i) {
@@ -174,10 +174,10 @@ Status segment_join_shape(ShapeContext& c) {
 
 // -- splitting --------------------------------------------------------------------------------------------------------
 
-using Pieces = std::vector<std::string>;
+using StringPieces = std::vector<std::string>;
 
 /// At each of the bytes of `delimiters`; into bytes when there are none. Of an empty string there are no pieces.
-void split_at_bytes(const std::string& s, const std::string& delimiters, bool skip_empty, Pieces& out) {
+void split_at_bytes(const std::string& s, const std::string& delimiters, bool skip_empty, StringPieces& out) {
   if (delimiters.empty()) {
     for (const char c : s) out.emplace_back(1, c);
     return;
@@ -191,7 +191,7 @@ void split_at_bytes(const std::string& s, const std::string& delimiters, bool sk
 
 /// As Python's str.split: at each `separator`, or at runs of white space when it is empty; at most `most` times. But
 /// after so many pieces there is one of what is left, be it nothing, and `most` 0 leaves white space where it is.
-void split_as_python(const std::string& s, const std::string& separator, int64_t most, Pieces& out) {
+void split_as_python(const std::string& s, const std::string& separator, int64_t most, StringPieces& out) {
   if (!separator.empty()) {
     size_t begin = 0;
     for (size_t end; most-- != 0 && (end = s.find(separator, begin)) != std::string::npos;
@@ -210,9 +210,9 @@ void split_as_python(const std::string& s, const std::string& separator, int64_t
   }
 }
 
-class Split final : public ComputeKernel {
+class StringSplit final : public ComputeKernel {
  public:
-  explicit Split(const KernelInit& init)
+  explicit StringSplit(const KernelInit& init)
       : v2_(init.op == "StringSplitV2"), skip_empty_(init.attrs->get_or<bool>("skip_empty", true)),
         most_(init.attrs->get_or<int64_t>("maxsplit", -1)) {}
   Status compute(KernelContext& c) override {
@@ -220,7 +220,7 @@ class Split final : public ComputeKernel {
     if (x.rank() != 1 || separator.rank() != 0)
       return invalid_argument("a vector and a scalar are wanted, not {} and {}", x.shape().str(),
                               separator.shape().str());
-    Pieces pieces;
+    StringPieces pieces;
     std::vector<int64_t> counts;
     for (const std::string& s : x.values<std::string>()) {
       const size_t before = pieces.size();
@@ -246,7 +246,7 @@ class Split final : public ComputeKernel {
   const int64_t most_;
 };
 
-Status split_shape(ShapeContext& c) {
+Status string_split_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1));
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0));
   c.set_output(0, {-1, 2});
@@ -269,7 +269,7 @@ void register_string_part_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .shape(join_shape)
           .doc("Strings at the same place of the inputs joined, `separator` between them. Scalars go with every place; "
                "the other inputs have one shape."));
-  kernels.add<Join>("StringJoin", cpu, {});
+  kernels.add<StringJoin>("StringJoin", cpu, {});
   add(OpDef("ReduceJoin")
           .input("inputs: string")
           .input("reduction_indices: int32")
@@ -297,7 +297,7 @@ void register_string_part_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto sparse = [](const char* name, const char* delimiter) {
     OpDef op(name);
     op.input("input: string").input(delimiter);
-    return op.output("indices: int64").output("values: string").output("shape: int64").shape(split_shape);
+    return op.output("indices: int64").output("values: string").output("shape: int64").shape(string_split_shape);
   };
   add(sparse("StringSplit", "delimiter: string")
           .attr("skip_empty: bool = true")
@@ -307,8 +307,8 @@ void register_string_part_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("maxsplit: int = -1")
           .doc("The pieces of each string between occurrences of `sep`, or runs of white space when it is empty, split "
                "at most `maxsplit` times, as a sparse matrix: row i has those of string i."));
-  kernels.add<Split>("StringSplit", cpu, {});
-  kernels.add<Split>("StringSplitV2", cpu, {});
+  kernels.add<StringSplit>("StringSplit", cpu, {});
+  kernels.add<StringSplit>("StringSplitV2", cpu, {});
 }
 
 }  // namespace troupe

@@ -155,7 +155,7 @@ class MakeGradient final : public ComputeKernel {
   const std::string source_;
 };
 
-class Write final : public ComputeKernel {
+class TensorArrayWrite final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, array_of(c));
@@ -168,9 +168,9 @@ class Write final : public ComputeKernel {
 };
 
 /// What the ops that read have in common: the array, of the dtype they were made for.
-class Reader : public ComputeKernel {
+class TensorArrayReader : public ComputeKernel {
  public:
-  explicit Reader(const KernelInit& init) : dtype_(init.attr<DType>("dtype")) {}
+  explicit TensorArrayReader(const KernelInit& init) : dtype_(init.attr<DType>("dtype")) {}
 
  protected:
   Result<ArrayRef> array(const KernelContext& c) const {
@@ -182,9 +182,9 @@ class Reader : public ComputeKernel {
   const DType dtype_;
 };
 
-class Read final : public Reader {
+class TensorArrayRead final : public TensorArrayReader {
  public:
-  using Reader::Reader;
+  using TensorArrayReader::TensorArrayReader;
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, this->array(c));
     TROUPE_ASSIGN(const int64_t i, int_scalar(c.input(1), "index"));
@@ -195,9 +195,10 @@ class Read final : public Reader {
   }
 };
 
-class Gather final : public Reader {
+class TensorArrayGather final : public TensorArrayReader {
  public:
-  explicit Gather(const KernelInit& init) : Reader(init), shape_(init.attr<PartialShape>("element_shape")) {}
+  explicit TensorArrayGather(const KernelInit& init)
+      : TensorArrayReader(init), shape_(init.attr<PartialShape>("element_shape")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, this->array(c));
     TROUPE_ASSIGN(const std::vector<int64_t> indices, int_values(c.input(1), "indices"));
@@ -213,7 +214,7 @@ class Gather final : public Reader {
   const PartialShape shape_;
 };
 
-class Scatter final : public ComputeKernel {
+class TensorArrayScatter final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, array_of(c));
@@ -235,9 +236,10 @@ Result<PartialShape> rows_of(const PartialShape& rest) {
   return PartialShape::make(sizes);
 }
 
-class Concat final : public Reader {
+class TensorArrayConcat final : public TensorArrayReader {
  public:
-  explicit Concat(const KernelInit& init) : Reader(init), rest_(init.attr<PartialShape>("element_shape_except0")) {}
+  explicit TensorArrayConcat(const KernelInit& init)
+      : TensorArrayReader(init), rest_(init.attr<PartialShape>("element_shape_except0")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, this->array(c));
     const std::lock_guard lock(array->mutex);
@@ -257,7 +259,7 @@ class Concat final : public Reader {
   const PartialShape rest_;
 };
 
-class Split final : public ComputeKernel {
+class TensorArraySplit final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const ArrayRef array, array_of(c));
@@ -301,10 +303,10 @@ Status flow_shape(ShapeContext& c) {
   return scalar_shape(c);
 }
 
-Status read_shape(ShapeContext& c) { return c.with_rank(c.num_inputs() - 1, 0).status(); }
+Status array_read_shape(ShapeContext& c) { return c.with_rank(c.num_inputs() - 1, 0).status(); }
 
-Status gather_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(read_shape(c));
+Status array_gather_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(array_read_shape(c));
   const PartialShape& element = c.attr<PartialShape>("element_shape");
   if (!element.has_rank() || element.rank() == kMaxRank) return {};
   const PartialShape& indices = c.input(1);
@@ -315,8 +317,8 @@ Status gather_shape(ShapeContext& c) {
   return {};
 }
 
-Status concat_shape(ShapeContext& c) {
-  TROUPE_RETURN_IF_ERROR(read_shape(c));
+Status array_concat_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(array_read_shape(c));
   c.set_output(1, PartialShape{-1});
   TROUPE_ASSIGN(PartialShape shape, rows_of(c.attr<PartialShape>("element_shape_except0")));
   c.set_output(0, std::move(shape));
@@ -377,7 +379,7 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("flow_in: float32")
               .output("value: dtype")
               .attr("dtype: type")
-              .shape(read_shape)
+              .shape(array_read_shape)
               .doc("Reads element index."),
           gradient(array_read_gradient));
   ops.add(on_array("TensorArrayGatherV3")
@@ -386,7 +388,7 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("value: dtype")
               .attr("dtype: type")
               .attr("element_shape: shape = <unknown>")
-              .shape(gather_shape)
+              .shape(array_gather_shape)
               .doc("Reads the elements at indices as the rows of one tensor."),
           gradient(array_gather_gradient));
   ops.add(on_array("TensorArrayScatterV3")
@@ -404,7 +406,7 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("lengths: int64")
               .attr("dtype: type")
               .attr("element_shape_except0: shape = <unknown>")
-              .shape(concat_shape)
+              .shape(array_concat_shape)
               .doc("Reads all elements one after another along their first dimension, and how long each is."),
           gradient(array_concat_gradient));
   ops.add(on_array("TensorArraySplitV3")
@@ -428,12 +430,12 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<MakeArray>("TensorArrayV3", DeviceKind::kCpu, {});
   kernels.add<MakeGradient>("TensorArrayGradV3", DeviceKind::kCpu, {});
   kernels.add<MakeGradient>("TensorArrayGradWithShape", DeviceKind::kCpu, {});
-  kernels.add<Write>("TensorArrayWriteV3", DeviceKind::kCpu, {});
-  kernels.add<Read>("TensorArrayReadV3", DeviceKind::kCpu, {});
-  kernels.add<Gather>("TensorArrayGatherV3", DeviceKind::kCpu, {});
-  kernels.add<Scatter>("TensorArrayScatterV3", DeviceKind::kCpu, {});
-  kernels.add<Concat>("TensorArrayConcatV3", DeviceKind::kCpu, {});
-  kernels.add<Split>("TensorArraySplitV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArrayWrite>("TensorArrayWriteV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArrayRead>("TensorArrayReadV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArrayGather>("TensorArrayGatherV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArrayScatter>("TensorArrayScatterV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArrayConcat>("TensorArrayConcatV3", DeviceKind::kCpu, {});
+  kernels.add<TensorArraySplit>("TensorArraySplitV3", DeviceKind::kCpu, {});
   kernels.add<ArraySize>("TensorArraySizeV3", DeviceKind::kCpu, {});
   kernels.add<CloseArray>("TensorArrayCloseV3", DeviceKind::kCpu, {});
 }

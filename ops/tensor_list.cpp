@@ -30,18 +30,18 @@ template <int port, int from> Status element_shape_fn(ShapeContext& c) {
   return {};
 }
 
-Status stack_shape(ShapeContext& c) {
+Status list_stack_shape(ShapeContext& c) {
   c.set_output(0, rows_of(told_shape(c, 1), c.attr<int64_t>("num_elements")));
   return {};
 }
 
-Status gather_shape(ShapeContext& c) {
+Status list_gather_shape(ShapeContext& c) {
   const PartialShape& indices = c.input(1);
   c.set_output(0, rows_of(told_shape(c, 2), indices.has_rank() && indices.rank() == 1 ? indices[0] : -1));
   return {};
 }
 
-Status concat_shape(ShapeContext& c) {
+Status list_concat_shape(ShapeContext& c) {
   PartialShape shape = c.num_inputs() > 1 ? told_shape(c, 1) : c.attr<PartialShape>("element_shape");
   if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);
   c.set_output(0, shape);
@@ -177,7 +177,7 @@ void register_tensor_list_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("tensor: element_dtype")
               .attr(kType)
               .attr("num_elements: int = -1")
-              .shape(stack_shape)
+              .shape(list_stack_shape)
               .doc("All elements as the rows of one tensor."),
           gradient(list_stack_gradient));
   ops.add(OpDef("TensorListGather")
@@ -186,7 +186,7 @@ void register_tensor_list_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("element_shape: int32")
               .output("values: element_dtype")
               .attr(kType)
-              .shape(gather_shape)
+              .shape(list_gather_shape)
               .doc("The elements at indices as the rows of one tensor."),
           gradient(list_gather_gradient));
   ops.add(OpDef("TensorListConcat")
@@ -195,7 +195,7 @@ void register_tensor_list_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("lengths: int64")
               .attr(kType)
               .attr("element_shape: shape = <unknown>")
-              .shape(concat_shape)
+              .shape(list_concat_shape)
               .doc("All elements one after another along their first dimension, and the length of each."),
           gradient(list_concat_gradient));
   ops.add(OpDef("TensorListConcatV2")
@@ -206,7 +206,7 @@ void register_tensor_list_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("lengths: int64")
               .attr(kType)
               .attr(kShapeType)
-              .shape(concat_shape)
+              .shape(list_concat_shape)
               .doc("All elements one after another along their first dimension, and the length of each."),
           gradient(list_concat_gradient));
   register_tensor_list_kernels(kernels);

@@ -260,9 +260,9 @@ Status get_item(KernelContext& c, DType dtype) {
   return put(c, 0, element_or_zeros(c, *list, list->elements[static_cast<size_t>(i)], shape));
 }
 
-class Stack final : public ComputeKernel {
+class TensorListStack final : public ComputeKernel {
  public:
-  explicit Stack(const KernelInit& init)
+  explicit TensorListStack(const KernelInit& init)
       : dtype_(init.attr<DType>("element_dtype")), elements_(init.attr<int64_t>("num_elements")) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const TensorList* list, input_list(c, dtype_));
@@ -293,9 +293,9 @@ Status gather(KernelContext& c, DType dtype) {
 }
 
 /// The shape of the elements is an attribute (TensorListConcat), or input 1.
-class Concat final : public ComputeKernel {
+class TensorListConcat final : public ComputeKernel {
  public:
-  explicit Concat(const KernelInit& init)
+  explicit TensorListConcat(const KernelInit& init)
       : dtype_(init.attr<DType>("element_dtype")),
         shape_(init.attrs->get_or<PartialShape>("element_shape", PartialShape::unknown())) {}
   Status compute(KernelContext& c) override {
@@ -351,9 +351,10 @@ void register_tensor_list_kernels(KernelRegistry& kernels) {
     kernels.add(op, DeviceKind::kCpu, {}, [work = work](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
       return std::unique_ptr<Kernel>(new ListKernel(work, init));
     });
-  for (const char* op : {"TensorListConcat", "TensorListConcatV2"}) kernels.add<Concat>(op, DeviceKind::kCpu, {});
+  for (const char* op : {"TensorListConcat", "TensorListConcatV2"})
+    kernels.add<TensorListConcat>(op, DeviceKind::kCpu, {});
   kernels.add<SetItem>("TensorListSetItem", DeviceKind::kCpu, {});
-  kernels.add<Stack>("TensorListStack", DeviceKind::kCpu, {});
+  kernels.add<TensorListStack>("TensorListStack", DeviceKind::kCpu, {});
   kernels.add<ElementShape>("TensorListElementShape", DeviceKind::kCpu, {});
   kernels.add<AddLists>("AddN", DeviceKind::kCpu, {{"T", {DType::kVariant}}});
 }

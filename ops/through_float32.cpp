@@ -13,7 +13,7 @@ namespace {
 bool is_half_type(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
 
 /// A tensor of 16-bit floats as floats, or back.
-template <class From, class To> Result<Tensor> converted(const KernelContext& c, const Tensor& x) {
+template <class From, class To> Result<Tensor> converted_all(const KernelContext& c, const Tensor& x) {
   TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<To>, x.shape()));
   const From* in = x.data<From>();
   To* out = y.template mutable_data<To>();
@@ -38,9 +38,9 @@ class ThroughFloat32 final : public ComputeKernel {
       const Tensor& x = c.input(i);
       values[i] = x;
       if (x.dtype() == DType::kFloat16) {
-        TROUPE_ASSIGN(values[i], (converted<float16, float>(c, x)));
+        TROUPE_ASSIGN(values[i], (converted_all<float16, float>(c, x)));
       } else if (x.dtype() == DType::kBFloat16) {
-        TROUPE_ASSIGN(values[i], (converted<bfloat16, float>(c, x)));
+        TROUPE_ASSIGN(values[i], (converted_all<bfloat16, float>(c, x)));
       }
     }
     const std::vector<int32_t> uses(values.size(), 1);
@@ -51,9 +51,9 @@ class ThroughFloat32 final : public ComputeKernel {
     for (int i = 0; i < c.num_outputs(); ++i) {
       Tensor y = std::move(values[n + i]);
       if (outputs_[i] == DType::kFloat16) {
-        TROUPE_ASSIGN(y, (converted<float, float16>(c, y)));
+        TROUPE_ASSIGN(y, (converted_all<float, float16>(c, y)));
       } else if (outputs_[i] == DType::kBFloat16) {
-        TROUPE_ASSIGN(y, (converted<float, bfloat16>(c, y)));
+        TROUPE_ASSIGN(y, (converted_all<float, bfloat16>(c, y)));
       }
       c.set_output(i, std::move(y));
     }

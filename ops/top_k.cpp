@@ -14,12 +14,6 @@
 namespace troupe {
 namespace {
 
-int64_t product(const Shape& s, int begin, int end) {
-  int64_t n = 1;
-  for (int i = begin; i < end; ++i) n *= s[i];
-  return n;
-}
-
 using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
 
 class OneHot final : public ComputeKernel {
@@ -35,7 +29,7 @@ class OneHot final : public ComputeKernel {
     sizes.insert(sizes.begin() + axis, depth);
     TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
     TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), shape));
-    const int64_t inner = product(indices.shape(), axis, indices.rank()), n = indices.elements();
+    const int64_t inner = sizes_product(indices.shape(), axis, indices.rank()), n = indices.elements();
     std::vector<int64_t> places;  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
     with_type(indices.dtype(), OneHotIndices{}, [&]<class I>() {
       const I* at = indices.data<I>();
@@ -76,7 +70,7 @@ Status one_hot_shape(ShapeContext& c) {
 using TopKIndices = TypeList<int16_t, int32_t, int64_t>;
 
 /// What elements are compared as, so that there are few types: small integers as int32, 16-bit floats as float.
-template <class T> using Key = std::conditional_t<std::is_integral_v<T> && (sizeof(T) < 4), int32_t, Arithmetic<T>>;
+template <class T> using SortKey = std::conditional_t<std::is_integral_v<T> && (sizeof(T) < 4), int32_t, Arithmetic<T>>;
 
 /// Puts the first k of the order of x first: larger first, the smaller index where equal; NaN counts as smallest so
 /// that the order is strict.
@@ -93,9 +87,9 @@ template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, std:
 /// The k first of each row of n elements, and their indices.
 template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, T* values, int32_t* indices) {
   std::vector<int32_t> order(static_cast<size_t>(n));
-  std::vector<Key<T>> keys;
+  std::vector<SortKey<T>> keys;
   for (int64_t r = 0; r < rows; ++r, in += n) {
-    if constexpr (std::is_same_v<T, Key<T>>) {
+    if constexpr (std::is_same_v<T, SortKey<T>>) {
       sort_first(in, k, order);
     } else {
       keys.resize(order.size());

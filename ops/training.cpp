@@ -43,7 +43,7 @@ TROUPE_FLOATS(ProximalGradientDescentRule)
 TROUPE_FLOATS(ProximalAdagradRule)
 #undef TROUPE_FLOATS
 
-std::string describe(const Tensor& t) { return to_string(t.dtype()) + t.shape().str(); }
+std::string dtype_and_shape(const Tensor& t) { return to_string(t.dtype()) + t.shape().str(); }
 
 template <class Rule, class T> void run_rule(T* const* v, const T* g, const Arithmetic<T>* s, bool flag, int64_t n) {
   if constexpr (std::is_same_v<T, float>) run_floats(Rule(), v, g, s, flag, n);
@@ -118,7 +118,7 @@ class UpdateKernel : public ResourceKernel {
       const Tensor& t = request.inputs[static_cast<size_t>(input)];
       const DType wanted = i == update_.step ? DType::kInt64 : update_.dtype;
       if (t.dtype() != wanted || t.rank() != 0)
-        return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), describe(t));
+        return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), dtype_and_shape(t));
       if (wanted == DType::kComplex64) scalars[i] = Scalar(t.data<complex64>()[0]);
       with_type(wanted, TypeList<float16, bfloat16, float, double, int64_t>{},
                 [&]<class T>() { scalars[i] = static_cast<double>(widen(t.data<T>()[0])); });
@@ -145,7 +145,8 @@ class ApplyKernel final : public UpdateKernel {
       for (size_t i = 0; i < variables.size(); ++i)
         if (const Tensor& t = *variables[i].from;
             t.dtype() != g.dtype() || t.dtype() != update_.dtype || !(t.shape() == g.shape()))
-          return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, describe(t), describe(g));
+          return invalid_argument("variable '{}' is {}, the gradient {}", handles[i]->name, dtype_and_shape(t),
+                                  dtype_and_shape(g));
       run(variables, g, scalars);
       return {};
     };
@@ -183,7 +184,7 @@ class SparseApplyKernel final : public UpdateKernel {
     const Tensor &g = request.inputs[gradient()], &indices = request.inputs[gradient() + 1];
     const bool wide = indices.dtype() == DType::kInt64;
     if ((!wide && indices.dtype() != DType::kInt32) || indices.rank() != 1)
-      return invalid_argument("indices must be an int32 or int64 vector, got {}", describe(indices));
+      return invalid_argument("indices must be an int32 or int64 vector, got {}", dtype_and_shape(indices));
     return container.update(used(handles), request.allocator, [&](std::span<Tensor* const> variables) -> Status {
       const Shape& shape = variables[0]->shape();
       void* base[kMostVariables];
@@ -210,8 +211,8 @@ class SparseApplyKernel final : public UpdateKernel {
     if (rows.rank() > 0) rows.set(0, indices.elements());
     if (v.rank() == 0 || v.dtype() != update_.dtype || g.dtype() != update_.dtype || !(v.shape() == shape) ||
         !(g.shape() == rows))
-      return invalid_argument("variable '{}' is {}, the gradient of {} of its rows {}", name, describe(v),
-                              indices.elements(), describe(g));
+      return invalid_argument("variable '{}' is {}, the gradient of {} of its rows {}", name, dtype_and_shape(v),
+                              indices.elements(), dtype_and_shape(g));
     return {};
   }
 };
@@ -238,7 +239,7 @@ ShapeFn apply_shape(int variables, int gradient, bool sparse) {
   };
 }
 
-using Words = std::vector<std::string>;
+using WordList = std::vector<std::string>;
 
 class Rules {
  public:
@@ -246,7 +247,7 @@ class Rules {
 
   /// ResourceApply<name>, with handles of these variables, then these inputs of type T, of which one is the gradient.
   template <class Rule>
-  void add(const std::string& name, const Words& variables, const Words& rest, const std::string& doc) {
+  void add(const std::string& name, const WordList& variables, const WordList& rest, const std::string& doc) {
     add("ResourceApply" + name, updates<Rule>(), false, variables, rest,
         doc +
             " In place and at once: nobody sees some of it. The variables are in one container; all have the "
@@ -255,7 +256,7 @@ class Rules {
 
   /// ResourceSparseApply<name> too.
   template <class Rule>
-  void add_both(const std::string& name, const Words& variables, Words rest, const std::string& doc) {
+  void add_both(const std::string& name, const WordList& variables, WordList rest, const std::string& doc) {
     add<Rule>(name, variables, rest, doc);
     rest[Rule::kGradient] = "grad";
     rest.insert(rest.begin() + Rule::kGradient + 1, "indices: Tindices");
@@ -273,8 +274,8 @@ class Rules {
     return out;
   }
 
-  void add(const std::string& name, const std::vector<Update>& updates, bool sparse, const Words& variables,
-           const Words& rest, const std::string& doc) {
+  void add(const std::string& name, const std::vector<Update>& updates, bool sparse, const WordList& variables,
+           const WordList& rest, const std::string& doc) {
     const Update& any = updates[0];
     OpDef op(name);
     for (const std::string& v : variables) op.input(v + ": resource");

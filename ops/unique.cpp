@@ -16,11 +16,11 @@ using SetTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, in
 
 /// What an element is compared by: its value, so that 0 equals -0 and NaN equals nothing.
 template <class T>
-using Key = std::conditional_t<std::is_same_v<T, std::string>, std::string_view,
-                               std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
-template <class T> Key<T> key(const T& x) {
+using UniqueKey = std::conditional_t<std::is_same_v<T, std::string>, std::string_view,
+                                     std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
+template <class T> UniqueKey<T> key(const T& x) {
   if constexpr (is_half<T>) return widen(x);
-  else return static_cast<Key<T>>(x);
+  else return static_cast<UniqueKey<T>>(x);
 }
 
 /// Slices of a tensor [outer, n, inner] along the middle dimension, compared element by element.
@@ -42,7 +42,7 @@ template <class T> std::vector<size_t> hashes(const Slices& slices) {
   for (int64_t s = 0; s < slices.n; ++s) {
     size_t hash = 0;
     slices.for_each<T>(s, [&](const T& x) {
-      hash = hash * 0x9E3779B97F4A7C15 + std::hash<Key<T>>()(key(x));
+      hash = hash * 0x9E3779B97F4A7C15 + std::hash<UniqueKey<T>>()(key(x));
       return true;
     });
     out.push_back(hash);
@@ -152,8 +152,8 @@ Status unique_shape(ShapeContext& c) {
   return {};
 }
 
-template <class T> std::vector<Key<T>> keys(const Tensor& x) {
-  std::vector<Key<T>> out;
+template <class T> std::vector<UniqueKey<T>> keys(const Tensor& x) {
+  std::vector<UniqueKey<T>> out;
   for (const T& v : x.values<T>()) out.push_back(key(v));
   return out;
 }

@@ -120,9 +120,9 @@ class NoCopyOnRead final : public VariableKernel {
   Result<std::vector<Tensor>> run(Container&, ResourceRequest&) override { return std::vector<Tensor>{}; }
 };
 
-class ShapeKernel final : public VariableKernel {
+class VariableShapeKernel final : public VariableKernel {
  public:
-  explicit ShapeKernel(const KernelInit& init) : out_type_(init.attr<DType>("out_type")) {}
+  explicit VariableShapeKernel(const KernelInit& init) : out_type_(init.attr<DType>("out_type")) {}
 
  private:
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
@@ -185,7 +185,7 @@ template <class... T> void add_accumulate_kernels(KernelRegistry& kernels) {
   (kernels.add<AccumulateKernel<T, true>>("AssignSubVariableOp", DeviceKind::kCpu, {{"dtype", {dtype_of<T>}}}), ...);
 }
 
-Status read_shape(ShapeContext& c) {
+Status read_variable_shape(ShapeContext& c) {
   TROUPE_ASSIGN(PartialShape shape, variable_shape(c, 0, c.attr<DType>("dtype")));
   c.set_output(0, shape);
   return {};
@@ -230,7 +230,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The variable's value at the moment of the read; later updates do not change it. Fails "
                    "when the "
                    "variable has no value.")
-              .shape(read_shape)
+              .shape(read_variable_shape)
               .stateful(),
           gradient([](GradientContext& c) -> Status {
             c.set_dx(0, c.dy(0));
@@ -290,7 +290,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(shape_of_variable_shape)
               .stateful(),
           not_differentiable("a shape does not depend on values"));
-  kernels.add<ShapeKernel>("VariableShape", DeviceKind::kCpu, {});
+  kernels.add<VariableShapeKernel>("VariableShape", DeviceKind::kCpu, {});
 
   ops.add(OpDef("ResourceCountUpTo")
               .input("resource: resource")
@@ -323,7 +323,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The variable's value; the variable is gone. DestroyTemporaryVariable of TensorFlow becomes it, and "
                    "TemporaryVariable a VarHandleOp of a variable that each run makes anew; where a step fails before, "
                    "its value stays until the container is reset.")
-              .shape(read_shape)
+              .shape(read_variable_shape)
               .stateful(),
           not_differentiable("TensorFlow defines none"));
   kernels.add<TakeKernel>("_TakeVariable", DeviceKind::kCpu, {});

@@ -7,7 +7,7 @@
 namespace troupe {
 namespace {
 
-constexpr const char* kNames[] = {"depth", "height", "width"};
+constexpr const char* kAxisNames[] = {"depth", "height", "width"};
 
 /// The values of a list attribute along depth, height and width, where there is one.
 Status spatial(const Attrs& attrs, const char* name, const VolumeAttrs& v, std::array<int64_t, 3>& out) {
@@ -66,7 +66,7 @@ Result<std::array<WindowAxis, 3>> VolumeAttrs::axes(const PartialShape& input,
   std::array<WindowAxis, 3> out;
   for (int i = 0; i < 3; ++i) {
     out[i] = {input[space(i)], window[i], strides[i], dilations[i]};
-    TROUPE_RETURN_IF_ERROR(out[i].place(same, kNames[i]));
+    TROUPE_RETURN_IF_ERROR(out[i].place(same, kAxisNames[i]));
   }
   return out;
 }

@@ -58,7 +58,7 @@ class VolumePatches final : public ComputeKernel {
   const VolumeAttrs attrs_;
 };
 
-Status patches_shape(ShapeContext& c) {
+Status volume_patches_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape in, volume_of(c.input(0), "input"));
   TROUPE_ASSIGN(const VolumeAttrs attrs, volume_attrs(c.attrs()));
   TROUPE_ASSIGN(const auto axes, attrs.axes(in, attrs.sizes));
@@ -68,7 +68,7 @@ Status patches_shape(ShapeContext& c) {
 }
 
 /// Patches of a volume of the numbers 1, 2, ... say where each number of a patch came from; 0: from beyond the edges.
-Status patches_gradient(GradientContext& c) {
+Status volume_patches_gradient(GradientContext& c) {
   const Output x = c.input(0), g = c.dy(0);
   if (!g) return {};
   const auto ints = [&](std::initializer_list<int64_t> v) { return int_vector(c, std::span(v.begin(), v.size())); };
@@ -92,8 +92,8 @@ Status patches_gradient(GradientContext& c) {
   return {};
 }
 
-using PatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t, float16,
-                            uint32_t, uint64_t>;
+using VolumePatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t,
+                                  float16, uint32_t, uint64_t>;
 
 }  // namespace
 
@@ -104,12 +104,12 @@ void register_volume_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .output("patches: T")
           .attr("ksizes: list(int) >= 5")
           .attr("strides: list(int) >= 5")
-          .attr(type_attr("T", PatchTypes{}))
+          .attr(type_attr("T", VolumePatchTypes{}))
           .attr("padding: {'SAME', 'VALID'}")
-          .shape(patches_shape)
+          .shape(volume_patches_shape)
           .doc("What lies under each window of ksizes places over volumes [batch,depth,height,width,channels], with "
                "zeros beyond the edges: [batch,planes,rows,columns,ksizes*channels]."),
-      gradient(patches_gradient));
+      gradient(volume_patches_gradient));
   kernels.add("ExtractVolumePatches", DeviceKind::kCpu, {},
               [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
                 TROUPE_ASSIGN(const VolumeAttrs attrs, volume_attrs(*init.attrs));

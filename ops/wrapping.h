@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums and products of elements in which integers wrap around, as TensorFlow's do, without undefined behaviour; complex
-// products and quotients.
+// products, quotients and conjugates.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -38,6 +38,12 @@ inline complex64 quotient(complex64 a, complex64 b) {
 }
 
 template <class T> [[gnu::always_inline]] inline T quotient(T a, T b) { return a / b; }
+
+/// The conjugate of complex x; x itself where it is real.
+template <class T> T conjugate(T x) {
+  if constexpr (std::is_same_v<T, complex64>) return std::conj(x);
+  else return x;
+}
 
 /// Calls f.template operator()<T>() with the floating or complex T of `dtype`, or with the unsigned integer of the
 /// size of an integer `dtype`: sums, differences and products have the same bits whether signed or not.
