@@ -71,9 +71,9 @@ Plan make_plan(const Shape& x, std::span<const bool> reduced) {
   return plan;
 }
 
-class Reduction {
+class ReductionLoop {
  public:
-  Reduction(const Plan& plan, const Tensor& x, const ReduceLoops& loops, void* out, int threads)
+  ReductionLoop(const Plan& plan, const Tensor& x, const ReduceLoops& loops, void* out, int threads)
       : plan_(plan), loops_(loops), x_(static_cast<const char*>(x.raw())),
         size_(static_cast<int64_t>(size_of(x.dtype()))), out_(static_cast<char*>(out)), threads_(threads) {}
 
@@ -182,7 +182,7 @@ class Reduction {
 
 void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads) {
   const Plan plan = make_plan(x.shape(), reduced);
-  Reduction reduction(plan, x, loops, out, threads);
+  ReductionLoop reduction(plan, x, loops, out, threads);
   if (plan.inner_reduced) reduction.inner();
   else reduction.outer();
 }

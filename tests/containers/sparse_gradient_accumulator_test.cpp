@@ -9,10 +9,10 @@ using Catch::Contains;
 
 namespace {
 
-using Reduction = Accumulator::Reduction;
+using Rule = Accumulator::Reduction;
 
 struct RowsFixture {
-  explicit RowsFixture(Reduction reduction, PartialShape shape = {5, 2})
+  explicit RowsFixture(Rule reduction, PartialShape shape = {5, 2})
       : core(SparseGradientAccumulator::make("a", DType::kFloat32, std::move(shape), reduction).value()) {}
   SparseGradientAccumulator& accumulator() { return static_cast<SparseGradientAccumulator&>(*core); }
   Status apply(std::initializer_list<int64_t> rows, std::initializer_list<float> values, int64_t step = 0,
@@ -34,7 +34,7 @@ struct RowsFixture {
 
 TEST_CASE("rows are summed, or the mean of the gradients that have them") {
   for (const bool mean : {true, false}) {
-    RowsFixture f(mean ? Reduction::kMean : Reduction::kSum);
+    RowsFixture f(mean ? Rule::kMean : Rule::kSum);
     REQUIRE(f.apply({3, 1}, {3, 4, 1, 2}).ok());
     REQUIRE(f.apply({0, 3}, {1, 1, 1, 1}, 0, Tensor::of<int64_t>({5, 2})).ok());
     const auto& taken = f.take(2);
@@ -50,7 +50,7 @@ TEST_CASE("rows are summed, or the mean of the gradients that have them") {
 }
 
 TEST_CASE("a mean may be that of all gradients, whether they have a row or not") {
-  RowsFixture f(Reduction::kMeanOfAll);
+  RowsFixture f(Rule::kMeanOfAll);
   REQUIRE(f.apply({3, 1}, {3, 4, 1, 2}).ok());
   REQUIRE(f.apply({3}, {1, 1}).ok());
   CHECK(f.take(2)[1].identical(Tensor::of<float>({0.5, 1, 2, 2.5}, {2, 2})));
@@ -58,7 +58,7 @@ TEST_CASE("a mean may be that of all gradients, whether they have a row or not")
 
 TEST_CASE("gradients of rows are summed in the order of their replicas") {
   const auto sum = [](std::initializer_list<int64_t> order) {
-    RowsFixture f(Reduction::kSum);
+    RowsFixture f(Rule::kSum);
     const float values[] = {1e8f, 1, -1e8f};  // of which another order makes another sum
     for (const int64_t r : order) REQUIRE(f.apply({2}, {values[r], values[r]}, 0, Tensor::of<int64_t>({}), r).ok());
     return f.take(3)[1];
@@ -70,14 +70,14 @@ TEST_CASE("gradients of rows are summed in the order of their replicas") {
 }
 
 TEST_CASE("an index that a gradient has twice counts once") {
-  RowsFixture f(Reduction::kMean);
+  RowsFixture f(Rule::kMean);
   REQUIRE(f.apply({1, 1}, {1, 2, 3, 4}).ok());
   REQUIRE(f.apply({1}, {4, 4}).ok());
   CHECK(f.take(1)[1].identical(Tensor::of<float>({4, 5}, {1, 2})));
 }
 
 TEST_CASE("of a shape without its first size, rows may be anywhere; no rows are a gradient too") {
-  RowsFixture f(Reduction::kSum, {-1, 2});
+  RowsFixture f(Rule::kSum, {-1, 2});
   REQUIRE(f.apply({}, {}).ok());
   const auto& none = f.take(1);
   CHECK(none[1].shape() == Shape{0, 2});
@@ -86,7 +86,7 @@ TEST_CASE("of a shape without its first size, rows may be anywhere; no rows are 
 }
 
 TEST_CASE("gradients that do not fit are errors and change nothing") {
-  RowsFixture f(Reduction::kMean);
+  RowsFixture f(Rule::kMean);
   CHECK_THAT(f.apply({1, 5}, {1, 2, 3, 4}).error().message, Contains("out of range") && Contains("'a'"));
   CHECK_THAT(f.apply({-1}, {1, 2}).error().message, Contains("out of range"));
   CHECK_THAT(f.apply({1}, {1, 2}, 0, Tensor::of<int64_t>({5, 3})).error().message, Contains("rows"));
@@ -101,5 +101,5 @@ TEST_CASE("gradients that do not fit are errors and change nothing") {
   CHECK_FALSE(apply(one, Tensor::scalar(1.f)).ok());
   CHECK_FALSE(apply(Tensor::of<int32_t>({1}), Tensor::of<float>({1, 2}, {1, 2})).ok());
   CHECK(f.accumulator().num_accumulated() == 0);
-  CHECK_FALSE(SparseGradientAccumulator::make("a", DType::kInt32, {}, Reduction::kSum).ok());
+  CHECK_FALSE(SparseGradientAccumulator::make("a", DType::kInt32, {}, Rule::kSum).ok());
 }
