@@ -3,6 +3,7 @@
 // sums are checked before memory is asked for.
 #include "io/safetensors.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <charconv>
 #include <map>

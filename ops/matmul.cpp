@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products: MatMul and BatchMatMul in its three versions, with their gradients.
+#include <algorithm>
+
 #include "devices/parallel.h"
 #include "ops/all.h"
 #include "ops/gemm.h"

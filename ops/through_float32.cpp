@@ -2,6 +2,7 @@
 // Widening and rounding around a kernel for float32.
 #include "ops/through_float32.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "devices/parallel.h"
