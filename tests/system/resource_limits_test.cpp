@@ -5,7 +5,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -13,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/child.h"
 #include "tests/io/temporary_directory.h"
 #include "troupe/checkpoint.h"
 #include "troupe/events.h"
@@ -27,53 +27,11 @@ using Catch::Contains;
 /// Exit statuses of a child beside 0.
 constexpr int kRefused = 3, kWrong = 4;
 
-struct Ended {
-  int status = -1;  // -1: by a signal
-  int signal = 0;
-  std::string output;
-};
-
-/// Runs the hidden test `name` with TROUPE_LIMIT set to `limit`; by a signal after a minute.
-Ended run_child(const std::string& name, const std::string& limit) {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    dup2(ends[1], STDOUT_FILENO);
-    dup2(ends[1], STDERR_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    const rlimit no_core = {0, 0};
-    setrlimit(RLIMIT_CORE, &no_core);
-    setenv("TROUPE_LIMIT", limit.c_str(), 1);
-    alarm(60);
-    execl("/proc/self/exe", "system_tests", name.c_str(), nullptr);
-    _exit(127);
-  }
-  close(ends[1]);
-  Ended out;
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) out.output.append(buffer, static_cast<size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
-  if (WIFEXITED(status)) out.status = WEXITSTATUS(status);
-  else out.signal = WTERMSIG(status);
-  return out;
-}
-
 [[noreturn]] void end(int status, const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fputc('\n', stdout);
   std::fflush(stdout);
   _exit(status);
-}
-
-/// -1: this is not a child.
-int64_t limit_of_child() {
-  const char* limit = std::getenv("TROUPE_LIMIT");
-  return limit ? std::atoll(limit) : -1;
 }
 
 /// Address space of this process.
@@ -124,8 +82,8 @@ struct Network {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 TEST_CASE("child: makes an engine in limited memory", "[.child]") {
-  if (limit_of_child() < 0) return;
-  set_limit(RLIMIT_AS, address_space() + limit_of_child());
+  if (argument_of_child() < 0) return;
+  set_limit(RLIMIT_AS, address_space() + argument_of_child());
   const auto engine = Engine::create({.cpu_threads = {1, 1}});
   if (!engine.ok()) end(kRefused, engine.error().str());
   const Network network(**engine);
@@ -137,7 +95,7 @@ TEST_CASE("child: makes an engine in limited memory", "[.child]") {
 TEST_CASE("in limited memory a process runs its step or gets an error, never a signal and never a hang") {
   int ran = 0, refused = 0;
   for (int64_t mib = 512; mib <= 2048; mib += 64) {
-    const Ended ended = run_child("child: makes an engine in limited memory", std::to_string(mib << 20));
+    const Ended ended = run_child("child: makes an engine in limited memory", mib << 20);
     INFO(mib << " MiB: status " << ended.status << ", signal " << ended.signal << ": " << ended.output);
     CHECK((ended.status == 0 || ended.status == kRefused));
     if (ended.status == kRefused) CHECK_THAT(ended.output, Contains("resource exhausted"));
@@ -149,14 +107,14 @@ TEST_CASE("in limited memory a process runs its step or gets an error, never a s
 }
 
 TEST_CASE("child: is refused memory while it runs", "[.child]") {
-  if (limit_of_child() < 0) return;
+  if (argument_of_child() < 0) return;
   auto made = Engine::create({.cpu_threads = {1, 1}});
   if (!made.ok()) end(kWrong, made.error().str());
   const std::unique_ptr<Engine> engine = std::move(*made);
   const Network network(*engine);
   Session session(*engine, network.graph);
   if (const Status first = network.run(session, 1000); !first.ok()) end(kWrong, first.error().str());
-  set_limit(RLIMIT_AS, address_space() + limit_of_child());
+  set_limit(RLIMIT_AS, address_space() + argument_of_child());
   for (int i = 0; i < 20; ++i) {
     const Status large = network.run(session, 256 << 20);  // 1 GiB
     if (large.ok() || large.error().code != Code::kResourceExhausted || large.error().node != "large")
@@ -168,7 +126,7 @@ TEST_CASE("child: is refused memory while it runs", "[.child]") {
 
 TEST_CASE("an engine at work that is refused memory fails the step, names the node, and goes on") {
   for (const int64_t mib : {64, 256, 900}) {
-    const Ended ended = run_child("child: is refused memory while it runs", std::to_string(mib << 20));
+    const Ended ended = run_child("child: is refused memory while it runs", mib << 20);
     INFO(mib << " MiB: signal " << ended.signal << ": " << ended.output);
     CHECK(ended.status == kRefused);
   }
@@ -177,9 +135,9 @@ TEST_CASE("an engine at work that is refused memory fails the step, names the no
 #endif
 
 TEST_CASE("child: makes an engine with few threads", "[.child]") {
-  if (limit_of_child() < 0) return;
+  if (argument_of_child() < 0) return;
   become_another_user();
-  set_limit(RLIMIT_NPROC, limit_of_child());
+  set_limit(RLIMIT_NPROC, argument_of_child());
   const auto engine = Engine::create({.cpu_threads = {4, 1, 1}});
   if (!engine.ok()) end(kRefused, engine.error().str());
   Graph graph((*engine)->ops());
@@ -192,7 +150,7 @@ TEST_CASE("child: makes an engine with few threads", "[.child]") {
 TEST_CASE("an engine that gets too few threads is an error that says so") {
   int made = 0, refused = 0;
   for (const int threads : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16, 64}) {
-    const Ended ended = run_child("child: makes an engine with few threads", std::to_string(threads));
+    const Ended ended = run_child("child: makes an engine with few threads", threads);
     INFO(threads << " threads: status " << ended.status << ", signal " << ended.signal << ": " << ended.output);
     CHECK((ended.status == 0 || ended.status == kRefused));
     if (ended.status == kRefused) CHECK_THAT(ended.output, Contains("threads: Resource temporarily unavailable"));
@@ -206,9 +164,9 @@ TEST_CASE("an engine that gets too few threads is an error that says so") {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 TEST_CASE("child: gets no more threads once it has an engine", "[.child]") {
-  if (limit_of_child() < 0) return;
+  if (argument_of_child() < 0) return;
   become_another_user();
-  const auto engine = Engine::create({.cpu_threads = {static_cast<int>(limit_of_child())}});
+  const auto engine = Engine::create({.cpu_threads = {static_cast<int>(argument_of_child())}});
   if (!engine.ok()) end(kWrong, engine.error().str());
   Graph graph((*engine)->ops());
   const Scope scope(graph);
@@ -222,10 +180,10 @@ TEST_CASE("child: gets no more threads once it has an engine", "[.child]") {
 }
 
 TEST_CASE("a process whose OpenMP is refused a thread ends with status 1, and a device of one thread needs none") {
-  const Ended one = run_child("child: gets no more threads once it has an engine", "1");
+  const Ended one = run_child("child: gets no more threads once it has an engine", 1);
   INFO("one thread: status " << one.status << ", signal " << one.signal << ": " << one.output);
   CHECK(one.status == 0);
-  const Ended four = run_child("child: gets no more threads once it has an engine", "4");
+  const Ended four = run_child("child: gets no more threads once it has an engine", 4);
   INFO("four threads: status " << four.status << ", signal " << four.signal << ": " << four.output);
   if (four.output.find("no other user") != std::string::npos) return;
   CHECK(four.status == 1);
@@ -235,7 +193,7 @@ TEST_CASE("a process whose OpenMP is refused a thread ends with status 1, and a 
 #endif
 
 TEST_CASE("child: opens files when there are no more", "[.child]") {
-  if (limit_of_child() < 0) return;
+  if (argument_of_child() < 0) return;
   const TemporaryDirectory files;
   const std::string there = files.file("there.safetensors");
   if (!write_safetensors(there, {{"x", Tensor::scalar(1.f)}}).ok()) end(kWrong, "the checkpoint was not written");
@@ -246,7 +204,7 @@ TEST_CASE("child: opens files when there are no more", "[.child]") {
   const Scope scope(graph);
   const Output read = scope.op("ReadFile", {scope.constant(Tensor::scalar(there))});
   Session session(*engine, graph);
-  set_limit(RLIMIT_NOFILE, limit_of_child());
+  set_limit(RLIMIT_NOFILE, argument_of_child());
   while (open("/dev/null", O_RDONLY) >= 0) {
   }
   const auto told = [](const char* what, const Status& status) {
@@ -257,24 +215,24 @@ TEST_CASE("child: opens files when there are no more", "[.child]") {
   told("save", write_safetensors(files.file("new.safetensors"), {{"x", Tensor::scalar(1.f)}}));
   told("events", EventWriter::open(files.file("events")).status());
   told("op", session.run(std::vector<Feed>{}, {read}).status());
-  for (int fd = 3; fd < limit_of_child(); ++fd) close(fd);
+  for (int fd = 3; fd < argument_of_child(); ++fd) close(fd);
   const auto again = session.run(std::vector<Feed>{}, {read});  // the engine goes on
   end(again.ok() ? kRefused : kWrong, again.ok() ? "refused" : again.error().str());
 }
 
 TEST_CASE("with no file descriptors left, files are errors that say so") {
-  const Ended ended = run_child("child: opens files when there are no more", "64");
+  const Ended ended = run_child("child: opens files when there are no more", 64);
   INFO(ended.output);
   CHECK(ended.status == kRefused);
 }
 
 TEST_CASE("child: writes events beyond the largest file there may be", "[.child]") {
-  if (limit_of_child() < 0) return;
+  if (argument_of_child() < 0) return;
   const TemporaryDirectory files;
   auto writer = EventWriter::open(files.file("events"));
   if (!writer.ok()) end(kWrong, writer.error().str());
   std::signal(SIGXFSZ, SIG_IGN);
-  set_limit(RLIMIT_FSIZE, limit_of_child());
+  set_limit(RLIMIT_FSIZE, argument_of_child());
   for (int i = 0; i < 100'000; ++i) {
     const Status written = (*writer)->scalar("loss", i, 1.f);
     if (written.ok()) continue;
@@ -287,7 +245,7 @@ TEST_CASE("child: writes events beyond the largest file there may be", "[.child]
 }
 
 TEST_CASE("events that do not fit the disk are an error of the call that writes them, and of each later one") {
-  const Ended ended = run_child("child: writes events beyond the largest file there may be", "100000");
+  const Ended ended = run_child("child: writes events beyond the largest file there may be", 100000);
   INFO(ended.output);
   CHECK(ended.status == kRefused);
   CHECK_THAT(ended.output, Contains("File too large"));
