@@ -14,18 +14,16 @@
 
 namespace troupe {
 
-namespace {
-
 using UserOutputs = Result<std::vector<Tensor>>;
 
 /// What comes to an actor's resource from other threads: answers, and the actor's end. Thread-safe.
-class Inbox {
+class ActorInbox {
  public:
   struct Contents {
     std::vector<std::pair<uint64_t, UserOutputs>> answers;  // by request, in the order in which they came
     Status end;                                             // of the actor
   };
-  explicit Inbox(std::function<void()> wake) : wake_(std::move(wake)) {}
+  explicit ActorInbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
   void answer(uint64_t request, UserOutputs outputs) {
     {
@@ -52,12 +50,11 @@ class Inbox {
   Contents contents_;
 };
 
-}  // namespace
-
 /// What the copies of an ActorReply share.
 class ActorReply::State {
  public:
-  State(std::shared_ptr<Inbox> inbox, std::shared_ptr<std::atomic<bool>> wanted, uint64_t request, std::string actor)
+  State(std::shared_ptr<ActorInbox> inbox, std::shared_ptr<std::atomic<bool>> wanted, uint64_t request,
+        std::string actor)
       : inbox_(std::move(inbox)), wanted_(std::move(wanted)), request_(request), actor_(std::move(actor)) {}
   ~State() {
     answer(make_error(Code::kCancelled, "the actor '{}' dropped the request without an answer, or has ended", actor_));
@@ -71,7 +68,7 @@ class ActorReply::State {
   }
 
  private:
-  const std::shared_ptr<Inbox> inbox_;
+  const std::shared_ptr<ActorInbox> inbox_;
   const std::shared_ptr<std::atomic<bool>> wanted_;
   const uint64_t request_;
   const std::string actor_;
@@ -102,7 +99,7 @@ class ActorResource final : public HostedResource {
 
   void attach(ResourceHost& host) override {
     HostedResource::attach(host);
-    inbox_ = std::make_shared<Inbox>(host.waker());
+    inbox_ = std::make_shared<ActorInbox>(host.waker());
     actor_->attach_functor([weak = std::weak_ptr(inbox_), name = name_](const caf::error& reason) {
       if (const auto inbox = weak.lock())
         inbox->end(make_error(Code::kFailedPrecondition, "the actor '{}' has ended: {}", name,
@@ -122,7 +119,7 @@ class ActorResource final : public HostedResource {
   }
 
   void woken() override {
-    Inbox::Contents contents = inbox_->take();
+    ActorInbox::Contents contents = inbox_->take();
     for (auto& [request, outputs] : contents.answers) {
       const auto at = open_.find(request);
       if (at == open_.end()) continue;  // its step has ended meanwhile
@@ -181,7 +178,7 @@ class ActorResource final : public HostedResource {
 
   const std::string name_;
   const caf::actor actor_;
-  std::shared_ptr<Inbox> inbox_;
+  std::shared_ptr<ActorInbox> inbox_;
   std::map<uint64_t, Open> open_;
   uint64_t requests_ = 0;
   Status end_;

@@ -90,6 +90,10 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
   return &all_.back();
 }
 
+Variables::Uses& Variables::uses(const Scope& scope, const std::string& name) {
+  return uses_[{name, scope.device_name()}];
+}
+
 Output Variables::handle(const ScopeAt& scope, const Variable& v) {
   Output& handle = uses(scope, v.name).handle;
   if (!handle)

@@ -29,7 +29,7 @@ struct Covered {
 /// The attributes of a windowed op, checked.
 struct WindowAttrs {
   ChannelLayout layout;
-  std::string padding;          // SAME, VALID or EXPLICIT
+  std::string padding = {};     // SAME, VALID or EXPLICIT
   int64_t strides[2] = {1, 1};  // by height, width
   int64_t dilations[2] = {1, 1};
   int64_t sizes[2] = {-1, -1};  // of pools: attribute ksize

@@ -95,7 +95,7 @@ class Variables {
   };
   Variable* define(const Scope& scope, const std::string& name, const Shape& shape, const Initializer& initial,
                    bool trainable, DType dtype);
-  Uses& uses(const Scope& scope, const std::string& name) { return uses_[{name, scope.device_name()}]; }
+  Uses& uses(const Scope& scope, const std::string& name);
 
   std::string container_;
   int64_t seed_;
@@ -181,8 +181,8 @@ struct LstmStackOptions {
   std::vector<LstmState> initial = {};  // of each layer; none: zeros
 };
 struct LstmStackResult {
-  std::vector<Output> chunks;     // results of the last layer: [batch, steps of the chunk, units] each, on its device
-  std::vector<LstmState> states;  // of each layer after the last step
+  std::vector<Output> chunks = {};     // of the last layer: [batch, steps of the chunk, units] each, on its device
+  std::vector<LstmState> states = {};  // of each layer after the last step
   bool time_major = false;
 
   /// The chunks joined: [batch, steps, units].

@@ -20,8 +20,8 @@ namespace nn {
 
 /// What a model gives: two float32 scalars.
 struct ModelOutputs {
-  Output loss;      // what training makes small
-  Output accuracy;  // any metric to report; may be empty
+  Output loss = {};      // what training makes small
+  Output accuracy = {};  // any metric to report; may be empty
 };
 
 /// Builds the model once on the scope's device. `batch` holds the components of one element of the dataset. Called
