@@ -140,14 +140,19 @@ bool Executor::run(int64_t quantum_ns) {
   }
   set_team(device_.threads);
 
-  int64_t fired = 0;
-  int64_t now = begin;
+  int64_t fired = 0, counted = 0;
+  int64_t now = begin, counted_until = begin;
+  const auto count = [&] {
+    counters_.busy_ns.fetch_add(now - std::exchange(counted_until, now), std::memory_order_relaxed);
+    counters_.nodes.fetch_add(fired - std::exchange(counted, fired), std::memory_order_relaxed);
+  };
   for (size_t i = 0; i < active_.size();)
     if (!finish_if_done(*active_[i])) ++i;
   StepState* s = nullptr;
   while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
     const bool heavy = s->ready.empty();
     now = run_step(*s, now, begin + quantum_ns, fired);
+    count();  // before the caller of a step that ends here can ask
     finish_if_done(*s);
     if (heavy && outbox_.messages_wait()) break;
   }
@@ -156,8 +161,7 @@ bool Executor::run(int64_t quantum_ns) {
   if (more) ++turn_;
 
   now = outbox_.now_ns();
-  counters_.busy_ns.fetch_add(now - begin, std::memory_order_relaxed);
-  counters_.nodes.fetch_add(fired, std::memory_order_relaxed);
+  count();
   if (active_.size() > kMostActive) park();
   if (!more && !idle()) {
     // Only input is missing when some step waits for a queue or iterator and none for anything else.

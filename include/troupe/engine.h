@@ -95,6 +95,7 @@ class Engine {
   const KernelRegistry& kernels() const;
   /// Full names, "/job:localhost/replica:0/task:0/device:cpu:0", ...
   std::vector<std::string> devices() const;
+  /// Steps and nodes of each step that has ended are counted. From any thread, also while steps run.
   std::vector<DeviceStats> device_stats() const;
   /// Gives back the memory that devices keep for steps to come, as much as one had in use at once: after the last large
   /// step of a program that goes on with other work. From any thread, also while steps run.
