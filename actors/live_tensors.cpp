@@ -27,13 +27,19 @@ uint32_t frame_of_outputs(const PartitionPlan& plan, const PlanNode& node, uint3
 
 /// Bytes that none of `seen` has: of the buffer, or those of a list's elements.
 size_t bytes_beside(const Tensor& value, std::unordered_set<const void*>& seen) {
-  if (!value.defined() || value.bytes() == 0 || value.dtype() == DType::kResource || !seen.insert(value.raw()).second)
-    return 0;
-  if (value.dtype() != DType::kVariant) return value.bytes();
   size_t bytes = 0;
-  for (const TensorListRef& list : value.values<TensorListRef>())
-    if (list)
-      for (const Tensor& element : list->elements) bytes += bytes_beside(element, seen);
+  for (std::vector<const Tensor*> rest = {&value}; !rest.empty();) {
+    const Tensor& t = *rest.back();
+    rest.pop_back();
+    if (!t.defined() || t.bytes() == 0 || t.dtype() == DType::kResource || !seen.insert(t.raw()).second) continue;
+    if (t.dtype() != DType::kVariant) {
+      bytes += t.bytes();
+      continue;
+    }
+    for (const TensorListRef& list : t.values<TensorListRef>())
+      if (list)
+        for (const Tensor& element : list->elements) rest.push_back(&element);
+  }
   return bytes;
 }
 

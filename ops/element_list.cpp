@@ -116,20 +116,29 @@ Result<std::vector<Tensor>> part_elements(const Tensor& t, std::span<const int64
 
 namespace {
 
-Result<Tensor> add_lists(const KernelContext& c, const TensorList& a, const TensorList& b) {
+/// Lists within lists that the stack of a thread has room for.
+constexpr int kMostNested = 1000;
+
+Status check_nested(int depth) {
+  if (depth <= kMostNested) return {};
+  return invalid_argument("lists of tensors are nested more than {} deep", kMostNested);
+}
+
+Result<Tensor> add_nested(const KernelContext& c, const Tensor& a, const Tensor& b, int depth);
+
+Result<Tensor> add_lists(const KernelContext& c, const TensorList& a, const TensorList& b, int depth) {
+  TROUPE_RETURN_IF_ERROR(check_nested(depth));
   if (a.elements.size() != b.elements.size())
     return invalid_argument("lists of {} and {} elements cannot be added", a.elements.size(), b.elements.size());
   TensorList sum{a.dtype, a.shape, a.most, {}};
   for (size_t i = 0; i < a.elements.size(); ++i) {
-    TROUPE_ASSIGN(Tensor element, add_elements(c, a.elements[i], b.elements[i]));
+    TROUPE_ASSIGN(Tensor element, add_nested(c, a.elements[i], b.elements[i], depth + 1));
     sum.elements.push_back(std::move(element));
   }
   return list_tensor(std::move(sum));
 }
 
-}  // namespace
-
-Result<Tensor> add_elements(const KernelContext& c, const Tensor& a, const Tensor& b) {
+Result<Tensor> add_nested(const KernelContext& c, const Tensor& a, const Tensor& b, int depth) {
   if (!a.defined()) return b;
   if (!b.defined()) return a;
   if (a.dtype() != b.dtype() || a.shape() != b.shape())
@@ -138,7 +147,7 @@ Result<Tensor> add_elements(const KernelContext& c, const Tensor& a, const Tenso
   if (a.dtype() == DType::kVariant) {
     TROUPE_ASSIGN(const TensorList* x, list_of(a));
     TROUPE_ASSIGN(const TensorList* y, list_of(b));
-    return add_lists(c, *x, *y);
+    return add_lists(c, *x, *y, depth);
   }
   TROUPE_ASSIGN(Tensor out, c.allocate(a.dtype(), a.shape()));
   const bool numbers = with_type(a.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
@@ -150,17 +159,24 @@ Result<Tensor> add_elements(const KernelContext& c, const Tensor& a, const Tenso
   return out;
 }
 
-Result<Tensor> zeros_like(const KernelContext& c, const Tensor& t) {
+Result<Tensor> zeros_nested(const KernelContext& c, const Tensor& t, int depth) {
   if (!t.defined()) return Tensor();
   if (t.dtype() != DType::kVariant) return Tensor::zeros(t.dtype(), t.shape(), c.device().allocator);
+  TROUPE_RETURN_IF_ERROR(check_nested(depth));
   TROUPE_ASSIGN(const TensorList* list, list_of(t));
   TensorList zeros{list->dtype, list->shape, list->most, {}};
   for (const Tensor& element : list->elements) {
-    TROUPE_ASSIGN(Tensor zero, zeros_like(c, element));
+    TROUPE_ASSIGN(Tensor zero, zeros_nested(c, element, depth + 1));
     zeros.elements.push_back(std::move(zero));
   }
   return list_tensor(std::move(zeros));
 }
+
+}  // namespace
+
+Result<Tensor> add_elements(const KernelContext& c, const Tensor& a, const Tensor& b) { return add_nested(c, a, b, 1); }
+
+Result<Tensor> zeros_like(const KernelContext& c, const Tensor& t) { return zeros_nested(c, t, 1); }
 
 Result<const TensorList*> list_of(const Tensor& t) {
   if (t.dtype() != DType::kVariant || t.rank() != 0 || !t.data<TensorListRef>()[0])

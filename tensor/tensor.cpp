@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "base/check.h"
 
@@ -47,6 +48,20 @@ Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, 
 }
 
 void Buffer::destroy() {
+  if (dtype_ != DType::kVariant) return destroy_elements();
+  // Lists within lists go one after the other, so that they may be nested as deep as they like.
+  static thread_local Buffer* waiting = nullptr;
+  static thread_local bool at_work = false;
+  next_ = std::exchange(waiting, this);
+  if (std::exchange(at_work, true)) return;
+  while (waiting) {
+    Buffer* const first = std::exchange(waiting, waiting->next_);
+    first->destroy_elements();
+  }
+  at_work = false;
+}
+
+void Buffer::destroy_elements() {
   with_objects(dtype_, [&]<class T>() { std::destroy_n(static_cast<T*>(data()), elements_); });
   Allocator* const allocator = allocator_;
   const size_t bytes = bytes_ + kAlignment;

@@ -38,12 +38,14 @@ class Buffer {
  private:
   Buffer() = default;
   void destroy();
+  void destroy_elements();
   std::atomic<int32_t> refs_{1};
   DType dtype_ = DType::kInvalid;
   std::atomic<bool> frozen_{false};
   int64_t elements_ = 0;  // constructed objects, for dtypes that need destruction
   size_t bytes_ = 0;
   Allocator* allocator_ = nullptr;
+  Buffer* next_ = nullptr;  // of the lists that wait to be destroyed
 };
 
 /// A dense, row-major array of one dtype. An empty Tensor (default) has dtype kInvalid and no buffer.

@@ -140,6 +140,28 @@ TEST_CASE("lists of one length add up, element by element") {
              Catch::Contains("3 and 2 elements"));
 }
 
+TEST_CASE("lists nest as deep as memory allows; sums and zeros of them go 1,000 deep") {
+  Lists t;
+  const auto nested = [](int depth) {
+    TensorList empty;
+    empty.dtype = DType::kFloat64;
+    Tensor out = list_tensor(std::move(empty));
+    for (int i = 1; i < depth; ++i) {
+      TensorList list{DType::kVariant, PartialShape::scalar(), -1, {}};
+      list.elements = {std::move(out)};
+      out = list_tensor(std::move(list));
+    }
+    return out;
+  };
+  const Output most = t.of(nested(1000)), deep = t.of(nested(200'000));
+  const Output length = t.op("TensorListLength", {t.scope.op("ZerosLike", {most})});
+  CHECK(t.run(length).identical(I(1)));
+  CHECK(t.run(t.op("TensorListLength", {t.scope.op("AddN", {most, most})})).identical(I(1)));
+  CHECK(t.run(t.op("TensorListLength", {deep})).identical(I(1)));
+  for (const Output& refused : {t.scope.op("ZerosLike", {deep}), t.scope.op("AddN", {deep, deep})})
+    CHECK_THAT(t.error(refused).message, Catch::Contains("nested more than 1000 deep"));
+}
+
 TEST_CASE("an optional gives its components back, or says that it has none") {
   Lists t;
   const Output x = t.of(D({1, 2})), y = t.of(I(7));

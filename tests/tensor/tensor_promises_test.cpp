@@ -226,3 +226,19 @@ TEST_CASE("copy_elements copies objects by value, and nothing when asked for not
   copy_elements(DType::kString, from.raw(), to.mutable_raw(), 2);
   CHECK(to.identical(Tensor::of<std::string>({"a", "b", ""})));
 }
+
+TEST_CASE("lists within lists go without recursion, however deep") {
+  Tensor outer;
+  for (int depth = 0; depth < 1'000'000; ++depth) {
+    TensorList list;
+    list.elements = {std::move(outer), Tensor::scalar(depth)};
+    outer = list_tensor(std::move(list));
+  }
+  Tensor other = outer;
+  outer = Tensor();
+  const TensorList& first = *other.data<TensorListRef>()[0];
+  CHECK(first.elements[1].identical(Tensor::scalar(999'999)));
+  const Tensor second = first.elements[0];
+  other = Tensor();
+  CHECK(second.data<TensorListRef>()[0]->elements[1].identical(Tensor::scalar(999'998)));
+}
