@@ -117,4 +117,9 @@ size_t BlockingPool::threads() const {
   return state_->threads.size();
 }
 
+size_t BlockingPool::idle() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->idle;
+}
+
 }  // namespace troupe

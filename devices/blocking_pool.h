@@ -39,6 +39,8 @@ class BlockingPool {
   bool shutdown(std::chrono::nanoseconds patience = std::chrono::seconds(1));
   /// At this moment, with those that have nothing to do.
   size_t threads() const;
+  /// Of these, those that have nothing to do.
+  size_t idle() const;
 
  private:
   struct State;

@@ -300,6 +300,22 @@ TEST_CASE("a directory has one owner, whom the error of another one names; readi
   CHECK(Checkpointer::open(dir.path()).ok());  // the kill released it
 }
 
+TEST_CASE("a child made by fork() holds its parent's directory until it ends") {
+  TemporaryDirectory dir;
+  auto mine = Checkpointer::open(dir.path());
+  REQUIRE(mine.ok());
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (;;) ::pause();
+  mine = Checkpointer::open(dir.file("elsewhere"));
+  const auto other = Checkpointer::open(dir.path());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  REQUIRE(!other.ok());
+  CHECK_THAT(other.error().message, Catch::Contains(fmt::format("process {} ", ::getpid())));
+  CHECK(Checkpointer::open(dir.path()).ok());
+}
+
 TEST_CASE("a file system without locks is an error with words, and so is a lock that is not a file") {
   auto files = std::make_shared<SimulatedFiles>();
   files->no_locks = true;

@@ -47,6 +47,9 @@ class Program {
       if (ends_[1].child >= 0) ::dup2(ends_[1].child, STDERR_FILENO);
       if (out == Stream::kClosed) ::close(STDOUT_FILENO);
       if (err == Stream::kClosed) ::close(STDERR_FILENO);
+      // A program that a signal ends leaves its threads, which ThreadSanitizer would report.
+      const char* options = std::getenv("TSAN_OPTIONS");
+      ::setenv("TSAN_OPTIONS", (std::string(options ? options : "") + ":report_thread_leaks=0").c_str(), 1);
       for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(s, SIG_DFL);
       ::sigprocmask(SIG_SETMASK, &before, nullptr);
       ::execv(argv[0], argv.data());
