@@ -10,8 +10,11 @@ constexpr size_t kMaxKnown = 65'536;
 Status ResourceRequests::add(const ResourceRef& handle, ResourceUse use) {
   if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
     flush();
-    known_.clear();  // not hosts_: steps may wait there and have to be cancelled
+    known_.clear();
     generation_ = directory_->generation();
+    // Hosts that are there may have steps that wait, to be cancelled. Those that are gone answer all that they were
+    // asked.
+    std::erase_if(hosts_, [&](const auto& host) { return directory_->find(host.first) != host.second.actor; });
   }
   auto [at, fresh] = known_.try_emplace(handle.get(), Known{handle, nullptr});
   if (fresh) {
@@ -24,16 +27,18 @@ Status ResourceRequests::add(const ResourceRef& handle, ResourceUse use) {
     host.actor = std::move(*actor);
     at->second.host = &host;
   }
-  at->second.host->gathered.push_back(std::move(use));
+  Host& host = *at->second.host;
+  if (host.gathered.empty()) asked_.push_back(&host);
+  host.gathered.push_back(std::move(use));
   return {};
 }
 
 void ResourceRequests::flush() {
-  for (auto& [key, host] : hosts_) {
-    if (host.gathered.empty()) continue;
-    self_.send(host.actor, UseResource{std::make_shared<std::vector<ResourceUse>>(std::exchange(host.gathered, {}))});
-    settle(host);
+  for (Host* host : asked_) {
+    self_.send(host->actor, UseResource{std::make_shared<std::vector<ResourceUse>>(std::exchange(host->gathered, {}))});
+    settle(*host);
   }
+  asked_.clear();
 }
 
 void ResourceRequests::cancel(int64_t step) {
@@ -51,6 +56,7 @@ void ResourceRequests::settle(const Host& host) {
 
 void ResourceRequests::clear() {
   known_.clear();
+  asked_.clear();
   hosts_.clear();
   directory_.reset();
 }

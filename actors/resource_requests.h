@@ -42,7 +42,8 @@ class ResourceRequests {
   std::shared_ptr<Directory> directory_;
   int64_t* const unsettled_;
   std::unordered_map<const ResourceHandle*, Known> known_;
-  std::unordered_map<std::string, Host> hosts_;  // by host_key; they stay, since steps may wait there
+  std::unordered_map<std::string, Host> hosts_;  // by host_key; until they are gone, since steps may wait there
+  std::vector<Host*> asked_;                     // those that something is gathered for
   uint64_t generation_ = 0;
 };
 

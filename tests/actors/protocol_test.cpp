@@ -9,9 +9,10 @@ namespace troupe {
 namespace {
 
 struct Protocol : Simulation {
-  Output variable(const std::string& name, const std::string& device = "/cpu:0") {
+  Output variable(const std::string& name, const std::string& device = "/cpu:0", const std::string& container = "") {
     return scope.device(device).op(
-        "VarHandleOp", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape::scalar()}, {"shared_name", name}});
+        "VarHandleOp", {},
+        {{"dtype", DType::kInt32}, {"shape", PartialShape::scalar()}, {"shared_name", name}, {"container", container}});
   }
   Output read(Output variable) { return scope.op("ReadVariableOp", {variable}, {{"dtype", DType::kInt32}}); }
   Output queue(int64_t capacity) {
@@ -103,6 +104,29 @@ TEST_CASE("protocol: a queue that closes answers who waits, and who comes later"
   const StepRef next = p.start({element});
   CHECK(p.settle() == Messages{"cpu:0 RunStep", "queue UseResource"});
   CHECK(p.results.size() == 1);
+}
+
+TEST_CASE("protocol: a device lets go of hosts that are gone, and other steps still wait at theirs") {
+  Protocol p;
+  const StepRef waiting = p.start({p.dequeue(p.queue(2))});
+  p.settle();
+  std::vector<caf::actor_addr> gone;
+  for (int i = 0; i < 3; ++i) {
+    const std::string container = fmt::format("c{}", i);
+    p.prepare({p.scope.node("AssignVariableOp", {p.variable("v", "/cpu:0", container), p.scope.constant(i)})});
+    caf::actor host = p.directory->remove("container/" + container);
+    REQUIRE(host);
+    caf::anon_send(host, CloseResource{});
+    caf::anon_send_exit(host, caf::exit_reason::user_shutdown);
+    gone.push_back(host.address());
+  }
+  p.prepare({p.scope.node("AssignVariableOp", {p.variable("last"), p.scope.constant(1)})});
+  for (const caf::actor_addr& host : gone) CHECK_FALSE(caf::actor_cast<caf::actor>(host));
+  CHECK_FALSE(p.results.contains(waiting->id));
+  CHECK(waiting->fail(make_error(Code::kCancelled, "by the test")));
+  caf::anon_send(p.directory->devices[0], AbortStep{0, waiting});
+  p.settle();
+  CHECK(p.code(waiting) == Code::kCancelled);
 }
 
 TEST_CASE("protocol: the time that a device waits for a queue is time that it waits for input") {
