@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "actors/executor.h"
+#include "devices/executor.h"
 #include "devices/hosted_resource.h"
 
 namespace troupe {

@@ -12,8 +12,8 @@
 
 #include "actors/blocking_jobs.h"
 #include "actors/directory.h"
-#include "actors/executor.h"
 #include "devices/blocking_pool.h"
+#include "devices/executor.h"
 #include "troupe/engine.h"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "actors/executor.h"
+#include "devices/executor.h"
 #include "devices/hosted_resource.h"
 
 namespace troupe {

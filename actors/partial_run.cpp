@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <semaphore>
 
-#include "actors/feed_check.h"
 #include "base/join.h"
 #include "base/log.h"
+#include "graph/feed_check.h"
 #include "troupe/guarded.h"
 #include "troupe/partial_run.h"
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <optional>
 
-#include "actors/step.h"
+#include "devices/step_call.h"
 #include "troupe/run_lists.h"
 
 namespace troupe {

@@ -8,11 +8,11 @@
 #include <semaphore>
 
 #include "actors/engine_impl.h"
-#include "actors/feed_check.h"
 #include "actors/messages.h"
 #include "actors/partial_run.h"
-#include "actors/recently_used.h"
 #include "actors/step_timer.h"
+#include "base/recently_used.h"
+#include "graph/feed_check.h"
 #include "graph/prune.h"
 #include "troupe/guarded.h"
 

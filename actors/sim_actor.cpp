@@ -7,7 +7,7 @@
 #include "actors/blocking_jobs.h"
 #include "base/engine_thread.h"
 #include "devices/run_kernel.h"
-#include "graph/op_costs.h"
+#include "plan/op_costs.h"
 
 namespace troupe {
 namespace {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "actors/step.h"
+#include "devices/step_call.h"
 
 namespace troupe {
 

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "cli/commands.h"
-#include "graph/op_costs.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
+#include "plan/op_costs.h"
 #include "troupe/graph_def.h"
 
 namespace troupe {

@@ -4,11 +4,11 @@
 #include <map>
 #include <set>
 
+#include "cli/builders.h"
 #include "cli/commands.h"
 #include "cli/kernel_lines.h"
-#include "graph/builders.h"
-#include "graph/op_text.h"
-#include "graph/read_forms.h"
+#include "cli/op_text.h"
+#include "graph/graph_def/imported_forms.h"
 #include "ops/all.h"
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"

@@ -6,7 +6,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "graph/builders.h"
+#include "cli/builders.h"
 #include "ops/all.h"
 
 namespace {

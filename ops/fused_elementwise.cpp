@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "graph/fuse_elementwise.h"
+#include "graph/passes/fuse_elementwise.h"
 #include "ops/all.h"
 #include "ops/elementwise.h"
 

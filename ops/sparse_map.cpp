@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse tensors kept outside of graphs, by number, so that queues can carry them: _SparseTensorsMap makes the handle;
 // _SparseTensorsMapInsert and _SparseTensorsMapTake run at its host. What AddSparseToTensorsMap,
-// AddManySparseToTensorsMap and TakeManySparseFromTensorsMap become (graph/named_resources.h).
+// AddManySparseToTensorsMap and TakeManySparseFromTensorsMap become (graph/graph_def/named_resources.h).
 #include <map>
 #include <set>
 

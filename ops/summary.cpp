@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "graph/attr_proto.h"
+#include "graph/graph_def/attr_proto.h"
 #include "io/summary.h"
 #include "ops/all.h"
 #include "ops/type_dispatch.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/tensor_bytes.h"
 
-#include "graph/attr_proto.h"
+#include "graph/graph_def/attr_proto.h"
 
 namespace troupe {
 

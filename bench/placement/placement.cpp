@@ -10,8 +10,8 @@
 #include <functional>
 #include <random>
 
-#include "graph/placement.h"
 #include "ops/all.h"
+#include "plan/placement.h"
 #include "programs/program.h"
 #include "troupe/gradients.h"
 #include "troupe/optimizers.h"

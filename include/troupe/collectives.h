@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives: tensors of several devices summed, gathered and handed round, as nodes of a graph. Implemented in
-// nn/collectives.cpp.
+// train/collectives.cpp.
 //
 // The devices stand in a ring in the order given, one tensor on each; each sends to the next alone. A tensor goes round
 // in as many chunks as there are devices, so that all links are busy at once, and nothing but data dependencies orders

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CostModel: how long a node takes on a device, and a tensor over a link: estimated from op, shapes and rates at first,
-// then measured. The white paper's section 3.2.1. Implemented in graph/cost_model.cpp.
+// then measured. The white paper's section 3.2.1. Implemented in plan/cost_model.cpp.
 #pragma once
 #include <map>
 #include <optional>

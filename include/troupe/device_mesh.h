@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeviceMesh: devices in a grid with named axes, one for each way a model is spread. Implemented in nn/device_mesh.cpp.
+// DeviceMesh: devices in a grid with named axes, one for each way a model is spread. Implemented in
+// train/device_mesh.cpp.
 //
 //   auto mesh = nn::DeviceMesh::create(engine->devices(), {{"data", 2}, {"pipeline", 2}, {"tensor", 2}});
 //   mesh->along("tensor", {{"data", 1}, {"pipeline", 0}})   the devices that share the layers of replica 1's stage 0

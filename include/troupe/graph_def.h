@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def.cpp.
+// Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def/graph_def.cpp.
 #pragma once
 #include <string>
 #include <string_view>

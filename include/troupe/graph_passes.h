@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GraphPasses: which rewritings a session may apply to the nodes of a step. Implemented in graph/passes.cpp.
+// GraphPasses: which rewritings a session may apply to the nodes of a step. Implemented in graph/passes/passes.cpp.
 #pragma once
 #include <array>
 #include <bit>

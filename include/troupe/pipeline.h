@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipeline: trains a model whose layers are on several devices, many micro-batches at once. Implemented in
-// nn/pipeline_cut.cpp (where the model is cut), nn/pipeline_graph.cpp (the graph), nn/pipeline.cpp (the loop).
+// train/pipeline_cut.cpp (where the model is cut), train/pipeline_graph.cpp (the graph), train/pipeline.cpp (the loop).
 //
 // The training step of one micro-batch is one step of a session: forward and backward through all stages. The
 // micro-batches of a batch are steps that run at once; how they share the devices follows from two things alone:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Placement: which device each node of a step runs on, by a simulated execution with a cost model (white paper, 3.2.1),
-// and what the step takes then. Implemented in graph/placement.cpp.
+// and what the step takes then. Implemented in plan/placement.cpp.
 #pragma once
 #include <optional>
 #include <span>

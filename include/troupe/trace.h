@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces: when each node of a step ran on which device, and files of it that Perfetto and chrome://tracing open.
-// Implemented in actors/trace.cpp.
+// Implemented in actors/trace_file.cpp.
 #pragma once
 #include <memory>
 #include <mutex>

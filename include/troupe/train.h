@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainer: replicas of a model on several devices, fed through queues, that share one container of variables or keep
-// copies that agree (docs/data_parallel.md). Implemented in nn/towers.cpp, nn/copies.cpp (the graph) and nn/trainer.cpp
-// (the loops).
+// copies that agree (docs/data_parallel.md). Implemented in train/towers.cpp, train/copies.cpp (the graph) and
+// train/trainer.cpp (the loops).
 //
 // An input loop runs steps that move elements of a dataset into a queue; replicas dequeue. Loops are continuations:
 // the callback of a step starts the next one, so no thread waits in between.

@@ -6,7 +6,7 @@
 #include <ctime>
 #include <latch>
 
-#include "actors/recently_used.h"
+#include "base/recently_used.h"
 #include "tests/actors/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/cost_model.h"

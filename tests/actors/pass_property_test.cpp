@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "graph/passes.h"
+#include "graph/passes/passes.h"
 #include "tests/actors/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/control_flow.h"

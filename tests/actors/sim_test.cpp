@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "graph/op_costs.h"
+#include "plan/op_costs.h"
 #include "tests/actors/fixtures.h"
 #include "troupe/control_flow.h"
 #include "troupe/optimizers.h"

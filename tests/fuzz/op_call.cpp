@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "graph/graph.pb.h"
+#include "graph/graph_def/graph.pb.h"
 #include "troupe/graph_def.h"
 
 namespace troupe::fuzz {

@@ -6,7 +6,7 @@
 #include <climits>
 #include <cmath>
 
-#include "tests/graph/pass_fixture.h"
+#include "tests/graph/passes/pass_fixture.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/graph/pass_fixture.h"
+#include "tests/graph/passes/pass_fixture.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 

@@ -2,7 +2,7 @@
 // _FusedElementwise: the same bits as the functions one by one, for every way an input may be read; bad programs.
 #include <catch2/catch.hpp>
 
-#include "graph/fuse_elementwise.h"
+#include "graph/passes/fuse_elementwise.h"
 #include "tests/ops/evaluate.h"
 
 using namespace troupe;

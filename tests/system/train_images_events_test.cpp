@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "graph/graph.pb.h"
+#include "graph/graph_def/graph.pb.h"
 #include "io/event.pb.h"
 #include "io/tfrecord.h"
 #include "tests/system/train_images.h"

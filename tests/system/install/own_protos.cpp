@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that registers tensorflow.GraphDef in a file graph/graph.proto of its own, as one that links TensorFlow
-// does, and reads with it what Troupe writes.   usage: own_protos VERSION
+// A program that registers tensorflow.GraphDef in a file graph/graph_def/graph.proto of its own, as one that links
+// TensorFlow does, and reads with it what Troupe writes.   usage: own_protos VERSION
 #include <cstdio>
 #include <string>
 
-#include "graph/graph.pb.h"
+#include "graph/graph_def/graph.pb.h"
 #include "io/event.pb.h"
 #include "troupe/engine.h"
 #include "troupe/graph_def.h"
@@ -24,8 +24,8 @@ int main(int argc, char** argv) {
   tensorflow::Event event;
   event.set_step(own.node_size());
   if (own.node_size() != 2 || own.node(1).op() != "Neg" || event.step() != 2) return std::puts("another graph"), 1;
-  const auto* file = google::protobuf::DescriptorPool::generated_pool()->FindFileByName("graph/graph.proto");
+  const auto* file = google::protobuf::DescriptorPool::generated_pool()->FindFileByName("graph/graph_def/graph.proto");
   if (file == nullptr || file->package() != "tensorflow")
-    return std::puts("graph/graph.proto is not this program's"), 1;
+    return std::puts("graph/graph_def/graph.proto is not this program's"), 1;
   return 0;
 }

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+// Firing nodes: the hot path of the engine. Invariants in executor.h; how steps begin and end: executor_steps.cpp.
+#include "devices/executor.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "devices/measurements.h"
+#include "devices/parallel.h"
+#include "devices/run_kernel.h"
+
+namespace troupe {
+namespace {
+
+bool waits_for_input(const StepState& s) { return s.input_unanswered > 0; }
+bool waits_for_other(const StepState& s) { return s.blocking > 0 || s.unanswered > s.input_unanswered; }
+
+/// Nodes between two looks at the clock.
+constexpr int kClockEvery = 64;
+
+template <class T> bool all_finite(const Tensor& t) {
+  const T* v = t.data<T>();
+  return std::all_of(v, v + t.elements(), [](T x) { return std::isfinite(static_cast<float>(x)); });
+}
+
+/// Takes a new measurement in: faster at once, slower (the thread may have been interrupted) by and by.
+void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
+  const int64_t old = cost.load(std::memory_order_relaxed);
+  const int64_t now = old == 0 || measured_ns < old ? measured_ns : (3 * old + measured_ns) / 4;
+  cost.store(static_cast<uint32_t>(std::clamp<int64_t>(now, 1, UINT32_MAX)), std::memory_order_relaxed);
+}
+
+double output_bytes(const PlanNode& node, const Iteration& in) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (const Tensor& t = in.values[node.first_output + i]; t.defined()) bytes += static_cast<double>(t.bytes());
+  return bytes;
+}
+
+/// Large graphs do not fit the cache. A plan is laid out in the order of firing, so only what nodes read lies anywhere:
+/// it is asked for in time, first the slots, then the values they hold.
+void fetch_ahead(const StepState& s) {
+  const PartitionPlan& plan = *s.plan;
+  const std::vector<Tensor>& values = s.iterations[0]->values;
+  const size_t waiting = plan.control_flow ? 0 : s.ready.size();
+  if (waiting > 8) {
+    const PlanNode& node = plan.nodes[s.ready.ahead(8).node];
+    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i)
+      __builtin_prefetch(&values[plan.input_slots[node.first_input + i]], 1);
+  }
+  if (waiting > 4) {
+    const PlanNode& node = plan.nodes[s.ready.ahead(4).node];
+    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i) {
+      const char* data = static_cast<const char*>(values[plan.input_slots[node.first_input + i]].raw());
+      __builtin_prefetch(data);
+      __builtin_prefetch(data - kAlignment, 1);  // the count of references
+    }
+  }
+}
+
+/// Of a node that asks.
+const Kernel& kernel_of(const StepPlan& plan, const PlanNode& node) {
+  if (node.kind == NodeKind::kResource) return *node.resource;
+  return *plan.blocking[node.blocking];
+}
+
+/// Holds what a kernel put out against what its node declares. Shapes are those of checked kernels only: Troupe's own
+/// are tested, and the inferred shape of a variable may be a promise that a graph from elsewhere does not keep.
+Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs) {
+  if (std::ssize(outputs) != node.num_outputs())
+    return make_error(Code::kInternal, "it gave {} outputs, its op has {}", outputs.size(), node.num_outputs());
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    const Tensor& t = outputs[static_cast<size_t>(i)];
+    if (!t.defined()) return make_error(Code::kInternal, "its kernel did not set output {}", i);
+    if (t.dtype() != node.dtype(i) || (kernel.checked && !node.shape(i).compatible(t.shape())))
+      return make_error(Code::kInternal, "output {} is {}{}, declared as {}{}", i, to_string(t.dtype()),
+                        t.shape().str(), to_string(node.dtype(i)), node.shape(i).str());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Simulated> Outbox::simulate(const Node& node, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
+  return make_error(Code::kInternal, "'{}' is on a device that simulates nothing", node.name());
+}
+
+Executor::Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters)
+    : index_(index), device_(device), outbox_(outbox), counters_(counters) {}
+
+Executor::~Executor() = default;
+
+// -- messages ---------------------------------------------------------------------------------------------------------
+
+void Executor::tensors_ready(std::vector<ReadyTensor> tensors) {
+  for (ReadyTensor& t : tensors) {
+    if (StepState* s = find(t.call->id)) receive(*s, std::move(t));
+    else if (!t.call->failed()) early_[t.call->id].push_back(std::move(t));
+  }
+}
+
+void Executor::answered(std::vector<ResourceAnswer> answers) {
+  for (ResourceAnswer& answer : answers) {
+    StepState* s = find(answer.tag.step);
+    if (!s) continue;  // it failed, and did not wait for this
+    const PlanNode& node = s->plan->nodes[answer.tag.node];
+    uint32_t& unanswered = node.kind == NodeKind::kBlocking ? s->blocking : s->unanswered;
+    TROUPE_CHECK(unanswered > 0);
+    --unanswered;
+    Iteration& in = *s->iterations[answer.tag.iteration];
+    if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
+    if (node.kind == NodeKind::kResource &&
+        in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]->input)
+      --s->input_unanswered;
+    if (s->stopped) continue;
+    const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
+    if (!answer.outputs.ok()) {
+      fail(*s, graph_node, std::move(answer.outputs.error()));
+    } else if (Status right = check_outputs(*graph_node, kernel_of(*s->call->plan, node), *answer.outputs);
+               !right.ok()) {
+      fail(*s, graph_node, std::move(right.error()));
+    } else {
+      for (uint32_t i = 0; i < node.num_outputs; ++i)
+        in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      if (answer.ns > 0) measure(*s->plan, answer.tag.node, answer.ns, output_bytes(node, in));
+      complete(*s, {answer.tag.node, answer.tag.iteration});
+    }
+  }
+}
+
+// -- running ----------------------------------------------------------------------------------------------------------
+
+bool Executor::run(int64_t quantum_ns) {
+  if (active_.empty()) return false;
+  const int64_t begin = outbox_.now_ns();
+  if (waiting_since_ > 0) {
+    counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
+    waiting_since_ = 0;
+  }
+  set_team(device_.threads);
+
+  int64_t fired = 0, counted = 0;
+  int64_t now = begin, counted_until = begin;
+  const auto count = [&] {
+    counters_.busy_ns.fetch_add(now - std::exchange(counted_until, now), std::memory_order_relaxed);
+    counters_.nodes.fetch_add(fired - std::exchange(counted, fired), std::memory_order_relaxed);
+  };
+  for (size_t i = 0; i < active_.size();)
+    if (!finish_if_done(*active_[i])) ++i;
+  StepState* s = nullptr;
+  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
+    const bool heavy = s->ready.empty();
+    now = run_step(*s, now, begin + quantum_ns, fired);
+    count();  // before the caller of a step that ends here can ask
+    finish_if_done(*s);
+    if (heavy && outbox_.messages_wait()) break;
+  }
+  flush();
+  const bool more = !work_ && next_step() != nullptr;
+  if (more) ++turn_;
+
+  now = outbox_.now_ns();
+  count();
+  if (active_.size() > kMostActive) park();
+  if (!more && !idle()) {
+    // Only input is missing when some step waits for a queue or iterator and none for anything else.
+    const bool input =
+        parked_for_input_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_input(*s); });
+    const bool other =
+        parked_for_other_ > 0 || std::ranges::any_of(active_, [](auto& s) { return waits_for_other(*s); });
+    if (input && !other) waiting_since_ = now;
+  }
+  return more;
+}
+
+StepState* Executor::next_step() {
+  StepState* first = nullptr;
+  int priority = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    StepState& s = *active_[(turn_ + i) % active_.size()];
+    if (!s.stopped && !s.ready.empty()) return &s;
+  }
+  for (const auto& s : active_) {
+    if (s->stopped || s->heavy.empty()) continue;
+    const auto& priorities = s->plan->priorities;
+    const int own = priorities.empty() ? 0 : priorities[s->heavy.front().node];
+    if (!first || own > priority) {
+      first = s.get();
+      priority = own;
+    }
+  }
+  return first;
+}
+
+int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fired) {
+  const bool heavy = s.ready.empty();
+  int until_clock = kClockEvery;
+  do {
+    Ready at;
+    if (heavy) {
+      at = pop_heavy(s);
+      flush();
+    } else {
+      fetch_ahead(s);
+      at = s.ready.pop();
+    }
+    ++fired;
+    if (s.timed) {
+      const int64_t before = outbox_.now_ns();
+      double bytes = 0;
+      const bool done = fire(s, at);
+      if (done) {
+        bytes = output_bytes(s.plan->nodes[at.node], *s.iterations[at.iteration]);
+        complete(s, at);
+      }
+      now = outbox_.now_ns();
+      if (done) measure(*s.plan, at.node, now - before, bytes);
+      if (!work_) {  // else it ends later
+        learn_cost(s.plan->cost_ns[at.node], now - before);
+        if (s.call->trace) trace(s, at.node, false, before, now);
+      }
+      if (!s.call->trace && --s.timings_left == 0) s.timed = false;
+    } else {
+      if (fire(s, at)) complete(s, at);
+      if (heavy || --until_clock <= 0) {
+        now = outbox_.now_ns();
+        until_clock = kClockEvery;
+      }
+    }
+  } while (!heavy && !work_ && !s.stopped && !s.ready.empty() && now <= until && fired < kMostFired);
+  return now;
+}
+
+namespace {
+
+/// Whether b comes before a: by priority, then by the order of the plan.
+auto later_than(const StepState& s) {
+  return [&priorities = s.plan->priorities](Ready a, Ready b) {
+    if (!priorities.empty() && priorities[a.node] != priorities[b.node]) return priorities[a.node] < priorities[b.node];
+    return a.node != b.node ? a.node > b.node : a.iteration > b.iteration;
+  };
+}
+
+}  // namespace
+
+void Executor::push_apart(StepState& s, Ready at) {
+  if (s.ordered && s.plan->nodes[at.node].kind != NodeKind::kCompute) return s.ready.push(at);
+  s.heavy.push_back(at);
+  if (s.ordered) std::ranges::push_heap(s.heavy, later_than(s));
+}
+
+Ready Executor::pop_heavy(StepState& s) {
+  if (s.ordered) std::ranges::pop_heap(s.heavy, later_than(s));
+  const Ready at = s.heavy.back();
+  s.heavy.pop_back();
+  return at;
+}
+
+bool Executor::fire(StepState& s, Ready at) {
+  const PlanNode& node = s.plan->nodes[at.node];
+  Iteration& in = *s.iterations[at.iteration];
+  if (s.plan->control_flow) {
+    if (node.kind >= NodeKind::kSwitch || in.dead[at.node - in.first_node]) {
+      fire_control(s, at);
+      return false;
+    }
+    if (!s.firings.empty()) ++s.firings[at.node];
+  }
+  if (device_.kind == DeviceKind::kSim && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
+    return fire_simulated(s, at, node);
+  switch (node.kind) {
+    case NodeKind::kCompute: {
+      KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
+                            node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
+      Status status = run_kernel(*node.compute, context);
+      if (node.compute->checked && status.ok()) [[unlikely]]
+        status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
+                               std::span(in.values).subspan(node.first_output, node.num_outputs));
+      if (status.ok() && s.call->check_numerics) status = check_numerics(in, node);
+      if (status.ok()) [[likely]]
+        return true;
+      fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+      return false;
+    }
+    case NodeKind::kConst: in.values[node.first_output] = *node.constant; return true;
+    case NodeKind::kSend:
+      send(s, at, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
+      return true;
+    case NodeKind::kResource: return fire_resource(s, at, node);
+    case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
+    default: return true;  // kNoOp; kRecv, whose value is there
+  }
+}
+
+bool Executor::fire_simulated(StepState& s, Ready at, const PlanNode& node) {
+  Iteration& in = *s.iterations[at.iteration];
+  KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
+                        node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
+  const bool computes = node.kind == NodeKind::kCompute;
+  auto took = outbox_.simulate(*s.plan->graph_nodes[at.node], computes ? node.compute : nullptr, context,
+                               std::span(in.values).subspan(node.first_output, node.num_outputs));
+  Status status;
+  if (!took.ok()) status = std::move(took.error());
+  else if (computes && node.compute->checked)
+    status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
+                           std::span(in.values).subspan(node.first_output, node.num_outputs));
+  if (status.ok() && computes && s.call->check_numerics) status = check_numerics(in, node);
+  if (!status.ok()) {
+    fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+    return false;
+  }
+  if (took->ns > 0) {
+    work_ = Work{s.call->id, at, *took, outbox_.now_ns()};
+    ++s.unanswered;
+    return false;
+  }
+  return took->complete || fire_resource(s, at, node);
+}
+
+void Executor::work_ended() {
+  const Work work = *std::exchange(work_, {});
+  counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
+  StepState* s = find(work.step);
+  TROUPE_CHECK(s && !s->stopped && s->unanswered > 0);
+  --s->unanswered;
+  const PlanNode& node = s->plan->nodes[work.at.node];
+  learn_cost(s->plan->cost_ns[work.at.node], work.took.ns);
+  measure(*s->plan, work.at.node, work.took.ns, output_bytes(node, *s->iterations[work.at.iteration]));
+  if (s->call->trace)
+    s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
+                         work.begin_ns + work.took.ns});
+  if (work.took.complete || fire_resource(*s, work.at, node)) complete(*s, work.at);
+}
+
+void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead) {
+  if (node.to.partition == kCaller) return hand_out(s, node.to.node, std::move(value), dead);
+  const uint32_t device = s.call->plan->partitions[node.to.partition].device;
+  sends_[device].push_back({s.call, node.to.node, std::move(value), dead});
+  if (at.iteration > 0) sends_[device].back().iterations = path_of(s, at.iteration);
+}
+
+bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
+  Iteration& in = *s.iterations[at.iteration];
+  ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, at.node, at.iteration}};
+  use.timed = s.timed && device_.kind != DeviceKind::kSim;
+  use.inputs.reserve(node.num_inputs);
+  for (uint32_t i = 0; i < node.num_inputs; ++i) {
+    const uint32_t slot = s.plan->input_slots[node.first_input + i];
+    // The last reader hands the tensor over, so that the host may keep it or write in place; the handle stays, the
+    // answer is matched by it.
+    if (i > 0 && in.uses[slot] == 1) use.inputs.push_back(std::move(in.values[slot]));
+    else use.inputs.push_back(in.values[slot]);
+  }
+  const Tensor& handle = use.inputs[0];
+  if (handle.dtype() != DType::kResource || handle.elements() != 1 || !handle.data<ResourceRef>()[0]) {
+    fail(s, s.plan->graph_nodes[at.node],
+         invalid_argument("input 0 must be a handle of a resource, not {}", handle.str()));
+    return false;
+  }
+  const ResourceRef ref = handle.data<ResourceRef>()[0];
+  Status status = outbox_.use_resource(ref, std::move(use));
+  if (!status.ok()) {
+    fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+    return false;
+  }
+  uses_gathered_ = true;
+  ++s.unanswered;
+  if (ref->input) ++s.input_unanswered;
+  return false;
+}
+
+void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
+  const Iteration& in = *s.iterations[at.iteration];
+  BlockingRequest request{{}, device_.allocator, s.call->id, s.call->random_step};
+  for (uint32_t i = 0; i < node.num_inputs; ++i)
+    request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
+  outbox_.run_blocking(
+      {s.call, s.call->plan->blocking[node.blocking], std::move(request), {index_, s.call->id, at.node, at.iteration}});
+  ++s.blocking;
+}
+
+void Executor::complete(StepState& s, Ready at) {
+  const PartitionPlan& plan = *s.plan;
+  if (plan.control_flow) return complete_control(s, at, false);
+  Iteration& in = *s.iterations[0];
+  const PlanNode& node = plan.nodes[at.node];
+  const uint32_t* inputs = plan.input_slots.data() + node.first_input;
+  for (uint32_t i = 0; i < node.num_inputs; ++i)
+    if (--in.uses[inputs[i]] == 0) in.values[inputs[i]].reset();
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (in.uses[node.first_output + i] == 0) in.values[node.first_output + i].reset();
+  const uint32_t* end = plan.successors.data() + plan.nodes[at.node + 1].first_successor;
+  for (const uint32_t* next = plan.successors.data() + node.first_successor; next != end; ++next)
+    if (--in.pending[*next] == 0) push(s, {*next, 0});
+  --s.left;
+}
+
+void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
+  using Kind = TraceEvent::Kind;
+  const NodeKind node = s.plan->nodes[index].kind;
+  const bool asks = node == NodeKind::kResource || node == NodeKind::kBlocking;
+  const Kind kind = answer                    ? Kind::kAnswer
+                    : asks                    ? Kind::kAsk
+                    : node == NodeKind::kSend ? Kind::kSend
+                    : node == NodeKind::kRecv ? Kind::kReceive
+                                              : Kind::kRun;
+  s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
+}
+
+void Executor::receive(StepState& s, ReadyTensor tensor) {
+  if (s.stopped) return;
+  if (tensor.iterations.empty()) put(s, 0, std::move(tensor));
+  else receive_in_loop(s, std::move(tensor));
+}
+
+void Executor::put(StepState& s, uint32_t iteration, ReadyTensor tensor) {
+  Iteration& in = *s.iterations[iteration];
+  const uint32_t local = tensor.node - in.first_node;
+  in.values[s.plan->nodes[tensor.node].first_output] = std::move(tensor.value);
+  if (tensor.dead) in.dead[local] = true;
+  if (--in.pending[local] == 0) push(s, {tensor.node, iteration});
+}
+
+Status Executor::check_numerics(const Iteration& in, const PlanNode& node) const {
+  for (uint32_t i = 0; i < node.num_outputs; ++i) {
+    const Tensor& t = in.values[node.first_output + i];
+    const bool finite = t.dtype() == DType::kFloat32    ? all_finite<float>(t)
+                        : t.dtype() == DType::kFloat64  ? all_finite<double>(t)
+                        : t.dtype() == DType::kBFloat16 ? all_finite<bfloat16>(t)
+                        : t.dtype() == DType::kFloat16  ? all_finite<float16>(t)
+                                                        : true;
+    if (!finite) return invalid_argument("output {} is the first with a NaN or infinity: {}", i, t.str());
+  }
+  return {};
+}
+
+void Executor::flush() {
+  for (auto& [device, tensors] : sends_)
+    if (!tensors.empty()) outbox_.send_tensors(device, std::exchange(tensors, {}));
+  if (std::exchange(uses_gathered_, false)) outbox_.flush_uses();
+}
+
+StepState* Executor::find(int64_t step) {
+  const auto id = [](const std::unique_ptr<StepState>& s) { return s->call->id; };
+  const auto active = std::ranges::lower_bound(active_, step, {}, id);
+  if (active != active_.end() && id(*active) == step) return active->get();
+  const auto at = parked_.find(step);
+  if (at == parked_.end()) return nullptr;
+  std::unique_ptr<StepState> state = std::move(at->second);
+  parked_.erase(at);
+  parked_for_input_ -= waits_for_input(*state);
+  parked_for_other_ -= waits_for_other(*state);
+  return &activate(std::move(state));
+}
+
+StepState& Executor::activate(std::unique_ptr<StepState> state) {
+  const auto later = std::ranges::upper_bound(active_, state->call->id, {}, [](const auto& s) { return s->call->id; });
+  return **active_.insert(later, std::move(state));
+}
+
+void Executor::park() {
+  size_t kept = 0;
+  for (std::unique_ptr<StepState>& s : active_) {
+    const bool under_way = s->stopped ? s->unanswered > 0 : s->left > 0;
+    if (!under_way || !s->ready.empty() || !s->heavy.empty()) {
+      if (&active_[kept] != &s) active_[kept] = std::move(s);
+      ++kept;
+      continue;
+    }
+    parked_for_input_ += waits_for_input(*s);
+    parked_for_other_ += waits_for_other(*s);
+    const int64_t id = s->call->id;
+    parked_.emplace(id, std::move(s));
+  }
+  active_.erase(active_.begin() + static_cast<ptrdiff_t>(kept), active_.end());
+}
+
+void Executor::unpark() {
+  for (auto& [id, s] : parked_) active_.push_back(std::move(s));
+  parked_.clear();
+  parked_for_input_ = parked_for_other_ = 0;
+  std::ranges::sort(active_, {}, [](const auto& s) { return s->call->id; });
+}
+
+}  // namespace troupe

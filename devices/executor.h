@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executor: fires the nodes of one device. A plain class: its device actor calls it, one call at a time, and carries
+// out what it puts into its Outbox.
+//
+// Invariants:
+//  1. A node fires when its count of dependencies reaches zero, once in each iteration of its frame.
+//  2. A value lives in its slot until the last node that reads it has run.
+//  3. A partition reports partition_done() once: when all its nodes are done, or, after a failure, when no request to a
+//     resource is unanswered. So when a step's caller hears of the end, nothing of the step is under way but kernels
+//     that may block: nobody can tell how long they take, so a step that failed does not wait for them. They own what
+//     they read, and their answers are dropped.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "devices/step_state.h"
+#include "troupe/engine.h"
+
+namespace troupe {
+
+/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply.
+struct ResourceUse {
+  ResourceKernel* kernel = nullptr;
+  std::vector<Tensor> inputs;
+  std::shared_ptr<Allocator> allocator;
+  RequestTag tag;
+  bool timed = false;  // the answer is to tell how long the kernel took
+};
+
+/// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
+struct BlockingUse {
+  std::weak_ptr<StepCall> call;
+  std::shared_ptr<BlockingKernel> kernel;
+  BlockingRequest request;
+  RequestTag tag;
+};
+
+/// The answer to one of either.
+struct ResourceAnswer {
+  RequestTag tag;
+  Result<std::vector<Tensor>> outputs;
+  int64_t ns = 0;  // that a kernel took which answered at once; 0: not measured
+};
+
+/// What a node of a simulated device takes.
+struct Simulated {
+  int64_t ns = 0;        // above 0: nothing else fires until work_ended()
+  bool complete = true;  // false: it still has to ask its resource
+};
+
+/// Where an executor's messages go. Its device actor implements it; tests record.
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  /// To another device's executor: tensors_ready().
+  virtual void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) = 0;
+  /// A request; an error if there is no such resource. The answer comes by answered(), even if at once.
+  virtual Status use_resource(const ResourceRef& handle, ResourceUse use) = 0;
+  /// Has the kernel run elsewhere. The answer comes by answered(), perhaps after the end of the step.
+  virtual void run_blocking(BlockingUse use) = 0;
+  /// Sends on what use_resource has gathered.
+  virtual void flush_uses() = 0;
+  /// Tells the hosts of unanswered requests of a step to drop them.
+  virtual void cancel_uses(int64_t step) = 0;
+  /// To the other devices of a failed step: abort().
+  virtual void abort_elsewhere(const StepRef& call) = 0;
+  virtual int64_t now_ns() = 0;
+  /// Whether messages wait: the executor then ends its turn between two expensive nodes.
+  virtual bool messages_wait() { return false; }
+  /// Of a simulated device only. Runs `kernel`, or does as if it had; without one (the node asks a resource) it only
+  /// tells the time that takes. `outputs` are those that the context sets.
+  virtual Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
+                                     std::span<const Tensor> outputs);
+  /// The step of the node at work has failed: work_ended() is not to be called for it.
+  virtual void drop_work() {}
+};
+
+class Executor {
+ public:
+  /// Counters that any thread may read.
+  struct Counters {
+    std::atomic<int64_t> steps{0}, nodes{0}, busy_ns{0}, input_wait_ns{0};
+  };
+
+  Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters);
+  ~Executor();
+
+  /// Begins this device's part of a step.
+  void start(StepRef call);
+  void tensors_ready(std::vector<ReadyTensor> tensors);
+  void answered(std::vector<ResourceAnswer> answers);
+  /// Of a simulated device: the time that the node at work takes has passed.
+  void work_ended();
+  bool at_work() const { return work_.has_value(); }
+  /// When it will have; at_work().
+  int64_t work_until_ns() const { return work_->begin_ns + work_->took.ns; }
+  /// The step failed or was cancelled elsewhere.
+  void abort(const StepRef& call);
+
+  /// Fires what is ready for at most about `quantum_ns`; true when something is left to fire.
+  bool run(int64_t quantum_ns);
+  bool idle() const { return active_.empty() && parked_.empty(); }
+
+ private:
+  /// Nodes fired in one run() at most: on a simulated device the clock stands still.
+  static constexpr int64_t kMostFired = 1 << 20;
+  /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
+  static constexpr uint32_t kHeavyNs = 20'000;
+
+  /// Steps kept in active_ at most, beside those that can go on.
+  static constexpr size_t kMostActive = 64;
+
+  /// Of a step under way here, which is active then; nullptr: there is none.
+  StepState* find(int64_t step);
+  /// Makes a step active.
+  StepState& activate(std::unique_ptr<StepState> state);
+  /// Puts the steps apart that wait for an answer or another device, so that each message need not look at all.
+  void park();
+  /// The other way round, of all.
+  void unpark();
+  std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
+  void push(StepState& s, Ready at) {
+    if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
+    const bool cheap = s.plan->cost_ns[at.node].load(std::memory_order_relaxed) <= kHeavyNs;
+    if (cheap && !s.ordered) [[likely]]
+      s.ready.push(at);
+    else push_apart(s, at);
+  }
+  /// A node that is expensive, or of a step whose nodes have an order.
+  static void push_apart(StepState& s, Ready at);
+  /// Of the nodes of `s` that wait in `heavy`, takes the one to run first.
+  static Ready pop_heavy(StepState& s);
+  /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
+  StepState* next_step();
+  /// Fires the cheap nodes of `s` until `until_ns`, or else one heavy node. Returns the time.
+  int64_t run_step(StepState& s, int64_t now_ns, int64_t until_ns, int64_t& fired);
+  void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
+  /// Fires one node, true if its successors may go on at once.
+  bool fire(StepState& s, Ready at);
+  bool fire_simulated(StepState& s, Ready at, const PlanNode& node);
+  bool fire_resource(StepState& s, Ready at, const PlanNode& node);
+  void fire_blocking(StepState& s, Ready at, const PlanNode& node);
+  void send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead);
+  /// A fetch of a partial run is there.
+  void hand_out(StepState& s, uint32_t fetch, Tensor value, bool dead);
+  void complete(StepState& s, Ready at);
+  void receive(StepState& s, ReadyTensor tensor);
+
+  // Control flow (control_flow.cpp).
+  /// Carries out a dead node, or one of the ops of control flow, to its end.
+  void fire_control(StepState& s, Ready at);
+  /// Releases inputs and tells successors; of a Switch only those of output `taken` live.
+  void complete_control(StepState& s, Ready at, bool dead, int taken = -1);
+  void tell_successors(StepState& s, Ready at, uint32_t iteration, bool dead, int taken);
+  /// All dependencies of a node with a dead input are met.
+  void die(StepState& s, Ready at);
+  /// One dependency of a Merge is met, by a node that is dead or not.
+  void arrive_at_merge(StepState& s, Ready at, bool control, bool dead, bool from_enter);
+  void enter(StepState& s, Ready at, bool dead);
+  void exit(StepState& s, Ready at);
+  void next_iteration(StepState& s, Ready at);
+  /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
+  void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
+  void add_iteration(StepState& s, uint32_t loop);
+  /// The numbers of the iterations around, outermost first, and its own; none of the step itself.
+  static std::vector<uint32_t> path_of(const StepState& s, uint32_t iteration);
+  /// The iteration of `frame` with that path; empty: it has not begun.
+  static std::optional<uint32_t> find_iteration(const StepState& s, uint32_t frame, std::span<const uint32_t> path);
+  /// Keeps a tensor that came before its iteration, or receives it; `frame` is that of the Recv.
+  void receive_in_loop(StepState& s, ReadyTensor tensor);
+  void put(StepState& s, uint32_t iteration, ReadyTensor tensor);
+  /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
+  void settle(StepState& s, uint32_t iteration) {
+    if (--s.iterations[iteration]->outstanding == 0) end_iterations(s, s.iterations[iteration]->loop);
+  }
+  void end_iterations(StepState& s, uint32_t loop);
+  void end_loop(StepState& s, uint32_t loop);
+
+  Status check_numerics(const Iteration& in, const PlanNode& node) const;
+  void fail(StepState& s, const Node* node, Error error);
+  void stop(StepState& s);
+  void flush();
+  /// Ends the state if nothing is left of it; true if so.
+  bool finish_if_done(StepState& s);
+
+  const uint32_t index_;
+  const DeviceInfo& device_;
+  Outbox& outbox_;
+  Counters& counters_;
+  std::deque<std::unique_ptr<StepState>> active_;                   // few; by step, the oldest first
+  std::unordered_map<int64_t, std::unique_ptr<StepState>> parked_;  // wait, and nothing of them can run; by step
+  size_t parked_for_input_ = 0, parked_for_other_ = 0;              // of them those that wait so for an answer
+  std::unordered_map<int64_t, std::vector<ReadyTensor>> early_;     // tensors that came before their step
+  std::unordered_map<uint32_t, std::vector<ReadyTensor>> sends_;    // gathered, by device
+  /// The node of a simulated device whose time has not passed.
+  struct Work {
+    int64_t step;
+    Ready at;
+    Simulated took;
+    int64_t begin_ns;
+  };
+  std::optional<Work> work_;
+  size_t turn_ = 0;       // index into active_ of the step whose cheap nodes come first
+  int64_t refusals_ = 0;  // of the device's allocator that an error has told of
+  bool uses_gathered_ = false;
+  int64_t waiting_since_ = 0;  // for input, with nothing else to do; 0: not
+};
+
+}  // namespace troupe

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepCall: one run of a plan, shared by the device actors that take part. Thread-safe.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "plan/plan.h"
+#include "troupe/trace.h"
+
+namespace troupe {
+
+/// The caller of a partial run, as its step sees it.
+class FetchSink {
+ public:
+  virtual ~FetchSink() = default;
+  /// Fetch number `fetch` is there; once for each, before the step ends well. On a thread of the engine.
+  virtual void fetched(uint32_t fetch, Tensor value) = 0;
+};
+
+/// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last
+/// partition_done(), or abandon(), makes it done and calls `done`, exactly once.
+class StepCall {
+ public:
+  using Done = std::function<void(Result<std::vector<Tensor>>)>;
+
+  StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done,
+           std::shared_ptr<Trace> trace = {}, int64_t random_step = -1)
+      : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), trace(std::move(trace)),
+        random_step(random_step), done_(std::move(done)) {
+    fetches.resize(this->plan->fetches.size());
+    partitions_left_ = static_cast<int>(this->plan->partitions.size());
+  }
+
+  const int64_t id;
+  const std::shared_ptr<const StepPlan> plan;
+  const std::vector<Tensor> feeds;
+  const bool check_numerics;
+  const std::shared_ptr<Trace> trace;  // none: nobody asked
+  const int64_t random_step;           // of RunOptions
+  std::shared_ptr<FetchSink> sink;     // of a partial run; set before it begins
+  /// Element i is written by the one partition that produces fetch i, before its partition_done().
+  std::vector<Tensor> fetches;
+
+  /// Keeps the first error; true if this was it, and then the caller tells the other partitions.
+  bool fail(Error error) {
+    std::lock_guard guard(mutex_);
+    if (failed_.load(std::memory_order_relaxed)) return false;
+    error_ = std::move(error);
+    failed_.store(true, std::memory_order_release);
+    return true;
+  }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  /// Each partition reports once, with nothing of it running any more.
+  void partition_done() {
+    if (partitions_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) finish();
+  }
+  /// For a plan without partitions.
+  void finish() {
+    if (done_called_.exchange(true, std::memory_order_acq_rel)) return;
+    Done done = std::move(done_);
+    if (failed()) {
+      done(std::move(error_));
+    } else {
+      for (auto [feed, fetch] : plan->fed_fetches) fetches[fetch] = feeds[feed];
+      for (const Tensor& fetch : fetches) fetch.freeze();
+      done(std::move(fetches));
+    }
+  }
+  /// An actor that the step needs has died: ends it with an error at once. What its partitions report counts no more.
+  void abandon(Error error) {
+    fail(std::move(error));
+    finish();
+  }
+
+ private:
+  std::atomic<int> partitions_left_;
+  std::atomic<bool> done_called_{false};
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  Error error_;
+  Done done_;
+};
+
+using StepRef = std::shared_ptr<StepCall>;
+
+}  // namespace troupe

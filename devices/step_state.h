@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepState: a step at work on one device: what is ready, and for each iteration of each loop under way (the step
+// itself counts as one iteration of a loop of its own) the dependencies left and the live tensors.
+#pragma once
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "devices/step_call.h"
+
+namespace troupe {
+
+/// A node to fire, in an iteration: an index into StepState::iterations.
+struct Ready {
+  uint32_t node = 0;
+  uint32_t iteration = 0;
+};
+
+/// A tensor (or, undefined, a mere signal) for a Recv of another partition.
+struct ReadyTensor {
+  StepRef call;
+  uint32_t node = 0;
+  Tensor value;
+  bool dead = false;  // the branch of its producer was not taken
+  /// In a loop, which iterations of the loops around the Recv, outermost first, and of its own it is for.
+  std::vector<uint32_t> iterations = {};
+};
+
+/// Nodes waiting to fire, first in first out.
+class ReadyQueue {
+ public:
+  bool empty() const { return head_ == nodes_.size(); }
+  size_t size() const { return nodes_.size() - head_; }
+  void push(Ready node) { nodes_.push_back(node); }
+  Ready pop() {
+    const Ready node = nodes_[head_++];
+    if (head_ == nodes_.size()) {
+      clear();
+    } else if (head_ >= kMostPassed && head_ >= size()) {  // a loop need never leave the queue empty
+      nodes_.erase(nodes_.begin(), nodes_.begin() + static_cast<ptrdiff_t>(head_));
+      head_ = 0;
+    }
+    return node;
+  }
+  /// The i-th after the first; i < size().
+  Ready ahead(size_t i) const { return nodes_[head_ + i]; }
+  void clear() {
+    nodes_.clear();
+    head_ = 0;
+  }
+
+ private:
+  static constexpr size_t kMostPassed = 1 << 16;
+  std::vector<Ready> nodes_;
+  size_t head_ = 0;
+};
+
+/// One iteration of a frame. Nodes and slots are counted within the frame.
+struct Iteration {
+  uint32_t first_node = 0;     // of the frame
+  int32_t* pending = nullptr;  // dependencies left, by node; of a Merge see FramePlan::counts
+  int32_t* uses = nullptr;     // readers left, by slot
+  std::vector<Tensor> values;  // by slot
+  // With control flow:
+  int32_t* dead = nullptr;         // by node: whether it will not run; of a waiting Merge, how many inputs are dead
+  std::vector<uint32_t> children;  // loops under way that were entered from here, indices into StepState::loops
+  // Of a loop:
+  uint32_t frame = 0;        // index into PartitionPlan::frames
+  uint32_t loop = 0;         // index into StepState::loops
+  uint32_t number = 0;       // 0, 1, 2, ... in its loop
+  uint32_t outstanding = 0;  // nodes ready or waiting for an answer or another device, and children
+  uint64_t serial = 0;       // of the loop whose invariants it holds
+
+  /// Makes the counts and the slots, with the constants in theirs.
+  void make_room(const FramePlan& plan) {
+    counts_.resize(plan.counts.size());
+    pending = counts_.data();
+    uses = pending + plan.num_nodes;
+    dead = uses + plan.num_slots;
+    values.resize(plan.num_slots);
+    for (const auto& [slot, value] : plan.constants) values[slot] = *value;
+  }
+  void begin(const FramePlan& plan) { std::ranges::copy(plan.counts, counts_.begin()); }
+  /// What a node that will be done at once hands on of an input: the tensor itself where it is the last reader.
+  Tensor take(uint32_t slot) { return uses[slot] == 1 ? std::move(values[slot]) : values[slot]; }
+  /// Lets go of what is left but what the next iteration of the loop will hold as well.
+  void clear(const FramePlan& plan) { clear(0, plan.num_values); }
+  void clear_invariants(const FramePlan& plan) { clear(plan.num_values, plan.num_values + plan.num_invariants); }
+
+ private:
+  std::vector<int32_t> counts_;
+
+  void clear(uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i)
+      if (values[i].defined()) values[i] = Tensor();
+  }
+};
+
+/// A loop under way.
+struct Loop {
+  struct Value {
+    uint32_t node = 0;
+    Tensor tensor;
+    bool dead = false;
+  };
+  uint64_t serial = 0;  // no other loop of the step has it
+  uint32_t frame = 0;
+  uint32_t parent = 0;               // the iteration that it was entered from
+  uint32_t enters = 0;               // Enter nodes still to come
+  uint32_t begun = 0;                // iterations
+  std::deque<uint32_t> iterations;   // alive, oldest first
+  std::vector<Value> invariants;     // what each iteration gets
+  std::vector<Value> next;           // waits until one more iteration may live
+  std::vector<uint32_t> dead_exits;  // of the newest iteration
+};
+
+struct StepState {
+  StepRef call;
+  const PartitionPlan* plan = nullptr;
+  std::vector<std::unique_ptr<Iteration>> iterations;  // [0]: the step's own
+  std::vector<std::unique_ptr<Loop>> loops;
+  std::vector<std::vector<uint32_t>> spare_iterations;  // by frame
+  std::vector<uint32_t> spare_loops;
+  uint64_t loops_entered = 0;
+  /// What came before its iteration began, by the frame and ReadyTensor::iterations.
+  std::map<std::pair<uint32_t, std::vector<uint32_t>>, std::vector<ReadyTensor>> early;
+  ReadyQueue ready;               // cheap nodes, run first
+  std::vector<Ready> heavy;       // expensive nodes, last in first out; or else see `ordered`
+  uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
+  uint32_t unanswered = 0;        // requests to resources, and a simulated node at work
+  uint32_t blocking = 0;          // kernels that may block and have not answered; a step that stops leaves them
+  uint32_t input_unanswered = 0;  // of them for input
+  bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
+  bool stopped = false;           // failed: nothing more fires
+  bool timed = false;             // every node of this step is timed, but in loops only the first times
+  uint32_t timings_left = 0;      // until it is not any more
+  std::vector<uint32_t> firings;  // by node that computes, while they are counted; else empty
+};
+
+}  // namespace troupe

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs to and from GraphDef.
+#include "troupe/graph_def.h"
+#include "base/join.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <queue>
+
+#include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/functions.h"
+#include "graph/graph_def/named_resources.h"
+#include "graph/graph_def/reference_variables.h"
+#include "graph/graph_def/renamed_ops.h"
+
+namespace troupe {
+namespace {
+
+/// The version of TensorFlow's format that we write, and the oldest reader that understands it.
+constexpr int kProducer = 134;
+constexpr int kMinConsumer = 12;
+/// Depth of nested messages; real graphs have about ten.
+constexpr int kMostNestedMessages = 64;
+/// How many nodes of one unknown op, or of one cycle, an error names.
+constexpr size_t kMostNodesNamed = 20;
+
+void write(const Graph& graph, proto::GraphDef& out) {
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    proto::NodeDef& def = *out.add_node();
+    def.set_name(n.name());
+    def.set_op(n.op().name());
+    def.set_device(n.device());
+    for (const Output& in : n.inputs()) def.add_input(in.port == 0 ? in.node->name() : in.name());
+    for (const Node* c : n.control_inputs()) def.add_input("^" + c->name());
+    for (const auto& [name, value] : n.attrs()) {
+      proto::AttrEntry& entry = *def.add_attr();
+      entry.set_key(name);
+      to_proto(value, *entry.mutable_value());
+    }
+  }
+  out.mutable_versions()->set_producer(kProducer);
+  out.mutable_versions()->set_min_consumer(kMinConsumer);
+}
+
+/// Keeps the first error of a text, in place of printing it.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, int column, const std::string& message) override {
+    if (text.empty()) text = fmt::format("line {}, column {}: {}", line + 1, column + 1, message);
+  }
+  void AddWarning(int, int, const std::string&) override {}
+  std::string text;
+};
+
+Status parse(std::string_view bytes, proto::GraphDef& def) {
+  if (bytes.empty()) return make_error(Code::kDataLoss, "no GraphDef: it is empty");
+  if (bytes.size() > INT32_MAX)
+    return make_error(Code::kDataLoss, "no GraphDef: {} bytes are over 2 GiB", bytes.size());
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                               static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(kMostNestedMessages);
+  if (def.ParseFromCodedStream(&input) && input.ConsumedEntireMessage()) return {};
+  FirstError error;
+  google::protobuf::TextFormat::Parser text;
+  text.RecordErrorsTo(&error);
+  text.AllowUnknownField(true);
+  text.SetRecursionLimit(kMostNestedMessages);
+  def.Clear();
+  if (text.ParseFromString(std::string(bytes), &def)) return {};
+  return make_error(Code::kDataLoss, "no GraphDef: as binary it ends early or is malformed ({} bytes), and as text: {}",
+                    bytes.size(), error.text);
+}
+
+/// One use of a node as an input.
+struct Edge {
+  int node = 0;   // index in the file
+  int port = -1;  // -1: control
+};
+
+class Import {
+ public:
+  /// `prefix` ends in '/' or is empty.
+  Import(const proto::GraphDef& def, Graph& graph, std::string prefix)
+      : def_(def), graph_(graph), prefix_(std::move(prefix)), edges_(def.node_size()) {}
+
+  Status run() {
+    TROUPE_RETURN_IF_ERROR(check_ops());
+    TROUPE_RETURN_IF_ERROR(connect());
+    TROUPE_ASSIGN(const std::vector<int> order, sort());
+    added_.resize(def_.node_size());
+    for (int i : order) TROUPE_RETURN_IF_ERROR(add(i));
+    for (int i : order)
+      if (added_[i]->open()) TROUPE_RETURN_IF_ERROR(close_loop(i));
+    return {};
+  }
+
+ private:
+  Error at(int i, Error error) const {
+    error.op = def_.node(i).op();
+    error.node = def_.node(i).name();
+    return error;
+  }
+
+  Status check_ops() const {
+    std::map<std::string_view, std::vector<std::string_view>> unknown;
+    for (const proto::NodeDef& n : def_.node())
+      if (!graph_.ops().find(n.op())) unknown[n.op()].push_back(n.name());
+    if (unknown.empty()) return {};
+    std::string list;
+    for (auto& [op, nodes] : unknown) {
+      const size_t all = nodes.size();
+      nodes.resize(std::min(all, kMostNodesNamed));
+      list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", op, join(nodes, ", "),
+                          all > kMostNodesNamed ? fmt::format(" and {} more", all - kMostNodesNamed) : "");
+    }
+    return make_error(Code::kNotFound, "ops that are not known, with their nodes: {}", list);
+  }
+
+  /// Looks up all inputs.
+  Status connect() {
+    std::unordered_map<std::string_view, int> index;
+    index.reserve(def_.node_size());
+    for (int i = 0; i < def_.node_size(); ++i)
+      if (!index.try_emplace(def_.node(i).name(), i).second)
+        return at(i, make_error(Code::kAlreadyExists, "the name is there twice"));
+    for (int i = 0; i < def_.node_size(); ++i) {
+      for (const std::string& text : def_.node(i).input()) {
+        std::string_view name = text;
+        Edge edge{0, 0};
+        if (name.starts_with('^')) {
+          edge.port = -1;
+          name.remove_prefix(1);
+        } else if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
+          const char* end = name.data() + name.size();
+          const auto [stop, error] = std::from_chars(name.data() + colon + 1, end, edge.port);
+          if (error != std::errc() || stop != end || edge.port < 0)
+            return at(i, invalid_argument("input '{}' is not of the form name:port", text));
+          name = name.substr(0, colon);
+        }
+        const auto found = index.find(name);
+        if (found == index.end()) return at(i, invalid_argument("input '{}' is not in the graph", text));
+        edge.node = found->second;
+        edges_[i].push_back(edge);
+      }
+    }
+    return {};
+  }
+
+  /// Whether input `e` of node i closes a loop.
+  bool is_back_edge(int i, const Edge& e) const {
+    const auto flow = [&](int node) { return graph_.ops().find(def_.node(node).op())->control_flow(); };
+    return e.port >= 0 && flow(e.node) == ControlFlow::kNextIteration && flow(i) == ControlFlow::kMerge;
+  }
+
+  Status close_loop(int i) {
+    const auto back = std::ranges::find_if(edges_[i], [&](const Edge& e) { return is_back_edge(i, e); });
+    return graph_.close_loop(*added_[i], {added_[back->node], back->port});
+  }
+
+  /// The nodes so that inputs come first (but those that close loops), else in the order of the file.
+  Result<std::vector<int>> sort() const {
+    const int n = def_.node_size();
+    std::vector<int> waits(n), order;
+    std::vector<std::vector<int>> consumers(n);
+    for (int i = 0; i < n; ++i) {
+      for (const Edge& e : edges_[i]) {
+        if (is_back_edge(i, e)) continue;
+        ++waits[i];
+        consumers[e.node].push_back(i);
+      }
+    }
+    std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+    for (int i = 0; i < n; ++i)
+      if (waits[i] == 0) ready.push(i);
+    while (!ready.empty()) {
+      const int i = ready.top();
+      ready.pop();
+      order.push_back(i);
+      for (int c : consumers[i])
+        if (--waits[c] == 0) ready.push(c);
+    }
+    if (static_cast<int>(order.size()) < n) return cycle(waits);
+    return order;
+  }
+
+  /// Every node that still waits has an input that does: following those inputs must come round.
+  Error cycle(const std::vector<int>& waits) const {
+    int i = static_cast<int>(std::ranges::find_if(waits, [](int w) { return w > 0; }) - waits.begin());
+    std::vector<int> path;
+    std::vector<int> position(waits.size(), -1);
+    while (position[i] < 0) {
+      position[i] = static_cast<int>(path.size());
+      path.push_back(i);
+      i = std::ranges::find_if(edges_[i], [&](const Edge& e) {
+            return waits[e.node] > 0 && !is_back_edge(i, e);
+          })->node;
+    }
+    path.erase(path.begin(), path.begin() + position[i]);
+    std::ranges::reverse(path);
+    std::vector<std::string> names;
+    for (int p : path)
+      if (names.size() < kMostNodesNamed) names.push_back(def_.node(p).name());
+    return invalid_argument("the graph has a cycle of {} nodes: {} -> {}", path.size(), join(names, " -> "),
+                            path.size() > kMostNodesNamed ? "..." : names[0]);
+  }
+
+  /// Whether an attribute that our schema lacks may be passed over: it asks for nothing.
+  static bool says_nothing(const proto::AttrValue& v) {
+    switch (v.value_case()) {
+      case proto::AttrValue::kB: return !v.b();
+      case proto::AttrValue::kI: return v.i() == 0;
+      case proto::AttrValue::kF: return v.f() == 0;
+      case proto::AttrValue::kS: return v.s().empty();
+      case proto::AttrValue::kList: return v.list().ByteSizeLong() == 0;
+      default: return false;
+    }
+  }
+
+  Status add(int i) {
+    const proto::NodeDef& def = def_.node(i);
+    NodeSpec spec;
+    spec.op = def.op();
+    spec.name = prefix_ + def.name();
+    spec.device = def.device();
+    const OpDef* op = graph_.ops().find(spec.op);
+    for (const proto::AttrEntry& entry : def.attr()) {
+      const AttrDef* attr = op->find_attr(entry.key());
+      if (!attr && says_nothing(entry.value())) continue;
+      auto value = reader_.attr(entry.value(), attr ? attr->type : "");
+      if (!value.ok() && !attr && entry.key().starts_with('_')) continue;  // another program's note
+      if (!value.ok()) {
+        value.error().message = fmt::format("attribute {}: {}", entry.key(), value.error().message);
+        return at(i, std::move(value.error()));
+      }
+      spec.attrs.set(entry.key(), std::move(value).value());
+    }
+    if (const auto* places = spec.attrs.get<std::vector<std::string>>("_class"); places && !prefix_.empty()) {
+      std::vector<std::string> prefixed = *places;
+      for (std::string& place : prefixed)
+        if (place.starts_with("loc:@")) place.insert(5, prefix_);
+      spec.attrs.set("_class", std::move(prefixed));
+    }
+    for (const Edge& e : edges_[i]) {
+      if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
+      else if (is_back_edge(i, e)) spec.inputs.emplace_back();
+      else spec.inputs.push_back({added_[e.node], e.port});
+    }
+    TROUPE_ASSIGN(added_[i], graph_.add(std::move(spec)));
+    return {};
+  }
+
+  const proto::GraphDef& def_;
+  Graph& graph_;
+  const std::string prefix_;
+  ProtoReader reader_;
+  std::vector<std::vector<Edge>> edges_;  // by node of the file
+  std::vector<const Node*> added_;
+};
+
+}  // namespace
+
+std::string to_graph_def(const Graph& graph) {
+  google::protobuf::Arena arena;
+  auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
+  write(graph, *def);
+  return def->SerializeAsString();
+}
+
+std::string to_graph_def_text(const Graph& graph) {
+  google::protobuf::Arena arena;
+  auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
+  write(graph, *def);
+  std::string out;
+  google::protobuf::TextFormat::PrintToString(*def, &out);
+  return out;
+}
+
+Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix) {
+  google::protobuf::Arena arena;
+  auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
+  TROUPE_RETURN_IF_ERROR(parse(bytes, *def));
+  std::string scope(prefix);
+  if (!scope.empty() && scope.back() != '/') scope += '/';
+  TROUPE_RETURN_IF_ERROR(put_in_functions(*def, graph.ops()));
+  rename_old_ops(*def, graph.ops());
+  give_handles(*def, graph.ops());
+  TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(*def, graph.ops(), scope));
+  return Import(*def, graph, std::move(scope)).run();
+}
+
+}  // namespace troupe

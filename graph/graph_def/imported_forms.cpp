@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of ops that graphs have and the registry has not.
+#include "graph/graph_def/imported_forms.h"
+
+#include "graph/graph_def/functions.h"
+#include "graph/graph_def/named_resources.h"
+#include "graph/graph_def/reference_variables.h"
+#include "graph/graph_def/renamed_ops.h"
+
+namespace troupe {
+
+std::string read_form(const std::string& op, const OpRegistry& ops) {
+  if (ops.find(op)) return "";
+  for (std::string form :
+       {form_of_call(op), newer_form(op, ops), form_with_handle(op, ops), form_without_references(op, ops)})
+    if (!form.empty()) return form;
+  return "";
+}
+
+std::set<std::string> ops_in_file(std::string_view bytes) {
+  proto::GraphDef def;
+  std::set<std::string> out;
+  if (!def.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return out;
+  for (const proto::NodeDef& node : def.node()) out.insert(node.op());
+  for (const auto& function : def.library().function())
+    for (const proto::NodeDef& node : function.node_def()) out.insert(node.op());
+  return out;
+}
+
+std::map<std::string, std::string> read_forms(const OpRegistry& ops) {
+  std::set<std::string> names = {// those whose names do not follow from the names of what they become
+                                 "Assign",
+                                 "AssignAdd",
+                                 "AssignSub",
+                                 "IsVariableInitialized",
+                                 "Variable",
+                                 "VariableV2",
+                                 "TemporaryVariable",
+                                 "DestroyTemporaryVariable",
+                                 "RefEnter",
+                                 "RefExit",
+                                 "RefIdentity",
+                                 "RefMerge",
+                                 "RefNextIteration",
+                                 "RefSwitch",
+                                 "Case",
+                                 "If",
+                                 "PartitionedCall",
+                                 "StatefulPartitionedCall",
+                                 "StatelessCase",
+                                 "StatelessIf",
+                                 "StatelessWhile",
+                                 "While",
+                                 "AddManySparseToTensorsMap",
+                                 "AddSparseToTensorsMap",
+                                 "TakeManySparseFromTensorsMap",
+                                 "BatchNormWithGlobalNormalization",
+                                 "BiasAddV1",
+                                 "FusedBatchNormV2",
+                                 "FusedBatchNormGradV2",
+                                 "MutexAcquire",
+                                 "MutexRelease",
+                                 "PlaceholderV2"};
+  constexpr std::string_view kHandle = "Resource";
+  for (const auto& [name, op] : ops.all()) {
+    names.insert("Batch" + name);
+    if (name.ends_with("V2") || name.ends_with("V3")) names.insert(name.substr(0, name.size() - 2));
+    if (name.starts_with(kHandle)) names.insert(name.substr(kHandle.size()));
+  }
+  std::map<std::string, std::string> out;
+  for (const std::string& name : names)
+    if (std::string form = read_form(name, ops); !form.empty()) out.emplace(name, std::move(form));
+  return out;
+}
+
+}  // namespace troupe

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// From names of resources to handles.
+#include "graph/graph_def/named_resources.h"
+
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/graph_def/node_def.h"
+
+namespace troupe {
+namespace {
+
+using proto::NodeDef;
+
+class ResourceRewrite {
+ public:
+  explicit ResourceRewrite(proto::GraphDef& def) : def_(def) {
+    for (const NodeDef& node : def.node()) names_.insert(node.name());
+  }
+
+  void add_sparse(NodeDef& node, bool many) {
+    NodeDef serialize = beside(node, "serialized", many ? "SerializeManySparse" : "SerializeSparse");
+    *serialize.mutable_input() = node.input();
+    copy_attr(node, "T", serialize, "T");
+    set_attr(serialize, "out_type").set_type(proto::DT_VARIANT);
+    NodeDef map = map_of(node);
+    become(node, "_SparseTensorsMapInsert", {map.name(), serialize.name()});
+    added_.insert(added_.end(), {map, serialize});
+  }
+
+  void take_sparse(NodeDef& node) {
+    NodeDef map = map_of(node), take = beside(node, "taken", "_SparseTensorsMapTake");
+    take.add_input(map.name());
+    for (const std::string& input : node.input()) take.add_input(input);
+    NodeDef old = node;
+    become(node, "DeserializeSparse", {take.name()});
+    copy_attr(old, "dtype", node, "dtype");
+    set_attr(node, "Tserialized").set_type(proto::DT_VARIANT);
+    added_.insert(added_.end(), {map, take});
+  }
+
+  void finish() {
+    for (NodeDef& node : added_) *def_.add_node() = std::move(node);
+  }
+
+ private:
+  /// A node of another op next to `node`, on its device.
+  NodeDef beside(const NodeDef& node, const char* what, const char* op) {
+    NodeDef out;
+    const std::string base = node.name() + "/" + what;
+    std::string name = base;
+    for (int suffix = 1; !names_.insert(name).second; ++suffix) name = base + "_" + std::to_string(suffix);
+    out.set_name(name);
+    out.set_op(op);
+    out.set_device(node.device());
+    return out;
+  }
+
+  /// The map that a node names; its handle is made where the node is, also in a loop or a branch.
+  NodeDef map_of(const NodeDef& node) {
+    NodeDef map = beside(node, "map", "_SparseTensorsMap");
+    copy_attr(node, "container", map, "container");
+    const auto* shared = find_attr(node, "shared_name");
+    set_attr(map, "shared_name").set_s(shared && !shared->s().empty() ? shared->s() : node.name());
+    for (const std::string& input : node.input())
+      map.add_input(is_control(input) ? input : "^" + input.substr(0, input.rfind(':')));
+    return map;
+  }
+
+  static void copy_attr(const NodeDef& from, const char* name, NodeDef& to, const char* as) {
+    if (const auto* attr = find_attr(from, name)) set_attr(to, as) = *attr;
+  }
+
+  static void become(NodeDef& node, const char* op, const std::vector<std::string>& inputs) {
+    node.set_op(op);
+    node.clear_input();
+    node.clear_attr();
+    for (const std::string& input : inputs) node.add_input(input);
+  }
+
+  proto::GraphDef& def_;
+  std::unordered_set<std::string> names_;
+  std::vector<NodeDef> added_;
+};
+
+}  // namespace
+
+std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
+  if (!ops.find("_SparseTensorsMap")) return "";
+  if (op == "AddSparseToTensorsMap") return "SerializeSparse, _SparseTensorsMap, _SparseTensorsMapInsert";
+  if (op == "AddManySparseToTensorsMap") return "SerializeManySparse, _SparseTensorsMap, _SparseTensorsMapInsert";
+  if (op == "TakeManySparseFromTensorsMap") return "_SparseTensorsMap, _SparseTensorsMapTake, DeserializeSparse";
+  return "";
+}
+
+void give_handles(proto::GraphDef& def, const OpRegistry& ops) {
+  std::unique_ptr<ResourceRewrite> rewrite;  // few graphs need one
+  for (NodeDef& node : *def.mutable_node()) {
+    if (ops.find(node.op()) || form_with_handle(node.op(), ops).empty()) continue;
+    if (!rewrite) rewrite = std::make_unique<ResourceRewrite>(def);
+    if (node.op().starts_with("Take")) rewrite->take_sparse(node);
+    else rewrite->add_sparse(node, node.op().starts_with("AddMany"));
+  }
+  if (rewrite) rewrite->finish();
+}
+
+}  // namespace troupe

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of passes, and their names.
+#include "graph/passes/passes.h"
+
+#include <algorithm>
+
+#include "base/join.h"
+#include "graph/passes/choose_layout.h"
+#include "graph/passes/cse.h"
+#include "graph/passes/fold_batch_norm.h"
+#include "graph/passes/fuse_elementwise.h"
+#include "graph/passes/fuse_epilogues.h"
+#include "graph/passes/simplify.h"
+#include "graph/passes/sum_products.h"
+
+namespace troupe {
+namespace {
+
+bool merge(StepGraph& step, CommonSubexpressions& common, const Node& node) {
+  const Node* same = common.find(node);
+  if (!same) return false;
+  std::vector<Output> by;
+  for (int port = 0; port < same->num_outputs(); ++port) by.push_back({same, port});
+  step.replace(node, by);
+  return true;
+}
+
+/// One walk for all that look at a node and what its inputs have become: each finds what the others leave.
+void rewrite(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+  std::optional<ConstantFolding> folding;
+  std::optional<Simplification> simplification;
+  std::optional<CommonSubexpressions> common;
+  if (passes.fold_constants) folding.emplace(step, evaluate);
+  if (passes.simplify_arithmetic) simplification.emplace(step);
+  if (passes.merge_common) common.emplace(step);
+  if (!folding && !simplification && !common) return;
+  step.sweep([&](const Node& node) {
+    if (folding && folding->visit(node)) return;
+    if (simplification && simplification->visit(node)) return;
+    if (common) merge(step, *common, node);
+  });
+  step.drop_unneeded();
+}
+
+/// Whether there is a node of one of these ops: where there is none, a pass need not look.
+bool has_any(const StepGraph& step, std::initializer_list<const char*> names) {
+  std::vector<const OpDef*> ops;
+  for (const char* name : names)
+    if (const OpDef* op = step.ops().find(name)) ops.push_back(op);
+  return std::ranges::any_of(step.nodes(),
+                             [&](const Node* n) { return std::ranges::find(ops, &n->op()) != ops.end(); });
+}
+
+/// A walk of its own for each pass that must know all readers of a node.
+template <class Pass> void fuse(StepGraph& step) {
+  Pass pass(step);
+  step.sweep([&](const Node& node) { pass.visit(node); });
+  step.drop_unneeded();
+}
+
+}  // namespace
+
+Result<GraphPasses> GraphPasses::parse(std::string_view text) {
+  if (text == "all") return all();
+  if (text == "default") return GraphPasses();
+  GraphPasses passes = none();
+  if (text == "none") return passes;
+  for (size_t begin = 0, end = 0; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    const std::string_view name = text.substr(begin, end - begin);
+    const auto* pass = std::ranges::find(kGraphPasses, name, &GraphPass::name);
+    if (pass == std::end(kGraphPasses)) {
+      std::vector<std::string_view> names;
+      for (const GraphPass& known : kGraphPasses) names.push_back(known.name);
+      return invalid_argument("no graph pass '{}'; there are {}; or all, none, default", name, join(names, ", "));
+    }
+    passes.*pass->on = true;
+  }
+  return passes;
+}
+
+void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+  rewrite(step, passes, evaluate);
+  if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step);
+  if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
+  if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
+    fuse<BatchNormFolding>(step);
+  if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"})) fuse<EpilogueFusion>(step);
+  if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step);
+}
+
+}  // namespace troupe

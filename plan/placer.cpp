@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/placer.h"
+
+#include "base/log.h"
+
+namespace troupe {
+
+Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& frames) {
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
+  TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
+  ConstraintOptions options{.soft = context_.soft_placement, .default_device = context_.default_device};
+  options.has_kernel = [this](const Node& node, const std::string& kind) {
+    return context_.kernels.has(node.op().name(), kernels_for(kind));
+  };
+  // Where only some devices are simulated, a step is on those or on the others.
+  const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;
+  options.is_general = [simulated](const std::string& kind) { return (kind == "sim") == simulated; };
+  TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
+  if (context_.placing == Placing::kByHand) return {};
+  std::vector<PlacementDevice> placed_on;
+  for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
+  placed_ = place_step(step, frames, placed_on, context_.link, context_.costs, Placing::kByCost, *constraints_);
+  if (const Status fits = check_memory(placed_on, placed_->assignment.schedule.peak_bytes); !fits.ok())
+    log_warning("{}", fits.error().message);
+  for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
+  return {};
+}
+
+int Placer::priority(const Node& node) const {
+  const uint32_t task = placed_->tasks.task_of[static_cast<size_t>(node.id())];
+  if (task == UINT32_MAX || longest_ == 0) return 0;
+  return static_cast<int>(placed_->assignment.ranks[task] / longest_ * 2000) - 1000;
+}
+
+DeviceKind Placer::kernels_for(const std::string& kind) const {
+  for (const DeviceInfo& device : context_.devices)
+    if (device.name.find("/device:" + kind + ":") != std::string::npos)
+      return device.kind == DeviceKind::kSim ? DeviceKind::kCpu : device.kind;
+  return DeviceKind::kCpu;
+}
+
+}  // namespace troupe

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Placer: the devices of a step's nodes, by hand or by cost, and by cost their priorities.
+#pragma once
+#include <optional>
+
+#include "plan/constraints.h"
+#include "plan/placement.h"
+#include "plan/plan.h"
+
+namespace troupe {
+
+class Placer {
+ public:
+  explicit Placer(const PlanContext& context) : context_(context) {}
+
+  /// Before the others. Errors: those of Constraints::find.
+  Status find(const Graph& graph, const StepGraph& step, const Frames& frames);
+  uint32_t device_of(const Node& node) const {
+    return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);
+  }
+  bool by_cost() const { return placed_.has_value(); }
+  /// By cost: by the way that is left from the node to the end of the step, from -1000 to 1000.
+  int priority(const Node& node) const;
+
+ private:
+  /// The kind of kernels that devices of that name have.
+  DeviceKind kernels_for(const std::string& kind) const;
+
+  const PlanContext& context_;
+  std::optional<Constraints> constraints_;
+  std::optional<StepPlacement> placed_;
+  double longest_ = 0;  // way to the end, nanoseconds
+};
+
+}  // namespace troupe

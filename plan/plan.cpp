@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building plans: prune, rewrite, place, partition, flatten.
+#include "plan/plan.h"
+
+#include <algorithm>
+
+#include "base/device_name.h"
+#include "devices/executor.h"
+#include "graph/passes/passes.h"
+#include "plan/evaluate.h"
+#include "plan/firing_order.h"
+#include "plan/node_kernels.h"
+#include "plan/planner.h"
+
+namespace troupe {
+namespace {
+
+/// How a builtin node without a value is carried out.
+NodeKind control_kind(const Node& node) {
+  switch (node.op().control_flow()) {
+    case ControlFlow::kSwitch: return NodeKind::kSwitch;
+    case ControlFlow::kMerge: return NodeKind::kMerge;
+    case ControlFlow::kEnter: return NodeKind::kEnter;
+    case ControlFlow::kExit: return NodeKind::kExit;
+    case ControlFlow::kNextIteration: return NodeKind::kNextIteration;
+    case ControlFlow::kTrigger: return NodeKind::kTrigger;
+    case ControlFlow::kAlive: return NodeKind::kAlive;
+    case ControlFlow::kNone: break;
+  }
+  return NodeKind::kNoOp;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds, std::vector<Output> fetches,
+                                                      const std::vector<const Node*>& targets) {
+  plan_->feeds = std::move(feeds);
+  plan_->fetches = std::move(fetches);
+  step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
+  if (context_.partial) plan_->partial.emplace(), find_needs();
+  run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
+    return evaluate(context_.kernels, node, inputs);
+  });
+  plan_->made_nodes = step_->made();
+  if (context_.partial) find_needs();
+  TROUPE_ASSIGN(frames_, find_frames(*step_));
+  TROUPE_RETURN_IF_ERROR(placer_.find(graph_, *step_, frames_));
+  // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
+  // the cache.
+  const std::vector<const Node*> needed = firing_order(*step_);
+  for (uint32_t i = 0; i < plan_->feeds.size(); ++i)
+    fed_.emplace(std::pair(plan_->feeds[i].node->id(), plan_->feeds[i].port), i);
+  where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
+  devices_.assign(where_.size(), 0);
+  constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
+  cache_.by_node.resize(static_cast<size_t>(graph_.size()));
+  find_chosen(needed);
+  TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed,
+                                         [this](const Node& n) -> Result<uint32_t> { return placer_.device_of(n); }));
+  for (const Node* node : needed) {
+    const uint32_t device = place(*node);
+    devices_[static_cast<size_t>(node->id())] = device;
+    TROUPE_RETURN_IF_ERROR(add(*node, device));
+  }
+  if (!lacking_.empty()) return lacking();
+  waited_for_.resize(context_.devices.size());
+  waited_through_.assign(where_.size(), 0);
+  for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
+  if (!lacking_.empty()) return lacking();
+  TROUPE_RETURN_IF_ERROR(share_loops());
+  if (context_.schedule_receives && !context_.partial && drafts_.size() > 1) hold_back_receives();
+  TROUPE_RETURN_IF_ERROR(add_readers());
+  close();
+  return std::shared_ptr<const StepPlan>(std::move(plan_));
+}
+
+void Planner::find_chosen(const std::vector<const Node*>& needed) {
+  const auto chosen = [&](const Output& o) { chosen_.insert(step_->now(o).node->id()); };
+  for (const Node* node : needed)
+    if (node->op().control_flow() == ControlFlow::kMerge) std::ranges::for_each(node->inputs(), chosen);
+  for (const Output& fetch : plan_->fetches)
+    if (!step_->now(fetch).node->control_inputs().empty()) chosen(fetch);
+}
+
+Status Planner::add(const Node& node, uint32_t device) {
+  std::shared_ptr<Kernel> made;
+  std::shared_ptr<Kernel>& kernel = step_->is_made(node) ? made : cache_.by_node[static_cast<size_t>(node.id())];
+  if (!kernel) {
+    auto found = find_kernel(node, context_.devices[device].kind, context_.kernels, cache_);
+    if (!found.ok() && found.error().code == Code::kUnimplemented) {
+      lacking_.push_back(std::move(found.error()));  // the others are looked up too, to be told of all at once
+      return {};
+    }
+    TROUPE_ASSIGN(kernel, std::move(found));
+  }
+  plan_->kernels.push_back(kernel);
+  if (auto* builtin = dynamic_cast<BuiltinKernel*>(kernel.get());
+      builtin && builtin->kind == Builtin::kConst && !chosen_.contains(node.id())) {
+    constants_[static_cast<size_t>(node.id())] = &builtin->value;
+    return {};
+  }
+  PlanNode p;
+  p.num_inputs = static_cast<uint16_t>(node.inputs().size());
+  p.num_outputs = static_cast<uint16_t>(node.num_outputs());
+  if (auto* compute = dynamic_cast<ComputeKernel*>(kernel.get())) {
+    p.kind = NodeKind::kCompute;
+    p.compute = compute;
+  } else if (auto* resource = dynamic_cast<ResourceKernel*>(kernel.get())) {
+    p.kind = NodeKind::kResource;
+    p.resource = resource;
+  } else if (auto blocking = std::dynamic_pointer_cast<BlockingKernel>(kernel)) {
+    p.kind = NodeKind::kBlocking;
+    p.blocking = static_cast<uint32_t>(plan_->blocking.size());
+    plan_->blocking.push_back(std::move(blocking));
+  } else {
+    const auto& builtin = static_cast<const BuiltinKernel&>(*kernel);
+    if (builtin.kind == Builtin::kPlaceholder)
+      return at_node(invalid_argument("needs a value: feed {}{}", to_string(node.dtype(0)), node.shape(0).str()), node);
+    p.kind = builtin.kind == Builtin::kConst ? NodeKind::kConst : control_kind(node);
+    if (p.kind == NodeKind::kConst) p.constant = &builtin.value;
+    if (p.kind == NodeKind::kEnter)
+      p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
+    if (p.kind == NodeKind::kAlive) p.alive_dtype = node.dtype(0);
+    control_flow_ |= p.kind != NodeKind::kConst && p.kind != NodeKind::kNoOp;
+  }
+  const uint32_t partition = partition_of(device);
+  PartitionDraft& draft = drafts_[partition];
+  p.first_output = draft.add_slots(p.num_outputs, static_cast<uint32_t>(frames_.of_output(node)));
+  where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node, frame_of(node))};
+  return {};
+}
+
+Error Planner::lacking() const {
+  if (lacking_.size() == 1) return lacking_[0];
+  constexpr size_t kMostNamed = 20;
+  std::string list;
+  for (size_t i = 0; i < std::min(lacking_.size(), kMostNamed); ++i)
+    list += fmt::format("{}{} '{}': {}", i ? "; " : "", lacking_[i].op, lacking_[i].node, lacking_[i].message);
+  if (lacking_.size() > kMostNamed) list += fmt::format("; and {} more", lacking_.size() - kMostNamed);
+  return make_error(Code::kUnimplemented, "{} nodes cannot run: {}", lacking_.size(), list);
+}
+
+uint32_t Planner::partition_of(uint32_t device) {
+  auto [at, fresh] = partition_by_device_.try_emplace(device, static_cast<uint32_t>(drafts_.size()));
+  if (fresh) {
+    drafts_.emplace_back();
+    drafts_.back().plan.device = device;
+  }
+  return at->second;
+}
+
+Status Planner::connect(const Node& node) {
+  const Place here = where_[static_cast<size_t>(node.id())];
+  if (here.partition == kNone) return {};  // a constant
+  PartitionDraft& draft = drafts_[here.partition];
+  draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
+  const size_t first_edge = draft.edges.size();
+  for (const Output& in : node.inputs()) {
+    TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here));
+    ++draft.uses[slot];
+    draft.plan.input_slots.push_back(slot);
+  }
+  wait_for_controls(node, here, first_edge);
+  return {};
+}
+
+void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge) {
+  ++waiter_;
+  const auto look_at = [&](const Node& n) {
+    if (!n.control_inputs().empty() && std::exchange(waited_through_[static_cast<size_t>(n.id())], waiter_) != waiter_)
+      waits_.push_back(&n);
+  };
+  look_at(node);
+  for (const Output& in : node.inputs())
+    if (const Node& from = *step_->now(in).node; constant(from)) look_at(from);
+  if (waits_.empty()) return;
+
+  PartitionDraft& draft = drafts_[here.partition];
+  const bool merge = draft.plan.nodes[here.node].kind == NodeKind::kMerge;
+  std::vector<uint32_t>& waited_for = waited_for_[here.partition];
+  waited_for.resize(draft.plan.nodes.size(), 0);
+  for (size_t i = first_edge; i < draft.edges.size(); ++i)
+    if (draft.edges[i].to == here.node) waited_for[draft.edges[i].from] = waiter_;
+  const auto has_edge = [&](uint32_t from, int port) {
+    return std::any_of(
+        draft.edges.begin() + static_cast<ptrdiff_t>(first_edge), draft.edges.end(),
+        [&](const PartitionDraft::Edge& e) { return e.from == from && e.to == here.node && e.port == port; });
+  };
+  while (!waits_.empty()) {
+    const Node& next = *waits_.back();
+    waits_.pop_back();
+    step_->for_each_control(next, [&](const Output& before) {
+      if (constant(*before.node)) return look_at(*before.node);
+      const Place there = where_[static_cast<size_t>(before.node->id())];
+      if (there.partition == kNone) return;  // all its outputs are fed
+      if (there.partition != here.partition)
+        return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
+      // A node that reads it, or waits for it already, dies with it.
+      const bool known = std::exchange(waited_for[there.node], waiter_) == waiter_ &&
+                         (before.port < 0 || has_edge(there.node, before.port));
+      if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);
+    });
+  }
+}
+
+Result<uint32_t> Planner::input_slot(const Output& in, Place here) {
+  PartitionDraft& draft = drafts_[here.partition];
+  if (auto fed = fed_.find({in.node->id(), in.port}); fed != fed_.end()) {
+    if (draft.node_frames[here.node] != 0)
+      return at_node(invalid_argument("reads {} inside a loop, where nothing can be fed", in.name()),
+                     *draft.plan.graph_nodes[here.node]);
+    if (context_.partial) return receive_feed(fed->second, here);
+    if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.dependencies[here.node] &= ~1;  // it lives
+    auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
+    if (fresh) {
+      at->second = draft.add_slots(1);
+      draft.plan.feeds.emplace_back(fed->second, at->second);
+    }
+    return at->second;
+  }
+  if (constant(*in.node)) return constant_slot(*in.node, here.partition);
+  Place there = where_[static_cast<size_t>(in.node->id())];
+  if (there.partition != here.partition && is_constant_enter(*in.node)) {
+    TROUPE_ASSIGN(there, copy_enter(*in.node, here.partition));
+  }
+  if (there.partition == here.partition) {
+    draft.add_edge(there.node, here.node, in.port);
+    return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
+  }
+  const Place recv = transfer(in, true, here.partition);
+  draft.add_edge(recv.node, here.node, 0);
+  return draft.plan.nodes[recv.node].first_output;
+}
+
+uint32_t Planner::constant_slot(const Node& node, uint32_t partition) {
+  auto [at, fresh] = constant_slots_.try_emplace({node.id(), partition}, 0);
+  if (fresh) at->second = drafts_[partition].add_constant(*constant(node), frame_of(node));
+  return at->second;
+}
+
+Status Planner::add_readers() {
+  TROUPE_RETURN_IF_ERROR(add_fetches());
+  std::vector<uint32_t> last(drafts_.size(), kNone);  // node, by partition
+  for (const LateReader& reader : late_readers_) {
+    PartitionPlan& plan = drafts_[reader.partition].plan;
+    if (std::exchange(last[reader.partition], reader.node) != reader.node)
+      plan.nodes[reader.node].first_input = static_cast<uint32_t>(plan.input_slots.size());
+    plan.input_slots.push_back(reader.slot);
+  }
+  return {};
+}
+
+Status Planner::add_fetches() {
+  for (uint32_t i = 0; i < plan_->fetches.size(); ++i) {
+    const Output fetch = step_->now(plan_->fetches[i]);
+    if (auto fed = fed_.find({fetch.node->id(), fetch.port}); fed != fed_.end()) {
+      (context_.partial ? plan_->partial->fed_fetches : plan_->fed_fetches).emplace_back(fed->second, i);
+      continue;
+    }
+    if (frames_.of_output(*fetch.node) != 0)
+      return at_node(invalid_argument("{} is inside a loop and cannot be fetched", fetch.name()), *fetch.node);
+    Place there = where_[static_cast<size_t>(fetch.node->id())];
+    uint32_t slot;
+    if (constant(*fetch.node)) {
+      there.partition = partition_of(place(*fetch.node));
+      slot = constant_slot(*fetch.node, there.partition);
+    } else {
+      slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
+    }
+    if (context_.partial) {
+      send_fetch(i, fetch, there, slot);
+      continue;
+    }
+    PartitionDraft& draft = drafts_[there.partition];
+    ++draft.uses[slot];
+    draft.plan.fetches.emplace_back(slot, i);
+  }
+  return {};
+}
+
+void Planner::close() {
+  std::vector<std::vector<uint32_t>> renumbered;
+  std::unordered_map<const Node*, int16_t> asked;
+  for (PartitionDraft& draft : drafts_) {
+    draft.plan.control_flow = control_flow_;
+    renumbered.push_back(draft.close(frames_));
+  }
+  if (context_.partial) number_receivers(renumbered);
+  for (PartitionDraft& draft : drafts_) {
+    for (PlanNode& node : draft.plan.nodes)
+      if (node.kind == NodeKind::kSend && node.to.partition != kCaller && !renumbered[node.to.partition].empty())
+        node.to.node = renumbered[node.to.partition][node.to.node];
+    if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan, asked);
+    draft.plan.timed_steps = context_.timed_steps;
+    if (context_.costs) begin_costs(draft.plan);
+    plan_->partitions.push_back(std::move(draft.plan));
+  }
+}
+
+void Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const {
+  plan.priorities.resize(plan.size(), 0);
+  for (uint32_t i = 0; i < plan.size(); ++i) {
+    const Node* const node = plan.graph_nodes[i];
+    if (!node) continue;
+    const auto [at, first] = asked.try_emplace(node, int16_t{0});
+    if (first) at->second = static_cast<int16_t>(std::clamp(priority(*node), -1000, 1000));
+    plan.priorities[i] = at->second;
+  }
+  if (std::ranges::count(plan.priorities, 0) == std::ssize(plan.priorities)) plan.priorities.clear();
+}
+
+void Planner::begin_costs(PartitionPlan& plan) const {
+  const std::string kind = kind_of(context_.devices[plan.device]);
+  for (uint32_t i = 0; i < plan.size(); ++i)
+    if (plan.nodes[i].kind == NodeKind::kCompute)
+      if (const MeasuredCost* cost = context_.costs->find(plan.graph_nodes[i]->name(), kind))
+        plan.cost_ns[i].store(static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9)), std::memory_order_relaxed);
+}
+
+Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices) {
+  TROUPE_ASSIGN(const DeviceName wanted, DeviceName::parse(text));
+  std::string there;
+  for (uint32_t i = 0; i < devices.size(); ++i) {
+    TROUPE_ASSIGN(const DeviceName full, DeviceName::parse(devices[i].name));
+    if (wanted.matches(full)) return i;
+    there += (there.empty() ? "" : ", ") + devices[i].name;
+  }
+  return make_error(Code::kNotFound, "no device is \"{}\"; there are: {}", text, there);
+}
+
+std::string kind_of(const DeviceInfo& device) {
+  const auto name = DeviceName::parse(device.name);
+  return name.ok() ? name->kind.value_or("") : "";
+}
+
+PartitionPlan::PartitionPlan() = default;
+PartitionPlan::PartitionPlan(PartitionPlan&&) noexcept = default;
+PartitionPlan::~PartitionPlan() = default;
+
+Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,
+                                                  std::vector<Output> fetches, const std::vector<const Node*>& targets,
+                                                  const PlanContext& context, KernelCache& cache) {
+  return Planner(graph, context, cache).make(std::move(feeds), std::move(fetches), targets);
+}
+
+}  // namespace troupe

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planner: makes the plan of one signature: prune, rewrite, place, partition, flatten (plan.cpp); what crosses from
+// device to device (plan_transfers.cpp); loops on several devices (plan_loops.cpp); what partial runs have beside
+// (plan_partial.cpp).
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "plan/loop_places.h"
+#include "plan/partition_draft.h"
+#include "plan/placer.h"
+
+namespace troupe {
+
+/// Used once: make() is called once, and the rest is its steps.
+class Planner {
+ public:
+  Planner(const Graph& graph, const PlanContext& context, KernelCache& cache)
+      : graph_(graph), context_(context), cache_(cache), placer_(context), plan_(std::make_shared<StepPlan>()) {}
+
+  Result<std::shared_ptr<const StepPlan>> make(std::vector<Output> feeds, std::vector<Output> fetches,
+                                               const std::vector<const Node*>& targets);
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Place {
+    uint32_t partition, node;
+  };
+  struct LateReader {
+    uint32_t partition, node, slot;
+  };
+
+  // -- plan.cpp: nodes and their inputs -------------------------------------------------------------------------------
+
+  /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait.
+  void find_chosen(const std::vector<const Node*>& needed);
+  /// Puts a node into the partition of its device; a constant nowhere: those who read it get slots.
+  Status add(const Node& node, uint32_t device);
+  /// All nodes that have no kernel, as one error.
+  Error lacking() const;
+  /// Gives a node its input slots and edges.
+  Status connect(const Node& node);
+  /// Has `here`, whose edges begin at first_edge, wait for what `node` waits for by control inputs, and its constant
+  /// inputs do, which are not nodes of the plan.
+  void wait_for_controls(const Node& node, Place here, size_t first_edge);
+  /// The slot of `in` in the partition of `here`, with the edge that fills it.
+  Result<uint32_t> input_slot(const Output& in, Place here);
+  /// Each partition has a slot of its own for a constant that it reads: nothing need be sent.
+  uint32_t constant_slot(const Node& node, uint32_t partition);
+  /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
+  Status add_readers();
+  Status add_fetches();
+  void close();
+  /// `asked`: what was said of nodes of other partitions, whose sends have the node's priority.
+  void ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const;
+  int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
+  /// What was measured before, as if this plan had.
+  void begin_costs(PartitionPlan& plan) const;
+  uint32_t partition_of(uint32_t device);
+  uint32_t place(const Node& node) const {
+    const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
+    return frame == 0 ? placer_.device_of(node) : loops_.device(node);
+  }
+  uint32_t frame_of(const Node& node) const {
+    return static_cast<uint32_t>(frames_.of[static_cast<size_t>(node.id())]);
+  }
+  const Tensor* constant(const Node& node) const { return constants_[static_cast<size_t>(node.id())]; }
+
+  // -- plan_transfers.cpp: from device to device ----------------------------------------------------------------------
+
+  /// The Recv in `partition` of an output, or, without its value, of the mere fact that the node has run (of an
+  /// output of a Switch: that it was taken). There is one pair for each tensor or fact and destination.
+  Place transfer(const Output& what, bool value, uint32_t partition);
+  /// A Send behind `from` and its Recv in `partition`, of that output or the mere fact.
+  Place add_pair(Place from, int port, bool value, uint32_t partition);
+  uint32_t frame_of_outputs(Place at) const;
+  /// Gives a node that is none of the graph's its next input. The inputs of one node are given one after the other.
+  void read_later(uint32_t partition, uint32_t node, uint32_t slot);
+  bool is_compressed(const Output& what) const;
+  /// The node that expands it in `partition`. It is made smaller once for all who receive it.
+  Place transfer_compressed(const Output& what, Place from, uint32_t partition);
+  /// A Cast behind `from`, which puts out `what` there.
+  Place convert(const Output& what, Place from, DType to);
+  /// Has what is to come late wait for what is done shortly before it is needed.
+  void hold_back_receives();
+  /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
+  uint32_t release(const Node& until, uint32_t partition);
+
+  // -- plan_partial.cpp: partial runs ---------------------------------------------------------------------------------
+
+  /// Adds to the plan which feeds each fetch needs, as the step's graph is now.
+  void find_needs();
+  /// The slot of a feed in the partition of `here`, with the edge from the Recv that fills it.
+  uint32_t receive_feed(uint32_t feed, Place here);
+  /// Has a fetch sent to the caller as soon as it is there: `output`, in that slot, of the node `there` (kNone: a
+  /// constant).
+  void send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot);
+  /// Gives receivers the numbers that their nodes have now.
+  void number_receivers(const std::vector<std::vector<uint32_t>>& renumbered);
+
+  // -- plan_loops.cpp: loops on several devices -----------------------------------------------------------------------
+
+  bool is_constant_enter(const Node& node) const;
+  /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.
+  Result<Place> copy_enter(const Node& node, uint32_t partition);
+  /// An Enter into `frame` in `partition`, without input yet.
+  Place add_enter(const Node& like, uint32_t frame, bool every_iteration, uint32_t partition);
+  /// Gives every device that takes part in a loop iterations of its own.
+  Status share_loops();
+  /// A small loop that carries a token for as long as the condition holds. Returns its Merge.
+  Result<Place> follow_loop(uint32_t frame, const LoopPlaces::Shared& shared, uint32_t partition);
+  /// Has `here` wait for `before`, an output of a node, and die with it.
+  Status wait_for(const Output& before, Place here);
+
+  const Graph& graph_;
+  const PlanContext& context_;
+  KernelCache& cache_;
+  Placer placer_;
+  std::shared_ptr<StepPlan> plan_;
+  std::optional<StepGraph> step_;
+  std::vector<PartitionDraft> drafts_;
+  std::map<uint32_t, uint32_t> partition_by_device_;
+  std::map<std::pair<int, int>, uint32_t> fed_;
+  std::vector<Place> where_;       // by node id; of a constant kNone
+  std::vector<uint32_t> devices_;  // by node id
+  std::unordered_set<int> chosen_;
+  std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
+  std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
+  Frames frames_;
+  LoopPlaces loops_;
+  std::map<std::pair<int, uint32_t>, Place> enter_copies_;        // by id and partition
+  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> crossings_;  // from, to, frame
+  bool control_flow_ = false;
+  std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
+  std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
+  std::vector<LateReader> late_readers_;
+  std::map<std::pair<uint32_t, uint32_t>, Place> feed_receivers_;  // by feed and partition
+  // What the node that is given its control edges, the waiter_-th, waits for already has that number: nodes of its
+  // partition, and constants by id.
+  uint32_t waiter_ = 0;
+  std::vector<std::vector<uint32_t>> waited_for_;  // by partition
+  std::vector<uint32_t> waited_through_;
+  std::vector<const Node*> waits_;                         // those whose control inputs are still to be looked at
+  std::map<std::pair<int, uint32_t>, uint32_t> releases_;  // by id of what is waited for, and partition
+  std::vector<Error> lacking_;                             // of nodes without a kernel
+};
+
+}  // namespace troupe

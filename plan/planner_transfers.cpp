@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What crosses from device to device in a plan: a Send and a Recv for each tensor and destination, made smaller on
+// request, and received no sooner than it is needed.
+#include <algorithm>
+
+#include "base/check.h"
+#include "graph/node_maker.h"
+#include "plan/firing_counts.h"
+#include "plan/node_kernels.h"
+#include "plan/op_costs.h"
+#include "plan/planner.h"
+#include "plan/receive_schedule.h"
+
+namespace troupe {
+
+Planner::Place Planner::transfer(const Output& what, bool value, uint32_t partition) {
+  const Node& from = *what.node;
+  auto [at, fresh] = transfers_.try_emplace({from.id(), what.port, value, partition}, Place{partition, kNone});
+  if (!fresh) return at->second;
+  const Place there = where_[static_cast<size_t>(from.id())];
+  at->second = value && is_compressed(what) ? transfer_compressed(what, there, partition)
+                                            : add_pair(there, what.port, value, partition);
+  return at->second;
+}
+
+Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t partition) {
+  PartitionDraft& source = drafts_[from.partition];
+  PartitionDraft& target = drafts_[partition];
+  const Node* producer = source.plan.graph_nodes[from.node];
+  const uint32_t frame = frame_of_outputs(from);
+  crossings_.emplace(from.partition, partition, frame);
+
+  PlanNode recv;
+  recv.kind = NodeKind::kRecv;
+  recv.num_outputs = 1;
+  recv.first_output = target.add_slots(1, frame);
+  const Place there{partition, target.add_node(recv, producer, frame)};
+  target.dependencies[there.node] = 1;
+
+  PlanNode send;
+  send.kind = NodeKind::kSend;
+  send.to = {partition, there.node};
+  const uint32_t send_index = source.add_node(send, producer, frame);
+  if (value)
+    read_later(from.partition, send_index, source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port));
+  source.add_edge(from.node, send_index, port);
+  return there;
+}
+
+uint32_t Planner::frame_of_outputs(Place at) const {
+  const PlanNode& node = drafts_[at.partition].plan.nodes[at.node];
+  const uint32_t frame = drafts_[at.partition].node_frames[at.node];
+  if (node.kind == NodeKind::kEnter) return node.enter.frame;
+  return node.kind == NodeKind::kExit ? static_cast<uint32_t>(frames_.frames[frame].parent) : frame;
+}
+
+void Planner::read_later(uint32_t partition, uint32_t node, uint32_t slot) {
+  ++drafts_[partition].plan.nodes[node].num_inputs;
+  ++drafts_[partition].uses[slot];
+  late_readers_.push_back({partition, node, slot});
+}
+
+bool Planner::is_compressed(const Output& what) const {
+  return what.dtype() == DType::kFloat32 &&
+         transfer_compression(*what.node).value_or(context_.compress_transfers) == TransferCompression::kBFloat16;
+}
+
+Planner::Place Planner::transfer_compressed(const Output& what, Place from, uint32_t partition) {
+  auto [at, fresh] = compressed_.try_emplace({what.node->id(), what.port}, Place{});
+  if (fresh) at->second = convert(what, from, DType::kBFloat16);
+  const Place recv = add_pair(at->second, 0, true, partition);
+  return convert(drafts_[from.partition].plan.graph_nodes[at->second.node]->out(), recv, DType::kFloat32);
+}
+
+Planner::Place Planner::convert(const Output& what, Place from, DType to) {
+  PartitionDraft& draft = drafts_[from.partition];
+  Node& node = plan_->conversions.emplace_back();
+  const int id = step_->ids() + static_cast<int>(plan_->conversions.size()) - 1;
+  const bool expands = to == DType::kFloat32;
+  NodeSpec spec{"Cast", what.node->name() + (expands ? "/expanded" : "/compressed"), {what}};
+  spec.attrs = {{"DstT", to}, {"Truncate", true}};
+  TROUPE_CHECK(NodeMaker::make(*graph_.ops().find("Cast"), std::move(spec), id, node).ok());
+  auto kernel = find_kernel(node, context_.devices[draft.plan.device].kind, context_.kernels, cache_);
+  if (!kernel.ok()) {
+    lacking_.push_back(std::move(kernel.error()));
+    return from;
+  }
+  plan_->kernels.push_back(*kernel);
+  PlanNode cast;
+  cast.kind = NodeKind::kCompute;
+  cast.compute = dynamic_cast<ComputeKernel*>(kernel->get());
+  cast.num_outputs = 1;
+  cast.first_output = draft.add_slots(1, frame_of_outputs(from));
+  const Place here{from.partition, draft.add_node(cast, &node, frame_of_outputs(from))};
+  const bool received = draft.plan.nodes[from.node].kind == NodeKind::kRecv;
+  const auto port = static_cast<uint32_t>(received ? 0 : what.port);
+  read_later(here.partition, here.node, draft.plan.nodes[from.node].first_output + port);
+  draft.add_edge(from.node, here.node, static_cast<int>(port));
+  return here;
+}
+
+void Planner::hold_back_receives() {
+  const auto rates = [&](const Node& node) -> const DeviceInfo& {
+    return context_.devices[devices_[static_cast<size_t>(node.id())]];
+  };
+  const std::vector<double> firings = firings_of(*step_, frames_, context_.costs);
+  const auto node_ns = [&](const Node& node) {
+    const DeviceInfo& device = rates(node);
+    return firings[static_cast<size_t>(node.id())] * (context_.costs
+                                                          ? context_.costs->time_ns(node, kind_of(device), device.rates)
+                                                          : cost_of(node).time_ns(device.rates));
+  };
+  const auto expand_ns = [&](const Output& what) {
+    if (!is_compressed(what)) return 0.;
+    const double bytes = bytes_of(what.dtype(), step_->shape(what));
+    return NodeCost{0, 1.5 * bytes}.time_ns(rates(*what.node).rates);
+  };
+  const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.link});
+  for (const auto& [node, until] : schedule.made) {
+    const Place here = where_[static_cast<size_t>(node->id())];
+    drafts_[here.partition].add_edge(release(*until, here.partition), here.node, -1);
+  }
+  for (const auto& [what, device, until] : schedule.expanded) {
+    const uint32_t partition = partition_by_device_.at(device);
+    const Place expansion = transfers_.at({what.node->id(), what.port, true, partition});
+    drafts_[partition].add_edge(release(*until, partition), expansion.node, -1);
+  }
+}
+
+uint32_t Planner::release(const Node& until, uint32_t partition) {
+  auto [at, fresh] = releases_.try_emplace({until.id(), partition}, kNone);
+  if (!fresh) return at->second;
+  Place there = where_[static_cast<size_t>(until.id())];
+  if (there.partition != partition) there = transfer({&until, -1}, false, partition);
+  at->second = there.node;
+  if (!control_flow_) return at->second;
+  PlanNode trigger;
+  trigger.kind = NodeKind::kTrigger;
+  at->second = drafts_[partition].add_node(trigger, &until);
+  drafts_[partition].add_edge(there.node, at->second, -1);
+  return at->second;
+}
+
+}  // namespace troupe

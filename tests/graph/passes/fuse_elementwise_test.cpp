@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusing of element-wise nodes: which groups are found, and what is kept apart.
+#include "graph/passes/fuse_elementwise.h"
+
+#include "tests/graph/passes/pass_fixture.h"
+#include "troupe/control_flow.h"
+
+using namespace troupe;
+
+namespace {
+
+struct ElementwiseFixture : test::PassFixture {
+  static GraphPasses passes() { return only(&GraphPasses::fuse_elementwise); }
+  /// The functions of each fused node that `fetches` need, and the ops of all other nodes but Placeholder and Const.
+  std::string fused(std::vector<Output> fetches, std::vector<Output> fed = {}) {
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    StepGraph step(graph, fed, fetches, {});
+    run_passes(step, passes(), {});
+    std::string out;
+    for (const Node* n : step.nodes()) {
+      if (n->op().name() == "Placeholder" || n->op().name() == "Const") continue;
+      out += out.empty() ? "" : " ";
+      if (n->op().name() != "_FusedElementwise") {
+        out += n->op().name();
+        continue;
+      }
+      std::string functions;
+      for (const std::string& f : *n->attrs().get<std::vector<std::string>>("ops"))
+        functions += (functions.empty() ? "" : ",") + f;
+      out += fmt::format("[{}]", functions);
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("chains and trees become one node, with each input once") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {2, -1}), y = f.placeholder("y", {2, -1});
+  const Output a = f.s.op("Mul", {x, x}), b = f.s.op("Tanh", {a}), c = f.s.op("AddV2", {b, y});
+  CHECK(f.fused({c}) == "[Mul,Tanh,AddV2]");
+  CHECK(f.after(ElementwiseFixture::passes(), c) == "_FusedElementwise(x, y)");
+  const Output d = f.s.op("Sub", {x, y}), e = f.s.op("Mul", {d, f.s.op("Exp", {d})});
+  CHECK(f.fused({e}) == "[Sub,Exp,Mul]");
+  StepGraph step(f.graph, {}, {&e, 1}, {});
+  run_passes(step, ElementwiseFixture::passes(), {});
+  const Node& fused = *step.now(e).node;
+  CHECK(*fused.attrs().get<std::vector<int64_t>>("operands") == std::vector<int64_t>{0, 1, 2, -1, 2, 3});
+  CHECK(fused.name() == e.node->name());
+  CHECK(fused.shape(0) == PartialShape{2, -1});
+}
+
+TEST_CASE("what somebody else reads stays a node") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {4});
+  const Output a = f.s.op("Neg", {x}), b = f.s.op("Exp", {a}), c = f.s.op("Tanh", {b}), d = f.s.op("Abs", {c});
+  CHECK(f.fused({d}) == "[Neg,Exp,Tanh,Abs]");
+  CHECK(f.fused({d, b}) == "[Neg,Exp] [Tanh,Abs]");
+  CHECK(f.fused({d}, {b}) == "[Tanh,Abs]");
+  const Output sum = f.s.op("Sum", {b, f.s.constant(Tensor::of<int32_t>({0}))});
+  CHECK(f.fused({d, sum}) == "[Neg,Exp] [Tanh,Abs] Sum");
+  // Two groups read Exp: to join either would compute it twice or make a cycle.
+  const Output e = f.s.op("Mul", {b, f.s.op("BroadcastTo", {sum, f.s.constant(Tensor::of<int32_t>({4}))})});
+  CHECK(f.fused({f.s.op("Sqrt", {e})}) == "[Neg,Exp] Sum BroadcastTo [Mul,Sqrt]");
+  CHECK(f.fused({a}) == "Neg");
+}
+
+TEST_CASE("other types, devices, shapes, ops and control edges end a group") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {2, 3}), row = f.placeholder("row", {3}), u = f.placeholder("u", PartialShape());
+  const Output i = f.placeholder("i", {2}, DType::kInt32);
+  CHECK(f.fused({f.s.op("Neg", {f.s.op("Neg", {i})})}) == "Neg Neg");
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("Neg", {u})})}) == "Neg Exp");
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("AddV2", {x, f.s.op("Neg", {f.s.op("Tanh", {row})})})})}) ==
+        "[Tanh,Neg] [AddV2,Exp]");
+  CHECK(f.fused({f.s.device("/cpu:1").op("Exp", {f.s.op("Neg", {x})})}) == "Neg Exp");
+  const Output first = f.s.op("Neg", {x}), late = f.s.after({first}).op("Exp", {x});
+  CHECK(f.fused({f.s.op("AddV2", {f.s.op("Abs", {first}), f.s.op("Tanh", {late})})}) == "Neg Exp [Abs,Tanh,AddV2]");
+}
+
+TEST_CASE("nodes that are to be with others are fused with those that are to be there too") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {2});
+  const Node* there = f.s.node("Floor", {x});
+  const Scope with = f.s.colocate(there);
+  const Output a = f.s.op("Tanh", {with.op("Exp", {x})}), b = with.op("Tanh", {with.op("Exp", {x})});
+  CHECK(f.fused({a}) == "Exp Tanh");
+  CHECK(f.fused({b}) == "[Exp,Tanh]");
+}
+
+TEST_CASE("groups are limited, and each may be a part of a chain") {
+  ElementwiseFixture f;
+  Output x = f.placeholder("x", {2});
+  for (int i = 0; i < 2 * ElementwiseFusion::kMostNodes + 2; ++i) x = f.s.op("Sin", {x});
+  StepGraph step(f.graph, {}, {&x, 1}, {});
+  run_passes(step, ElementwiseFixture::passes(), {});
+  CHECK(step.nodes().size() == 4);
+}
+
+TEST_CASE("groups stay within their branch and their loop") {
+  ElementwiseFixture f;
+  const Output p = f.placeholder("p", {}, DType::kBool), x = f.placeholder("x", {2});
+  const auto two = [](const Scope& s, Output v) { return std::vector{s.op("Exp", {s.op("Neg", {v})})}; };
+  const Output y = cond(
+      f.s, p, [&](const Scope& s) { return two(s, x); }, [&](const Scope& s) { return two(s, x); })[0];
+  CHECK(f.fused({f.s.op("Abs", {f.s.op("Tanh", {y})})}).ends_with("Merge [Tanh,Abs]"));
+  const Output z = while_loop(
+      f.s, {f.s.op("Sin", {f.s.op("Cos", {x})})},
+      [](const Scope& s, const std::vector<Output>&) { return s.constant(false); },
+      [&](const Scope& s, const std::vector<Output>& v) { return two(s, v[0]); })[0];
+  const std::string loop = f.fused({f.s.op("Abs", {f.s.op("Tanh", {z})})});
+  CHECK(loop.starts_with("[Cos,Sin] Enter"));
+  CHECK(loop.find("[Neg,Exp]") != std::string::npos);
+  CHECK(loop.ends_with("[Tanh,Abs]"));
+}

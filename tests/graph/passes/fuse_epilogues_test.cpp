@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusing of products with bias and activation, and folding of batch norms into convolutions: what is rewritten, and
+// what is not.
+#include "graph/passes/fuse_epilogues.h"
+
+#include "graph/passes/fold_batch_norm.h"
+#include "tests/graph/passes/pass_fixture.h"
+
+using namespace troupe;
+
+namespace {
+
+struct EpilogueFixture : test::PassFixture {
+  std::string fused(Output fetch, std::vector<Output> fed = {}) {
+    return after(only(&GraphPasses::fuse_epilogues), fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
+  }
+  std::string folded(Output fetch, std::vector<Output> fed = {}) {
+    return after(only(&GraphPasses::fold_batch_norm), fetch, std::move(fed), [](auto&&...) { return std::nullopt; });
+  }
+  Output conv(Output x, Output filter, const std::string& op = "Conv2D") {
+    return s.op(op, {x, filter}, {{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}});
+  }
+  Output vector(std::initializer_list<float> v) { return s.constant(Tensor::of<float>(v)); }
+  Output filter(Shape shape) { return s.constant(*Tensor::zeros(DType::kFloat32, shape)); }
+  const Node* norm(Output x, bool training = false) {
+    return s.node("FusedBatchNormV3", {x, vector({1, 2}), vector({0, 1}), vector({3, 4}), vector({1, 4})},
+                  {{"is_training", training}, {"epsilon", 0.f}});
+  }
+};
+
+/// The attributes of what stands for `o` after the pass.
+struct Made {
+  std::vector<std::string> ops;
+  int64_t args;
+};
+Made made(EpilogueFixture& f, Output o) {
+  StepGraph step(f.graph, {}, {&o, 1}, {});
+  run_passes(step, EpilogueFixture::only(&GraphPasses::fuse_epilogues), {});
+  const Attrs& attrs = step.now(o).node->attrs();
+  return {*attrs.get<std::vector<std::string>>("fused_ops"), *attrs.get<int64_t>("num_args")};
+}
+
+}  // namespace
+
+TEST_CASE("a product takes the bias and the activation after it") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {-1, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
+  const Output product = f.s.op("MatMul", {x, w}, {{"transpose_a", false}});
+  const Output sum = f.s.op("BiasAdd", {product, b}), relu = f.s.op("Relu", {sum});
+  CHECK(f.fused(relu) == "_FusedMatMul(x, w, b)");
+  CHECK(made(f, relu).ops == std::vector<std::string>{"BiasAdd", "Relu"});
+  CHECK(f.fused(sum) == "_FusedMatMul(x, w, b)");
+  CHECK(made(f, sum).ops == std::vector<std::string>{"BiasAdd"});
+  const Output bare = f.s.op("Tanh", {f.s.op("MatMul", {x, w})});
+  CHECK(f.fused(bare) == "_FusedMatMul(x, w)");
+  CHECK(made(f, bare).args == 0);
+  CHECK(f.fused(f.s.op("Exp", {relu})) == "Exp(_FusedMatMul(x, w, b))");
+  CHECK(f.fused(product) == "MatMul(x, w)");
+}
+
+TEST_CASE("convolutions too, where the layouts agree") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {1, 4, 4, 2}), w = f.placeholder("w", {3, 3, 2, 2}), b = f.placeholder("b", {2});
+  const Output d = f.placeholder("d", {3, 3, 2, 1});
+  for (const char* activation : {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid"}) {
+    CHECK(f.fused(f.s.op(activation, {f.s.op("BiasAdd", {f.conv(x, w), b})})) == "_FusedConv2D(x, w, b)");
+    CHECK(f.fused(f.s.op(activation, {f.s.op("BiasAdd", {f.conv(x, d, "DepthwiseConv2dNative"), b})})) ==
+          "_FusedDepthwiseConv2dNative(x, d, b)");
+  }
+  CHECK(f.fused(f.s.op("Softplus", {f.s.op("BiasAdd", {f.conv(x, w), b})})) == "Softplus(_FusedConv2D(x, w, b))");
+  const Output four = f.placeholder("four", {4});
+  CHECK(f.fused(f.s.op("BiasAdd", {f.conv(x, w), four}, {{"data_format", std::string("NCHW")}})) ==
+        "BiasAdd(Conv2D(x, w), four)");
+}
+
+TEST_CASE("what others read, what is fed and what waits is not fused") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {2, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
+  const Output product = f.s.op("MatMul", {x, w}), sum = f.s.named("sum").op("BiasAdd", {product, b});
+  const Output relu = f.s.op("Relu", {sum});
+  CHECK(f.fused(f.s.op("AddV2", {relu, product})) == "AddV2(Relu(BiasAdd(MatMul(x, w), b)), MatMul(x, w))");
+  CHECK(f.fused(f.s.op("AddV2", {relu, sum})) == "AddV2(Relu(_FusedMatMul(x, w, b)), _FusedMatMul(x, w, b))");
+  CHECK(f.fused(relu, {sum}) == "Relu(sum)");
+  CHECK(f.fused(relu, {product}) == "Relu(BiasAdd(MatMul, b))");
+  const Output late = f.s.after({x}).op("BiasAdd", {f.s.op("MatMul", {x, w}), b});
+  CHECK(f.fused(f.s.op("Relu", {late})) == "Relu(BiasAdd(MatMul(x, w), b))");
+  const Output there = f.s.device("/cpu:1").op("BiasAdd", {f.s.op("MatMul", {x, w}), b});
+  CHECK(f.fused(there) == "BiasAdd(MatMul(x, w), b)");
+  const Output i = f.placeholder("i", {2, 2}, DType::kFloat16), bias = f.placeholder("bias", {2}, DType::kFloat16);
+  CHECK(f.fused(f.s.op("BiasAdd", {f.s.op("MatMul", {i, i}), bias})) == "BiasAdd(MatMul(i, i), bias)");
+}
+
+TEST_CASE("the batch norm of an inference goes into the filter and the bias") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {1, 4, 4, 1});
+  const Output w = f.s.constant(Tensor::of<float>({1, 1}, {1, 1, 1, 2}));
+  CHECK(f.folded(f.norm(f.conv(x, w))->out()) ==
+        "BiasAdd(Conv2D(x, float32[1,1,1,2] [[[[1, 1]]]]), float32[2] [-3, -3])");
+  // 1 (w x + 5 - 3) / 1 + 0 and 2 (w x + 6 - 4) / 2 + 1.
+  const Output biased = f.s.op("BiasAdd", {f.conv(x, w), f.vector({5, 6})});
+  CHECK(f.folded(f.norm(biased)->out()) == "BiasAdd(Conv2D(x, float32[1,1,1,2] [[[[1, 1]]]]), float32[2] [2, 3])");
+  const Output d = f.s.constant(Tensor::of<float>({2, 4}, {1, 1, 1, 2}));
+  CHECK(f.folded(f.norm(f.conv(x, d, "DepthwiseConv2dNative"))->out()) ==
+        "BiasAdd(DepthwiseConv2dNative(x, float32[1,1,1,2] [[[[2, 4]]]]), float32[2] [-3, -3])");
+}
+
+TEST_CASE("a batch norm stays in training, when its statistics are read or fed, and after what others read") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {1, 4, 4, 1}), w = f.filter({1, 1, 1, 2}), v = f.placeholder("v", {1, 1, 1, 2});
+  const auto stays = [&](const std::string& text) { return text.find("FusedBatchNormV3") != std::string::npos; };
+  CHECK(stays(f.folded(f.norm(f.conv(x, w), true)->out())));
+  CHECK(stays(f.folded(f.norm(f.conv(x, v))->out())));
+  CHECK(stays(f.folded(f.norm(x.shape().rank() == 4 ? f.placeholder("y", {1, 4, 4, 2}) : x)->out())));
+  const Node* both = f.norm(f.conv(x, w));
+  CHECK(stays(f.folded(f.s.op("Sum", {both->out(0), f.s.op("Size", {both->out(1)})}))));
+  const Output conv = f.conv(x, w);
+  CHECK(stays(f.folded(f.s.op("AddV2", {f.norm(conv)->out(), conv}))));
+  const Node* fed = f.norm(f.conv(x, w));
+  CHECK(stays(f.folded(f.s.op("Neg", {fed->out()}), {fed->inputs()[3]})));
+}

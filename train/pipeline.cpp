@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of a Pipeline: cuts batches into micro-batches and starts their steps, which wait for one another by
+// themselves; takes in how they end.
+#include "troupe/pipeline.h"
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <limits>
+#include <mutex>
+
+#include "train/batch_source.h"
+#include "train/evaluation.h"
+#include "train/pipeline_graph.h"
+#include "troupe/guarded.h"
+
+namespace troupe::nn {
+
+class Pipeline::Impl {
+ public:
+  using Prepared = std::shared_ptr<Session::Prepared>;
+
+  Impl(Engine& engine, PipelineOptions options)
+      : engine_(engine), options_(std::move(options)), graph_(engine.ops()),
+        variables_(options_.container, options_.seed) {}
+
+  ~Impl() {
+    if (!engine_.status().ok()) return;  // a child after fork(): the steps and their threads are the parent's
+    if (engine_.on_engine_thread())
+      detail::abort_with(make_error(Code::kFailedPrecondition,
+                                    "pipeline '{}' is destroyed in a callback of the engine, which it would wait for",
+                                    options_.name));
+    all_steps_.cancel();
+    wait_until([&] { return in_flight_ == 0; });
+    source_.reset();
+    session_.reset();
+    if (claimed_) reset_containers();
+  }
+
+  Status build(const ModelFn& model, const Dataset& batches, std::source_location where) {
+    TROUPE_RETURN_IF_ERROR(complete_options());
+    std::vector<DType> dtypes = batches.dtypes();
+    if (dtypes.empty()) return invalid_argument("pipeline '{}': the dataset has no components", options_.name);
+    std::vector<PartialShape> shapes = batches.shapes();
+    shapes.resize(dtypes.size());
+    for (PartialShape& shape : shapes) {
+      if (!shape.has_rank()) continue;
+      if (shape.rank() == 0)
+        return invalid_argument("pipeline '{}': a batch has a scalar component, which cannot be cut", options_.name);
+      if (shape.dim(0) < 0) continue;
+      TROUPE_RETURN_IF_ERROR(check_size(shape.dim(0)));
+      shape.set(0, shape.dim(0) / options_.micro_batches);
+    }
+    TROUPE_ASSIGN(built_, build_pipeline(graph_, variables_, model, dtypes, shapes, options_, where));
+    const auto priority = [this](const Node& node) {
+      const auto at = built_.priorities.find(node.name());
+      return at == built_.priorities.end() ? 3 : at->second;
+    };
+    session_ = std::make_unique<Session>(engine_, graph_,
+                                         SessionOptions{.default_device = options_.devices[0], .priority = priority});
+    for (const PipelineStep& s : built_.steps) {
+      TROUPE_ASSIGN(Prepared prepared, session_->prepare(s.feeds, s.fetches, s.targets));
+      steps_.push_back(std::move(prepared));
+    }
+    TROUPE_ASSIGN(test_, session_->prepare(built_.test.feeds, built_.test.fetches, {}));
+    passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas / options_.parts, options_.chunks,
+               options_.micro_batches / options_.replicas};
+    batches_ = batches;
+    return claim_name();
+  }
+
+  Status initialise() {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::initialise"));
+    // In a session of its own, so that each call draws the same random values.
+    Session session(engine_, graph_, {.default_device = options_.devices[0]});
+    TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, built_.initialise));
+    const std::lock_guard lock(mutex_);
+    if (!source_) first_step_ = 0;  // of an earlier restore()
+    return {};
+  }
+
+  Status restore(const Snapshot& snapshot) {
+    if (source_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
+    TROUPE_RETURN_IF_ERROR(initialise());
+    TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
+    TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {built_.global_step}));
+    first_step_ = found[0].data<int64_t>()[0];
+    return {};
+  }
+
+  Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
+    if (batches < 0) return invalid_argument("run: {} batches", batches);
+    if (error_) return *error_;
+    if (!source_) {
+      TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(*batches_));
+      const std::lock_guard lock(mutex_);
+      source_ = std::move(source);
+    }
+    const int64_t before = updates();
+    RunSummary summary;
+    faults_ = {};
+    std::shared_ptr<void> hold = engine_.hold_sim();
+    for (int64_t i = 0; i < batches && !summary.end_of_data; ++i) {
+      // Room for one more batch.
+      {
+        const std::lock_guard lock(mutex_);
+        if (!may_start()) hold.reset();
+      }
+      wait_until([&] { return may_start() || error_ || stop_; });
+      report(on_step);
+      {
+        const std::lock_guard lock(mutex_);
+        summary.stopped = stop_;
+        if (error_ || stop_) break;
+      }
+      const auto batch = next_batch(on_step);
+      if (!batch) {
+        const std::lock_guard lock(mutex_);
+        summary.stopped = stop_;
+        break;
+      }
+      const auto& element = *batch;
+      if (!element.ok()) fail(element.error());
+      else if (!*element) summary.end_of_data = true;
+      else if (const Status status = start(**element); !status.ok()) fail(status.error());
+    }
+    hold.reset();
+    for (bool more = true; more;) {
+      wait_until([&] { return in_flight_ == 0 || !reports_.empty(); });
+      report(on_step);
+      const std::lock_guard lock(mutex_);
+      more = in_flight_ > 0 || !reports_.empty();
+    }
+    const std::lock_guard lock(mutex_);
+    stop_ = false;
+    if (error_) return *error_;
+    TROUPE_RETURN_IF_ERROR(faults_);
+    summary.updates = updates() - before;
+    return summary;
+  }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      changed_.notify_all();
+    }
+    interrupt();
+  }
+
+  int64_t step() const {
+    const std::lock_guard lock(mutex_);
+    return first_step_ + updates();
+  }
+
+  Result<Metrics> evaluate(const Dataset& batches);
+
+  Engine& engine_;
+  PipelineOptions options_;
+  Graph graph_;
+  Variables variables_;
+  PipelineGraph built_;
+
+ private:
+  /// A batch under way.
+  struct Batch {
+    int left = 0;  // micro-batches
+    double loss = 0, accuracy = 0;
+    int64_t examples = 0;
+  };
+
+  Status complete_options() {
+    PipelineOptions& o = options_;
+    const auto wrong = [&](const std::string& what) { return invalid_argument("pipeline '{}': {}", o.name, what); };
+    const bool interleaved = o.schedule == PipelineSchedule::kInterleaved;
+    if (o.chunks == 0) o.chunks = interleaved ? 2 : 1;
+    if (!o.optimizer.update || !o.optimizer.rate) return wrong("no optimizer");
+    if (o.micro_batches < 1) return wrong(fmt::format("{} micro-batches", o.micro_batches));
+    if (!(o.rates.flops > 0) || !(o.rates.memory_bandwidth > 0) || !(o.rates.launch_ns >= 0))
+      return wrong(fmt::format("no device can do {} FLOP/s, {} B/s of memory, launch in {} ns", o.rates.flops,
+                               o.rates.memory_bandwidth, o.rates.launch_ns));
+    if (o.batches_in_flight < 1) return wrong(fmt::format("{} batches in flight", o.batches_in_flight));
+    if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
+      return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
+    if (o.parts < 1) return wrong(fmt::format("stages of {} parts", o.parts));
+    const auto count = static_cast<int64_t>(o.devices.size());
+    const int64_t in_each = int64_t{o.replicas} * o.parts;  // devices of each stage
+    if (count == 0 || count % in_each != 0)
+      return wrong(
+          fmt::format("{} devices for {} replicas of stages of {} parts", o.devices.size(), o.replicas, o.parts));
+    if (interleaved ? o.chunks < 2 : o.chunks != 1)
+      return wrong(fmt::format("{} stages on each device; interleaved schedules need 2 or more, others 1", o.chunks));
+    const int64_t stages = count / in_each * o.chunks;
+    if (stages > std::numeric_limits<int>::max()) return wrong(fmt::format("{} stages", stages));
+    if (!o.scopes.empty() && std::ssize(o.scopes) != stages)
+      return wrong(fmt::format("{} stages for {} devices of a replica with {} each", o.scopes.size(), count / in_each,
+                               o.chunks));
+    return {};
+  }
+
+  Status check_size(int64_t rows) const {
+    if (rows > 0 && rows % options_.micro_batches == 0) return {};
+    return invalid_argument("pipeline '{}': a batch of {} rows cannot be cut into {} micro-batches", options_.name,
+                            rows, options_.micro_batches);
+  }
+
+  /// Two pipelines of one name would count each other's events and add up each other's gradients.
+  Status claim_name() {
+    Graph graph(engine_.ops());
+    const Scope s(graph);
+    const Output claims = s.op("FIFOQueueV2", {},
+                               {{"component_types", std::vector{DType::kInt32}},
+                                {"container", events_container(options_.name)},
+                                {"shared_name", "claims"}});
+    const Node* claim = s.node("QueueEnqueueV2", {claims, s.constant(0)});
+    const Output count = s.after(std::vector<const Node*>{claim}).op("QueueSizeV2", {claims});
+    Session session(engine_, graph, {.default_device = options_.devices[0]});
+    TROUPE_ASSIGN(const std::vector<Tensor> found, session.run(std::vector<Feed>{}, {count}));
+    if (found[0].data<int32_t>()[0] > 1)
+      return make_error(Code::kAlreadyExists, "there is a pipeline '{}' already", options_.name);
+    claimed_ = true;
+    return {};
+  }
+
+  void reset_containers() {
+    engine_.reset_container(events_container(options_.name));
+    for (size_t k = 0; k < built_.stages.size(); ++k)
+      engine_.reset_container(sums_container(options_.name, static_cast<int>(k)));
+  }
+
+  template <class F> void wait_until(F&& condition) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, condition);
+  }
+
+  /// Has those that wait for the next batch look what has happened; not under mutex_.
+  void interrupt() {
+    std::unique_lock lock(mutex_);
+    const std::shared_ptr<BatchSource> source = source_, tests = tests_;
+    lock.unlock();
+    if (source) source->interrupt();
+    if (tests) tests->interrupt();
+  }
+
+  /// Of the dataset; nothing if the run is to end before it comes. Reports batches that are done meanwhile.
+  std::optional<BatchSource::Batch> next_batch(const std::function<void(const StepReport&)>& on_step) {
+    for (;;) {
+      auto batch = source_->next([&] {
+        const std::lock_guard lock(mutex_);
+        return error_ || stop_ || !reports_.empty();
+      });
+      if (batch) return batch;
+      report(on_step);
+      const std::lock_guard lock(mutex_);
+      if (error_ || stop_) return {};
+    }
+  }
+
+  bool may_start() const { return static_cast<int>(under_way_.size()) < options_.batches_in_flight; }
+  int64_t updates() const { return options_.asynchronous ? micro_batches_done_ : batches_done_; }
+
+  void fail(const Error& error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = error;
+    }
+    all_steps_.cancel();
+  }
+
+  void report(const std::function<void(const StepReport&)>& on_step) {
+    std::unique_lock lock(mutex_);
+    auto reports = std::exchange(reports_, {});
+    lock.unlock();
+    if (!on_step || !faults_.ok()) return;
+    faults_ = guarded_call([&] {
+      for (const StepReport& r : reports) on_step(r);
+    });
+    if (!faults_.ok()) stop();
+  }
+
+  /// Starts the steps of one batch.
+  Status start(const Element& element) {
+    const int m = options_.micro_batches;
+    for (const Tensor& t : element) {
+      if (t.rank() == 0 || t.dim(0) != element[0].dim(0))
+        return invalid_argument("pipeline '{}': the components of a batch have {} and {}; one first size is needed",
+                                options_.name, element[0].shape().str(), t.shape().str());
+      TROUPE_RETURN_IF_ERROR(check_size(t.dim(0)));
+    }
+    const int64_t rows = element[0].dim(0) / m;
+    std::vector<std::vector<Tensor>> feeds;
+    for (int i = 0; i < m; ++i) {
+      feeds.push_back(numbers(i));
+      for (const Tensor& t : element) {
+        TROUPE_ASSIGN(Tensor part, t.slice(i * rows, (i + 1) * rows));
+        feeds.back().push_back(std::move(part));
+      }
+    }
+    const int64_t batch = batches_started_++;
+    {
+      const std::lock_guard lock(mutex_);
+      under_way_[batch].left = m;
+      in_flight_ += m;
+    }
+    for (int i = 0; i < m; ++i) {
+      const int64_t number = batch * m + i;
+      RunOptions options{.cancel = all_steps_, .check_numerics = options_.check_numerics, .trace = options_.trace};
+      // What is drawn follows from the micro-batch alone, so that a run that was resumed repeats one that was not.
+      options.random_step = options_.asynchronous ? first_step_ + number : first_step_ * m + number;
+      session_->run_async(
+          steps_[size_t(i)], std::move(feeds[size_t(i)]),
+          [this, batch, rows](RunResult result) { done(batch, rows, result); }, options);
+    }
+    return {};
+  }
+
+  /// What the i-th micro-batch of the next batch is fed before its components.
+  std::vector<Tensor> numbers(int i) const {
+    const int64_t m = options_.micro_batches, number = batches_started_ * m + i;
+    const int64_t step = first_step_ + (options_.asynchronous ? number : batches_started_);
+    std::vector<Tensor> out = {Tensor::scalar<int64_t>(number), Tensor::scalar<int64_t>(batches_started_),
+                               Tensor::scalar<int64_t>(step)};
+    for (int64_t c = 0; c < options_.chunks; ++c)
+      for (const bool forward : {true, false})
+        out.push_back(Tensor::scalar<int64_t>(passes_.number(number / options_.replicas, c, forward)));
+    return out;
+  }
+
+  void done(int64_t number, int64_t rows, RunResult& result) {
+    bool cancel = false, ended = false;
+    {
+      const std::lock_guard lock(mutex_);
+      Batch& batch = under_way_[number];
+      if (result.ok()) {
+        const float loss = (*result)[0].data<float>()[0];
+        ++micro_batches_done_;
+        batch.loss += loss;
+        batch.accuracy += (*result)[1].data<float>()[0];
+        batch.examples += rows;
+        if (!std::isfinite(loss) && !error_)
+          error_ = invalid_argument("pipeline '{}': the loss is {} at step {}", options_.name, loss,
+                                    first_step_ + updates());
+      } else if (!error_) {
+        error_ = result.error();
+      }
+      cancel = error_.has_value();
+      if (--batch.left == 0) {
+        if (!error_) {
+          ++batches_done_;
+          const double m = options_.micro_batches;
+          reports_.push_back({first_step_ + updates(), 0, static_cast<float>(batch.loss / m),
+                              static_cast<float>(batch.accuracy / m), batch.examples});
+        }
+        under_way_.erase(number);
+        ended = true;
+      }
+    }
+    // The others may wait for what this one will never do.
+    if (cancel) all_steps_.cancel();
+    if (cancel || ended) interrupt();
+    const std::lock_guard lock(mutex_);
+    --in_flight_;
+    changed_.notify_all();
+  }
+
+  std::optional<Dataset> batches_;
+  Passes passes_;
+  std::vector<Prepared> steps_;  // by micro-batch of a batch
+  Prepared test_;
+  CancelToken all_steps_;
+  bool claimed_ = false;  // the name
+  int64_t batches_started_ = 0;
+  int64_t first_step_ = 0;
+  Status faults_;  // of the run's on_step
+
+  mutable std::mutex mutex_;  // guards the rest
+  std::condition_variable changed_;
+  std::shared_ptr<BatchSource> source_;  // of the runs; set by the first
+  std::shared_ptr<BatchSource> tests_;   // of the evaluation in progress
+  std::map<int64_t, Batch> under_way_;
+  std::deque<StepReport> reports_;
+  std::optional<Error> error_;
+  int64_t batches_done_ = 0, micro_batches_done_ = 0;
+  int in_flight_ = 0;  // steps whose callback has not ended
+  bool stop_ = false;
+
+ public:
+  std::unique_ptr<Session> session_;
+};
+
+Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
+  TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::evaluate"));
+  TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
+  {
+    const std::lock_guard lock(mutex_);
+    tests_ = source;
+  }
+  auto metrics = evaluate_batches(*session_, *source, {&test_, 1}, 2 * options_.devices.size() + 1, [&] {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+  });
+  const std::lock_guard lock(mutex_);
+  tests_.reset();
+  if (!metrics.ok()) stop_ = false;
+  return metrics;
+}
+
+Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Pipeline::~Pipeline() = default;
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, ModelFn model, Dataset batches,
+                                                   PipelineOptions options, std::source_location where) {
+  if (!model) return invalid_argument("pipeline '{}': no model", options.name);
+  return guarded([&]() -> Result<std::unique_ptr<Pipeline>> {
+    auto impl = std::make_unique<Impl>(engine, std::move(options));
+    TROUPE_RETURN_IF_ERROR(impl->build(model, batches, where));
+    return std::unique_ptr<Pipeline>(new Pipeline(std::move(impl)));
+  });
+}
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create(Engine& engine, std::vector<StageFn> stages, Dataset batches,
+                                                   PipelineOptions options, std::source_location where) {
+  if (stages.empty()) return invalid_argument("pipeline '{}': no stages", options.name);
+  if (!options.scopes.empty())
+    return invalid_argument("pipeline '{}': stages are functions and scopes at once", options.name);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (!stages[i]) return invalid_argument("pipeline '{}': stage {} is empty", options.name, i);
+    options.scopes.push_back(fmt::format("stage_{}", i));
+  }
+  return create(engine, chain(std::move(stages)), std::move(batches), std::move(options), where);
+}
+
+Status Pipeline::initialise() { return impl_->initialise(); }
+Status Pipeline::restore(const Snapshot& snapshot) { return impl_->restore(snapshot); }
+Result<RunSummary> Pipeline::run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
+  return impl_->run(batches, on_step);
+}
+void Pipeline::stop() { impl_->stop(); }
+int64_t Pipeline::step() const { return impl_->step(); }
+Result<Metrics> Pipeline::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
+const std::vector<PipelineStage>& Pipeline::stages() const { return impl_->built_.stages; }
+const Graph& Pipeline::graph() const { return impl_->graph_; }
+Session& Pipeline::session() { return *impl_->session_; }
+const Variables& Pipeline::variables() const { return impl_->variables_; }
+
+}  // namespace troupe::nn
