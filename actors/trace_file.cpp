@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes traces as Chrome's JSON.
-#include "troupe/trace.h"
+#include "troupe/trace_file.h"
 
 #include <algorithm>
 #include <optional>

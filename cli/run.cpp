@@ -16,7 +16,7 @@
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"
 #include "troupe/session.h"
-#include "troupe/trace.h"
+#include "troupe/trace_file.h"
 
 namespace troupe {
 namespace {

@@ -15,7 +15,7 @@
 #include "troupe/device_mesh.h"
 #include "troupe/pipeline.h"
 #include "troupe/tensor_parallel.h"
-#include "troupe/trace.h"
+#include "troupe/trace_file.h"
 
 using namespace troupe;
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces: when each node of a step ran on which device, and files of it that Perfetto and chrome://tracing open.
-// Implemented in actors/trace_file.cpp.
+// Traces: when each node of a step ran on which device. Implemented in devices/: executors write them; files of them
+// are in trace_file.h.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <set>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "troupe/engine.h"
 #include "troupe/export.h"
+#include "troupe/graph.h"
 
 namespace TROUPE_API troupe {
 
@@ -53,23 +52,6 @@ class Trace {
   std::mutex mutex_;
   std::vector<TraceEvent> events_;
   std::set<std::shared_ptr<const void>> kept_;
-};
-
-/// A file in Chrome's trace format: devices are threads, nodes slices, requests to resources arrows of their own from
-/// asking to answer. Written as it goes, so that a long run needs no memory for it. One thread at a time.
-/// Errors of each function: those of writing the file, kResourceExhausted when the disk is full.
-class TraceFile {
- public:
-  static Result<std::unique_ptr<TraceFile>> create(const std::string& path, const Engine& engine);
-  /// Closes the file; without close() its last line is missing, which viewers forgive.
-  ~TraceFile();
-  Status write(std::span<const TraceEvent> events);
-  Status close();
-
- private:
-  struct State;
-  explicit TraceFile(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
 };
 
 }  // namespace troupe

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces: what the devices of a run report, and the file a viewer opens.
-#include "troupe/trace.h"
+#include "troupe/trace_file.h"
 
 #include <algorithm>
 #include <fstream>

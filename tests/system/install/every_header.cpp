@@ -44,6 +44,7 @@
 #include "troupe/tensor_list.h"
 #include "troupe/tensor_parallel.h"
 #include "troupe/trace.h"
+#include "troupe/trace_file.h"
 #include "troupe/train.h"
 #include "troupe/transfers.h"
 #include "troupe/version.h"
