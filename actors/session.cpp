@@ -14,6 +14,7 @@
 #include "base/recently_used.h"
 #include "graph/feed_check.h"
 #include "graph/prune.h"
+#include "plan/plan.h"
 #include "troupe/guarded.h"
 
 namespace troupe {

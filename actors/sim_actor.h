@@ -22,6 +22,7 @@
 #include "actors/resource_requests.h"
 #include "base/link_ports.h"
 #include "troupe/cost_model.h"
+#include "troupe/engine.h"
 
 namespace troupe {
 

@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "devices/step_state.h"
-#include "troupe/engine.h"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "plan/plan.h"
+#include "devices/step_plan.h"
 #include "troupe/trace.h"
 
 namespace troupe {

@@ -3,8 +3,6 @@
 
 #include <numeric>
 
-#include "devices/executor.h"
-
 namespace troupe {
 namespace {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
+#include "devices/step_plan.h"
 #include "graph/frames.h"
-#include "plan/plan.h"
 
 namespace troupe {
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/device_name.h"
-#include "devices/executor.h"
 #include "graph/passes/passes.h"
 #include "plan/evaluate.h"
 #include "plan/firing_order.h"
@@ -332,10 +331,6 @@ std::string kind_of(const DeviceInfo& device) {
   const auto name = DeviceName::parse(device.name);
   return name.ok() ? name->kind.value_or("") : "";
 }
-
-PartitionPlan::PartitionPlan() = default;
-PartitionPlan::PartitionPlan(PartitionPlan&&) noexcept = default;
-PartitionPlan::~PartitionPlan() = default;
 
 Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,
                                                   std::vector<Output> fetches, const std::vector<const Node*>& targets,

@@ -1,165 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// StepPlan: what the steps of one signature (feeds, fetches, targets) share: pruned, rewritten, placed,
-// partitioned, as flat arrays with kernels looked up. Immutable once built; any number of steps on any number of
-// devices read it.
+// make_plan: the plan of the steps of one signature: pruned, rewritten, placed, partitioned, with kernels looked up.
 #pragma once
-#include <algorithm>
-#include <atomic>
-#include <deque>
+#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "troupe/blocking_kernel.h"
+#include "devices/step_plan.h"
 #include "troupe/cost_model.h"
-#include "troupe/graph.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
 #include "troupe/transfers.h"
 
 namespace troupe {
-
-struct StepState;
-
-/// How the executor carries a node out.
-enum class NodeKind : uint8_t {
-  kConst,     // its value is in the plan; only of those that a Merge may choose, others are no nodes of a plan
-  kNoOp,      // control only
-  kCompute,   // a kernel on this device
-  kResource,  // a request to the actor that hosts the resource of input 0
-  kBlocking,  // a request to the actor for work that waits for files
-  kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition, or to the caller
-  kRecv,      // waits for that, or for a feed of a partial run
-  // Control flow: what OpDef::control_flow says.
-  kSwitch,
-  kMerge,
-  kEnter,
-  kExit,
-  kNextIteration,
-  kTrigger,
-  kAlive,
-};
-
-/// One node of a partition. Slots are places for values: one for each output, each feed, each received tensor and each
-/// constant. They are numbered within the frame that they belong to; outputs of an Enter, Exit or NextIteration are in
-/// another frame or iteration than their node.
-struct PlanNode {
-  NodeKind kind = NodeKind::kNoOp;
-  uint16_t num_inputs = 0;
-  uint16_t num_outputs = 0;
-  uint32_t first_input = 0;      // into PartitionPlan::input_slots
-  uint32_t first_output = 0;     // slot of output 0
-  uint32_t first_successor = 0;  // into PartitionPlan::successors; they end where the next node's begin
-  union {
-    ComputeKernel* compute = nullptr;
-    ResourceKernel* resource;
-    uint32_t blocking;  // into StepPlan::blocking
-    const Tensor* constant;
-    struct {
-      uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run
-      uint32_t node;       // the Recv there; for the caller the index of the fetch
-    } to;
-    struct {
-      uint32_t frame;
-      bool every_iteration;
-    } enter;            // kEnter: where to
-    DType alive_dtype;  // kAlive: of its input
-  };
-};
-
-/// A loop, or (the first of a plan) the step itself: what one iteration of it is made of.
-struct FramePlan {
-  std::string name;
-  uint32_t parent = 0;
-  uint32_t first_node = 0, num_nodes = 0;
-  uint32_t num_slots = 0;
-  uint32_t enters = 0;     // Enter nodes that lead here
-  uint32_t num_recvs = 0;  // of a loop: Recv nodes, each of which gets something in every iteration
-  uint32_t parallel = 1;   // iterations that may overlap
-  // Of a loop's slots those of constants are last, and before them those of what is the same in every iteration.
-  uint32_t num_values = 0;      // the others
-  uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
-  /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
-  /// what it would wait for.
-  std::vector<std::pair<uint32_t, const Tensor*>> constants;
-  /// What an iteration begins with: of each node its predecessors, and 1 more for a Recv (of a Merge 1, and 2 for each
-  /// control input); of each slot how many inputs and fetches read it; with control flow a 0 for each node.
-  std::vector<int32_t> counts;
-};
-
-/// Where a Send goes whose value a partial run gets at once.
-constexpr uint32_t kCaller = UINT32_MAX;
-
-/// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
-constexpr int32_t kKeptUses = 1 << 30;
-
-/// What one device does in a step.
-struct PartitionPlan {
-  uint32_t device = 0;                   // index into the engine's devices
-  std::vector<PlanNode> nodes;           // with one more at the end, which closes the last row of successors
-  std::vector<const Node*> graph_nodes;  // of nodes[i]; of a Send the producer, of a Recv nullptr
-  std::vector<uint32_t> input_slots;
-  std::vector<uint32_t> successors;
-  std::vector<FramePlan> frames;                     // nodes and slots of one are next to one another
-  bool control_flow = false;                         // some partition has a Switch, Merge, loop
-  std::vector<int16_t> successor_ports;              // with control flow, of successors[i]: from which output, -1: none
-  std::vector<uint32_t> roots;                       // nodes without dependencies
-  std::vector<std::pair<uint32_t, uint32_t>> feeds;  // (index of the feed, slot)
-  std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
-  std::vector<int16_t> priorities;                     // of nodes[i]; empty: 0 for each
-  /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
-  std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
-  /// What steps that time their nodes saw of nodes[i], for a CostModel; written by the same, read by any thread.
-  struct Measured {
-    std::atomic<uint32_t> firings{0};
-    std::atomic<float> ns{0}, bytes{0};  // means; of all outputs
-    std::atomic<uint32_t> steps{0};      // with control flow, in which its firings were counted
-    std::atomic<float> in_step{1};       // so many, a mean
-  };
-  std::unique_ptr<Measured[]> measured;
-  int64_t timed_steps = 3;  // from the second on, all nodes are timed in so many; later in every 64th
-
-  uint32_t size() const { return static_cast<uint32_t>(graph_nodes.size()); }
-
-  /// Finished states kept for the next step. Only the executor of `device` touches it.
-  mutable std::vector<std::unique_ptr<StepState>> spare;
-  mutable int64_t started = 0;  // steps; likewise
-  PartitionPlan();
-  PartitionPlan(PartitionPlan&&) noexcept;
-  ~PartitionPlan();
-};
-
-/// What the plan of a partial run has beside: its feeds come while it runs, and its fetches go out then.
-struct PartialPlan {
-  struct Receiver {
-    uint32_t partition, node;  // a Recv
-  };
-  std::vector<std::vector<Receiver>> receivers;            // by feed
-  std::vector<std::vector<uint32_t>> needs;                // by fetch: the feeds without which it does not come, sorted
-  std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): a feed that is fetched
-};
-
-struct StepPlan {
-  std::vector<PartitionPlan> partitions;
-  std::vector<Output> feeds;  // in the order of the values a step brings
-  std::vector<Output> fetches;
-  std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
-  std::optional<PartialPlan> partial;                      // of a partial run
-  std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
-  std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
-  std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
-  std::deque<Node> conversions;                            // of what travels in another form
-  Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
-
-  bool uses_resources() const {
-    return std::ranges::any_of(partitions, [](const PartitionPlan& p) {
-      return std::ranges::any_of(p.nodes, [](const PlanNode& n) { return n.kind == NodeKind::kResource; });
-    });
-  }
-};
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter). Those of the graph's
 /// nodes stay, one a node; those of nodes that passes made live as long as a plan has them.

@@ -18,6 +18,7 @@
 #include "ops/all.h"
 #include "ops/file_reader.h"
 #include "ops/iterator_resource.h"
+#include "plan/plan.h"
 #include "queues/queue.h"
 #include "troupe/dataset.h"
 #include "troupe/scope.h"

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/all.h"
+#include "plan/plan.h"
 #include "troupe/scope.h"
 
 namespace troupe {
