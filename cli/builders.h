@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts written from an op registry: the typed C++ builders and the table of ops.
+// The typed C++ builders, written from an op registry.
 #pragma once
-#include <functional>
 #include <string>
-#include <string_view>
 
 #include "troupe/op.h"
 
@@ -15,9 +13,5 @@ namespace troupe {
 std::string builders_header(const OpRegistry& ops);
 /// The bodies for that header.
 std::string builders_source(const OpRegistry& ops);
-/// docs/ops.md: one row for each op. `devices` tells where an op has kernels and for which types, `judge` which golden
-/// case compares it with TensorFlow, "" if none does.
-using OpText = std::function<std::string(std::string_view op)>;
-std::string ops_page(const OpRegistry& ops, const OpText& devices, const OpText& judge);
 
 }  // namespace troupe

@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "cli/builders.h"
 #include "cli/commands.h"
 #include "cli/kernel_lines.h"
 #include "cli/op_text.h"
+#include "cli/ops_page.h"
 #include "graph/graph_def/imported_forms.h"
 #include "ops/all.h"
 #include "troupe/graph_def.h"
@@ -102,7 +102,7 @@ Status list_ops(const std::string& name, const std::string& golden) {
   if (!golden.empty()) return print_page(ops, kernels, golden);
   if (!name.empty()) {
     if (const OpDef* op = ops.find(name)) return print_op(*op, kernels), Status();
-    if (const std::string form = read_form(name, ops); !form.empty())
+    if (const std::string form = imported_form(name, ops); !form.empty())
       return fmt::print("{}\n    Read from graphs as {}.\n", name, form), Status();
     const std::vector<std::string> near = ops.near(name);
     return make_error(Code::kNotFound, "no op '{}'{}{}", name,
@@ -113,7 +113,8 @@ Status list_ops(const std::string& name, const std::string& golden) {
     if (!std::exchange(first, false)) fmt::print("\n");
     print_op(*op, kernels);
   }
-  for (const auto& [op_name, form] : read_forms(ops)) fmt::print("\n{}\n    Read from graphs as {}.\n", op_name, form);
+  for (const auto& [op_name, form] : imported_forms(ops))
+    fmt::print("\n{}\n    Read from graphs as {}.\n", op_name, form);
   return {};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of ops that graphs have and the registry has not.
+// Asks each file that rewrites a GraphDef what it makes of an op.
 #include "graph/graph_def/imported_forms.h"
 
 #include "graph/graph_def/functions.h"
@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-std::string read_form(const std::string& op, const OpRegistry& ops) {
+std::string imported_form(const std::string& op, const OpRegistry& ops) {
   if (ops.find(op)) return "";
   for (std::string form :
        {form_of_call(op), newer_form(op, ops), form_with_handle(op, ops), form_without_references(op, ops)})
@@ -27,7 +27,7 @@ std::set<std::string> ops_in_file(std::string_view bytes) {
   return out;
 }
 
-std::map<std::string, std::string> read_forms(const OpRegistry& ops) {
+std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
   std::set<std::string> names = {// those whose names do not follow from the names of what they become
                                  "Assign",
                                  "AssignAdd",
@@ -69,7 +69,7 @@ std::map<std::string, std::string> read_forms(const OpRegistry& ops) {
   }
   std::map<std::string, std::string> out;
   for (const std::string& name : names)
-    if (std::string form = read_form(name, ops); !form.empty()) out.emplace(name, std::move(form));
+    if (std::string form = imported_form(name, ops); !form.empty()) out.emplace(name, std::move(form));
   return out;
 }
 

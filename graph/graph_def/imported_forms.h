@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of TensorFlow that are others here: what reading a GraphDef makes of them (graph/graph_def/functions.h,
-// old_names.h, named_resources.h, reference_variables.h).
+// What ops that a GraphDef may have and the registry does not become when it is read (functions.h, renamed_ops.h,
+// named_resources.h, reference_variables.h).
 #pragma once
 #include <map>
 #include <set>
@@ -13,12 +13,12 @@ namespace troupe {
 
 /// What `op` becomes when a graph with it is read, as text that names ops: "AssignVariableOp, ReadVariableOp". Empty
 /// where it stays as it is, known or not.
-std::string read_form(const std::string& op, const OpRegistry& ops);
+std::string imported_form(const std::string& op, const OpRegistry& ops);
 
 /// The ops of a binary GraphDef as it was written, also those of its functions; none where it is malformed.
 std::set<std::string> ops_in_file(std::string_view bytes);
 
 /// All ops that become others, and what.
-std::map<std::string, std::string> read_forms(const OpRegistry& ops);
+std::map<std::string, std::string> imported_forms(const OpRegistry& ops);
 
 }  // namespace troupe

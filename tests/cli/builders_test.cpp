@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of the typed builders and of the table of ops.
+// The text of the typed builders.
 #include "cli/builders.h"
 
 #include <catch2/catch.hpp>
@@ -31,14 +31,4 @@ TEST_CASE("builders have one function for each op, typed by its schema") {
   const std::string source = builders_source(f.ops);
   CHECK_THAT(source,
              Contains("set.set(\"Tcomponents\", types_of(components));") && Contains("outputs.many(\"num_split\")"));
-}
-
-TEST_CASE("the table of ops has a row for each") {
-  test::Fixture f;
-  const std::string page = ops_page(
-      f.ops, [](std::string_view op) { return op == "Neg" ? "cpu T: float32|int32" : "none"; },
-      [](std::string_view op) { return op == "Neg" ? "minus" : ""; });
-  CHECK_THAT(page, Contains("| `Neg` | Minus x. | x: T | y: T | `T: type {float32, float64, int32}` | "
-                            "cpu T: float32\\|int32 | yes | minus |"));
-  CHECK_THAT(page, Contains("none: its derivative is zero") && Contains("A handle. Stateful."));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops become that graphs have and the registry has not.
+// What ops of imported graphs become.
 #include "graph/graph_def/imported_forms.h"
 
 #include "graph/graph_def/graph.pb.h"
@@ -9,7 +9,7 @@ using namespace troupe;
 
 TEST_CASE("older ops and ops on references and functions say what they become") {
   const test::RealOps f;
-  const auto form = [&](const char* op) { return read_form(op, f.ops); };
+  const auto form = [&](const char* op) { return imported_form(op, f.ops); };
   CHECK(form("VariableV2") == "VarHandleOp, ReadVariableOp");
   CHECK(form("AssignAdd") == "AssignAddVariableOp, ReadVariableOp");
   CHECK(form("SparseApplyAdagrad") == "ResourceSparseApplyAdagrad, ReadVariableOp");
@@ -28,7 +28,7 @@ TEST_CASE("older ops and ops on references and functions say what they become") 
 
 TEST_CASE("what ops become are ops that there are") {
   const test::RealOps f;
-  const auto forms = read_forms(f.ops);
+  const auto forms = imported_forms(f.ops);
   for (const char* op : {"Variable", "Assign", "ApplyMomentum", "SparseApplyFtrl", "ScatterNdAdd", "FIFOQueue",
                          "ReaderRead", "HashTable", "ConditionalAccumulator", "MutexAcquire", "Case", "While",
                          "FusedBatchNorm", "FusedBatchNormGradV2", "BatchMatrixInverse", "BatchFFT"})
