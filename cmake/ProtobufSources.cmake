@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # troupe_protobuf(target protos...): compiles .proto files into the build folder and adds them to the target. The
-# generated headers are included by their path from the root: "graph/graph.pb.h". A process keeps one list of all its
-# .proto files, by name: there they begin with troupe/, so that a program may have a graph/graph.proto of its own.
+# generated headers are included by their path from the root: "io/event.pb.h". A process keeps one list of all its
+# .proto files, by name: there they begin with troupe/, so that a program may have an io/event.proto of its own.
 function(troupe_protobuf target)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/proto)
   foreach(proto ${ARGN})

@@ -149,7 +149,7 @@ class Executor {
   void complete(StepState& s, Ready at);
   void receive(StepState& s, ReadyTensor tensor);
 
-  // Control flow (control_flow.cpp).
+  // Control flow (executor_control_flow.cpp).
   /// Carries out a dead node, or one of the ops of control flow, to its end.
   void fire_control(StepState& s, Ready at);
   /// Releases inputs and tells successors; of a Switch only those of output `taken` live.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planner: makes the plan of one signature: prune, rewrite, place, partition, flatten (plan.cpp); what crosses from
-// device to device (plan_transfers.cpp); loops on several devices (plan_loops.cpp); what partial runs have beside
-// (plan_partial.cpp).
+// device to device (planner_transfers.cpp); loops on several devices (planner_loops.cpp); what partial runs have beside
+// (planner_partial.cpp).
 #pragma once
 #include <map>
 #include <optional>
@@ -69,7 +69,7 @@ class Planner {
   }
   const Tensor* constant(const Node& node) const { return constants_[static_cast<size_t>(node.id())]; }
 
-  // -- plan_transfers.cpp: from device to device ----------------------------------------------------------------------
+  // -- planner_transfers.cpp: from device to device -------------------------------------------------------------------
 
   /// The Recv in `partition` of an output, or, without its value, of the mere fact that the node has run (of an
   /// output of a Switch: that it was taken). There is one pair for each tensor or fact and destination.
@@ -89,7 +89,7 @@ class Planner {
   /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
   uint32_t release(const Node& until, uint32_t partition);
 
-  // -- plan_partial.cpp: partial runs ---------------------------------------------------------------------------------
+  // -- planner_partial.cpp: partial runs ------------------------------------------------------------------------------
 
   /// Adds to the plan which feeds each fetch needs, as the step's graph is now.
   void find_needs();
@@ -101,7 +101,7 @@ class Planner {
   /// Gives receivers the numbers that their nodes have now.
   void number_receivers(const std::vector<std::vector<uint32_t>>& renumbered);
 
-  // -- plan_loops.cpp: loops on several devices -----------------------------------------------------------------------
+  // -- planner_loops.cpp: loops on several devices --------------------------------------------------------------------
 
   bool is_constant_enter(const Node& node) const;
   /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // TransferCompression: how tensors travel from one device to another. Asked for by Scope::compress_transfers and
-// SessionOptions. Implemented in graph/transfers.cpp; plan/plan.cpp does it.
+// SessionOptions. Implemented in graph/transfers.cpp; plan/planner_transfers.cpp does it.
 #pragma once
 #include <cstdint>
 #include <optional>
