@@ -2,6 +2,8 @@
 // Reference variables of a GraphDef become handles: what each node turns into and waits for. That the results are
 // TensorFlow's is what the golden cases *_ref check.
 #include <catch2/catch.hpp>
+
+#include <spdlog/fmt/fmt.h>
 #include <set>
 
 #include "ops/all.h"
