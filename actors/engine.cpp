@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "containers/container.h"
 #include "ops/all.h"
-#include "ops/iterator_resource.h"
+#include "ops/input/iterator_resource.h"
 #include "tensor/phantom_memory.h"
 #include "troupe/guarded.h"
 

@@ -9,7 +9,7 @@
 #include "actors/engine_impl.h"
 #include "actors/messages.h"
 #include "devices/hosted_resource.h"
-#include "ops/resource_kernel.h"
+#include "ops/parts/resource_kernel.h"
 #include "troupe/embed.h"
 
 namespace troupe {

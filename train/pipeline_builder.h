@@ -95,7 +95,7 @@ class PipelineBuilder {
   void signal_passes(Replica& r, int k);
   /// What the forward pass of a stage waits for.
   const Node* begin(const Replica& r, int k);
-  /// The pipeline's event count of that name (ops/event_count.cpp).
+  /// The pipeline's event count of that name (ops/state/event_count.cpp).
   Output events(const Scope& s, const std::string& what);
   /// Done when the event count has come to `count`, or lacks less than `credit`; and what counts it on after `after`.
   const Node* await(const Scope& s, const std::string& what, Output count, int64_t credit = 1);

@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Ops that may be part of a _FusedElementwise, which must have a loop for each (ops/fused_elementwise.cpp).
+/// Ops that may be part of a _FusedElementwise, which must have a loop for each (ops/fused/elementwise.cpp).
 std::span<const std::string_view> fusable_ops();
 
 /// Finds groups of element-wise nodes of which all but the last, the root, are read within the group alone, and puts

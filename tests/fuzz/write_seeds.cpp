@@ -12,7 +12,7 @@
 #include "io/whole_file.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/evaluate.h"
-#include "tests/ops/math_cases.h"
+#include "tests/ops/math/math_cases.h"
 #include "troupe/gradients.h"
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"

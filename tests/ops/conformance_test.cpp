@@ -3,21 +3,21 @@
 // one another, gradients agree with finite differences.
 #include <set>
 
-#include "ops/type_dispatch.h"
+#include "ops/parts/type_dispatch.h"
+#include "tests/ops/array/move_cases.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/check_op.h"
 #include "tests/ops/complex_cases.h"
-#include "tests/ops/fourier_cases.h"
-#include "tests/ops/image_cases.h"
-#include "tests/ops/linear_cases.h"
-#include "tests/ops/math_cases.h"
-#include "tests/ops/move_cases.h"
-#include "tests/ops/quantized_cases.h"
+#include "tests/ops/image/image_cases.h"
+#include "tests/ops/linear/linear_cases.h"
+#include "tests/ops/math/math_cases.h"
+#include "tests/ops/math/special_cases.h"
+#include "tests/ops/nn/window_cases.h"
+#include "tests/ops/quantized/quantized_cases.h"
 #include "tests/ops/segment_cases.h"
-#include "tests/ops/sparse_cases.h"
-#include "tests/ops/special_cases.h"
-#include "tests/ops/string_cases.h"
-#include "tests/ops/window_cases.h"
+#include "tests/ops/signal/fourier_cases.h"
+#include "tests/ops/sparse/sparse_cases.h"
+#include "tests/ops/text/string_cases.h"
 
 namespace troupe::testing {
 namespace {

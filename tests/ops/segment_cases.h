@@ -199,11 +199,11 @@ inline std::vector<OpCase> sequence_cases() {
                                     peephole, peephole, peephole, ramp32({8})};
   std::vector<Tensor> lstm_grad = lstm;
   lstm_grad.insert(lstm_grad.end(), 9, of_step);
-  for (const char* version : {"", "V2"}) {  // tests/ops/lstm_test.cpp has their values
+  for (const char* version : {"", "V2"}) {  // tests/ops/nn/lstm_test.cpp has their values
     out.push_back({fmt::format("BlockLSTM{}", version), lstm, {}, {}, false});
     out.push_back({fmt::format("BlockLSTMGrad{}", version), lstm_grad, {{"use_peephole", true}}, {}, false});
   }
-  const Tensor row = ramp32({1, 2});  // tests/ops/recurrent_cell_test.cpp has their values
+  const Tensor row = ramp32({1, 2});  // tests/ops/nn/recurrent_cell_test.cpp has their values
   const std::vector<Tensor> cell = {row, state, state, ramp32({4, 8}), peephole, peephole, peephole, ramp32({8})};
   std::vector<Tensor> cell_grad = cell;
   cell_grad.insert(cell_grad.end(), 8, state);

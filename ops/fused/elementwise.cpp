@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// _FusedElementwise: a little program of element-wise functions, run block after block by the loops of their own
+// kernels. A block of each intermediate value stays in the cache; only inputs and the result touch memory.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "graph/passes/fuse_elementwise.h"
+#include "ops/all.h"
+#include "ops/parts/elementwise.h"
+
+namespace troupe {
+namespace {
+
+/// What a thread keeps blocks in: a part of the first cache, beside inputs and result.
+constexpr int64_t kScratchBytes = 24 << 10;
+/// Elements of the longest block.
+constexpr int64_t kLongest = 2048;
+
+/// The loop of an op for one type.
+struct FusedLoop {
+  UnaryLoop unary = nullptr;  // or
+  BinaryLoop binary = nullptr;
+  int64_t grain = 1;
+  bool broadcasts = true;
+};
+using FusedLoops = std::map<std::pair<std::string_view, DType>, FusedLoop>;
+
+FusedLoops find_loops(const KernelRegistry& kernels) {
+  FusedLoops loops;
+  for (const std::string_view op : fusable_ops())
+    for (DType dtype : FullFloatTypes::dtypes()) {
+      Attrs attrs;
+      attrs.set("T", dtype);
+      KernelInit init;
+      init.op = op;
+      init.attrs = &attrs;
+      const auto kernel = kernels.make(init, DeviceKind::kCpu);
+      TROUPE_CHECK(kernel.ok());
+      const auto* unary = dynamic_cast<const UnaryKernel*>(kernel->get());
+      const auto* binary = dynamic_cast<const BinaryKernel*>(kernel->get());
+      TROUPE_CHECK((unary && unary->out() == dtype) || (binary && binary->out() == dtype));
+      loops[{op, dtype}] = unary ? FusedLoop{unary->loop(), nullptr, unary->grain()}
+                                 : FusedLoop{nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
+    }
+  return loops;
+}
+
+/// One function of the program. Operands below the number of inputs are inputs, the rest results in their order.
+struct Instruction {
+  std::string_view op;
+  FusedLoop loop;
+  size_t a = 0, b = 0;  // b == a for a function of one tensor
+  size_t block = 0;     // where its result is kept
+};
+
+/// Elements [begin, begin + n) of the first input of `plan`, repeated as it says.
+void expand(const Broadcast& plan, const char* in, size_t size, int64_t begin, int64_t n, char* out) {
+  const int64_t run = plan.run();
+  const bool repeats = plan.stride[0][plan.rank - 1] == 0;
+  while (n > 0) {
+    int64_t rest = begin / run, base = 0;
+    for (int d = plan.rank - 2; d >= 0; --d) {
+      base += rest % plan.size[d] * plan.stride[0][d];
+      rest /= plan.size[d];
+    }
+    const int64_t from = begin % run, count = std::min(run - from, n);
+    const char* source = in + static_cast<size_t>(repeats ? base : base + from) * size;
+    if (!repeats) std::memcpy(out, source, static_cast<size_t>(count) * size);
+    else if (size == 4) std::fill_n(reinterpret_cast<float*>(out), count, *reinterpret_cast<const float*>(source));
+    else std::fill_n(reinterpret_cast<double*>(out), count, *reinterpret_cast<const double*>(source));
+    out += static_cast<size_t>(count) * size;
+    begin += count;
+    n -= count;
+  }
+}
+
+class FusedElementwise final : public ComputeKernel {
+ public:
+  FusedElementwise(DType dtype, size_t inputs, std::vector<Instruction> program, size_t blocks)
+      : dtype_(dtype), size_(size_of(dtype)), inputs_(inputs), blocks_(blocks), program_(std::move(program)) {
+    double dear = 0;
+    for (const Instruction& i : program_) dear += 1.0 / static_cast<double>(i.loop.grain);
+    grain_ = std::max<int64_t>(static_cast<int64_t>(1 / dear), 256);
+  }
+  bool shareable() const override { return true; }
+
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape shape, result_shape(c));
+    const int64_t n = shape.elements();
+    TROUPE_ASSIGN(Tensor y, result(c, shape));
+    std::vector<Source> sources(inputs_);
+    std::vector<Broadcast> plans;
+    const auto repeat = [&](size_t i) -> Status {
+      TROUPE_ASSIGN(Broadcast plan, plan_broadcast(c.input(static_cast<int>(i)).shape(), shape));
+      sources[i].scalar = false;
+      sources[i].plan = plans.size();
+      plans.push_back(std::move(plan));
+      return {};
+    };
+    for (size_t i = 0; i < inputs_; ++i) {
+      const Tensor& x = c.input(static_cast<int>(i));
+      sources[i].data = static_cast<const char*>(x.raw());
+      if (x.elements() == n) continue;
+      sources[i].scalar = x.elements() == 1;
+      if (!sources[i].scalar) TROUPE_RETURN_IF_ERROR(repeat(i));
+    }
+    // Loops take one scalar beside a block; another becomes a block.
+    for (const Instruction& i : program_)
+      if (is_scalar(sources, i.a) && is_scalar(sources, i.b)) TROUPE_RETURN_IF_ERROR(repeat(i.a));
+    char* out = static_cast<char*>(y.mutable_raw());
+    parallel_for(c.threads(), n, grain_, [&](int64_t begin, int64_t end) { run(sources, plans, out, begin, end); });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  static constexpr size_t kNone = SIZE_MAX;
+  /// How an input is read: as it lies, as one element, or repeated, by way of a block.
+  struct Source {
+    const char* data = nullptr;
+    bool scalar = false;
+    size_t plan = kNone;  // of repetition; its block is behind those for results
+  };
+
+  bool is_scalar(const std::vector<Source>& sources, size_t operand) const {
+    return operand < inputs_ && sources[operand].scalar;
+  }
+
+  /// What the functions one by one would say of the shapes.
+  Result<Shape> result_shape(const KernelContext& c) const {
+    const Shape& first = c.input(0).shape();
+    int same = 1;
+    while (same < c.num_inputs() && c.input(same).shape() == first) ++same;
+    if (same == c.num_inputs()) return first;
+    std::vector<Shape> made;
+    made.reserve(program_.size());  // pointers into it stay
+    std::vector<const Shape*> shapes;
+    for (size_t i = 0; i < inputs_; ++i) shapes.push_back(&c.input(static_cast<int>(i)).shape());
+    for (const Instruction& i : program_) {
+      const Shape &a = *shapes[i.a], &b = *shapes[i.b];
+      if (a == b) {
+        shapes.push_back(&a);
+        continue;
+      }
+      if (!i.loop.broadcasts) return invalid_argument("in {}: shapes {} and {} differ", i.op, a.str(), b.str());
+      auto both = broadcast(a, b);
+      if (!both.ok()) return invalid_argument("in {}: {}", i.op, both.error().message);
+      shapes.push_back(&made.emplace_back(*both));
+    }
+    return *shapes.back();
+  }
+
+  /// In the place of an input that nobody else wants: an element of the result is written after all inputs' are read.
+  Result<Tensor> result(KernelContext& c, const Shape& shape) const {
+    for (int i = 0; i < c.num_inputs(); ++i)
+      if (c.input(i).unique() && c.input(i).shape() == shape) return c.forward_or_allocate(i, dtype_, shape);
+    return c.allocate(dtype_, shape);
+  }
+
+  void run(const std::vector<Source>& sources, const std::vector<Broadcast>& plans, char* out, int64_t begin,
+           int64_t end) const {
+    alignas(64) char scratch[kScratchBytes];
+    const size_t blocks = std::max<size_t>(blocks_ + plans.size(), 1);
+    const auto fit = kScratchBytes / static_cast<int64_t>(blocks * size_) / 16 * 16;
+    const int64_t length = std::min(fit, kLongest);
+    const size_t stride = static_cast<size_t>(length) * size_;
+    for (int64_t at = begin; at < end; at += length) {
+      const int64_t n = std::min(length, end - at);
+      const size_t offset = static_cast<size_t>(at) * size_;
+      for (const Source& s : sources)
+        if (s.plan != kNone) expand(plans[s.plan], s.data, size_, at, n, scratch + (blocks_ + s.plan) * stride);
+      const auto place = [&](size_t operand) -> const char* {
+        if (operand >= inputs_) return scratch + program_[operand - inputs_].block * stride;
+        const Source& s = sources[operand];
+        return s.plan != kNone ? scratch + (blocks_ + s.plan) * stride : s.scalar ? s.data : s.data + offset;
+      };
+      for (const Instruction& i : program_) {
+        char* to = &i == &program_.back() ? out + offset : scratch + i.block * stride;
+        constexpr double kNoParameters[2] = {};
+        if (i.loop.unary) i.loop.unary(to, place(i.a), n, kNoParameters);
+        else
+          i.loop.binary(to, place(i.a), place(i.b), n,
+                        is_scalar(sources, i.a)   ? Operands::kLeftScalar
+                        : is_scalar(sources, i.b) ? Operands::kRightScalar
+                                                  : Operands::kBoth);
+      }
+    }
+  }
+
+  const DType dtype_;
+  const size_t size_, inputs_;
+  const size_t blocks_;  // for results
+  const std::vector<Instruction> program_;
+  int64_t grain_ = 1;
+};
+
+/// Gives each result but the last a block, again once its last reader has run. Returns how many blocks there are.
+size_t assign_blocks(std::vector<Instruction>& program, size_t inputs) {
+  std::vector<size_t> last(program.size(), 0), free;
+  for (size_t j = 0; j < program.size(); ++j)
+    for (size_t operand : {program[j].a, program[j].b})
+      if (operand >= inputs) last[operand - inputs] = j;
+  size_t blocks = 0;
+  for (size_t j = 0; j + 1 < program.size(); ++j) {
+    if (free.empty()) free.push_back(blocks++);
+    program[j].block = free.back();
+    free.pop_back();
+    for (size_t k = 0; k < j; ++k)
+      if (last[k] == j) free.push_back(program[k].block);
+  }
+  return blocks;
+}
+
+Result<std::unique_ptr<Kernel>> make_fused(const KernelInit& init, const FusedLoops& loops) {
+  const DType dtype = init.attr<DType>("T");
+  const auto inputs = static_cast<size_t>(init.attr<int64_t>("N"));
+  const auto& ops = init.attr<std::vector<std::string>>("ops");
+  const auto& operands = init.attr<std::vector<int64_t>>("operands");
+  constexpr size_t kMost = 64;  // results and inputs must find room in the scratch blocks
+  if (ops.empty() || inputs > kMost || ops.size() > kMost || operands.size() != 2 * ops.size())
+    return invalid_argument(
+        "{} operands for {} functions of {} inputs; of each there may be {}, and two operands are "
+        "needed for a function",
+        operands.size(), ops.size(), inputs, kMost);
+  std::vector<Instruction> program;
+  for (size_t j = 0; j < ops.size(); ++j) {
+    const auto loop = loops.find({ops[j], dtype});
+    if (loop == loops.end()) return invalid_argument("'{}' of {} cannot be fused", ops[j], to_string(dtype));
+    const int64_t a = operands[2 * j], b = loop->second.unary ? a : operands[2 * j + 1];
+    const auto known = static_cast<int64_t>(inputs + j);
+    if (a < 0 || a >= known || b < 0 || b >= known)
+      return invalid_argument("function {} has the operands {} and {}, but {} values before it", j, a, b, known);
+    program.push_back({loop->first.first, loop->second, static_cast<size_t>(a), static_cast<size_t>(b)});
+  }
+  const size_t blocks = assign_blocks(program, inputs);
+  return std::unique_ptr<Kernel>(new FusedElementwise(dtype, inputs, std::move(program), blocks));
+}
+
+}  // namespace
+
+void register_fused_elementwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(
+      OpDef("_FusedElementwise")
+          .input("args: N * T")
+          .output("y: T")
+          .attr("N: int >= 1")
+          .attr(type_attr("T", FullFloatTypes{}))
+          .attr("ops: list(string)")
+          .attr("operands: list(int)")
+          .shape([](ShapeContext& c) -> Status {
+            PartialShape shape = c.input(0);
+            for (int i = 1; i < c.num_inputs(); ++i) {
+              TROUPE_ASSIGN(shape, broadcast(shape, c.input(i)));
+            }
+            c.set_output(0, std::move(shape));
+            return {};
+          })
+          .doc("The last result of the element-wise functions `ops`, each applied to two `operands` (of which one of "
+               "a single tensor ignores the second): below N an input, from there on the result of an earlier "
+               "function. A pass makes it."),
+      not_differentiable("passes make it, after gradients"));
+  kernels.add("_FusedElementwise", DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}},
+              [loops = find_loops(kernels)](const KernelInit& init) { return make_fused(init, loops); });
+}
+
+}  // namespace troupe

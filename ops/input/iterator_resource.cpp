@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/input/iterator_resource.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "troupe/guarded.h"
+
+namespace troupe {
+
+/// One iterator, its elements that are ready, and what the host wants of it. Shared by the resource and a job.
+class IteratorResource::Producer {
+ public:
+  using Answer = Result<std::vector<Tensor>>;
+
+  /// `before` has the iterator that this one replaces: it stays until there is a new one, so that a source with
+  /// somebody at its other end is never without a reader.
+  Producer(Dataset dataset, std::function<void()> wake, std::shared_ptr<Producer> before)
+      : dataset_(std::move(dataset)), wake_(std::move(wake)), before_(std::move(before)) {}
+
+  // -- by the host ----------------------------------------------------------------------------------------------------
+
+  /// Answers as many of those that wait as there is something for; true: a job is to be started for the rest.
+  bool serve(std::deque<Reply>& waiting) {
+    std::vector<std::pair<Reply, Answer>> answers;
+    bool start = false;
+    {
+      const std::lock_guard lock(mutex_);
+      while (!waiting.empty() && (!ready_.empty() || end_)) {
+        if (ready_.empty()) {
+          answers.emplace_back(std::move(waiting.front()), *end_);
+        } else {
+          answers.emplace_back(std::move(waiting.front()), std::move(ready_.front()));
+          ready_.pop_front();
+        }
+        waiting.pop_front();
+      }
+      waiting_ = static_cast<int64_t>(waiting.size());
+      woken_ = false;
+      // To wake a thread costs more than many an element: not for each, but once more than half of them are gone.
+      start = !running_ && wants_more() && (waiting_ > 0 || 2 * std::ssize(ready_) < dataset_.prefetch_depth());
+    }
+    for (auto& [reply, answer] : answers) reply(std::move(answer));
+    return start;
+  }
+  bool wants_work() const {
+    const std::lock_guard lock(mutex_);
+    return !running_ && wants_more();
+  }
+  /// Before a job is started; after it, when it could not be.
+  void set_running(bool running) {
+    const std::lock_guard lock(mutex_);
+    running_ = running;
+  }
+  /// From now on elements are dropped, and next() is asked to return.
+  void stop() {
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
+    ready_.clear();
+    const std::shared_ptr<DatasetIterator> iterator = iterator_;
+    lock.unlock();
+    if (iterator) (void)guarded_call([&] { iterator->cancel(); }).ok();
+  }
+  /// The newest producer with an iterator: this or the one before.
+  static std::shared_ptr<Producer> with_iterator(const std::shared_ptr<Producer>& self) {
+    const std::lock_guard lock(self->mutex_);
+    return self->iterator_ || self->running_ || !self->before_ ? self : self->before_;
+  }
+
+  // -- by the job, or by the host where nothing waits -----------------------------------------------------------------
+
+  /// Produces until nobody wants more.
+  void run() {
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex_);
+        running_ = wants_more();
+        if (!running_) return;
+      }
+      if (produce()) wake_();
+    }
+  }
+  /// Produces one element, or the end; true: the host is to be told.
+  bool produce() {
+    Answer answer = next();
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return false;
+    if (answer.ok() || !end_) ready_.push_back(std::move(answer));
+    return waiting_ > 0 && !std::exchange(woken_, true);
+  }
+
+ private:
+  bool wants_more() const { return !stopped_ && !end_ && std::ssize(ready_) - waiting_ < dataset_.prefetch_depth(); }
+
+  Answer end_with(Error error) {
+    const std::lock_guard lock(mutex_);
+    end_ = error;
+    return error;
+  }
+
+  Answer next() {
+    if (!iterator_) {
+      auto made = guarded([&] { return dataset_.iterate(); });
+      if (made.ok() && !*made) made = make_error(Code::kInternal, "the dataset gave no iterator");
+      if (!made.ok()) return end_with(std::move(made.error()));  // restart() tries again
+      std::unique_lock lock(mutex_);
+      iterator_ = std::move(*made);
+      const std::shared_ptr<Producer> before = std::move(before_);
+      if (stopped_) return make_error(Code::kCancelled, "the iterator was dropped");
+    }
+    Result<std::optional<Element>> element = guarded([&] { return iterator_->next(); });
+    if (!element.ok()) return std::move(element.error());
+    if (*element) {
+      for (const Tensor& t : **element) t.freeze();  // a function of the user's may have kept it
+      return std::move(**element);
+    }
+    return end_with(make_error(Code::kOutOfRange, "end of the dataset"));
+  }
+
+  const Dataset dataset_;
+  const std::function<void()> wake_;
+  mutable std::mutex mutex_;                   // guards the rest
+  std::shared_ptr<DatasetIterator> iterator_;  // set once, by the job, which alone calls next()
+  std::shared_ptr<Producer> before_;
+  std::deque<Answer> ready_;
+  std::optional<Error> end_;  // once all elements are in ready_: what comes behind them
+  int64_t waiting_ = 0;       // that ask and have nothing
+  bool woken_ = false;        // the host has been told that there is something
+  bool running_ = false;      // a job is at work
+  bool stopped_ = false;
+};
+
+IteratorResource::IteratorResource(Dataset dataset)
+    : dataset_(std::move(dataset)), producer_(std::make_shared<Producer>(dataset_, nullptr, nullptr)) {}
+
+IteratorResource::~IteratorResource() { let_go(std::move(producer_)); }
+
+void IteratorResource::attach(ResourceHost& host) {
+  host_ = &host;
+  HostedResource::attach(host);
+  producer_ = std::make_shared<Producer>(dataset_, host.waker(), nullptr);
+  serve();
+}
+
+void IteratorResource::get_next(Reply reply) {
+  waiting_.push_back(std::move(reply));
+  serve();
+}
+
+void IteratorResource::serve() {
+  if (!producer_->serve(waiting_) || !dataset_.may_wait() || !host_) return;
+  producer_->set_running(true);
+  const Status status = host_->start_blocking([producer = producer_] { producer->run(); });
+  if (status.ok()) return;
+  producer_->set_running(false);
+  for (Reply& reply : std::exchange(waiting_, {})) reply(status.error());
+}
+
+void IteratorResource::cancel(uint64_t requester, int64_t step) {
+  std::vector<Reply> cancelled;
+  std::erase_if(waiting_, [&](Reply& reply) {
+    if (reply.tag().requester != requester || reply.tag().step != step) return false;
+    cancelled.push_back(std::move(reply));
+    return true;
+  });
+  for (Reply& reply : cancelled) reply(make_error(Code::kCancelled, "step {} was cancelled", step));
+  serve();
+}
+
+void IteratorResource::restart() {
+  const std::shared_ptr<Producer> before = Producer::with_iterator(producer_);
+  producer_->stop();
+  producer_ = std::make_shared<Producer>(dataset_, host_ ? host_->waker() : nullptr, before);
+  serve();
+}
+
+bool IteratorResource::wants_work() const { return !dataset_.may_wait() && producer_->wants_work(); }
+
+void IteratorResource::work() {
+  if (!wants_work()) return;
+  (void)producer_->produce();
+  serve();
+}
+
+void IteratorResource::let_go(std::shared_ptr<Producer> producer) {
+  producer->stop();
+  if (host_ && dataset_.may_wait()) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
+}
+
+}  // namespace troupe

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// IteratorResource: an iterator over a dataset, which produces elements ahead of those who ask. Implemented in
+// ops/input/iterator_resource.cpp.
+//
+// A dataset that never waits produces at the host, between requests. Any other produces in a job of the host's, on a
+// thread where it may wait: the job fills a buffer that it shares with the resource and ends when that is full, so a
+// request finds its element ready, without a message to anybody. Only when somebody waits does the job wake the host.
+#pragma once
+#include <deque>
+#include <memory>
+
+#include "devices/hosted_resource.h"
+#include "troupe/dataset.h"
+
+namespace troupe {
+
+/// A passive core (see Resource): its host calls it, one call at a time. When it goes, or starts again, while next()
+/// waits, that iterator is cancelled and left to its job: an element that it still gives is dropped.
+class IteratorResource final : public HostedResource {
+ public:
+  explicit IteratorResource(Dataset dataset);
+  ~IteratorResource() override;
+  /// Answers with the next element, kOutOfRange at the end, or the element's error; in the order of asking.
+  void get_next(Reply reply);
+  /// Starts again from the first element; what was produced ahead is dropped, those that wait go on waiting.
+  void restart();
+
+  void attach(ResourceHost& host) override;
+  void cancel(uint64_t requester, int64_t step) override;
+  void woken() override { serve(); }
+  bool wants_work() const override;
+  /// Of a dataset that never waits: produces one element, for the request that waits longest, else ahead.
+  void work() override;
+
+ private:
+  class Producer;
+  void serve();
+  /// Ends the iterator, on a thread where that may take its time.
+  void let_go(std::shared_ptr<Producer> producer);
+
+  const Dataset dataset_;
+  ResourceHost* host_ = nullptr;
+  std::shared_ptr<Producer> producer_;
+  std::deque<Reply> waiting_;
+};
+
+}  // namespace troupe

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products: MatMul and BatchMatMul in its three versions, with their gradients.
+#include <algorithm>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/linear/linear_parts.h"
+#include "ops/linear/matrix_batch.h"
+#include "ops/parts/gemm.h"
+#include "ops/parts/gradient_math.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
+using BatchTypes = TypeList<float, double, float16, bfloat16, int16_t, int32_t, int64_t, complex64>;
+Status product_shape(ShapeContext& c, bool ta, bool tb, bool batches) {
+  const PartialShape &a = c.input(0), &b = c.input(1);
+  for (int i = 0; i < 2; ++i) TROUPE_RETURN_IF_ERROR(batches ? c.with_rank_at_least(i, 2) : c.with_rank(i, 2));
+  if (!a.has_rank() || !b.has_rank()) {
+    c.set_output(0, batches
+                        ? PartialShape::unknown()
+                        : PartialShape{a.has_rank() ? a.dim(ta ? 1 : 0) : -1, b.has_rank() ? b.dim(tb ? 0 : 1) : -1});
+    return {};
+  }
+  const int64_t ka = a.dim(ta ? -2 : -1), kb = b.dim(tb ? -1 : -2);
+  if (ka >= 0 && kb >= 0 && ka != kb)
+    return invalid_argument("inner sizes differ: {}{} x {}{}", a.str(), ta ? " transposed" : "", b.str(),
+                            tb ? " transposed" : "");
+  TROUPE_ASSIGN(PartialShape xs, PartialShape::make(a.dims().first(a.rank() - 2)));
+  TROUPE_ASSIGN(PartialShape ys, PartialShape::make(b.dims().first(b.rank() - 2)));
+  TROUPE_ASSIGN(PartialShape out, broadcast(xs, ys));
+  out.push_back(a.dim(ta ? -1 : -2));
+  out.push_back(b.dim(tb ? -2 : -1));
+  c.set_output(0, std::move(out));
+  return {};
+}
+
+Status matmul_shape(ShapeContext& c) {
+  return product_shape(c, c.attr<bool>("transpose_a"), c.attr<bool>("transpose_b"), false);
+}
+Status batch_matmul_shape(ShapeContext& c) {
+  return product_shape(c, c.attr<bool>("adj_x"), c.attr<bool>("adj_y"), true);
+}
+
+/// A tensor of complex numbers conjugated: half of an adjoint.
+Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
+  TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
+  std::ranges::transform(x.values<complex64>(), y.mutable_data<complex64>(), [](complex64 v) { return std::conj(v); });
+  return y;
+}
+
+template <class T> class MatMul final : public ComputeKernel {
+ public:
+  explicit MatMul(const KernelInit& init)
+      : batches_(init.op != "MatMul"), broadcasts_(init.op != "BatchMatMul"),
+        ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
+        tb_(init.attr<bool>(batches_ ? "adj_y" : "transpose_b")) {}
+
+  Status compute(KernelContext& c) override {
+    const Tensor &a = c.input(0), &b = c.input(1);
+    if (a.rank() < 2 || b.rank() < 2 || (!batches_ && (a.rank() != 2 || b.rank() != 2)))
+      return invalid_argument("operands must be matrices: {} x {}", a.shape().str(), b.shape().str());
+    const int64_t m = a.dim(ta_ ? -1 : -2), k = a.dim(ta_ ? -2 : -1);
+    const int64_t n = b.dim(tb_ ? -2 : -1), kb = b.dim(tb_ ? -1 : -2);
+    if (k != kb)
+      return invalid_argument("inner sizes differ: {}{} x {}{}", a.shape().str(), ta_ ? " transposed" : "",
+                              b.shape().str(), tb_ ? " transposed" : "");
+    const Shape xs(a.shape().dims().first(a.rank() - 2)), ys(b.shape().dims().first(b.rank() - 2));
+    if (!broadcasts_ && xs != ys)
+      return invalid_argument("batches {} and {} differ: {} x {}", xs.str(), ys.str(), a.shape().str(),
+                              b.shape().str());
+    TROUPE_ASSIGN(const Shape batch, broadcast(xs, ys));
+    TROUPE_ASSIGN(const Shape out, extended(batch, m, n));
+    using A = Computed<T>;
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<A>, out));
+    TROUPE_ASSIGN(Tensor left, converted(c, a, dtype_of<A>));
+    TROUPE_ASSIGN(Tensor right, converted(c, b, dtype_of<A>));
+    if constexpr (std::is_same_v<T, complex64>) {
+      if (batches_ && ta_) {
+        TROUPE_ASSIGN(left, conjugated(c, left));
+      }
+      if (batches_ && tb_) {
+        TROUPE_ASSIGN(right, conjugated(c, right));
+      }
+    }
+    TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
+    TROUPE_ASSIGN(y, converted(c, y, dtype_of<T>));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  static Result<Shape> extended(const Shape& batch, int64_t m, int64_t n) {
+    std::vector<int64_t> dims(batch.begin(), batch.end());
+    dims.insert(dims.end(), {m, n});
+    return Shape::make(dims);
+  }
+
+  Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const Shape& batch, int64_t m,
+                  int64_t n, int64_t k) const {
+    using A = Computed<T>;
+    const A *pa = a.data<A>(), *pb = b.data<A>();
+    A* py = y.mutable_data<A>();
+    const bool ok = batch.elements() == 1
+                        ? gemm(pa, ta_, pb, tb_, py, m, n, k)
+                        : gemm_batch(c.threads(), pa, ta_, matrix_indices(batch, a.shape().dims().first(a.rank() - 2)),
+                                     pb, tb_, matrix_indices(batch, b.shape().dims().first(b.rank() - 2)), py, m, n, k);
+    return ok ? Status()
+              : Status(make_error(Code::kInternal, "the matrix library failed for {} x {}", a.shape().str(),
+                                  b.shape().str()));
+  }
+
+  const bool batches_, broadcasts_, ta_, tb_;
+};
+
+Status product_gradient(GradientContext& c, std::string_view op, std::string_view name_a, std::string_view name_b,
+                        Output& da, Output& db) {
+  const bool ta = c.node().attrs().get_or(name_a, false), tb = c.node().attrs().get_or(name_b, false);
+  // Adjoints conjugate; where the op transposes, that is done before.
+  const bool adjoint = op != "MatMul";
+  const Output a = adjoint ? c.input(0) : conj(c, c.input(0)), b = adjoint ? c.input(1) : conj(c, c.input(1));
+  const Output g = c.dy(0);
+  const auto product = [&](Output x, Output y, bool tx, bool ty) {
+    Attrs attrs{{std::string(name_a), tx}, {std::string(name_b), ty}};
+    if (op == "BatchMatMulV3") attrs.set("Tout", g.dtype());
+    return c.op(op, {x, y}, std::move(attrs));
+  };
+  da = ta ? product(b, g, tb, true) : product(g, b, false, !tb);
+  db = tb ? product(g, a, true, ta) : product(a, g, !ta, false);
+  return {};
+}
+
+Status matmul_gradient(GradientContext& c) {
+  Output da, db;
+  TROUPE_RETURN_IF_ERROR(product_gradient(c, "MatMul", "transpose_a", "transpose_b", da, db));
+  c.set_dx(0, da);
+  c.set_dx(1, db);
+  return {};
+}
+
+Status batch_matmul_gradient(GradientContext& c) {
+  Output da, db;
+  const bool typed = c.node().op().name() == "BatchMatMulV3";
+  if (typed && (c.input(0).dtype() != c.dy(0).dtype() || c.input(1).dtype() != c.dy(0).dtype()))
+    return make_error(Code::kUnimplemented, "gradient of a product of {} and {} that gives {}",
+                      to_string(c.input(0).dtype()), to_string(c.input(1).dtype()), to_string(c.dy(0).dtype()));
+  TROUPE_RETURN_IF_ERROR(product_gradient(c, typed ? "BatchMatMulV3" : "BatchMatMulV2", "adj_x", "adj_y", da, db));
+  if (da) c.set_dx(0, sum_batches(c, da, c.input(0), c.input(1)));
+  if (db) c.set_dx(1, sum_batches(c, db, c.input(1), c.input(0)));
+  return {};
+}
+
+OpDef with_adjoints(OpDef op) {
+  op.attr("adj_x: bool = false").attr("adj_y: bool = false").attr("grad_x: bool = false").attr("grad_y: bool = false");
+  return op.shape(batch_matmul_shape);
+}
+
+/// The combinations of types TensorFlow has: one for all, or bytes that give int32 or join bfloat16.
+template <class... T> void add_typed_kernels(KernelRegistry& kernels, TypeList<T...>) {
+  const auto add = [&]<class Out>(DType a, DType b) {
+    kernels.add<MatMul<Out>>("BatchMatMulV3", DeviceKind::kCpu, {{"Ta", {a}}, {"Tb", {b}}, {"Tout", {dtype_of<Out>}}});
+  };
+  (add.template operator()<T>(dtype_of<T>, dtype_of<T>), ...);
+  for (DType a : {DType::kInt8, DType::kUInt8}) {
+    for (DType b : {DType::kInt8, DType::kUInt8}) add.template operator()<int32_t>(a, b);
+    add.template operator()<bfloat16>(a, DType::kBFloat16);
+    add.template operator()<bfloat16>(DType::kBFloat16, a);
+  }
+}
+
+}  // namespace
+
+void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(OpDef("MatMul")
+              .input("a: T")
+              .input("b: T")
+              .output("product: T")
+              .attr("transpose_a: bool = false")
+              .attr("transpose_b: bool = false")
+              .attr(type_attr("T", MatMulTypes{}))
+              .attr("grad_a: bool = false")
+              .attr("grad_b: bool = false")
+              .shape(matmul_shape)
+              .doc("The product [m,n] of matrix a [m,k] (or [k,m] with transpose_a) and matrix b [k,n] (or [n,k] with "
+                   "transpose_b). 16-bit floats are multiplied and added up as float32; grad_a and grad_b have no "
+                   "effect. Inner sizes that differ are an error."),
+          gradient(matmul_gradient));
+  const std::string what =
+      "Products [...,m,n] of the matrices in the last two dimensions of x and y, transposed (and complex ones "
+      "conjugated) first with adj_x and adj_y. ";
+  ops.add(with_adjoints(
+              OpDef("BatchMatMul").input("x: T").input("y: T").output("output: T").attr(type_attr("T", BatchTypes{})))
+              .doc(what + "The dimensions before and the inner sizes must agree."),
+          gradient(batch_matmul_gradient));
+  ops.add(with_adjoints(
+              OpDef("BatchMatMulV2").input("x: T").input("y: T").output("output: T").attr(type_attr("T", BatchTypes{})))
+              .doc(what + "The dimensions before broadcast. Inner sizes that differ are an error."),
+          gradient(batch_matmul_gradient));
+  ops.add(with_adjoints(OpDef("BatchMatMulV3")
+                            .input("x: Ta")
+                            .input("y: Tb")
+                            .output("output: Tout")
+                            .attr(type_attr("Ta", OperandTypes{}))
+                            .attr(type_attr("Tb", OperandTypes{}))
+                            .attr(type_attr("Tout", BatchTypes{})))
+              .doc(what + "The dimensions before broadcast. The types are one, or bytes that give int32, or bytes and "
+                          "bfloat16. Inner sizes that differ are an error."),
+          gradient(batch_matmul_gradient));
+  add_cpu_kernels<MatMul>(kernels, "MatMul", MatMulTypes{});
+  for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<MatMul>(kernels, op, BatchTypes{});
+  add_typed_kernels(kernels, BatchTypes{});
+  register_matrix_inverse_ops(ops, kernels);
+  register_matrix_solve_ops(ops, kernels);
+  register_least_squares_ops(ops, kernels);
+  register_cholesky_ops(ops, kernels);
+  register_qr_ops(ops, kernels);
+  register_eigen_values_ops(ops, kernels);
+  register_svd_ops(ops, kernels);
+  register_schur_ops(ops, kernels);
+  register_banded_ops(ops, kernels);
+}
+
+}  // namespace troupe

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversion of elements: Cast by value, Bitcast by bits.
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/parts/gradient_math.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+using CastTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                           uint32_t, uint64_t, bool, complex64>;
+
+/// A floating number as an integer: truncated; where it does not fit, the nearest there is, and 0 for NaN.
+template <class To, class From> To truncated_to(From x) {
+  // Both limits as powers of two, which floating types hold exactly.
+  const From above = std::ldexp(From(1), std::numeric_limits<To>::digits);
+  const From below = std::numeric_limits<To>::is_signed ? -above : From(0);
+  if (x >= above) return std::numeric_limits<To>::max();
+  if (x <= below) return std::numeric_limits<To>::min();
+  return x == x ? static_cast<To>(x) : To(0);
+}
+
+template <class To, class From> To convert(From value) {
+  const auto x = widen(value);
+  using X = Arithmetic<From>;
+  if constexpr (std::is_same_v<To, bool>) return x != X(0);
+  else if constexpr (std::is_same_v<X, complex64>) {
+    if constexpr (std::is_same_v<To, complex64>) return x;
+    else return convert<To, float>(x.real());
+  } else if constexpr (std::is_same_v<To, complex64>) return To(static_cast<float>(x), 0.0f);
+  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) return truncated_to<To>(x);
+  else return narrow<To>(static_cast<Arithmetic<To>>(x));
+}
+
+using CastLoop = void (*)(void* to, const void* from, int64_t n);
+
+template <class To, class From> void loop(void* to, const void* from, int64_t n) {
+  To* out = static_cast<To*>(to);
+  const From* in = static_cast<const From*>(from);
+  for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
+}
+
+CastLoop find_loop(DType from, DType to) {
+  CastLoop out = nullptr;
+  with_type(from, CastTypes{},
+            [&]<class From>() { with_type(to, CastTypes{}, [&]<class To>() { out = loop<To, From>; }); });
+  return out;
+}
+
+/// How many bits there are behind the point of a floating type.
+template <class T>
+constexpr int kMantissa = std::is_same_v<T, double>    ? 52
+                          : std::is_same_v<T, float>   ? 23
+                          : std::is_same_v<T, float16> ? 10
+                                                       : 7;
+
+/// What `To` has no bits for is left out before, so that nothing is rounded.
+template <class To, class From> void truncating_loop(void* to, const void* from, int64_t n) {
+  To* out = static_cast<To*>(to);
+  const From* in = static_cast<const From*>(from);
+  using Bits = std::conditional_t<sizeof(From) == 8, uint64_t, uint32_t>;
+  constexpr Bits mask = ~((Bits(1) << (kMantissa<From> - kMantissa<To>)) - 1);
+  for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(std::bit_cast<From>(std::bit_cast<Bits>(in[i]) & mask));
+}
+
+/// For the types between which TensorFlow truncates, else nullptr.
+CastLoop find_truncating_loop(DType from, DType to) {
+  CastLoop out = nullptr;
+  with_type(from, TypeList<float, double>{}, [&]<class From>() {
+    with_type(to, TypeList<float, float16, bfloat16>{}, [&]<class To>() {
+      constexpr bool truncates =
+          sizeof(To) < sizeof(From) && (std::is_same_v<From, float> || !std::is_same_v<To, bfloat16>);
+      if constexpr (truncates) out = truncating_loop<To, From>;
+    });
+  });
+  return out;
+}
+
+class Cast final : public ComputeKernel {
+ public:
+  explicit Cast(const KernelInit& init)
+      : to_(init.output_dtypes[0]), loop_(find_loop(init.input_dtypes[0], init.output_dtypes[0])) {
+    if (const CastLoop truncating = find_truncating_loop(init.input_dtypes[0], to_);
+        truncating && init.attr<bool>("Truncate"))
+      loop_ = truncating;
+  }
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (x.dtype() == to_) {
+      c.set_output(0, x);
+      return {};
+    }
+    TROUPE_ASSIGN(Tensor y, c.allocate(to_, x.shape()));
+    const auto from_size = static_cast<int64_t>(size_of(x.dtype())), to_size = static_cast<int64_t>(size_of(to_));
+    parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
+      loop_(static_cast<char*>(y.mutable_raw()) + begin * to_size,
+            static_cast<const char*>(x.raw()) + begin * from_size, end - begin);
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const DType to_;
+  CastLoop loop_;
+};
+
+/// The shape of a bitcast: a dimension more or less where sizes of elements differ.
+Result<PartialShape> bitcast_shape(const PartialShape& x, DType from, DType to) {
+  const auto a = static_cast<int64_t>(size_of(from)), b = static_cast<int64_t>(size_of(to));
+  if (!x.has_rank() || a == b) return x;
+  PartialShape out = PartialShape::scalar();
+  if (a > b) {
+    if (x.rank() == kMaxRank) return invalid_argument("{} has the highest rank already", x.str());
+    for (int64_t d : x.dims()) out.push_back(d);
+    out.push_back(a / b);
+    return out;
+  }
+  if (x.rank() == 0 || (x.dim(-1) >= 0 && x.dim(-1) != b / a))
+    return invalid_argument("the last dimension of {} must be {} to make {} of {}", x.str(), b / a, to_string(to),
+                            to_string(from));
+  for (int i = 0; i + 1 < x.rank(); ++i) out.push_back(x[i]);
+  return out;
+}
+
+class Bitcast final : public ComputeKernel {
+ public:
+  explicit Bitcast(const KernelInit& init) : to_(init.output_dtypes[0]) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const PartialShape shape, bitcast_shape(x.shape(), x.dtype(), to_));
+    TROUPE_ASSIGN(Tensor y, c.allocate(to_, shape.shape()));
+    if (y.bytes() > 0) std::memcpy(y.mutable_raw(), x.raw(), y.bytes());
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const DType to_;
+};
+
+Status cast_gradient(GradientContext& c) {
+  const DType from = c.input(0).dtype();
+  if (c.dy(0) && (is_floating(from) || from == DType::kComplex64))
+    c.set_dx(0, c.op("Cast", {c.dy(0)}, {{"DstT", from}}));
+  return {};
+}
+
+}  // namespace
+
+void register_cast_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const CastTypes types;
+  ops.add(OpDef("Cast")
+              .input("x: SrcT")
+              .output("y: DstT")
+              .attr(type_attr("SrcT", types))
+              .attr(type_attr("DstT", types))
+              .attr("Truncate: bool = false")
+              .shape(unchanged_shape)
+              .doc("x in another type: to integers truncated and limited to what fits, to bool whether not zero, to "
+                   "fewer bits rounded or, with Truncate, cut off."),
+          gradient(cast_gradient));
+  kernels.add<Cast>("Cast", DeviceKind::kCpu, {});
+  ops.add(OpDef("Bitcast")
+              .input("input: T")
+              .output("output: type")
+              .attr(type_attr("T", NumberOrComplexTypes{}))
+              .attr(type_attr("type", NumberOrComplexTypes{}))
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_ASSIGN(PartialShape out, bitcast_shape(c.input(0), c.input_dtype(0), c.attr<DType>("type")));
+                c.set_output(0, out);
+                return {};
+              })
+              .doc("The same bits as another type. A larger one takes the last dimension, a smaller one adds one."),
+          not_differentiable("it reads bits"));
+  kernels.add<Bitcast>("Bitcast", DeviceKind::kCpu, {});
+}
+
+}  // namespace troupe

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of reductions.
+#include "ops/math/reduce_loops.h"
+
+#include <memory>
+
+#include "devices/parallel.h"
+#include "ops/parts/index_tensors.h"
+
+namespace troupe {
+namespace {
+
+constexpr int64_t kBlock = 4096;     // elements summed before their sum joins the others
+constexpr int64_t kChunk = 1024;     // columns a unit of work takes at once
+constexpr int64_t kRowBlock = 256;   // rows summed before their sums join the others
+constexpr int64_t kSegment = 32768;  // elements worth a unit of their own when outputs are few
+
+/// Dimensions of one kind, outermost first, with their strides in the input.
+struct Dims {
+  int rank = 0;
+  std::array<int64_t, kMaxRank> size{}, stride{};
+  int64_t count() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank; ++i) n *= size[i];
+    return n;
+  }
+  int64_t offset(int64_t index) const {
+    int64_t at = 0;
+    for (int i = rank - 1; i > 0; --i) {
+      at += index % size[i] * stride[i];
+      index /= size[i];
+    }
+    return rank > 0 ? at + index * stride[0] : 0;
+  }
+  void push(int64_t n, int64_t s) {
+    size[rank] = n;
+    stride[rank++] = s;
+  }
+};
+
+/// The input as kept and reduced dimensions around an innermost run of one kind.
+struct Plan {
+  Dims kept, reduced;  // without the innermost run
+  int64_t inner = 1;
+  bool inner_reduced = false;
+};
+
+Plan make_plan(const Shape& x, std::span<const bool> reduced) {
+  Plan plan;
+  // Merge neighbours of one kind.
+  std::array<int64_t, kMaxRank> size{}, stride{};
+  std::array<bool, kMaxRank> kind{};
+  int n = 0;
+  int64_t step = 1;
+  for (int d = x.rank() - 1; d >= 0; --d) {
+    if (x[d] == 1) continue;
+    if (n > 0 && kind[n - 1] == reduced[d]) {
+      size[n - 1] *= x[d];
+    } else {
+      size[n] = x[d];
+      stride[n] = step;
+      kind[n++] = reduced[d];
+    }
+    step *= x[d];
+  }
+  if (n > 0) {
+    plan.inner = size[0];
+    plan.inner_reduced = kind[0];
+  }
+  for (int i = n - 1; i > 0; --i) (kind[i] ? plan.reduced : plan.kept).push(size[i], stride[i]);
+  return plan;
+}
+
+class ReductionLoop {
+ public:
+  ReductionLoop(const Plan& plan, const Tensor& x, const ReduceLoops& loops, void* out, int threads)
+      : plan_(plan), loops_(loops), x_(static_cast<const char*>(x.raw())),
+        size_(static_cast<int64_t>(size_of(x.dtype()))), out_(static_cast<char*>(out)), threads_(threads) {}
+
+  /// Innermost elements meet in one result.
+  void inner() {
+    const int64_t outputs = plan_.kept.count(), rows = plan_.reduced.count(), total = rows * plan_.inner;
+    const int64_t segments = outputs >= 16 || total < 2 * kSegment ? 1 : std::min<int64_t>(total / kSegment, 64);
+    if (segments == 1) {
+      parallel_for(threads_, outputs, std::max<int64_t>(kCheapGrain / std::max<int64_t>(total, 1), 1),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t o = begin; o < end; ++o) {
+                       alignas(8) char acc[8];
+                       loops_.init(acc, 1);
+                       inner_segment(acc, o, 0, total);
+                       loops_.finish(out_ + o * size_, acc, 1, total);
+                     }
+                   });
+      return;
+    }
+    const auto acc = std::make_unique<uint64_t[]>(static_cast<size_t>(outputs * segments));
+    parallel_for(threads_, outputs * segments, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t u = begin; u < end; ++u) {
+        loops_.init(&acc[u], 1);
+        inner_segment(&acc[u], u / segments, total * (u % segments) / segments, total * (u % segments + 1) / segments);
+      }
+    });
+    for (int64_t o = 0; o < outputs; ++o) {
+      for (int64_t s = 1; s < segments; ++s) loops_.merge(&acc[o * segments], &acc[o * segments + s], 1);
+      loops_.finish(out_ + o * size_, &acc[o * segments], 1, total);
+    }
+  }
+
+  /// Innermost elements belong to different results.
+  void outer() {
+    const int64_t outputs = plan_.kept.count(), rows = plan_.reduced.count();
+    const int64_t chunks = (plan_.inner + kChunk - 1) / kChunk;
+    const int64_t work = rows * std::min(plan_.inner, kChunk);
+    const int64_t segments = outputs * chunks >= 16 || work < 2 * kSegment
+                                 ? 1
+                                 : std::clamp<int64_t>(work / kSegment, 1, std::min<int64_t>(rows, 32));
+    const int64_t units = outputs * chunks * segments;
+    std::unique_ptr<uint64_t[]> all;
+    if (segments > 1) all = std::make_unique<uint64_t[]>(static_cast<size_t>(units * kChunk));
+    parallel_for(threads_, units, std::max<int64_t>(kCheapGrain * segments / std::max<int64_t>(work, 1), 1),
+                 [&](int64_t begin, int64_t end) {
+                   alignas(64) uint64_t local[kChunk];
+                   for (int64_t u = begin; u < end; ++u) {
+                     const int64_t segment = u % segments, chunk = u / segments % chunks, o = u / segments / chunks;
+                     const int64_t from = chunk * kChunk, n = std::min(kChunk, plan_.inner - from);
+                     uint64_t* acc = segments > 1 ? &all[u * kChunk] : local;
+                     loops_.init(acc, n);
+                     column_segment(acc, plan_.kept.offset(o) + from, n, rows * segment / segments,
+                                    rows * (segment + 1) / segments);
+                     if (segments == 1) loops_.finish(out_ + (o * plan_.inner + from) * size_, acc, n, rows);
+                   }
+                 });
+    for (int64_t u = 0; segments > 1 && u < outputs * chunks; ++u) {
+      const int64_t from = u % chunks * kChunk, n = std::min(kChunk, plan_.inner - from);
+      uint64_t* acc = &all[u * segments * kChunk];
+      for (int64_t s = 1; s < segments; ++s) loops_.merge(acc, acc + s * kChunk, n);
+      loops_.finish(out_ + (u / chunks * plan_.inner + from) * size_, acc, n, rows);
+    }
+  }
+
+ private:
+  /// One result takes elements [begin, end) of those it is made of.
+  void inner_segment(void* acc, int64_t output, int64_t begin, int64_t end) {
+    const int64_t base = plan_.kept.offset(output);
+    while (begin < end) {
+      const int64_t row = begin / plan_.inner, column = begin % plan_.inner;
+      const int64_t n = std::min({plan_.inner - column, kBlock, end - begin});
+      const char* at = x_ + (base + plan_.reduced.offset(row) + column) * size_;
+      alignas(8) char block[8];
+      loops_.init(block, 1);
+      loops_.run(block, at, n);
+      loops_.merge(acc, block, 1);
+      begin += n;
+    }
+  }
+
+  /// n results take rows [begin, end).
+  void column_segment(void* acc, int64_t base, int64_t n, int64_t begin, int64_t end) {
+    if (end - begin <= kRowBlock) {
+      for (int64_t r = begin; r < end; ++r) loops_.rows(acc, row(base, r), n);
+      return;
+    }
+    alignas(64) uint64_t block[kChunk];
+    for (int64_t r = begin; r < end;) {
+      const int64_t stop = std::min(end, r + kRowBlock);
+      loops_.init(block, n);
+      for (; r < stop; ++r) loops_.rows(block, row(base, r), n);
+      loops_.merge(acc, block, n);
+    }
+  }
+  const char* row(int64_t base, int64_t r) const { return x_ + (base + plan_.reduced.offset(r)) * size_; }
+
+  const Plan& plan_;
+  const ReduceLoops& loops_;
+  const char* const x_;
+  const int64_t size_;  // bytes of an element of the input and of the output
+  char* const out_;
+  const int threads_;
+};
+
+}  // namespace
+
+void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads) {
+  const Plan plan = make_plan(x.shape(), reduced);
+  ReductionLoop reduction(plan, x, loops, out, threads);
+  if (plan.inner_reduced) reduction.inner();
+  else reduction.outer();
+}
+
+Result<std::array<bool, kMaxRank>> reduced_axes(const Tensor& axes, int rank) {
+  TROUPE_ASSIGN(const std::vector<int64_t> values, int_values(axes, "the axes"));
+  std::array<bool, kMaxRank> out{};
+  for (int64_t axis : values) {
+    TROUPE_ASSIGN(const int place, axis_from(axis, rank));
+    bool& at = out[place];
+    if (at) return invalid_argument("axis {} is named twice", axis);
+    at = true;
+  }
+  return out;
+}
+
+Shape reduced_shape(const Shape& x, std::span<const bool> reduced, bool keep_dims) {
+  Shape out;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (!reduced[i]) out.push_back(x[i]);
+    else if (keep_dims) out.push_back(1);
+  }
+  return out;
+}
+
+}  // namespace troupe

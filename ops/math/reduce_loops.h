@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over some dimensions of a tensor: which elements meet, in which order, on which thread. What is done with
+// them is a table of loops for one reducer and type.
+#pragma once
+#include <array>
+#include <span>
+
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+
+/// Loops of one reducer on one type. Accumulators are at most 8 bytes each.
+struct ReduceLoops {
+  size_t accumulator = 0;                                            // bytes of one
+  void (*init)(void* acc, int64_t n) = nullptr;                      // n accumulators of nothing
+  void (*run)(void* acc, const void* x, int64_t n) = nullptr;        // one accumulator takes n elements
+  void (*rows)(void* acc, const void* x, int64_t n) = nullptr;       // n accumulators take an element each
+  void (*merge)(void* acc, const void* other, int64_t n) = nullptr;  // n accumulators take one more each
+  void (*finish)(void* out, const void* acc, int64_t n, int64_t count) = nullptr;  // results; count met in each
+};
+
+/// Reduces x over the dimensions where `reduced` is true into `out`, whose elements are in the order of the others.
+/// Sums in blocks, so that rounding grows slowly; the order depends on the shape alone, never on threads.
+void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads);
+
+/// Which dimensions an int32 or int64 scalar or vector of axes names; negative ones count from the end.
+/// Errors: an axis out of range or named twice, with the rank.
+Result<std::array<bool, kMaxRank>> reduced_axes(const Tensor& axes, int rank);
+/// The shape after reduction.
+Shape reduced_shape(const Shape& x, std::span<const bool> reduced, bool keep_dims);
+
+}  // namespace troupe

@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch normalisation: FusedBatchNormV3 and its gradient. Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+#include <cmath>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/parts/channel_layout.h"
+#include "ops/parts/gradient_math.h"
+#include "ops/parts/simd_clones.h"
+#include "ops/parts/through_float32.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// sums[i] += v and products[i] += v * (x[r][i] - m[i]) over the rows, where v is a[r][i], less m[i] if `centre`.
+template <class T>
+[[gnu::always_inline]] inline void sum_rows_body(const T* a, const T* x, const T* m, bool centre, T* sums, T* products,
+                                                 int64_t rows, int64_t n) {
+  const T part = centre ? T(1) : T(0);
+  for (int64_t r = 0; r < rows; ++r, a += n, x += n)
+    for (int64_t i = 0; i < n; ++i) {
+      const T v = a[i] - part * m[i];
+      sums[i] += v;
+      products[i] += v * (x[i] - m[i]);
+    }
+}
+void sum_rows(const double* a, const double* x, const double* m, bool centre, double* sums, double* products,
+              int64_t rows, int64_t n) {
+  sum_rows_body(a, x, m, centre, sums, products, rows, n);
+}
+TROUPE_SIMD_CLONES void sum_rows(const float* __restrict a, const float* __restrict x, const float* __restrict m,
+                                 bool centre, float* __restrict sums, float* __restrict products, int64_t rows,
+                                 int64_t n) {
+  sum_rows_body(a, x, m, centre, sums, products, rows, n);
+}
+
+/// out[r][i] = g[r][i] * p[i] + (x[r][i] - m[i]) * q[i] + b[i]; each coefficient moves on by `step` with i.
+template <class T>
+[[gnu::always_inline]] inline void affine_body(T* out, const T* g, const T* x, const T* m, const T* p, const T* q,
+                                               const T* b, int64_t rows, int64_t n, int64_t step) {
+  for (int64_t r = 0; r < rows; ++r, out += n, g += n, x += n) {
+    if (step == 0)
+      for (int64_t i = 0; i < n; ++i) out[i] = g[i] * *p + (x[i] - *m) * *q + *b;
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = g[i] * p[i] + (x[i] - m[i]) * q[i] + b[i];
+  }
+}
+void affine(double* out, const double* g, const double* x, const double* m, const double* p, const double* q,
+            const double* b, int64_t rows, int64_t n, int64_t step) {
+  affine_body(out, g, x, m, p, q, b, rows, n, step);
+}
+TROUPE_SIMD_CLONES void affine(float* out, const float* g, const float* x, const float* m, const float* p,
+                               const float* q, const float* b, int64_t rows, int64_t n, int64_t step) {
+  affine_body(out, g, x, m, p, q, b, rows, n, step);
+}
+
+/// Images as [outer, channels, inner]; inner is 1 with channels last.
+struct ImagesView {
+  int64_t outer, channels, inner;
+  ImagesView(const Shape& s, const ChannelLayout& l)
+      : outer(l.channels_first ? s[0] : s[0] * s[1] * s[2]), channels(s[l.channel()]),
+        inner(l.channels_first ? s[2] * s[3] : 1) {}
+  int64_t count() const { return outer * inner; }
+  bool empty() const { return outer * channels * inner == 0; }
+};
+
+/// Sums over each channel of v and of v * (x - m); see sum_rows.
+template <class T> struct Sums {
+  std::vector<double> sum, product;
+
+  Sums(const ImagesView& v, const T* a, const T* x, const std::vector<T>& m, bool centre, int threads)
+      : sum(v.channels, 0.0), product(v.channels, 0.0) {
+    if (v.empty()) return;
+    if (v.inner > 1) {
+      parallel_for(threads, v.channels, 1 + kCheapGrain / v.count(), [&](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; ++c)
+          for (int64_t o = 0; o < v.outer; ++o) plane(a, x, m[c], centre, (o * v.channels + c) * v.inner, v.inner, c);
+      });
+      return;
+    }
+    const int64_t pieces =
+        std::clamp<int64_t>(v.outer * v.channels / kCheapGrain, 1, std::min<int64_t>(threads, v.outer));
+    std::vector<double> sums(pieces * v.channels, 0.0), products(pieces * v.channels, 0.0);
+    parallel_for(static_cast<int>(pieces), pieces, 1, [&](int64_t begin, int64_t end) {
+      std::vector<T> s(v.channels), p(v.channels);
+      for (int64_t piece = begin; piece < end; ++piece) {
+        const int64_t last = v.outer * (piece + 1) / pieces;
+        for (int64_t r = v.outer * piece / pieces; r < last; r += kBlock) {
+          std::fill(s.begin(), s.end(), T(0));
+          std::fill(p.begin(), p.end(), T(0));
+          sum_rows(a + r * v.channels, x + r * v.channels, m.data(), centre, s.data(), p.data(),
+                   std::min(kBlock, last - r), v.channels);
+          for (int64_t c = 0; c < v.channels; ++c) {
+            sums[piece * v.channels + c] += s[c];
+            products[piece * v.channels + c] += p[c];
+          }
+        }
+      }
+    });
+    for (int64_t i = 0; i < pieces * v.channels; ++i) {
+      sum[i % v.channels] += sums[i];
+      product[i % v.channels] += products[i];
+    }
+  }
+
+ private:
+  /// Rows whose sum is kept in T before it joins a double: bounds the rounding error.
+  static constexpr int64_t kBlock = 128;
+
+  void plane(const T* a, const T* x, T m, bool centre, int64_t at, int64_t n, int64_t c) {
+    constexpr int64_t kLanes = 16;
+    T s[kLanes] = {}, p[kLanes] = {}, ms[kLanes];
+    std::fill_n(ms, kLanes, m);
+    const int64_t rows = n / kLanes;
+    sum_rows(a + at, x + at, ms, centre, s, p, rows, kLanes);
+    sum_rows(a + at + rows * kLanes, x + at + rows * kLanes, ms, centre, s, p, 1, n - rows * kLanes);
+    for (int64_t i = 0; i < kLanes; ++i) {
+      sum[c] += s[i];
+      product[c] += p[i];
+    }
+  }
+};
+
+template <class T>
+void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const std::vector<T>& m,
+                     const std::vector<T>& p, const std::vector<T>& q, const std::vector<T>& b, int threads) {
+  if (v.empty()) return;
+  if (v.inner > 1) {
+    parallel_for(threads, v.outer * v.channels, 1 + kCheapGrain / v.inner, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t c = i % v.channels, at = i * v.inner;
+        affine(out + at, g + at, x + at, &m[c], &p[c], &q[c], &b[c], 1, v.inner, 0);
+      }
+    });
+  } else {
+    parallel_for(threads, v.outer, 1 + kCheapGrain / v.channels, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * v.channels;
+      affine(out + at, g + at, x + at, m.data(), p.data(), q.data(), b.data(), end - begin, v.channels, 1);
+    });
+  }
+}
+
+template <class T> std::vector<T> vector_of(const Tensor& t) { return {t.data<T>(), t.data<T>() + t.elements()}; }
+
+Status check_vector(const Tensor& t, const char* name, int64_t channels) {
+  if (t.rank() == 1 && t.dim(0) == channels) return {};
+  return invalid_argument("{} {} for {} channels", name, t.shape().str(), channels);
+}
+
+template <class T> class BatchNorm final : public ComputeKernel {
+ public:
+  explicit BatchNorm(const KernelInit& init)
+      : layout_(*init.attrs), training_(init.attr<bool>("is_training")), epsilon_(init.attr<float>("epsilon")),
+        factor_(init.attr<float>("exponential_avg_factor")) {}
+
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (x.rank() != 4) return invalid_argument("x must have rank 4, but its shape is {}", x.shape().str());
+    const ImagesView v(x.shape(), layout_);
+    constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
+    const bool blend = training_ && factor_ != 1.0f;
+    for (int i = 1; i < (training_ && !blend ? 3 : 5); ++i)
+      TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
+    std::vector<T> mean, variance;
+    if (training_ || v.empty()) {
+      mean.assign(v.channels, T(0));
+      const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
+      const Sums<T> first(v, x.data<T>(), x.data<T>(), mean, false, c.threads());
+      for (int64_t i = 0; i < v.channels; ++i) mean[i] = static_cast<T>(first.sum[i] / n);
+      const Sums<T> second(v, x.data<T>(), x.data<T>(), mean, true, c.threads());
+      for (int64_t i = 0; i < v.channels; ++i) variance.push_back(static_cast<T>(second.product[i] / n));
+    } else {
+      mean = vector_of<T>(c.input(3));
+      variance = vector_of<T>(c.input(4));
+    }
+    const std::vector<T> scale = vector_of<T>(c.input(1)), offset = vector_of<T>(c.input(2)), none(v.channels, T(0));
+    std::vector<T> factor(v.channels);
+    for (int64_t i = 0; i < v.channels; ++i) factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(epsilon_));
+    TROUPE_ASSIGN(Tensor reserve_mean, vector(c, mean));
+    TROUPE_ASSIGN(Tensor reserve_variance, vector(c, variance));
+    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<T>, {0}));
+    if (training_) {
+      const T unbiased = static_cast<T>(v.count()) / static_cast<T>(std::max<int64_t>(v.count() - 1, 1));
+      for (int64_t i = 0; i < v.channels; ++i) {
+        variance[i] *= unbiased;
+        if (!blend) continue;
+        const T old = static_cast<T>(1 - factor_), part = static_cast<T>(factor_);
+        mean[i] = old * c.input(3).data<T>()[i] + part * mean[i];
+        variance[i] = old * c.input(4).data<T>()[i] + part * variance[i];
+      }
+    }
+    if (v.empty()) mean.assign(v.channels, T(NAN)), variance = mean;
+    TROUPE_ASSIGN(Tensor batch_mean, vector(c, mean));
+    TROUPE_ASSIGN(Tensor batch_variance, vector(c, variance));
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
+    affine_channels(v, y.mutable_data<T>(), x.data<T>(), x.data<T>(), vector_of<T>(reserve_mean), none, factor, offset,
+                    c.threads());
+    Tensor outputs[] = {y, batch_mean, batch_variance, reserve_mean, reserve_variance, reserve};
+    y = Tensor();
+    for (int i = 0; i < 6; ++i) c.set_output(i, std::move(outputs[i]));
+    return {};
+  }
+
+ private:
+  static Result<Tensor> vector(KernelContext& c, const std::vector<T>& values) {
+    TROUPE_ASSIGN(Tensor t, c.allocate(dtype_of<T>, {static_cast<int64_t>(values.size())}));
+    std::copy(values.begin(), values.end(), t.mutable_data<T>());
+    return t;
+  }
+
+  const ChannelLayout layout_;
+  const bool training_;
+  const float epsilon_, factor_;
+};
+
+template <class T> class BatchNormGrad final : public ComputeKernel {
+ public:
+  explicit BatchNormGrad(const KernelInit& init)
+      : layout_(*init.attrs), training_(init.attr<bool>("is_training")), epsilon_(init.attr<float>("epsilon")) {}
+
+  Status compute(KernelContext& c) override {
+    const Tensor &g = c.input(0), &x = c.input(1);
+    if (x.rank() != 4 || g.shape() != x.shape())
+      return invalid_argument("y_backprop {} does not fit x {}", g.shape().str(), x.shape().str());
+    const ImagesView v(x.shape(), layout_);
+    constexpr const char* kNames[] = {"", "", "scale", "reserve_space_1", "reserve_space_2"};
+    for (int i = 2; i < 5; ++i) TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
+    const std::vector<T> scale = vector_of<T>(c.input(2)), mean = vector_of<T>(c.input(3));
+    const T* variance = c.input(4).data<T>();
+    const Sums<T> sums(v, g.data<T>(), x.data<T>(), mean, false, c.threads());
+    TROUPE_ASSIGN(Tensor by_scale, c.allocate(dtype_of<T>, {v.channels}));
+    TROUPE_ASSIGN(Tensor by_offset, c.allocate(dtype_of<T>, {v.channels}));
+    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<T>, {0}));
+    TROUPE_ASSIGN(Tensor dx, c.forward_or_allocate(0, x.dtype(), x.shape()));
+    std::vector<T> p(v.channels), q(v.channels, T(0)), b(v.channels, T(0));
+    const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
+    for (int64_t i = 0; i < v.channels; ++i) {
+      const double inverse = 1 / std::sqrt(static_cast<double>(variance[i]) + static_cast<T>(epsilon_));
+      by_scale.mutable_data<T>()[i] = static_cast<T>(sums.product[i] * inverse);
+      by_offset.mutable_data<T>()[i] = static_cast<T>(sums.sum[i]);
+      p[i] = static_cast<T>(scale[i] * inverse);
+      if (!training_) continue;
+      q[i] = static_cast<T>(-scale[i] * inverse * inverse * inverse * sums.product[i] / n);
+      b[i] = static_cast<T>(-scale[i] * inverse * sums.sum[i] / n);
+    }
+    affine_channels(v, dx.mutable_data<T>(), g.data<T>(), x.data<T>(), mean, p, q, b, c.threads());
+    c.set_output(0, std::move(dx));
+    c.set_output(1, std::move(by_scale));
+    c.set_output(2, std::move(by_offset));
+    c.set_output(3, none);
+    c.set_output(4, std::move(none));
+    return {};
+  }
+
+ private:
+  const ChannelLayout layout_;
+  const bool training_;
+  const float epsilon_;
+};
+
+/// The size of the channels of input `image` and of the vectors [first, last], all one.
+Result<int64_t> channel_size(ShapeContext& c, int image, int first, int last) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(image, 4));
+  int64_t channels = x[ChannelLayout(c.attrs()).channel()];
+  for (int i = first; i <= last; ++i) {
+    TROUPE_ASSIGN(const PartialShape s, c.with_rank(i, 1));
+    if (s[0] >= 0 && channels >= 0 && s[0] != channels)
+      return invalid_argument("input {} of shape {} for {} channels of input {}", i, s.str(), channels, x.str());
+    channels = std::max(channels, s[0]);
+  }
+  return channels;
+}
+
+Status batch_norm_shape(ShapeContext& c) {
+  const bool plain = c.attr<bool>("is_training") && c.attr<float>("exponential_avg_factor") == 1.0f;
+  TROUPE_ASSIGN(const int64_t channels, channel_size(c, 0, 1, plain ? 2 : 4));
+  c.set_output(0, c.input(0));
+  for (int i = 1; i < 5; ++i) c.set_output(i, {channels});
+  c.set_output(5, {0});
+  return {};
+}
+
+Status batch_norm_grad_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const int64_t channels, channel_size(c, 1, 2, 4));
+  TROUPE_ASSIGN(PartialShape x, PartialShape::merge(c.input(0), c.input(1)));
+  c.set_output(0, std::move(x));
+  for (int i = 1; i < 3; ++i) c.set_output(i, {channels});
+  for (int i = 3; i < 5; ++i) c.set_output(i, {0});
+  return {};
+}
+
+Status batch_norm_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  Attrs attrs;
+  for (const char* name : {"epsilon", "data_format", "is_training"})
+    if (const AttrValue* v = c.node().attrs().find(name)) attrs.set(name, *v);
+  const bool training = c.node().attrs().get_or("is_training", true);
+  const Output mean = training ? c.output(3) : c.input(3), variance = training ? c.output(4) : c.input(4);
+  const auto d = c.ops("FusedBatchNormGradV3", {c.dy(0), c.input(0), c.input(1), mean, variance, c.output(5)}, attrs);
+  if (d.size() < 3) return {};
+  for (int i = 0; i < 3; ++i) c.set_dx(i, d[i]);
+  return {};
+}
+
+/// The gradients of FusedBatchNormGradV3 by y_backprop, x and scale. With d = x - mean, r = 1 / sqrt(variance +
+/// epsilon), scale a, y_backprop g and <> for the mean over a channel of n places, training has
+///   dx = a r (g - <g> - r^2 d <g d>),  dscale = r n <g d>,  doffset = n <g>,
+/// where mean and variance depend on x; inference has dx = a r g with both constant. u, u_scale and u_offset are the
+/// gradients by these three.
+Status batch_norm_grad_gradient(GradientContext& c) {
+  const Attrs& attrs = c.node().attrs();
+  const bool training = attrs.get_or("is_training", true), first = ChannelLayout(attrs).channels_first;
+  const DType wide = c.input(2).dtype(), narrow = c.input(1).dtype();
+  const auto cast = [&](Output x, DType to) { return x.dtype() == to ? x : c.op("Cast", {x}, {{"DstT", to}}); };
+  const auto mul = [&](Output a, Output b) { return c.op("Mul", {a, b}); };
+  const auto add = [&](Output a, Output b) { return c.op("AddV2", {a, b}); };
+  const auto sub = [&](Output a, Output b) { return c.op("Sub", {a, b}); };
+  // Vectors of the channels, as images of one place.
+  const Output places = int_vector(c, first ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0, 1, 2});
+  const int64_t image[] = {1, first ? -1 : 1, 1, first ? 1 : -1}, flat[] = {-1};
+  const auto channels = [&](Output v) { return v ? c.op("Reshape", {v, int_vector(c, image)}) : v; };
+  const auto mean = [&](Output x) { return c.op("Mean", {x, places}, {{"keep_dims", true}}); };
+  const auto sum = [&](Output x) { return c.op("Sum", {x, places}, {{"keep_dims", true}}); };
+
+  const Output g = cast(c.input(0), wide), x = cast(c.input(1), wide), a = channels(c.input(2));
+  const Output zeros = c.op("ZerosLike", {x});
+  const Output u = c.dy(0) ? cast(c.dy(0), wide) : zeros, u_scale = channels(c.dy(1)), u_offset = channels(c.dy(2));
+  const Output epsilon = scalar_like(c, wide, attrs.get_or("epsilon", 0.0001f));
+  const Output r = c.op("Rsqrt", {add(channels(c.input(4)), epsilon)}), r2 = mul(r, r),
+               d = sub(x, channels(c.input(3)));
+  Output by_g, by_x = zeros, by_scale;
+  if (training) {
+    const Output g0 = sub(g, mean(g)), u0 = sub(u, mean(u)), gd = mean(mul(g, d)), ud = mean(mul(u, d));
+    const Output both = mul(r2, mul(gd, ud));
+    by_g = mul(mul(a, r), sub(u0, mul(mul(r2, ud), d)));
+    by_scale = mul(r, sum(sub(mul(u, g0), both)));
+    Output along_d = mul(a, sub(mean(mul(u, g0)), mul(scalar_like(c, wide, 3), both)));
+    if (u_scale) along_d = add(along_d, mul(u_scale, gd));
+    by_x = add(mul(d, along_d), mul(a, add(mul(gd, u0), mul(ud, g0))));
+    by_x = c.op("Neg", {mul(mul(r, r2), by_x)});
+    if (u_scale) by_x = add(by_x, mul(mul(u_scale, r), g0));
+  } else {
+    by_g = mul(mul(a, r), u);
+    by_scale = mul(r, sum(mul(u, g)));
+    if (u_scale) by_x = mul(mul(u_scale, r), g);
+  }
+  if (u_scale) by_g = add(by_g, mul(mul(u_scale, r), d));
+  if (u_offset) by_g = add(by_g, u_offset);
+  c.set_dx(0, cast(by_g, narrow));
+  c.set_dx(1, cast(by_x, narrow));
+  c.set_dx(2, c.op("Reshape", {by_scale, int_vector(c, flat)}));
+  return {};
+}
+
+OpDef with_batch_norm_attrs(OpDef op) {
+  op.attr(type_attr("T", FloatTypes{}))
+      .attr(type_attr("U", FullFloatTypes{}))
+      .attr("epsilon: float = 0.0001")
+      .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+      .attr("is_training: bool = true");
+  return op;
+}
+
+}  // namespace
+
+void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  OpDef forward("FusedBatchNormV3");
+  forward.input("x: T").input("scale: U").input("offset: U").input("mean: U").input("variance: U");
+  forward.output("y: T").output("batch_mean: U").output("batch_variance: U");
+  for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) forward.output(name);
+  ops.add(
+      with_batch_norm_attrs(std::move(forward))
+          .attr("exponential_avg_factor: float = 1.0")
+          .shape(batch_norm_shape)
+          .doc(
+              "Images x, each channel shifted and scaled to mean 0 and variance 1, then times scale plus offset. "
+              "Training takes mean and variance of the batch and gives them (the variance unbiased) blended with "
+              "those given by exponential_avg_factor; else those given are taken. The reserve spaces are for "
+              "the gradient. U is T, or float32 where T has 16 bits; vectors that do not fit the channels are errors."),
+      gradient(batch_norm_gradient));
+  OpDef backward("FusedBatchNormGradV3");
+  backward.input("y_backprop: T").input("x: T").input("scale: U");
+  for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) backward.input(name);
+  backward.output("x_backprop: T").output("scale_backprop: U").output("offset_backprop: U");
+  backward.output("reserve_space_4: U").output("reserve_space_5: U");
+  ops.add(with_batch_norm_attrs(std::move(backward))
+              .shape(batch_norm_grad_shape)
+              .doc("The gradients of FusedBatchNormV3 by x, scale and offset. Reserve spaces 1 and 2 are mean and "
+                   "variance, 3 has no effect; 4 and 5 are empty."),
+          gradient(batch_norm_grad_gradient));
+  const auto add = [&]<class T>() {
+    const KernelRegistry::Types types = {{"T", {dtype_of<T>}}, {"U", {dtype_of<T>}}};
+    kernels.add<BatchNorm<T>>("FusedBatchNormV3", DeviceKind::kCpu, types);
+    kernels.add<BatchNormGrad<T>>("FusedBatchNormGradV3", DeviceKind::kCpu, types);
+  };
+  add.template operator()<float>();
+  add.template operator()<double>();
+  const KernelRegistry::Types vectors = {{"U", {DType::kFloat32}}};
+  add_half_kernels<BatchNorm<float>>(kernels, "FusedBatchNormV3", vectors);
+  add_half_kernels<BatchNormGrad<float>>(kernels, "FusedBatchNormGradV3", vectors);
+}
+
+}  // namespace troupe

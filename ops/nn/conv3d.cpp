@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions over volumes: Conv3D and its gradients by input and filter, as products of matrices: the columns of
+// what is under the window, place by place, times the filter.
+#include "devices/parallel.h"
+#include "ops/nn/volume.h"
+#include "ops/nn/window_parts.h"
+#include "ops/parts/gemm.h"
+#include "ops/parts/gradient_math.h"
+#include "ops/parts/through_float32.h"
+
+namespace troupe {
+namespace {
+
+enum class Direction { kOutput, kInput, kFilter };
+
+/// A convolution; -1: not known.
+struct Conv3dShape {
+  std::array<WindowAxis, 3> axes;
+  int64_t batch = -1, in_channels = -1, out_channels = -1;
+  PartialShape out;
+
+  /// Filters are [depth, height, width, channels, filters]. Errors name both shapes.
+  static Result<Conv3dShape> of(const VolumeAttrs& attrs, const PartialShape& input, const PartialShape& filter) {
+    TROUPE_ASSIGN(const PartialShape in, volume_of(input, "input"));
+    TROUPE_ASSIGN(const PartialShape f, volume_of(filter, "filter"));
+    for (int i = 0; i < 4; ++i)
+      if (f[i] == 0) return invalid_argument("filter {} has no weights", f.str());
+    Conv3dShape s;
+    s.batch = in[0];
+    s.in_channels = in[attrs.channel()];
+    if (s.in_channels >= 0 && f[3] >= 0 && s.in_channels != f[3])
+      return invalid_argument("filter {} is not for the {} channels of input {}", f.str(), s.in_channels, in.str());
+    s.in_channels = std::max(s.in_channels, f[3]);
+    s.out_channels = f[4];
+    TROUPE_ASSIGN(s.axes, attrs.axes(in, {f[0], f[1], f[2]}));
+    s.out = placed(attrs, s.batch, s.axes, s.out_channels);
+    return s;
+  }
+  int64_t window() const { return axes[0].size * axes[1].size * axes[2].size * in_channels; }
+  int64_t places() const { return axes[0].out * axes[1].out * axes[2].out; }
+  int64_t in_volume() const { return axes[0].in * axes[1].in * axes[2].in * in_channels; }
+};
+
+template <class T> class Conv3D final : public ComputeKernel {
+ public:
+  Conv3D(const VolumeAttrs& attrs, Direction direction) : attrs_(attrs), direction_(direction) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_RETURN_IF_ERROR(attrs_.check_layout());
+    Shape in = c.input(0).shape(), filter = c.input(1).shape();
+    if (direction_ == Direction::kInput) {
+      TROUPE_ASSIGN(in, volume_from(c.input(0), "input_sizes"));
+    }
+    if (direction_ == Direction::kFilter) {
+      TROUPE_ASSIGN(filter, volume_from(c.input(1), "filter_sizes"));
+    }
+    TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs_, in, filter));
+    TROUPE_ASSIGN(const Shape out, Shape::make(s.out.dims()));
+    if (direction_ != Direction::kOutput && c.input(2).shape() != out)
+      return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
+                              c.input(2).shape().str(), out.str(), in.str(), filter.str());
+    const Shape& made = direction_ == Direction::kOutput ? out : direction_ == Direction::kInput ? in : filter;
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, made, c.device().allocator));
+    if (in.elements() > 0 && filter.elements() > 0 && out.elements() > 0) {
+      TROUPE_RETURN_IF_ERROR(convolve(c, s, y));
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  /// Volume by volume, as many places at a time as make a matrix of a reasonable size.
+  Status convolve(KernelContext& c, const Conv3dShape& s, Tensor& y) const {
+    const int64_t window = s.window(), places = s.places(), filters = s.out_channels;
+    const int64_t most = std::clamp<int64_t>((int64_t{1} << 20) / window, 1, places);
+    TROUPE_ASSIGN(Tensor columns, c.allocate(dtype_of<T>, Shape{most, window}));
+    Tensor part;  // of the filter's gradient
+    if (direction_ == Direction::kFilter) {
+      TROUPE_ASSIGN(part, c.allocate(dtype_of<T>, y.shape()));
+    }
+    T* cols = columns.mutable_data<T>();
+    for (int64_t n = 0; n < s.batch; ++n)
+      for (int64_t begin = 0; begin < places; begin += most) {
+        const int64_t count = std::min(most, places - begin), at = (n * places + begin) * filters;
+        bool done = true;
+        if (direction_ == Direction::kInput) {
+          done = gemm<T>(c.input(2).data<T>() + at, false, c.input(1).data<T>(), true, cols, count, window, filters);
+          add_columns<T>(s.axes, s.in_channels, cols, begin, count, y.mutable_data<T>() + n * s.in_volume());
+        } else {
+          gather(c, s, n, begin, count, cols);
+          if (direction_ == Direction::kOutput) {
+            done = gemm<T>(cols, false, c.input(1).data<T>(), false, y.mutable_data<T>() + at, count, filters, window);
+          } else {
+            T *to = y.mutable_data<T>(), *from = part.mutable_data<T>();
+            done = gemm<T>(cols, true, c.input(2).data<T>() + at, false, from, window, filters, count);
+            for (int64_t i = 0; i < y.elements(); ++i) to[i] += from[i];
+          }
+        }
+        if (!done) return make_error(Code::kInternal, "the product of matrices failed");
+      }
+    return {};
+  }
+  static void gather(KernelContext& c, const Conv3dShape& s, int64_t n, int64_t begin, int64_t count, T* cols) {
+    const T* volume = c.input(0).data<T>() + n * s.in_volume();
+    parallel_for(c.threads(), count, 1 + kCheapGrain / s.window(), [&](int64_t from, int64_t to) {
+      gather_columns<T>(s.axes, s.in_channels, volume, begin + from, to - from, cols + from * s.window());
+    });
+  }
+
+  const VolumeAttrs attrs_;
+  const Direction direction_;
+};
+
+/// Constant input i, sizes, as a shape; five unknown ones where it is no constant.
+Result<PartialShape> volume_sizes_input(ShapeContext& c, int i) {
+  const auto sizes = c.constant_input(i);
+  if (!sizes) return PartialShape::of_rank(5);
+  TROUPE_ASSIGN(const Shape shape, volume_from(*sizes, "sizes"));
+  return PartialShape(shape);
+}
+
+ShapeFn conv3d_shape(Direction direction) {
+  return [=](ShapeContext& c) -> Status {
+    TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(c.attrs()));
+    PartialShape input = c.input(0), filter = c.input(1);
+    if (direction == Direction::kInput) {
+      TROUPE_ASSIGN(input, volume_sizes_input(c, 0));
+    }
+    if (direction == Direction::kFilter) {
+      TROUPE_ASSIGN(filter, volume_sizes_input(c, 1));
+    }
+    TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs, input, filter));
+    if (direction == Direction::kOutput) {
+      TROUPE_ASSIGN(PartialShape out, PartialShape::make(s.out.dims()));
+      c.set_output(0, std::move(out));
+      return {};
+    }
+    if (!s.out.compatible(c.input(2)))
+      return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}", c.input(2).str(),
+                              s.out.str(), input.str(), filter.str());
+    c.set_output(0, direction == Direction::kInput ? input : filter);
+    return {};
+  };
+}
+
+// --- gradients: a convolution is linear in input and in filter, so each of the three ops' are the other two ---
+
+Output forward(GradientContext& c, Output x, Output w) { return c.op("Conv3D", {x, w}, window_attrs(c)); }
+Output volume_by_input(GradientContext& c, Output x, Output w, Output g) {
+  return c.op("Conv3DBackpropInputV2", {sizes_of(c, x), w, g}, window_attrs(c));
+}
+Output volume_by_filter(GradientContext& c, Output x, Output w, Output g) {
+  return c.op("Conv3DBackpropFilterV2", {x, sizes_of(c, w), g}, window_attrs(c));
+}
+
+Status conv_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  c.set_dx(0, volume_by_input(c, c.input(0), c.input(1), c.dy(0)));
+  c.set_dx(1, volume_by_filter(c, c.input(0), c.input(1), c.dy(0)));
+  return {};
+}
+Status volume_by_input_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  c.set_dx(1, volume_by_filter(c, c.dy(0), c.input(1), c.input(2)));
+  c.set_dx(2, forward(c, c.dy(0), c.input(1)));
+  return {};
+}
+Status volume_by_filter_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  c.set_dx(0, volume_by_input(c, c.input(0), c.dy(0), c.input(2)));
+  c.set_dx(2, forward(c, c.input(0), c.dy(0)));
+  return {};
+}
+
+OpDef with_volume_window(OpDef op) {
+  return op.attr(type_attr("T", FloatTypes{}))
+      .attr("strides: list(int) >= 5")
+      .attr("padding: {'SAME', 'VALID'}")
+      .attr("data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'")
+      .attr("dilations: list(int) = [1, 1, 1, 1, 1]");
+}
+
+void add_kernels(KernelRegistry& kernels, const char* op, Direction direction) {
+  const auto make = [=]<class T>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(*init.attrs));
+    return std::unique_ptr<Kernel>(new Conv3D<T>(attrs, direction));
+  };
+  const KernelFactory floats = [make](const KernelInit& init) { return make.template operator()<float>(init); };
+  const KernelFactory doubles = [make](const KernelInit& init) { return make.template operator()<double>(init); };
+  kernels.add(op, DeviceKind::kCpu, {{"T", {DType::kFloat32}}}, floats);
+  kernels.add(op, DeviceKind::kCpu, {{"T", {DType::kFloat64}}}, doubles);
+  add_half_kernels(kernels, op, floats);
+}
+
+}  // namespace
+
+void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(with_volume_window(OpDef("Conv3D").input("input: T").input("filter: T").output("output: T"))
+              .shape(conv3d_shape(Direction::kOutput))
+              .doc("The convolution of volumes [batch,depth,height,width,channels] with a filter "
+                   "[depth,height,width,channels,filters]. Channels that do not fit and, with padding VALID, a filter "
+                   "larger than the volume are errors."),
+          gradient(conv_gradient));
+  ops.add(with_volume_window(OpDef("Conv3DBackpropInputV2")
+                                 .input("input_sizes: Tshape")
+                                 .input("filter: T")
+                                 .input("out_backprop: T")
+                                 .output("output: T")
+                                 .attr(type_attr("Tshape", IndexTypes{}, "int32")))
+              .shape(conv3d_shape(Direction::kInput))
+              .doc("The gradient of Conv3D by its input, of which input_sizes is the shape."),
+          gradient(volume_by_input_gradient));
+  ops.add(with_volume_window(OpDef("Conv3DBackpropFilterV2")
+                                 .input("input: T")
+                                 .input("filter_sizes: int32")
+                                 .input("out_backprop: T")
+                                 .output("output: T"))
+              .shape(conv3d_shape(Direction::kFilter))
+              .doc("The gradient of Conv3D by its filter, of which filter_sizes is the shape."),
+          gradient(volume_by_filter_gradient));
+  add_kernels(kernels, "Conv3D", Direction::kOutput);
+  add_kernels(kernels, "Conv3DBackpropInputV2", Direction::kInput);
+  add_kernels(kernels, "Conv3DBackpropFilterV2", Direction::kFilter);
+}
+
+}  // namespace troupe

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Epilogues by the kernels of their ops, one after the other.
+#include "ops/nn/epilogue.h"
+
+#include "base/check.h"
+#include "base/join.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+std::string key(std::string_view op, DType dtype, std::string_view data_format) {
+  return fmt::format("{} {} {}", op, to_string(dtype), op == "BiasAdd" ? data_format : "");
+}
+
+}  // namespace
+
+EpilogueKernels::EpilogueKernels(const KernelRegistry& kernels) {
+  for (const char* op : {"BiasAdd", "Relu", "Relu6", "Elu", "Tanh", "Sigmoid"})
+    for (const char* format : {"NHWC", "NCHW"})
+      for (DType dtype : FullFloatTypes::dtypes()) {
+        Attrs attrs;
+        attrs.set("T", dtype);
+        attrs.set("data_format", std::string(format));
+        KernelInit init;
+        init.op = op;
+        init.attrs = &attrs;
+        auto kernel = kernels.make(init, DeviceKind::kCpu);
+        TROUPE_CHECK(kernel.ok());
+        auto* compute = dynamic_cast<ComputeKernel*>(kernel->release());
+        TROUPE_CHECK(compute);
+        kernels_[key(op, dtype, format)].reset(compute);
+      }
+}
+
+std::shared_ptr<ComputeKernel> EpilogueKernels::find(std::string_view op, DType dtype,
+                                                     std::string_view data_format) const {
+  const auto at = kernels_.find(key(op, dtype, data_format));
+  return at == kernels_.end() ? nullptr : at->second;
+}
+
+Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels) {
+  Epilogue out;
+  const auto& ops = init.attr<std::vector<std::string>>("fused_ops");
+  const auto format = init.attrs->get_or<std::string>("data_format", "NHWC");
+  for (const std::string& op : ops) {
+    auto kernel = kernels.find(op, init.attr<DType>("T"), format);
+    const bool fits = op == "BiasAdd" ? out.steps_.empty() : out.activation_.empty();
+    if (!kernel || !fits)
+      return invalid_argument(
+          "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh and Sigmoid "
+          "last",
+          join(ops, ", "));
+    if (op == "BiasAdd") out.bias_ = true;
+    else out.activation_ = op;
+    out.steps_.push_back(std::move(kernel));
+  }
+  if (const auto args = init.attr<int64_t>("num_args"); args != out.bias_)
+    return invalid_argument("num_args is {} for fused_ops [{}]", args, join(ops, ", "));
+  return out;
+}
+
+Status Epilogue::apply(const KernelContext& c, Tensor& y) const {
+  const uint32_t slots[] = {0, 1};
+  const int32_t uses[] = {1, 2};  // only y may be written into
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const bool is_bias = bias_ && i == 0;
+    Tensor values[3] = {std::move(y), is_bias ? c.input(2) : Tensor(), Tensor()};
+    KernelContext step(values, uses, slots, is_bias ? 2 : 1, 2, 1, c.device(), c.step());
+    TROUPE_RETURN_IF_ERROR(steps_[i]->compute(step));
+    y = std::move(values[2]);
+  }
+  return {};
+}
+
+}  // namespace troupe

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a fused node does to the result of its product (a matrix product, a convolution): adds a bias along the
+// channels, applies an activation. Implemented in ops/nn/epilogue.cpp.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// The kernels of the ops that an Epilogue is made of, for float32 and float64.
+class EpilogueKernels {
+ public:
+  explicit EpilogueKernels(const KernelRegistry& kernels);
+  /// nullptr where there is none.
+  std::shared_ptr<ComputeKernel> find(std::string_view op, DType dtype, std::string_view data_format) const;
+
+ private:
+  std::map<std::string, std::shared_ptr<ComputeKernel>> kernels_;
+};
+
+/// The ops of attribute fused_ops: "BiasAdd" or nothing, then Relu, Relu6, Elu, Tanh, Sigmoid or nothing.
+class Epilogue {
+ public:
+  Epilogue() = default;
+  /// Errors: other ops, another order, other than one of args for a bias and none else.
+  static Result<Epilogue> make(const KernelInit& init, const EpilogueKernels& kernels);
+  bool empty() const { return steps_.empty(); }
+  bool bias() const { return bias_; }
+  /// The op, or "".
+  const std::string& activation() const { return activation_; }
+  /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`.
+  Status apply(const KernelContext& c, Tensor& y) const;
+
+ private:
+  std::vector<std::shared_ptr<ComputeKernel>> steps_;
+  bool bias_ = false;
+  std::string activation_;
+};
+
+}  // namespace troupe

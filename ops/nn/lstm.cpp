@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sequence, or one step of it, through a long short-term memory in one node, and the gradient of a sequence; that of
+// a step is in recurrent_cells.cpp.
+//
+// The products with the input are one for all steps; those with the state add to them step by step, and one loop makes
+// all that follows from a row of gates. The gradient goes back the same way: the gates' gradients first, step by step,
+// then those of weights and input by one product each.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/all.h"
+#include "ops/nn/lstm_steps.h"
+#include "ops/nn/packed_product.h"
+#include "ops/parts/through_float32.h"
+#include "ops/parts/type_dispatch.h"
+#include "troupe/graph.h"
+
+namespace troupe {
+namespace {
+
+class BlockLstm final : public ComputeKernel {
+ public:
+  explicit BlockLstm(const KernelInit& init)
+      : op_(init.op), order_(init.op), peephole_(init.attr<bool>("use_peephole")),
+        clip_(init.attr<float>("cell_clip")) {
+    if (const float* bias = init.attrs->get<float>("forget_bias")) forget_bias_ = *bias;
+    if (!(clip_ > 0)) clip_ = INFINITY;
+  }
+
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
+    float* out[7];  // i, cs, f, o, ci, co, h
+    for (int i = 0; i < 7; ++i) {
+      TROUPE_ASSIGN(Tensor t, c.allocate(DType::kFloat32, l.results()));
+      out[i] = t.mutable_data<float>();
+      std::fill_n(out[i] + l.steps * l.state(), (l.most_steps - l.steps) * l.state(), 0.f);
+      c.set_output(i, std::move(t));
+    }
+    TROUPE_ASSIGN(Tensor sums, c.allocate(DType::kFloat32, {l.steps, l.batch, 4 * l.units}));
+    float* gates = sums.mutable_data<float>();
+    const int64_t rows = l.steps * l.batch;
+    if (!gemm(l.x, false, l.w, false, gates, rows, 4 * l.units, l.inputs)) return product_failed(l);
+    TROUPE_ASSIGN(const PackedProduct add_recurrent,
+                  packed_product(c, l.recurrent(), false, true, l.batch, 4 * l.units, l.units, l.steps));
+    for (int64_t t = 0; t < l.steps; ++t) {
+      const int64_t at = t * l.state();
+      const float* h = t > 0 ? out[6] + at - l.state() : l.h0;
+      if (!add_recurrent(h, gates + 4 * at)) return product_failed(l);
+      const LstmStates step = {.c_before = t > 0 ? out[1] + at - l.state() : l.c0,
+                               .i = out[0] + at,
+                               .cs = out[1] + at,
+                               .f = out[2] + at,
+                               .o = out[3] + at,
+                               .ci = out[4] + at,
+                               .co = out[5] + at,
+                               .h = out[6] + at};
+      lstm_forward(c, l, order_, gates + 4 * at, step, forget_bias_, clip_);
+    }
+    return {};
+  }
+
+ private:
+  const std::string op_;
+  const GateOrder order_;
+  const bool peephole_;
+  float clip_, forget_bias_ = 0;
+};
+
+class BlockLstmGrad final : public ComputeKernel {
+ public:
+  explicit BlockLstmGrad(const KernelInit& init)
+      : op_(init.op), order_(init.op), peephole_(init.attr<bool>("use_peephole")) {}
+
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
+    const float* kept[9];  // i, cs, f, o, ci, co, h and the gradients by cs and h
+    for (int i = 0; i < 9; ++i) {
+      if (c.input(9 + i).shape() != l.results())
+        return invalid_argument("input {} must have shape {}, not {}", 9 + i, l.results().str(),
+                                c.input(9 + i).shape().str());
+      kept[i] = c.input(9 + i).data<float>();
+    }
+    float* out[8];  // by x, cs_prev, h_prev, w, wci, wcf, wco, b
+    for (int i = 0; i < 8; ++i) {
+      TROUPE_ASSIGN(Tensor t, c.allocate(DType::kFloat32, c.input(i + 1).shape()));
+      out[i] = t.mutable_data<float>();
+      if (i != 3) std::fill_n(out[i], t.elements(), 0.f);
+      c.set_output(i, std::move(t));
+    }
+    TROUPE_ASSIGN(Tensor sums, c.allocate(DType::kFloat32, {l.steps, l.batch, 4 * l.units}));
+    float* gates = sums.mutable_data<float>();
+    TROUPE_RETURN_IF_ERROR(by_gates(c, l, kept, out[1], out[2], gates));
+    const int64_t n = l.units, rows = l.steps * l.batch;
+    if (peephole_) lstm_peephole_gradients(l, order_, kept[1], gates, out[4], out[5], out[6]);
+    for (int64_t row = 0; row < rows; ++row) add_to(out[7], gates + 4 * row * n, 4 * n);
+    // The state that step t began with is h_prev, or the result of step t - 1.
+    float* by_recurrent = out[3] + l.inputs * 4 * n;
+    const int64_t first = std::min<int64_t>(l.steps, 1) * l.batch;
+    const bool ok = gemm(gates, false, l.w, true, out[0], rows, l.inputs, 4 * n) &&
+                    gemm(l.x, true, gates, false, out[3], l.inputs, 4 * n, rows) &&
+                    gemm(l.h0, true, gates, false, by_recurrent, n, 4 * n, first) &&
+                    gemm_add(kept[6], true, gates + 4 * first * n, false, by_recurrent, n, 4 * n, rows - first);
+    return ok ? Status() : product_failed(l);
+  }
+
+ private:
+  /// The gradients by the sums of products, and those by the states that the sequence began with.
+  Status by_gates(const KernelContext& c, const Lstm& l, const float* const* kept, float* dc, float* dh,
+                  float* gates) const {
+    TROUPE_ASSIGN(const PackedProduct by_state,
+                  packed_product(c, l.recurrent(), true, false, l.batch, l.units, 4 * l.units, l.steps));
+    for (int64_t t = l.steps; t-- > 0;) {
+      const int64_t at = t * l.state();
+      const LstmGradients step = {.c_before = t > 0 ? kept[1] + at - l.state() : l.c0,
+                                  .i = kept[0] + at,
+                                  .f = kept[2] + at,
+                                  .o = kept[3] + at,
+                                  .ci = kept[4] + at,
+                                  .co = kept[5] + at,
+                                  .dc = kept[7] + at,
+                                  .dh = kept[8] + at,
+                                  .dh_after = dh,
+                                  .dc_after = dc};
+      lstm_backward(c, l, order_, step, gates + 4 * at);
+      if (!by_state(gates + 4 * at, dh)) return product_failed(l);
+    }
+    return {};
+  }
+
+  const std::string op_;
+  const GateOrder order_;
+  const bool peephole_;
+};
+
+// -- registration -----------------------------------------------------------------------------------------------------
+
+Status lstm_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(1, 3));
+  TROUPE_ASSIGN(const PartialShape b, c.with_rank(8, 1));
+  const int64_t units = b.dim(0) < 0 ? -1 : b.dim(0) / 4;
+  for (int i = 0; i < 7; ++i) c.set_output(i, PartialShape{x.dim(0), x.dim(1), units});
+  return {};
+}
+
+Status lstm_grad_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 3));
+  for (int i = 0; i < 8; ++i) c.set_output(i, c.input(i + 1));
+  return {};
+}
+
+Status lstm_gradient(GradientContext& c) {
+  for (const int i : {0, 2, 3, 4, 5})
+    if (c.dy(i))
+      return make_error(Code::kUnimplemented, "has a gradient by outputs cs and h only, not by output {}", i);
+  std::vector<Output> inputs;
+  for (int i = 0; i < 9; ++i) inputs.push_back(c.input(i));
+  for (int i = 0; i < 7; ++i) inputs.push_back(c.output(i));
+  for (const int i : {1, 6}) inputs.push_back(c.dy(i) ? c.dy(i) : c.op("ZerosLike", {c.output(i)}));
+  const bool second = c.node().op().name().ends_with("V2");
+  const auto dx = c.ops(second ? "BlockLSTMGradV2" : "BlockLSTMGrad", inputs,
+                        {{"use_peephole", *c.node().attrs().get<bool>("use_peephole")}});
+  for (size_t i = 0; i < dx.size(); ++i) c.set_dx(static_cast<int>(i) + 1, dx[i]);
+  return {};
+}
+
+OpDef with_inputs(OpDef op) {
+  op.input("seq_len_max: int64");
+  for (const char* name : {"x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b"})
+    op.input(std::string(name) + ": T");
+  return op;
+}
+
+}  // namespace
+
+void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const std::string floats = type_attr("T", TypeList<float16, bfloat16, float>{});
+  for (const bool second : {false, true}) {
+    OpDef forward = with_inputs(OpDef(second ? "BlockLSTMV2" : "BlockLSTM"));
+    for (const char* name : {"i", "cs", "f", "o", "ci", "co", "h"}) forward.output(std::string(name) + ": T");
+    if (!second) forward.attr("forget_bias: float = 1.0");
+    forward.attr(second ? "cell_clip: float = 0.0" : "cell_clip: float = 3.0").attr("use_peephole: bool = false");
+    forward.attr(floats);
+    ops.add(std::move(forward)
+                .shape(lstm_shape)
+                .doc(fmt::format(
+                    "A sequence x [steps, batch, inputs] through an LSTM that begins with the cell cs_prev and the "
+                    "result h_prev [batch, units]. For each step the gates {} are [x, h] times w [inputs + units, 4 * "
+                    "units] plus b, plus wci, wcf and wco times the cell with use_peephole; with i, f, o their "
+                    "logistic functions and ci the tanh of the cell's, cs = ci * i + cs * f, clipped to [-cell_clip, "
+                    "cell_clip] where that is positive, co = tanh(cs), h = co * o.{} Steps from seq_len_max on are 0. "
+                    "The gradient is that by cs and h.",
+                    second ? "i, f, ci, o" : "i, ci, f, o", second ? "" : " forget_bias is added to f's sum.")),
+            gradient(lstm_gradient));
+    OpDef backward = with_inputs(OpDef(second ? "BlockLSTMGradV2" : "BlockLSTMGrad"));
+    for (const char* name : {"i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"})
+      backward.input(std::string(name) + ": T");
+    for (const char* name : {"x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b"})
+      backward.output(std::string(name) + "_grad: T");
+    ops.add(std::move(backward)
+                .attr("use_peephole: bool")
+                .attr(floats)
+                .shape(lstm_grad_shape)
+                .doc(fmt::format("The gradients of {} by its inputs, from its results and the gradients by cs and h. "
+                                 "Clipping counts as no change.",
+                                 second ? "BlockLSTMV2" : "BlockLSTM")),
+            not_differentiable("TensorFlow defines none"));
+  }
+  for (const char* op : {"BlockLSTM", "BlockLSTMV2", "LSTMBlockCell"}) {
+    kernels.add<BlockLstm>(op, DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
+    add_half_kernels<BlockLstm>(kernels, op);
+  }
+  for (const char* op : {"BlockLSTMGrad", "BlockLSTMGradV2"}) {
+    kernels.add<BlockLstmGrad>(op, DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
+    add_half_kernels<BlockLstmGrad>(kernels, op);
+  }
+  register_recurrent_cell_ops(ops, kernels);
+}
+
+}  // namespace troupe

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs and steps of long short-term memories. Sources: Hochreiter and Schmidhuber, "Long short-term memory", 1997;
+// Gers and Schmidhuber, "Recurrent nets that time and count", 2000, for peepholes.
+#include "ops/nn/lstm_steps.h"
+
+#include "devices/parallel.h"
+#include "ops/parts/fast_math.h"
+#include "ops/parts/simd_clones.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// One row of one step. Arrays of `n` units.
+struct ForwardRow {
+  const float *in_gate, *cell_gate, *forget_gate, *out_gate;  // sums of products
+  const float *in_bias, *cell_bias, *forget_bias, *out_bias;
+  const float *wci, *wcf, *wco, *c_before;
+  float *i, *cs, *f, *o, *ci, *co, *h;
+};
+
+template <bool kPeephole>
+[[gnu::always_inline]] inline void forward_units(const ForwardRow& r, int64_t n, float more_forget, float clip) {
+#pragma omp simd
+  for (int64_t k = 0; k < n; ++k) {
+    const float before = r.c_before[k];
+    float in = r.in_gate[k] + r.in_bias[k], forget = r.forget_gate[k] + r.forget_bias[k] + more_forget;
+    if constexpr (kPeephole) {
+      in += before * r.wci[k];
+      forget += before * r.wcf[k];
+    }
+    const float i = fast_math::sigmoid(in), f = fast_math::sigmoid(forget);
+    const float ci = fast_math::tanh(r.cell_gate[k] + r.cell_bias[k]);
+    float cs = ci * i + before * f;
+    cs = cs > clip ? clip : cs < -clip ? -clip : cs;
+    float out = r.out_gate[k] + r.out_bias[k];
+    if constexpr (kPeephole) out += cs * r.wco[k];
+    const float o = fast_math::sigmoid(out), co = fast_math::tanh(cs);
+    r.i[k] = i;
+    r.cs[k] = cs;
+    r.f[k] = f;
+    r.o[k] = o;
+    r.ci[k] = ci;
+    r.co[k] = co;
+    r.h[k] = co * o;
+  }
+}
+
+TROUPE_SIMD_CLONES void forward_row(const ForwardRow& r, int64_t n, float more_forget, float clip) {
+  if (r.wci) forward_units<true>(r, n, more_forget, clip);
+  else forward_units<false>(r, n, more_forget, clip);
+}
+
+/// One row of one step. Arrays of `n` units.
+struct BackwardRow {
+  const float *wci, *wcf, *wco, *c_before;
+  const float *i, *f, *o, *ci, *co;
+  const float *dc, *dh;                                 // by the outputs
+  const float* dh_after;                                // through the step after
+  float* dc_after;                                      // the same of the cell; becomes that of the step before
+  float *in_gate, *cell_gate, *forget_gate, *out_gate;  // gradients by the sums
+};
+
+template <bool kPeephole> [[gnu::always_inline]] inline void backward_units(const BackwardRow& r, int64_t n) {
+#pragma omp simd
+  for (int64_t k = 0; k < n; ++k) {
+    const float i = r.i[k], f = r.f[k], o = r.o[k], ci = r.ci[k], co = r.co[k];
+    const float dh = r.dh[k] + r.dh_after[k];
+    const float d_out = o * (1 - o) * dh * co;
+    float dc = (1 - co * co) * dh * o + r.dc[k] + r.dc_after[k];
+    if constexpr (kPeephole) dc += d_out * r.wco[k];
+    const float d_in = i * (1 - i) * dc * ci, d_forget = f * (1 - f) * dc * r.c_before[k];
+    r.cell_gate[k] = (1 - ci * ci) * dc * i;
+    r.in_gate[k] = d_in;
+    r.forget_gate[k] = d_forget;
+    r.out_gate[k] = d_out;
+    dc *= f;
+    if constexpr (kPeephole) dc += d_in * r.wci[k] + d_forget * r.wcf[k];
+    r.dc_after[k] = dc;
+  }
+}
+
+TROUPE_SIMD_CLONES void backward_row(const BackwardRow& r, int64_t n) {
+  if (r.wci) backward_units<true>(r, n);
+  else backward_units<false>(r, n);
+}
+
+TROUPE_SIMD_CLONES void add_product_to(float* sum, const float* x, const float* y, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) sum[k] += x[k] * y[k];
+}
+
+/// Calls f(row) for each row of a step.
+template <class F> void each_row(const KernelContext& c, const Lstm& l, const F& f) {
+  parallel_for(c.threads(), l.batch, kDearGrain / std::max<int64_t>(l.units, 1) + 1, [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) f(row);
+  });
+}
+
+}  // namespace
+
+Result<Lstm> Lstm::of(const KernelContext& c, std::string_view op, bool peephole) {
+  Lstm l;
+  l.cell = op.starts_with("LSTMBlockCell");
+  const int first = l.cell ? 0 : 1, rank = l.cell ? 2 : 3;
+  const Tensor &x = c.input(first), &b = c.input(first + 7);
+  if (x.rank() != rank)
+    return invalid_argument("x must have shape {}, not {}", l.cell ? "[batch, inputs]" : "[steps, batch, inputs]",
+                            x.shape().str());
+  if (b.rank() != 1 || b.dim(0) % 4 != 0)
+    return invalid_argument("b must have shape [4 * units], not {}", b.shape().str());
+  l.batch = x.dim(-2);
+  l.inputs = x.dim(-1);
+  l.units = b.dim(0) / 4;
+  if (!l.cell) {
+    const Tensor& length = c.input(0);
+    if (length.elements() != 1) return invalid_argument("seq_len_max must be a scalar, not {}", length.shape().str());
+    l.most_steps = x.dim(0);
+    l.steps = length.data<int64_t>()[0];
+    if (l.steps < 0 || l.steps > l.most_steps)
+      return invalid_argument("seq_len_max is {}, and x has {} steps", l.steps, l.most_steps);
+  }
+  const auto expect = [&](int i, const char* name, const Shape& shape) -> Status {
+    if (c.input(first + i).shape() == shape) return {};
+    return invalid_argument("{} must have shape {}, not {}", name, shape.str(), c.input(first + i).shape().str());
+  };
+  TROUPE_RETURN_IF_ERROR(expect(1, "cs_prev", {l.batch, l.units}));
+  TROUPE_RETURN_IF_ERROR(expect(2, "h_prev", {l.batch, l.units}));
+  TROUPE_RETURN_IF_ERROR(expect(3, "w", {l.inputs + l.units, 4 * l.units}));
+  if (peephole) {
+    TROUPE_RETURN_IF_ERROR(expect(4, "wci", {l.units}));
+    TROUPE_RETURN_IF_ERROR(expect(5, "wcf", {l.units}));
+    TROUPE_RETURN_IF_ERROR(expect(6, "wco", {l.units}));
+    l.wci = c.input(first + 4).data<float>();
+    l.wcf = c.input(first + 5).data<float>();
+    l.wco = c.input(first + 6).data<float>();
+  }
+  l.x = x.data<float>();
+  l.c0 = c.input(first + 1).data<float>();
+  l.h0 = c.input(first + 2).data<float>();
+  l.w = c.input(first + 3).data<float>();
+  l.b = b.data<float>();
+  return l;
+}
+
+void lstm_forward(const KernelContext& c, const Lstm& l, GateOrder order, const float* gates, const LstmStates& step,
+                  float forget_bias, float clip) {
+  const int64_t n = l.units;
+  each_row(c, l, [&](int64_t row) {
+    const float* sum = gates + 4 * row * n;
+    const int64_t to = row * n;
+    const ForwardRow r = {.in_gate = sum,
+                          .cell_gate = sum + order.cell * n,
+                          .forget_gate = sum + order.forget * n,
+                          .out_gate = sum + 3 * n,
+                          .in_bias = l.b,
+                          .cell_bias = l.b + order.cell * n,
+                          .forget_bias = l.b + order.forget * n,
+                          .out_bias = l.b + 3 * n,
+                          .wci = l.wci,
+                          .wcf = l.wcf,
+                          .wco = l.wco,
+                          .c_before = step.c_before + to,
+                          .i = step.i + to,
+                          .cs = step.cs + to,
+                          .f = step.f + to,
+                          .o = step.o + to,
+                          .ci = step.ci + to,
+                          .co = step.co + to,
+                          .h = step.h + to};
+    forward_row(r, n, forget_bias, clip);
+  });
+}
+
+void lstm_backward(const KernelContext& c, const Lstm& l, GateOrder order, const LstmGradients& step, float* gates) {
+  const int64_t n = l.units;
+  each_row(c, l, [&](int64_t row) {
+    const int64_t in = row * n;
+    float* sum = gates + 4 * in;
+    const BackwardRow r = {.wci = l.wci,
+                           .wcf = l.wcf,
+                           .wco = l.wco,
+                           .c_before = step.c_before + in,
+                           .i = step.i + in,
+                           .f = step.f + in,
+                           .o = step.o + in,
+                           .ci = step.ci + in,
+                           .co = step.co + in,
+                           .dc = step.dc + in,
+                           .dh = step.dh + in,
+                           .dh_after = step.dh_after + in,
+                           .dc_after = step.dc_after + in,
+                           .in_gate = sum,
+                           .cell_gate = sum + order.cell * n,
+                           .forget_gate = sum + order.forget * n,
+                           .out_gate = sum + 3 * n};
+    backward_row(r, n);
+  });
+}
+
+void lstm_peephole_gradients(const Lstm& l, GateOrder order, const float* cs, const float* gates, float* wci,
+                             float* wcf, float* wco) {
+  const int64_t n = l.units;
+  for (int64_t row = 0; row < l.steps * l.batch; ++row) {
+    const float* before = row < l.batch ? l.c0 + row * n : cs + (row - l.batch) * n;
+    const float* of_row = gates + 4 * row * n;
+    add_product_to(wci, of_row, before, n);
+    add_product_to(wcf, of_row + order.forget * n, before, n);
+    add_product_to(wco, of_row + 3 * n, cs + row * n, n);
+  }
+}
+
+TROUPE_SIMD_CLONES void add_to(float* sum, const float* x, int64_t n) {
+  for (int64_t k = 0; k < n; ++k) sum[k] += x[k];
+}
+
+Error product_failed(const Lstm& l) {
+  return make_error(Code::kInternal, "the product of [{},{}] and [{},{}] failed", l.batch, l.units, l.units,
+                    4 * l.units);
+}
+
+}  // namespace troupe

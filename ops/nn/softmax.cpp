@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax, LogSoftmax and the cross-entropies of softmax with their gradients.
+#include <limits>
+
+#include "devices/parallel.h"
+#include "ops/all.h"
+#include "ops/parts/fast_math.h"
+#include "ops/parts/gradient_math.h"
+#include "ops/parts/index_tensors.h"
+#include "ops/parts/simd_clones.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+template <class A> void exp_all(A* e, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) e[i] = std::exp(e[i]);
+}
+TROUPE_SIMD_CLONES void exp_all(float* e, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) e[i] = fast_math::exp(e[i]);
+}
+
+/// e[i] = exp(x[i] - max x); returns the logarithm of their sum and sets `sum`. `shifted`, if any, gets x[i] - max x.
+template <class T, class A> A exponentials(const T* x, int64_t stride, int64_t n, A* e, A* shifted, A& sum) {
+  A largest = -std::numeric_limits<A>::infinity();
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, widen(x[i * stride]));
+  for (int64_t i = 0; i < n; ++i) e[i] = widen(x[i * stride]) - largest;
+  if (shifted) std::copy_n(e, n, shifted);
+  exp_all(e, n);
+  sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += e[i];
+  return std::log(sum);
+}
+
+/// Rows of a thread's share: about kDearGrain exponentials.
+int64_t row_grain(int64_t n) { return 1 + kDearGrain / std::max<int64_t>(n, 1); }
+
+Status softmax_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank_at_least(0, 1));
+  return unchanged_shape(c);
+}
+
+template <class T> void softmax_rows(const T* in, T* out, int64_t rows, int64_t n, bool log) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(log ? n : 0);
+  for (int64_t r = 0; r < rows; ++r, in += n, out += n) {
+    A sum;
+    const A log_sum = exponentials(in, 1, n, e.data(), log ? shifted.data() : nullptr, sum);
+    if (log)
+      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(shifted[i] - log_sum);
+    else
+      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(e[i] / sum);
+  }
+}
+
+class SoftmaxKernel final : public ComputeKernel {
+ public:
+  explicit SoftmaxKernel(const KernelInit& init) : log_(init.op == "LogSoftmax") {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    if (x.rank() < 1) return invalid_argument("logits must have rank 1 or more, but are a scalar");
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
+    const int64_t n = x.dim(-1), rows = n == 0 ? 0 : x.elements() / n;
+    parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        softmax_rows(x.data<T>() + begin * n, y.mutable_data<T>() + begin * n, end - begin, n, log_);
+      });
+    });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool log_;
+};
+
+Output sum_last(GradientContext& c, Output x) {
+  const int64_t last[] = {-1};
+  return c.op("Sum", {x, int_vector(c, last)}, Attrs{{"keep_dims", true}});
+}
+Output softmax_backward(GradientContext& c, Output y, Output dy) {
+  return c.op("Mul", {c.op("Sub", {dy, sum_last(c, c.op("Mul", {dy, y}))}), y});
+}
+Status softmax_gradient(GradientContext& c) {
+  c.set_dx(0, softmax_backward(c, c.output(0), c.dy(0)));
+  return {};
+}
+Status log_softmax_gradient(GradientContext& c) {
+  const Output dy = c.dy(0);
+  c.set_dx(0, c.op("Sub", {dy, c.op("Mul", {c.op("Exp", {c.output(0)}), sum_last(c, dy)})}));
+  return {};
+}
+
+Status xent_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape logits, c.with_rank(0, 2));
+  TROUPE_ASSIGN(const PartialShape labels, c.with_rank(1, 2));
+  TROUPE_ASSIGN(const PartialShape both, broadcast(logits, labels));
+  c.set_output(0, {both[0]});
+  c.set_output(1, both);
+  return {};
+}
+
+/// A matrix that broadcasts: how far apart its rows and columns are.
+struct BroadcastMatrix {
+  const void* data;
+  int64_t row, column;
+  explicit BroadcastMatrix(const Tensor& t)
+      : data(t.raw()), row(t.dim(0) == 1 ? 0 : t.dim(1)), column(t.dim(1) == 1 ? 0 : 1) {}
+};
+
+template <class T>
+void xent_rows(BroadcastMatrix x, BroadcastMatrix labels, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(n);
+  for (int64_t r = begin; r < end; ++r) {
+    A sum, total = 0;
+    const T* label_row = static_cast<const T*>(labels.data) + r * labels.row;
+    const A log_sum =
+        exponentials(static_cast<const T*>(x.data) + r * x.row, x.column, n, e.data(), shifted.data(), sum);
+    for (int64_t i = 0; i < n; ++i) {
+      const A label = widen(label_row[i * labels.column]);
+      if (label != A(0)) total += label * (log_sum - shifted[i]);
+      back[r * n + i] = narrow<T>(e[i] / sum - label);
+    }
+    loss[r] = narrow<T>(total);
+  }
+}
+
+class Xent final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &labels = c.input(1);
+    if (x.rank() != 2 || labels.rank() != 2)
+      return invalid_argument("logits {} and labels {} must be matrices", x.shape().str(), labels.shape().str());
+    TROUPE_ASSIGN(const Shape shape, broadcast(x.shape(), labels.shape()));
+    TROUPE_ASSIGN(Tensor loss, c.allocate(x.dtype(), {shape[0]}));
+    TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), shape));
+    parallel_for(c.threads(), shape[0], row_grain(shape[1]), [&](int64_t begin, int64_t end) {
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        xent_rows(BroadcastMatrix(x), BroadcastMatrix(labels), loss.mutable_data<T>(), back.mutable_data<T>(), begin,
+                  end, shape[1]);
+      });
+    });
+    c.set_output(0, std::move(loss));
+    c.set_output(1, std::move(back));
+    return {};
+  }
+};
+
+/// The gradient by logits: of the loss, and of the backpropagated gradient where something depends on that.
+Output xent_logits_gradient(GradientContext& c) {
+  Output d;
+  if (c.dy(0)) d = c.op("Mul", {c.op("ExpandDims", {c.dy(0), c.constant(Tensor::scalar<int32_t>(-1))}), c.output(1)});
+  if (!c.dy(1)) return d;
+  const Output second = softmax_backward(c, c.op("Softmax", {c.input(0)}), c.dy(1));
+  return d ? c.op("AddV2", {d, second}) : second;
+}
+
+Status xent_gradient(GradientContext& c) {
+  const Output logits = c.input(0), labels = c.input(1);
+  c.set_dx(0, sum_to(c, xent_logits_gradient(c), logits, labels));
+  Output d;
+  if (c.dy(0))
+    d = c.op("Mul", {c.op("ExpandDims", {c.dy(0), c.constant(Tensor::scalar<int32_t>(-1))}),
+                     c.op("Neg", {c.op("LogSoftmax", {logits})})});
+  if (c.dy(1)) d = d ? c.op("Sub", {d, c.dy(1)}) : c.op("Neg", {c.dy(1)});
+  c.set_dx(1, sum_to(c, d, labels, logits));
+  return {};
+}
+
+Status sparse_xent_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(PartialShape logits, c.with_rank(0, 2));
+  TROUPE_ASSIGN(const PartialShape labels, c.with_rank(1, 1));
+  if (logits[0] >= 0 && labels[0] >= 0 && logits[0] != labels[0])
+    return invalid_argument("{} labels for {} rows of logits {}", labels[0], logits[0], logits.str());
+  if (logits[0] < 0) logits.set(0, labels[0]);
+  c.set_output(0, {logits[0]});
+  c.set_output(1, logits);
+  return {};
+}
+
+template <class T>
+void sparse_xent_rows(const T* x, const int64_t* label, T* loss, T* back, int64_t begin, int64_t end, int64_t n) {
+  using A = Arithmetic<T>;
+  std::vector<A> e(n), shifted(n);
+  for (int64_t r = begin; r < end; ++r) {
+    A sum;
+    const A log_sum = exponentials(x + r * n, 1, n, e.data(), shifted.data(), sum);
+    const int64_t at = label[r];
+    loss[r] = narrow<T>(log_sum - shifted[at]);
+    for (int64_t i = 0; i < n; ++i) back[r * n + i] = narrow<T>(e[i] / sum - (i == at ? A(1) : A(0)));
+  }
+}
+
+class SparseXent final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &labels = c.input(1);
+    if (x.rank() != 2 || labels.rank() != 1 || labels.dim(0) != x.dim(0))
+      return invalid_argument("labels {} do not fit logits {}", labels.shape().str(), x.shape().str());
+    const int64_t rows = x.dim(0), n = x.dim(1);
+    TROUPE_ASSIGN(const auto label, int_values(labels, "labels"));
+    for (int64_t r = 0; r < rows; ++r)
+      if (label[r] < 0 || label[r] >= n)
+        return invalid_argument("label {} of row {} is not in [0, {})", label[r], r, n);
+    TROUPE_ASSIGN(Tensor loss, c.allocate(x.dtype(), {rows}));
+    TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), x.shape()));
+    parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
+      with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
+        sparse_xent_rows(x.data<T>(), label.data(), loss.mutable_data<T>(), back.mutable_data<T>(), begin, end, n);
+      });
+    });
+    c.set_output(0, std::move(loss));
+    c.set_output(1, std::move(back));
+    return {};
+  }
+};
+
+Status sparse_xent_gradient(GradientContext& c) {
+  c.set_dx(0, xent_logits_gradient(c));
+  return {};
+}
+
+}  // namespace
+
+void register_softmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const FloatTypes types;
+  ops.add(OpDef("Softmax")
+              .input("logits: T")
+              .output("softmax: T")
+              .attr(type_attr("T", types))
+              .shape(softmax_shape)
+              .doc("exp(logits), scaled so that each row along the last dimension sums to 1. A scalar is an error."),
+          gradient(softmax_gradient));
+  ops.add(OpDef("LogSoftmax")
+              .input("logits: T")
+              .output("logsoftmax: T")
+              .attr(type_attr("T", types))
+              .shape(softmax_shape)
+              .doc("The logarithm of Softmax, computed without overflow. A scalar is an error."),
+          gradient(log_softmax_gradient));
+  ops.add(OpDef("SoftmaxCrossEntropyWithLogits")
+              .input("features: T")
+              .input("labels: T")
+              .output("loss: T")
+              .output("backprop: T")
+              .attr(type_attr("T", types))
+              .shape(xent_shape)
+              .doc("For each row of the matrix features the cross-entropy between its softmax and the distribution "
+                   "in the row of labels; backprop is its gradient by features. The shapes broadcast."),
+          gradient(xent_gradient));
+  ops.add(OpDef("SparseSoftmaxCrossEntropyWithLogits")
+              .input("features: T")
+              .input("labels: Tlabels")
+              .output("loss: T")
+              .output("backprop: T")
+              .attr(type_attr("T", types))
+              .attr("Tlabels: {int32, int64} = int64")
+              .shape(sparse_xent_shape)
+              .doc("For each row of the matrix features the cross-entropy between its softmax and the class in labels; "
+                   "backprop is its gradient by features. A label that is no column is an error."),
+          gradient(sparse_xent_gradient));
+  const KernelRegistry::Types served = {{"T", FloatTypes::dtypes()}};
+  for (const char* op : {"Softmax", "LogSoftmax"}) kernels.add<SoftmaxKernel>(op, DeviceKind::kCpu, served);
+  kernels.add<Xent>("SoftmaxCrossEntropyWithLogits", DeviceKind::kCpu, served);
+  for (DType label : IndexTypes::dtypes())
+    for (DType t : FloatTypes::dtypes())
+      kernels.add<SparseXent>("SparseSoftmaxCrossEntropyWithLogits", DeviceKind::kCpu,
+                              {{"T", {t}}, {"Tlabels", {label}}});
+}
+
+}  // namespace troupe

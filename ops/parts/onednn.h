@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running oneDNN's primitives on tensors: a primitive with the layouts it wants, the reorders from and to ours, and a
+// cache of such by shape. Implemented in ops/parts/onednn.cpp. To be included only where TROUPE_ONEDNN is defined.
+#pragma once
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "troupe/kernel.h"
+
+namespace troupe::onednn {
+
+/// One tensor of a primitive: `plain` is how we store it, `wanted` how the primitive does.
+struct Argument {
+  int id;  // DNNL_ARG_...
+  dnnl::memory::desc plain, wanted;
+  bool output = false;
+  bool kept = false;  // the same data in every run, so that it is reordered once; an input
+};
+
+/// A primitive made for one set of shapes and one number of threads. Any number of threads may run it at once; scratch
+/// memory and reordered tensors come from the calling device.
+class Primitive {
+ public:
+  /// `scratch` is the primitive's scratchpad_desc(), in user mode. Throws dnnl::error.
+  Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
+            dnnl::memory::desc scratch);
+  /// data[i] belongs to argument i. Errors: memory refused, kInternal.
+  Status run(const KernelContext& c, std::span<void* const> data) const;
+
+ private:
+  dnnl::engine engine_;
+  dnnl::primitive primitive_;
+  std::vector<Argument> arguments_;
+  std::vector<dnnl::reorder> reorders_;  // by argument; empty where plain is wanted
+  dnnl::memory::desc scratch_;
+  mutable std::mutex keeping_;
+  mutable std::vector<Tensor> kept_;  // by argument, as wanted; guarded by keeping_ until it is there
+};
+
+/// The primitives of one kernel by shape. Thread-safe.
+class PrimitiveCache {
+ public:
+  using Key = std::array<int64_t, 12>;
+  /// The primitive for `key`, made by make() at its first use; nullptr when make() gave nullptr or oneDNN refused.
+  std::shared_ptr<const Primitive> get(const Key& key, const std::function<std::shared_ptr<const Primitive>()>& make);
+  void clear();
+
+ private:
+  /// Shapes kept; beyond that the oldest goes.
+  static constexpr size_t kMost = 16;
+  std::mutex mutex_;
+  std::vector<std::pair<Key, std::shared_ptr<const Primitive>>> entries_;
+};
+
+}  // namespace troupe::onednn

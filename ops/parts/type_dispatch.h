@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of element types, the text of type attributes made from them, and registration of kernels type by type.
+// Implemented in ops/parts/type_dispatch.cpp.
+#pragma once
+#include <bit>
+#include <cmath>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+template <class... T> struct TypeList {
+  static std::vector<DType> dtypes() { return {dtype_of<T>...}; }
+};
+
+using FloatTypes = TypeList<float, double, float16, bfloat16>;
+using FullFloatTypes = TypeList<float, double>;
+using FloatOrComplexTypes = TypeList<float, double, float16, bfloat16, complex64>;
+using IntegerTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+using IndexTypes = TypeList<int32_t, int64_t>;
+using NumberTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
+                             uint32_t, uint64_t>;
+using NumberOrComplexTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
+                                      uint16_t, uint32_t, uint64_t, complex64>;
+
+/// "T: {float32, float64}" for OpDef::attr.
+std::string type_attr(std::string_view name, std::span<const DType> types, std::string_view fallback = "");
+template <class... T> std::string type_attr(std::string_view name, TypeList<T...>, std::string_view fallback = "") {
+  static constexpr DType kTypes[] = {dtype_of<T>...};
+  return type_attr(name, kTypes, fallback);
+}
+
+/// Registers a CPU kernel K<T> for every T of the list, chosen by the type attribute `attr`.
+template <template <class> class K, class... T>
+void add_cpu_kernels(KernelRegistry& kernels, std::string_view op, TypeList<T...>, const char* attr = "T") {
+  (kernels.add(op, DeviceKind::kCpu, attr, dtype_of<T>, make_kernel<K<T>>), ...);
+}
+
+/// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of them.
+template <class... T, class F> bool with_type(DType dtype, TypeList<T...>, F&& f) {
+  return ((dtype == dtype_of<T> ? (f.template operator()<T>(), true) : false) || ...);
+}
+
+/// Calls f.template operator()<S>() with an S of the same size and copying as elements of `dtype`: for
+/// kernels that only move elements.
+template <class F> void with_storage(DType dtype, F&& f) {
+  if (dtype == DType::kString) return f.template operator()<std::string>();
+  if (dtype == DType::kResource) return f.template operator()<ResourceRef>();
+  if (dtype == DType::kVariant) return f.template operator()<TensorListRef>();
+  switch (size_of(dtype)) {
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
+  }
+}
+
+template <class T> inline constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+
+/// The type that arithmetic on T is done in: float for the 16-bit floats.
+template <class T> using Arithmetic = std::conditional_t<is_half<T>, float, T>;
+
+/// An element as its arithmetic type, and back.
+template <class T> inline Arithmetic<T> widen(T x) {
+  if constexpr (std::is_same_v<T, bfloat16>) return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
+  else if constexpr (is_half<T>) return static_cast<float>(x);
+  else return x;
+}
+template <class T> inline T narrow(Arithmetic<T> x) {
+  if constexpr (is_half<T>) return T(x);
+  else return x;
+}
+
+/// Elements below which a loop of cheap operations is not worth a second thread.
+inline constexpr int64_t kCheapGrain = 32768;
+/// The same for operations of about ten nanoseconds.
+inline constexpr int64_t kDearGrain = 2048;
+
+/// Whether this processor has AVX2: loops over floats have a second version for it.
+inline bool has_avx2() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+#else
+  return false;
+#endif
+}
+#if defined(__x86_64__)
+#define TROUPE_AVX2 __attribute__((target("avx2")))
+#else
+#define TROUPE_AVX2
+#endif
+
+}  // namespace troupe

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines, their columns, and what these say.
+#include "ops/state/vocabulary_file.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "io/whole_file.h"
+#include "ops/text/string_numbers.h"
+
+namespace troupe {
+namespace {
+
+constexpr int64_t kLineNumber = -1, kWholeLine = -2;
+
+/// Sets element `at` of `t` to what `text` says.
+Status set_from_text(Tensor& t, int64_t at, std::string_view text) {
+  const auto number = [&]<class T>(T* out) -> Status {
+    if (read_number<T>(text, out[at])) return {};
+    return invalid_argument("\"{}\" is no {}", text, to_string(t.dtype()));
+  };
+  switch (t.dtype()) {
+    case DType::kString: t.mutable_data<std::string>()[at] = text; return {};
+    case DType::kInt64: return number(t.mutable_data<int64_t>());
+    case DType::kInt32: return number(t.mutable_data<int32_t>());
+    case DType::kFloat32: return number(t.mutable_data<float>());
+    case DType::kFloat64: return number(t.mutable_data<double>());
+    default: return invalid_argument("{} cannot be read from a file", to_string(t.dtype()));
+  }
+}
+
+/// Without their ends, "\n" or "\r\n"; the last one needs none. Views of `bytes`.
+std::vector<std::string_view> lines_of(std::string_view bytes) {
+  std::vector<std::string_view> lines;
+  while (!bytes.empty()) {
+    const size_t end = std::min(bytes.find('\n'), bytes.size());
+    std::string_view line = bytes.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  }
+  return lines;
+}
+
+}  // namespace
+
+VocabularyFile::VocabularyFile(const KernelInit& init)
+    : columns_{init.attr<int64_t>("key_index"), init.attr<int64_t>("value_index")},
+      most_(init.attr<int64_t>("vocab_size")), offset_(init.attr<int64_t>("offset")),
+      delimiter_(init.attr<std::string>("delimiter")) {}
+
+Result<VocabularyFile::Entries> VocabularyFile::read(const std::string& path, DType key_dtype,
+                                                     DType value_dtype) const {
+  if (offset_ < 0 || most_ < -1) return invalid_argument("offset {} and vocab_size {}", offset_, most_);
+  TROUPE_ASSIGN(const std::string bytes, read_file(path));
+  std::vector<std::string_view> lines = lines_of(bytes);
+  lines.erase(lines.begin(), lines.begin() + std::min<int64_t>(offset_, static_cast<int64_t>(lines.size())));
+  if (most_ >= 0 && static_cast<int64_t>(lines.size()) < most_)
+    return invalid_argument("{} has {} lines, fewer than vocab_size {}", path, lines.size(), most_);
+  if (most_ >= 0) lines.resize(static_cast<size_t>(most_));
+  const Shape rows{static_cast<int64_t>(lines.size())};
+  Entries out;
+  for (const bool value : {false, true}) {
+    Tensor& column = value ? out.second : out.first;
+    TROUPE_ASSIGN(column, Tensor::make(value ? value_dtype : key_dtype, rows));
+    for (size_t i = 0; i < lines.size(); ++i)
+      if (Status status = set(column, columns_[value], static_cast<int64_t>(i), lines[i]); !status.ok()) {
+        status.error().message = fmt::format("{}, line {}: {}", path, i + 1, status.error().message);
+        return std::move(status.error());
+      }
+  }
+  return out;
+}
+
+Status VocabularyFile::set(Tensor& column, int64_t index, int64_t row, std::string_view line) const {
+  if (index == kLineNumber) return set_from_text(column, row, std::to_string(row));
+  if (index == kWholeLine) return set_from_text(column, row, line);
+  for (int64_t skipped = 0; skipped < index; ++skipped) {
+    const size_t end = line.find(delimiter_);
+    if (end == std::string_view::npos) return invalid_argument("there is no column {}", index);
+    line.remove_prefix(end + delimiter_.size());
+  }
+  return set_from_text(column, row, line.substr(0, line.find(delimiter_)));
+}
+
+}  // namespace troupe

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys and values from the lines of a file, for InitializeTableFromTextFileV2. Implemented in
+// ops/state/vocabulary_file.cpp.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// How lines become entries. Immutable, so any thread may read.
+class VocabularyFile {
+ public:
+  using Entries = std::pair<Tensor, Tensor>;  // keys and values, vectors of one length
+
+  /// From the attributes of InitializeTableFromTextFileV2.
+  explicit VocabularyFile(const KernelInit& init);
+  /// Reads the file, which may take as long as the file system likes. Errors: those of read_file(); kInvalidArgument
+  /// that names the line whose text has too few columns or is not of the type.
+  Result<Entries> read(const std::string& path, DType key_dtype, DType value_dtype) const;
+
+ private:
+  Status set(Tensor& column, int64_t index, int64_t row, std::string_view line) const;
+
+  const int64_t columns_[2];  // of keys and of values
+  const int64_t most_, offset_;
+  const std::string delimiter_;
+};
+
+}  // namespace troupe

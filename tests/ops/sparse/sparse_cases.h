@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of arithmetic, parts and sums of sparse tensors.
+#pragma once
+#include <cmath>
+
+#include "ops/parts/tensor_bytes.h"
+#include "tests/ops/op_case.h"
+
+namespace troupe::testing {
+
+inline std::vector<OpCase> sparse_cases() {
+  const auto S = [](std::initializer_list<std::string> v) { return Tensor::of<std::string>(v); };
+  // [[0, 1, 0], [2, 0, -3]] and [[4, -1, 0], [0, 0, 5]]
+  const Tensor ai = L({0, 1, 1, 0, 1, 2}, {3, 2}), av = D({1, 2, -3}), shape = L({2, 3});
+  const Tensor bi = L({0, 0, 0, 1, 1, 2}, {3, 2}), bv = D({4, -1, 5}), dense = D({1, 2, 4, 8, 16, 32}, {2, 3});
+  const Tensor row = D({1, 2, 4}), column = D({2, 3}, {2, 1}), none = L({}, {0, 2});
+  const Attrs keep = {{"keep_dims", true}};
+  const double e = std::exp(-5.0);
+  const auto packed = [](const std::vector<Tensor>& parts, const Shape& s) {
+    std::vector<std::string> bytes;
+    for (const Tensor& t : parts) bytes.push_back(*tensor_bytes(t));
+    return Tensor::of<std::string>(bytes, s);
+  };
+  const Tensor first = L({1}, {1, 1}), second = L({0, 2}, {2, 1});
+  const Tensor whole = L({1, 2, -3}), whole_rows = packed({first, L({1}), L({3}), second, L({2, -3}), L({3})}, {2, 3});
+  const Tensor rows = packed({first, D({1}), L({3}), second, D({2, -3}), L({3})}, {2, 3});
+  return {
+      {"SerializeSparse", {ai, whole, shape}, {}, {packed({ai, whole, shape}, {3})}},
+      {"SerializeManySparse", {ai, whole, shape}, {}, {whole_rows}},
+      {"SerializeManySparse", {none, L({}), L({0, 3})}, {}, {packed({}, {0, 3})}},
+      {"DeserializeManySparse", {rows}, {{"dtype", DType::kFloat64}}, {ai, av, shape}},
+      {"DeserializeSparse", {packed({ai, av, shape}, {3})}, {{"dtype", DType::kFloat64}}, {ai, av, shape}},
+      {"DeserializeSparse",
+       {packed({first, D({1}), L({3}), second, D({2, -3}), L({4})}, {2, 1, 3})},
+       {{"dtype", DType::kFloat64}},
+       {L({0, 0, 1, 1, 0, 0, 1, 0, 2}, {3, 3}), av, L({2, 1, 4})}},
+      {"SparseBincount", {ai, L({2, 1, 2}), shape, L(3), D({1, 2, 3})}, {}, {D({0, 0, 1, 0, 2, 3}, {2, 3})}},
+      {"SparseBincount", {L({0, 2}, {2, 1}), I({1, 9}), L({4}), I(2), D({})}, {}, {D({0, 1})}},
+      {"SparseCountSparseOutput",
+       {ai, L({2, 1, 2}), shape, D({})},
+       {{"binary_output", false}, {"minlength", int64_t{5}}},
+       {L({0, 2, 1, 1, 1, 2}, {3, 2}), D({1, 1, 1}), L({2, 5})}},
+      {"DenseCountSparseOutput",
+       {I({4, 1, 4}), D({0.5, 2, 1})},
+       {{"binary_output", false}},
+       {L({1, 4}, {2, 1}), D({2, 1.5}), L({5})}},
+      {"DenseCountSparseOutput",
+       {L({4, 1, 4, 0}, {2, 2}), I({})},
+       {{"binary_output", true}, {"maxlength", int64_t{4}}},
+       {L({0, 1, 1, 0}, {2, 2}), I({1, 1}), L({2, 4})}},
+      {"SparseCross",
+       {L({0, 0, 0, 1}, {2, 2}), S({"a", "b"}), L({2, 3}), L({7, 8}, {2, 1})},
+       {{"N", int64_t{1}},
+        {"hashed_output", false},
+        {"num_buckets", int64_t{0}},
+        {"hash_key", int64_t{0}},
+        {"out_type", DType::kString},
+        {"internal_type", DType::kInt64},
+        {"sparse_types", std::vector<DType>{DType::kString}}},
+       {L({0, 0, 0, 1}, {2, 2}), S({"a_X_7", "b_X_7"}), L({2, 2})}},
+      {"SparseCrossV2",
+       {L({5, 6}, {1, 2}), Tensor::of<std::string>({"x", "y"}, Shape{1, 2}), Tensor::scalar<std::string>("-")},
+       {{"N", int64_t{0}}, {"sparse_types", std::vector<DType>{}}},
+       {L({0, 0, 0, 1, 0, 2, 0, 3}, {4, 2}), S({"5-x", "5-y", "6-x", "6-y"}), L({1, 4})}},
+      {"SparseAdd",
+       {ai, av, shape, bi, bv, shape, D(0)},
+       {},
+       {L({0, 0, 0, 1, 1, 0, 1, 2}, {4, 2}), D({4, 0, 2, 2}), shape},
+       false},
+      {"SparseAdd", {ai, av, shape, bi, bv, shape, D(2.5)}, {}, {L({0, 0, 1, 0}, {2, 2}), D({4, 2}), shape}},
+      {"SparseAdd", {none, D({}), shape, none, D({}), shape, D(0)}, {}, {none, D({}), shape}},
+      {"SparseAddGrad", {D({1, 2, 3}), ai, bi, L({0, 0, 1, 0, 1, 2}, {3, 2})}, {}, {D({0, 2, 3}), D({1, 0, 3})}},
+      {"SparseTensorDenseAdd", {ai, av, shape, dense}, {}, {D({1, 3, 4, 10, 16, 29}, {2, 3})}},
+      {"SparseTensorDenseAdd", {I({1, 1}, {2, 1}), D({1, 2}), I({2}), D({5, 6})}, {}, {D({5, 9})}},
+      {"SparseDenseCwiseAdd", {ai, av, shape, dense}, {}, {D({3, 10, 29})}},
+      {"SparseDenseCwiseMul", {ai, av, shape, row}, {}, {D({2, 2, -12})}},
+      {"SparseDenseCwiseMul", {ai, av, shape, column}, {}, {D({2, 6, -9})}},
+      {"SparseDenseCwiseDiv", {ai, av, shape, dense}, {}, {D({0.5, 0.25, -3. / 32})}},
+      {"SparseDenseCwiseDiv", {ai, av, shape, D(2)}, {}, {D({0.5, 1, -1.5})}},
+      {"SparseSparseMaximum",
+       {ai, av, shape, bi, bv, shape},
+       {},
+       {L({0, 0, 0, 1, 1, 0, 1, 2}, {4, 2}), D({4, 1, 2, 5})}},
+      {"SparseSparseMinimum",
+       {ai, av, shape, bi, bv, shape},
+       {},
+       {L({0, 0, 0, 1, 1, 0, 1, 2}, {4, 2}), D({0, -1, 0, -3})}},
+      {"SparseConcat",
+       {ai, bi, av, bv, shape, shape},
+       {{"concat_dim", int64_t{-1}}},
+       {L({0, 1, 0, 3, 0, 4, 1, 0, 1, 2, 1, 5}, {6, 2}), D({1, 4, -1, 2, -3, 5}), L({2, 6})}},
+      {"SparseConcat",
+       {L({1}, {1, 1}), L({0}, {1, 1}), S({"a"}), S({"b"}), L({2}), L({1})},
+       {{"concat_dim", int64_t{0}}},
+       {L({1, 2}, {2, 1}), S({"a", "b"}), L({3})}},
+      {"SparseSplit",
+       {L(1), ai, av, shape},
+       {{"num_split", int64_t{2}}},
+       {L({0, 1, 1, 0}, {2, 2}), L({1, 0}, {1, 2}), D({1, 2}), D({-3}), L({2, 2}), L({2, 1})}},
+      {"SparseSlice", {ai, av, shape, L({1, 1}), L({1, 9})}, {}, {L({0, 1}, {1, 2}), D({-3}), L({1, 2})}},
+      {"SparseSliceGrad", {D({7}), ai, L({1, 1}), L({0, 1}, {1, 2})}, {}, {D({0, 0, 7})}},
+      {"SparseReduceSum", {ai, av, shape, I({1})}, {}, {D({1, -1})}},
+      {"SparseReduceSum", {ai, av, shape, I({-2})}, keep, {D({2, 1, -3}, {1, 3})}},
+      {"SparseReduceSum", {ai, av, shape, I({0, 1})}, {}, {D(0)}},
+      {"SparseReduceMax", {ai, av, shape, I({0})}, {}, {D({2, 1, -3})}},
+      {"SparseReduceSumSparse",
+       {L({1, 0, 1, 2}, {2, 2}), D({2, -3}), shape, I({1})},
+       keep,
+       {L({1, 0}, {1, 2}), D({-1}), L({2, 1})}},
+      {"SparseReduceMaxSparse", {ai, av, shape, I({1})}, {}, {L({0, 1}, {2, 1}), D({1, 2}), L({2})}},
+      {"SparseSoftmax", {ai, av, shape}, {}, {D({1, 1 / (1 + e), e / (1 + e)})}},
+  };
+}
+
+}  // namespace troupe::testing
