@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/join.h"
-#include "ops/array/array_parts.h"
+#include "ops/array/register.h"
 #include "ops/parts/channel_layout.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"

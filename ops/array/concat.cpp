@@ -2,7 +2,7 @@
 // Joining and parting tensors along a dimension: ConcatV2, Concat, ParallelConcat, Split, SplitV, Pack, Unpack,
 // ConcatOffset.
 #include "base/join.h"
-#include "ops/array/array_parts.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"

@@ -3,7 +3,7 @@
 // Shape, Fill, Range and their kin.
 #include <cmath>
 
-#include "ops/all.h"
+#include "ops/array/register.h"
 #include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"

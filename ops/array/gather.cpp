@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/array/gather_gradient.h"
-#include "ops/array/top_k.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
@@ -147,9 +146,6 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
 
 }  // namespace
 
-void register_gather_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  add_gathers(ops, kernels);
-  register_top_k_ops(ops, kernels);
-}
+void register_gather_ops(OpRegistry& ops, KernelRegistry& kernels) { add_gathers(ops, kernels); }
 
 }  // namespace troupe

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing slices by indices into several dimensions: GatherNd, ScatterNd, TensorScatterUpdate, ...Add,
 // ...Sub, ...Min, ...Max.
-#include "ops/all.h"
 #include "ops/array/nd_index.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "devices/parallel.h"
-#include "ops/array/array_parts.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"

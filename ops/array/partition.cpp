@@ -2,7 +2,7 @@
 // Rows dealt out to several tensors and put together again: DynamicPartition, DynamicStitch, ParallelDynamicStitch.
 #include <algorithm>
 
-#include "ops/all.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"

@@ -5,9 +5,7 @@
 #include <numeric>
 
 #include "base/join.h"
-#include "ops/all.h"
-#include "ops/array/array_parts.h"
-#include "ops/image/image_parts.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"
@@ -443,27 +441,9 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
 
 }  // namespace
 
-void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
+void register_reshape_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_views(ops, kernels);
   add_moves(ops, kernels);
-  register_concat_ops(ops, kernels);
-  register_slice_ops(ops, kernels);
-  register_pad_ops(ops, kernels);
-  register_reverse_ops(ops, kernels);
-  register_block_ops(ops, kernels);
-  register_diagonal_ops(ops, kernels);
-  register_band_ops(ops, kernels);
-  register_sequence_ops(ops, kernels);
-  register_resize_ops(ops, kernels);
-  register_scale_translate_ops(ops, kernels);
-  register_crop_ops(ops, kernels);
-  register_color_ops(ops, kernels);
-  register_random_crop_ops(ops, kernels);
-  register_boxes_ops(ops, kernels);
-  register_soft_boxes_ops(ops, kernels);
-  register_glimpse_ops(ops, kernels);
-  register_draw_boxes_ops(ops, kernels);
-  register_image_file_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers from sizes and positions: LinSpace, UnravelIndex, BroadcastArgs.
 #include "base/join.h"
-#include "ops/array/array_parts.h"
+#include "ops/array/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 

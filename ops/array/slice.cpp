@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "ops/array/array_parts.h"
+#include "ops/array/register.h"
 #include "ops/array/slice_spec.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"

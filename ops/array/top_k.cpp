@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes and ranks: OneHot, TopK, TopKV2, InTopK, InTopKV2.
-#include "ops/array/top_k.h"
-
 #include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "ops/array/gather_gradient.h"
+#include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ops/all.h"
+#include "ops/array/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The white paper's control flow: Switch, Merge, Enter, Exit, NextIteration, LoopCond. The executor carries them out;
 // here are their schemas and the gradients of branches. troupe/control_flow.h builds branches and loops from them.
-#include "ops/all.h"
+#include "ops/control/register.h"
 #include "troupe/graph.h"
 #include "troupe/scope.h"
 

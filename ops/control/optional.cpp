@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that may be there or not: Optional... TensorFlow's gradients of branches keep values in them. Here each is a
 // list of its components; one without a value is an empty list.
-#include "ops/all.h"
+#include "ops/control/register.h"
 #include "ops/parts/element_list.h"
 #include "troupe/graph.h"
 #include "troupe/scope.h"

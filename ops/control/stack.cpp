@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stacks in which TensorFlow's loops keep values for their gradients: StackV2, StackPushV2, StackPopV2,
 // StackCloseV2. Troupe's own loop gradients use lists (loop_gradient.h in graph/).
-#include "ops/all.h"
+#include "ops/control/register.h"
 #include "ops/control/step_object.h"
 #include "ops/parts/index_tensors.h"
 

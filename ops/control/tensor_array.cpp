@@ -3,7 +3,7 @@
 // scalar that every op takes and gives, says in which order.
 #include <map>
 
-#include "ops/all.h"
+#include "ops/control/register.h"
 #include "ops/control/step_object.h"
 #include "ops/control/tensor_array_gradients.h"
 #include "ops/parts/element_list.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of tensors as values: the schemas of TensorList...
-#include "ops/all.h"
+#include "ops/control/register.h"
 #include "ops/control/tensor_list_gradients.h"
-#include "ops/control/tensor_list_kernels.h"
 #include "ops/parts/element_list.h"
 
 namespace troupe {
@@ -209,7 +208,6 @@ void register_tensor_list_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(list_concat_shape)
               .doc("All elements one after another along their first dimension, and the length of each."),
           gradient(list_concat_gradient));
-  register_tensor_list_kernels(kernels);
 }
 
 }  // namespace troupe

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of TensorList... A list changes in place where nobody else sees it.
-#include "ops/control/tensor_list_kernels.h"
-
 #include <algorithm>
 
+#include "ops/control/register.h"
 #include "ops/parts/element_list.h"
 #include "ops/parts/index_tensors.h"
 
@@ -316,18 +315,6 @@ class TensorListConcat final : public ComputeKernel {
   const PartialShape shape_;
 };
 
-class AddLists final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    Tensor sum = c.input(0);
-    for (int i = 1; i < c.num_inputs(); ++i) {
-      TROUPE_ASSIGN(sum, add_elements(c, sum, c.input(i)));
-    }
-    c.set_output(0, std::move(sum));
-    return {};
-  }
-};
-
 }  // namespace
 
 void register_tensor_list_kernels(KernelRegistry& kernels) {
@@ -356,7 +343,6 @@ void register_tensor_list_kernels(KernelRegistry& kernels) {
   kernels.add<SetItem>("TensorListSetItem", DeviceKind::kCpu, {});
   kernels.add<TensorListStack>("TensorListStack", DeviceKind::kCpu, {});
   kernels.add<ElementShape>("TensorListElementShape", DeviceKind::kCpu, {});
-  kernels.add<AddLists>("AddN", DeviceKind::kCpu, {{"T", {DType::kVariant}}});
 }
 
 }  // namespace troupe

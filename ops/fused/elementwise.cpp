@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "graph/passes/fuse_elementwise.h"
-#include "ops/all.h"
+#include "ops/fused/register.h"
 #include "ops/parts/elementwise.h"
 
 namespace troupe {

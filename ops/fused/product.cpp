@@ -5,7 +5,7 @@
 // which is in the cache by then: measured on AVX-512 with one thread, that costs 1 to 4 in 100 of the product, and
 // oneDNN's product with bias and activation is up to twice as slow as its plain one unless it may reorder the weights.
 #include "base/check.h"
-#include "ops/all.h"
+#include "ops/fused/register.h"
 #include "ops/nn/conv_kernel.h"
 #include "ops/nn/epilogue.h"
 #include "ops/parts/type_dispatch.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "devices/parallel.h"
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"

@@ -5,7 +5,7 @@
 
 #include "base/join.h"
 #include "devices/parallel.h"
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "troupe/graph.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/through_float32.h"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 // EncodePng, EncodeJpeg, EncodeJpegVariableQuality.
 #include "base/join.h"
 #include "io/image.h"
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 

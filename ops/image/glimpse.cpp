@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ExtractGlimpse and ExtractGlimpseV2: windows of images, which may reach beyond them into noise.
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/join.h"
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/image/resample.h"
 #include "troupe/graph.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <numbers>
 
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/image/resample.h"
 #include "troupe/graph.h"
 

@@ -7,7 +7,7 @@
 #include <queue>
 
 #include "ops/image/boxes.h"
-#include "ops/image/image_parts.h"
+#include "ops/image/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"

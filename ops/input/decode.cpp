@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "io/inflate.h"
+#include "ops/input/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/tensor_bytes.h"
 #include "ops/parts/type_dispatch.h"

@@ -6,6 +6,7 @@
 #include "io/file_pattern.h"
 #include "io/file_system.h"
 #include "io/whole_file.h"
+#include "ops/input/register.h"
 #include "ops/text/string_map.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Iterators over datasets: IteratorV2 makes the handle, IteratorGetNext runs at the iterator's host, which the engine
 // makes (Engine::add_dataset).
-#include "ops/all.h"
 #include "ops/input/iterator_resource.h"
+#include "ops/input/register.h"
 #include "ops/parts/resource_kernel.h"
 #include "troupe/graph.h"
 

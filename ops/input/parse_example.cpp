@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ops/all.h"
 #include "ops/input/example_features.h"
-#include "ops/input/parse_sequence.h"
+#include "ops/input/register.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/text/string_numbers.h"
 
@@ -384,7 +383,6 @@ void register_parse_example_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc(std::string("The features of one tf.Example record.") + doc_end),
       not_differentiable(reason));
   kernels.add<ParseSingle>("ParseSingleExample", DeviceKind::kCpu, {});
-  register_parse_sequence_ops(ops, kernels);
 }
 
 }  // namespace troupe

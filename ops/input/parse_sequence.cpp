@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // tf.SequenceExample records to tensors: ParseSequenceExampleV2 of a batch or of one, ParseSingleSequenceExample. Such
 // a record has features of the whole, its context, and lists of features, one for each step of a sequence.
-#include "ops/input/parse_sequence.h"
-
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
 
 #include "ops/input/example_features.h"
+#include "ops/input/register.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {

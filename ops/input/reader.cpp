@@ -2,8 +2,8 @@
 // Readers: TextLineReaderV2, FixedLengthRecordReaderV2, TFRecordReaderV2, WholeFileReaderV2 and IdentityReaderV2 make
 // handles; ReaderReadV2, ReaderReadUpToV2, ReaderNumRecordsProducedV2, ReaderNumWorkUnitsCompletedV2 and ReaderResetV2
 // run at the reader's host.
-#include "ops/all.h"
 #include "ops/input/file_reader.h"
+#include "ops/input/register.h"
 #include "ops/parts/resource_kernel.h"
 
 namespace troupe {

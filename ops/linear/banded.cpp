@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrices that are zero but for a few diagonals, given as those: TridiagonalSolve, TridiagonalMatMul,
 // BandedTriangularSolve.
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrices.h"
 #include "ops/linear/matrix_batch.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 

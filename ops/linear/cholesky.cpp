@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "ops/linear/factors.h"
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrices.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/linear/einsum_spec.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/strided_copy.h"

@@ -2,7 +2,7 @@
 // MatrixSolveLs: linear equations that have more than one solution, or none.
 #include "ops/linear/equations.h"
 #include "ops/linear/factors.h"
-#include "ops/linear/linear_parts.h"
+#include "ops/linear/register.h"
 #include "ops/linear/singular_values.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrix_batch.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
@@ -211,15 +210,6 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_cpu_kernels<MatMul>(kernels, "MatMul", MatMulTypes{});
   for (const char* op : {"BatchMatMul", "BatchMatMulV2"}) add_cpu_kernels<MatMul>(kernels, op, BatchTypes{});
   add_typed_kernels(kernels, BatchTypes{});
-  register_matrix_inverse_ops(ops, kernels);
-  register_matrix_solve_ops(ops, kernels);
-  register_least_squares_ops(ops, kernels);
-  register_cholesky_ops(ops, kernels);
-  register_qr_ops(ops, kernels);
-  register_eigen_values_ops(ops, kernels);
-  register_svd_ops(ops, kernels);
-  register_schur_ops(ops, kernels);
-  register_banded_ops(ops, kernels);
 }
 
 }  // namespace troupe

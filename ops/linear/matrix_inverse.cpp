@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "ops/linear/factors.h"
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrices.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 

@@ -2,8 +2,8 @@
 // Linear equations: MatrixSolve, MatrixTriangularSolve. MatrixSolveLs is in least_squares.cpp.
 #include "ops/linear/equations.h"
 #include "ops/linear/factors.h"
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrix_batch.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 

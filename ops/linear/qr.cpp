@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // QR decompositions, and their gradient. Source: Walter and Lehmann, "Algorithmic differentiation of linear algebra
 // functions with application in optimum experimental design", 2012.
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrices.h"
 #include "ops/linear/reflections.h"
+#include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 

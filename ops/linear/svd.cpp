@@ -5,8 +5,8 @@
 #include <complex>
 #include <numeric>
 
-#include "ops/linear/linear_parts.h"
 #include "ops/linear/matrices.h"
+#include "ops/linear/register.h"
 #include "ops/linear/singular_values.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "io/whole_file.h"
-#include "ops/all.h"
+#include "ops/logging/register.h"
 #include "ops/logging/tensor_text.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"

@@ -7,7 +7,7 @@
 
 #include "graph/graph_def/attr_proto.h"
 #include "io/summary.h"
-#include "ops/all.h"
+#include "ops/logging/register.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bessel functions, element by element: BesselI0, I0e, I1, I1e, K0, K0e, K1, K1e, J0, J1, Y0, Y1; and the integrals
 // Dawsn, Expint, FresnelCos, FresnelSin, Spence.
-#include "ops/math/bessel.h"
-
 #include <numbers>
 
 #include "ops/math/bessel_math.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
 

@@ -3,8 +3,7 @@
 // many tensors are in select.cpp.
 #include <limits>
 
-#include "ops/all.h"
-#include "ops/math/select.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
 
@@ -352,7 +351,6 @@ void add_comparisons(OpRegistry& ops, KernelRegistry& kernels) {
 void register_math_binary_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_arithmetic(ops, kernels);
   add_comparisons(ops, kernels);
-  register_select_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/all.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 
 namespace troupe {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Complex numbers and their parts: Complex, Real, Imag, Conj, Angle, ComplexAbs.
-#include "ops/all.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
-#include "ops/signal/fft.h"
 
 namespace troupe {
 namespace {
@@ -95,7 +94,6 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_part<Conjugate, complex64>(ops, kernels, "Conj", "The complex conjugate.", conj_gradient);
   add_part<Phase, float>(ops, kernels, "Angle", "The argument in radians, in (-pi, pi].", angle_gradient);
   add_part<Magnitude, float>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient);
-  register_fft_ops(ops, kernels);
 }
 
 }  // namespace troupe

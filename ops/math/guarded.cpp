@@ -3,7 +3,7 @@
 // NextAfter.
 #include <cmath>
 
-#include "ops/all.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
 

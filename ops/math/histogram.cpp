@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/all.h"
 #include "ops/math/counted.h"
+#include "ops/math/register.h"
 
 namespace troupe {
 namespace {

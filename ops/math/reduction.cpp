@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/math/reduce_loops.h"
+#include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
 
 namespace troupe {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of two tensors of one shape: Cross, ApproximateEqual.
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"

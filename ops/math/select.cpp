@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choice, clipping, sums of many tensors and broadcasting as ops of their own.
-#include "ops/math/select.h"
-
+#include "ops/math/register.h"
 #include "ops/parts/broadcast.h"
+#include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
@@ -91,7 +91,7 @@ Status select_v2_gradient(GradientContext& c) {
   return {};
 }
 
-/// What AddN adds; lists have their kernel in tensor_list_kernels.cpp.
+/// What AddN adds.
 using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                           uint32_t, uint64_t, complex64, TensorListRef>;
 
@@ -140,6 +140,18 @@ class AddNKernel final : public ComputeKernel {
 
  private:
   const PartialShape shape_;
+};
+
+class AddLists final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    Tensor sum = c.input(0);
+    for (int i = 1; i < c.num_inputs(); ++i) {
+      TROUPE_ASSIGN(sum, add_elements(c, sum, c.input(i)));
+    }
+    c.set_output(0, std::move(sum));
+    return {};
+  }
 };
 
 Status add_n_shape(ShapeContext& c) {
@@ -349,6 +361,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(add_n_gradient));
   for (const char* op : {"AddN", "AccumulateNV2"})
     kernels.add<AddNKernel>(op, DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
+  kernels.add<AddLists>("AddN", DeviceKind::kCpu, {{"T", {DType::kVariant}}});
   ops.add(
       OpDef("ClipByValue")
           .input("t: T")

@@ -3,8 +3,7 @@
 // IgammaGradA, RandomGammaGrad, Betainc; and the inverses Erfinv and Ndtri. Bessel functions are in bessel.cpp.
 #include <numbers>
 
-#include "ops/all.h"
-#include "ops/math/bessel.h"
+#include "ops/math/register.h"
 #include "ops/math/special_math.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
@@ -188,7 +187,6 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The regularised incomplete beta function I_x(a, b). The three have one shape; scalars repeat."),
           gradient(betainc_gradient));
   add_cpu_kernels<Betainc>(kernels, "Betainc", full);
-  register_bessel_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -2,8 +2,7 @@
 // Functions of one tensor, element by element. Activations and their Grad ops are in activation.cpp.
 #include <numbers>
 
-#include "ops/all.h"
-#include "ops/nn/activation.h"
+#include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gradient_math.h"
@@ -243,7 +242,6 @@ void register_math_unary_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_algebra(r);
   add_trigonometry(r);
   add_rounding(r);
-  register_activation_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation functions, and the ops that compute gradients from results: ReluGrad, TanhGrad, SqrtGrad, ...
-#include "ops/nn/activation.h"
-
 #include <limits>
 
+#include "ops/nn/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gradient_math.h"

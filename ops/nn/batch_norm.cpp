@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/nn/register.h"
 #include "ops/parts/channel_layout.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/simd_clones.h"

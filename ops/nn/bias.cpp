@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BiasAdd: a vector added along the channels, and the sum over all else that is its gradient.
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/nn/register.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"

@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ops/all.h"
 #include "ops/nn/class_weights.h"
+#include "ops/nn/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/random/draws.h"
 #include "ops/random/streams.h"

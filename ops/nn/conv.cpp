@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions over images: Conv2D, DepthwiseConv2dNative and the two ops that are the gradients of each.
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/nn/conv_kernel.h"
+#include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"

@@ -2,8 +2,8 @@
 // Convolutions over volumes: Conv3D and its gradients by input and filter, as products of matrices: the columns of
 // what is under the window, place by place, times the filter.
 #include "devices/parallel.h"
+#include "ops/nn/register.h"
 #include "ops/nn/volume.h"
-#include "ops/nn/window_parts.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/nn/ctc_alignment.h"
 #include "ops/nn/ctc_sequences.h"
+#include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
 
@@ -140,7 +140,6 @@ void register_ctc_ops(OpRegistry& ops, KernelRegistry& kernels) {
     if (v2) kernels.add<CtcLoss<float>>(name, DeviceKind::kCpu, {});
     else add_cpu_kernels<CtcLoss>(kernels, name, FullFloatTypes{});
   }
-  register_ctc_decoders(ops, kernels);
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include "devices/parallel.h"
 #include "ops/nn/ctc_beam.h"
 #include "ops/nn/ctc_sequences.h"
+#include "ops/nn/register.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -125,7 +126,7 @@ Status decoder_shape(ShapeContext& c, int paths) {
 
 }  // namespace
 
-void register_ctc_decoders(OpRegistry& ops, KernelRegistry& kernels) {
+void register_ctc_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const char* none = "it chooses classes";
   ops.add(OpDef("CTCGreedyDecoder")
               .input("inputs: T")

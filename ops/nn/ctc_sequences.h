@@ -47,7 +47,4 @@ struct Sequences {
   }
 };
 
-/// CTCGreedyDecoder, CTCBeamSearchDecoder; called by register_ctc_ops.
-void register_ctc_decoders(OpRegistry& ops, KernelRegistry& kernels);
-
 }  // namespace troupe

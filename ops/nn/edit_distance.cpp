@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many changes make one sequence another: EditDistance, the measure of what CTC decodes.
-#include "ops/nn/edit_distance.h"
-
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <numeric>
 
+#include "ops/nn/register.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 

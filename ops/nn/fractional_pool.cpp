@@ -5,7 +5,7 @@
 
 #include "devices/parallel.h"
 #include "ops/nn/pool_shapes.h"
-#include "ops/nn/window_parts.h"
+#include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"

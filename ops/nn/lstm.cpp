@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/all.h"
 #include "ops/nn/lstm_steps.h"
 #include "ops/nn/packed_product.h"
+#include "ops/nn/register.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 #include "troupe/graph.h"
@@ -213,7 +213,6 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
     kernels.add<BlockLstmGrad>(op, DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
     add_half_kernels<BlockLstmGrad>(kernels, op);
   }
-  register_recurrent_cell_ops(ops, kernels);
 }
 
 }  // namespace troupe

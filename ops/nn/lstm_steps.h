@@ -65,7 +65,4 @@ void add_to(float* sum, const float* x, int64_t n);
 /// The error of a library that multiplies.
 Error product_failed(const Lstm& l);
 
-/// The parts of the family; register_lstm_ops calls them.
-void register_recurrent_cell_ops(OpRegistry& ops, KernelRegistry& kernels);
-
 }  // namespace troupe

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "devices/parallel.h"
-#include "ops/nn/window_parts.h"
+#include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"

@@ -3,10 +3,9 @@
 #include <cstring>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/nn/conv_kernel.h"
 #include "ops/nn/pool_shapes.h"
-#include "ops/nn/window_parts.h"
+#include "ops/nn/register.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
@@ -529,12 +528,6 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_pool_kernels<MaxPoolGradGrad>(kernels, "MaxPoolGradGrad", MaxPoolTypes{});
   add_pool_kernels<AvgPool>(kernels, "AvgPool", AvgPoolTypes{});
   add_pool_kernels<AvgPoolGrad>(kernels, "AvgPoolGrad", AvgPoolTypes{});
-  register_pool_argmax_ops(ops, kernels);
-  register_patches_ops(ops, kernels);
-  register_volume_patches_ops(ops, kernels);
-  register_conv3d_ops(ops, kernels);
-  register_pool3d_ops(ops, kernels);
-  register_fractional_pool_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -2,8 +2,8 @@
 // Pools over volumes: MaxPool3D, AvgPool3D and their gradients.
 #include "devices/parallel.h"
 #include "ops/nn/pool_shapes.h"
+#include "ops/nn/register.h"
 #include "ops/nn/volume.h"
-#include "ops/nn/window_parts.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MaxPoolWithArgmax, which tells where the largest values are, and its gradient.
 #include "devices/parallel.h"
-#include "ops/nn/window_parts.h"
+#include "ops/nn/register.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/window.h"

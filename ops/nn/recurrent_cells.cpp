@@ -4,6 +4,7 @@
 // encoder-decoder", 2014.
 #include "devices/parallel.h"
 #include "ops/nn/lstm_steps.h"
+#include "ops/nn/register.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "ops/nn/register.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What lies under windows over volumes: ExtractVolumePatches.
 #include "devices/parallel.h"
+#include "ops/nn/register.h"
 #include "ops/nn/volume.h"
-#include "ops/nn/window_parts.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
 #include "troupe/kernel.h"

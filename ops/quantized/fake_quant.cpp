@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/quantized/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {

@@ -7,6 +7,7 @@
 #include "ops/parts/window.h"
 #include "ops/parts/wrapping.h"
 #include "ops/quantized/range.h"
+#include "ops/quantized/register.h"
 
 namespace troupe {
 namespace {

@@ -6,6 +6,7 @@
 #include "ops/parts/gemm.h"
 #include "ops/parts/wrapping.h"
 #include "ops/quantized/range.h"
+#include "ops/quantized/register.h"
 
 namespace troupe {
 namespace {

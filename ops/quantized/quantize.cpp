@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/quantized/axis_slices.h"
 #include "ops/quantized/range.h"
+#include "ops/quantized/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -217,10 +217,6 @@ void register_quantize_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of QuantizeAndDequantizeV4: zero where the input was cut off, and by the range."),
           gradient(v4_grad_gradient));
   add_cpu_kernels<V4Grad>(kernels, "QuantizeAndDequantizeV4Grad", FullFloatTypes{});
-  register_quantize_integer_ops(ops, kernels);
-  register_requantize_ops(ops, kernels);
-  register_quantized_math_ops(ops, kernels);
-  register_quantized_image_ops(ops, kernels);
 }
 
 }  // namespace troupe

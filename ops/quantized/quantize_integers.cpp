@@ -3,6 +3,7 @@
 #include "devices/parallel.h"
 #include "ops/quantized/axis_slices.h"
 #include "ops/quantized/range.h"
+#include "ops/quantized/register.h"
 
 namespace troupe {
 namespace {

@@ -103,12 +103,6 @@ int32_t zero_of(const CodeRange& r);
 /// Bytes as integers from that for zero on.
 Result<Tensor> from_zero(const KernelContext& c, const Tensor& x, int32_t zero);
 
-// Parts of the quantize family; register_quantize_ops calls them.
-void register_quantize_integer_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_requantize_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_quantized_math_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_quantized_image_ops(OpRegistry& ops, KernelRegistry& kernels);
-
 /// Why they have no gradient.
 inline constexpr const char* kQuantized = "TensorFlow gives it none";
 

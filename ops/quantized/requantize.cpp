@@ -8,6 +8,7 @@
 #include "ops/parts/wrapping.h"
 #include "ops/quantized/axis_slices.h"
 #include "ops/quantized/range.h"
+#include "ops/quantized/register.h"
 
 namespace troupe {
 namespace {

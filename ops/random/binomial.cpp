@@ -12,6 +12,7 @@
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"
 #include "ops/random/generator.h"
+#include "ops/random/register.h"
 #include "ops/random/source.h"
 
 namespace troupe {

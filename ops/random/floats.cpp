@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/generator.h"
+#include "ops/random/register.h"
 #include "ops/random/source.h"
 
 namespace troupe {
@@ -133,18 +133,13 @@ void add_random(OpRegistry& ops, KernelRegistry& kernels, const std::string& op,
 
 }  // namespace
 
-void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
+void register_random_float_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_random<Uniform>(ops, kernels, "RandomUniform", "StatelessRandomUniform", "StatefulUniform",
                       "Numbers uniform in [0, 1).");
   add_random<Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal", "StatefulStandardNormalV2",
                      "Standard normal numbers.");
   add_random<Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal", "StatefulTruncatedNormal",
                         "Standard normal numbers, those beyond two standard deviations drawn again.");
-  register_random_integer_ops(ops, kernels);
-  register_random_gamma_ops(ops, kernels);
-  register_random_binomial_ops(ops, kernels);
-  register_random_generator_ops(ops, kernels);
-  register_random_truncated_ops(ops, kernels);
 }
 
 }  // namespace troupe

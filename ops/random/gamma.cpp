@@ -10,6 +10,7 @@
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"
+#include "ops/random/register.h"
 #include "ops/random/source.h"
 
 namespace troupe {

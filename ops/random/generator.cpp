@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The states of generators: RngReadAndSkip, RngSkip, and NonDeterministicInts, which they begin with.
 #include "ops/random/generator.h"
+#include "ops/random/register.h"
 
 #include <random>
 

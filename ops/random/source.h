@@ -65,11 +65,4 @@ using FullIntTypes = TypeList<int32_t, int64_t, uint32_t, uint64_t>;
 Status shape_of_input(ShapeContext& c);
 Status shape_said_by(ShapeContext& c, int input);
 
-// Parts of the family; register_random_ops calls them.
-void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_random_gamma_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_random_binomial_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_random_generator_ops(OpRegistry& ops, KernelRegistry& kernels);
-void register_random_truncated_ops(OpRegistry& ops, KernelRegistry& kernels);
-
 }  // namespace troupe

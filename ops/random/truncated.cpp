@@ -14,6 +14,7 @@
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"
+#include "ops/random/register.h"
 #include "ops/random/source.h"
 #include "troupe/graph.h"
 

@@ -6,11 +6,10 @@
 
 #include "devices/parallel.h"
 #include "io/wav.h"
-#include "ops/all.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/signal/fourier.h"
-#include "ops/text/string_map.h"
+#include "ops/signal/register.h"
 
 namespace troupe {
 namespace {

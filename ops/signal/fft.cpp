@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fourier transforms of the last one, two or three dimensions: FFT, IFFT, RFFT, IRFFT.
-#include "ops/signal/fft.h"
 #include "devices/parallel.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/signal/fourier.h"
+#include "ops/signal/register.h"
 
 namespace troupe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "ops/math/counted.h"
 #include "ops/sparse/input.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/sparse/input.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 #include "ops/text/string_hash.h"
 #include "troupe/graph.h"
 

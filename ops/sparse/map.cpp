@@ -7,7 +7,7 @@
 
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/type_dispatch.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 #include "troupe/graph.h"
 #include "troupe/tensor_list.h"
 

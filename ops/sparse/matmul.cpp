@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of matrices that have many zeros: SparseTensorDenseMatMul, of which one is given by places and values, and
 // SparseMatMul of dense ones.
-#include "ops/all.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/wrapping.h"
 #include "ops/sparse/add_rows.h"
+#include "ops/sparse/register.h"
 
 namespace troupe {
 namespace {

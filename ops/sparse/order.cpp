@@ -4,11 +4,10 @@
 #include <numeric>
 
 #include "base/join.h"
-#include "ops/all.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 
 namespace troupe {
 namespace {
@@ -155,13 +154,6 @@ void register_sparse_order_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "for a place outside, and for a shape of more or fewer elements."),
       not_differentiable("it moves indices"));
   kernels.add<SparseReshape>("SparseReshape", DeviceKind::kCpu, {});
-  register_sparse_math_ops(ops, kernels);
-  register_sparse_slice_ops(ops, kernels);
-  register_sparse_reduction_ops(ops, kernels);
-  register_sparse_count_ops(ops, kernels);
-  register_sparse_cross_ops(ops, kernels);
-  register_sparse_map_ops(ops, kernels);
-  register_sparse_serialize_ops(ops, kernels);
 }
 
 }  // namespace troupe

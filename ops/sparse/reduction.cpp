@@ -6,7 +6,7 @@
 
 #include "ops/parts/wrapping.h"
 #include "ops/sparse/input.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ops/all.h"
 #include "ops/math/segment_ids.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/sparse/add_rows.h"
+#include "ops/sparse/register.h"
 
 namespace troupe {
 namespace {

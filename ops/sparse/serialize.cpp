@@ -4,7 +4,7 @@
 #include "base/join.h"
 #include "ops/parts/tensor_bytes.h"
 #include "ops/sparse/input.h"
-#include "ops/sparse/sparse_parts.h"
+#include "ops/sparse/register.h"
 #include "troupe/graph.h"
 #include "troupe/tensor_list.h"
 

@@ -7,10 +7,9 @@
 #include <map>
 #include <set>
 
-#include "ops/all.h"
-#include "ops/nn/edit_distance.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/sparse/register.h"
 
 namespace troupe {
 namespace {
@@ -264,7 +263,6 @@ void register_set_ops(OpRegistry& ops, KernelRegistry& kernels) {
   finish(std::move(size), size_shape,
          "How many different values each row along the last dimension of a sparse tensor has.");
   add_kernels<SetSize>(kernels, "SetSize");
-  register_edit_distance_ops(ops, kernels);
 }
 
 }  // namespace troupe

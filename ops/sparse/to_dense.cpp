@@ -2,11 +2,11 @@
 // Tensors given by indices and values, as embeddings take them: SparseToDense, SparseFillEmptyRows and its gradient.
 #include <algorithm>
 
-#include "ops/all.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
+#include "ops/sparse/register.h"
 
 namespace troupe {
 namespace {
@@ -193,7 +193,7 @@ class FillEmptyRowsGrad final : public ComputeKernel {
 
 }  // namespace
 
-void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
+void register_sparse_to_dense_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("SparseToDense")
               .input("sparse_indices: Tindices")
               .input("output_shape: Tindices")

@@ -4,9 +4,9 @@
 // ResourceAccumulatorSetGlobalStep and -NumAccumulated run at the accumulator's host.
 #include "containers/gradient_accumulator.h"
 #include "containers/sparse_gradient_accumulator.h"
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/state/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {

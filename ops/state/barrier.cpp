@@ -3,8 +3,8 @@
 // BarrierIncompleteSize run at the barrier's host.
 #include "queues/barrier.h"
 
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/state/register.h"
 #include "troupe/graph.h"
 
 namespace troupe {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Event counts: _EventCount makes the handle; _EventCountAwait and _EventCountAdvance run at the count's host.
 #include "queues/event_count.h"
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/state/register.h"
 
 namespace troupe {
 namespace {

@@ -6,8 +6,8 @@
 #include <deque>
 
 #include "devices/hosted_resource.h"
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/state/register.h"
 #include "troupe/tensor_list.h"
 
 namespace troupe {

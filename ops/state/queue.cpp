@@ -2,8 +2,8 @@
 // Queues: FIFOQueueV2, RandomShuffleQueueV2, PaddingFIFOQueueV2, PriorityQueueV2 make handles; QueueEnqueueV2,
 // QueueEnqueueManyV2, QueueDequeueV2, QueueDequeueManyV2, QueueDequeueUpToV2, QueueCloseV2, QueueSizeV2 and
 // QueueIsClosedV2 run at the queue's host.
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/state/register.h"
 #include "queues/fifo_queue.h"
 #include "queues/priority_queue.h"
 #include "queues/random_shuffle_queue.h"

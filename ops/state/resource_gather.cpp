@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "containers/container.h"
-#include "ops/all.h"
 #include "ops/array/nd_index.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 
 namespace troupe {

@@ -5,7 +5,6 @@
 
 #include "base/join.h"
 #include "containers/container.h"
-#include "ops/all.h"
 #include "ops/array/nd_index.h"
 #include "ops/array/slice_spec.h"
 #include "ops/parts/index_tensors.h"
@@ -13,6 +12,7 @@
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
+#include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 
 #include "io/file_pattern.h"
 #include "io/safetensors.h"
-#include "ops/all.h"
+#include "ops/state/register.h"
 #include "ops/state/tensor_slice.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lookup tables: HashTableV2, MutableHashTableV2, MutableHashTableOfTensorsV2, MutableDenseHashTableV2 make handles;
 // LookupTable...V2, InitializeTableV2 and InitializeTableFromTextFileV2 run at the table's host.
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/state/register.h"
 #include "ops/state/table_resource.h"
 #include "ops/state/vocabulary_file.h"
 #include "ops/text/string_map.h"

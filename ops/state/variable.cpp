@@ -5,9 +5,9 @@
 #include <atomic>
 
 #include "containers/container.h"
-#include "ops/all.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/simd_clones.h"
+#include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 #include "troupe/graph.h"
 

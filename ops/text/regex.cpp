@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "ops/text/register.h"
 #include "ops/text/string_map.h"
 
 namespace troupe {

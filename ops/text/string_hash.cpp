@@ -3,6 +3,7 @@
 // fingerprint, SipHash-2-4 and MurmurHash64A. Ops: StringToHashBucketFast, StringToHashBucketStrong,
 // StringToHashBucket, Fingerprint.
 #include "ops/text/string_hash.h"
+#include "ops/text/register.h"
 
 #include <bit>
 #include <cstring>

@@ -4,8 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "ops/all.h"
 #include "troupe/graph.h"
+#include "troupe/kernel.h"
+#include "troupe/op.h"
 
 namespace troupe {
 

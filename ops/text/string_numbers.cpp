@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "ops/parts/type_dispatch.h"
+#include "ops/text/register.h"
 #include "ops/text/string_map.h"
 #include "ops/text/string_numbers.h"
 

@@ -4,6 +4,7 @@
 
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/text/register.h"
 #include "ops/text/string_map.h"
 
 namespace troupe {

@@ -7,6 +7,7 @@
 
 #include "ops/parts/broadcast.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/text/register.h"
 #include "ops/text/string_map.h"
 
 namespace troupe {

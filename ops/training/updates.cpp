@@ -7,12 +7,12 @@
 #include <cstring>
 
 #include "containers/container.h"
-#include "ops/all.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/state/variable_shape.h"
 #include "ops/training/proximal_rules.h"
+#include "ops/training/register.h"
 #include "ops/training/sign_rules.h"
 
 namespace troupe {
@@ -304,7 +304,7 @@ class Rules {
 
 }  // namespace
 
-void register_training_ops(OpRegistry& ops, KernelRegistry& kernels) {
+void register_update_ops(OpRegistry& ops, KernelRegistry& kernels) {
   Rules rules(ops, kernels);
   rules.add<GradientDescentRule>("GradientDescent", {"var"}, {"alpha", "delta"}, "var -= alpha * delta.");
   rules.add_both<MomentumRule>("Momentum", {"var", "accum"}, {"lr", "grad", "momentum"},

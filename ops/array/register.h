@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes and places of elements: constants, views, parts and joins, reading by index, orders.
+// The list of the files here that register ops: one function for each, of its name.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+/// Registers all of them, by calling each of those below.
+void register_array_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+void register_band_ops(OpRegistry&, KernelRegistry&);
+void register_block_ops(OpRegistry&, KernelRegistry&);
+void register_concat_ops(OpRegistry&, KernelRegistry&);
+void register_const_ops(OpRegistry&, KernelRegistry&);
+void register_diagonal_ops(OpRegistry&, KernelRegistry&);
+void register_gather_ops(OpRegistry&, KernelRegistry&);
+void register_gather_nd_ops(OpRegistry&, KernelRegistry&);
+void register_order_ops(OpRegistry&, KernelRegistry&);
+void register_pad_ops(OpRegistry&, KernelRegistry&);
+void register_partition_ops(OpRegistry&, KernelRegistry&);
+void register_reshape_ops(OpRegistry&, KernelRegistry&);
+void register_reverse_ops(OpRegistry&, KernelRegistry&);
+void register_sequence_ops(OpRegistry&, KernelRegistry&);
+void register_slice_ops(OpRegistry&, KernelRegistry&);
+void register_top_k_ops(OpRegistry&, KernelRegistry&);
+void register_unique_ops(OpRegistry&, KernelRegistry&);
+
+}  // namespace troupe

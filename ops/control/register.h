@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches and loops by the white paper, and what TensorFlow's keep values in: lists, arrays, stacks, optionals.
+// The list of the files here that register ops: one function for each, of its name.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+/// Registers all of them, by calling each of those below.
+void register_control_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+void register_control_flow_ops(OpRegistry&, KernelRegistry&);
+void register_optional_ops(OpRegistry&, KernelRegistry&);
+void register_stack_ops(OpRegistry&, KernelRegistry&);
+void register_tensor_array_ops(OpRegistry&, KernelRegistry&);
+void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
+void register_tensor_list_kernels(KernelRegistry&);
+
+}  // namespace troupe

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of numbers, element by element, and what counts, reduces and adds up.
+// The list of the files here that register ops: one function for each, of its name.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+/// Registers all of them, by calling each of those below.
+void register_math_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+void register_bessel_ops(OpRegistry&, KernelRegistry&);
+void register_math_binary_ops(OpRegistry&, KernelRegistry&);
+void register_bitwise_ops(OpRegistry&, KernelRegistry&);
+void register_cast_ops(OpRegistry&, KernelRegistry&);
+void register_complex_ops(OpRegistry&, KernelRegistry&);
+void register_math_guarded_ops(OpRegistry&, KernelRegistry&);
+void register_histogram_ops(OpRegistry&, KernelRegistry&);
+void register_reduction_ops(OpRegistry&, KernelRegistry&);
+void register_same_shape_ops(OpRegistry&, KernelRegistry&);
+void register_scan_ops(OpRegistry&, KernelRegistry&);
+void register_segment_ops(OpRegistry&, KernelRegistry&);
+void register_select_ops(OpRegistry&, KernelRegistry&);
+void register_special_ops(OpRegistry&, KernelRegistry&);
+void register_math_unary_ops(OpRegistry&, KernelRegistry&);
+
+}  // namespace troupe

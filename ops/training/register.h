@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The optimizers' updates of variables.
+// The list of the files here that register ops: one function for each, of its name.
+#pragma once
+#include "troupe/kernel.h"
+#include "troupe/op.h"
+
+namespace troupe {
+
+/// Registers all of them, by calling each of those below.
+void register_training_ops(OpRegistry& ops, KernelRegistry& kernels);
+
+void register_update_ops(OpRegistry&, KernelRegistry&);
+
+}  // namespace troupe
