@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shape and order of tensors: Reshape, QuantizedReshape, ExpandDims, Squeeze, Transpose, Tile, Where,
-// InvertPermutation.
+// Shape and order of tensors: Reshape, ExpandDims, Squeeze, Transpose, Tile, Where, InvertPermutation.
+#include "ops/array/reshape.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -10,14 +11,9 @@
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
-#include "ops/quantized/range.h"
 
 namespace troupe {
-namespace {
 
-// --- views ---
-
-/// The shape asked of a Reshape, its -1 filled in. `elements` is -1 where it is not known; then -1 stays.
 Result<PartialShape> reshaped(const Tensor& sizes, int64_t elements) {
   TROUPE_ASSIGN(std::vector<int64_t> dims, int_values(sizes, "shape"));
   TROUPE_ASSIGN(PartialShape out, PartialShape::make(dims));
@@ -39,26 +35,6 @@ Result<PartialShape> reshaped(const Tensor& sizes, int64_t elements) {
   return out;
 }
 
-class Reshape final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).elements()));
-    TROUPE_ASSIGN(Tensor y, c.input(0).reshape(shape.shape()));
-    c.set_output(0, std::move(y));
-    return {};
-  }
-};
-
-/// Reshape of integers that stand for numbers of a range, which stays.
-class QuantizedReshape final : public ComputeKernel {
- public:
-  Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const CodeRange range, range_at(c, 2));
-    set_range(c, 1, range);
-    return Reshape().compute(c);
-  }
-};
-
 Status reshape_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
@@ -71,10 +47,19 @@ Status reshape_shape(ShapeContext& c) {
   return {};
 }
 
-Status quantized_reshape_shape(ShapeContext& c) {
-  set_range_shape(c);
-  return reshape_shape(c);
-}
+namespace {
+
+// --- views ---
+
+class Reshape final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).elements()));
+    TROUPE_ASSIGN(Tensor y, c.input(0).reshape(shape.shape()));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
 
 /// The gradient of an op that only changes the shape.
 Status reshape_gradient(GradientContext& c) {
@@ -350,20 +335,6 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(reshape_shape)
               .doc("The same elements in another shape; one size may be -1 and follows from the others. A view."),
           gradient(reshape_gradient));
-  ops.add(OpDef("QuantizedReshape")
-              .input("tensor: T")
-              .input("shape: Tshape")
-              .input("input_min: float32")
-              .input("input_max: float32")
-              .output("output: T")
-              .output("output_min: float32")
-              .output("output_max: float32")
-              .attr("T: {uint8, int32}")
-              .attr(type_attr("Tshape", IndexTypes{}, "int32"))
-              .shape(quantized_reshape_shape)
-              .doc("Reshape of integers that stand for the numbers of a range, which stays."),
-          not_differentiable(kQuantized));
-  kernels.add<QuantizedReshape>("QuantizedReshape", DeviceKind::kCpu, {});
   ops.add(OpDef("ExpandDims")
               .input("input: T")
               .input("dim: Tdim")
