@@ -4,8 +4,8 @@
 #include <future>
 
 #include "tests/child.h"
-#include "tests/nn/pipeline_fixture.h"
-#include "tests/nn/trainer_fixture.h"
+#include "tests/train/pipeline_fixture.h"
+#include "tests/train/trainer_fixture.h"
 
 namespace troupe::nn {
 namespace {
