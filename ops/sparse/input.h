@@ -10,6 +10,9 @@
 
 namespace troupe {
 
+/// What SerializeSparse makes of a sparse tensor: indices, values, sizes.
+constexpr int64_t kSerializedParts = 3;
+
 /// The inputs of a node that are a sparse tensor, and where its values lie in the dense one, in row-major order.
 struct SparseInput {
   const Tensor *indices = nullptr, *values = nullptr;

@@ -7,6 +7,7 @@
 
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/sparse/input.h"
 #include "ops/sparse/register.h"
 #include "troupe/graph.h"
 #include "troupe/tensor_list.h"
