@@ -39,10 +39,10 @@ class Gate {
     open_ = true;
     changed_.notify_all();
   }
-  /// Until so many wait.
+  /// Until so many wait, or more.
   bool await(int n) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 20s, [&] { return waiting_ == n; });
+    return changed_.wait_for(lock, 20s, [&] { return waiting_ >= n; });
   }
 
  private:
