@@ -152,7 +152,7 @@ bool Executor::run(int64_t quantum_ns) {
   while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
     const bool heavy = s->ready.empty();
     now = run_step(*s, now, begin + quantum_ns, fired);
-    count();  // before the caller of a step that ends here can ask
+    if (s->stopped || s->left == 0) count();  // it may end here, and its caller may ask
     finish_if_done(*s);
     if (heavy && outbox_.messages_wait()) break;
   }
