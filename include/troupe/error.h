@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include <fmt/core.h>
 
@@ -89,15 +88,15 @@ class [[nodiscard]] Status {
 /// A value, or an Error.
 template <class T> class [[nodiscard]] Result {
  public:
-  Result(T value) : data_(std::in_place_index<0>, std::move(value)) {}
-  Result(Error error) : data_(std::in_place_index<1>, std::move(error)) {}
+  Result(T value) : value_(std::move(value)) {}
+  Result(Error error) : status_(std::move(error)) {}
   /// From a failed Status; a success, which has no value, becomes a kInternal error that says so.
-  Result(Status status) : data_(std::in_place_index<1>, std::move(status)) {
-    if (std::get_if<1>(&data_)->ok()) [[unlikely]]
-      *std::get_if<1>(&data_) = detail::success_without_value();
+  Result(Status status) : status_(std::move(status)) {
+    if (status_.ok()) [[unlikely]]
+      status_ = detail::success_without_value();
   }
 
-  bool ok() const { return data_.index() == 0; }
+  bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
   /// The value. Of an error: prints it on stderr and ends the program.
   T& value() & { return *checked(); }
@@ -109,21 +108,22 @@ template <class T> class [[nodiscard]] Result {
   T* operator->() { return checked(); }
   const T* operator->() const { return checked(); }
   /// The error. Of a value: ends the program with a line that says so.
-  const Error& error() const { return ok() ? detail::no_error() : std::get_if<1>(&data_)->error(); }
-  Error& error() { return ok() ? detail::no_error() : std::get_if<1>(&data_)->error(); }
-  Status status() const { return ok() ? Status() : *std::get_if<1>(&data_); }
+  const Error& error() const { return status_.error(); }
+  Error& error() { return status_.error(); }
+  Status status() const { return status_; }
   /// The status without a copy; only when !ok().
-  Status failure() && { return std::move(*std::get_if<1>(&data_)); }
+  Status failure() && { return std::move(status_); }
 
  private:
   T* checked() {
     if (!ok()) [[unlikely]]
       detail::abort_with(error());
-    return std::get_if<0>(&data_);
+    return &*value_;
   }
   const T* checked() const { return const_cast<Result*>(this)->checked(); }
 
-  std::variant<T, Status> data_;  // a Status is smaller than an Error, and sooner destroyed
+  std::optional<T> value_;
+  Status status_;  // failed just when there is no value
 };
 
 /// Makes an Error with a formatted message.
