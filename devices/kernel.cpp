@@ -42,8 +42,8 @@ void KernelContext::no_such(const char* what, int i, int count) {
   throw std::out_of_range(fmt::format("the kernel asked for {} {} of {}", what, i, count));
 }
 
-void KernelRegistry::add(std::string_view op, DeviceKind kind, const Types& types, KernelFactory factory) {
-  entries_[std::string(op)].push_back({kind, types, std::move(factory), checked_});
+void KernelRegistry::add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory) {
+  entries_[std::string(op)].push_back({kind, std::move(types), std::move(factory), checked_});
 }
 
 void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype,

@@ -13,8 +13,8 @@ namespace {
 
 struct TypeEntry {
   DType dtype;
-  const char* name;
-  const char* tensorflow_name;  // where it differs
+  std::string_view name;             // ends with a NUL, for to_string
+  std::string_view tensorflow_name;  // where it differs
   size_t size;
 };
 
@@ -59,14 +59,14 @@ size_t size_of(DType dtype) {
 
 const char* to_string(DType dtype) {
   const TypeEntry* e = find(dtype);
-  return e ? e->name : "invalid";
+  return e ? e->name.data() : "invalid";
 }
 
 std::optional<DType> dtype_from_string(std::string_view name) {
-  std::string lower = lower_case(name);
-  if (lower.starts_with("dt_")) lower.erase(0, 3);
+  const std::string lower = lower_case(name);
+  const std::string_view word = std::string_view(lower).substr(lower.starts_with("dt_") ? 3 : 0);
   for (const TypeEntry& e : kEntries)
-    if (lower == e.name || (*e.tensorflow_name && lower == e.tensorflow_name)) return e.dtype;
+    if (word == e.name || (!e.tensorflow_name.empty() && word == e.tensorflow_name)) return e.dtype;
   return std::nullopt;
 }
 

@@ -160,7 +160,7 @@ class KernelRegistry {
  public:
   /// Types a kernel is for, by type attribute; attributes not named here may be anything.
   using Types = std::map<std::string, std::vector<DType>, std::less<>>;
-  void add(std::string_view op, DeviceKind kind, const Types& types, KernelFactory factory);
+  void add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory);
   /// For one type of one attribute.
   void add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype, KernelFactory factory);
   /// A kernel class, see make_kernel.

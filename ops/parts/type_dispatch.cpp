@@ -4,9 +4,15 @@
 namespace troupe {
 
 std::string type_attr(std::string_view name, std::span<const DType> types, std::string_view fallback) {
-  std::string out = fmt::format("{}: {{", name);
-  for (size_t i = 0; i < types.size(); ++i) out += fmt::format("{}{}", i > 0 ? ", " : "", to_string(types[i]));
-  return out + "}" + (fallback.empty() ? "" : fmt::format(" = {}", fallback));
+  std::string out(name);
+  out += ": {";
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (i > 0) out += ", ";
+    out += to_string(types[i]);
+  }
+  out += '}';
+  if (!fallback.empty()) out.append(" = ").append(fallback);
+  return out;
 }
 
 }  // namespace troupe
