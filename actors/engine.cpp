@@ -12,6 +12,7 @@
 #include "actors/engine_impl.h"
 #include "actors/engine_options.h"
 #include "actors/resource_actor.h"
+#include "actors/scheduler.h"
 #include "actors/sim_actor.h"
 #include "actors/step_timer.h"
 #include "base/engine_thread.h"
@@ -104,11 +105,7 @@ void Engine::Impl::start_system(const EngineOptions& options) {
   config_->set("scheduler.max-threads", static_cast<size_t>(count_workers(options)));
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
   config_->set("scheduler.max-throughput", size_t{1});
-  // Work that arises on one worker is stolen by another only when that one looks: look often. Between looks wait for
-  // messages from outside, which end that wait at once; the scheduler's moderate polling would sleep through them.
-  config_->set("work-stealing.relaxed-sleep-duration", caf::timespan(std::chrono::microseconds(500)));
-  config_->set("work-stealing.moderate-poll-attempts", size_t{1});
-  config_->set("work-stealing.moderate-sleep-duration", caf::timespan(0));
+  config_->load<Scheduler>();
   std::exception_ptr failed;
   std::thread([&] {
     try {

@@ -6,7 +6,9 @@
 #include <caf/all.hpp>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <random>
+#include <thread>
 
 #include "bench/turns.h"
 #include "programs/program.h"
@@ -176,6 +178,24 @@ void empty_step_rows(int n) {
   std::fflush(stdout);
 }
 
+/// Processor time of an engine of two devices that has run a step and now does nothing.
+void idle_row(double seconds) {
+  auto engine = must(Engine::create({.cpu_threads = {1, 1}}));
+  Graph graph(engine->ops());
+  const Node* nothing = Scope(graph).node("NoOp", {});
+  Session session(*engine, graph);
+  must(session.run(std::vector<Feed>{}, {}, {nothing}));
+  std::vector<double> shares;
+  for (int i = 0; i < 5; ++i) {
+    const std::clock_t used = std::clock();
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds / 5));
+    shares.push_back(100 * static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC / (seconds / 5));
+  }
+  const double share = median(shares);
+  std::printf("| idle engine of two devices | %.2f %% of a core | 0.5 %% | %s |\n", share, share <= 0.5 ? "yes" : "NO");
+  std::fflush(stdout);
+}
+
 void variable_row(int repeats) {
   constexpr int kVariables = 100, kFloats = 64;
   auto engine = make_engine(1);
@@ -317,12 +337,13 @@ int main(int argc, char** argv) {
   app.add_option("--python", python, "Python that may have TensorFlow")->capture_default_str();
   app.add_option("--peers", peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--only", only, "One question only [all]")
-      ->check(CLI::IsMember({"nodes", "steps", "variables", "loop", "graphs"}));
+      ->check(CLI::IsMember({"nodes", "steps", "idle", "variables", "loop", "graphs"}));
   if (const auto status = programs::begin(app, argc, argv)) return *status;
   const auto wanted = [&](const char* question) { return only.empty() || only == question; };
   std::printf("| question | measured (median) | must reach | reached |\n|---|---|---|---|\n");
   if (wanted("nodes")) node_rows(nodes);
   if (wanted("steps")) empty_step_rows(steps);
+  if (wanted("idle")) idle_row(10);
   if (wanted("variables")) variable_row(steps);
   if (wanted("loop")) loop_row(1'000'000, fmt::format("'{}' '{}/peer_tensorflow.py'", python, peers));
   if (wanted("graphs")) large_graph_rows(largest);

@@ -29,7 +29,8 @@ void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepar
 /// An engine whose actors run in `system`: one scheduler, no second set of threads. The system must outlive the engine;
 /// EngineOptions::scheduler_threads has no meaning. Sessions and all else are as with an engine of its own. For the
 /// engine's speed the system should have a worker for each CPU device, the work-stealing policy (CAF's default) and
-/// "scheduler.max-throughput" 1. Errors: as Engine::create.
+/// "scheduler.max-throughput" 1. How often its idle workers wake is the system's to say; those of an engine with a
+/// system of its own rest. Errors: as Engine::create.
 Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options = {});
 
 /// The actor system of an engine, to spawn actors beside its own. In a system of the engine's own they must have ended

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduler: CAF's work stealing for an engine that stays open: workers look often for work to steal while there is
+// some about, and rest when there has been none for a while (docs/decisions/0010-idle-workers.md).
+#pragma once
+#include <caf/policy/work_stealing.hpp>
+#include <caf/scheduler/coordinator.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
+namespace troupe {
+
+/// How a worker of the scheduler finds its next job. It hides those functions of CAF's policy that it redefines.
+///
+/// A worker is *busy*, *looking* or *resting*:
+///   busy -> looking      its queue is empty and nothing could be stolen
+///   looking -> busy      a job came into its queue, which wakes it at once, or one could be stolen: tried each kLook
+///   looking -> resting   it has looked kLooks times in vain
+///   resting -> looking   a job came into its queue, or into that of a busy worker, which wakes one that rests
+/// A wake-up may miss a worker that is just about to rest, so a resting one tries to steal each kRest.
+class RestingPolicy : public caf::policy::work_stealing {
+ public:
+  static constexpr std::chrono::microseconds kLook{500};
+  static constexpr int kLooks = 40;  // 20 ms: longer than the gaps between the steps of a training loop
+  static constexpr std::chrono::milliseconds kRest{250};
+
+  struct coordinator_data : work_stealing::coordinator_data {
+    using work_stealing::coordinator_data::coordinator_data;
+    std::atomic<int> resting{0};
+  };
+  struct worker_data : work_stealing::worker_data {
+    using work_stealing::worker_data::worker_data;
+    bool resting = false;  // under waitdata.lock
+  };
+
+  template <class Worker> void external_enqueue(Worker* self, caf::resumable* job) {
+    worker_data& own = d(self);
+    own.queue.append(job);
+    if (std::lock_guard guard(own.waitdata.lock); own.waitdata.sleeping) return own.waitdata.cv.notify_one();
+    wake_one(*self->parent());
+  }
+
+  template <class Worker> void internal_enqueue(Worker* self, caf::resumable* job) {
+    work_stealing::internal_enqueue(self, job);
+    wake_one(*self->parent());
+  }
+
+  template <class Worker> void resume_job_later(Worker* self, caf::resumable* job) {
+    work_stealing::resume_job_later(self, job);
+    wake_one(*self->parent());
+  }
+
+  template <class Worker> caf::resumable* dequeue(Worker* self) {
+    for (;;) {
+      for (int i = 0; i < kSpins; ++i) {
+        if (auto* job = d(self).queue.take_head()) return job;
+        if (i % kSpinsBetweenThefts == 0)
+          if (auto* job = try_steal(self)) return job;
+      }
+      for (int i = 0; i < kLooks; ++i) {
+        const bool called = wait(self, kLook);
+        if (auto* job = called ? d(self).queue.take_head() : try_steal(self)) return job;
+      }
+      std::atomic<int>& resting = d(self->parent()).resting;
+      resting.fetch_add(1);
+      caf::resumable* job = nullptr;
+      while (!job && !wait(self, kRest, true)) job = try_steal(self);
+      resting.fetch_sub(1);
+      if (job) return job;
+    }
+  }
+
+ private:
+  static constexpr int kSpins = 100, kSpinsBetweenThefts = 10;
+
+  /// Waits until the queue has a job or, while `resting`, until another worker calls. False when `longest` passed.
+  template <class Worker, class Duration> bool wait(Worker* self, Duration longest, bool resting = false) {
+    worker_data& own = d(self);
+    std::unique_lock guard(own.waitdata.lock);
+    own.waitdata.sleeping = true;
+    own.resting = resting;
+    const bool called =
+        own.waitdata.cv.wait_for(guard, longest, [&] { return !own.queue.empty() || own.resting != resting; });
+    own.waitdata.sleeping = false;
+    own.resting = false;
+    return called;
+  }
+
+  /// Has a worker that rests look for work again, if there is one.
+  template <class Coordinator> static void wake_one(Coordinator& scheduler) {
+    if (d(&scheduler).resting.load(std::memory_order_relaxed) == 0) return;
+    for (size_t i = 0; i < scheduler.num_workers(); ++i) {
+      worker_data& other = d(scheduler.worker_by_id(i));
+      std::lock_guard guard(other.waitdata.lock);
+      if (!other.resting) continue;
+      other.resting = false;
+      other.waitdata.cv.notify_one();
+      return;
+    }
+  }
+};
+
+using Scheduler = caf::scheduler::coordinator<RestingPolicy>;
+
+}  // namespace troupe
