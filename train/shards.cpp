@@ -103,4 +103,14 @@ Result<std::vector<Snapshot>> part_slots(const std::vector<Shards>& shards,
   return out;
 }
 
+Result<int64_t> step_of(const Snapshot& snapshot) {
+  const auto at = snapshot.variables.find("global_step");
+  if (at == snapshot.variables.end()) return invalid_argument("the snapshot must have a variable 'global_step'");
+  const Tensor& step = at->second;
+  if (step.dtype() != DType::kInt64 || step.rank() != 0)
+    return invalid_argument("'global_step' must be an int64 scalar, got {}{}", to_string(step.dtype()),
+                            step.shape().str());
+  return step.data<int64_t>()[0];
+}
+
 }  // namespace troupe::nn

@@ -103,7 +103,7 @@ Status run_once(const Mode& m, int run, int updates, std::map<int64_t, Snapshot>
       return;
     }
     ++counts.snapshots;
-    const int64_t step = taken->variables.at("global_step").data<int64_t>()[0];
+    const int64_t step = nn::step_of(*taken).value();
     const auto [at, fresh] = seen.try_emplace(step, std::move(*taken));
     if (fresh) return;
     ++counts.compared;

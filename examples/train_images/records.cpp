@@ -67,10 +67,7 @@ Result<Records::Point> Records::load() const {
 }
 
 Result<int64_t> Records::save(Snapshot snapshot, int64_t images, int64_t step, int64_t per_update) {
-  const auto counter = snapshot.variables.find("global_step");
-  if (counter == snapshot.variables.end() || counter->second.dtype() != DType::kInt64)
-    return make_error(Code::kFailedPrecondition, "nothing to save: there is no global step");
-  const int64_t now = counter->second.data<int64_t>()[0];
+  TROUPE_ASSIGN(const int64_t now, nn::step_of(snapshot));
   snapshot.variables[kImages] = Tensor::scalar<int64_t>(images + (now - step) * per_update);
   auto saved = checkpoints_.save(snapshot.variables, now, settings_);
   TROUPE_RETURN_IF_ERROR(saved);

@@ -8,6 +8,7 @@
 #include "troupe/checkpoint.h"
 #include "troupe/engine.h"
 #include "troupe/events.h"
+#include "troupe/train.h"
 
 /// How a run was set up, by the names of its options; kept in its checkpoints.
 using Settings = troupe::Checkpointer::Metadata;

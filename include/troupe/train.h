@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainer: replicas of a model on several devices, fed through queues, that share one container of variables or keep
 // copies that agree (docs/data_parallel.md). Implemented in train/towers.cpp, train/copies.cpp (the graph) and
-// train/trainer.cpp (the loops).
+// train/trainer.cpp (the loops); step_of in train/shards.cpp.
 //
 // An input loop runs steps that move elements of a dataset into a queue; replicas dequeue. Loops are continuations:
 // the callback of a step starts the next one, so no thread waits in between.
@@ -102,6 +102,10 @@ struct Metrics {
   int64_t examples = 0;
 };
 
+/// The updates of the variables that a snapshot of a Trainer or Pipeline has behind it: what step() was when it was
+/// taken. Any thread. Error: kInvalidArgument for a snapshot without a global step, an int64 scalar.
+Result<int64_t> step_of(const Snapshot& snapshot);
+
 /// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time; stop()
 /// and snapshot() from any. On a thread of the engine, that is in a callback, they are errors (but stop()), and the
 /// destructor, which cannot return one, ends the program with a line that says so.
@@ -145,7 +149,8 @@ class Trainer {
   int64_t step() const;
 
   /// The variables and slots as one replica alone would have them, after a whole update: also while a run is in
-  /// progress, which it does not stop, from any thread but the engine's, on_step included. Where runs give
+  /// progress, which it does not stop, from any thread but the engine's, on_step included. Training goes on beside
+  /// on_step, so a snapshot taken there is mostly of a later step than its report: step_of() tells. Where runs give
   /// bit-identical variables, what a snapshot of step N has is the same in every run. kAsync: each update is in it
   /// wholly or not at all. kLocal: it is taken when copies are averaged. Waits until the update in progress has been
   /// made.
