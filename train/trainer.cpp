@@ -12,6 +12,9 @@
 //    stop() waits for is computing.
 // 7. A snapshot is taken between two updates: while taking_, nothing that changes variables begins. Only kAsync, which
 //    has no such moment, leaves the cut to the engine.
+// 8. A replica has at most kMostReports reports that on_step has not taken: with so many it begins no step. Only
+// kLocal's
+//    go on to the next average where a snapshot waits for that, since on_step may be what waits for the snapshot.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -47,6 +50,7 @@ class Trainer::Impl {
     int64_t updates = 0;      // made by it
     bool ended = false;       // kLocal: its batches have
     int64_t taken = 0;        // batches, by its steps
+    int reports = 0;          // of its steps that on_step has not taken
     Clock::time_point starved_since = {};
     int64_t input_wait_ns = 0;
   };
@@ -178,6 +182,7 @@ class Trainer::Impl {
     const int64_t before = done_;
     target_ = sum_of(done_, updates);
     stopping_ = false;
+    reporting_ = static_cast<bool>(on_step);
     for (Replica& r : replicas_) r.input_wait_ns = 0, r.starved_since = {};
     bool stopped = false;
     const auto take_stop = [&] {
@@ -190,26 +195,23 @@ class Trainer::Impl {
     schedule(launches);
     while (true) {
       lock.unlock();
-      for (auto& launch : launches) launch();
+      for (auto& launch : launches) launch();  // before on_step, which may wait for a snapshot
       launches.clear();
       lock.lock();
       changed_.wait(lock, [&] { return !reports_.empty() || stop_ || idle(); });
       if (stop_) {
         take_stop();
         schedule(launches);
+        continue;
       }
-      auto reports = std::exchange(reports_, {});
-      const bool last = launches.empty() && idle();
+      if (reports_.empty()) break;
+      const StepReport report = reports_.front();
+      reports_.pop_front();
       lock.unlock();
-      for (auto& launch : launches) launch();  // before on_step, which may wait for a snapshot
-      launches.clear();
-      if (on_step && faults.ok())
-        faults = guarded_call([&] {
-          for (const StepReport& r : reports) on_step(r);
-        });
+      if (faults.ok()) faults = guarded_call([&] { on_step(report); });
       lock.lock();
       if (!faults.ok() && !stopped) stop_ = true;
-      if (last && reports_.empty()) break;
+      if (replicas_[size_t(report.replica)].reports-- == kMostReports) schedule(launches);
     }
     stop_ = stopping_ = false;  // a stop that came with the last update was for this run
     if (error_) return *error_;
@@ -261,6 +263,7 @@ class Trainer::Impl {
 
   bool may_compute(const Replica& r) const {
     if (r.phase != Phase::kReady || error_ || ended_ || closing_ || held()) return false;
+    if (r.reports >= kMostReports && !(local() && !wanted_.empty())) return false;
     switch (options_.mode) {
       // The first step after the update at work is not begun while a snapshot is to be taken in between.
       case ReplicaMode::kHybrid: return done_ < target_ && (wanted_.empty() || r.local_step <= step());
@@ -444,7 +447,10 @@ class Trainer::Impl {
     }
     ++r.updates;
     report.step = local() ? first_step_ + r.updates : step();
-    reports_.push_back(report);
+    if (reporting_) {
+      ++r.reports;
+      reports_.push_back(report);
+    }
     if (!std::isfinite(report.loss)) {
       Error error = invalid_argument("the loss of replica {} is {} at step {}", i, report.loss, report.step);
       error.step = report.step;
@@ -536,7 +542,8 @@ class Trainer::Impl {
   bool claimed_ = false;  // the name on the engine is ours
   bool updating_ = false, averaging_ = false, input_started_ = false, ended_ = false, stop_ = false, closing_ = false,
        cancelled_ = false, input_closed_ = false;
-  bool stopping_ = false;                   // the run in progress was told to stop
+  bool stopping_ = false;   // the run in progress was told to stop
+  bool reporting_ = false;  // it has an on_step
   std::shared_ptr<BatchSource> evaluated_;  // of the evaluation in progress
 
  public:

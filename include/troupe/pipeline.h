@@ -129,14 +129,14 @@ class Pipeline {
 
   /// Trains on `batches` batches, or until stop() or the end of the data; returns when the last update is made.
   /// `on_step` is called on the calling thread once for each batch, with means over its micro-batches, and may block;
-  /// training goes on beside it; what it throws stops the run and is its error. On simulated devices the clock stands
-  /// still while batches_in_flight batches are started, so a run of no more batches has an exact schedule. Errors: the
-  /// first of any step, which ends the others; the pipeline then only repeats it. A loss that is not finite, a batch
-  /// that micro_batches does not divide.
+  /// the batches in flight go on beside it, the next waits for it. What it throws stops the run and is its error. On
+  /// simulated devices the clock stands still while batches_in_flight batches are started, so a run of no more batches
+  /// has an exact schedule. Errors: the first of any step, which ends the others; the pipeline then only repeats it. A
+  /// loss that is not finite, a batch that micro_batches does not divide.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
-  /// The run in progress (or else the next one) ends after the batches in flight. It does not wait for a batch that the
-  /// dataset has not given: that is the first of the next run. An evaluation that waits for its dataset, now or next,
-  /// ends with kCancelled.
+  /// The run in progress (or else the next one) ends after the batches in flight, at most batches_in_flight, which
+  /// on_step still gets. It does not wait for a batch that the dataset has not given: that is the first of the next
+  /// run. An evaluation that waits for its dataset, now or next, ends with kCancelled.
   void stop();
   /// Updates of the variables so far: batches, with `asynchronous` micro-batches.
   int64_t step() const;

@@ -88,6 +88,9 @@ struct StepReport {
   int64_t examples = 0;
 };
 
+/// Reports of a replica that wait for Trainer::run's on_step at most.
+constexpr int kMostReports = 64;
+
 struct RunSummary {
   int64_t updates = 0;                      // made by this run
   bool stopped = false;                     // by stop()
@@ -137,13 +140,16 @@ class Trainer {
   Status restore(const Snapshot& snapshot);
 
   /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the
-  /// variables. `on_step` is called on the calling thread and may block; training goes on beside it. What it throws
-  /// stops the run and is its error. A dataset that has no element ready is waited for without a step in flight.
-  /// Errors: the first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
+  /// variables. `on_step` is called on the calling thread, once for each step, and may block. Training goes on beside
+  /// it until kMostReports reports of a replica wait: that replica then begins its next step when one of them is taken
+  /// (in kLocal, where a snapshot is asked for, it first goes on to the next average). What on_step throws stops the
+  /// run and is its error. A dataset that has no element ready is waited for without a step in flight. Errors: the
+  /// first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
-  /// wait for a dataset that is silent. In kLocal the copies are averaged as they are. An evaluation that waits for its
-  /// dataset, now or next, ends with kCancelled.
+  /// wait for a dataset that is silent. on_step still gets the reports of all steps that were made: at most
+  /// kMostReports of each replica, in kLocal also those of the steps with which replicas catch up with the fastest. In
+  /// kLocal the copies are then averaged. An evaluation that waits for its dataset, now or next, ends with kCancelled.
   void stop();
   /// Updates of the variables so far.
   int64_t step() const;

@@ -344,8 +344,14 @@ TEST_CASE("stop ends a run after the batches in flight") {
   auto engine = engine_of(2);
   auto pipeline = pipeline_of(*engine, stages_of(2), points(2).repeat(-1),
                               options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f))));
-  const auto summary = pipeline->run(1 << 20, [&](const StepReport&) { pipeline->stop(); });
+  int reports = 0;
+  const auto summary = pipeline->run(1 << 20, [&](const StepReport&) {
+    ++reports;
+    pipeline->stop();
+  });
   REQUIRE(summary.ok());
+  CHECK(reports == summary->updates);
+  CHECK(reports <= PipelineOptions().batches_in_flight);
   CHECK(summary->stopped);
   CHECK(summary->updates >= 1);
   CHECK(summary->updates == pipeline->step());
