@@ -262,7 +262,7 @@ class Trainer::Impl {
   int64_t round_end() const { return std::min(sum_of(done_, options_.local_steps), target_); }
 
   bool may_compute(const Replica& r) const {
-    if (r.phase != Phase::kReady || error_ || ended_ || closing_ || held()) return false;
+    if (r.phase != Phase::kReady || error_ || ended_ || closing_ || withdrawing_ || held()) return false;
     if (r.reports >= kMostReports && !(local() && !wanted_.empty())) return false;
     switch (options_.mode) {
       // The first step after the update at work is not begun while a snapshot is to be taken in between.
@@ -390,8 +390,10 @@ class Trainer::Impl {
       take_snapshots(launches);
     if (local() && !averaging_ && computing_ == 0 && !error_ && !closing_) end_round(launches);
     // The data ended, or are not there and a stop is wanted: the update would wait for gradients that do not come.
-    if (updating_ && (ended_ || stopping_) && computing_ == 0 && pushes_[step()] < needed())
+    if (updating_ && !withdrawing_ && (ended_ || stopping_) && computing_ == 0 && pushes_[step()] < needed()) {
+      withdrawing_ = true;
       launches.push_back([token = update_step_]() mutable { token.cancel(); });
+    }
   }
 
   int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
@@ -465,7 +467,7 @@ class Trainer::Impl {
   }
 
   void update_done(RunResult& result, Launches&) {
-    updating_ = false;
+    updating_ = withdrawing_ = false;
     if (result.ok()) {
       ++done_;
       pushes_.erase(pushes_.begin(), pushes_.lower_bound(step()));
@@ -544,6 +546,9 @@ class Trainer::Impl {
        cancelled_ = false, input_closed_ = false;
   bool stopping_ = false;   // the run in progress was told to stop
   bool reporting_ = false;  // it has an on_step
+  /// kHybrid: the update is being cancelled. A gradient that came now could be taken for some variables and not for
+  /// others, so no replica begins a step.
+  bool withdrawing_ = false;
   std::shared_ptr<BatchSource> evaluated_;  // of the evaluation in progress
 
  public:
