@@ -65,21 +65,6 @@ const Kernel& kernel_of(const StepPlan& plan, const PlanNode& node) {
   return *plan.blocking[node.blocking];
 }
 
-/// Holds what a kernel put out against what its node declares. Shapes are those of checked kernels only: Troupe's own
-/// are tested, and the inferred shape of a variable may be a promise that a graph from elsewhere does not keep.
-Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs) {
-  if (std::ssize(outputs) != node.num_outputs())
-    return make_error(Code::kInternal, "it gave {} outputs, its op has {}", outputs.size(), node.num_outputs());
-  for (int i = 0; i < node.num_outputs(); ++i) {
-    const Tensor& t = outputs[static_cast<size_t>(i)];
-    if (!t.defined()) return make_error(Code::kInternal, "its kernel did not set output {}", i);
-    if (t.dtype() != node.dtype(i) || (kernel.checked && !node.shape(i).compatible(t.shape())))
-      return make_error(Code::kInternal, "output {} is {}{}, declared as {}{}", i, to_string(t.dtype()),
-                        t.shape().str(), to_string(node.dtype(i)), node.shape(i).str());
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Simulated> Outbox::simulate(const Node& node, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
@@ -123,6 +108,12 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     } else {
       for (uint32_t i = 0; i < node.num_outputs; ++i)
         in.values[node.first_output + i] = std::move((*answer.outputs)[i]);
+      if (s->call->check_numerics) [[unlikely]] {
+        if (Status finite = check_numerics(in, node); !finite.ok()) {
+          fail(*s, graph_node, std::move(finite.error()));
+          continue;
+        }
+      }
       if (answer.ns > 0) measure(*s->plan, answer.tag.node, answer.ns, output_bytes(node, in));
       complete(*s, {answer.tag.node, answer.tag.iteration});
     }

@@ -50,6 +50,7 @@ std::optional<std::vector<Tensor>> evaluate(const KernelRegistry& kernels, const
   const OneThread one_thread;
   if (!run_kernel(*compute, context).ok()) return {};
   values.erase(values.begin(), values.begin() + n);
+  if (!check_outputs(node, *compute, values).ok()) return {};
   return values;
 }
 

@@ -70,12 +70,10 @@ bool ConstantFolding::fold(const Node& node) {
   const double bytes = std::max<double>(kMostBytes, of_inputs);
   if (const auto known = known_bytes(step_, node); known && *known > bytes) return false;
   auto values = evaluate_(node, inputs);
-  if (!values || static_cast<int>(values->size()) != node.num_outputs()) return false;
+  if (!values) return false;
   double made = 0;
-  for (int port = 0; port < node.num_outputs(); ++port) {
-    const Tensor& value = (*values)[static_cast<size_t>(port)];
-    const bool refers = value.dtype() == DType::kResource || value.dtype() == DType::kVariant;
-    if (value.dtype() != node.dtype(port) || refers) return false;
+  for (const Tensor& value : *values) {
+    if (value.dtype() == DType::kResource || value.dtype() == DType::kVariant) return false;
     made += static_cast<double>(value.bytes());
   }
   return made <= bytes && put(node, std::move(*values));

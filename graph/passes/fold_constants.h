@@ -11,7 +11,8 @@
 
 namespace troupe {
 
-/// The outputs of `node` computed from the values of its inputs; none where it has no kernel for that, or fails.
+/// The outputs of `node` computed from the values of its inputs, all that it declares. None where it has no kernel for
+/// that, or one that fails or puts out something else.
 using Evaluate = std::function<std::optional<std::vector<Tensor>>(const Node& node, std::span<const Tensor> inputs)>;
 
 /// Puts constants in place of nodes whose inputs are all constants, and of Shape, Size and Rank of a known shape,

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is asked of the outputs of kernels.
+#include "devices/run_kernel.h"
+
+#include "troupe/graph.h"
+
+namespace troupe {
+
+Status check_outputs(const Node& node, const Kernel& kernel, std::span<const Tensor> outputs) {
+  if (std::ssize(outputs) != node.num_outputs())
+    return make_error(Code::kInternal, "it gave {} outputs, its op has {}", outputs.size(), node.num_outputs());
+  for (int i = 0; i < node.num_outputs(); ++i) {
+    const Tensor& t = outputs[static_cast<size_t>(i)];
+    if (!t.defined()) return make_error(Code::kInternal, "its kernel did not set output {}", i);
+    if (t.dtype() != node.dtype(i) || (kernel.checked && !node.shape(i).compatible(t.shape())))
+      return make_error(Code::kInternal, "output {} is {}{}, declared as {}{}", i, to_string(t.dtype()),
+                        t.shape().str(), to_string(node.dtype(i)), node.shape(i).str());
+  }
+  return {};
+}
+
+}  // namespace troupe
