@@ -85,7 +85,7 @@ template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, std:
 
 /// The k first of each row of n elements, and their indices.
 template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, T* values, int32_t* indices) {
-  std::vector<int32_t> order(static_cast<size_t>(n));
+  std::vector<int32_t> order(static_cast<size_t>(rows > 0 ? n : 0));
   std::vector<SortKey<T>> keys;
   for (int64_t r = 0; r < rows; ++r, in += n) {
     if constexpr (std::is_same_v<T, SortKey<T>>) {

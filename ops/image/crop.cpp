@@ -60,6 +60,7 @@ struct Crops {
   /// Calls f(first element of the pixel of the crop, place in the image) for pixels of box b whose place is inside and
   /// outside(first element) for the others.
   template <class F, class G> void each(int64_t b, F&& f, G&& outside) const {
+    if (depth == 0) return;  // height and width may be any
     const Axis ys = rows(b), xs = columns(b);
     int64_t to = b * height * width * depth;
     for (int64_t i = 0; i < height; ++i)

@@ -114,13 +114,15 @@ class ScaleAndTranslate final : public ComputeKernel {
     const auto size = gradient_ ? from : to;
     TROUPE_ASSIGN(const Shape shape, resized(x, size.first, size.second));
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, shape));
-    TROUPE_ASSIGN(Taps rows, taps_of(*kernel, antialias_, from.first, to.first, scale[0], translation[0]));
-    TROUPE_ASSIGN(Taps columns, taps_of(*kernel, antialias_, from.second, to.second, scale[1], translation[1]));
-    if (gradient_) {
+    const bool empty = shape.elements() == 0;  // sizes may be any: no place is made
+    TROUPE_ASSIGN(Taps rows, taps_of(*kernel, antialias_, from.first, empty ? 0 : to.first, scale[0], translation[0]));
+    TROUPE_ASSIGN(Taps columns,
+                  taps_of(*kernel, antialias_, from.second, empty ? 0 : to.second, scale[1], translation[1]));
+    if (gradient_ && !empty) {
       rows = rows.transposed(from.first);
       columns = columns.transposed(from.second);
     }
-    if (shape.elements() > 0)
+    if (!empty)
       with_type(x.dtype(), ImageTypes{},
                 [&]<class T>() { resample<T, float, float>(x, y, rows, columns, c.threads()); });
     c.set_output(0, std::move(y));

@@ -132,6 +132,7 @@ Result<EinsumOperand> product(KernelContext& c, EinsumOperand a, EinsumOperand b
   for (int label : out.labels) dims.push_back(sizes[label]);
   TROUPE_ASSIGN(const Shape shape, Shape::make(dims));
   TROUPE_ASSIGN(out.data, c.allocate(a.data.dtype(), shape));
+  if (shape.elements() == 0) return out;  // for however many matrices
   std::vector<int64_t> at(static_cast<size_t>(count(batch, sizes)));
   std::iota(at.begin(), at.end(), int64_t{0});
   bool done = false;

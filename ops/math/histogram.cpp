@@ -110,7 +110,7 @@ class Bound final : public ComputeKernel {
     std::vector<int64_t> found;
     with_type(sorted.dtype(), NumberTypes{}, [&]<class T>() {
       const auto less = [](T a, T b) { return widen(a) < widen(b); };
-      for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t r = 0; r < rows && m > 0; ++r) {
         const T *begin = sorted.data<T>() + r * n, *end = begin + n, *v = values.data<T>() + r * m;
         for (int64_t i = 0; i < m; ++i)
           found.push_back(

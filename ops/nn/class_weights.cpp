@@ -100,10 +100,9 @@ Result<std::vector<double>> fixed_unigrams(const Attrs& attrs) {
   if (!path.empty()) {
     TROUPE_ASSIGN(counts, read_counts(path));
   }
-  counts.insert(counts.begin(), static_cast<size_t>(std::min(reserved, range)), 0.0);
-  if (static_cast<int64_t>(counts.size()) != range)
-    return invalid_argument("{} reserved ids and {} counts for range_max {}", reserved,
-                            static_cast<int64_t>(counts.size()) - reserved, range);
+  if (reserved > range || static_cast<int64_t>(counts.size()) != range - reserved)
+    return invalid_argument("{} reserved ids and {} counts for range_max {}", reserved, counts.size(), range);
+  counts.insert(counts.begin(), static_cast<size_t>(reserved), 0.0);
   double total = 0;
   for (int64_t k = 0; k < range; ++k) {
     if (!(counts[k] >= 0) || std::isinf(counts[k])) return invalid_argument("count {} of class {}", counts[k], k);

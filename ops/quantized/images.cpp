@@ -137,7 +137,7 @@ template <bool max> class QuantizedPool final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), Shape{x.dim(0), rows.out, columns.out, depth}));
     with_type(x.dtype(), TypeList<int8_t, uint8_t>{}, [&]<class T>() {
       const auto grain = 1 + kDearGrain / std::max<int64_t>(columns.out * depth * columns.size * rows.size, 1);
-      parallel_for(c.threads(), x.dim(0) * rows.out, grain, [&](int64_t begin, int64_t end) {
+      parallel_for(c.threads(), y.elements() > 0 ? x.dim(0) * rows.out : 0, grain, [&](int64_t begin, int64_t end) {
         std::vector<int32_t> joined(static_cast<size_t>(depth));
         for (int64_t row = begin; row < end; ++row) {
           const T* image = x.data<T>() + row / rows.out * rows.in * columns.in * depth;

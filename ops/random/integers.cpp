@@ -97,15 +97,16 @@ template <class T> class Multinomial final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.allocate(out_, shape));
     TROUPE_ASSIGN(const Philox random, source_.next(c, rows * ((n + 3) / 4 * 4) * 2 * kBlocksOfElement));
     Words words(random);
-    std::vector<double> sums(static_cast<size_t>(classes));
-    for (int64_t r = 0; r < rows; ++r) {
+    const int64_t drawn = y.elements() > 0 ? rows : 0;
+    std::vector<double> sums(static_cast<size_t>(drawn > 0 ? classes : 0));
+    for (int64_t r = 0; r < drawn; ++r) {
       const T* logit = logits.data<T>() + r * classes;
       const auto x = [&](int64_t k) { return static_cast<double>(widen(logit[k])); };
       double largest = std::numeric_limits<double>::lowest(), sum = 0;
       for (int64_t k = 0; k < classes; ++k)
         if (std::isfinite(x(k))) largest = std::max(largest, x(k));
       for (int64_t k = 0; k < classes; ++k) sums[k] = sum += std::isfinite(x(k)) ? std::exp(x(k) - largest) : 0;
-      if (n > 0 && !(sum > 0)) return invalid_argument("logits of row {} are no distribution", r);
+      if (!(sum > 0)) return invalid_argument("logits of row {} are no distribution", r);
       with_type(out_, IndexTypes{}, [&]<class I>() {
         for (int64_t i = 0; i < n; ++i) {
           const auto at = std::ranges::upper_bound(sums, words.uniform() * sum) - sums.begin();

@@ -2,6 +2,7 @@
 // Sound: DecodeWav, EncodeWav, AudioSpectrogram, Mfcc. Source of the latter: Davis and Mermelstein, "Comparison of
 // parametric representations for monosyllabic word recognition", 1980.
 #include <bit>
+#include <mutex>
 #include <numbers>
 
 #include "devices/parallel.h"
@@ -104,6 +105,11 @@ class AudioSpectrogram final : public ComputeKernel {
     if (x.rank() != 2) return invalid_argument("input must have shape [samples, channels], not {}", x.shape().str());
     const int64_t channels = x.dim(1), frames = windows_.count(x.dim(0)), bins = windows_.bins();
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, Shape{channels, frames, bins}));
+    if (y.elements() == 0) {
+      c.set_output(0, std::move(y));
+      return {};
+    }
+    std::call_once(weighted_, [&] { hann_ = hann(windows_.size); });  // there are samples for a window
     float* out = y.mutable_data<float>();
     parallel_for(c.threads(), channels * frames, 1 + kDearGrain / bins, [&](int64_t begin, int64_t end) {
       Fourier fourier(windows_.transformed());
@@ -122,14 +128,18 @@ class AudioSpectrogram final : public ComputeKernel {
   }
 
  private:
-  AudioSpectrogram(const SoundWindows& windows, bool squared) : windows_(windows), squared_(squared) {
-    for (int64_t k = 0; k < windows.size; ++k)
-      hann_.push_back(
-          0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(windows.size)));
+  AudioSpectrogram(const SoundWindows& windows, bool squared) : windows_(windows), squared_(squared) {}
+
+  static std::vector<double> hann(int64_t size) {
+    std::vector<double> out;
+    for (int64_t k = 0; k < size; ++k)
+      out.push_back(0.5 - 0.5 * std::cos(2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(size)));
+    return out;
   }
 
   const SoundWindows windows_;
   const bool squared_;
+  std::once_flag weighted_;
   std::vector<double> hann_;  // by place in a window, its weight
 };
 
@@ -181,6 +191,16 @@ class MelFilters {
   std::vector<double> falling_;  // its weight
 };
 
+Status check_cepstrum(int64_t filters, int64_t coefficients) {
+  constexpr int64_t kMostFilters = 4096;
+  if (filters > kMostFilters)
+    return invalid_argument("filterbank_channel_count must be at most {}, got {}", kMostFilters, filters);
+  if (coefficients < 1 || coefficients > filters)
+    return invalid_argument("dct_coefficient_count {} must be from 1 to filterbank_channel_count {}", coefficients,
+                            filters);
+  return {};
+}
+
 class Mfcc final : public ComputeKernel {
  public:
   explicit Mfcc(const KernelInit& init)
@@ -193,9 +213,7 @@ class Mfcc final : public ComputeKernel {
       return invalid_argument("spectrogram must have shape [channels, frames, bins], not {}", x.shape().str());
     if (c.input(1).rank() != 0)
       return invalid_argument("sample_rate must be a scalar, not {}", c.input(1).shape().str());
-    if (coefficients_ < 1 || coefficients_ > filters_ || filters_ > INT32_MAX)
-      return invalid_argument("dct_coefficient_count {} must be from 1 to filterbank_channel_count {}", coefficients_,
-                              filters_);
+    TROUPE_RETURN_IF_ERROR(check_cepstrum(filters_, coefficients_));
     TROUPE_ASSIGN(const MelFilters filters,
                   MelFilters::make(filters_, c.input(1).data<int32_t>()[0], x.dim(2), low_, high_));
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, Shape{x.dim(0), x.dim(1), coefficients_}));
@@ -231,7 +249,8 @@ Status mfcc_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 3));
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 0).status());
   const auto coefficients = c.attr<int64_t>("dct_coefficient_count");
-  c.set_output(0, PartialShape{x.dim(0), x.dim(1), std::max<int64_t>(coefficients, -1)});
+  TROUPE_RETURN_IF_ERROR(check_cepstrum(c.attr<int64_t>("filterbank_channel_count"), coefficients));
+  c.set_output(0, PartialShape{x.dim(0), x.dim(1), coefficients});
   return {};
 }
 
@@ -277,8 +296,8 @@ void register_audio_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("dct_coefficient_count: int = 13")
               .shape(mfcc_shape)
               .doc("The first dct_coefficient_count mel-frequency cepstral coefficients of each spectrum of squared "
-                   "magnitudes: the cosine transform of the logarithms of what filterbank_channel_count filters let "
-                   "through."),
+                   "magnitudes: the cosine transform of the logarithms of what filterbank_channel_count filters (at "
+                   "most 4096) let through."),
           none);
   kernels.add<DecodeWav>("DecodeWav", DeviceKind::kCpu, {});
   kernels.add<EncodeWav>("EncodeWav", DeviceKind::kCpu, {});

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Crosses of the features of each row, as new features: SparseCross, SparseCrossV2.
+#include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "ops/sparse/input.h"
@@ -12,31 +14,50 @@ namespace {
 
 /// The features of one input, by row: those of a sparse matrix in the order of its indices, or all of a dense one.
 struct CrossColumn {
+  /// Places of values, from begin to before end.
+  struct Places {
+    int64_t begin, end;
+  };
   const Tensor* values;
-  std::vector<int64_t> first;  // by row, and the end
+  bool sparse;
+  std::vector<int64_t> rows;  // of the values of a sparse matrix, sorted
+  int64_t width;              // of a dense one
 
-  int64_t count(int64_t row) const { return first[row + 1] - first[row]; }
+  Places at(int64_t row) const {
+    if (!sparse) return {row * width, (row + 1) * width};
+    const auto found = std::ranges::equal_range(rows, row);
+    return {found.begin() - rows.begin(), found.end() - rows.begin()};
+  }
 };
 
 Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
   if (x.shape.rank() != 2) return invalid_argument("a sparse input of shape {} is no matrix", x.shape.str());
   if (x.shape[0] != rows) return invalid_argument("a sparse input has {} rows, the first input {}", x.shape[0], rows);
-  CrossColumn out{x.values, std::vector<int64_t>(static_cast<size_t>(rows + 1))};
+  CrossColumn out{x.values, true, {}, 0};
   for (int64_t i = 0; i < x.size(); ++i) {
     if (i > 0 && x.at(i)[0] < x.at(i - 1)[0])
       return invalid_argument("indices[{}] is of row {}, the one before of row {}: they must be sorted", i, x.at(i)[0],
                               x.at(i - 1)[0]);
-    ++out.first[x.at(i)[0] + 1];
+    out.rows.push_back(x.at(i)[0]);
   }
-  for (int64_t r = 0; r < rows; ++r) out.first[r + 1] += out.first[r];
   return out;
 }
 
 Result<CrossColumn> dense_column(const Tensor& x, int64_t rows) {
   if (x.rank() != 2) return invalid_argument("a dense input of shape {} is no matrix", x.shape().str());
   if (x.dim(0) != rows) return invalid_argument("a dense input has {} rows, the first input {}", x.dim(0), rows);
-  CrossColumn out{&x, {}};
-  for (int64_t r = 0; r <= rows; ++r) out.first.push_back(r * x.dim(1));
+  return CrossColumn{&x, false, {}, x.dim(1)};
+}
+
+/// The rows that may have crosses, in order: no more than some input has values, whatever `rows` says.
+std::vector<int64_t> crossed_rows(const std::vector<CrossColumn>& columns, int64_t rows) {
+  std::vector<int64_t> out;
+  const auto sparse = std::ranges::find(columns, true, &CrossColumn::sparse);
+  if (sparse != columns.end()) {
+    std::ranges::unique_copy(sparse->rows, std::back_inserter(out));
+  } else if (std::ranges::all_of(columns, [](const CrossColumn& c) { return c.width > 0; })) {
+    for (int64_t r = 0; r < rows; ++r) out.push_back(r);
+  }
   return out;
 }
 
@@ -62,20 +83,23 @@ class SparseCross final : public ComputeKernel {
         key_(static_cast<uint64_t>(init.attrs->get_or("hash_key", int64_t{0}))), out_(init.output_dtypes[1]) {}
 
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const std::vector<CrossColumn> columns, read(c));
+    int64_t rows = 0;
+    TROUPE_ASSIGN(const std::vector<CrossColumn> columns, read(c, rows));
     std::string separator = "_X_";
     if (has_separator_) {
       const Tensor& sep = c.input(c.num_inputs() - 1);
       if (sep.rank() != 0) return invalid_argument("sep must be a scalar, not {}", sep.shape().str());
       separator = *sep.data<std::string>();
     }
-    const auto rows = columns.empty() ? 0 : static_cast<int64_t>(columns[0].first.size()) - 1;
-    std::vector<int64_t> counts;  // of crosses, by row
+    const std::vector<int64_t> crossed = crossed_rows(columns, rows);
+    std::vector<int64_t> counts;  // of crosses, by row of `crossed`
     int64_t total = 0, most = 0;
-    for (int64_t r = 0; r < rows; ++r) {
+    for (const int64_t r : crossed) {
       int64_t crosses = 1;
-      for (const CrossColumn& column : columns)
-        if (__builtin_mul_overflow(crosses, column.count(r), &crosses)) return too_many(r);
+      for (const CrossColumn& column : columns) {
+        const auto [begin, end] = column.at(r);
+        if (__builtin_mul_overflow(crosses, end - begin, &crosses)) return too_many(r);
+      }
       if (__builtin_add_overflow(total, crosses, &total)) return too_many(r);
       counts.push_back(crosses);
       most = std::max(most, crosses);
@@ -85,15 +109,18 @@ class SparseCross final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor values, c.allocate(out_, Shape{total}));
     int64_t at = 0, *place = indices.mutable_data<int64_t>();
     std::vector<int64_t> chosen(columns.size());  // by column: which of its values; the last one goes round first
-    for (int64_t r = 0; r < rows; ++r) {
-      for (size_t k = 0; k < columns.size(); ++k) chosen[k] = columns[k].first[r];
-      for (int64_t i = 0; i < counts[r]; ++i, ++at) {
-        *place++ = r;
+    std::vector<CrossColumn::Places> places(columns.size());
+    for (size_t row = 0; row < crossed.size(); ++row) {
+      for (size_t k = 0; k < columns.size(); ++k) {
+        places[k] = columns[k].at(crossed[row]);
+        chosen[k] = places[k].begin;
+      }
+      for (int64_t i = 0; i < counts[row]; ++i, ++at) {
+        *place++ = crossed[row];
         *place++ = i;
         if (out_ == DType::kInt64) values.mutable_data<int64_t>()[at] = bucket(columns, chosen);
         else values.mutable_data<std::string>()[at] = text(columns, chosen, separator);
-        for (size_t k = columns.size(); k-- > 0 && ++chosen[k] == columns[k].first[r + 1];)
-          chosen[k] = columns[k].first[r];
+        for (size_t k = columns.size(); k-- > 0 && ++chosen[k] == places[k].end;) chosen[k] = places[k].begin;
       }
     }
     c.set_output(0, std::move(indices));
@@ -105,11 +132,11 @@ class SparseCross final : public ComputeKernel {
  private:
   static Error too_many(int64_t row) { return invalid_argument("row {} has more crosses than an int64 counts", row); }
 
-  /// The inputs as columns of as many rows.
-  Result<std::vector<CrossColumn>> read(const KernelContext& c) const {
+  /// The inputs as columns of as many rows; sets `rows`.
+  Result<std::vector<CrossColumn>> read(const KernelContext& c, int64_t& rows) const {
     std::vector<CrossColumn> out;
     const int dense = c.num_inputs() - 3 * inputs_ - (has_separator_ ? 1 : 0);
-    int64_t rows = -1;
+    rows = -1;
     for (int i = 0; i < inputs_; ++i) {
       TROUPE_ASSIGN(const SparseInput x, SparseInput::read(c.input(i), c.input(inputs_ + i), c.input(2 * inputs_ + i)));
       if (rows < 0 && x.shape.rank() > 0) rows = x.shape[0];
@@ -122,6 +149,7 @@ class SparseCross final : public ComputeKernel {
       TROUPE_ASSIGN(CrossColumn column, dense_column(x, rows));
       out.push_back(std::move(column));
     }
+    rows = std::max<int64_t>(rows, 0);  // -1: there is no input
     return out;
   }
 
