@@ -5,19 +5,14 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/printable.h"
 #include "io/file_system.h"
 
 namespace troupe {
 namespace {
 
-std::string json_string(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
-}
+/// JSON takes neither control characters nor what is not UTF-8, so these show escaped.
+std::string json_string(std::string_view text) { return in_quotes(printable(text), '"'); }
 
 /// Nanoseconds as the format's microseconds.
 std::string micros(int64_t ns) {

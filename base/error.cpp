@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/printable.h"
+
 namespace troupe {
 
 const char* to_string(Code code) {
@@ -56,7 +58,7 @@ Status::Status(const Status& other) : error_(other.error_ ? std::make_unique<Err
 std::string Error::str() const {
   std::string out = fmt::format("{}: ", to_string(code));
   if (!op.empty()) out += op + " ";
-  if (!node.empty()) out += fmt::format("'{}'", node);
+  if (!node.empty()) out += in_quotes(node);
   if (!op.empty() || !node.empty()) {
     if (out.back() == ' ') out.pop_back();
     out += ": ";
@@ -65,7 +67,7 @@ std::string Error::str() const {
   std::string where = device.empty() ? "" : "device " + device;
   if (step) where += fmt::format("{}step {}", where.empty() ? "" : ", ", *step);
   if (!where.empty()) out += " (" + where + ")";
-  return out;
+  return printable(out);
 }
 
 }  // namespace troupe

@@ -3,9 +3,12 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "base/printable.h"
+
 namespace troupe {
 
-void write_log(spdlog::level::level_enum level, const std::string& text) {
+void write_log(spdlog::level::level_enum level, const std::string& message) {
+  const std::string text = printable(message);
   spdlog::logger* const chosen = spdlog::default_logger_raw();
   if (chosen && !chosen->name().empty()) return chosen->log(level, text);
   if (chosen && !chosen->should_log(level)) return;

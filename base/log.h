@@ -9,7 +9,8 @@
 
 namespace troupe {
 
-void write_log(spdlog::level::level_enum level, const std::string& text);
+/// Control characters of the message are escaped, see printable().
+void write_log(spdlog::level::level_enum level, const std::string& message);
 
 /// What a user wants to know in a normal run: where a checkpoint went, from which one training resumes.
 template <class... Args> void log_info(fmt::format_string<Args...> format, Args&&... args) {

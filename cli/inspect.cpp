@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
@@ -33,10 +34,10 @@ std::string grouped(double number) {
 class Table {
  public:
   explicit Table(std::string title) : title_(std::move(title)) {}
-  void add(std::string name, std::string what, std::string rest = "") {
-    width_ = std::max(width_, name.size());
-    middle_ = std::max(middle_, what.size());
-    rows_.push_back({std::move(name), std::move(what), std::move(rest)});
+  void add(const std::string& name, const std::string& what, const std::string& rest = "") {
+    rows_.push_back({printable(name), printable(what), printable(rest)});
+    width_ = std::max(width_, rows_.back().name.size());
+    middle_ = std::max(middle_, rows_.back().what.size());
   }
   void print() const {
     fmt::print("\n{}{}\n", title_, rows_.empty() ? ": none" : "");
@@ -161,7 +162,7 @@ Status inspect(const Options& o) {
   TROUPE_ASSIGN(const std::string bytes, read_file(o.graph));
   TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, graph));
   if (!o.dot.empty()) TROUPE_RETURN_IF_ERROR(write_file(o.dot, graph.dot()));
-  fmt::print("{}: {} nodes\n", o.graph, graph.size());
+  fmt::print("{}: {} nodes\n", printable(o.graph), graph.size());
   if (o.nodes) print_nodes(graph);
   print_ends(graph);
   print_variables(graph);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/device_name.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "io/whole_file.h"
@@ -81,7 +82,7 @@ void print_nodes(const Placement& placed, const PlacementOptions& options, const
   for (const NodePlacement& n : placed.nodes) {
     std::string line = fmt::format("  {:<{}}  {:<{}}  ", n.node->name(), width, n.node->op().name(), middle);
     if (n.why == PlacedBy::kCopied) {
-      fmt::print("{}{}\n", line, to_string(n.why));
+      fmt::print("{}{}\n", printable(line), to_string(n.why));
       continue;
     }
     line += fmt::format("{}  {} - {}  {}", devices[n.device], time(n.start_ns), time(n.finish_ns), to_string(n.why));
@@ -102,7 +103,7 @@ void print_nodes(const Placement& placed, const PlacementOptions& options, const
     for (size_t i = 0; i < std::min(elsewhere.size(), kShown); ++i)
       line += fmt::format("{}{} {}", i ? ", " : "; would end on ", elsewhere[i].second, time(elsewhere[i].first));
     if (elsewhere.size() > kShown) line += fmt::format(", {} more later", elsewhere.size() - kShown);
-    fmt::print("{}\n", line);
+    fmt::print("{}\n", printable(line));
   }
 }
 
@@ -112,7 +113,7 @@ void print_path(const Placement& placed, const std::vector<std::string>& devices
   fmt::print("\ncritical path: {} nodes\n", placed.critical_path.size());
   for (const Node* node : placed.critical_path) {
     const NodePlacement& n = *by_node[node];
-    fmt::print("  {} - {}  {}  {}\n", time(n.start_ns), time(n.finish_ns), devices[n.device], node->name());
+    fmt::print("  {} - {}  {}  {}\n", time(n.start_ns), time(n.finish_ns), devices[n.device], printable(node->name()));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "io/whole_file.h"
 #include "troupe/graph_def.h"
@@ -195,7 +196,7 @@ Status run(Options& o) {
   progress.reset();  // the line it has drawn gives way to what comes
   if (!fetched.ok()) return std::move(fetched.error());
   if (!o.out.empty()) return write_npz(o.out, *fetched);
-  for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", name, fetched->at(name).str());
+  for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", printable(name), fetched->at(name).str());
   return {};
 }
 

@@ -2,6 +2,7 @@
 // Graphs as Graphviz text.
 #include <map>
 
+#include "base/printable.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -35,11 +36,13 @@ std::string short_name(const Node& n) { return n.name().substr(n.name().rfind('/
 void write(const DotCluster& cluster, int depth, int& count, std::string& out) {
   const std::string indent(2 * depth, ' ');
   for (const Node* n : cluster.nodes) {
-    const std::string label = short_name(*n) + "\n" + n->op().name() + (n->device().empty() ? "" : "\n" + n->device());
+    std::string label = printable(short_name(*n)) + "\n" + n->op().name();
+    if (!n->device().empty()) label += "\n" + printable(n->device());
     out += fmt::format("{}n{} [label={}];\n", indent, n->id(), dot_quoted(label));
   }
   for (const auto& [name, inner] : cluster.inner) {
-    out += fmt::format("{}subgraph cluster_{} {{\n{}  label={};\n", indent, count++, indent, dot_quoted(name));
+    out +=
+        fmt::format("{}subgraph cluster_{} {{\n{}  label={};\n", indent, count++, indent, dot_quoted(printable(name)));
     write(inner, depth + 1, count, out);
     out += indent + "}\n";
   }

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/printable.h"
 #include "io/event.pb.h"
 #include "io/file_system.h"
 #include "io/numbers.h"
@@ -38,28 +39,10 @@ bool claim(const std::string& path) {
   return true;
 }
 
-/// How many bytes the UTF-8 character has that `text` begins with, by the table of well-formed sequences of the Unicode
-/// Standard (3-7); 0 for none.
-size_t character(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
-  const auto between = [&](size_t i, int first, int last) { return byte(i) >= first && byte(i) <= last; };
-  const int lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead <= 0xDF) return between(1, 0x80, 0xBF) ? 2 : 0;
-  if (lead >= 0xE0 && lead <= 0xEF)
-    return between(1, lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF) && between(2, 0x80, 0xBF) ? 3 : 0;
-  if (lead >= 0xF0 && lead <= 0xF4)
-    return between(1, lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF) && between(2, 0x80, 0xBF) &&
-                   between(3, 0x80, 0xBF)
-               ? 4
-               : 0;
-  return 0;
-}
-
 /// kInvalidArgument for a tag that is not UTF-8, for which readers refuse the whole file.
 Status check_tag(std::string_view tag) {
   for (size_t at = 0; at < tag.size();) {
-    const size_t bytes = character(tag.substr(at));
+    const size_t bytes = utf8_character(tag.substr(at));
     if (bytes == 0) return invalid_argument("tag '{}' is not UTF-8 at byte {}", tag, at);
     at += bytes;
   }

@@ -6,13 +6,15 @@
 #include <array>
 #include <bit>
 
+#include "base/printable.h"
+
 namespace troupe {
 namespace {
 
 std::string show(int64_t v) { return std::to_string(v); }
 std::string show(float v) { return fmt::format("{}", v); }
 std::string show(bool v) { return v ? "true" : "false"; }
-std::string show(const std::string& v) { return "\"" + v + "\""; }
+std::string show(const std::string& v) { return in_quotes(v, '"'); }
 std::string show(DType v) { return to_string(v); }
 std::string show(const PartialShape& v) { return v.str(); }
 std::string show(const Tensor& v) { return v.str(); }

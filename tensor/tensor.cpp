@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/printable.h"
 
 namespace troupe {
 
@@ -165,7 +166,7 @@ std::string element_string(const Tensor& t, int64_t i) {
     case DType::kUInt32: return std::to_string(t.data<uint32_t>()[i]);
     case DType::kUInt64: return std::to_string(t.data<uint64_t>()[i]);
     case DType::kBool: return t.data<bool>()[i] ? "true" : "false";
-    case DType::kString: return "\"" + t.data<std::string>()[i] + "\"";
+    case DType::kString: return in_quotes(t.data<std::string>()[i], '"');
     case DType::kResource: return "<resource>";
     case DType::kVariant: return "<list>";
     case DType::kInvalid: break;

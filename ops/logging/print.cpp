@@ -59,12 +59,11 @@ Status write_line(const std::string& stream, const std::string& text) {
     std::FILE* file = stream == "stdout" ? stdout : stderr;
     if (std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fflush(file) != 0)
       return make_error(Code::kInternal, "cannot write to {}", stream);
-  } else if (stream == "log(info)") {
-    log_info("{}", text);
-  } else if (stream == "log(warning)") {
-    log_warning("{}", text);
-  } else if (stream == "log(error)") {
-    log_error("{}", text);
+  } else if (stream.starts_with("log(")) {
+    const auto line = std::string_view(text).substr(0, text.size() - (text.ends_with('\n') ? 1 : 0));
+    if (stream == "log(info)") log_info("{}", line);
+    if (stream == "log(warning)") log_warning("{}", line);
+    if (stream == "log(error)") log_error("{}", line);
   }
   return {};
 }

@@ -199,6 +199,19 @@ TEST_CASE("troupe inspect shows what goes in and comes out of a graph") {
   check_error(c.run("inspect " + c.graph("gone.pb")), {"gone.pb"});
 }
 
+TEST_CASE("what the names in a graph hold does not reach the terminal") {
+  Command c;
+  c.write("odd.pbtxt", R"(
+    node { name: 'v' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }
+           attr { key: 'shape' value { shape { } } }
+           attr { key: 'shared_name' value { s: 'all\n  is\033[2J well\000.' } } })");
+  const auto shown = c.run("inspect " + c.graph("odd.pbtxt"));
+  CHECK(shown.status == 0);
+  CHECK_THAT(shown.out, Contains(R"(  all\n  is\x1b[2J well\x00.  float32 [])"));
+  c.write("bad.pbtxt", R"(node { name: 'x' op: 'No\033[31m\nerror: such' })");
+  check_error(c.run("inspect " + c.graph("bad.pbtxt")), {R"(No\x1b[31m\nerror: such)"});
+}
+
 namespace {
 
 /// Two towers of products, each dear enough for a device of its own, and their sum.

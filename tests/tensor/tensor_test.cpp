@@ -162,6 +162,7 @@ TEST_CASE("printing shows dtype, shape and at most the asked elements") {
   CHECK(Tensor::scalar<int64_t>(7).str() == "int64[] 7");
   CHECK(Tensor::scalar(true).str() == "bool[] true");
   CHECK(Tensor::of<std::string>({"a"}).str() == "string[1] [\"a\"]");
+  CHECK(Tensor::of<std::string>({"\"ä\"\n\x1b", std::string(1, '\0')}).str() == R"(string[2] ["\"ä\"\n\x1b", "\x00"])");
   CHECK(Tensor::scalar(float16(1.5f)).str() == "float16[] 1.5");
   CHECK(Tensor::scalar(complex64(1, -2)).str() == "complex64[] 1-2i");
   CHECK(Tensor::zeros(DType::kInt8, {0})->str() == "int8[0] []");

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strings that are bad input, what Assert says, and how tensors are printed.
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <fstream>
+#include <sstream>
 
 #include "ops/logging/tensor_text.h"
 #include "tests/io/temporary_directory.h"
@@ -67,6 +71,18 @@ TEST_CASE("an assertion that fails shows its data", "[strings]") {
   REQUIRE_FALSE(failed.ok());
   CHECK(failed.error().code == Code::kInvalidArgument);
   CHECK_THAT(failed.error().message, Contains("assertion failed: [x is] [1 2...]"));
+}
+
+TEST_CASE("what PrintV2 writes to the log is one line", "[strings]") {
+  const auto before = spdlog::default_logger();
+  std::ostringstream log;
+  const auto to_log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_st>(log));
+  to_log->set_pattern("%v");
+  spdlog::set_default_logger(to_log);
+  const bool ok = act("PrintV2", {S("a\n\x1b[2J")}, {{"output_stream", "log(warning)"}}).ok();
+  spdlog::set_default_logger(before);
+  CHECK(ok);
+  CHECK(log.str() == "a\\n\\x1b[2J\n");
 }
 
 TEST_CASE("PrintV2 appends to a file", "[strings]") {
