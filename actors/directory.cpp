@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/directory.h"
 
+#include "base/making.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -10,24 +11,50 @@ Error ending() { return make_error(Code::kCancelled, "the engine is being destro
 
 }  // namespace
 
+Result<caf::actor> Directory::look_up(const std::string& key, const ResourceHandle& handle) const {
+  const auto at = hosts_.find(key);
+  if (at == hosts_.end()) return caf::actor();
+  // Hosts the engine made itself, and containers, serve handles of any signature.
+  if (handle.type != "container" && !at->second.signature.empty() && at->second.signature != handle.signature)
+    return invalid_argument("{} '{}' is already there as {}, not {}", handle.type, handle.name, at->second.signature,
+                            handle.signature);
+  return at->second.actor;
+}
+
+Result<caf::actor> Directory::take_in(const std::string& key, std::unique_ptr<Resource> core, Entry entry) {
+  if (shut_) return ending();
+  TROUPE_ASSIGN(entry.actor, guarded([&]() -> Result<caf::actor> { return spawn_(std::move(core)); }));
+  return hosts_.emplace(key, std::move(entry)).first->second.actor;
+}
+
 Result<caf::actor> Directory::host(const ResourceHandle& handle) {
   const std::string key = handle.host_key();
-  std::lock_guard guard(mutex_);
-  if (auto at = hosts_.find(key); at != hosts_.end()) {
-    // Hosts the engine made itself, and containers, serve handles of any signature.
-    if (handle.type != "container" && !at->second.signature.empty() && at->second.signature != handle.signature)
-      return invalid_argument("{} '{}' is already there as {}, not {}", handle.type, handle.name, at->second.signature,
-                              handle.signature);
-    return at->second.actor;
+  {
+    std::lock_guard guard(mutex_);
+    TROUPE_ASSIGN(caf::actor known, look_up(key, handle));
+    if (known) return known;
+    if (handle.factory && shut_) return ending();
   }
   if (!handle.factory)
     return make_error(Code::kNotFound, "there is no {} named '{}' in container '{}'", handle.type, handle.name,
                       handle.container);
-  if (shut_) return ending();
-  TROUPE_ASSIGN(std::unique_ptr<Resource> core, guarded([&] { return handle.factory(); }));
-  if (!core) return make_error(Code::kInternal, "the factory of {} '{}' made none", handle.type, handle.name);
-  caf::actor actor = spawn_(std::move(core));
-  hosts_.emplace(key, Entry{actor, handle.signature, handle.container});
+  if (Making::has(this, key))
+    return make_error(Code::kFailedPrecondition, "the factory of {} '{}' must not ask for what it is to make",
+                      handle.type, handle.name);
+  auto core = [&] {
+    const Making making(this, key);
+    return guarded([&] { return handle.factory(); });
+  }();
+  caf::actor actor;
+  {
+    std::lock_guard guard(mutex_);
+    TROUPE_ASSIGN(caf::actor known, look_up(key, handle));
+    if (known) return known;  // another thread was faster
+    if (!core.ok()) return std::move(core.error());
+    if (!*core) return make_error(Code::kInternal, "the factory of {} '{}' made none", handle.type, handle.name);
+    TROUPE_ASSIGN(actor, take_in(key, std::move(*core), {{}, handle.signature, handle.container}));
+  }
+  if (watch_) watch_(actor);
   return actor;
 }
 
@@ -39,10 +66,14 @@ caf::actor Directory::find(const std::string& key) const {
 
 Status Directory::add(const std::string& key, std::unique_ptr<Resource> resource,
                       std::optional<std::string> container) {
-  std::lock_guard guard(mutex_);
-  if (shut_) return ending();
-  if (hosts_.contains(key)) return make_error(Code::kAlreadyExists, "there is a resource '{}' already", key);
-  hosts_.emplace(key, Entry{spawn_(std::move(resource)), "", std::move(container)});
+  caf::actor actor;
+  {
+    std::lock_guard guard(mutex_);
+    if (shut_) return ending();
+    if (hosts_.contains(key)) return make_error(Code::kAlreadyExists, "there is a resource '{}' already", key);
+    TROUPE_ASSIGN(actor, take_in(key, std::move(resource), {{}, "", std::move(container)}));
+  }
+  if (watch_) watch_(actor);
   return {};
 }
 

@@ -24,6 +24,7 @@ class BlockingJobs;
 class Directory {
  public:
   using Spawn = std::function<caf::actor(std::unique_ptr<Resource>)>;
+  using Watch = std::function<void(const caf::actor&)>;
 
   /// Before the first step; then constant.
   std::vector<caf::actor> devices;
@@ -31,7 +32,9 @@ class Directory {
   Homes homes;
   StepTable steps;
 
-  explicit Directory(Spawn spawn) : spawn_(std::move(spawn)) {}
+  /// `spawn` makes the actor of a host, under the directory's mutex. `watch`, if there is one, is called with it when
+  /// the directory has it, without the mutex: the actor may be dead by then, and is removed from within.
+  explicit Directory(Spawn spawn, Watch watch = {}) : spawn_(std::move(spawn)), watch_(std::move(watch)) {}
 
   /// Sends to the actor of a device, which wakes at home. `from`: the context of the actor that sends.
   template <class Message>
@@ -39,8 +42,11 @@ class Directory {
     devices[device]->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(message)),
                              homes.of(device, from));
   }
-  /// The host of what `handle` names, made by its factory where there is none. Errors: kNotFound without a factory,
-  /// kInvalidArgument when the host was made for another signature, the factory's own, kCancelled when the engine ends.
+  /// The host of what `handle` names, made by its factory where there is none. The factory is called without a lock,
+  /// so that it may ask for other hosts; of what two threads make at once the first stays, and the other is dropped.
+  /// Errors: kNotFound without a factory, kInvalidArgument when the host was made for another signature,
+  /// kFailedPrecondition when the factory asks for the host that it is to make, the factory's own, kCancelled when the
+  /// engine ends.
   Result<caf::actor> host(const ResourceHandle& handle);
   /// The host of that key, if there is one; see ResourceHandle::host_key.
   caf::actor find(const std::string& key) const;
@@ -80,7 +86,13 @@ class Directory {
     std::optional<std::string> container;
   };
   static constexpr uint64_t kFirstAsking = uint64_t{1} << 32;  // above the devices' indices
+  /// Under mutex_: the host of that key, which must agree with `handle`; an empty actor where there is none.
+  Result<caf::actor> look_up(const std::string& key, const ResourceHandle& handle) const;
+  /// Under mutex_: spawns a host and takes it in.
+  Result<caf::actor> take_in(const std::string& key, std::unique_ptr<Resource> core, Entry entry);
+
   Spawn spawn_;
+  const Watch watch_;
   mutable std::shared_mutex door_;
   bool shut_ = false;  // under both
   mutable std::mutex mutex_;

@@ -119,15 +119,20 @@ void Engine::Impl::start_system(const EngineOptions& options) {
 }
 
 void Engine::Impl::start_actors(const EngineOptions& options) {
-  directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
-    const auto actor =
+  const auto spawn = [this](std::unique_ptr<Resource> resource) {
+    caf::actor actor =
         keep_logger(*system_, [&] { return system_->spawn<ResourceActor>(std::move(resource), directory); });
-    return watched(actor, [this, id = actor.id()](const std::string& reason) {
+    count_actor();
+    return actor;
+  };
+  const auto watch_resource = [this](const caf::actor& actor) {
+    watch(actor, [this, id = actor.id()](const std::string& reason) {
       directory->remove(id);
       // Any step may wait for it; those without a resource do not.
       abandon([](const StepPlan& plan) { return plan.uses_resources(); }, fmt::format("a resource's actor {}", reason));
     });
-  });
+  };
+  directory = std::make_shared<Directory>(spawn, watch_resource);
   directory->blocking = std::make_shared<BlockingJobs>(
       [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, *directory);
   const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
@@ -152,10 +157,17 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
 }
 
 const caf::actor& Engine::Impl::watched(const caf::actor& actor, std::function<void(const std::string&)> died) {
-  {
-    std::lock_guard guard(actors_mutex_);
-    ++actors_;
-  }
+  count_actor();
+  watch(actor, std::move(died));
+  return actor;
+}
+
+void Engine::Impl::count_actor() {
+  std::lock_guard guard(actors_mutex_);
+  ++actors_;
+}
+
+void Engine::Impl::watch(const caf::actor& actor, std::function<void(const std::string&)> died) {
   // Not the actor itself: it would keep itself alive.
   actor->attach_functor([this, died = std::move(died)](const caf::error& reason) {
     const bool ordinary = !reason || reason == caf::exit_reason::user_shutdown ||
@@ -164,7 +176,6 @@ const caf::actor& Engine::Impl::watched(const caf::actor& actor, std::function<v
     std::lock_guard guard(actors_mutex_);
     if (--actors_ == 0) actors_ended_.notify_all();
   });
-  return actor;
 }
 
 void Engine::Impl::device_died(uint32_t device, const std::string& reason) {

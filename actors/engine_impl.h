@@ -69,8 +69,13 @@ class Engine::Impl {
   void start_system(const EngineOptions& options);
   void start_actors(const EngineOptions& options);
   void called(const std::function<void()>& callback) const;
-  /// Counts the actor, until it has ended; `died` is called when it ended otherwise than by shut_down().
+  /// count_actor() and watch().
   const caf::actor& watched(const caf::actor& actor, std::function<void(const std::string& reason)> died);
+  /// One more for shut_down() to wait for.
+  void count_actor();
+  /// Counts the actor no more when it has ended; `died` is called when that was otherwise than by shut_down(): on the
+  /// actor's thread or, where it is dead already, within this call.
+  void watch(const caf::actor& actor, std::function<void(const std::string& reason)> died);
   void device_died(uint32_t device, const std::string& reason);
   void abandon(const std::function<bool(const StepPlan&)>& needs, const std::string& what);
 

@@ -79,7 +79,9 @@ class ResourceHandle {
   PartialShape shape;
   /// Whether who waits for an answer waits for input: queues, iterators, readers.
   bool input = false;
-  /// Makes the host's core where there is none yet. Empty: it must exist.
+  /// Makes the host's core where there is none yet. Empty: it must exist. Called by any thread, by several at once,
+  /// without a lock: it may ask the engine for what does not wait, but not for this resource. Of what threads make at
+  /// once the first stays, and the others are dropped.
   Factory factory;
   /// Two handles to one resource must agree on this ("FIFOQueue float32,int32 capacity 32"), else kInvalidArgument.
   std::string signature;
