@@ -11,6 +11,7 @@
 #include "actors/messages.h"
 #include "actors/partial_run.h"
 #include "actors/step_timer.h"
+#include "base/making.h"
 #include "base/recently_used.h"
 #include "graph/feed_check.h"
 #include "graph/prune.h"
@@ -69,7 +70,7 @@ class Session::Prepared {
   std::weak_ptr<const Impl> session;  // whose it is
   std::shared_ptr<const StepPlan> plan;
   std::vector<const Node*> targets;
-  /// The plan without passes, for runs that check numerics; made for the first of them, under plans_mutex.
+  /// The plan without passes, for runs that check numerics; made for the first of them, kept under plans_mutex.
   std::shared_ptr<const StepPlan> as_written;
 };
 
@@ -116,10 +117,10 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   const SessionOptions options;
   std::atomic<bool> closed{false};
 
-  std::mutex plans_mutex;  // guards the next three
+  KernelCache kernels;
+  std::mutex plans_mutex;  // guards the next two; not held while a plan is made
   RecentlyUsed<Prepared> plans;
   CostModel costs_of_gone;  // plans
-  KernelCache kernels;
 
   std::mutex idle_mutex;
   std::condition_variable idle;
@@ -168,6 +169,12 @@ int64_t bytes_of_constants(const StepPlan& plan) {
   return bytes;
 }
 
+Error asks_for_itself() {
+  return make_error(Code::kFailedPrecondition,
+                    "a priority function, a kernel or its factory must not run what the plan is made for that it is "
+                    "called for");
+}
+
 /// A callback and a way to wait for it.
 class Waiter {
  public:
@@ -209,20 +216,26 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
 
   std::string key = signature(feeds, fetches, targets);
   if (partial) key += "partial";
-  std::vector<std::shared_ptr<Prepared>> gone;  // when nobody waits for the lock any more
-  std::lock_guard guard(plans_mutex);
-  if (auto known = plans.find(key)) return known;
+  {
+    std::lock_guard guard(plans_mutex);
+    if (auto known = plans.find(key)) return known;
+  }
+  if (Making::has(this, key)) return asks_for_itself();
+  const Making making(this, key);
   auto prepared = std::make_shared<Prepared>();
   prepared->session = weak_from_this();
   TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes, partial));
   prepared->targets = targets;
+  std::vector<std::shared_ptr<Prepared>> gone;  // when nobody waits for the lock any more
+  std::lock_guard guard(plans_mutex);
+  if (auto known = plans.find(key)) return known;  // another thread was faster
   gone = plans.add(key, prepared, bytes_of_constants(*prepared->plan));
   for (const auto& p : gone) add_costs(*p, costs_of_gone);
   if (!gone.empty()) kernels.forget_unused();
   return prepared;
 }
 
-/// Makes a plan; under plans_mutex.
+/// Makes a plan; without a lock, since it calls the user's functions.
 Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes, bool partial) {
@@ -242,16 +255,21 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->devices));
   }
-  std::lock_guard growth(graph.mutex());
   return guarded([&] { return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels); });
 }
 
 Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prepared) {
-  std::lock_guard guard(plans_mutex);
-  if (!prepared.as_written) {
-    TROUPE_ASSIGN(prepared.as_written, plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets,
-                                            GraphPasses::none(), prepared.plan->partial.has_value()));
+  {
+    std::lock_guard guard(plans_mutex);
+    if (prepared.as_written) return prepared.as_written;
   }
+  constexpr std::string_view kAsWritten = "as written";
+  if (Making::has(&prepared, kAsWritten)) return asks_for_itself();
+  const Making making(&prepared, kAsWritten);
+  TROUPE_ASSIGN(auto made, plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets, GraphPasses::none(),
+                                prepared.plan->partial.has_value()));
+  std::lock_guard guard(plans_mutex);
+  if (!prepared.as_written) prepared.as_written = std::move(made);
   return prepared.as_written;
 }
 

@@ -38,7 +38,13 @@ int Frames::outermost(int frame) const {
   return frame;
 }
 
+Status check_closed(const StepGraph& step) {
+  if (!step.open_merge()) return {};
+  return at_node(invalid_argument("the loop was not closed: its second input is missing"), *step.open_merge());
+}
+
 Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
+  if (open == OpenLoops::kRefused) TROUPE_RETURN_IF_ERROR(check_closed(step));
   Frames out;
   out.of.assign(static_cast<size_t>(step.ids()), -1);
   std::map<std::pair<int, std::string>, int> known;  // by parent and name
@@ -69,8 +75,6 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
 
     const ControlFlow flow = node->op().control_flow();
     if (flow == ControlFlow::kNone) continue;
-    if (node->open() && open == OpenLoops::kRefused)
-      return at_node(invalid_argument("the loop was not closed: its second input is missing"), *node);
     if (frame == 0 && (flow == ControlFlow::kExit || flow == ControlFlow::kNextIteration))
       return at_node(invalid_argument("is outside of every loop, or what it reads there is fed"), *node);
     if (flow != ControlFlow::kEnter) continue;

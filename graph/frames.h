@@ -36,6 +36,10 @@ struct Frames {
   std::vector<std::pair<int, int>> entered_;  // (id of an Enter, frame), by id
 };
 
+/// kInvalidArgument for a loop that was not closed. The caller holds the graph's mutex, or adds its nodes itself: once
+/// this is right, no node of the step changes any more.
+Status check_closed(const StepGraph& step);
+
 /// The frames of the nodes of `step`. Inputs that are fed do not count. Errors, kInvalidArgument: a node whose inputs
 /// are of different frames (all are named), an Exit or NextIteration outside of every loop, a loop that was not closed.
 Result<Frames> find_frames(const StepGraph& step, OpenLoops open = OpenLoops::kRefused);

@@ -14,11 +14,15 @@ namespace troupe {
 
 StepGraph::StepGraph(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
                      std::span<const Node* const> targets)
-    : graph_(graph), nodes_(needed_nodes(graph, fed, fetches, targets)), fetches_(fetches), targets_(targets),
-      const_(graph.ops().find("Const")), rows_(static_cast<size_t>(graph.size())), replaced_(1),
-      made_(std::make_shared<std::deque<Node>>()) {
+    : ops_(graph.ops()), first_made_(graph.size()), nodes_(needed_nodes(graph, fed, fetches, targets)),
+      by_id_(static_cast<size_t>(graph.size())), fetches_(fetches), targets_(targets), const_(ops_.find("Const")),
+      rows_(static_cast<size_t>(graph.size())), replaced_(1), made_(std::make_shared<std::deque<Node>>()) {
+  for (const Node* node : nodes_) {
+    by_id_[static_cast<size_t>(node->id())] = node;
+    if (node->open()) open_merge_ = node;
+  }
   if (fed.empty()) return;
-  has_feed_.resize(static_cast<size_t>(graph.size()));
+  has_feed_.resize(static_cast<size_t>(first_made_));
   for (const Output& f : fed) {
     fed_.emplace_back(f.node->id(), f.port);
     has_feed_[f.node->id()] = true;
@@ -53,14 +57,15 @@ Result<Output> StepGraph::add_constant(Tensor value, const Node& node) {
 }
 
 Result<const Node*> StepGraph::add(NodeSpec spec) {
-  const OpDef* op = graph_.ops().find(spec.op);
+  const OpDef* op = ops_.find(spec.op);
   if (!op) return make_error(Code::kNotFound, "no op {} for a pass over '{}'", spec.op, spec.name);
   for (Output& input : spec.inputs) input = now(input);
   Node& node = made_->emplace_back();
-  if (Status status = NodeMaker::make(*op, std::move(spec), ids() - 1, node); !status) {
+  if (Status status = NodeMaker::make(*op, std::move(spec), ids(), node); !status) {
     made_->pop_back();
     return std::move(status.error());
   }
+  by_id_.push_back(&node);
   rows_.push_back(0);
   if (!has_feed_.empty()) has_feed_.push_back(false);
   fresh_.push_back(&node);

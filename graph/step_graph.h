@@ -21,7 +21,8 @@ namespace troupe {
 
 class StepGraph {
  public:
-  /// The nodes needed (graph/prune.h). The caller holds the graph's mutex as long as the StepGraph lives.
+  /// The nodes needed (graph/prune.h). The caller holds the graph's mutex during this call. Later the StepGraph reads
+  /// nodes by their pointers alone, so the graph may grow meanwhile.
   StepGraph(const Graph& graph, std::span<const Output> fed, std::span<const Output> fetches,
             std::span<const Node* const> targets);
 
@@ -29,9 +30,14 @@ class StepGraph {
 
   const std::vector<const Node*>& nodes() const { return nodes_; }
   /// Every node's id is below; those of made nodes are not below the graph's size.
-  int ids() const { return graph_.size() + static_cast<int>(made_->size()); }
-  bool is_made(const Node& node) const { return node.id() >= graph_.size(); }
-  const Node& node(int id) const { return id < graph_.size() ? graph_.node(id) : (*made_)[id - graph_.size()]; }
+  int ids() const { return static_cast<int>(by_id_.size()); }
+  bool is_made(const Node& node) const { return node.id() >= first_made_; }
+  /// Whether the node of that id was ever needed.
+  bool has(int id) const { return by_id_[static_cast<size_t>(id)] != nullptr; }
+  /// Of one that was.
+  const Node& node(int id) const { return *by_id_[static_cast<size_t>(id)]; }
+  /// A needed Merge whose loop was not closed, nullptr where there is none.
+  const Node* open_merge() const { return open_merge_; }
   /// What stands for `output`: itself where nothing was put in its place.
   Output now(Output output) const {
     while (const uint32_t row = rows_[output.node->id()]) output = replaced_[row + output.port];
@@ -48,7 +54,7 @@ class StepGraph {
   /// Whether any output of the node is fed, so that it must stay as it is.
   bool is_fed(const Node& node) const { return !fed_.empty() && has_feed_[node.id()]; }
   bool is_fed(Output output) const;
-  const OpRegistry& ops() const { return graph_.ops(); }
+  const OpRegistry& ops() const { return ops_; }
   /// The value of `output` where a Const stands for it that is not fed and waits for nothing, else nullptr.
   const Tensor* constant(Output output) const;
   /// The shape of `output` as inferred; unknown where a value that shapes were inferred from is fed.
@@ -81,8 +87,11 @@ class StepGraph {
     for (const Output& input : nodes[ahead(4)]->inputs()) __builtin_prefetch(input.node);
   }
 
-  const Graph& graph_;
+  const OpRegistry& ops_;
+  const int first_made_;  // the graph's size
   std::vector<const Node*> nodes_;
+  std::vector<const Node*> by_id_;  // nullptr: not needed
+  const Node* open_merge_ = nullptr;
   std::span<const Output> fetches_;
   std::vector<std::pair<int, int>> fed_;  // by id and port, sorted
   std::span<const Node* const> targets_;

@@ -98,8 +98,13 @@ class Constraints::Finder {
   /// The node as written that a made one stands for.
   const Node& written(const Node& node) const {
     if (!step_.is_made(node)) return node;
-    const Node* original = graph_.find(node.name());
+    const Node* original = find_written(node.name());
     return original ? *original : node;
+  }
+  /// A node that the graph had when the step's nodes were found; it may have grown since.
+  const Node* find_written(std::string_view name) const {
+    const Node* node = graph_.find(name);
+    return node && !step_.is_made(*node) ? node : nullptr;
   }
 
   Error at_node(Error error, const Node& node) const {
@@ -145,7 +150,7 @@ class Constraints::Finder {
   }
 
   Status put_with(const Node& node, std::string_view name) {
-    const Node* other = graph_.find(name);
+    const Node* other = find_written(name);
     if (!other) {
       if (!options_.soft) {
         NearNames near(name);
@@ -199,7 +204,7 @@ class Constraints::Finder {
       if (!with.empty()) out += (node.device().empty() ? " is with " : " and is with ") + with;
     };
     for (int id = 0; id < step_.ids(); ++id)
-      if (asked_[static_cast<size_t>(id)] || &step_.node(id) == &b) tell(step_.node(id));
+      if (asked_[static_cast<size_t>(id)] || id == b.id()) tell(step_.has(id) ? step_.node(id) : graph_.node(id));
     if (count > kMostMembersNamed) out += fmt::format(" and {} more", count - kMostMembersNamed);
     return out;
   }

@@ -51,6 +51,7 @@ class Constraints {
  public:
   /// A node asks by its device name, full or partial, and, by its attribute _class, a list of "loc:@name", to be with
   /// the nodes of these names, needed or not. A node that a pass made asks for what the node of its name asks for.
+  /// The caller holds the graph's mutex.
   /// Errors, for each with the nodes of the group and what each asks for: kInvalidArgument for a name that is none, for
   /// nodes that must be together and ask for different devices or have kernels on different kinds; kNotFound for a
   /// device (those there are are listed) or a node to be with that is not there.

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Kernels of nodes, made or found.
 #include "plan/node_kernels.h"
+
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -35,6 +38,39 @@ Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, c
 
 }  // namespace
 
+std::shared_ptr<Kernel> KernelCache::find(const Node& node) const {
+  const std::lock_guard lock(mutex_);
+  const auto id = static_cast<size_t>(node.id());
+  return id < by_node_.size() ? by_node_[id] : nullptr;
+}
+
+std::shared_ptr<Kernel> KernelCache::keep(const Node& node, std::shared_ptr<Kernel> kernel) {
+  const std::lock_guard lock(mutex_);
+  const auto id = static_cast<size_t>(node.id());
+  if (id >= by_node_.size()) by_node_.resize(id + 1);
+  if (!by_node_[id]) by_node_[id] = std::move(kernel);
+  return by_node_[id];
+}
+
+std::shared_ptr<Kernel> KernelCache::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = shareable_.find(key);
+  return at == shareable_.end() ? nullptr : at->second.lock();
+}
+
+std::shared_ptr<Kernel> KernelCache::keep(const std::string& key, std::shared_ptr<Kernel> kernel) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<Kernel>& kept = shareable_[key];
+  if (auto known = kept.lock()) return known;
+  kept = kernel;
+  return kernel;
+}
+
+void KernelCache::forget_unused() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(shareable_, [](const auto& entry) { return entry.second.expired(); });
+}
+
 Error at_node(Error error, const Node& node) {
   if (error.node.empty()) error.node = node.name();
   if (error.op.empty()) error.op = node.op().name();
@@ -45,11 +81,12 @@ Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind, c
                                             KernelCache& cache) {
   if (kind == DeviceKind::kSim) kind = DeviceKind::kCpu;  // simulated devices run the CPU's kernels
   const std::string key = kernel_key(node, kind);
-  if (auto at = cache.shareable.find(key); at != cache.shareable.end())
-    if (auto kernel = at->second.lock()) return kernel;
+  if (auto known = key.empty() ? nullptr : cache.find(key)) return known;
   TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, registry));
-  if (!key.empty() && kernel->shareable()) cache.shareable.insert_or_assign(key, kernel);
-  return kernel;
+  auto shareable = guarded([&] { return Result<bool>(!key.empty() && kernel->shareable()); });
+  if (!shareable.ok()) return at_node(std::move(shareable.error()), node);
+  if (!*shareable) return kernel;
+  return cache.keep(key, std::move(kernel));
 }
 
 }  // namespace troupe

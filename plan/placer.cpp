@@ -16,7 +16,10 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   // Where only some devices are simulated, a step is on those or on the others.
   const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;
   options.is_general = [simulated](const std::string& kind) { return (kind == "sim") == simulated; };
-  TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
+  {
+    const std::lock_guard growth(graph.mutex());
+    TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
+  }
   if (context_.placing == Placing::kByHand) return {};
   std::vector<PlacementDevice> placed_on;
   for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});

@@ -13,7 +13,7 @@ class Placer {
  public:
   explicit Placer(const PlanContext& context) : context_(context) {}
 
-  /// Before the others. Errors: those of Constraints::find.
+  /// Before the others; takes the graph's mutex for a while. Errors: those of Constraints::find.
   Status find(const Graph& graph, const StepGraph& step, const Frames& frames);
   uint32_t device_of(const Node& node) const {
     return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);

@@ -10,6 +10,7 @@
 #include "plan/firing_order.h"
 #include "plan/node_kernels.h"
 #include "plan/planner.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -35,7 +36,11 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
                                                       const std::vector<const Node*>& targets) {
   plan_->feeds = std::move(feeds);
   plan_->fetches = std::move(fetches);
-  step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
+  {
+    const std::lock_guard growth(graph_.mutex());
+    step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
+    TROUPE_RETURN_IF_ERROR(check_closed(*step_));
+  }
   if (context_.partial) plan_->partial.emplace(), find_needs();
   run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
     return evaluate(context_.kernels, node, inputs);
@@ -52,7 +57,6 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   where_.assign(static_cast<size_t>(step_->ids()), {kNone, kNone});
   devices_.assign(where_.size(), 0);
   constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
-  cache_.by_node.resize(static_cast<size_t>(graph_.size()));
   find_chosen(needed);
   TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed,
                                          [this](const Node& n) -> Result<uint32_t> { return placer_.device_of(n); }));
@@ -69,7 +73,7 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   TROUPE_RETURN_IF_ERROR(share_loops());
   if (context_.schedule_receives && !context_.partial && drafts_.size() > 1) hold_back_receives();
   TROUPE_RETURN_IF_ERROR(add_readers());
-  close();
+  TROUPE_RETURN_IF_ERROR(close());
   return std::shared_ptr<const StepPlan>(std::move(plan_));
 }
 
@@ -82,8 +86,8 @@ void Planner::find_chosen(const std::vector<const Node*>& needed) {
 }
 
 Status Planner::add(const Node& node, uint32_t device) {
-  std::shared_ptr<Kernel> made;
-  std::shared_ptr<Kernel>& kernel = step_->is_made(node) ? made : cache_.by_node[static_cast<size_t>(node.id())];
+  const bool is_made = step_->is_made(node);
+  std::shared_ptr<Kernel> kernel = is_made ? nullptr : cache_.find(node);
   if (!kernel) {
     auto found = find_kernel(node, context_.devices[device].kind, context_.kernels, cache_);
     if (!found.ok() && found.error().code == Code::kUnimplemented) {
@@ -91,6 +95,7 @@ Status Planner::add(const Node& node, uint32_t device) {
       return {};
     }
     TROUPE_ASSIGN(kernel, std::move(found));
+    if (!is_made) kernel = cache_.keep(node, std::move(kernel));
   }
   plan_->kernels.push_back(kernel);
   if (auto* builtin = dynamic_cast<BuiltinKernel*>(kernel.get());
@@ -277,7 +282,7 @@ Status Planner::add_fetches() {
   return {};
 }
 
-void Planner::close() {
+Status Planner::close() {
   std::vector<std::vector<uint32_t>> renumbered;
   std::unordered_map<const Node*, int16_t> asked;
   for (PartitionDraft& draft : drafts_) {
@@ -289,23 +294,29 @@ void Planner::close() {
     for (PlanNode& node : draft.plan.nodes)
       if (node.kind == NodeKind::kSend && node.to.partition != kCaller && !renumbered[node.to.partition].empty())
         node.to.node = renumbered[node.to.partition][node.to.node];
-    if (context_.priority || placer_.by_cost()) ask_priorities(draft.plan, asked);
+    if (context_.priority || placer_.by_cost()) TROUPE_RETURN_IF_ERROR(ask_priorities(draft.plan, asked));
     draft.plan.timed_steps = context_.timed_steps;
     if (context_.costs) begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));
   }
+  return {};
 }
 
-void Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const {
+Status Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const {
   plan.priorities.resize(plan.size(), 0);
   for (uint32_t i = 0; i < plan.size(); ++i) {
     const Node* const node = plan.graph_nodes[i];
     if (!node) continue;
     const auto [at, first] = asked.try_emplace(node, int16_t{0});
-    if (first) at->second = static_cast<int16_t>(std::clamp(priority(*node), -1000, 1000));
+    if (first) {
+      auto told = guarded([&] { return Result<int>(priority(*node)); });
+      if (!told.ok()) return at_node(std::move(told.error()), *node);
+      at->second = static_cast<int16_t>(std::clamp(*told, -1000, 1000));
+    }
     plan.priorities[i] = at->second;
   }
   if (std::ranges::count(plan.priorities, 0) == std::ssize(plan.priorities)) plan.priorities.clear();
+  return {};
 }
 
 void Planner::begin_costs(PartitionPlan& plan) const {

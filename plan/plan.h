@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -17,15 +18,24 @@
 namespace troupe {
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter). Those of the graph's
-/// nodes stay, one a node; those of nodes that passes made live as long as a plan has them.
-struct KernelCache {
-  std::vector<std::shared_ptr<Kernel>> by_node;                      // by node id
-  std::unordered_map<std::string, std::weak_ptr<Kernel>> shareable;  // by device kind, op and attributes
-
+/// nodes stay, one a node; those of nodes that passes made live as long as a plan has them. Thread-safe: where two
+/// threads make a kernel at once, the first that is kept is the one of both. No kernel is made or called within.
+class KernelCache {
+ public:
+  /// The kernel of a node of the graph; nullptr where there is none yet.
+  std::shared_ptr<Kernel> find(const Node& node) const;
+  /// Keeps `kernel`, unless the node has one. Returns the node's.
+  std::shared_ptr<Kernel> keep(const Node& node, std::shared_ptr<Kernel> kernel);
+  /// The same of shareable kernels, by device kind, op and attributes.
+  std::shared_ptr<Kernel> find(const std::string& key) const;
+  std::shared_ptr<Kernel> keep(const std::string& key, std::shared_ptr<Kernel> kernel);
   /// Takes the keys of those out that no plan and no node has any more.
-  void forget_unused() {
-    std::erase_if(shareable, [](const auto& entry) { return entry.second.expired(); });
-  }
+  void forget_unused();
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Kernel>> by_node_;  // by node id
+  std::unordered_map<std::string, std::weak_ptr<Kernel>> shareable_;
 };
 
 /// What planning needs to know of the engine.
@@ -51,7 +61,8 @@ std::string kind_of(const DeviceInfo& device);
 /// The device that `text`, a full or partial name, means: the first that matches. Error: none does (all are listed).
 Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices);
 
-/// Builds the plan: prunes, runs the passes, places, partitions. The caller holds the graph's mutex and owns `cache`.
+/// Builds the plan: prunes, runs the passes, places, partitions. Any thread; it takes the graph's mutex only while it
+/// looks nodes up, so that kernels, their factories and `priority`, which are the user's, are called without a lock.
 /// Errors: a device that is not there or not unique (those there are listed); no kernel (every such node
 /// is named); a placeholder not fed; what needed_nodes reports.
 Result<std::shared_ptr<const StepPlan>> make_plan(const Graph& graph, std::vector<Output> feeds,

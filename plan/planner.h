@@ -53,9 +53,9 @@ class Planner {
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers();
   Status add_fetches();
-  void close();
+  Status close();
   /// `asked`: what was said of nodes of other partitions, whose sends have the node's priority.
-  void ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const;
+  Status ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const;
   int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
   /// What was measured before, as if this plan had.
   void begin_costs(PartitionPlan& plan) const;

@@ -147,6 +147,8 @@ class BuiltinKernel : public Kernel {
   const Tensor value;  // of kConst
 };
 
+/// Makes the kernel of a node when a step that needs it is planned; by any thread, by several at once, without a lock.
+/// Of the kernels that threads make for one node at once the first stays.
 using KernelFactory = std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)>;
 
 /// Makes a kernel of a class without constructor arguments, or with (const KernelInit&).

@@ -67,7 +67,9 @@ struct SessionOptions {
   GraphPasses passes = {};
   /// Of the nodes that are ready on a device, in any of its steps, those with the greatest number run first, among them
   /// those of the oldest step. Asked once for each node of a plan, from -1000 to 1000; a node that a pass put in place
-  /// of another has its name. None: 0 for each.
+  /// of another has its name. None: 0 for each. What it throws is the error of the run. It is called without a lock, by
+  /// several threads at once where they plan at once (of two plans of one signature the first is kept), and may use
+  /// the session, but not run what the plan is made for.
   std::function<int(const Node&)> priority = {};
   /// Who chooses where several devices are what a node asks for; of one that asks for none these are all devices, of
   /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <optional>
+
 #include "ops/all.h"
 #include "plan/plan.h"
 #include "troupe/scope.h"
@@ -53,7 +55,7 @@ struct Stage {
     auto plan = make_plan(
         graph, std::move(feeds), std::move(fetches), targets,
         {.kernels = kernels, .devices = devices, .passes = GraphPasses::none(), .compress_transfers = compression},
-        cache);
+        *cache);
     REQUIRE(plan.ok());
     return std::make_shared<StepCall>(next++, *plan, std::move(values), false,
                                       [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); });
@@ -73,7 +75,7 @@ struct Stage {
   KernelRegistry kernels;
   Graph graph{ops};
   Scope scope{graph};
-  KernelCache cache;
+  std::optional<KernelCache> cache{std::in_place};
   TransferCompression compression = TransferCompression::kOff;
   std::vector<DeviceInfo> devices;
   Recorder outbox[2];
@@ -317,7 +319,7 @@ TEST_CASE("a step that is aborted does not wait for what may block, which owns a
   step.reset();
   CHECK(watched.expired());
 
-  s.cache = {};  // now only the request has the kernel
+  s.cache.reset();  // now only the request has the kernel
   const BlockingUse use = std::move(s.outbox[0].blocked[0]);
   CHECK(use.call.expired());
   CHECK(use.kernel->run(use.request).error().code == Code::kNotFound);
