@@ -544,6 +544,7 @@ RunResult Session::run(const std::vector<std::pair<std::string, Tensor>>& feeds,
   FeedList fed;
   OutputList fetched;
   NodeList wanted;
+  std::unique_lock growth(graph.mutex());
   for (const auto& [name, value] : feeds) {
     TROUPE_ASSIGN(const Output output, graph.output(name));
     fed.outputs.push_back(output);
@@ -558,6 +559,7 @@ RunResult Session::run(const std::vector<std::pair<std::string, Tensor>>& feeds,
     if (!node) return make_error(Code::kNotFound, "the graph has no node '{}' to be a target", name);
     wanted.nodes.push_back(node);
   }
+  growth.unlock();
   return run(fed, fetched, wanted, options);
 }
 

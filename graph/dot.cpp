@@ -51,6 +51,7 @@ void write(const DotCluster& cluster, int depth, int& count, std::string& out) {
 }  // namespace
 
 std::string Graph::dot() const {
+  const std::lock_guard growth(mutex_);
   DotCluster root;
   for (const Node& n : nodes_) cluster_of(root, n.name()).nodes.push_back(&n);
   std::string out = "digraph graph_ {\n  rankdir=TB;\n  node [shape=box, fontsize=10];\n";

@@ -21,6 +21,8 @@ bool valid_name(std::string_view name) {
   return !name.empty() && plain(name[0]) && std::ranges::all_of(name, inner);
 }
 
+Error name_taken() { return make_error(Code::kAlreadyExists, "there is a node of this name already"); }
+
 }  // namespace
 
 std::string Output::name() const { return node ? fmt::format("{}:{}", node->name(), port) : "<none>"; }
@@ -42,7 +44,7 @@ Result<const Node*> Graph::add(NodeSpec spec) {
 }
 
 Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto located = [&](Error error) {
     error.op = spec.op;
     error.node = spec.name;
@@ -55,7 +57,7 @@ Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
     return located(make_error(Code::kNotFound, "unknown op{}", near.hint()));
   }
   if (!valid_name(spec.name)) return located(invalid_argument("not a name for a node"));
-  if (find(spec.name)) return located(make_error(Code::kAlreadyExists, "there is a node of this name already"));
+  if (find(spec.name)) return located(name_taken());
 
   int open_input = -1;
   if (op->control_flow() == ControlFlow::kMerge && !spec.inputs.empty() && spec.inputs[0].node) {
@@ -76,12 +78,17 @@ Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
   for (const Node* n : spec.control_inputs)
     if (!owns(n)) return located(invalid_argument("a control input is {}", n ? "of another graph" : "empty"));
 
-  Node& node = nodes_.emplace_back();
-  if (Status status = NodeMaker::make(*op, std::move(spec), size() - 1, node, open_input); !status) {
-    nodes_.pop_back();
+  Node made;
+  lock.unlock();  // the shape function is the user's
+  if (Status status = NodeMaker::make(*op, std::move(spec), 0, made, open_input); !status)
     return located(std::move(status.error()));
+  lock.lock();
+  if (find(made.name())) {  // the shape function has added nodes
+    spec.name = made.name();
+    return located(name_taken());
   }
-  NodeMaker::set_place(node, place);
+  NodeMaker::set_place(made, place, size());
+  Node& node = nodes_.emplace_back(std::move(made));
   by_name_.emplace(node.name(), &node);
   return &node;
 }

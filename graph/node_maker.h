@@ -15,7 +15,11 @@ class NodeMaker {
   static Status make(const OpDef& op, NodeSpec&& spec, int id, Node& node, int open_input = -1);
   /// Gives `merge` its open input, after checking dtype and shape: see Graph::close_loop.
   static Status close_loop(Node& merge, Output next);
-  static void set_place(Node& node, const NodePlace& place) { node.place_ = &place; }
+  /// Where it was added, and as which node of its graph.
+  static void set_place(Node& node, const NodePlace& place, int id) {
+    node.place_ = &place;
+    node.id_ = id;
+  }
 };
 
 }  // namespace troupe

@@ -29,6 +29,7 @@ constexpr int kMostNestedMessages = 64;
 constexpr size_t kMostNodesNamed = 20;
 
 void write(const Graph& graph, proto::GraphDef& out) {
+  const std::lock_guard growth(graph.mutex());
   for (int id = 0; id < graph.size(); ++id) {
     const Node& n = graph.node(id);
     proto::NodeDef& def = *out.add_node();

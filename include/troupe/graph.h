@@ -123,17 +123,23 @@ class Graph {
   Result<Output> output(std::string_view name) const;
   /// `base`, or base_1, base_2, ... whatever is free; reserves nothing. Only for the thread that adds nodes.
   std::string unique_name(std::string_view base) const;
-  /// Graphviz text: nodes by op, data edges solid, control edges dashed, scopes as clusters.
+  /// Graphviz text: nodes by op, data edges solid, control edges dashed, scopes as clusters. Any thread, without
+  /// mutex().
   std::string dot() const;
 
-  /// The first fault of a builder (see Scope). Sessions refuse to run a graph that has one.
-  Status status() const { return error_; }
+  /// The first fault of a builder (see Scope). Sessions refuse to run a graph that has one. Any thread, without
+  /// mutex(); so is fail().
+  Status status() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
   /// Keeps `error` if it is the first.
   void fail(Error error) {
+    const std::lock_guard lock(mutex_);
     if (error_.ok()) error_ = std::move(error);
   }
 
-  /// Guards growth against readers that plan a step; held by add() and by Session while it plans.
+  /// Guards what grows; held by add(), but not while a shape function runs, and by who looks nodes up.
   std::mutex& mutex() const { return mutex_; }
 
  private:

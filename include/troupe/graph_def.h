@@ -10,7 +10,7 @@
 namespace TROUPE_API troupe {
 
 /// The wire bytes of `graph` as GraphDef; TensorFlow and TensorBoard read them. Empty where they would be over 2 GiB,
-/// which protobuf cannot write.
+/// which protobuf cannot write. Any thread, while another adds nodes too; both take the graph's mutex.
 std::string to_graph_def(const Graph& graph);
 /// The same as protobuf text.
 std::string to_graph_def_text(const Graph& graph);
