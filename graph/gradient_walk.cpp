@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <stdexcept>
 
 #include "graph/loop_gradient.h"
 #include "graph/recompute.h"
@@ -28,14 +29,22 @@ class NodeGradient : public GradientContext {
   }
   const Node& node() const override { return node_; }
   int num_inputs() const override { return static_cast<int>(node_.inputs().size()); }
-  Output input(int i) const override { return value(node_.inputs().at(i)); }
-  Output output(int i) const override { return value(node_.out(i)); }
-  Output dy(int i) const override { return dys_.at(i); }
-  void set_dx(int i, Output gradient) override { dxs_.at(i) = gradient; }
+  Output input(int i) const override { return value(node_.inputs()[checked("input", i, dxs_.size())]); }
+  Output output(int i) const override {
+    (void)checked("output", i, dys_.size());
+    return value(node_.out(i));
+  }
+  Output dy(int i) const override { return dys_[checked("output", i, dys_.size())]; }
+  void set_dx(int i, Output gradient) override { dxs_[checked("input", i, dxs_.size())] = gradient; }
   Scope& scope() override { return scope_; }
   const std::vector<Output>& dxs() const { return dxs_; }
 
  private:
+  static size_t checked(const char* what, int i, size_t count) {
+    if (i >= 0 && static_cast<size_t>(i) < count) return static_cast<size_t>(i);
+    throw std::out_of_range(fmt::format("the gradient function asks for {0} {1}, but the node has {2} {0}{3}", what, i,
+                                        count, count == 1 ? "" : "s"));
+  }
   Output value(Output output) const { return recompute_ ? recompute_->value(node_, output) : output; }
 
   const Node& node_;

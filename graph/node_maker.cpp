@@ -2,6 +2,8 @@
 // Inference of a node's types and shapes from its op and inputs.
 #include "graph/node_maker.h"
 
+#include <stdexcept>
+
 #include "graph/constant_value.h"
 #include "graph/resolve.h"
 #include "troupe/guarded.h"
@@ -9,21 +11,31 @@
 namespace troupe {
 namespace {
 
-/// What a shape function sees of the node.
+/// What a shape function sees of the node. What it throws, make() takes for the function's error.
 class AddContext : public ShapeContext {
  public:
   AddContext(const NodeSpec& spec, int open_input, std::vector<PartialShape>& shapes)
       : spec_(spec), open_input_(open_input), shapes_(shapes) {}
   int num_inputs() const override { return static_cast<int>(spec_.inputs.size()); }
   int num_outputs() const override { return static_cast<int>(shapes_.size()); }
-  const PartialShape& input(int i) const override { return i == open_input_ ? spec_.open_shape : source(i).shape(); }
+  const PartialShape& input(int i) const override {
+    const PartialShape& shape = source(i).shape();
+    return i == open_input_ ? spec_.open_shape : shape;
+  }
   DType input_dtype(int i) const override { return source(i).dtype(); }
-  Output source(int i) const override { return spec_.inputs[i]; }
+  Output source(int i) const override { return spec_.inputs[checked("input", i, spec_.inputs.size())]; }
   std::optional<Tensor> constant_input(int i) const override { return constant_value(source(i)); }
   const Attrs& attrs() const override { return spec_.attrs; }
-  void set_output(int i, PartialShape shape) override { shapes_.at(i) = std::move(shape); }
+  void set_output(int i, PartialShape shape) override {
+    shapes_[checked("output", i, shapes_.size())] = std::move(shape);
+  }
 
  private:
+  static size_t checked(const char* what, int i, size_t count) {
+    if (i >= 0 && static_cast<size_t>(i) < count) return static_cast<size_t>(i);
+    throw std::out_of_range(fmt::format("the shape function asks for {0} {1}, but the node has {2} {0}{3}", what, i,
+                                        count, count == 1 ? "" : "s"));
+  }
   const NodeSpec& spec_;
   const int open_input_;
   std::vector<PartialShape>& shapes_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <stdexcept>
 
 #include "base/printable.h"
 
@@ -69,6 +70,14 @@ void Attrs::set(std::string_view name, AttrValue value) {
                              [](const Entry& e, std::string_view n) { return e.first < n; });
   if (at != entries_.end() && at->first == name) at->second = std::move(value);
   else entries_.insert(at, {std::string(name), std::move(value)});
+}
+
+void Attrs::no_such(std::string_view name) const {
+  std::string there;
+  for (const auto& [other, value] : entries_)
+    there += fmt::format("{}{}: {}", there.empty() ? "" : ", ", other, attr_type_name(value));
+  throw std::out_of_range(fmt::format("there is no attribute '{}' of the type asked for; there are: {}", name,
+                                      there.empty() ? "none" : there));
 }
 
 const AttrValue* Attrs::find(std::string_view name) const {

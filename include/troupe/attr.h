@@ -45,6 +45,13 @@ class Attrs {
     const AttrValue* v = find(name);
     return v ? std::get_if<T>(v) : nullptr;
   }
+  /// The value as a T; std::out_of_range, naming those there are, when there is none of that name and type.
+  template <class T> const T& at(std::string_view name) const {
+    const T* v = get<T>(name);
+    if (!v) [[unlikely]]
+      no_such(name);
+    return *v;
+  }
   /// The value, or `fallback`.
   template <class T> T get_or(std::string_view name, T fallback) const {
     const T* v = get<T>(name);
@@ -55,6 +62,7 @@ class Attrs {
   auto end() const { return entries_.end(); }
 
  private:
+  [[noreturn]] void no_such(std::string_view name) const;
   std::vector<Entry> entries_;
 };
 

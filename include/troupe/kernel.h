@@ -42,7 +42,8 @@ struct KernelInit {
   std::vector<PartialShape> input_shapes;  // as inferred
   std::vector<Tensor> constants;           // input i where it is a Const, else undefined
 
-  template <class T> const T& attr(std::string_view name) const { return *attrs->get<T>(name); }
+  /// One that the op's schema has is there, with the schema's type; of others std::out_of_range.
+  template <class T> const T& attr(std::string_view name) const { return attrs->at<T>(name); }
 };
 
 /// One call of a ComputeKernel: inputs, outputs, memory. A view on the executor's arrays, valid during the call.

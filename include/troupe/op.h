@@ -41,7 +41,8 @@ struct AttrDef {
   std::optional<int64_t> minimum;           // of an int, or of a list's length
 };
 
-/// What a shape function sees of a node that is about to be added.
+/// What a shape function sees of a node that is about to be added. Each call throws std::out_of_range for an input,
+/// output or attribute that there is not, which becomes the error of that node.
 class ShapeContext {
  public:
   virtual ~ShapeContext() = default;
@@ -56,16 +57,18 @@ class ShapeContext {
   virtual const Attrs& attrs() const = 0;
   virtual void set_output(int i, PartialShape shape) = 0;
 
-  /// The attribute; it is there, the schema was checked.
-  template <class T> const T& attr(std::string_view name) const { return *attrs().get<T>(name); }
+  /// The attribute; one that the schema has is there, with the schema's type.
+  template <class T> const T& attr(std::string_view name) const { return attrs().at<T>(name); }
   /// input(i) with `rank` dimensions at least known to exist, or an error that names the shape.
   Result<PartialShape> with_rank(int i, int rank) const;
   Result<PartialShape> with_rank_at_least(int i, int rank) const;
 };
-/// Sets every output's shape (unset ones are unknown) or returns what is wrong; op and node are added to the error.
+/// Sets every output's shape (unset ones are unknown) or returns what is wrong; op and node are added to the error. It
+/// is called without a lock, so that it may ask graphs and sessions for something.
 using ShapeFn = std::function<Status(ShapeContext&)>;
 
-/// What a gradient function sees of a node y = op(x): it adds nodes that compute the gradients of the inputs.
+/// What a gradient function sees of a node y = op(x): it adds nodes that compute the gradients of the inputs. Each call
+/// throws std::out_of_range for an input or output that there is not, which becomes the error of that node.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
