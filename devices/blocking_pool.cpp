@@ -76,6 +76,7 @@ BlockingPool::~BlockingPool() { shutdown(); }
 
 Status BlockingPool::run(Job job) {
   State& s = *state_;
+  Job refused;  // what it holds goes when nobody waits for the lock any more
   const std::lock_guard lock(s.mutex);
   if (s.closed) return make_error(Code::kCancelled, "the engine is ending");
   s.jobs.push_back(std::move(job));
@@ -86,6 +87,7 @@ Status BlockingPool::run(Job job) {
   if (s.threads.size() >= s.options.most_threads) return {};
   Status status = s.start(state_);
   if (status.ok() || !s.threads.empty()) return {};
+  refused = std::move(s.jobs.back());
   s.jobs.pop_back();
   return make_error(Code::kResourceExhausted, "no thread could be started for what may wait: {}",
                     status.error().message);

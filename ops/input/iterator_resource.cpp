@@ -104,9 +104,10 @@ class IteratorResource::Producer {
       auto made = guarded([&] { return dataset_.iterate(); });
       if (made.ok() && !*made) made = make_error(Code::kInternal, "the dataset gave no iterator");
       if (!made.ok()) return end_with(std::move(made.error()));  // restart() tries again
-      std::unique_lock lock(mutex_);
+      std::shared_ptr<Producer> before;  // its iterator, which is the user's, goes without the lock
+      const std::lock_guard lock(mutex_);
       iterator_ = std::move(*made);
-      const std::shared_ptr<Producer> before = std::move(before_);
+      before = std::move(before_);
       if (stopped_) return make_error(Code::kCancelled, "the iterator was dropped");
     }
     Result<std::optional<Element>> element = guarded([&] { return iterator_->next(); });

@@ -195,3 +195,11 @@ TEST_CASE("pools that end while jobs come and go lose nothing and call nothing t
     CHECK(taken == 150);
   }
 }
+
+TEST_CASE("what a refused job holds may use the pool as it goes") {
+  BlockingPool pool({.may_start = [] { return false; }});
+  size_t threads = 1;
+  std::shared_ptr<void> held(nullptr, [&](void*) { threads = pool.threads(); });
+  CHECK(pool.run([held = std::move(held)] {}).error().code == Code::kResourceExhausted);
+  CHECK(threads == 0);
+}

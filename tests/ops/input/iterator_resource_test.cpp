@@ -398,3 +398,39 @@ TEST_CASE("an iterator that goes away answers who waits") {
   }
   CHECK(sink.values() == V{kCancelled});
 }
+
+TEST_CASE("an iterator that another takes the place of goes without a lock") {
+  struct Stage final : Dataset::Stage {
+    struct Iterator final : DatasetIterator {
+      explicit Iterator(const Stage& stage) : stage(stage) {}
+      ~Iterator() override {
+        if (stage.gone) stage.gone();
+      }
+      Result<std::optional<Element>> next() override { return std::optional<Element>({Tensor::scalar(1)}); }
+      const Stage& stage;
+    };
+    Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+      return std::unique_ptr<DatasetIterator>(new Iterator(*this));
+    }
+    std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+    std::vector<PartialShape> shapes() const override { return {{}}; }
+    bool may_wait() const override { return false; }
+    std::function<void()> gone;
+  };
+  const auto stage = std::make_shared<Stage>();
+  Sink sink;
+  IteratorResource it{Dataset(stage)};
+  it.get_next(sink.ask(0));
+  work_off(it);
+  int gone = 0;
+  stage->gone = [&] {
+    ++gone;
+    (void)it.wants_work();  // takes the lock
+  };
+  it.restart();
+  it.get_next(sink.ask(1));
+  work_off(it);
+  CHECK(gone == 1);
+  CHECK(sink.values() == V{1, 1});
+  stage->gone = nullptr;
+}
