@@ -385,7 +385,9 @@ Error no_dataset(const std::string& name) { return make_error(Code::kNotFound, "
 
 Status Engine::add_dataset(const std::string& name, Dataset dataset) {
   TROUPE_RETURN_IF_ERROR(impl_->status());
-  return impl_->directory->add(iterator_key(name), std::make_unique<IteratorResource>(std::move(dataset)), "");
+  return guarded([&] {
+    return impl_->directory->add(iterator_key(name), std::make_unique<IteratorResource>(std::move(dataset)), "");
+  });
 }
 
 Status Engine::remove_dataset(const std::string& name) {

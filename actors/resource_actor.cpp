@@ -290,7 +290,11 @@ void ResourceActor::settle() {
       answers->push_back(std::move(answer));
       send(host, ResourceAnswers{std::move(answers)});
     }
-  if (resource_ && resource_->wants_work() && !std::exchange(will_work_, true)) send(this, Work{});
+  bool wants = false;
+  if (resource_ && !will_work_) attempt([&] { wants = resource_->wants_work(); });
+  if (!wants) return;
+  will_work_ = true;
+  send(this, Work{});
 }
 
 }  // namespace troupe

@@ -64,8 +64,11 @@ class IteratorOfFlow final : public DatasetIterator {
 class FlowOfIterator final : public Flow<Element> {
  public:
   FlowOfIterator(std::unique_ptr<DatasetIterator> iterator, const std::stop_token& stop)
-      : iterator_(std::move(iterator)), on_stop_(stop, [i = iterator_.get()] { i->cancel(); }) {}
-  Result<std::optional<Element>> next() override { return iterator_->next(); }
+      : iterator_(std::move(iterator)),
+        on_stop_(stop, [i = iterator_.get()] { (void)guarded_call([&] { i->cancel(); }).ok(); }) {}
+  Result<std::optional<Element>> next() override {
+    return guarded([&] { return iterator_->next(); });
+  }
 
  private:
   std::unique_ptr<DatasetIterator> iterator_;
@@ -301,7 +304,7 @@ Result<std::unique_ptr<DatasetIterator>> FlowStage::iterate() const {
 Source<Element> elements_of(StagePtr stage) {
   return [stage = std::move(stage)](const Pass& pass) -> Result<FlowPtr<Element>> {
     if (const auto* ours = dynamic_cast<const FlowStage*>(stage.get())) return ours->flow(pass);
-    TROUPE_ASSIGN(auto iterator, stage->iterate());
+    TROUPE_ASSIGN(auto iterator, guarded([&] { return stage->iterate(); }));
     if (!iterator) return make_error(Code::kInternal, "a stage gave no iterator");
     return FlowPtr<Element>(new FlowOfIterator(std::move(iterator), pass.stop));
   };

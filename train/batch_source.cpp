@@ -59,7 +59,8 @@ struct BatchSource::State {
 
 Result<std::unique_ptr<BatchSource>> BatchSource::make(const Dataset& batches) {
   std::unique_ptr<BatchSource> out(new BatchSource(std::make_shared<State>(batches)));
-  if (!batches.may_wait()) {
+  TROUPE_ASSIGN(const bool may_wait, guarded([&] { return Result<bool>(batches.may_wait()); }));
+  if (!may_wait) {
     TROUPE_ASSIGN(out->state_->iterator, guarded([&] { return batches.iterate(); }));
     return out;
   }
@@ -81,7 +82,7 @@ BatchSource::~BatchSource() {
   s.changed.notify_all();
   const std::shared_ptr<DatasetIterator> iterator = s.iterator;
   lock.unlock();
-  if (iterator) iterator->cancel();
+  if (iterator) (void)guarded_call([&] { iterator->cancel(); }).ok();
   lock.lock();
   const bool back = s.changed.wait_for(lock, kPatience, [&] { return s.ended; });
   std::thread thread = std::move(s.thread);

@@ -34,7 +34,8 @@ class DatasetIterator {
   /// goes on with the element after the bad one where that is possible. May wait.
   virtual Result<std::optional<Element>> next() = 0;
   /// Nobody will want another element: next() need not go on waiting, and may fail with kCancelled from now on. From
-  /// any thread, also while next() runs; returns at once. An iterator that cannot stop does nothing.
+  /// any thread, also while next() runs; returns at once. An iterator that cannot stop does nothing. What it throws is
+  /// dropped.
   virtual void cancel() {}
 };
 

@@ -60,7 +60,8 @@ class Resource {
   virtual ~Resource() = default;
   /// Answers every waiting request of this step of this requester with kCancelled, without any other effect.
   virtual void cancel(uint64_t requester, int64_t step) { (void)requester, (void)step; }
-  /// Whether work() has something to do beside requests: a prefetching iterator has until its buffer is full.
+  /// Whether work() has something to do beside requests: a prefetching iterator has until its buffer is full. One that
+  /// throws counts as one that has nothing to do.
   virtual bool wants_work() const { return false; }
   /// One bounded piece of that work; the host calls it between requests.
   virtual void work() {}

@@ -133,7 +133,8 @@ class IteratorResource::Producer {
 };
 
 IteratorResource::IteratorResource(Dataset dataset)
-    : dataset_(std::move(dataset)), producer_(std::make_shared<Producer>(dataset_, nullptr, nullptr)) {}
+    : dataset_(std::move(dataset)), may_wait_(dataset_.may_wait()),
+      producer_(std::make_shared<Producer>(dataset_, nullptr, nullptr)) {}
 
 IteratorResource::~IteratorResource() { let_go(std::move(producer_)); }
 
@@ -150,7 +151,7 @@ void IteratorResource::get_next(Reply reply) {
 }
 
 void IteratorResource::serve() {
-  if (!producer_->serve(waiting_) || !dataset_.may_wait() || !host_) return;
+  if (!producer_->serve(waiting_) || !may_wait_ || !host_) return;
   producer_->set_running(true);
   const Status status = host_->start_blocking([producer = producer_] { producer->run(); });
   if (status.ok()) return;
@@ -176,7 +177,7 @@ void IteratorResource::restart() {
   serve();
 }
 
-bool IteratorResource::wants_work() const { return !dataset_.may_wait() && producer_->wants_work(); }
+bool IteratorResource::wants_work() const { return !may_wait_ && producer_->wants_work(); }
 
 void IteratorResource::work() {
   if (!wants_work()) return;
@@ -186,7 +187,7 @@ void IteratorResource::work() {
 
 void IteratorResource::let_go(std::shared_ptr<Producer> producer) {
   producer->stop();
-  if (host_ && dataset_.may_wait()) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
+  if (host_ && may_wait_) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
 }
 
 }  // namespace troupe

@@ -18,6 +18,7 @@ namespace troupe {
 /// waits, that iterator is cancelled and left to its job: an element that it still gives is dropped.
 class IteratorResource final : public HostedResource {
  public:
+  /// Throws what the dataset's may_wait() throws.
   explicit IteratorResource(Dataset dataset);
   ~IteratorResource() override;
   /// Answers with the next element, kOutOfRange at the end, or the element's error; in the order of asking.
@@ -39,6 +40,7 @@ class IteratorResource final : public HostedResource {
   void let_go(std::shared_ptr<Producer> producer);
 
   const Dataset dataset_;
+  const bool may_wait_;  // as the dataset says
   ResourceHost* host_ = nullptr;
   std::shared_ptr<Producer> producer_;
   std::deque<Reply> waiting_;

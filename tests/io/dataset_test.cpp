@@ -365,3 +365,28 @@ TEST_CASE("batches and shapes of the largest size there is do not overflow") {
   CHECK(numbers(3).prefetch(-1).prefetch_depth() == 0);
   CHECK(numbers(3).prefetch(7).batch(2).shuffle(2, 1).prefetch_depth() == 7);
 }
+
+TEST_CASE("what a stage of a user's own throws below another is an error, and in cancel() nothing") {
+  struct Throwing final : Dataset::Stage {
+    struct Iterator final : DatasetIterator {
+      Result<std::optional<Element>> next() override { throw std::runtime_error("in next"); }
+      void cancel() override { throw std::runtime_error("in cancel"); }
+    };
+    explicit Throwing(bool at_once) : at_once(at_once) {}
+    Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+      if (at_once) throw std::runtime_error("in iterate");
+      return std::unique_ptr<DatasetIterator>(new Iterator());
+    }
+    std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+    std::vector<PartialShape> shapes() const override { return {{}}; }
+    const bool at_once;
+  };
+  const auto it = identity_map(Dataset(std::make_shared<Throwing>(false))).iterate();
+  REQUIRE(it.ok());
+  CHECK((*it)->next().error().message.find("in next") != std::string::npos);
+  (*it)->cancel();
+  CHECK((*it)->next().error().code == Code::kCancelled);
+  const auto none = identity_map(Dataset(std::make_shared<Throwing>(true))).iterate();
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().message.find("in iterate") != std::string::npos);
+}
