@@ -116,16 +116,20 @@ Status Planner::add(const Node& node, uint32_t device) {
     p.kind = NodeKind::kBlocking;
     p.blocking = static_cast<uint32_t>(plan_->blocking.size());
     plan_->blocking.push_back(std::move(blocking));
-  } else {
-    const auto& builtin = static_cast<const BuiltinKernel&>(*kernel);
-    if (builtin.kind == Builtin::kPlaceholder)
+  } else if (const auto* builtin = dynamic_cast<const BuiltinKernel*>(kernel.get())) {
+    if (builtin->kind == Builtin::kPlaceholder)
       return at_node(invalid_argument("needs a value: feed {}{}", to_string(node.dtype(0)), node.shape(0).str()), node);
-    p.kind = builtin.kind == Builtin::kConst ? NodeKind::kConst : control_kind(node);
-    if (p.kind == NodeKind::kConst) p.constant = &builtin.value;
+    p.kind = builtin->kind == Builtin::kConst ? NodeKind::kConst : control_kind(node);
+    if (p.kind == NodeKind::kConst) p.constant = &builtin->value;
     if (p.kind == NodeKind::kEnter)
       p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
     if (p.kind == NodeKind::kAlive) p.alive_dtype = node.dtype(0);
     control_flow_ |= p.kind != NodeKind::kConst && p.kind != NodeKind::kNoOp;
+  } else {
+    return at_node(make_error(Code::kInternal,
+                              "its kernel must derive from ComputeKernel, ResourceKernel or "
+                              "BlockingKernel, not from Kernel alone"),
+                   node);
   }
   const uint32_t partition = partition_of(device);
   PartitionDraft& draft = drafts_[partition];

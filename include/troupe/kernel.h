@@ -107,6 +107,7 @@ class KernelContext {
   int64_t random_step_;
 };
 
+/// What all kernels are: a class of a user's own derives from ComputeKernel, ResourceKernel or BlockingKernel.
 class Kernel {
  public:
   virtual ~Kernel() = default;

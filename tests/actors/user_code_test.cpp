@@ -32,6 +32,8 @@ class MakesHandle final : public ComputeKernel {
   }
 };
 
+class Bare final : public Kernel {};
+
 class Unsure final : public ComputeKernel {
   bool shareable() const override { throw std::runtime_error("in shareable"); }
   Status compute(KernelContext&) override { return {}; }
@@ -47,6 +49,8 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("Answers").input("r: resource").output("y: float32").doc("A test's.").shape(scalar_shape).stateful(),
           none);
   kernels.add<Answers>("Answers", DeviceKind::kCpu, {});
+  source("Bare", "y: float32");
+  kernels.add<Bare>("Bare", DeviceKind::kCpu, {});
   source("Unsure", "y: float32");
   kernels.add<Unsure>("Unsure", DeviceKind::kCpu, {});
 }
@@ -71,6 +75,16 @@ TEST_CASE("a resource that throws when it is asked for background work serves on
     hosts.insert(u.engine->impl().directory->find("tiresome//it").id());
   }
   CHECK(hosts.size() == 1);
+}
+
+TEST_CASE("a kernel that derives from Kernel alone is an error that says what to derive from") {
+  UserEngine u;
+  for (int i = 0; i < 2; ++i) {
+    const RunResult r = u.run(u.scope.named("bare").op("Bare", {}));
+    refused(r, Code::kInternal, "must derive from ComputeKernel, ResourceKernel or BlockingKernel");
+    CHECK(r.error().op == "Bare");
+    CHECK(r.error().node == (i == 0 ? "bare" : "bare_1"));
+  }
 }
 
 TEST_CASE("what shareable() and a priority throw names the node") {
