@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/resource_actor.h"
 
-#include <spdlog/spdlog.h>
-
 #include "actors/blocking_jobs.h"
 #include "base/engine_thread.h"
+#include "base/log.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -137,7 +136,7 @@ void ResourceActor::on_exit() {
 
 template <class F> void ResourceActor::attempt(F&& f) {
   if (const Status status = guarded_call(f); !status.ok())
-    spdlog::error("a resource failed outside of a request: {}", status.error().message);
+    log_error("a resource failed outside of a request: {}", status.error().message);
 }
 
 bool ResourceActor::is_running(int64_t step) { return directory_->steps.is_running(step); }

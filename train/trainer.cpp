@@ -12,9 +12,8 @@
 //    stop() waits for is computing.
 // 7. A snapshot is taken between two updates: while taking_, nothing that changes variables begins. Only kAsync, which
 //    has no such moment, leaves the cut to the engine.
-// 8. A replica has at most kMostReports reports that on_step has not taken: with so many it begins no step. Only
-// kLocal's
-//    go on to the next average where a snapshot waits for that, since on_step may be what waits for the snapshot.
+// 8. A replica has at most kMostReports reports that on_step has not taken: with so many it begins no step. Only those
+//    of kLocal go on to the next average where a snapshot waits for that, since on_step may be what waits for it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
