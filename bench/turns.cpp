@@ -9,6 +9,8 @@
 
 namespace troupe::bench {
 
+std::string peers_folder(const std::string& question) { return BENCH_DIR "/" + question; }
+
 std::vector<double> measure(const std::string& command) {
   std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
   if (!pipe) return {};

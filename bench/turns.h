@@ -7,6 +7,9 @@
 
 namespace troupe::bench {
 
+/// The folder of the sources of a question, bench/<question>, where its peers' scripts are.
+std::string peers_folder(const std::string& question);
+
 /// The numbers that a shell command prints; none when it fails.
 std::vector<double> measure(const std::string& command);
 /// The commands take turns, `repeats` rounds. Of each the medians of its first `numbers` numbers, 0 where it does not

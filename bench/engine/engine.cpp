@@ -333,7 +333,7 @@ int main(int argc, char** argv) {
   app.add_option("--largest", largest, "Nodes of the largest graph built and loaded")
       ->capture_default_str()
       ->check(CLI::Range(1000, 100'000'000));
-  std::string only, python = "python3", peers = PEERS_DIR;
+  std::string only, python = "python3", peers = bench::peers_folder("engine");
   app.add_option("--python", python, "Python that may have TensorFlow")->capture_default_str();
   app.add_option("--peers", peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--only", only, "One question only [all]")

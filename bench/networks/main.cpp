@@ -18,7 +18,7 @@ using namespace troupe;
 using Clock = std::chrono::steady_clock;
 
 struct Settings {
-  std::string self, python = "python3", peers = PEERS_DIR;
+  std::string self, python = "python3", peers = bench::peers_folder("networks");
   int repeats = 3, threads = 1;
   double seconds = 3;
   std::string passes = "default";

@@ -15,7 +15,7 @@ namespace {
 using namespace troupe::bench;
 
 struct Settings {
-  std::string self, python = "python3", peers = PEERS_DIR;
+  std::string self, python = "python3", peers = peers_folder("training");
   int repeats = 5, steps = 0, memory_steps = 10'000;
 };
 
