@@ -28,7 +28,7 @@ const char* to_string(Code code) {
 
 Error::Error() = default;
 Error::Error(Code code, std::string message, std::string op, std::string node)
-    : code(code), message(std::move(message)), op(std::move(op)), node(std::move(node)) {}
+    : code(code), message(printable(message)), op(std::move(op)), node(std::move(node)) {}
 Error::Error(const Error& other) = default;
 Error::Error(Error&& other) noexcept = default;
 Error& Error::operator=(const Error& other) = default;

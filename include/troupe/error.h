@@ -42,6 +42,8 @@ struct Error {
 
   // Not inline: every function that may fail has several of these.
   Error();
+  /// Control characters of the message and bytes that are not UTF-8, which names from a graph or a file may bring, are
+  /// escaped: \n, \x1b.
   Error(Code code, std::string message, std::string op = {}, std::string node = {});
   Error(const Error& other);
   Error(Error&& other) noexcept;
@@ -49,7 +51,7 @@ struct Error {
   Error& operator=(Error&& other) noexcept;
   ~Error();
 
-  /// One line, if the message is one:
+  /// One line, escaped as the message is; in the node's name quotes and backslashes are too:
   /// "invalid argument: MatMul 'fc1': inner sizes differ: [64,784] x [500,10] (device ..., step 12)".
   std::string str() const;
 };

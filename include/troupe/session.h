@@ -45,7 +45,8 @@ struct RunOptions {
   /// BlockingKernel was doing then goes on by itself, and nobody hears of it.
   std::chrono::nanoseconds deadline{0};
   std::optional<CancelToken> cancel = {};
-  /// Fails with the first node whose floating output has a NaN or an infinity.
+  /// Fails with the first node whose kernel or resource gives a floating output with a NaN or an infinity. What is fed
+  /// and what is constant is the caller's, such as a mask of infinities, and not looked at.
   bool check_numerics = false;
   /// Takes what every node of the run did and when (troupe/trace.h); timing costs each of them two looks at the clock.
   std::shared_ptr<Trace> trace = {};

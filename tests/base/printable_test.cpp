@@ -47,7 +47,7 @@ TEST_CASE("an error is one line whatever names and message hold", "[printable]")
   CHECK(
       e.str() ==
       R"(invalid argument: My\x07Op 'a\x00b\'\nerror: all is lost': input 'x\x1b[31m\x00y' is not there\n (device /cpu\xff))");
-  CHECK(e.message == "input 'x\x1b[31m\0y' is not there\n"s);
+  CHECK(e.message == R"(input 'x\x1b[31m\x00y' is not there\n)");
   e = invalid_argument("größer");
   e.node = "Schicht/größe";
   CHECK(e.str() == "invalid argument: 'Schicht/größe': größer");
