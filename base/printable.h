@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text from graphs, files and users on its way into messages, logs and terminals. Names may hold any byte: one that
-// ends a string early, moves the cursor or begins a line must not reach who reads it.
+// ends a string early, moves the cursor or begins a line must not reach the reader as it is.
 #pragma once
 #include <cstddef>
 #include <string>
