@@ -22,6 +22,7 @@ const char* to_string(Code code) {
     case Code::kDeadlineExceeded: return "deadline exceeded";
     case Code::kUnimplemented: return "unimplemented";
     case Code::kInternal: return "internal";
+    case Code::kUnavailable: return "unavailable";
   }
   return "unknown";
 }

@@ -144,6 +144,7 @@ class BatchStage final : public FlowStage {
   }
 
   bool may_wait() const override { return input_->may_wait(); }
+  bool repeatable() const override { return input_->repeatable(); }
 
   int64_t size() const override {
     const int64_t n = input_->size();

@@ -116,6 +116,7 @@ class QueueStage final : public FlowStage {
   }
   std::vector<DType> dtypes() const override { return queue_->dtypes; }
   std::vector<PartialShape> shapes() const override { return queue_->shapes; }
+  bool repeatable() const override { return false; }
 
  private:
   const std::shared_ptr<DatasetQueue::State> queue_;

@@ -116,6 +116,7 @@ class FunctionStage final : public FlowStage {
   }
   std::vector<DType> dtypes() const override { return dtypes_; }
   std::vector<PartialShape> shapes() const override { return shapes_; }
+  bool repeatable() const override { return false; }
 
  private:
   Dataset::StoppableSourceFn fn_;
@@ -171,6 +172,7 @@ class ReorderStage final : public FlowStage {
   std::vector<PartialShape> shapes() const override { return input_->shapes(); }
   int64_t size() const override { return reorder_.size(input_->size()); }
   bool may_wait() const override { return input_->may_wait() || reorder_.takes_long(); }
+  bool repeatable() const override { return input_->repeatable(); }
 
  private:
   StagePtr input_;
@@ -226,6 +228,7 @@ class MapStage final : public FlowStage {
     return shapes_.empty() ? std::vector<PartialShape>(dtypes_.size()) : shapes_;
   }
   int64_t size() const override { return input_->size(); }
+  bool repeatable() const override { return input_->repeatable(); }
 
  private:
   StagePtr input_;

@@ -26,6 +26,7 @@ enum class Code {
   kDeadlineExceeded,    // the deadline of the call passed
   kUnimplemented,       // op, dtype or device without a kernel
   kInternal,            // a library below failed
+  kUnavailable,         // a task of the cluster that cannot be reached, or was lost
 };
 
 /// The name of a code, as it is printed: "invalid argument".

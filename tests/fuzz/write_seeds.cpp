@@ -10,6 +10,7 @@
 #include "io/safetensors.h"
 #include "io/tfrecord.h"
 #include "io/whole_file.h"
+#include "net/messages.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/evaluate.h"
 #include "tests/ops/math/math_cases.h"
@@ -149,6 +150,43 @@ Status write_records(const Folder& folder) {
   return write_gzip(folder.file("records.gz"), records);
 }
 
+/// Frames of all messages and dtypes, behind the byte that says how they are cut.
+Status write_frames(const Folder& folder) {
+  const auto bytes_of = [](const net::FrameRef& frame) {
+    const auto header = frame->header(net::is_sequenced(frame->type()) ? 1 : 0, 0).encode();
+    std::string out(header.data(), header.size());
+    for (const auto part : frame->parts()) out.append(part.data(), part.size());
+    return out;
+  };
+  std::string all(1, '\7');
+  const auto write = [&]<class Message>(const char* name, const Message& message, std::vector<Tensor> tensors = {}) {
+    const std::string bytes = bytes_of(net::make_frame(message, std::move(tensors)).value());
+    all += bytes;
+    return folder.write(name, std::string(1, '\0') + bytes);
+  };
+  const net::TaskId ps{"ps", 0}, worker{"worker", 1};
+  std::vector<Tensor> tensors(1);
+  for (const auto& [name, tensor] : samples()) tensors.push_back(tensor);
+  Error error = invalid_argument("sizes differ");
+  error.node = "n", error.device = "d", error.step = 3;
+  TROUPE_RETURN_IF_ERROR(
+      write("hello", net::Hello{1, 1, "c", ps, worker, net::PeerRole::kTask, {1, 2}, {3, 4}, 0, 9, 2}));
+  TROUPE_RETURN_IF_ERROR(write("welcome", net::Welcome{1, worker, {3, 4}, true, 5}));
+  TROUPE_RETURN_IF_ERROR(write("refused", net::Refused{net::Refusal::kCluster, "other"}));
+  TROUPE_RETURN_IF_ERROR(write("ping", net::Ping{5}));
+  TROUPE_RETURN_IF_ERROR(write("peers", net::Peers{1, {{ps, "host:1", {1, 2}}}}));
+  TROUPE_RETURN_IF_ERROR(write("register", net::RegisterProgram{1, 2, 3, {"x"}, {"y:0"}, {{1, ps, true}}},
+                               {Tensor::of<uint8_t>({1, 2, 3})}));
+  TROUPE_RETURN_IF_ERROR(write("run", net::RunProgram{1, 2, 3, 4, 5}, tensors));
+  TROUPE_RETURN_IF_ERROR(
+      write("done", net::StepDone{2, error, {{"n", "cpu", 1, 2, 3, 4}}, {{1, "n", "d", 4, 5}}, 6, 7}));
+  TROUPE_RETURN_IF_ERROR(
+      write("tensor", net::EdgeTensor{9, 2, 1, false, {0, 7}, ""}, {Tensor::of<float>({1, 2}, {1, 2})}));
+  TROUPE_RETURN_IF_ERROR(write("abort", net::AbortRun{2, error}));
+  TROUPE_RETURN_IF_ERROR(write("result", net::RequestDone{1, false, {}, {"v"}}, {Tensor::scalar(1.f)}));
+  return folder.write("all", all);
+}
+
 /// Records with all features that the fuzzer asks for, with none, and with one of another type.
 Status write_examples(const Folder& folder) {
   proto::Example example;
@@ -200,6 +238,7 @@ Status run(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(write_images({directory, "image"}));
   TROUPE_RETURN_IF_ERROR(write_checkpoints({directory, "safetensors"}));
   TROUPE_RETURN_IF_ERROR(write_examples({directory, "example"}));
+  TROUPE_RETURN_IF_ERROR(write_frames({directory, "frame"}));
   return write_records({directory, "tfrecord"});
 }
 
