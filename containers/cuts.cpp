@@ -10,8 +10,10 @@ Cuts::~Cuts() {
   for (Cut& cut : cuts_) cut.done(make_error(Code::kFailedPrecondition, "container '{}' was reset", container_.name()));
 }
 
-void Cuts::snapshot(Done done) {
+void Cuts::snapshot(Done done, const std::vector<int64_t>& also) {
   Cut cut{container_, {}, std::move(done), {}, {}};
+  for (const int64_t step : also)
+    if (steps_.tell_when_ended(step)) cut.steps.insert(step);
   std::erase_if(writers_, [&](int64_t step) {
     if (!steps_.tell_when_ended(step)) return true;
     cut.steps.insert(step);

@@ -49,8 +49,9 @@ class Cuts {
     if (container_.changes() != before && step != last_writer_) note(step);
     if (container_.temporaries() > 0) watch_temporaries(step);
   }
-  /// Calls `done`, now or when the steps that it has to have have ended.
-  void snapshot(Done done);
+  /// Calls `done`, now or when the steps that it has to have have ended: those that have changed something, and `also`,
+  /// which may have changed something elsewhere.
+  void snapshot(Done done, const std::vector<int64_t>& also = {});
   void step_ended(int64_t step);
 
  private:

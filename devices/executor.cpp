@@ -120,6 +120,11 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
   }
 }
 
+void Executor::may_send() {
+  for (const auto& s : active_) s->held = false;
+  for (const auto& [id, s] : parked_) s->held = false;
+}
+
 // -- running ----------------------------------------------------------------------------------------------------------
 
 bool Executor::run(int64_t quantum_ns) {
@@ -170,10 +175,10 @@ StepState* Executor::next_step() {
   int priority = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     StepState& s = *active_[(turn_ + i) % active_.size()];
-    if (!s.stopped && !s.ready.empty()) return &s;
+    if (!s.stopped && !s.held && !s.ready.empty()) return &s;
   }
   for (const auto& s : active_) {
-    if (s->stopped || s->heavy.empty()) continue;
+    if (s->stopped || s->held || s->heavy.empty()) continue;
     const auto& priorities = s->plan->priorities;
     const int own = priorities.empty() ? 0 : priorities[s->heavy.front().node];
     if (!first || own > priority) {
@@ -219,7 +224,7 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
         until_clock = kClockEvery;
       }
     }
-  } while (!heavy && !work_ && !s.stopped && !s.ready.empty() && now <= until && fired < kMostFired);
+  } while (!heavy && !work_ && !s.stopped && !s.held && !s.ready.empty() && now <= until && fired < kMostFired);
   return now;
 }
 
@@ -325,7 +330,12 @@ void Executor::work_ended() {
 }
 
 void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead) {
-  if (node.to.partition == kCaller) return hand_out(s, node.to.node, std::move(value), dead);
+  if (node.to.partition >= kPeer) [[unlikely]] {
+    if (node.to.partition == kCaller) return hand_out(s, node.to.node, std::move(value), dead);
+    if (value.defined()) value.freeze();
+    s.held |= s.call->sink->sent(node.to.node, std::move(value), dead, path_of(s, at.iteration));
+    return;
+  }
   const uint32_t device = s.call->plan->partitions[node.to.partition].device;
   sends_[device].push_back({s.call, node.to.node, std::move(value), dead});
   if (at.iteration > 0) sends_[device].back().iterations = path_of(s, at.iteration);
@@ -405,12 +415,15 @@ void Executor::receive(StepState& s, ReadyTensor tensor) {
   else receive_in_loop(s, std::move(tensor));
 }
 
-void Executor::put(StepState& s, uint32_t iteration, ReadyTensor tensor) {
+bool Executor::put(StepState& s, uint32_t iteration, ReadyTensor tensor) {
   Iteration& in = *s.iterations[iteration];
   const uint32_t local = tensor.node - in.first_node;
+  if (in.pending[local] != 1) return false;
   in.values[s.plan->nodes[tensor.node].first_output] = std::move(tensor.value);
   if (tensor.dead) in.dead[local] = true;
-  if (--in.pending[local] == 0) push(s, {tensor.node, iteration});
+  in.pending[local] = 0;
+  push(s, {tensor.node, iteration});
+  return true;
 }
 
 Status Executor::check_numerics(const Iteration& in, const PlanNode& node) const {

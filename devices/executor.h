@@ -99,6 +99,8 @@ class Executor {
   int64_t work_until_ns() const { return work_->begin_ns + work_->took.ns; }
   /// The step failed or was cancelled elsewhere.
   void abort(const StepRef& call);
+  /// Other tasks take what is sent again: StepSink::sent().
+  void may_send();
 
   /// Fires what is ready for at most about `quantum_ns`; true when something is left to fire.
   bool run(int64_t quantum_ns);
@@ -107,9 +109,6 @@ class Executor {
  private:
   /// Nodes fired in one run() at most: on a simulated device the clock stands still.
   static constexpr int64_t kMostFired = 1 << 20;
-  /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
-  static constexpr uint32_t kHeavyNs = 20'000;
-
   /// Steps kept in active_ at most, beside those that can go on.
   static constexpr size_t kMostActive = 64;
 
@@ -124,7 +123,7 @@ class Executor {
   std::unique_ptr<StepState> make_state(StepRef call, const PartitionPlan& plan);
   void push(StepState& s, Ready at) {
     if (at.iteration > 0) ++s.iterations[at.iteration]->outstanding;
-    const bool cheap = s.plan->cost_ns[at.node].load(std::memory_order_relaxed) <= kHeavyNs;
+    const bool cheap = s.plan->cost_ns[at.node].load(std::memory_order_relaxed) <= PartitionPlan::kHeavyNs;
     if (cheap && !s.ordered) [[likely]]
       s.ready.push(at);
     else push_apart(s, at);
@@ -171,7 +170,8 @@ class Executor {
   static std::optional<uint32_t> find_iteration(const StepState& s, uint32_t frame, std::span<const uint32_t> path);
   /// Keeps a tensor that came before its iteration, or receives it; `frame` is that of the Recv.
   void receive_in_loop(StepState& s, ReadyTensor tensor);
-  void put(StepState& s, uint32_t iteration, ReadyTensor tensor);
+  /// False for what has come before, which it drops: another process may say things twice.
+  bool put(StepState& s, uint32_t iteration, ReadyTensor tensor);
   /// One thing less is under way in the iteration; ends it, and its loop, if that was the last.
   void settle(StepState& s, uint32_t iteration) {
     if (--s.iterations[iteration]->outstanding == 0) end_iterations(s, s.iterations[iteration]->loop);

@@ -277,7 +277,7 @@ void Executor::receive_in_loop(StepState& s, ReadyTensor tensor) {
     s.early[{frame, tensor.iterations}].push_back(std::move(tensor));
     return;
   }
-  put(s, *iteration, std::move(tensor));
+  if (!put(s, *iteration, std::move(tensor))) return;
   --s.iterations[*iteration]->outstanding;  // it waited for this one; the Recv counts now
 }
 

@@ -13,6 +13,8 @@ namespace {
 /// How often a step times every node of its own.
 constexpr int64_t kTimedEvery = 64;
 
+}  // namespace
+
 Error dead_fetch(const Output& fetch, int64_t step) {
   Error error = invalid_argument("{} is dead: the branch that makes it was not taken", fetch.name());
   error.op = fetch.node->op().name();
@@ -20,8 +22,6 @@ Error dead_fetch(const Output& fetch, int64_t step) {
   error.step = step;
   return error;
 }
-
-}  // namespace
 
 void Executor::start(StepRef call) {
   const auto& partitions = call->plan->partitions;
@@ -86,7 +86,7 @@ void Executor::stop(StepState& s) {
 }
 
 void Executor::hand_out(StepState& s, uint32_t fetch, Tensor value, bool dead) {
-  if (dead) return fail(s, nullptr, dead_fetch(s.call->plan->fetches[fetch], s.call->id));
+  if (dead) return fail(s, nullptr, s.call->sink->dead(fetch));
   value.freeze();
   s.call->sink->fetched(fetch, std::move(value));
 }
@@ -108,7 +108,7 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->plan = &plan;
   s->left = frame.num_nodes;
   s->unanswered = s->blocking = s->input_unanswered = 0;
-  s->stopped = false;
+  s->stopped = s->held = false;
   s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;

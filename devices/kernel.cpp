@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "troupe/blocking_kernel.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -38,6 +39,35 @@ std::string describe(const KernelRegistry::Types& types) {
 
 }  // namespace
 
+const char* to_string(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::kUnknown: return "unknown";
+    case KernelKind::kCompute: return "compute";
+    case KernelKind::kResource: return "resource";
+    case KernelKind::kBlocking: return "blocking";
+    case KernelKind::kConst: return "constant";
+    case KernelKind::kNoOp: return "no-op";
+    case KernelKind::kPlaceholder: return "placeholder";
+    case KernelKind::kControlFlow: return "control flow";
+  }
+  return "?";
+}
+
+KernelKind kind_of(const Kernel& kernel) {
+  if (dynamic_cast<const ComputeKernel*>(&kernel)) return KernelKind::kCompute;
+  if (dynamic_cast<const ResourceKernel*>(&kernel)) return KernelKind::kResource;
+  if (dynamic_cast<const BlockingKernel*>(&kernel)) return KernelKind::kBlocking;
+  const auto* builtin = dynamic_cast<const BuiltinKernel*>(&kernel);
+  if (!builtin) return KernelKind::kUnknown;
+  switch (builtin->kind) {
+    case Builtin::kConst: return KernelKind::kConst;
+    case Builtin::kNoOp: return KernelKind::kNoOp;
+    case Builtin::kPlaceholder: return KernelKind::kPlaceholder;
+    case Builtin::kControlFlow: return KernelKind::kControlFlow;
+  }
+  return KernelKind::kUnknown;
+}
+
 void KernelContext::no_such(const char* what, int i, int count) {
   throw std::out_of_range(fmt::format("the kernel asked for {} {} of {}", what, i, count));
 }
@@ -51,26 +81,42 @@ void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view 
   add(op, kind, Types{{std::string(attr), {dtype}}}, std::move(factory));
 }
 
-Result<std::unique_ptr<Kernel>> KernelRegistry::made_by(const Entry& entry, const KernelInit& init) {
-  auto kernel = guarded([&] { return entry.factory(init); });
+Result<std::unique_ptr<Kernel>> KernelRegistry::made_by(const Entry& entry, const KernelInit& init) const {
+  auto kernel = guarded([&] {
+    if (!data_folders_) return entry.factory(init);
+    KernelInit limited = init;
+    limited.data_folders = data_folders_;
+    return entry.factory(limited);
+  });
   if (kernel.ok() && !*kernel) return make_error(Code::kInternal, "the factory of its kernel made none");
   if (kernel.ok()) (*kernel)->checked = entry.checked;
   return kernel;
 }
 
-Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, DeviceKind kind) const {
-  std::string there;
-  if (auto at = entries_.find(init.op); at != entries_.end()) {
-    for (const Entry& e : at->second) {
-      if (e.kind == kind && serves(e.types, *init.attrs)) return made_by(e, init);
+Result<const KernelRegistry::Entry*> KernelRegistry::find(std::string_view op, DeviceKind kind,
+                                                          const Attrs& attrs) const {
+  const auto at = entries_.find(op);
+  if (at != entries_.end())
+    for (const Entry& e : at->second)
+      if (e.kind == kind && serves(e.types, attrs)) return &e;
+  std::string there, asked;
+  if (at != entries_.end())
+    for (const Entry& e : at->second)
       there += fmt::format("{}{}: {}", there.empty() ? "" : " | ", name_of(e.kind), describe(e.types));
-    }
-  }
-  std::string asked;
-  for (const auto& [name, value] : *init.attrs)
+  for (const auto& [name, value] : attrs)
     if (const DType* dtype = std::get_if<DType>(&value)) asked += fmt::format(" {}={}", name, to_string(*dtype));
   return make_error(Code::kUnimplemented, "no kernel on {} for{}; there are: {}", name_of(kind),
                     asked.empty() ? " it" : asked, there.empty() ? "none" : there);
+}
+
+Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, DeviceKind kind) const {
+  TROUPE_ASSIGN(const Entry* const entry, find(init.op, kind, *init.attrs));
+  return made_by(*entry, init);
+}
+
+Result<KernelKind> KernelRegistry::kind(std::string_view op, DeviceKind device, const Attrs& attrs) const {
+  TROUPE_ASSIGN(const Entry* const entry, find(op, device, attrs));
+  return guarded([&] { return Result<KernelKind>(entry->factory.kind(attrs)); });
 }
 
 bool KernelRegistry::has(std::string_view op, DeviceKind kind) const {

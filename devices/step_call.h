@@ -12,12 +12,26 @@
 
 namespace troupe {
 
-/// The caller of a partial run, as its step sees it.
-class FetchSink {
+/// Where a step's values go while it runs: to the caller of a partial run, or to other tasks. On a thread of the
+/// engine.
+class StepSink {
  public:
-  virtual ~FetchSink() = default;
-  /// Fetch number `fetch` is there; once for each, before the step ends well. On a thread of the engine.
-  virtual void fetched(uint32_t fetch, Tensor value) = 0;
+  virtual ~StepSink() = default;
+  /// Fetch number `fetch` of a partial run is there; once for each, before the step ends well.
+  virtual void fetched(uint32_t fetch, Tensor value) {}
+  /// It is dead: what the step fails with.
+  virtual Error dead(uint32_t fetch) { return {}; }
+  /// A Send to another task has fired; once for each edge, in a loop once in each iteration. See ReadyTensor. True:
+  /// that task cannot take more now, so this device fires nothing of the step until Executor::may_send().
+  virtual bool sent(uint32_t edge, Tensor value, bool dead, std::vector<uint32_t> iterations) { return false; }
+};
+
+/// The parts of a step that other tasks run.
+class RemoteParts {
+ public:
+  virtual ~RemoteParts() = default;
+  /// The step has failed: all parts are to end. Once, from any thread.
+  virtual void abort(const Error& error) = 0;
 };
 
 /// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last
@@ -26,12 +40,13 @@ class StepCall {
  public:
   using Done = std::function<void(Result<std::vector<Tensor>>)>;
 
+  /// `parts`: of a step whose nodes are in parts, which report as partitions do; its plan has none.
   StepCall(int64_t id, std::shared_ptr<const StepPlan> plan, std::vector<Tensor> feeds, bool check_numerics, Done done,
-           std::shared_ptr<Trace> trace = {}, int64_t random_step = -1)
+           std::shared_ptr<Trace> trace = {}, int64_t random_step = -1, int parts = 0)
       : id(id), plan(std::move(plan)), feeds(std::move(feeds)), check_numerics(check_numerics), trace(std::move(trace)),
         random_step(random_step), done_(std::move(done)) {
     fetches.resize(this->plan->fetches.size());
-    partitions_left_ = static_cast<int>(this->plan->partitions.size());
+    partitions_left_ = parts > 0 ? parts : static_cast<int>(this->plan->partitions.size());
   }
 
   const int64_t id;
@@ -40,8 +55,9 @@ class StepCall {
   const bool check_numerics;
   const std::shared_ptr<Trace> trace;  // none: nobody asked
   const int64_t random_step;           // of RunOptions
-  std::shared_ptr<FetchSink> sink;     // of a partial run; set before it begins
-  /// Element i is written by the one partition that produces fetch i, before its partition_done().
+  std::shared_ptr<StepSink> sink;      // of a partial run or a part; set before it begins
+  std::shared_ptr<RemoteParts> parts;  // of a step that several tasks run; likewise
+  /// Element i is written by the one partition or part that produces fetch i, before its partition_done().
   std::vector<Tensor> fetches;
 
   /// Keeps the first error; true if this was it, and then the caller tells the other partitions.
@@ -53,6 +69,11 @@ class StepCall {
     return true;
   }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// What it has failed with; before it is done.
+  Error error() {
+    std::lock_guard guard(mutex_);
+    return error_;
+  }
 
   /// Each partition reports once, with nothing of it running any more.
   void partition_done() {
@@ -63,7 +84,7 @@ class StepCall {
     if (done_called_.exchange(true, std::memory_order_acq_rel)) return;
     Done done = std::move(done_);
     if (failed()) {
-      done(std::move(error_));
+      done(error());
     } else {
       for (auto [feed, fetch] : plan->fed_fetches) fetches[fetch] = feeds[feed];
       for (const Tensor& fetch : fetches) fetch.freeze();
@@ -86,5 +107,8 @@ class StepCall {
 };
 
 using StepRef = std::shared_ptr<StepCall>;
+
+/// What a step fails with whose fetch is dead.
+Error dead_fetch(const Output& fetch, int64_t step);
 
 }  // namespace troupe

@@ -16,6 +16,7 @@
 
 namespace troupe {
 
+struct CutStep;
 struct StepState;
 
 /// How the executor carries a node out.
@@ -25,8 +26,8 @@ enum class NodeKind : uint8_t {
   kCompute,   // a kernel on this device
   kResource,  // a request to the actor that hosts the resource of input 0
   kBlocking,  // a request to the actor for work that waits for files
-  kSend,      // its input (or, without one, a mere signal) goes to a Recv of another partition, or to the caller
-  kRecv,      // waits for that, or for a feed of a partial run
+  kSend,  // its input (or, without one, a mere signal) goes to a Recv of another partition or task, or to the caller
+  kRecv,  // waits for that, or for a feed of a partial run
   // Control flow: what OpDef::control_flow says.
   kSwitch,
   kMerge,
@@ -53,8 +54,8 @@ struct PlanNode {
     uint32_t blocking;  // into StepPlan::blocking
     const Tensor* constant;
     struct {
-      uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run
-      uint32_t node;       // the Recv there; for the caller the index of the fetch
+      uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run; kPeer: to another task
+      uint32_t node;       // the Recv there; for the caller the index of the fetch; for another task the edge
     } to;
     struct {
       uint32_t frame;
@@ -86,6 +87,8 @@ struct FramePlan {
 
 /// Where a Send goes whose value a partial run gets at once.
 constexpr uint32_t kCaller = UINT32_MAX;
+/// Where a Send goes whose Recv is in another task.
+constexpr uint32_t kPeer = UINT32_MAX - 1;
 
 /// The readers of a slot that keeps its value are counted from here, so that it is never the last one's to take.
 constexpr int32_t kKeptUses = 1 << 30;
@@ -104,6 +107,8 @@ struct PartitionPlan {
   std::vector<std::pair<uint32_t, uint32_t>> feeds;  // (index of the feed, slot)
   std::vector<std::pair<uint32_t, uint32_t>> fetches;  // (slot, index of the fetch)
   std::vector<int16_t> priorities;                     // of nodes[i]; empty: 0 for each
+  /// Nodes dearer than this run after the cheap ones, with what is gathered sent on before.
+  static constexpr uint32_t kHeavyNs = 20'000;
   /// Measured nanoseconds of nodes[i], by the executor of `device`; steers what runs inline and first.
   std::unique_ptr<std::atomic<uint32_t>[]> cost_ns;
   /// What steps that time their nodes saw of nodes[i], for a CostModel; written by the same, read by any thread.
@@ -136,12 +141,25 @@ struct PartialPlan {
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): a feed that is fetched
 };
 
+/// A Recv of the part that one task has in a step; what it waits for comes from another task.
+struct EdgeReceiver {
+  uint32_t edge = 0;
+  uint32_t partition = 0, node = 0;
+  uint32_t depth = 0;        // of the loops around it: so many numbers of iterations come with what it gets
+  bool conditional = false;  // what it gets may be dead
+  bool has_value = false;    // else a mere signal
+  DType dtype = DType::kInvalid;
+  PartialShape shape = {};
+};
+
 struct StepPlan {
   std::vector<PartitionPlan> partitions;
   std::vector<Output> feeds;  // in the order of the values a step brings
   std::vector<Output> fetches;
   std::vector<std::pair<uint32_t, uint32_t>> fed_fetches;  // (feed, fetch): answered without running anything
   std::optional<PartialPlan> partial;                      // of a partial run
+  std::vector<EdgeReceiver> edges;                         // of a part of a step, by edge
+  std::shared_ptr<const CutStep> cut;                      // of a step that several tasks run, which has no partitions
   std::vector<std::shared_ptr<Kernel>> kernels;            // keeps what nodes point to
   std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes

@@ -134,6 +134,7 @@ struct StepState {
   uint32_t input_unanswered = 0;  // of them for input
   bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
   bool stopped = false;           // failed: nothing more fires
+  bool held = false;              // has sent more than a task takes now: nothing more fires until Executor::may_send()
   bool timed = false;             // every node of this step is timed, but in loops only the first times
   uint32_t timings_left = 0;      // until it is not any more
   std::vector<uint32_t> firings;  // by node that computes, while they are counted; else empty

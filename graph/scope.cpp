@@ -5,9 +5,22 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/device_name.h"
 #include "graph/node_place.h"
 
 namespace troupe {
+namespace {
+
+/// What a device's name tells of its task; nothing of one that cannot be read, which planning refuses.
+DeviceName task_part(std::string_view device) {
+  const auto name = DeviceName::parse(device);
+  if (!name.ok()) return {};
+  DeviceName task{.job = name->job, .replica = name->replica, .task = name->task};
+  if (task.task && !task.replica) task.replica = 0;
+  return task;
+}
+
+}  // namespace
 
 Scope::Scope(Graph& graph) : graph_(&graph), state_(std::make_shared<State>()) {}
 
@@ -52,6 +65,22 @@ Scope Scope::device(std::string_view device) const {
   out.device_ = device;
   return out;
 }
+
+Scope Scope::in_task_of(std::string_view device) const {
+  const DeviceName task = task_part(device), own = task_part(device_);
+  const auto both = DeviceName::merge(task, own);
+  Scope out = *this;
+  if (!both.ok()) {
+    out.device_ = device;
+    out.colocated_.clear();  // with nodes of the other task
+  } else if (*both != own) {
+    const auto name = DeviceName::parse(device_);
+    if (name.ok()) out.device_ = DeviceName::override(*both, *name).str();
+  }
+  return out;
+}
+
+std::string Scope::task_name() const { return task_part(device_).str(); }
 
 Scope Scope::colocate(const Node* node, std::source_location where) const {
   Scope out = *this;

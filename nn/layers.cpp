@@ -2,7 +2,7 @@
 // Layers: dense, convolution, pooling, batch normalisation, dropout, LSTM, embedding.
 #include <algorithm>
 
-#include "troupe/nn.h"
+#include "nn/updates.h"
 
 namespace troupe::nn {
 namespace {
@@ -77,13 +77,15 @@ Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const st
   if (!norm) return {};
   if (training) {
     const Output rate = inside.constant(1 - options.momentum);
-    const auto follow = [&](const char* of, Output average, int port) {
-      const Output step = inside.op("Mul", {inside.op("Sub", {average, norm->out(port)}), rate});
+    const auto follow = [&](const char* of, int port) {
+      const Scope home = variables.home(inside, name + of);
+      const Output average = variables.read(home, name + of, {c}, zeros(), false);
+      const Output step = home.op("Mul", {home.op("Sub", {average, norm->out(port)}), rate});
       const Output handle = variables.handle(scope, name + of, {c}, zeros());
-      variables.add_update(inside.node("AssignSubVariableOp", {handle, step}));
+      variables.add_update(home.node("AssignSubVariableOp", {handle, step}));
     };
-    follow("/moving_mean", mean, 1);
-    follow("/moving_variance", variance, 2);
+    follow("/moving_mean", 1);
+    follow("/moving_variance", 2);
   }
   Output y = norm->out();
   if (flat) y = inside.op("Reshape", {y, inside.constant(Tensor::of<int32_t>({-1, static_cast<int32_t>(c)}))});
@@ -202,9 +204,9 @@ Output embedding(const ScopeAt& scope, Variables& variables, Output ids, int64_t
     scope.fail(invalid_argument("embedding '{}': {} rows of {}", name, rows, width));
     return {};
   }
-  const Output table = variables.read(scope, name + "/table", {rows, width}, options.table);
-  const Scope inside = scope.scope(name);
-  return inside.op("GatherV2", {table, ids, inside.constant(0)});
+  const Output table = table_at_home(scope, variables, name + "/table", {rows, width}, options.table);
+  const Scope home = variables.home(scope.scope(name), name + "/table");
+  return home.op("GatherV2", {table, ids, home.constant(0)});
 }
 
 Output flatten(const ScopeAt& scope, Output x) {

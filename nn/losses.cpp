@@ -51,7 +51,10 @@ Output l2_penalty(const ScopeAt& scope, Variables& variables, float rate) {
   const Scope inside = scope.scope("l2_penalty");
   std::vector<Output> sums;
   for (const Variable& v : variables.trainable())
-    if (v.shape.rank() >= 2) sums.push_back(sum_all(inside, inside.op("Square", {variables.read(scope, v)})));
+    if (v.shape.rank() >= 2) {
+      const Scope home = variables.home(inside, v.name);
+      sums.push_back(sum_all(home, home.op("Square", {variables.read(variables.home(scope, v.name), v)})));
+    }
   if (sums.empty()) return inside.constant(0.f);
   return inside.op("Mul", {inside.op("AddN", sums), inside.constant(rate / 2)});
 }

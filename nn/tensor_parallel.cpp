@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nn/updates.h"
+
 namespace troupe::nn {
 namespace {
 
@@ -272,9 +274,9 @@ Output embedding_by_rows(const ScopeAt& scope, Variables& variables, Output ids,
   std::vector<Output> taken;
   for (size_t i = 0; i < sizes.size(); ++i) {
     const Initializer slice = slice_of(variables, name + "/table", {rows, width}, options.table, {from[i], 0});
-    const Output table =
-        variables.read(scope.device(devices[i]), fmt::format("{}/table_{}", name, i), {sizes[i], width}, slice);
-    const Scope own = inside.device(devices[i]);
+    const std::string share = fmt::format("{}/table_{}", name, i);
+    const Output table = table_at_home(scope.device(devices[i]), variables, share, {sizes[i], width}, slice);
+    const Scope own = variables.home(inside.device(devices[i]), share);
     taken.push_back(own.op("GatherV2", {table, routes.inside[i], own.constant(0)}));
   }
   const Output all = stitch(inside, routes, taken);
@@ -300,9 +302,9 @@ Spread embedding_by_columns(const ScopeAt& scope, Variables& variables, Output i
   Spread result = {devices, {}};
   for (size_t i = 0; i < sizes.size(); ++i) {
     const Initializer slice = slice_of(variables, name + "/table", {rows, width}, options.table, {0, from[i]});
-    const Output table =
-        variables.read(scope.device(devices[i]), fmt::format("{}/table_{}", name, i), {rows, sizes[i]}, slice);
-    const Scope own = inside.device(devices[i]);
+    const std::string share = fmt::format("{}/table_{}", name, i);
+    const Output table = table_at_home(scope.device(devices[i]), variables, share, {rows, sizes[i]}, slice);
+    const Scope own = variables.home(inside.device(devices[i]), share);
     result.parts.push_back(own.op("GatherV2", {table, ids, own.constant(0)}));
   }
   return result;

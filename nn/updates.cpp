@@ -33,6 +33,12 @@ Scope at(const Scope& scope, Output x) {
   return x && !x.node->device().empty() ? scope.device(x.node->device()) : scope;
 }
 
+Output table_at_home(const Scope& scope, Variables& variables, const std::string& name, const Shape& shape,
+                     const Initializer& initial) {
+  variables.handle(scope, name, shape, initial, true);
+  return variables.read(variables.home(scope, name), name, shape, initial);
+}
+
 std::optional<IndexedSlices> indexed_slices(const ScopeAt& scope, Output gradient) {
   if (!scope.ok() || !gradient) return std::nullopt;
   std::vector<Output> sums, values, indices;
@@ -75,13 +81,14 @@ Gradient distinct(const Scope& scope, const Gradient& rows) {
   return {scope.op("UnsortedSegmentSum", {rows.value, unique->out(1), count}), unique->out(0)};
 }
 
-const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradient gradient, bool decays) {
-  const Scope& s = c.scope;
+const Node* update_variable(const UpdateContext& of, const Optimizer& optimizer, Gradient gradient, bool decays) {
+  const Scope s = of.variables.home(of.scope, of.variable.name);
+  UpdateContext c{s, of.variables, of.variable, {}, of.rate, of.step};
   const bool pulls = decays && optimizer.l2 != 0;
   const Node* update;
   if (optimizer.update_rows && !pulls && !gradient.indices) gradient = rows_of(s, gradient.value);
   if (gradient.indices && optimizer.update_rows && !pulls) {
-    const Gradient rows = distinct(s, gradient);
+    const Gradient rows = distinct(of.scope, gradient);
     c.gradient = rows.value;
     update = s.ok() ? optimizer.update_rows(c, rows.indices) : nullptr;
   } else {
@@ -113,9 +120,9 @@ UpdateRate update_rate(const Scope& scope, Variables& variables, const Optimizer
 
 const Node* finish_update(const Scope& scope, Variables& variables, const std::vector<const Node*>& updates) {
   if (!scope.ok()) return nullptr;
-  return scope.after(updates)
-      .named("global_step")
-      .node("AssignAddVariableOp", {variables.global_step_handle(scope), scope.constant(int64_t{1})});
+  const Output step = variables.global_step_handle(scope);
+  const Scope home = variables.home(scope, "global_step");
+  return home.after(updates).named("global_step").node("AssignAddVariableOp", {step, home.constant(int64_t{1})});
 }
 
 const Node* apply_updates(const Scope& scope, Variables& variables, const Optimizer& optimizer,

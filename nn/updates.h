@@ -16,6 +16,10 @@ struct Gradient {
 
 /// `scope` on the device where x is made.
 Scope at(const Scope& scope, Output x);
+/// The value of a variable at its home, defined as by Variables::read: what takes rows of it is best there too, so that
+/// nothing but rows goes to another task.
+Output table_at_home(const Scope& scope, Variables& variables, const std::string& name, const Shape& shape,
+                     const Initializer& initial);
 /// Whether a gradient came about by summing rows: by gathers from the variable.
 bool is_of_rows(Output gradient);
 /// `gradient` before rows were summed, if it is one of rows; see indexed_slices.
@@ -28,9 +32,9 @@ Output dense(const Scope& scope, const Variable& variable, const Gradient& gradi
 Gradient distinct(const Scope& scope, const Gradient& rows);
 
 /// Adds what an optimizer does to one variable: L2, its update, decay. `decays`: whether the first and the last are for
-/// this one. c.gradient is `gradient`'s, dense or not, and what was summed from rows is taken as rows where the
-/// optimizer can do that; the variable is read on c's scope.
-const Node* update_variable(UpdateContext c, const Optimizer& optimizer, Gradient gradient, bool decays);
+/// this one. `of` has no gradient: it is `gradient`, dense or not, and what was summed from rows is taken as rows where
+/// the optimizer can do that. All is on the scope of `of`, or where that is of another task at the variable's home.
+const Node* update_variable(const UpdateContext& of, const Optimizer& optimizer, Gradient gradient, bool decays);
 /// Whether L2 and decay are for a variable of this shape.
 inline bool decays(const Shape& shape) { return shape.rank() >= 2; }
 

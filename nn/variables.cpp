@@ -79,11 +79,12 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
     return nullptr;
   }
   // An initializer that fails or throws leaves nothing.
-  const Scope inside = scope.scope(name + "/initial");
+  const Scope inside = home(scope, name).scope(name + "/initial");
   Output value = initial(inside, shape, seed_for(name));
   if (dtype != DType::kFloat32) value = inside.op("Cast", {value}, {{"DstT", dtype}});
   Variable v{name, dtype, shape, trainable};
-  v.init = inside.node("AssignVariableOp", {handle(scope, v), value});
+  const Output own = handle(scope, v);
+  v.init = home(inside, name).node("AssignVariableOp", {own, value});
   if (!scope.ok()) return nullptr;
   index_[name] = all_.size();
   all_.push_back(std::move(v));
@@ -94,12 +95,21 @@ Variables::Uses& Variables::uses(const Scope& scope, const std::string& name) {
   return uses_[{name, scope.device_name()}];
 }
 
+Scope Variables::home(const Scope& scope, std::string_view name) const {
+  const auto device = homes_.find(name);
+  return device == homes_.end() ? scope : scope.in_task_of(device->second);
+}
+
 Output Variables::handle(const ScopeAt& scope, const Variable& v) {
-  Output& handle = uses(scope, v.name).handle;
-  if (!handle)
-    handle = scope.named(v.name).op(
-        "VarHandleOp", {},
-        {{"container", container_}, {"shared_name", v.name}, {"dtype", v.dtype}, {"shape", PartialShape(v.shape)}});
+  const Scope own = home(scope, v.name);
+  Output& handle = uses(own, v.name).handle;
+  if (handle) return handle;
+  handle = own.named(v.name).op(
+      "VarHandleOp", {},
+      {{"container", container_}, {"shared_name", v.name}, {"dtype", v.dtype}, {"shape", PartialShape(v.shape)}});
+  if (!handle) return handle;
+  std::string& device = homes_[v.name];
+  if (scope.device(device).task_name() != own.task_name()) device = own.device_name();  // which tells more
   return handle;
 }
 
@@ -111,7 +121,15 @@ Output Variables::handle(const ScopeAt& scope, const std::string& name, const Sh
 
 Output Variables::read(const ScopeAt& scope, const Variable& v) {
   if (Output known = uses(scope, v.name).read) return known;
-  Output value = scope.named(v.name + "/read").op("ReadVariableOp", {handle(scope, v)}, {{"dtype", v.dtype}});
+  const Output handle = this->handle(scope, v);
+  const Scope own = home(scope, v.name);
+  if (own.device_name() != scope.device_name()) {
+    const Output value = read(own, v);
+    if (own.in_task_of(scope.device_name()).device_name() == own.device_name()) return value;  // no other task
+    // Gradients of all that reads the copy are added up before they cross.
+    return uses(scope, v.name).read = scope.named(v.name + "/copy").op("Identity", {value});
+  }
+  Output value = scope.named(v.name + "/read").op("ReadVariableOp", {handle}, {{"dtype", v.dtype}});
   // Layers above must know the shape while the graph is built.
   if (value && !value.shape().fully_known()) value = scope.op("Reshape", {value, shape_constant(scope, v.shape)});
   return uses(scope, v.name).read = value;

@@ -218,7 +218,7 @@ std::vector<double> Alternatives::finish_ns(uint32_t task) const {
     for (const uint32_t v : tasks_.inputs(task)) {
       const uint32_t producer = tasks_.value(v).producer;
       const bool here = assignment_.device_of[producer] == d;
-      const LinkRates link = cluster_.link_from(tasks_.task(producer));
+      const LinkRates link = cluster_.link_from(tasks_.task(producer), assignment_.device_of[producer], d);
       begin = std::max(begin, s.finish_ns[producer] + (here ? 0 : link.time_ns(tasks_.value(v).bytes)));
     }
     const double ns = tasks_.task(task).ns[cluster_.class_of[d]];

@@ -119,7 +119,7 @@ class Constraints::Finder {
     if (asked_[id]) return {};
     asked_[id] = true;
     Group& group = out_.groups_[out_.root(node.id())];
-    if (!node.device().empty()) {
+    if (!node.device().empty() && !options_.any_device) {
       auto known = parsed_.find(node.device());
       if (known == parsed_.end()) {
         auto name = DeviceName::parse(node.device());

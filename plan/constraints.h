@@ -38,6 +38,8 @@ struct ConstraintOptions {
   /// task, else to the default or another that has a kernel; where nodes that must be together ask for different
   /// devices, the first of them counts. Without it these are errors.
   bool soft = false;
+  /// The devices that nodes ask for do not count.
+  bool any_device = false;
   uint32_t default_device = 0;
   /// Whether devices of a kind ("cpu") have a kernel for a node; none: all have. A node that no device has a kernel
   /// for may be anywhere: who makes its kernel reports it.

@@ -137,9 +137,7 @@ void ListPlacement::find_ready(uint32_t task) {
   for (const uint32_t v : inputs_) {
     const TaskGraph::Task& producer = tasks_.task(tasks_.value(v).producer);
     const uint32_t from = group_device_[producer.group];
-    const LinkRates link = cluster_.link_from(producer);
-    const double bytes = tasks_.value(v).bytes, span = settings_.caution * bytes / link.bandwidth * 1e9;
-    const double comes = std::max(there(v), ports_[from].sends_until) + settings_.caution * link.latency_ns;
+    const double bytes = tasks_.value(v).bytes, leaves = std::max(there(v), ports_[from].sends_until);
     const double own_ready = ready_[from], own_receives = receives_[from], own_moved = moved_[from];
     const auto keep = [&](uint32_t d, double ready, double receives, double moved, double at) {
       ready_[d] = std::max(ready, at);
@@ -156,7 +154,9 @@ void ListPlacement::find_ready(uint32_t task) {
       kept.push_back({d, ready_[d], receives_[d], moved_[d], copies_[at].there});
     }
     for (uint32_t d = 0; d < devices; ++d) {
-      receives_[d] = std::max(comes, receives_[d]) + span;
+      const LinkRates link = cluster_.link_from(producer, from, d);
+      const double comes = leaves + settings_.caution * link.latency_ns;
+      receives_[d] = std::max(comes, receives_[d]) + settings_.caution * bytes / link.bandwidth * 1e9;
       ready_[d] = std::max(ready_[d], receives_[d]);
       moved_[d] += bytes;
     }
@@ -244,7 +244,7 @@ void ListPlacement::settle(uint32_t task, uint32_t device, Assignment& out) {
       if (const Copy* known = copy(v, device)) {
         there = known->there;
       } else {
-        const LinkRates link = cluster_.link_from(tasks_.task(producer));
+        const LinkRates link = cluster_.link_from(tasks_.task(producer), from, device);
         there = LinkPorts::transfer(ports_[from], ports_[device], link, tasks_.value(v).bytes, there);
         copies_.push_back({device, there, first_copy_[v]});
         first_copy_[v] = static_cast<uint32_t>(copies_.size()) - 1;

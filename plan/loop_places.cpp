@@ -22,8 +22,8 @@ struct Carrier {
 
 class Finder {
  public:
-  Finder(const StepGraph& step, const Frames& frames, const LoopPlaces::Find& find)
-      : step_(step), frames_(frames), find_(find), depths_(static_cast<size_t>(step.ids())),
+  Finder(const StepGraph& step, const Frames& frames, const LoopPlaces::Wishes& wishes)
+      : step_(step), frames_(frames), wishes_(wishes), depths_(static_cast<size_t>(step.ids())),
         frame_depths_(frames.frames.size()), conditions_(frames.frames.size()),
         devices_(static_cast<size_t>(step.ids()), kNone) {}
 
@@ -49,15 +49,22 @@ class Finder {
 
   /// The home of each outermost loop, and whether its nodes name other devices as well.
   Status find_homes(std::span<const Node* const> nodes) {
+    std::set<int> by_resource;  // loops
     for (const Node* node : nodes) {
       const int frame = loop_of(*node);
       if (frame == 0) continue;
       const auto [home, fresh] = homes_.try_emplace(frames_.outermost(frame), kNone);
       if (fresh) {
-        TROUPE_ASSIGN(home->second, find_(*node));
+        TROUPE_ASSIGN(home->second, wishes_.find(*node));
       }
-      if (node->device().empty() || odd_.contains(frames_.outermost(frame))) continue;
-      TROUPE_ASSIGN(const uint32_t named, find_(*node));
+      if (odd_.contains(frames_.outermost(frame))) {
+        if (!wishes_.by_resources || by_resource.contains(home->first) || !uses_resource(*node)) continue;
+        by_resource.insert(home->first);
+        TROUPE_ASSIGN(home->second, wishes_.find(*node));
+        continue;
+      }
+      if (!wishes_.names(*node)) continue;
+      TROUPE_ASSIGN(const uint32_t named, wishes_.find(*node));
       devices_[static_cast<size_t>(node->id())] = named;
     }
     return {};
@@ -113,6 +120,9 @@ class Finder {
     for (size_t i = 0; i < node.inputs().size(); ++i)
       if (flow_of(input(node, i)) == ControlFlow::kNextIteration) return true;
     return false;
+  }
+  bool uses_resource(const Node& node) const {
+    return std::ranges::any_of(node.inputs(), [](const Output& in) { return in.dtype() == DType::kResource; });
   }
   void note_carrier(const Node& merge) {
     Carrier carrier;
@@ -202,7 +212,7 @@ class Finder {
     if (device == kNone)
       for (size_t i = 0; i < source.inputs().size() && device == kNone; ++i) {
         const Node& in = input(source, i);
-        if (carried_by(in) != &merge && !in.device().empty() && loop_of(in) > 0) device = placed(in);
+        if (carried_by(in) != &merge && wishes_.names(in) && loop_of(in) > 0) device = placed(in);
       }
     if (device == kNone && merge.dtype(0) == DType::kVariant) device = placed(input(*carrier.enter, 0));
     carrier.device = device != kNone ? device : homes_.at(frames_.outermost(frame_of(merge)));
@@ -221,7 +231,7 @@ class Finder {
 
   const StepGraph& step_;
   const Frames& frames_;
-  const LoopPlaces::Find& find_;
+  const LoopPlaces::Wishes& wishes_;
   std::vector<int> depths_;                      // by node id
   std::vector<int> frame_depths_;                // by frame: where it is entered
   std::vector<Output> conditions_;               // by frame
@@ -235,10 +245,10 @@ class Finder {
 }  // namespace
 
 Result<LoopPlaces> LoopPlaces::make(const StepGraph& step, const Frames& frames, std::span<const Node* const> nodes,
-                                    const Find& find) {
+                                    const Wishes& wishes) {
   LoopPlaces out;
   if (!frames.loops()) return out;
-  Finder finder(step, frames, find);
+  Finder finder(step, frames, wishes);
   finder.check();
   TROUPE_RETURN_IF_ERROR(finder.find_homes(nodes));
   finder.place();

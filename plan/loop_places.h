@@ -26,10 +26,17 @@ class LoopPlaces {
  public:
   /// The device that a node asks for.
   using Find = std::function<Result<uint32_t>(const Node&)>;
+  /// Whether it asks for one: only then it is where Find says.
+  using Names = std::function<bool(const Node&)>;
+  struct Wishes {
+    Find find;
+    Names names;
+    bool by_resources = false;  // a loop that is at home as a whole is where its first use of a resource asks to be
+  };
 
   /// `nodes` are those of `step`; the first of each loop tells its home. Errors: those of `find`.
   static Result<LoopPlaces> make(const StepGraph& step, const Frames& frames, std::span<const Node* const> nodes,
-                                 const Find& find);
+                                 const Wishes& wishes);
 
   /// Of a node that is in a loop or enters one.
   uint32_t device(const Node& node) const { return devices_[static_cast<size_t>(node.id())]; }

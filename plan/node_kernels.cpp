@@ -2,6 +2,7 @@
 // Kernels of nodes, made or found.
 #include "plan/node_kernels.h"
 
+#include "plan/cut.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -12,7 +13,7 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   std::string key(1, static_cast<char>(kind));
   key += node.op().name();
   for (const auto& [name, value] : node.attrs()) {
-    if (name == "_class") continue;  // where, not what
+    if (name == "_class" || name == kNodeIdAttr || name == kPriorityAttr) continue;  // where, not what
     key += '\0';
     key += name;
     if (const DType* dtype = std::get_if<DType>(&value)) key += static_cast<char>(*dtype);
@@ -21,6 +22,9 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   }
   return key;
 }
+
+/// Simulated devices run the CPU's kernels.
+DeviceKind that_runs(DeviceKind kind) { return kind == DeviceKind::kSim ? DeviceKind::kCpu : kind; }
 
 Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
   KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
@@ -38,15 +42,15 @@ Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, c
 
 }  // namespace
 
-std::shared_ptr<Kernel> KernelCache::find(const Node& node) const {
+std::shared_ptr<Kernel> KernelCache::find(int node) const {
   const std::lock_guard lock(mutex_);
-  const auto id = static_cast<size_t>(node.id());
+  const auto id = static_cast<size_t>(node);
   return id < by_node_.size() ? by_node_[id] : nullptr;
 }
 
-std::shared_ptr<Kernel> KernelCache::keep(const Node& node, std::shared_ptr<Kernel> kernel) {
+std::shared_ptr<Kernel> KernelCache::keep(int node, std::shared_ptr<Kernel> kernel) {
   const std::lock_guard lock(mutex_);
-  const auto id = static_cast<size_t>(node.id());
+  const auto id = static_cast<size_t>(node);
   if (id >= by_node_.size()) by_node_.resize(id + 1);
   if (!by_node_[id]) by_node_[id] = std::move(kernel);
   return by_node_[id];
@@ -77,9 +81,15 @@ Error at_node(Error error, const Node& node) {
   return error;
 }
 
+Result<KernelKind> kernel_kind(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
+  auto found = registry.kind(node.op().name(), that_runs(kind), node.attrs());
+  if (!found.ok()) return at_node(std::move(found.error()), node);
+  return found;
+}
+
 Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry,
                                             KernelCache& cache) {
-  if (kind == DeviceKind::kSim) kind = DeviceKind::kCpu;  // simulated devices run the CPU's kernels
+  kind = that_runs(kind);
   const std::string key = kernel_key(node, kind);
   if (auto known = key.empty() ? nullptr : cache.find(key)) return known;
   TROUPE_ASSIGN(std::shared_ptr<Kernel> kernel, make_kernel(node, kind, registry));
@@ -87,6 +97,20 @@ Result<std::shared_ptr<Kernel>> find_kernel(const Node& node, DeviceKind kind, c
   if (!shareable.ok()) return at_node(std::move(shareable.error()), node);
   if (!*shareable) return kernel;
   return cache.keep(key, std::move(kernel));
+}
+
+Result<KernelKind> check_kind(const Node& node, const Kernel& kernel, KernelKind registered) {
+  const KernelKind kind = kind_of(kernel);
+  if (kind == KernelKind::kUnknown)
+    return at_node(make_error(Code::kInternal,
+                              "its kernel must derive from ComputeKernel, ResourceKernel or "
+                              "BlockingKernel, not from Kernel alone"),
+                   node);
+  if (registered != KernelKind::kUnknown && registered != kind)
+    return at_node(make_error(Code::kInternal, "its kernel is registered as {}, but the one made is {}",
+                              to_string(registered), to_string(kind)),
+                   node);
+  return kind;
 }
 
 }  // namespace troupe

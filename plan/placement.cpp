@@ -20,9 +20,9 @@ bool same_rates(const DeviceRates& a, const DeviceRates& b) {
 }
 
 /// `devices` by what they can do.
-std::vector<DeviceClass> classes_of(std::span<const PlacementDevice> devices, const LinkRates& link, Cluster& cluster) {
+std::vector<DeviceClass> classes_of(std::span<const PlacementDevice> devices, const Links& links, Cluster& cluster) {
   std::vector<DeviceClass> classes;
-  cluster.link = link;
+  cluster.take(links);
   for (const PlacementDevice& device : devices) {
     const auto name = DeviceName::parse(device.name);
     const std::string kind = name.ok() ? name->kind.value_or("") : "";
@@ -55,9 +55,13 @@ Status check(const PlacementOptions& options) {
       return invalid_argument("device '{}' cannot do {} FLOP/s, {} B/s of memory, launch in {} ns, with {} bytes",
                               d.name, r.flops, r.memory_bandwidth, r.launch_ns, r.memory);
   }
-  if (!(options.link.bandwidth > 0) || !(options.link.latency_ns >= 0))
-    return invalid_argument("a link of {} B/s with a latency of {} ns", options.link.bandwidth,
-                            options.link.latency_ns);
+  const Links links = options.links.value_or(Links(options.link));
+  for (uint32_t from = 0; from < options.devices.size(); ++from)
+    for (uint32_t to = 0; to < options.devices.size(); ++to) {
+      const LinkRates& link = links.between(from, to);
+      if (!(link.bandwidth > 0) || !(link.latency_ns >= 0))
+        return invalid_argument("a link of {} B/s with a latency of {} ns", link.bandwidth, link.latency_ns);
+    }
   return {};
 }
 
@@ -158,9 +162,9 @@ class Teller {
 }  // namespace
 
 StepPlacement place_step(const StepGraph& step, const Frames& frames, std::span<const PlacementDevice> devices,
-                         const LinkRates& link, const CostModel* costs, Placing placing, Constraints& constraints) {
+                         const Links& links, const CostModel* costs, Placing placing, Constraints& constraints) {
   StepPlacement out;
-  out.classes = classes_of(devices, link, out.cluster);
+  out.classes = classes_of(devices, links, out.cluster);
   if (out.cluster.limited()) {
     // A limit that cannot be reached is none.
     const double most = most_bytes(step, out.classes, costs);
@@ -228,8 +232,8 @@ Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::sp
   for (const PlacementDevice& d : options.devices) names.push_back(d.name);
   TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
   TROUPE_ASSIGN(Constraints constraints, Constraints::find(graph, step, devices, {.soft = options.soft}));
-  const StepPlacement placed =
-      place_step(step, frames, options.devices, options.link, options.costs, options.placing, constraints);
+  const StepPlacement placed = place_step(step, frames, options.devices, options.links.value_or(Links(options.link)),
+                                          options.costs, options.placing, constraints);
   return Teller(step, options, constraints, placed).tell();
 }
 

@@ -20,6 +20,6 @@ struct StepPlacement {
 
 /// Chooses among the devices that `constraints` leave; joins in them what had better be together.
 StepPlacement place_step(const StepGraph& step, const Frames& frames, std::span<const PlacementDevice> devices,
-                         const LinkRates& link, const CostModel* costs, Placing placing, Constraints& constraints);
+                         const Links& links, const CostModel* costs, Placing placing, Constraints& constraints);
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 #include "plan/placer.h"
 
 #include "base/log.h"
+#include "plan/scatter.h"
 
 namespace troupe {
 
@@ -10,6 +11,7 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
   TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
   ConstraintOptions options{.soft = context_.soft_placement, .default_device = context_.default_device};
+  options.any_device = context_.scatter != 0 && !context_.task.empty() && !context_.part;
   options.has_kernel = [this](const Node& node, const std::string& kind) {
     return context_.kernels.has(node.op().name(), kernels_for(kind));
   };
@@ -19,11 +21,12 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   {
     const std::lock_guard growth(graph.mutex());
     TROUPE_ASSIGN(constraints_, Constraints::find(graph, step, devices, options));
+    if (options.any_device) scattered_ = scatter(graph, step, *constraints_, devices, context_.task, context_.scatter);
   }
-  if (context_.placing == Placing::kByHand) return {};
+  if (context_.placing == Placing::kByHand || options.any_device) return {};
   std::vector<PlacementDevice> placed_on;
   for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
-  placed_ = place_step(step, frames, placed_on, context_.link, context_.costs, Placing::kByCost, *constraints_);
+  placed_ = place_step(step, frames, placed_on, context_.links, context_.costs, Placing::kByCost, *constraints_);
   if (const Status fits = check_memory(placed_on, placed_->assignment.schedule.peak_bytes); !fits.ok())
     log_warning("{}", fits.error().message);
   for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);

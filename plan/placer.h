@@ -16,6 +16,7 @@ class Placer {
   /// Before the others; takes the graph's mutex for a while. Errors: those of Constraints::find.
   Status find(const Graph& graph, const StepGraph& step, const Frames& frames);
   uint32_t device_of(const Node& node) const {
+    if (!scattered_.empty()) return scattered_[static_cast<size_t>(node.id())];
     return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);
   }
   bool by_cost() const { return placed_.has_value(); }
@@ -29,7 +30,8 @@ class Placer {
   const PlanContext& context_;
   std::optional<Constraints> constraints_;
   std::optional<StepPlacement> placed_;
-  double longest_ = 0;  // way to the end, nanoseconds
+  std::vector<uint32_t> scattered_;  // by node id; empty: they are not
+  double longest_ = 0;               // way to the end, nanoseconds
 };
 
 }  // namespace troupe

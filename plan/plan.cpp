@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Building plans: prune, rewrite, place, partition, flatten.
 #include "plan/plan.h"
+#include "plan/op_costs.h"
 
 #include <algorithm>
 
 #include "base/device_name.h"
 #include "graph/passes/passes.h"
+#include "plan/cut.h"
 #include "plan/evaluate.h"
 #include "plan/firing_order.h"
 #include "plan/node_kernels.h"
@@ -25,9 +27,18 @@ NodeKind control_kind(const Node& node) {
     case ControlFlow::kNextIteration: return NodeKind::kNextIteration;
     case ControlFlow::kTrigger: return NodeKind::kTrigger;
     case ControlFlow::kAlive: return NodeKind::kAlive;
+    case ControlFlow::kSend: return NodeKind::kSend;
+    case ControlFlow::kRecv: return NodeKind::kRecv;
     case ControlFlow::kNone: break;
   }
   return NodeKind::kNoOp;
+}
+
+/// The id that a part's node has in its client's graph; -1: none, or one so large that nobody should make room for it.
+int id_in_client(const Node& node) {
+  constexpr int64_t kMostNodes = 1 << 22;
+  const int64_t id = node.attrs().get_or<int64_t>(kNodeIdAttr, -1);
+  return id < kMostNodes ? static_cast<int>(id) : -1;
 }
 
 }  // namespace
@@ -41,12 +52,14 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
     step_.emplace(graph_, plan_->feeds, plan_->fetches, targets);
     TROUPE_RETURN_IF_ERROR(check_closed(*step_));
   }
-  if (context_.partial) plan_->partial.emplace(), find_needs();
-  run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
-    return evaluate(context_.kernels, node, inputs);
-  });
+  if (context_.partial) plan_->partial.emplace();
+  if (context_.partial && !context_.part) find_needs();
+  if (!context_.part)
+    run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
+      return evaluate(context_.kernels, node, inputs);
+    });
   plan_->made_nodes = step_->made();
-  if (context_.partial) find_needs();
+  if (context_.partial && !context_.part) find_needs();
   TROUPE_ASSIGN(frames_, find_frames(*step_));
   TROUPE_RETURN_IF_ERROR(placer_.find(graph_, *step_, frames_));
   // Laid out in the order of firing, a plan is walked from front to back, which large graphs need: they do not fit
@@ -58,22 +71,23 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   devices_.assign(where_.size(), 0);
   constants_.assign(static_cast<size_t>(step_->ids()), nullptr);
   find_chosen(needed);
-  TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed,
-                                         [this](const Node& n) -> Result<uint32_t> { return placer_.device_of(n); }));
+  if (!context_.part) TROUPE_RETURN_IF_ERROR(context_.task.empty() ? place_loops(needed) : place_tasks(needed));
   for (const Node* node : needed) {
     const uint32_t device = place(*node);
     devices_[static_cast<size_t>(node->id())] = device;
     TROUPE_RETURN_IF_ERROR(add(*node, device));
   }
   if (!lacking_.empty()) return lacking();
+  find_exchange();
   waited_for_.resize(context_.devices.size());
   waited_through_.assign(where_.size(), 0);
   for (const Node* node : needed) TROUPE_RETURN_IF_ERROR(connect(*node));
   if (!lacking_.empty()) return lacking();
+  if (context_.part) TROUPE_RETURN_IF_ERROR(find_edges());
   TROUPE_RETURN_IF_ERROR(share_loops());
   if (context_.schedule_receives && !context_.partial && drafts_.size() > 1) hold_back_receives();
   TROUPE_RETURN_IF_ERROR(add_readers());
-  TROUPE_RETURN_IF_ERROR(close());
+  TROUPE_RETURN_IF_ERROR(spans_tasks() ? cut() : close());
   return std::shared_ptr<const StepPlan>(std::move(plan_));
 }
 
@@ -85,56 +99,77 @@ void Planner::find_chosen(const std::vector<const Node*>& needed) {
     if (!step_->now(fetch).node->control_inputs().empty()) chosen(fetch);
 }
 
-Status Planner::add(const Node& node, uint32_t device) {
-  const bool is_made = step_->is_made(node);
-  std::shared_ptr<Kernel> kernel = is_made ? nullptr : cache_.find(node);
-  if (!kernel) {
-    auto found = find_kernel(node, context_.devices[device].kind, context_.kernels, cache_);
-    if (!found.ok() && found.error().code == Code::kUnimplemented) {
-      lacking_.push_back(std::move(found.error()));  // the others are looked up too, to be told of all at once
-      return {};
-    }
-    TROUPE_ASSIGN(kernel, std::move(found));
-    if (!is_made) kernel = cache_.keep(node, std::move(kernel));
+Result<NodeKernel> Planner::kernel_of(const Node& node, uint32_t device) {
+  const DeviceKind on = context_.devices[device].kind;
+  auto known = kernel_kind(node, on, context_.kernels);
+  if (is_remote(device) && (!known.ok() || *known != KernelKind::kUnknown)) {
+    // The task has the kernel; that it has none here is no fault.
+    const bool asks = !node.inputs().empty() && node.inputs()[0].dtype() == DType::kResource;
+    return NodeKernel{known.ok() ? *known : asks ? KernelKind::kResource : KernelKind::kCompute, nullptr};
   }
-  plan_->kernels.push_back(kernel);
-  if (auto* builtin = dynamic_cast<BuiltinKernel*>(kernel.get());
-      builtin && builtin->kind == Builtin::kConst && !chosen_.contains(node.id())) {
-    constants_[static_cast<size_t>(node.id())] = &builtin->value;
+  TROUPE_ASSIGN(const KernelKind registered, std::move(known));
+  const int kept = step_->is_made(node) ? -1 : context_.part ? id_in_client(node) : node.id();
+  std::shared_ptr<Kernel> kernel = kept < 0 ? nullptr : cache_.find(kept);
+  if (!kernel) {
+    TROUPE_ASSIGN(kernel, find_kernel(node, on, context_.kernels, cache_));
+    if (kept >= 0) kernel = cache_.keep(kept, std::move(kernel));
+  }
+  TROUPE_ASSIGN(const KernelKind kind, check_kind(node, *kernel, registered));
+  return NodeKernel{kind, std::move(kernel)};
+}
+
+Status Planner::add(const Node& node, uint32_t device) {
+  auto found = kernel_of(node, device);
+  if (!found.ok() && found.error().code == Code::kUnimplemented) {
+    lacking_.push_back(std::move(found.error()));  // the others are looked up too, to be told of all at once
     return {};
   }
+  TROUPE_ASSIGN(const NodeKernel by, std::move(found));
+  Kernel* const kernel = by.kernel.get();
+  if (kernel) plan_->kernels.push_back(by.kernel);
   PlanNode p;
   p.num_inputs = static_cast<uint16_t>(node.inputs().size());
   p.num_outputs = static_cast<uint16_t>(node.num_outputs());
-  if (auto* compute = dynamic_cast<ComputeKernel*>(kernel.get())) {
-    p.kind = NodeKind::kCompute;
-    p.compute = compute;
-  } else if (auto* resource = dynamic_cast<ResourceKernel*>(kernel.get())) {
-    p.kind = NodeKind::kResource;
-    p.resource = resource;
-  } else if (auto blocking = std::dynamic_pointer_cast<BlockingKernel>(kernel)) {
-    p.kind = NodeKind::kBlocking;
-    p.blocking = static_cast<uint32_t>(plan_->blocking.size());
-    plan_->blocking.push_back(std::move(blocking));
-  } else if (const auto* builtin = dynamic_cast<const BuiltinKernel*>(kernel.get())) {
-    if (builtin->kind == Builtin::kPlaceholder)
+  switch (by.kind) {
+    case KernelKind::kCompute:
+      p.kind = NodeKind::kCompute;
+      p.compute = static_cast<ComputeKernel*>(kernel);
+      break;
+    case KernelKind::kResource:
+      p.kind = NodeKind::kResource;
+      p.resource = static_cast<ResourceKernel*>(kernel);
+      break;
+    case KernelKind::kBlocking:
+      p.kind = NodeKind::kBlocking;
+      p.blocking = static_cast<uint32_t>(plan_->blocking.size());
+      plan_->blocking.push_back(std::static_pointer_cast<BlockingKernel>(by.kernel));
+      break;
+    case KernelKind::kConst:
+      p.kind = NodeKind::kConst;
+      p.constant = kernel ? &static_cast<BuiltinKernel*>(kernel)->value : node.attrs().get<Tensor>("value");
+      if (chosen_.contains(node.id())) break;
+      constants_[static_cast<size_t>(node.id())] = p.constant;
+      return {};
+    case KernelKind::kPlaceholder:
       return at_node(invalid_argument("needs a value: feed {}{}", to_string(node.dtype(0)), node.shape(0).str()), node);
-    p.kind = builtin->kind == Builtin::kConst ? NodeKind::kConst : control_kind(node);
-    if (p.kind == NodeKind::kConst) p.constant = &builtin->value;
-    if (p.kind == NodeKind::kEnter)
-      p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
-    if (p.kind == NodeKind::kAlive) p.alive_dtype = node.dtype(0);
-    control_flow_ |= p.kind != NodeKind::kConst && p.kind != NodeKind::kNoOp;
-  } else {
-    return at_node(make_error(Code::kInternal,
-                              "its kernel must derive from ComputeKernel, ResourceKernel or "
-                              "BlockingKernel, not from Kernel alone"),
-                   node);
+    case KernelKind::kNoOp:
+    case KernelKind::kControlFlow:
+      p.kind = control_kind(node);
+      if (!context_.part && (p.kind == NodeKind::kSend || p.kind == NodeKind::kRecv))
+        return at_node(invalid_argument("is only for the parts of steps that were cut"), node);
+      if (p.kind == NodeKind::kEnter)
+        p.enter = {static_cast<uint32_t>(frames_.of_output(node)), *node.attrs().get<bool>("is_constant")};
+      if (p.kind == NodeKind::kAlive) p.alive_dtype = node.dtype(0);
+      if (p.kind == NodeKind::kRecv) control_flow_ |= *node.attrs().get<bool>("conditional");
+      control_flow_ |= p.kind >= NodeKind::kSwitch;
+      break;
+    case KernelKind::kUnknown: break;  // check_kind refuses it
   }
   const uint32_t partition = partition_of(device);
   PartitionDraft& draft = drafts_[partition];
   p.first_output = draft.add_slots(p.num_outputs, static_cast<uint32_t>(frames_.of_output(node)));
-  where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node, frame_of(node))};
+  const Place here = where_[static_cast<size_t>(node.id())] = {partition, draft.add_node(p, &node, frame_of(node))};
+  if (p.kind == NodeKind::kRecv) draft.dependencies[here.node] = 1;
   return {};
 }
 
@@ -161,6 +196,7 @@ Status Planner::connect(const Node& node) {
   const Place here = where_[static_cast<size_t>(node.id())];
   if (here.partition == kNone) return {};  // a constant
   PartitionDraft& draft = drafts_[here.partition];
+  if (draft.plan.nodes[here.node].kind == NodeKind::kRecv) return {};  // its control inputs tell its loop
   draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
   const size_t first_edge = draft.edges.size();
   for (const Output& in : node.inputs()) {
@@ -270,7 +306,8 @@ Status Planner::add_fetches() {
     Place there = where_[static_cast<size_t>(fetch.node->id())];
     uint32_t slot;
     if (constant(*fetch.node)) {
-      there.partition = partition_of(place(*fetch.node));
+      const uint32_t device = place(*fetch.node);
+      there.partition = partition_of(context_.partial && is_remote(device) ? own_device() : device);
       slot = constant_slot(*fetch.node, there.partition);
     } else {
       slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
@@ -294,16 +331,23 @@ Status Planner::close() {
     renumbered.push_back(draft.close(frames_));
   }
   if (context_.partial) number_receivers(renumbered);
+  if (context_.part) number_edges(renumbered);
   for (PartitionDraft& draft : drafts_) {
     for (PlanNode& node : draft.plan.nodes)
-      if (node.kind == NodeKind::kSend && node.to.partition != kCaller && !renumbered[node.to.partition].empty())
+      if (node.kind == NodeKind::kSend && node.to.partition < kPeer && !renumbered[node.to.partition].empty())
         node.to.node = renumbered[node.to.partition][node.to.node];
-    if (context_.priority || placer_.by_cost()) TROUPE_RETURN_IF_ERROR(ask_priorities(draft.plan, asked));
+    if (context_.priority || context_.part || placer_.by_cost())
+      TROUPE_RETURN_IF_ERROR(ask_priorities(draft.plan, asked));
     draft.plan.timed_steps = context_.timed_steps;
-    if (context_.costs) begin_costs(draft.plan);
+    begin_costs(draft.plan);
     plan_->partitions.push_back(std::move(draft.plan));
   }
   return {};
+}
+
+int Planner::priority(const Node& node) const {
+  if (context_.part) return static_cast<int>(node.attrs().get_or<int64_t>(kPriorityAttr, 0));
+  return context_.priority ? context_.priority(node) : placer_.priority(node);
 }
 
 Status Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const {
@@ -323,12 +367,29 @@ Status Planner::ask_priorities(PartitionPlan& plan, std::unordered_map<const Nod
   return {};
 }
 
+namespace {
+
+/// Whether the node is known to make so much that its like should not all be made before what follows has used any.
+bool makes_much(const Node& node) {
+  constexpr double kMuch = 1 << 20;
+  for (int port = 0; port < node.num_outputs(); ++port)
+    if (elements_of(node.shape(port)) * static_cast<double>(size_of(node.dtype(port))) >= kMuch) return true;
+  return false;
+}
+
+}  // namespace
+
 void Planner::begin_costs(PartitionPlan& plan) const {
   const std::string kind = kind_of(context_.devices[plan.device]);
-  for (uint32_t i = 0; i < plan.size(); ++i)
-    if (plan.nodes[i].kind == NodeKind::kCompute)
-      if (const MeasuredCost* cost = context_.costs->find(plan.graph_nodes[i]->name(), kind))
-        plan.cost_ns[i].store(static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9)), std::memory_order_relaxed);
+  for (uint32_t i = 0; i < plan.size(); ++i) {
+    if (plan.nodes[i].kind != NodeKind::kCompute) continue;
+    uint32_t ns = 0;
+    const CostModel* const costs = context_.costs;
+    if (const MeasuredCost* cost = costs ? costs->find(plan.graph_nodes[i]->name(), kind) : nullptr)
+      ns = static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9));
+    else if (makes_much(*plan.graph_nodes[i])) ns = PartitionPlan::kHeavyNs + 1;
+    if (ns > 0) plan.cost_ns[i].store(ns, std::memory_order_relaxed);
+  }
 }
 
 Result<uint32_t> find_device(const std::string& text, std::span<const DeviceInfo> devices) {

@@ -22,10 +22,10 @@ namespace troupe {
 /// threads make a kernel at once, the first that is kept is the one of both. No kernel is made or called within.
 class KernelCache {
  public:
-  /// The kernel of a node of the graph; nullptr where there is none yet.
-  std::shared_ptr<Kernel> find(const Node& node) const;
+  /// The kernel of the graph's node of that id; nullptr where there is none yet.
+  std::shared_ptr<Kernel> find(int id) const;
   /// Keeps `kernel`, unless the node has one. Returns the node's.
-  std::shared_ptr<Kernel> keep(const Node& node, std::shared_ptr<Kernel> kernel);
+  std::shared_ptr<Kernel> keep(int id, std::shared_ptr<Kernel> kernel);
   /// The same of shareable kernels, by device kind, op and attributes.
   std::shared_ptr<Kernel> find(const std::string& key) const;
   std::shared_ptr<Kernel> keep(const std::string& key, std::shared_ptr<Kernel> kernel);
@@ -48,11 +48,18 @@ struct PlanContext {
   std::function<int(const Node&)> priority = {};  // see SessionOptions
   Placing placing = Placing::kByHand;             // this and the next three: see SessionOptions
   const CostModel* costs = nullptr;
-  LinkRates link = {};
+  Links links = {};
   int64_t timed_steps = 3;
   TransferCompression compress_transfers = TransferCompression::kOff;
   bool schedule_receives = false;
   bool partial = false;  // see PartialPlan
+  /// Of a cluster: this process's task; a step that needs devices of others is cut (StepPlan::cut). Empty: of none.
+  std::string task = {};
+  /// Of a cluster: the device (by number) where the resource of that key is; the one given, if it is nowhere yet.
+  std::function<uint32_t(const std::string& key, uint32_t device)> home = {};
+  /// The graph is a part that was cut (plan/cut.h): it is laid out as it is. Takes no passes.
+  bool part = false;
+  uint64_t scatter = 0;  // of a cluster: see ClusterOptions
 };
 
 /// "cpu", "sim": what a device is called in a cost model.

@@ -3,6 +3,7 @@
 // device to device (planner_transfers.cpp); loops on several devices (planner_loops.cpp); what partial runs have beside
 // (planner_partial.cpp).
 #pragma once
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include <unordered_set>
 
 #include "plan/loop_places.h"
+#include "plan/node_kernels.h"
 #include "plan/partition_draft.h"
 #include "plan/placer.h"
 
@@ -32,11 +34,19 @@ class Planner {
   struct LateReader {
     uint32_t partition, node, slot;
   };
+  /// A Send and its Recv, of an output or of the mere fact that its node has run.
+  struct Pair {
+    Place send, recv;
+    Output what;
+    bool value;
+  };
+  class PartWriter;
 
   // -- plan.cpp: nodes and their inputs -------------------------------------------------------------------------------
 
   /// Nodes whose being dead matters to more than their readers: what Merges choose from, and fetches that wait.
   void find_chosen(const std::vector<const Node*>& needed);
+  Result<NodeKernel> kernel_of(const Node& node, uint32_t device);
   /// Puts a node into the partition of its device; a constant nowhere: those who read it get slots.
   Status add(const Node& node, uint32_t device);
   /// All nodes that have no kernel, as one error.
@@ -56,13 +66,13 @@ class Planner {
   Status close();
   /// `asked`: what was said of nodes of other partitions, whose sends have the node's priority.
   Status ask_priorities(PartitionPlan& plan, std::unordered_map<const Node*, int16_t>& asked) const;
-  int priority(const Node& node) const { return context_.priority ? context_.priority(node) : placer_.priority(node); }
+  int priority(const Node& node) const;
   /// What was measured before, as if this plan had.
   void begin_costs(PartitionPlan& plan) const;
   uint32_t partition_of(uint32_t device);
   uint32_t place(const Node& node) const {
     const int frame = std::max(frames_.of[static_cast<size_t>(node.id())], frames_.of_output(node));
-    return frame == 0 ? placer_.device_of(node) : loops_.device(node);
+    return frame == 0 || context_.part ? device_of(node) : loops_.device(node);
   }
   uint32_t frame_of(const Node& node) const {
     return static_cast<uint32_t>(frames_.of[static_cast<size_t>(node.id())]);
@@ -74,8 +84,8 @@ class Planner {
   /// The Recv in `partition` of an output, or, without its value, of the mere fact that the node has run (of an
   /// output of a Switch: that it was taken). There is one pair for each tensor or fact and destination.
   Place transfer(const Output& what, bool value, uint32_t partition);
-  /// A Send behind `from` and its Recv in `partition`, of that output or the mere fact.
-  Place add_pair(Place from, int port, bool value, uint32_t partition);
+  /// A Send behind `from` and its Recv in `partition`, of that output or the mere fact; `what` it is to the graph.
+  Place add_pair(Place from, int port, bool value, uint32_t partition, Output what = {});
   uint32_t frame_of_outputs(Place at) const;
   /// Gives a node that is none of the graph's its next input. The inputs of one node are given one after the other.
   void read_later(uint32_t partition, uint32_t node, uint32_t slot);
@@ -89,12 +99,45 @@ class Planner {
   /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
   uint32_t release(const Node& until, uint32_t partition);
 
+  // -- planner_cut.cpp: steps of several tasks ------------------------------------------------------------------------
+
+  /// Has what uses a resource run in the task where that is, whatever it names, and places loops.
+  Status place_tasks(const std::vector<const Node*>& needed);
+  Status find_homes();
+  /// Has what makes a resource for this step alone be where a loop uses it. Returns whether anything moved.
+  bool bring_makers();
+  /// Of a node that makes a handle: has it where the resource is, if it is anywhere.
+  Status bring_home(const Node& node);
+  /// The device that a node goes to, but for what LoopPlaces says.
+  uint32_t device_of(const Node& node) const {
+    const auto moved = moved_.find(node.id());
+    return moved == moved_.end() ? placer_.device_of(node) : moved->second;
+  }
+  const std::string& task_of_partition(uint32_t partition) const { return tasks_[drafts_[partition].plan.device]; }
+  /// The first device of this task.
+  uint32_t own_device() const {
+    return static_cast<uint32_t>(std::ranges::find(tasks_, context_.task) - tasks_.begin());
+  }
+  bool is_remote(uint32_t device) const { return !context_.task.empty() && tasks_[device] != context_.task; }
+  /// Whether a device of another task takes part.
+  bool spans_tasks() const;
+  /// Makes the plan one of parts.
+  Status cut();
+  int part_priority(const Node& node) const;
+  /// Of a part: gives its Sends their Recvs, or the other tasks, and lists the Recvs that other tasks send to.
+  Status find_edges();
+  void number_edges(const std::vector<std::vector<uint32_t>>& renumbered);
+
   // -- planner_partial.cpp: partial runs ------------------------------------------------------------------------------
 
   /// Adds to the plan which feeds each fetch needs, as the step's graph is now.
   void find_needs();
+  /// Of a step of several tasks: has a partition of this one exchange feeds and fetches with the others.
+  void find_exchange();
   /// The slot of a feed in the partition of `here`, with the edge from the Recv that fills it.
   uint32_t receive_feed(uint32_t feed, Place here);
+  /// That Recv: the caller's or, in another task, that of a pair.
+  Place feed_receiver(uint32_t feed, uint32_t partition);
   /// Has a fetch sent to the caller as soon as it is there: `output`, in that slot, of the node `there` (kNone: a
   /// constant).
   void send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot);
@@ -103,6 +146,7 @@ class Planner {
 
   // -- planner_loops.cpp: loops on several devices --------------------------------------------------------------------
 
+  Status place_loops(const std::vector<const Node*>& needed);
   bool is_constant_enter(const Node& node) const;
   /// What is the same in every iteration enters the loop on each device that reads it, and need not cross in each.
   Result<Place> copy_enter(const Node& node, uint32_t partition);
@@ -135,9 +179,16 @@ class Planner {
   std::set<std::tuple<uint32_t, uint32_t, uint32_t>> crossings_;  // from, to, frame
   bool control_flow_ = false;
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
+  std::vector<Pair> pairs_;
+  // Of steps that tasks share:
+  std::vector<std::string> tasks_;                                          // by device
+  std::unordered_map<int, uint32_t> moved_;                                 // devices, by node id
+  std::map<std::tuple<int, int, bool, std::string>, Place> first_in_task_;  // Recvs
+  std::map<std::pair<uint32_t, uint32_t>, size_t> pair_of_send_, pair_of_recv_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress
   std::vector<LateReader> late_readers_;
   std::map<std::pair<uint32_t, uint32_t>, Place> feed_receivers_;  // by feed and partition
+  uint32_t exchange_ = kNone;                                      // see find_exchange()
   // What the node that is given its control edges, the waiter_-th, waits for already has that number: nodes of its
   // partition, and constants by id.
   uint32_t waiter_ = 0;

@@ -5,6 +5,14 @@
 
 namespace troupe {
 
+Status Planner::place_loops(const std::vector<const Node*>& needed) {
+  const LoopPlaces::Wishes wishes{[this](const Node& n) -> Result<uint32_t> { return device_of(n); },
+                                  [this](const Node& n) { return !n.device().empty() || moved_.contains(n.id()); },
+                                  !context_.task.empty()};
+  TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed, wishes));
+  return {};
+}
+
 bool Planner::is_constant_enter(const Node& node) const {
   return node.op().control_flow() == ControlFlow::kEnter && *node.attrs().get<bool>("is_constant");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the plan of a partial run has beside: a Recv for each feed on each device that reads it, a Send to the caller
-// for each fetch, and which feeds each fetch needs.
+// for each fetch, and which feeds each fetch needs. Of a step of several tasks only the client's own has these; feeds
+// and fetches of others cross as all values do.
 #include <algorithm>
 
 #include "plan/planner.h"
@@ -47,29 +48,52 @@ void Planner::find_needs() {
   }
 }
 
+void Planner::find_exchange() {
+  if (context_.partial && spans_tasks()) exchange_ = partition_of(own_device());
+}
+
 uint32_t Planner::receive_feed(uint32_t feed, Place here) {
+  const Place recv = feed_receiver(feed, here.partition);
   PartitionDraft& draft = drafts_[here.partition];
-  auto [at, fresh] = feed_receivers_.try_emplace({feed, here.partition}, Place{here.partition, kNone});
-  if (fresh) {
-    PlanNode recv;
-    recv.kind = NodeKind::kRecv;
-    recv.num_outputs = 1;
-    recv.first_output = draft.add_slots(1);
-    at->second.node = draft.add_node(recv, plan_->feeds[feed].node);
-    draft.dependencies[at->second.node] = 1;
+  draft.add_edge(recv.node, here.node, 0);
+  return draft.plan.nodes[recv.node].first_output;
+}
+
+Planner::Place Planner::feed_receiver(uint32_t feed, uint32_t partition) {
+  auto [at, fresh] = feed_receivers_.try_emplace({feed, partition}, Place{partition, kNone});
+  if (!fresh) return at->second;
+  const Output& fed = plan_->feeds[feed];
+  if (is_remote(drafts_[partition].plan.device)) {
+    // It comes to a task once, as in transfer(), but never compressed.
+    auto [first, is_first] =
+        first_in_task_.try_emplace({fed.node->id(), fed.port, true, task_of_partition(partition)}, Place{});
+    if (!is_first) return at->second = add_pair(first->second, 0, true, partition, fed);
+    return at->second = first->second = add_pair(feed_receiver(feed, exchange_), 0, true, partition, fed);
   }
-  draft.add_edge(at->second.node, here.node, 0);
-  return draft.plan.nodes[at->second.node].first_output;
+  PartitionDraft& draft = drafts_[partition];
+  PlanNode recv;
+  recv.kind = NodeKind::kRecv;
+  recv.num_outputs = 1;
+  recv.first_output = draft.add_slots(1);
+  at->second.node = draft.add_node(recv, fed.node);
+  draft.dependencies[at->second.node] = 1;
+  return at->second;
 }
 
 void Planner::send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot) {
+  int port = output.port;
+  if (is_remote(drafts_[there.partition].plan.device)) {
+    there = is_compressed(output) ? add_pair(there, port, true, exchange_) : transfer(output, true, exchange_);
+    slot = drafts_[exchange_].plan.nodes[there.node].first_output;
+    port = 0;
+  }
   PartitionDraft& draft = drafts_[there.partition];
   PlanNode send;
   send.kind = NodeKind::kSend;
   send.to = {kCaller, fetch};
   const uint32_t node = draft.add_node(send, output.node);
   read_later(there.partition, node, slot);
-  if (!constant(*output.node)) draft.add_edge(there.node, node, output.port);
+  if (!constant(*output.node)) draft.add_edge(there.node, node, port);
 }
 
 void Planner::number_receivers(const std::vector<std::vector<uint32_t>>& renumbered) {

@@ -18,12 +18,17 @@ Planner::Place Planner::transfer(const Output& what, bool value, uint32_t partit
   auto [at, fresh] = transfers_.try_emplace({from.id(), what.port, value, partition}, Place{partition, kNone});
   if (!fresh) return at->second;
   const Place there = where_[static_cast<size_t>(from.id())];
-  at->second = value && is_compressed(what) ? transfer_compressed(what, there, partition)
-                                            : add_pair(there, what.port, value, partition);
-  return at->second;
+  if (value && is_compressed(what)) return at->second = transfer_compressed(what, there, partition);
+  if (context_.task.empty() || task_of_partition(there.partition) == task_of_partition(partition))
+    return at->second = add_pair(there, what.port, value, partition);
+  // It comes to a task once, and goes on from there to other devices.
+  auto [first, is_first] =
+      first_in_task_.try_emplace({from.id(), what.port, value, task_of_partition(partition)}, Place{});
+  if (!is_first) return at->second = add_pair(first->second, 0, value, partition, what);
+  return at->second = first->second = add_pair(there, what.port, value, partition);
 }
 
-Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t partition) {
+Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t partition, Output what) {
   PartitionDraft& source = drafts_[from.partition];
   PartitionDraft& target = drafts_[partition];
   const Node* producer = source.plan.graph_nodes[from.node];
@@ -44,6 +49,7 @@ Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t part
   if (value)
     read_later(from.partition, send_index, source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port));
   source.add_edge(from.node, send_index, port);
+  pairs_.push_back({{from.partition, send_index}, there, what ? what : Output{producer, port}, value});
   return there;
 }
 
@@ -80,15 +86,15 @@ Planner::Place Planner::convert(const Output& what, Place from, DType to) {
   NodeSpec spec{"Cast", what.node->name() + (expands ? "/expanded" : "/compressed"), {what}};
   spec.attrs = {{"DstT", to}, {"Truncate", true}};
   TROUPE_CHECK(NodeMaker::make(*graph_.ops().find("Cast"), std::move(spec), id, node).ok());
-  auto kernel = find_kernel(node, context_.devices[draft.plan.device].kind, context_.kernels, cache_);
+  auto kernel = kernel_of(node, draft.plan.device);
   if (!kernel.ok()) {
     lacking_.push_back(std::move(kernel.error()));
     return from;
   }
-  plan_->kernels.push_back(*kernel);
+  plan_->kernels.push_back(kernel->kernel);
   PlanNode cast;
   cast.kind = NodeKind::kCompute;
-  cast.compute = dynamic_cast<ComputeKernel*>(kernel->get());
+  cast.compute = static_cast<ComputeKernel*>(kernel->kernel.get());
   cast.num_outputs = 1;
   cast.first_output = draft.add_slots(1, frame_of_outputs(from));
   const Place here{from.partition, draft.add_node(cast, &node, frame_of_outputs(from))};
@@ -115,7 +121,7 @@ void Planner::hold_back_receives() {
     const double bytes = bytes_of(what.dtype(), step_->shape(what));
     return NodeCost{0, 1.5 * bytes}.time_ns(rates(*what.node).rates);
   };
-  const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.link});
+  const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.links});
   for (const auto& [node, until] : schedule.made) {
     const Place here = where_[static_cast<size_t>(node->id())];
     drafts_[here.partition].add_edge(release(*until, here.partition), here.node, -1);

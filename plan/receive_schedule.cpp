@@ -73,9 +73,10 @@ class Scheduler {
   bool is_outside_of_loops(const Node& node) const {
     return in_.frames.of[static_cast<size_t>(node.id())] == 0 && in_.frames.of_output(node) == 0;
   }
-  double transfer_ns(const Output& what) const {
-    return in_.link.time_ns(bytes_of(what.dtype(), in_.step.shape(what)));
+  double transfer_ns(const Output& what, uint32_t to) const {
+    return link(*what.node, to).time_ns(bytes_of(what.dtype(), in_.step.shape(what)));
   }
+  const LinkRates& link(const Node& from, uint32_t to) const { return in_.links.between(device_of(from), to); }
 
   /// f(Output) for all that `node` waits for, port -1 of a control input, but what is fed and along back edges.
   template <class F> void for_each_input(const Node& node, F f) {
@@ -110,8 +111,10 @@ class Scheduler {
       if (!is_constant(node)) device_free = e.finish;
       for (const ValueReader& reader : e.readers) {
         const bool crosses = !is_constant(node) && device_of(*reader.node) != device_of(node);
-        const double took = !crosses ? 0 : reader.port < 0 ? in_.link.time_ns(0) : transfer_ns({&node, reader.port});
-        const uint32_t to = of(*reader.node).position;
+        const uint32_t there = device_of(*reader.node), to = of(*reader.node).position;
+        const double took = !crosses          ? 0
+                            : reader.port < 0 ? link(node, there).time_ns(0)
+                                              : transfer_ns({&node, reader.port}, there);
         arrived[to] = std::max(arrived[to], e.finish + took);
         if (--waits[to] == 0) ready.emplace(arrived[to], to);
       }
@@ -205,7 +208,7 @@ class Scheduler {
         const uint32_t to = crosses ? device_of(*reader.node) : r.to;
         if (e.reader && e.to != to) e.late = false;
         e.to = to;
-        const double needed = crosses ? r.start - transfer_ns({&node, reader.port}) : r.needed - r.ns;
+        const double needed = crosses ? r.start - transfer_ns({&node, reader.port}, to) : r.needed - r.ns;
         const Node* first = crosses ? reader.node : r.reader;
         if (!crosses) e.bytes += r.bytes;
         else if (crossing.insert(reader.port).second)
@@ -263,7 +266,7 @@ class Scheduler {
     if (!first || e.bytes < kLeastBytes) return;
     const double begin = e.needed - e.ns;              // at the latest
     const double ahead = of(*e.reader).start - begin;  // of the reader
-    const double signal = in_.link.time_ns(0);
+    const double signal = link(*e.reader, device_of(node)).time_ns(0);
     const double by = begin - ahead - signal - longest_[device_of(node)];
     const Node* until = last_done(*e.reader, e.to, by);
     if (!until || of(*until).finish + signal <= e.start) return;
@@ -287,7 +290,7 @@ class Scheduler {
     for (const auto& [device, reader] : first) {
       if (!reader) continue;
       const Node* until = last_done(*reader, device, of(*reader).start - 2 * took);
-      if (until && of(*until).finish > of(*what.node).finish + transfer_ns(what))
+      if (until && of(*until).finish > of(*what.node).finish + transfer_ns(what, device))
         out.expanded.push_back({what, device, until});
     }
   }

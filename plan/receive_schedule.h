@@ -18,7 +18,7 @@ struct ReceiveEstimates {
   std::span<const uint32_t> devices;               // by node id: where each node of the step runs
   std::function<double(const Node&)> node_ns;      // on its device
   std::function<double(const Output&)> expand_ns;  // what a receiver takes to expand the output; 0: it travels as it is
-  LinkRates link = {};
+  Links links = {};
 };
 
 /// What is to be held back. Nothing of it is in a loop, and no node waits for itself.

@@ -85,11 +85,13 @@ Simulator::Simulator(const TaskGraph& tasks, const Cluster& cluster) : tasks_(ta
 void Simulator::rank(std::span<const uint32_t> device_of) {
   for (uint32_t t = tasks_.size(); t-- > 0;) {
     double after = 0;
-    const LinkRates link = cluster_.link_from(tasks_.task(t));
+    const TaskGraph::Task& task = tasks_.task(t);
     for (uint32_t v = tasks_.first_value(t); v < tasks_.end_value(t); ++v) {
-      const double away = link.time_ns(tasks_.value(v).bytes);
-      for (const uint32_t reader : tasks_.readers(v))
-        after = std::max(after, ranks_[reader] + (device_of[reader] == device_of[t] ? 0 : away));
+      const double bytes = tasks_.value(v).bytes;
+      for (const uint32_t reader : tasks_.readers(v)) {
+        const uint32_t from = device_of[t], to = device_of[reader];
+        after = std::max(after, ranks_[reader] + (to == from ? 0 : cluster_.link_from(task, from, to).time_ns(bytes)));
+      }
     }
     ranks_[t] = after + tasks_.task(t).ns[cluster_.class_of[device_of[t]]];
   }
@@ -192,14 +194,14 @@ void Simulator::end(uint32_t task, double now, std::span<const uint32_t> device_
     is_touched_[device] = true;
     touched_.push_back(device);
   }
-  const LinkRates link = cluster_.link_from(tasks_.task(task));
   for (uint32_t v = tasks_.first_value(task); v < tasks_.end_value(task); ++v) {
     tell(v, device, device_of);
     for (const uint32_t reader : tasks_.readers(v)) {
       const uint32_t to = device_of[reader];
       if (to == device || told_[to] == v) continue;
       told_[to] = v;
-      const double there = LinkPorts::transfer(ports_[device], ports_[to], link, tasks_.value(v).bytes, now);
+      const double there = LinkPorts::transfer(
+          ports_[device], ports_[to], cluster_.link_from(tasks_.task(task), device, to), tasks_.value(v).bytes, now);
       if (detail_ == Detail::kEverything) schedule_.transfers.push_back({v, device, to, now, there});
       if (memory_) hold(v, to);
       push(there, kArrival + v, to);

@@ -67,20 +67,29 @@ class TaskGraph {
   bool closed_ = false;
 };
 
-/// Devices and the links between them, all alike.
+/// A link as one transfer sees it that stands for all that a task sends in its firings, one after the other. A task
+/// that does not run tells so, once.
+inline LinkRates of_firings(const LinkRates& link, const TaskGraph::Task& task) {
+  const double n = std::max(1.0, task.firings);
+  return {link.bandwidth / n, link.latency_ns * n};
+}
+
+/// Devices and the links between them.
 struct Cluster {
   std::vector<uint32_t> class_of;  // by device: devices of one class take the same time for every task
   std::vector<double> memory;      // by device, bytes; 0: no limit
-  LinkRates link;
+  Links links;
+  LinkRates mean = links.mean();  // of them
 
+  void take(const Links& from) { links = from, mean = from.mean(); }
   uint32_t size() const { return static_cast<uint32_t>(class_of.size()); }
   bool limited() const;
-  /// The link as one transfer sees it that stands for all that a task sends in its firings, one after the other. A task
-  /// that does not run tells so, once.
-  LinkRates link_from(const TaskGraph::Task& task) const {
-    const double n = std::max(1.0, task.firings);
-    return {link.bandwidth / n, link.latency_ns * n};
+  /// What brings the values of a task from one device to another.
+  LinkRates link_from(const TaskGraph::Task& task, uint32_t from, uint32_t to) const {
+    return of_firings(links.between(from, to), task);
   }
+  /// The same of a mean link, where devices are not chosen yet.
+  LinkRates link_from(const TaskGraph::Task& task) const { return of_firings(mean, task); }
 };
 
 /// One tensor, or fact, on its way.

@@ -58,6 +58,8 @@ class Dataset {
     virtual int64_t size() const { return -1; }
     /// Whether next() may wait, or take long: engines then call it by threads apart, never by those of their devices.
     virtual bool may_wait() const { return true; }
+    /// Whether every iterator gives the same elements, so that what was lost can be read again.
+    virtual bool repeatable() const { return true; }
   };
   explicit Dataset(std::shared_ptr<const Stage> stage) : stage_(std::move(stage)) {}
 
@@ -102,6 +104,8 @@ class Dataset {
   int64_t size() const { return stage_->size(); }
   int64_t prefetch_depth() const { return prefetch_; }
   bool may_wait() const { return stage_->may_wait(); }
+  /// Whether every iterator gives the same elements. from_function and from_queue do not promise it.
+  bool repeatable() const { return stage_->repeatable(); }
 
  private:
   std::shared_ptr<const Stage> stage_;

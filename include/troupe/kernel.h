@@ -12,6 +12,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "troupe/attr.h"
@@ -32,6 +34,8 @@ struct DeviceInfo {
   DeviceRates rates = {};  // what it can do: of a simulated device given, else a guess until steps were measured
 };
 
+class DataFolders;  // io/data_folders.h
+
 /// What a kernel is made from.
 struct KernelInit {
   std::string_view op;
@@ -41,6 +45,8 @@ struct KernelInit {
   std::vector<DType> output_dtypes;
   std::vector<PartialShape> input_shapes;  // as inferred
   std::vector<Tensor> constants;           // input i where it is a Const, else undefined
+  /// Where the node may touch files; null: anywhere. Kernels of Troupe's own keep to it.
+  std::shared_ptr<const DataFolders> data_folders = {};
 
   /// One that the op's schema has is there, with the schema's type; of others std::out_of_range.
   template <class T> const T& attr(std::string_view name) const { return attrs->at<T>(name); }
@@ -149,15 +155,81 @@ class BuiltinKernel : public Kernel {
   const Tensor value;  // of kConst
 };
 
-/// Makes the kernel of a node when a step that needs it is planned; by any thread, by several at once, without a lock.
-/// Of the kernels that threads make for one node at once the first stays.
-using KernelFactory = std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)>;
+class BlockingKernel;  // troupe/blocking_kernel.h
+
+/// How a node is carried out: by a kernel of one of three classes or, from kConst on, by the executor itself.
+enum class KernelKind : uint8_t {
+  kUnknown,  // only a kernel that was made can tell
+  kCompute,
+  kResource,
+  kBlocking,
+  kConst,
+  kNoOp,
+  kPlaceholder,
+  kControlFlow,
+};
+const char* to_string(KernelKind kind);
+/// The kind of a kernel; kUnknown if it derives from Kernel alone.
+KernelKind kind_of(const Kernel& kernel);
+/// The kind of all kernels of a class; kUnknown of Kernel and BuiltinKernel, whose kernels differ.
+template <class K> constexpr KernelKind kind_of_class() {
+  if constexpr (std::is_base_of_v<ComputeKernel, K>) return KernelKind::kCompute;
+  else if constexpr (std::is_base_of_v<ResourceKernel, K>) return KernelKind::kResource;
+  else if constexpr (std::is_base_of_v<BlockingKernel, K>) return KernelKind::kBlocking;
+  else return KernelKind::kUnknown;
+}
 
 /// Makes a kernel of a class without constructor arguments, or with (const KernelInit&).
 template <class K> Result<std::unique_ptr<Kernel>> make_kernel(const KernelInit& init) {
   if constexpr (std::is_constructible_v<K, const KernelInit&>) return std::unique_ptr<Kernel>(new K(init));
   else return std::unique_ptr<Kernel>(new K());
 }
+
+/// Makes the kernel of a node when a step that needs it is planned; by any thread, by several at once, without a lock.
+/// Of the kernels that threads make for one node at once the first stays. It knows the kind of its kernels before it
+/// makes one, so that a node can be planned where its kernel cannot be made. A value that can be copied.
+class KernelFactory {
+ public:
+  using Make = std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)>;
+  using Choose = KernelKind (*)(const Attrs&);
+
+  KernelFactory() = default;
+  /// From a function of a const KernelInit& that returns a Result<std::unique_ptr<K>>. The kind is that of the class K.
+  /// Where K is Kernel itself it is kUnknown: such nodes can only be planned where their kernels can be made.
+  template <class F>
+  requires(!std::is_same_v<F, KernelFactory> && std::is_invocable_v<F&, const KernelInit&>) KernelFactory(F make)
+      : KernelFactory(kind_of_result(std::type_identity<Made<F>>()), std::move(make)) {}
+  /// The same of a named kind; a kernel of another kind is an error of its node.
+  template <class F> KernelFactory(KernelKind kind, F make) : kind_(kind), make_(upcast(std::move(make))) {}
+  /// The same where the kind depends on the node's attributes, which are complete.
+  template <class F> KernelFactory(Choose choose, F make) : choose_(choose), make_(upcast(std::move(make))) {}
+  /// Of a kernel class, see make_kernel.
+  template <class K> static KernelFactory of() { return {kind_of_class<K>(), make_kernel<K>}; }
+
+  Result<std::unique_ptr<Kernel>> operator()(const KernelInit& init) const { return make_(init); }
+  explicit operator bool() const { return static_cast<bool>(make_); }
+  KernelKind kind(const Attrs& attrs) const { return choose_ ? choose_(attrs) : kind_; }
+
+ private:
+  template <class F> using Made = std::invoke_result_t<F&, const KernelInit&>;
+  template <class K> static constexpr KernelKind kind_of_result(std::type_identity<Result<std::unique_ptr<K>>>) {
+    return kind_of_class<K>();
+  }
+  static constexpr KernelKind kind_of_result(...) { return KernelKind::kUnknown; }
+  template <class F> static Make upcast(F make) {
+    if constexpr (std::is_convertible_v<Made<F>, Result<std::unique_ptr<Kernel>>>) return make;
+    else
+      return [make = std::move(make)](const KernelInit& init) mutable -> Result<std::unique_ptr<Kernel>> {
+        auto made = make(init);
+        if (!made.ok()) return std::move(made.error());
+        return std::unique_ptr<Kernel>(std::move(made).value());
+      };
+  }
+
+  KernelKind kind_ = KernelKind::kUnknown;
+  Choose choose_ = nullptr;  // in place of kind_
+  Make make_;
+};
 
 /// Which kernel serves an op, by device kind and types. Filled once (ops/all.h), then only read, by any thread.
 class KernelRegistry {
@@ -169,13 +241,18 @@ class KernelRegistry {
   void add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype, KernelFactory factory);
   /// A kernel class, see make_kernel.
   template <class K> void add(std::string_view op, DeviceKind kind, const Types& types) {
-    add(op, kind, types, make_kernel<K>);
+    add(op, kind, types, KernelFactory::of<K>());
   }
   /// Kernels that are added from now on are not Troupe's own: an executor checks dtype and shape of their outputs.
   void check_from_now_on() { checked_ = true; }
+  /// Kernels that are made from now on touch files in these folders alone (KernelInit::data_folders).
+  void limit_files(std::shared_ptr<const DataFolders> folders) { data_folders_ = std::move(folders); }
   /// Errors: kUnimplemented naming op, device kind, the types asked for and those there are; what the factory returns
   /// or throws.
   Result<std::unique_ptr<Kernel>> make(const KernelInit& init, DeviceKind kind) const;
+  /// The kind of the kernel that make() makes for a node with these attributes, found without making one. Errors:
+  /// kUnimplemented as of make().
+  Result<KernelKind> kind(std::string_view op, DeviceKind device, const Attrs& attrs) const;
   bool has(std::string_view op, DeviceKind kind) const;
   /// The type lists of each kernel of an op, for docs.
   std::vector<std::pair<DeviceKind, Types>> kernels(std::string_view op) const;
@@ -187,8 +264,10 @@ class KernelRegistry {
     KernelFactory factory;
     bool checked = false;
   };
-  static Result<std::unique_ptr<Kernel>> made_by(const Entry& entry, const KernelInit& init);
+  Result<std::unique_ptr<Kernel>> made_by(const Entry& entry, const KernelInit& init) const;
+  Result<const Entry*> find(std::string_view op, DeviceKind kind, const Attrs& attrs) const;
   bool checked_ = false;
+  std::shared_ptr<const DataFolders> data_folders_;
   std::map<std::string, std::vector<Entry>, std::less<>> entries_;
 };
 

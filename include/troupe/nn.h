@@ -46,21 +46,34 @@ struct Variable {
 /// The variables of a model in one container, in the order of their first use. They are known to the engine
 /// by (container, name), so graphs and sessions that use the same names share them. All scopes given to one object are
 /// of one graph. One thread at a time, like a Scope.
+///
+/// Each task has containers of its own, so a variable has one home: the task of the device where it is first used,
+/// if the device's name tells one. What uses its handle is there; elsewhere there are copies of its value.
 class Variables {
  public:
   explicit Variables(std::string container = {}, int64_t seed = 1) : container_(std::move(container)), seed_(seed) {}
 
   /// The value of variable `name`; the first use of the name defines it. One handle and one read exist for
-  /// each device. Errors: another shape or dtype than at the first use; a negative size; no initializer.
+  /// each device of its home task; on a device of another task the value is an Identity of the home's. Errors: another
+  /// shape or dtype than at the first use; a negative size; no initializer.
   Output read(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
               bool trainable = true, DType dtype = DType::kFloat32);
   /// The read of a variable that was defined before, on the scope's device.
   Output read(const ScopeAt& scope, const Variable& variable);
-  /// The handle of a variable on the scope's device, defined as by read().
+  /// The handle of a variable on the scope's device, or that of another task at its home; defined as by read(). What
+  /// uses it belongs on home(scope, name).
   Output handle(const ScopeAt& scope, const std::string& name, const Shape& shape, const Initializer& initial,
                 bool trainable = false, DType dtype = DType::kFloat32);
-  /// The handle of a variable that was defined before, on the scope's device.
+  /// The handle of a variable that was defined before.
   Output handle(const ScopeAt& scope, const Variable& variable);
+
+  /// The scope for nodes that use the handle of `name`: `scope` itself, or where that is of another task the device of
+  /// the variable's first use, or set_home's (see Scope::in_task_of). `scope` too of a name that has neither.
+  Scope home(const Scope& scope, std::string_view name) const;
+
+  /// Has the variable of that name live in the task of `device`, whatever uses it first. Before its first use. Nothing
+  /// changes where `device` tells no task, or that of the first use.
+  void set_home(const std::string& name, const std::string& device) { homes_[name] = device; }
 
   /// A counter of updates: int64 scalar "global_step", 0 at first.
   Output global_step(const ScopeAt& scope) {
@@ -102,6 +115,7 @@ class Variables {
   std::vector<Variable> all_;
   std::map<std::string, size_t> index_;
   std::map<std::pair<std::string, std::string>, Uses> uses_;  // by (name, device)
+  std::map<std::string, std::string, std::less<>> homes_;     // by name: set, or of the first use that tells its task
   std::vector<const Node*> updates_;
 };
 

@@ -118,6 +118,8 @@ enum class ControlFlow : uint8_t {
   kNextIteration,  // to the next iteration
   kTrigger,        // lives even when its control inputs are dead
   kAlive,          // lives even when its input is dead, and says whether it is
+  kSend,           // its input, or the mere fact that it ran, goes to the kRecv of the same `edge`
+  kRecv,           // what comes from there; its control inputs only tell its loop
 };
 
 /// The schema of one op. Built in one expression, in TensorFlow's notation:

@@ -68,7 +68,7 @@ std::optional<IndexedSlices> indexed_slices(const ScopeAt& scope, Output gradien
 
 /// What one update of one variable is made from.
 struct UpdateContext {
-  const Scope& scope;
+  const Scope& scope;  // in the variable's home task
   Variables& variables;
   const Variable& variable;
   Output gradient;
@@ -83,7 +83,7 @@ struct UpdateContext {
 };
 
 /// How variables follow their gradients. A value: change the fields after making one. Each update is made on the device
-/// of its gradient.
+/// of its gradient or, where that is of another task than the variable, at the variable's home.
 struct Optimizer {
   Schedule rate;
   /// Adds the node that updates one variable, at the container that holds it.

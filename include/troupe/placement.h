@@ -27,6 +27,7 @@ struct PlacementDevice {
 struct PlacementOptions {
   std::vector<PlacementDevice> devices;  // the first is the default
   LinkRates link = {};                   // between any two of them
+  std::optional<Links> links = {};       // where they differ, by index into devices: in place of `link`
   /// Measured costs; none: all are estimated. Only read.
   const CostModel* costs = nullptr;
   Placing placing = Placing::kByCost;

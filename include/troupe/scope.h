@@ -40,6 +40,10 @@ class Scope {
   Scope named(std::string_view name) const;
   /// Nodes go to this device, full or partial: "/cpu:1", "/job:worker/task:3/device:cpu:0".
   Scope device(std::string_view device) const;
+  /// This scope on a device of the task that `device` is of, for nodes that use what lives there. Where its own device
+  /// is of another task that is `device`, else its own, with what it leaves open of the task: "/cpu:1" becomes
+  /// "/job:worker/replica:0/task:3/device:cpu:1". This very scope where `device` tells no task.
+  Scope in_task_of(std::string_view device) const;
   /// Nodes go to the device of `node`, wherever that goes (TensorFlow's colocate_with: attribute _class); the scope's
   /// own device counts no more, one given later must agree. A scope may do so with several. nullptr changes nothing.
   /// A node of another graph is a fault.
@@ -87,6 +91,8 @@ class Scope {
 
   const std::string& prefix() const { return prefix_; }
   const std::string& device_name() const { return device_; }
+  /// What that tells of a task: "/job:worker/replica:0/task:3", "/job:ps"; of "/cpu:1" nothing.
+  std::string task_name() const;
 
  private:
   struct State {

@@ -25,11 +25,11 @@ Status shapes_of_inputs(ShapeContext& c) {
   return {};
 }
 
-KernelFactory builtin(Builtin kind) {
-  return [kind](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    Tensor value = kind == Builtin::kConst ? init.attr<Tensor>("value") : Tensor();
-    return std::unique_ptr<Kernel>(new BuiltinKernel(kind, std::move(value)));
-  };
+KernelFactory builtin(KernelKind kind, Builtin builtin) {
+  return {kind, [builtin](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+            Tensor value = builtin == Builtin::kConst ? init.attr<Tensor>("value") : Tensor();
+            return std::unique_ptr<Kernel>(new BuiltinKernel(builtin, std::move(value)));
+          }};
 }
 
 class Forward final : public ComputeKernel {
@@ -444,7 +444,7 @@ void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(const_shape)
               .doc("A tensor fixed when the graph is built."),
           not_differentiable("it is constant"));
-  kernels.add("Const", DeviceKind::kCpu, {}, builtin(Builtin::kConst));
+  kernels.add("Const", DeviceKind::kCpu, {}, builtin(KernelKind::kConst, Builtin::kConst));
   ops.add(OpDef("Placeholder")
               .output("output: dtype")
               .attr("dtype: type")
@@ -455,10 +455,10 @@ void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("A tensor that must be fed. Running it without a feed is an error."),
           not_differentiable("it has no inputs"));
-  kernels.add("Placeholder", DeviceKind::kCpu, {}, builtin(Builtin::kPlaceholder));
+  kernels.add("Placeholder", DeviceKind::kCpu, {}, builtin(KernelKind::kPlaceholder, Builtin::kPlaceholder));
   ops.add(OpDef("NoOp").shape(no_outputs).doc("Does nothing; carries control dependencies."),
           not_differentiable("it has no outputs"));
-  kernels.add("NoOp", DeviceKind::kCpu, {}, builtin(Builtin::kNoOp));
+  kernels.add("NoOp", DeviceKind::kCpu, {}, builtin(KernelKind::kNoOp, Builtin::kNoOp));
   add_identities(ops, kernels);
   add_shapes(ops, kernels);
 }

@@ -197,10 +197,11 @@ Status scatter_extreme_gradient(GradientContext& c) {
 }
 
 template <class K> void add_kernel(KernelRegistry& kernels, const char* op, KernelRegistry::Types types = {}) {
-  kernels.add(op, DeviceKind::kCpu, std::move(types), [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    TROUPE_ASSIGN(const BadIndices policy, bad_indices_policy(*init.attrs));
-    return std::unique_ptr<Kernel>(new K(policy));
-  });
+  kernels.add(op, DeviceKind::kCpu, std::move(types),
+              [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                TROUPE_ASSIGN(const BadIndices policy, bad_indices_policy(*init.attrs));
+                return std::unique_ptr<ComputeKernel>(new K(policy));
+              });
 }
 
 constexpr const char* kPolicy = "bad_indices_policy: string = ''";

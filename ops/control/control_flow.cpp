@@ -8,7 +8,9 @@
 namespace troupe {
 namespace {
 
-std::unique_ptr<Kernel> builtin() { return std::make_unique<BuiltinKernel>(Builtin::kControlFlow); }
+Result<std::unique_ptr<Kernel>> make_control_flow(const KernelInit&) {
+  return std::unique_ptr<Kernel>(std::make_unique<BuiltinKernel>(Builtin::kControlFlow));
+}
 
 class LoopCondition final : public ComputeKernel {
  public:
@@ -94,8 +96,7 @@ void register_control_flow_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto add = [&](OpDef op, ControlFlow flow, Gradient gradient) {
     const std::string name = op.name();
     ops.add(op.control_flow(flow).stateful(), std::move(gradient));
-    kernels.add(name, DeviceKind::kCpu, {},
-                [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> { return builtin(); });
+    kernels.add(name, DeviceKind::kCpu, {}, {KernelKind::kControlFlow, make_control_flow});
   };
   add(OpDef("Switch")
           .input("data: T")

@@ -6,6 +6,7 @@ namespace troupe {
 
 void register_control_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_control_flow_ops(ops, kernels);
+  register_edge_ops(ops, kernels);
   register_optional_ops(ops, kernels);
   register_stack_ops(ops, kernels);
   register_tensor_array_ops(ops, kernels);

@@ -11,6 +11,7 @@ namespace troupe {
 void register_control_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 void register_control_flow_ops(OpRegistry&, KernelRegistry&);
+void register_edge_ops(OpRegistry&, KernelRegistry&);
 void register_optional_ops(OpRegistry&, KernelRegistry&);
 void register_stack_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_array_ops(OpRegistry&, KernelRegistry&);

@@ -335,9 +335,10 @@ void register_tensor_list_kernels(KernelRegistry& kernels) {
       {"TensorListGather", gather},
   };
   for (const auto& [op, work] : works)
-    kernels.add(op, DeviceKind::kCpu, {}, [work = work](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-      return std::unique_ptr<Kernel>(new ListKernel(work, init));
-    });
+    kernels.add(op, DeviceKind::kCpu, {},
+                [work = work](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(new ListKernel(work, init));
+                });
   for (const char* op : {"TensorListConcat", "TensorListConcatV2"})
     kernels.add<TensorListConcat>(op, DeviceKind::kCpu, {});
   kernels.add<SetItem>("TensorListSetItem", DeviceKind::kCpu, {});

@@ -212,7 +212,7 @@ size_t assign_blocks(std::vector<Instruction>& program, size_t inputs) {
   return blocks;
 }
 
-Result<std::unique_ptr<Kernel>> make_fused(const KernelInit& init, const FusedLoops& loops) {
+Result<std::unique_ptr<ComputeKernel>> make_fused(const KernelInit& init, const FusedLoops& loops) {
   const DType dtype = init.attr<DType>("T");
   const auto inputs = static_cast<size_t>(init.attr<int64_t>("N"));
   const auto& ops = init.attr<std::vector<std::string>>("ops");
@@ -234,7 +234,7 @@ Result<std::unique_ptr<Kernel>> make_fused(const KernelInit& init, const FusedLo
     program.push_back({loop->first.first, loop->second, static_cast<size_t>(a), static_cast<size_t>(b)});
   }
   const size_t blocks = assign_blocks(program, inputs);
-  return std::unique_ptr<Kernel>(new FusedElementwise(dtype, inputs, std::move(program), blocks));
+  return std::unique_ptr<ComputeKernel>(new FusedElementwise(dtype, inputs, std::move(program), blocks));
 }
 
 }  // namespace

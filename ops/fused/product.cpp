@@ -93,18 +93,18 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
   product.attr("transpose_a: bool = false").attr("transpose_b: bool = false");
   product.attr("grad_a: bool = false").attr("grad_b: bool = false");
   add(std::move(product), "MatMul",
-      [epilogues, products = find_products(kernels)](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+      [epilogues, products = find_products(kernels)](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
         const auto found =
             products.find({init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b")});
-        return std::unique_ptr<Kernel>(new FusedMatMul(found->second, std::move(epilogue)));
+        return std::unique_ptr<ComputeKernel>(new FusedMatMul(found->second, std::move(epilogue)));
       });
   for (const bool depthwise : {false, true}) {
     const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";
     OpDef conv("_Fused" + plain);
     conv.input("input: T").input("filter: T").input("args: num_args * T").output("output: T");
     add(with_fused_window(std::move(conv)), plain,
-        [epilogues, depthwise](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+        [epilogues, depthwise](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
           TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
           return make_conv_kernel(init, ConvDirection::kOutput, depthwise, std::move(epilogue));
         });

@@ -69,9 +69,9 @@ struct Glimpse {
 
 class ExtractGlimpse final : public ComputeKernel {
  public:
-  static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     TROUPE_ASSIGN(const Noise noise, noise_of(*init.attrs));
-    return std::unique_ptr<Kernel>(new ExtractGlimpse(init, noise));
+    return std::unique_ptr<ComputeKernel>(new ExtractGlimpse(init, noise));
   }
 
   Status compute(KernelContext& c) override {

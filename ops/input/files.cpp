@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "io/data_folders.h"
 #include "io/file_pattern.h"
 #include "io/file_system.h"
 #include "io/whole_file.h"
@@ -16,37 +17,52 @@ namespace {
 
 class ReadFile final : public BlockingKernel {
  public:
+  explicit ReadFile(const KernelInit& init) : folders_(init.data_folders) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
     TROUPE_ASSIGN(const std::string path, one_string(request.inputs[0], "filename"));
+    TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
     TROUPE_ASSIGN(std::string contents, read_file(path));
     return std::vector<Tensor>{Tensor::scalar(std::move(contents))};
   }
+
+ private:
+  const std::shared_ptr<const DataFolders> folders_;
 };
 
 class WriteFile final : public BlockingKernel {
  public:
+  explicit WriteFile(const KernelInit& init) : folders_(init.data_folders) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
     TROUPE_ASSIGN(const std::string path, one_string(request.inputs[0], "filename"));
     TROUPE_ASSIGN(const std::string contents, one_string(request.inputs[1], "contents"));
+    TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
     const std::string directory = std::filesystem::path(path).parent_path().string();
     if (!directory.empty()) TROUPE_RETURN_IF_ERROR(make_posix_file_system()->make_directories(directory));
     TROUPE_RETURN_IF_ERROR(write_file(path, contents));
     return std::vector<Tensor>();
   }
+
+ private:
+  const std::shared_ptr<const DataFolders> folders_;
 };
 
 /// Files whose paths match one of the patterns, sorted.
 class MatchingFiles final : public BlockingKernel {
  public:
+  explicit MatchingFiles(const KernelInit& init) : folders_(init.data_folders) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
     std::vector<std::string> found;
     for (const std::string& pattern : request.inputs[0].values<std::string>()) {
+      TROUPE_RETURN_IF_ERROR(may_touch(folders_, pattern));
       TROUPE_ASSIGN(const auto files, matching_files(pattern));
       found.insert(found.end(), files.begin(), files.end());
     }
     std::ranges::sort(found);
     return std::vector<Tensor>{Tensor::of<std::string>(std::span<const std::string>(found))};
   }
+
+ private:
+  const std::shared_ptr<const DataFolders> folders_;
 };
 
 /// "name-00001-of-00010", or with question marks in place of the shard for all of them.

@@ -9,10 +9,10 @@
 namespace troupe {
 namespace {
 
-Result<std::unique_ptr<Kernel>> make_iterator_handle(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_iterator_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "iterator");
   handle.input = true;
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 using Components = std::pair<std::vector<DType>, std::vector<PartialShape>>;

@@ -2,6 +2,7 @@
 // Readers: TextLineReaderV2, FixedLengthRecordReaderV2, TFRecordReaderV2, WholeFileReaderV2 and IdentityReaderV2 make
 // handles; ReaderReadV2, ReaderReadUpToV2, ReaderNumRecordsProducedV2, ReaderNumWorkUnitsCompletedV2 and ReaderResetV2
 // run at the reader's host.
+#include "io/data_folders.h"
 #include "ops/input/file_reader.h"
 #include "ops/input/register.h"
 #include "ops/parts/resource_kernel.h"
@@ -11,14 +12,24 @@ namespace {
 
 // -- handles ----------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Kernel>> reader_handle(const KernelInit& init, OpenSource open, bool single = false) {
+/// `open` where the graph may touch files alone.
+OpenSource in_data_folders(const KernelInit& init, OpenSource open) {
+  if (!init.data_folders) return open;
+  return [folders = init.data_folders,
+          open = std::move(open)](const std::string& path) -> Result<std::unique_ptr<RecordSource>> {
+    TROUPE_RETURN_IF_ERROR(folders->check(path));
+    return open(path);
+  };
+}
+
+Result<std::unique_ptr<ComputeKernel>> reader_handle(const KernelInit& init, OpenSource open, bool single = false) {
   ResourceHandle handle = make_handle(init, "reader");
   handle.signature = signature_of(init);
   handle.input = true;
   handle.factory = [name = handle.name, open = std::move(open), single]() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<FileReader>(name, open, single));
   };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 /// What a file is packed with. Error: a way that is not known here.
@@ -28,23 +39,23 @@ Result<bool> is_gzip(const KernelInit& init, const char* attr) {
   return make_error(Code::kUnimplemented, "{} \"{}\"; files are read plain or as GZIP", attr, word);
 }
 
-Result<std::unique_ptr<Kernel>> line_reader(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> line_reader(const KernelInit& init) {
   const auto skip = init.attr<int64_t>("skip_header_lines");
   if (skip < 0) return invalid_argument("skip_header_lines is {}", skip);
-  return reader_handle(init, line_source(skip));
+  return reader_handle(init, in_data_folders(init, line_source(skip)));
 }
 
-Result<std::unique_ptr<Kernel>> fixed_length_reader(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> fixed_length_reader(const KernelInit& init) {
   TROUPE_ASSIGN(const bool gzip, is_gzip(init, "encoding"));
   TROUPE_ASSIGN(OpenSource open,
                 fixed_length_source({init.attr<int64_t>("header_bytes"), init.attr<int64_t>("record_bytes"),
                                      init.attr<int64_t>("footer_bytes"), init.attr<int64_t>("hop_bytes"), gzip}));
-  return reader_handle(init, std::move(open));
+  return reader_handle(init, in_data_folders(init, std::move(open)));
 }
 
-Result<std::unique_ptr<Kernel>> tfrecord_reader(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> tfrecord_reader(const KernelInit& init) {
   TROUPE_RETURN_IF_ERROR(is_gzip(init, "compression_type"));  // which files are gzip shows in them
-  return reader_handle(init, tfrecord_source());
+  return reader_handle(init, in_data_folders(init, tfrecord_source()));
 }
 
 // -- requests ---------------------------------------------------------------------------------------------------------
@@ -124,16 +135,17 @@ void register_reader_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_reader(OpDef("TFRecordReaderV2").attr("compression_type: string = ''"),
              "the records of TFRecord files, plain or gzip; a key is the path and the record's offset, \"a:0\".",
              tfrecord_reader);
-  add_reader(OpDef("WholeFileReaderV2"), "whole files; a key is the path.",
-             [](const KernelInit& init) { return reader_handle(init, whole_file_source(), true); });
+  add_reader(OpDef("WholeFileReaderV2"), "whole files; a key is the path.", [](const KernelInit& init) {
+    return reader_handle(init, in_data_folders(init, whole_file_source()), true);
+  });
   add_reader(OpDef("IdentityReaderV2"), "what it takes from the queue, as key and value.",
              [](const KernelInit& init) { return reader_handle(init, name_source(), true); });
 
   const auto add = [&](OpDef op, ReaderKernel::Run run, const char* reason) {
     const std::string name = op.name();
     ops.add(op.stateful(), not_differentiable(reason));
-    kernels.add(name, cpu, {}, [run](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-      return std::unique_ptr<Kernel>(std::make_unique<ReaderKernel>(run));
+    kernels.add(name, cpu, {}, [run](const KernelInit&) -> Result<std::unique_ptr<ResourceKernel>> {
+      return std::unique_ptr<ResourceKernel>(std::make_unique<ReaderKernel>(run));
     });
   };
   const auto reader = [](const char* name) {

@@ -343,10 +343,10 @@ void register_einsum_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "differ are errors."),
       gradient(einsum_gradient));
   kernels.add("Einsum", DeviceKind::kCpu, {{"T", EinsumTypes::dtypes()}},
-              [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+              [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                 const int n = static_cast<int>(init.input_dtypes.size());
                 TROUPE_ASSIGN(EinsumSpec spec, EinsumSpec::parse(init.attr<std::string>("equation"), n));
-                return std::unique_ptr<Kernel>(new Einsum(std::move(spec)));
+                return std::unique_ptr<ComputeKernel>(new Einsum(std::move(spec)));
               });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/log.h"
+#include "io/data_folders.h"
 #include "io/whole_file.h"
 #include "ops/logging/register.h"
 #include "ops/logging/tensor_text.h"
@@ -90,16 +91,23 @@ class PrintV2Kernel final : public ComputeKernel {
 class PrintToFile final : public BlockingKernel {
  public:
   explicit PrintToFile(const KernelInit& init)
-      : path_(init.attr<std::string>("output_stream").substr(kFile.size())), end_(init.attr<std::string>("end")) {}
+      : path_(init.attr<std::string>("output_stream").substr(kFile.size())), end_(init.attr<std::string>("end")),
+        folders_(init.data_folders) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
     TROUPE_ASSIGN(const std::string text, printed(request.inputs[0]));
+    TROUPE_RETURN_IF_ERROR(may_touch(folders_, path_));
     TROUPE_RETURN_IF_ERROR(append_file(path_, text + end_));
     return std::vector<Tensor>();
   }
 
  private:
   const std::string path_, end_;
+  const std::shared_ptr<const DataFolders> folders_;
 };
+
+KernelKind kind_of_print_v2(const Attrs& attrs) {
+  return attrs.at<std::string>("output_stream").starts_with(kFile) ? KernelKind::kBlocking : KernelKind::kCompute;
+}
 
 Result<std::unique_ptr<Kernel>> make_print_v2(const KernelInit& init) {
   const auto& stream = init.attr<std::string>("output_stream");
@@ -191,7 +199,7 @@ void register_print_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .doc("Prints a string, then `end`, on `output_stream`: stdout, stderr, log(info), log(warning), log(error), "
                "or file://PATH, to which it is appended."),
       not_differentiable("it has no output"));
-  kernels.add("PrintV2", cpu, {}, make_print_v2);
+  kernels.add("PrintV2", cpu, {}, {kind_of_print_v2, make_print_v2});
   ops.add(OpDef("StringFormat")
               .input("inputs: T")
               .output("output: string")

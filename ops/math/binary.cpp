@@ -207,10 +207,10 @@ class EqualityKernel final : public ComputeKernel {
 template <class F, class... T> void add_equality(KernelRegistry& kernels, const char* op, TypeList<T...>) {
   const auto add = [&](DType dtype, BinaryLoop loop) {
     kernels.add(op, DeviceKind::kCpu, {{"T", {dtype}}},
-                [loop](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                [loop](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                   if (init.attrs->get_or<bool>("incompatible_shape_error", true))
-                    return std::unique_ptr<Kernel>(new BinaryKernel(loop, DType::kBool, kCheapGrain, ""));
-                  return std::unique_ptr<Kernel>(new EqualityKernel(loop, std::is_same_v<F, NotEqual>));
+                    return std::unique_ptr<ComputeKernel>(new BinaryKernel(loop, DType::kBool, kCheapGrain, ""));
+                  return std::unique_ptr<ComputeKernel>(new EqualityKernel(loop, std::is_same_v<F, NotEqual>));
                 });
   };
   (add(dtype_of<T>, elementwise::binary_plain<F, T, bool>), ...);

@@ -67,8 +67,8 @@ void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const 
   if constexpr (std::is_same_v<R, complex64>) op.output("output: T");
   else op.output("output: Tout").attr("Tout: {float32} = float32");
   ops.add(std::move(op), gradient(std::move(gradient_fn)));
-  kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-    return std::unique_ptr<Kernel>(
+  kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+    return std::unique_ptr<ComputeKernel>(
         new UnaryKernel(elementwise::unary_plain<F, complex64, R>, dtype_of<R>, kCheapGrain));
   });
 }
@@ -85,8 +85,8 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(broadcast_shape)
               .doc("real + i imag, element by element. The shapes broadcast."),
           gradient(join_parts_gradient));
-  kernels.add("Complex", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-    return std::unique_ptr<Kernel>(
+  kernels.add("Complex", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+    return std::unique_ptr<ComputeKernel>(
         new BinaryKernel(elementwise::binary_plain<JoinParts, float, complex64>, DType::kComplex64, kCheapGrain, ""));
   });
   add_part<RealPart, float>(ops, kernels, "Real", "The real part.", real_gradient);

@@ -195,8 +195,8 @@ class ReduceKernel final : public ComputeKernel {
 };
 
 void add_kernel(KernelRegistry& kernels, const char* op, DType dtype, const ReduceLoops& loops, bool all) {
-  kernels.add(op, DeviceKind::kCpu, "T", dtype, [=](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    return std::unique_ptr<Kernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));
+  kernels.add(op, DeviceKind::kCpu, "T", dtype, [=](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+    return std::unique_ptr<ComputeKernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));
   });
 }
 template <template <class> class R, class... T>

@@ -270,8 +270,8 @@ void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, cons
                             : "Negative ids are dropped; error for an id beyond num_segments."));
   ops.add(std::move(op), gradient(by));
   kernels.add(name, DeviceKind::kCpu, {{"T", types}},
-              [rule, sorted](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                return std::unique_ptr<Kernel>(new Segment(rule, sorted));
+              [rule, sorted](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                return std::unique_ptr<ComputeKernel>(new Segment(rule, sorted));
               });
 }
 

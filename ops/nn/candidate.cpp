@@ -101,7 +101,7 @@ Result<std::unique_ptr<Classes>> make_classes(const KernelInit& init) {
   if (range > kMostWeights)
     return invalid_argument("range_max {}: no more than {} classes are counted", range, kMostWeights);
   if (init.op != "FixedUnigramCandidateSampler") return std::unique_ptr<Classes>(new LearnedClasses(range));
-  TROUPE_ASSIGN(const std::vector<double> weights, fixed_unigrams(*init.attrs));
+  TROUPE_ASSIGN(const std::vector<double> weights, fixed_unigrams(init));
   return std::unique_ptr<Classes>(new WeightedClasses(weights));
 }
 
@@ -160,7 +160,8 @@ class CandidateSampler final : public ComputeKernel {
 /// The sampler of a file, which the first call reads where that may wait; a fault is found again by the next.
 class FileSampler final : public BlockingKernel {
  public:
-  explicit FileSampler(const KernelInit& init) : op_(init.op), node_(init.node), attrs_(*init.attrs) {}
+  explicit FileSampler(const KernelInit& init)
+      : op_(init.op), node_(init.node), attrs_(*init.attrs), folders_(init.data_folders) {}
 
   Result<std::vector<Tensor>> run(const BlockingRequest& request) override {
     TROUPE_ASSIGN(CandidateSampler* const sampler, read_once());
@@ -182,6 +183,7 @@ class FileSampler final : public BlockingKernel {
       init.op = op_;
       init.node = node_;
       init.attrs = &attrs_;
+      init.data_folders = folders_;
       TROUPE_ASSIGN(std::unique_ptr<Classes> classes, make_classes(init));
       sampler_ = std::make_unique<CandidateSampler>(init, std::move(classes));
     }
@@ -190,6 +192,7 @@ class FileSampler final : public BlockingKernel {
 
   const std::string op_, node_;
   const Attrs attrs_;
+  const std::shared_ptr<const DataFolders> folders_;
   std::mutex mutex_;
   std::unique_ptr<CandidateSampler> sampler_;  // made under mutex_; stays
 };
@@ -260,6 +263,12 @@ Status sampler_shape(ShapeContext& c) {
   return {};
 }
 
+/// Whether a sampler's distribution is read from a file.
+bool has_file(const Attrs& attrs) {
+  const auto* file = attrs.get<std::string>("vocab_file");
+  return file && !file->empty();
+}
+
 void add_sampler(OpRegistry& ops, KernelRegistry& kernels, const char* name, const char* which) {
   const std::string_view given = name;
   const bool all = given == "AllCandidateSampler", fixed = given == "FixedUnigramCandidateSampler";
@@ -287,12 +296,13 @@ void add_sampler(OpRegistry& ops, KernelRegistry& kernels, const char* name, con
     kernels.add<AllCandidates>(name, DeviceKind::kCpu, {});
     return;
   }
-  kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    const auto* file = init.attrs->get<std::string>("vocab_file");
-    if (file && !file->empty()) return std::unique_ptr<Kernel>(new FileSampler(init));
+  const auto kind = [](const Attrs& attrs) { return has_file(attrs) ? KernelKind::kBlocking : KernelKind::kCompute; };
+  const auto make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+    if (has_file(*init.attrs)) return std::unique_ptr<Kernel>(new FileSampler(init));
     TROUPE_ASSIGN(std::unique_ptr<Classes> classes, make_classes(init));
     return std::unique_ptr<Kernel>(new CandidateSampler(init, std::move(classes)));
-  });
+  };
+  kernels.add(name, DeviceKind::kCpu, {}, {kind, make});
 }
 
 }  // namespace

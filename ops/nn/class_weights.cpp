@@ -9,6 +9,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "io/data_folders.h"
 #include "io/whole_file.h"
 
 namespace troupe {
@@ -87,7 +88,8 @@ Result<std::vector<double>> read_counts(const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<double>> fixed_unigrams(const Attrs& attrs) {
+Result<std::vector<double>> fixed_unigrams(const KernelInit& init) {
+  const Attrs& attrs = *init.attrs;
   const auto& path = *attrs.get<std::string>("vocab_file");
   const auto& unigrams = *attrs.get<std::vector<float>>("unigrams");
   const int64_t reserved = *attrs.get<int64_t>("num_reserved_ids"), range = *attrs.get<int64_t>("range_max");
@@ -98,6 +100,7 @@ Result<std::vector<double>> fixed_unigrams(const Attrs& attrs) {
     return invalid_argument("num_reserved_ids {}, shard {} of {}", reserved, shard, shards);
   std::vector<double> counts(unigrams.begin(), unigrams.end());
   if (!path.empty()) {
+    TROUPE_RETURN_IF_ERROR(may_touch(init.data_folders, path));
     TROUPE_ASSIGN(counts, read_counts(path));
   }
   if (reserved > range || static_cast<int64_t>(counts.size()) != range - reserved)

@@ -49,6 +49,6 @@ class AliasTable {
 /// The weights of FixedUnigramCandidateSampler: attribute unigrams, or the last comma-separated field of each line of
 /// the file vocab_file, to the power distortion; 0 for the num_reserved_ids first classes and those of other shards.
 /// Errors: neither or both, a file that cannot be read (named), a line without a number, a count but range_max.
-Result<std::vector<double>> fixed_unigrams(const Attrs& attrs);
+Result<std::vector<double>> fixed_unigrams(const KernelInit& init);
 
 }  // namespace troupe

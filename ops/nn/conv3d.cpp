@@ -180,9 +180,9 @@ OpDef with_volume_window(OpDef op) {
 }
 
 void add_kernels(KernelRegistry& kernels, const char* op, Direction direction) {
-  const auto make = [=]<class T>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+  const auto make = [=]<class T>(const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new Conv3D<T>(attrs, direction));
+    return std::unique_ptr<ComputeKernel>(new Conv3D<T>(attrs, direction));
   };
   const KernelFactory floats = [make](const KernelInit& init) { return make.template operator()<float>(init); };
   const KernelFactory doubles = [make](const KernelInit& init) { return make.template operator()<double>(init); };

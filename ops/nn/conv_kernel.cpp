@@ -324,10 +324,10 @@ Result<Shape> shape_from_sizes(const Tensor& sizes) {
   return Shape::make(dims);
 }
 
-Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
-                                                 Epilogue epilogue) {
+Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
+                                                        Epilogue epilogue) {
   TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-  std::unique_ptr<Kernel> kernel;
+  std::unique_ptr<ComputeKernel> kernel;
   with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
     kernel.reset(new Convolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue)));
   });

@@ -12,8 +12,8 @@ enum class ConvDirection { kOutput, kInput, kFilter };
 
 /// A kernel for float32 (oneDNN where present), float64 or int32 (loops). A filter that stays the same from
 /// call to call is brought into the layout that oneDNN likes best once. An `epilogue` may follow the forward direction.
-Result<std::unique_ptr<Kernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
-                                                 Epilogue epilogue = {});
+Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
+                                                        Epilogue epilogue = {});
 
 /// The shape that an int32 vector of 4 sizes spells. Errors: another length, negative sizes.
 Result<Shape> shape_from_sizes(const Tensor& sizes);

@@ -136,11 +136,11 @@ template <class T> void mean_of(const T* in, const std::vector<int64_t>& places,
 
 class FractionalPool final : public ComputeKernel {
  public:
-  static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     const bool fixed = init.attr<bool>("deterministic");
     if (!fixed && (init.attr<int64_t>("seed") != 0 || init.attr<int64_t>("seed2") != 0))
       return invalid_argument("seed and seed2 must be 0 where deterministic is false");
-    return std::unique_ptr<Kernel>(new FractionalPool(init, fixed));
+    return std::unique_ptr<ComputeKernel>(new FractionalPool(init, fixed));
   }
 
   Status compute(KernelContext& c) override {

@@ -237,9 +237,9 @@ Status dilation_gradient(GradientContext& c) {
 using PatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t, float16,
                             uint32_t, uint64_t, complex64, bool>;
 void add_dilation(KernelRegistry& kernels, const char* op, DilationPart part) {
-  const auto make = [part](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+  const auto make = [part](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
-    return std::unique_ptr<Kernel>(new Dilation(std::move(attrs), part));
+    return std::unique_ptr<ComputeKernel>(new Dilation(std::move(attrs), part));
   };
   kernels.add(op, DeviceKind::kCpu, {{"T", DilationTypes::dtypes()}}, make);
   add_half_kernels(kernels, op, make);
@@ -261,9 +261,9 @@ void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "[batch,height,width,channels], with zeros beyond the edges: [batch,rows,columns,ksizes*channels]."),
           gradient(patches_gradient));
   kernels.add("ExtractImagePatches", DeviceKind::kCpu, {},
-              [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+              [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                 TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));
-                return std::unique_ptr<Kernel>(new Patches(std::move(attrs)));
+                return std::unique_ptr<ComputeKernel>(new Patches(std::move(attrs)));
               });
   const auto add = [&](const char* name, DilationPart part, const char* output, const Gradient& gradient,
                        const char* doc) {

@@ -458,9 +458,9 @@ OpDef with_pool(OpDef op, bool max) {
 }
 
 template <class K, class Types> void add_pool_kernels(KernelRegistry& kernels, const char* op, Types) {
-  const KernelFactory make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+  const KernelFactory make = [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(PoolWindow window, PoolWindow::make(init));
-    return std::unique_ptr<Kernel>(new K(std::move(window)));
+    return std::unique_ptr<ComputeKernel>(new K(std::move(window)));
   };
   kernels.add(op, DeviceKind::kCpu, {{"T", Types::dtypes()}}, make);
   add_half_kernels(kernels, op, make);

@@ -204,9 +204,9 @@ void add_pool3d_kernels(KernelRegistry& kernels, const char* op, std::initialize
     for (const char* name : others) out[name] = all;
     return out;
   };
-  const auto make = []<class T>(const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+  const auto make = []<class T>(const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new K<T>(attrs));
+    return std::unique_ptr<ComputeKernel>(new K<T>(attrs));
   };
   const KernelFactory floats = [make](const KernelInit& init) { return make.template operator()<float>(init); };
   const KernelFactory doubles = [make](const KernelInit& init) { return make.template operator()<double>(init); };

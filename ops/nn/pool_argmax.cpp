@@ -167,9 +167,9 @@ Status argmax_gradient(GradientContext& c) {
 }
 
 template <class K> void add_argmax_kernels(KernelRegistry& kernels, const char* op) {
-  const auto make = [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+  const auto make = [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(ArgmaxAttrs attrs, ArgmaxAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new K(std::move(attrs), init));
+    return std::unique_ptr<ComputeKernel>(new K(std::move(attrs), init));
   };
   kernels.add(op, DeviceKind::kCpu, {{"T", RealTypes::dtypes()}}, make);
   add_half_kernels(kernels, op, make);

@@ -111,9 +111,9 @@ void register_volume_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
                "zeros beyond the edges: [batch,planes,rows,columns,ksizes*channels]."),
       gradient(volume_patches_gradient));
   kernels.add("ExtractVolumePatches", DeviceKind::kCpu, {},
-              [](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+              [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                 TROUPE_ASSIGN(const VolumeAttrs attrs, volume_attrs(*init.attrs));
-                return std::unique_ptr<Kernel>(std::make_unique<VolumePatches>(attrs));
+                return std::unique_ptr<ComputeKernel>(std::make_unique<VolumePatches>(attrs));
               });
 }
 

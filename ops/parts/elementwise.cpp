@@ -79,8 +79,8 @@ void add_binary_loops(KernelRegistry& kernels, std::string_view op, std::span<co
                       int64_t grain, const char* fault, bool broadcasts) {
   for (const auto& [in, out, loop] : loops)
     kernels.add(op, DeviceKind::kCpu, "T", in,
-                [=, loop = loop, out = out](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                  return std::unique_ptr<Kernel>(new BinaryKernel(loop, out, grain, fault, broadcasts));
+                [=, loop = loop, out = out](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(new BinaryKernel(loop, out, grain, fault, broadcasts));
                 });
 }
 
@@ -89,9 +89,9 @@ void add_unary_loops(KernelRegistry& kernels, std::string_view op, std::span<con
   for (const auto& [in, out, loop] : loops)
     kernels.add(op, DeviceKind::kCpu, "T", in,
                 [loop = loop, out = out, grain,
-                 parameter = std::string(parameter)](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
+                 parameter = std::string(parameter)](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                   const double p = parameter.empty() ? 0.0 : init.attr<float>(parameter);
-                  return std::unique_ptr<Kernel>(new UnaryKernel(loop, out, grain, p));
+                  return std::unique_ptr<ComputeKernel>(new UnaryKernel(loop, out, grain, p));
                 });
 }
 

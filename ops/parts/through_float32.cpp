@@ -66,7 +66,7 @@ class ThroughFloat32 final : public ComputeKernel {
   const std::vector<DType> outputs_;
 };
 
-Result<std::unique_ptr<Kernel>> make_through_float32(const KernelInit& init, const KernelFactory& float32) {
+Result<std::unique_ptr<ComputeKernel>> make_through_float32(const KernelInit& init, const KernelFactory& float32) {
   KernelInit wide = init;
   Attrs attrs = *init.attrs;
   attrs.set("T", DType::kFloat32);
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Kernel>> make_through_float32(const KernelInit& init, con
   for (Tensor& t : wide.constants)
     if (t.defined() && is_half_type(t.dtype())) t = Tensor();
   TROUPE_ASSIGN(std::unique_ptr<Kernel> inner, float32(wide));
-  return std::unique_ptr<Kernel>(new ThroughFloat32(
+  return std::unique_ptr<ComputeKernel>(new ThroughFloat32(
       std::unique_ptr<ComputeKernel>(static_cast<ComputeKernel*>(inner.release())), init.output_dtypes));
 }
 

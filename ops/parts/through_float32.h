@@ -13,7 +13,7 @@ void add_half_kernels(KernelRegistry& kernels, const std::string& op, const Kern
 /// The same with a kernel class.
 template <class K>
 void add_half_kernels(KernelRegistry& kernels, const std::string& op, const KernelRegistry::Types& types = {}) {
-  add_half_kernels(kernels, op, make_kernel<K>, types);
+  add_half_kernels(kernels, op, KernelFactory::of<K>(), types);
 }
 
 }  // namespace troupe

@@ -37,7 +37,7 @@ template <class... T> std::string type_attr(std::string_view name, TypeList<T...
 /// Registers a CPU kernel K<T> for every T of the list, chosen by the type attribute `attr`.
 template <template <class> class K, class... T>
 void add_cpu_kernels(KernelRegistry& kernels, std::string_view op, TypeList<T...>, const char* attr = "T") {
-  (kernels.add(op, DeviceKind::kCpu, attr, dtype_of<T>, make_kernel<K<T>>), ...);
+  (kernels.add(op, DeviceKind::kCpu, attr, dtype_of<T>, KernelFactory::of<K<T>>()), ...);
 }
 
 /// Calls f.template operator()<T>() for the T of the list that `dtype` names; false when it names none of them.

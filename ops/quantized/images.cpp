@@ -45,9 +45,9 @@ struct ConvWindows {
 class QuantizedConv final : public ComputeKernel {
  public:
   explicit QuantizedConv(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
-  static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new QuantizedConv(std::move(attrs)));
+    return std::unique_ptr<ComputeKernel>(new QuantizedConv(std::move(attrs)));
   }
 
   Status compute(KernelContext& c) override {
@@ -122,9 +122,9 @@ Status quantized_conv_shape(ShapeContext& c) {
 template <bool max> class QuantizedPool final : public ComputeKernel {
  public:
   explicit QuantizedPool(WindowAttrs attrs) : attrs_(std::move(attrs)) {}
-  static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-    return std::unique_ptr<Kernel>(new QuantizedPool(std::move(attrs)));
+    return std::unique_ptr<ComputeKernel>(new QuantizedPool(std::move(attrs)));
   }
 
   Status compute(KernelContext& c) override {

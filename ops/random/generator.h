@@ -31,8 +31,8 @@ Result<int64_t> elements_drawn(std::span<const Tensor> inputs);
 
 /// A factory of these kernels, which draw as Draw does.
 template <class Draw> KernelFactory generator_kernel(GeneratorKernel::Uses uses = elements_drawn) {
-  return [uses](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-    return std::unique_ptr<Kernel>(std::make_unique<GeneratorKernel>(std::make_unique<Draw>(init), uses));
+  return [uses](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+    return std::unique_ptr<ResourceKernel>(std::make_unique<GeneratorKernel>(std::make_unique<Draw>(init), uses));
   };
 }
 

@@ -96,9 +96,9 @@ struct SoundWindows {
 
 class AudioSpectrogram final : public ComputeKernel {
  public:
-  static Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     TROUPE_ASSIGN(const SoundWindows windows, SoundWindows::of(*init.attrs));
-    return std::unique_ptr<Kernel>(new AudioSpectrogram(windows, init.attr<bool>("magnitude_squared")));
+    return std::unique_ptr<ComputeKernel>(new AudioSpectrogram(windows, init.attr<bool>("magnitude_squared")));
   }
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);

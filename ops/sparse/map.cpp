@@ -56,12 +56,12 @@ class SparseTensorsMap final : public Resource {
   int64_t next_ = 0;
 };
 
-Result<std::unique_ptr<Kernel>> make_map(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_map(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "sparse_tensors_map");
   handle.factory = [name = handle.name]() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<SparseTensorsMap>(name));
   };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 template <Result<Tensor> (SparseTensorsMap::*use)(const Tensor&)> class Use final : public ResourceKernel {

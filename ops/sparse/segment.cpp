@@ -174,8 +174,8 @@ void add_forward(OpRegistry& ops, KernelRegistry& kernels, const std::string& ba
            "out of range, or ids that do not ascend.");
     ops.add(std::move(op), by_data(base + "Grad"));
     kernels.add(name, DeviceKind::kCpu, {{"T", TypeList<T...>::dtypes()}},
-                [divisor](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-                  return std::unique_ptr<Kernel>(new SparseSegment<TypeList<T...>>(divisor));
+                [divisor](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(new SparseSegment<TypeList<T...>>(divisor));
                 });
   }
 }
@@ -194,8 +194,8 @@ void add_grad(OpRegistry& ops, KernelRegistry& kernels, const std::string& base,
              (unique ? ": the rows that were picked, and which rows of data these are."
                      : ", which has output_dim0 rows."));
     ops.add(std::move(op), not_differentiable("TensorFlow defines none"));
-    kernels.add(name, DeviceKind::kCpu, {}, [=](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
-      return std::unique_ptr<Kernel>(new SparseSegmentGrad(divisor, unique));
+    kernels.add(name, DeviceKind::kCpu, {}, [=](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+      return std::unique_ptr<ComputeKernel>(new SparseSegmentGrad(divisor, unique));
     });
   }
 }

@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 /// The handle of an accumulator of class A.
-template <class A> Result<std::unique_ptr<Kernel>> make_accumulator_handle(const KernelInit& init) {
+template <class A> Result<std::unique_ptr<ComputeKernel>> make_accumulator_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "accumulator");
   handle.dtype = init.attr<DType>("dtype");
   handle.shape = init.attr<PartialShape>("shape");
@@ -24,7 +24,7 @@ template <class A> Result<std::unique_ptr<Kernel>> make_accumulator_handle(const
   handle.factory = [name = handle.name, dtype = handle.dtype, shape = handle.shape, how] {
     return A::make(name, dtype, shape, how);
   };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 /// A kernel for accumulators of class A.

@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-Result<std::unique_ptr<Kernel>> make_barrier(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_barrier(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "barrier");
   const QueueOptions options{handle.name, init.attr<std::vector<DType>>("component_types"),
                              init.attr<std::vector<PartialShape>>("shapes"), init.attr<int64_t>("capacity")};
@@ -18,7 +18,7 @@ Result<std::unique_ptr<Kernel>> make_barrier(const KernelInit& init) {
   handle.signature =
       fmt::format("Barrier {} {}", to_string(AttrValue(options.dtypes)), to_string(AttrValue(options.shapes)));
   handle.factory = [options] { return Barrier::make(options); };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 class BarrierKernel : public ResourceKernel {

@@ -7,10 +7,10 @@
 namespace troupe {
 namespace {
 
-Result<std::unique_ptr<Kernel>> make_event_count(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_event_count(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "event_count");
   handle.factory = EventCount::make;
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 class AwaitKernel final : public ResourceKernel {

@@ -48,12 +48,12 @@ class Mutex final : public HostedResource {
   std::weak_ptr<TensorList> lock_;  // of who has it
 };
 
-Result<std::unique_ptr<Kernel>> make_mutex(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_mutex(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "mutex");
   handle.factory = []() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<Mutex>());
   };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 class LockKernel final : public ResourceKernel {

@@ -15,8 +15,8 @@ namespace {
 // -- handles ----------------------------------------------------------------------------------------------------------
 
 /// The factory must outlive the node's attributes, so what it needs beside the options is read here.
-Result<std::unique_ptr<Kernel>> queue_handle(const KernelInit& init,
-                                             std::function<Result<std::unique_ptr<Resource>>(QueueOptions)> make) {
+Result<std::unique_ptr<ComputeKernel>> queue_handle(
+    const KernelInit& init, std::function<Result<std::unique_ptr<Resource>>(QueueOptions)> make) {
   ResourceHandle handle = make_handle(init, "queue");
   QueueOptions options{handle.name, init.attr<std::vector<DType>>("component_types"),
                        init.attr<std::vector<PartialShape>>("shapes"), init.attr<int64_t>("capacity")};
@@ -24,7 +24,7 @@ Result<std::unique_ptr<Kernel>> queue_handle(const KernelInit& init,
   handle.signature = signature_of(init);
   handle.input = true;
   handle.factory = [make = std::move(make), options] { return make(options); };
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 void add_queue(OpRegistry& ops, KernelRegistry& kernels, OpDef op, const char* components_minimum, std::string doc,

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "io/data_folders.h"
 #include "io/file_pattern.h"
 #include "io/safetensors.h"
 #include "ops/state/register.h"
@@ -123,9 +124,10 @@ Status save(FileSystem& files, const std::string& path, const TensorMap& tensors
 
 class SaveKernel final : public BlockingKernel {
  public:
-  explicit SaveKernel(const KernelInit& init) : slices_(takes_slices(init.op)) {}
+  explicit SaveKernel(const KernelInit& init) : slices_(takes_slices(init.op)), folders_(init.data_folders) {}
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     TROUPE_ASSIGN(const Request request, read_request(asked.inputs, slices_));
+    TROUPE_RETURN_IF_ERROR(may_touch(folders_, request.path));
     const auto values = std::span(asked.inputs).subspan(slices_ ? 3 : 2);
     TROUPE_ASSIGN(const TensorMap tensors, whole_tensors(request, values, asked.allocator));
     TROUPE_RETURN_IF_ERROR(save(*files_, request.path, tensors));
@@ -134,11 +136,13 @@ class SaveKernel final : public BlockingKernel {
 
  private:
   const bool slices_;
+  const std::shared_ptr<const DataFolders> folders_;
   const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
 };
 
 /// Reads the files that a path names: one, or all that match it.
-Result<TensorMap> read_files(const std::string& path, bool pattern) {
+Result<TensorMap> read_files(const std::string& path, bool pattern, const std::shared_ptr<const DataFolders>& folders) {
+  TROUPE_RETURN_IF_ERROR(may_touch(folders, path));
   auto file = read_safetensors(path);
   if (file.ok()) return std::move(file->tensors);
   if (!pattern || file.error().code != Code::kNotFound) return std::move(file.error());
@@ -146,6 +150,7 @@ Result<TensorMap> read_files(const std::string& path, bool pattern) {
   if (paths.empty()) return std::move(file.error());
   TensorMap out;
   for (const std::string& one : paths) {
+    TROUPE_RETURN_IF_ERROR(may_touch(folders, one));
     TROUPE_ASSIGN(TensorFile part, read_safetensors(one));
     out.merge(part.tensors);
   }
@@ -155,13 +160,14 @@ Result<TensorMap> read_files(const std::string& path, bool pattern) {
 class RestoreKernel final : public BlockingKernel {
  public:
   explicit RestoreKernel(const KernelInit& init)
-      : dtypes_(init.output_dtypes), slices_(takes_slices(init.op)), pattern_(init.op != "RestoreV2") {}
+      : dtypes_(init.output_dtypes), slices_(takes_slices(init.op)), pattern_(init.op != "RestoreV2"),
+        folders_(init.data_folders) {}
 
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     TROUPE_ASSIGN(const Request request, read_request(asked.inputs, slices_));
     if (request.names.size() != dtypes_.size())
       return invalid_argument("{} tensor_names for {} dtypes", request.names.size(), dtypes_.size());
-    TROUPE_ASSIGN(const TensorMap file, read_files(request.path, pattern_));
+    TROUPE_ASSIGN(const TensorMap file, read_files(request.path, pattern_, folders_));
     std::vector<Tensor> tensors;
     for (size_t i = 0; i < dtypes_.size(); ++i) {
       const auto at = file.find(request.names[i]);
@@ -183,13 +189,15 @@ class RestoreKernel final : public BlockingKernel {
  private:
   const std::vector<DType> dtypes_;
   const bool slices_, pattern_;
+  const std::shared_ptr<const DataFolders> folders_;
 };
 
 /// Tensors of several files become one file; then the several go, and on request the directories that they leave empty.
 class MergeKernel final : public BlockingKernel {
  public:
   explicit MergeKernel(const KernelInit& init)
-      : delete_directories_(init.attr<bool>("delete_old_dirs")), may_miss_(init.attr<bool>("allow_missing_files")) {}
+      : delete_directories_(init.attr<bool>("delete_old_dirs")), may_miss_(init.attr<bool>("allow_missing_files")),
+        folders_(init.data_folders) {}
 
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     if (asked.inputs[1].elements() != 1)
@@ -198,7 +206,9 @@ class MergeKernel final : public BlockingKernel {
     const auto sources = asked.inputs[0].values<std::string>();
     TensorMap tensors;
     size_t missing = 0;
+    TROUPE_RETURN_IF_ERROR(may_touch(folders_, destination));
     for (const std::string& path : sources) {
+      TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
       auto file = read_safetensors(path);
       if (!file.ok() && file.error().code == Code::kNotFound && may_miss_ && ++missing < sources.size()) continue;
       if (!file.ok()) return std::move(file.error());
@@ -212,13 +222,15 @@ class MergeKernel final : public BlockingKernel {
       if (std::filesystem::equivalent(path, destination, ignored)) continue;
       (void)files_->remove(path).ok();
       const std::string directory = directory_of(path);
-      if (delete_directories_ && directory != directory_of(destination)) std::filesystem::remove(directory, ignored);
+      if (delete_directories_ && directory != directory_of(destination) && may_touch(folders_, directory).ok())
+        std::filesystem::remove(directory, ignored);
     }
     return std::vector<Tensor>();
   }
 
  private:
   const bool delete_directories_, may_miss_;
+  const std::shared_ptr<const DataFolders> folders_;
   const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
 };
 

@@ -42,9 +42,9 @@ Result<TableOptions> read_options(const KernelInit& init) {
   return options;
 }
 
-Result<std::unique_ptr<Kernel>> make_table(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_table(const KernelInit& init) {
   TROUPE_ASSIGN(const TableOptions options, read_options(init));
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(table_handle(init, options)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(table_handle(init, options)));
 }
 
 /// A dense table learns from its inputs the keys that it may not have, and the shape of all.
@@ -74,12 +74,12 @@ class DenseTable final : public ComputeKernel {
   const Attrs attrs_;
 };
 
-Result<std::unique_ptr<Kernel>> make_dense_table(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_dense_table(const KernelInit& init) {
   TROUPE_ASSIGN(TableOptions options, read_options(init));
   options.dense = true;
   options.buckets = init.attr<int64_t>("initial_num_buckets");
   options.most_full = init.attr<float>("max_load_factor");
-  return std::unique_ptr<Kernel>(std::make_unique<DenseTable>(std::move(options), init));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<DenseTable>(std::move(options), init));
 }
 
 // -- requests ---------------------------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ void register_table_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add("MutableDenseHashTableV2", cpu, {}, make_dense_table);
 
   const auto serve = [&](const char* op, TableKernel::Run run) {
-    kernels.add(op, cpu, {}, [run](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-      return std::unique_ptr<Kernel>(std::make_unique<TableKernel>(run, init.output_dtypes));
+    kernels.add(op, cpu, {}, [run](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+      return std::unique_ptr<ResourceKernel>(std::make_unique<TableKernel>(run, init.output_dtypes));
     });
   };
   const char* no_value = "it has no output";

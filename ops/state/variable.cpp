@@ -30,7 +30,7 @@ class TemporaryHandleKernel final : public ComputeKernel {
   std::atomic<int64_t> runs_ = 0;
 };
 
-Result<std::unique_ptr<Kernel>> make_variable_handle(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_variable_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "container");
   handle.dtype = init.attr<DType>("dtype");
   handle.shape = init.attr<PartialShape>("shape");
@@ -39,8 +39,8 @@ Result<std::unique_ptr<Kernel>> make_variable_handle(const KernelInit& init) {
     return std::unique_ptr<Resource>(std::make_unique<Container>(container));
   };
   if (init.attrs->get_or("_temporary", false))
-    return std::unique_ptr<Kernel>(std::make_unique<TemporaryHandleKernel>(std::move(handle)));
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+    return std::unique_ptr<ComputeKernel>(std::make_unique<TemporaryHandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 /// A kernel at a container: `run` does the request and returns the reply.

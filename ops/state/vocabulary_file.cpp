@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/data_folders.h"
 #include "io/whole_file.h"
 #include "ops/text/string_numbers.h"
 
@@ -48,11 +49,12 @@ std::vector<std::string_view> lines_of(std::string_view bytes) {
 VocabularyFile::VocabularyFile(const KernelInit& init)
     : columns_{init.attr<int64_t>("key_index"), init.attr<int64_t>("value_index")},
       most_(init.attr<int64_t>("vocab_size")), offset_(init.attr<int64_t>("offset")),
-      delimiter_(init.attr<std::string>("delimiter")) {}
+      delimiter_(init.attr<std::string>("delimiter")), folders_(init.data_folders) {}
 
 Result<VocabularyFile::Entries> VocabularyFile::read(const std::string& path, DType key_dtype,
                                                      DType value_dtype) const {
   if (offset_ < 0 || most_ < -1) return invalid_argument("offset {} and vocab_size {}", offset_, most_);
+  TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
   TROUPE_ASSIGN(const std::string bytes, read_file(path));
   std::vector<std::string_view> lines = lines_of(bytes);
   lines.erase(lines.begin(), lines.begin() + std::min<int64_t>(offset_, static_cast<int64_t>(lines.size())));

@@ -14,7 +14,7 @@ class VocabularyFile {
  public:
   using Entries = std::pair<Tensor, Tensor>;  // keys and values, vectors of one length
 
-  /// From the attributes of InitializeTableFromTextFileV2.
+  /// From the attributes of InitializeTableFromTextFileV2; it reads in init.data_folders alone.
   explicit VocabularyFile(const KernelInit& init);
   /// Reads the file, which may take as long as the file system likes. Errors: those of read_file(); kInvalidArgument
   /// that names the line whose text has too few columns or is not of the type.
@@ -26,6 +26,7 @@ class VocabularyFile {
   const int64_t columns_[2];  // of keys and of values
   const int64_t most_, offset_;
   const std::string delimiter_;
+  const std::shared_ptr<const DataFolders> folders_;
 };
 
 }  // namespace troupe

@@ -88,12 +88,12 @@ class Replace final : public RegexKernel {
   std::string rewrite_;
 };
 
-template <class K> Result<std::unique_ptr<Kernel>> make(const KernelInit& init) {
+template <class K> Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
   Pattern pattern;
   if (init.op.starts_with("Static")) {
     TROUPE_ASSIGN(pattern, compile(init.attr<std::string>("pattern")));
   }
-  return std::unique_ptr<Kernel>(std::make_unique<K>(init, std::move(pattern)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<K>(init, std::move(pattern)));
 }
 
 /// The output like the input; other inputs are scalars.

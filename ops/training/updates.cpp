@@ -291,9 +291,9 @@ class Rules {
       KernelRegistry::Types types = {{"T", {update.dtype}}};
       if (sparse) types["Tindices"] = {DType::kInt32, DType::kInt64};
       kernels_.add(name, DeviceKind::kCpu, types,
-                   [update, sparse](const KernelInit& init) -> Result<std::unique_ptr<Kernel>> {
-                     if (sparse) return std::unique_ptr<Kernel>(new SparseApplyKernel(update, init));
-                     return std::unique_ptr<Kernel>(new ApplyKernel(update, init));
+                   [update, sparse](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+                     if (sparse) return std::unique_ptr<ResourceKernel>(new SparseApplyKernel(update, init));
+                     return std::unique_ptr<ResourceKernel>(new ApplyKernel(update, init));
                    });
     }
   }

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "devices/parallel.h"
-#include "troupe/kernel.h"
+#include "troupe/blocking_kernel.h"
 
 using namespace troupe;
 
@@ -18,6 +18,14 @@ struct Knowing : ComputeKernel {
   std::string node;
   Status compute(KernelContext&) override { return {}; }
 };
+
+struct Asking : ResourceKernel {
+  void execute(Resource&, ResourceRequest) override {}
+};
+struct Waiting : BlockingKernel {
+  Result<std::vector<Tensor>> run(const BlockingRequest&) override { return std::vector<Tensor>(); }
+};
+struct Bare : Kernel {};
 
 KernelInit init_of(const Attrs& attrs, std::string_view op = "Add") {
   KernelInit init;
@@ -53,6 +61,74 @@ TEST_CASE("a kernel is chosen by op, device and types") {
   CHECK(!registry.has("Nope", DeviceKind::kCpu));
   CHECK(registry.kernels("Add").size() == 2);
   CHECK(registry.kernels("Nope").empty());
+}
+
+TEST_CASE("the kind of a kernel is told by its class or by what its factory returns") {
+  KernelRegistry registry;
+  const DeviceKind cpu = DeviceKind::kCpu;
+  registry.add<Plain>("Class", cpu, {{"T", {DType::kFloat32}}});
+  registry.add<Asking>("Class", cpu, {{"T", {DType::kInt32}}});
+  registry.add<Waiting>("Class", cpu, {{"T", {DType::kInt64}}});
+  registry.add<Bare>("Bare", cpu, {});
+  registry.add("Plain", cpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+    return std::unique_ptr<Kernel>(std::make_unique<Plain>());
+  });
+  registry.add("Resource", cpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ResourceKernel>> {
+    return std::unique_ptr<ResourceKernel>(std::make_unique<Asking>());
+  });
+  registry.add("Own", cpu, "T", DType::kFloat32,
+               [](const KernelInit&) -> Result<std::unique_ptr<Waiting>> { return std::make_unique<Waiting>(); });
+  registry.add("Wrong", cpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+    return invalid_argument("wrong strides");
+  });
+  registry.add("Named", cpu, {}, {KernelKind::kNoOp, [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+                                    return std::unique_ptr<Kernel>(std::make_unique<BuiltinKernel>(Builtin::kNoOp));
+                                  }});
+  registry.add(
+      "Chosen", cpu, {},
+      {[](const Attrs& attrs) { return attrs.at<bool>("waits") ? KernelKind::kBlocking : KernelKind::kCompute; },
+       make_kernel<Plain>});
+
+  const auto kind = [&](const char* op, const Attrs& attrs = {}) { return *registry.kind(op, cpu, attrs); };
+  CHECK(kind("Class", {{"T", DType::kFloat32}}) == KernelKind::kCompute);
+  CHECK(kind("Class", {{"T", DType::kInt32}}) == KernelKind::kResource);
+  CHECK(kind("Class", {{"T", DType::kInt64}}) == KernelKind::kBlocking);
+  CHECK(kind("Bare") == KernelKind::kUnknown);
+  CHECK(kind("Plain") == KernelKind::kUnknown);
+  CHECK(kind("Resource") == KernelKind::kResource);
+  CHECK(kind("Own", {{"T", DType::kFloat32}}) == KernelKind::kBlocking);
+  CHECK(kind("Wrong") == KernelKind::kCompute);
+  CHECK(kind("Named") == KernelKind::kNoOp);
+  CHECK(kind("Chosen", {{"waits", true}}) == KernelKind::kBlocking);
+  CHECK(kind("Chosen", {{"waits", false}}) == KernelKind::kCompute);
+  CHECK(registry.kind("Chosen", cpu, {}).error().code == Code::kInternal);  // at() throws
+
+  const Attrs none, typed{{"T", DType::kString}}, floats{{"T", DType::kFloat32}};
+  CHECK(registry.make(init_of(none, "Wrong"), cpu).error().message == "wrong strides");
+  CHECK(kind_of(**registry.make(init_of(none, "Plain"), cpu)) == KernelKind::kCompute);
+  CHECK(kind_of(**registry.make(init_of(none, "Resource"), cpu)) == KernelKind::kResource);
+  CHECK(kind_of(**registry.make(init_of(floats, "Own"), cpu)) == KernelKind::kBlocking);
+  CHECK(kind_of(**registry.make(init_of(none, "Bare"), cpu)) == KernelKind::kUnknown);
+  const auto missing = registry.kind("Class", cpu, typed);
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().code == Code::kUnimplemented);
+  CHECK(missing.error().message == registry.make(init_of(typed, "Class"), cpu).error().message);
+}
+
+TEST_CASE("a factory is a value that keeps the kind of its kernels") {
+  const KernelFactory waits = [](const KernelInit&) -> Result<std::unique_ptr<Waiting>> {
+    return std::make_unique<Waiting>();
+  };
+  KernelFactory copy;
+  CHECK_FALSE(copy);
+  copy = waits;
+  CHECK(copy);
+  const Attrs none;
+  CHECK(copy.kind(none) == KernelKind::kBlocking);
+  CHECK(kind_of(**copy(init_of(none))) == KernelKind::kBlocking);
+  const std::function<Result<std::unique_ptr<Kernel>>(const KernelInit&)> plain = make_kernel<Plain>;
+  CHECK(KernelFactory(plain).kind(none) == KernelKind::kUnknown);
+  CHECK(KernelFactory::of<Plain>().kind(none) == KernelKind::kCompute);
 }
 
 TEST_CASE("a kernel's error of construction is passed on") {

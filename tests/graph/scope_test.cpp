@@ -37,6 +37,37 @@ TEST_CASE("scopes carry devices and control inputs") {
   CHECK(s.device("").node("NoOp", {})->device().empty());
 }
 
+TEST_CASE("a scope goes to the task of a device, and stays where it is there already") {
+  test::Fixture f;
+  const auto there = [&](const char* own, const char* device) {
+    return f.scope.device(own).in_task_of(device).device_name();
+  };
+  const std::string home = "/job:worker/replica:0/task:1/device:gpu:2";
+  for (const char* own : {"/job:worker/task:1/cpu:0", "/job:worker/replica:0/task:1", home.c_str()})
+    CHECK(there(own, home.c_str()) == own);
+  for (const char* own : {"/job:worker/task:0/cpu:0", "/job:ps", "/task:3", "/job:worker/replica:1/task:1"})
+    CHECK(there(own, home.c_str()) == home);
+  CHECK(there("", home.c_str()) == "/job:worker/replica:0/task:1");
+  CHECK(there("/cpu:3", home.c_str()) == "/job:worker/replica:0/task:1/device:cpu:3");
+  CHECK(there("/job:worker/gpu:*", home.c_str()) == "/job:worker/replica:0/task:1/device:gpu:*");
+  CHECK(there("/task:1", home.c_str()) == "/job:worker/replica:0/task:1");
+  CHECK(there("/job:ps/task:4/cpu:0", "/job:ps") == "/job:ps/task:4/cpu:0");
+  for (const char* nowhere : {"", "/cpu:1", "/device:gpu:*", "/no such device"})
+    for (const char* own : {"", "/cpu:0", "/job:ps", home.c_str()}) CHECK(there(own, nowhere) == own);
+  CHECK(there("/no such device", home.c_str()) == "/no such device");
+
+  CHECK(f.scope.device(home).task_name() == "/job:worker/replica:0/task:1");
+  CHECK(f.scope.device("/job:ps/cpu:0").task_name() == "/job:ps");
+  CHECK(f.scope.device("/task:2").task_name() == "/replica:0/task:2");
+  for (const char* none : {"", "/cpu:0", "/no such device"}) CHECK(f.scope.device(none).task_name().empty());
+
+  // What it was to be beside is in the other task.
+  const Node* beside = f.scope.named("beside").device("/task:0").node("NoOp", {});
+  const Scope both = f.scope.colocate(beside).device("/task:0");
+  CHECK(both.node("NoOp", {})->attrs().has("_class"));
+  CHECK_FALSE(both.in_task_of("/task:1").node("NoOp", {})->attrs().has("_class"));
+}
+
 TEST_CASE("a scope does not go where a node of another graph goes") {
   test::Fixture f, other;
   const Output there = other.scope.constant(1.0F);

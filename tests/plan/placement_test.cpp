@@ -25,7 +25,7 @@ struct RandomStep {
       cluster.class_of.push_back(d % classes);
       cluster.memory.push_back(limit);
     }
-    cluster.link = {.bandwidth = 1e9, .latency_ns = 20};
+    cluster.take(LinkRates{.bandwidth = 1e9, .latency_ns = 20});
     uint32_t groups = 0;
     std::vector<uint32_t> values;
     for (uint32_t t = 0; t < size; ++t) {
@@ -232,6 +232,51 @@ TEST_CASE("by hand, placement simulates what the nodes ask for") {
   CHECK(placed.critical_path == std::vector<const Node*>{a.node, b.node});
 }
 
+TEST_CASE("links are between groups of devices, and as one mean") {
+  const LinkRates near = {.bandwidth = 4e9, .latency_ns = 10}, far = {.bandwidth = 1e9, .latency_ns = 1000};
+  const Links alike(near);
+  CHECK(alike.all_alike());
+  CHECK(alike.between(0, 7).latency_ns == 10);
+  CHECK(alike.mean().bandwidth == 4e9);
+  Links links({0, 0, 1}, near);
+  links.set(0, 1, far);
+  links.set(0, 9, {});  // no device is there
+  CHECK_FALSE(links.all_alike());
+  CHECK(links.between(0, 1).latency_ns == 10);
+  CHECK(links.between(1, 2).latency_ns == 1000);
+  CHECK(links.between(2, 1).latency_ns == 10);  // the other way was not told
+  CHECK(links.between(5, 2).bandwidth == 1e9);
+  // Of six pairs two are far.
+  CHECK(links.mean().latency_ns == Approx((4 * 10 + 2 * 1000) / 6.0));
+  CHECK(links.mean().bandwidth == Approx(6 / (4 / 4e9 + 2 / 1e9)));
+}
+
+TEST_CASE("work goes to the device over the faster link, and none over a link that is too slow") {
+  Placed p;
+  const Output x = p.matrix("x");
+  const Output a = p.product(p.s.device("/sim:0"), x, x);
+  const Output b = p.product(p.s, a, x), c = p.product(p.s, x, a), d = p.s.op("AddV2", {b, c});
+  PlacementOptions options = devices(3);
+  const LinkRates fast = {.bandwidth = 1e12, .latency_ns = 10}, slow = {.bandwidth = 1e6, .latency_ns = 10};
+  const auto with = [&](const LinkRates& to_1, const LinkRates& to_2) {
+    Links links({0, 1, 2}, fast);
+    for (const auto& [group, rates] : {std::pair(1u, to_1), std::pair(2u, to_2)})
+      links.set(0, group, rates), links.set(group, 0, rates);
+    links.set(1, 2, slow), links.set(2, 1, slow);
+    options.links = links;
+    return p.run({d}, options, {x});
+  };
+  const auto used = [&](const Placement& placed, uint32_t device) {
+    return std::ranges::any_of(placed.nodes, [&](const NodePlacement& n) { return n.device == device; });
+  };
+  const Placement first = with(fast, slow), second = with(slow, fast), neither = with(slow, slow);
+  CHECK((used(first, 1) && !used(first, 2)));
+  CHECK((used(second, 2) && !used(second, 1)));
+  CHECK((!used(neither, 1) && !used(neither, 2)));
+  CHECK(first.step_ns == Approx(second.step_ns));
+  CHECK(neither.step_ns > first.step_ns);
+}
+
 TEST_CASE("measured costs count before estimates") {
   Placed p;
   const Output x = p.matrix("x", 8);
@@ -329,6 +374,10 @@ TEST_CASE("placement refuses what makes no sense, by name and value") {
   options = devices(2);
   options.link.bandwidth = -1;
   CHECK_THAT(error(options, y), Contains("link"));
+  options.links = Links({0, 1}, {});
+  options.links->set(1, 0, {.bandwidth = 0});
+  CHECK_THAT(error(options, y), Contains("a link of 0 B/s"));
+  options.links.reset();
   CHECK_THAT(error(devices(2), p.product(p.s.device("/gpu:0").named("far"), x, x)),
              Contains("far") && Contains("sim:1"));
 }

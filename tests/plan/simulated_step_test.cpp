@@ -10,7 +10,8 @@ namespace {
 
 /// Devices alike; links of a byte a nanosecond and a latency of 10.
 Cluster cluster_of(uint32_t count, double memory = 0) {
-  return {std::vector<uint32_t>(count, 0), std::vector<double>(count, memory), {.bandwidth = 1e9, .latency_ns = 10}};
+  return {std::vector<uint32_t>(count, 0), std::vector<double>(count, memory),
+          LinkRates{.bandwidth = 1e9, .latency_ns = 10}};
 }
 
 /// A task of `ns` with one output of `bytes` that reads outputs of others; returns the output.
