@@ -39,6 +39,10 @@ caf::behavior DeviceActor::make_behavior() {
         will_go_on_ = false;
         run();
       },
+      [this](MaySend) {
+        executor_.may_send();
+        run();
+      },
   };
 }
 

@@ -12,6 +12,7 @@
 // | AbortStep       | session, timer,| fires nothing more of the step, drops what waits for it    |
 // |                 | device actor   |                                                            |
 // | GoOn            | itself         | goes on firing after it let others have the thread         |
+// | MaySend         | peer actor     | goes on with steps that had sent a task more than it takes |
 //
 // Errors of nodes end their step: StepCall::fail, then AbortStep to the other devices of the step.
 #pragma once

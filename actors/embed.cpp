@@ -17,14 +17,6 @@ void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepar
       options);
 }
 
-/// Engine's friend.
-struct EngineMaker {
-  static Result<std::unique_ptr<Engine>> make(EngineOptions options, caf::actor_system* host) {
-    TROUPE_ASSIGN(auto impl, Engine::Impl::make(std::move(options), host));
-    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
-  }
-};
-
 Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options) {
   return EngineMaker::make(std::move(options), &system);
 }

@@ -2,6 +2,8 @@
 // Starting and ending the actor system, and calls to the hosts of resources from outside.
 #include "troupe/engine.h"
 
+#include <caf/io/middleman.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
@@ -11,6 +13,7 @@
 #include "actors/device_actor.h"
 #include "actors/engine_impl.h"
 #include "actors/engine_options.h"
+#include "actors/network.h"
 #include "actors/resource_actor.h"
 #include "actors/scheduler.h"
 #include "actors/sim_actor.h"
@@ -58,14 +61,15 @@ template <class F> auto keep_logger(caf::actor_system& system, F&& f) {
 
 }  // namespace
 
-Engine::Impl::Impl(caf::actor_system* host) : forks_(forks()), system_(host) {}
+Engine::Impl::Impl(caf::actor_system* host, std::string_view task) : task(task), forks_(forks()), system_(host) {}
 
-Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, caf::actor_system* host) {
+Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, caf::actor_system* host,
+                                                         std::string_view task) {
   choose_devices(options);
   TROUPE_RETURN_IF_ERROR(check_options(options));
   if (!host) TROUPE_RETURN_IF_ERROR(check_threads(options));
   return guarded([&]() -> Result<std::shared_ptr<Impl>> {
-    std::shared_ptr<Impl> impl(new Impl(host));
+    std::shared_ptr<Impl> impl(new Impl(host, task));
     try {
       impl->start(std::move(options));
     } catch (const std::system_error& e) {
@@ -82,19 +86,20 @@ void Engine::Impl::start(EngineOptions options) {
 
   const int count = static_cast<int>(options.cpu_threads.size());
   for (int i = 0; i < count; ++i)
-    devices.push_back({fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu,
+    devices.push_back({fmt::format("{}/device:cpu:{}", task, i), DeviceKind::kCpu,
                        options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit),
                        cpu_rates(options.cpu_threads[static_cast<size_t>(i)], options.memory_limit)});
   for (size_t i = 0; i < options.sim.devices.size(); ++i) {
     DeviceRates rates = options.sim.devices[i];
     if (rates.memory == 0) rates.memory = options.memory_limit;
     devices.push_back(
-        {fmt::format("/job:localhost/replica:0/task:0/device:sim:{}", i), DeviceKind::kSim, 1,
+        {fmt::format("{}/device:sim:{}", task, i), DeviceKind::kSim, 1,
          options.sim.compute ? make_caching_allocator(rates.memory) : make_phantom_allocator(rates.memory), rates});
   }
+  all_devices = devices;
   counters.resize(devices.size());
   dead_.resize(devices.size());
-  link = options.sim.devices.empty() ? kWithinProcess : options.sim.link;
+  links = options.sim.devices.empty() ? kWithinProcess : options.sim.link;
   if (!system_) start_system(options);
   (void)keep_logger(*system_, [&] { return start_actors(options), true; });
 }
@@ -106,6 +111,10 @@ void Engine::Impl::start_system(const EngineOptions& options) {
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
   config_->set("scheduler.max-throughput", size_t{1});
   config_->load<Scheduler>();
+  if (!options.cluster.spec.empty()) {
+    config_->set("middleman.workers", size_t{0});  // of its own messages, of which there are none
+    config_->load<caf::io::middleman>();
+  }
   std::exception_ptr failed;
   std::thread([&] {
     try {
@@ -149,6 +158,11 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
                   });
     directory->devices.resize(devices.size(), sim);
   }
+  worker = std::make_shared<Worker>(
+      Worker::Host{ops, kernels, devices, directory, next_step,
+                   [pool = pool](std::function<void()> job) { return pool->run(std::move(job)); },
+                   [this](const std::string& to, EdgeValue value) { return send_(to, std::move(value)); },
+                   [this](const std::string& name) { return container(name); }, weak_from_this()});
   const auto ignore = [](const std::string&) {};
   timer = watched(system_->spawn<StepTimer>(directory), ignore);
   caller = watched(
@@ -156,10 +170,56 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
       ignore);
 }
 
+void Engine::Impl::may_send() {
+  directory->from_outside([&] {
+    for (uint32_t i = 0; i < directory->devices.size(); ++i) directory->tell_device(i, MaySend{i});
+  });
+}
+
+namespace {
+
+/// The client's own task, as a client asks it.
+class OwnTask final : public TaskLink {
+ public:
+  OwnTask(std::shared_ptr<Worker> worker, uint64_t client) : worker_(std::move(worker)), client_(client) {}
+  void add_program(PartProgram program) override {
+    worker_->add_program(client_, program.program, program.session,
+                         [program]() -> Result<Worker::Program> { return local_program(program); });
+  }
+  void drop_program(uint64_t program) override { worker_->drop_program(client_, program); }
+  void drop_session(uint64_t session) override { worker_->drop_session(client_, session); }
+  void run(PartRun run) override { worker_->run(client_, std::move(run)); }
+  void abort(int64_t step, const Error& error) override { worker_->abort(client_, step, error); }
+  void ask(ContainerAsk ask) override { worker_->ask(client_, std::move(ask)); }
+
+ private:
+  const std::shared_ptr<Worker> worker_;
+  const uint64_t client_;
+};
+
+}  // namespace
+
+void Engine::Impl::join(uint64_t client, std::vector<RemoteTask> tasks) {
+  std::map<std::string, std::shared_ptr<TaskLink>> links{{task, std::make_shared<OwnTask>(worker, client)}};
+  for (RemoteTask& remote : tasks) {
+    links[remote.name] = std::move(remote.link);
+    all_devices.insert(all_devices.end(), remote.devices.begin(), remote.devices.end());
+  }
+  cluster = std::make_shared<ClusterView>(task, std::move(links));
+  std::vector<std::string> names;
+  for (const DeviceInfo& device : all_devices) names.push_back(device.name);
+  cluster->set_devices(std::move(names));
+}
+
 const caf::actor& Engine::Impl::watched(const caf::actor& actor, std::function<void(const std::string&)> died) {
   count_actor();
   watch(actor, std::move(died));
   return actor;
+}
+
+caf::actor Engine::Impl::adopt(const std::function<caf::actor()>& spawn) {
+  return watched(keep_logger(*system_, spawn),
+                 [](const std::string& reason) { log_error("a peer's actor {}", reason); });
 }
 
 void Engine::Impl::count_actor() {
@@ -241,10 +301,16 @@ void Engine::Impl::called(const std::function<void()>& callback) const {
 
 void Engine::Impl::shut_down() {
   if (ended_.exchange(true) || !directory) return;
+  // Of a task it is others whose steps end with it.
+  const bool alone = task == kAlone;
+  if (worker)
+    worker->close(alone ? make_error(Code::kCancelled, "the engine is being destroyed")
+                        : make_error(Code::kUnavailable, "{} ends", task));
   directory->shut();
   for (const StepRef& step : directory->steps.running())
     abort_step(step, make_error(Code::kCancelled, "the engine is being destroyed"), *directory);
   directory->steps.wait_until_answered();
+  if (network) network->stop("the engine ends");
   for (const caf::actor& actor : {timer, caller}) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   for (const caf::actor& actor : directory->all()) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   {
@@ -316,8 +382,19 @@ std::shared_ptr<void> Engine::hold_sim() {
 }
 
 Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options) {
-  TROUPE_ASSIGN(auto impl, Impl::make(std::move(options), nullptr));
-  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+  return EngineMaker::make(std::move(options), nullptr);
+}
+
+Result<std::unique_ptr<Engine>> EngineMaker::make(EngineOptions options, caf::actor_system* host) {
+  const auto wait = options.cluster.wait;
+  const bool measures = options.cluster.measure_links;
+  TROUPE_ASSIGN(auto impl, make_client(std::move(options), host));
+  std::unique_ptr<Engine> out = of(impl);  // which ends it
+  if (impl->network) TROUPE_RETURN_IF_ERROR(impl->network->connect(wait));
+  if (impl->network && measures) {
+    TROUPE_ASSIGN(impl->links, measure_links(*out));
+  }
+  return out;
 }
 
 const OpRegistry& Engine::ops() const { return impl_->ops; }
@@ -325,7 +402,7 @@ const KernelRegistry& Engine::kernels() const { return impl_->kernels; }
 
 std::vector<std::string> Engine::devices() const {
   std::vector<std::string> out;
-  for (const DeviceInfo& d : impl_->devices) out.push_back(d.name);
+  for (const DeviceInfo& d : impl_->all_devices) out.push_back(d.name);
   return out;
 }
 
@@ -417,7 +494,9 @@ void Engine::snapshot(std::function<void(Result<Snapshot>)> done, const std::str
         impl->call(done, Result<Snapshot>(Snapshot{std::move(*v)}));
       });
   const auto host = impl_->container(container);
-  if (host.ok()) {
+  if (host.ok() && impl_->cluster) {
+    impl_->cluster->snapshot(container, [answer](Result<Variables> v) { (*answer)(std::move(v)); });
+  } else if (host.ok()) {
     caf::anon_send(*host, TakeSnapshot{[answer](Result<Variables> v) { (*answer)(std::move(v)); }});
   } else if (impl_->usable()) {
     caf::anon_send(impl_->caller, CallBack{[answer, error = host.error()] { (*answer)(error); }});
@@ -441,6 +520,12 @@ std::future<Result<Snapshot>> Engine::snapshot(const std::string& container) {
 Status Engine::restore(const Snapshot& snapshot, const std::string& container) {
   TROUPE_RETURN_IF_ERROR(may_wait("Engine::restore"));
   for (const auto& [name, tensor] : snapshot.variables) tensor.freeze();
+  if (impl_->cluster) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> restored = promise->get_future();
+    impl_->cluster->restore(container, snapshot.variables, [promise](Status s) { promise->set_value(std::move(s)); });
+    return restored.get();
+  }
   TROUPE_ASSIGN(const caf::actor host, impl_->container(container));
   return call_and_wait(
       host, [variables = snapshot.variables](Resource& r) { return static_cast<Container&>(r).restore(variables); });
@@ -448,6 +533,7 @@ Status Engine::restore(const Snapshot& snapshot, const std::string& container) {
 
 void Engine::reset_container(const std::string& container) {
   if (!impl_->usable()) return;
+  if (impl_->cluster) return impl_->cluster->reset(container);
   for (const caf::actor& host : impl_->directory->remove_container(container)) caf::anon_send(host, CloseResource{});
 }
 

@@ -30,6 +30,10 @@ struct AbortStep {
 };
 /// A device actor to itself: go on firing.
 struct GoOn {};
+/// To a device actor: another task takes values again that had more than it could take.
+struct MaySend {
+  uint32_t device = 0;
+};
 /// To a resource actor: requests, in order. Answered one by one, at once or later, by ResourceAnswers.
 struct UseResource {
   std::shared_ptr<std::vector<ResourceUse>> uses;
@@ -61,8 +65,12 @@ struct HoldClock {
   int change = 0;
 };
 /// To the actor of a container: call `done` with its variables, between the updates of steps.
+/// `also`: steps that run and are in it, whether they have changed something here or not. `made`, if there is one: the
+/// cut is made, and steps that begin now are not in it.
 struct TakeSnapshot {
   std::function<void(Result<std::map<std::string, Tensor>>)> done;
+  std::vector<int64_t> also = {};
+  std::function<void()> made = {};
 };
 /// To the actor of a container, from any thread: a step that it asked about has ended.
 struct StepEnded {
@@ -100,6 +108,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::RunStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TensorsReady)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AbortStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::GoOn)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::MaySend)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::UseResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ResourceAnswers)

@@ -16,6 +16,8 @@ namespace troupe {
 void PartialStep::begin(const StepRef& step) {
   step_ = step;
   plan_ = step->plan;
+  if (plan_->cut) own_ = &*std::ranges::find(plan_->cut->parts, true, &StepPart::partial);
+  else receiver_ = step, begun_ = true;
   given_.resize(plan_->feeds.size());
   asked_.resize(plan_->fetches.size());
   arrived_.resize(asked_.size());
@@ -60,7 +62,6 @@ void PartialStep::call(const FeedList& feeds, const OutputList& fetches, Callbac
     std::lock_guard guard(mutex_);
     std::vector<uint32_t> given;
     Status status = end_ && !end_->ok() ? *end_ : check(feeds, fetches, given, call.fetches);
-    const StepRef step = step_.lock();
     if (status.ok()) {
       for (size_t i = 0; i < given.size(); ++i) {
         const Tensor& value = feeds.values[i];
@@ -68,8 +69,7 @@ void PartialStep::call(const FeedList& feeds, const OutputList& fetches, Callbac
         given_[given[i]] = true;
         for (auto [feed, fetch] : plan_->partial->fed_fetches)
           if (feed == given[i]) arrived_[fetch] = value;
-        if (!end_ && step)
-          for (const PartialPlan::Receiver& to : plan_->partial->receivers[given[i]]) host_->send(step, to, value);
+        give(given[i], value);
       }
       for (const uint32_t fetch : call.fetches) asked_[fetch] = true;
       left_ -= given.size() + call.fetches.size();
@@ -81,6 +81,26 @@ void PartialStep::call(const FeedList& feeds, const OutputList& fetches, Callbac
     }
   }
   answer(std::move(answers), false);
+}
+
+void PartialStep::give(uint32_t feed, const Tensor& value) {
+  if (end_) return;
+  if (!begun_) return early_.emplace_back(feed, value), void();
+  const StepRef to = receiver_.lock();
+  if (!to) return;
+  if (own_) {
+    const auto at = std::ranges::lower_bound(own_->feeds, feed, {}, &std::pair<uint32_t, Output>::first);
+    if (at == own_->feeds.end() || at->first != feed) return;  // nobody reads it
+    feed = static_cast<uint32_t>(at - own_->feeds.begin());
+  }
+  for (const PartialPlan::Receiver& receiver : to->plan->partial->receivers[feed]) host_->send(to, receiver, value);
+}
+
+void PartialStep::begun(const StepRef& part) {
+  std::lock_guard guard(mutex_);
+  receiver_ = part;
+  begun_ = true;
+  for (const auto& [feed, value] : std::exchange(early_, {})) give(feed, value);
 }
 
 PartialStep::Answers PartialStep::take_answers() {
@@ -112,17 +132,27 @@ void PartialStep::fetched(uint32_t fetch, Tensor value) {
   Answers answers;
   {
     std::lock_guard guard(mutex_);
-    arrived_[fetch] = std::move(value);
+    arrived_[number(fetch)] = std::move(value);
     answers = take_answers();
   }
   answer(std::move(answers), true);
 }
 
+Error PartialStep::dead(uint32_t fetch) {
+  Error error = dead_fetch(plan_->fetches[number(fetch)], 0);
+  if (own_)
+    for (const StepPart& part : plan_->cut->parts)
+      if (const Node* const node = part.graph->find(error.node)) error.device = node->device();
+  return error;
+}
+
 void PartialStep::ended(Result<std::vector<Tensor>> result) {
   Answers answers;
+  decltype(early_) early;  // goes when the mutex is free again
   {
     std::lock_guard guard(mutex_);
     end_ = result.status();
+    early.swap(early_);
     answers = take_answers();
   }
   answer(std::move(answers), true);

@@ -106,8 +106,9 @@ caf::behavior ResourceActor::make_behavior() {
       [](Settle) { return Settled{}; },
       [this](const TakeSnapshot& m) {
         handle([&] {
-          if (cuts_) cuts_->snapshot(m.done);
+          if (cuts_) cuts_->snapshot(m.done, m.also);
           else m.done(make_error(Code::kFailedPrecondition, "the container was reset"));
+          if (m.made) m.made();
         });
       },
       [this](const StepEnded& m) {

@@ -7,9 +7,11 @@
 #include <mutex>
 #include <semaphore>
 
+#include "actors/cluster_view.h"
 #include "actors/engine_impl.h"
 #include "actors/messages.h"
 #include "actors/partial_run.h"
+#include "actors/run_server.h"
 #include "actors/step_timer.h"
 #include "base/making.h"
 #include "base/recently_used.h"
@@ -67,11 +69,13 @@ bool CancelToken::cancelled() const { return state_->cancelled(); }
 
 class Session::Prepared {
  public:
-  std::weak_ptr<const Impl> session;  // whose it is
+  std::weak_ptr<Impl> session;  // whose it is
   std::shared_ptr<const StepPlan> plan;
   std::vector<const Node*> targets;
+  std::shared_ptr<CutProgram> program;  // of a plan that several tasks run
   /// The plan without passes, for runs that check numerics; made for the first of them, kept under plans_mutex.
   std::shared_ptr<const StepPlan> as_written;
+  std::shared_ptr<CutProgram> program_as_written;
 };
 
 class Session::Impl : public std::enable_shared_from_this<Impl> {
@@ -79,7 +83,12 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   Impl(Engine& engine, const Graph& graph, SessionOptions options)
       : engine(engine), e(engine.shared_impl()), graph(graph), options(std::move(options)),
         plans(static_cast<size_t>(std::max<int64_t>(this->options.plans, 1)),
-              std::max<int64_t>(this->options.plan_bytes, 0)) {}
+              std::max<int64_t>(this->options.plan_bytes, 0)),
+        number(e->cluster ? e->cluster->next_session.fetch_add(1, std::memory_order_relaxed) : 0) {}
+  ~Impl() {
+    if (e->cluster)
+      for (const auto& [task, link] : e->cluster->links) link->drop_session(number);
+  }
 
   /// Why no step can begin, if so.
   Status status() const;
@@ -101,7 +110,10 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets, const GraphPasses& passes,
                                                bool partial);
-  Result<std::shared_ptr<const StepPlan>> as_written(Prepared& prepared);
+  /// The plan without passes, and the program of it.
+  Result<std::pair<std::shared_ptr<const StepPlan>, std::shared_ptr<CutProgram>>> as_written(Prepared& prepared);
+  /// Tells the tasks of a plan that several run; nullptr for one of this task alone.
+  Result<std::shared_ptr<CutProgram>> tell_tasks(const StepPlan& plan);
   /// Adds to `out` what the steps of a plan have measured.
   void add_costs(const Prepared& prepared, CostModel& out) const;
   CostModel costs();
@@ -121,6 +133,7 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   std::mutex plans_mutex;  // guards the next two; not held while a plan is made
   RecentlyUsed<Prepared> plans;
   CostModel costs_of_gone;  // plans
+  const uint64_t number;    // for the tasks of a cluster
 
   std::mutex idle_mutex;
   std::condition_variable idle;
@@ -226,6 +239,7 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
   prepared->session = weak_from_this();
   TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes, partial));
   prepared->targets = targets;
+  TROUPE_ASSIGN(prepared->program, tell_tasks(*prepared->plan));
   std::vector<std::shared_ptr<Prepared>> gone;  // when nobody waits for the lock any more
   std::lock_guard guard(plans_mutex);
   if (auto known = plans.find(key)) return known;  // another thread was faster
@@ -240,37 +254,53 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes, bool partial) {
   PlanContext context{e->kernels,
-                      e->devices,
+                      e->all_devices,
                       0,
                       options.soft_placement,
                       passes,
                       options.priority,
                       options.placing,
                       options.costs.get(),
-                      options.link.value_or(e->link),
+                      options.link ? Links(*options.link) : e->links,
                       options.timed_steps,
                       options.compress_transfers,
                       options.schedule_receives,
-                      partial};
+                      partial,
+                      e->cluster ? e->cluster->task : std::string()};
+  context.scatter = e->scatter;
+  if (e->cluster)
+    context.home = [cluster = e->cluster](const std::string& key, uint32_t device) {
+      return cluster->home(key, device);
+    };
   if (!options.default_device.empty()) {
-    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->devices));
+    TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->all_devices));
   }
   return guarded([&] { return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels); });
 }
 
-Result<std::shared_ptr<const StepPlan>> Session::Impl::as_written(Prepared& prepared) {
+Result<std::shared_ptr<CutProgram>> Session::Impl::tell_tasks(const StepPlan& plan) {
+  if (!plan.cut) return std::shared_ptr<CutProgram>();
+  return CutProgram::make(e->cluster, number, plan.cut, options.timed_steps);
+}
+
+Result<std::pair<std::shared_ptr<const StepPlan>, std::shared_ptr<CutProgram>>> Session::Impl::as_written(
+    Prepared& prepared) {
   {
     std::lock_guard guard(plans_mutex);
-    if (prepared.as_written) return prepared.as_written;
+    if (prepared.as_written) return std::pair(prepared.as_written, prepared.program_as_written);
   }
   constexpr std::string_view kAsWritten = "as written";
   if (Making::has(&prepared, kAsWritten)) return asks_for_itself();
   const Making making(&prepared, kAsWritten);
   TROUPE_ASSIGN(auto made, plan(prepared.plan->feeds, prepared.plan->fetches, prepared.targets, GraphPasses::none(),
                                 prepared.plan->partial.has_value()));
+  TROUPE_ASSIGN(auto program, tell_tasks(*made));
   std::lock_guard guard(plans_mutex);
-  if (!prepared.as_written) prepared.as_written = std::move(made);
-  return prepared.as_written;
+  if (!prepared.as_written) {
+    prepared.as_written = std::move(made);
+    prepared.program_as_written = std::move(program);
+  }
+  return std::pair(prepared.as_written, prepared.program_as_written);
 }
 
 Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
@@ -279,11 +309,12 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
   if (prepared->session.lock().get() != this)
     return invalid_argument("what was prepared by another session cannot be run by this one");
-  std::shared_ptr<const StepPlan> chosen = prepared->plan;
+  std::pair chosen(prepared->plan, prepared->program);
   if (run.check_numerics) {
     TROUPE_ASSIGN(chosen, as_written(*prepared));
   }
-  const StepPlan& plan = *chosen;
+  const StepPlan& plan = *chosen.first;
+  const std::shared_ptr<CutProgram> program = chosen.second;
   if (!partial && values.size() != plan.feeds.size())
     return invalid_argument("{} values for {} feeds", values.size(), plan.feeds.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -292,9 +323,9 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   }
   TROUPE_RETURN_IF_ERROR(e->check_alive(plan));
 
-  if (run.trace && !(plan.made_nodes->empty() && plan.conversions.empty())) run.trace->keep(chosen);
+  if (run.trace && !(plan.made_nodes->empty() && plan.conversions.empty())) run.trace->keep(chosen.first);
 
-  const int64_t id = e->next_step.fetch_add(1, std::memory_order_relaxed);
+  const int64_t id = program ? e->cluster->begin(e->next_step) : e->next_step.fetch_add(1, std::memory_order_relaxed);
   {
     std::lock_guard guard(idle_mutex);
     ++in_flight;
@@ -305,17 +336,19 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
     Engine::Impl& e = *self->e;
     if (token) token->remove(token_run);
     e.directory->steps.ended(id);
+    if (e.cluster) e.cluster->ended(id);
     e.call(done, std::move(result));
     done = nullptr;  // what the caller captured goes before the session may
     self->step_ended();
     e.directory->steps.answered();
   };
   // Not make_shared: the timer's weak reference must not keep the step's memory.
-  StepRef call(
-      new StepCall(id, chosen, std::move(values), run.check_numerics, std::move(ended), run.trace, run.random_step));
+  StepRef call(new StepCall(id, chosen.first, std::move(values), run.check_numerics, std::move(ended), run.trace,
+                            run.random_step, program ? static_cast<int>(program->cut().parts.size()) : 0));
+  if (program) call->parts = program->parts(id);
   if (partial) {
     partial->begin(call);
-    call->sink = std::move(partial);
+    call->sink = partial;
   }
   e->directory->steps.add(call, this);
   const auto deadline = run.deadline.count() != 0 ? run.deadline : options.deadline;
@@ -328,7 +361,7 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
       call->fail(make_error(Code::kCancelled, "the caller had cancelled"));
     }
     if (deadline.count() != 0) watch(call, deadline);
-    if (plan.partitions.empty()) {
+    if (!program && plan.partitions.empty()) {
       if (!inline_end) caf::anon_send(e->caller, CallBack{[call] { call->finish(); }});
       return;
     }
@@ -341,8 +374,25 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
     }
   });
   if (!begun) call->fail(e->status().error());
-  if (!begun || (plan.partitions.empty() && inline_end)) call->finish();
+  if (begun && program)
+    e->cluster->send_runs(id, program->changes_variables(),
+                          [call, program, partial, engine = e] { program->run(call, *engine->directory, partial); });
+  else if (!begun || (!program && plan.partitions.empty() && inline_end)) call->finish();
   return {};
+}
+
+void run_prepared(const std::shared_ptr<Session::Prepared>& prepared, std::vector<Tensor> values, RunCallback done,
+                  const RunOptions& options) {
+  const std::shared_ptr<Session::Impl> session = prepared ? prepared->session.lock() : nullptr;
+  bool open = false;
+  if (session) {
+    std::lock_guard guard(session->idle_mutex);
+    open = !session->closed;
+    if (open) ++session->in_flight;  // close() waits until the step has begun
+  }
+  if (!open) return done(make_error(Code::kFailedPrecondition, "the session is closed"));
+  session->start_async(prepared, std::move(values), std::move(done), options);
+  session->step_ended();
 }
 
 void Session::Impl::watch(const StepRef& call, std::chrono::nanoseconds deadline) {
@@ -413,7 +463,7 @@ void Session::Impl::close() {
 void Session::Impl::add_costs(const Prepared& prepared, CostModel& out) const {
   const auto add = [&](const StepPlan& plan) {
     for (const PartitionPlan& partition : plan.partitions) {
-      const std::string kind = kind_of(e->devices[partition.device]);
+      const std::string kind = kind_of(e->all_devices[partition.device]);
       for (uint32_t i = 0; i < partition.size(); ++i) {
         const PartitionPlan::Measured& m = partition.measured[i];
         if (const uint32_t firings = m.firings.load(std::memory_order_acquire))
@@ -423,7 +473,9 @@ void Session::Impl::add_costs(const Prepared& prepared, CostModel& out) const {
     }
   };
   add(*prepared.plan);
+  if (prepared.program) prepared.program->add_costs(out);
   if (prepared.as_written) add(*prepared.as_written);
+  if (prepared.program_as_written) prepared.program_as_written->add_costs(out);
 }
 
 CostModel Session::Impl::costs() {

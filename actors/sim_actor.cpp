@@ -161,6 +161,11 @@ caf::behavior SimActor::make_behavior() {
         holds_ += m.change;
         settle();
       },
+      [this](const MaySend& m) {
+        device(m.device).executor.may_send();
+        touch(device(m.device));
+        settle();
+      },
       [this](GoOn) {
         will_go_on_ = false;
         if (holds_ == 0 && unsettled_ == 0 && touched_.empty() && !events_.empty()) advance();

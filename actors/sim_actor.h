@@ -13,6 +13,7 @@
 // | Settled         | resource actor | one host has dealt with the requests before it: the clock may go on   |
 // | HoldClock       | engine         | the clock stands still from now on, or (the last hold) may go on      |
 // | GoOn            | itself         | the next events happen, if the clock may go on                        |
+// | MaySend         | peer actor     | goes on with steps that had sent a task more than it takes            |
 #pragma once
 #include <deque>
 #include <queue>

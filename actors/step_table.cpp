@@ -9,6 +9,17 @@ void StepTable::add(const StepRef& step, const void* owner) {
   ++unanswered_;
 }
 
+void StepTable::reserve(int64_t id, const void* owner) {
+  std::lock_guard guard(mutex_);
+  entries_.emplace(id, Entry{{}, owner});
+  ++unanswered_;
+}
+
+void StepTable::set(const StepRef& step) {
+  std::lock_guard guard(mutex_);
+  if (const auto at = entries_.find(step->id); at != entries_.end()) at->second.step = step;
+}
+
 void StepTable::ended(int64_t id) {
   decltype(entries_)::node_type entry;
   {

@@ -16,6 +16,9 @@ class StepTable {
  public:
   /// Before the step is sent anywhere. `owner`: its session.
   void add(const StepRef& step, const void* owner);
+  /// Of a step that will begin later under that number: it counts as running from now on. Then set().
+  void reserve(int64_t id, const void* owner);
+  void set(const StepRef& step);
   /// The step has ended and its caller is about to be told: calls what watch() left.
   void ended(int64_t id);
   /// A caller will be told of a step that did not begin.

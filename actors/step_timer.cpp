@@ -39,7 +39,8 @@ void StepTimer::forget_finished() {
 
 void abort_step(const StepRef& call, Error error, const Directory& directory) {
   error.step = call->id;
-  if (!call->fail(std::move(error))) return;
+  if (!call->fail(error)) return;
+  if (call->parts) call->parts->abort(error);
   for (const PartitionPlan& partition : call->plan->partitions)
     directory.tell_device(partition.device, AbortStep{partition.device, call});
 }

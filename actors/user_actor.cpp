@@ -202,10 +202,10 @@ class ActorCallKernel final : public ResourceKernel {
   const std::shared_ptr<const Expected> expected_;
 };
 
-Result<std::unique_ptr<Kernel>> make_actor_handle(const KernelInit& init) {
+Result<std::unique_ptr<ComputeKernel>> make_actor_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "actor");
   handle.input = init.attr<bool>("input");
-  return std::unique_ptr<Kernel>(std::make_unique<HandleKernel>(std::move(handle)));
+  return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
 Status call_shape(ShapeContext& c) {

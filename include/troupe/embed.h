@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs that are CAF actors themselves: steps asked for and answered by message, and actors that nodes ask. The
-// only public header that includes CAF, and little of it: the program includes what it uses, as <caf/actor.hpp>.
-// Implemented in actors/embed.cpp and actors/user_actor.cpp.
+// For programs that are CAF actors themselves: steps asked for and answered by message, also by actors of other nodes,
+// and actors that nodes ask. The only public header that includes CAF, and little of it: the program includes what it
+// uses, as <caf/actor.hpp>. Implemented in actors/embed.cpp, actors/cluster.cpp, actors/run_server.cpp,
+// actors/tensor_messages.cpp and actors/user_actor.cpp.
 #pragma once
 #include <caf/allowed_unsafe_message_type.hpp>
+#include <caf/type_id.hpp>
 
+#include "troupe/cluster.h"
 #include "troupe/export.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
+
+/// The first of four type IDs of CAF that this header takes. A program whose own IDs, or another library's, are there
+/// defines another one, the same for all its files.
+#ifndef TROUPE_FIRST_TYPE_ID
+#define TROUPE_FIRST_TYPE_ID 64000
+#endif
 
 namespace caf {
 class actor;
@@ -30,12 +39,65 @@ void run_step(Session& session, const std::shared_ptr<Session::Prepared>& prepar
 /// EngineOptions::scheduler_threads has no meaning. Sessions and all else are as with an engine of its own. For the
 /// engine's speed the system should have a worker for each CPU device, the work-stealing policy (CAF's default) and
 /// "scheduler.max-throughput" 1. How often its idle workers wake is the system's to say; those of an engine with a
-/// system of its own rest. Errors: as Engine::create.
+/// system of its own rest. One with options.cluster waits for the tasks, so that no actor of the system may make it.
+/// Errors: as Engine::create; with options.cluster kFailedPrecondition where the system has not loaded
+/// caf::io::middleman, with CAF's own multiplexer.
 Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineOptions options = {});
+
+/// A task of a cluster (ClusterWorker::start) whose actors run in `system`, and whose connections its middleman serves:
+/// beside the program's own actors, other tasks and engines. The system must outlive the worker, which no actor of it
+/// may destroy. Returns without waiting for anybody. Errors: as ClusterWorker::start and create_engine.
+Result<std::unique_ptr<ClusterWorker>> start_worker(caf::actor_system& system, EngineOptions options);
 
 /// The actor system of an engine, to spawn actors beside its own. In a system of the engine's own they must have ended
 /// before the engine does.
 caf::actor_system& actor_system(Engine& engine);
+
+// -- sessions that actors of other nodes ask --------------------------------------------------------------------------
+//
+// Tensors, alone or in a std::vector, and the two messages below may be sent to an actor of another process by CAF's
+// network (publish and remote_actor of its middleman). Both systems register them:
+//
+//   config.load<caf::io::middleman>().add_message_types<caf::id_block::troupe_embed>();
+//
+// A tensor travels as dtype, shape and the bytes of its elements; strings too. One of resources or variants does not:
+// what holds it is not sent, and CAF logs why. What comes is checked before memory is taken for it. CAF itself trusts
+// the network: whoever reaches a port where an actor is published can ask it, and can have CAF take memory.
+
+/// Asks the actor that serve() returned for one step, by request() or send().
+struct RunRequest {
+  uint64_t tag = 0;            // the answer has it too
+  std::vector<Tensor> values;  // in the order of the prepared feeds
+};
+/// Its answer.
+struct RunAnswer {
+  uint64_t tag = 0;
+  RunResult result = std::vector<Tensor>();  // the fetches, or the error
+};
+
+struct ServeOptions {
+  /// Of each step, as RunOptions::deadline.
+  std::chrono::nanoseconds deadline{0};
+  /// Steps under way at once; a request beyond is answered with kResourceExhausted.
+  int most_steps = 256;
+};
+
+/// An actor in `system` (the engine's or any other of the process) that runs one step for each RunRequest and answers
+/// with a RunAnswer: any number at once, each when it has ended. The steps of an asker that ends, or whose node is
+/// lost, are cancelled; those of one who sent anonymously run, and nobody is answered. A fetch that cannot travel is an
+/// error. Once the session has closed, or the engine gone, each request is answered with kFailedPrecondition. The actor
+/// ends as others do (exit messages, and its steps are cancelled), and a system does not end before it. Who asks from
+/// another process monitors it: CAF tells nobody else that its process has gone. Any thread.
+caf::actor serve(caf::actor_system& system, std::shared_ptr<Session::Prepared> prepared,
+                 const ServeOptions& options = {});
+
+/// For CAF. Errors: of a tensor that cannot travel, and of bytes that are none.
+caf::error inspect(caf::serializer& to, Tensor& tensor);
+caf::error inspect(caf::deserializer& from, Tensor& tensor);
+caf::error inspect(caf::serializer& to, RunRequest& request);
+caf::error inspect(caf::deserializer& from, RunRequest& request);
+caf::error inspect(caf::serializer& to, RunAnswer& answer);
+caf::error inspect(caf::deserializer& from, RunAnswer& answer);
 
 // -- actors of the embedder's as ops, queues and sources --------------------------------------------------------------
 //
@@ -95,6 +157,13 @@ const Node* actor_call(const Scope& scope, const std::string& actor, const std::
                        std::source_location where = std::source_location::current());
 
 }  // namespace troupe
+
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_embed, TROUPE_FIRST_TYPE_ID)
+CAF_ADD_TYPE_ID(troupe_embed, (troupe::Tensor))
+CAF_ADD_TYPE_ID(troupe_embed, (std::vector<troupe::Tensor>))
+CAF_ADD_TYPE_ID(troupe_embed, (troupe::RunRequest))
+CAF_ADD_TYPE_ID(troupe_embed, (troupe::RunAnswer))
+CAF_END_TYPE_ID_BLOCK(troupe_embed)
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StepDone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ActorRequest)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engine: devices, registries and everything that outlives a session. Implemented in actors/engine.cpp.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <future>
 #include <map>
@@ -47,6 +48,43 @@ struct SimOptions {
   std::shared_ptr<const CostModel> costs = {};
 };
 
+/// Files of PEM for TLS, as `troupe cluster keys` makes them. They are read once, when the process joins its cluster.
+struct ClusterTls {
+  std::string ca = {};           // the cluster's authority
+  std::string certificate = {};  // of this process: it names the cluster and the task, or a client
+  std::string key = {};          // without a password; only its owner may be able to read it
+
+  bool operator==(const ClusterTls&) const = default;
+};
+
+/// A cluster of tasks, each a process somewhere, see troupe/cluster.h.
+struct ClusterOptions {
+  /// JSON: {"cluster": {"worker": ["host:port", ...], "ps": [...]}, "name": "..."}, or that of TF_CONFIG; addresses are
+  /// host:port, [IPv6]:port or unix:PATH. Empty: no cluster. An engine with one is its client: it has the devices of
+  /// all tasks behind its own, "/job:worker/replica:0/task:1/device:cpu:0".
+  std::string spec = {};
+  /// Of a ClusterWorker: which task it is; empty: the JSON's "task" says it.
+  std::string job = {};
+  int task = 0;
+  /// How long a client waits for all tasks to be there.
+  std::chrono::nanoseconds wait{std::chrono::seconds(60)};
+  /// A task that says nothing is asked so often, and lost after so long a silence.
+  std::chrono::nanoseconds heartbeat{std::chrono::milliseconds(200)};
+  std::chrono::nanoseconds silence{std::chrono::seconds(2)};
+  /// Without files nothing is encrypted, and nobody proves who he is: see docs/cluster.md. With them all of the cluster
+  /// must have them: connections are of TLS 1.3, and either side checks the other's certificate.
+  ClusterTls tls = {};
+  /// Of a client: measures the links between all tasks (measure_links) once it is connected, for placement by cost,
+  /// which otherwise takes them as those of one process.
+  bool measure_links = false;
+  /// Of a ClusterWorker: the folders in which graphs may read and write files. None: they touch no file. {"/"}: all
+  /// that the process may. Kernels of a user's own (EngineOptions::register_ops) and datasets do as they like.
+  std::vector<std::string> data_folders = {};
+  /// Of a client, for tests of programs: not 0, each node goes to a device of a task drawn from this seed and names,
+  /// whatever it asks for; what uses the same resource goes together, and iterators stay with the client.
+  uint64_t scatter = 0;
+};
+
 struct EngineOptions {
   /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores.
   /// At most 1,024 devices, each of 1 to 1,024 threads.
@@ -60,6 +98,7 @@ struct EngineOptions {
   SimOptions sim = {};
   /// Registers ops and kernels of the user's own, after the built-in ones.
   std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};
+  ClusterOptions cluster = {};
 };
 
 /// The tensors of one container at one moment: a consistent cut.
@@ -76,7 +115,7 @@ struct Snapshot {
 class Engine {
  public:
   /// Errors: kInvalidArgument for options out of range; kResourceExhausted where the system refuses threads or memory;
-  /// what register_ops throws.
+  /// what register_ops throws; kUnavailable, with the tasks and why, where a cluster's are not all there in time.
   static Result<std::unique_ptr<Engine>> create(EngineOptions options = {});
   /// Cancels the steps that run, waits for their callbacks (as long as the kernels at work take, whatever the steps
   /// wait for), then ends the actors and threads. Sessions that live on give errors. In a callback of the engine's own
@@ -118,14 +157,18 @@ class Engine {
   /// a step that fails has changed until then stays, and is in it. The callback runs on a thread of the engine, once,
   /// and must not block; as the engine ends, and in a child after fork(), it may run within the call. Errors:
   /// kResourceExhausted where a late update found no memory beside the snapshot; kFailedPrecondition, kCancelled where
-  /// container or engine went meanwhile.
+  /// container or engine went meanwhile. Of a cluster: one cut through the containers of that name on all tasks; runs
+  /// that begin meanwhile are sent when all tasks know of it. kUnavailable where one is not there, kAlreadyExists for
+  /// one name on two tasks.
   void snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container = "");
   std::future<Result<Snapshot>> snapshot(const std::string& container = "");
   /// Sets variables, creating those there are not. All or nothing: a variable that exists with another dtype or shape
-  /// makes it an error that names it. Blocks the calling thread, which must not be the engine's own.
+  /// makes it an error that names it. Blocks the calling thread, which must not be the engine's own. Of a cluster: each
+  /// on the task where it is, or where a step first uses it; all or nothing in each task by itself.
   Status restore(const Snapshot& snapshot, const std::string& container = "");
-  /// Drops every resource of a container: variables, queues, iterators. Steps that wait for one end with an error.
-  /// Datasets that were added are the default container's; actors that were added (embed.h) are in none.
+  /// Drops every resource of a container, of a cluster on all tasks: variables, queues, iterators. Steps that wait for
+  /// one end with an error. Datasets that were added are the default container's; actors that were added (embed.h) are
+  /// in none.
   void reset_container(const std::string& container);
 
   /// The virtual clock of the simulated devices, nanoseconds; 0 without any.

@@ -45,7 +45,8 @@ ModelFn chain(std::vector<StageFn> stages);
 struct PipelineOptions {
   /// The devices, one for each stage; with kInterleaved stage i is on device i modulo their number. With several
   /// replicas: those of the first, then those of the second, ...; with several parts, the parts of the first stage,
-  /// then those of the second, ...: as DeviceMesh::devices() of axes data, pipeline and tensor. Required.
+  /// then those of the second, ...: as DeviceMesh::devices() of axes data, pipeline and tensor. They may be of several
+  /// tasks, as TrainerOptions::devices; variables live with their stage's device of the first replica. Required.
   std::vector<std::string> devices = {};
   PipelineSchedule schedule = PipelineSchedule::kOneFOneB;
   /// Stages on each device, 2 or more with kInterleaved, else 1; 0: 2 or 1.
@@ -80,6 +81,9 @@ struct PipelineOptions {
   int batches_in_flight = 2;
   /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
   bool check_numerics = false;
+  /// A lost task is got over as a trainer in kSync gets over one: to the same bits, if the dataset is repeatable and
+  /// the pipeline not `asynchronous`. A snapshot is taken when the batches under way have ended.
+  RecoveryOptions recovery = {};
   /// Takes what every node did and when (troupe/trace.h).
   std::shared_ptr<Trace> trace = {};
 };
@@ -132,7 +136,7 @@ class Pipeline {
   /// the batches in flight go on beside it, the next waits for it. What it throws stops the run and is its error. On
   /// simulated devices the clock stands still while batches_in_flight batches are started, so a run of no more batches
   /// has an exact schedule. Errors: the first of any step, which ends the others; the pipeline then only repeats it. A
-  /// loss that is not finite, a batch that micro_batches does not divide.
+  /// loss that is not finite, a batch that micro_batches does not divide. For lost tasks see RecoveryOptions.
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the batches in flight, at most batches_in_flight, which
   /// on_step still gets. It does not wait for a batch that the dataset has not given: that is the first of the next

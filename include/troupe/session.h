@@ -81,7 +81,7 @@ struct SessionOptions {
   /// begin with it. None: estimates. It must not change any more.
   std::shared_ptr<const CostModel> costs = {};
   /// Between any two devices, for placement by cost; none: that of the simulated devices where there are any, else what
-  /// handing a pointer to another thread takes.
+  /// handing a pointer to another thread takes, and between tasks of a cluster what ClusterOptions::measure_links says.
   std::optional<LinkRates> link = {};
   /// In so many steps of each signature, from the second on, the time of every node is taken, and later in every 64th:
   /// what costs() tells.

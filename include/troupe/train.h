@@ -6,6 +6,7 @@
 // An input loop runs steps that move elements of a dataset into a queue; replicas dequeue. Loops are continuations:
 // the callback of a step starts the next one, so no thread waits in between.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,7 +26,8 @@ struct ModelOutputs {
 };
 
 /// Builds the model once on the scope's device. `batch` holds the components of one element of the dataset. Called
-/// once for each replica and, with training false, once for each device that tests.
+/// once for each replica and, with training false, once for each device that tests; with variable_devices once more
+/// before, in a graph of its own.
 using ModelFn = std::function<ModelOutputs(const Scope& scope, Variables& variables, const std::vector<Output>& batch,
                                            bool training)>;
 
@@ -42,9 +44,41 @@ enum class ReduceBy {
   kRing,   // by ring all-reduce, while the backward pass goes on; every replica makes the same update of its own copy
 };
 
+/// A task that a trainer has lost, or has again.
+struct TaskReport {
+  std::string reason;  // with the task's name; of one that is back, why it was lost
+  bool back = false;
+  int replica = -1;     // that goes on without, or is back; -1: all training had to wait
+  int64_t step = 0;     // Trainer::step() when it was lost; of one that is back, from which training goes on
+  int64_t updates = 0;  // back: that are lost, and made again
+  int64_t batches = 0;  // back: that no update has seen, nor will
+  double seconds = 0;   // back: since the loss
+};
+
+/// What a trainer does about tasks of a cluster (EngineOptions::cluster) that are lost: their process was killed,
+/// hangs, or has started again and so has nothing any more. Without a cluster it has no meaning.
+///
+/// Where the steps of all replicas need a lost task, which with kSync and kLocal is any, all wait until it is back, go
+/// back to the last snapshot and go on from there: with kSync to the same bits as if nothing had happened, if the
+/// dataset gives the same elements when it is iterated again. With kAsync and kHybrid replicas on a lost task that has
+/// no variables are left out, and the others go on; once the task is back, they take the variables as they are and go
+/// on too. A batch that they had is lost. A dataset that is not Dataset::repeatable goes on where it is: what was taken
+/// from it and not trained on is lost.
+struct RecoveryOptions {
+  /// How long a run waits without an update before the loss is its error. 0: at once.
+  std::chrono::nanoseconds wait{std::chrono::minutes(5)};
+  /// How often a run takes a snapshot to go back to, which this process keeps in memory; the first at its beginning.
+  /// Those that Trainer::snapshot() takes serve too, and that of restore().
+  std::chrono::nanoseconds snapshot_interval{std::chrono::seconds(30)};
+  /// Told of each loss and return, by the thread that calls run(), as its on_step is.
+  std::function<void(const TaskReport&)> on_task = {};
+};
+
 struct TrainerOptions {
   ReplicaMode mode = ReplicaMode::kSync;
-  /// The device of each replica; one device may serve several. Empty: one replica on the default device.
+  /// The device of each replica; one device may serve several. They may be of several tasks of a cluster
+  /// (EngineOptions::cluster); a name without a task is of the first that has such a device, the engine's own before
+  /// others. Empty: one replica on the default device.
   std::vector<std::string> devices = {};
   /// Of kHybrid: how many replicas an update does not wait for; fewer than there are replicas.
   int backups = 0;
@@ -72,11 +106,17 @@ struct TrainerOptions {
   std::string name = "train";
   /// Batches waiting in front of each replica.
   int queue_capacity = 4;
-  /// The device that runs the steps of the input; empty: that of the first replica.
+  /// The device that runs the steps of the input; empty: that of the first replica, or where that is of another task
+  /// the engine's first. The dataset itself is on devices of the engine's own task always.
   std::string input_device = {};
+  /// Parameter servers: devices in whose tasks the variables live, with their slots and accumulators. The largest
+  /// variable goes to the first, each further one, by size, to the one with the fewest bytes so far. Empty: all live in
+  /// the task of the first replica. Within one task it makes no difference. Not for kRing and kLocal.
+  std::vector<std::string> variable_devices = {};
   int64_t seed = 1;
   /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
   bool check_numerics = false;
+  RecoveryOptions recovery = {};
 };
 
 /// One step of one replica (in kSync, of all).
@@ -96,6 +136,7 @@ struct RunSummary {
   bool stopped = false;                     // by stop()
   bool end_of_data = false;                 // the dataset ended first
   std::vector<int64_t> input_wait_ns = {};  // of each replica (kSync: of all together): ready, and no batch was there
+  int losses = 0;                           // of tasks, that it got over
 };
 
 /// Means over a test set.
@@ -145,7 +186,8 @@ class Trainer {
   /// it until kMostReports reports of a replica wait: that replica then begins its next step when one of them is taken
   /// (in kLocal, where a snapshot is asked for, it first goes on to the next average). What on_step throws stops the
   /// run and is its error. A dataset that has no element ready is waited for without a step in flight. Errors: the
-  /// first of any loop; the trainer then only repeats it. A loss that is not finite names its step.
+  /// first of any loop; the trainer then only repeats it. A loss that is not finite names its step. For lost tasks see
+  /// RecoveryOptions: steps that are made again are reported again.
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
   /// wait for a dataset that is silent. on_step still gets the reports of all steps that were made: at most
@@ -160,7 +202,7 @@ class Trainer {
   /// on_step, so a snapshot taken there is mostly of a later step than its report: step_of() tells. Where runs give
   /// bit-identical variables, what a snapshot of step N has is the same in every run. kAsync: each update is in it
   /// wholly or not at all. kLocal: it is taken when copies are averaged. Waits until the update in progress has been
-  /// made.
+  /// made. While a task is lost that all need, it is the one that training will go on from.
   Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches`, replicas' devices side by side, with training off. Batches without rows count

@@ -34,6 +34,17 @@ class MakesHandle final : public ComputeKernel {
 
 class Bare final : public Kernel {};
 
+/// Computes, whatever it is registered as.
+Result<std::unique_ptr<Kernel>> make_answer(const KernelInit&) {
+  class Answer final : public ComputeKernel {
+    Status compute(KernelContext& c) override {
+      c.set_output(0, Tensor::scalar(2.f));
+      return {};
+    }
+  };
+  return std::unique_ptr<Kernel>(new Answer());
+}
+
 class Unsure final : public ComputeKernel {
   bool shareable() const override { throw std::runtime_error("in shareable"); }
   Status compute(KernelContext&) override { return {}; }
@@ -51,6 +62,10 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<Answers>("Answers", DeviceKind::kCpu, {});
   source("Bare", "y: float32");
   kernels.add<Bare>("Bare", DeviceKind::kCpu, {});
+  source("Untold", "y: float32");
+  kernels.add("Untold", DeviceKind::kCpu, {}, make_answer);
+  source("Mistold", "y: float32");
+  kernels.add("Mistold", DeviceKind::kCpu, {}, {KernelKind::kBlocking, make_answer});
   source("Unsure", "y: float32");
   kernels.add<Unsure>("Unsure", DeviceKind::kCpu, {});
 }
@@ -84,6 +99,19 @@ TEST_CASE("a kernel that derives from Kernel alone is an error that says what to
     refused(r, Code::kInternal, "must derive from ComputeKernel, ResourceKernel or BlockingKernel");
     CHECK(r.error().op == "Bare");
     CHECK(r.error().node == (i == 0 ? "bare" : "bare_1"));
+  }
+}
+
+TEST_CASE("a kernel of another kind than its registration says is an error that names both") {
+  UserEngine u;
+  const RunResult untold = u.run(u.scope.op("Untold", {}));
+  REQUIRE(untold.ok());
+  CHECK((*untold)[0].data<float>()[0] == 2);
+  for (int i = 0; i < 2; ++i) {
+    const RunResult r = u.run(u.scope.named("mistold").op("Mistold", {}));
+    refused(r, Code::kInternal, "its kernel is registered as blocking, but the one made is compute");
+    CHECK(r.error().op == "Mistold");
+    CHECK(r.error().node == (i == 0 ? "mistold" : "mistold_1"));
   }
 }
 

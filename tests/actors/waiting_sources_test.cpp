@@ -456,9 +456,14 @@ TEST_CASE("pushers that wait are told when the engine ends, or the dataset is re
     const Dataset dataset = Dataset::from_queue(queue);  // kept: it is iterators that count
     REQUIRE(t.engine->add_dataset("pushed", dataset).ok());
     Status status;
+    std::promise<void> second;  // for which there was no room until an iterator took the first
     std::thread pusher([&] {
-      while (status.ok()) status = queue.push({Tensor::scalar(1)});
+      for (int i = 0; status.ok(); ++i) {
+        status = queue.push({Tensor::scalar(1)});
+        if (i == 1) second.set_value();
+      }
     });
+    second.get_future().wait();
     t.check_alive();
     if (whole) t.end();
     else REQUIRE(t.engine->remove_dataset("pushed").ok());

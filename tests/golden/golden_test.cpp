@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "cli/run.h"
+#include "tests/actors/fake_cluster.h"
+#include "tests/actors/socket_cluster.h"
 #include "tests/io/temporary_directory.h"
 #include "troupe/npy.h"
 
@@ -57,43 +60,102 @@ void check_close(const std::string& name, const Tensor& got, const Tensor& expec
   else CHECK(got.identical(expected));
 }
 
-void check_case(const fs::path& description) {
-  std::ifstream in(description);
-  const auto how = nlohmann::json::parse(in);
-  auto arrays = read_npz(fs::path(description).replace_extension(".npz").string());
-  INFO((arrays.ok() ? "" : arrays.error().str()));
-  REQUIRE(arrays.ok());
+/// A case: what to run, and what TensorFlow has of it.
+struct Case {
+  explicit Case(const fs::path& description) {
+    std::ifstream in(description);
+    how = nlohmann::json::parse(in);
+    auto arrays = read_npz(fs::path(description).replace_extension(".npz").string());
+    INFO((arrays.ok() ? "" : arrays.error().str()));
+    REQUIRE(arrays.ok());
+    for (auto& [name, tensor] : *arrays) {
+      if (name == "graph") job.graph.assign(static_cast<const char*>(tensor.raw()), tensor.bytes());
+      else if (name.starts_with("feed ")) job.feeds[name.substr(5)] = tensor;
+      else expected[name.substr(name.find(' ') + 1)] = tensor;
+    }
+    job.init = how["init"];
+    job.steps = how["steps"];
+    job.fetches = how["fetches"];
+    job.targets = how["targets"];
+    job.all_steps = true;
+    job.engine.cpu_threads = {1};
+  }
+  /// Runs it with directories of its own.
+  Result<std::map<std::string, Tensor>> run() {
+    const TemporaryDirectory directory;
+    for (const auto& name : how.value("directories", nlohmann::json::array()))
+      job.feeds[name] = Tensor::scalar(directory.path());
+    return run_graph(job);
+  }
+  nlohmann::json how;
   GraphRun job;
   std::map<std::string, Tensor> expected;
-  for (auto& [name, tensor] : *arrays) {
-    if (name == "graph") job.graph.assign(static_cast<const char*>(tensor.raw()), tensor.bytes());
-    else if (name.starts_with("feed ")) job.feeds[name.substr(5)] = tensor;
-    else expected[name.substr(name.find(' ') + 1)] = tensor;
-  }
-  const TemporaryDirectory directory;
-  for (const auto& name : how.value("directories", nlohmann::json::array()))
-    job.feeds[name] = Tensor::scalar(directory.path());
-  job.init = how["init"];
-  job.steps = how["steps"];
-  job.fetches = how["fetches"];
-  job.targets = how["targets"];
-  job.all_steps = true;
-  job.engine.cpu_threads = {1};
-  const auto got = run_graph(job);
+};
+
+void check_case(const fs::path& description) {
+  Case c(description);
+  const auto got = c.run();
   INFO((got.ok() ? "" : got.error().str()));
   REQUIRE(got.ok());
-  REQUIRE(got->size() == expected.size());
-  for (const auto& [name, value] : expected) check_close(name, got->at(name), value, how["tolerance"]);
+  REQUIRE(got->size() == c.expected.size());
+  for (const auto& [name, value] : c.expected) check_close(name, got->at(name), value, c.how["tolerance"]);
+}
+
+/// With its nodes at random on the devices of a client and its tasks, it gives what one engine gives that has as many
+/// devices.
+void check_cut(const fs::path& description, Engine& client, uint32_t seed) {
+  Case whole(description), cut(description);
+  cut.job.on = &client;
+  const Scatter scatter(cut.job.graph, client.ops(), client.devices(), seed);
+  cut.job.graph = scatter.text;
+  whole.job.engine.cpu_threads.assign(client.devices().size(), 1);
+  auto engine = Engine::create(whole.job.engine);
+  REQUIRE(engine.ok());
+  whole.job.on = engine->get();
+  whole.job.graph = scatter.on((*engine)->devices());
+  const auto expected = whole.run(), got = cut.run();
+  INFO((got.ok() ? "" : got.error().str()) << " / " << (expected.ok() ? "" : expected.error().str()));
+  REQUIRE(got.ok() == expected.ok());
+  if (!got.ok()) return;
+  for (const auto& [name, value] : *expected) {
+    INFO(name << "\ngot      " << got->at(name).str(24) << "\nexpected " << value.str(24));
+    CHECK(got->at(name).identical(value));
+  }
+}
+
+std::set<fs::path> all_cases() {
+  std::set<fs::path> cases;
+  for (const auto& entry : fs::directory_iterator("."))
+    if (entry.path().extension() == ".json") cases.insert(entry.path());
+  REQUIRE(!cases.empty());
+  return cases;
 }
 
 }  // namespace
 
 TEST_CASE("golden") {
-  std::set<fs::path> cases;
-  for (const auto& entry : fs::directory_iterator("."))
-    if (entry.path().extension() == ".json") cases.insert(entry.path());
-  REQUIRE(!cases.empty());
-  for (const fs::path& description : cases) {
+  for (const fs::path& description : all_cases()) {
     DYNAMIC_SECTION(description.stem().string()) { check_case(description); }
+  }
+}
+
+TEST_CASE("golden graphs cut at random") {
+  for (const fs::path& description : all_cases()) {
+    const std::string name = description.stem().string();
+    DYNAMIC_SECTION(name) {
+      const uint32_t seed = std::accumulate(name.begin(), name.end(), 0u);
+      FakeCluster cluster(seed);
+      check_cut(description, *cluster.client, seed);
+    }
+  }
+}
+
+TEST_CASE("golden graphs over sockets") {
+  for (const fs::path& description : all_cases()) {
+    const std::string name = description.stem().string();
+    DYNAMIC_SECTION(name) {
+      SocketCluster cluster(3);
+      check_cut(description, *cluster.client(), std::accumulate(name.begin(), name.end(), 7u));
+    }
   }
 }

@@ -1,0 +1,652 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/network.h"
+
+#include <caf/io/middleman.hpp>
+
+#include <cstring>
+#include <random>
+
+#include "base/join.h"
+#include "base/log.h"
+#include "net/packed.h"
+#include "troupe/graph_def.h"
+
+namespace troupe {
+namespace {
+
+net::Incarnation draw_incarnation() {
+  std::random_device device;
+  const auto draw = [&] { return (uint64_t{device()} << 32) | device(); };
+  return {draw(), draw() | 1};  // never none
+}
+
+net::Identity identity_of(const NetworkOptions& options) {
+  net::Identity out;
+  out.cluster = options.cluster;
+  out.incarnation = draw_incarnation();
+  out.role = options.task ? net::PeerRole::kTask : net::PeerRole::kClient;
+  out.task = options.task
+                 ? *options.task
+                 : net::TaskId{std::string(net::kClientJob), static_cast<int>(out.incarnation.high % 1'000'000)};
+  return out;
+}
+
+/// The bytes of a string as a tensor, without a copy.
+Result<Tensor> as_tensor(const std::string& bytes) {
+  TROUPE_ASSIGN(Tensor out, Tensor::make(DType::kUInt8, Shape{static_cast<int64_t>(bytes.size())}));
+  std::memcpy(out.mutable_raw(), bytes.data(), bytes.size());
+  return out;
+}
+
+net::DeviceRecord record_of(const DeviceInfo& d) {
+  return {d.name,        static_cast<uint8_t>(d.kind), static_cast<uint32_t>(d.threads),
+          d.rates.flops, d.rates.memory_bandwidth,     d.rates.launch_ns,
+          d.rates.memory};
+}
+
+DeviceInfo device_of(const net::DeviceRecord& r) {
+  DeviceInfo out;
+  out.name = r.name;
+  out.kind = static_cast<DeviceKind>(r.kind);
+  out.threads = static_cast<int>(r.threads);
+  out.rates.flops = r.flops;
+  out.rates.memory_bandwidth = r.memory_bandwidth;
+  out.rates.launch_ns = r.launch_ns;
+  out.rates.memory = r.memory;
+  return out;
+}
+
+}  // namespace
+
+std::string task_name(const net::TaskId& task) { return fmt::format("/job:{}/replica:0/task:{}", task.job, task.task); }
+
+// -- a client's link to a task ----------------------------------------------------------------------------------------
+
+/// Asks the actor of a peer. Programs are kept, so that a task that has started again is told of them.
+class Network::Link final : public TaskLink {
+ public:
+  Link(Network& network, net::TaskId task) : network_(network), task_(std::move(task)) {}
+
+  void add_program(PartProgram program) override {
+    auto frame = register_frame(program);
+    const std::lock_guard guard(mutex_);
+    if (frame.ok()) {
+      programs_[program.program] = *frame;
+      if (actor_) caf::anon_send(actor_, SendFrame{0, *frame});
+    } else {
+      faults_[program.program] = frame.error();
+    }
+  }
+  void drop_program(uint64_t program) override {
+    net::FrameRef gone;
+    const std::lock_guard guard(mutex_);
+    faults_.erase(program);
+    if (auto kept = programs_.extract(program)) gone = std::move(kept.mapped());
+    if (actor_ && gone) network_.tell(actor_, net::make_frame(net::ReleaseProgram{program, 0}));
+  }
+  void drop_session(uint64_t session) override {
+    const std::lock_guard guard(mutex_);
+    if (actor_) network_.tell(actor_, net::make_frame(net::ReleaseProgram{0, session}));
+  }
+  void run(PartRun run) override {
+    net::RunProgram message;
+    message.program = run.program;
+    message.step = static_cast<uint64_t>(run.step);
+    message.oldest = static_cast<uint64_t>(run.oldest);
+    message.random_step = run.random_step;
+    if (run.check_numerics) message.flags |= net::RunProgram::kCheckNumerics;
+    if (run.trace) message.flags |= net::RunProgram::kTrace;
+    if (run.costs) message.flags |= net::RunProgram::kTime;
+    auto frame = net::make_frame(message, std::move(run.feeds));
+    Error refused = frame.ok() ? Error() : frame.error();
+    {
+      const std::lock_guard guard(mutex_);
+      if (const auto fault = faults_.find(run.program); fault != faults_.end()) {
+        refused = fault->second;
+      } else if (frame.ok() && actor_) {
+        auto done = answered_once(std::move(run.done), was_lost());
+        caf::anon_send(actor_, AskStep{*frame, run.step, std::make_shared<PartRun::Done>(std::move(done))});
+        return;
+      } else if (frame.ok()) {
+        refused = why_not_;
+      }
+    }
+    run.done(std::move(refused));
+  }
+  void abort(int64_t step, const Error& error) override {
+    const std::lock_guard guard(mutex_);
+    if (actor_) network_.tell(actor_, net::make_frame(net::AbortRun{static_cast<uint64_t>(step), error}));
+  }
+
+  void ask(ContainerAsk ask) override {
+    const uint64_t request = ++requests_;
+    ask.done = answered_once(std::move(ask.done), was_lost());
+    AskContainer message{{}, request, std::make_shared<ContainerAsk>(std::move(ask))};
+    const Status made = make_frames(request, *message.ask, message.frames);
+    Error refused = made.ok() ? Error() : made.error();
+    if (made.ok()) {
+      const std::lock_guard guard(mutex_);
+      if (actor_) {
+        caf::anon_send(actor_, std::move(message));
+        return;
+      }
+      refused = why_not_;
+    }
+    message.ask->done(std::move(refused));
+  }
+
+  /// The task is there, in a new life: it is told of all programs.
+  void up(const caf::actor& actor) {
+    const std::lock_guard guard(mutex_);
+    actor_ = actor;
+    for (const auto& [program, frame] : programs_) caf::anon_send(actor_, SendFrame{0, frame});
+  }
+  void down(const Error& why) {
+    const std::lock_guard guard(mutex_);
+    actor_ = nullptr;
+    why_not_ = why;
+  }
+
+ private:
+  /// What is asked of a peer's actor as it ends.
+  Error was_lost() const { return make_error(Code::kUnavailable, "{} was lost", task_name(task_)); }
+  static Status make_frames(uint64_t request, const ContainerAsk& ask,
+                            std::vector<std::pair<uint32_t, net::FrameRef>>& out) {
+    if (ask.kind == ContainerAsk::Kind::kSnapshot) {
+      net::SnapshotContainer message{request, ask.container};
+      message.steps.assign(ask.steps.begin(), ask.steps.end());
+      for (uint32_t lane = 0; lane < kPeerLanes; ++lane) {
+        TROUPE_ASSIGN(auto frame, net::make_frame(message));
+        out.emplace_back(lane, std::move(frame));
+      }
+      return {};
+    }
+    if (ask.kind == ContainerAsk::Kind::kReset) {
+      TROUPE_ASSIGN(auto frame, net::make_frame(net::ResetContainer{request, ask.container}));
+      out.emplace_back(0, std::move(frame));
+      return {};
+    }
+    net::RestoreContainer message{request, ask.container};
+    std::vector<Tensor> tensors;
+    for (const auto& [name, value] : ask.variables) {
+      message.names.push_back(name);
+      tensors.push_back(value);
+    }
+    TROUPE_ASSIGN(auto frame, net::make_frame(message, std::move(tensors)));
+    out.emplace_back(frame->bytes() > kMostUrgentBytes ? 1 : 0, std::move(frame));
+    return {};
+  }
+  Result<net::FrameRef> register_frame(const PartProgram& program) const {
+    const StepPart& part = program.cut->parts[program.part];
+    net::RegisterProgram message;
+    message.program = program.program;
+    message.session = program.session;
+    message.timed_steps = program.timed_steps;
+    for (const auto& [index, output] : part.feeds) message.feeds.push_back(output.name());
+    for (const auto& [index, output] : part.fetches) message.fetches.push_back(output.name());
+    for (const CutEdge& edge : program.cut->edges) {
+      if (edge.from != program.part && edge.to != program.part) continue;
+      const bool outgoing = edge.from == program.part;
+      TROUPE_ASSIGN(const net::TaskId peer, network_.task_id(program.cut->parts[outgoing ? edge.to : edge.from].task));
+      message.edges.push_back({edge.edge, peer, outgoing});
+    }
+    const std::string graph = to_graph_def(*part.graph);
+    if (graph.empty()) return make_error(Code::kResourceExhausted, "the part of {} is over 2 GiB", part.task);
+    TROUPE_ASSIGN(Tensor bytes, as_tensor(graph));
+    return net::make_frame(message, {std::move(bytes)});
+  }
+
+  Network& network_;
+  const net::TaskId task_;
+  std::atomic<uint64_t> requests_{0};
+  std::mutex mutex_;
+  caf::actor actor_;  // none: the task is not there
+  Error why_not_ = make_error(Code::kUnavailable, "it is not connected");
+  std::map<uint64_t, net::FrameRef> programs_;
+  std::map<uint64_t, Error> faults_;
+};
+
+// -- starting and ending ----------------------------------------------------------------------------------------------
+
+Network::Network(Engine::Impl& engine, NetworkOptions options, caf::io::network::default_multiplexer& multiplexer)
+    : engine_(engine), options_(std::move(options)), identity_(identity_of(options_)), multiplexer_(multiplexer) {}
+
+Result<std::shared_ptr<Network>> Network::start(Engine::Impl& engine, NetworkOptions options) {
+  if (!engine.system().has_middleman())
+    return make_error(Code::kFailedPrecondition,
+                      "the actor system has no middleman: load<caf::io::middleman>() into its configuration");
+  auto* const multiplexer =
+      dynamic_cast<caf::io::network::default_multiplexer*>(&engine.system().middleman().backend());
+  if (!multiplexer)
+    return make_error(Code::kFailedPrecondition,
+                      "the middleman of the actor system has a multiplexer of its own kind: "
+                      "a cluster takes CAF's default_multiplexer");
+  std::shared_ptr<Network> out(new Network(engine, std::move(options), *multiplexer));
+  ConnectorOptions connector;
+  connector.identity = out->identity_;
+  if (out->options_.task) {
+    TROUPE_ASSIGN(connector.listen, out->options_.cluster.address(*out->options_.task));
+  }
+  connector.run_job = [pool = engine.pool](std::function<void()> job) { return pool->run(std::move(job)); };
+  // The connector ends before the network does.
+  connector.sessions = [n = out.get()](const net::Hello& hello) { return n->session(hello); };
+  connector.tls = out->options_.tls;
+  connector.up = [n = out.get()](net::Accepted accepted, Connection connection) {
+    n->has_connected(std::move(accepted), std::move(connection));
+  };
+  connector.refused = [n = out.get()](const std::string& from, const net::Rejected& why) { n->has_refused(from, why); };
+  connector.failed = [n = out.get()](const net::TaskId& to, uint32_t, const Error& why, bool again) {
+    const std::lock_guard guard(n->mutex_);
+    n->why_not_[to] = why.message;
+    if (!again) n->dialling_.erase(to);
+    if (why.code == Code::kFailedPrecondition) n->refuse_.insert(to);
+    else n->refuse_.erase(to);
+    n->changed_.notify_all();
+    // Its process has ended: nothing would go on by waiting.
+    if (const auto peer = n->peers_.find(to); peer != n->peers_.end() && why.code == Code::kNotFound)
+      caf::anon_send(peer->second.actor, PeerGone{});
+  };
+  engine.connect([n = out.get()](const std::string& task, EdgeValue value) { return n->send(task, std::move(value)); });
+  // Its thread calls at once, and is to find it.
+  const std::lock_guard guard(out->mutex_);
+  TROUPE_ASSIGN(out->connector_, Connector::start(std::move(connector)));
+  return out;
+}
+
+Network::~Network() { stop("the engine ends"); }
+
+void Network::stop(const std::string& reason) {
+  std::vector<caf::actor> actors;
+  std::unique_ptr<Connector> connector;  // its thread calls back, and takes the mutex
+  {
+    const std::lock_guard guard(mutex_);
+    if (std::exchange(stopped_, true)) return;
+    for (const auto& [task, peer] : peers_) actors.push_back(peer.actor);
+    connector = std::move(connector_);
+  }
+  connector.reset();
+  for (const caf::actor& actor : actors) caf::anon_send(actor, LeavePeer{reason});
+  changed_.notify_all();
+}
+
+void Network::dial(const net::TaskId& task) {
+  const net::Address* address = options_.cluster.find(task);
+  if (!address || !connector_) return;
+  const uint64_t epoch = dialled_[task] = ++last_epoch_;
+  dialling_.insert(task);
+  for (uint32_t lane = 0; lane < kPeerLanes; ++lane) connector_->dial(task, *address, lane, {}, 0, epoch);
+}
+
+bool Network::dials(const net::TaskId& task, net::PeerRole role) const {
+  return identity_.role == net::PeerRole::kClient || (role == net::PeerRole::kTask && identity_.task < task);
+}
+
+Status Network::connect(std::chrono::nanoseconds limit) {
+  const std::vector<net::TaskId> tasks = options_.cluster.tasks();
+  {
+    const std::lock_guard guard(mutex_);
+    for (const net::TaskId& task : tasks) links_[task] = std::make_shared<Link>(*this, task);
+    for (const net::TaskId& task : tasks) dial(task);
+  }
+  std::vector<RemoteTask> remote;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [&] { return done_connecting(tasks); });
+    std::vector<std::string> missing;
+    for (const net::TaskId& task : tasks) {
+      const auto there = devices_.find(task);
+      if (!is_ready(task)) {
+        const auto why = why_not_.find(task);
+        const auto peer = peers_.find(task);
+        missing.push_back(fmt::format("{} ({})", task.str(),
+                                      peer != peers_.end() && peer->second.up ? "it waits for others"
+                                      : why != why_not_.end()                 ? why->second
+                                                                              : "no answer"));
+        continue;
+      }
+      if (there->second.error) return *there->second.error;
+      RemoteTask& r = remote.emplace_back();
+      r.name = task_name(task);
+      for (const net::DeviceRecord& record : there->second.devices) r.devices.push_back(device_of(record));
+      r.link = links_.at(task);
+    }
+    if (!missing.empty())
+      return make_error(Code::kUnavailable, "{} of {} tasks of the cluster '{}' are not there: {}", missing.size(),
+                        tasks.size(), options_.cluster.name(), join(missing, ", "));
+  }
+  engine_.join(identity_.incarnation.low, std::move(remote));
+  return {};
+}
+
+bool Network::done_connecting(const std::vector<net::TaskId>& tasks) const {
+  bool all = true, any_refuses = false, all_known = true;
+  for (const net::TaskId& task : tasks) {
+    const auto peer = peers_.find(task);
+    const bool up = peer != peers_.end() && peer->second.up;
+    all = all && is_ready(task);
+    any_refuses = any_refuses || (!up && refuse_.contains(task));
+    all_known = all_known && (up || why_not_.contains(task));
+  }
+  return stopped_ || all || (any_refuses && all_known);
+}
+
+// -- connections ------------------------------------------------------------------------------------------------------
+
+Result<std::optional<uint64_t>> Network::session(const net::Hello& hello) const {
+  const std::lock_guard guard(mutex_);
+  if (stopped_) return make_error(Code::kUnavailable, "it is about to end");
+  if (hello.lane >= kPeerLanes) return invalid_argument("there is no lane {}", hello.lane);
+  if (hello.role == net::PeerRole::kClient)
+    for (const auto& [task, peer] : peers_)
+      if (peer.role == net::PeerRole::kClient && peer.life != hello.incarnation)
+        return make_error(Code::kUnavailable, "it serves {} already, and serves one client at a time", task.str());
+  const auto peer = peers_.find(hello.from);
+  if (peer == peers_.end() || peer->second.life != hello.incarnation || hello.epoch > peer->second.epoch)
+    return std::optional<uint64_t>();
+  if (hello.epoch < peer->second.epoch) return make_error(Code::kUnavailable, "it has been dialed once more since");
+  return std::optional<uint64_t>(peer->second.received[hello.lane]->load(std::memory_order_relaxed));
+}
+
+void Network::has_refused(const std::string& from, const net::Rejected& why) {
+  if (why.code == net::Refusal::kClosing) return;  // for a reason of this side's, which it knows
+  // One that tries again and again is told of once a minute.
+  const std::string text = fmt::format("{} was refused a connection ({}): {}", from, to_string(why.code), why.reason);
+  const auto now = std::chrono::steady_clock::now();
+  if (text == last_refused_ && now - refused_at_ < std::chrono::minutes(1)) return;
+  last_refused_ = text;
+  refused_at_ = now;
+  log_warning("{}", text);
+}
+
+void Network::has_connected(net::Accepted accepted, Connection connection) {
+  std::optional<Peer> old;
+  caf::actor actor;
+  Error why = make_error(Code::kUnavailable, "it has started again");
+  {
+    const std::lock_guard guard(mutex_);
+    if (stopped_ || accepted.lane >= kPeerLanes) return;
+    const bool dials = this->dials(accepted.peer, accepted.role);
+    if (dials && accepted.epoch != dialled_[accepted.peer]) return;  // it has been dialled once more since
+    dialling_.erase(accepted.peer);
+    auto at = peers_.find(accepted.peer);
+    const auto has_gone = [&](const Gone& gone) {
+      return gone.task == accepted.peer && gone.life == accepted.incarnation && gone.epoch >= accepted.epoch;
+    };
+    if (at == peers_.end() && std::ranges::any_of(gone_, has_gone)) return;  // it was under way when that was given up
+    if (at != peers_.end()) {
+      const Peer& peer = at->second;
+      const bool same_life = peer.life == accepted.incarnation;
+      const bool same = same_life && peer.epoch == accepted.epoch;
+      // What was kept for the lane is not there any more.
+      const bool given_up = same && peer.lanes[accepted.lane] && !accepted.resumed;
+      if (same_life && peer.epoch > accepted.epoch) return;
+      if (given_up && !dials) return;  // it dials anew
+      if (!same || given_up) {
+        if (same_life) why = make_error(peer.up ? Code::kUnavailable : Code::kCancelled, "its connections are new");
+        old = std::move(at->second);
+        peers_.erase(at);
+        at = peers_.end();
+      }
+    }
+    if (old && dials && old->epoch == accepted.epoch) {
+      dial(accepted.peer);  // its other lanes may be those of before
+    } else if (at != peers_.end()) {
+      actor = at->second.actor;
+      at->second.lanes[accepted.lane] = true;
+    } else {
+      PeerContext context;
+      context.task = accepted.peer;
+      context.role = accepted.role;
+      context.incarnation = accepted.incarnation;
+      context.epoch = accepted.epoch;
+      context.dials = dials;
+      context.heartbeat = options_.heartbeat;
+      context.network = shared_from_this();
+      for (auto& received : context.received) received = std::make_shared<std::atomic<uint64_t>>(0);
+      Peer peer;
+      peer.life = accepted.incarnation;
+      peer.epoch = accepted.epoch;
+      peer.role = accepted.role;
+      peer.received = context.received;
+      peer.load = context.load;
+      peer.lanes[accepted.lane] = true;
+      actor = peer.actor = engine_.adopt([&] { return engine_.system().spawn<PeerActor>(std::move(context)); });
+      connector_->remember(accepted.peer, accepted.incarnation);
+      peers_.emplace(accepted.peer, std::move(peer));
+    }
+  }
+  if (old) {
+    // Before its successor can ask for anything.
+    tell_worker(accepted.peer, *old, why);
+    caf::anon_send(old->actor, LeavePeer{why.message, why.code});
+  }
+  if (!actor) return;
+  caf::anon_send(actor, LaneUp{accepted.lane, std::make_shared<Connection>(std::move(connection)), accepted.resumed,
+                               accepted.received});
+}
+
+std::map<net::TaskId, Network::Peer>::iterator Network::current(const PeerContext& context) {
+  const auto at = peers_.find(context.task);
+  const bool is = at != peers_.end() && at->second.life == context.incarnation && at->second.epoch == context.epoch;
+  return is ? at : peers_.end();
+}
+
+void Network::is_up(const PeerContext& context) {
+  const net::TaskId& task = context.task;
+  std::vector<caf::actor> told;
+  net::Peers peers;
+  {
+    const std::lock_guard guard(mutex_);
+    const auto at = current(context);
+    if (at == peers_.end()) return;
+    if (!at->second.up && options_.task && at->second.role == net::PeerRole::kClient)
+      log_info("{} has come", task.str());
+    at->second.up = true;
+    ++lives_[task];  // before anything can be asked of it
+    why_not_.erase(task);
+    if (const auto link = links_.find(task); link != links_.end()) link->second->up(at->second.actor);
+    if (identity_.role == net::PeerRole::kClient) {
+      ++round_;
+      peers = all_peers();
+      for (const auto& [id, peer] : peers_)
+        if (peer.up) told.push_back(peer.actor);
+    }
+    answer_ready();
+  }
+  for (const caf::actor& actor : told) tell(actor, net::make_frame(peers));
+  changed_.notify_all();
+  tell_watchers();
+}
+
+std::shared_ptr<void> Network::watch(std::function<void()> changed) {
+  const std::lock_guard guard(watch_mutex_);
+  const uint64_t number = next_watcher_++;
+  watchers_.emplace(number, std::move(changed));
+  return {static_cast<void*>(this), [weak = weak_from_this(), number](void*) {
+            const auto network = weak.lock();
+            if (!network) return;
+            const std::lock_guard dropping(network->watch_mutex_);
+            network->watchers_.erase(number);
+          }};
+}
+
+void Network::tell_watchers() {
+  const std::lock_guard guard(watch_mutex_);
+  for (const auto& [number, changed] : watchers_) changed();
+}
+
+bool Network::is_ready(const net::TaskId& task) const {
+  const auto peer = peers_.find(task);
+  const auto said = devices_.find(task);
+  return peer != peers_.end() && peer->second.up && said != devices_.end() && said->second.round == round_;
+}
+
+net::Peers Network::all_peers() const {
+  net::Peers out{round_};
+  for (const net::TaskId& task : options_.cluster.tasks()) {
+    const auto peer = peers_.find(task);
+    out.peers.push_back(
+        {task, options_.cluster.find(task)->str(), peer == peers_.end() ? net::Incarnation() : peer->second.life});
+  }
+  return out;
+}
+
+void Network::dial_again(const PeerContext& context, uint32_t lane, uint64_t received) {
+  const std::lock_guard guard(mutex_);
+  const net::Address* address = options_.cluster.find(context.task);
+  // Of one that another has followed nothing is dialled: it would end what is connected to that.
+  if (stopped_ || !address || current(context) == peers_.end()) return;
+  connector_->dial(context.task, *address, lane, context.incarnation, received, context.epoch);
+}
+
+void Network::lost(const PeerContext& context, const Error& why, bool left) {
+  const net::TaskId& task = context.task;
+  const bool client = context.role == net::PeerRole::kClient;
+  std::optional<Peer> peer;
+  {
+    const std::lock_guard guard(mutex_);
+    if (const auto at = current(context); at != peers_.end()) {
+      peer = std::move(at->second);
+      peers_.erase(at);
+      why_not_[task] = why.message;
+      if (const auto link = links_.find(task); link != links_.end()) link->second->down(why);
+      if (client && connector_) connector_->forget(task);
+      if (client) asked_by_.reset(), asked_for_.clear(), there_.clear();
+      gone_.push_back({task, context.incarnation, context.epoch});
+      if (gone_.size() > kMostGone) gone_.pop_front();
+      if (context.dials) {  // what is dialled for it is of no use any more
+        dialled_[task] = ++last_epoch_;
+        dialling_.erase(task);
+        if (connector_) connector_->cancel(task);
+      }
+    }
+  }
+  if (why.code != Code::kCancelled && client) log_info("{} has gone: {}", task.str(), why.message);
+  else if (why.code != Code::kCancelled && !left) log_warning("{}", why.message);
+  if (peer) {
+    tell_worker(task, *peer, why);
+    const std::lock_guard guard(mutex_);
+    const bool wanted = identity_.role == net::PeerRole::kClient || asked_for_.contains(task);
+    if (!stopped_ && context.dials && wanted && !peers_.contains(task) && !dialling_.contains(task)) dial(task);
+  }
+  changed_.notify_all();
+  tell_watchers();
+}
+
+void Network::tell_worker(const net::TaskId& task, const Peer& peer, const Error& why) {
+  if (!engine_.worker) return;
+  if (peer.role == net::PeerRole::kClient) engine_.worker->drop_client(peer.life.low, why);
+  engine_.worker->lost_task(task_name(task), why);
+}
+
+// -- messages ---------------------------------------------------------------------------------------------------------
+
+void Network::told_peers(const net::TaskId& from, const net::Peers& peers) {
+  const std::lock_guard guard(mutex_);
+  if (asked_by_ == from && peers.round < round_) return;  // overtaken
+  asked_by_ = from;
+  round_ = peers.round;
+  there_.clear();
+  for (const net::Peers::Peer& peer : peers.peers) {
+    if (peer.task == identity_.task || !options_.cluster.find(peer.task)) continue;
+    asked_for_.insert(peer.task);
+    if (peer.incarnation != net::Incarnation()) there_[peer.task] = peer.incarnation;
+    if (stopped_ || !(identity_.task < peer.task) || peers_.contains(peer.task)) continue;
+    if (dialling_.contains(peer.task)) connector_->hurry(peer.task);
+    else dial(peer.task);
+  }
+  answer_ready();
+}
+
+void Network::answer_ready() {
+  if (!asked_by_) return;
+  const auto client = peers_.find(*asked_by_);
+  const bool all = std::ranges::all_of(there_, [&](const auto& there) {
+    const auto peer = peers_.find(there.first);
+    return peer != peers_.end() && peer->second.up && peer->second.life == there.second;
+  });
+  if (client == peers_.end() || !all) return;
+  net::Ready ready{round_};
+  for (const DeviceInfo& device : engine_.devices) ready.devices.push_back(record_of(device));
+  tell(client->second.actor, net::make_frame(ready));
+}
+
+void Network::told_ready(const net::TaskId& from, const net::Ready& ready) {
+  {
+    const std::lock_guard guard(mutex_);
+    devices_[from] = ready;
+  }
+  changed_.notify_all();
+  tell_watchers();
+}
+
+void Network::tell(const caf::actor& peer, Result<net::FrameRef> frame, PeerLane lane) {
+  if (!frame.ok()) return log_error("a message to a peer: {}", frame.error().message);
+  caf::anon_send(peer, SendFrame{static_cast<uint32_t>(lane), std::move(*frame)});
+}
+
+bool Network::send(const std::string& to, EdgeValue value) {
+  net::EdgeTensor message;
+  message.client = value.client;
+  message.step = static_cast<uint64_t>(value.step);
+  message.edge = value.edge;
+  message.dead = value.dead;
+  message.iterations = std::move(value.iterations);
+  auto packed = net::pack(std::move(value.value));
+  if (packed.ok()) message.form = std::move(packed->form);
+  auto frame = packed.ok() ? net::make_frame(message, std::move(packed->tensors)) : packed.error();
+  if (!frame.ok()) {
+    engine_.worker->abort(value.client, value.step, frame.error());
+    return false;
+  }
+  caf::actor peer;
+  std::shared_ptr<PeerLoad> load;
+  if (const auto id = task_id(to); id.ok()) {
+    const std::lock_guard guard(mutex_);
+    if (const auto at = peers_.find(*id); at != peers_.end()) peer = at->second.actor, load = at->second.load;
+  }
+  if (!peer) {
+    engine_.worker->abort(value.client, value.step, make_error(Code::kUnavailable, "{} is not connected", to));
+    return false;
+  }
+  const auto lane = (*frame)->bytes() > kMostUrgentBytes ? PeerLane::kBulk : PeerLane::kControl;
+  const bool full = load->add((*frame)->bytes());
+  caf::anon_send(peer, SendFrame{static_cast<uint32_t>(lane), std::move(*frame), true});
+  return full;
+}
+
+Result<net::TaskId> Network::task_id(const std::string& name) const {
+  if (name == engine_.task) return identity_.task;
+  const size_t replica = name.find("/replica:0");
+  return net::TaskId::parse(replica == std::string::npos ? name : name.substr(0, replica) + name.substr(replica + 10));
+}
+
+std::vector<TaskStatus> Network::status() const {
+  const std::lock_guard guard(mutex_);
+  std::vector<TaskStatus> out;
+  for (const net::TaskId& task : options_.cluster.tasks()) {
+    if (task == identity_.task) continue;
+    TaskStatus& status = out.emplace_back();
+    status.task = task.str();
+    status.address = options_.cluster.find(task)->str();
+    const auto peer = peers_.find(task);
+    status.up = peer != peers_.end() && peer->second.up;
+    status.ready = status.up && is_ready(task);
+    if (const auto lives = lives_.find(task); lives != lives_.end()) status.lives = lives->second;
+    if (const auto why = why_not_.find(task); !status.up)
+      status.reason = why == why_not_.end() ? "no answer" : why->second;
+    if (const auto devices = devices_.find(task); devices != devices_.end())
+      for (const net::DeviceRecord& device : devices->second.devices) status.devices.push_back(device.name);
+  }
+  return out;
+}
+
+std::vector<std::string> Network::connected() const {
+  const std::lock_guard guard(mutex_);
+  std::vector<std::string> out;
+  for (const auto& [task, peer] : peers_)
+    if (peer.up) out.push_back(task.str());
+  return out;
+}
+
+}  // namespace troupe

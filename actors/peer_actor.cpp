@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/peer_actor.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "actors/network.h"
+#include "base/engine_thread.h"
+#include "base/log.h"
+#include "net/packed.h"
+#include "troupe/graph_def.h"
+
+namespace troupe {
+namespace {
+
+/// What a client is called in its own steps' values.
+uint64_t client_of(const net::Incarnation& life) { return life.low; }
+
+/// The program that a REGISTER brings.
+Result<Worker::Program> read_program(const net::RegisterProgram& message, const Tensor& bytes, const OpRegistry& ops) {
+  Worker::Program out;
+  out.timed_steps = message.timed_steps;
+  auto graph = std::make_shared<Graph>(ops);
+  if (bytes.dtype() != DType::kUInt8)
+    return invalid_argument("a REGISTER brings a graph as bytes, not {}", bytes.str());
+  TROUPE_RETURN_IF_ERROR(
+      from_graph_def(std::string_view(static_cast<const char*>(bytes.raw()), bytes.bytes()), *graph));
+  for (const auto& [names, outputs] :
+       {std::pair(&message.feeds, &out.feeds), std::pair(&message.fetches, &out.fetches)})
+    for (const std::string& name : *names) {
+      TROUPE_ASSIGN(const Output output, graph->output(name));
+      outputs->push_back(output);
+    }
+  for (const net::ProgramEdge& edge : message.edges)
+    (edge.outgoing ? out.sends : out.receives)[edge.edge] = task_name(edge.peer);
+  out.graph = std::move(graph);
+  return out;
+}
+
+}  // namespace
+
+PeerActor::PeerActor(caf::actor_config& config, PeerContext context)
+    : caf::event_based_actor(config), c_(std::move(context)), heartbeat_(now_ns(), c_.heartbeat), ticked_ns_(now_ns()) {
+}
+
+caf::behavior PeerActor::make_behavior() {
+  wake();
+  return {
+      [this](const LaneUp& m) { up(m); },
+      [this](const LaneFrames& m) { came(m); },
+      [this](LaneBroken& m) { broke(m); },
+      [this](SendFrame& m) { push(m.lane, std::move(m.frame), m.loaded); },
+      [this](AskStep& m) {
+        const uint32_t lane = m.frame->bytes() > kMostUrgentBytes ? 1 : 0;
+        asked_.emplace(m.step, Asked{std::move(m.done), now_ns()});
+        push(lane, std::move(m.frame));
+      },
+      [this](AskContainer& m) {
+        container_asks_.emplace(m.request, std::move(m.ask));
+        for (auto& [lane, frame] : m.frames) push(lane, std::move(frame));
+      },
+      [this](PeerTick) { tick(); },
+      [this](PeerGone) {
+        if (!connected())
+          lost(make_error(Code::kUnavailable, "its connection broke, and nobody listens there any more"));
+      },
+      [this](const LeavePeer& m) { lost(make_error(m.code, "{}", m.reason)); },
+  };
+}
+
+void PeerActor::on_exit() {
+  if (!gone_) lost(make_error(Code::kCancelled, "the engine is being destroyed"));
+}
+
+int64_t PeerActor::now_ns() const {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+bool PeerActor::connected() const {
+  return std::ranges::all_of(lanes_, [](const LaneState& lane) { return lane.handler != nullptr; });
+}
+
+void PeerActor::up(const LaneUp& m) {
+  if (gone_) return;
+  LaneState& lane = lanes_[m.lane];
+  if (lane.handler) lane.handler->close();  // the peer has given the old connection up before we noticed
+  if (m.resumed) {
+    if (const Status fits = lane.stream.resume(m.received); !fits.ok()) return lost(fits.error());
+  } else if (lane.stream.sent() > 0 || lane.stream.received() > 0) {
+    return lost(make_error(Code::kUnavailable, "what was sent to it before its connection broke is lost"));
+  }
+  lane.connection = ++connections_;
+  const caf::actor self(this);
+  LaneHandler::Callbacks callbacks;
+  callbacks.frames = [weak = self->address(), n = m.lane, connection = lane.connection](auto frames) {
+    if (const auto peer = caf::actor_cast<caf::actor>(weak))
+      caf::anon_send(peer,
+                     LaneFrames{n, connection, std::make_shared<std::vector<net::ReceivedFrame>>(std::move(frames))});
+  };
+  callbacks.broken = [weak = self->address(), n = m.lane, connection = lane.connection](Error why) {
+    if (const auto peer = caf::actor_cast<caf::actor>(weak))
+      caf::anon_send(peer, LaneBroken{n, connection, std::move(why)});
+  };
+  lane.handler = LaneHandler::make(c_.network->multiplexer(), std::move(*m.connection), {{}, c_.network->allocator()},
+                                   std::move(callbacks));
+  lane.handler->start();
+  heartbeat_.heard(now_ns());
+  flush(m.lane);
+  if (connected() && !std::exchange(was_up_, true)) c_.network->is_up(c_);
+}
+
+void PeerActor::came(const LaneFrames& m) {
+  LaneState& lane = lanes_[m.lane];
+  if (gone_ || m.connection != lane.connection) return;
+  heard_ = true;
+  const EngineThread mark(c_.network->engine().directory.get());
+  const int64_t now = now_ns();
+  heartbeat_.heard(now);
+  for (net::ReceivedFrame& frame : *m.frames) {
+    const auto fresh = lane.stream.receive(frame.header, now);
+    Status status = fresh.ok() ? Status() : Status(fresh.error());
+    unload(m.lane);
+    c_.received[m.lane]->store(lane.stream.received(), std::memory_order_relaxed);
+    if (status.ok() && *fresh) status = handle(m.lane, std::move(frame));
+    if (gone_) return;
+    if (!status.ok())
+      return lost(make_error(Code::kUnavailable, "it sent what it should not: {}", status.error().message));
+  }
+  flush(m.lane);
+}
+
+Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
+  net::Frame& frame = received.frame;
+  switch (frame.type) {
+    case net::FrameType::kPing: {
+      TROUPE_ASSIGN(const net::Ping ping, net::decode<net::Ping>(frame.body));
+      TROUPE_ASSIGN(auto pong, net::make_frame(net::Pong{ping.time, now_ns()}));
+      if (lanes_[lane].handler) lanes_[lane].handler->send({lanes_[lane].stream.unsequenced(std::move(pong))});
+      return {};
+    }
+    case net::FrameType::kPong: {
+      TROUPE_ASSIGN(const net::Pong pong, net::decode<net::Pong>(frame.body));
+      heartbeat_.pong(pong.time, now_ns());
+      clock_.add(pong.time, pong.now, pong.now, now_ns());
+      return {};
+    }
+    case net::FrameType::kAck: return {};
+    case net::FrameType::kBye: {
+      TROUPE_ASSIGN(const net::Bye bye, net::decode<net::Bye>(frame.body));
+      left_ = true;
+      lost(make_error(Code::kUnavailable, "it has left: {}", bye.reason));
+      return {};
+    }
+    case net::FrameType::kTensor: {
+      TROUPE_ASSIGN(net::EdgeTensor edge, net::decode<net::EdgeTensor>(frame.body));
+      TROUPE_ASSIGN(Tensor value, net::unpack(edge.form, std::move(frame.tensors)));
+      c_.network->worker().received({edge.client, static_cast<int64_t>(edge.step), edge.edge, std::move(value),
+                                     edge.dead, std::move(edge.iterations)});
+      return {};
+    }
+    case net::FrameType::kDone: return done(frame);
+    case net::FrameType::kResult: return result(frame);
+    case net::FrameType::kPeers: {
+      TROUPE_ASSIGN(const net::Peers peers, net::decode<net::Peers>(frame.body));
+      c_.network->told_peers(c_.task, peers);
+      return {};
+    }
+    case net::FrameType::kReady: {
+      TROUPE_ASSIGN(const net::Ready ready, net::decode<net::Ready>(frame.body));
+      c_.network->told_ready(c_.task, ready);
+      return {};
+    }
+    default: break;
+  }
+  if (c_.role != net::PeerRole::kClient) return invalid_argument("{} from a task", net::to_string(frame.type));
+  return handle_step(received);
+}
+
+Status PeerActor::handle_step(net::ReceivedFrame& received) {
+  net::Frame& frame = received.frame;
+  Worker& worker = c_.network->worker();
+  const uint64_t client = client_of(c_.incarnation);
+  switch (frame.type) {
+    case net::FrameType::kRegister: {
+      TROUPE_ASSIGN(auto message, net::decode<net::RegisterProgram>(frame.body));
+      if (frame.tensors.size() != 1) return invalid_argument("a REGISTER with {} tensors", frame.tensors.size());
+      // Reading a graph takes as long as it takes: where planning is done, and in order before its runs all the same.
+      worker.add_program(client, message.program, message.session,
+                         [message, bytes = std::move(frame.tensors[0]), network = c_.network]() {
+                           return read_program(message, bytes, network->ops());
+                         });
+      return {};
+    }
+    case net::FrameType::kRelease: {
+      TROUPE_ASSIGN(const auto message, net::decode<net::ReleaseProgram>(frame.body));
+      if (message.session) worker.drop_session(client, message.session);
+      else worker.drop_program(client, message.program);
+      return {};
+    }
+    case net::FrameType::kRun: {
+      TROUPE_ASSIGN(const auto message, net::decode<net::RunProgram>(frame.body));
+      PartRun run;
+      run.program = message.program;
+      run.step = static_cast<int64_t>(message.step);
+      run.oldest = static_cast<int64_t>(message.oldest);
+      run.feeds = std::move(frame.tensors);
+      run.check_numerics = message.flags & net::RunProgram::kCheckNumerics;
+      run.random_step = message.random_step;
+      run.trace = message.flags & net::RunProgram::kTrace;
+      run.costs = message.flags & net::RunProgram::kTime;
+      run.done = [peer = caf::actor(this), step = message.step](PartEnd end) {
+        net::StepDone done;
+        done.step = step;
+        done.costs = std::move(end.costs);
+        done.trace = std::move(end.trace);
+        done.began_ns = end.began_ns;
+        done.now_ns = end.ended_ns;
+        std::vector<Tensor> fetches;
+        if (end.result.ok()) fetches = std::move(*end.result);
+        else done.error = std::move(end.result.error());
+        auto frame = net::make_frame(done, std::move(fetches));
+        if (!frame.ok()) {
+          done = {};
+          done.step = step;
+          done.error = frame.error();
+          frame = net::make_frame(done);
+        }
+        if (!frame.ok()) return;
+        const uint32_t lane = (*frame)->bytes() > kMostUrgentBytes ? 1 : 0;
+        caf::anon_send(peer, SendFrame{lane, std::move(*frame)});
+      };
+      worker.run(client, std::move(run));
+      return {};
+    }
+    case net::FrameType::kAbort: {
+      TROUPE_ASSIGN(const auto message, net::decode<net::AbortRun>(frame.body));
+      worker.abort(client, static_cast<int64_t>(message.step), message.error);
+      return {};
+    }
+    case net::FrameType::kSnapshot:
+    case net::FrameType::kRestore:
+    case net::FrameType::kReset: return handle_container(frame);
+    default: return invalid_argument("{} is not for a task", net::to_string(frame.type));
+  }
+}
+
+Status PeerActor::handle_container(net::Frame& frame) {
+  ContainerAsk ask;
+  uint64_t request = 0;
+  if (frame.type == net::FrameType::kSnapshot) {
+    TROUPE_ASSIGN(const auto message, net::decode<net::SnapshotContainer>(frame.body));
+    request = message.request;
+    if (++snapshots_[request] < kPeerLanes) return {};
+    snapshots_.erase(request);
+    ask.container = message.container;
+    ask.steps.assign(message.steps.begin(), message.steps.end());
+    ask.made = [peer = caf::actor(this), request] {
+      if (auto frame = net::make_frame(net::RequestDone{request, true}); frame.ok())
+        caf::anon_send(peer, SendFrame{0, std::move(*frame)});
+    };
+  } else if (frame.type == net::FrameType::kRestore) {
+    TROUPE_ASSIGN(const auto message, net::decode<net::RestoreContainer>(frame.body));
+    if (message.names.size() != frame.tensors.size())
+      return invalid_argument("a RESTORE of {} names and {} tensors", message.names.size(), frame.tensors.size());
+    request = message.request;
+    ask.kind = ContainerAsk::Kind::kRestore;
+    ask.container = message.container;
+    for (size_t i = 0; i < message.names.size(); ++i) ask.variables[message.names[i]] = std::move(frame.tensors[i]);
+  } else {
+    TROUPE_ASSIGN(const auto message, net::decode<net::ResetContainer>(frame.body));
+    request = message.request;
+    ask.kind = ContainerAsk::Kind::kReset;
+    ask.container = message.container;
+  }
+  ask.done = [peer = caf::actor(this), request](Result<ContainerAsk::Variables> result) {
+    net::RequestDone done{request};
+    std::vector<Tensor> tensors;
+    if (!result.ok()) {
+      done.error = std::move(result.error());
+    } else {
+      for (auto& [name, value] : *result) {
+        done.names.push_back(name);
+        tensors.push_back(std::move(value));
+      }
+    }
+    auto frame = net::make_frame(done, std::move(tensors));
+    if (!frame.ok()) frame = net::make_frame(net::RequestDone{request, false, frame.error()});
+    if (!frame.ok()) return;
+    const uint32_t lane = (*frame)->bytes() > kMostUrgentBytes ? 1 : 0;
+    caf::anon_send(peer, SendFrame{lane, std::move(*frame)});
+  };
+  c_.network->worker().ask(client_of(c_.incarnation), std::move(ask));
+  return {};
+}
+
+Status PeerActor::result(net::Frame& frame) {
+  TROUPE_ASSIGN(auto message, net::decode<net::RequestDone>(frame.body));
+  const auto at = container_asks_.find(message.request);
+  if (at == container_asks_.end() && message.made) return {};  // its end has overtaken it
+  if (at == container_asks_.end())
+    return invalid_argument("request {} was not made, or has been answered", message.request);
+  if (message.made) {
+    if (at->second->made) at->second->made();
+    return {};
+  }
+  const auto ask = std::move(at->second);
+  container_asks_.erase(at);
+  if (message.error) {
+    ask->done(std::move(*message.error));
+    return {};
+  }
+  if (message.names.size() != frame.tensors.size())
+    return invalid_argument("a RESULT of {} names and {} tensors", message.names.size(), frame.tensors.size());
+  ContainerAsk::Variables variables;
+  for (size_t i = 0; i < message.names.size(); ++i) variables[message.names[i]] = std::move(frame.tensors[i]);
+  ask->done(std::move(variables));
+  return {};
+}
+
+Status PeerActor::done(net::Frame& frame) {
+  TROUPE_ASSIGN(auto message, net::decode<net::StepDone>(frame.body));
+  const auto at = asked_.find(static_cast<int64_t>(message.step));
+  if (at == asked_.end()) return invalid_argument("step {} was not asked for, or has been answered", message.step);
+  const Asked asked = std::move(at->second);
+  asked_.erase(at);
+  PartEnd end(std::move(frame.tensors));
+  if (message.error) end.result = std::move(*message.error);
+  const int64_t now = now_ns();
+  if (message.began_ns != 0) clock_.add(asked.sent_ns, message.began_ns, message.now_ns, now);
+  end.costs = std::move(message.costs);
+  end.trace = std::move(message.trace);
+  for (net::TraceRecord& record : end.trace) {
+    if (record.device.find("/device:sim:") != std::string::npos) continue;  // a clock of its own
+    // What a step did lies between its RUN and its DONE, whatever the clocks are thought to show.
+    for (int64_t* const time : {&record.begin_ns, &record.end_ns})
+      *time = std::clamp(
+          static_cast<int64_t>(static_cast<uint64_t>(*time) - static_cast<uint64_t>(clock_.offset_ns().value_or(0))),
+          asked.sent_ns, now);
+  }
+  (*asked.done)(std::move(end));
+  return {};
+}
+
+void PeerActor::flush(uint32_t n) {
+  LaneState& lane = lanes_[n];
+  if (!lane.handler) return;
+  std::vector<net::OutgoingFrame> out;
+  while (auto frame = lane.stream.next()) out.push_back(std::move(*frame));
+  if (auto ack = lane.stream.ack(now_ns())) out.push_back(std::move(*ack));
+  if (!out.empty()) lane.handler->send(std::move(out));
+  if (const auto at = lane.stream.ack_at()) wake_at(*at);
+}
+
+void PeerActor::push(uint32_t lane, net::FrameRef frame, bool loaded) {
+  LaneState& l = lanes_[lane];
+  if (!loaded) c_.load->add(frame->bytes());
+  ++l.pushed_frames, l.pushed_bytes += frame->bytes();
+  l.stream.push(std::move(frame));
+  flush(lane);
+}
+
+void PeerActor::unload(uint32_t lane) {
+  LaneState& l = lanes_[lane];
+  const uint64_t frames = l.stream.waiting_frames() + l.stream.in_flight_frames();
+  const uint64_t bytes = l.stream.waiting_bytes() + l.stream.in_flight_bytes();
+  if (frames == l.pushed_frames) return;
+  c_.load->remove(std::exchange(l.pushed_frames, frames) - frames, std::exchange(l.pushed_bytes, bytes) - bytes);
+  if (c_.load->let_go()) c_.network->engine().may_send();
+}
+
+void PeerActor::check_speed(int64_t now) {
+  // Time in which this process itself stood still is not the peer's.
+  const int64_t passed = std::min(now - std::exchange(ticked_ns_, now), 2 * c_.heartbeat.interval_ns);
+  for (LaneState& lane : lanes_) {
+    const bool stands = lane.handler && lane.handler->stands_ns(now) >= passed;
+    const int64_t before = std::exchange(lane.stands_ns, stands ? lane.stands_ns + passed : 0);
+    const auto text = [&] {
+      return fmt::format("it has taken nothing for {} ms of {} MiB that are on their way to it",
+                         lane.stands_ns / 1'000'000, c_.load->bytes() >> 20);
+    };
+    if (lane.stands_ns >= c_.heartbeat.limit_ns) return lost(make_error(Code::kUnavailable, "{}", text()));
+    const int64_t half = c_.heartbeat.limit_ns / 2;
+    if (before < half && lane.stands_ns >= half) log_warning("{}: {}", task_name(c_.task), text());
+  }
+}
+
+void PeerActor::broke(LaneBroken& m) {
+  LaneState& lane = lanes_[m.lane];
+  if (gone_ || m.connection != lane.connection || !lane.handler) return;
+  lane.handler->close();
+  lane.handler = nullptr;
+  if (m.why.code == Code::kDataLoss || m.why.code == Code::kResourceExhausted)
+    return lost(make_error(Code::kUnavailable, "it sent what cannot be read: {}", m.why.message));
+  if (c_.dials) return c_.network->dial_again(c_, m.lane, lane.stream.received());
+  // Nothing is lost that would be worth a wait, and a client keeps others from this task.
+  const bool began = c_.role == net::PeerRole::kClient ? heard_ : was_up_;
+  if (!began && std::ranges::none_of(lanes_, [](const LaneState& l) { return l.handler != nullptr; }))
+    lost(make_error(Code::kCancelled, "it has gone before it was connected"));
+}
+
+void PeerActor::tick() {
+  if (gone_) return;
+  wakes_at_ = INT64_MAX;
+  const int64_t now = now_ns();
+  // What is under way in a long frame counts.
+  for (const LaneState& lane : lanes_)
+    if (lane.handler) heartbeat_.heard(std::max(lane.handler->heard_ns(), now - heartbeat_.silence(now)));
+  check_speed(now);
+  if (gone_) return;
+  switch (heartbeat_.tick(now)) {
+    case net::Heartbeat::Verdict::kLost:
+      return lost(
+          make_error(Code::kUnavailable, "nothing came from it for {} ms", heartbeat_.silence(now) / 1'000'000));
+    case net::Heartbeat::Verdict::kPing:
+      if (auto ping = net::make_frame(net::Ping{now}); ping.ok() && lanes_[0].handler)
+        lanes_[0].handler->send({lanes_[0].stream.unsequenced(std::move(*ping))});
+      break;
+    case net::Heartbeat::Verdict::kQuiet: break;
+  }
+  for (uint32_t lane = 0; lane < kPeerLanes; ++lane) flush(lane);
+  wake();
+}
+
+void PeerActor::wake() { wake_at(heartbeat_.next()); }
+
+void PeerActor::wake_at(int64_t at) {
+  if (at >= wakes_at_ || gone_) return;
+  wakes_at_ = at;
+  delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - now_ns(), 0)), PeerTick{});
+}
+
+void PeerActor::lost(Error why) {
+  if (std::exchange(gone_, true)) return;
+  // What was under way is given up here, so the peer must not go on from there if it is alive.
+  const auto lane = std::ranges::find_if(lanes_, [](const LaneState& l) { return l.handler != nullptr; });
+  if (auto bye = net::make_frame(net::Bye{why.message}); bye.ok() && !left_ && lane != lanes_.end())
+    lane->handler->send({lane->stream.unsequenced(std::move(*bye))});
+  for (LaneState& lane : lanes_)
+    if (lane.handler) lane.handler->close();
+  why.message = fmt::format("{}: {}", task_name(c_.task), why.message);
+  const auto asked = std::exchange(asked_, {});
+  for (const auto& [step, question] : asked) (*question.done)(why);
+  const auto asks = std::exchange(container_asks_, {});
+  for (const auto& [request, ask] : asks) ask->done(why);
+  c_.network->lost(c_, why, left_);
+  c_.network->engine().may_send();
+  quit();
+}
+
+}  // namespace troupe

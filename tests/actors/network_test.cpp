@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cluster over sockets, its tasks and its client in one process: what it gives, who may come and go, and what becomes
+// of steps when somebody goes.
+#include <future>
+#include <thread>
+
+#include "actors/engine_impl.h"
+#include "actors/network.h"
+#include "tests/actors/fixtures.h"
+#include "tests/actors/relay.h"
+#include "tests/actors/socket_cluster.h"
+#include "tests/repeats.h"
+#include "troupe/cluster.h"
+
+using namespace troupe;
+
+namespace {
+
+/// x on task 0, its negative on task 1, and back.
+struct ThereAndBack {
+  explicit ThereAndBack(Engine& engine, SessionOptions options = {})
+      : graph(engine.ops()), scope(graph), first(scope.device("/job:worker/task:0")),
+        second(scope.device("/job:worker/task:1")), session(engine, graph, options) {
+    x = scope.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::unknown()}});
+    there = first.op("Identity", {x});
+    negative = second.op("Neg", {there});
+    back = first.op("Mul", {negative, scope.constant(Tensor::scalar(-1.0f))});  // two of Neg would be left out
+  }
+  RunResult run(const Tensor& value, RunOptions options = {}) { return session.run({{x, value}}, {back}, {}, options); }
+  Graph graph;
+  Scope scope, first, second;
+  Session session;
+  Output x, there, negative, back;
+};
+
+Tensor ramp(int64_t n) {
+  Tensor out = *Tensor::make(DType::kFloat32, Shape{n});
+  float* v = static_cast<float*>(out.mutable_raw());
+  for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(i % 1000) - 500;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("tensors small and large go from task to task and come back as they were") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  CHECK(engine->devices() == std::vector<std::string>{"/job:localhost/replica:0/task:0/device:cpu:0",
+                                                      "/job:worker/replica:0/task:0/device:cpu:0",
+                                                      "/job:worker/replica:0/task:1/device:cpu:0"});
+  ThereAndBack t(*engine);
+  for (const int64_t n : {0, 1, 1000, 20'000, 1 << 20, 40 << 20}) {
+    const Tensor value = ramp(n);
+    const auto result = t.run(value);
+    INFO(n << (result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(value));
+  }
+  // Strings, and what no process can send.
+  const Output text = t.second.op(
+      "Identity",
+      {t.first.op("Identity", {t.scope.constant(Tensor::of<std::string>({"a", "", "long enough to be elsewhere"}))})});
+  const auto strings = t.session.run({text});
+  REQUIRE(strings.ok());
+  CHECK((*strings)[0].data<std::string>()[2] == "long enough to be elsewhere");
+}
+
+TEST_CASE("steps of several threads are under way over sockets at once") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int k = 0; k < many(150); ++k) {
+        const Tensor value = ramp(i == 0 ? 60'000 : 7 + i);
+        const auto result = t.run(value);
+        wrong += !result.ok() || !(*result)[0].identical(value);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("links between tasks are measured, and those within a task are not") {
+  SocketCluster tasks(2, false);
+  tasks.options.cpu_threads = {1, 1};
+  tasks.start(0), tasks.start(1);
+  tasks.options.cluster.measure_links = true;
+  const auto engine = tasks.client();
+  const Links& links = engine->impl().links;  // devices 0 and 1 are the client's
+  for (const auto& [a, b] : {std::pair(0u, 2u), std::pair(1u, 5u), std::pair(2u, 4u), std::pair(5u, 3u)}) {
+    CHECK(links.between(a, b).bandwidth <= 1e12);
+    CHECK(links.between(a, b).bandwidth > 0);
+    CHECK(links.between(a, b).latency_ns >= 100);
+    CHECK(links.between(a, b).latency_ns == links.between(b, a).latency_ns);
+  }
+  CHECK(links.between(2, 3).bandwidth == 1e15);
+  CHECK(links.between(0, 1).bandwidth == 1e15);
+  // A step is placed by them.
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  const Output sum = scope.op("Add", {scope.constant(Tensor::scalar(1.f)), scope.constant(Tensor::scalar(2.f))});
+  Session session(*engine, graph, {.placing = Placing::kByCost});
+  CHECK((*session.run({sum}))[0].identical(Tensor::scalar(3.f)));
+  // A task that is gone is an error, not a wait.
+  tasks.workers[1].reset();
+  CHECK_FALSE(measure_links(*engine).ok());
+}
+
+TEST_CASE("errors, deadlines and cancelled steps are those of one process") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  const Output queue = t.second.named("queue").op(
+      "FIFOQueueV2", {}, {{"component_types", std::vector<DType>{DType::kFloat32}}, {"capacity", int64_t{1}}});
+  const Output element =
+      t.second.op("QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{DType::kFloat32}}});
+  const Output waits = t.first.op("Neg", {element});
+  refused(t.session.run({}, {waits}, {}, {.deadline = std::chrono::milliseconds(30)}), Code::kDeadlineExceeded);
+  CancelToken token;
+  auto cancelled = t.session.run_future({}, {waits}, {}, {.cancel = token});
+  token.cancel();
+  refused(cancelled.get(), Code::kCancelled);
+  // One part fails while another waits for what never comes.
+  const Output zero = t.first.named("ratio").op(
+      "FloorDiv", {t.first.constant(1), t.scope.op("Cast", {t.x}, {{"DstT", DType::kInt32}})});
+  const Output sum = t.first.op("AddV2", {waits, t.first.op("Cast", {zero}, {{"DstT", DType::kFloat32}})});
+  const auto failed = t.session.run({{t.x, f(0)}}, {sum});
+  refused(failed, Code::kInvalidArgument);
+  CHECK(failed.error().node == "ratio");
+  CHECK(failed.error().device == "/job:worker/replica:0/task:0/device:cpu:0");
+  CHECK(t.run(ramp(3)).ok());
+}
+
+TEST_CASE("a client waits for tasks that come later, and names those that do not come") {
+  SocketCluster tasks(2, false);
+  tasks.start(0);
+  auto early = std::async(std::launch::async, [&] { return Engine::create(tasks.options); });
+  tasks.start(1);
+  auto engine = early.get();
+  INFO((engine.ok() ? "" : engine.error().str()));
+  REQUIRE(engine.ok());
+  CHECK(ThereAndBack(**engine).run(ramp(5)).ok());
+  engine->reset();
+  tasks.workers[1].reset();
+  EngineOptions impatient = tasks.options;
+  impatient.cluster.wait = std::chrono::milliseconds(200);
+  const auto missing = Engine::create(impatient);
+  REQUIRE_FALSE(missing.ok());
+  CHECK(missing.error().code == Code::kUnavailable);
+  INFO(missing.error().message);
+  CHECK(missing.error().message.find("/job:worker/task:1") != std::string::npos);
+  const auto status = probe_cluster(tasks.options.cluster, std::chrono::milliseconds(200));
+  REQUIRE(status.ok());
+  REQUIRE(status->size() == 2);
+  CHECK((*status)[0].up);
+  CHECK_FALSE((*status)[1].up);
+}
+
+TEST_CASE("a second client is refused with the first one's name, and served when that has gone") {
+  SocketCluster tasks(1);
+  auto first = tasks.client();
+  EngineOptions impatient = tasks.options;
+  impatient.cluster.wait = std::chrono::milliseconds(300);
+  const auto second = Engine::create(impatient);
+  REQUIRE_FALSE(second.ok());
+  INFO(second.error().message);
+  CHECK(second.error().message.find("serves /job:client/task:") != std::string::npos);
+  first.reset();
+  const auto third = tasks.client();
+  CHECK(third->devices().size() == 2);
+}
+
+TEST_CASE("clients that come and go as fast as they can leave nothing behind that keeps the next one waiting") {
+  SocketCluster tasks(3);
+  EngineOptions options = tasks.options;
+  options.cluster.wait = std::chrono::seconds(20);  // less than the silence of 60 s, by which a peer is given up
+  for (int i = 0; i < 20; ++i) {
+    // Two at once: one is refused and tries again until the other has gone. One that hardly waits goes half connected.
+    EngineOptions hasty = options;
+    hasty.cluster.wait = std::chrono::milliseconds(i % 7);
+    std::thread other([&] { (void)Engine::create(hasty).ok(); });
+    const auto engine = Engine::create(options);
+    other.join();
+    INFO((engine.ok() ? "" : engine.error().message));
+    REQUIRE(engine.ok());
+    CHECK((*engine)->devices().size() == 4);
+  }
+}
+
+TEST_CASE("a task that answers and takes nothing is given up, and taken back when it takes something") {
+  SocketCluster tasks(2, false);
+  tasks.options.cluster.silence = std::chrono::seconds(4);
+  tasks.start(0), tasks.start(1);
+  // The client reaches task 1 through a relay.
+  const std::string through = tasks.directory.file("relay");
+  Relay relay(through, tasks.path(1));
+  const auto engine = Engine::create(tasks.options_by(1, through));
+  REQUIRE(engine.ok());
+  ThereAndBack t(**engine);
+  REQUIRE(t.run(ramp(10)).ok());
+  relay.stall_after(2 << 20);  // the lane of small frames does not come to that
+  const auto result = t.run(ramp(8 << 20));
+  REQUIRE_FALSE(result.ok());
+  CHECK(result.error().code == Code::kUnavailable);
+  CHECK_THAT(result.error().message, Catch::Contains("/job:worker/replica:0/task:1: it has taken nothing for") &&
+                                         Catch::Contains("ms of 32 MiB that are on their way to it"));
+  relay.stall_after(UINT64_MAX);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const Tensor value = ramp(1 << 20);
+  auto again = t.run(value);
+  for (; !again.ok() && std::chrono::steady_clock::now() < deadline; again = t.run(value)) std::this_thread::yield();
+  REQUIRE(again.ok());
+  CHECK((*again)[0].identical(value));
+}
+
+TEST_CASE("a task that goes ends the steps that need it, and the session goes on when it is back") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  REQUIRE(t.run(ramp(3)).ok());
+  for (int round = 0; round < 3; ++round) {
+    const Output queue = t.second.op(
+        "FIFOQueueV2", {}, {{"component_types", std::vector<DType>{DType::kFloat32}}, {"capacity", int64_t{1}}});
+    const Output waits = t.first.op(
+        "Neg", {t.second.op("QueueDequeueV2", {queue}, {{"component_types", std::vector<DType>{DType::kFloat32}}})});
+    auto waiting = t.session.run_future({}, {waits});
+    const auto ended = [&] { return waiting.wait_for(std::chrono::seconds(0)) == std::future_status::ready; };
+    while (tasks.workers[1]->engine().impl().worker->running() == 0 && !ended()) std::this_thread::yield();
+    tasks.workers[1].reset();
+    const auto lost = waiting.get();
+    refused(lost, Code::kUnavailable, "task:1");
+    CHECK(t.session.run({{t.x, ramp(2)}}, {t.there}).ok());  // needs task 0 alone
+    tasks.start(1);
+    // The client dials again by itself; until then steps are refused at once.
+    RunResult again = t.run(ramp(4));
+    while (!again.ok() && again.error().code == Code::kUnavailable) again = t.run(ramp(4));
+    INFO((again.ok() ? "" : again.error().str()));
+    REQUIRE(again.ok());
+    CHECK((*again)[0].identical(ramp(4)));
+  }
+}
+
+TEST_CASE("variables stay with their tasks when a client goes") {
+  SocketCluster tasks(2);
+  const auto build = [](Engine& engine, auto&& use) {
+    Graph graph(engine.ops());
+    Scope scope(graph);
+    const Scope on = scope.device("/job:worker/task:1");
+    const Output v = on.op("VarHandleOp", {},
+                           {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}, {"shared_name", std::string("v")}});
+    const Output read = on.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+    on.named("set").op("AssignVariableOp", {v, on.constant(5.f)});
+    Session session(engine, graph);
+    use(session, read, graph.find("set"));
+  };
+  build(*tasks.client(), [](Session& s, Output, const Node* set) { REQUIRE(s.run({set}).ok()); });
+  build(*tasks.client(), [](Session& s, Output read, const Node*) {
+    const auto result = s.run({read});
+    REQUIRE(result.ok());
+    CHECK(number((*result)[0]) == 5.f);
+  });
+}
+
+TEST_CASE("snapshots, restoring and resets reach the variables of all tasks over sockets") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  Graph graph(engine->ops());
+  Scope scope(graph);
+  std::vector<const Node*> init, add;
+  Outputs reads;
+  for (int i = 0; i < 2; ++i) {
+    const Scope on = scope.device("/job:worker/task:" + std::to_string(i));
+    const std::string name = "v" + std::to_string(i);
+    const Output v =
+        on.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}, {"shared_name", name}});
+    on.named(name + "/set").op("AssignVariableOp", {v, on.constant(0.f)});
+    on.named(name + "/add").op("AssignAddVariableOp", {v, on.constant(1.f)});
+    init.push_back(graph.find(name + "/set"));
+    add.push_back(graph.find(name + "/add"));
+    reads.push_back(on.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}));
+  }
+  Session session(*engine, graph);
+  REQUIRE(session.run(init).ok());
+  std::atomic<bool> stop{false};
+  std::thread trains([&] {
+    while (!stop)
+      if (!session.run(add).ok()) std::abort();
+  });
+  for (int i = 0; i < many(50); ++i) {
+    const auto snapshot = engine->snapshot().get();
+    INFO((snapshot.ok() ? "" : snapshot.error().str()));
+    REQUIRE(snapshot.ok());
+    CHECK(number(snapshot->variables.at("v0")) == number(snapshot->variables.at("v1")));
+  }
+  stop = true;
+  trains.join();
+  REQUIRE(engine->restore({{{"v0", f(7)}, {"v1", f(8)}}}).ok());
+  const auto values = session.run(reads);
+  REQUIRE(values.ok());
+  CHECK(number((*values)[0]) == 7.f);
+  CHECK(number((*values)[1]) == 8.f);
+  CHECK_FALSE(engine->restore({{{"v0", Tensor::scalar(1)}}}).ok());
+  engine->reset_container("");
+  refused(session.run(reads), Code::kFailedPrecondition, "no value yet");
+  tasks.workers[1].reset();
+  const auto lost = engine->snapshot().get();
+  REQUIRE_FALSE(lost.ok());
+  CHECK(lost.error().message.find("task:1") != std::string::npos);
+}
+
+TEST_CASE("a client's engine may end, and a session outlive it, while steps are under way over sockets") {
+  for (int i = 0; i < repeats(8); ++i) {
+    SocketCluster tasks(2);
+    auto engine = tasks.client();
+    ThereAndBack t(*engine);
+    std::vector<std::future<RunResult>> steps;
+    for (int k = 0; k < 20; ++k) steps.push_back(t.session.run_future({{t.x, ramp(100 * k)}}, {t.back}));
+    engine.reset();
+    for (auto& step : steps) {
+      const RunResult result = step.get();
+      CHECK((result.ok() || result.error().code == Code::kCancelled));
+    }
+    refused(t.run(ramp(1)), Code::kFailedPrecondition);
+  }
+}
+
+TEST_CASE("the options of a cluster are checked") {
+  EngineOptions options;
+  options.cpu_threads = {1};
+  options.cluster.spec = "{";
+  CHECK(Engine::create(options).error().code == Code::kInvalidArgument);
+  options.cluster.spec = "{\"cluster\":{\"worker\":[\"127.0.0.1:1\"]}}";
+  options.cluster.silence = std::chrono::milliseconds(1);
+  CHECK(Engine::create(options).error().code == Code::kInvalidArgument);
+  options.cluster.silence = std::chrono::seconds(2);
+  CHECK(ClusterWorker::start(options).error().code == Code::kInvalidArgument);
+  options.cluster.job = "worker";
+  options.cluster.task = 1;
+  CHECK(ClusterWorker::start(options).error().message.find("worker") != std::string::npos);
+}
