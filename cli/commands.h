@@ -17,5 +17,10 @@ void add_run(CLI::App& app, Job& job);
 void add_ops(CLI::App& app, Job& job);
 void add_inspect(CLI::App& app, Job& job);
 void add_place(CLI::App& app, Job& job);
+void add_worker(CLI::App& app, Job& job);
+void add_launch(CLI::App& app, Job& job);
+void add_cluster(CLI::App& app, Job& job);
+/// Of `troupe cluster`.
+void add_cluster_keys(CLI::App& cluster, Job& job);
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "base/device_name.h"
 
@@ -88,6 +89,18 @@ Result<std::vector<PlacementDevice>> read_devices(const std::string& text) {
     for (int i = 0; i < count; ++i) out.push_back({fmt::format("{}:{}", name, counts[name]++), rates});
   }
   return out;
+}
+
+Result<std::vector<int>> read_cpu_devices(const std::string& text, int cores) {
+  if (text.empty()) return std::vector<int>();
+  constexpr int kMostCpus = 1024;
+  const std::string count = text.substr(std::min(text.size(), text.find('=') + 1));
+  int devices = 0;
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
+  if (!text.starts_with("cpu=") || error != std::errc() || *end != '\0' || devices < 1 || devices > kMostCpus)
+    return invalid_argument("--devices {}: cpu=N is expected, with N from 1 to {}", text, kMostCpus);
+  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::vector<int>(static_cast<size_t>(devices), std::max(1, cores / devices));
 }
 
 Result<LinkRates> read_link(const std::string& text) {

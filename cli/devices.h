@@ -15,6 +15,10 @@ namespace troupe {
 /// text and what is expected.
 Result<std::vector<PlacementDevice>> read_devices(const std::string& text);
 
+/// "cpu=2": so many CPU devices, which share `cores` (0: all there are): the threads of each. "": none are named.
+/// Errors: as above.
+Result<std::vector<int>> read_cpu_devices(const std::string& text, int cores = 0);
+
 /// "bandwidth=50e9,latency=3000": bytes a second in each direction, and nanoseconds.
 Result<LinkRates> read_link(const std::string& text);
 

@@ -13,5 +13,8 @@ int main(int argc, char** argv) {
   troupe::add_ops(app, job);
   troupe::add_inspect(app, job);
   troupe::add_place(app, job);
+  troupe::add_worker(app, job);
+  troupe::add_launch(app, job);
+  troupe::add_cluster(app, job);
   return programs::run(app, argc, argv, [&job] { return job(); });
 }

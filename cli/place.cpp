@@ -10,12 +10,15 @@
 #include "cli/devices.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
+#include "programs/cluster_flags.h"
+#include "troupe/cluster.h"
 #include "troupe/graph_def.h"
 
 namespace troupe {
 namespace {
 
 struct Options {
+  programs::ClusterFlags cluster;
   std::string graph, devices = "cpu=1", link, costs;
   std::vector<std::string> fetches, targets;
   bool explain = false, by_hand = false, strict = false;
@@ -139,9 +142,35 @@ void print_summary(const Placement& placed, const PlacementOptions& options, con
   fmt::print("\npredicted step: {}\n", time(placed.step_ns));
 }
 
+/// The devices of a cluster and the links between its tasks, which it prints.
+Status ask_cluster(const Options& o, PlacementOptions& options) {
+  TROUPE_ASSIGN(const auto engine, Engine::create(o.cluster.engine({.cpu_threads = {1}})));
+  const std::vector<std::string> devices = engine->devices();
+  for (const std::string& name : devices) options.devices.push_back({name});
+  if (!o.link.empty()) return {};
+  TROUPE_ASSIGN(options.links, measure_links(*engine));
+  std::vector<uint32_t> firsts;  // of tasks
+  const auto task = [&](uint32_t d) { return devices[d].substr(0, devices[d].rfind("/device:")); };
+  for (uint32_t d = 0; d < devices.size(); ++d)
+    if (d == 0 || task(d) != task(d - 1)) firsts.push_back(d);
+  fmt::print("links as measured: latency, bytes a second\n");
+  for (size_t i = 0; i < firsts.size(); ++i)
+    for (size_t j = i + 1; j < firsts.size(); ++j) {
+      const LinkRates& link = options.links->between(firsts[i], firsts[j]);
+      fmt::print("  {} - {}  {}  {}/s\n", task(firsts[i]), task(firsts[j]), time(link.latency_ns),
+                 bytes(link.bandwidth));
+    }
+  fmt::print("\n");
+  return {};
+}
+
 Status place_graph(const Options& o) {
   PlacementOptions options;
-  TROUPE_ASSIGN(options.devices, read_devices(o.devices));
+  if (o.cluster.given()) {
+    TROUPE_RETURN_IF_ERROR(ask_cluster(o, options));
+  } else {
+    TROUPE_ASSIGN(options.devices, read_devices(o.devices));
+  }
   if (!o.link.empty()) {
     TROUPE_ASSIGN(options.link, read_link(o.link));
   }
@@ -184,7 +213,9 @@ void add_place(CLI::App& app, Job& job) {
                   "k, M, G, "
                   "T may follow a number. /job:NAME/task:N/ in front: of another machine")
       ->capture_default_str();
-  place_app.add_option("--link", o->link, "bandwidth=B,latency=NS: of the links between devices [10e9, 1000]");
+  place_app.add_option("--link", o->link,
+                       "bandwidth=B,latency=NS: of the links between devices [10e9, 1000; with --cluster as measured]");
+  o->cluster.add_to(place_app);
   place_app.add_option("--costs", o->costs, "A file of measured costs, as run --costs writes it [estimates]");
   place_app.add_option("--fetch", o->fetches, "NAME:PORT,...: tensors wanted [all that nobody reads]")
       ->delimiter(',')

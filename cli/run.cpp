@@ -4,16 +4,16 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <thread>
 
 #include "base/printable.h"
 #include "cli/commands.h"
+#include "cli/devices.h"
 #include "io/whole_file.h"
+#include "programs/cluster_flags.h"
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"
 #include "troupe/session.h"
@@ -160,32 +160,21 @@ class Progress {
   bool shown_ = false;
 };
 
-/// "cpu=2": so many CPU devices, which share the cores.
-Status read_devices(const std::string& text, EngineOptions& out) {
-  if (text.empty()) return {};
-  constexpr int kMost = 1024;
-  const std::string count = text.substr(std::min(text.size(), text.find('=') + 1));
-  int devices = 0;
-  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
-  if (!text.starts_with("cpu=") || error != std::errc() || *end != '\0' || devices < 1 || devices > kMost)
-    return invalid_argument("--devices {}: cpu=N is expected, with N from 1 to {}", text, kMost);
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  out.cpu_threads.assign(static_cast<size_t>(devices), std::max(1, cores / devices));
-  return {};
-}
-
 struct Options {
   std::string graph, feeds, out, devices, passes = "default";
   bool place = false;
-  GraphRun job;
+  programs::ClusterFlags cluster = {};
+  GraphRun job = {};
 };
 
 Status run(Options& o) {
   if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty())
     return invalid_argument("nothing to run: give --fetch, --target or --init");
-  TROUPE_RETURN_IF_ERROR(read_devices(o.devices, o.job.engine));
+  TROUPE_ASSIGN(const auto threads, read_cpu_devices(o.devices));
+  o.job.engine = o.cluster.engine({.cpu_threads = threads});
   TROUPE_ASSIGN(o.job.passes, GraphPasses::parse(o.passes));
   o.job.placing = o.place ? Placing::kByCost : Placing::kByHand;
+  o.job.engine.cluster.measure_links = o.place;
   TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
   if (!o.feeds.empty()) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
@@ -203,7 +192,11 @@ Status run(Options& o) {
 }  // namespace
 
 Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
-  TROUPE_ASSIGN(const auto engine, Engine::create(job.engine));
+  std::unique_ptr<Engine> own;
+  if (!job.on) {
+    TROUPE_ASSIGN(own, Engine::create(job.engine));
+  }
+  Engine* const engine = job.on ? job.on : own.get();
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
@@ -252,6 +245,7 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--costs", o->job.costs,
                      "A file for what nodes cost: begun with, if it is there, and written with what 20 steps measured");
   run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens");
+  o->cluster.add_to(run_app);
   run_app.callback([o, &job] { job = [o] { return run(*o); }; });
 }
 

@@ -22,6 +22,7 @@ struct GraphRun {
   double deadline = 0;        // seconds a step, or the initialisation, may take; 0: any
   bool all_steps = false;     // keep the fetches of every step, not of the last alone
   EngineOptions engine = {};  // devices
+  Engine* on = nullptr;       // run on this engine instead of one of its own
   GraphPasses passes = {};
   Placing placing = Placing::kByHand;
   std::string costs = {};  // a file of measured costs: begun with, where it is there, and written at the end
@@ -29,7 +30,7 @@ struct GraphRun {
   std::function<void(int64_t done)> after_step = {};
 };
 
-/// Runs it on an engine of its own and returns the fetches by the names asked for: of the last step, or of all steps
+/// Runs it and returns the fetches by the names asked for: of the last step, or of all steps
 /// stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches and targets
 /// no step runs. Beside the tensors returned, memory does not grow with the steps.
 /// Errors: those of from_graph_def, Session::run, CostModel and TraceFile; kInvalidArgument for a fetch that changes

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "train_images/replica_flags.h"
 #include "troupe/idx.h"
@@ -22,6 +23,7 @@ struct Options {
   ReplicaFlags together = {.mode = "ring", .staleness = 2};
   int replicas = 2, per_device = 1, batch = 32;
   int64_t updates = 300;
+  programs::ClusterFlags cluster;
 
   int device_count() const { return (replicas + per_device - 1) / per_device; }
 };
@@ -34,9 +36,9 @@ nn::ModelOutputs network(const Scope& s, nn::Variables& v, const std::vector<Out
   return {nn::sparse_softmax_cross_entropy(s, logits, labels), nn::accuracy(s, logits, labels)};
 }
 
-nn::TrainerOptions make_options(const Options& o) {
+nn::TrainerOptions make_options(const Options& o, const std::vector<std::string>& devices) {
   nn::TrainerOptions t;
-  for (int i = 0; i < o.replicas; ++i) t.devices.push_back(fmt::format("/{}:{}", o.devices, i / o.per_device));
+  for (int i = 0; i < o.replicas; ++i) t.devices.push_back(devices[static_cast<size_t>(i / o.per_device)]);
   t.input_device = o.devices == "cpu" ? fmt::format("/cpu:{}", o.device_count()) : "/cpu:0";
   // Late gradients are momentum enough (Mitliagkas et al., 2016, Asynchrony begets momentum); more of it may diverge.
   const nn::Schedule rate = nn::constant_rate(0.05f);
@@ -50,9 +52,9 @@ Status run(const Options& o) {
   TROUPE_ASSIGN(const Dataset training, Dataset::from_tensors({images.train_images, images.train_labels}));
   TROUPE_ASSIGN(const Dataset testing, Dataset::from_tensors({images.test_images, images.test_labels}));
   // One more for the input; of simulated ones that stays idle, since files are read by the CPU.
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, o.device_count() + 1));
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, o.device_count() + 1, o.cluster));
   const Dataset batches = training.shuffle(10000, 1).repeat(-1).batch(o.batch, true);
-  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*chosen.engine, network, batches, make_options(o)));
+  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*chosen.engine, network, batches, make_options(o, chosen.names)));
   TROUPE_RETURN_IF_ERROR(trainer->initialise());
 
   TROUPE_ASSIGN(const nn::Metrics before, trainer->evaluate(testing.batch(500)));
@@ -86,10 +88,11 @@ int main(int argc, char** argv) {
   app.add_option("--replicas", o.replicas, "Replicas")->check(CLI::Range(1, 64));
   app.add_option("--per-device", o.per_device, "Replicas on each device, whose steps run at once")
       ->check(CLI::Range(1, 64));
-  app.add_option("--devices", o.devices, "Kind of the devices; sim: simulated ones")
-      ->check(CLI::IsMember({"cpu", "sim", "gpu"}));
+  app.add_option("--devices", o.devices, "Kind of the devices; sim: simulated ones, workers: those of a cluster")
+      ->check(CLI::IsMember({"cpu", "sim", "gpu", "workers"}));
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates to make")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
+  o.cluster.add_to(app);
   return programs::run(app, argc, argv, [&] { return run(o); });
 }

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -30,8 +31,8 @@ struct Loop {
   }
 };
 
-static Status run(int steps) {
-  TROUPE_ASSIGN(auto engine, Engine::create());
+static Status run(int steps, const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;
@@ -65,5 +66,7 @@ int main(int argc, char** argv) {
   int steps = 500;
   CLI::App app("Trains by continuations: no thread waits for a step.");
   app.add_option("--steps", steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(steps); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(steps, cluster); });
 }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <mutex>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -89,8 +90,8 @@ static Job watch(Session& session, Output loss, const std::atomic<bool>& ended, 
   co_return last < 0.1f ? Status() : make_error(Code::kInternal, "the loss is still {}", last);
 }
 
-static Status run(int steps) {
-  TROUPE_ASSIGN(auto engine, Engine::create());
+static Status run(int steps, const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;
@@ -116,5 +117,7 @@ int main(int argc, char** argv) {
   int steps = 500;
   CLI::App app("Trains by coroutines: no thread waits for a step.");
   app.add_option("--steps", steps, "Updates")->check(CLI::PositiveNumber)->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(steps); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(steps, cluster); });
 }

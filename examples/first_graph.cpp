@@ -6,6 +6,7 @@
 //   b ------------------+         gradients: dy/dw
 #include <CLI/CLI.hpp>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/gradients.h"
 #include "troupe/nn.h"
@@ -13,8 +14,8 @@
 
 using namespace troupe;
 
-static Status run() {
-  TROUPE_ASSIGN(auto engine, Engine::create());
+static Status run(const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
   Graph graph(engine->ops());
   const Scope s(graph);
   const Output x = s.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{-1, 2}}});
@@ -38,5 +39,7 @@ static Status run() {
 
 int main(int argc, char** argv) {
   CLI::App app("Computes relu(x * w + b) and its gradient by w.");
-  return programs::run(app, argc, argv, [&] { return run(); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(cluster); });
 }

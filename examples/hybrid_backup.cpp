@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/idx.h"
@@ -25,6 +26,7 @@ struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist", devices = "cpu";
   int replicas = 3, backups = 1, batch = 32, pause_ms = 20;
   int64_t updates = 100;
+  programs::ClusterFlags cluster;
 };
 
 // Its input, after a while: a machine that is slow without taking the others' cores.
@@ -63,7 +65,7 @@ struct Figures {
 
 Result<Figures> train(const Options& o, const ImageData& images, int backups) {
   const bool simulated = o.devices == "sim";
-  EngineOptions engine_options;
+  EngineOptions engine_options = o.cluster.engine();
   engine_options.register_ops = register_pause;
   engine_options.cpu_threads.assign(simulated ? 1 : static_cast<size_t>(o.replicas), 1);
   if (simulated) {
@@ -109,7 +111,7 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
 }
 
 Status run(const Options& o) {
-  TROUPE_RETURN_IF_ERROR(choose_devices(o.devices, 1).status());
+  TROUPE_RETURN_IF_ERROR(check_devices(o.devices, o.cluster));
   TROUPE_ASSIGN(const ImageData images, read_mnist(o.data));
   for (const int backups : {0, o.backups}) {
     TROUPE_ASSIGN(const Figures f, train(o, images, backups));
@@ -144,5 +146,6 @@ int main(int argc, char** argv) {
   app.add_option("--batch", o.batch, "Images in a batch of one replica")->check(CLI::Range(1, 10000));
   app.add_option("--updates", o.updates, "Updates of each run")->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--data", o.data, "Directory with the four idx files of MNIST or Fashion-MNIST");
+  o.cluster.add_to(app);
   return programs::run(app, argc, argv, [&] { return run(o); });
 }

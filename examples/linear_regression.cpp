@@ -5,13 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <random>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
 using namespace troupe;
 
-static Status run(int steps, float rate) {
+static Status run(int steps, float rate, const programs::ClusterFlags& cluster) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> points, targets;
@@ -21,7 +22,7 @@ static Status run(int steps, float rate) {
     targets.push_back(2 * a - 3 * b + 1 + 0.01f * normal(random));
   }
 
-  TROUPE_ASSIGN(auto engine, Engine::create());
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
   Graph graph(engine->ops());
   const Scope s(graph);
   nn::Variables variables;
@@ -50,5 +51,7 @@ int main(int argc, char** argv) {
   CLI::App app("Fits a line to noisy points by gradient descent.");
   app.add_option("--steps", steps, "Updates")->check(CLI::NonNegativeNumber)->capture_default_str();
   app.add_option("--rate", rate, "Learning rate")->check(CLI::PositiveNumber)->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(steps, rate); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(steps, rate, cluster); });
 }

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "text_windows.h"
 #include "troupe/optimizers.h"
@@ -27,6 +28,7 @@ constexpr int64_t kUnits = 64;
 struct Options {
   std::string devices = "cpu", text = "/usr/share/common-licenses/GPL-3", table = "whole";
   int parts = 4, steps = 200, chunk = 4;
+  programs::ClusterFlags cluster;
 };
 
 struct Outcome {
@@ -37,7 +39,7 @@ struct Outcome {
 
 // Trains options.parts layers on `count` devices.
 Result<Outcome> train(const Options& options, const Text& text, int count, int steps) {
-  TROUPE_ASSIGN(const ChosenDevices devices, choose_devices(options.devices, count));
+  TROUPE_ASSIGN(const ChosenDevices devices, choose_devices(options.devices, count, options.cluster));
   Graph graph(devices.engine->ops());
   const Scope root(graph);
   std::vector<Scope> layers;
@@ -86,7 +88,7 @@ Result<Outcome> train(const Options& options, const Text& text, int count, int s
 }
 
 Status run(const Options& options) {
-  TROUPE_RETURN_IF_ERROR(choose_devices(options.devices, 1).status());
+  TROUPE_RETURN_IF_ERROR(check_devices(options.devices, options.cluster));
   TROUPE_ASSIGN(const Text text, read_text(options.text, kWindow));
   TROUPE_ASSIGN(const Outcome all, train(options, text, options.parts, options.steps));
   programs::print("{} layers on {} devices: {:.2f} ms a step{}, loss {:.3f} -> {:.3f}\n", options.parts, options.parts,
@@ -107,7 +109,8 @@ Status run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains a deep LSTM on a text, each layer on a device of its own.");
-  app.add_option("--devices", options.devices, "cpu, sim (simulated, on a virtual clock) or gpu")
+  app.add_option("--devices", options.devices,
+                 "cpu, sim (simulated, on a virtual clock), gpu, or workers: those of --cluster")
       ->capture_default_str();
   app.add_option("--parts", options.parts, "Layers, and devices")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
@@ -119,5 +122,6 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--text", options.text, "The text to learn, plain or gzip; by default one that every Debian has")
       ->capture_default_str();
+  options.cluster.add_to(app);
   return programs::run(app, argc, argv, [&] { return run(options); });
 }

@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "train_images/images.h"
 #include "troupe/device_mesh.h"
@@ -23,6 +24,7 @@ struct Settings {
   std::string data = Options().data, schedule = "1f1b", devices = "cpu", trace;
   int stages = 4, micro_batches = 8, batches = 60, replicas = 1, parts = 1;
   bool asynchronous = false;
+  programs::ClusterFlags cluster;
 };
 
 // The first stage takes pixels, the last gives the loss; all have a dense layer, its columns split over `parts`
@@ -53,7 +55,7 @@ static Status run(const Settings& settings) {
   options.optimizer = nn::adam(nn::constant_rate(2e-3f));
   const int count = options.schedule == kInterleaved ? settings.stages / 2 : settings.stages;
   const int devices = settings.replicas * count * settings.parts;
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(settings.devices, devices));
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(settings.devices, devices, settings.cluster));
   TROUPE_ASSIGN(const auto mesh,
                 nn::DeviceMesh::create(chosen.names,
                                        {{"data", settings.replicas}, {"pipeline", count}, {"tensor", settings.parts}}));
@@ -114,10 +116,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 8))
       ->capture_default_str();
   app.add_option("--batches", s.batches, "To train on")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--devices", s.devices, "cpu, sim (simulated: one machine stands for many) or gpu")
-      ->check(CLI::IsMember({"cpu", "sim", "gpu"}))
+  app.add_option("--devices", s.devices,
+                 "cpu, sim (simulated: one machine stands for many), gpu or workers (of a cluster)")
+      ->check(CLI::IsMember({"cpu", "sim", "gpu", "workers"}))
       ->capture_default_str();
   app.add_option("--data", s.data, "Folder of the four files")->capture_default_str();
   app.add_option("--trace", s.trace, "File to write for ui.perfetto.dev");
+  s.cluster.add_to(app);
   return programs::run(app, argc, argv, [&] { return run(s); });
 }

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "train_images/images.h"
 #include "train_images/models.h"
@@ -15,8 +16,9 @@
 
 using namespace troupe;
 
-static Status run(const Options& input, const std::string& devices, int stages, int batches) {
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(devices, stages));
+static Status run(const Options& input, const std::string& devices, int stages, int batches,
+                  const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(devices, stages, cluster));
   TROUPE_ASSIGN(const Images images, load_images(input));
   TROUPE_ASSIGN(const Dataset data, training_batches(images, input, 0));
 
@@ -55,12 +57,16 @@ int main(int argc, char** argv) {
   int stages = 3, batches = 60;
   std::string devices = "cpu";
   CLI::App app("Trains LeNet on Fashion-MNIST as an asynchronous pipeline.");
-  app.add_option("--devices", devices, "cpu, sim (simulated: one machine stands for many) or gpu")
+  app.add_option("--devices", devices,
+                 "cpu, sim (simulated: one machine stands for many), gpu or workers (of a cluster)")
+      ->check(CLI::IsMember({"cpu", "sim", "gpu", "workers"}))
       ->capture_default_str();
   app.add_option("--stages", stages, "Stages, each on a device of its own")
       ->check(CLI::Range(1, 5))
       ->capture_default_str();
   app.add_option("--batches", batches, "Of 8 x 32 images")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", input.data, "Folder of the four files")->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(input, devices, stages, batches); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(input, devices, stages, batches, cluster); });
 }

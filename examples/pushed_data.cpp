@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/dataset_queue.h"
 #include "troupe/train.h"
@@ -27,8 +28,8 @@ static void measure(const DatasetQueue& queue, unsigned seed, int points) {
   }
 }
 
-static Status run(int points) {
-  TROUPE_ASSIGN(auto engine, Engine::create());
+static Status run(int points, const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine()));
   TROUPE_ASSIGN(const DatasetQueue queue, DatasetQueue::create({DType::kFloat32, DType::kFloat32}, {{2}, {1}}));
   const auto line = [](const Scope& s, nn::Variables& variables, const std::vector<Output>& batch, bool) {
     const Output found = nn::dense(s, variables, batch[0], 1, "line");
@@ -56,5 +57,7 @@ int main(int argc, char** argv) {
   int points = 800;
   CLI::App app("Fits a line to points that two threads push.");
   app.add_option("--points", points, "Points of each thread")->check(CLI::NonNegativeNumber)->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(points); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(points, cluster); });
 }

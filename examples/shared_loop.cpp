@@ -7,6 +7,7 @@
 //   /cpu:1   state -> upper -> upper -> upper -> ...
 #include <CLI/CLI.hpp>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
@@ -16,8 +17,8 @@
 using namespace troupe;
 using Outputs = std::vector<Output>;
 
-static Status run(int steps, int size) {
-  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {1, 1}}));
+static Status run(int steps, int size, const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine({.cpu_threads = {1, 1}})));
   Graph graph(engine->ops());
   const Scope s(graph);
   const std::vector<std::string> devices = {"/cpu:0", "/cpu:1"};
@@ -65,5 +66,7 @@ int main(int argc, char** argv) {
   CLI::App app("A recurrent network in a loop that two devices share, a layer on each.");
   app.add_option("--steps", steps, "Steps of the sequence")->check(CLI::Range(0, 100'000))->capture_default_str();
   app.add_option("--size", size, "Size of each layer")->check(CLI::Range(1, 4096))->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(steps, size); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(steps, size, cluster); });
 }

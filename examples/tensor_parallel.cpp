@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "device_choice.h"
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/idx.h"
 #include "troupe/optimizers.h"
@@ -26,6 +27,7 @@ constexpr int64_t kBatch = 64, kHidden = 512;
 struct Options {
   std::string devices = "cpu", data = "/usr/share/datasets/fashion-mnist";
   int parts = 2, steps = 200;
+  programs::ClusterFlags cluster;
 };
 
 struct Outcome {
@@ -36,7 +38,7 @@ struct Outcome {
 
 // Trains with both layers split over `count` devices.
 Result<Outcome> train(const Options& options, const ImageData& data, int count, int steps) {
-  TROUPE_ASSIGN(const ChosenDevices devices, choose_devices(options.devices, count));
+  TROUPE_ASSIGN(const ChosenDevices devices, choose_devices(options.devices, count, options.cluster));
   Graph graph(devices.engine->ops());
   const Scope root(graph), s = root.device(devices.names[0]);
   const auto fed = [&](const PartialShape& shape) {
@@ -75,7 +77,7 @@ Result<Outcome> train(const Options& options, const ImageData& data, int count, 
 }
 
 Status run(const Options& options) {
-  TROUPE_RETURN_IF_ERROR(choose_devices(options.devices, 1).status());
+  TROUPE_RETURN_IF_ERROR(check_devices(options.devices, options.cluster));
   TROUPE_ASSIGN(const ImageData data, read_mnist(options.data));
   if (data.train_images.dim(0) <= kBatch)
     return invalid_argument("{}: {} images are too few", options.data, data.train_images.dim(0));
@@ -97,11 +99,13 @@ Status run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Trains a network on Fashion-MNIST, its layers split over devices.");
-  app.add_option("--devices", options.devices, "cpu, sim (simulated, on a virtual clock) or gpu")
+  app.add_option("--devices", options.devices,
+                 "cpu, sim (simulated, on a virtual clock), gpu, or workers: those of --cluster")
       ->capture_default_str();
   app.add_option("--parts", options.parts, "Devices")->check(CLI::Range(1, 64))->capture_default_str();
   app.add_option("--steps", options.steps, "Updates")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--data", options.data, "The folder of the four files of Fashion-MNIST or MNIST")
       ->capture_default_str();
+  options.cluster.add_to(app);
   return programs::run(app, argc, argv, [&] { return run(options); });
 }

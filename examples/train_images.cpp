@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "device_choice.h"
 #include "programs/program.h"
 #include "train_images/images.h"
 #include "train_images/models.h"
@@ -39,6 +40,20 @@ class InputWait {
   double seconds_ = 0;
 };
 
+void print(const nn::TaskReport& report) {
+  const std::string who = report.replica < 0 ? "all replicas" : fmt::format("replica {}", report.replica);
+  if (!report.back) {
+    programs::print("lost at step {}: {}\n", report.step, report.reason);
+    programs::print("{}\n", report.replica < 0 ? "waiting until it is back" : fmt::format("going on without {}", who));
+    return;
+  }
+  programs::print("back after {:.1f} s: {} go{} on from step {}", report.seconds, who, report.replica < 0 ? "" : "es",
+                  report.step);
+  if (report.updates > 0) programs::print("; {} updates are made again", report.updates);
+  if (report.batches > 0) programs::print("; {} batches are lost", report.batches);
+  programs::print("\n");
+}
+
 Error interrupted(const char* when) {
   return make_error(Code::kCancelled, "interrupted by {} {}", programs::first_signal(), when);
 }
@@ -51,6 +66,7 @@ struct Job {
   const Images& images;
   int64_t images_at_start;
   int64_t step_at_start;
+  Progress& progress;
   InputWait wait = {};
 
   int64_t per_update() const { return static_cast<int64_t>(options.batch) * options.batches_per_update(); }
@@ -63,15 +79,15 @@ struct Job {
   }
 
   // Updates until the end of `epoch`, with progress, events and checkpoints beside them.
-  Status train(int epoch, Progress& progress) {
+  Status train(int epoch) {
     progress.begin(epoch);
     const int64_t left = (epoch + 1) * per_epoch() - trained();
-    const Status status = run((left + per_update() - 1) / per_update(), progress);
+    const Status status = run((left + per_update() - 1) / per_update());
     progress.clear();
     return status;
   }
 
-  Status run(int64_t updates, Progress& progress) {
+  Status run(int64_t updates) {
     wait.begin();
     Status faults;
     auto saved = Progress::Clock::now();
@@ -94,21 +110,20 @@ struct Job {
     return {};
   }
 
-  Status test(int epoch, const Progress& progress, const Dataset& tests) {
+  Status test(int epoch, const Dataset& tests) {
     TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
     programs::print("epoch {}/{}: loss {:.4f}, training accuracy {:.2f} %, test accuracy {:.2f} %, {:.0f} images/s\n",
                     epoch + 1, options.epochs, progress.loss(), 100 * progress.accuracy(), 100 * metrics.accuracy,
                     progress.images_per_second());
     TROUPE_RETURN_IF_ERROR(records.scalar("test/loss", metrics.loss, trainer.step()));
     TROUPE_RETURN_IF_ERROR(records.scalar("test/accuracy", metrics.accuracy, trainer.step()));
-    TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot().get());
+    TROUPE_ASSIGN(const Snapshot snapshot, trainer.snapshot());
     return records.weights(snapshot, trainer.variables(), trainer.step());
   }
 
   Status run() {
     TROUPE_ASSIGN(const Dataset tests, test_batches(images));
     TROUPE_RETURN_IF_ERROR(records.start(trainer.graph(), images, trainer.step()));
-    Progress progress(options.epochs, per_epoch(), images_at_start);
     const int first = static_cast<int>(images_at_start / per_epoch());
     if (first >= options.epochs) {
       TROUPE_ASSIGN(const nn::Metrics metrics, trainer.evaluate(tests));
@@ -118,9 +133,9 @@ struct Job {
       return {};
     }
     for (int epoch = first; epoch < options.epochs && programs::interrupts() == 0; ++epoch) {
-      TROUPE_RETURN_IF_ERROR(train(epoch, progress));
+      TROUPE_RETURN_IF_ERROR(train(epoch));
       if (trainer.step() == step_at_start) break;  // a signal came before the first step
-      if (programs::interrupts() == 0) TROUPE_RETURN_IF_ERROR(test(epoch, progress, tests));
+      if (programs::interrupts() == 0) TROUPE_RETURN_IF_ERROR(test(epoch, tests));
       TROUPE_RETURN_IF_ERROR(save());
       TROUPE_RETURN_IF_ERROR(programs::flush());  // what nobody can read is not worth going on
     }
@@ -142,10 +157,14 @@ Status run(const Options& options) {
   TROUPE_RETURN_IF_ERROR(go_on());
   TROUPE_ASSIGN(Records records, Records::open(options.out, settings_of(options, images.train_images.dim(0))));
   // A device for each replica, and one for the steps that fill the queue.
-  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(options.replicas + 1, 1)}));
-  std::vector<std::string> devices = engine->devices();
-  const std::string input_device = devices.back();
-  devices.pop_back();
+  const size_t own = options.devices == "workers" ? 1 : static_cast<size_t>(options.replicas) + 1;
+  TROUPE_RETURN_IF_ERROR(check_devices(options.devices, options.cluster));
+  TROUPE_ASSIGN(auto engine, Engine::create(options.cluster.engine({.cpu_threads = std::vector<int>(own, 1)})));
+  const std::string input_device = engine->devices()[own - 1];  // a cluster's come behind
+  const std::vector<std::string> there = own == 1 ? devices_of_workers(*engine) : engine->devices();
+  if (there.empty()) return invalid_argument("--devices workers: no task of the cluster but those of the job ps");
+  std::vector<std::string> devices;
+  for (size_t i = 0; i < static_cast<size_t>(options.replicas); ++i) devices.push_back(there[i % there.size()]);
 
   Records::Point point;
   if (!options.fresh) {
@@ -161,13 +180,22 @@ Status run(const Options& options) {
                               .seed = options.seed,
                               .check_numerics = options.check_numerics};
   options.together.apply_to(settings);
+  if (options.together.servers) settings.variable_devices = devices_of_servers(*engine);
+  if (options.together.servers && settings.variable_devices.empty())
+    return invalid_argument("--servers: the cluster has no task of the job ps");
+  Progress progress(options.epochs, images.train_images.dim(0) / options.batch * options.batch, point.images);
+  settings.recovery.on_task = [&](const nn::TaskReport& report) {
+    progress.clear();
+    progress.go_back(report.updates * options.batch * options.batches_per_update());
+    print(report);
+  };
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model), data, settings));
   TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
   if (!point.path.empty()) programs::print("going on from step {} of {}\n", trainer->step(), point.path);
   programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
                   options.data, options.replicas, options.together.mode);
   TROUPE_RETURN_IF_ERROR(go_on());
-  Job job{options, *engine, *trainer, records, images, point.images, trainer->step()};
+  Job job{options, *engine, *trainer, records, images, point.images, trainer->step(), progress};
   return job.run();
 }
 

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <deque>
 
+#include "programs/cluster_flags.h"
 #include "programs/program.h"
 #include "troupe/embed.h"
 
@@ -73,8 +74,8 @@ class Line : public caf::event_based_actor {
   std::deque<ActorReply> takers_;
 };
 
-static Status run(int count) {
-  TROUPE_ASSIGN(auto engine, Engine::create({.register_ops = register_actor_ops}));
+static Status run(int count, const programs::ClusterFlags& cluster) {
+  TROUPE_ASSIGN(auto engine, Engine::create(cluster.engine({.register_ops = register_actor_ops})));
   caf::actor_system& system = actor_system(*engine);
   TROUPE_RETURN_IF_ERROR(add_actor(*engine, "numbers", system.spawn<Numbers>(count)));
   TROUPE_RETURN_IF_ERROR(add_actor(*engine, "squarer", system.spawn<Squarer>()));
@@ -115,5 +116,7 @@ int main(int argc, char** argv) {
   int count = 5;
   CLI::App app("Actors of the program's own as a source, an op and a queue of a graph.");
   app.add_option("--count", count, "Numbers")->check(CLI::PositiveNumber)->capture_default_str();
-  return programs::run(app, argc, argv, [&] { return run(count); });
+  programs::ClusterFlags cluster;
+  cluster.add_to(app);
+  return programs::run(app, argc, argv, [&] { return run(count, cluster); });
 }

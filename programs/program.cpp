@@ -3,6 +3,8 @@
 #include "programs/program.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +29,8 @@ std::string program_name;
 std::atomic<bool> leaves_at_once{true}, all_saved{false};
 std::atomic<int> signals{0}, first{0};
 std::atomic<int> output_fault{0};
+std::atomic<int> waker{-1};  // an eventfd, written by the first signal that is counted
+int status_when_done = kDone;
 
 // What a handler says: the name is put in before handlers are.
 char leaving[256] = "interrupted\n", leaving_saved[256] = "";
@@ -48,7 +52,13 @@ void on_signal(int signal) {
   int none = 0;
   first.compare_exchange_strong(none, signal);
   const int before = signals.fetch_add(1);
-  if (before == 0 && !leaves_at_once && signal != SIGQUIT) return;
+  if (before == 0 && !leaves_at_once && signal != SIGQUIT) {
+    const uint64_t one = 1;
+    const int fault = errno;
+    if (waker >= 0) (void)!::write(waker, &one, sizeof one);
+    errno = fault;
+    return;
+  }
   // Of signals that come together one speaks.
   static std::atomic<bool> spoken{false};
   const bool saved = all_saved;
@@ -63,6 +73,7 @@ template <size_t kSize> void put(char (&out)[kSize], const std::string& text) {
 }
 
 void handle_signals(OnSignal what) {
+  if (what == OnSignal::kCount && waker < 0) waker = ::eventfd(0, EFD_CLOEXEC);
   leaves_at_once = what == OnSignal::kLeave;
   const std::string name = program_name.substr(0, 100);
   put(leaving,
@@ -132,8 +143,8 @@ void explain_status(CLI::App& app, OnSignal what) {
                                ? "Exit status: 0 done; 1 failed, or interrupted by a signal; 2 a wrong command line."
                                : "Exit status: 0 done, or interrupted by a signal and saved; 1 failed, or interrupted "
                                  "before there\nwas anything to save; 2 a wrong command line.";
-  app.footer(text);
-  for (CLI::App* each : app.get_subcommands(std::function<bool(CLI::App*)>())) each->footer(text);
+  if (app.get_footer().empty()) app.footer(text);
+  for (CLI::App* each : app.get_subcommands(std::function<bool(CLI::App*)>())) explain_status(*each, what);
 }
 
 }  // namespace
@@ -163,7 +174,7 @@ int end(const troupe::Status& done) {
   const troupe::Status written = flush();
   for (const int signal : kEnding) std::signal(signal, SIG_IGN);
   if (!done.ok()) return complain(done.error().str(), kFailed);
-  return written.ok() ? kDone : complain(written.error().message, kFailed);
+  return written.ok() ? status_when_done : complain(written.error().message, kFailed);
 }
 
 int run(CLI::App& app, int argc, char** argv, const std::function<troupe::Status()>& work, OnSignal what) {
@@ -174,6 +185,16 @@ int run(CLI::App& app, int argc, char** argv, const std::function<troupe::Status
     return complain(e.what(), kFailed);
   }
 }
+
+void count_signals() { handle_signals(OnSignal::kCount); }
+
+void wait_for_signal() {
+  // Not read(), which goes on after a signal: ThreadSanitizer has the handler wait for its end.
+  pollfd entry = {waker, POLLIN, 0};
+  while (interrupts() == 0) (void)::poll(&entry, 1, -1);
+}
+
+void set_status(int status) { status_when_done = status; }
 
 int interrupts() { return signals; }
 

@@ -40,6 +40,13 @@ std::optional<int> begin(CLI::App& app, int argc, char** argv, OnSignal on_signa
 /// Reports `done`, or output that was lost; the exit status. From here on signals change nothing.
 int end(const troupe::Status& done);
 
+/// From here on signals are counted, as by OnSignal::kCount: for a subcommand of a program where others leave.
+void count_signals();
+/// Waits for the first signal. Only where signals are counted.
+void wait_for_signal();
+/// What a program that is done leaves with instead of kDone: the status of another one that it ran.
+void set_status(int status);
+
 /// How many signals came so far.
 int interrupts();
 /// "SIGINT": the first that came, or "".

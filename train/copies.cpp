@@ -38,6 +38,12 @@ Output chunk(const Scope& s, Output vector, int64_t elements, size_t n, size_t i
   return s.op("Slice", {vector, s.constant(Tensor::of<int64_t>({begin})), s.constant(Tensor::of<int64_t>({sizes[i]}))});
 }
 
+/// Gives a variable that value, where it lives.
+const Node* assign(const Scope& s, Variables& variables, const Variable& v, Output value) {
+  const Output handle = variables.handle(s, v);
+  return variables.home(s, v.name).node("AssignVariableOp", {handle, value});
+}
+
 }  // namespace
 
 void TowerBuilder::make_copies() {
@@ -210,8 +216,7 @@ void TowerBuilder::update_shards(const Bucket& bucket, const std::vector<Output>
     const Scope s = at(static_cast<int>(i)).scope("assign");
     const std::vector<Output> values = unpack(s, bucket, whole[i]);
     for (size_t k = 0; k < values.size() && root_.ok(); ++k)
-      step.targets.push_back(
-          s.node("AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
+      step.targets.push_back(assign(s, variables_of(static_cast<int>(i)), bucket.variables[k], values[k]));
   }
 }
 
@@ -238,8 +243,7 @@ void TowerBuilder::local() {
       const Scope s = on(static_cast<int>(i));
       const auto values = unpack(s, bucket, means[i]);
       for (size_t k = 0; k < values.size() && root_.ok(); ++k)
-        towers_.average.targets.push_back(
-            s.node("AssignVariableOp", {variables_of(static_cast<int>(i)).handle(s, bucket.variables[k]), values[k]}));
+        towers_.average.targets.push_back(assign(s, variables_of(static_cast<int>(i)), bucket.variables[k], values[k]));
     }
   }
 }
@@ -251,8 +255,7 @@ void TowerBuilder::publish() {
     const Scope there = s.device(devices_[static_cast<size_t>(i)]);
     for (const Variable& v : all)
       if (!is_shard(v.name))
-        towers_.publish.targets.push_back(
-            there.node("AssignVariableOp", {variables_of(i).handle(there, v), variables_.read(there, v)}));
+        towers_.publish.targets.push_back(assign(there, variables_of(i), v, variables_.read(there, v)));
   }
   for (const Shards& shards : towers_.shards)
     for (int i = 0; i < replicas() && root_.ok(); ++i) {
@@ -264,9 +267,7 @@ void TowerBuilder::publish() {
           chunk(there, pack(there, values), elements, static_cast<size_t>(replicas()), static_cast<size_t>(i));
       const int64_t size = chunk_sizes(elements, static_cast<size_t>(replicas()))[static_cast<size_t>(i)];
       const Variable shard{shards.name, shards.bucket.dtype, Shape{size}, false};
-      if (size > 0)
-        towers_.publish.targets.push_back(
-            there.node("AssignVariableOp", {variables_of(i).handle(there, shard), piece}));
+      if (size > 0) towers_.publish.targets.push_back(assign(there, variables_of(i), shard, piece));
     }
 }
 

@@ -12,6 +12,8 @@
 #include "train/batch_source.h"
 #include "train/evaluation.h"
 #include "train/pipeline_graph.h"
+#include "train/task_watch.h"
+#include "train/tasks.h"
 #include "troupe/guarded.h"
 
 namespace troupe::nn {
@@ -25,11 +27,15 @@ class Pipeline::Impl {
         variables_(options_.container, options_.seed) {}
 
   ~Impl() {
-    if (!engine_.status().ok()) return;  // a child after fork(): the steps and their threads are the parent's
+    if (!engine_.status().ok()) {  // a child after fork(): the steps and their threads are the parent's
+      (void)watch_.release();
+      return;
+    }
     if (engine_.on_engine_thread())
       detail::abort_with(make_error(Code::kFailedPrecondition,
                                     "pipeline '{}' is destroyed in a callback of the engine, which it would wait for",
                                     options_.name));
+    take_watch().reset();
     all_steps_.cancel();
     wait_until([&] { return in_flight_ == 0; });
     source_.reset();
@@ -66,42 +72,86 @@ class Pipeline::Impl {
     passes_ = {static_cast<int64_t>(options_.devices.size()) / options_.replicas / options_.parts, options_.chunks,
                options_.micro_batches / options_.replicas};
     batches_ = batches;
-    return claim_name();
+    TROUPE_RETURN_IF_ERROR(claim_name());
+    watch_tasks();
+    return {};
   }
 
   Status initialise() {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::initialise"));
+    TROUPE_RETURN_IF_ERROR(begin([&] { return assign_initial(); }));
+    const std::lock_guard lock(mutex_);
+    if (source_) return {};
+    first_step_ = 0;  // of an earlier restore()
+    kept_ = Kept{};
+    return {};
+  }
+  Status assign_initial() {
     // In a session of its own, so that each call draws the same random values.
     Session session(engine_, graph_, {.default_device = options_.devices[0]});
-    TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, built_.initialise));
-    const std::lock_guard lock(mutex_);
-    if (!source_) first_step_ = 0;  // of an earlier restore()
-    return {};
+    return session.run({}, std::vector<Output>{}, built_.initialise).status();
   }
 
   Status restore(const Snapshot& snapshot) {
     if (source_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
-    TROUPE_RETURN_IF_ERROR(initialise());
-    TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
-    TROUPE_ASSIGN(std::vector<Tensor> found, session_->run({}, {built_.global_step}));
-    first_step_ = found[0].data<int64_t>()[0];
-    return {};
+    std::vector<Tensor> found;
+    const Status restored = begin([&]() -> Status {
+      TROUPE_RETURN_IF_ERROR(assign_initial());
+      TROUPE_RETURN_IF_ERROR(engine_.restore(snapshot, options_.container));
+      TROUPE_ASSIGN(found, session_->run({}, {built_.global_step}));
+      return {};
+    });
+    const std::lock_guard lock(mutex_);
+    first_step_ = restored.ok() ? found[0].data<int64_t>()[0] : 0;
+    kept_ = restored.ok() ? Kept{snapshot, first_step_} : Kept{};
+    return restored;
   }
 
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
     if (batches < 0) return invalid_argument("run: {} batches", batches);
-    if (error_) return *error_;
     if (!source_) {
       TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(*batches_));
       const std::lock_guard lock(mutex_);
       source_ = std::move(source);
     }
-    const int64_t before = updates();
+    const int64_t before = step();
+    goal_ = batches > INT64_MAX - goal_ ? INT64_MAX : goal_ + batches;
     RunSummary summary;
     faults_ = {};
+    running_ = true;
+    const Status trained = train(on_step, summary);
+    running_ = false;
+    goal_ = position();
+    const std::lock_guard lock(mutex_);
+    stop_ = false;
+    TROUPE_RETURN_IF_ERROR(trained);
+    summary.updates = std::max<int64_t>(first_step_ + updates() - before, 0);
+    return summary;
+  }
+
+  /// Until as many batches were trained on as runs asked for; goes back where tasks are lost on the way.
+  Status train(const std::function<void(const StepReport&)>& on_step, RunSummary& summary) {
+    for (;;) {
+      look_after_tasks();
+      train_once(on_step, summary);
+      {
+        const std::lock_guard lock(mutex_);
+        if (!error_) return faults_;
+        if (!may_be_lost()) return *error_;
+        summary.end_of_data = false;
+        if (summary.stopped || !faults_.ok()) return faults_;  // the next run goes back
+      }
+      summary.stopped = !go_back(summary);
+      const std::lock_guard lock(mutex_);
+      if (summary.stopped) return faults_;
+    }
+  }
+
+  void train_once(const std::function<void(const StepReport&)>& on_step, RunSummary& summary) {
     std::shared_ptr<void> hold = engine_.hold_sim();
-    for (int64_t i = 0; i < batches && !summary.end_of_data; ++i) {
+    while (position() < goal_ && !summary.end_of_data) {
+      if (Clock::now() >= next_kept_) keep_snapshot(on_step);
       // Room for one more batch.
       {
         const std::lock_guard lock(mutex_);
@@ -126,18 +176,16 @@ class Pipeline::Impl {
       else if (const Status status = start(**element); !status.ok()) fail(status.error());
     }
     hold.reset();
+    drain(on_step);
+  }
+  /// Waits for the batches under way, and reports them.
+  void drain(const std::function<void(const StepReport&)>& on_step) {
     for (bool more = true; more;) {
       wait_until([&] { return in_flight_ == 0 || !reports_.empty(); });
       report(on_step);
       const std::lock_guard lock(mutex_);
       more = in_flight_ > 0 || !reports_.empty();
     }
-    const std::lock_guard lock(mutex_);
-    stop_ = false;
-    if (error_) return *error_;
-    TROUPE_RETURN_IF_ERROR(faults_);
-    summary.updates = updates() - before;
-    return summary;
   }
 
   void stop() {
@@ -184,6 +232,8 @@ class Pipeline::Impl {
     if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
       return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
     if (o.parts < 1) return wrong(fmt::format("stages of {} parts", o.parts));
+    const Tasks tasks(engine_);
+    for (std::string& device : o.devices) device = tasks.complete(device);
     const auto count = static_cast<int64_t>(o.devices.size());
     const int64_t in_each = int64_t{o.replicas} * o.parts;  // devices of each stage
     if (count == 0 || count % in_each != 0)
@@ -208,22 +258,31 @@ class Pipeline::Impl {
   /// Two pipelines of one name would count each other's events and add up each other's gradients.
   Status claim_name() {
     Graph graph(engine_.ops());
-    const Scope s(graph);
+    // In this process, so that it ends with it.
+    const std::string own = Tasks(engine_).own();
+    const Scope s = Scope(graph).device(own);
     const Output claims = s.op("FIFOQueueV2", {},
                                {{"component_types", std::vector{DType::kInt32}},
-                                {"container", events_container(options_.name)},
+                                {"container", claims_container()},
                                 {"shared_name", "claims"}});
     const Node* claim = s.node("QueueEnqueueV2", {claims, s.constant(0)});
     const Output count = s.after(std::vector<const Node*>{claim}).op("QueueSizeV2", {claims});
-    Session session(engine_, graph, {.default_device = options_.devices[0]});
+    Session session(engine_, graph, {.default_device = own});
     TROUPE_ASSIGN(const std::vector<Tensor> found, session.run(std::vector<Feed>{}, {count}));
     if (found[0].data<int32_t>()[0] > 1)
       return make_error(Code::kAlreadyExists, "there is a pipeline '{}' already", options_.name);
     claimed_ = true;
+    // Tasks may have what a client left that is dead.
+    reset_steps();
     return {};
   }
 
+  std::string claims_container() const { return events_container(options_.name) + "/claims"; }
   void reset_containers() {
+    engine_.reset_container(claims_container());
+    reset_steps();
+  }
+  void reset_steps() {
     engine_.reset_container(events_container(options_.name));
     for (size_t k = 0; k < built_.stages.size(); ++k)
       engine_.reset_container(sums_container(options_.name, static_cast<int>(k)));
@@ -256,6 +315,152 @@ class Pipeline::Impl {
       if (error_ || stop_) return {};
     }
   }
+
+  // -- lost tasks ----------------------------------------------------------------------------------------------------
+
+  /// What training goes back to: a snapshot, or else the initial values, and how many batches came before it.
+  struct Kept {
+    std::optional<Snapshot> snapshot = {};
+    int64_t step = 0;
+    int64_t batches = 0;
+  };
+
+  /// Carries `assign` out, which gives variables their first values.
+  Status begin(const std::function<Status()>& assign) {
+    return watch_ && !source_ ? watch_->begin(mutex_, changed_, options_.recovery.wait, assign) : assign();
+  }
+
+  void watch_tasks() {
+    if (cluster_status(engine_).empty() || options_.recovery.wait.count() <= 0) return;
+    const Tasks tasks(engine_);
+    std::map<std::string, std::string> found;  // by device
+    TaskWatch::Names names;
+    for (int id = 0; id < graph_.size(); ++id) {
+      const auto [at, fresh] = found.try_emplace(graph_.node(id).device());
+      if (fresh) names.insert(at->second = tasks.task_of(at->first));
+    }
+    auto watch = std::make_unique<TaskWatch>(engine_, std::move(names), [this] {
+      look_after_tasks();
+      const std::lock_guard lock(mutex_);
+      changed_.notify_all();
+    });
+    const std::lock_guard lock(mutex_);
+    watch_ = std::move(watch);
+  }
+  std::unique_ptr<TaskWatch> take_watch() {
+    const std::lock_guard lock(mutex_);
+    return std::move(watch_);
+  }
+  /// A task that is lost ends the steps.
+  void look_after_tasks() {
+    CancelToken steps;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!watch_ || !kept_ || going_back_ || error_) return;
+      const auto why = watch_->lost(watch_->all());
+      if (!why) return;
+      error_ = *why;
+      steps = all_steps_;
+    }
+    steps.cancel();
+    interrupt();
+  }
+  /// Under mutex_: whether an error comes of a lost task that can be got over.
+  bool may_be_lost(const Error& error) const {
+    return watch_ && kept_ && !gave_up_ && watch_->explains(error, watch_->all());
+  }
+  bool may_be_lost() const { return error_ && may_be_lost(*error_); }
+
+  /// Lets the batches under way end and keeps what the variables are then.
+  void keep_snapshot(const std::function<void(const StepReport&)>& on_step) {
+    next_kept_ = Clock::time_point::max();
+    if (!watch_ || !kept_) return;
+    drain(on_step);
+    auto taken = engine_.snapshot(options_.container).get();
+    look_after_tasks();  // what a task had that has started again meanwhile is not in it
+    const std::lock_guard lock(mutex_);
+    next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
+    if (error_) return;
+    if (!taken.ok() && taken.error().code == Code::kUnavailable) error_ = taken.error();
+    if (!taken.ok()) return;
+    kept_ = Kept{std::move(*taken), first_step_ + updates(), position()};
+  }
+
+  /// Waits for the lost tasks and goes back to what is kept; no step is under way. False: a stop came before. What
+  /// lasts too long or fails otherwise is then error_, and not of a lost task.
+  bool go_back(RunSummary& summary) {
+    std::unique_lock lock(mutex_);
+    going_back_ = true;
+    const Error why = *error_;
+    const auto since = Clock::now();
+    const auto deadline = later(Clock::now(), options_.recovery.wait);
+    TaskReport told{.reason = why.message, .step = first_step_ + updates()};
+    ++summary.losses;
+    lock.unlock();
+    tell(told);
+    lock.lock();
+    const auto ends = [&] { return stop_; };
+    for (bool again = false; !stop_; again = true) {
+      if (again || !watch_->lost(watch_->all())) changed_.wait_for(lock, kPause, ends);
+      const auto woken = [&] { return stop_ || watch_->up(watch_->all()); };
+      if (deadline == Clock::time_point::max()) changed_.wait(lock, woken);
+      else changed_.wait_until(lock, deadline, woken);
+      if (stop_) break;
+      if (Clock::now() >= deadline) {
+        gave_up_ = true;
+        going_back_ = false;
+        return true;
+      }
+      watch_->accept(watch_->all());
+      const Kept kept = *kept_;
+      const int64_t read = position();
+      lock.unlock();
+      const Status back = assign(kept);
+      lock.lock();
+      if (watch_->lost(watch_->all())) continue;
+      if (!back.ok() && back.error().code == Code::kUnavailable) continue;
+      going_back_ = false;
+      if (!back.ok()) {
+        error_ = back.error();
+        gave_up_ = true;
+        return true;
+      }
+      const std::chrono::duration<double> seconds = Clock::now() - since;
+      told.back = true;
+      told.updates = told.step - kept.step;
+      told.step = kept.step;
+      told.batches = batches_->repeatable() ? 0 : read - kept.batches;
+      told.seconds = seconds.count();
+      error_.reset();
+      all_steps_ = CancelToken();
+      first_step_ = kept.step;
+      batches_before_ = kept.batches;
+      batches_started_ = batches_done_ = micro_batches_done_ = 0;
+      lock.unlock();
+      tell(told);
+      return true;
+    }
+    going_back_ = false;
+    return false;
+  }
+  void tell(const TaskReport& report) {
+    if (!options_.recovery.on_task || !faults_.ok()) return;
+    faults_ = guarded_call([&] { options_.recovery.on_task(report); });
+    if (!faults_.ok()) stop();
+  }
+  /// Gives variables, counters and the dataset what they had.
+  Status assign(const Kept& kept) {
+    reset_steps();
+    if (batches_->repeatable()) {
+      TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(batches_->skip(kept.batches)));
+      const std::lock_guard lock(mutex_);
+      source_.swap(source);
+    }
+    TROUPE_RETURN_IF_ERROR(assign_initial());
+    return kept.snapshot ? engine_.restore(*kept.snapshot, options_.container) : Status();
+  }
+  /// Batches that were begun.
+  int64_t position() const { return batches_before_ + batches_started_; }
 
   bool may_start() const { return static_cast<int>(under_way_.size()) < options_.batches_in_flight; }
   int64_t updates() const { return options_.asynchronous ? micro_batches_done_ : batches_done_; }
@@ -371,6 +576,10 @@ class Pipeline::Impl {
   CancelToken all_steps_;
   bool claimed_ = false;  // the name
   int64_t batches_started_ = 0;
+  int64_t batches_before_ = 0;  // the first of those
+  int64_t goal_ = 0;            // of position()
+  bool running_ = false;        // within run()
+  Clock::time_point next_kept_ = {};
   int64_t first_step_ = 0;
   Status faults_;  // of the run's on_step
 
@@ -382,28 +591,47 @@ class Pipeline::Impl {
   std::deque<StepReport> reports_;
   std::optional<Error> error_;
   int64_t batches_done_ = 0, micro_batches_done_ = 0;
+  std::optional<Kept> kept_;
+  bool going_back_ = false, gave_up_ = false;
   int in_flight_ = 0;  // steps whose callback has not ended
   bool stop_ = false;
 
  public:
   std::unique_ptr<Session> session_;
+  std::unique_ptr<TaskWatch> watch_;  // none: nothing can be lost, or is to be got over
 };
 
 Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::evaluate"));
-  TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
-  {
-    const std::lock_guard lock(mutex_);
+  const auto give_up = later(Clock::now(), options_.recovery.wait);
+  for (;;) {
+    TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
+    look_after_tasks();
+    std::unique_lock lock(mutex_);
+    if (!running_ && may_be_lost()) {
+      // What a lost task had is made again first.
+      lock.unlock();
+      RunSummary again;
+      TROUPE_RETURN_IF_ERROR(train({}, again));
+      lock.lock();
+      if (again.stopped) {
+        stop_ = false;
+        return make_error(Code::kCancelled, "the evaluation was stopped while a task was lost");
+      }
+    }
     tests_ = source;
+    lock.unlock();
+    auto metrics = evaluate_batches(*session_, *source, {&test_, 1}, 2 * options_.devices.size() + 1, [&] {
+      const std::lock_guard stopping(mutex_);
+      return stop_;
+    });
+    lock.lock();
+    tests_.reset();
+    if (metrics.ok()) return metrics;
+    const bool stopped = std::exchange(stop_, false);
+    if (stopped || running_ || !may_be_lost(metrics.error()) || Clock::now() >= give_up) return metrics;
+    if (!error_) error_ = metrics.error();
   }
-  auto metrics = evaluate_batches(*session_, *source, {&test_, 1}, 2 * options_.devices.size() + 1, [&] {
-    const std::lock_guard lock(mutex_);
-    return stop_;
-  });
-  const std::lock_guard lock(mutex_);
-  tests_.reset();
-  if (!metrics.ok()) stop_ = false;
-  return metrics;
 }
 
 Pipeline::Pipeline(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

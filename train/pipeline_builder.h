@@ -66,10 +66,16 @@ class PipelineBuilder {
   }
   Output component(size_t i) const { return feeds_[feeds_.size() - draft_.batch.size() + i]; }
   const Scope& at(const Replica& r, int stage) const { return r.scopes[size_t(stage)]; }
-  std::string of_device(const char* what, const Replica& r, int stage) const {
-    return fmt::format("{}_{}_{}", what, r.number, stage % devices_);
+  /// An event count of the pipeline (ops/state/event_count.cpp), in the task of `home`.
+  struct Events {
+    std::string name, kind, home;
+  };
+  Events of_device(const char* what, const Replica& r, int stage) const {
+    return {fmt::format("{}_{}_{}", what, r.number, stage % devices_), what, device(r.number, stage)};
   }
-  static std::string of_stage(const char* what, int stage) { return fmt::format("{}_{}", what, stage); }
+  Events of_stage(const char* what, int stage) const {
+    return {fmt::format("{}_{}", what, stage), what, device(0, stage)};
+  }
   /// Moving averages follow the first replica alone.
   bool skipped(const Replica& r, const Node& node) const {
     return r.number > 0 && std::ranges::find(draft_.updates, &node) != draft_.updates.end();
@@ -82,8 +88,10 @@ class PipelineBuilder {
   void find_boundaries();
   // Of each stage: those that update the variables that it uses.
   void find_owners();
-  /// The variables of a draft, with copies of their initial values.
+  /// The variables of a draft, each at its stage's device of the first replica, with copies of their initial values.
   Status add_variables(const Draft& draft, const std::string& prefix);
+  /// Where `node` of a draft goes that would be on device `own`: into the task of what it has a handle of.
+  std::string at_home(const Copier& copier, const Node& node, const std::string& own) const;
   void add_feeds(const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes);
   Status add_replica(Replica& r);
   Status copy(Replica& r, const Node& node, const std::vector<const Node*>& gates);
@@ -95,11 +103,11 @@ class PipelineBuilder {
   void signal_passes(Replica& r, int k);
   /// What the forward pass of a stage waits for.
   const Node* begin(const Replica& r, int k);
-  /// The pipeline's event count of that name (ops/state/event_count.cpp).
-  Output events(const Scope& s, const std::string& what);
+  /// The handle of an event count, on a scope of its task.
+  Output handle(const Scope& s, const Events& events);
   /// Done when the event count has come to `count`, or lacks less than `credit`; and what counts it on after `after`.
-  const Node* await(const Scope& s, const std::string& what, Output count, int64_t credit = 1);
-  const Node* advance(const Scope& s, const std::string& what, const std::vector<const Node*>& after);
+  const Node* await(const Scope& s, const Events& events, Output count, int64_t credit = 1);
+  const Node* advance(const Scope& s, const Events& events, const std::vector<const Node*>& after);
   /// Passes that the device of a stage may have begun and not ended.
   int credit(int stage) const;
   Status add_test(const ModelFn& model, const std::vector<DType>& dtypes, std::vector<PartialShape> shapes);

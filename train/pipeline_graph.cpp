@@ -108,10 +108,12 @@ void PipelineBuilder::find_owners() {
 }
 
 Status PipelineBuilder::add_variables(const Draft& draft, const std::string& prefix) {
-  const std::string& where = device(0, 0);
   Copier copier(graph_, prefix);
   for (const Variable& v : draft.variables.all()) {
     if (!v.init) continue;
+    std::string where = device(0, 0);
+    if (const std::vector<Output> handles = draft.variables.handles(v); !handles.empty())
+      if (const int k = draft.stage[size_t(handles[0].node->id())]; k >= 0) where = device(0, k, *handles[0].node);
     const Output value = v.init->inputs()[1];
     std::vector<const Node*> wanted = {value.node};
     std::vector<bool> seen(size_t(draft.graph.size()));
@@ -128,6 +130,7 @@ Status PipelineBuilder::add_variables(const Draft& draft, const std::string& pre
         root_.device(where), v.name, v.shape, [&](const Scope&, const Shape&, int64_t) { return copier.now(value); },
         v.trainable, v.dtype);
   }
+  variables_.global_step_handle(root_.device(device(0, 0)));
   return root_.status();
 }
 
@@ -187,8 +190,19 @@ Status PipelineBuilder::add_replica(Replica& r) {
   return root_.status();
 }
 
+std::string PipelineBuilder::at_home(const Copier& copier, const Node& node, const std::string& own) const {
+  const Scope s = root_.device(own);
+  if (node.op().name() == "VarHandleOp")
+    return variables_.home(s, node.attrs().get_or<std::string>("shared_name", {})).device_name();
+  for (const Output& in : node.inputs())
+    if (in.dtype() == DType::kResource && copier.now(in))
+      return s.in_task_of(copier.now(in).node->device()).device_name();
+  return own;
+}
+
 Status PipelineBuilder::copy(Replica& r, const Node& node, const std::vector<const Node*>& gates) {
-  TROUPE_RETURN_IF_ERROR(r.copier.copy(node, device(r.number, stage(node), node), gates_of(node, gates)));
+  const std::string where = at_home(r.copier, node, device(r.number, stage(node), node));
+  TROUPE_RETURN_IF_ERROR(r.copier.copy(node, where, gates_of(node, gates)));
   // Where a backward pass is one piece, credit alone says when it is its turn, and forward passes fill the pipeline.
   const bool weights = zero_bubble_ && is_backward(node) && !before_boundary_[size_t(node.id())];
   if (counts(node))
@@ -272,21 +286,23 @@ const Node* PipelineBuilder::begin(const Replica& r, int k) {
   return s.after(gates).named("begin").node("NoOp", {});
 }
 
-Output PipelineBuilder::events(const Scope& s, const std::string& what) {
-  Output& known = events_[{s.prefix(), what}];
+Output PipelineBuilder::handle(const Scope& s, const Events& events) {
+  Output& known = events_[{s.prefix(), events.name}];
   if (!known)
-    known =
-        s.named(what).op("_EventCount", {}, {{"container", events_container(options_.name)}, {"shared_name", what}});
+    known = s.named(events.name)
+                .op("_EventCount", {}, {{"container", events_container(options_.name)}, {"shared_name", events.name}});
   return known;
 }
 
-const Node* PipelineBuilder::await(const Scope& s, const std::string& what, Output count, int64_t credit) {
-  return s.named("await_" + what.substr(0, what.find('_')))
-      .node("_EventCountAwait", {events(s, what), count}, {{"slack", credit - 1}});
+const Node* PipelineBuilder::await(const Scope& s, const Events& events, Output count, int64_t credit) {
+  const Scope home = s.in_task_of(events.home);
+  return home.named("await_" + events.kind)
+      .node("_EventCountAwait", {handle(home, events), count}, {{"slack", credit - 1}});
 }
 
-const Node* PipelineBuilder::advance(const Scope& s, const std::string& what, const std::vector<const Node*>& after) {
-  return s.after(after).named("count_" + what.substr(0, what.find('_'))).node("_EventCountAdvance", {events(s, what)});
+const Node* PipelineBuilder::advance(const Scope& s, const Events& events, const std::vector<const Node*>& after) {
+  const Scope home = s.in_task_of(events.home);
+  return home.after(after).named("count_" + events.kind).node("_EventCountAdvance", {handle(home, events)});
 }
 
 int PipelineBuilder::credit(int stage) const {
@@ -310,9 +326,11 @@ Status PipelineBuilder::add_test(const ModelFn& model, const std::vector<DType>&
   TROUPE_RETURN_IF_ERROR(add_variables(draft, "test/initial/"));
   Copier copier(graph_, "test/");
   for (int id = 0; id < draft.graph.size(); ++id)
-    if (draft.needed[size_t(id)])
-      TROUPE_RETURN_IF_ERROR(
-          copier.copy(draft.graph.node(id), device(0, draft.stage[size_t(id)], draft.graph.node(id))));
+    if (draft.needed[size_t(id)]) {
+      const Node& node = draft.graph.node(id);
+      const std::string where = at_home(copier, node, device(0, draft.stage[size_t(id)], node));
+      TROUPE_RETURN_IF_ERROR(copier.copy(node, where));
+    }
   TROUPE_RETURN_IF_ERROR(copier.close_loops());
   for (const Output& component : draft.batch) {
     if (!copier.find(*component.node)) TROUPE_RETURN_IF_ERROR(copier.copy(*component.node, device(0, 0)));

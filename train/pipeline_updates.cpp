@@ -20,20 +20,22 @@ Status PipelineBuilder::finish(Replica& r, Place place) {
     if (!draft_.gradients[i]) continue;
     const int k = stage(*draft_.gradients[i].node);
     const Output gradient = r.copier.now(draft_.gradients[i]);
-    const Scope s = troupe::nn::at(at(r, k), gradient), in_turn = s.after(std::vector<const Node*>{turns[size_t(k)]});
+    const Scope s = troupe::nn::at(at(r, k), gradient);
     if (place == Place::kOnly) {
-      sums[i] = in_turn.named("gradient").op("Identity", {gradient});
+      sums[i] = s.after(std::vector<const Node*>{turns[size_t(k)]}).named("gradient").op("Identity", {gradient});
       continue;
     }
     const Variable& v = trainable[i];
     const Output sum = sums_[size_t(k)].handle(s, v.name, v.shape, zeros(), false, v.dtype);
-    const Node* add =
-        in_turn.named("sum").node(place == Place::kFirst ? "AssignVariableOp" : "AssignAddVariableOp", {sum, gradient});
+    const Scope home = sums_[size_t(k)].home(s, v.name);
+    const Node* add = home.after(std::vector<const Node*>{turns[size_t(k)]})
+                          .named("sum")
+                          .node(place == Place::kFirst ? "AssignVariableOp" : "AssignAddVariableOp", {sum, gradient});
     summed[size_t(k)].push_back(add);
     passed[size_t(k)].push_back(add);
     if (updates)
       sums[i] =
-          s.after(std::vector<const Node*>{add}).named("gradient").op("ReadVariableOp", {sum}, {{"dtype", v.dtype}});
+          home.after(std::vector<const Node*>{add}).named("gradient").op("ReadVariableOp", {sum}, {{"dtype", v.dtype}});
   }
   TROUPE_RETURN_IF_ERROR(root_.status());
   std::vector<const Node*>& targets = r.targets[place] = r.signals;
@@ -66,7 +68,8 @@ Status PipelineBuilder::update(Replica& r, const std::vector<Variable>& trainabl
       // What decays is read when the update before is made.
       const Scope own = troupe::nn::at(s, gradients[i]);
       if (options_.optimizer.l2 != 0 || options_.optimizer.weight_decay != 0)
-        variables_.read(own.after(std::vector<const Node*>{turns[size_t(k)]}), trainable[i]);
+        variables_.read(variables_.home(own.after(std::vector<const Node*>{turns[size_t(k)]}), trainable[i].name),
+                        trainable[i]);
       const Variable& v = trainable[i];
       const Node* node = update_variable({own.scope(v.name), variables_, v, {}, rate, step}, options_.optimizer,
                                          {gradients[i], {}}, decays(v.shape));
@@ -76,10 +79,7 @@ Status PipelineBuilder::update(Replica& r, const std::vector<Variable>& trainabl
     }
     if (!options_.asynchronous) targets.push_back(advance(at(r, k), of_stage("updates", k), done[size_t(k)]));
   }
-  const Scope s = at(r, 0);
-  targets.push_back(s.after(all)
-                        .named("global_step")
-                        .node("AssignAddVariableOp", {variables_.global_step_handle(s), s.constant(int64_t{1})}));
+  targets.push_back(finish_update(at(r, 0), variables_, all));
   return root_.status();
 }
 

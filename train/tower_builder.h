@@ -16,7 +16,7 @@ struct Tower {
 class TowerBuilder {
  public:
   TowerBuilder(const Scope& scope, Variables& variables, const ModelFn& model, const Dataset& batches,
-               const TrainerOptions& options);
+               const TrainerOptions& options, const std::string& own_task);
   Result<Towers> build();
 
  private:
@@ -26,8 +26,14 @@ class TowerBuilder {
 
   // -- train/towers.cpp
   Status check() const;
+  /// Has variables live on options.variable_devices.
+  void spread_variables();
+  /// The components of a batch, fed.
+  std::vector<Output> fed_batch(const Scope& scope) const;
   Output queue(const Scope& scope, const std::string& name, std::vector<DType> types, std::vector<PartialShape> parts,
                int64_t capacity) const;
+  /// The scope for nodes that use the queue of a replica.
+  Scope at_queue(const Scope& scope, int replica) const;
   Output batch_queue(const Scope& scope, int replica) const;
   void input();
   Tower tower(int replica);
@@ -63,9 +69,11 @@ class TowerBuilder {
   Variables& variables_;
   const ModelFn& model_;
   const TrainerOptions& options_;
+  const std::string own_task_;  // a device of the task where the dataset is; empty: there is one task
   std::vector<DType> dtypes_;
   std::vector<PartialShape> shapes_;
   std::vector<std::string> devices_;
+  std::string input_device_;
   Scope reduce_;  // where rings are
   std::vector<UpdateRate> rates_;
   Towers towers_;

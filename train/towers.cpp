@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "train/evaluation.h"
+#include "train/tasks.h"
 
 namespace troupe::nn {
 namespace {
@@ -37,6 +38,13 @@ Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vec
                                {"shared_name", name}});
 }
 
+// Of several tasks one has the queue: that of the replica it is for, so that batches are there before they are needed,
+// or that of the input, from where each batch goes to the replica that takes it.
+Scope TowerBuilder::at_queue(const Scope& scope, int replica) const {
+  if (own_task_.empty()) return scope;
+  return scope.in_task_of(own_queues(options_.mode) ? devices_[static_cast<size_t>(replica)] : input_device_);
+}
+
 Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
   const bool own = own_queues(options_.mode);
   return queue(scope, own ? fmt::format("batches_{}", replica) : "batches", dtypes_, shapes_,
@@ -44,19 +52,22 @@ Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
 }
 
 void TowerBuilder::input() {
-  const Scope s = root_.scope("input").device(options_.input_device.empty() ? devices_[0] : options_.input_device);
-  const Output iterator = s.op("IteratorV2", {},
-                               {{"shared_name", options_.name},  // the engine's datasets are in the default container
-                                {"output_types", dtypes_},
-                                {"output_shapes", shapes_}});
-  const Node* next = s.node("IteratorGetNext", {iterator}, {{"output_types", dtypes_}, {"output_shapes", shapes_}});
+  const Scope s = root_.scope("input").device(input_device_), at_dataset = s.in_task_of(own_task_);
+  const Output iterator =
+      at_dataset.op("IteratorV2", {},
+                    {{"shared_name", options_.name},  // the engine's datasets are in the default container
+                     {"output_types", dtypes_},
+                     {"output_shapes", shapes_}});
+  const Node* next =
+      at_dataset.node("IteratorGetNext", {iterator}, {{"output_types", dtypes_}, {"output_shapes", shapes_}});
   if (!next) return;
   const int queues = own_queues(options_.mode) ? replicas() : 1;
   for (int i = 0; i < queues; ++i) {
-    std::vector<Output> inputs = {batch_queue(s, i)};
+    const Scope there = at_queue(s, i);
+    std::vector<Output> inputs = {batch_queue(there, i)};
     for (int port = 0; port < next->num_outputs(); ++port) inputs.push_back(next->out(port));
-    towers_.close.targets.push_back(s.node("QueueCloseV2", {inputs[0]}));
-    towers_.enqueue.push_back({{}, {}, {s.node("QueueEnqueueV2", std::move(inputs))}});
+    towers_.close.targets.push_back(there.node("QueueCloseV2", {inputs[0]}));
+    towers_.enqueue.push_back({{}, {}, {there.node("QueueEnqueueV2", std::move(inputs))}});
   }
 }
 
@@ -64,8 +75,9 @@ Tower TowerBuilder::tower(int replica) {
   Tower t;
   const Scope s = at(replica).scope(fmt::format("replica_{}", replica));
   Variables& variables = variables_of(replica);
+  const Scope queued = at_queue(s, replica);
   const Node* taken =
-      s.named("batch").node("QueueDequeueV2", {batch_queue(s, replica)}, {{"component_types", dtypes_}});
+      queued.named("batch").node("QueueDequeueV2", {batch_queue(queued, replica)}, {{"component_types", dtypes_}});
   if (!taken) return t;
   std::vector<Output> batch;
   for (int port = 0; port < taken->num_outputs(); ++port)
@@ -134,7 +146,8 @@ void TowerBuilder::sync() {
   const Scope s = chief().scope("average");
   const auto gradients = gradients_of(s, all);
   std::vector<Gradient> averages(gradients[0].size());
-  for (const size_t v : members) averages[v] = mean_gradient(s, gradients, v);
+  const std::vector<Variable> variables = variables_.trainable();
+  for (const size_t v : members) averages[v] = mean_gradient(variables_.home(s, variables[v].name), gradients, v);
   step.targets.push_back(apply_updates(chief(), variables_, options_.optimizer, std::move(averages)));
   towers_.replicas.push_back(std::move(step));
 }
@@ -150,8 +163,8 @@ void TowerBuilder::async() {
   }
 }
 
-// As TensorFlow's SyncReplicasOptimizer: an accumulator for each variable drops gradients whose local step is
-// behind, and a queue of tokens tells replicas the step to go on with.
+// As TensorFlow's SyncReplicasOptimizer: an accumulator for each variable, in its task, drops gradients whose local
+// step is behind, and a queue of tokens tells replicas the step to go on with.
 void TowerBuilder::hybrid() {
   const std::vector<Tower> towers = all_towers();
   if (!root_.ok()) return;
@@ -177,43 +190,78 @@ void TowerBuilder::hybrid() {
     StepSpec step{{local_step}, {t.loss, t.accuracy, t.examples}, t.updates};
     for (const size_t v : members) {
       const Gradient& g = gradients[static_cast<size_t>(i)][v];
+      const Scope home = variables_.home(s, all[v].name);
       Attrs attrs{{"replica", int64_t{i}}};
       if (!of_rows(v)) {
         step.targets.push_back(
-            s.node("ResourceAccumulatorApplyGradient", {accumulator(s, v), local_step, g.value}, attrs));
+            home.node("ResourceAccumulatorApplyGradient", {accumulator(home, v), local_step, g.value}, attrs));
         continue;
       }
       attrs.set("has_known_shape", false);
       const Output rows = s.op("Cast", {g.indices}, {{"DstT", DType::kInt64}});
-      step.targets.push_back(s.node("SparseAccumulatorApplyGradient",
-                                    {accumulator(s, v), local_step, rows, g.value, s.constant(Tensor::of<int64_t>({}))},
-                                    attrs));
+      const Output any_shape = home.constant(Tensor::of<int64_t>({}));
+      step.targets.push_back(home.node("SparseAccumulatorApplyGradient",
+                                       {accumulator(home, v), local_step, rows, g.value, any_shape}, attrs));
     }
     towers_.replicas.push_back(std::move(step));
   }
-  const Scope s = chief().scope("aggregate");
+  // With the variables, so that no replica's task has what the others need.
+  const Scope s =
+      (options_.variable_devices.empty() ? chief() : root_.device(options_.variable_devices[0])).scope("aggregate");
   const Output needed = s.constant(static_cast<int32_t>(replicas() - options_.backups));
   const Output new_step =
       s.named("new_step").op("Placeholder", {}, {{"dtype", DType::kInt64}, {"shape", PartialShape::scalar()}});
   towers_.set_step.feeds = {new_step};
   std::vector<Gradient> averages(all.size());
   for (const size_t v : members) {
-    const Output handle = accumulator(s, v);
-    const Node* take = s.node(of_rows(v) ? "SparseAccumulatorTakeGradient" : "ResourceAccumulatorTakeGradient",
-                              {handle, needed}, {{"dtype", all[v].dtype}});
+    const Scope home = variables_.home(s, all[v].name);
+    const Output handle = accumulator(home, v);
+    const Node* take = home.node(of_rows(v) ? "SparseAccumulatorTakeGradient" : "ResourceAccumulatorTakeGradient",
+                                 {handle, needed}, {{"dtype", all[v].dtype}});
     if (!take) return;
     averages[v] = of_rows(v) ? Gradient{take->out(1), take->out(0)} : Gradient{take->out(0), {}};
-    towers_.set_step.targets.push_back(s.node("ResourceAccumulatorSetGlobalStep", {handle, new_step}));
+    towers_.set_step.targets.push_back(home.node("ResourceAccumulatorSetGlobalStep", {handle, new_step}));
   }
-  const Node* update = apply_updates(chief(), variables_, options_.optimizer, std::move(averages));
+  const Node* update = apply_updates(s, variables_, options_.optimizer, std::move(averages));
   if (!update) return;
   const Output tokens = queue(s, "tokens", {DType::kInt64}, {PartialShape::scalar()}, -1);
   // Read again: the value before the update is known under another name.
-  const Output step = s.after(std::vector<const Node*>{update})
-                          .op("ReadVariableOp", {variables_.global_step_handle(chief())}, {{"dtype", DType::kInt64}});
+  const Output step = variables_.home(s.after(std::vector<const Node*>{update}), "global_step")
+                          .op("ReadVariableOp", {variables_.global_step_handle(s)}, {{"dtype", DType::kInt64}});
   const Output many = s.op("Fill", {s.constant(Tensor::of<int32_t>({replicas()})), step});
   towers_.update.targets = {s.node("QueueEnqueueManyV2", {tokens, many})};
   towers_.token.fetches = {s.op("QueueDequeueV2", {tokens}, {{"component_types", std::vector{DType::kInt64}}})};
+}
+
+std::vector<Output> TowerBuilder::fed_batch(const Scope& scope) const {
+  std::vector<Output> batch;
+  for (size_t c = 0; c < dtypes_.size(); ++c) {
+    PartialShape shape = shapes_[c];
+    if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // the last batch may be smaller
+    batch.push_back(scope.op("Placeholder", {}, {{"dtype", dtypes_[c]}, {"shape", shape}}));
+  }
+  return batch;
+}
+
+// The sizes of all are known once the model was written: in a graph that never runs.
+void TowerBuilder::spread_variables() {
+  const std::vector<std::string>& on = options_.variable_devices;
+  if (on.empty()) return;
+  Graph draft(root_.graph().ops());
+  const Scope s = Scope(draft).device(devices_[0]).scope("replica_0");
+  Variables found(options_.container, options_.seed);
+  checked_outputs(s, model_(s, found, fed_batch(s), true));
+  found.global_step(s);
+  if (!s.ok()) return root_.fail(s.status().error());
+  std::vector<Variable> all = found.all();
+  const auto bytes = [](const Variable& v) { return v.shape.elements() * static_cast<int64_t>(size_of(v.dtype)); };
+  std::ranges::stable_sort(all, std::greater(), bytes);
+  std::vector<int64_t> loads(on.size());
+  for (const Variable& v : all) {
+    const auto least = std::ranges::min_element(loads);
+    *least += bytes(v);
+    variables_.set_home(v.name, on[static_cast<size_t>(least - loads.begin())]);
+  }
 }
 
 void TowerBuilder::tests() {
@@ -222,25 +270,24 @@ void TowerBuilder::tests() {
     if (std::ranges::find(distinct, d) == distinct.end()) distinct.push_back(d);
   for (size_t i = 0; i < distinct.size() && root_.ok(); ++i) {
     const Scope s = root_.device(distinct[i]).scope(fmt::format("test_{}", i));
-    StepSpec step;
-    for (size_t c = 0; c < dtypes_.size(); ++c) {
-      PartialShape shape = shapes_[c];
-      if (shape.has_rank() && shape.rank() > 0) shape.set(0, -1);  // the last batch may be smaller
-      step.feeds.push_back(s.op("Placeholder", {}, {{"dtype", dtypes_[c]}, {"shape", shape}}));
-    }
+    StepSpec step{fed_batch(s), {}, {}};
     const ModelOutputs outputs = checked_outputs(s, model_(s.told_at_each_line(), variables_, step.feeds, false));
     if (!root_.ok()) return;
     step.fetches = {outputs.loss, outputs.accuracy};
     towers_.tests.push_back(std::move(step));
+    towers_.tested.push_back(distinct[i]);
   }
 }
 
 TowerBuilder::TowerBuilder(const Scope& scope, Variables& variables, const ModelFn& model, const Dataset& batches,
-                           const TrainerOptions& options)
-    : root_(scope), variables_(variables), model_(model), options_(options), dtypes_(batches.dtypes()),
-      shapes_(batches.shapes()), devices_(options.devices), reduce_(scope.scope("reduce")) {
+                           const TrainerOptions& options, const std::string& own_task)
+    : root_(scope), variables_(variables), model_(model), options_(options), own_task_(own_task),
+      dtypes_(batches.dtypes()), shapes_(batches.shapes()), devices_(options.devices),
+      input_device_(options.input_device), reduce_(scope.scope("reduce")) {
   shapes_.resize(dtypes_.size());
-  if (devices_.empty()) devices_ = {""};
+  if (devices_.empty()) devices_ = {own_task_};
+  if (input_device_.empty())
+    input_device_ = in_other_task(scope.graph().ops(), devices_[0], own_task_) ? own_task_ : devices_[0];
 }
 
 Status TowerBuilder::check() const {
@@ -259,6 +306,9 @@ Status TowerBuilder::check() const {
   if (o.reduce == ReduceBy::kRing && !ring) return refuse("only the synchronous mode reduces gradients by a ring");
   if (o.shard_optimizer_state && !ring)
     return refuse("shard_optimizer_state needs the synchronous mode, with gradients reduced by a ring");
+  if (!o.variable_devices.empty() && (ring || o.mode == ReplicaMode::kLocal))
+    return refuse("{} variable_devices; replicas by a ring and local ones keep variables of their own",
+                  o.variable_devices.size());
   if (o.bucket_bytes < 1) return refuse("bucket_bytes is {}, at least 1 is needed", o.bucket_bytes);
   if (o.max_staleness < -1) return refuse("max_staleness is {}; -1 is without bound", o.max_staleness);
   if (o.max_staleness >= 0 && o.mode != ReplicaMode::kAsync)
@@ -271,6 +321,7 @@ Status TowerBuilder::check() const {
 
 Result<Towers> TowerBuilder::build() {
   TROUPE_RETURN_IF_ERROR(check());
+  spread_variables();
   input();
   const bool ring_mode = options_.reduce == ReduceBy::kRing;
   switch (options_.mode) {
@@ -290,8 +341,8 @@ Result<Towers> TowerBuilder::build() {
 }
 
 Result<Towers> build_towers(const Scope& scope, Variables& variables, const ModelFn& model, const Dataset& batches,
-                            const TrainerOptions& options) {
-  return TowerBuilder(scope, variables, model, batches, options).build();
+                            const TrainerOptions& options, const std::string& own_task) {
+  return TowerBuilder(scope, variables, model, batches, options, own_task).build();
 }
 
 }  // namespace troupe::nn

@@ -19,6 +19,9 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--replicas", o.replicas, "Replicas, each with a device and a thread")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app.add_option("--devices", o.devices, "Of the replicas; workers: those of a cluster, in turn")
+      ->check(CLI::IsMember({"cpu", "workers"}))
+      ->capture_default_str();
   app.add_option("--batch", o.batch, "Images in a batch of one replica")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
@@ -43,6 +46,7 @@ void add_options(CLI::App& app, Options& o) {
   auto* fresh = app.add_flag("--fresh", o.fresh, "Start anew although there are checkpoints");
   app.add_flag("--resume", o.resume, "Go on from the last checkpoint; an error when there is none")->excludes(fresh);
   app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
+  o.cluster.add_to(app);
 }
 
 nn::Optimizer make_optimizer(const Options& o, int64_t updates) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "programs/cluster_flags.h"
 #include "replica_flags.h"
 
 struct Options {
@@ -23,6 +24,8 @@ struct Options {
   bool fresh = false;
   bool augment = false;
   bool check_numerics = false;
+  std::string devices = "cpu";
+  programs::ClusterFlags cluster;
 
   /// Batches that one update takes.
   int batches_per_update() const { return together.batches_per_update(replicas); }

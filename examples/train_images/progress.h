@@ -12,6 +12,8 @@ class Progress {
 
   /// Takes in one step of `images` images.
   void step(float loss, float accuracy, int64_t images);
+  /// So many images come once more.
+  void go_back(int64_t images) { images_ -= images; }
   /// A new epoch (from 0) begins to be measured.
   void begin(int epoch);
   /// Removes the bar, so that a line can be printed.

@@ -29,6 +29,7 @@ void ReplicaFlags::add_to(CLI::App& app, const int& replicas) {
   app.add_option("--bucket-kib", bucket_kib, "ring, zero, local: size of the parts that go round, in KiB")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_flag("--servers", servers, "Variables live on the tasks of the job ps of the cluster");
   app.final_callback([this, &app, &replicas, backups_option] {
     const auto only_of = [&](const char* flag, std::initializer_list<const char*> modes) {
       if (app.count(flag) > 0 && std::ranges::find(modes, mode) == modes.end())
@@ -38,6 +39,7 @@ void ReplicaFlags::add_to(CLI::App& app, const int& replicas) {
     only_of("--backups", {"hybrid"});
     only_of("--local-steps", {"local"});
     only_of("--bucket-kib", {"ring", "zero", "local"});
+    only_of("--servers", {"sync", "async", "hybrid"});
     if (backups_option->count() == 0) backups = std::min(1, replicas - 1);
     if (backups >= replicas) throw CLI::ValidationError("--backups", "there must be more replicas");
   });

@@ -21,6 +21,7 @@ struct ReplicaFlags {
   std::string mode = "async";
   int64_t staleness = -1, local_steps = 8, bucket_kib = 1024;
   int backups = -1;  // -1: 1, or 0 of a single replica
+  bool servers = false;
 
   /// The flags; what the mode does not know, and --backups beyond `replicas`, are mistakes. Both outlive `app`.
   void add_to(CLI::App& app, const int& replicas);

@@ -2,6 +2,7 @@
 // What the code blocks of docs/embedding.md take for granted.
 #pragma once
 #include <caf/all.hpp>
+#include <caf/io/middleman.hpp>
 #include <coroutine>
 #include <deque>
 
@@ -27,6 +28,7 @@ struct Tokenizer : caf::event_based_actor {
 extern std::unique_ptr<Engine> engine;
 extern const Scope scope;
 extern Session session;
+extern const std::string spec;
 extern nn::Variables model;
 extern const Node* train;
 extern Output loss, accuracy, x, y, image, mask, features, answer;

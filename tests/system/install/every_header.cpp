@@ -5,6 +5,7 @@
 #include "troupe/attr.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
+#include "troupe/cluster.h"
 #include "troupe/collectives.h"
 #include "troupe/control_flow.h"
 #include "troupe/cost_model.h"
@@ -131,7 +132,14 @@ Status of_layers(const Scope& scope, nn::Variables& variables, Output x, Output 
   return mesh.along("data", {}).status();
 }
 
+Status of_clusters(const Engine& engine, const EngineOptions& options) {
+  TROUPE_ASSIGN(const auto worker, ClusterWorker::start(options));
+  return cluster_status(engine).size() == worker->connected().size() ? Status() : worker->engine().status();
+}
+
 Status of_actors(caf::actor_system& system, const caf::actor& actor) {
+  TROUPE_RETURN_IF_ERROR(start_worker(system, {}).status());
+  TROUPE_RETURN_IF_ERROR(RunAnswer{RunRequest().tag}.result.status());
   TROUPE_ASSIGN(auto engine, create_engine(system));
   TROUPE_RETURN_IF_ERROR(add_actor(*engine, "actor", actor));
   return guarded_call([&] { actor_system(*engine); });

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clusters of real processes: troupe worker, launch and cluster status, what run gives over workers, and workers that
+// are killed, stopped and started again while steps run.
+#include <filesystem>
+#include <memory>
+#include <random>
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include "tests/repeats.h"
+#include "tests/system/cluster.h"
+#include "troupe/cluster.h"
+#include "troupe/npy.h"
+#include "troupe/scope.h"
+#include "troupe/session.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+
+/// A variable on one task, counted up by a value from the other, in each step.
+const char* const kGraph = R"(
+  node { name: 'one' op: 'Const' device: '/job:worker/task:0/cpu:0' attr { key: 'dtype' value { type: DT_FLOAT } }
+         attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1.5 } } } }
+  node { name: 'more' op: 'Neg' input: 'one' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'T' value { type: DT_FLOAT } } }
+  node { name: 'v' op: 'VarHandleOp' device: '/job:worker/task:1/cpu:0' attr { key: 'dtype' value { type: DT_FLOAT } }
+         attr { key: 'shape' value { shape { dim { size: 2 } } } } }
+  node { name: 'init' op: 'AssignVariableOp' input: 'v' input: 'one' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'add' op: 'AssignAddVariableOp' input: 'v' input: 'more' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'sum' op: 'ReadVariableOp' input: 'v' input: '^add' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'y' op: 'Square' input: 'sum' device: '/job:worker/task:0/cpu:0'
+         attr { key: 'T' value { type: DT_FLOAT } } })";
+
+/// A client's engine and a graph whose step begins on task 1 and then waits there.
+struct Client {
+  explicit Client(const Cluster& cluster, milliseconds silence = milliseconds(60'000))
+      : engine(make(cluster, silence)), graph(engine->ops()) {
+    const Scope far = Scope(graph).device("/job:worker/task:1/cpu:0");
+    const auto queue = [&](const char* name) {
+      return far.op("FIFOQueueV2", {},
+                    {{"component_types", std::vector<DType>{DType::kFloat32}}, {"shared_name", std::string(name)}});
+    };
+    const auto out_of = [&](const Output& from) {
+      return far.op("QueueDequeueV2", {from}, {{"component_types", std::vector<DType>{DType::kFloat32}}});
+    };
+    one = far.constant(Tensor::scalar(1.0f));
+    const Output begun = queue("begun"), never = queue("never");
+    const Node* const begin = far.node("QueueEnqueueV2", {begun, one});
+    has_begun = out_of(begun);
+    waits =
+        far.after({begin}).op("QueueDequeueV2", {never}, {{"component_types", std::vector<DType>{DType::kFloat32}}});
+    REQUIRE(far.status().ok());
+    session = std::make_unique<Session>(*engine, graph);
+  }
+  static std::unique_ptr<Engine> make(const Cluster& cluster, milliseconds silence) {
+    EngineOptions options{.cpu_threads = {1}};
+    options.cluster.spec = cluster.json;
+    options.cluster.heartbeat = silence / 4;
+    options.cluster.silence = silence;
+    auto out = Engine::create(options);
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    return std::move(*out);
+  }
+  /// A step that waits on task 1 already.
+  std::future<RunResult> begin() {
+    auto out = session->run_future({}, {waits});
+    const auto result = session->run({has_begun});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    return out;
+  }
+  /// Whether task 1 answers within a minute.
+  bool works_again(Program& worker) {
+    const auto until = std::chrono::steady_clock::now() + minutes(1);
+    while (std::chrono::steady_clock::now() < until) {
+      if (session->run({one}).ok()) return true;
+      worker.read_for(milliseconds(10));
+    }
+    return false;
+  }
+
+  std::unique_ptr<Engine> engine;
+  Graph graph;
+  Output one, has_begun, waits;
+  std::unique_ptr<Session> session;
+};
+
+/// What `sh -c` runs first under launch: prints its brothers, the workers, "<pid> <pid> ... ".
+const std::string kBrothers = "read all < /proc/$PPID/task/$PPID/children; echo \"brothers $all\"; ";
+
+}  // namespace
+
+TEST_CASE("cluster: run over two workers gives what one process gives") {
+  const Cluster c(2);
+  c.write("g.pbtxt", kGraph);
+  const std::vector<std::string> steps = {"run", c.file("g.pbtxt"), "--init", "init",     "--steps",
+                                          "3",   "--fetch",         "sum,y",  "--passes", "none"};
+  const auto status = [&](const char* seconds) {
+    return run({"cluster", "status", "--cluster", c.file("cluster.json"), "--timeout", seconds});
+  };
+  auto first = c.start(0, {"--devices", "cpu=2"});
+  const auto half = status("0.3");
+  CHECK_THAT(half.out, Contains("/job:worker/task:0  unix:" + c.file("w0") + "  up ") &&
+                           Contains("/job:worker/task:1  unix:" + c.file("w1") + "  down ") &&
+                           Contains("No such file or directory"));
+  check_error(half, 1, {"1 of 2 tasks are not up"});
+  auto second = c.start(1);
+  const auto whole = status("60");
+  CHECK(whole.status == 0);
+  CHECK_THAT(whole.out, Contains("up     cpu:0, cpu:1\n") && Contains("up     cpu:0\n"));
+
+  const auto alone = run(steps);
+  CHECK(alone.status == 0);
+  CHECK(alone.out == "sum float32[2] [-3, -3]\ny float32[2] [9, 9]\n");
+  auto over = steps;
+  over.insert(over.end(), {"--cluster", c.file("cluster.json")});
+  for (int i = 0; i < 2; ++i) {
+    const auto ended = run(over);
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    CHECK(ended.out == alone.out);
+  }
+  auto traced = over;
+  traced.insert(traced.end(), {"--trace", c.file("trace.json")});
+  CHECK(run(traced).status == 0);
+  const std::string trace = c.read(c.file("trace.json"));
+  for (const char* part : {"task:0/device:cpu:1\"", "task:1/device:cpu:0\"", "\"name\":\"more\"", "\"name\":\"y\"",
+                           "\"name\":\"send sum\"", "\"name\":\"receive sum\""})
+    CHECK_THAT(trace, Contains(part));
+  std::vector<std::string> by_environment = {"TROUPE_CLUSTER=" + c.json, kTroupePath};
+  by_environment.insert(by_environment.end(), steps.begin(), steps.end());
+  CHECK(run(by_environment, "/usr/bin/env").out == alone.out);
+
+  CHECK(second->read_for(minutes(1), "has gone"));
+  CHECK_THAT(second->err(), Contains("/job:client/task:") && Contains(" has come\n"));
+  for (Program* const worker : {first.get(), second.get()}) {
+    worker->signal(SIGTERM);
+    CHECK(worker->wait() == 0);
+    CHECK(std::ranges::count(worker->out(), '\n') == 1);
+  }
+  CHECK(!std::filesystem::exists(c.file("w0")));
+}
+
+TEST_CASE("cluster: TF_CONFIG says which task a worker is") {
+  const Cluster c(1);
+  const std::string config =
+      "TF_CONFIG=" + c.json.substr(0, c.json.size() - 1) + R"(, "task": {"type": "worker", "index": 0}})";
+  Program worker("/usr/bin/env", {config, kTroupePath, "worker", "--quiet"});
+  REQUIRE(worker.read_for(minutes(1), "/job:worker/task:0 listens at unix:"));
+  CHECK(run({"cluster", "status", "--cluster", c.json}).status == 0);
+  worker.signal(SIGINT);
+  CHECK(worker.wait() == 0);
+  CHECK(worker.err().empty());
+}
+
+TEST_CASE("cluster: what is wrong is one line") {
+  const Cluster c(1);
+  const auto worker = [&](const std::string& json, std::vector<std::string> more = {"--job", "worker"}) {
+    more.insert(more.begin(), {"worker", "--cluster", json});
+    return run(more);
+  };
+  check_error(run({"worker"}), 2, {"--cluster", "TF_CONFIG"});
+  check_error(worker("{\"cluster\""), 2, {"--cluster", "{\"cluster\""});
+  check_error(worker(c.file("none.json")), 2, {"none.json", "No such file"});
+  check_error(worker(c.path()), 2, {c.path(), "Is a directory"});
+  check_error(worker(c.json, {}), 2, {"which task", "--job"});
+  check_error(worker(c.json, {"--job", "worker", "--task", "1"}), 2, {"/job:worker/task:1"});
+  check_error(worker(c.json, {"--job", "ps"}), 2, {"ps", "worker"});
+  check_error(worker(c.json, {"--task", "0"}), 2, {"--job"});
+  check_error(worker(c.json, {"--job", "worker", "--devices", "gpu=1"}), 2, {"gpu=1", "cpu=N"});
+  check_error(worker(c.json, {"--job", "worker", "--silence", "300"}), 2, {"300", "200"});
+  check_error(worker(R"({"cluster": {"worker": ["0.0.0.0:5000"]}})"), 2, {"0.0.0.0:5000", "--insecure"});
+  check_error(worker(R"({"cluster": {"worker": ["host.example:5000"]}})"), 2,
+              {"host.example:5000", "--tls", "--insecure"});
+  check_error(run({"worker", "--tls", c.path()}), 2, {"--tls", "--cluster"});
+  check_error(worker(c.json, {"--job", "worker", "--tls", c.file("none")}), 2,
+              {"--tls", "none/ca.pem", "No such file"});
+  check_error(run({"TROUPE_CLUSTER={}", kTroupePath, "run", "g"}, "/usr/bin/env"), 2, {"TROUPE_CLUSTER: "});
+  check_error(run({"cluster", "status"}), 2, {"--cluster"});
+  check_error(run({"cluster"}), 2, {"subcommand"});
+
+  // The port of another one.
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(fd, 1) == 0);
+  REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const std::string port = std::to_string(ntohs(address.sin_port));
+  check_error(worker(R"({"cluster": {"worker": ["127.0.0.1:)" + port + "\"]}}"), 1, {"127.0.0.1:" + port, "in use"});
+  ::close(fd);
+  const auto held = c.start(0);
+  check_error(worker(c.json), 1, {c.file("w0"), "in use"});
+}
+
+TEST_CASE("cluster: keys makes certificates, and those who have them talk TLS") {
+  const Cluster c(2);
+  c.write("g.pbtxt", kGraph);
+  const std::string keys = c.file("keys");
+  const std::vector<std::string> make = {"cluster", "keys", "--cluster", c.file("cluster.json"), "--out", keys};
+  const auto made = run(make);
+  INFO(made.err);
+  CHECK(made.status == 0);
+  CHECK_THAT(made.out, Contains("ca.pem: authority, new, until 2") &&
+                           Contains("worker-1: troupe://troupe/job:worker/task:1, new, until 2") &&
+                           Contains("client: troupe://troupe/client, new, until 2"));
+  using std::filesystem::perms;
+  const auto mode = [&](const std::string& name) { return std::filesystem::status(keys + "/" + name).permissions(); };
+  CHECK(mode("ca.key") == perms(0600));
+  CHECK(mode("worker-0/key.pem") == perms(0600));
+  CHECK(mode("client") == perms(0700));
+
+  const auto status = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"cluster", "status", "--cluster", c.file("cluster.json"), "--timeout", "60"});
+    return run(more);
+  };
+  auto first = c.start(0, {"--tls", keys + "/worker-0"}, "worker", " with TLS");
+  auto second = c.start(1, {"--tls", keys + "/worker-1"}, "worker", " with TLS");
+  CHECK(status({"--tls", keys + "/client"}).status == 0);
+  const auto ended = run({"TROUPE_TLS=" + keys + "/client", kTroupePath, "run", c.file("g.pbtxt"), "--fetch", "more",
+                          "--cluster", c.file("cluster.json")},
+                         "/usr/bin/env");
+  INFO(ended.err);
+  CHECK(ended.out == "more float32[2] [-1.5, -1.5]\n");
+  const auto without = status({});
+  CHECK(without.status == 1);
+  CHECK(std::ranges::count(without.out, '\n') == 3);
+  CHECK_THAT(without.out, Contains("the dialer talks no TLS, which is needed here (--tls)"));
+  CHECK(second->read_for(minutes(1), "was refused a connection (TLS): the dialer talks no TLS"));
+  check_error(status({"--tls", keys + "/worker-0"}), 2,
+              {"--tls", "worker-0/certificate.pem", "this is troupe://troupe/client"});
+  check_error(status({"--tls", keys}), 2, {"--tls", keys + "/certificate.pem", "No such file"});
+
+  // Another authority's.
+  const std::string others = c.file("others");
+  REQUIRE(run({"cluster", "keys", "--cluster", c.file("cluster.json"), "--out", others}).status == 0);
+  const auto stranger = status({"--tls", others + "/client"});
+  CHECK(stranger.status == 1);
+  CHECK_THAT(stranger.out, Contains("is not of this cluster's authority"));
+
+  // What is there is kept, and what is missing is made.
+  const std::string authority = TemporaryDirectory::read(keys + "/ca.pem");
+  std::filesystem::remove_all(keys + "/worker-1");
+  auto more = make;
+  more.insert(more.end(), {"--client", "alice", "--days", "10"});
+  const auto again = run(more);
+  CHECK(again.status == 0);
+  CHECK_THAT(again.out, Contains("ca.pem: authority, kept") &&
+                            Contains("worker-0: troupe://troupe/job:worker/task:0, kept") &&
+                            Contains("worker-1: troupe://troupe/job:worker/task:1, new") &&
+                            Contains("client-alice: troupe://troupe/client/alice, new"));
+  CHECK(TemporaryDirectory::read(keys + "/ca.pem") == authority);
+  CHECK(status({"--tls", keys + "/client-alice"}).status == 0);
+
+  check_error(run({"cluster", "keys", "--out", keys}), 2, {"--cluster"});
+  check_error(run({"cluster", "keys", "--cluster", c.json}), 2, {"--out"});
+  more.back() = "0";
+  check_error(run(more), 2, {"--days"});
+  more = make;
+  more.insert(more.end(), {"--client", "a/b"});
+  check_error(run(more), 2, {"--client", "'a/b'"});
+  std::filesystem::remove(keys + "/ca.key");
+  check_error(run(make), 1, {keys, "ca.pem without ca.key"});
+  more = make;
+  more.back() = c.file("no/such");
+  check_error(run(more), 1, {"no/such", "No such file"});
+}
+
+TEST_CASE("cluster: launch's tasks have no TLS, whatever the environment says of other clusters") {
+  const auto ended =
+      run({"TROUPE_TLS=/no/such", kTroupePath, "launch", "-n", "1", "--", kTroupePath, "cluster", "status"},
+          "/usr/bin/env");
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+}
+
+TEST_CASE("cluster: a worker that is killed ends the step, and one started again serves the same session") {
+  const Cluster c(2);
+  const auto first = c.start(0);
+  auto second = c.start(1);
+  Client client(c);
+  auto step = client.begin();
+  second->signal(SIGKILL);
+  CHECK(second->wait() == -1);
+  const auto result = step.get();
+  REQUIRE(!result.ok());
+  CHECK(result.error().code == Code::kUnavailable);
+  CHECK_THAT(result.error().str(), Contains("/job:worker/replica:0/task:1"));
+  second = c.start(1);
+  CHECK(client.works_again(*second));
+  auto again = client.begin();
+  CHECK(again.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+}
+
+TEST_CASE("cluster: a worker that stands still too long ends the step, and may go on") {
+  const Cluster c(2);
+  const auto first = c.start(0, {"--silence", "60000"});
+  const auto second = c.start(1, {"--silence", "60000"});
+  Client client(c, milliseconds(kSlowness > 1 ? 4000 : 400));
+  auto step = client.begin();
+  second->signal(SIGSTOP);
+  const auto result = step.get();
+  REQUIRE(!result.ok());
+  CHECK(result.error().code == Code::kUnavailable);
+  CHECK_THAT(result.error().str(), Contains("/job:worker/replica:0/task:1: nothing came from it for"));
+  second->signal(SIGCONT);
+  CHECK(client.works_again(*second));
+}
+
+TEST_CASE("cluster: launch runs a program over its workers and leaves nothing behind") {
+  const Cluster c(2);  // for its folder
+  c.write("g.pbtxt", kGraph);
+  const auto ran = run({"launch", "-n", "2", "--servers", "1", "--", kTroupePath, "run", c.file("g.pbtxt"), "--init",
+                        "init", "--fetch", "sum"});
+  INFO(ran.err);
+  CHECK(ran.status == 0);
+  CHECK(ran.out == "sum float32[2] [0, 0]\n");
+  CHECK(ran.err.empty());
+
+  // That run() saw the end of both streams says that no process is left which has them.
+  const auto told = run({"launch", "-n", "2", "--servers", "1", "--", "sh", "-c",
+                         "echo \"$TROUPE_CLUSTER\"; for f in \"$0\"; do echo \"$f\"; done; exit 7", "--help"});
+  CHECK(told.status == 7);
+  CHECK(told.err.empty());
+  CHECK_THAT(told.out, Contains(R"("ps":["unix:)") && Contains("\n--help\n"));
+  const size_t from = told.out.find("unix:") + 5;
+  const std::filesystem::path socket = told.out.substr(from, told.out.find('"', from) - from);
+  CHECK(socket.filename() == "ps-0");
+  CHECK(!std::filesystem::exists(socket.parent_path()));
+
+  CHECK(run({"launch", "-n", "1", "--", "sh", "-c", "kill -TERM $$"}).status == 128 + SIGTERM);
+  check_error(run({"launch", "-n", "1", "--", c.file("none")}), 1, {c.file("none"), "No such file"});
+  check_error(run({"launch", "-n", "1"}), 2, {"CMD"});
+  check_error(run({"launch", "-n", "0", "--", "true"}), 2, {"--workers"});
+  check_error(run({"launch", "--devices", "cpu=0", "--", "true"}), 2, {"cpu=0"});
+}
+
+TEST_CASE("cluster: launch passes signals on, and its workers end with it however it ends") {
+  Program passed(kTroupePath, {"launch", "-n", "1", "--", "sh", "-c",
+                               "sleep 1000 & trap \"kill $!; exit 3\" TERM; echo ready; wait"});
+  REQUIRE(passed.read_for(minutes(1), "ready"));
+  passed.signal(SIGTERM);
+  CHECK(passed.wait() == 3);
+  CHECK(passed.err().empty());
+
+  Program killed(kTroupePath, {"launch", "-n", "2", "--", "sh", "-c", "echo \"$TROUPE_CLUSTER\"; exec sleep 1000"});
+  REQUIRE(killed.read_for(minutes(1), "\n"));
+  killed.signal(SIGKILL);
+  CHECK(killed.wait() == -1);  // its workers had its standard error
+  CHECK(killed.died_of() == SIGKILL);
+  const size_t from = killed.out().find("unix:") + 5;  // nobody is left to remove that
+  const std::filesystem::path socket = killed.out().substr(from, killed.out().find('"', from) - from);
+  std::filesystem::remove_all(socket.parent_path());
+}
+
+TEST_CASE("cluster: launch names a worker that dies, and --restart starts it again") {
+  const std::string kill_one = kBrothers + "kill -9 ${all%% *}; exec ../cli/troupe cluster status --timeout ";
+  Program gone(kTroupePath, {"launch", "-n", "2", "--", "sh", "-c", kill_one + "0.5"});
+  CHECK(gone.wait() == 1);
+  CHECK_THAT(gone.err(),
+             Contains("troupe: /job:worker/task:0 (process ") && Contains(" ended with signal 9 (Killed)\n"));
+  CHECK_THAT(gone.out(), Contains("-0  down "));
+
+  Program back(kTroupePath, {"launch", "-n", "2", "--restart", "--", "sh", "-c", kill_one + "60"});
+  const int status = back.wait();
+  INFO(back.out() << back.err());
+  CHECK(status == 0);
+  CHECK_THAT(back.err(), Contains(" ended with signal 9 (Killed); it is started again\n"));
+}
+
+TEST_CASE("cluster: examples run with --cluster") {
+  for (const char* const example : {"first_graph", "shared_loop"}) {
+    const std::string path = std::string("../examples/") + example;
+    const auto ended = run({"launch", "-n", "1", "--", path}), alone = run({}, path.c_str());
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    CHECK(ended.out == alone.out);
+    CHECK(run({"--cluster", "{}"}, path.c_str()).status == 2);
+  }
+}
+
+TEST_CASE("cluster: synchronous training on worker processes saves the bytes of one process") {
+  const TemporaryDirectory directory;
+  const std::string path = "../examples/train_images";
+  const auto train = [&](const std::string& out, std::vector<std::string> before, std::vector<std::string> more) {
+    std::vector<std::string> arguments = std::move(before);
+    for (const std::string& a :
+         {std::string("--replicas"), std::string("2"), std::string("--mode"), std::string("sync"),
+          std::string("--epochs"), std::string("1"), std::string("--limit"), std::string("1280"),
+          std::string("--model"), std::string("mlp"), std::string("--out"), directory.file(out)})
+      arguments.push_back(a);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run(arguments, more.empty() ? path.c_str() : kTroupePath);
+    INFO(ended.out << ended.err);
+    REQUIRE(ended.status == 0);
+    std::string bytes;
+    for (const auto& entry : std::filesystem::directory_iterator(directory.file(out + "/checkpoints")))
+      if (entry.path().extension() == ".safetensors") bytes += TemporaryDirectory::read(entry.path().string());
+    return bytes;
+  };
+  const std::string alone = train("alone", {}, {});
+  const std::string spread = train("spread", {"launch", "-n", "2", "--", path}, {"--devices", "workers"});
+  CHECK(alone.size() > 1000);
+  CHECK(alone == spread);
+}
+
+TEST_CASE("cluster: training gets over kills of workers, servers and itself at random moments, to the same bytes") {
+  const Cluster c(2, 1);
+  const Training alone(c, "alone"), spread(c, "spread");
+  const int kills = 3 * (kSlowness > 1 ? 3 : 20), epochs = kSlowness > 1 ? 4 : 60;
+  const auto begun = std::chrono::steady_clock::now();
+  REQUIRE(run(alone.arguments(epochs), kTrain).status == 0);
+  // So often that it is not done before.
+  const int64_t pause = (std::chrono::steady_clock::now() - begun).count() * 2 / kills;
+
+  const std::vector<std::string> quiet = {"--quiet", "--cores", "1", "--silence", "1000"};
+  // A machine that is so busy that a task seems lost is got over, too.
+  std::unique_ptr<Program> tasks[] = {c.start(0, quiet), c.start(1, quiet), c.start(0, quiet, "ps")};
+  const auto arguments = spread.arguments(
+      epochs, {"--cluster", c.file("cluster.json"), "--devices", "workers", "--servers", "--silence", "1000"});
+  auto client = std::make_unique<Program>(kTrain, arguments);
+  std::mt19937 random(7);
+  std::string told;
+  bool ended = false;
+  for (int i = 0; i < kills && !ended; ++i) {
+    ended = client->read_for(std::chrono::nanoseconds(random() % static_cast<uint64_t>(pause)), " waited for input ");
+    const auto victim = random() % 4;
+    if (victim < 3) {
+      tasks[victim]->signal(SIGKILL);
+      CHECK(tasks[victim]->wait() == -1);
+      tasks[victim] = c.start(victim == 1, quiet, victim == 2 ? "ps" : "worker");
+    } else {
+      client->signal(SIGKILL);
+      const int killed = client->wait();
+      told += client->out() + client->err();
+      INFO(told);
+      REQUIRE(killed == -1);
+      client = std::make_unique<Program>(kTrain, arguments);
+    }
+  }
+  CHECK_FALSE(ended);  // else it was too short for so many
+  const int status = client->wait();
+  INFO(told << client->out() << client->err());
+  REQUIRE(status == 0);
+  CHECK_THAT(told + client->out(), Contains("lost at step ") && Contains(" are made again\n"));
+  CHECK(spread.checkpoint() == alone.checkpoint());
+}
+
+TEST_CASE("cluster: a worker that stands still for less than the time-out loses nothing") {
+  const Cluster c(2);
+  const Training alone(c, "alone"), spread(c, "spread");
+  const int epochs = kSlowness > 1 ? 2 : 8;
+  REQUIRE(run(alone.arguments(epochs), kTrain).status == 0);
+  const std::vector<std::string> silence = {"--silence", std::to_string(static_cast<int>(4000 * kSlowness))};
+  auto more = silence;
+  more.insert(more.end(), {"--cores", "1"});
+  const auto first = c.start(0, more), second = c.start(1, more);
+  more = silence;
+  more.insert(more.end(), {"--cluster", c.file("cluster.json"), "--devices", "workers"});
+  Program client(kTrain, spread.arguments(epochs, more));
+  REQUIRE(client.read_for(minutes(1), "epoch 1/"));
+  second->signal(SIGSTOP);
+  CHECK_FALSE(client.read_for(milliseconds(1000), " waited for input "));
+  second->signal(SIGCONT);
+  const int status = client.wait();
+  INFO(client.out() << client.err());
+  REQUIRE(status == 0);
+  CHECK(client.out().find("lost") == std::string::npos);
+  CHECK(spread.checkpoint() == alone.checkpoint());
+}
+
+}  // namespace troupe::testing

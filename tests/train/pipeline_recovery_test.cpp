@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pipelines that lose tasks, over sockets.
+#include "tests/actors/socket_cluster.h"
+#include "tests/train/cluster_fixture.h"
+#include "tests/train/pipeline_fixture.h"
+
+namespace troupe::nn {
+
+TEST_CASE("a pipeline that loses tasks ends with the bits of one that does not") {
+  for (const PipelineSchedule schedule : {PipelineSchedule::kGPipe, PipelineSchedule::kOneFOneB}) {
+    INFO("schedule " << static_cast<int>(schedule));
+    constexpr int64_t kBatches = 12;
+    PipelineOptions options = options_of(schedule, 2, adam(constant_rate(.02f)));
+    const auto engine = Engine::create({.cpu_threads = {1, 1}});
+    REQUIRE(engine.ok());
+    const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
+    REQUIRE(whole->run(kBatches).ok());
+    const auto expected = values_of(**engine, whole->variables());
+
+    SocketCluster cluster(2);
+    const auto client = cluster.client();
+    options.devices = worker_devices(2, 1);
+    std::vector<TaskReport> told;
+    options.recovery.on_task = [&](const TaskReport& report) {
+      told.push_back(report);
+      for (int i = 0; i < 2; ++i)
+        if (!cluster.workers[static_cast<size_t>(i)]) cluster.start(i);
+    };
+    options.recovery.snapshot_interval =
+        std::chrono::nanoseconds(schedule == PipelineSchedule::kGPipe ? 1 : 1'000'000'000);
+    const auto pipeline = pipeline_of(*client, stages_of(2, true, true), points(kBatches), options);
+    int killed = 0;
+    const auto summary = pipeline->run(8, [&](const StepReport& report) {
+      if (report.step == 3 + 2 * killed && killed < 2) cluster.workers[static_cast<size_t>(killed++)].reset();
+    });
+    INFO((summary.ok() ? std::string() : summary.error().str()));
+    REQUIRE(summary.ok());
+    CHECK(summary->updates == 8);
+    CHECK(summary->losses == 2);
+    CHECK(told.size() == 4);
+    CHECK(pipeline->step() == 8);
+    // Between runs, too, and while nobody waits for it.
+    cluster.workers[1].reset();
+    cluster.start(1);
+    const auto tested = pipeline->evaluate(points(2));
+    INFO((tested.ok() ? std::string() : tested.error().str()));
+    CHECK(tested.ok());
+    CHECK(pipeline->step() == 8);
+    cluster.workers[0].reset();
+    cluster.start(0);
+    const auto rest = pipeline->run(kBatches - 8);
+    INFO((rest.ok() ? std::string() : rest.error().str()));
+    REQUIRE(rest.ok());
+    CHECK(rest->updates == kBatches - 8);
+    check_values(values_of(*client, pipeline->variables()), expected);
+  }
+}
+
+TEST_CASE("a pipeline's task that does not come back is the run's error, or a stop ends the wait") {
+  for (const bool stops : {false, true}) {
+    SocketCluster cluster(2);
+    const auto client = cluster.client();
+    PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+    options.devices = worker_devices(2, 1);
+    if (!stops) options.recovery.wait = std::chrono::milliseconds(50);
+    std::function<void()> on_task = [] {};
+    options.recovery.on_task = [&](const TaskReport&) { on_task(); };
+    const auto pipeline = pipeline_of(*client, stages_of(2, false), points(100), options);
+    if (stops) on_task = [&] { pipeline->stop(); };
+    const auto summary = pipeline->run(100, [&](const StepReport& report) {
+      if (report.step == 3) cluster.workers[1].reset();
+    });
+    if (stops) {
+      REQUIRE(summary.ok());
+      CHECK(summary->stopped);
+      on_task = [] {};
+      cluster.start(1);
+      CHECK(pipeline->run(2).ok());
+    } else {
+      REQUIRE_FALSE(summary.ok());
+      CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
+      CHECK_FALSE(pipeline->run(1).ok());
+    }
+  }
+}
+
+}  // namespace troupe::nn

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers that lose tasks: over sockets, whose tasks the tests end and start again at steps that they choose, or at
+// random moments.
+#include <atomic>
+#include <thread>
+
+#include "tests/actors/socket_cluster.h"
+#include "tests/repeats.h"
+#include "tests/train/cluster_fixture.h"
+#include "tests/train/trainer_fixture.h"
+
+namespace troupe::nn {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+
+/// What one engine with as many devices makes of it.
+std::map<std::string, Tensor> alone(const Mode& mode, int devices, int64_t updates) {
+  const auto engine = Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)});
+  REQUIRE(engine.ok());
+  const auto trainer = trainer_of(**engine, settings(**engine, mode));
+  REQUIRE(trainer->initialise().ok());
+  REQUIRE(trainer->run(updates).ok());
+  return values_of(**engine, trainer->variables());
+}
+
+/// A trainer over a cluster, whose tasks are ended by kill() and, told that they are lost, started again.
+struct LossFixture {
+  explicit LossFixture(int tasks, const Mode& mode, std::function<void(TrainerOptions&)> change = {},
+                       Dataset data = circle(512, 32))
+      : cluster(tasks), client(cluster.client()) {
+    TrainerOptions options = settings(*client, mode);
+    options.devices = worker_devices(tasks, 1);
+    options.recovery.on_task = [this](const TaskReport& report) {
+      told.push_back(report);
+      if (!report.back && restarts) start_missing();
+      if (on_task) on_task(report);
+    };
+    if (change) change(options);
+    trainer = trainer_of(*client, options, std::move(data));
+    REQUIRE(trainer->initialise().ok());
+  }
+  void kill(int task) { cluster.workers[static_cast<size_t>(task)].reset(); }
+  void start_missing() {
+    for (size_t i = 0; i < cluster.workers.size(); ++i)
+      if (!cluster.workers[i]) cluster.start(static_cast<int>(i));
+  }
+  RunSummary run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {}) {
+    const auto summary = trainer->run(updates, on_step);
+    INFO((summary.ok() ? std::string() : summary.error().str()));
+    REQUIRE(summary.ok());
+    return *summary;
+  }
+  Snapshot snapshot() {
+    auto taken = trainer->snapshot();
+    INFO((taken.ok() ? std::string() : taken.error().str()));
+    REQUIRE(taken.ok());
+    return std::move(*taken);
+  }
+
+  SocketCluster cluster;
+  std::unique_ptr<Engine> client;
+  bool restarts = true;
+  std::vector<TaskReport> told;
+  std::function<void(const TaskReport&)> on_task;
+  std::unique_ptr<Trainer> trainer;
+};
+
+}  // namespace
+
+TEST_CASE("a synchronous trainer that loses a task ends with the bits of one that does not") {
+  for (const Mode& mode : {kSyncMode, kRingMode, kZeroMode}) {
+    const auto expected = alone(mode, 3, 12);
+    for (const int task : {0, 2})
+      for (const bool after_snapshot : {false, true}) {
+        INFO(mode.name << ", task " << task << (after_snapshot ? " after a snapshot" : ""));
+        LossFixture f(3, mode);
+        int64_t snapshot_at = 0;
+        const auto summary = f.run(12, [&](const StepReport& report) {
+          if (report.step == 4 && after_snapshot && snapshot_at == 0) snapshot_at = step_of(f.snapshot()).value();
+          if (report.step == 8 && f.told.empty() && f.cluster.workers[static_cast<size_t>(task)]) f.kill(task);
+        });
+        CHECK(summary.updates == 12);
+        CHECK(summary.losses == 1);
+        CHECK(f.trainer->step() == 12);
+        REQUIRE(f.told.size() == 2);
+        CHECK_THAT(f.told[0].reason, Catch::Contains(fmt::format("task:{}", task)));
+        CHECK_FALSE(f.told[0].back);
+        CHECK(f.told[1].back);
+        CHECK(f.told[1].step >= snapshot_at);
+        CHECK(f.told[1].updates == f.told[0].step - f.told[1].step);
+        CHECK(f.told[1].batches == 0);
+        check_values(values_of(*f.client, f.trainer->variables()), expected);
+      }
+  }
+}
+
+TEST_CASE("tasks that are killed at random moments leave the bits of one engine") {
+  constexpr int64_t kRun = kSlowness > 1 ? 40 : 200;
+  const auto expected = alone(kSyncMode, 2, 6 * kRun);
+  LossFixture f(2, kSyncMode, [](TrainerOptions& o) { o.recovery.snapshot_interval = std::chrono::milliseconds(50); });
+  f.restarts = false;
+  std::atomic<bool> done = false, failed = false;
+  std::thread killer([&] {
+    std::mt19937 random(5);
+    while (!done) {
+      const int task = static_cast<int>(random() % 2);
+      f.kill(task);
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
+      if (!f.cluster.try_start(task).ok()) return void(failed = true);
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(static_cast<int>(random() % 300) * static_cast<int>(kSlowness)));
+    }
+  });
+  // Between runs, in runs, in snapshots and in tests.
+  for (int i = 0; i < 6; ++i) {
+    CHECK(f.run(kRun, [&](const StepReport& r) {
+             if (r.step % 50 == 0) f.snapshot();
+           }).updates == kRun);
+    CHECK(f.trainer->step() == kRun * (i + 1));
+    const auto tested = f.trainer->evaluate(circle(96, 32, 1, 5));
+    INFO((tested.ok() ? std::string() : tested.error().str()));
+    CHECK(tested.ok());
+    CHECK(step_of(f.snapshot()).value() == kRun * (i + 1));
+  }
+  done = true;
+  killer.join();
+  CHECK_FALSE(failed);
+  const Snapshot last = f.snapshot();
+  for (const auto& [name, value] : expected) {
+    INFO(name);
+    CHECK(last.variables.at(name).identical(value));
+  }
+}
+
+TEST_CASE("a loss between two runs costs nothing that is seen") {
+  const auto expected = alone(kSyncMode, 2, 9);
+  LossFixture f(2, kSyncMode);
+  f.run(3);
+  f.kill(1);
+  f.start_missing();
+  CHECK(f.trainer->step() == 3);
+  CHECK(step_of(f.snapshot()).value() == 3);
+  f.kill(0);
+  f.start_missing();
+  CHECK(f.trainer->evaluate(circle(96, 32, 1, 5)).ok());
+  f.kill(1);
+  f.start_missing();
+  CHECK(f.run(6).updates == 6);
+  check_values(values_of(*f.client, f.trainer->variables()), expected);
+}
+
+TEST_CASE("local replicas that lose a task make all their updates") {
+  LossFixture f(2, kLocalMode, [](TrainerOptions& o) { o.local_steps = 3; });
+  const auto summary = f.run(24, [&](const StepReport& report) {
+    if (report.step == 10 && f.told.empty() && f.cluster.workers[1]) f.kill(1);
+  });
+  CHECK(summary.updates == 24);
+  CHECK(f.told.size() == 2);
+  CHECK(values_of(*f.client, f.trainer->variables()).at("global_step").data<int64_t>()[0] == 24);
+  CHECK(f.trainer->evaluate(circle(512, 32, 1, 5))->accuracy > .6);
+}
+
+TEST_CASE("replicas on other tasks go on while one is lost, and it joins them again") {
+  for (const Mode& mode : {kAsyncMode, kHybridMode}) {
+    INFO(mode.name);
+    LossFixture f(3, mode, [](TrainerOptions& o) {
+      o.devices = {o.devices[1], o.devices[2], o.devices[2]};
+      o.variable_devices = {"/job:worker/task:0"};
+      if (o.mode == ReplicaMode::kHybrid) o.backups = 1;
+    });
+    f.restarts = false;
+    int64_t killed = 0, others = 0, again = 0;
+    f.on_task = [&](const TaskReport& report) { CHECK(report.replica == 0); };
+    f.run(1'000'000, [&](const StepReport& report) {
+      if (report.step >= 10 && killed == 0) killed = report.step, f.kill(1);
+      const bool lost = !f.told.empty(), back = f.told.size() > 1;
+      if (lost && !back && report.replica > 0 && ++others == 30) {
+        CHECK(f.snapshot().variables.contains("global_step"));  // without the task that is not there
+        f.start_missing();
+      }
+      if (back && report.replica == 0 && ++again == 5) f.trainer->stop();
+    });
+    REQUIRE(f.told.size() == 2);
+    CHECK_THAT(f.told[0].reason, Catch::Contains("task:1"));
+    CHECK(f.told[1].back);
+    CHECK(f.told[1].batches == 1);
+    CHECK(f.told[1].updates == 0);
+    CHECK(f.told[1].step > f.told[0].step);
+    CHECK(again >= 5);
+  }
+}
+
+TEST_CASE("a lost parameter server comes back from the snapshot, and what is lost is told") {
+  for (const Mode& mode : {kAsyncMode, kHybridMode}) {
+    INFO(mode.name);
+    LossFixture f(3, mode, [](TrainerOptions& o) {
+      o.devices = {o.devices[1], o.devices[2]};
+      o.variable_devices = {"/job:worker/task:0"};
+    });
+    int64_t kept = 0;
+    bool killed = false;
+    const auto summary = f.run(60, [&](const StepReport& report) {
+      if (report.step >= 10 && kept == 0) kept = step_of(f.snapshot()).value();
+      if (report.step >= 20 && !std::exchange(killed, true)) f.kill(0);
+    });
+    CHECK(summary.updates == 60);
+    REQUIRE(f.told.size() == 2);
+    CHECK(f.told[0].replica == -1);
+    CHECK_THAT(f.told[0].reason, Catch::Contains("task:0"));
+    CHECK(f.told[1].step >= kept);
+    CHECK(f.told[1].updates == f.told[0].step - f.told[1].step);
+    CHECK(f.trainer->step() == 60);
+    const int64_t counted = values_of(*f.client, f.trainer->variables()).at("global_step").data<int64_t>()[0];
+    CHECK(counted == 60);
+  }
+}
+
+TEST_CASE("a task that does not come back is the run's error") {
+  for (const bool at_once : {true, false}) {
+    LossFixture f(2, kSyncMode,
+                  [&](TrainerOptions& o) { o.recovery.wait = std::chrono::milliseconds(at_once ? 0 : 50); });
+    f.restarts = false;
+    const auto summary = f.trainer->run(1'000'000, [&](const StepReport& report) {
+      if (report.step == 3) f.kill(1);
+    });
+    REQUIRE_FALSE(summary.ok());
+    CHECK(summary.error().code == Code::kUnavailable);
+    CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
+    CHECK(f.told.size() == (at_once ? 0 : 1));
+    CHECK(f.trainer->run(1).error().str() == summary.error().str());
+  }
+  LossFixture f(2, kAsyncMode, [&](TrainerOptions& o) {
+    o.recovery.wait = std::chrono::milliseconds(50);
+    o.devices = {o.devices[1]};
+    o.variable_devices = {"/job:worker/task:0"};
+  });
+  f.restarts = false;
+  const auto summary = f.trainer->run(1'000'000, [&](const StepReport& report) {
+    if (report.step == 3) f.kill(1);
+  });
+  REQUIRE_FALSE(summary.ok());
+  CHECK_THAT(summary.error().str(), Catch::Contains("no replica is left") && Catch::Contains("task:1"));
+}
+
+TEST_CASE("a run that is stopped while it waits for a task ends, and gives what it would go on from") {
+  LossFixture f(2, kSyncMode);
+  f.restarts = false;
+  int64_t kept = 0;
+  f.on_task = [&](const TaskReport&) {
+    CHECK(step_of(f.snapshot()).value() == kept);  // from the run's own thread, too
+    f.trainer->stop();
+  };
+  const auto summary = f.run(1'000'000, [&](const StepReport& report) {
+    if (report.step == 3) kept = step_of(f.snapshot()).value();
+    if (report.step == 6 && kept > 0) f.kill(1);
+  });
+  CHECK(summary.stopped);
+  CHECK(summary.updates == kept);
+  CHECK(f.trainer->step() == kept);
+  CHECK(step_of(f.snapshot()).value() == kept);
+  f.trainer->stop();
+  CHECK(f.trainer->evaluate(circle(96, 32, 1, 5)).error().code == Code::kCancelled);
+  f.start_missing();
+  f.on_task = {};
+  CHECK(f.run(20 - kept).updates == 20 - kept);
+  check_values(values_of(*f.client, f.trainer->variables()), alone(kSyncMode, 2, 20));
+}
+
+TEST_CASE("a dataset that gives its elements once goes on where it is, and what is lost is told") {
+  const auto read = std::make_shared<std::atomic<int64_t>>(0);
+  const auto source = Dataset::from_function(
+      [read]() -> Result<std::optional<Element>> {
+        const int64_t i = read->fetch_add(1);
+        if (i >= 400) return std::optional<Element>();
+        const float x = static_cast<float>(i % 7) - 3;
+        return std::optional<Element>({Tensor::of<float>({x, -x, x, x}, {2, 2}), Tensor::of<int32_t>({1, 0})});
+      },
+      {DType::kFloat32, DType::kInt32}, {PartialShape(Shape{2, 2}), PartialShape(Shape{2})});
+  REQUIRE(source.ok());
+  CHECK_FALSE(source->repeatable());
+  CHECK_FALSE(source->map([](Element e) { return e; }).batch(2).take(3).repeatable());
+  LossFixture f(2, kSyncMode, {}, *source);
+  const auto summary = f.run(1'000'000, [&](const StepReport& report) {
+    if (report.step == 20 && f.told.empty() && f.cluster.workers[0]) f.kill(0);
+  });
+  CHECK(summary.end_of_data);
+  REQUIRE(f.told.size() == 2);
+  CHECK(f.told[1].batches > 0);
+  CHECK(summary.updates * 2 <= 400);
+  CHECK(summary.updates * 2 + f.told[1].batches <= 404);
+}
+
+TEST_CASE("what is told of a task may throw, and a trainer without its tasks be destroyed") {
+  LossFixture f(2, kSyncMode);
+  f.restarts = false;
+  f.on_task = [](const TaskReport&) { throw std::runtime_error("not now"); };
+  const auto summary = f.trainer->run(1'000'000, [&](const StepReport& report) {
+    if (report.step == 3) f.kill(1);
+  });
+  REQUIRE_FALSE(summary.ok());
+  CHECK_THAT(summary.error().str(), Catch::Contains("not now"));
+  f.trainer.reset();
+}
+
+TEST_CASE("what a client left on tasks when it died does not reach the next one") {
+  SocketCluster cluster(2);
+  TrainerOptions options;
+  options.devices = worker_devices(2, 1);
+  options.optimizer = adam(constant_rate(0.02f));
+  {
+    // Queues of the trainer's, with other batches than its own, and closed.
+    const auto client = cluster.client();
+    Graph graph(client->ops());
+    std::vector<const Node*> targets;
+    for (int i = 0; i < 2; ++i) {
+      const Scope there = Scope(graph).device(options.devices[static_cast<size_t>(i)]);
+      const std::string name = fmt::format("batches_{}", i);
+      const Output queue = there.op("FIFOQueueV2", {},
+                                    {{"component_types", std::vector{DType::kFloat32, DType::kInt32}},
+                                     {"shapes", std::vector{PartialShape(Shape{32, 2}), PartialShape(Shape{32})}},
+                                     {"capacity", int64_t{4}},
+                                     {"container", std::string("trainer/train")},
+                                     {"shared_name", name}});
+      const Node* const full =
+          there.node("QueueEnqueueV2", {queue, there.constant(*Tensor::zeros(DType::kFloat32, {32, 2})),
+                                        there.constant(*Tensor::zeros(DType::kInt32, {32}))});
+      targets.push_back(there.after({full}).node("QueueCloseV2", {queue}));
+    }
+    Session session(*client, graph);
+    REQUIRE(session.run(targets).ok());
+  }
+  const auto client = cluster.client();
+  const auto trainer = trainer_of(*client, options);
+  REQUIRE(trainer->initialise().ok());
+  REQUIRE(trainer->run(9).ok());
+  check_values(values_of(*client, trainer->variables()), alone(kSyncMode, 2, 9));
+}
+
+}  // namespace troupe::nn
