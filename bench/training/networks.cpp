@@ -119,10 +119,18 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
   return out;
 }
 
-Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps) {
-  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(replicas), 1)}));
+Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps,
+                             const std::string& cluster) {
+  EngineOptions where;
+  where.cpu_threads.assign(cluster.empty() ? static_cast<size_t>(replicas) : 1, 1);
+  where.cluster.spec = cluster;
+  TROUPE_ASSIGN(auto engine, Engine::create(where));
   nn::TrainerOptions options;
-  options.devices = engine->devices();
+  for (const std::string& device : engine->devices())
+    if (cluster.empty() || device.starts_with("/job:worker")) options.devices.push_back(device);
+  if (options.devices.size() < static_cast<size_t>(replicas))
+    return make_error(Code::kInvalidArgument, "{} devices for {} replicas", options.devices.size(), replicas);
+  options.devices.resize(static_cast<size_t>(replicas));
   options.optimizer = nn::sgd(nn::constant_rate(0.01f));
   if (mode == "ring" || mode == "zero") options.reduce = nn::ReduceBy::kRing;
   options.shard_optimizer_state = mode == "zero";

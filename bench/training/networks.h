@@ -22,8 +22,9 @@ struct Speed {
 Result<Speed> train(const std::string& net, int threads, int replicas, int steps);
 
 /// The same work by nn::Trainer, one thread a replica, fed through queues; `mode` is one of kModes, `steps` of each
-/// replica. Only images_per_second is measured.
-Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps);
+/// replica. Only images_per_second is measured. `cluster`: on devices of its tasks; empty: in this process.
+Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps,
+                             const std::string& cluster = {});
 inline constexpr const char* kModes[] = {"sync", "ring", "zero", "async", "stale", "local"};
 
 }  // namespace troupe::bench

@@ -4,7 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <tuple>
 
 #include "bench/training/networks.h"
 #include "bench/turns.h"
@@ -15,9 +18,14 @@ namespace {
 using namespace troupe::bench;
 
 struct Settings {
-  std::string self, python = "python3", peers = peers_folder("training");
+  std::string self, troupe, python = "python3", peers = peers_folder("training");
   int repeats = 5, steps = 0, memory_steps = 10'000;
 };
+
+std::string getenv_or_empty(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
 
 int steps_for(const Settings& s, const std::string& net) {
   if (s.steps > 0) return s.steps;
@@ -80,6 +88,33 @@ void modes_table(const Settings& s) {
   std::fflush(stdout);
 }
 
+void workers_table(const Settings& s) {
+  std::printf(
+      "\n| replicas on worker processes, one thread each, images/s | one | two | ratio | at least | PyTorch DDP "
+      "(gloo): "
+      "one | two | ratio | Troupe's two / PyTorch's | at least 1.0 |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("{:.2f}", a / b) : std::string("-"); };
+  for (const char* net : {"lenet", "convnet"}) {
+    const int steps = steps_for(s, net);
+    const auto workers = [&](const char* mode, int n) {
+      return fmt::format("'{}' launch -n 2 -- ", s.troupe) + ours(s, net, 1, n, steps) +
+             fmt::format(" --mode {} --workers", mode);
+    };
+    const auto ddp = [&](int n) { return peer(s, "peer_ddp", net, n, steps); };
+    const auto numbers =
+        rounds(s.repeats, 1,
+               {workers("sync", 1), workers("sync", 2), workers("async", 1), workers("async", 2), ddp(1), ddp(2)});
+    const auto one = [&](size_t i) { return numbers[i][0]; };
+    for (const auto& [mode, at, wanted] : {std::tuple("sync", 0, "1.7"), std::tuple("async", 2, "1.9")}) {
+      const auto i = static_cast<size_t>(at);
+      std::printf("| %s, %s | %s | %s | %s | %s | %s | %s | %s %s\n", net, mode, show(one(i)).c_str(),
+                  show(one(i + 1)).c_str(), ratio(one(i + 1), one(i)).c_str(), wanted, show(one(4)).c_str(),
+                  show(one(5)).c_str(), ratio(one(5), one(4)).c_str(), verdict(one(i + 1), one(5), 0).c_str());
+      std::fflush(stdout);
+    }
+  }
+}
+
 void memory_table(const Settings& s) {
   std::printf("\n| lenet, resident MiB | after 100 steps | after %d | peak |\n|---|---|---|---|\n", s.memory_steps);
   for (auto& [name, command] : {std::pair<std::string, std::string>("Troupe", ours(s, "lenet", 1, 1, s.memory_steps)),
@@ -98,8 +133,10 @@ int main(int argc, char** argv) {
   CLI::App app("Measures training steps beside PyTorch and TensorFlow; prints Markdown tables.");
   Settings s;
   s.self = argv[0];
+  s.troupe = (std::filesystem::path(argv[0]).parent_path() / "../../cli/troupe").string();
   std::string one, only, mode;
   int threads = 1, replicas = 1;
+  bool workers = false;
   app.add_option("--python", s.python, "Python that may have PyTorch and TensorFlow")->capture_default_str();
   app.add_option("--peers", s.peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--repeats", s.repeats, "Rounds; medians are shown")
@@ -111,7 +148,8 @@ int main(int argc, char** argv) {
   app.add_option("--memory-steps", s.memory_steps, "Steps of the memory table")
       ->capture_default_str()
       ->check(CLI::Range(101, 100'000'000));
-  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "replicas", "modes", "memory"}));
+  app.add_option("--only", only, "One table only")
+      ->check(CLI::IsMember({"speed", "replicas", "modes", "workers", "memory"}));
   app.add_option("--one", one, "Measure one network in this process and print the numbers")
       ->check(CLI::IsMember({"mlp", "lenet", "convnet"}));
   app.add_option("--threads", threads, "With --one: threads a device")
@@ -122,10 +160,14 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--mode", mode, "With --one: replicas of the trainer in this mode, one thread each")
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kModes), std::end(kModes))));
+  app.add_flag("--workers", workers, "With --mode: on the tasks of the cluster that TROUPE_CLUSTER tells");
+  app.add_option("--troupe", s.troupe, "The program troupe, which starts worker processes")->capture_default_str();
   if (const auto status = programs::begin(app, argc, argv)) return *status;
   if (!one.empty()) {
     const int steps = steps_for(s, one);
-    auto r = mode.empty() ? train(one, threads, replicas, steps) : train_replicas(one, mode, replicas, steps);
+    auto r = mode.empty() ? train(one, threads, replicas, steps)
+                          : train_replicas(one, mode, replicas, steps,
+                                           workers ? getenv_or_empty("TROUPE_CLUSTER") : std::string());
     if (!r.ok()) {
       std::fprintf(stderr, "bench_training: %s\n", r.error().str().c_str());
       return programs::kFailed;
@@ -136,6 +178,7 @@ int main(int argc, char** argv) {
   if (only.empty() || only == "speed") speed_table(s);
   if (only.empty() || only == "replicas") replica_table(s);
   if (only.empty() || only == "modes") modes_table(s);
+  if (only.empty() || only == "workers") workers_table(s);
   if (only.empty() || only == "memory") memory_table(s);
   return programs::end({});
 }
