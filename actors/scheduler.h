@@ -37,8 +37,8 @@ class RestingPolicy : public caf::policy::work_stealing {
   template <class Worker> void external_enqueue(Worker* self, caf::resumable* job) {
     worker_data& own = d(self);
     own.queue.append(job);
-    if (std::lock_guard guard(own.waitdata.lock); own.waitdata.sleeping) return own.waitdata.cv.notify_one();
-    wake_one(*self->parent());
+    if (sleeps(own)) own.waitdata.cv.notify_one();
+    else wake_one(*self->parent());
   }
 
   template <class Worker> void internal_enqueue(Worker* self, caf::resumable* job) {
@@ -73,6 +73,12 @@ class RestingPolicy : public caf::policy::work_stealing {
 
  private:
   static constexpr int kSpins = 100, kSpinsBetweenThefts = 10;
+
+  /// The lock is free again when the worker is called: it would wake up to wait for it.
+  static bool sleeps(worker_data& worker) {
+    const std::lock_guard guard(worker.waitdata.lock);
+    return worker.waitdata.sleeping;
+  }
 
   /// Waits until the queue has a job or, while `resting`, until another worker calls. False when `longest` passed.
   template <class Worker, class Duration> bool wait(Worker* self, Duration longest, bool resting = false) {
