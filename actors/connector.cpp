@@ -41,8 +41,8 @@ int64_t steady_ns() {
 /// Whether trying again may help.
 bool may_change(net::Refusal refusal) {
   // Of TLS: certificates are renewed, and processes started again with them.
-  return refusal == net::Refusal::kClosing || refusal == net::Refusal::kLate || refusal == net::Refusal::kNotTroupe ||
-         refusal == net::Refusal::kTls;
+  return refusal == net::Refusal::kClosing || refusal == net::Refusal::kBusy || refusal == net::Refusal::kLate ||
+         refusal == net::Refusal::kNotTroupe || refusal == net::Refusal::kTls;
 }
 
 }  // namespace

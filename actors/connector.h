@@ -70,9 +70,9 @@ class Connector {
 
   /// Dials a task until it is connected (`up`), cancelled or refused for good (`failed` without `again`). It tries at
   /// once, then again 20 ms after a failure, 40 ms after the next, and so on up to 1 s. Nobody there, a connection that
-  /// breaks or is late, an answer that is not Troupe's and a peer that is closing are tried again; other refusals end
-  /// the dial, since they will not change. A second dial of (task, lane) replaces the first.
-  /// `known`, `received` and `epoch`: net::Dialer's.
+  /// breaks or is late, an answer that is not Troupe's and a peer that is closing or busy are tried again; other
+  /// refusals end the dial, since they will not change. A second dial of (task, lane) replaces the first. `known`,
+  /// `received` and `epoch`: net::Dialer's.
   void dial(const net::TaskId& to, const net::Address& address, uint32_t lane, net::Incarnation known,
             uint64_t received, uint64_t epoch = 0);
   /// Tries those dials of the task at once that wait to be tried again.

@@ -20,6 +20,7 @@ Error Rejected::error(const TaskId& peer) const {
   const Code as = code == Refusal::kLate        ? Code::kDeadlineExceeded
                   : code == Refusal::kClosing   ? Code::kCancelled
                   : code == Refusal::kNotTroupe ? Code::kUnavailable
+                  : code == Refusal::kBusy      ? Code::kAlreadyExists
                                                 : Code::kFailedPrecondition;
   return make_error(as, "{} {} ({}): {}", peer.str(), by_peer ? "refused the connection" : "was refused a connection",
                     to_string(code), reason);
@@ -226,7 +227,9 @@ void Acceptor::on_frame(FrameType type, std::string_view body) {
   if (!is_certified(hello->from, hello->role)) return;
   if (const auto why = fault(*hello)) return reject(why->code, why->reason);
   const auto session = sessions_(*hello);
-  if (!session.ok()) return reject(Refusal::kClosing, session.error().message);
+  if (!session.ok())
+    return reject(session.error().code == Code::kAlreadyExists ? Refusal::kBusy : Refusal::kClosing,
+                  session.error().message);
   std::optional<uint64_t> received;
   if (book_.judge(hello->from, hello->incarnation) == PeerBook::Judgement::kCurrent) received = *session;
   const bool same_lives = hello->known == self_.incarnation;

@@ -55,7 +55,7 @@ struct Rejected {
   std::string reason = {};  // names both values
   bool by_peer = false;     // the peer sent it; else it was told to the peer, as far as that can be
   /// What the caller of this side should see: kFailedPrecondition where waiting does not help, but one of the two
-  /// processes must be started otherwise.
+  /// processes must be started otherwise; kAlreadyExists for kBusy.
   Error error(const TaskId& peer) const;
 };
 
@@ -154,7 +154,8 @@ class Dialer final : public Handshake {
 class Acceptor final : public Handshake {
  public:
   /// Called with a HELLO that is right in all else. Returns what this lane's Stream of those two lives and that epoch
-  /// has received; none: there is no such Stream. Error: refuses the connection (kClosing) with the error's message.
+  /// has received; none: there is no such Stream. Error: refuses the connection with the error's message, as kBusy for
+  /// one of kAlreadyExists, as kClosing for others.
   using Sessions = std::function<Result<std::optional<uint64_t>>(const Hello& hello)>;
   /// `book` outlives this. It is only read; its owner remembers who is accepted.
   Acceptor(Identity self, const PeerBook& book, Sessions sessions, int64_t now);

@@ -90,7 +90,7 @@ template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<cons
   auto code = static_cast<uint8_t>(m.code);
   a(code), a(m.reason);
   if constexpr (A::kReading)
-    m.code = code <= static_cast<uint8_t>(Refusal::kTls) ? static_cast<Refusal>(code) : Refusal::kClosing;
+    m.code = code <= static_cast<uint8_t>(Refusal::kBusy) ? static_cast<Refusal>(code) : Refusal::kClosing;
 }
 template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<const M, const Ping> { a(m.time); }
 template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<const M, const Pong> {
@@ -170,6 +170,7 @@ const char* to_string(Refusal refusal) {
     case Refusal::kLate: return "late";
     case Refusal::kClosing: return "closing";
     case Refusal::kTls: return "TLS";
+    case Refusal::kBusy: return "busy";
   }
   return "unknown";
 }

@@ -78,6 +78,7 @@ enum class Refusal : uint8_t {
   kLate,            // took longer than the handshake's deadline
   kClosing,         // the acceptor is about to end, or refuses for a reason of its own
   kTls,             // one speaks TLS and the other does not, or a certificate is not the one that is due
+  kBusy,            // the acceptor serves another client
 };
 const char* to_string(Refusal refusal);
 /// Acceptor -> dialer: the last frame before it closes. Later versions may add fields and codes; an unknown code is

@@ -75,9 +75,6 @@ Status Stream::acknowledge(uint64_t number) {
 }
 
 Status Stream::resume(uint64_t peer_received) {
-  if (peer_received < acknowledged_)
-    return make_error(Code::kDataLoss, "the peer has received up to sequence {}, and acknowledged {}", peer_received,
-                      acknowledged_);
   TROUPE_RETURN_IF_ERROR(acknowledge(peer_received));
   sent_ = acknowledged_;
   in_flight_bytes_ = 0;

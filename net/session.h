@@ -12,7 +12,8 @@
 //  5. received never falls, and each frame that goes out carries it. A peer that sends without end hears of it: by a
 //     frame, or by an ACK that is due after ack_frames, ack_bytes or ack_delay_ns.
 //  6. An acknowledgement of what was never sent is an error; an old one changes nothing.
-//  7. resume(n) leaves the two sides as if all frames up to n had been acknowledged and none after it sent.
+//  7. resume(n) leaves the two sides as if all frames up to n, if not more, had been acknowledged and none after that
+//     sent.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -80,9 +81,9 @@ class Stream {
 
   // --- connections ---
 
-  /// A new connection stands, and the peer has received all up to `peer_received`. What came after that is handed out
-  /// again by next(). What the last connection still held must be dropped before. Error: kDataLoss for a number that
-  /// was not sent, or that is smaller than what was acknowledged.
+  /// A new connection stands, and the peer has received all up to `peer_received`, or to what it has acknowledged: it
+  /// may have gone on over the old connection since it said so. What came after that is handed out again by next().
+  /// What the last connection still held must be dropped before. Error: kDataLoss for a number that was not sent.
   Status resume(uint64_t peer_received);
 
   const StreamCounters& counters() const { return counters_; }

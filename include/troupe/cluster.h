@@ -52,6 +52,7 @@ struct TaskStatus {
   std::string address;  // "host:port"
   bool up = false;
   bool ready = false;                // and connected to all others that are up
+  bool busy = false;                 // not up, but there: it serves another client
   std::string reason;                // where it is not up
   int64_t lives = 0;                 // how many processes have been this task since the engine began, this one counted
   std::vector<std::string> devices;  // full names; empty while it was never up
@@ -66,8 +67,8 @@ std::vector<TaskStatus> cluster_status(const Engine& engine);
 /// time. By index into Engine::devices(). Some 100 ms for each two tasks, one after the other; blocks. Errors: those of
 /// steps.
 Result<Links> measure_links(Engine& engine);
-/// The tasks of a cluster, asked once: connects as a client does, but takes what is there within `limit`. Errors:
-/// those of check_cluster().
+/// The tasks of a cluster, asked once: connects as a client does, but takes what is there within `limit`, and does not
+/// wait for tasks that are busy. Errors: those of check_cluster().
 Result<std::vector<TaskStatus>> probe_cluster(const ClusterOptions& options, std::chrono::nanoseconds limit);
 
 }  // namespace troupe

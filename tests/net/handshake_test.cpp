@@ -215,6 +215,10 @@ TEST_CASE("each reason to refuse is told to both sides, with its values") {
     return make_error(Code::kCancelled, "ending");
   };
   CHECK(message(Refusal::kClosing, task("ps", 0, 2), {"worker", 0}, task("worker", 0, 9)) == "ending");
+  both.sessions = [](const Hello&) -> Result<std::optional<uint64_t>> {
+    return make_error(Code::kAlreadyExists, "it serves another");
+  };
+  CHECK(message(Refusal::kBusy, task("ps", 0, 2), {"worker", 0}, task("worker", 0, 9)) == "it serves another");
 }
 
 TEST_CASE("a range of versions meets at the highest that both speak") {
@@ -376,6 +380,8 @@ TEST_CASE("a refusal reads well on both sides") {
         "failed precondition: /job:ps/task:0 refused the connection (cluster): why");
   CHECK(Rejected{Refusal::kClosing, "why", false}.error(peer).str() ==
         "cancelled: /job:ps/task:0 was refused a connection (closing): why");
+  CHECK(Rejected{Refusal::kBusy, "why", true}.error(peer).str() ==
+        "already exists: /job:ps/task:0 refused the connection (busy): why");
 }
 
 TEST_CASE("a peer book tells lives apart, and forgets the oldest") {

@@ -159,7 +159,9 @@ TEST_CASE("a stream goes on where its peer has come to") {
   CHECK(s.counters().resent == 2);
   CHECK(s.counters().resumes == 1);
   CHECK_THAT(s.resume(6).error().message, Contains("sequence 6 is acknowledged, the last that was sent is 5"));
-  CHECK(s.resume(1).error().message == "the peer has received up to sequence 1, and acknowledged 2");
+  REQUIRE(s.resume(1).ok());  // said before the old connection brought the acknowledgement of 2
+  CHECK(s.acknowledged() == 2);
+  CHECK(s.next()->sequence == 3);
   REQUIRE(s.resume(2).ok());
   // What an earlier connection sent may be acknowledged before it is sent again.
   REQUIRE(s.receive(ack_of(4), 0).ok());
