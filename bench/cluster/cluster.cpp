@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does it cost that a step runs in several processes? Workers are processes of their own over loopback TCP:
 // tensors that go from worker to worker and back within a step, beside the same bytes by plain send() and recv()
-// between two processes, in turns; empty steps of 1 to N workers; how soon a worker that is killed or frozen is
-// noticed; what an idle worker takes; how far a worker grows that has 10 GiB for one that is stopped; rows of a large
-// embedding beside those of a small one. Prints one Markdown table for each.
+// between two processes and beside two actors of CAF by its own network (BASP), in turns; what goes one way in bulk,
+// with TLS too; empty steps of 1 to N workers; how soon a worker that is killed or frozen is noticed; what an idle
+// worker takes; how far a worker grows that has 10 GiB for one that is stopped; rows of a large embedding beside those
+// of a small one. Prints one Markdown table for each.
 #include <CLI/CLI.hpp>
+#include <caf/all.hpp>
+#include <caf/io/all.hpp>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,10 +19,13 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
 
+#include "net/certificates.h"
 #include "programs/program.h"
 #include "troupe/cluster.h"
 #include "troupe/scope.h"
@@ -68,10 +74,47 @@ void end(pid_t pid) {
   waitpid(pid, nullptr, 0);
 }
 
+/// Files of TLS for the tasks and the client of a cluster, for as long as this lives.
+class Keys {
+ public:
+  static Result<std::unique_ptr<Keys>> make(int tasks) {
+    std::string folder = (std::filesystem::temp_directory_path() / "bench_cluster_XXXXXX").string();
+    if (!mkdtemp(folder.data())) return make_error(Code::kInternal, "no folder for keys");
+    std::unique_ptr<Keys> out(new Keys(folder));
+    const net::Validity day{time(nullptr) - 3600, time(nullptr) + 86400};
+    TROUPE_ASSIGN(const auto authority, net::make_authority("cluster", day));
+    TROUPE_RETURN_IF_ERROR(out->write("ca.pem", authority.certificate));
+    for (int task = -1; task < tasks; ++task) {
+      net::CertificateName name{"cluster", {}};
+      if (task >= 0) name.task = net::TaskId{"worker", task};
+      TROUPE_ASSIGN(const auto pair, net::issue_certificate(authority, name, day));
+      TROUPE_RETURN_IF_ERROR(out->write(fmt::format("{}.pem", task), pair.certificate));
+      TROUPE_RETURN_IF_ERROR(out->write(fmt::format("{}.key", task), pair.key));
+    }
+    return out;
+  }
+  ~Keys() { std::filesystem::remove_all(folder_); }
+  Keys(const Keys&) = delete;
+  /// Of a task; -1: of a client.
+  ClusterTls files(int task) const {
+    return {folder_ + "/ca.pem", fmt::format("{}/{}.pem", folder_, task), fmt::format("{}/{}.key", folder_, task)};
+  }
+
+ private:
+  explicit Keys(std::string folder) : folder_(std::move(folder)) {}
+  Status write(const std::string& name, const std::string& text) const {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+    return {};
+  }
+  const std::string folder_;
+};
+
 /// Worker processes on loopback, each with one device of one thread.
 class Workers {
  public:
-  explicit Workers(int count) {
+  explicit Workers(int count, const Keys* keys = nullptr) : keys_(keys) {
     std::string list;
     for (int i = 0; i < count; ++i) {
       int port = 0;
@@ -90,17 +133,23 @@ class Workers {
     EngineOptions own = options_;
     own.cluster.job = "worker";
     own.cluster.task = task;
+    if (keys_) own.cluster.tls = keys_->files(task);
     return child([&] {
       const auto worker = ClusterWorker::start(own);
       if (worker.ok())
         while (true) pause();
     });
   }
-  Result<std::unique_ptr<Engine>> client() const { return Engine::create(options_); }
+  Result<std::unique_ptr<Engine>> client() const {
+    EngineOptions own = options_;
+    if (keys_) own.cluster.tls = keys_->files(-1);
+    return Engine::create(own);
+  }
 
   std::vector<pid_t> pids;
 
  private:
+  const Keys* keys_;
   EngineOptions options_;
 };
 
@@ -113,7 +162,10 @@ class Echo {
     pid_ = child([&] {
       const int fd = accept(listener, nullptr, nullptr);
       no_delay(fd);
-      while (receive(fd) && send(fd)) {
+      // The first byte says whether all are to come back, or none until one that is asked for.
+      while (receive(fd)) {
+        if (buffer_[0] == kTrip && !send(fd)) break;
+        if (buffer_[0] == kLast && ::send(fd, buffer_.data(), 1, MSG_NOSIGNAL) != 1) break;
       }
     });
     fd_ = socket(AF_INET, SOCK_STREAM, 0);
@@ -130,9 +182,18 @@ class Echo {
     end(pid_);
   }
   Echo(const Echo&) = delete;
-  bool trip() { return send(fd_) && receive(fd_); }
+  bool trip() { return buffer_[0] = kTrip, send(fd_) && receive(fd_); }
+  /// One way.
+  bool pour() { return buffer_[0] = kPour, send(fd_); }
+  /// What was poured has come.
+  bool wait_for_all() {
+    buffer_[0] = kLast;
+    char byte = 0;
+    return send(fd_) && recv(fd_, &byte, 1, 0) == 1;
+  }
 
  private:
+  static constexpr char kTrip = 0, kPour = 1, kLast = 2;
   static void no_delay(int fd) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -158,6 +219,54 @@ class Echo {
   int fd_ = -1;
 };
 
+/// An actor in a process of its own that echoes strings, by CAF's own network. Make it before any thread starts.
+class BaspEcho {
+ public:
+  BaspEcho() {
+    int ends[2];
+    if (pipe(ends) != 0) return;
+    pid_ = child([&] {
+      caf::actor_system_config config;
+      config.load<caf::io::middleman>();
+      caf::actor_system system(config);
+      const caf::actor echo =
+          system.spawn([]() -> caf::behavior { return {[](std::string& s) { return std::move(s); }}; });
+      const auto port = system.middleman().publish(echo, 0, "127.0.0.1");
+      const uint16_t number = port ? *port : 0;
+      if (write(ends[1], &number, sizeof number) == sizeof number)
+        while (true) pause();
+    });
+    if (read(ends[0], &port_, sizeof port_) != sizeof port_) port_ = 0;
+    close(ends[0]), close(ends[1]);
+  }
+  ~BaspEcho() { end(pid_); }
+  BaspEcho(const BaspEcho&) = delete;
+  /// Microseconds of round trips, one value each; none: it does not answer.
+  std::vector<double> trips(size_t bytes, int count) const {
+    caf::actor_system_config config;
+    config.load<caf::io::middleman>();
+    caf::actor_system system(config);
+    const auto echo = system.middleman().remote_actor("127.0.0.1", port_);
+    std::vector<double> out;
+    if (!echo) return out;
+    caf::scoped_actor self(system);
+    std::string text(bytes, 'x');
+    for (int i = 0; i < count + 2; ++i) {
+      const auto begin = Clock::now();
+      bool well = false;
+      self->request(*echo, caf::infinite, std::move(text))
+          .receive([&](std::string& s) { text = std::move(s), well = true; }, [](const caf::error&) {});
+      if (!well) return {};
+      if (i >= 2) out.push_back(us_since(begin));
+    }
+    return out;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  uint16_t port_ = 0;
+};
+
 /// Microseconds of one round trip within a step, a value for each step.
 Result<std::vector<double>> trips_in_steps(Engine& engine, int64_t bytes, int trips, int steps) {
   Graph graph(engine.ops());
@@ -179,15 +288,18 @@ Result<std::vector<double>> trips_in_steps(Engine& engine, int64_t bytes, int tr
 }
 
 Status measure_trips(int rounds) {
+  const BaspEcho basp;
   const Workers workers(2);
   TROUPE_ASSIGN(const auto engine, workers.client());
   programs::print(
-      "| a tensor there and back, us | plain TCP, two processes | two workers, within a step | ratio |\n"
-      "|---|---|---|---|\n");
+      "| a tensor there and back, us | plain TCP, two processes | two workers, within a step | ratio | two actors, "
+      "BASP "
+      "| Troupe / BASP |\n"
+      "|---|---|---|---|---|---|\n");
   for (const int64_t kib : {4, 64, 1024, 16384}) {
     const int64_t bytes = kib << 10;
     const int trips = kib >= 16384 ? 4 : kib >= 1024 ? 10 : 50, steps = kib >= 1024 ? 5 : 20;
-    std::vector<double> plain, ours;
+    std::vector<double> plain, ours, theirs;
     for (int round = 0; round < rounds; ++round) {
       Echo echo(static_cast<size_t>(bytes));
       for (int i = 0; i < steps; ++i) {
@@ -197,12 +309,81 @@ Status measure_trips(int rounds) {
       }
       TROUPE_ASSIGN(const auto some, trips_in_steps(*engine, bytes, trips, steps));
       ours.insert(ours.end(), some.begin(), some.end());
+      const auto others = basp.trips(static_cast<size_t>(bytes), trips * steps);
+      theirs.insert(theirs.end(), others.begin(), others.end());
     }
-    const double p = quantile(plain, 0.5), o = quantile(ours, 0.5);
-    programs::print("| {} KiB | {:.1f} | {:.1f} | {:.2f} |\n", kib, p, o, o / p);
+    if (theirs.empty()) return make_error(Code::kInternal, "no answer by BASP");
+    const double p = quantile(plain, 0.5), o = quantile(ours, 0.5), b = quantile(theirs, 0.5);
+    programs::print("| {} KiB | {:.1f} | {:.1f} | {:.2f} | {:.1f} | {:.2f} |\n", kib, p, o, o / p, b, o / b);
     TROUPE_RETURN_IF_ERROR(programs::flush());
   }
   return {};
+}
+
+/// Variables of 16 MiB on task 0, all of which task 1 gets in one step.
+class Bulk {
+ public:
+  static constexpr int kTensors = 16, kMib = 16;
+  static constexpr double kGb = double{kTensors} * (kMib << 20) / 1e9;
+  static Result<std::unique_ptr<Bulk>> make(const Keys* keys) {
+    auto out = std::unique_ptr<Bulk>(new Bulk(keys));
+    TROUPE_ASSIGN(out->engine_, out->workers_.client());
+    out->graph_ = std::make_unique<Graph>(out->engine_->ops());
+    const Scope scope(*out->graph_), a = scope.device("/job:worker/task:0"), b = scope.device("/job:worker/task:1");
+    std::vector<const Node*> init, targets;
+    for (int i = 0; i < kTensors; ++i) {
+      const Output v = a.op(
+          "VarHandleOp", {},
+          {{"dtype", DType::kFloat32}, {"shape", PartialShape{kMib << 18}}, {"shared_name", fmt::format("v{}", i)}});
+      const Output value = a.op("Fill", {a.constant(Tensor::of<int32_t>({kMib << 18})), a.constant(1.f)});
+      init.push_back(a.node("AssignVariableOp", {v, value}));
+      targets.push_back(b.op("Size", {a.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})}).node);
+    }
+    TROUPE_RETURN_IF_ERROR(scope.status());
+    out->session_ =
+        std::make_unique<Session>(*out->engine_, *out->graph_, SessionOptions{.passes = GraphPasses::none()});
+    TROUPE_RETURN_IF_ERROR(out->session_->run(std::vector<Feed>{}, {}, init));
+    TROUPE_ASSIGN(out->step_, out->session_->prepare({}, {}, targets));
+    TROUPE_RETURN_IF_ERROR(out->gb_per_second().status());
+    return out;
+  }
+  Result<double> gb_per_second() {
+    const auto begin = Clock::now();
+    TROUPE_RETURN_IF_ERROR(session_->run(step_, {}));
+    return kGb / us_since(begin) * 1e6;
+  }
+
+ private:
+  explicit Bulk(const Keys* keys) : workers_(2, keys) {}
+  const Workers workers_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<Session> session_;
+  std::shared_ptr<Session::Prepared> step_;
+};
+
+Status measure_bulk(int rounds) {
+  TROUPE_ASSIGN(const auto keys, Keys::make(2));
+  // One pair of workers after the other: each has threads, and the processes of the next are forked before these.
+  std::vector<double> tcp, plain, tls;
+  Echo drain(16 << 20);
+  for (const bool with_tls : {false, true}) {
+    TROUPE_ASSIGN(const auto bulk, Bulk::make(with_tls ? keys.get() : nullptr));
+    for (int round = 0; round < 3 * rounds; ++round) {
+      const auto begin = Clock::now();
+      for (int i = 0; i + 1 < Bulk::kTensors; ++i) drain.pour();
+      drain.wait_for_all();
+      tcp.push_back(Bulk::kGb / us_since(begin) * 1e6);
+      TROUPE_ASSIGN(const double ours, bulk->gb_per_second());
+      (with_tls ? tls : plain).push_back(ours);
+    }
+  }
+  const double t = quantile(tcp, 0.5), p = quantile(plain, 0.5), s = quantile(tls, 0.5);
+  programs::print(
+      "\n| 256 MiB one way, in tensors of 16 MiB | GB/s | of plain TCP |\n|---|---|---|\n| plain TCP, two processes | "
+      "{:.2f} | |\n| two workers | {:.2f} | {:.0f} % |\n| two workers, TLS 1.3 | {:.2f} | {:.0f} % |\n",
+      t, p, 100 * p / t, s, 100 * s / t);
+  return programs::flush();
 }
 
 Status measure_empty_steps(int most, int steps) {
@@ -414,10 +595,12 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--steps", steps, "Empty steps of each")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"trips", "steps", "loss", "stopped", "rows"}));
+  app.add_option("--only", only, "One table only")
+      ->check(CLI::IsMember({"trips", "bulk", "steps", "loss", "stopped", "rows"}));
   return programs::run(app, argc, argv, [&]() -> Status {
     const auto asked = [&](const char* table) { return only.empty() || only == table; };
     if (asked("trips")) TROUPE_RETURN_IF_ERROR(measure_trips(rounds));
+    if (asked("bulk")) TROUPE_RETURN_IF_ERROR(measure_bulk(rounds));
     if (asked("steps")) TROUPE_RETURN_IF_ERROR(measure_empty_steps(most, steps));
     if (asked("loss")) TROUPE_RETURN_IF_ERROR(measure_loss(std::min(rounds, 5)));
     if (asked("stopped")) TROUPE_RETURN_IF_ERROR(measure_stopped_peer());

@@ -127,7 +127,8 @@ Result<Speed> train_replicas(const std::string& net, const std::string& mode, in
   TROUPE_ASSIGN(auto engine, Engine::create(where));
   nn::TrainerOptions options;
   for (const std::string& device : engine->devices())
-    if (cluster.empty() || device.starts_with("/job:worker")) options.devices.push_back(device);
+    if (device.starts_with("/job:ps")) options.variable_devices.push_back(device);
+    else if (cluster.empty() || device.starts_with("/job:worker")) options.devices.push_back(device);
   if (options.devices.size() < static_cast<size_t>(replicas))
     return make_error(Code::kInvalidArgument, "{} devices for {} replicas", options.devices.size(), replicas);
   options.devices.resize(static_cast<size_t>(replicas));
