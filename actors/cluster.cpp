@@ -134,7 +134,7 @@ Result<std::vector<TaskStatus>> probe_cluster(const ClusterOptions& options, std
   engine_options.cpu_threads = {1};
   engine_options.cluster = options;
   TROUPE_ASSIGN(const auto impl, make_client(std::move(engine_options), nullptr));
-  (void)impl->network->connect(limit);
+  (void)impl->network->connect(limit, false);
   return impl->network->status();
 }
 

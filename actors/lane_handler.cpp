@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace troupe {
 namespace {
@@ -50,25 +51,50 @@ void LaneHandler::start() {
 }
 
 void LaneHandler::send(std::vector<net::OutgoingFrame> frames) {
-  const std::lock_guard guard(writing_);
-  if (write_failed_ || closed_) return;
+  {
+    const std::lock_guard guard(queue_mutex_);
+    if (write_failed_ || closed_) return;
+    std::ranges::move(frames, std::back_inserter(queue_));
+  }
+  write_queue();
+}
+
+void LaneHandler::write_queue() {
+  while (has_queued()) {
+    const std::unique_lock writing(writing_, std::try_to_lock);
+    if (!writing) return;  // who has it looks for more when he is done
+    add_queued();
+    if (watched_for_writing_ || write_failed_) continue;
+    wrote_ns_ = now_ns();
+    const auto left = lane_.write();
+    if (left.ok() && *left == 0) continue;
+    // What broke the connection is told by the multiplexer, which sees it too.
+    write_failed_ = !left.ok();
+    watched_for_writing_ = true;
+    post([](LaneHandler& h) {
+      if (!h.self_ || h.broken_) return;
+      h.writes_ = true;
+      h.backend().add(operation::write, h.fd(), &h);
+    });
+  }
+}
+
+bool LaneHandler::has_queued() {
+  const std::lock_guard guard(queue_mutex_);
+  return !queue_.empty();
+}
+
+void LaneHandler::add_queued() {
+  std::vector<net::OutgoingFrame> frames;
+  {
+    const std::lock_guard guard(queue_mutex_);
+    frames.swap(queue_);
+  }
+  if (write_failed_) return;
   for (net::OutgoingFrame& f : frames) lane_.add(std::move(f.frame), f.sequence, f.acknowledged);
-  if (watched_for_writing_) return;
-  wrote_ns_ = now_ns();
-  const auto left = lane_.write();
-  if (left.ok() && *left == 0) return;
-  // What broke the connection is told by the multiplexer, which sees it too.
-  write_failed_ = !left.ok();
-  watched_for_writing_ = true;
-  post([](LaneHandler& h) {
-    if (!h.self_ || h.broken_) return;
-    h.writes_ = true;
-    h.backend().add(operation::write, h.fd(), &h);
-  });
 }
 
 int64_t LaneHandler::stands_ns(int64_t now) const {
-  const std::lock_guard guard(writing_);
   return watched_for_writing_ && !write_failed_ && !closed_ ? std::max<int64_t>(now - wrote_ns_, 0) : 0;
 }
 
@@ -113,17 +139,21 @@ void LaneHandler::read() {
 }
 
 void LaneHandler::write() {
-  std::unique_lock guard(writing_);
-  // The socket can take some, and does, or it has broken.
-  wrote_ns_ = now_ns();
-  const auto left = write_failed_ ? Result<uint64_t>(uint64_t{0}) : lane_.write();
-  write_failed_ = write_failed_ || !left.ok();
-  if (left.ok() && *left > 0) return;
-  watched_for_writing_ = false;
-  guard.unlock();
+  Result<uint64_t> left = uint64_t{0};
+  {
+    const std::lock_guard guard(writing_);
+    add_queued();
+    // The socket can take some, and does, or it has broken.
+    wrote_ns_ = now_ns();
+    if (!write_failed_) left = lane_.write();
+    if (!left.ok()) write_failed_ = true;
+    else if (*left == 0) watched_for_writing_ = false;
+  }
+  if (left.ok() && *left > 0) return write_queue();
   writes_ = false;
   backend().del(operation::write, fd(), this);
-  if (!left.ok()) break_off(left.error());
+  if (!left.ok()) return break_off(left.error());
+  write_queue();  // what came as the mutex was held
 }
 
 void LaneHandler::break_off(Error why) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LaneHandler: a lane (net/lane.h) as an event handler of CAF's multiplexer. Frames are written by whoever sends them,
-// in its own turn, as far as the socket takes them; the multiplexer writes the rest, and reads.
+// in its own turn, as far as the socket takes them; the multiplexer writes the rest, and reads. Nobody waits while
+// another thread writes: that one takes along what has come meanwhile.
 #pragma once
 #include <caf/io/network/default_multiplexer.hpp>
 #include <caf/io/network/event_handler.hpp>
@@ -30,7 +31,8 @@ class LaneHandler final : public caf::io::network::event_handler {
   static std::shared_ptr<LaneHandler> make(caf::io::network::default_multiplexer& multiplexer, Connection connection,
                                            net::LaneOptions options, Callbacks callbacks);
   void start();
-  /// Writes them, now or when the socket can take them; after the connection has broken nothing.
+  /// Writes them behind those that were sent before, now or when the socket can take them; after the connection has
+  /// broken nothing. Frames that two threads send at once go in the order in which they came here.
   void send(std::vector<net::OutgoingFrame> frames);
   /// No callback comes later than the one under way. The socket is closed when the multiplexer has let go of it.
   void close();
@@ -48,6 +50,10 @@ class LaneHandler final : public caf::io::network::event_handler {
               Callbacks callbacks);
   void read();
   void write();
+  void write_queue();
+  /// With writing_ held: hands what is queued to the lane.
+  void add_queued();
+  bool has_queued();
   /// On the multiplexer's thread.
   void let_go();
   void break_off(Error why);
@@ -56,10 +62,12 @@ class LaneHandler final : public caf::io::network::event_handler {
   net::Lane lane_;
   Callbacks callbacks_;
   std::atomic<int64_t> heard_ns_;
-  mutable std::mutex writing_;  // guards writing to lane_, and the next three
-  bool watched_for_writing_ = false;
-  int64_t wrote_ns_ = 0;  // while it is watched: when the socket took some last
-  bool write_failed_ = false;
+  std::mutex queue_mutex_;  // held for moments only
+  std::vector<net::OutgoingFrame> queue_;
+  std::mutex writing_;  // guards writing to lane_; changes of the next three. Never waited for by who sends
+  std::atomic<bool> watched_for_writing_{false};
+  std::atomic<int64_t> wrote_ns_{0};  // while it is watched: when the socket took some last
+  std::atomic<bool> write_failed_{false};
   std::atomic<bool> closed_{false};
   // The multiplexer's thread alone:
   bool reads_ = false, writes_ = false, broken_ = false;

@@ -14,6 +14,8 @@
 namespace troupe {
 namespace {
 
+using namespace std::chrono_literals;
+
 net::Incarnation draw_incarnation() {
   std::random_device device;
   const auto draw = [&] { return (uint64_t{device()} << 32) | device(); };
@@ -236,16 +238,11 @@ Result<std::shared_ptr<Network>> Network::start(Engine::Impl& engine, NetworkOpt
   };
   connector.refused = [n = out.get()](const std::string& from, const net::Rejected& why) { n->has_refused(from, why); };
   connector.failed = [n = out.get()](const net::TaskId& to, uint32_t, const Error& why, bool again) {
-    const std::lock_guard guard(n->mutex_);
-    n->why_not_[to] = why.message;
-    if (!again) n->dialling_.erase(to);
-    if (why.code == Code::kFailedPrecondition) n->refuse_.insert(to);
-    else n->refuse_.erase(to);
-    n->changed_.notify_all();
-    // Its process has ended: nothing would go on by waiting.
-    if (const auto peer = n->peers_.find(to); peer != n->peers_.end() && why.code == Code::kNotFound)
-      caf::anon_send(peer->second.actor, PeerGone{});
+    n->has_failed(to, why, again);
   };
+  // Who is silent for that long is dialled anew, and is to be found again as soon as it is back.
+  connector.connect_limit =
+      std::clamp<std::chrono::nanoseconds>(std::chrono::nanoseconds(out->options_.heartbeat.limit_ns / 8), 100ms, 1s);
   engine.connect([n = out.get()](const std::string& task, EdgeValue value) { return n->send(task, std::move(value)); });
   // Its thread calls at once, and is to find it.
   const std::lock_guard guard(out->mutex_);
@@ -277,21 +274,47 @@ void Network::dial(const net::TaskId& task) {
   for (uint32_t lane = 0; lane < kPeerLanes; ++lane) connector_->dial(task, *address, lane, {}, 0, epoch);
 }
 
+void Network::stop_dialling(const net::TaskId& task) {
+  dialled_[task] = ++last_epoch_;
+  dialling_.erase(task);
+  if (connector_) connector_->cancel(task);
+}
+
+bool Network::wants(const net::TaskId& task) const {
+  if (identity_.role == net::PeerRole::kTask) return asked_for_.contains(task);
+  return !queues_ || busy_.empty() || !(*busy_.begin() < task);
+}
+
+void Network::is_busy(const net::TaskId& task, bool busy) {
+  if (busy ? !busy_.insert(task).second : busy_.erase(task) == 0) return;
+  for (const net::TaskId& other : options_.cluster.tasks()) {
+    const auto peer = peers_.find(other);
+    const bool there = peer != peers_.end();
+    if (wants(other)) {
+      if (!there && !dialling_.contains(other)) dial(other);
+      continue;
+    }
+    if (!there) stop_dialling(other);
+    else caf::anon_send(peer->second.actor, LeavePeer{fmt::format("it waits for {} first", task.str())});
+  }
+}
+
 bool Network::dials(const net::TaskId& task, net::PeerRole role) const {
   return identity_.role == net::PeerRole::kClient || (role == net::PeerRole::kTask && identity_.task < task);
 }
 
-Status Network::connect(std::chrono::nanoseconds limit) {
+Status Network::connect(std::chrono::nanoseconds limit, bool queues) {
   const std::vector<net::TaskId> tasks = options_.cluster.tasks();
   {
     const std::lock_guard guard(mutex_);
+    queues_ = queues;
     for (const net::TaskId& task : tasks) links_[task] = std::make_shared<Link>(*this, task);
     for (const net::TaskId& task : tasks) dial(task);
   }
   std::vector<RemoteTask> remote;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return done_connecting(tasks); });
+    changed_.wait_for(lock, limit, [&] { return done_connecting(tasks, queues); });
     std::vector<std::string> missing;
     for (const net::TaskId& task : tasks) {
       const auto there = devices_.find(task);
@@ -313,17 +336,18 @@ Status Network::connect(std::chrono::nanoseconds limit) {
     if (!missing.empty())
       return make_error(Code::kUnavailable, "{} of {} tasks of the cluster '{}' are not there: {}", missing.size(),
                         tasks.size(), options_.cluster.name(), join(missing, ", "));
+    queues_ = false;
   }
   engine_.join(identity_.incarnation.low, std::move(remote));
   return {};
 }
 
-bool Network::done_connecting(const std::vector<net::TaskId>& tasks) const {
+bool Network::done_connecting(const std::vector<net::TaskId>& tasks, bool queues) const {
   bool all = true, any_refuses = false, all_known = true;
   for (const net::TaskId& task : tasks) {
     const auto peer = peers_.find(task);
     const bool up = peer != peers_.end() && peer->second.up;
-    all = all && is_ready(task);
+    all = all && (is_ready(task) || (!queues && busy_.contains(task)));
     any_refuses = any_refuses || (!up && refuse_.contains(task));
     all_known = all_known && (up || why_not_.contains(task));
   }
@@ -339,16 +363,17 @@ Result<std::optional<uint64_t>> Network::session(const net::Hello& hello) const 
   if (hello.role == net::PeerRole::kClient)
     for (const auto& [task, peer] : peers_)
       if (peer.role == net::PeerRole::kClient && peer.life != hello.incarnation)
-        return make_error(Code::kUnavailable, "it serves {} already, and serves one client at a time", task.str());
+        return make_error(Code::kAlreadyExists, "it serves {} already, and serves one client at a time", task.str());
   const auto peer = peers_.find(hello.from);
   if (peer == peers_.end() || peer->second.life != hello.incarnation || hello.epoch > peer->second.epoch)
     return std::optional<uint64_t>();
   if (hello.epoch < peer->second.epoch) return make_error(Code::kUnavailable, "it has been dialed once more since");
-  return std::optional<uint64_t>(peer->second.received[hello.lane]->load(std::memory_order_relaxed));
+  return std::optional<uint64_t>(peer->second.streams[hello.lane]->received());
 }
 
 void Network::has_refused(const std::string& from, const net::Rejected& why) {
-  if (why.code == net::Refusal::kClosing) return;  // for a reason of this side's, which it knows
+  // For a reason of this side's, which it knows.
+  if (why.code == net::Refusal::kClosing || why.code == net::Refusal::kBusy) return;
   // One that tries again and again is told of once a minute.
   const std::string text = fmt::format("{} was refused a connection ({}): {}", from, to_string(why.code), why.reason);
   const auto now = std::chrono::steady_clock::now();
@@ -356,6 +381,19 @@ void Network::has_refused(const std::string& from, const net::Rejected& why) {
   last_refused_ = text;
   refused_at_ = now;
   log_warning("{}", text);
+}
+
+void Network::has_failed(const net::TaskId& to, const Error& why, bool again) {
+  const std::lock_guard guard(mutex_);
+  why_not_[to] = why.message;
+  if (!again) dialling_.erase(to);
+  if (why.code == Code::kFailedPrecondition) refuse_.insert(to);
+  else refuse_.erase(to);
+  if (dialling_.contains(to) || !again) is_busy(to, why.code == Code::kAlreadyExists);
+  changed_.notify_all();
+  // Its process has ended: nothing would go on by waiting.
+  if (const auto peer = peers_.find(to); peer != peers_.end() && why.code == Code::kNotFound)
+    caf::anon_send(peer->second.actor, PeerGone{});
 }
 
 void Network::has_connected(net::Accepted accepted, Connection connection) {
@@ -402,13 +440,13 @@ void Network::has_connected(net::Accepted accepted, Connection connection) {
       context.dials = dials;
       context.heartbeat = options_.heartbeat;
       context.network = shared_from_this();
-      for (auto& received : context.received) received = std::make_shared<std::atomic<uint64_t>>(0);
+      context.load = std::make_shared<PeerLoad>();
+      for (auto& stream : context.streams) stream = std::make_shared<PeerStream>(context.load);
       Peer peer;
       peer.life = accepted.incarnation;
       peer.epoch = accepted.epoch;
       peer.role = accepted.role;
-      peer.received = context.received;
-      peer.load = context.load;
+      peer.streams = context.streams;
       peer.lanes[accepted.lane] = true;
       actor = peer.actor = engine_.adopt([&] { return engine_.system().spawn<PeerActor>(std::move(context)); });
       connector_->remember(accepted.peer, accepted.incarnation);
@@ -444,6 +482,7 @@ void Network::is_up(const PeerContext& context) {
     at->second.up = true;
     ++lives_[task];  // before anything can be asked of it
     why_not_.erase(task);
+    is_busy(task, false);
     if (const auto link = links_.find(task); link != links_.end()) link->second->up(at->second.actor);
     if (identity_.role == net::PeerRole::kClient) {
       ++round_;
@@ -514,11 +553,7 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
       if (client) asked_by_.reset(), asked_for_.clear(), there_.clear();
       gone_.push_back({task, context.incarnation, context.epoch});
       if (gone_.size() > kMostGone) gone_.pop_front();
-      if (context.dials) {  // what is dialled for it is of no use any more
-        dialled_[task] = ++last_epoch_;
-        dialling_.erase(task);
-        if (connector_) connector_->cancel(task);
-      }
+      if (context.dials) stop_dialling(task);
     }
   }
   if (why.code != Code::kCancelled && client) log_info("{} has gone: {}", task.str(), why.message);
@@ -526,8 +561,7 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
   if (peer) {
     tell_worker(task, *peer, why);
     const std::lock_guard guard(mutex_);
-    const bool wanted = identity_.role == net::PeerRole::kClient || asked_for_.contains(task);
-    if (!stopped_ && context.dials && wanted && !peers_.contains(task) && !dialling_.contains(task)) dial(task);
+    if (!stopped_ && context.dials && wants(task) && !peers_.contains(task) && !dialling_.contains(task)) dial(task);
   }
   changed_.notify_all();
   tell_watchers();
@@ -599,19 +633,21 @@ bool Network::send(const std::string& to, EdgeValue value) {
     engine_.worker->abort(value.client, value.step, frame.error());
     return false;
   }
-  caf::actor peer;
-  std::shared_ptr<PeerLoad> load;
+  const auto lane = (*frame)->bytes() > kMostUrgentBytes ? PeerLane::kBulk : PeerLane::kControl;
+  std::shared_ptr<PeerStream> stream;
+  caf::actor actor;
   if (const auto id = task_id(to); id.ok()) {
     const std::lock_guard guard(mutex_);
-    if (const auto at = peers_.find(*id); at != peers_.end()) peer = at->second.actor, load = at->second.load;
+    if (const auto at = peers_.find(*id); at != peers_.end())
+      stream = at->second.streams[static_cast<size_t>(lane)], actor = at->second.actor;
   }
-  if (!peer) {
+  if (!stream) {
     engine_.worker->abort(value.client, value.step, make_error(Code::kUnavailable, "{} is not connected", to));
     return false;
   }
-  const auto lane = (*frame)->bytes() > kMostUrgentBytes ? PeerLane::kBulk : PeerLane::kControl;
-  const bool full = load->add((*frame)->bytes());
-  caf::anon_send(peer, SendFrame{static_cast<uint32_t>(lane), std::move(*frame), true});
+  if (lane == PeerLane::kControl) return stream->send(std::move(*frame));
+  const bool full = stream->announce(*frame);
+  caf::anon_send(actor, SendFrame{static_cast<uint32_t>(lane), std::move(*frame), true});
   return full;
 }
 
@@ -633,6 +669,7 @@ std::vector<TaskStatus> Network::status() const {
     status.up = peer != peers_.end() && peer->second.up;
     status.ready = status.up && is_ready(task);
     if (const auto lives = lives_.find(task); lives != lives_.end()) status.lives = lives->second;
+    status.busy = !status.up && busy_.contains(task);
     if (const auto why = why_not_.find(task); !status.up)
       status.reason = why == why_not_.end() ? "no answer" : why->second;
     if (const auto devices = devices_.find(task); devices != devices_.end())

@@ -40,9 +40,10 @@ class Network : public std::enable_shared_from_this<Network> {
   static Result<std::shared_ptr<Network>> start(Engine::Impl& engine, NetworkOptions options);
   ~Network();
 
-  /// Of a client: connects to every task and has the engine join them. Waits at most so long. Error: kUnavailable that
-  /// names the tasks that are not there, with reasons; what a task answers.
-  Status connect(std::chrono::nanoseconds limit);
+  /// Of a client: connects to every task and has the engine join them. Waits at most so long, but for tasks that are
+  /// busy only if `queues`. Of two clients that come at once one gets all: who queues for a task keeps none that comes
+  /// after it. Error: kUnavailable that names the tasks that are not there, with reasons; what a task answers.
+  Status connect(std::chrono::nanoseconds limit, bool queues = true);
   /// Brings a value to the worker of another task. A device actor calls it. True: see StepSink::sent().
   bool send(const std::string& task, EdgeValue value);
   /// Says goodbye to all. Then nothing comes any more.
@@ -82,8 +83,7 @@ class Network : public std::enable_shared_from_this<Network> {
     uint64_t epoch = 0;
     net::PeerRole role = net::PeerRole::kTask;
     caf::actor actor;
-    std::array<std::shared_ptr<std::atomic<uint64_t>>, kPeerLanes> received;
-    std::shared_ptr<PeerLoad> load;
+    std::array<std::shared_ptr<PeerStream>, kPeerLanes> streams;
     std::array<bool, kPeerLanes> lanes = {};  // that were connected
     bool up = false;
   };
@@ -91,11 +91,18 @@ class Network : public std::enable_shared_from_this<Network> {
   Network(Engine::Impl& engine, NetworkOptions options, caf::io::network::default_multiplexer& multiplexer);
   void has_connected(net::Accepted accepted, Connection connection);
   void has_refused(const std::string& from, const net::Rejected& why);
+  void has_failed(const net::TaskId& to, const Error& why, bool again);
   /// Of a client that connects: whether nothing is to be waited for.
-  bool done_connecting(const std::vector<net::TaskId>& tasks) const;
+  bool done_connecting(const std::vector<net::TaskId>& tasks, bool queues) const;
   Result<std::optional<uint64_t>> session(const net::Hello& hello) const;
   /// Under mutex_: all lanes of the task, in an epoch of their own.
   void dial(const net::TaskId& task);
+  /// Under mutex_: what is dialled for it is of no use any more.
+  void stop_dialling(const net::TaskId& task);
+  /// Under mutex_: whether the task is to be dialled where it is not connected.
+  bool wants(const net::TaskId& task) const;
+  /// Of a client, under mutex_: whether a task is busy with another one. Dials and leaves tasks as that asks for.
+  void is_busy(const net::TaskId& task, bool busy);
   /// Under mutex_: whether this side dials that one.
   bool dials(const net::TaskId& task, net::PeerRole role) const;
   /// Under mutex_: the peer whose actor has that context, unless another has taken its place.
@@ -133,6 +140,8 @@ class Network : public std::enable_shared_from_this<Network> {
   std::set<net::TaskId> dialling_;              // those of whom no lane stands yet
   std::map<net::TaskId, std::string> why_not_;  // connected
   std::set<net::TaskId> refuse_;                // to connect, for what waiting does not change
+  std::set<net::TaskId> busy_;                  // with another client
+  bool queues_ = false;                         // for tasks that are busy, and has not got all yet
   std::string last_refused_;                    // logged
   std::chrono::steady_clock::time_point refused_at_ = {};
   std::map<net::TaskId, net::Ready> devices_;  // of a client: what tasks have

@@ -9,9 +9,15 @@
 #include "base/log.h"
 #include "net/packed.h"
 #include "troupe/graph_def.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
+
+int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 /// What a client is called in its own steps' values.
 uint64_t client_of(const net::Incarnation& life) { return life.low; }
@@ -48,18 +54,24 @@ caf::behavior PeerActor::make_behavior() {
   return {
       [this](const LaneUp& m) { up(m); },
       [this](const LaneFrames& m) { came(m); },
+      [this](const LaneFault& m) {
+        lost(make_error(Code::kUnavailable, "it sent what it should not: {}", m.why.message));
+      },
       [this](LaneBroken& m) { broke(m); },
-      [this](SendFrame& m) { push(m.lane, std::move(m.frame), m.loaded); },
+      [this](SendFrame& m) { c_.streams[m.lane]->send(std::move(m.frame), m.announced); },
       [this](AskStep& m) {
         const uint32_t lane = m.frame->bytes() > kMostUrgentBytes ? 1 : 0;
         asked_.emplace(m.step, Asked{std::move(m.done), now_ns()});
-        push(lane, std::move(m.frame));
+        c_.streams[lane]->send(std::move(m.frame));
       },
       [this](AskContainer& m) {
         container_asks_.emplace(m.request, std::move(m.ask));
-        for (auto& [lane, frame] : m.frames) push(lane, std::move(frame));
+        for (auto& [lane, frame] : m.frames) c_.streams[lane]->send(std::move(frame));
       },
-      [this](PeerTick) { tick(); },
+      [this](const PeerTick& m) {
+        if (m.at_ns == wakes_at_) tick();  // else an earlier one has come, and has asked for others
+      },
+      [this](const WakePeer& m) { wake_at(m.at_ns); },
       [this](PeerGone) {
         if (!connected())
           lost(make_error(Code::kUnavailable, "its connection broke, and nobody listens there any more"));
@@ -72,62 +84,73 @@ void PeerActor::on_exit() {
   if (!gone_) lost(make_error(Code::kCancelled, "the engine is being destroyed"));
 }
 
-int64_t PeerActor::now_ns() const {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+int64_t PeerActor::now_ns() const { return steady_ns(); }
 
 bool PeerActor::connected() const {
-  return std::ranges::all_of(lanes_, [](const LaneState& lane) { return lane.handler != nullptr; });
+  return std::ranges::all_of(c_.streams, [](const auto& stream) { return stream->connected(); });
 }
 
 void PeerActor::up(const LaneUp& m) {
   if (gone_) return;
-  LaneState& lane = lanes_[m.lane];
-  if (lane.handler) lane.handler->close();  // the peer has given the old connection up before we noticed
-  if (m.resumed) {
-    if (const Status fits = lane.stream.resume(m.received); !fits.ok()) return lost(fits.error());
-  } else if (lane.stream.sent() > 0 || lane.stream.received() > 0) {
-    return lost(make_error(Code::kUnavailable, "what was sent to it before its connection broke is lost"));
-  }
-  lane.connection = ++connections_;
+  const std::shared_ptr<PeerStream> stream = c_.streams[m.lane];
+  const uint64_t connection = ++connections_;
   const caf::actor self(this);
   LaneHandler::Callbacks callbacks;
-  callbacks.frames = [weak = self->address(), n = m.lane, connection = lane.connection](auto frames) {
-    if (const auto peer = caf::actor_cast<caf::actor>(weak))
-      caf::anon_send(peer,
-                     LaneFrames{n, connection, std::make_shared<std::vector<net::ReceivedFrame>>(std::move(frames))});
+  callbacks.frames = [stream, connection, take = taker(m.lane)](auto frames) {
+    stream->receive(connection, std::move(frames), steady_ns(), take);
   };
-  callbacks.broken = [weak = self->address(), n = m.lane, connection = lane.connection](Error why) {
+  callbacks.broken = [weak = self->address(), n = m.lane, connection](Error why) {
     if (const auto peer = caf::actor_cast<caf::actor>(weak))
       caf::anon_send(peer, LaneBroken{n, connection, std::move(why)});
   };
-  lane.handler = LaneHandler::make(c_.network->multiplexer(), std::move(*m.connection), {{}, c_.network->allocator()},
+  auto handler = LaneHandler::make(c_.network->multiplexer(), std::move(*m.connection), {{}, c_.network->allocator()},
                                    std::move(callbacks));
-  lane.handler->start();
+  if (const Status fits = stream->connect(connection, std::move(handler), m.resumed, m.received); !fits.ok())
+    return lost(fits.error());
   heartbeat_.heard(now_ns());
-  flush(m.lane);
   if (connected() && !std::exchange(was_up_, true)) c_.network->is_up(c_);
 }
 
-void PeerActor::came(const LaneFrames& m) {
-  LaneState& lane = lanes_[m.lane];
-  if (gone_ || m.connection != lane.connection) return;
-  heard_ = true;
-  const EngineThread mark(c_.network->engine().directory.get());
-  const int64_t now = now_ns();
-  heartbeat_.heard(now);
-  for (net::ReceivedFrame& frame : *m.frames) {
-    const auto fresh = lane.stream.receive(frame.header, now);
+PeerStream::Take PeerActor::taker(uint32_t lane) {
+  // The network and its engine are there for as long as the stream is not closed, which this actor does before it ends.
+  return [weak = caf::actor(this)->address(), lane, &stream = *c_.streams[lane], load = c_.load,
+          &network = *c_.network](Result<std::vector<net::ReceivedFrame>> fresh) {
+    const EngineThread mark(network.engine().directory.get());
     Status status = fresh.ok() ? Status() : Status(fresh.error());
-    unload(m.lane);
-    c_.received[m.lane]->store(lane.stream.received(), std::memory_order_relaxed);
-    if (status.ok() && *fresh) status = handle(m.lane, std::move(frame));
+    auto rest = std::make_shared<std::vector<net::ReceivedFrame>>();
+    for (size_t i = 0; status.ok() && i < fresh->size(); ++i) {
+      net::ReceivedFrame& received = (*fresh)[i];
+      const net::FrameType type = received.frame.type;
+      if (type == net::FrameType::kTensor) status = guarded([&] { return deliver(network.worker(), received.frame); });
+      else if (type != net::FrameType::kAck) rest->push_back(std::move(received));
+    }
+    if (load->let_go()) network.engine().may_send();
+    const auto wake = stream.wants_tick();
+    if (rest->empty() && status.ok() && !wake) return;
+    const auto peer = caf::actor_cast<caf::actor>(weak);
+    if (!peer) return;
+    if (!rest->empty()) caf::anon_send(peer, LaneFrames{lane, std::move(rest)});
+    if (!status.ok()) caf::anon_send(peer, LaneFault{status.error()});
+    if (wake) caf::anon_send(peer, WakePeer{*wake});
+  };
+}
+
+Status PeerActor::deliver(Worker& worker, net::Frame& frame) {
+  TROUPE_ASSIGN(net::EdgeTensor edge, net::decode<net::EdgeTensor>(frame.body));
+  TROUPE_ASSIGN(Tensor value, net::unpack(edge.form, std::move(frame.tensors)));
+  worker.received({edge.client, static_cast<int64_t>(edge.step), edge.edge, std::move(value), edge.dead,
+                   std::move(edge.iterations)});
+  return {};
+}
+
+void PeerActor::came(const LaneFrames& m) {
+  const EngineThread mark(c_.network->engine().directory.get());
+  heartbeat_.heard(now_ns());
+  for (net::ReceivedFrame& frame : *m.frames) {
     if (gone_) return;
-    if (!status.ok())
+    if (const Status status = handle(m.lane, std::move(frame)); !status.ok())
       return lost(make_error(Code::kUnavailable, "it sent what it should not: {}", status.error().message));
   }
-  flush(m.lane);
 }
 
 Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
@@ -136,7 +159,7 @@ Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
     case net::FrameType::kPing: {
       TROUPE_ASSIGN(const net::Ping ping, net::decode<net::Ping>(frame.body));
       TROUPE_ASSIGN(auto pong, net::make_frame(net::Pong{ping.time, now_ns()}));
-      if (lanes_[lane].handler) lanes_[lane].handler->send({lanes_[lane].stream.unsequenced(std::move(pong))});
+      c_.streams[lane]->send_now(std::move(pong));
       return {};
     }
     case net::FrameType::kPong: {
@@ -145,18 +168,10 @@ Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
       clock_.add(pong.time, pong.now, pong.now, now_ns());
       return {};
     }
-    case net::FrameType::kAck: return {};
     case net::FrameType::kBye: {
       TROUPE_ASSIGN(const net::Bye bye, net::decode<net::Bye>(frame.body));
       left_ = true;
       lost(make_error(Code::kUnavailable, "it has left: {}", bye.reason));
-      return {};
-    }
-    case net::FrameType::kTensor: {
-      TROUPE_ASSIGN(net::EdgeTensor edge, net::decode<net::EdgeTensor>(frame.body));
-      TROUPE_ASSIGN(Tensor value, net::unpack(edge.form, std::move(frame.tensors)));
-      c_.network->worker().received({edge.client, static_cast<int64_t>(edge.step), edge.edge, std::move(value),
-                                     edge.dead, std::move(edge.iterations)});
       return {};
     }
     case net::FrameType::kDone: return done(frame);
@@ -342,61 +357,35 @@ Status PeerActor::done(net::Frame& frame) {
   return {};
 }
 
-void PeerActor::flush(uint32_t n) {
-  LaneState& lane = lanes_[n];
-  if (!lane.handler) return;
-  std::vector<net::OutgoingFrame> out;
-  while (auto frame = lane.stream.next()) out.push_back(std::move(*frame));
-  if (auto ack = lane.stream.ack(now_ns())) out.push_back(std::move(*ack));
-  if (!out.empty()) lane.handler->send(std::move(out));
-  if (const auto at = lane.stream.ack_at()) wake_at(*at);
-}
-
-void PeerActor::push(uint32_t lane, net::FrameRef frame, bool loaded) {
-  LaneState& l = lanes_[lane];
-  if (!loaded) c_.load->add(frame->bytes());
-  ++l.pushed_frames, l.pushed_bytes += frame->bytes();
-  l.stream.push(std::move(frame));
-  flush(lane);
-}
-
-void PeerActor::unload(uint32_t lane) {
-  LaneState& l = lanes_[lane];
-  const uint64_t frames = l.stream.waiting_frames() + l.stream.in_flight_frames();
-  const uint64_t bytes = l.stream.waiting_bytes() + l.stream.in_flight_bytes();
-  if (frames == l.pushed_frames) return;
-  c_.load->remove(std::exchange(l.pushed_frames, frames) - frames, std::exchange(l.pushed_bytes, bytes) - bytes);
-  if (c_.load->let_go()) c_.network->engine().may_send();
-}
-
 void PeerActor::check_speed(int64_t now) {
   // Time in which this process itself stood still is not the peer's.
   const int64_t passed = std::min(now - std::exchange(ticked_ns_, now), 2 * c_.heartbeat.interval_ns);
-  for (LaneState& lane : lanes_) {
-    const bool stands = lane.handler && lane.handler->stands_ns(now) >= passed;
-    const int64_t before = std::exchange(lane.stands_ns, stands ? lane.stands_ns + passed : 0);
+  for (uint32_t lane = 0; lane < kPeerLanes; ++lane) {
+    int64_t& stands_ns = stands_ns_[lane];
+    const bool stands = c_.streams[lane]->stands_ns(now) >= std::max<int64_t>(passed, 1);
+    const int64_t before = std::exchange(stands_ns, stands ? stands_ns + passed : 0);
     const auto text = [&] {
-      return fmt::format("it has taken nothing for {} ms of {} MiB that are on their way to it",
-                         lane.stands_ns / 1'000'000, c_.load->bytes() >> 20);
+      return fmt::format("it has taken nothing for {} ms of {} MiB that are on their way to it", stands_ns / 1'000'000,
+                         c_.load->bytes() >> 20);
     };
-    if (lane.stands_ns >= c_.heartbeat.limit_ns) return lost(make_error(Code::kUnavailable, "{}", text()));
+    if (stands_ns >= c_.heartbeat.limit_ns) return lost(make_error(Code::kUnavailable, "{}", text()));
     const int64_t half = c_.heartbeat.limit_ns / 2;
-    if (before < half && lane.stands_ns >= half) log_warning("{}: {}", task_name(c_.task), text());
+    if (before < half && stands_ns >= half) log_warning("{}: {}", task_name(c_.task), text());
   }
 }
 
 void PeerActor::broke(LaneBroken& m) {
-  LaneState& lane = lanes_[m.lane];
-  if (gone_ || m.connection != lane.connection || !lane.handler) return;
-  lane.handler->close();
-  lane.handler = nullptr;
+  PeerStream& stream = *c_.streams[m.lane];
+  if (gone_ || !stream.disconnect(m.connection)) return;
   if (m.why.code == Code::kDataLoss || m.why.code == Code::kResourceExhausted)
     return lost(make_error(Code::kUnavailable, "it sent what cannot be read: {}", m.why.message));
-  if (c_.dials) return c_.network->dial_again(c_, m.lane, lane.stream.received());
+  if (c_.dials) return c_.network->dial_again(c_, m.lane, stream.received());
   // Nothing is lost that would be worth a wait, and a client keeps others from this task.
-  const bool began = c_.role == net::PeerRole::kClient ? heard_ : was_up_;
-  if (!began && std::ranges::none_of(lanes_, [](const LaneState& l) { return l.handler != nullptr; }))
-    lost(make_error(Code::kCancelled, "it has gone before it was connected"));
+  const auto any = [&](bool (PeerStream::*is)() const) {
+    return std::ranges::any_of(c_.streams, [&](const auto& one) { return ((*one).*is)(); });
+  };
+  const bool began = c_.role == net::PeerRole::kClient ? any(&PeerStream::heard) : was_up_;
+  if (!began && !any(&PeerStream::connected)) lost(make_error(Code::kCancelled, "it has gone before it was connected"));
 }
 
 void PeerActor::tick() {
@@ -404,8 +393,8 @@ void PeerActor::tick() {
   wakes_at_ = INT64_MAX;
   const int64_t now = now_ns();
   // What is under way in a long frame counts.
-  for (const LaneState& lane : lanes_)
-    if (lane.handler) heartbeat_.heard(std::max(lane.handler->heard_ns(), now - heartbeat_.silence(now)));
+  for (const auto& stream : c_.streams)
+    if (const auto heard = stream->heard_ns()) heartbeat_.heard(std::max(*heard, now - heartbeat_.silence(now)));
   check_speed(now);
   if (gone_) return;
   switch (heartbeat_.tick(now)) {
@@ -413,13 +402,22 @@ void PeerActor::tick() {
       return lost(
           make_error(Code::kUnavailable, "nothing came from it for {} ms", heartbeat_.silence(now) / 1'000'000));
     case net::Heartbeat::Verdict::kPing:
-      if (auto ping = net::make_frame(net::Ping{now}); ping.ok() && lanes_[0].handler)
-        lanes_[0].handler->send({lanes_[0].stream.unsequenced(std::move(*ping))});
+      if (auto ping = net::make_frame(net::Ping{now}); ping.ok()) c_.streams[0]->send_now(std::move(*ping));
       break;
     case net::Heartbeat::Verdict::kQuiet: break;
   }
-  for (uint32_t lane = 0; lane < kPeerLanes; ++lane) flush(lane);
+  redial(now);
+  for (const auto& stream : c_.streams)
+    if (const auto at = stream->tick(now)) wake_at(*at);
   wake();
+}
+
+/// After a cut of which nobody tells, TCP tries an old connection at intervals that double; a new one is there at once.
+void PeerActor::redial(int64_t now) {
+  const bool silent = heartbeat_.silence(now) >= c_.heartbeat.limit_ns / 2;
+  if (std::exchange(redialled_, silent) || !silent || !c_.dials) return;
+  for (uint32_t lane = 0; lane < kPeerLanes; ++lane)
+    if (c_.streams[lane]->connected()) c_.network->dial_again(c_, lane, c_.streams[lane]->received());
 }
 
 void PeerActor::wake() { wake_at(heartbeat_.next()); }
@@ -427,17 +425,17 @@ void PeerActor::wake() { wake_at(heartbeat_.next()); }
 void PeerActor::wake_at(int64_t at) {
   if (at >= wakes_at_ || gone_) return;
   wakes_at_ = at;
-  delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - now_ns(), 0)), PeerTick{});
+  delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - now_ns(), 0)), PeerTick{at});
 }
 
 void PeerActor::lost(Error why) {
   if (std::exchange(gone_, true)) return;
   // What was under way is given up here, so the peer must not go on from there if it is alive.
-  const auto lane = std::ranges::find_if(lanes_, [](const LaneState& l) { return l.handler != nullptr; });
-  if (auto bye = net::make_frame(net::Bye{why.message}); bye.ok() && !left_ && lane != lanes_.end())
-    lane->handler->send({lane->stream.unsequenced(std::move(*bye))});
-  for (LaneState& lane : lanes_)
-    if (lane.handler) lane.handler->close();
+  const auto lane =
+      std::ranges::find_if(c_.streams, &PeerStream::connected, [](const auto& s) -> PeerStream& { return *s; });
+  if (auto bye = net::make_frame(net::Bye{why.message}); bye.ok() && !left_ && lane != c_.streams.end())
+    (*lane)->send_now(std::move(*bye));
+  for (const auto& stream : c_.streams) stream->close();
   why.message = fmt::format("{}: {}", task_name(c_.task), why.message);
   const auto asked = std::exchange(asked_, {});
   for (const auto& [step, question] : asked) (*question.done)(why);

@@ -5,17 +5,21 @@
 // | message      | from            | effect, reply                                                                  |
 // |--------------|-----------------|--------------------------------------------------------------------------------|
 // | LaneUp       | network         | a connection stands: goes on where the last one of its lane ended              |
-// | LaneFrames   | multiplexer     | frames came: answers, hands values and steps to the worker, ends of steps to   |
-// |              |                 | who asked for them                                                             |
+// | LaneFrames   | multiplexer     | frames came: answers, hands steps to the worker, ends of steps to who asked    |
+// |              |                 | for them                                                                       |
+// | LaneFault    | multiplexer     | what came is not as it should be: the peer is lost                             |
 // | LaneBroken   | multiplexer     | the connection is dialled anew, or waited for, until the peer counts as lost   |
 // | SendFrame    | worker, network | the frame goes out, behind those before it on its lane, when there is credit   |
 // | AskStep      | a session       | sends a RUN; its DONE, or the loss of the peer, is told to who asked           |
 // | AskContainer | a session       | sends a SNAPSHOT, RESTORE or RESET; its RESULTs are told to who asked          |
 // | PeerTick     | itself          | acknowledges, pings, or gives the peer up                                      |
+// | WakePeer     | multiplexer     | has a PeerTick come in time to acknowledge                                     |
 // | PeerGone     | network         | where a connection broke: the peer is lost                                     |
 // | LeavePeer    | network         | says BYE, and ends                                                             |
 //
-// A peer that is lost is told of to the network once (Network::lost), and the actor ends.
+// Values mostly go past it: the device's thread writes those that are small (peer_stream.h), so that it need not wake
+// another one, and the multiplexer's thread hands what it has read to the worker. Large ones are written here, while
+// the device goes on. A peer that is lost is told of to the network once (Network::lost), and the actor ends.
 #pragma once
 #include <caf/all.hpp>
 
@@ -24,7 +28,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "actors/lane_handler.h"
+#include "actors/peer_stream.h"
 #include "actors/task_link.h"
 #include "net/clock_offset.h"
 #include "net/messages.h"
@@ -39,29 +43,6 @@ constexpr size_t kPeerLanes = 2;
 /// Frames of more payload are bulk.
 constexpr uint64_t kMostUrgentBytes = 64 << 10;
 
-/// What is on its way to a peer: from Network::send() until it is acknowledged. Thread-safe.
-class PeerLoad {
- public:
-  /// More than that, in more than one frame, and devices wait before they send more.
-  static constexpr uint64_t kMostBytes = uint64_t{64} << 20, kMostFrames = 4096;
-  /// Whether who sends is to wait, until let_go() was true once.
-  bool add(uint64_t bytes) {
-    frames_ += 1, bytes_ += bytes;
-    if (!full()) return false;
-    holds_ = true;
-    return full();  // it may have been emptied in between, and then nobody lets go
-  }
-  void remove(uint64_t frames, uint64_t bytes) { frames_ -= frames, bytes_ -= bytes; }
-  /// Whether somebody waits who need not any longer.
-  bool let_go() { return !full() && holds_.exchange(false); }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  bool full() const { return frames_ > kMostFrames || (bytes_ > kMostBytes && frames_ > 1); }
-  std::atomic<uint64_t> frames_{0}, bytes_{0};
-  std::atomic<bool> holds_{false};
-};
-
 /// A connection of a lane stands. Who gets the message first takes it.
 struct LaneUp {
   uint32_t lane = 0;
@@ -69,11 +50,14 @@ struct LaneUp {
   bool resumed = false;
   uint64_t received = 0;  // by the peer
 };
-/// Frames came over a lane.
+/// Frames came over a lane, others than values, which go to the worker at once.
 struct LaneFrames {
   uint32_t lane = 0;
-  uint64_t connection = 0;
   std::shared_ptr<std::vector<net::ReceivedFrame>> frames;
+};
+/// What came over a lane should not have.
+struct LaneFault {
+  Error why;
 };
 /// A connection broke.
 struct LaneBroken {
@@ -85,7 +69,7 @@ struct LaneBroken {
 struct SendFrame {
   uint32_t lane = 0;
   net::FrameRef frame;
-  bool loaded = false;  // it is in the PeerLoad
+  bool announced = false;  // to its stream
 };
 /// Run a step there.
 struct AskStep {
@@ -100,7 +84,13 @@ struct AskContainer {
   std::shared_ptr<ContainerAsk> ask;
 };
 /// The actor to itself.
-struct PeerTick {};
+struct PeerTick {
+  int64_t at_ns = 0;
+};
+/// An acknowledgement is due then.
+struct WakePeer {
+  int64_t at_ns = 0;
+};
 /// Nobody listens at its address.
 struct PeerGone {};
 /// Say goodbye, and end.
@@ -118,9 +108,8 @@ struct PeerContext {
   bool dials = false;  // this side
   net::HeartbeatOptions heartbeat = {};
   std::shared_ptr<Network> network;
-  /// Of each lane what its stream has received; read by handshakes.
-  std::array<std::shared_ptr<std::atomic<uint64_t>>, kPeerLanes> received;
-  std::shared_ptr<PeerLoad> load = std::make_shared<PeerLoad>();
+  std::shared_ptr<PeerLoad> load = {};
+  std::array<std::shared_ptr<PeerStream>, kPeerLanes> streams = {};
 };
 
 class PeerActor : public caf::event_based_actor {
@@ -130,32 +119,22 @@ class PeerActor : public caf::event_based_actor {
   void on_exit() override;
 
  private:
-  struct LaneState {
-    net::Stream stream;
-    std::shared_ptr<LaneHandler> handler;  // none: there is no connection
-    uint64_t connection = 0;
-    uint64_t pushed_frames = 0, pushed_bytes = 0;  // less those that are acknowledged
-    int64_t stands_ns = 0;                         // for so long it has taken nothing of what there is for it
-  };
-
   void up(const LaneUp& m);
   void came(const LaneFrames& m);
+  /// What becomes of what comes over a lane. The multiplexer's thread calls it: values go to the worker at once, all
+  /// else to this actor.
+  PeerStream::Take taker(uint32_t lane);
+  static Status deliver(Worker& worker, net::Frame& frame);
   Status handle(uint32_t lane, net::ReceivedFrame frame);
   Status handle_step(net::ReceivedFrame& frame);
   Status done(net::Frame& frame);
   Status handle_container(net::Frame& frame);
   Status result(net::Frame& frame);
-  /// The frame goes out, in its turn.
-  void push(uint32_t lane, net::FrameRef frame, bool loaded = false);
-  /// Takes what was acknowledged out of the load.
-  void unload(uint32_t lane);
   /// Tells of a peer that takes nothing, and gives it up.
   void check_speed(int64_t now);
-  /// Writes what there is credit for, with an acknowledgement where one is due.
-  void flush(uint32_t lane);
-  void reply(uint32_t lane, Result<net::FrameRef> frame);
   void broke(LaneBroken& m);
   void tick();
+  void redial(int64_t now);
   void lost(Error why);
   /// Has tick() called at that time at the latest.
   void wake_at(int64_t at_ns);
@@ -164,7 +143,7 @@ class PeerActor : public caf::event_based_actor {
   bool connected() const;
 
   const PeerContext c_;
-  std::array<LaneState, kPeerLanes> lanes_;
+  std::array<int64_t, kPeerLanes> stands_ns_ = {};  // for so long lanes have taken nothing of what there is for them
   uint64_t connections_ = 0;
   net::Heartbeat heartbeat_;
   net::ClockOffset clock_;
@@ -177,8 +156,8 @@ class PeerActor : public caf::event_based_actor {
   std::unordered_map<uint64_t, uint32_t> snapshots_;  // asked for by the peer, and on how many lanes
   int64_t wakes_at_ = INT64_MAX, ticked_ns_ = 0;
   bool was_up_ = false;
-  bool heard_ = false;  // frames came
-  bool left_ = false;   // it has said BYE
+  bool left_ = false;       // it has said BYE
+  bool redialled_ = false;  // in the present silence
   bool gone_ = false;
 };
 
@@ -186,10 +165,12 @@ class PeerActor : public caf::event_based_actor {
 
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneUp)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneFrames)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneFault)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneBroken)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::SendFrame)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskContainer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::PeerTick)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WakePeer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::PeerGone)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LeavePeer)

@@ -45,8 +45,12 @@ Status show_status(const Options& o) {
   };
   line("task", "address", "state", "devices, or why it is not up");
   for (const TaskStatus& task : tasks)
-    line(task.task, task.address, task.up ? "up" : "down", task.up ? devices_of(task) : printable(task.reason));
-  const auto down = std::ranges::count(tasks, false, &TaskStatus::up);
+    line(task.task, task.address,
+         task.up     ? "up"
+         : task.busy ? "busy"
+                     : "down",
+         task.up ? devices_of(task) : printable(task.reason));
+  const auto down = std::ranges::count_if(tasks, [](const TaskStatus& task) { return !task.up && !task.busy; });
   if (down == 0) return {};
   return make_error(Code::kUnavailable, "{} of {} tasks are not up", down, tasks.size());
 }
@@ -61,7 +65,9 @@ void add_cluster(CLI::App& app, Job& job) {
   status.add_option("--timeout", o->timeout, "Seconds to wait for answers")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
-  status.footer("Exit status: 0 all tasks are up; 1 one is not; 2 a wrong command line, or environment.");
+  status.footer(
+      "Exit status: 0 all tasks are up, or busy with another client; 1 one is not; 2 a wrong command line, or "
+      "environment.");
   status.callback([o, &job] {
     if (!o->cluster.given())
       throw CLI::ValidationError("status", "which cluster? --cluster and TROUPE_CLUSTER say nothing");

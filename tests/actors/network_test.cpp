@@ -190,6 +190,59 @@ TEST_CASE("clients that come and go as fast as they can leave nothing behind tha
   }
 }
 
+TEST_CASE("clients that come at the same instant are served one after the other") {
+  SocketCluster tasks(3);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<std::future<Status>> clients;
+    for (int i = 0; i < 4; ++i)
+      clients.push_back(std::async(std::launch::async, [&]() -> Status {
+        TROUPE_ASSIGN(const auto engine, Engine::create(tasks.options));
+        return ThereAndBack(*engine).run(ramp(5)).status();
+      }));
+    for (auto& client : clients) {
+      const Status status = client.get();
+      INFO((status.ok() ? "" : status.error().str()));
+      CHECK(status.ok());
+    }
+  }
+}
+
+TEST_CASE("tasks that serve another client are busy, which a probe does not wait for") {
+  SocketCluster tasks(3, false);
+  tasks.start(0), tasks.start(1), tasks.start(2);
+  const auto client = tasks.client();
+  const auto status = probe_cluster(tasks.options.cluster, std::chrono::hours(1));
+  REQUIRE(status.ok());
+  REQUIRE(status->size() == 3);
+  for (const TaskStatus& task : *status) {
+    CHECK(task.busy);
+    CHECK_FALSE(task.up);
+    CHECK_THAT(task.reason, Catch::Contains("serves /job:client/task:"));
+  }
+  for (const TaskStatus& task : cluster_status(*client)) CHECK((task.up && !task.busy));
+}
+
+TEST_CASE("a task whose connections are dead, of which nobody is told, is dialled anew before it counts as lost") {
+  SocketCluster tasks(2, false);
+  tasks.options.cluster.silence = std::chrono::seconds(6);
+  tasks.start(0), tasks.start(1);
+  const std::string through = tasks.directory.file("relay");
+  Relay relay(through, tasks.path(1));
+  const auto engine = Engine::create(tasks.options_by(1, through));
+  REQUIRE(engine.ok());
+  ThereAndBack t(**engine);
+  REQUIRE(t.run(ramp(10)).ok());
+  for (int round = 1; round <= 2; ++round) {
+    relay.freeze();
+    while (relay.freezes() < round) std::this_thread::yield();
+    const auto result = t.run(ramp(20));
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(ramp(20)));
+  }
+  for (const TaskStatus& task : cluster_status(**engine)) CHECK(task.lives == 1);
+}
+
 TEST_CASE("a task that answers and takes nothing is given up, and taken back when it takes something") {
   SocketCluster tasks(2, false);
   tasks.options.cluster.silence = std::chrono::seconds(4);

@@ -5,7 +5,7 @@
 #include <semaphore>
 #include <thread>
 
-#include "actors/peer_actor.h"
+#include "actors/peer_load.h"
 #include "tests/repeats.h"
 
 using namespace troupe;

@@ -24,6 +24,9 @@ class Relay {
   /// All connections, in the middle of whatever they carry.
   void cut() { ++cuts_asked_; }
   int cuts() const { return cuts_; }
+  /// All connections of now bring nothing any more and stay open; new ones are as before.
+  void freeze() { ++freezes_asked_; }
+  int freezes() const { return freezes_; }
   /// From now on a connection that has brought so much to the other socket stands, open.
   void stall_after(uint64_t bytes) { most_ = bytes; }
   uint64_t bytes() const { return bytes_; }
@@ -32,7 +35,8 @@ class Relay {
   struct Pair {
     Descriptor ends[2];
     uint64_t brought = 0;  // to the second
-    bool stands(uint64_t most) const { return brought > most; }
+    bool frozen = false;
+    bool stands(uint64_t most) const { return frozen || brought > most; }
   };
   static Listeners listen(const std::string& path) {
     net::Address address;
@@ -48,6 +52,10 @@ class Relay {
         for (const Descriptor& end : pair.ends) polled.push_back({pair.stands(most_) ? -1 : end.get(), POLLIN, 0});
       poll(polled.data(), polled.size(), 5);
       if (cuts_asked_ != cuts_) pairs.clear(), cuts_ = cuts_asked_.load();
+      if (freezes_asked_ != freezes_) {
+        for (Pair& pair : pairs) pair.frozen = true;
+        freezes_ = freezes_asked_.load();
+      }
       std::erase_if(pairs, [&](Pair& pair) { return !pair.stands(most_) && (!carry(pair, 0) || !carry(pair, 1)); });
       while (Descriptor one = accept_next(listeners_.sockets()[0].get())) {
         net::Address address;
@@ -76,7 +84,7 @@ class Relay {
   const std::string to_;
   const Listeners listeners_;
   std::atomic<bool> ended_ = false;
-  std::atomic<int> cuts_asked_ = 0, cuts_ = 0;
+  std::atomic<int> cuts_asked_ = 0, cuts_ = 0, freezes_asked_ = 0, freezes_ = 0;
   std::atomic<uint64_t> bytes_ = 0, most_ = UINT64_MAX;
   std::thread thread_;
 };

@@ -150,6 +150,17 @@ TEST_CASE("cluster: run over two workers gives what one process gives") {
   CHECK(!std::filesystem::exists(c.file("w0")));
 }
 
+TEST_CASE("cluster: a task that serves another client is busy, not down") {
+  const Cluster c(2);
+  const auto first = c.start(0), second = c.start(1);
+  const auto client = Client::make(c, milliseconds(60'000));
+  const auto busy = run({"cluster", "status", "--cluster", c.file("cluster.json"), "--timeout", "3600"});
+  INFO(busy.err);
+  CHECK(busy.status == 0);
+  for (const char* worker : {"w0", "w1"}) CHECK_THAT(busy.out, Contains(c.file(worker) + "  busy   "));
+  CHECK_THAT(busy.out, Contains("it serves /job:client/task:"));
+}
+
 TEST_CASE("cluster: TF_CONFIG says which task a worker is") {
   const Cluster c(1);
   const std::string config =

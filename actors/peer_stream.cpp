@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/peer_stream.h"
+
+#include <chrono>
+
+namespace troupe {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+bool PeerStream::announce(const net::FrameRef& frame) {
+  const std::lock_guard guard(mutex_);
+  return !closed_ && load_->add(frame->bytes());
+}
+
+bool PeerStream::send(net::FrameRef frame, bool announced) {
+  const std::lock_guard guard(mutex_);
+  if (closed_) return false;
+  ++loaded_frames_, loaded_bytes_ += frame->bytes();
+  const bool full = !announced && load_->add(frame->bytes());
+  stream_.push(std::move(frame));
+  flush(now_ns());
+  return full;
+}
+
+void PeerStream::send_now(net::FrameRef frame) {
+  const std::lock_guard guard(mutex_);
+  if (connection_) connection_->send({stream_.unsequenced(std::move(frame))});
+}
+
+Status PeerStream::connect(uint64_t number, std::shared_ptr<LaneHandler> connection, bool resumed, uint64_t received) {
+  const std::lock_guard guard(mutex_);
+  if (connection_) connection_->close();  // the peer has given it up before we noticed
+  connection_ = std::move(connection);
+  number_ = number;
+  if (closed_) {
+    connection_->close();
+    connection_ = nullptr;
+    return {};
+  }
+  if (resumed) {
+    TROUPE_RETURN_IF_ERROR(stream_.resume(received));
+  } else if (stream_.sent() > 0 || stream_.received() > 0) {
+    return make_error(Code::kUnavailable, "what was sent to it before its connection broke is lost");
+  }
+  unload();
+  connection_->start();
+  flush(now_ns());
+  return {};
+}
+
+bool PeerStream::disconnect(uint64_t number) {
+  const std::lock_guard guard(mutex_);
+  if (number != number_ || !connection_) return false;
+  connection_->close();
+  connection_ = nullptr;
+  return true;
+}
+
+void PeerStream::close() {
+  const std::scoped_lock guard(receiving_, mutex_);
+  closed_ = true;
+  if (connection_) connection_->close();
+  connection_ = nullptr;
+}
+
+bool PeerStream::connected() const {
+  const std::lock_guard guard(mutex_);
+  return connection_ != nullptr;
+}
+
+void PeerStream::receive(uint64_t number, std::vector<net::ReceivedFrame> frames, int64_t now, const Take& take) {
+  const std::lock_guard receiving(receiving_);
+  Result<std::vector<net::ReceivedFrame>> fresh = std::vector<net::ReceivedFrame>();
+  {
+    const std::lock_guard guard(mutex_);
+    if (closed_ || number != number_) return;
+    heard_ = true;
+    fresh = fresh_of(std::move(frames), now);
+    unload();
+    flush(now);
+  }
+  take(std::move(fresh));
+}
+
+Result<std::vector<net::ReceivedFrame>> PeerStream::fresh_of(std::vector<net::ReceivedFrame> frames, int64_t now) {
+  std::vector<net::ReceivedFrame> fresh;
+  for (net::ReceivedFrame& frame : frames) {
+    TROUPE_ASSIGN(const bool is_fresh, stream_.receive(frame.header, now));
+    if (is_fresh) fresh.push_back(std::move(frame));
+  }
+  return fresh;
+}
+
+std::optional<int64_t> PeerStream::wants_tick() {
+  const std::lock_guard guard(mutex_);
+  if (told_) return {};
+  const auto at = stream_.ack_at();
+  told_ = at.has_value();
+  return at;
+}
+
+std::optional<int64_t> PeerStream::tick(int64_t now) {
+  const std::lock_guard guard(mutex_);
+  flush(now);
+  const auto at = stream_.ack_at();
+  told_ = at.has_value();
+  return at;
+}
+
+uint64_t PeerStream::received() const {
+  const std::lock_guard guard(mutex_);
+  return stream_.received();
+}
+
+bool PeerStream::heard() const {
+  const std::lock_guard guard(mutex_);
+  return heard_;
+}
+
+std::optional<int64_t> PeerStream::heard_ns() const {
+  const std::lock_guard guard(mutex_);
+  return connection_ ? std::optional(connection_->heard_ns()) : std::nullopt;
+}
+
+int64_t PeerStream::stands_ns(int64_t now) const {
+  const std::lock_guard guard(mutex_);
+  return connection_ ? connection_->stands_ns(now) : 0;
+}
+
+void PeerStream::flush(int64_t now) {
+  if (!connection_) return;
+  std::vector<net::OutgoingFrame> out;
+  while (auto frame = stream_.next()) out.push_back(std::move(*frame));
+  if (auto ack = stream_.ack(now)) out.push_back(std::move(*ack));
+  if (!out.empty()) connection_->send(std::move(out));
+}
+
+void PeerStream::unload() {
+  const uint64_t frames = stream_.waiting_frames() + stream_.in_flight_frames();
+  const uint64_t bytes = stream_.waiting_bytes() + stream_.in_flight_bytes();
+  load_->remove(loaded_frames_ - frames, loaded_bytes_ - bytes);
+  loaded_frames_ = frames, loaded_bytes_ = bytes;
+}
+
+}  // namespace troupe
