@@ -39,6 +39,13 @@ struct Cluster : TemporaryDirectory {
   std::string json;
 };
 
+/// A loopback address of this process's own: no test beside it listens there, at any port.
+inline std::string own_loopback() {
+  const auto number = static_cast<unsigned>(::getpid());
+  return "127." + std::to_string(64 + (number >> 16) % 64) + "." + std::to_string((number >> 8) % 256) + "." +
+         std::to_string(number % 256);
+}
+
 struct Ended {
   int status = 0;
   std::string out, err;

@@ -71,6 +71,8 @@ class Program {
 
   const std::string& out() const { return ends_[0].text; }
   const std::string& err() const { return ends_[1].text; }
+  /// Of the process; -1 once wait() has seen its end.
+  pid_t pid() const { return pid_; }
   /// The signal that it died of, else 0.
   int died_of() const { return died_of_; }
 
