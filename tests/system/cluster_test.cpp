@@ -94,6 +94,45 @@ struct Client {
   std::unique_ptr<Session> session;
 };
 
+/// Starts the cluster's worker 1 as process 1 of a namespace of its own: each of its lives has the same number.
+std::unique_ptr<Program> start_as_process_1(const Cluster& cluster, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"unshare",
+                                        "--pid",
+                                        "--fork",
+                                        "--kill-child",
+                                        "sh",
+                                        "-c",
+                                        "echo \"process $$\"; exec \"$0\" \"$@\"",
+                                        kTroupePath,
+                                        "worker",
+                                        "--cluster",
+                                        cluster.file("cluster.json"),
+                                        "--job",
+                                        "worker",
+                                        "--task",
+                                        "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  auto out = std::make_unique<Program>("/usr/bin/env", arguments);
+  REQUIRE(out->read_for(minutes(1), "/job:worker/task:1 listens at "));
+  REQUIRE_THAT(out->out(), Catch::StartsWith("process 1\n"));
+  return out;
+}
+
+/// Whether there may be namespaces of processes; else says that the test is skipped.
+bool may_be_process_1() {
+  const Ended ended = run({"unshare", "--pid", "--fork", "--kill-child", "true"}, "/usr/bin/env");
+  if (ended.status != 0) WARN("skipped: no namespaces of processes here: " << ended.err);
+  return ended.status == 0;
+}
+
+/// Two workers, the second over TCP, as machines have it.
+struct MixedCluster : Cluster {
+  MixedCluster() : Cluster(2) {
+    json = R"({"cluster": {"worker": ["unix:)" + file("w0") + "\", \"" + own_loopback() + ":4712\"]}}";
+    write("cluster.json", json);
+  }
+};
+
 /// What `sh -c` runs first under launch: prints its brothers, the workers, "<pid> <pid> ... ".
 const std::string kBrothers = "read all < /proc/$PPID/task/$PPID/children; echo \"brothers $all\"; ";
 
@@ -312,6 +351,64 @@ TEST_CASE("cluster: a worker that is killed ends the step, and one started again
   CHECK(client.works_again(*second));
   auto again = client.begin();
   CHECK(again.wait_for(std::chrono::seconds(0)) == std::future_status::timeout);
+}
+
+TEST_CASE("cluster: a worker started again with the same process number and address is another life") {
+  if (!may_be_process_1()) return;
+  const MixedCluster c;
+  const auto first = c.start(0);
+  auto second = start_as_process_1(c);
+  Client client(c);
+  Graph graph(client.engine->ops());
+  const Scope far = Scope(graph).device("/job:worker/task:1/cpu:0");
+  const Output v = far.named("v").op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}});
+  const Node* const init = far.node("AssignVariableOp", {v, far.constant(Tensor::scalar(2.5f))});
+  const Output value = far.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+  REQUIRE(far.status().ok());
+  Session session(*client.engine, graph);
+  REQUIRE(session.run({init}).ok());
+
+  for (int life = 2; life <= 4; ++life) {
+    INFO("life " << life);
+    const auto before = session.run({value});
+    REQUIRE(before.ok());
+    CHECK(before->at(0).data<float>()[0] == 2.5f);
+    auto step = client.begin();
+    second->signal(SIGKILL);  // the worker goes with it, by the same signal
+    CHECK(second->wait() == -1);
+    second = start_as_process_1(c);
+    const auto result = step.get();
+    REQUIRE(!result.ok());
+    CHECK(result.error().code == Code::kUnavailable);
+    CHECK_THAT(result.error().str(), Contains("/job:worker/replica:0/task:1"));
+    REQUIRE(client.works_again(*second));
+    const auto gone = session.run({value});
+    REQUIRE(!gone.ok());
+    CHECK(gone.error().code == Code::kFailedPrecondition);
+    CHECK_THAT(gone.error().str(), Contains("'v'") && Contains("initial"));
+    REQUIRE(session.run({init}).ok());
+  }
+}
+
+TEST_CASE("cluster: training gets over a worker started again with the same process number, to the same bytes") {
+  if (!may_be_process_1()) return;
+  const MixedCluster c;
+  const Training alone(c, "alone"), spread(c, "spread");
+  const int epochs = kSlowness > 1 ? 2 : 8;
+  REQUIRE(run(alone.arguments(epochs), kTrain).status == 0);
+  const auto first = c.start(0, {"--cores", "1"});
+  auto second = start_as_process_1(c, {"--cores", "1"});
+  Program client(kTrain, spread.arguments(epochs, {"--cluster", c.file("cluster.json"), "--devices", "workers"}));
+  REQUIRE(client.read_for(minutes(1), "epoch 1/"));
+  second->signal(SIGKILL);
+  CHECK(second->wait() == -1);
+  second = start_as_process_1(c, {"--cores", "1"});
+  const int status = client.wait();
+  INFO(client.out() << client.err());
+  REQUIRE(status == 0);
+  CHECK_THAT(client.out(),
+             Contains("lost at step ") && Contains("/job:worker/replica:0/task:1: ") && Contains("back after "));
+  CHECK(spread.checkpoint() == alone.checkpoint());
 }
 
 TEST_CASE("cluster: a worker that stands still too long ends the step, and may go on") {
