@@ -12,6 +12,20 @@ namespace {
 /// `input` followed by a stage, with its prefetch depth.
 Dataset then(const Dataset& from, StagePtr stage) { return Dataset(std::move(stage)).prefetch(from.prefetch_depth()); }
 
+using MakeStage = StagePtr (*)(std::vector<std::string> files);
+
+Result<Dataset> sharded(MakeStage make, std::vector<std::string> files, Shard shard) {
+  if (shard.count < 1 || shard.index < 0 || shard.index >= shard.count)
+    return invalid_argument("a shard must be from 0 to below their number, got shard {} of {}", shard.index,
+                            shard.count);
+  std::ranges::sort(files);
+  if (std::ssize(files) < shard.count) return Dataset(make(std::move(files))).shard(shard.count, shard.index);
+  std::vector<std::string> own;
+  for (int64_t i = shard.index; i < std::ssize(files); i += shard.count)
+    own.push_back(std::move(files[static_cast<size_t>(i)]));
+  return Dataset(make(std::move(own)));
+}
+
 }  // namespace
 
 Result<Dataset> Dataset::from_tensors(Element components) {
@@ -34,6 +48,14 @@ Result<Dataset> Dataset::from_text_lines(std::vector<std::string> files) {
 
 Result<Dataset> Dataset::from_records(std::vector<std::string> files) {
   return Dataset(make_records_stage(std::move(files)));
+}
+
+Result<Dataset> Dataset::from_text_lines(std::vector<std::string> files, Shard shard) {
+  return sharded(make_lines_stage, std::move(files), shard);
+}
+
+Result<Dataset> Dataset::from_records(std::vector<std::string> files, Shard shard) {
+  return sharded(make_records_stage, std::move(files), shard);
 }
 
 Result<Dataset> Dataset::from_function(StoppableSourceFn fn, std::vector<DType> dtypes,

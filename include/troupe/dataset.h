@@ -26,6 +26,12 @@ using Element = std::vector<Tensor>;
 
 class DatasetQueue;
 
+/// What one of several processes reads of the same data: shard `index` of `count`.
+struct Shard {
+  int64_t count = 1;
+  int64_t index = 0;
+};
+
 /// Produces the elements of a dataset, one call at a time.
 class DatasetIterator {
  public:
@@ -69,6 +75,12 @@ class Dataset {
   static Result<Dataset> from_text_lines(std::vector<std::string> files);
   /// Records of TFRecord files, a scalar string each.
   static Result<Dataset> from_records(std::vector<std::string> files);
+  /// The same, of one shard: each of `count` processes that are given the same files, in any order, has another, and
+  /// together they have each element once. The files are sorted, and file i is of shard i mod count. Where there are
+  /// fewer files than shards, each process reads all files for every `count`-th element, as shard() does. Error:
+  /// kInvalidArgument for an index that is not from 0 to count - 1.
+  static Result<Dataset> from_text_lines(std::vector<std::string> files, Shard shard);
+  static Result<Dataset> from_records(std::vector<std::string> files, Shard shard);
   /// What `fn` returns, call by call: elements of these components, nothing at the end, or an error, after which it is
   /// called again. It may wait. Each pass of a repeat, and each iterator, begins by calling it; two iterators may do so
   /// at once. Elements are checked (`shapes` left out: any). The second form is told by `stop`, which it may hand to

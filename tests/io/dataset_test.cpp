@@ -283,6 +283,49 @@ TEST_CASE("lines of text files, plain and gzip, in order; a bad file is one erro
   CHECK(Dataset::from_text_lines({a})->batch(2).dtypes() == std::vector{DType::kString});
 }
 
+TEST_CASE("the shards of files have each element once, whatever the numbers of files and shards") {
+  TemporaryDirectory dir;
+  const auto read = [](const Dataset& dataset) {
+    std::vector<std::string> out;
+    const auto it = std::move(*dataset.iterate());
+    for (auto next = it->next(); next.ok() && *next; next = it->next())
+      out.push_back((**next)[0].data<std::string>()[0]);
+    return out;
+  };
+  std::vector<std::string> files, all;
+  for (int file = 0; file < 4; ++file) {
+    std::string text;
+    for (int line = 0; line < 1 + 2 * file; ++line) {
+      all.push_back(std::to_string(file) + "." + std::to_string(line));
+      text += all.back() + "\n";
+    }
+    files.push_back(dir.write(std::to_string(file), text));
+  }
+  std::swap(files[0], files[3]);  // given in any order
+  for (int64_t count = 1; count <= 20; ++count) {
+    std::vector<std::string> got;
+    for (int64_t index = 0; index < count; ++index) {
+      const auto dataset = Dataset::from_text_lines(files, Shard{count, index});
+      REQUIRE(dataset.ok());
+      const auto own = read(*dataset);
+      got.insert(got.end(), own.begin(), own.end());
+    }
+    std::ranges::sort(got);
+    CHECK(got == all);
+  }
+  // Whole files, or every so many elements of all files.
+  CHECK(read(*Dataset::from_text_lines(files, Shard{3, 0})) ==
+        std::vector<std::string>{"0.0", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6"});
+  CHECK(read(*Dataset::from_text_lines(files, Shard{5, 1})) == std::vector<std::string>{"1.0", "2.2", "3.2"});
+  CHECK(read(*Dataset::from_records({}, Shard{2, 1})).empty());
+  for (const Shard& wrong : {Shard{2, 2}, Shard{2, -1}, Shard{0, 0}, Shard{-1, 0}}) {
+    const auto dataset = Dataset::from_records(files, wrong);
+    REQUIRE_FALSE(dataset.ok());
+    CHECK(dataset.error().code == Code::kInvalidArgument);
+    CHECK_THAT(dataset.error().message, Catch::Contains("shard " + std::to_string(wrong.index) + " of"));
+  }
+}
+
 TEST_CASE("one description is iterated by many threads at once, each with the same elements") {
   for (const Dataset& d : {numbers(50), identity_map(numbers(50))}) {
     const Dataset all = d.shuffle(20, 3).repeat(2).batch(7);
