@@ -45,9 +45,21 @@ Status check_times(const ClusterOptions& options) {
   return {};
 }
 
+Status check_datasets(const ClusterOptions& options, bool of_task) {
+  if (options.datasets.empty()) return {};
+  if (!of_task)
+    return invalid_argument(
+        "ClusterOptions::datasets are of a ClusterWorker, and this is a client, with dataset '{}': Engine::add_dataset "
+        "takes a client's own",
+        options.datasets.begin()->first);
+  if (options.datasets.contains("")) return invalid_argument("a task's dataset must have a name, got ''");
+  return {};
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Engine::Impl>> make_client(EngineOptions options, caf::actor_system* host) {
+  TROUPE_RETURN_IF_ERROR(check_datasets(options.cluster, false));
   if (options.cluster.spec.empty()) return Engine::Impl::make(std::move(options), host);
   TROUPE_RETURN_IF_ERROR(check_times(options.cluster));
   const ClusterOptions cluster = options.cluster;
@@ -65,11 +77,13 @@ Result<std::shared_ptr<Engine::Impl>> make_task(EngineOptions options, caf::acto
   const ClusterOptions cluster = options.cluster;
   TROUPE_ASSIGN(auto config, read_spec(cluster));
   if (!config.task) return invalid_argument("which task this is, neither job and task nor the JSON's \"task\" says");
+  TROUPE_RETURN_IF_ERROR(check_datasets(cluster, true));
   TROUPE_ASSIGN(auto folders, DataFolders::make(cluster.data_folders));
   const std::string task = task_name(*config.task);
   TROUPE_ASSIGN(auto network, network_options(cluster, std::move(config)));
   TROUPE_ASSIGN(auto impl, Engine::Impl::make(std::move(options), host, task));
   impl->kernels.limit_files(std::move(folders));
+  TROUPE_RETURN_IF_ERROR(impl->datasets->begin());
   TROUPE_ASSIGN(impl->network, Network::start(*impl, std::move(network)));
   return impl;
 }
@@ -112,6 +126,7 @@ Result<std::unique_ptr<ClusterWorker>> start_worker(caf::actor_system& system, E
 Status check_cluster(const ClusterOptions& options) {
   TROUPE_RETURN_IF_ERROR(check_times(options));
   TROUPE_ASSIGN(auto config, read_spec(options));
+  TROUPE_RETURN_IF_ERROR(check_datasets(options, config.task.has_value()));
   const Status as_told = read_tls(options.tls, config).status();
   if (as_told.ok() || !config.task || !options.job.empty()) return as_told;
   // A client may have JSON that tells of a task.

@@ -158,11 +158,12 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
                   });
     directory->devices.resize(devices.size(), sim);
   }
+  if (task != kAlone) datasets = std::make_shared<TaskDatasets>(options.cluster.datasets, directory);
   worker = std::make_shared<Worker>(
       Worker::Host{ops, kernels, devices, directory, next_step,
                    [pool = pool](std::function<void()> job) { return pool->run(std::move(job)); },
                    [this](const std::string& to, EdgeValue value) { return send_(to, std::move(value)); },
-                   [this](const std::string& name) { return container(name); }, weak_from_this()});
+                   [this](const std::string& name) { return container(name); }, datasets, weak_from_this()});
   const auto ignore = [](const std::string&) {};
   timer = watched(system_->spawn<StepTimer>(directory), ignore);
   caller = watched(
@@ -449,13 +450,6 @@ Status call_and_wait(const caf::actor& host, std::function<Status(Resource&)> f)
   return status.get();
 }
 
-std::string iterator_key(const std::string& name) {
-  ResourceHandle handle;
-  handle.type = "iterator";
-  handle.name = name;
-  return handle.host_key();
-}
-
 Error no_dataset(const std::string& name) { return make_error(Code::kNotFound, "there is no dataset '{}'", name); }
 
 }  // namespace
@@ -535,6 +529,7 @@ void Engine::reset_container(const std::string& container) {
   if (!impl_->usable()) return;
   if (impl_->cluster) return impl_->cluster->reset(container);
   for (const caf::actor& host : impl_->directory->remove_container(container)) caf::anon_send(host, CloseResource{});
+  if (container.empty() && impl_->datasets) impl_->datasets->reset();
 }
 
 }  // namespace troupe

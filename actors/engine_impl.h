@@ -86,9 +86,10 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   std::atomic<int64_t> sim_clock_ns{0};
   std::shared_ptr<BlockingPool> pool = std::make_shared<BlockingPool>();
   std::shared_ptr<Directory> directory;
-  std::shared_ptr<Worker> worker;        // of the parts of steps that other tasks, or this one, ask for
-  std::shared_ptr<ClusterView> cluster;  // none: it is alone
-  std::shared_ptr<Network> network;      // of a cluster's client or task
+  std::shared_ptr<TaskDatasets> datasets;  // of a cluster's task
+  std::shared_ptr<Worker> worker;          // of the parts of steps that other tasks, or this one, ask for
+  std::shared_ptr<ClusterView> cluster;    // none: it is alone
+  std::shared_ptr<Network> network;        // of a cluster's client or task
   caf::actor timer;
   caf::actor caller;  // calls callbacks whose results were known at once
   caf::actor sim;     // of all simulated devices; invalid without any

@@ -61,10 +61,13 @@ void Worker::add_program(uint64_t client, uint64_t number, uint64_t session, Rea
   auto planned = std::make_shared<Planned>();
   std::shared_ptr<KernelCache> kernels;
   std::vector<PartRun> waiting;
+  uint64_t visit = 0;
   {
     std::lock_guard guard(mutex_);
     if (closed_) return;
     Client& c = clients_[client];
+    if (c.visit == 0 || std::exchange(c.gone, false)) c.visit = ++last_visit_;
+    visit = c.visit;
     auto& kept = c.kernels[session];
     if (!kept) kept = std::make_shared<KernelCache>();
     kernels = kept;
@@ -76,6 +79,7 @@ void Worker::add_program(uint64_t client, uint64_t number, uint64_t session, Rea
       return its;
     });
   }
+  if (host_.datasets) host_.datasets->came(visit);
   for (PartRun& r : waiting) run(client, std::move(r));
   const Status begun = host_.run_job([self = shared_from_this(), client, planned, read, kernels] {
     const std::shared_ptr<void> engine = self->host_.engine.lock();
@@ -244,6 +248,7 @@ Worker::Step* Worker::find(uint64_t client, int64_t number) {
 
 void Worker::ended(uint64_t client, int64_t number, Result<std::vector<Tensor>> result) {
   Step step;
+  Client gone;
   {
     std::lock_guard guard(mutex_);
     const auto c = clients_.find(client);
@@ -253,8 +258,10 @@ void Worker::ended(uint64_t client, int64_t number, Result<std::vector<Tensor>> 
     step = std::move(at->second);
     c->second.steps.erase(at);
     if (number >= c->second.oldest) c->second.ended.insert(number);
+    if (c->second.gone && c->second.steps.empty()) gone = std::move(clients_.extract(c).mapped());
   }
   answer(step, std::move(result));
+  if (gone.visit != 0 && host_.datasets) host_.datasets->went(gone.visit);
 }
 
 void Worker::answer(Step& step, Result<std::vector<Tensor>> result) {
@@ -401,6 +408,7 @@ void Worker::ask(uint64_t client, ContainerAsk ask) {
   if (ask.kind == ContainerAsk::Kind::kReset) {
     for (const caf::actor& host : host_.directory->remove_container(ask.container))
       caf::anon_send(host, CloseResource{});
+    if (ask.container.empty() && host_.datasets) host_.datasets->reset();
     return ask.done(ContainerAsk::Variables());
   }
   const auto host = host_.container(ask.container);
@@ -435,13 +443,19 @@ void Worker::drop_session(uint64_t client, uint64_t session) {
 void Worker::drop_client(uint64_t client, const Error& why) {
   std::unordered_map<uint64_t, std::shared_ptr<Planned>> programs;
   std::map<int64_t, std::vector<EdgeValue>> early;
+  Client gone;
   end_steps([&](uint64_t c, int64_t, const Step&) { return c == client; }, why);
-  std::lock_guard guard(mutex_);
-  const auto c = clients_.find(client);
-  if (c == clients_.end()) return;
-  programs.swap(c->second.programs);
-  early.swap(c->second.early);
-  if (c->second.steps.empty()) clients_.erase(c);
+  {
+    std::lock_guard guard(mutex_);
+    const auto c = clients_.find(client);
+    if (c == clients_.end()) return;
+    programs.swap(c->second.programs);
+    early.swap(c->second.early);
+    if (c->second.steps.empty()) gone = std::move(clients_.extract(c).mapped());
+    else c->second.gone = true;
+    if (closed_) return;
+  }
+  if (gone.visit != 0 && host_.datasets) host_.datasets->went(gone.visit);
 }
 
 void Worker::lost_task(const std::string& task, const Error& why) {

@@ -21,6 +21,7 @@
 #include <unordered_map>
 
 #include "actors/directory.h"
+#include "actors/task_datasets.h"
 #include "actors/task_link.h"
 #include "plan/plan.h"
 
@@ -42,6 +43,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
     std::function<bool(const std::string& task, EdgeValue)> send;
     /// The host of a container's variables.
     std::function<Result<caf::actor>(const std::string& container)> container = {};
+    std::shared_ptr<TaskDatasets> datasets = {};  // of a cluster's task
     std::weak_ptr<void> engine = {};  // kept while run_job's calls run; never set: it lives as long as the worker
   };
   /// A program as it comes: its graph, which holds what is pointed to.
@@ -104,6 +106,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
     uint64_t newest_program = 0;
     std::vector<PartRun> waiting;  // for programs that have not come: a long run may overtake them too
     int64_t oldest = 0;
+    uint64_t visit = 0;  // see TaskDatasets; 0: no program has come
+    bool gone = false;   // and some of its steps have not ended
   };
   class Sink;
 
@@ -127,6 +131,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   const Host host_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Client> clients_;
+  uint64_t last_visit_ = 0;
   bool closed_ = false;
   Error why_closed_;
 };

@@ -19,6 +19,8 @@ class Placer {
     if (!scattered_.empty()) return scattered_[static_cast<size_t>(node.id())];
     return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);
   }
+  /// Where it would be by hand, whatever cost or scattering say.
+  uint32_t by_hand(const Node& node) const { return constraints_->by_hand(node); }
   bool by_cost() const { return placed_.has_value(); }
   /// By cost: by the way that is left from the node to the end of the step, from -1000 to 1000.
   int priority(const Node& node) const;

@@ -106,7 +106,7 @@ class Planner {
   Status find_homes();
   /// Has what makes a resource for this step alone be where a loop uses it. Returns whether anything moved.
   bool bring_makers();
-  /// Of a node that makes a handle: has it where the resource is, if it is anywhere.
+  /// Of a node that makes a handle: has it where the resource is, if it is anywhere; an iterator where it asks to be.
   Status bring_home(const Node& node);
   /// The device that a node goes to, but for what LoopPlaces says.
   uint32_t device_of(const Node& node) const {

@@ -454,6 +454,11 @@ Status Planner::find_homes() {
 Status Planner::bring_home(const Node& node) {
   const std::string key = resource_key(node);
   if (key.empty() || !context_.home) return {};
+  if (node.op().name() == "IteratorV2") {
+    // Each process has datasets of its own, of one name perhaps, and a step makes none.
+    if (const uint32_t at = placer_.by_hand(node); tasks_[at] != tasks_[device_of(node)]) moved_[node.id()] = at;
+    return {};
+  }
   const uint32_t asked = device_of(node), home = context_.home(key, asked);
   if (tasks_[asked] == tasks_[home]) return {};
   if (!context_.soft_placement && !context_.scatter && !node.device().empty())

@@ -80,6 +80,11 @@ struct ClusterOptions {
   /// Of a ClusterWorker: the folders in which graphs may read and write files. None: they touch no file. {"/"}: all
   /// that the process may. Kernels of a user's own (EngineOptions::register_ops) and datasets do as they like.
   std::vector<std::string> data_folders = {};
+  /// Of a ClusterWorker, and of nobody else: datasets that it has by name for Iterator ops on its devices, from their
+  /// first element on for each client, and anew when one resets the default container. When a client goes, what was
+  /// produced ahead for it is lost: that matters where a dataset is not repeatable(). Names may be those of other
+  /// tasks' datasets: an iterator's device says whose is meant. The process's own: data_folders do not limit them.
+  std::map<std::string, Dataset> datasets = {};
   /// Of a client, for tests of programs: not 0, each node goes to a device of a task drawn from this seed and names,
   /// whatever it asks for; what uses the same resource goes together, and iterators stay with the client.
   uint64_t scatter = 0;

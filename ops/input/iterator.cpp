@@ -12,6 +12,9 @@ namespace {
 Result<std::unique_ptr<ComputeKernel>> make_iterator_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "iterator");
   handle.input = true;
+  handle.factory = [name = handle.name]() -> Result<std::unique_ptr<Resource>> {
+    return make_error(Code::kNotFound, "there is no dataset '{}'", name);
+  };
   return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 

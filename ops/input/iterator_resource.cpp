@@ -9,6 +9,13 @@
 
 namespace troupe {
 
+std::string iterator_key(const std::string& name) {
+  ResourceHandle handle;
+  handle.type = "iterator";
+  handle.name = name;
+  return handle.host_key();
+}
+
 /// One iterator, its elements that are ready, and what the host wants of it. Shared by the resource and a job.
 class IteratorResource::Producer {
  public:

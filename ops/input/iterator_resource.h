@@ -8,11 +8,15 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <string>
 
 #include "devices/hosted_resource.h"
 #include "troupe/dataset.h"
 
 namespace troupe {
+
+/// ResourceHandle::host_key of the iterator over the dataset of that name.
+std::string iterator_key(const std::string& name);
 
 /// A passive core (see Resource): its host calls it, one call at a time. When it goes, or starts again, while next()
 /// waits, that iterator is cancelled and left to its job: an element that it still gives is dropped.

@@ -26,7 +26,7 @@ class StateFixture {
 
   StateFixture() { register_all_ops(ops, kernels); }
 
-  /// The handle that an op makes from constants; its host is made with it.
+  /// The handle that an op makes from constants; its host is made with it, unless it is there.
   Result<Arg> try_handle(const std::string& op, const std::string& name, Attrs attrs,
                          const std::vector<Tensor>& inputs = {}) {
     NodeSpec spec{op, name, {}, std::move(attrs)};

@@ -30,9 +30,9 @@ TEST_CASE("a node takes the elements of a dataset, checked against what it promi
   StateFixture f;
   const Attrs attrs{{"output_types", std::vector{DType::kInt32}},
                     {"output_shapes", std::vector<PartialShape>{PartialShape::scalar()}}};
-  const auto it = f.handle("IteratorV2", "numbers", attrs);
-  Resource& host = *(f.hosts["iterator//numbers"] = std::make_unique<IteratorResource>(
+  Resource& host = *(f.hosts[iterator_key("numbers")] = std::make_unique<IteratorResource>(
                          Dataset::from_tensors({Tensor::of<int32_t>({7, 8})}).value()));
+  const auto it = f.handle("IteratorV2", "numbers", attrs);
   const auto next = [&](const Attrs& as) {
     const auto request = f.ask("IteratorGetNext", {it}, as);
     if (!request.ok()) FAIL(request.error().str());

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "actors/task_datasets.h"
+
+#include "actors/messages.h"
+#include "base/log.h"
+#include "ops/input/iterator_resource.h"
+#include "troupe/guarded.h"
+
+namespace troupe {
+
+Status TaskDatasets::begin() {
+  for (const auto& [name, dataset] : datasets_) {
+    Status made = guarded([&, &name = name, &dataset = dataset] {
+      return directory_->add(iterator_key(name), std::make_unique<IteratorResource>(dataset), "");
+    });
+    if (!made.ok()) {
+      made.error().message = fmt::format("dataset '{}': {}", name, made.error().message);
+      return made;
+    }
+  }
+  return {};
+}
+
+void TaskDatasets::came(uint64_t visit) {
+  const std::lock_guard guard(mutex_);
+  if (visit <= visit_) return;
+  if (used_) begin_anew();
+  visit_ = visit;
+  used_ = true;
+}
+
+void TaskDatasets::went(uint64_t visit) {
+  const std::lock_guard guard(mutex_);
+  if (visit != visit_ || !used_) return;
+  begin_anew();
+  used_ = false;
+}
+
+void TaskDatasets::reset() {
+  const std::lock_guard guard(mutex_);
+  begin_anew();
+}
+
+void TaskDatasets::begin_anew() {
+  for (const auto& [name, dataset] : datasets_)
+    if (const caf::actor host = directory_->remove(iterator_key(name))) caf::anon_send(host, CloseResource{});
+  if (const Status made = begin(); !made.ok() && made.error().code != Code::kCancelled)
+    log_error("{}", made.error().message);
+}
+
+}  // namespace troupe
