@@ -272,6 +272,33 @@ void ClusterView::reset(const std::string& container) {
   });
 }
 
+void ClusterView::restart_dataset(const std::string& name, std::function<void(Status)> done) {
+  struct Answers {
+    std::mutex mutex;
+    size_t left = 0;
+    bool restarted = false;
+    Status lost, failed;
+  };
+  const auto answers = std::make_shared<Answers>();
+  answers->left = links.size();
+  for (const auto& [task, link] : links) {
+    ContainerAsk ask{ContainerAsk::Kind::kRestart};
+    ask.dataset = name;
+    ask.done = [answers, name, done](Result<Variables> result) {
+      std::unique_lock lock(answers->mutex);
+      if (result.ok()) answers->restarted = true;
+      else if (result.error().code == Code::kUnavailable) answers->lost = std::move(result.error());
+      else if (result.error().code != Code::kNotFound) answers->failed = std::move(result.error());
+      if (--answers->left > 0) return;
+      lock.unlock();
+      if (!answers->failed.ok() || answers->restarted) return done(std::move(answers->failed));
+      if (!answers->lost.ok()) return done(std::move(answers->lost));
+      done(make_error(Code::kNotFound, "there is no dataset '{}', neither here nor on a task", name));
+    };
+    link->ask(std::move(ask));
+  }
+}
+
 /// Ends all parts of a step that has failed.
 class CutProgram::Parts final : public RemoteParts {
  public:

@@ -49,6 +49,9 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   /// Sets variables where they are; those that are nowhere yet when a step first uses them.
   void restore(const std::string& container, const Variables& variables, std::function<void(Status)> done);
   void reset(const std::string& container);
+  /// Has the datasets of that name, the client's and the tasks', begin again. A task that is lost begins by itself.
+  /// Errors: kNotFound where there is none; kUnavailable where there is none and a task that is lost may have one.
+  void restart_dataset(const std::string& name, std::function<void(Status)> done);
   /// The device on which a resource is, by the key of its kind, container and name; `device`, if it is on none yet.
   /// Each task has containers of its own, so the same name on two tasks would be two things.
   uint32_t home(const std::string& key, uint32_t device);

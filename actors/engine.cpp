@@ -471,6 +471,12 @@ Status Engine::remove_dataset(const std::string& name) {
 
 Status Engine::restart_dataset(const std::string& name) {
   TROUPE_RETURN_IF_ERROR(may_wait("Engine::restart_dataset"));
+  if (impl_->cluster) {
+    auto promise = std::make_shared<std::promise<Status>>();
+    std::future<Status> restarted = promise->get_future();
+    impl_->cluster->restart_dataset(name, [promise](Status s) { promise->set_value(std::move(s)); });
+    return restarted.get();
+  }
   const caf::actor host = impl_->directory->find(iterator_key(name));
   if (!host) return no_dataset(name);
   return call_and_wait(host, [](Resource& r) -> Status {

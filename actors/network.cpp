@@ -168,6 +168,11 @@ class Network::Link final : public TaskLink {
       out.emplace_back(0, std::move(frame));
       return {};
     }
+    if (ask.kind == ContainerAsk::Kind::kRestart) {
+      TROUPE_ASSIGN(auto frame, net::make_frame(net::RestartDataset{request, ask.dataset}));
+      out.emplace_back(0, std::move(frame));
+      return {};
+    }
     net::RestoreContainer message{request, ask.container};
     std::vector<Tensor> tensors;
     for (const auto& [name, value] : ask.variables) {

@@ -255,7 +255,8 @@ Status PeerActor::handle_step(net::ReceivedFrame& received) {
     }
     case net::FrameType::kSnapshot:
     case net::FrameType::kRestore:
-    case net::FrameType::kReset: return handle_container(frame);
+    case net::FrameType::kReset:
+    case net::FrameType::kRestart: return handle_container(frame);
     default: return invalid_argument("{} is not for a task", net::to_string(frame.type));
   }
 }
@@ -282,6 +283,11 @@ Status PeerActor::handle_container(net::Frame& frame) {
     ask.kind = ContainerAsk::Kind::kRestore;
     ask.container = message.container;
     for (size_t i = 0; i < message.names.size(); ++i) ask.variables[message.names[i]] = std::move(frame.tensors[i]);
+  } else if (frame.type == net::FrameType::kRestart) {
+    TROUPE_ASSIGN(const auto message, net::decode<net::RestartDataset>(frame.body));
+    request = message.request;
+    ask.kind = ContainerAsk::Kind::kRestart;
+    ask.dataset = message.dataset;
   } else {
     TROUPE_ASSIGN(const auto message, net::decode<net::ResetContainer>(frame.body));
     request = message.request;

@@ -11,7 +11,7 @@
 // | LaneBroken   | multiplexer     | the connection is dialled anew, or waited for, until the peer counts as lost   |
 // | SendFrame    | worker, network | the frame goes out, behind those before it on its lane, when there is credit   |
 // | AskStep      | a session       | sends a RUN; its DONE, or the loss of the peer, is told to who asked           |
-// | AskContainer | a session       | sends a SNAPSHOT, RESTORE or RESET; its RESULTs are told to who asked          |
+// | AskContainer | a session       | sends a SNAPSHOT, RESTORE, RESET or RESTART; its RESULTs are told to who asked |
 // | PeerTick     | itself          | acknowledges, pings, or gives the peer up                                      |
 // | WakePeer     | multiplexer     | has a PeerTick come in time to acknowledge                                     |
 // | PeerGone     | network         | where a connection broke: the peer is lost                                     |
@@ -77,7 +77,7 @@ struct AskStep {
   int64_t step = 0;
   std::shared_ptr<PartRun::Done> done;
 };
-/// Ask it something about a container: by these frames, all of one request.
+/// Ask it something about a container or a dataset: by these frames, all of one request.
 struct AskContainer {
   std::vector<std::pair<uint32_t, net::FrameRef>> frames;  // with lanes
   uint64_t request = 0;

@@ -61,9 +61,9 @@ struct PartRun {
   Done done;
 };
 
-/// Something about a container of the task.
+/// Something about a container of the task, or a dataset, which are the default container's.
 struct ContainerAsk {
-  enum class Kind : uint8_t { kSnapshot, kRestore, kReset };
+  enum class Kind : uint8_t { kSnapshot, kRestore, kReset, kRestart };
   using Variables = std::map<std::string, Tensor>;
   Kind kind = Kind::kSnapshot;
   std::string container = {};
@@ -72,6 +72,7 @@ struct ContainerAsk {
   std::vector<int64_t> steps = {};
   std::function<void()> made = {};
   Variables variables = {};  // to be restored
+  std::string dataset = {};  // to be restarted; kNotFound where there is none
   /// Called once, on any thread, after `made`, and perhaps without it where it fails.
   std::function<void(Result<Variables>)> done = {};
 };

@@ -8,6 +8,7 @@
 #include "actors/step_timer.h"
 #include "containers/container.h"
 #include "graph/feed_check.h"
+#include "ops/input/iterator_resource.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -411,6 +412,7 @@ void Worker::ask(uint64_t client, ContainerAsk ask) {
     if (ask.container.empty() && host_.datasets) host_.datasets->reset();
     return ask.done(ContainerAsk::Variables());
   }
+  if (ask.kind == ContainerAsk::Kind::kRestart) return restart_dataset(ask.dataset, std::move(ask.done));
   const auto host = host_.container(ask.container);
   if (!host.ok()) return ask.done(host.error());
   if (ask.kind == ContainerAsk::Kind::kSnapshot) {
@@ -431,6 +433,19 @@ void Worker::ask(uint64_t client, ContainerAsk ask) {
     if (restored.ok()) done->done(ContainerAsk::Variables());
     else done->done(std::move(restored.error()));
   }});
+}
+
+void Worker::restart_dataset(const std::string& name, std::function<void(Result<ContainerAsk::Variables>)> done) const {
+  const caf::actor host = host_.directory->find(iterator_key(name));
+  if (!host) return done(make_error(Code::kNotFound, "there is no dataset '{}'", name));
+  caf::anon_send(host, WithResource{[done = std::move(done)](Resource* resource) {
+                   Status restarted = make_error(Code::kFailedPrecondition, "the dataset was dropped");
+                   if (resource)
+                     restarted = guarded(
+                         [&]() -> Status { return static_cast<IteratorResource&>(*resource).restart(), Status(); });
+                   if (restarted.ok()) done(ContainerAsk::Variables());
+                   else done(std::move(restarted.error()));
+                 }});
 }
 
 void Worker::drop_session(uint64_t client, uint64_t session) {

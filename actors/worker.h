@@ -118,6 +118,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void answer(Step& step, Result<std::vector<Tensor>> result);
   /// What the nodes of a plan have been seen to take.
   std::vector<net::CostRecord> costs_of(const StepPlan& plan) const;
+  /// `done` is one that is called in any case (answered_once).
+  void restart_dataset(const std::string& name, std::function<void(Result<ContainerAsk::Variables>)> done) const;
   /// Hands a value to the device that waits for it.
   void deliver(const StepRef& call, EdgeValue value);
   /// Under mutex_: no step before `oldest` is under way; what was kept for one goes to `out`.

@@ -52,13 +52,14 @@ std::string to_string(FrameType type) {
     case FrameType::kSnapshot: return "SNAPSHOT";
     case FrameType::kRestore: return "RESTORE";
     case FrameType::kResult: return "RESULT";
+    case FrameType::kRestart: return "RESTART";
   }
   return fmt::format("frame type {}", static_cast<int>(type));
 }
 
 bool is_known(FrameType type) {
   return (type >= FrameType::kHello && type <= FrameType::kBye) ||
-         (type >= FrameType::kPeers && type <= FrameType::kResult);
+         (type >= FrameType::kPeers && type <= FrameType::kRestart);
 }
 
 std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {

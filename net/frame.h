@@ -38,6 +38,7 @@ enum class FrameType : uint8_t {
   kSnapshot = 26,
   kRestore = 27,
   kResult = 28,
+  kRestart = 29,
 };
 /// "HELLO"; "frame type 99" for a number that is none.
 std::string to_string(FrameType type);

@@ -148,6 +148,9 @@ template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<cons
 template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<const M, const RestoreContainer> {
   a(m.request), a(m.container), names(a, m.names);
 }
+template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<const M, const RestartDataset> {
+  a(m.request), a(m.dataset);
+}
 template <class A, class M> void fields(A& a, M& m) requires std::is_same_v<const M, const RequestDone> {
   a(m.request), a(m.made), a(m.error), names(a, m.names);
 }
@@ -213,6 +216,7 @@ TROUPE_NET_MESSAGE(AbortRun)
 TROUPE_NET_MESSAGE(ResetContainer)
 TROUPE_NET_MESSAGE(SnapshotContainer)
 TROUPE_NET_MESSAGE(RestoreContainer)
+TROUPE_NET_MESSAGE(RestartDataset)
 TROUPE_NET_MESSAGE(RequestDone)
 #undef TROUPE_NET_MESSAGE
 

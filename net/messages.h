@@ -241,6 +241,13 @@ struct RestoreContainer {
   std::string container = {};
   std::vector<std::string> names = {};
 };
+/// Master -> worker: have the iterator over the dataset of that name begin again. Answered by RequestDone, kNotFound
+/// where there is none.
+struct RestartDataset {
+  static constexpr FrameType kType = FrameType::kRestart;
+  uint64_t request = 0;
+  std::string dataset = {};
+};
 /// Worker -> master. Of a snapshot: the names of the frame's tensors.
 struct RequestDone {
   static constexpr FrameType kType = FrameType::kResult;

@@ -153,7 +153,8 @@ class Engine {
   /// dataset may wait: an element that comes later is dropped. From any thread. Error: kNotFound.
   Status remove_dataset(const std::string& name);
   /// The iterator of that name starts again from its first element, also where it waits for one; steps that ask it go
-  /// on waiting. From any thread but the engine's own.
+  /// on waiting. From any thread but the engine's own. Of a cluster: that of the client and those of all tasks; one of
+  /// a task that is lost begins by itself. Errors: kNotFound; kUnavailable where nobody has it and a task is lost.
   Status restart_dataset(const std::string& name);
 
   /// A cut of a container's variables between the updates of steps, taken while steps run: a step that has begun to

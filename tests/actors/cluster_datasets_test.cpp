@@ -239,6 +239,53 @@ TEST_CASE("errors of a task's dataset are those of one process, with the task's 
   CHECK(waits.read() == 1);  // neither the deadline nor the cancelled step took it
 }
 
+TEST_CASE("a client restarts the datasets of a name everywhere, and those who wait go on waiting") {
+  const auto gate = std::make_shared<ElementGate>(2);
+  Tasks tasks(
+      {{{"numbers", ten_from(0)}, {"first", ten_from(20)}}, {{"numbers", ten_from(100)}, {"gated", gated(gate)}}});
+  const auto engine = tasks.client();
+  REQUIRE(engine->add_dataset("numbers", ten_from(1000)).ok());
+  Reader a(*engine, kOnTask0), b(*engine, kOnTask1), c(*engine, ""), first(*engine, kOnTask0, "first");
+  for (int i = 0; i < 2; ++i) {
+    for (Reader* const reader : {&a, &b, &c}) CHECK(reader->read() < 1001);
+    CHECK(first.read() == 20 + i);
+    CHECK(engine->restart_dataset("numbers").ok());
+    CHECK(a.read() == 0);
+    CHECK(b.read() == 100);
+    CHECK(c.read() == 1000);
+    CHECK(engine->restart_dataset("numbers").ok());
+  }
+  CHECK(engine->restart_dataset("first").ok());
+  CHECK(first.read() == 20);
+  const Status none = engine->restart_dataset("none");
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().code == Code::kNotFound);
+  CHECK_THAT(none.error().message, Contains("'none'"));
+
+  Reader waits(*engine, kOnTask1, "gated");
+  CHECK(waits.read() == 0);
+  CHECK(waits.read() == 1);
+  auto third = waits.session.run_future({}, {waits.next});
+  gate->await_waiting(1);
+  CHECK(engine->restart_dataset("gated").ok());
+  const auto result = third.get();
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  CHECK((*result)[0].data<int32_t>()[0] == 0);
+  gate->open();
+
+  // A task that is lost has nothing to restart, and may have had what nobody else has.
+  tasks.workers[1].reset();
+  CHECK(engine->restart_dataset("numbers").ok());
+  CHECK(a.read() == 0);
+  CHECK(c.read() == 1000);
+  const Status unknown = engine->restart_dataset("gated");
+  REQUIRE_FALSE(unknown.ok());
+  CHECK(unknown.error().code == Code::kUnavailable);
+  CHECK_THAT(unknown.error().str(), Contains("task:1"));
+  tasks.start(1);
+}
+
 TEST_CASE("datasets are a task's alone, with a name, and one that throws keeps the task from starting") {
   struct Throws final : Dataset::Stage {
     Result<std::unique_ptr<DatasetIterator>> iterate() const override { return invalid_argument("never"); }

@@ -48,7 +48,7 @@ void check_messages(std::string_view body) {
   check_message<RegisterProgram>(body), check_message<ReleaseProgram>(body);
   check_message<RunProgram>(body), check_message<StepDone>(body), check_message<EdgeTensor>(body);
   check_message<AbortRun>(body), check_message<ResetContainer>(body), check_message<SnapshotContainer>(body);
-  check_message<RestoreContainer>(body), check_message<RequestDone>(body);
+  check_message<RestoreContainer>(body), check_message<RequestDone>(body), check_message<RestartDataset>(body);
 }
 
 /// Makes the checksum of a header right, which no mutation would.
