@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
+#include "cli/worker_datasets.h"
 #include "io/data_folders.h"
 #include "net/cluster_spec.h"
 #include "programs/cluster_flags.h"
@@ -18,6 +19,8 @@ struct Options {
   programs::ClusterFlags cluster;
   std::string devices = "cpu=1";
   std::vector<std::string> data;
+  WorkerDatasets files;                     // as the command line names them
+  std::map<std::string, Dataset> datasets;  // once they are read
   int cores = 0;
   bool insecure = false, quiet = false;
 };
@@ -29,8 +32,8 @@ bool is_local(const net::Address& address) {
   return inet_pton(AF_INET, address.host.c_str(), &ip) == 1 && (ntohl(ip.s_addr) >> 24) == 127;
 }
 
-/// What is wrong with the command line, if anything is.
-Status check(const Options& o) {
+/// What is wrong with the command line, if anything is; else its datasets are read.
+Status check(Options& o) {
   TROUPE_RETURN_IF_ERROR(read_cpu_devices(o.devices, o.cores));
   if (const auto folders = DataFolders::make(o.data); !folders.ok())
     return invalid_argument("--data: {}", folders.error().message);
@@ -47,6 +50,7 @@ Status check(const Options& o) {
         "is asked who he is. --tls DIR makes that safe, and so does a loopback address or unix:PATH; --insecure "
         "listens all the same",
         config.task->str(), address.str());
+  TROUPE_ASSIGN(o.datasets, read_datasets(o.files, shard_of(config.cluster, *config.task)));
   return {};
 }
 
@@ -56,6 +60,7 @@ Status run(const Options& o) {
   TROUPE_ASSIGN(const auto threads, read_cpu_devices(o.devices, o.cores));
   EngineOptions options = o.cluster.engine({.cpu_threads = threads});
   options.cluster.data_folders = o.data;
+  options.cluster.datasets = o.datasets;
   TROUPE_ASSIGN(const auto worker, ClusterWorker::start(options));
   programs::print("{} listens at {}{}\n", worker->task(), worker->address(),
                   o.cluster.options().tls == ClusterTls() ? "" : " with TLS");
@@ -78,6 +83,21 @@ void add_worker(CLI::App& app, Job& job) {
       ->capture_default_str();
   worker.add_option("--data", o->data, "A folder in which graphs may read and write files; may be given again [none]")
       ->type_name("DIR");
+  worker
+      .add_option("--records", o->files.records,
+                  "A dataset for graphs by that name, wherever --data is: the records of TFRecord files that "
+                  "match, *, ? or [...] in the last part of the path; may be given again. Of the tasks of its job, "
+                  "which must see the same files, each reads some of them, or some records of each where files are "
+                  "fewer")
+      ->type_name("NAME=PATTERN")
+      ->allow_extra_args(false);
+  worker.add_option("--lines", o->files.lines, "The same, of the lines of text files")
+      ->type_name("NAME=PATTERN")
+      ->allow_extra_args(false);
+  worker.add_option("--batch", o->files.batch, "Elements of these datasets in one, on a first axis [one by one]")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));
+  worker.add_flag("--repeat", o->files.repeat, "Have them begin again at their ends, for ever [the end is an error]");
   worker.add_flag("--insecure", o->insecure,
                   "Listen where other machines reach it, though nothing is encrypted and anybody may be a client");
   worker.add_flag("--quiet", o->quiet, "Log errors alone, not who has come and gone");
