@@ -8,5 +8,10 @@
 using namespace troupe;
 
 extern const std::string spec;
+extern const EngineOptions client_options;
+extern const Dataset my_dataset;
+extern const std::vector<std::string> files;
+extern const int task;
+extern const std::unique_ptr<Engine> engine;
 void register_my_ops(OpRegistry& ops, KernelRegistry& kernels);
 void wait_until_asked_to_end();
