@@ -342,6 +342,8 @@ void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, 
 }
 
 bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
+  // To stop the step is on its way: what it took of a resource now would be lost.
+  if (s.call->failed()) return stop(s), false;
   Iteration& in = *s.iterations[at.iteration];
   ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, at.node, at.iteration}};
   use.timed = s.timed && device_.kind != DeviceKind::kSim;

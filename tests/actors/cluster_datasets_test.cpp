@@ -3,7 +3,10 @@
 // the errors of one process.
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
+#include "actors/engine_impl.h"
+#include "actors/network.h"
 #include "tests/actors/fixtures.h"
 #include "tests/actors/socket_cluster.h"
 
@@ -184,6 +187,54 @@ TEST_CASE("a step that waits for an element when its client goes ends, and the n
   REQUIRE(result.ok());
   CHECK((*result)[0].data<int32_t>()[0] == 2);
   CHECK(reader.read() == 3);
+}
+
+TEST_CASE("a step of a client that has gone, at work when the next one comes, takes none of its elements") {
+  static ElementGate* gate = nullptr;  // of the kernel
+  ElementGate own(0);
+  gate = &own;
+  struct Holds final : ComputeKernel {
+    Status compute(KernelContext& c) override {
+      gate->wait_for(0);
+      c.set_output(0, Tensor::scalar<int32_t>(0));
+      return {};
+    }
+  };
+  SocketCluster tasks(1, false);
+  tasks.options.register_ops = [](OpRegistry& ops, KernelRegistry& kernels) {
+    ops.add(OpDef("Holds").output("y: int32").doc("A test's.").shape(scalar_shape).stateful(),
+            not_differentiable("a test's"));
+    kernels.add<Holds>("Holds", DeviceKind::kCpu, {});
+  };
+  tasks.of_task = [](ClusterOptions& options, int) { options.datasets = {{"numbers", ten_from(0)}}; };
+  tasks.start(0);
+  const auto& task = tasks.workers[0]->engine().impl();
+  {
+    const auto engine = tasks.client();
+    Graph graph(engine->ops());
+    const Scope far = Scope(graph).device(kOnTask0);
+    const Node* const holds = far.node("Holds", {});
+    const Output next = next_of(far.after({holds}), "numbers");
+    Session session(*engine, graph);
+    auto waits = session.run_future({}, {next});
+    gate->await_waiting(1);
+    engine->impl().network->stop("the test ends it");  // an engine's own end would wait for the kernel
+    CHECK_FALSE(waits.get().ok());
+  }
+  const auto engine = tasks.client();
+  Reader reader(*engine, kOnTask0);
+  auto first = reader.session.run_future({}, {reader.next});
+  // Until the next one's step is at the task, which knows that the first one has gone.
+  const auto gone = [&] {
+    return std::ranges::any_of(task.directory->steps.running(), [](const StepRef& s) { return s->failed(); });
+  };
+  while (task.worker->running() < 2 || !gone()) std::this_thread::yield();
+  gate->open();
+  const auto result = first.get();
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  CHECK((*result)[0].data<int32_t>()[0] == 0);
+  CHECK(reader.read() == 1);
 }
 
 TEST_CASE("errors of a task's dataset are those of one process, with the task's device") {
