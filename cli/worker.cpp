@@ -84,11 +84,10 @@ void add_worker(CLI::App& app, Job& job) {
   worker.add_option("--data", o->data, "A folder in which graphs may read and write files; may be given again [none]")
       ->type_name("DIR");
   worker
-      .add_option("--records", o->files.records,
-                  "A dataset for graphs by that name, wherever --data is: the records of TFRecord files that "
-                  "match, *, ? or [...] in the last part of the path; may be given again. Of the tasks of its job, "
-                  "which must see the same files, each reads some of them, or some records of each where files are "
-                  "fewer")
+      .add_option(
+          "--records", o->files.records,
+          "A dataset of that name for graphs: the records of TFRecord files, with *, ? or [...] in the last part of "
+          "the path, of which each task of the job reads its shard; may be given again [none]")
       ->type_name("NAME=PATTERN")
       ->allow_extra_args(false);
   worker.add_option("--lines", o->files.lines, "The same, of the lines of text files")
