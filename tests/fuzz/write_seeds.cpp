@@ -183,6 +183,7 @@ Status write_frames(const Folder& folder) {
   TROUPE_RETURN_IF_ERROR(
       write("tensor", net::EdgeTensor{9, 2, 1, false, {0, 7}, ""}, {Tensor::of<float>({1, 2}, {1, 2})}));
   TROUPE_RETURN_IF_ERROR(write("abort", net::AbortRun{2, error}));
+  TROUPE_RETURN_IF_ERROR(write("restart", net::RestartDataset{1, "d"}));
   TROUPE_RETURN_IF_ERROR(write("result", net::RequestDone{1, false, {}, {"v"}}, {Tensor::scalar(1.f)}));
   return folder.write("all", all);
 }
