@@ -50,13 +50,10 @@ void LaneHandler::start() {
   });
 }
 
-void LaneHandler::send(std::vector<net::OutgoingFrame> frames) {
-  {
-    const std::lock_guard guard(queue_mutex_);
-    if (write_failed_ || closed_) return;
-    std::ranges::move(frames, std::back_inserter(queue_));
-  }
-  write_queue();
+void LaneHandler::queue(std::vector<net::OutgoingFrame> frames) {
+  const std::lock_guard guard(queue_mutex_);
+  if (write_failed_ || closed_) return;
+  std::ranges::move(frames, std::back_inserter(queue_));
 }
 
 void LaneHandler::write_queue() {

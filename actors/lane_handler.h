@@ -33,7 +33,13 @@ class LaneHandler final : public caf::io::network::event_handler {
   void start();
   /// Writes them behind those that were sent before, now or when the socket can take them; after the connection has
   /// broken nothing. Frames that two threads send at once go in the order in which they came here.
-  void send(std::vector<net::OutgoingFrame> frames);
+  void send(std::vector<net::OutgoingFrame> frames) {
+    queue(std::move(frames));
+    write_queue();
+  }
+  /// The two halves of that: the first takes moments, the second as long as the socket takes more.
+  void queue(std::vector<net::OutgoingFrame> frames);
+  void write_queue();
   /// No callback comes later than the one under way. The socket is closed when the multiplexer has let go of it.
   void close();
   /// When bytes came last; steady clock.
@@ -50,7 +56,6 @@ class LaneHandler final : public caf::io::network::event_handler {
               Callbacks callbacks);
   void read();
   void write();
-  void write_queue();
   /// With writing_ held: hands what is queued to the lane.
   void add_queued();
   bool has_queued();

@@ -19,22 +19,28 @@ bool PeerStream::announce(const net::FrameRef& frame) {
 }
 
 bool PeerStream::send(net::FrameRef frame, bool announced) {
-  const std::lock_guard guard(mutex_);
+  std::unique_lock guard(mutex_);
   if (closed_) return false;
   ++loaded_frames_, loaded_bytes_ += frame->bytes();
   const bool full = !announced && load_->add(frame->bytes());
   stream_.push(std::move(frame));
-  flush(now_ns());
+  const auto written_by = flush(now_ns());
+  guard.unlock();
+  if (written_by) written_by->write_queue();
   return full;
 }
 
 void PeerStream::send_now(net::FrameRef frame) {
-  const std::lock_guard guard(mutex_);
-  if (connection_) connection_->send({stream_.unsequenced(std::move(frame))});
+  std::unique_lock guard(mutex_);
+  const std::shared_ptr<LaneHandler> connection = connection_;
+  if (!connection) return;
+  connection->queue({stream_.unsequenced(std::move(frame))});
+  guard.unlock();
+  connection->write_queue();
 }
 
 Status PeerStream::connect(uint64_t number, std::shared_ptr<LaneHandler> connection, bool resumed, uint64_t received) {
-  const std::lock_guard guard(mutex_);
+  std::unique_lock guard(mutex_);
   if (connection_) connection_->close();  // the peer has given it up before we noticed
   connection_ = std::move(connection);
   number_ = number;
@@ -50,7 +56,9 @@ Status PeerStream::connect(uint64_t number, std::shared_ptr<LaneHandler> connect
   }
   unload();
   connection_->start();
-  flush(now_ns());
+  const auto written_by = flush(now_ns());
+  guard.unlock();
+  if (written_by) written_by->write_queue();
   return {};
 }
 
@@ -77,15 +85,17 @@ bool PeerStream::connected() const {
 void PeerStream::receive(uint64_t number, std::vector<net::ReceivedFrame> frames, int64_t now, const Take& take) {
   const std::lock_guard receiving(receiving_);
   Result<std::vector<net::ReceivedFrame>> fresh = std::vector<net::ReceivedFrame>();
+  std::shared_ptr<LaneHandler> written_by;
   {
     const std::lock_guard guard(mutex_);
     if (closed_ || number != number_) return;
     heard_ = true;
     fresh = fresh_of(std::move(frames), now);
     unload();
-    flush(now);
+    written_by = flush(now);
   }
   take(std::move(fresh));
+  if (written_by) written_by->write_queue();
 }
 
 Result<std::vector<net::ReceivedFrame>> PeerStream::fresh_of(std::vector<net::ReceivedFrame> frames, int64_t now) {
@@ -106,10 +116,12 @@ std::optional<int64_t> PeerStream::wants_tick() {
 }
 
 std::optional<int64_t> PeerStream::tick(int64_t now) {
-  const std::lock_guard guard(mutex_);
-  flush(now);
+  std::unique_lock guard(mutex_);
+  const auto written_by = flush(now);
   const auto at = stream_.ack_at();
   told_ = at.has_value();
+  guard.unlock();
+  if (written_by) written_by->write_queue();
   return at;
 }
 
@@ -133,12 +145,14 @@ int64_t PeerStream::stands_ns(int64_t now) const {
   return connection_ ? connection_->stands_ns(now) : 0;
 }
 
-void PeerStream::flush(int64_t now) {
-  if (!connection_) return;
+std::shared_ptr<LaneHandler> PeerStream::flush(int64_t now) {
+  if (!connection_) return nullptr;
   std::vector<net::OutgoingFrame> out;
   while (auto frame = stream_.next()) out.push_back(std::move(*frame));
   if (auto ack = stream_.ack(now)) out.push_back(std::move(*ack));
-  if (!out.empty()) connection_->send(std::move(out));
+  if (out.empty()) return nullptr;
+  connection_->queue(std::move(out));
+  return connection_;
 }
 
 void PeerStream::unload() {

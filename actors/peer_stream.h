@@ -57,7 +57,9 @@ class PeerStream {
 
  private:
   Result<std::vector<net::ReceivedFrame>> fresh_of(std::vector<net::ReceivedFrame> frames, int64_t now);
-  void flush(int64_t now);
+  /// With the mutex held: queues what there is credit for, in its order. Where there is something, what is to write it
+  /// when the mutex is free again: a write may take long.
+  [[nodiscard]] std::shared_ptr<LaneHandler> flush(int64_t now);
   /// Takes what was acknowledged out of the load.
   void unload();
 
