@@ -82,10 +82,10 @@ class Keys {
     if (!mkdtemp(folder.data())) return make_error(Code::kInternal, "no folder for keys");
     std::unique_ptr<Keys> out(new Keys(folder));
     const net::Validity day{time(nullptr) - 3600, time(nullptr) + 86400};
-    TROUPE_ASSIGN(const auto authority, net::make_authority("cluster", day));
+    TROUPE_ASSIGN(const auto authority, net::make_authority("troupe", day));
     TROUPE_RETURN_IF_ERROR(out->write("ca.pem", authority.certificate));
     for (int task = -1; task < tasks; ++task) {
-      net::CertificateName name{"cluster", {}};
+      net::CertificateName name{"troupe", {}};
       if (task >= 0) name.task = net::TaskId{"worker", task};
       TROUPE_ASSIGN(const auto pair, net::issue_certificate(authority, name, day));
       TROUPE_RETURN_IF_ERROR(out->write(fmt::format("{}.pem", task), pair.certificate));
