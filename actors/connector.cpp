@@ -19,6 +19,7 @@
 #include "actors/sockets.h"
 #include "base/check.h"
 #include "base/printable.h"
+#include "base/steady_clock.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -32,11 +33,6 @@ constexpr int64_t kFirstRetry = 20 * kMillisecond, kLastRetry = 1000 * kMillisec
 constexpr int64_t kAcceptPause = 100 * kMillisecond;
 constexpr int64_t kNever = INT64_MAX;
 constexpr int kAcceptsInTurn = 64;  // of one listening socket before others are served
-
-int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// Whether trying again may help.
 bool may_change(net::Refusal refusal) {

@@ -2,8 +2,9 @@
 #include "actors/lane_handler.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
+
+#include "base/steady_clock.h"
 
 namespace troupe {
 namespace {
@@ -13,18 +14,13 @@ using caf::io::network::operation;
 /// Bytes read in one turn: the other lanes of the multiplexer wait so long.
 constexpr uint64_t kReadInOneTurn = uint64_t{1} << 20;
 
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 }  // namespace
 
 LaneHandler::LaneHandler(caf::io::network::default_multiplexer& multiplexer, Connection connection,
                          net::LaneOptions options, Callbacks callbacks)
     : caf::io::network::event_handler(multiplexer, connection.socket.release()),
       lane_(std::move(connection.transport), std::move(options)), callbacks_(std::move(callbacks)),
-      heard_ns_(now_ns()) {
+      heard_ns_(steady_ns()) {
   state_.reading = true;  // else events to read are passed over
 }
 
@@ -62,7 +58,7 @@ void LaneHandler::write_queue() {
     if (!writing) return;  // who has it looks for more when he is done
     add_queued();
     if (watched_for_writing_ || write_failed_) continue;
-    wrote_ns_ = now_ns();
+    wrote_ns_ = steady_ns();
     const auto left = lane_.write();
     if (left.ok() && *left == 0) continue;
     // What broke the connection is told by the multiplexer, which sees it too.
@@ -125,7 +121,7 @@ void LaneHandler::read() {
         return {};
       },
       kReadInOneTurn);
-  heard_ns_.store(now_ns(), std::memory_order_relaxed);
+  heard_ns_.store(steady_ns(), std::memory_order_relaxed);
   if (!frames.empty() && callbacks_.frames) callbacks_.frames(std::move(frames));
   if (!result.ok()) return break_off(result.error());
   // The multiplexer does not tell of what has been taken out of the socket already.
@@ -141,7 +137,7 @@ void LaneHandler::write() {
     const std::lock_guard guard(writing_);
     add_queued();
     // The socket can take some, and does, or it has broken.
-    wrote_ns_ = now_ns();
+    wrote_ns_ = steady_ns();
     if (!write_failed_) left = lane_.write();
     if (!left.ok()) write_failed_ = true;
     else if (*left == 0) watched_for_writing_ = false;

@@ -7,17 +7,13 @@
 #include "actors/network.h"
 #include "base/engine_thread.h"
 #include "base/log.h"
+#include "base/steady_clock.h"
 #include "net/packed.h"
 #include "troupe/graph_def.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
-
-int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// What a client is called in its own steps' values.
 uint64_t client_of(const net::Incarnation& life) { return life.low; }
@@ -46,8 +42,8 @@ Result<Worker::Program> read_program(const net::RegisterProgram& message, const 
 }  // namespace
 
 PeerActor::PeerActor(caf::actor_config& config, PeerContext context)
-    : caf::event_based_actor(config), c_(std::move(context)), heartbeat_(now_ns(), c_.heartbeat), ticked_ns_(now_ns()) {
-}
+    : caf::event_based_actor(config), c_(std::move(context)), heartbeat_(steady_ns(), c_.heartbeat),
+      ticked_ns_(steady_ns()) {}
 
 caf::behavior PeerActor::make_behavior() {
   wake();
@@ -61,7 +57,7 @@ caf::behavior PeerActor::make_behavior() {
       [this](SendFrame& m) { c_.streams[m.lane]->send(std::move(m.frame), m.announced); },
       [this](AskStep& m) {
         const uint32_t lane = m.frame->bytes() > kMostUrgentBytes ? 1 : 0;
-        asked_.emplace(m.step, Asked{std::move(m.done), now_ns()});
+        asked_.emplace(m.step, Asked{std::move(m.done), steady_ns()});
         c_.streams[lane]->send(std::move(m.frame));
       },
       [this](AskContainer& m) {
@@ -84,8 +80,6 @@ void PeerActor::on_exit() {
   if (!gone_) lost(make_error(Code::kCancelled, "the engine is being destroyed"));
 }
 
-int64_t PeerActor::now_ns() const { return steady_ns(); }
-
 bool PeerActor::connected() const {
   return std::ranges::all_of(c_.streams, [](const auto& stream) { return stream->connected(); });
 }
@@ -107,7 +101,7 @@ void PeerActor::up(const LaneUp& m) {
                                    std::move(callbacks));
   if (const Status fits = stream->connect(connection, std::move(handler), m.resumed, m.received); !fits.ok())
     return lost(fits.error());
-  heartbeat_.heard(now_ns());
+  heartbeat_.heard(steady_ns());
   if (connected() && !std::exchange(was_up_, true)) c_.network->is_up(c_);
 }
 
@@ -145,7 +139,7 @@ Status PeerActor::deliver(Worker& worker, net::Frame& frame) {
 
 void PeerActor::came(const LaneFrames& m) {
   const EngineThread mark(c_.network->engine().directory.get());
-  heartbeat_.heard(now_ns());
+  heartbeat_.heard(steady_ns());
   for (net::ReceivedFrame& frame : *m.frames) {
     if (gone_) return;
     if (const Status status = handle(m.lane, std::move(frame)); !status.ok())
@@ -158,14 +152,14 @@ Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
   switch (frame.type) {
     case net::FrameType::kPing: {
       TROUPE_ASSIGN(const net::Ping ping, net::decode<net::Ping>(frame.body));
-      TROUPE_ASSIGN(auto pong, net::make_frame(net::Pong{ping.time, now_ns()}));
+      TROUPE_ASSIGN(auto pong, net::make_frame(net::Pong{ping.time, steady_ns()}));
       c_.streams[lane]->send_now(std::move(pong));
       return {};
     }
     case net::FrameType::kPong: {
       TROUPE_ASSIGN(const net::Pong pong, net::decode<net::Pong>(frame.body));
-      heartbeat_.pong(pong.time, now_ns());
-      clock_.add(pong.time, pong.now, pong.now, now_ns());
+      heartbeat_.pong(pong.time, steady_ns());
+      clock_.add(pong.time, pong.now, pong.now, steady_ns());
       return {};
     }
     case net::FrameType::kBye: {
@@ -347,7 +341,7 @@ Status PeerActor::done(net::Frame& frame) {
   asked_.erase(at);
   PartEnd end(std::move(frame.tensors));
   if (message.error) end.result = std::move(*message.error);
-  const int64_t now = now_ns();
+  const int64_t now = steady_ns();
   if (message.began_ns != 0) clock_.add(asked.sent_ns, message.began_ns, message.now_ns, now);
   end.costs = std::move(message.costs);
   end.trace = std::move(message.trace);
@@ -397,7 +391,7 @@ void PeerActor::broke(LaneBroken& m) {
 void PeerActor::tick() {
   if (gone_) return;
   wakes_at_ = INT64_MAX;
-  const int64_t now = now_ns();
+  const int64_t now = steady_ns();
   // What is under way in a long frame counts.
   for (const auto& stream : c_.streams)
     if (const auto heard = stream->heard_ns()) heartbeat_.heard(std::max(*heard, now - heartbeat_.silence(now)));
@@ -431,7 +425,7 @@ void PeerActor::wake() { wake_at(heartbeat_.next()); }
 void PeerActor::wake_at(int64_t at) {
   if (at >= wakes_at_ || gone_) return;
   wakes_at_ = at;
-  delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - now_ns(), 0)), PeerTick{at});
+  delayed_send(this, std::chrono::nanoseconds(std::max<int64_t>(at - steady_ns(), 0)), PeerTick{at});
 }
 
 void PeerActor::lost(Error why) {

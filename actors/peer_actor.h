@@ -139,7 +139,6 @@ class PeerActor : public caf::event_based_actor {
   /// Has tick() called at that time at the latest.
   void wake_at(int64_t at_ns);
   void wake();
-  int64_t now_ns() const;
   bool connected() const;
 
   const PeerContext c_;

@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/peer_stream.h"
 
-#include <chrono>
+#include "base/steady_clock.h"
 
 namespace troupe {
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
-
 bool PeerStream::announce(const net::FrameRef& frame) {
   const std::lock_guard guard(mutex_);
   return !closed_ && load_->add(frame->bytes());
@@ -24,7 +15,7 @@ bool PeerStream::send(net::FrameRef frame, bool announced) {
   ++loaded_frames_, loaded_bytes_ += frame->bytes();
   const bool full = !announced && load_->add(frame->bytes());
   stream_.push(std::move(frame));
-  const auto written_by = flush(now_ns());
+  const auto written_by = flush(steady_ns());
   guard.unlock();
   if (written_by) written_by->write_queue();
   return full;
@@ -56,7 +47,7 @@ Status PeerStream::connect(uint64_t number, std::shared_ptr<LaneHandler> connect
   }
   unload();
   connection_->start();
-  const auto written_by = flush(now_ns());
+  const auto written_by = flush(steady_ns());
   guard.unlock();
   if (written_by) written_by->write_queue();
   return {};

@@ -2,25 +2,16 @@
 #include "actors/worker.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "actors/messages.h"
 #include "actors/step_timer.h"
+#include "base/steady_clock.h"
 #include "containers/container.h"
 #include "graph/feed_check.h"
 #include "ops/input/iterator_resource.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
-
-namespace {
-
-int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
 
 /// Where a part's step sends what goes to other tasks or, of a partial part, to its caller.
 class Worker::Sink final : public StepSink {
@@ -172,7 +163,7 @@ void Worker::run(uint64_t client, PartRun run) {
         step.program = planned;
         step.done = std::move(run.done);
         step.costs = run.costs;
-        step.came_ns = now_ns();
+        step.came_ns = steady_ns();
         if (auto early = c.early.extract(run.step)) step.early = std::move(early.mapped());
         if (!planned->ready) {
           planned->waiting.push_back(std::move(run));
@@ -270,7 +261,7 @@ void Worker::answer(Step& step, Result<std::vector<Tensor>> result) {
   if (step.id >= 0) directory->steps.ended(step.id);
   PartEnd end(std::move(result));
   end.began_ns = step.came_ns;
-  end.ended_ns = now_ns();
+  end.ended_ns = steady_ns();
   if (step.call && step.call->trace)
     for (const TraceEvent& e : step.call->trace->take())
       end.trace.push_back(

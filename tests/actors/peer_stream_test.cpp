@@ -10,16 +10,12 @@
 #include <map>
 #include <thread>
 
+#include "base/steady_clock.h"
 #include "net/messages.h"
 #include "tests/repeats.h"
 
 namespace troupe {
 namespace {
-
-int64_t steady_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 struct Config : caf::actor_system_config {
   Config() { load<caf::io::middleman>(); }
