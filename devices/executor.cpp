@@ -51,11 +51,8 @@ void fetch_ahead(const StepState& s) {
   }
   if (waiting > 4) {
     const PlanNode& node = plan.nodes[s.ready.ahead(4).node];
-    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i) {
-      const char* data = static_cast<const char*>(values[plan.input_slots[node.first_input + i]].raw());
-      __builtin_prefetch(data);
-      __builtin_prefetch(data - kAlignment, 1);  // the count of references
-    }
+    for (uint32_t i = 0; i < std::min<uint32_t>(node.num_inputs, 2); ++i)
+      values[plan.input_slots[node.first_input + i]].prefetch();
   }
 }
 

@@ -20,7 +20,7 @@ const char* name_of(DeviceKind kind) {
   return "?";
 }
 
-bool serves(const KernelRegistry::Types& types, const Attrs& attrs) {
+bool of_types(const KernelRegistry::Types& types, const Attrs& attrs) {
   for (const auto& [name, allowed] : types) {
     const DType* dtype = attrs.get<DType>(name);
     if (dtype && std::ranges::find(allowed, *dtype) == allowed.end()) return false;
@@ -76,6 +76,10 @@ void KernelRegistry::add(std::string_view op, DeviceKind kind, Types types, Kern
   entries_[std::string(op)].push_back({kind, std::move(types), std::move(factory), checked_});
 }
 
+void KernelRegistry::add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory, HostMemory host) {
+  entries_[std::string(op)].push_back({kind, std::move(types), std::move(factory), checked_, std::move(host)});
+}
+
 void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype,
                          KernelFactory factory) {
   add(op, kind, Types{{std::string(attr), {dtype}}}, std::move(factory));
@@ -98,7 +102,7 @@ Result<const KernelRegistry::Entry*> KernelRegistry::find(std::string_view op, D
   const auto at = entries_.find(op);
   if (at != entries_.end())
     for (const Entry& e : at->second)
-      if (e.kind == kind && serves(e.types, attrs)) return &e;
+      if (e.kind == kind && of_types(e.types, attrs)) return &e;
   std::string there, asked;
   if (at != entries_.end())
     for (const Entry& e : at->second)
@@ -117,6 +121,18 @@ Result<std::unique_ptr<Kernel>> KernelRegistry::make(const KernelInit& init, Dev
 Result<KernelKind> KernelRegistry::kind(std::string_view op, DeviceKind device, const Attrs& attrs) const {
   TROUPE_ASSIGN(const Entry* const entry, find(op, device, attrs));
   return guarded([&] { return Result<KernelKind>(entry->factory.kind(attrs)); });
+}
+
+Result<KernelRegistry::HostMemory> KernelRegistry::host_memory(std::string_view op, DeviceKind device,
+                                                               const Attrs& attrs) const {
+  TROUPE_ASSIGN(const Entry* const entry, find(op, device, attrs));
+  return entry->host;
+}
+
+bool KernelRegistry::serves(std::string_view op, DeviceKind kind, const Attrs& attrs) const {
+  const auto at = entries_.find(op);
+  return at != entries_.end() &&
+         std::ranges::any_of(at->second, [&](const Entry& e) { return e.kind == kind && of_types(e.types, attrs); });
 }
 
 bool KernelRegistry::has(std::string_view op, DeviceKind kind) const {

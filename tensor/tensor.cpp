@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
@@ -14,6 +15,8 @@
 namespace troupe {
 
 static_assert(sizeof(Buffer) <= kAlignment, "data follow the header at kAlignment");
+
+const char* to_string(Space space) { return space == Space::kHost ? "the host's memory" : "a GPU's memory"; }
 
 namespace {
 
@@ -36,9 +39,17 @@ void copy_elements(DType dtype, const void* from, void* to, int64_t count) {
 }
 
 Buffer* Buffer::make(const std::shared_ptr<Allocator>& allocator, size_t bytes, DType dtype, int64_t elements) {
-  void* memory = allocator->allocate(bytes + kAlignment);
+  const bool apart = allocator->space() != Space::kHost;
+  void* memory = allocator->allocate(apart ? bytes : bytes + kAlignment);
   if (!memory) return nullptr;
-  auto* buffer = new (memory) Buffer();
+  Buffer* buffer = nullptr;
+  if (apart) [[unlikely]] {
+    buffer = new (std::nothrow) Buffer();
+    if (!buffer) return allocator->deallocate(memory, bytes), nullptr;
+    buffer->apart_ = memory;
+  } else {
+    buffer = new (memory) Buffer();
+  }
   buffer->dtype_ = dtype;
   buffer->elements_ = elements;
   buffer->bytes_ = bytes;
@@ -65,6 +76,11 @@ void Buffer::destroy() {
 void Buffer::destroy_elements() {
   with_objects(dtype_, [&]<class T>() { std::destroy_n(static_cast<T*>(data()), elements_); });
   Allocator* const allocator = allocator_;
+  if (apart_) [[unlikely]] {
+    allocator->deallocate(apart_, bytes_);
+    delete this;
+    return;
+  }
   const size_t bytes = bytes_ + kAlignment;
   this->~Buffer();
   allocator->deallocate(this, bytes);
@@ -79,6 +95,8 @@ Result<Tensor> Tensor::make(DType dtype, const Shape& shape, const std::shared_p
     fits &= size >= 0 && !__builtin_mul_overflow(limit, std::max<int64_t>(size, 1), &limit);
   if (!fits)
     if (auto sound = Shape::make(shape.dims()); !sound.ok()) return std::move(sound.error());
+  if (is_object(dtype) && allocator->space() != Space::kHost)
+    return make_error(Code::kInternal, "tensors of {} are in the host's memory alone", to_string(dtype));
   const int64_t elements = shape.elements();
   const size_t bytes = static_cast<size_t>(elements) * size_of(dtype);
   t.buffer_ = Buffer::make(allocator, bytes, dtype, elements);
@@ -87,13 +105,15 @@ Result<Tensor> Tensor::make(DType dtype, const Shape& shape, const std::shared_p
     return make_error(Code::kResourceExhausted, "no memory for {} bytes of {}{}: {} in use, limit {}", bytes,
                       to_string(dtype), shape.str(), s.in_use, s.limit > 0 ? std::to_string(s.limit) : "none");
   }
-  t.dtype_ = dtype;
+  t.kind_ = {dtype, allocator->space()};
   t.shape_ = shape;
   t.data_ = t.buffer_->data();
   return t;
 }
 
 Result<Tensor> Tensor::zeros(DType dtype, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
+  if (allocator->space() != Space::kHost)
+    return make_error(Code::kInternal, "no tensor of zeros in {}", to_string(allocator->space()));
   TROUPE_ASSIGN(Tensor t, make(dtype, shape, allocator));
   if (!is_object(dtype)) std::memset(t.data_, 0, t.bytes());
   return t;
@@ -118,30 +138,35 @@ Result<Tensor> Tensor::slice(int64_t begin, int64_t end) const {
   Tensor t = *this;
   const int64_t row = shape_[0] > 0 ? elements() / shape_[0] : 0;
   t.shape_.set(0, end - begin);
-  t.data_ = static_cast<char*>(data_) + static_cast<size_t>(begin * row) * size_of(dtype_);
+  t.data_ = static_cast<char*>(data_) + static_cast<size_t>(begin * row) * size_of(dtype());
   return t;
 }
 
 Result<Tensor> Tensor::clone(const std::shared_ptr<Allocator>& allocator) const {
   if (!defined()) return Tensor();
-  TROUPE_ASSIGN(Tensor t, make(dtype_, shape_, allocator));
-  copy_elements(dtype_, data_, t.data_, elements());
+  if (space() != Space::kHost || allocator->space() != Space::kHost)
+    return make_error(Code::kInternal, "{}{} in {} cannot be copied to {} by the host", to_string(dtype()),
+                      shape_.str(), to_string(space()), to_string(allocator->space()));
+  TROUPE_ASSIGN(Tensor t, make(dtype(), shape_, allocator));
+  copy_elements(dtype(), data_, t.data_, elements());
   return t;
 }
 
 void Tensor::unshare() {
   if (buffer_->unique()) return buffer_->set_frozen(false);
+  if (space() != Space::kHost) throw std::logic_error("a shared tensor in the memory of a GPU was written");
   auto copy = clone();
   if (!copy.ok()) throw std::bad_alloc();
   *this = std::move(*copy);
 }
 
 bool Tensor::identical(const Tensor& other) const {
-  if (dtype_ != other.dtype_ || !(shape_ == other.shape_)) return false;
+  if (dtype() != other.dtype() || !(shape_ == other.shape_)) return false;
   if (!defined() || elements() == 0) return true;
+  if (space() != Space::kHost || other.space() != Space::kHost) return data_ == other.data_;
   bool same = false;
   const bool objects =
-      with_objects(dtype_, [&]<class T>() { same = std::ranges::equal(values<T>(), other.values<T>()); });
+      with_objects(dtype(), [&]<class T>() { same = std::ranges::equal(values<T>(), other.values<T>()); });
   return objects ? same : std::memcmp(data_, other.data_, bytes()) == 0;
 }
 
@@ -198,7 +223,8 @@ void print(const Tensor& t, int d, int64_t at, int& left, std::string& out) {
 
 std::string Tensor::str(int limit) const {
   if (!defined()) return "<undefined>";
-  std::string out = fmt::format("{}{} ", to_string(dtype_), shape_.str());
+  std::string out = fmt::format("{}{} ", to_string(dtype()), shape_.str());
+  if (space() != Space::kHost) return out + "in " + to_string(space());
   int left = std::max(limit, 0);
   if (elements() == 0) out += "[]";
   else print(*this, 0, 0, left, out);
@@ -206,7 +232,10 @@ std::string Tensor::str(int limit) const {
 }
 
 void Tensor::wrong_type(DType asked) const {
-  detail::abort_with(invalid_argument("a tensor of {} was read as {}", to_string(dtype_), to_string(asked)));
+  if (space() != Space::kHost)
+    detail::abort_with(make_error(Code::kInternal, "a tensor of {} in {} was read by the host", to_string(dtype()),
+                                  to_string(space())));
+  detail::abort_with(invalid_argument("a tensor of {} was read as {}", to_string(dtype()), to_string(asked)));
 }
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "troupe/export.h"
+#include "troupe/space.h"
 
 namespace TROUPE_API troupe {
 
@@ -33,6 +34,8 @@ class Allocator {
   virtual void* allocate(size_t bytes) = 0;
   /// Gives back what allocate(bytes) returned, with the same `bytes`.
   virtual void deallocate(void* memory, size_t bytes) noexcept = 0;
+  /// Where the memory is. What is not the host's is read and written by kernels of GPUs alone.
+  virtual Space space() const { return Space::kHost; }
   virtual AllocatorStats stats() const = 0;
   /// Returns cached memory to the system.
   virtual void trim() {}

@@ -25,13 +25,18 @@ namespace TROUPE_API troupe {
 
 enum class DeviceKind { kCpu, kCuda, kSim };
 
+namespace gpu {
+struct Compute;  // gpu/compute.h
+}
+
 /// What a kernel may know of the device it runs on.
 struct DeviceInfo {
   std::string name;  // full: "/job:localhost/replica:0/task:0/device:cpu:0"
   DeviceKind kind = DeviceKind::kCpu;
   int threads = 1;  // helpers included; kernels split their work by devices/parallel.h
   std::shared_ptr<Allocator> allocator;
-  DeviceRates rates = {};  // what it can do: of a simulated device given, else a guess until steps were measured
+  DeviceRates rates = {};       // what it can do: of a simulated device given, else a guess until steps were measured
+  gpu::Compute* gpu = nullptr;  // of a GPU: what its kernels run by
 };
 
 class DataFolders;  // io/data_folders.h
@@ -136,6 +141,7 @@ struct ResourceRequest {
   std::vector<Tensor> inputs;
   std::shared_ptr<Allocator> allocator;  // of the asking device
   Reply reply;
+  gpu::Compute* gpu = nullptr;  // of the asking device, if that is a GPU: its tensors are in the GPU's memory then
   const ResourceHandle& handle(int i = 0) const { return *inputs[i].data<ResourceRef>()[0]; }
 };
 
@@ -243,6 +249,15 @@ class KernelRegistry {
   template <class K> void add(std::string_view op, DeviceKind kind, const Types& types) {
     add(op, kind, types, KernelFactory::of<K>());
   }
+  /// Of a GPU's kernel: the inputs that it reads and the outputs that it sets in the host's memory, such as shapes and
+  /// axes; negative numbers count from the end. All others are in the GPU's, but for strings, handles and lists.
+  struct HostMemory {
+    std::vector<int> inputs, outputs;
+  };
+  void add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory, HostMemory host);
+  template <class K> void add(std::string_view op, DeviceKind kind, const Types& types, HostMemory host) {
+    add(op, kind, types, KernelFactory::of<K>(), std::move(host));
+  }
   /// Kernels that are added from now on are not Troupe's own: an executor checks dtype and shape of their outputs.
   void check_from_now_on() { checked_ = true; }
   /// Kernels that are made from now on touch files in these folders alone (KernelInit::data_folders).
@@ -253,7 +268,11 @@ class KernelRegistry {
   /// The kind of the kernel that make() makes for a node with these attributes, found without making one. Errors:
   /// kUnimplemented as of make().
   Result<KernelKind> kind(std::string_view op, DeviceKind device, const Attrs& attrs) const;
+  /// What that kernel has in the host's memory. Errors: as of kind().
+  Result<HostMemory> host_memory(std::string_view op, DeviceKind device, const Attrs& attrs) const;
   bool has(std::string_view op, DeviceKind kind) const;
+  /// Whether there is a kernel for a node with these attributes.
+  bool serves(std::string_view op, DeviceKind kind, const Attrs& attrs) const;
   /// The type lists of each kernel of an op, for docs.
   std::vector<std::pair<DeviceKind, Types>> kernels(std::string_view op) const;
 
@@ -263,6 +282,7 @@ class KernelRegistry {
     Types types;
     KernelFactory factory;
     bool checked = false;
+    HostMemory host = {};
   };
   Result<std::unique_ptr<Kernel>> made_by(const Entry& entry, const KernelInit& init) const;
   Result<const Entry*> find(std::string_view op, DeviceKind kind, const Attrs& attrs) const;

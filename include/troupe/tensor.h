@@ -7,6 +7,7 @@
 // other Tensor is left on the buffer. Counting is atomic, so tensors pass freely between threads and actors.
 #pragma once
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <span>
 #include <string>
@@ -23,9 +24,10 @@ namespace TROUPE_API troupe {
 /// A block of memory with a reference count. Made by Tensor only.
 class Buffer {
  public:
-  /// Header and `bytes` of data in one allocation; the data start at kAlignment. nullptr when memory is refused.
+  /// Header and `bytes` of data in one allocation; the data start at kAlignment. Where the allocator's memory is not
+  /// the host's, the header is apart. nullptr when memory is refused.
   static Buffer* make(const std::shared_ptr<Allocator>& allocator, size_t bytes, DType dtype, int64_t elements);
-  void* data() { return reinterpret_cast<char*>(this) + kAlignment; }
+  void* data() { return apart_ ? apart_ : reinterpret_cast<char*>(this) + kAlignment; }
   size_t bytes() const { return bytes_; }
   void ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void unref() {
@@ -45,6 +47,7 @@ class Buffer {
   int64_t elements_ = 0;  // constructed objects, for dtypes that need destruction
   size_t bytes_ = 0;
   Allocator* allocator_ = nullptr;
+  void* apart_ = nullptr;   // the data, where they do not follow the header
   Buffer* next_ = nullptr;  // of the lists that wait to be destroyed
 };
 
@@ -53,18 +56,18 @@ class Buffer {
 class alignas(32) Tensor {
  public:
   Tensor() = default;
-  Tensor(const Tensor& other) : buffer_(other.buffer_), data_(other.data_), dtype_(other.dtype_), shape_(other.shape_) {
+  Tensor(const Tensor& other) : buffer_(other.buffer_), data_(other.data_), kind_(other.kind_), shape_(other.shape_) {
     if (buffer_) buffer_->ref();
   }
   Tensor(Tensor&& other) noexcept
       : buffer_(std::exchange(other.buffer_, nullptr)), data_(std::exchange(other.data_, nullptr)),
-        dtype_(std::exchange(other.dtype_, DType::kInvalid)), shape_(other.shape_) {}
+        kind_(std::exchange(other.kind_, Kind{})), shape_(other.shape_) {}
   Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) noexcept {
     if (this != &other) {
       Buffer* const before = buffer_;
       shape_ = other.shape_;
-      dtype_ = std::exchange(other.dtype_, DType::kInvalid);
+      kind_ = std::exchange(other.kind_, Kind{});
       buffer_ = std::exchange(other.buffer_, nullptr);
       data_ = std::exchange(other.data_, nullptr);
       if (before) before->unref();  // last: `other` may be an element of a list in there
@@ -97,23 +100,24 @@ class alignas(32) Tensor {
   /// Aborts when shape.elements() differs from the count of values, or memory runs out.
   template <class T> static Tensor of(std::span<const T> values, const Shape& shape);
 
-  bool defined() const { return dtype_ != DType::kInvalid; }
+  bool defined() const { return kind_.dtype != DType::kInvalid; }
   /// Lets go of the buffer: becomes an empty Tensor.
   void reset() {
     if (buffer_) std::exchange(buffer_, nullptr)->unref();
     data_ = nullptr;
-    dtype_ = DType::kInvalid;
+    kind_ = Kind{};
     shape_ = Shape();
   }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return kind_.dtype; }
+  Space space() const { return kind_.space; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
   int64_t dim(int i) const { return shape_.dim(i); }
   int64_t elements() const { return shape_.elements(); }
   /// elements() * size_of(dtype()).
-  size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
+  size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype()); }
 
-  /// The elements; T must be the dtype's C++ type (checked).
+  /// The elements; T must be the dtype's C++ type, and the tensor in the host's memory (both checked).
   template <class T> const T* data() const {
     expect(dtype_of<T>);
     return static_cast<const T*>(data_);
@@ -126,10 +130,27 @@ class alignas(32) Tensor {
     return static_cast<T*>(data_);
   }
   template <class T> std::span<const T> values() const { return {data<T>(), static_cast<size_t>(elements())}; }
-  const void* raw() const { return data_; }
+  /// Their bytes, in the host's memory (checked).
+  const void* raw() const {
+    expect_host();
+    return data_;
+  }
   void* mutable_raw() {
+    expect_host();
     thaw();
     return data_;
+  }
+  /// Where the elements are, in whatever memory: for kernels of GPUs and for copies.
+  const void* address() const { return data_; }
+  /// The same to write to. In a GPU's memory a frozen tensor that others share cannot be (std::logic_error).
+  void* mutable_address() {
+    thaw();
+    return data_;
+  }
+  /// Asks the cache for what a host's kernel reads first, and for the count of references.
+  void prefetch() const {
+    __builtin_prefetch(data_);
+    __builtin_prefetch(buffer_, 1);
   }
 
   /// From now on, writing through any Tensor on this buffer writes a copy, unless that is the only one. Engines freeze
@@ -148,18 +169,27 @@ class alignas(32) Tensor {
   /// A view of rows [begin, end) of the first dimension. Errors: kInvalidArgument for rows that are not there, a scalar
   /// or an undefined tensor.
   Result<Tensor> slice(int64_t begin, int64_t end) const;
-  /// A copy in memory of its own; of an undefined tensor another. Errors: kResourceExhausted, as make().
+  /// A copy in host memory of its own; of an undefined tensor another. Errors: kResourceExhausted, as make(); kInternal
+  /// for one in a GPU's memory.
   Result<Tensor> clone(const std::shared_ptr<Allocator>& allocator = system_allocator()) const;
 
-  /// Same dtype, shape and elements, bit for bit (strings by value).
+  /// Same dtype, shape and elements, bit for bit (strings by value). In a GPU's memory: the very same elements.
   bool identical(const Tensor& other) const;
   /// "float32[2,3] [[1, 2, 3], [4, ...]]": at most `limit` elements.
   std::string str(int limit = 12) const;
 
  private:
+  struct Kind {  // compared as one
+    DType dtype = DType::kInvalid;
+    Space space = Space::kHost;
+  };
   void expect(DType dtype) const {
-    if (dtype != dtype_) [[unlikely]]
+    if (std::bit_cast<uint16_t>(Kind{dtype, Space::kHost}) != std::bit_cast<uint16_t>(kind_)) [[unlikely]]
       wrong_type(dtype);
+  }
+  void expect_host() const {
+    if (space() != Space::kHost) [[unlikely]]
+      wrong_type(dtype());
   }
   [[noreturn]] void wrong_type(DType asked) const;
   void thaw() {
@@ -170,7 +200,7 @@ class alignas(32) Tensor {
 
   Buffer* buffer_ = nullptr;
   void* data_ = nullptr;
-  DType dtype_ = DType::kInvalid;
+  Kind kind_;
   Shape shape_;
 };
 

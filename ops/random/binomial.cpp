@@ -96,7 +96,7 @@ class Binomial final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Tensor &counts = c.input(1 + source_.inputs()), &probs = c.input(2 + source_.inputs());
     TROUPE_ASSIGN(const Samples samples, Samples::of(c.input(0), counts, probs));
-    const auto& [shape, both] = samples;
+    const Shape &shape = samples.shape, &both = samples.both;
     TROUPE_ASSIGN(const auto trials, repeated(c, counts, both));
     TROUPE_ASSIGN(const auto shares, repeated(c, probs, both));
     for (size_t i = 0; i < trials.size(); ++i)

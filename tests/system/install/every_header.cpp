@@ -41,6 +41,7 @@
 #include "troupe/scope.h"
 #include "troupe/session.h"
 #include "troupe/shape.h"
+#include "troupe/space.h"
 #include "troupe/tensor.h"
 #include "troupe/tensor_list.h"
 #include "troupe/tensor_parallel.h"
@@ -81,6 +82,7 @@ Status of_values(const Tensor& tensor, const AttrValue& value) {
   if (!same(value, value) || !is_floating(tensor.dtype()) || !dtype_from_string(text))
     return invalid_argument("{}", text);
   list_tensor({.dtype = DType::kFloat32, .shape = {}});
+  if (tensor.space() == Space::kGpu) return make_error(Code::kInternal, "{}", to_string(tensor.space()));
   copy_elements(tensor.dtype(), nullptr, nullptr, 0);
   return make_error(Code::kInternal, "{} {}", make_caching_allocator()->stats().in_use,
                     system_allocator()->stats().in_use);

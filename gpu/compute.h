@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compute: what the kernels of one GPU device run by. A kernel finds it by KernelContext::device().gpu, puts its work
+// into the stream and returns: it is then done as far as the device is concerned, since whatever uses its outputs comes
+// later in the same stream. So it may not read what is in the card's memory, or wait.
+#pragma once
+#include <memory>
+
+#include "gpu/runtime.h"
+#include "troupe/allocator.h"
+
+namespace troupe::gpu {
+
+class Blas;
+class Dnn;
+
+struct Compute {
+  Stream& stream;
+  const Card& card;
+  Blas& blas;
+  Dnn& dnn;
+  /// Memory of the card that is used in the order of the stream: it may be given back while work that uses it waits.
+  std::shared_ptr<Allocator> allocator;
+  bool tf32 = false;  // products of float32 may be rounded so
+};
+
+}  // namespace troupe::gpu
