@@ -2,13 +2,16 @@
 // Runtime: what Troupe asks of CUDA: cards, streams, events, memory. There are two: CUDA's own (gpu/cuda/), and a fake
 // for machines without a card (gpu/fake/), which does the same work in host memory, in an order that a seed decides.
 //
-// Any thread may call anything. Work is put into a stream and done later, in the order of its stream: no call but
-// Event::wait(), Runtime::map() and the making of things waits for a card. Whoever puts work into a stream keeps the
-// memory that it uses until the work is done.
+// Any thread may call anything; what several threads put into one stream comes in the order of their calls. Work is
+// done later, in the order of its stream. Only these wait for a card: Event::wait(), Stream::copy() with host memory
+// that is not pinned, the end of a stream, and what makes and unmakes things or memory. Whoever puts work into a stream
+// keeps the memory that it uses until the work is done. Streams and events go before their runtime; an event may go, or
+// be recorded again, while something waits for what it marked.
 //
 // Errors of all calls: kUnavailable when the card is lost (it fell off, or a kernel did what is not allowed: nothing of
 // this process can use it any more); kResourceExhausted without memory; else kInternal. Each names the call and the
-// card. An error of work shows in a later call of any kind, as CUDA has it.
+// card. An error of work shows in a later call of any kind, as CUDA has it. Once a call said kUnavailable, no work of
+// the card touches memory any more.
 #pragma once
 #include <functional>
 #include <memory>
@@ -38,7 +41,8 @@ struct Access {
 
 class Stream;
 
-/// A mark in a stream. It is recorded by Stream::record, again as often as one likes: the last time counts.
+/// A mark in a stream of the card that it was made for. It is recorded by Stream::record, again as often as one likes:
+/// the last time counts.
 class Event {
  public:
   virtual ~Event() = default;
@@ -58,14 +62,14 @@ class Stream {
   virtual Status record(Event& event) = 0;
   /// What is put into this stream from now on waits for what `event` marks now.
   virtual Status wait(const Event& event) = 0;
-  /// Copies between any two of: host memory (pinned by Runtime::pin, else the call may block), memory of this card, and
-  /// that of another one.
+  /// Copies between any two of: host memory (pinned by Runtime::pin, else the call may block until the copy is done),
+  /// memory of this card, and that of another one. The two do not overlap.
   virtual Status copy(void* to, const void* from, size_t bytes) = 0;
   virtual Status fill(void* at, int byte, size_t bytes) = 0;
   /// After kernels were launched (gpu/launch.h) or a library was called: the error of a launch, if one was refused.
   virtual Status check_launch(const char* kernel) = 0;
-  /// Says what the work that is put in next, until the next call, uses. The fake holds that against what other streams
-  /// do to the same memory; CUDA's does nothing.
+  /// Says what each kernel that is put in from now on, until the next call, uses; copies and fills tell by themselves.
+  /// The fake holds that against what other streams do to the same memory; CUDA's does nothing.
   virtual void uses(std::span<const Access> accesses) = 0;
   /// The cudaStream_t; nullptr of the fake.
   virtual void* native() const = 0;
