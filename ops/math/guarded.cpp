@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of two numbers with rules of their own at zero: Xlogy, Xdivy, Xlog1py, MulNoNan, DivNoNan; also Atan2 and
 // NextAfter.
-#include <cmath>
-
+#include "ops/math/guarded_functors.h"
 #include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
@@ -10,33 +9,7 @@
 namespace troupe {
 namespace {
 
-/// log(1 + y), of complex numbers in float64 so that it is exact near 0.
-template <class T> T log1p(T y) {
-  if constexpr (std::is_same_v<T, complex64>) return T(std::log(1.0 + std::complex<double>(y)));
-  else return std::log1p(y);
-}
-
-struct Xlogy {
-  template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : x * std::log(y); }
-};
-struct Xlog1py {
-  template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : x * log1p(y); }
-};
-struct Xdivy {
-  template <class T> static T apply(T x, T y) { return x == T(0) ? T(0) : quotient(x, y); }
-};
-struct MulNoNan {
-  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : wrapping_multiply(x, y); }
-};
-struct DivNoNan {
-  template <class T> static T apply(T x, T y) { return y == T(0) ? T(0) : quotient(x, y); }
-};
-struct Atan2 {
-  template <class T> static T apply(T y, T x) { return std::atan2(y, x); }
-};
-struct NextAfter {
-  template <class T> static T apply(T x, T towards) { return std::nextafter(x, towards); }
-};
+using namespace guarded_functors;
 
 /// 1 where x is not 0, else 0.
 Output is_not_zero(GradientContext& c, Output x) {

@@ -1,79 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activation functions, and the ops that compute gradients from results: ReluGrad, TanhGrad, SqrtGrad, ...
-#include <limits>
-
+#include "ops/nn/activation_functors.h"
 #include "ops/nn/register.h"
 #include "ops/parts/elementwise.h"
-#include "ops/parts/fast_math.h"
 #include "ops/parts/gradient_math.h"
-#include "ops/parts/wrapping.h"
 
 namespace troupe {
 namespace {
 
-constexpr double kSeluScale = 1.0507009873554804934193349852946;
-constexpr double kSeluScaleAlpha = 1.7580993408473768599402175208123;
-
-// NaN passes through all of them.
-struct Relu {
-  template <class T> static T apply(T x) { return x < T(0) ? T(0) : x; }
-};
-struct Relu6 {
-  template <class T> static T apply(T x) { return x < T(0) ? T(0) : x > T(6) ? T(6) : x; }
-};
-struct Elu {
-  template <class T> static T apply(T x) { return x < T(0) ? std::expm1(x) : x; }
-};
-struct Selu {
-  template <class T> static T apply(T x) { return x < T(0) ? T(kSeluScaleAlpha) * std::expm1(x) : T(kSeluScale) * x; }
-};
-struct LeakyRelu {
-  template <class T> static T apply(T x, const double* alpha) { return x > T(0) ? x : static_cast<T>(*alpha) * x; }
-};
-struct Softplus {
-  template <class T> static T apply(T x) {
-    // Beyond the threshold the sum 1 + exp(x) is one of its terms to the last bit.
-    const T threshold = std::log(std::numeric_limits<T>::epsilon()) + T(2);
-    if (x > -threshold) return x;
-    return x < threshold ? std::exp(x) : std::log1p(std::exp(x));
-  }
-};
-struct Softsign {
-  template <class T> static T apply(T x) { return x / (T(1) + std::fabs(x)); }
-};
-struct Sigmoid {
-  template <class T> static T apply(T x) {
-    if constexpr (std::is_same_v<T, float>) return fast_math::sigmoid(x);
-    else return T(1) / (T(1) + std::exp(-x));
-  }
-};
-struct Tanh {
-  template <class T> static T apply(T x) {
-    if constexpr (std::is_same_v<T, float>) return fast_math::tanh(x);
-    else return std::tanh(x);
-  }
-};
-
-#define TROUPE_GRAD(name, a, b, expression)                                            \
-  struct name {                                                                        \
-    using SameShape = void;                                                            \
-    template <class T> static T apply(T a, T b) { return static_cast<T>(expression); } \
-  }
-// Products, not choices: TensorFlow has NaN where an infinite gradient meets a feature that is off.
-TROUPE_GRAD(ReluGrad, dy, x, dy* T(x > T(0)));
-TROUPE_GRAD(Relu6Grad, dy, x, dy* T(x > T(0) && x < T(6)));
-TROUPE_GRAD(EluGrad, dy, y, y < T(0) ? dy * (y + T(1)) : dy);
-TROUPE_GRAD(SeluGrad, dy, y, y < T(0) ? dy * (y + T(kSeluScaleAlpha)) : dy * T(kSeluScale));
-TROUPE_GRAD(SoftplusGrad, dy, x, dy / (std::exp(-x) + T(1)));
-TROUPE_GRAD(SoftsignGrad, dy, x, dy / ((T(1) + std::fabs(x)) * (T(1) + std::fabs(x))));
-TROUPE_GRAD(SigmoidGrad, y, dy, dy* y*(T(1) - y));
-TROUPE_GRAD(TanhGrad, y, dy, dy*(T(1) - y * y));
-// The gradients of Sigmoid and Tanh are given y conjugated; these take its conjugate. They are 0 where dy is, even at
-// a pole.
-TROUPE_GRAD(SqrtGrad, y, dy, dy == T(0) ? T(0) : dy * T(0.5) / conjugate(y));
-TROUPE_GRAD(RsqrtGrad, y, dy, dy == T(0) ? T(0) : T(-0.5) * dy * conjugate(y * y * y));
-TROUPE_GRAD(ReciprocalGrad, y, dy, dy == T(0) ? T(0) : -dy * conjugate(y * y));
-#undef TROUPE_GRAD
+using namespace activation_functors;
 
 template <class T> class LeakyReluGrad final : public ComputeKernel {
  public:

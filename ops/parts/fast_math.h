@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // exp, expm1, tanh and the logistic function of floats, written without branches or calls so that compilers vectorise
-// loops over them. Relative error below 3e-7; NaN and infinity as in the standard library.
+// loops over them. Relative error below 3e-7; NaN and infinity as in the standard library. GPUs take CUDA's own.
 #pragma once
 #include <bit>
 #include <cmath>
 #include <cstdint>
+
+#include "base/host_device.h"
 
 namespace troupe::fast_math {
 
@@ -14,7 +16,7 @@ struct Reduced {
   float r;
 };
 
-[[gnu::always_inline]] inline Reduced reduce(float x) {
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline Reduced reduce(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, left in the low bits
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
@@ -23,10 +25,12 @@ struct Reduced {
           (x - n * 0.693359375f) - n * -2.12194440e-4f};
 }
 
-[[gnu::always_inline]] inline float power_of_two(int32_t n) { return std::bit_cast<float>((n + 127) << 23); }
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float power_of_two(int32_t n) {
+  return std::bit_cast<float>((n + 127) << 23);
+}
 
 /// exp(r) - 1 by the series up to r^7.
-[[gnu::always_inline]] inline float series(float r) {
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float series(float r) {
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
@@ -36,28 +40,40 @@ struct Reduced {
   return p * r * r + r;
 }
 
-[[gnu::always_inline]] inline float exp(float x) {
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float exp(float x) {
+#ifdef __CUDA_ARCH__
+  return ::expf(x);
+#else
   x = x > 89.0f ? 89.0f : x;
   x = x < -104.0f ? -104.0f : x;
   const Reduced d = reduce(x);
   const int32_t half = d.n >> 1;  // in two steps: 2^n itself may be no normal number
   return (1.0f + series(d.r)) * power_of_two(half) * power_of_two(d.n - half);
+#endif
 }
 
 /// For |x| <= 88.
-[[gnu::always_inline]] inline float expm1(float x) {
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float expm1(float x) {
+#ifdef __CUDA_ARCH__
+  return ::expm1f(x);
+#else
   const Reduced d = reduce(x);
   const float scale = power_of_two(d.n);
   return scale * series(d.r) + (scale - 1.0f);
+#endif
 }
 
-[[gnu::always_inline]] inline float tanh(float x) {
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float tanh(float x) {
+#ifdef __CUDA_ARCH__
+  return ::tanhf(x);
+#else
   float a = std::fabs(x);
   a = a > 10.0f ? 10.0f : a;
   const float e = expm1(2.0f * a);
   return std::copysign(e / (e + 2.0f), x);
+#endif
 }
 
-[[gnu::always_inline]] inline float sigmoid(float x) { return 1.0f / (1.0f + fast_math::exp(-x)); }
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float sigmoid(float x) { return 1.0f / (1.0f + fast_math::exp(-x)); }
 
 }  // namespace troupe::fast_math

@@ -2,12 +2,11 @@
 // Lists of element types, the text of type attributes made from them, and registration of kernels type by type.
 // Implemented in ops/parts/type_dispatch.cpp.
 #pragma once
-#include <bit>
-#include <cmath>
 #include <span>
 #include <string>
 #include <type_traits>
 
+#include "ops/parts/arithmetic.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
 
@@ -59,20 +58,16 @@ template <class F> void with_storage(DType dtype, F&& f) {
   }
 }
 
-template <class T> inline constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
-
-/// The type that arithmetic on T is done in: float for the 16-bit floats.
-template <class T> using Arithmetic = std::conditional_t<is_half<T>, float, T>;
-
-/// An element as its arithmetic type, and back.
-template <class T> inline Arithmetic<T> widen(T x) {
-  if constexpr (std::is_same_v<T, bfloat16>) return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
-  else if constexpr (is_half<T>) return static_cast<float>(x);
-  else return x;
-}
-template <class T> inline T narrow(Arithmetic<T> x) {
-  if constexpr (is_half<T>) return T(x);
-  else return x;
+/// Calls f.template operator()<T>() with the floating or complex T of `dtype`, or with the unsigned integer of the
+/// size of an integer `dtype`: sums, differences and products have the same bits whether signed or not.
+template <class F> void with_wrapping(DType dtype, F&& f) {
+  if (with_type(dtype, FloatOrComplexTypes{}, f)) return;
+  switch (size_of(dtype)) {
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
+  }
 }
 
 /// Elements below which a loop of cheap operations is not worth a second thread.
