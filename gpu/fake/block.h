@@ -32,6 +32,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define TROUPE_UNROLL
+#define __grid_constant__
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;

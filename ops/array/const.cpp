@@ -3,6 +3,7 @@
 // Shape, Fill, Range and their kin.
 #include <cmath>
 
+#include "ops/array/fill.h"
 #include "ops/array/register.h"
 #include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
@@ -10,6 +11,25 @@
 #include "ops/parts/wrapping.h"
 
 namespace troupe {
+namespace {
+
+/// Sizes given as an int32 or int64 vector tensor.
+Result<Shape> shape_of_dims(const Tensor& dims) {
+  if (dims.rank() != 1) return invalid_argument("dims must be a vector, not {}", dims.shape().str());
+  std::vector<int64_t> sizes;
+  with_type(dims.dtype(), IndexTypes{},
+            [&]<class T>() { sizes.assign(dims.data<T>(), dims.data<T>() + dims.elements()); });
+  return Shape::make(sizes);
+}
+
+}  // namespace
+
+Result<Shape> filled_shape(const Tensor& dims, const Shape& value) {
+  TROUPE_ASSIGN(const Shape shape, shape_of_dims(dims));
+  if (value.rank() != 0) return invalid_argument("value must be a scalar, not {}", value.str());
+  return shape;
+}
+
 namespace {
 
 Status const_shape(ShapeContext& c) {
@@ -101,9 +121,9 @@ template <int value> class Like final : public ComputeKernel {
   }
 };
 
-/// A tensor of int32 or int64 from int64 values.
+/// A tensor of int32 or int64 from int64 values, in the host's memory on GPUs too.
 Result<Tensor> integers(KernelContext& c, DType dtype, std::span<const int64_t> values, const Shape& shape) {
-  TROUPE_ASSIGN(Tensor t, c.allocate(dtype, shape));
+  TROUPE_ASSIGN(Tensor t, c.device().gpu ? Tensor::make(dtype, shape) : c.allocate(dtype, shape));
   if (dtype == DType::kInt64) {
     std::copy(values.begin(), values.end(), t.mutable_data<int64_t>());
     return t;
@@ -142,21 +162,11 @@ Status rank_vectors(ShapeContext& c) {
   return {};
 }
 
-/// Sizes given as an int32 or int64 vector tensor.
-Result<Shape> shape_of_dims(const Tensor& dims) {
-  if (dims.rank() != 1) return invalid_argument("dims must be a vector, not {}", dims.shape().str());
-  std::vector<int64_t> sizes;
-  with_type(dims.dtype(), IndexTypes{},
-            [&]<class T>() { sizes.assign(dims.data<T>(), dims.data<T>() + dims.elements()); });
-  return Shape::make(sizes);
-}
-
 class Fill final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, shape_of_dims(c.input(0)));
     const Tensor& value = c.input(1);
-    if (value.rank() != 0) return invalid_argument("value must be a scalar, not {}", value.shape().str());
+    TROUPE_ASSIGN(const Shape shape, filled_shape(c.input(0), value.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(value.dtype(), shape));
     with_storage(value.dtype(), [&]<class S>() {
       std::fill_n(static_cast<S*>(y.mutable_raw()), y.elements(), *static_cast<const S*>(value.raw()));
@@ -435,6 +445,13 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
 }
 
 }  // namespace
+
+void register_identities_gpu(KernelRegistry& kernels) {
+  for (const char* op : {"PlaceholderWithDefault", "EnsureShape"}) kernels.add<EnsureShape>(op, DeviceKind::kCuda, {});
+  for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "GuaranteeConst"})
+    kernels.add<Forward>(op, DeviceKind::kCuda, {});
+  for (const char* op : {"Shape", "Size", "Rank"}) kernels.add<ShapeKernel>(op, DeviceKind::kCuda, {}, {{}, {0}});
+}
 
 void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("Const")

@@ -2,6 +2,7 @@
 // Shapes and places of elements: constants, views, parts and joins, reading by index, orders.
 // The list of the files here that register ops: one function for each, of its name.
 #pragma once
+#include "ops/parts/gpu_variants.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
 
@@ -26,5 +27,12 @@ void register_sequence_ops(OpRegistry&, KernelRegistry&);
 void register_slice_ops(OpRegistry&, KernelRegistry&);
 void register_top_k_ops(OpRegistry&, KernelRegistry&);
 void register_unique_ops(OpRegistry&, KernelRegistry&);
+
+/// Kernels of GPUs that launch nothing: those of CPUs, which touch no element.
+void register_identities_gpu(KernelRegistry&);
+void register_views_gpu(KernelRegistry&);
+
+// Of the files of kernels of GPUs.
+TROUPE_GPU_VARIANTS(register_const_gpu)
 
 }  // namespace troupe

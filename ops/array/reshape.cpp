@@ -412,6 +412,12 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
 
 }  // namespace
 
+void register_views_gpu(KernelRegistry& kernels) {
+  kernels.add<Reshape>("Reshape", DeviceKind::kCuda, {}, {{1}, {}});
+  kernels.add<ExpandDims>("ExpandDims", DeviceKind::kCuda, {}, {{1}, {}});
+  kernels.add<Squeeze>("Squeeze", DeviceKind::kCuda, {});
+}
+
 void register_reshape_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_views(ops, kernels);
   add_moves(ops, kernels);

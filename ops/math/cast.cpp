@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conversion of elements: Cast by value, Bitcast by bits.
-#include <bit>
-#include <cmath>
-#include <limits>
-
 #include "devices/parallel.h"
+#include "ops/math/cast_functors.h"
 #include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
@@ -12,30 +9,10 @@
 namespace troupe {
 namespace {
 
+using namespace cast_functors;
+
 using CastTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                            uint32_t, uint64_t, bool, complex64>;
-
-/// A floating number as an integer: truncated; where it does not fit, the nearest there is, and 0 for NaN.
-template <class To, class From> To truncated_to(From x) {
-  // Both limits as powers of two, which floating types hold exactly.
-  const From above = std::ldexp(From(1), std::numeric_limits<To>::digits);
-  const From below = std::numeric_limits<To>::is_signed ? -above : From(0);
-  if (x >= above) return std::numeric_limits<To>::max();
-  if (x <= below) return std::numeric_limits<To>::min();
-  return x == x ? static_cast<To>(x) : To(0);
-}
-
-template <class To, class From> To convert(From value) {
-  const auto x = widen(value);
-  using X = Arithmetic<From>;
-  if constexpr (std::is_same_v<To, bool>) return x != X(0);
-  else if constexpr (std::is_same_v<X, complex64>) {
-    if constexpr (std::is_same_v<To, complex64>) return x;
-    else return convert<To, float>(x.real());
-  } else if constexpr (std::is_same_v<To, complex64>) return To(static_cast<float>(x), 0.0f);
-  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) return truncated_to<To>(x);
-  else return narrow<To>(static_cast<Arithmetic<To>>(x));
-}
 
 using CastLoop = void (*)(void* to, const void* from, int64_t n);
 
@@ -52,20 +29,10 @@ CastLoop find_loop(DType from, DType to) {
   return out;
 }
 
-/// How many bits there are behind the point of a floating type.
-template <class T>
-constexpr int kMantissa = std::is_same_v<T, double>    ? 52
-                          : std::is_same_v<T, float>   ? 23
-                          : std::is_same_v<T, float16> ? 10
-                                                       : 7;
-
-/// What `To` has no bits for is left out before, so that nothing is rounded.
 template <class To, class From> void truncating_loop(void* to, const void* from, int64_t n) {
   To* out = static_cast<To*>(to);
   const From* in = static_cast<const From*>(from);
-  using Bits = std::conditional_t<sizeof(From) == 8, uint64_t, uint32_t>;
-  constexpr Bits mask = ~((Bits(1) << (kMantissa<From> - kMantissa<To>)) - 1);
-  for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(std::bit_cast<From>(std::bit_cast<Bits>(in[i]) & mask));
+  for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(without_excess_bits<To>(in[i]));
 }
 
 /// For the types between which TensorFlow truncates, else nullptr.
@@ -73,9 +40,7 @@ CastLoop find_truncating_loop(DType from, DType to) {
   CastLoop out = nullptr;
   with_type(from, TypeList<float, double>{}, [&]<class From>() {
     with_type(to, TypeList<float, float16, bfloat16>{}, [&]<class To>() {
-      constexpr bool truncates =
-          sizeof(To) < sizeof(From) && (std::is_same_v<From, float> || !std::is_same_v<To, bfloat16>);
-      if constexpr (truncates) out = truncating_loop<To, From>;
+      if constexpr (kTruncates<To, From>) out = truncating_loop<To, From>;
     });
   });
   return out;

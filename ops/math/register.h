@@ -2,6 +2,7 @@
 // Functions of numbers, element by element, and what counts, reduces and adds up.
 // The list of the files here that register ops: one function for each, of its name.
 #pragma once
+#include "ops/parts/gpu_variants.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
 
@@ -24,5 +25,12 @@ void register_segment_ops(OpRegistry&, KernelRegistry&);
 void register_select_ops(OpRegistry&, KernelRegistry&);
 void register_special_ops(OpRegistry&, KernelRegistry&);
 void register_math_unary_ops(OpRegistry&, KernelRegistry&);
+
+// Of the files of kernels of GPUs.
+TROUPE_GPU_VARIANTS(register_cast_gpu)
+TROUPE_GPU_VARIANTS(register_math_binary_gpu)
+TROUPE_GPU_VARIANTS(register_math_guarded_gpu)
+TROUPE_GPU_VARIANTS(register_math_unary_gpu)
+TROUPE_GPU_VARIANTS(register_select_gpu)
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Choice, clipping, sums of many tensors and broadcasting as ops of their own.
+#include "ops/math/select.h"
+
 #include "ops/math/register.h"
 #include "ops/parts/broadcast.h"
 #include "ops/parts/element_list.h"
@@ -9,28 +11,39 @@
 #include "ops/parts/wrapping.h"
 
 namespace troupe {
+
+Result<Broadcast> plan_select(Shape condition, const Shape& then, const Shape& other, bool legacy) {
+  if (legacy) {
+    if (then != other) return invalid_argument("shapes {} and {} differ", then.str(), other.str());
+    if (condition.rank() == 1 && then.rank() > 1 && condition[0] == then[0]) {
+      while (condition.rank() < then.rank()) condition.push_back(1);
+    } else if (condition.rank() != 0 && condition != then) {
+      return invalid_argument("condition {} fits neither {} nor its rows", condition.str(), then.str());
+    }
+  }
+  return plan_broadcast(condition, then, other);
+}
+
+Result<int> check_sum(const KernelContext& c, const PartialShape& wanted) {
+  const Shape& shape = c.input(0).shape();
+  if (!wanted.compatible(shape)) return invalid_argument("the inputs have shape {}, not {}", shape.str(), wanted.str());
+  int reuse = 0;
+  for (int i = 0; i < c.num_inputs(); ++i) {
+    if (c.input(i).shape() != shape)
+      return invalid_argument("shapes {} and {} of inputs 0 and {} differ", shape.str(), c.input(i).shape().str(), i);
+    if (c.input(i).unique()) reuse = i;
+  }
+  return reuse;
+}
+
 namespace {
 
-/// Broadcasting choice. With `legacy`, Select's rule: the condition is a scalar, of the same shape, or a
-/// vector that chooses rows.
 class SelectKernel final : public ComputeKernel {
  public:
   explicit SelectKernel(const KernelInit& init) : legacy_(init.op == "Select") {}
   Status compute(KernelContext& c) override {
-    Tensor condition = c.input(0);
-    const Tensor &then = c.input(1), &other = c.input(2);
-    if (legacy_) {
-      if (then.shape() != other.shape())
-        return invalid_argument("shapes {} and {} differ", then.shape().str(), other.shape().str());
-      Shape s = condition.shape();
-      if (s.rank() == 1 && then.rank() > 1 && s[0] == then.dim(0)) {
-        while (s.rank() < then.rank()) s.push_back(1);
-        TROUPE_ASSIGN(condition, condition.reshape(s));
-      } else if (s.rank() != 0 && s != then.shape()) {
-        return invalid_argument("condition {} fits neither {} nor its rows", s.str(), then.shape().str());
-      }
-    }
-    TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(condition.shape(), then.shape(), other.shape()));
+    const Tensor &condition = c.input(0), &then = c.input(1), &other = c.input(2);
+    TROUPE_ASSIGN(const Broadcast plan, plan_select(condition.shape(), then.shape(), other.shape(), legacy_));
     const DType dtype = then.dtype();
     TROUPE_ASSIGN(Tensor y,
                   c.forward_or_allocate(then.shape() == plan.shape && then.unique() ? 1 : 2, dtype, plan.shape));
@@ -118,14 +131,7 @@ class AddNKernel final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     const Shape shape = c.input(0).shape();
     const DType dtype = c.input(0).dtype();
-    if (!shape_.compatible(shape))
-      return invalid_argument("the inputs have shape {}, not {}", shape.str(), shape_.str());
-    int reuse = 0;
-    for (int i = 0; i < c.num_inputs(); ++i) {
-      if (c.input(i).shape() != shape)
-        return invalid_argument("shapes {} and {} of inputs 0 and {} differ", shape.str(), c.input(i).shape().str(), i);
-      if (c.input(i).unique()) reuse = i;
-    }
+    TROUPE_ASSIGN(const int reuse, check_sum(c, shape_));
     if (c.num_inputs() == 1) {
       c.set_output(0, c.input(0));
       return {};

@@ -10,18 +10,18 @@ namespace {
 
 using namespace activation_functors;
 
-template <class T> class LeakyReluGrad final : public ComputeKernel {
+template <class T> class LeakyReluGradKernel final : public ComputeKernel {
  public:
-  explicit LeakyReluGrad(const KernelInit& init) : alpha_(init.attr<float>("alpha")) {}
+  explicit LeakyReluGradKernel(const KernelInit& init) : alpha_(init.attr<float>("alpha")) {}
   Status compute(KernelContext& c) override {
     const Tensor &dy = c.input(0), &x = c.input(1);
-    if (dy.shape() != x.shape()) return invalid_argument("shapes {} and {} differ", dy.shape().str(), x.shape().str());
+    TROUPE_RETURN_IF_ERROR(same_shapes(dy.shape(), x.shape()));
     TROUPE_ASSIGN(Tensor dx, c.forward_or_allocate(0, dtype_of<T>, dy.shape()));
     const T *g = dy.data<T>(), *v = x.data<T>();
     T* out = dx.mutable_data<T>();
-    const auto alpha = static_cast<Arithmetic<T>>(alpha_);
+    const double alpha = alpha_;
     parallel_for(c.threads(), dy.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = widen(v[i]) > 0 ? g[i] : narrow<T>(alpha * widen(g[i]));
+      for (int64_t i = begin; i < end; ++i) out[i] = narrow<T>(LeakyReluGrad::apply(widen(g[i]), widen(v[i]), &alpha));
     });
     c.set_output(0, std::move(dx));
     return {};
@@ -185,7 +185,7 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(shape_of_both)
               .doc("gradients where features > 0, else alpha * gradients."),
           piecewise("LeakyReluGrad"));
-  add_cpu_kernels<LeakyReluGrad>(kernels, "LeakyReluGrad", floats);
+  add_cpu_kernels<LeakyReluGradKernel>(kernels, "LeakyReluGrad", floats);
   add_grad_of_result<SigmoidGrad>(ops, kernels, "SigmoidGrad", "The gradient of Sigmoid: dy * y * (1 - y).",
                                   second_order("SigmoidGrad", [](GradientContext& c, Output g, Output y, Output dy) {
                                     const Output gd = c.op("Mul", {g, dy});

@@ -77,5 +77,11 @@ TROUPE_GRAD(SqrtGrad, y, dy, dy == T(0) ? T(0) : dy * T(0.5) / conjugate(y));
 TROUPE_GRAD(RsqrtGrad, y, dy, dy == T(0) ? T(0) : T(-0.5) * dy * conjugate(y * y * y));
 TROUPE_GRAD(ReciprocalGrad, y, dy, dy == T(0) ? T(0) : -dy * conjugate(y * y));
 #undef TROUPE_GRAD
+struct LeakyReluGrad {
+  using SameShape = void;
+  template <class T> TROUPE_HOST_DEVICE static T apply(T dy, T x, const double* alpha) {
+    return x > T(0) ? dy : static_cast<T>(*alpha) * dy;
+  }
+};
 
 }  // namespace troupe::activation_functors

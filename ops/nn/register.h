@@ -2,6 +2,7 @@
 // Neural networks: activations, normalisation, windows, recurrent cells, losses, sampled classes.
 // The list of the files here that register ops: one function for each, of its name.
 #pragma once
+#include "ops/parts/gpu_variants.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
 
@@ -29,5 +30,8 @@ void register_pool_argmax_ops(OpRegistry&, KernelRegistry&);
 void register_recurrent_cell_ops(OpRegistry&, KernelRegistry&);
 void register_softmax_ops(OpRegistry&, KernelRegistry&);
 void register_volume_patches_ops(OpRegistry&, KernelRegistry&);
+
+// Of the files of kernels of GPUs.
+TROUPE_GPU_VARIANTS(register_activation_gpu)
 
 }  // namespace troupe

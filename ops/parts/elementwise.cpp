@@ -6,10 +6,15 @@
 
 namespace troupe {
 
+Status same_shapes(const Shape& a, const Shape& b) {
+  if (a != b) return invalid_argument("shapes {} and {} differ", a.str(), b.str());
+  return {};
+}
+
 Status BinaryKernel::compute(KernelContext& c) {
   const Tensor &a = c.input(0), &b = c.input(1);
   const bool same = a.shape() == b.shape();
-  if (!same && !broadcasts_) return invalid_argument("shapes {} and {} differ", a.shape().str(), b.shape().str());
+  if (!same && !broadcasts_) return same_shapes(a.shape(), b.shape());
   if (same || b.elements() == 1 || a.elements() == 1) {
     // One loop over all. A one-element operand counts as a scalar unless its rank makes the result's larger.
     const bool left = !same && a.elements() == 1 && a.rank() <= b.rank();

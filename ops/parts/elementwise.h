@@ -19,6 +19,9 @@ using BinaryLoop = bool (*)(void* out, const void* a, const void* b, int64_t n, 
 /// out[i] = f(x[i]) for i < n. `parameters` are the kernel's two floating attributes.
 using UnaryLoop = void (*)(void* out, const void* x, int64_t n, const double* parameters);
 
+/// An error where shapes that must agree do not.
+Status same_shapes(const Shape& a, const Shape& b);
+
 /// A broadcasting function of two tensors. The output takes the buffer of an input that nobody else wants.
 class BinaryKernel final : public ComputeKernel {
  public:

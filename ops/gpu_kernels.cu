@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls every function of the list.
+#include "ops/gpu_kernels.h"
+
+#include "gpu/launch.h"
+#include "ops/array/register.h"
+#include "ops/math/register.h"
+#include "ops/nn/register.h"
+
+namespace troupe::TROUPE_GPU_VARIANT {
+
+void register_gpu_kernels(KernelRegistry& kernels) {
+  register_activation_gpu(kernels);
+  register_cast_gpu(kernels);
+  register_const_gpu(kernels);
+  register_math_binary_gpu(kernels);
+  register_math_guarded_gpu(kernels);
+  register_math_unary_gpu(kernels);
+  register_select_gpu(kernels);
+}
+
+}  // namespace troupe::TROUPE_GPU_VARIANT

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Activations and their gradients give on GPUs what they give on CPUs, bit for bit.
+#include "tests/gpu/parity_cases.h"
+
+namespace troupe::testing {
+namespace {
+
+TEST_CASE("Activations on GPUs agree with those of CPUs") {
+  Parity parity;
+  check_unary(parity, {"Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign", "LeakyRelu", "Sigmoid", "Tanh"});
+}
+
+TEST_CASE("Gradients of activations on GPUs agree with those of CPUs") {
+  Parity parity;
+  check_same_shape(parity,
+                   {"ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad",
+                    "SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"});
+}
+
+TEST_CASE("Kernels of GPUs take the slope of leaky activations from their node") {
+  Parity parity;
+  for (DType dtype : FloatTypes::dtypes()) {
+    const Tensor x = random_values(dtype, Shape{77}, 9, true);
+    parity.check({"LeakyRelu", {x}, {{"alpha", 0.37f}}});
+    parity.check({"LeakyReluGrad", {random_values(dtype, Shape{77}, 10, true), x}, {{"alpha", 0.37f}}});
+  }
+}
+
+}  // namespace
+}  // namespace troupe::testing
