@@ -16,6 +16,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_binary_gpu(kernels);
   register_math_guarded_gpu(kernels);
   register_math_unary_gpu(kernels);
+  register_reduction_gpu(kernels);
   register_select_gpu(kernels);
 }
 

@@ -85,6 +85,12 @@ struct Thread {
   uint64_t result = 0;  // of an exchange
 };
 
+/// Fibers of one thread of the host, which wait for the next launch: to make them takes longer than most blocks.
+std::vector<std::unique_ptr<Fiber>>& idle_fibers() {
+  static thread_local std::vector<std::unique_ptr<Fiber>> idle;
+  return idle;
+}
+
 struct SharedVariable {
   const void* variable;
   std::unique_ptr<char[]> memory;
@@ -102,10 +108,15 @@ class Grid {
     if (launch.shared_bytes > 0) dynamic_ = std::make_unique<char[]>(launch.shared_bytes);
     order_.resize(size_);
     for (unsigned i = 0; i < size_; ++i) order_[i] = i;
+    fibers_.swap(idle_fibers());
+    for (const auto& fiber : fibers_) idle_.push_back(fiber.get());
     // Sometimes the order that a GPU's programmer thinks of, or its reverse.
     if (const auto kind = draw_() % 8; kind == 1) std::ranges::reverse(order_);
     else if (kind != 0) std::ranges::shuffle(order_, draw_);
   }
+
+  /// All fibers have returned by then.
+  ~Grid() { fibers_.swap(idle_fibers()); }
 
   void run() {
     const uint64_t count = uint64_t{launch_.blocks.x} * launch_.blocks.y * launch_.blocks.z;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "devices/parallel.h"
-#include "ops/parts/index_tensors.h"
+#include "ops/parts/reduce_plan.h"
 
 namespace troupe {
 namespace {
@@ -15,65 +15,9 @@ constexpr int64_t kChunk = 1024;     // columns a unit of work takes at once
 constexpr int64_t kRowBlock = 256;   // rows summed before their sums join the others
 constexpr int64_t kSegment = 32768;  // elements worth a unit of their own when outputs are few
 
-/// Dimensions of one kind, outermost first, with their strides in the input.
-struct Dims {
-  int rank = 0;
-  std::array<int64_t, kMaxRank> size{}, stride{};
-  int64_t count() const {
-    int64_t n = 1;
-    for (int i = 0; i < rank; ++i) n *= size[i];
-    return n;
-  }
-  int64_t offset(int64_t index) const {
-    int64_t at = 0;
-    for (int i = rank - 1; i > 0; --i) {
-      at += index % size[i] * stride[i];
-      index /= size[i];
-    }
-    return rank > 0 ? at + index * stride[0] : 0;
-  }
-  void push(int64_t n, int64_t s) {
-    size[rank] = n;
-    stride[rank++] = s;
-  }
-};
-
-/// The input as kept and reduced dimensions around an innermost run of one kind.
-struct Plan {
-  Dims kept, reduced;  // without the innermost run
-  int64_t inner = 1;
-  bool inner_reduced = false;
-};
-
-Plan make_plan(const Shape& x, std::span<const bool> reduced) {
-  Plan plan;
-  // Merge neighbours of one kind.
-  std::array<int64_t, kMaxRank> size{}, stride{};
-  std::array<bool, kMaxRank> kind{};
-  int n = 0;
-  int64_t step = 1;
-  for (int d = x.rank() - 1; d >= 0; --d) {
-    if (x[d] == 1) continue;
-    if (n > 0 && kind[n - 1] == reduced[d]) {
-      size[n - 1] *= x[d];
-    } else {
-      size[n] = x[d];
-      stride[n] = step;
-      kind[n++] = reduced[d];
-    }
-    step *= x[d];
-  }
-  if (n > 0) {
-    plan.inner = size[0];
-    plan.inner_reduced = kind[0];
-  }
-  for (int i = n - 1; i > 0; --i) (kind[i] ? plan.reduced : plan.kept).push(size[i], stride[i]);
-  return plan;
-}
-
 class ReductionLoop {
  public:
-  ReductionLoop(const Plan& plan, const Tensor& x, const ReduceLoops& loops, void* out, int threads)
+  ReductionLoop(const ReducePlan& plan, const Tensor& x, const ReduceLoops& loops, void* out, int threads)
       : plan_(plan), loops_(loops), x_(static_cast<const char*>(x.raw())),
         size_(static_cast<int64_t>(size_of(x.dtype()))), out_(static_cast<char*>(out)), threads_(threads) {}
 
@@ -170,7 +114,7 @@ class ReductionLoop {
   }
   const char* row(int64_t base, int64_t r) const { return x_ + (base + plan_.reduced.offset(r)) * size_; }
 
-  const Plan& plan_;
+  const ReducePlan& plan_;
   const ReduceLoops& loops_;
   const char* const x_;
   const int64_t size_;  // bytes of an element of the input and of the output
@@ -181,31 +125,10 @@ class ReductionLoop {
 }  // namespace
 
 void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads) {
-  const Plan plan = make_plan(x.shape(), reduced);
+  const ReducePlan plan = plan_reduce(x.shape(), reduced);
   ReductionLoop reduction(plan, x, loops, out, threads);
   if (plan.inner_reduced) reduction.inner();
   else reduction.outer();
-}
-
-Result<std::array<bool, kMaxRank>> reduced_axes(const Tensor& axes, int rank) {
-  TROUPE_ASSIGN(const std::vector<int64_t> values, int_values(axes, "the axes"));
-  std::array<bool, kMaxRank> out{};
-  for (int64_t axis : values) {
-    TROUPE_ASSIGN(const int place, axis_from(axis, rank));
-    bool& at = out[place];
-    if (at) return invalid_argument("axis {} is named twice", axis);
-    at = true;
-  }
-  return out;
-}
-
-Shape reduced_shape(const Shape& x, std::span<const bool> reduced, bool keep_dims) {
-  Shape out;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (!reduced[i]) out.push_back(x[i]);
-    else if (keep_dims) out.push_back(1);
-  }
-  return out;
 }
 
 }  // namespace troupe

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "ops/parts/reduce_plan.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -22,11 +23,5 @@ struct ReduceLoops {
 /// Reduces x over the dimensions where `reduced` is true into `out`, whose elements are in the order of the others.
 /// Sums in blocks, so that rounding grows slowly; the order depends on the shape alone, never on threads.
 void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads);
-
-/// Which dimensions an int32 or int64 scalar or vector of axes names; negative ones count from the end.
-/// Errors: an axis out of range or named twice, with the rank.
-Result<std::array<bool, kMaxRank>> reduced_axes(const Tensor& axes, int rank);
-/// The shape after reduction.
-Shape reduced_shape(const Shape& x, std::span<const bool> reduced, bool keep_dims);
 
 }  // namespace troupe

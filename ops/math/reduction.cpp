@@ -1,133 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, ArgMax, ArgMin.
 #include <algorithm>
-#include <limits>
 
 #include "devices/parallel.h"
 #include "ops/math/reduce_loops.h"
+#include "ops/math/reducers.h"
 #include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
 
 namespace troupe {
 namespace {
 
-/// What sums and products of T are kept in: 64 bits for integers, which then wrap around as T's own arithmetic would.
-template <class T> using WideArithmetic = std::conditional_t<std::is_integral_v<T>, uint64_t, Arithmetic<T>>;
-
-template <class T> WideArithmetic<T> lift(T x) {
-  if constexpr (std::is_integral_v<T>) return static_cast<uint64_t>(static_cast<int64_t>(x));
-  else return widen(x);
-}
-template <class T> T lower(WideArithmetic<T> x) {
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(x);
-  else return narrow<T>(x);
-}
-
-// How accumulators meet: the accumulator of nothing, and two of them.
-template <class A> struct Adding {
-  using Join = Adding;
-  using Accumulator = A;
-  static A nothing() { return A(0); }
-  static A merge(A a, A b) { return a + b; }
-};
-template <class A> struct Multiplying {
-  using Join = Multiplying;
-  using Accumulator = A;
-  static A nothing() { return A(1); }
-  static A merge(A a, A b) { return a * b; }
-};
-template <class A> struct Largest {
-  using Join = Largest;
-  using Accumulator = A;
-  using Limits = std::numeric_limits<A>;
-  static A nothing() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
-  static A merge(A a, A b) { return b > a || b != b ? b : a; }
-};
-template <class A> struct Smallest {
-  using Join = Smallest;
-  using Accumulator = A;
-  using Limits = std::numeric_limits<A>;
-  static A nothing() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
-  static A merge(A a, A b) { return b < a || b != b ? b : a; }
-};
-struct And {
-  using Join = And;
-  using Accumulator = bool;
-  static bool nothing() { return true; }
-  static bool merge(bool a, bool b) { return a & b; }
-};
-struct Or {
-  using Join = Or;
-  using Accumulator = bool;
-  static bool nothing() { return false; }
-  static bool merge(bool a, bool b) { return a | b; }
-};
-
-// How accumulators become results.
-template <class T> struct Lowered {
-  using End = Lowered;
-  static T finish(WideArithmetic<T> a, int64_t) { return lower<T>(a); }
-};
-template <class T> struct Narrowed {
-  using End = Narrowed;
-  static T finish(Arithmetic<T> a, int64_t) { return narrow<T>(a); }
-};
-
-// A reducer is made of these, and of how an accumulator takes an element. Parts have names, so that reducers share the
-// loops of those they have in common.
-template <class T> struct Sum : Adding<WideArithmetic<T>>, Lowered<T> {
-  using Start = Sum;
-  static WideArithmetic<T> take(WideArithmetic<T> a, T x) { return a + lift(x); }
-};
-template <class T> struct Mean : Sum<T> {
-  using End = Mean;
-  static T finish(WideArithmetic<T> a, int64_t n) {
-    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
-      return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
-    else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
-    else if constexpr (std::is_same_v<T, complex64>)
-      return n == 0 ? T(0) : lower<T>(a / static_cast<WideArithmetic<T>>(n));
-    else return lower<T>(a / static_cast<WideArithmetic<T>>(n));
-  }
-};
-template <class T> struct Prod : Multiplying<WideArithmetic<T>>, Lowered<T> {
-  using Start = Prod;
-  static WideArithmetic<T> take(WideArithmetic<T> a, T x) { return a * lift(x); }
-};
-template <class T> struct Max : Largest<Arithmetic<T>>, Narrowed<T> {
-  using Start = Max;
-  static Arithmetic<T> take(Arithmetic<T> a, T x) { return Max::merge(a, widen(x)); }
-};
-template <class T> struct Min : Smallest<Arithmetic<T>>, Narrowed<T> {
-  using Start = Min;
-  static Arithmetic<T> take(Arithmetic<T> a, T x) { return Min::merge(a, widen(x)); }
-};
-template <class T> struct SumOfSquares : Adding<WideArithmetic<T>> {
-  using Start = SumOfSquares;
-  static WideArithmetic<T> take(WideArithmetic<T> a, T x) {
-    if constexpr (std::is_same_v<T, complex64>) return a + std::norm(x);
-    else return a + lift(x) * lift(x);
-  }
-};
-template <class T> struct EuclideanNorm : SumOfSquares<T> {
-  using End = EuclideanNorm;
-  static T finish(WideArithmetic<T> a, int64_t) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(std::sqrt(static_cast<double>(a)));
-    else return lower<T>(std::sqrt(a));
-  }
-};
-template <class T> struct HalfSquares : SumOfSquares<T> {
-  using End = HalfSquares;
-  static T finish(WideArithmetic<T> a, int64_t) { return lower<T>(a * WideArithmetic<T>(0.5f)); }
-};
-template <class T> struct All : And, Narrowed<bool> {
-  using Start = All;
-  static bool take(bool a, bool x) { return a & x; }
-};
-template <class T> struct Any : Or, Narrowed<bool> {
-  using Start = Any;
-  static bool take(bool a, bool x) { return a | x; }
-};
+using namespace reducers;
 
 template <class R> void init(void* acc, int64_t n) {
   std::fill_n(static_cast<typename R::Accumulator*>(acc), n, R::nothing());
@@ -332,10 +216,8 @@ class ArgKernel final : public ComputeKernel {
   explicit ArgKernel(const KernelInit& init) : max_(init.op == "ArgMax"), out_(init.output_dtypes[0]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    if (c.input(1).rank() != 0) return invalid_argument("dimension must be a scalar, not {}", c.input(1).shape().str());
-    TROUPE_ASSIGN(const auto axes, reduced_axes(c.input(1), x.rank()));
+    TROUPE_ASSIGN(const auto axes, arg_axes(x.shape(), c.input(1)));
     const int axis = static_cast<int>(std::ranges::find(axes, true) - axes.begin());
-    if (x.shape()[axis] == 0) return invalid_argument("dimension {} of {} is empty", axis, x.shape().str());
     TROUPE_ASSIGN(Tensor found, c.allocate(DType::kInt64, reduced_shape(x.shape(), axes, false)));
     int64_t outer = 1, inner = 1;
     const int64_t n = x.shape()[axis];

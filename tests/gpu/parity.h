@@ -80,7 +80,7 @@ class Parity {
   Parity() {
     on_fake::register_gpu_kernels(gpu_kernels_);
     card_.name = "fake";
-    card_.multiprocessors = 1;
+    card_.multiprocessors = 2;
     cpu_.name = "/job:localhost/task:0/device:cpu:0";
     cpu_.allocator = own_allocator(new GuardedAllocator);
     gpu_.name = "/job:localhost/task:0/device:gpu:0";
