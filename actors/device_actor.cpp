@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kQuantumNs = 2'000'000;
 }  // namespace
 
-DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device,
-                         Executor::Counters& counters, std::shared_ptr<Directory> directory)
+DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, Device& device, Executor::Counters& counters,
+                         std::shared_ptr<Directory> directory)
     : caf::event_based_actor(config), index_(index), clock_(home_system().clock()), directory_(std::move(directory)),
       executor_(index, device, *this, counters), requests_(*this, index, directory_) {}
 

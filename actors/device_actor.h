@@ -25,7 +25,7 @@ namespace troupe {
 class DeviceActor : public caf::event_based_actor, private Outbox {
  public:
   /// `device` and `counters` live as long as the engine.
-  DeviceActor(caf::actor_config& config, uint32_t index, const DeviceInfo& device, Executor::Counters& counters,
+  DeviceActor(caf::actor_config& config, uint32_t index, Device& device, Executor::Counters& counters,
               std::shared_ptr<Directory> directory);
   caf::behavior make_behavior() override;
   void on_exit() override;

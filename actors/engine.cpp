@@ -145,10 +145,11 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
   directory->blocking = std::make_shared<BlockingJobs>(
       [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, *directory);
   const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
+  for (uint32_t i = 0; i < cpus; ++i) working_devices.push_back(std::make_unique<CpuDevice>(devices[i]));
   directory->homes = Homes(*system_, cpus);
   for (uint32_t i = 0; i < cpus; ++i)
     directory->devices.push_back(
-        watched(system_->spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory),
+        watched(system_->spawn<DeviceActor>(i, std::ref(*working_devices[i]), std::ref(counters[i]), directory),
                 [this, i](const std::string& reason) { device_died(i, reason); }));
   if (devices.size() > cpus) {
     sim = watched(system_->spawn<SimActor>(cpus, std::cref(devices), std::ref(counters), options.sim,

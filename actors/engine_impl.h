@@ -78,10 +78,11 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   KernelRegistry kernels;
   std::string task;  // "/job:localhost/replica:0/task:0"
   std::vector<DeviceInfo> devices;
-  std::vector<DeviceInfo> all_devices;      // those of other tasks last
-  std::deque<Executor::Counters> counters;  // of each device
-  Links links;                              // between all_devices, as placement takes them
-  uint64_t scatter = 0;                     // see ClusterOptions
+  std::vector<std::unique_ptr<Device>> working_devices;  // but the simulated ones, which are last
+  std::vector<DeviceInfo> all_devices;                   // those of other tasks last
+  std::deque<Executor::Counters> counters;               // of each device
+  Links links;                                           // between all_devices, as placement takes them
+  uint64_t scatter = 0;                                  // see ClusterOptions
   std::atomic<int64_t> next_step{1};
   std::atomic<int64_t> sim_clock_ns{0};
   std::shared_ptr<BlockingPool> pool = std::make_shared<BlockingPool>();

@@ -177,7 +177,8 @@ void ResourceActor::use(ResourceUse request) {
 Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply reply) {
   const RequestTag tag = request.tag;
   Status thrown = guarded_call([&] {
-    request.kernel->execute(resource, {std::move(request.inputs), std::move(request.allocator), std::move(reply)});
+    request.kernel->execute(resource,
+                            {std::move(request.inputs), std::move(request.allocator), std::move(reply), request.gpu});
   });
   auto& answers = answers_[tag.requester];
   if (!thrown.ok()) {
@@ -194,7 +195,7 @@ Status ResourceActor::execute_on_copy(const ResourceUse& request, Container& cop
     void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { status = outputs.status(); }
   } kept;
   Status thrown = guarded_call([&] {
-    request.kernel->execute(copy, {request.inputs, request.allocator, Reply(kept, request.tag)});
+    request.kernel->execute(copy, {request.inputs, request.allocator, Reply(kept, request.tag), request.gpu});
   });
   return thrown.ok() ? kept.status : thrown;
 }

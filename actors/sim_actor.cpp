@@ -6,7 +6,7 @@
 
 #include "actors/blocking_jobs.h"
 #include "base/engine_thread.h"
-#include "devices/run_kernel.h"
+#include "devices/sim_device.h"
 #include "plan/op_costs.h"
 
 namespace troupe {
@@ -15,19 +15,14 @@ namespace {
 /// Real time that the devices keep their thread for before other actors get a turn is bounded by nodes; see
 /// Executor::run. Virtual time does not pass while a device fires nodes that take none.
 constexpr int64_t kNoTimePasses = 0;
-/// Of the clock, which counts in 64 bits.
-constexpr double kEndOfTime = 9e18;
-
-bool is_float(const Tensor& t) { return is_floating(t.dtype()); }
-
 }  // namespace
 
 /// One simulated device.
-class SimActor::Device final : public Outbox {
+class SimActor::Simulated final : public Outbox {
  public:
-  Device(SimActor& sim, uint32_t index, const DeviceInfo& info, Executor::Counters& counters)
-      : executor(index, info, *this, counters), requests(sim, index, sim.directory_, &sim.unsettled_), sim_(sim),
-        index_(index), info_(info), ports_() {}
+  Simulated(SimActor& sim, uint32_t index, const DeviceInfo& info, Executor::Counters& counters)
+      : sim_(sim), index_(index), ports_(), device_(info, model()), executor(index, device_, *this, counters),
+        requests(sim, index, sim.directory_, &sim.unsettled_) {}
 
   void send_tensors(uint32_t to, std::vector<ReadyTensor> tensors) override {
     if (!sim_.simulates(to)) {
@@ -35,24 +30,20 @@ class SimActor::Device final : public Outbox {
                                    sim_.context());
       return;
     }
-    Device& other = sim_.device(to);
+    Simulated& other = sim_.device(to);
     for (ReadyTensor& t : tensors) {
       const double bytes = t.value.defined() ? static_cast<double>(t.value.bytes()) : 0;
       const auto now = static_cast<double>(now_ns());
       const double there = LinkPorts::transfer(ports_, other.ports_, sim_.link_, bytes, now);
       std::vector<ReadyTensor> one;
       one.push_back(std::move(t));
-      sim_.at(std::llround(std::min(there, kEndOfTime)), other, std::move(one));
+      sim_.at(std::llround(std::min(there, SimDevice::kEndOfTime)), other, std::move(one));
     }
   }
   Status use_resource(const ResourceRef& handle, ResourceUse use) override {
     return requests.add(handle, std::move(use));
   }
   void run_blocking(BlockingUse use) override { sim_.directory_->blocking->run_kernel(std::move(use)); }
-  void drop_work() override {
-    std::erase_if(sim_.events_, [&](const Event& e) { return e.device == this && e.tensors.empty(); });
-    std::make_heap(sim_.events_.begin(), sim_.events_.end());
-  }
   void flush_uses() override { requests.flush(); }
   void cancel_uses(int64_t step) override { requests.cancel(step); }
   void abort_elsewhere(const StepRef& call) override {
@@ -62,41 +53,18 @@ class SimActor::Device final : public Outbox {
   }
   int64_t now_ns() override { return sim_.clock_ns_.load(std::memory_order_relaxed); }
 
-  Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
-                             std::span<const Tensor> outputs) override {
-    Simulated out;
-    if (kernel) {
-      if (!sim_.compute_ && known_floats(node)) TROUPE_RETURN_IF_ERROR(put_zeros(node, context));
-      else TROUPE_RETURN_IF_ERROR(run_kernel(*kernel, context));
-    } else {
-      if (!updates_variable(node)) return Simulated{0, false};
-      out.complete = !sim_.compute_ && context.num_inputs() > 1 && is_float(context.input(1));
-    }
-    const double ns = time_ns(node, context, kernel ? outputs : std::span<const Tensor>());
-    if (!(static_cast<double>(now_ns()) + ns <= kEndOfTime))
-      return invalid_argument("it would take {} ns; the virtual clock of simulated devices ends at {} ns", ns,
-                              kEndOfTime);
-    out.ns = std::llround(ns);
-    return out;
-  }
-
-  Executor executor;
-  ResourceRequests requests;
-  bool touched = false;
-
  private:
-  static bool known_floats(const Node& node) {
-    for (int i = 0; i < node.num_outputs(); ++i)
-      if (!is_floating(node.dtype(i)) || !node.shape(i).fully_known()) return false;
-    return node.num_outputs() > 0;
+  SimDevice::Model model() {
+    return {.compute = sim_.compute_,
+            .cost_ns = [this](const Node& node, const KernelContext& context,
+                              std::span<const Tensor> outputs) { return time_ns(node, context, outputs); },
+            .takes_part = updates_variable,
+            .now_ns = [this] { return now_ns(); },
+            .drop_work = [this] { drop_work(); }};
   }
-
-  static Status put_zeros(const Node& node, KernelContext& context) {
-    for (int i = 0; i < node.num_outputs(); ++i) {
-      TROUPE_ASSIGN(Tensor zeros, context.allocate(node.dtype(i), node.shape(i).shape()));
-      context.set_output(i, std::move(zeros));
-    }
-    return {};
+  void drop_work() {
+    std::erase_if(sim_.events_, [&](const Event& e) { return e.device == this && e.tensors.empty(); });
+    std::make_heap(sim_.events_.begin(), sim_.events_.end());
   }
 
   double time_ns(const Node& node, const KernelContext& context, std::span<const Tensor> outputs) {
@@ -106,14 +74,19 @@ class SimActor::Device final : public Outbox {
     out_.clear();
     for (int i = 0; i < context.num_inputs(); ++i) in_.emplace_back(context.input(i).shape());
     for (const Tensor& t : outputs) out_.emplace_back(t.shape());
-    return cost_of(node, {in_, out_}).time_ns(info_.rates);
+    return cost_of(node, {in_, out_}).time_ns(device_.info.rates);
   }
 
   SimActor& sim_;
   const uint32_t index_;
-  const DeviceInfo& info_;
   LinkPorts ports_;
   std::vector<PartialShape> in_, out_;  // of the node that is looked at
+  SimDevice device_;
+
+ public:
+  Executor executor;
+  ResourceRequests requests;
+  bool touched = false;
 };
 
 SimActor::SimActor(caf::actor_config& config, uint32_t first, const std::vector<DeviceInfo>& devices,
@@ -122,7 +95,7 @@ SimActor::SimActor(caf::actor_config& config, uint32_t first, const std::vector<
     : caf::event_based_actor(config), first_(first), link_(options.link), compute_(options.compute),
       costs_(options.costs), clock_ns_(clock_ns), directory_(std::move(directory)) {
   for (uint32_t i = first; i < devices.size(); ++i)
-    devices_.push_back(std::make_unique<Device>(*this, i, devices[i], counters[i]));
+    devices_.push_back(std::make_unique<Simulated>(*this, i, devices[i], counters[i]));
 }
 
 SimActor::~SimActor() = default;
@@ -143,7 +116,7 @@ caf::behavior SimActor::make_behavior() {
         settle();
       },
       [this](ResourceAnswers& m) {
-        Device& asker = device(static_cast<uint32_t>(m.answers->front().tag.requester));
+        Simulated& asker = device(static_cast<uint32_t>(m.answers->front().tag.requester));
         asker.executor.answered(std::move(*m.answers));
         touch(asker);
         settle();
@@ -179,13 +152,13 @@ void SimActor::on_exit() {
   directory_.reset();
 }
 
-SimActor::Device& SimActor::device(uint32_t index) { return *devices_[index - first_]; }
+SimActor::Simulated& SimActor::device(uint32_t index) { return *devices_[index - first_]; }
 
-void SimActor::touch(Device& device) {
+void SimActor::touch(Simulated& device) {
   if (!std::exchange(device.touched, true)) touched_.push_back(&device);
 }
 
-void SimActor::at(int64_t ns, Device& device, std::vector<ReadyTensor> tensors) {
+void SimActor::at(int64_t ns, Simulated& device, std::vector<ReadyTensor> tensors) {
   events_.push_back({ns, serial_++, &device, std::move(tensors)});
   std::push_heap(events_.begin(), events_.end());
 }
@@ -194,7 +167,7 @@ void SimActor::settle() {
   const EngineThread mark(directory_.get());
   const size_t waiting = touched_.size();
   for (size_t i = 0; i < waiting; ++i) {
-    Device& device = *touched_[i];
+    Simulated& device = *touched_[i];
     device.touched = false;
     const bool was_at_work = device.executor.at_work();
     if (device.executor.run(kNoTimePasses)) touch(device);  // it has fired much; others get a turn first

@@ -39,11 +39,11 @@ class SimActor : public caf::event_based_actor {
   void on_exit() override;
 
  private:
-  class Device;
+  class Simulated;
   struct Event {
     int64_t at_ns = 0;
     uint64_t serial = 0;  // of those at one time the smallest first
-    Device* device = nullptr;
+    Simulated* device = nullptr;
     std::vector<ReadyTensor> tensors = {};  // that come; none: the node at work ends
 
     bool operator<(const Event& other) const {  // the top of a heap is the greatest
@@ -52,9 +52,9 @@ class SimActor : public caf::event_based_actor {
   };
 
   bool simulates(uint32_t index) const { return index >= first_ && index - first_ < devices_.size(); }
-  Device& device(uint32_t index);
-  void touch(Device& device);
-  void at(int64_t ns, Device& device, std::vector<ReadyTensor> tensors = {});
+  Simulated& device(uint32_t index);
+  void touch(Simulated& device);
+  void at(int64_t ns, Simulated& device, std::vector<ReadyTensor> tensors = {});
   /// At the end of each handler: devices go on until they are at work or have nothing to do, then the clock may.
   void settle();
   /// Everything that happens at the next time of an event.
@@ -66,9 +66,9 @@ class SimActor : public caf::event_based_actor {
   const std::shared_ptr<const CostModel> costs_;
   std::atomic<int64_t>& clock_ns_;
   std::shared_ptr<Directory> directory_;
-  std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<Device*> touched_;  // have something to do now, perhaps
-  std::vector<Event> events_;     // a heap
+  std::vector<std::unique_ptr<Simulated>> devices_;
+  std::vector<Simulated*> touched_;  // have something to do now, perhaps
+  std::vector<Event> events_;        // a heap
   uint64_t serial_ = 0;
   int64_t unsettled_ = 0;  // hosts that were asked and have not said Settled
   int64_t holds_ = 0;

@@ -24,6 +24,16 @@ template <class T> bool all_finite(const Tensor& t) {
   return std::all_of(v, v + t.elements(), [](T x) { return std::isfinite(static_cast<float>(x)); });
 }
 
+Status check_finite(const Tensor& t, uint32_t output) {
+  const bool finite = t.dtype() == DType::kFloat32    ? all_finite<float>(t)
+                      : t.dtype() == DType::kFloat64  ? all_finite<double>(t)
+                      : t.dtype() == DType::kBFloat16 ? all_finite<bfloat16>(t)
+                      : t.dtype() == DType::kFloat16  ? all_finite<float16>(t)
+                                                      : true;
+  if (!finite) return invalid_argument("output {} is the first with a NaN or infinity: {}", output, t.str());
+  return {};
+}
+
 /// Takes a new measurement in: faster at once, slower (the thread may have been interrupted) by and by.
 void learn_cost(std::atomic<uint32_t>& cost, int64_t measured_ns) {
   const int64_t old = cost.load(std::memory_order_relaxed);
@@ -64,12 +74,8 @@ const Kernel& kernel_of(const StepPlan& plan, const PlanNode& node) {
 
 }  // namespace
 
-Result<Simulated> Outbox::simulate(const Node& node, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
-  return make_error(Code::kInternal, "'{}' is on a device that simulates nothing", node.name());
-}
-
-Executor::Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters)
-    : index_(index), device_(device), outbox_(outbox), counters_(counters) {}
+Executor::Executor(uint32_t index, Device& device, Outbox& outbox, Counters& counters)
+    : index_(index), device_(device), info_(device.info), outbox_(outbox), counters_(counters) {}
 
 Executor::~Executor() = default;
 
@@ -86,6 +92,12 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
   for (ResourceAnswer& answer : answers) {
     StepState* s = find(answer.tag.step);
     if (!s) continue;  // it failed, and did not wait for this
+    if (answer.tag.node == kMark) {
+      --s->unanswered;
+      s->mark = Mark::kPassed;
+      if (!answer.outputs.ok()) fail(*s, nullptr, std::move(answer.outputs.error()));
+      continue;
+    }
     const PlanNode& node = s->plan->nodes[answer.tag.node];
     uint32_t& unanswered = node.kind == NodeKind::kBlocking ? s->blocking : s->unanswered;
     TROUPE_CHECK(unanswered > 0);
@@ -99,6 +111,11 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
     if (!answer.outputs.ok()) {
       fail(*s, graph_node, std::move(answer.outputs.error()));
+    } else if (node.kind == NodeKind::kCompute) {
+      output_is_here(*s, {answer.tag.node, answer.tag.iteration}, (*answer.outputs)[0]);
+    } else if (node.kind == NodeKind::kCopy) {
+      in.values[node.first_output] = std::move((*answer.outputs)[0]);
+      complete(*s, {answer.tag.node, answer.tag.iteration});
     } else if (Status right = check_outputs(*graph_node, kernel_of(*s->call->plan, node), *answer.outputs);
                !right.ok()) {
       fail(*s, graph_node, std::move(right.error()));
@@ -131,7 +148,7 @@ bool Executor::run(int64_t quantum_ns) {
     counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
     waiting_since_ = 0;
   }
-  set_team(device_.threads);
+  set_team(info_.threads);
 
   int64_t fired = 0, counted = 0;
   int64_t now = begin, counted_until = begin;
@@ -208,9 +225,9 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
         complete(s, at);
       }
       now = outbox_.now_ns();
-      if (done) measure(*s.plan, at.node, now - before, bytes);
+      if (done && !device_.traits.runs_on) measure(*s.plan, at.node, now - before, bytes);
       if (!work_) {  // else it ends later
-        learn_cost(s.plan->cost_ns[at.node], now - before);
+        if (!device_.traits.runs_on) learn_cost(s.plan->cost_ns[at.node], now - before);
         if (s.call->trace) trace(s, at.node, false, before, now);
       }
       if (!s.call->trace && --s.timings_left == 0) s.timed = false;
@@ -260,12 +277,12 @@ bool Executor::fire(StepState& s, Ready at) {
     }
     if (!s.firings.empty()) ++s.firings[at.node];
   }
-  if (device_.kind == DeviceKind::kSim && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
-    return fire_simulated(s, at, node);
+  if (!device_.traits.direct && (node.kind == NodeKind::kCompute || node.kind == NodeKind::kResource))
+    return fire_apart(s, at, node);
   switch (node.kind) {
     case NodeKind::kCompute: {
       KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
-                            node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
+                            node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
       Status status = run_kernel(*node.compute, context);
       if (node.compute->checked && status.ok()) [[unlikely]]
         status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
@@ -281,49 +298,99 @@ bool Executor::fire(StepState& s, Ready at) {
       send(s, at, node, node.num_inputs ? in.values[s.plan->input_slots[node.first_input]] : Tensor(), false);
       return true;
     case NodeKind::kResource: return fire_resource(s, at, node);
+    case NodeKind::kCopy: return fire_copy(s, at, node);
     case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
     default: return true;  // kNoOp; kRecv, whose value is there
   }
 }
 
-bool Executor::fire_simulated(StepState& s, Ready at, const PlanNode& node) {
+bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
   Iteration& in = *s.iterations[at.iteration];
   KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
-                        node.first_output, node.num_outputs, device_, s.call->id, s.call->random_step);
+                        node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
   const bool computes = node.kind == NodeKind::kCompute;
-  auto took = outbox_.simulate(*s.plan->graph_nodes[at.node], computes ? node.compute : nullptr, context,
-                               std::span(in.values).subspan(node.first_output, node.num_outputs));
+  auto ran = device_.run(*s.plan->graph_nodes[at.node], computes ? node.compute : nullptr, context,
+                         std::span(in.values).subspan(node.first_output, node.num_outputs));
   Status status;
-  if (!took.ok()) status = std::move(took.error());
+  if (!ran.ok()) status = std::move(ran.error());
   else if (computes && node.compute->checked)
     status = check_outputs(*s.plan->graph_nodes[at.node], *node.compute,
                            std::span(in.values).subspan(node.first_output, node.num_outputs));
-  if (status.ok() && computes && s.call->check_numerics) status = check_numerics(in, node);
+  const bool look = status.ok() && computes && s.call->check_numerics;
+  if (look) status = check_numerics(in, node);
   if (!status.ok()) {
     fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
     return false;
   }
-  if (took->ns > 0) {
-    work_ = Work{s.call->id, at, *took, outbox_.now_ns()};
+  if (look && device_.traits.runs_on) return !look_at_outputs(s, at, 0);
+  if (ran->ns > 0) {
+    work_ = Work{s.call->id, at, *ran, outbox_.now_ns()};
     ++s.unanswered;
     return false;
   }
-  return took->complete || fire_resource(s, at, node);
+  return !ran->asks || fire_resource(s, at, node);
+}
+
+bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
+  Iteration& in = *s.iterations[at.iteration];
+  const Tensor& value = in.values[s.plan->input_slots[node.first_input]];
+  if (value.space() == node.space || is_object(value.dtype())) {
+    in.values[node.first_output] = value;
+    return true;
+  }
+  Status status;
+  if (node.space == Space::kHost) {
+    status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration});
+    if (status.ok()) ++s.unanswered;
+  } else if (auto copied = device_.copy_in(value); copied.ok()) {
+    in.values[node.first_output] = std::move(*copied);
+    return true;
+  } else {
+    status = std::move(copied.error());
+  }
+  if (!status.ok()) fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+  return false;
+}
+
+bool Executor::look_at_outputs(StepState& s, Ready at, uint32_t first) {
+  const PlanNode& node = s.plan->nodes[at.node];
+  const Iteration& in = *s.iterations[at.iteration];
+  for (uint32_t i = first; i < node.num_outputs; ++i) {
+    const Tensor& value = in.values[node.first_output + i];
+    if (value.space() == Space::kHost || !is_floating(value.dtype())) continue;
+    if (Status status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}); !status.ok()) {
+      fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+      return true;
+    }
+    s.checked[{at.node, at.iteration}] = i;
+    ++s.unanswered;
+    return true;
+  }
+  return false;
+}
+
+void Executor::output_is_here(StepState& s, Ready at, const Tensor& value) {
+  const auto waiting = s.checked.extract({at.node, at.iteration});
+  TROUPE_CHECK(!waiting.empty());
+  const uint32_t output = waiting.mapped();
+  if (Status finite = check_finite(value, output); !finite.ok())
+    return fail(s, s.plan->graph_nodes[at.node], std::move(finite.error()));
+  if (!look_at_outputs(s, at, output + 1)) complete(s, at);
 }
 
 void Executor::work_ended() {
   const Work work = *std::exchange(work_, {});
-  counters_.busy_ns.fetch_add(work.took.ns, std::memory_order_relaxed);
+  counters_.busy_ns.fetch_add(work.ran.ns, std::memory_order_relaxed);
   StepState* s = find(work.step);
   TROUPE_CHECK(s && !s->stopped && s->unanswered > 0);
   --s->unanswered;
   const PlanNode& node = s->plan->nodes[work.at.node];
-  learn_cost(s->plan->cost_ns[work.at.node], work.took.ns);
-  measure(*s->plan, work.at.node, work.took.ns, output_bytes(node, *s->iterations[work.at.iteration]));
+  learn_cost(s->plan->cost_ns[work.at.node], work.ran.ns);
+  measure(*s->plan, work.at.node, work.ran.ns, output_bytes(node, *s->iterations[work.at.iteration]));
   if (s->call->trace)
     s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
-                         work.begin_ns + work.took.ns});
-  if (work.took.complete || fire_resource(*s, work.at, node)) complete(*s, work.at);
+                         work.begin_ns + work.ran.ns});
+  if (!work.ran.asks || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 
 void Executor::send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead) {
@@ -342,8 +409,9 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   // To stop the step is on its way: what it took of a resource now would be lost.
   if (s.call->failed()) return stop(s), false;
   Iteration& in = *s.iterations[at.iteration];
-  ResourceUse use{node.resource, {}, device_.allocator, {index_, s.call->id, at.node, at.iteration}};
-  use.timed = s.timed && device_.kind != DeviceKind::kSim;
+  ResourceUse use{node.resource, {}, info_.allocator, {index_, s.call->id, at.node, at.iteration}};
+  use.timed = s.timed && device_.traits.direct;
+  use.gpu = info_.gpu;
   use.inputs.reserve(node.num_inputs);
   for (uint32_t i = 0; i < node.num_inputs; ++i) {
     const uint32_t slot = s.plan->input_slots[node.first_input + i];
@@ -372,7 +440,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
 
 void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
   const Iteration& in = *s.iterations[at.iteration];
-  BlockingRequest request{{}, device_.allocator, s.call->id, s.call->random_step};
+  BlockingRequest request{{}, info_.allocator, s.call->id, s.call->random_step};
   for (uint32_t i = 0; i < node.num_inputs; ++i)
     request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
   outbox_.run_blocking(
@@ -404,7 +472,9 @@ void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t be
                     : asks                    ? Kind::kAsk
                     : node == NodeKind::kSend ? Kind::kSend
                     : node == NodeKind::kRecv ? Kind::kReceive
-                                              : Kind::kRun;
+                    : node == NodeKind::kCopy
+                        ? (s.plan->nodes[index].space == Space::kHost ? Kind::kSend : Kind::kReceive)
+                        : Kind::kRun;
   s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
 }
 
@@ -426,15 +496,9 @@ bool Executor::put(StepState& s, uint32_t iteration, ReadyTensor tensor) {
 }
 
 Status Executor::check_numerics(const Iteration& in, const PlanNode& node) const {
-  for (uint32_t i = 0; i < node.num_outputs; ++i) {
-    const Tensor& t = in.values[node.first_output + i];
-    const bool finite = t.dtype() == DType::kFloat32    ? all_finite<float>(t)
-                        : t.dtype() == DType::kFloat64  ? all_finite<double>(t)
-                        : t.dtype() == DType::kBFloat16 ? all_finite<bfloat16>(t)
-                        : t.dtype() == DType::kFloat16  ? all_finite<float16>(t)
-                                                        : true;
-    if (!finite) return invalid_argument("output {} is the first with a NaN or infinity: {}", i, t.str());
-  }
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (const Tensor& t = in.values[node.first_output + i]; t.space() == Space::kHost)
+      TROUPE_RETURN_IF_ERROR(check_finite(t, i));
   return {};
 }
 
@@ -465,7 +529,7 @@ StepState& Executor::activate(std::unique_ptr<StepState> state) {
 void Executor::park() {
   size_t kept = 0;
   for (std::unique_ptr<StepState>& s : active_) {
-    const bool under_way = s->stopped ? s->unanswered > 0 : s->left > 0;
+    const bool under_way = s->stopped ? s->unanswered > 0 : s->left > 0 || s->mark == Mark::kAsked;
     if (!under_way || !s->ready.empty() || !s->heavy.empty()) {
       if (&active_[kept] != &s) active_[kept] = std::move(s);
       ++kept;

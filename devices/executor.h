@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "devices/device.h"
 #include "devices/step_state.h"
 
 namespace troupe {
@@ -27,7 +28,8 @@ struct ResourceUse {
   std::vector<Tensor> inputs;
   std::shared_ptr<Allocator> allocator;
   RequestTag tag;
-  bool timed = false;  // the answer is to tell how long the kernel took
+  bool timed = false;           // the answer is to tell how long the kernel took
+  gpu::Compute* gpu = nullptr;  // see ResourceRequest
 };
 
 /// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
@@ -43,12 +45,6 @@ struct ResourceAnswer {
   RequestTag tag;
   Result<std::vector<Tensor>> outputs;
   int64_t ns = 0;  // that a kernel took which answered at once; 0: not measured
-};
-
-/// What a node of a simulated device takes.
-struct Simulated {
-  int64_t ns = 0;        // above 0: nothing else fires until work_ended()
-  bool complete = true;  // false: it still has to ask its resource
 };
 
 /// Where an executor's messages go. Its device actor implements it; tests record.
@@ -70,12 +66,6 @@ class Outbox {
   virtual int64_t now_ns() = 0;
   /// Whether messages wait: the executor then ends its turn between two expensive nodes.
   virtual bool messages_wait() { return false; }
-  /// Of a simulated device only. Runs `kernel`, or does as if it had; without one (the node asks a resource) it only
-  /// tells the time that takes. `outputs` are those that the context sets.
-  virtual Result<Simulated> simulate(const Node& node, ComputeKernel* kernel, KernelContext& context,
-                                     std::span<const Tensor> outputs);
-  /// The step of the node at work has failed: work_ended() is not to be called for it.
-  virtual void drop_work() {}
 };
 
 class Executor {
@@ -85,18 +75,19 @@ class Executor {
     std::atomic<int64_t> steps{0}, nodes{0}, busy_ns{0}, input_wait_ns{0};
   };
 
-  Executor(uint32_t index, const DeviceInfo& device, Outbox& outbox, Counters& counters);
+  /// `device` lives as long as it.
+  Executor(uint32_t index, Device& device, Outbox& outbox, Counters& counters);
   ~Executor();
 
   /// Begins this device's part of a step.
   void start(StepRef call);
   void tensors_ready(std::vector<ReadyTensor> tensors);
   void answered(std::vector<ResourceAnswer> answers);
-  /// Of a simulated device: the time that the node at work takes has passed.
+  /// The time that the node at work takes (Device::run) has passed.
   void work_ended();
   bool at_work() const { return work_.has_value(); }
   /// When it will have; at_work().
-  int64_t work_until_ns() const { return work_->begin_ns + work_->took.ns; }
+  int64_t work_until_ns() const { return work_->begin_ns + work_->ran.ns; }
   /// The step failed or was cancelled elsewhere.
   void abort(const StepRef& call);
   /// Other tasks take what is sent again: StepSink::sent().
@@ -139,7 +130,14 @@ class Executor {
   void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
-  bool fire_simulated(StepState& s, Ready at, const PlanNode& node);
+  /// Has the device run a node.
+  bool fire_apart(StepState& s, Ready at, const PlanNode& node);
+  /// What is to be in another memory. Not done where it comes by an answer.
+  bool fire_copy(StepState& s, Ready at, const PlanNode& node);
+  /// Asks for the next output, from `first` on, of a node whose values are not in the host's memory, so that they can
+  /// be looked at there. False: there was none left.
+  bool look_at_outputs(StepState& s, Ready at, uint32_t first);
+  void output_is_here(StepState& s, Ready at, const Tensor& value);
   bool fire_resource(StepState& s, Ready at, const PlanNode& node);
   void fire_blocking(StepState& s, Ready at, const PlanNode& node);
   void send(StepState& s, Ready at, const PlanNode& node, Tensor value, bool dead);
@@ -185,9 +183,15 @@ class Executor {
   void flush();
   /// Ends the state if nothing is left of it; true if so.
   bool finish_if_done(StepState& s);
+  /// Whether all that the device has run of the step is done; asks for it.
+  bool has_run(StepState& s);
+
+  /// In place of a node, in the tag of what asks for a step's mark.
+  static constexpr uint32_t kMark = UINT32_MAX;
 
   const uint32_t index_;
-  const DeviceInfo& device_;
+  Device& device_;
+  const DeviceInfo& info_;
   Outbox& outbox_;
   Counters& counters_;
   std::deque<std::unique_ptr<StepState>> active_;                   // few; by step, the oldest first
@@ -195,11 +199,11 @@ class Executor {
   size_t parked_for_input_ = 0, parked_for_other_ = 0;              // of them those that wait so for an answer
   std::unordered_map<int64_t, std::vector<ReadyTensor>> early_;     // tensors that came before their step
   std::unordered_map<uint32_t, std::vector<ReadyTensor>> sends_;    // gathered, by device
-  /// The node of a simulated device whose time has not passed.
+  /// The node that was run, and whose time has not passed.
   struct Work {
     int64_t step;
     Ready at;
-    Simulated took;
+    Ran ran;
     int64_t begin_ns;
   };
   std::optional<Work> work_;

@@ -52,10 +52,10 @@ void Executor::fail(StepState& s, const Node* node, Error error) {
     if (error.node.empty()) error.node = node->name();
     if (error.op.empty()) error.op = node->op().name();
   }
-  if (error.device.empty()) error.device = device_.name;
+  if (error.device.empty()) error.device = info_.name;
   error.step = s.call->id;
   if (error.code == Code::kResourceExhausted) {
-    const AllocatorStats memory = device_.allocator->stats();  // it may be the disk that is full
+    const AllocatorStats memory = info_.allocator->stats();  // it may be the disk that is full
     if (std::exchange(refusals_, memory.failures) < memory.failures) {
       unpark();
       std::vector<std::unique_ptr<StepState>> steps(std::move_iterator(active_.begin()),
@@ -77,7 +77,7 @@ void Executor::stop(StepState& s) {
     counters_.busy_ns.fetch_add(outbox_.now_ns() - work_->begin_ns, std::memory_order_relaxed);
     work_.reset();
     --s.unanswered;
-    outbox_.drop_work();
+    device_.drop_work();
   }
   if (s.unanswered > 0) {
     flush();  // what is to be cancelled must be on its way first
@@ -109,20 +109,35 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   s->left = frame.num_nodes;
   s->unanswered = s->blocking = s->input_unanswered = 0;
   s->stopped = s->held = false;
-  s->ordered = !plan.priorities.empty() || device_.kind == DeviceKind::kSim;
+  s->mark = Mark::kNotAsked;
+  s->checked.clear();
+  s->ordered = !plan.priorities.empty() || device_.traits.ordered;
   // Two looks at the clock for a node would show in small steps, so only some are timed; the very first only warms.
   const int64_t nth = plan.started++;
-  s->timed = (nth > 0 && (nth <= plan.timed_steps || nth % kTimedEvery == 0)) || call->trace;
+  const bool measured = nth > 0 && (nth <= plan.timed_steps || nth % kTimedEvery == 0);
+  s->timed = (measured && !device_.traits.runs_on) || call->trace;
   s->timings_left = plan.size();
   s->firings.clear();
-  if (s->timed || device_.kind == DeviceKind::kSim) begin_counting(*s);
+  if (s->timed || device_.traits.counts_always) begin_counting(*s);
   for (auto [feed, slot] : plan.feeds) in.values[slot] = call->feeds[feed];
   s->call = std::move(call);
   return s;
 }
 
+bool Executor::has_run(StepState& s) {
+  if (s.mark != Mark::kNotAsked) return s.mark == Mark::kPassed;
+  if (Status asked = device_.mark({index_, s.call->id, kMark, 0}); !asked.ok()) {
+    fail(s, nullptr, std::move(asked.error()));
+    return true;
+  }
+  s.mark = Mark::kAsked;
+  ++s.unanswered;
+  return false;
+}
+
 bool Executor::finish_if_done(StepState& s) {
   if (s.stopped ? s.unanswered > 0 : s.left > 0) return false;
+  if (device_.traits.runs_on && !s.stopped && !has_run(s)) return false;
   const auto at = std::ranges::lower_bound(active_, s.call->id, {}, [](const auto& a) { return a->call->id; });
   std::unique_ptr<StepState> state = std::move(*at);
   active_.erase(at);

@@ -28,6 +28,7 @@ enum class NodeKind : uint8_t {
   kBlocking,  // a request to the actor for work that waits for files
   kSend,  // its input (or, without one, a mere signal) goes to a Recv of another partition or task, or to the caller
   kRecv,  // waits for that, or for a feed of a partial run
+  kCopy,  // its input in another memory; of a device that has its own
   // Control flow: what OpDef::control_flow says.
   kSwitch,
   kMerge,
@@ -53,6 +54,7 @@ struct PlanNode {
     ResourceKernel* resource;
     uint32_t blocking;  // into StepPlan::blocking
     const Tensor* constant;
+    Space space;  // kCopy: where to
     struct {
       uint32_t partition;  // kSend: where to; kCaller: to the caller of a partial run; kPeer: to another task
       uint32_t node;       // the Recv there; for the caller the index of the fetch; for another task the edge
@@ -164,6 +166,7 @@ struct StepPlan {
   std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
+  std::deque<Tensor> constants;                            // in the memory of devices that have their own
   Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
 
   bool uses_resources() const {

@@ -116,6 +116,8 @@ struct Loop {
   std::vector<uint32_t> dead_exits;  // of the newest iteration
 };
 
+enum class Mark : uint8_t { kNotAsked, kAsked, kPassed };
+
 struct StepState {
   StepRef call;
   const PartitionPlan* plan = nullptr;
@@ -134,6 +136,9 @@ struct StepState {
   uint32_t input_unanswered = 0;  // of them for input
   bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
   bool stopped = false;           // failed: nothing more fires
+  Mark mark = Mark::kNotAsked;    // of a device that runs on: whether all that it has run of the step is done
+  /// What waits to be looked at for NaN and infinities, by node and iteration: which output is at the host.
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> checked;
   bool held = false;              // has sent more than a task takes now: nothing more fires until Executor::may_send()
   bool timed = false;             // every node of this step is timed, but in loops only the first times
   uint32_t timings_left = 0;      // until it is not any more

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/device_name.h"
+#include "gpu/compute.h"
 #include "graph/passes/passes.h"
 #include "plan/cut.h"
 #include "plan/evaluate.h"
@@ -85,7 +86,8 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   if (!lacking_.empty()) return lacking();
   if (context_.part) TROUPE_RETURN_IF_ERROR(find_edges());
   TROUPE_RETURN_IF_ERROR(share_loops());
-  if (context_.schedule_receives && !context_.partial && drafts_.size() > 1) hold_back_receives();
+  if (context_.schedule_receives && !context_.partial && drafts_.size() > 1)
+    TROUPE_RETURN_IF_ERROR(hold_back_receives());
   TROUPE_RETURN_IF_ERROR(add_readers());
   TROUPE_RETURN_IF_ERROR(spans_tasks() ? cut() : close());
   return std::shared_ptr<const StepPlan>(std::move(plan_));
@@ -199,16 +201,16 @@ Status Planner::connect(const Node& node) {
   if (draft.plan.nodes[here.node].kind == NodeKind::kRecv) return {};  // its control inputs tell its loop
   draft.plan.nodes[here.node].first_input = static_cast<uint32_t>(draft.plan.input_slots.size());
   const size_t first_edge = draft.edges.size();
+  int index = 0;
   for (const Output& in : node.inputs()) {
-    TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here));
+    TROUPE_ASSIGN(const uint32_t slot, input_slot(step_->now(in), here, index++));
     ++draft.uses[slot];
     draft.plan.input_slots.push_back(slot);
   }
-  wait_for_controls(node, here, first_edge);
-  return {};
+  return wait_for_controls(node, here, first_edge);
 }
 
-void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge) {
+Status Planner::wait_for_controls(const Node& node, Place here, size_t first_edge) {
   ++waiter_;
   const auto look_at = [&](const Node& n) {
     if (!n.control_inputs().empty() && std::exchange(waited_through_[static_cast<size_t>(n.id())], waiter_) != waiter_)
@@ -217,7 +219,7 @@ void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge)
   look_at(node);
   for (const Output& in : node.inputs())
     if (const Node& from = *step_->now(in).node; constant(from)) look_at(from);
-  if (waits_.empty()) return;
+  if (waits_.empty()) return {};
 
   PartitionDraft& draft = drafts_[here.partition];
   const bool merge = draft.plan.nodes[here.node].kind == NodeKind::kMerge;
@@ -230,6 +232,7 @@ void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge)
         draft.edges.begin() + static_cast<ptrdiff_t>(first_edge), draft.edges.end(),
         [&](const PartitionDraft::Edge& e) { return e.from == from && e.to == here.node && e.port == port; });
   };
+  Status status;
   while (!waits_.empty()) {
     const Node& next = *waits_.back();
     waits_.pop_back();
@@ -237,49 +240,71 @@ void Planner::wait_for_controls(const Node& node, Place here, size_t first_edge)
       if (constant(*before.node)) return look_at(*before.node);
       const Place there = where_[static_cast<size_t>(before.node->id())];
       if (there.partition == kNone) return;  // all its outputs are fed
-      if (there.partition != here.partition)
-        return draft.add_edge(transfer(before, false, here.partition).node, here.node, -1);
+      if (there.partition != here.partition) {
+        const auto recv = transfer(before, false, here.partition);
+        if (!recv.ok()) status = recv.status();
+        else drafts_[here.partition].add_edge(recv->node, here.node, -1);
+        return;
+      }
       // A node that reads it, or waits for it already, dies with it.
       const bool known = std::exchange(waited_for[there.node], waiter_) == waiter_ &&
                          (before.port < 0 || has_edge(there.node, before.port));
       if (merge || !known) draft.add_edge(there.node, here.node, merge ? -1 : before.port);
     });
   }
+  return status;
 }
 
-Result<uint32_t> Planner::input_slot(const Output& in, Place here) {
+Result<uint32_t> Planner::input_slot(const Output& in, Place here, int index) {
   PartitionDraft& draft = drafts_[here.partition];
+  TROUPE_ASSIGN(const Space space, space_of_input(here, index, in.dtype()));
+  const auto read = [&](const Held& held) {
+    const Held value = copied(held, space);
+    if (value.from.node != kNone) draft.add_edge(value.from.node, here.node, value.port);
+    return value.slot;
+  };
   if (auto fed = fed_.find({in.node->id(), in.port}); fed != fed_.end()) {
     if (draft.node_frames[here.node] != 0)
       return at_node(invalid_argument("reads {} inside a loop, where nothing can be fed", in.name()),
                      *draft.plan.graph_nodes[here.node]);
-    if (context_.partial) return receive_feed(fed->second, here);
-    if (draft.plan.nodes[here.node].kind == NodeKind::kMerge) draft.dependencies[here.node] &= ~1;  // it lives
+    if (context_.partial) {
+      TROUPE_ASSIGN(const Place recv, feed_receiver(fed->second, here.partition));
+      return read({recv, 0, draft.plan.nodes[recv.node].first_output, Space::kHost, in.node});
+    }
     auto [at, fresh] = draft.feed_slots.try_emplace(fed->second, 0);
     if (fresh) {
       at->second = draft.add_slots(1);
       draft.plan.feeds.emplace_back(fed->second, at->second);
     }
-    return at->second;
+    if (draft.plan.nodes[here.node].kind == NodeKind::kMerge && space == Space::kHost)
+      draft.dependencies[here.node] &= ~1;  // it lives
+    return read({{here.partition, kNone}, 0, at->second, Space::kHost, in.node});
   }
-  if (constant(*in.node)) return constant_slot(*in.node, here.partition);
+  if (constant(*in.node)) return constant_slot(*in.node, here.partition, space);
   Place there = where_[static_cast<size_t>(in.node->id())];
   if (there.partition != here.partition && is_constant_enter(*in.node)) {
     TROUPE_ASSIGN(there, copy_enter(*in.node, here.partition));
   }
-  if (there.partition == here.partition) {
-    draft.add_edge(there.node, here.node, in.port);
-    return draft.plan.nodes[there.node].first_output + static_cast<uint32_t>(in.port);
+  int port = in.port;
+  if (there.partition != here.partition) {
+    TROUPE_ASSIGN(there, transfer(in, true, here.partition));
+    port = 0;
   }
-  const Place recv = transfer(in, true, here.partition);
-  draft.add_edge(recv.node, here.node, 0);
-  return draft.plan.nodes[recv.node].first_output;
+  TROUPE_ASSIGN(const Held held, output_held(there, port));
+  return read(held);
 }
 
-uint32_t Planner::constant_slot(const Node& node, uint32_t partition) {
-  auto [at, fresh] = constant_slots_.try_emplace({node.id(), partition}, 0);
-  if (fresh) at->second = drafts_[partition].add_constant(*constant(node), frame_of(node));
-  return at->second;
+Result<uint32_t> Planner::constant_slot(const Node& node, uint32_t partition, Space space) {
+  auto [at, fresh] = constant_slots_.try_emplace({node.id(), partition, space}, 0);
+  if (!fresh) return at->second;
+  const Tensor* value = constant(node);
+  if (space == Space::kGpu) {
+    const DeviceInfo& device = context_.devices[drafts_[partition].plan.device];
+    auto there = device.gpu->upload(*value);
+    if (!there.ok()) return at_node(std::move(there.error()), node);
+    value = &plan_->constants.emplace_back(std::move(*there));
+  }
+  return at->second = drafts_[partition].add_constant(*value, frame_of(node));
 }
 
 Status Planner::add_readers() {
@@ -308,13 +333,16 @@ Status Planner::add_fetches() {
     if (constant(*fetch.node)) {
       const uint32_t device = place(*fetch.node);
       there.partition = partition_of(context_.partial && is_remote(device) ? own_device() : device);
-      slot = constant_slot(*fetch.node, there.partition);
+      TROUPE_ASSIGN(slot, constant_slot(*fetch.node, there.partition));
     } else {
       slot = drafts_[there.partition].plan.nodes[there.node].first_output + static_cast<uint32_t>(fetch.port);
     }
     if (context_.partial) {
-      send_fetch(i, fetch, there, slot);
+      TROUPE_RETURN_IF_ERROR(send_fetch(i, fetch, there, slot));
       continue;
+    }
+    if (int port = fetch.port; !constant(*fetch.node)) {
+      TROUPE_ASSIGN(slot, slot_at_host(there, port, slot));
     }
     PartitionDraft& draft = drafts_[there.partition];
     ++draft.uses[slot];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planner: makes the plan of one signature: prune, rewrite, place, partition, flatten (plan.cpp); what crosses from
-// device to device (planner_transfers.cpp); loops on several devices (planner_loops.cpp); what partial runs have beside
-// (planner_partial.cpp).
+// device to device (planner_transfers.cpp), and between a device's memory and the host's (planner_spaces.cpp); loops on
+// several devices (planner_loops.cpp); what partial runs have beside (planner_partial.cpp).
 #pragma once
 #include <algorithm>
 #include <map>
@@ -55,11 +55,11 @@ class Planner {
   Status connect(const Node& node);
   /// Has `here`, whose edges begin at first_edge, wait for what `node` waits for by control inputs, and its constant
   /// inputs do, which are not nodes of the plan.
-  void wait_for_controls(const Node& node, Place here, size_t first_edge);
-  /// The slot of `in` in the partition of `here`, with the edge that fills it.
-  Result<uint32_t> input_slot(const Output& in, Place here);
+  Status wait_for_controls(const Node& node, Place here, size_t first_edge);
+  /// The slot of `in` in the partition of `here`, where it is input `index`, with the edge that fills it.
+  Result<uint32_t> input_slot(const Output& in, Place here, int index);
   /// Each partition has a slot of its own for a constant that it reads: nothing need be sent.
-  uint32_t constant_slot(const Node& node, uint32_t partition);
+  Result<uint32_t> constant_slot(const Node& node, uint32_t partition, Space space = Space::kHost);
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers();
   Status add_fetches();
@@ -83,21 +83,42 @@ class Planner {
 
   /// The Recv in `partition` of an output, or, without its value, of the mere fact that the node has run (of an
   /// output of a Switch: that it was taken). There is one pair for each tensor or fact and destination.
-  Place transfer(const Output& what, bool value, uint32_t partition);
+  Result<Place> transfer(const Output& what, bool value, uint32_t partition);
   /// A Send behind `from` and its Recv in `partition`, of that output or the mere fact; `what` it is to the graph.
-  Place add_pair(Place from, int port, bool value, uint32_t partition, Output what = {});
+  Result<Place> add_pair(Place from, int port, bool value, uint32_t partition, Output what = {});
   uint32_t frame_of_outputs(Place at) const;
   /// Gives a node that is none of the graph's its next input. The inputs of one node are given one after the other.
   void read_later(uint32_t partition, uint32_t node, uint32_t slot);
   bool is_compressed(const Output& what) const;
   /// The node that expands it in `partition`. It is made smaller once for all who receive it.
-  Place transfer_compressed(const Output& what, Place from, uint32_t partition);
+  Result<Place> transfer_compressed(const Output& what, Place from, uint32_t partition);
   /// A Cast behind `from`, which puts out `what` there.
-  Place convert(const Output& what, Place from, DType to);
+  Result<Place> convert(const Output& what, Place from, DType to);
   /// Has what is to come late wait for what is done shortly before it is needed.
-  void hold_back_receives();
+  Status hold_back_receives();
   /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
-  uint32_t release(const Node& until, uint32_t partition);
+  Result<uint32_t> release(const Node& until, uint32_t partition);
+
+  // -- planner_spaces.cpp: devices with memory of their own
+  // ------------------------------------------------------------
+
+  /// A value in a partition: its slot, and what fills that (node kNone: a feed or constant).
+  struct Held {
+    Place from;
+    int port;
+    uint32_t slot;
+    Space space;
+    const Node* node;  // it is an output of
+  };
+  /// Whether values in the partition may be in another memory than the host's. Those of other tasks see to it there.
+  bool has_memory(uint32_t partition) const;
+  /// Where a node has an output; where it wants its input `index`, of that type.
+  Result<Space> space_of_output(Place at, int port) const;
+  Result<Space> space_of_input(Place here, int index, DType dtype) const;
+  Result<Held> output_held(Place at, int port) const;
+  /// The same value in another memory. One copy serves all who want it there.
+  Held copied(const Held& value, Space space);
+  Result<uint32_t> slot_at_host(Place& from, int& port, uint32_t slot);
 
   // -- planner_cut.cpp: steps of several tasks ------------------------------------------------------------------------
 
@@ -134,13 +155,11 @@ class Planner {
   void find_needs();
   /// Of a step of several tasks: has a partition of this one exchange feeds and fetches with the others.
   void find_exchange();
-  /// The slot of a feed in the partition of `here`, with the edge from the Recv that fills it.
-  uint32_t receive_feed(uint32_t feed, Place here);
-  /// That Recv: the caller's or, in another task, that of a pair.
-  Place feed_receiver(uint32_t feed, uint32_t partition);
+  /// The Recv of a feed: the caller's or, in another task, that of a pair.
+  Result<Place> feed_receiver(uint32_t feed, uint32_t partition);
   /// Has a fetch sent to the caller as soon as it is there: `output`, in that slot, of the node `there` (kNone: a
   /// constant).
-  void send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot);
+  Status send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot);
   /// Gives receivers the numbers that their nodes have now.
   void number_receivers(const std::vector<std::vector<uint32_t>>& renumbered);
 
@@ -171,8 +190,9 @@ class Planner {
   std::vector<Place> where_;       // by node id; of a constant kNone
   std::vector<uint32_t> devices_;  // by node id
   std::unordered_set<int> chosen_;
-  std::vector<const Tensor*> constants_;                         // by node id: what is in slots in place of nodes
-  std::map<std::pair<int, uint32_t>, uint32_t> constant_slots_;  // by id and partition
+  std::vector<const Tensor*> constants_;  // by node id: what is in slots in place of nodes
+  std::map<std::tuple<int, uint32_t, Space>, uint32_t> constant_slots_;  // by id and partition
+  std::map<std::pair<uint32_t, uint32_t>, Place> copies_;                // by partition and slot
   Frames frames_;
   LoopPlaces loops_;
   std::map<std::pair<int, uint32_t>, Place> enter_copies_;        // by id and partition

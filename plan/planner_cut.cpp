@@ -104,8 +104,10 @@ class Planner::PartWriter {
     for (const auto& [feed, slot] : draft_->feed_slots) sources_[slot] = {Source::kFeed, feed, 0};
     for (const auto& [slot, value] : draft_->constants)
       if (value == &p_.plan_->token) sources_[slot] = {Source::kToken, 0, 0};
-    for (const auto& [key, slot] : p_.constant_slots_)
-      if (key.second == partition_) sources_[slot] = {Source::kConstant, static_cast<uint32_t>(key.first), 0};
+    for (const auto& [key, slot] : p_.constant_slots_) {
+      const auto [id, partition, space] = key;
+      if (partition == partition_) sources_[slot] = {Source::kConstant, static_cast<uint32_t>(id), 0};
+    }
   }
 
   /// In each frame a node that lives in every iteration: by it a node without inputs tells that it is there.

@@ -25,9 +25,9 @@ Result<Planner::Place> Planner::copy_enter(const Node& node, uint32_t partition)
   const Place here = at->second = add_enter(node, frame, true, partition);
   const size_t first_edge = draft.edges.size();
   const Output in = step_->now(node.inputs()[0]);
-  TROUPE_ASSIGN(const uint32_t slot, input_slot(in, here));
+  TROUPE_ASSIGN(const uint32_t slot, input_slot(in, here, 0));
   read_later(partition, here.node, slot);
-  wait_for_controls(node, here, first_edge);
+  TROUPE_RETURN_IF_ERROR(wait_for_controls(node, here, first_edge));
   return here;
 }
 
@@ -52,7 +52,7 @@ Status Planner::share_loops() {
     // Who decides is told that the others have begun an iteration, so that it does not run away from them.
     for (const Place& merge : merges)
       if (merge.partition != decides && !crossings_.contains({merge.partition, decides, frame}))
-        add_pair(merge, 0, false, decides);
+        TROUPE_RETURN_IF_ERROR(add_pair(merge, 0, false, decides).status());
   }
   return {};
 }
@@ -68,7 +68,7 @@ Result<Planner::Place> Planner::follow_loop(uint32_t frame, const LoopPlaces::Sh
   if (const Output in = step_->now(shared.enter->inputs()[0]); !step_->is_fed(in)) {
     if (!constant(*in.node)) TROUPE_RETURN_IF_ERROR(wait_for(in, enter));
   }
-  wait_for_controls(*shared.enter, enter, first_edge);
+  TROUPE_RETURN_IF_ERROR(wait_for_controls(*shared.enter, enter, first_edge));
 
   PlanNode merge, branch, next;
   merge.kind = NodeKind::kMerge;
@@ -86,7 +86,7 @@ Result<Planner::Place> Planner::follow_loop(uint32_t frame, const LoopPlaces::Sh
   draft.add_edge(follows, merged.node, 0);
   read_later(partition, branched, merge.first_output);
   draft.add_edge(merged.node, branched, 0);
-  TROUPE_ASSIGN(const uint32_t decision, input_slot(shared.condition, {partition, branched}));
+  TROUPE_ASSIGN(const uint32_t decision, input_slot(shared.condition, {partition, branched}, 1));
   read_later(partition, branched, decision);
   read_later(partition, follows, branch.first_output + 1);
   draft.add_edge(branched, follows, 1);
@@ -99,8 +99,10 @@ Status Planner::wait_for(const Output& before, Place here) {
     TROUPE_ASSIGN(there, copy_enter(*before.node, here.partition));
   }
   const bool local = there.partition == here.partition;
-  const uint32_t from = local ? there.node : transfer(before, false, here.partition).node;
-  drafts_[here.partition].add_edge(from, here.node, local ? before.port : -1);
+  if (!local) {
+    TROUPE_ASSIGN(there, transfer(before, false, here.partition));
+  }
+  drafts_[here.partition].add_edge(there.node, here.node, local ? before.port : -1);
   return {};
 }
 

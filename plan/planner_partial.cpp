@@ -52,14 +52,7 @@ void Planner::find_exchange() {
   if (context_.partial && spans_tasks()) exchange_ = partition_of(own_device());
 }
 
-uint32_t Planner::receive_feed(uint32_t feed, Place here) {
-  const Place recv = feed_receiver(feed, here.partition);
-  PartitionDraft& draft = drafts_[here.partition];
-  draft.add_edge(recv.node, here.node, 0);
-  return draft.plan.nodes[recv.node].first_output;
-}
-
-Planner::Place Planner::feed_receiver(uint32_t feed, uint32_t partition) {
+Result<Planner::Place> Planner::feed_receiver(uint32_t feed, uint32_t partition) {
   auto [at, fresh] = feed_receivers_.try_emplace({feed, partition}, Place{partition, kNone});
   if (!fresh) return at->second;
   const Output& fed = plan_->feeds[feed];
@@ -67,8 +60,13 @@ Planner::Place Planner::feed_receiver(uint32_t feed, uint32_t partition) {
     // It comes to a task once, as in transfer(), but never compressed.
     auto [first, is_first] =
         first_in_task_.try_emplace({fed.node->id(), fed.port, true, task_of_partition(partition)}, Place{});
-    if (!is_first) return at->second = add_pair(first->second, 0, true, partition, fed);
-    return at->second = first->second = add_pair(feed_receiver(feed, exchange_), 0, true, partition, fed);
+    Place from = first->second;
+    if (is_first) {
+      TROUPE_ASSIGN(from, feed_receiver(feed, exchange_));
+    }
+    TROUPE_ASSIGN(at->second, add_pair(from, 0, true, partition, fed));
+    if (is_first) first->second = at->second;
+    return at->second;
   }
   PartitionDraft& draft = drafts_[partition];
   PlanNode recv;
@@ -80,12 +78,16 @@ Planner::Place Planner::feed_receiver(uint32_t feed, uint32_t partition) {
   return at->second;
 }
 
-void Planner::send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot) {
+Status Planner::send_fetch(uint32_t fetch, const Output& output, Place there, uint32_t slot) {
   int port = output.port;
   if (is_remote(drafts_[there.partition].plan.device)) {
-    there = is_compressed(output) ? add_pair(there, port, true, exchange_) : transfer(output, true, exchange_);
+    TROUPE_ASSIGN(there,
+                  is_compressed(output) ? add_pair(there, port, true, exchange_) : transfer(output, true, exchange_));
     slot = drafts_[exchange_].plan.nodes[there.node].first_output;
     port = 0;
+  }
+  if (!constant(*output.node)) {
+    TROUPE_ASSIGN(slot, slot_at_host(there, port, slot));
   }
   PartitionDraft& draft = drafts_[there.partition];
   PlanNode send;
@@ -94,6 +96,7 @@ void Planner::send_fetch(uint32_t fetch, const Output& output, Place there, uint
   const uint32_t node = draft.add_node(send, output.node);
   read_later(there.partition, node, slot);
   if (!constant(*output.node)) draft.add_edge(there.node, node, port);
+  return {};
 }
 
 void Planner::number_receivers(const std::vector<std::vector<uint32_t>>& renumbered) {

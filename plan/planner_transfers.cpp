@@ -13,25 +13,41 @@
 
 namespace troupe {
 
-Planner::Place Planner::transfer(const Output& what, bool value, uint32_t partition) {
+Result<Planner::Place> Planner::transfer(const Output& what, bool value, uint32_t partition) {
   const Node& from = *what.node;
   auto [at, fresh] = transfers_.try_emplace({from.id(), what.port, value, partition}, Place{partition, kNone});
   if (!fresh) return at->second;
   const Place there = where_[static_cast<size_t>(from.id())];
-  if (value && is_compressed(what)) return at->second = transfer_compressed(what, there, partition);
-  if (context_.task.empty() || task_of_partition(there.partition) == task_of_partition(partition))
-    return at->second = add_pair(there, what.port, value, partition);
+  Place& out = at->second;
+  if (value && is_compressed(what)) {
+    TROUPE_ASSIGN(out, transfer_compressed(what, there, partition));
+    return out;
+  }
+  if (context_.task.empty() || task_of_partition(there.partition) == task_of_partition(partition)) {
+    TROUPE_ASSIGN(out, add_pair(there, what.port, value, partition));
+    return out;
+  }
   // It comes to a task once, and goes on from there to other devices.
   auto [first, is_first] =
       first_in_task_.try_emplace({from.id(), what.port, value, task_of_partition(partition)}, Place{});
-  if (!is_first) return at->second = add_pair(first->second, 0, value, partition, what);
-  return at->second = first->second = add_pair(there, what.port, value, partition);
+  if (!is_first) {
+    TROUPE_ASSIGN(out, add_pair(first->second, 0, value, partition, what));
+    return out;
+  }
+  TROUPE_ASSIGN(first->second, add_pair(there, what.port, value, partition));
+  return out = first->second;
 }
 
-Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t partition, Output what) {
+Result<Planner::Place> Planner::add_pair(Place from, int port, bool value, uint32_t partition, Output what) {
   PartitionDraft& source = drafts_[from.partition];
   PartitionDraft& target = drafts_[partition];
   const Node* producer = source.plan.graph_nodes[from.node];
+  if (!what) what = {producer, port};
+  uint32_t slot = 0;
+  if (value) {
+    slot = source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port);
+    TROUPE_ASSIGN(slot, slot_at_host(from, port, slot));
+  }
   const uint32_t frame = frame_of_outputs(from);
   crossings_.emplace(from.partition, partition, frame);
 
@@ -46,10 +62,9 @@ Planner::Place Planner::add_pair(Place from, int port, bool value, uint32_t part
   send.kind = NodeKind::kSend;
   send.to = {partition, there.node};
   const uint32_t send_index = source.add_node(send, producer, frame);
-  if (value)
-    read_later(from.partition, send_index, source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port));
+  if (value) read_later(from.partition, send_index, slot);
   source.add_edge(from.node, send_index, port);
-  pairs_.push_back({{from.partition, send_index}, there, what ? what : Output{producer, port}, value});
+  pairs_.push_back({{from.partition, send_index}, there, what, value});
   return there;
 }
 
@@ -71,14 +86,16 @@ bool Planner::is_compressed(const Output& what) const {
          transfer_compression(*what.node).value_or(context_.compress_transfers) == TransferCompression::kBFloat16;
 }
 
-Planner::Place Planner::transfer_compressed(const Output& what, Place from, uint32_t partition) {
+Result<Planner::Place> Planner::transfer_compressed(const Output& what, Place from, uint32_t partition) {
   auto [at, fresh] = compressed_.try_emplace({what.node->id(), what.port}, Place{});
-  if (fresh) at->second = convert(what, from, DType::kBFloat16);
-  const Place recv = add_pair(at->second, 0, true, partition);
+  if (fresh) {
+    TROUPE_ASSIGN(at->second, convert(what, from, DType::kBFloat16));
+  }
+  TROUPE_ASSIGN(const Place recv, add_pair(at->second, 0, true, partition));
   return convert(drafts_[from.partition].plan.graph_nodes[at->second.node]->out(), recv, DType::kFloat32);
 }
 
-Planner::Place Planner::convert(const Output& what, Place from, DType to) {
+Result<Planner::Place> Planner::convert(const Output& what, Place from, DType to) {
   PartitionDraft& draft = drafts_[from.partition];
   Node& node = plan_->conversions.emplace_back();
   const int id = step_->ids() + static_cast<int>(plan_->conversions.size()) - 1;
@@ -99,13 +116,15 @@ Planner::Place Planner::convert(const Output& what, Place from, DType to) {
   cast.first_output = draft.add_slots(1, frame_of_outputs(from));
   const Place here{from.partition, draft.add_node(cast, &node, frame_of_outputs(from))};
   const bool received = draft.plan.nodes[from.node].kind == NodeKind::kRecv;
-  const auto port = static_cast<uint32_t>(received ? 0 : what.port);
-  read_later(here.partition, here.node, draft.plan.nodes[from.node].first_output + port);
-  draft.add_edge(from.node, here.node, static_cast<int>(port));
+  TROUPE_ASSIGN(const Held held, output_held(from, received ? 0 : what.port));
+  TROUPE_ASSIGN(const Space space, space_of_input(here, 0, what.dtype()));
+  const Held value = copied(held, space);
+  read_later(here.partition, here.node, value.slot);
+  drafts_[here.partition].add_edge(value.from.node, here.node, value.port);
   return here;
 }
 
-void Planner::hold_back_receives() {
+Status Planner::hold_back_receives() {
   const auto rates = [&](const Node& node) -> const DeviceInfo& {
     return context_.devices[devices_[static_cast<size_t>(node.id())]];
   };
@@ -124,20 +143,25 @@ void Planner::hold_back_receives() {
   const ReceiveSchedule schedule = schedule_receives({*step_, frames_, devices_, node_ns, expand_ns, context_.links});
   for (const auto& [node, until] : schedule.made) {
     const Place here = where_[static_cast<size_t>(node->id())];
-    drafts_[here.partition].add_edge(release(*until, here.partition), here.node, -1);
+    TROUPE_ASSIGN(const uint32_t before, release(*until, here.partition));
+    drafts_[here.partition].add_edge(before, here.node, -1);
   }
   for (const auto& [what, device, until] : schedule.expanded) {
     const uint32_t partition = partition_by_device_.at(device);
     const Place expansion = transfers_.at({what.node->id(), what.port, true, partition});
-    drafts_[partition].add_edge(release(*until, partition), expansion.node, -1);
+    TROUPE_ASSIGN(const uint32_t before, release(*until, partition));
+    drafts_[partition].add_edge(before, expansion.node, -1);
   }
+  return {};
 }
 
-uint32_t Planner::release(const Node& until, uint32_t partition) {
+Result<uint32_t> Planner::release(const Node& until, uint32_t partition) {
   auto [at, fresh] = releases_.try_emplace({until.id(), partition}, kNone);
   if (!fresh) return at->second;
   Place there = where_[static_cast<size_t>(until.id())];
-  if (there.partition != partition) there = transfer({&until, -1}, false, partition);
+  if (there.partition != partition) {
+    TROUPE_ASSIGN(there, transfer({&until, -1}, false, partition));
+  }
   at->second = there.node;
   if (!control_flow_) return at->second;
   PlanNode trigger;

@@ -45,10 +45,11 @@ class Simulation {
     for (uint32_t i = 0; i < count; ++i)
       devices.push_back(
           {fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu, 1, system_allocator()});
+    for (const DeviceInfo& device : devices) working_.emplace_back(device);
     for (uint32_t i = 0; i < count; ++i)
       directory->devices.push_back(
           named(fmt::format("cpu:{}", i),
-                system_.spawn<DeviceActor>(i, std::cref(devices[i]), std::ref(counters[i]), directory)));
+                system_.spawn<DeviceActor>(i, std::ref(working_[i]), std::ref(counters[i]), directory)));
     directory->blocking = std::make_shared<BlockingJobs>(
         [this](BlockingJobs::Job job) -> Status {
           jobs_.push_back(std::move(job));
@@ -165,6 +166,7 @@ class Simulation {
   std::map<caf::actor_id, std::string> names_;
   KernelCache cache_;
   int64_t next_step_ = 1;
+  std::deque<CpuDevice> working_;
   std::deque<BlockingJobs::Job> jobs_;
 };
 

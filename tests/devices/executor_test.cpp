@@ -47,8 +47,10 @@ struct Stage {
       devices.push_back(
           {fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu, 1, system_allocator()});
     }
-    for (uint32_t i = 0; i < 2; ++i)
-      executors.push_back(std::make_unique<Executor>(i, devices[i], outbox[i], counters[i]));
+    for (uint32_t i = 0; i < 2; ++i) {
+      working.push_back(std::make_unique<CpuDevice>(devices[i]));
+      executors.push_back(std::make_unique<Executor>(i, *working[i], outbox[i], counters[i]));
+    }
   }
   StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
                std::vector<const Node*> targets = {}) {
@@ -78,6 +80,7 @@ struct Stage {
   std::optional<KernelCache> cache{std::in_place};
   TransferCompression compression = TransferCompression::kOff;
   std::vector<DeviceInfo> devices;
+  std::vector<std::unique_ptr<Device>> working;
   Recorder outbox[2];
   Executor::Counters counters[2];
   std::vector<std::unique_ptr<Executor>> executors;

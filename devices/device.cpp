@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "devices/device.h"
+
+namespace troupe {
+namespace {
+
+Error not_done(const DeviceInfo& device, const char* what) {
+  return make_error(Code::kInternal, "{} {}", device.name, what);
+}
+
+}  // namespace
+
+Result<Ran> Device::run(const Node&, ComputeKernel*, KernelContext&, std::span<const Tensor>) {
+  return not_done(info, "calls its kernels directly");
+}
+
+Result<Tensor> Device::copy_in(const Tensor&) { return not_done(info, "has no memory of its own"); }
+
+Status Device::copy_out(const Tensor&, const RequestTag&) { return not_done(info, "has no memory of its own"); }
+
+Status Device::mark(const RequestTag&) { return not_done(info, "has done what it has run"); }
+
+}  // namespace troupe

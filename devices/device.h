@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device: one device as its Executor sees it: how nodes are carried out there, and how values come and leave.
+// Implemented in devices/device.cpp. One thread at a time, that of its executor.
+#pragma once
+#include <span>
+
+#include "troupe/graph.h"
+#include "troupe/kernel.h"
+
+namespace troupe {
+
+/// What running a node came to.
+struct Ran {
+  int64_t ns = 0;     // above 0: nothing else fires until Executor::work_ended()
+  bool asks = false;  // its resource is still to be asked
+};
+
+class Device {
+ public:
+  /// What holds for all nodes of a device.
+  struct Traits {
+    /// A kernel is called, and then has run. Else the device is asked to run() it.
+    bool direct = true;
+    /// Of what computes, the first in the plan goes first.
+    bool ordered = false;
+    /// How often nodes fire is counted in every step, not only in those that are timed.
+    bool counts_always = false;
+    /// What has run may still be at work: values leave by copy_out(), and a step ends by mark(). Its nodes are not
+    /// timed.
+    bool runs_on = false;
+  };
+
+  /// `info` lives as long as it.
+  Device(const DeviceInfo& info, Traits traits) : info(info), traits(traits) {}
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceInfo& info;
+  const Traits traits;
+
+  /// Of one that is not direct: runs `kernel`, or does as if; nullptr: the node uses a resource. `outputs` are those
+  /// that the context sets.
+  virtual Result<Ran> run(const Node& node, ComputeKernel* kernel, KernelContext& context,
+                          std::span<const Tensor> outputs);
+  /// The step of the node at work has failed: Executor::work_ended() is not to be called for it.
+  virtual void drop_work() {}
+
+  // Of one that runs on:
+  /// The value in the device's memory, for kernels that are run later.
+  virtual Result<Tensor> copy_in(const Tensor& value);
+  /// The value in the host's memory, once what was run before has made it: as the answer to `tag`,
+  /// Executor::answered().
+  virtual Status copy_out(const Tensor& value, const RequestTag& tag);
+  /// An answer without outputs once all that was run before is done.
+  virtual Status mark(const RequestTag& tag);
+};
+
+/// A device whose kernels run on the thread that calls them.
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceInfo& info) : Device(info, {}) {}
+};
+
+}  // namespace troupe
