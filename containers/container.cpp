@@ -53,10 +53,17 @@ Result<Container::Variable*> Container::find(const ResourceHandle& handle) {
 
 Status Container::declare(const ResourceHandle& handle) { return find(handle).status(); }
 
-Result<Tensor> Container::read(const ResourceHandle& handle) {
+Error Container::elsewhere(const ResourceHandle& handle, const Tensor& value, Space space) const {
+  return make_error(Code::kFailedPrecondition, "variable '{}' is in {}, and is used from {}: use it on its own device",
+                    handle.name, to_string(value.space()), to_string(space));
+}
+
+Result<Tensor> Container::read(const ResourceHandle& handle, Space space) {
   TROUPE_ASSIGN(Variable * v, find(handle));
   if (!v->value.defined()) [[unlikely]]
     return uninitialized(handle);
+  if (v->value.space() != space) [[unlikely]]
+    return elsewhere(handle, v->value, space);
   return v->value;
 }
 
@@ -81,7 +88,7 @@ Status Container::assign(const ResourceHandle& handle, Tensor value, bool same_s
   return {};
 }
 
-Status Container::find_for_update(std::span<const ResourceHandle* const> handles) {
+Status Container::find_for_update(std::span<const ResourceHandle* const> handles, Space space) {
   ++update_;
   updating_.clear();
   tensors_.clear();
@@ -89,6 +96,8 @@ Status Container::find_for_update(std::span<const ResourceHandle* const> handles
     TROUPE_ASSIGN(Variable * v, find(*handle));
     if (!v->value.defined()) [[unlikely]]
       return uninitialized(*handle);
+    if (v->value.space() != space) [[unlikely]]
+      return elsewhere(*handle, v->value, space);
     if (std::exchange(v->last_update, update_) == update_)
       return invalid_argument("variable '{}' is given twice to one update", handle->name);
     updating_.push_back(v);
@@ -99,7 +108,7 @@ Status Container::find_for_update(std::span<const ResourceHandle* const> handles
 
 Status Container::begin_update(std::span<const ResourceHandle* const> handles,
                                const std::shared_ptr<Allocator>& allocator) {
-  TROUPE_RETURN_IF_ERROR(find_for_update(handles));
+  TROUPE_RETURN_IF_ERROR(find_for_update(handles, allocator->space()));
   for (Tensor* t : tensors_) {
     if (t->unique()) continue;
     TROUPE_ASSIGN(*t, t->clone(allocator));
@@ -109,7 +118,7 @@ Status Container::begin_update(std::span<const ResourceHandle* const> handles,
 
 Status Container::begin_rewrite(std::span<const ResourceHandle* const> handles,
                                 const std::shared_ptr<Allocator>& allocator) {
-  TROUPE_RETURN_IF_ERROR(find_for_update(handles));
+  TROUPE_RETURN_IF_ERROR(find_for_update(handles, allocator->space()));
   fresh_.assign(tensors_.size(), Tensor());
   rewritten_.clear();
   for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -43,16 +43,27 @@ class Container final : public Resource {
 
   /// Makes the name known, without a value.
   Status declare(const ResourceHandle& handle);
+  // So do those that read or change a value which is in another memory than `space`, or that of `allocator`.
+
   /// The value; it shares the variable's buffer and never changes. Error: kFailedPrecondition without one.
-  Result<Tensor> read(const ResourceHandle& handle);
+  Result<Tensor> read(const ResourceHandle& handle, Space space = Space::kHost);
+  /// Has the value be elsewhere: fn(const Tensor&) -> Result<Tensor> gives the same value in another memory. That is no
+  /// change. Nothing is done without a value. Errors: fn's.
+  template <class F> Status move(const ResourceHandle& handle, F&& fn) {
+    TROUPE_ASSIGN(Variable * v, find(handle));
+    if (!v->value.defined()) return {};
+    TROUPE_ASSIGN(v->value, fn(std::as_const(v->value)));
+    return {};
+  }
   Result<bool> initialized(const ResourceHandle& handle);
   /// Sets the value; the container shares its buffer from now on. Errors: kInvalidArgument for a dtype or shape that
   /// the handle does not allow, or, when `same_shape`, a shape other than the present value's.
   Status assign(const ResourceHandle& handle, Tensor value, bool same_shape = false, std::optional<UpdateId> id = {});
   /// Calls fn(std::span<Tensor* const>) -> Status with the variables' tensors, in the order of the handles, all
-  /// unshared and writable; clones of shared ones come from `allocator`. fn checks before it writes: on its error
-  /// nothing may have changed. A repeated `id` succeeds without calling fn. Errors: fn's; kFailedPrecondition without a
-  /// value; kInvalidArgument for one variable given twice; kResourceExhausted when a clone finds no memory.
+  /// unshared and writable; clones of shared ones, which only the host makes, come from `allocator`. fn checks before
+  /// it writes: on its error nothing may have changed. A repeated `id` succeeds without calling fn. Errors: fn's;
+  /// kFailedPrecondition without a value; kInvalidArgument for one variable given twice; kResourceExhausted when a
+  /// clone finds no memory.
   template <class F>
   Status update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator, F&& fn,
                 std::optional<UpdateId> id = {}) {
@@ -131,7 +142,8 @@ class Container final : public Resource {
   Result<Variable*> find(const ResourceHandle& handle);
   Error disagreement(const ResourceHandle& handle, const Variable& variable) const;
   Error uninitialized(const ResourceHandle& handle) const;
-  Status find_for_update(std::span<const ResourceHandle* const> handles);
+  Error elsewhere(const ResourceHandle& handle, const Tensor& value, Space space) const;
+  Status find_for_update(std::span<const ResourceHandle* const> handles, Space space);
   Status begin_update(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator);
   Status begin_rewrite(std::span<const ResourceHandle* const> handles, const std::shared_ptr<Allocator>& allocator);
   void finish_rewrite(bool done, const std::optional<UpdateId>& id);

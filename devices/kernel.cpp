@@ -97,12 +97,19 @@ Result<std::unique_ptr<Kernel>> KernelRegistry::made_by(const Entry& entry, cons
   return kernel;
 }
 
+bool KernelRegistry::is_for(const Entry& entry, DeviceKind kind, const Attrs& attrs) {
+  if (entry.kind == kind) return true;
+  if (kind != DeviceKind::kCuda || entry.kind != DeviceKind::kCpu) return false;
+  const auto known = guarded([&] { return Result<KernelKind>(entry.factory.kind(attrs)); });
+  return known.ok() && *known >= KernelKind::kConst;
+}
+
 Result<const KernelRegistry::Entry*> KernelRegistry::find(std::string_view op, DeviceKind kind,
                                                           const Attrs& attrs) const {
   const auto at = entries_.find(op);
   if (at != entries_.end())
     for (const Entry& e : at->second)
-      if (e.kind == kind && of_types(e.types, attrs)) return &e;
+      if (is_for(e, kind, attrs) && of_types(e.types, attrs)) return &e;
   std::string there, asked;
   if (at != entries_.end())
     for (const Entry& e : at->second)
@@ -131,8 +138,9 @@ Result<KernelRegistry::HostMemory> KernelRegistry::host_memory(std::string_view 
 
 bool KernelRegistry::serves(std::string_view op, DeviceKind kind, const Attrs& attrs) const {
   const auto at = entries_.find(op);
-  return at != entries_.end() &&
-         std::ranges::any_of(at->second, [&](const Entry& e) { return e.kind == kind && of_types(e.types, attrs); });
+  return at != entries_.end() && std::ranges::any_of(at->second, [&](const Entry& e) {
+           return is_for(e, kind, attrs) && of_types(e.types, attrs);
+         });
 }
 
 bool KernelRegistry::has(std::string_view op, DeviceKind kind) const {

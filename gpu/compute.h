@@ -12,19 +12,19 @@
 namespace troupe::gpu {
 
 class Blas;
-class Dnn;
 
 struct Compute {
   Stream& stream;
   const Card& card;
-  Blas& blas;
-  Dnn& dnn;
+  Blas* blas = nullptr;  // of matrix products
   /// Memory of the card that is used in the order of the stream: it may be given back while work that uses it waits.
   std::shared_ptr<Allocator> allocator;
   bool tf32 = false;  // products of float32 may be rounded so
   /// A value of the host in the card's memory, for all that is put into the stream from now on; any thread. The value
   /// is kept for as long as it is read.
   std::function<Result<Tensor>(const Tensor&)> upload = {};
+  /// Whether a tensor is in this device's memory.
+  std::function<bool(const Tensor&)> holds = {};
 };
 
 }  // namespace troupe::gpu

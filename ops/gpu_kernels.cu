@@ -6,6 +6,7 @@
 #include "ops/array/register.h"
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
+#include "ops/training/register.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {
 
@@ -18,6 +19,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_unary_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
+  register_updates_gpu(kernels);
 }
 
 }  // namespace troupe::TROUPE_GPU_VARIANT

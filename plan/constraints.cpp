@@ -146,6 +146,12 @@ class Constraints::Finder {
       }
     }
     for (const std::string_view name : places_of(written(node))) TROUPE_RETURN_IF_ERROR(put_with(node, name));
+    if (options_.resources_together)
+      for (const Output& in : node.inputs())
+        if (const Output handle = step_.now(in); handle.dtype() == DType::kResource && !step_.is_fed(handle)) {
+          waiting_.push_back(handle.node);
+          TROUPE_RETURN_IF_ERROR(unite(node, *handle.node, true));
+        }
     return {};
   }
 
@@ -168,14 +174,15 @@ class Constraints::Finder {
     return unite(node, *other);
   }
 
-  Status unite(const Node& node, const Node& other) {
+  /// `gives_way`: what does not agree is no error. Where no kind of device has kernels for both they stay apart.
+  Status unite(const Node& node, const Node& other, bool gives_way = false) {
     const uint32_t a = out_.root(node.id()), b = out_.root(other.id());
     if (a == b) return {};
     Group& first = out_.groups_[a];
     Group& second = out_.groups_[b];
     const auto merged = merge(first.name, second.name);
-    if (!merged.ok() && !options_.soft) return conflict(node, other, merged.error().message);
-    if (!(first.kinds & second.kinds)) return kernels_conflict(node, other);
+    if (!merged.ok() && !options_.soft && !gives_way) return conflict(node, other, merged.error().message);
+    if (!(first.kinds & second.kinds)) return gives_way ? Status() : kernels_conflict(node, other);
     // Of two that do not agree, the earlier node's counts.
     const bool second_first = second.asker && (!first.asker || second.asker->id() < first.asker->id());
     const uint32_t name = merged.ok() ? *merged : second_first ? second.name : first.name;

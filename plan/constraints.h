@@ -38,6 +38,8 @@ struct ConstraintOptions {
   /// task, else to the default or another that has a kernel; where nodes that must be together ask for different
   /// devices, the first of them counts. Without it these are errors.
   bool soft = false;
+  /// What uses a resource goes where its handle is made, whatever it asks for.
+  bool resources_together = false;
   /// The devices that nodes ask for do not count.
   bool any_device = false;
   uint32_t default_device = 0;

@@ -11,9 +11,12 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
   TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
   ConstraintOptions options{.soft = context_.soft_placement, .default_device = context_.default_device};
+  // Variables may be in the memory of their device.
+  options.resources_together =
+      std::ranges::any_of(context_.devices, [](const DeviceInfo& device) { return device.kind == DeviceKind::kCuda; });
   options.any_device = context_.scatter != 0 && !context_.task.empty() && !context_.part;
   options.has_kernel = [this](const Node& node, const std::string& kind) {
-    return context_.kernels.has(node.op().name(), kernels_for(kind));
+    return context_.kernels.serves(node.op().name(), kernels_for(kind), node.attrs());
   };
   // Where only some devices are simulated, a step is on those or on the others.
   const bool simulated = context_.devices[context_.default_device].kind == DeviceKind::kSim;

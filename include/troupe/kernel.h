@@ -88,7 +88,7 @@ class KernelContext {
     const uint32_t slot = input_slots_[i];
     Tensor& t = values_[slot];
     if (uses_[slot] == 1 && t.dtype() == dtype && t.unique() && t.shape() == shape) {
-      (void)t.mutable_raw();  // no longer frozen, if it was
+      (void)t.mutable_address();  // no longer frozen, if it was
       return t;
     }
     return allocate(dtype, shape);
@@ -237,7 +237,8 @@ class KernelFactory {
   Make make_;
 };
 
-/// Which kernel serves an op, by device kind and types. Filled once (ops/all.h), then only read, by any thread.
+/// Which kernel serves an op, by device kind and types. What the executor carries out itself (from KernelKind::kConst
+/// on) serves devices of every kind. Filled once (ops/all.h), then only read, by any thread.
 class KernelRegistry {
  public:
   /// Types a kernel is for, by type attribute; attributes not named here may be anything.
@@ -285,6 +286,7 @@ class KernelRegistry {
     HostMemory host = {};
   };
   Result<std::unique_ptr<Kernel>> made_by(const Entry& entry, const KernelInit& init) const;
+  static bool is_for(const Entry& entry, DeviceKind kind, const Attrs& attrs);
   Result<const Entry*> find(std::string_view op, DeviceKind kind, const Attrs& attrs) const;
   bool checked_ = false;
   std::shared_ptr<const DataFolders> data_folders_;

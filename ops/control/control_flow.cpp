@@ -180,6 +180,7 @@ void register_control_flow_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("Marks the predicate of a loop, a scalar, and passes it on."),
           not_differentiable("a predicate is not continuous"));
   kernels.add<LoopCondition>("LoopCond", DeviceKind::kCpu, {});
+  kernels.add<LoopCondition>("LoopCond", DeviceKind::kCuda, {}, {{0}, {0}});
   ops.add(OpDef("Abort")
               .attr("error_msg: string = ''")
               .attr("exit_without_error: bool = false")

@@ -7,6 +7,7 @@
 #include "containers/container.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/simd_clones.h"
+#include "ops/parts/variable_memory.h"
 #include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 #include "troupe/graph.h"
@@ -43,12 +44,16 @@ Result<std::unique_ptr<ComputeKernel>> make_variable_handle(const KernelInit& in
   return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
-/// A kernel at a container: `run` does the request and returns the reply.
+/// A kernel at a container: `run` does the request and returns the reply. Where a GPU asks, the variable is in its
+/// memory.
 class VariableKernel : public ResourceKernel {
  public:
   void execute(Resource& resource, ResourceRequest request) final {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(run(*container, request));
+    Container* container = core_as<Container>(resource, request, "variable");
+    if (!container) return;
+    if (Status there = bring_to_gpu(*container, request.handle(), request.gpu); !there.ok())
+      return request.reply(std::move(there.error()));
+    request.reply(run(*container, request));
   }
 
  private:
@@ -57,7 +62,7 @@ class VariableKernel : public ResourceKernel {
 
 class ReadKernel final : public VariableKernel {
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
-    return one_output(container.read(request.handle()));
+    return one_output(container.read(request.handle(), request.allocator->space()));
   }
 };
 
@@ -126,7 +131,7 @@ class VariableShapeKernel final : public VariableKernel {
 
  private:
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
-    TROUPE_ASSIGN(const Tensor value, container.read(request.handle()));
+    TROUPE_ASSIGN(const Tensor value, container.read(request.handle(), request.allocator->space()));
     const auto dims = value.shape().dims();
     if (out_type_ == DType::kInt64) return one_output(Tensor::of<int64_t>(dims));
     const std::vector<int32_t> narrow(dims.begin(), dims.end());
@@ -174,7 +179,7 @@ class DestroyKernel final : public VariableKernel {
 
 class TakeKernel final : public VariableKernel {
   Result<std::vector<Tensor>> run(Container& container, ResourceRequest& request) override {
-    TROUPE_ASSIGN(Tensor value, container.read(request.handle()));
+    TROUPE_ASSIGN(Tensor value, container.read(request.handle(), request.allocator->space()));
     TROUPE_RETURN_IF_ERROR(container.erase(request.handle()));
     return one_output(std::move(value));
   }
@@ -222,6 +227,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("a handle is not a number; gradients of ReadVariableOp flow to it"));
   kernels.add("VarHandleOp", DeviceKind::kCpu, {}, make_variable_handle);
+  kernels.add("VarHandleOp", DeviceKind::kCuda, gpu_variables("dtype"), make_variable_handle);
 
   ops.add(OpDef("ReadVariableOp")
               .input("resource: resource")
@@ -237,6 +243,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
             return {};
           }));
   kernels.add<ReadKernel>("ReadVariableOp", DeviceKind::kCpu, {});
+  kernels.add<ReadKernel>("ReadVariableOp", DeviceKind::kCuda, gpu_variables("dtype"));
 
   const char* no_value = "it has no output; what it writes is read by other nodes";
   ops.add(OpDef("AssignVariableOp")
@@ -251,6 +258,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(no_value));
   kernels.add<AssignKernel>("AssignVariableOp", DeviceKind::kCpu, {});
+  kernels.add<AssignKernel>("AssignVariableOp", DeviceKind::kCuda, gpu_variables("dtype"));
 
   for (const auto& [name, verb] : {std::pair("AssignAddVariableOp", "Adds `value` to"),
                                    std::pair("AssignSubVariableOp", "Subtracts `value` from")})
@@ -273,6 +281,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("the output is a truth value"));
   kernels.add<IsInitializedKernel>("VarIsInitializedOp", DeviceKind::kCpu, {});
+  kernels.add<IsInitializedKernel>("VarIsInitializedOp", DeviceKind::kCuda, {}, {{}, {0}});
 
   ops.add(OpDef("DisableCopyOnRead")
               .input("resource: resource")
@@ -281,6 +290,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(no_value));
   kernels.add<NoCopyOnRead>("DisableCopyOnRead", DeviceKind::kCpu, {});
+  kernels.add<NoCopyOnRead>("DisableCopyOnRead", DeviceKind::kCuda, {});
 
   ops.add(OpDef("VariableShape")
               .input("input: resource")
@@ -291,6 +301,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("a shape does not depend on values"));
   kernels.add<VariableShapeKernel>("VariableShape", DeviceKind::kCpu, {});
+  kernels.add<VariableShapeKernel>("VariableShape", DeviceKind::kCuda, {}, {{}, {0}});
 
   ops.add(OpDef("ResourceCountUpTo")
               .input("resource: resource")
@@ -315,6 +326,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(no_value));
   kernels.add<DestroyKernel>("DestroyResourceOp", DeviceKind::kCpu, {});
+  kernels.add<DestroyKernel>("DestroyResourceOp", DeviceKind::kCuda, {});
 
   ops.add(OpDef("_TakeVariable")
               .input("resource: resource")
@@ -327,6 +339,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("TensorFlow defines none"));
   kernels.add<TakeKernel>("_TakeVariable", DeviceKind::kCpu, {});
+  kernels.add<TakeKernel>("_TakeVariable", DeviceKind::kCuda, gpu_variables("dtype"));
 }
 
 }  // namespace troupe

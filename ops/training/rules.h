@@ -13,9 +13,14 @@
 
 #include "ops/parts/type_dispatch.h"
 
+#ifdef __CUDACC__
+#define TROUPE_RULE __host__ __device__ static inline
+#define TROUPE_EACH(i, n) for (int64_t i = 0; i < (n); ++i)
+#else
 #define TROUPE_RULE [[gnu::always_inline]] static inline
 // The arrays of one update never overlap: the loop may go several elements at a time.
 #define TROUPE_EACH(i, n) _Pragma("GCC ivdep") for (int64_t i = 0; i < (n); ++i)
+#endif
 
 namespace troupe {
 

@@ -10,7 +10,9 @@
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/simd_clones.h"
+#include "ops/parts/variable_memory.h"
 #include "ops/state/variable_shape.h"
+#include "ops/training/gpu_updates.h"
 #include "ops/training/proximal_rules.h"
 #include "ops/training/register.h"
 #include "ops/training/sign_rules.h"
@@ -49,8 +51,6 @@ template <class Rule, class T> void run_rule(T* const* v, const T* g, const Arit
   if constexpr (std::is_same_v<T, float>) run_floats(Rule(), v, g, s, flag, n);
   else Rule::run(v, g, s, flag, n);
 }
-
-constexpr int kMostVariables = 4, kMostScalars = 8;
 
 /// A scalar of any type that rules are for.
 using Scalar = std::complex<double>;
@@ -217,6 +217,75 @@ class SparseApplyKernel final : public UpdateKernel {
   }
 };
 
+/// An update that a GPU does in the order of its stream.
+class GpuApplyKernel final : public ResourceKernel {
+ public:
+  GpuApplyKernel(const GpuRule& rule, const KernelInit& init)
+      : rule_(rule), flag_(!rule.flag.empty() && init.attr<bool>(rule.flag)) {}
+
+  void execute(Resource& resource, ResourceRequest request) override {
+    if (Container* container = core_as<Container>(resource, request, "variable"))
+      request.reply(no_output(apply(*container, request)));
+  }
+
+ private:
+  Status apply(Container& container, const ResourceRequest& request) const {
+    if (!request.gpu) return make_error(Code::kInternal, "no GPU asks for what a GPU does");
+    const ResourceHandle* handles[kMostVariables];
+    GpuUpdate update{};
+    for (int i = 0; i < rule_.variables; ++i) {
+      handles[i] = handle_at(request, i);
+      if (!handles[i] || handles[i]->type != handles[0]->type || handles[i]->container != handles[0]->container)
+        return invalid_argument("input {} must be a variable of container '{}'", i, container.name());
+      TROUPE_RETURN_IF_ERROR(bring_to_gpu(container, *handles[i], request.gpu));
+    }
+    for (int i = 0; i < rule_.scalars; ++i) {
+      const int input = rule_.variables + i + (i >= rule_.gradient ? 1 : 0);
+      const Tensor& t = request.inputs[static_cast<size_t>(input)];
+      const DType wanted = i == rule_.step ? DType::kInt64 : rule_.dtype;
+      if (t.dtype() != wanted || t.rank() != 0)
+        return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), dtype_and_shape(t));
+      update.scalars[i] = t.address();
+    }
+    const Tensor& g = request.inputs[static_cast<size_t>(rule_.variables + rule_.gradient)];
+    update.gradient = g.address();
+    update.flag = flag_;
+    update.n = g.elements();
+    const auto change = [&](std::span<const Container::Rewritten> variables) -> Status {
+      for (size_t i = 0; i < variables.size(); ++i) {
+        const Tensor& t = *variables[i].from;
+        if (t.dtype() != g.dtype() || t.dtype() != rule_.dtype || !(t.shape() == g.shape()))
+          return invalid_argument("variable '{}' is {}, what changes it {}", handles[i]->name, dtype_and_shape(t),
+                                  dtype_and_shape(g));
+      }
+      for (size_t i = 0; i < variables.size(); ++i) {
+        update.from[i] = variables[i].from->address();
+        update.to[i] = variables[i].to->mutable_address();
+      }
+      if (update.n == 0) return {};
+      TROUPE_RETURN_IF_ERROR(rule_.launch(*request.gpu, update));
+      tell_uses(request, update);
+      return {};
+    };
+    return container.rewrite({handles, static_cast<size_t>(rule_.variables)}, request.allocator, change);
+  }
+
+  void tell_uses(const ResourceRequest& request, const GpuUpdate& update) const {
+    const auto bytes = static_cast<size_t>(update.n) * size_of(rule_.dtype);
+    std::vector<gpu::Access> accesses{{update.gradient, bytes, false}};
+    for (int i = 0; i < rule_.variables; ++i) {
+      accesses.push_back({update.to[i], bytes, true});
+      if (update.from[i] != update.to[i]) accesses.push_back({update.from[i], bytes, false});
+    }
+    for (int i = 0; i < rule_.scalars; ++i)
+      accesses.push_back({update.scalars[i], size_of(i == rule_.step ? DType::kInt64 : rule_.dtype), false});
+    request.gpu->stream.used(accesses);
+  }
+
+  const GpuRule rule_;
+  const bool flag_;
+};
+
 /// Variables of one shape, and with them the gradient, or, where it is sparse, its rows; all else scalars.
 ShapeFn apply_shape(int variables, int gradient, bool sparse) {
   return [=](ShapeContext& c) -> Status {
@@ -303,6 +372,13 @@ class Rules {
 };
 
 }  // namespace
+
+void add_gpu_update(KernelRegistry& kernels, const std::string& op, const std::string& attr, const GpuRule& rule) {
+  kernels.add(op, DeviceKind::kCuda, {{attr, {rule.dtype}}},
+              [rule](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+                return std::unique_ptr<ResourceKernel>(new GpuApplyKernel(rule, init));
+              });
+}
 
 void register_update_ops(OpRegistry& ops, KernelRegistry& kernels) {
   Rules rules(ops, kernels);

@@ -236,8 +236,7 @@ class Parity {
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
   alignas(16) char absent_[16] = {};  // libraries that no kernel under test calls
-  gpu::Compute compute_{stream_, card_, reinterpret_cast<gpu::Blas&>(absent_), reinterpret_cast<gpu::Dnn&>(absent_),
-                        memory_};
+  gpu::Compute compute_{.stream = stream_, .card = card_, .allocator = memory_};
   DeviceInfo cpu_, gpu_;
   uint64_t seed_ = 0;
 };

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates of variables on GPUs agree with the CPU's: every rule and type, several times one after the other, in place
+// and with the variables shared; what cannot be is the CPU's error and changes nothing.
+#include <catch2/catch.hpp>
+
+#include "containers/container.h"
+#include "tests/gpu/parity.h"
+
+namespace troupe::testing {
+namespace {
+
+/// The variables of one device, and the kernels that update them.
+class Updates final : ReplySink {
+ public:
+  Updates(const KernelRegistry& kernels, DeviceKind kind) : kernels_(kernels), kind_(kind) {
+    if (kind == DeviceKind::kCuda)
+      compute_.emplace(gpu::Compute{.stream = stream_,
+                                    .card = card_,
+                                    .allocator = memory_,
+                                    .upload = [this](const Tensor& x) -> Result<Tensor> { return there(x); },
+                                    .holds = [](const Tensor&) { return true; }});
+  }
+  void assign(const std::string& name, const Tensor& value) {
+    REQUIRE(container_.assign(*handle(name, value.dtype()), value.clone().value()).ok());
+  }
+  Tensor value(const std::string& name, DType dtype) {
+    auto value = container_.read(*handle(name, dtype), Space::kHost);
+    if (!value.ok()) value = container_.read(*handle(name, dtype), Space::kGpu);
+    REQUIRE(value.ok());
+    Tensor out = *Tensor::make(value->dtype(), value->shape());
+    if (out.bytes() > 0) std::memcpy(out.mutable_raw(), value->address(), out.bytes());
+    return out;
+  }
+  /// Keeps the values, so that the next update finds them shared.
+  void share() { shared_ = container_.snapshot(); }
+  void let_go() { shared_.clear(); }
+  bool at_host(const std::string& name, DType dtype) { return container_.read(*handle(name, dtype)).ok(); }
+
+  Status update(const std::string& op, const Attrs& attrs, std::span<const std::string> variables, DType dtype,
+                std::span<const Tensor> rest) {
+    KernelInit init;
+    init.op = op;
+    init.attrs = &attrs;
+    auto kernel = kernels_.make(init, kind_);
+    if (!kernel.ok()) return std::move(kernel.error());
+    std::vector<Tensor> inputs;
+    for (const std::string& name : variables) inputs.push_back(Tensor::scalar<ResourceRef>(handle(name, dtype)));
+    for (const Tensor& x : rest) inputs.push_back(there(x));
+    answered_.reset();
+    dynamic_cast<ResourceKernel&>(**kernel).execute(
+        container_, {std::move(inputs), kind_ == DeviceKind::kCuda ? memory_ : system_allocator(), Reply(*this, {}),
+                     compute_ ? &*compute_ : nullptr});
+    REQUIRE(answered_);
+    return answered_->ok() ? Status() : Status(answered_->error());
+  }
+
+ private:
+  void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { answered_ = std::move(outputs); }
+  static ResourceRef handle(const std::string& name, DType dtype) {
+    auto handle = std::make_shared<ResourceHandle>();
+    handle->type = "variable";
+    handle->name = name;
+    handle->dtype = dtype;
+    return handle;
+  }
+  Tensor there(const Tensor& x) {
+    if (kind_ == DeviceKind::kCpu) return x;
+    Tensor y = *Tensor::make(x.dtype(), x.shape(), memory_);
+    if (x.bytes() > 0) std::memcpy(y.mutable_address(), x.raw(), x.bytes());
+    return y;
+  }
+
+  const KernelRegistry& kernels_;
+  const DeviceKind kind_;
+  gpu::Card card_{.name = "fake", .multiprocessors = 2};
+  InlineStream stream_;
+  std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
+  std::optional<gpu::Compute> compute_;
+  Container container_;
+  std::map<std::string, Tensor> shared_;
+  std::optional<Result<std::vector<Tensor>>> answered_;
+};
+
+Tensor filled(DType dtype, const Shape& shape, uint64_t seed, double low, double high) {
+  Tensor x = *Tensor::make(dtype, shape);
+  std::mt19937_64 random(seed);
+  const auto draw = [&] { return low + (high - low) * static_cast<double>(random() % 4096) / 4096; };
+  with_type(dtype, NumberTypes{}, [&]<class T>() {
+    for (int64_t i = 0; i < x.elements(); ++i) x.mutable_data<T>()[i] = static_cast<T>(static_cast<float>(draw()));
+  });
+  return x;
+}
+
+void check_near(const Tensor& actual, const Tensor& expected, const std::string& what) {
+  INFO(what << "\n" << actual.str(8) << " but on the CPU " << expected.str(8));
+  REQUIRE(actual.shape() == expected.shape());
+  const bool floats = with_type(expected.dtype(), FloatTypes{}, [&]<class T>() {
+    const double tolerance = sizeof(T) == 8 ? 1e-12 : sizeof(T) == 4 ? 1e-5 : 2e-2;
+    for (int64_t i = 0; i < expected.elements(); ++i) {
+      const double a = widen(actual.data<T>()[i]), b = widen(expected.data<T>()[i]);
+      CHECK(a == Approx(b).epsilon(tolerance).margin(tolerance));
+    }
+  });
+  if (!floats) CHECK(actual.identical(expected));
+}
+
+/// The op for a type on both devices, a few times, with the values shared before the last.
+void check_update(const Registries& registries, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
+                  const Shape& shape, bool flag) {
+  Updates cpu(registries.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+  Attrs attrs;
+  for (const AttrDef& a : op.attrs()) {
+    if (a.type == "type") attrs.set(a.name, dtype);
+    else attrs.set(a.name, a.type == "bool" ? AttrValue(flag) : *a.default_value);
+  }
+  std::vector<std::string> variables;
+  std::vector<Tensor> rest;
+  uint64_t seed = 1;
+  for (const ArgDef& input : op.inputs()) {
+    if (input.dtype == DType::kResource) {
+      variables.push_back(input.name);
+      const Tensor value = filled(dtype, shape, ++seed, variables.size() > 1 ? 0.1 : -2, 2);
+      cpu.assign(input.name, value);
+      gpu.assign(input.name, value);
+    } else if (input.name == "grad" || input.name == "delta" || input.name == "value") {
+      rest.push_back(filled(dtype, shape, ++seed, -1, 1));
+    } else if (input.dtype == DType::kInt64) {
+      rest.push_back(Tensor::scalar(int64_t{3}));
+    } else {
+      rest.push_back(
+          filled(dtype, Shape{}, ++seed, input.name == "lr_power" ? -0.6 : 0.1, input.name == "lr_power" ? -0.4 : 0.9));
+    }
+  }
+  const std::string what = fmt::format("{} {}{} {}", op.name(), to_string(dtype), shape.str(), flag);
+  INFO(what);
+  for (int i = 0; i < 3; ++i) {
+    if (i == 2) cpu.share(), gpu.share();
+    for (Updates* updates : {&cpu, &gpu}) {
+      const Status status = updates->update(op.name(), attrs, variables, dtype, rest);
+      INFO((status.ok() ? "" : status.error().str()));
+      REQUIRE(status.ok());
+    }
+    for (const std::string& name : variables) {
+      CHECK_FALSE(gpu.at_host(name, dtype));
+      check_near(gpu.value(name, dtype), cpu.value(name, dtype), what + " " + name);
+    }
+  }
+  gpu.let_go();
+  // A gradient of another shape changes nothing.
+  for (Tensor& x : rest)
+    if (x.rank() > 0 || shape.rank() == 0) x = filled(dtype, Shape{3, 1, 2}, 7, 0, 1);
+  const Tensor before = gpu.value(variables[0], dtype);
+  CHECK(gpu.update(op.name(), attrs, variables, dtype, rest).error().code == Code::kInvalidArgument);
+  CHECK(gpu.value(variables[0], dtype).identical(before));
+}
+
+}  // namespace
+
+TEST_CASE("Updates of variables on GPUs agree with those of CPUs") {
+  const Registries& registries = Registries::all();
+  KernelRegistry gpu_kernels;
+  on_fake::register_gpu_kernels(gpu_kernels);
+  int ops = 0;
+  for (const auto& [name, op] : registries.ops.all()) {
+    const bool applies = name.starts_with("ResourceApply"),
+               adds = name == "AssignAddVariableOp" || name == "AssignSubVariableOp";
+    if (!applies && !adds) continue;
+    ++ops;
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt32,
+                        DType::kInt64, DType::kInt8, DType::kUInt8, DType::kInt16}) {
+      Attrs attrs;
+      attrs.set(applies ? "T" : "dtype", dtype);
+      if (applies && !is_floating(dtype)) continue;
+      REQUIRE(gpu_kernels.serves(name, DeviceKind::kCuda, attrs));
+      check_update(registries, gpu_kernels, *op, dtype, Shape{5, 67}, false);
+      check_update(registries, gpu_kernels, *op, dtype, Shape{3}, true);
+    }
+  }
+  CHECK(ops == 20);
+}
+
+}  // namespace troupe::testing
