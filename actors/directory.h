@@ -31,6 +31,10 @@ class Directory {
   std::shared_ptr<BlockingJobs> blocking;
   Homes homes;
   StepTable steps;
+  /// Where devices have memory of their own: calls back, perhaps later and on another thread, with all values in the
+  /// host's. Empty: all are there.
+  using Variables = std::map<std::string, Tensor>;
+  std::function<void(Variables, std::function<void(Result<Variables>)>)> bring_to_host;
 
   /// `spawn` makes the actor of a host, under the directory's mutex. `watch`, if there is one, is called with it when
   /// the directory has it, without the mutex: the actor may be dead by then, and is removed from within.

@@ -70,6 +70,9 @@ Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, 
   if (!host) TROUPE_RETURN_IF_ERROR(check_threads(options));
   return guarded([&]() -> Result<std::shared_ptr<Impl>> {
     std::shared_ptr<Impl> impl(new Impl(host, task));
+    if (options.gpus.cards != 0) {
+      TROUPE_ASSIGN(impl->gpus, GpuDevices::make(options.gpus, impl->task));
+    }
     try {
       impl->start(std::move(options));
     } catch (const std::system_error& e) {
@@ -81,6 +84,7 @@ Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, 
 
 void Engine::Impl::start(EngineOptions options) {
   register_all_ops(ops, kernels);
+  if (gpus) gpus->platform().register_kernels(kernels);
   kernels.check_from_now_on();
   if (options.register_ops) options.register_ops(ops, kernels);
 
@@ -89,6 +93,7 @@ void Engine::Impl::start(EngineOptions options) {
     devices.push_back({fmt::format("{}/device:cpu:{}", task, i), DeviceKind::kCpu,
                        options.cpu_threads[static_cast<size_t>(i)], make_caching_allocator(options.memory_limit),
                        cpu_rates(options.cpu_threads[static_cast<size_t>(i)], options.memory_limit)});
+  if (gpus) devices.insert(devices.end(), gpus->infos().begin(), gpus->infos().end());
   for (size_t i = 0; i < options.sim.devices.size(); ++i) {
     DeviceRates rates = options.sim.devices[i];
     if (rates.memory == 0) rates.memory = options.memory_limit;
@@ -145,17 +150,31 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
   directory->blocking = std::make_shared<BlockingJobs>(
       [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, *directory);
   const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
+  const auto working = cpus + static_cast<uint32_t>(gpus ? gpus->infos().size() : 0);
   for (uint32_t i = 0; i < cpus; ++i) working_devices.push_back(std::make_unique<CpuDevice>(devices[i]));
-  directory->homes = Homes(*system_, cpus);
-  for (uint32_t i = 0; i < cpus; ++i)
+  for (uint32_t i = cpus; i < working; ++i) {
+    auto device = gpus->device(i - cpus, devices[i]);
+    device->answer_by([directory = directory.get(), i](ResourceAnswer answer) {
+      auto answers = std::make_shared<std::vector<ResourceAnswer>>();
+      answers->push_back(std::move(answer));
+      directory->tell_device(i, ResourceAnswers{std::move(answers)});
+    });
+    working_devices.push_back(std::move(device));
+  }
+  if (gpus)
+    directory->bring_to_host = [gpus = gpus.get()](auto variables, auto done) {
+      gpus->bring_to_host(std::move(variables), std::move(done));
+    };
+  directory->homes = Homes(*system_, working);
+  for (uint32_t i = 0; i < working; ++i)
     directory->devices.push_back(
         watched(system_->spawn<DeviceActor>(i, std::ref(*working_devices[i]), std::ref(counters[i]), directory),
                 [this, i](const std::string& reason) { device_died(i, reason); }));
-  if (devices.size() > cpus) {
-    sim = watched(system_->spawn<SimActor>(cpus, std::cref(devices), std::ref(counters), options.sim,
+  if (devices.size() > working) {
+    sim = watched(system_->spawn<SimActor>(working, std::cref(devices), std::ref(counters), options.sim,
                                            std::ref(sim_clock_ns), directory),
-                  [this, cpus](const std::string& reason) {
-                    for (uint32_t i = cpus; i < devices.size(); ++i) device_died(i, reason);
+                  [this, working](const std::string& reason) {
+                    for (uint32_t i = working; i < devices.size(); ++i) device_died(i, reason);
                   });
     directory->devices.resize(devices.size(), sim);
   }
@@ -319,6 +338,7 @@ void Engine::Impl::shut_down() {
     std::unique_lock lock(actors_mutex_);
     actors_ended_.wait(lock, [this] { return actors_ == 0; });
   }
+  if (gpus) gpus->stop();  // while there are mailboxes for what it says
   directory->blocking->close();
   pool->shutdown();
   timer = caller = sim = nullptr;

@@ -13,6 +13,7 @@
 #include "actors/blocking_jobs.h"
 #include "actors/cluster_view.h"
 #include "actors/directory.h"
+#include "actors/gpu_devices.h"
 #include "actors/worker.h"
 #include "devices/blocking_pool.h"
 #include "devices/executor.h"
@@ -76,7 +77,8 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
 
   OpRegistry ops;
   KernelRegistry kernels;
-  std::string task;  // "/job:localhost/replica:0/task:0"
+  std::string task;                  // "/job:localhost/replica:0/task:0"
+  std::unique_ptr<GpuDevices> gpus;  // none: there are none
   std::vector<DeviceInfo> devices;
   std::vector<std::unique_ptr<Device>> working_devices;  // but the simulated ones, which are last
   std::vector<DeviceInfo> all_devices;                   // those of other tasks last

@@ -11,6 +11,7 @@ namespace troupe {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr int kMostCards = 64, kMostOnCard = 64;
 constexpr size_t kMostCpuDevices = 1024, kMostSimDevices = 100'000;
 /// Workers there are without being asked for: more than cores, so that a few devices have one each also on a small
 /// machine; those of many devices take turns.
@@ -40,6 +41,18 @@ Status check_sim(const SimOptions& sim) {
   return {};
 }
 
+Status check_gpus(const GpuOptions& gpus) {
+  if (gpus.cards < -1 || gpus.cards > kMostCards)
+    return invalid_argument("GPUs must be from -1 (all there are) to {}, got {}", kMostCards, gpus.cards);
+  if (gpus.devices_per_card < 1 || gpus.devices_per_card > kMostOnCard)
+    return invalid_argument("devices on a GPU must be from 1 to {}, got {}", kMostOnCard, gpus.devices_per_card);
+  if (!(gpus.memory_fraction > 0) || gpus.memory_fraction > 1)
+    return invalid_argument("the part of a GPU's memory must be above 0 and at most 1, got {}", gpus.memory_fraction);
+  if (gpus.memory_limit < 0)
+    return invalid_argument("the memory limit of GPUs must be at least 0, got {}", gpus.memory_limit);
+  return {};
+}
+
 }  // namespace
 
 void choose_devices(EngineOptions& options) {
@@ -57,6 +70,7 @@ Status check_options(const EngineOptions& options) {
     return invalid_argument("the memory limit must be at least 0, got {}", options.memory_limit);
   if (options.scheduler_threads < 0 || options.scheduler_threads > kMostThreads)
     return invalid_argument("scheduler threads must be from 0 to {}, got {}", kMostThreads, options.scheduler_threads);
+  TROUPE_RETURN_IF_ERROR(check_gpus(options.gpus));
   return check_sim(options.sim);
 }
 
@@ -64,7 +78,8 @@ int count_workers(const EngineOptions& options) {
   if (options.scheduler_threads > 0) return options.scheduler_threads;
   // One budget of cores: a worker for each device; the helpers of a device's kernels are the rest. Where one device has
   // all the cores, one worker runs everything, so that the helper team is the device's own.
-  const int count = static_cast<int>(options.cpu_threads.size()), cores = count_cores();
+  const int gpus = std::max(options.gpus.cards, 0) * options.gpus.devices_per_card;
+  const int count = static_cast<int>(options.cpu_threads.size()) + gpus, cores = count_cores();
   const int wanted = count_helpers(options) > 0 ? count : std::max(count, std::min(2, cores));
   return std::min(wanted, std::max(cores, kMostWorkers));
 }

@@ -36,6 +36,7 @@
 namespace troupe {
 
 class Network;
+class Worker;
 
 /// The lanes of a peer: what is small and urgent, and what is large.
 enum class PeerLane : uint32_t { kControl, kBulk };

@@ -106,7 +106,7 @@ caf::behavior ResourceActor::make_behavior() {
       [](Settle) { return Settled{}; },
       [this](const TakeSnapshot& m) {
         handle([&] {
-          if (cuts_) cuts_->snapshot(m.done, m.also);
+          if (cuts_) cuts_->snapshot(at_host(m.done), m.also);
           else m.done(make_error(Code::kFailedPrecondition, "the container was reset"));
           if (m.made) m.made();
         });
@@ -172,6 +172,15 @@ void ResourceActor::use(ResourceUse request) {
   if (request.timed && !current_)
     answers_[tag.requester].back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
   keep_waiting();
+}
+
+std::function<void(Result<Directory::Variables>)> ResourceActor::at_host(
+    std::function<void(Result<Directory::Variables>)> done) const {
+  if (!directory_->bring_to_host) return done;
+  return [bring = directory_->bring_to_host, done = std::move(done)](Result<Directory::Variables> variables) {
+    if (variables.ok()) bring(std::move(*variables), done);
+    else done(std::move(variables));
+  };
 }
 
 Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply reply) {

@@ -52,6 +52,9 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   using Key = std::tuple<uint64_t, int64_t, uint32_t, uint32_t>;
   static Key key(const RequestTag& tag) { return {tag.requester, tag.step, tag.node, tag.iteration}; }
 
+  /// `done`, called with values that are in the host's memory.
+  std::function<void(Result<Directory::Variables>)> at_host(
+      std::function<void(Result<Directory::Variables>)> done) const;
   /// What each handler does: marks the thread, calls `f`, then settles.
   template <class F> void handle(F&& f);
   void answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs);

@@ -31,7 +31,7 @@ size_t bytes_beside(const Tensor& value, std::unordered_set<const void*>& seen) 
   for (std::vector<const Tensor*> rest = {&value}; !rest.empty();) {
     const Tensor& t = *rest.back();
     rest.pop_back();
-    if (!t.defined() || t.bytes() == 0 || t.dtype() == DType::kResource || !seen.insert(t.raw()).second) continue;
+    if (!t.defined() || t.bytes() == 0 || t.dtype() == DType::kResource || !seen.insert(t.address()).second) continue;
     if (t.dtype() != DType::kVariant) {
       bytes += t.bytes();
       continue;

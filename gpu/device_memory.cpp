@@ -56,4 +56,6 @@ void DeviceMemory::trim() { segments_->trim(); }
 
 AllocatorStats DeviceMemory::stats() const { return segments_->stats(); }
 
+bool DeviceMemory::holds(const void* at) const { return segments_->holds(at); }
+
 }  // namespace troupe::gpu

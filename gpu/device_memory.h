@@ -49,6 +49,8 @@ class DeviceMemory {
   void trim();
   /// Of both allocators together: `cached` is what the card gave and nobody uses.
   AllocatorStats stats() const;
+  /// Whether memory there is its own.
+  bool holds(const void* at) const;
 
  private:
   explicit DeviceMemory(std::shared_ptr<DeviceSegments> segments);

@@ -33,6 +33,7 @@ class DeviceSegments {
   void trim();
   AllocatorStats stats(Owner owner) const;
   AllocatorStats stats() const;
+  bool holds(const void* at) const { return at >= range_ && at < range_ + range_bytes_; }
 
  private:
   /// Pools: the large free blocks of the two owners, their small ones, and addresses without memory.

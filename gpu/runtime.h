@@ -71,6 +71,8 @@ class Stream {
   /// Says what each kernel that is put in from now on, until the next call, uses; copies and fills tell by themselves.
   /// The fake holds that against what other streams do to the same memory; CUDA's does nothing.
   virtual void uses(std::span<const Access> accesses) = 0;
+  /// The same of kernels that were put in last, where it is known only behind them.
+  virtual void used(std::span<const Access> accesses) {}
   /// The cudaStream_t; nullptr of the fake.
   virtual void* native() const = 0;
   /// Of the fake alone: runs `work` on the host when the stream comes to it. gpu/launch.h and fake libraries call it.

@@ -102,6 +102,7 @@ class FakeStream final : public Stream {
   Status check_launch(const char* kernel) override {
     auto lock = state_->lock();
     for (const auto& work : queue_->launched) work->name = kernel;
+    queue_->last_kernel = kernel;
     queue_->launched.clear();
     const Status refused = std::exchange(queue_->refused, {});
     if (state_->is_lost(card())) return state_->lost_error(kernel, card());
@@ -113,6 +114,12 @@ class FakeStream final : public Stream {
   void uses(std::span<const Access> accesses) override {
     auto lock = state_->lock();
     queue_->told.assign(accesses.begin(), accesses.end());
+  }
+
+  void used(std::span<const Access> accesses) override {
+    auto lock = state_->lock();
+    if (state_->options.checked && !state_->is_lost(card()))
+      state_->checker.put(queue_->id, queue_->last_kernel, accesses, AccessChecker::Reach::kKernel);
   }
 
   void enqueue(std::function<void()> work) override {

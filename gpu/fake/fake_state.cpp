@@ -181,7 +181,12 @@ void FakeState::carry_out(Lock& lock, const Queue& queue) {
 }
 
 void FakeState::lose(Lock&, int card, std::string why) {
-  if (!is_lost(card)) cards_state[card].lost = std::move(why);
+  if (!is_lost(card)) {
+    cards_state[card].lost = std::move(why);
+    // Nothing of it is done any more, so the host may do as it likes with what its work was to use.
+    for (const Queue& queue : queues)
+      if (queue->card == card) checker.wait(AccessChecker::kHost, checker.mark(queue->id));
+  }
   changed_.notify_all();
 }
 

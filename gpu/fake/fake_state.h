@@ -42,8 +42,9 @@ struct FakeQueue {
   std::deque<FakePiece> pieces;
   bool busy = false;  // a thread does a piece of it
   bool held = false;
-  bool removed = false;                                        // by work, which may not wait: goes when it is empty
-  std::vector<Access> told;                                    // by uses()
+  bool removed = false;      // by work, which may not wait: goes when it is empty
+  std::vector<Access> told;  // by uses()
+  std::string last_kernel = "kernel";
   Status refused;                                              // a launch since the last check_launch
   std::vector<std::shared_ptr<AccessChecker::Work>> launched;  // since then
 };

@@ -48,6 +48,28 @@ struct SimOptions {
   std::shared_ptr<const CostModel> costs = {};
 };
 
+struct GpuPlatform;  // devices/gpu_platform.h
+
+/// GPUs, "/device:gpu:0" and on, card after card. Their kernels run in a stream of their own: a step's nodes are handed
+/// to it one after the other, and values are copied where they cross to other devices or to the caller. What has no
+/// kernel there runs on the CPU where SessionOptions::soft_placement lets it.
+struct GpuOptions {
+  /// Cards to use, of those that CUDA_VISIBLE_DEVICES lets be seen, the first ones; -1: all, of which there may be
+  /// none.
+  int cards = 0;
+  /// Devices on each card, with a share of its memory each, so that a program for several GPUs runs on one. At most 64.
+  int devices_per_card = 1;
+  /// The part of each card's memory that its devices may take, together: above 0, at most 1. None is taken before it is
+  /// needed.
+  double memory_fraction = 0.95;
+  /// Bytes that each device may take, if that is less; 0: no more than its share.
+  int64_t memory_limit = 0;
+  /// Products of float32 may be made of numbers rounded to 10 bits of mantissa (TF32), which is several times as fast.
+  bool tf32 = false;
+  /// What stands in for CUDA; null: CUDA itself.
+  std::shared_ptr<const GpuPlatform> platform = {};
+};
+
 /// Files of PEM for TLS, as `troupe cluster keys` makes them. They are read once, when the process joins its cluster.
 struct ClusterTls {
   std::string ca = {};           // the cluster's authority
@@ -99,7 +121,10 @@ struct EngineOptions {
   /// Scheduler threads, at most 1,024; 0: one for each device, but no more than cores or 16, whichever is more, and at
   /// least two where there are that many cores.
   int scheduler_threads = 0;
-  /// Simulated devices, after the CPU's; at most 100,000.
+  /// GPUs, after the CPU's devices. Errors: kUnavailable, in one line, without a card, driver or library that is
+  /// needed.
+  GpuOptions gpus = {};
+  /// Simulated devices, after those; at most 100,000.
   SimOptions sim = {};
   /// Registers ops and kernels of the user's own, after the built-in ones.
   std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuDevice: a device whose kernels put work into a GPU's stream and return: what comes next on the device is put in
+// behind, so nodes fire one after the other without anybody being told that one is done. Only what leaves the device,
+// and the end of a step, waits for the GPU. Implemented in devices/gpu_device.cpp.
+#pragma once
+#include <functional>
+
+#include "devices/device.h"
+#include "devices/executor.h"
+#include "gpu/logical_device.h"
+
+namespace troupe {
+
+class GpuDevice final : public Device {
+ public:
+  /// Hands an answer to the device's executor, from any thread.
+  using Answer = std::function<void(ResourceAnswer)>;
+
+  /// `gpu` is that of `info`, and lives as long as it.
+  GpuDevice(const DeviceInfo& info, gpu::LogicalDevice& gpu)
+      : Device(info, {.direct = false, .runs_on = true}), gpu_(gpu) {}
+  /// Before the first step.
+  void answer_by(Answer answer) { answer_ = std::move(answer); }
+
+  Result<Ran> run(const Node& node, ComputeKernel* kernel, KernelContext& context,
+                  std::span<const Tensor> outputs) override;
+  Result<Tensor> copy_in(const Tensor& value) override { return gpu_.copy_in(value); }
+  Status copy_out(const Tensor& value, const RequestTag& tag) override;
+  Status mark(const RequestTag& tag) override;
+
+ private:
+  gpu::LogicalDevice& gpu_;
+  Answer answer_;
+  std::vector<gpu::Access> accesses_;  // of the node that runs
+};
+
+}  // namespace troupe

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engines with GPUs, on a fake of CUDA: sessions, variables, loops, several devices on a card and several cards; memory
+// that runs out, launches that are refused, cards that are lost, steps that are cancelled, engines that end amid work.
+#include <catch2/catch.hpp>
+
+#include <future>
+#include <thread>
+
+#include "tests/gpu/fake_platform.h"
+#include "tests/repeats.h"
+#include "troupe/control_flow.h"
+#include "troupe/scope.h"
+#include "troupe/session.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+
+struct GpuStage {
+  explicit GpuStage(FakeGpus& gpus, EngineOptions options, SessionOptions session_options = {})
+      : engine(make(std::move(options))), graph(engine->ops()) {
+    session_options.soft_placement = true;
+    session.emplace(*engine, graph, session_options);
+  }
+  static std::unique_ptr<Engine> make(EngineOptions options) {
+    auto made = Engine::create(std::move(options));
+    INFO((made.ok() ? "" : made.error().str()));
+    REQUIRE(made.ok());
+    return std::move(*made);
+  }
+  Tensor run(const Output& y, const FeedList& feeds = {}) {
+    INFO((scope.ok() ? "" : scope.status().error().str()));
+    REQUIRE(scope.ok());
+    auto result = session->run(feeds, {y});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    return (*result)[0];
+  }
+  Output placeholder(const PartialShape& shape) {
+    return scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", shape}});
+  }
+
+  std::unique_ptr<Engine> engine;
+  Graph graph;
+  Scope scope{graph};
+  Scope gpu = scope.device("/gpu:0");
+  std::optional<Session> session;
+};
+
+}  // namespace
+
+TEST_CASE("gpu: a session computes on a GPU what the CPU computes, and devices tell their memory") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  CHECK(s.engine->devices().size() == 2);
+  CHECK(s.engine->devices()[1].ends_with("/device:gpu:0"));
+  const Output x = s.placeholder(PartialShape{-1, 3});
+  const auto model = [&](const Scope& scope) {
+    return scope.op(
+        "Tanh",
+        {scope.op("Add", {scope.op("Mul", {x, scope.constant(Tensor::of<float>({1, 2, 3}))}), scope.op("Exp", {x})})});
+  };
+  const Output there = model(s.gpu), here = model(s.scope);
+  for (int rows : {1, 5, 0, 300}) {
+    std::vector<float> values(static_cast<size_t>(rows) * 3);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) / 9 - 1;
+    const Tensor fed = Tensor::of<float>(std::span<const float>(values), Shape{rows, 3});
+    const Tensor got = s.run(there, {{x, fed}}), expected = s.run(here, {{x, fed}});
+    REQUIRE(got.shape() == expected.shape());
+    CHECK(got.space() == Space::kHost);
+    for (int64_t i = 0; i < got.elements(); ++i) CHECK(got.data<float>()[i] == Approx(expected.data<float>()[i]));
+  }
+  CHECK(s.engine->device_stats()[1].memory.peak > 0);
+  CHECK(s.engine->device_stats()[1].memory.limit > 0);
+}
+
+TEST_CASE("gpu: variables live on their GPU, are updated there, saved and restored") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const auto variable = [&](const Scope& scope, const char* name) {
+    return scope.op("VarHandleOp", {},
+                    {{"dtype", DType::kFloat32}, {"shape", PartialShape{4}}, {"shared_name", std::string(name)}});
+  };
+  // A momentum step on the GPU and its like on the CPU.
+  Output handles[2], reads[2];
+  std::vector<const Node*> inits, steps;
+  for (int i : {0, 1}) {
+    const Scope scope = i ? s.scope : s.gpu;
+    const Output v = handles[i] = variable(scope, i ? "here" : "there"), m = variable(scope, i ? "m_here" : "m_there");
+    inits.push_back(scope.node("AssignVariableOp", {v, scope.constant(Tensor::of<float>({1, 2, 3, 4}))}));
+    inits.push_back(scope.node("AssignVariableOp", {m, scope.constant(Tensor::of<float>({0, 0, 0, 0}))}));
+    const Output x = scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+    const Output gradient = scope.op("Square", {x});
+    steps.push_back(
+        scope.node("ResourceApplyMomentum",
+                   {v, m, scope.constant(Tensor::scalar(0.01f)), gradient, scope.constant(Tensor::scalar(0.9f))},
+                   {{"use_nesterov", true}}));
+    reads[i] = scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}});
+  }
+  REQUIRE(s.scope.ok());
+  REQUIRE(s.session->run({}, {}, inits).ok());
+  for (int i = 0; i < 10; ++i) {
+    const auto ran = s.session->run({}, {}, steps);
+    INFO((ran.ok() ? "" : ran.error().str()));
+    REQUIRE(ran.ok());
+  }
+  const auto compare = [&] {
+    const Tensor there = s.run(reads[0]), here = s.run(reads[1]);
+    for (int i = 0; i < 4; ++i) CHECK(there.data<float>()[i] == Approx(here.data<float>()[i]));
+  };
+  compare();
+  auto snapshot = s.engine->snapshot().get();
+  REQUIRE(snapshot.ok());
+  REQUIRE(snapshot->variables.size() == 4);
+  for (const auto& [name, value] : snapshot->variables) CHECK(value.space() == Space::kHost);
+  const Tensor saved = snapshot->variables.at("there");
+  REQUIRE(s.session->run({}, {}, steps).ok());
+  CHECK_FALSE(s.run(reads[0]).identical(saved));
+  REQUIRE(s.engine->restore(*snapshot).ok());
+  CHECK(s.run(reads[0]).identical(saved));
+  REQUIRE(s.session->run({}, {}, steps).ok());
+  compare();
+}
+
+TEST_CASE("gpu: a variable that another memory holds is an error, not a crash") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const auto read = [&](const Scope& scope) {
+    const Output v = scope.op(
+        "VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}, {"shared_name", std::string("v")}});
+    return std::pair(v, scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}));
+  };
+  const auto [there, on_gpu] = read(s.gpu);
+  const auto [here, on_cpu] = read(s.scope);
+  const Node* init = s.gpu.node("AssignVariableOp", {there, s.gpu.constant(Tensor::scalar(2.f))});
+  REQUIRE(s.session->run({}, {}, {init}).ok());
+  const auto result = s.session->run({}, {on_cpu});
+  REQUIRE_FALSE(result.ok());
+  CHECK(result.error().code == Code::kFailedPrecondition);
+  CHECK_THAT(result.error().message, Contains("'v' is in a GPU's memory"));
+  CHECK(s.run(on_gpu).data<float>()[0] == 2);
+}
+
+TEST_CASE("gpu: loops and branches on a GPU") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{});
+  const std::vector<Output> loop = while_loop(
+      s.gpu, {s.gpu.constant(Tensor::scalar(0.f)), x},
+      [](const Scope& scope, const std::vector<Output>& v) {
+        return scope.op("Less", {v[0], scope.constant(Tensor::scalar(10.f))});
+      },
+      [](const Scope& scope, const std::vector<Output>& v) {
+        return std::vector{scope.op("Add", {v[0], scope.constant(Tensor::scalar(1.f))}),
+                           scope.op("Mul", {v[1], scope.constant(Tensor::scalar(2.f))})};
+      });
+  const std::vector<Output> branch = cond(
+      s.gpu, s.gpu.op("Greater", {loop[1], s.gpu.constant(Tensor::scalar(0.f))}),
+      [&](const Scope& scope) { return std::vector{scope.op("Sqrt", {loop[1]})}; },
+      [&](const Scope& scope) { return std::vector{scope.op("Neg", {loop[1]})}; });
+  CHECK(s.run(branch[0], {{x, Tensor::scalar(4.f)}}).data<float>()[0] == 64);
+  CHECK(s.run(branch[0], {{x, Tensor::scalar(-1.f)}}).data<float>()[0] == 1024);
+}
+
+TEST_CASE("gpu: values cross between the devices of a card, between cards, and the CPU") {
+  FakeGpus gpus({.cards = 2});
+  GpuStage s(gpus, gpus.options(2, 2));
+  CHECK(s.engine->devices().size() == 5);
+  const Output x = s.placeholder(PartialShape{-1});
+  Output y = x;
+  for (int round = 0; round < 2; ++round)
+    for (const char* device : {"/gpu:0", "/gpu:1", "/gpu:3", "/cpu:0", "/gpu:2"})
+      y = s.scope.device(device).op("Add", {y, s.scope.device(device).constant(Tensor::scalar(1.f))});
+  const Tensor got = s.run(y, {{x, Tensor::of<float>({0, 5})}});
+  CHECK(got.data<float>()[0] == 10);
+  CHECK(got.data<float>()[1] == 15);
+}
+
+TEST_CASE("gpu: many steps at once from many threads") {
+  FakeGpus gpus({.seed = 3});
+  GpuStage s(gpus, gpus.options(1, 2));
+  const Output x = s.placeholder(PartialShape{-1});
+  Output y = x;
+  for (int i = 0; i < 6; ++i) y = s.scope.device(i % 3 ? "/gpu:0" : "/gpu:1").op("Add", {y, y});
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  constexpr int kThreads = 4, kSteps = many(40);
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kSteps; ++i) {
+        const auto v = static_cast<float>(t * 100 + i);
+        const auto result = s.session->run({{x, Tensor::of<float>({v, 1})}}, {y});
+        right += result.ok() && (*result)[0].data<float>()[0] == 64 * v && (*result)[0].data<float>()[1] == 64;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(right == kThreads * kSteps);
+}
+
+TEST_CASE("gpu: memory that runs out fails the step with node, device and what is live") {
+  FakeGpus gpus;
+  EngineOptions options = gpus.options();
+  options.gpus.memory_limit = 8 << 20;
+  GpuStage s(gpus, options);
+  const Output x = s.placeholder(PartialShape{-1});
+  const Output a = s.gpu.op("Exp", {x}), b = s.gpu.op("Exp", {a}), c = s.gpu.op("Add", {a, b}),
+               d = s.gpu.op("Add", {s.gpu.op("Sub", {a, b}), c});
+  const auto of = [](int64_t n) { return *Tensor::zeros(DType::kFloat32, Shape{n}); };
+  const auto failed = s.session->run({{x, of(1 << 20)}}, {d});
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().code == Code::kResourceExhausted);
+  CHECK_THAT(failed.error().device, Catch::EndsWith("gpu:0"));
+  CHECK_THAT(failed.error().message, Contains(a.node->name()) && Contains("float32[1048576]"));
+  CHECK(failed.error().step > 0);
+  CHECK(s.run(d, {{x, of(1 << 10)}}).elements() == 1 << 10);
+}
+
+TEST_CASE("gpu: a launch that is refused, and a card that is lost, are errors of their steps") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{-1});
+  const Output y = s.gpu.named("doubled").op("Add", {x, x}), z = s.gpu.op("Exp", {y});
+  const FeedList feeds{{x, Tensor::of<float>({1, 2})}};
+  CHECK(s.run(z, feeds).elements() == 2);
+  gpus.runtime->fail(gpu::FakeCall::kLaunch, 1, Code::kInternal);
+  const auto refused = s.session->run(feeds, {z});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == Code::kInternal);
+  CHECK(refused.error().node == y.node->name());
+  CHECK(s.run(z, feeds).elements() == 2);
+
+  gpus.runtime->lose(0, 3);
+  std::optional<Code> last;
+  for (int i = 0; i < 5 && !last; ++i)
+    if (const auto result = s.session->run(feeds, {z}); !result.ok()) {
+      last = result.error().code;
+      CHECK_THAT(result.error().device, Catch::EndsWith("gpu:0"));
+    }
+  CHECK(last == Code::kUnavailable);
+  // What needs no GPU goes on.
+  const Output w = s.scope.op("Neg", {x});
+  CHECK(s.run(w, feeds).data<float>()[1] == -2);
+}
+
+TEST_CASE("gpu: deadlines and cancelled steps end while the GPU works, and the engine ends amid work") {
+  FakeGpus gpus;
+  for (int round = 0; round < many(20); ++round) {
+    GpuStage s(gpus, gpus.options());
+    const Output x = s.placeholder(PartialShape{-1});
+    Output y = x;
+    for (int i = 0; i < 20; ++i) y = s.gpu.op("Add", {y, x});
+    std::vector<std::future<RunResult>> running;
+    for (int i = 0; i < 4; ++i) {
+      RunOptions options;
+      if (i % 2) options.deadline = std::chrono::microseconds(100 * i);
+      running.push_back(s.session->run_future({{x, Tensor::of<float>({1, 2, 3})}}, {y}, {}, options));
+    }
+    if (round % 2) {
+      s.session.reset();
+      s.engine.reset();
+    }
+    for (auto& one : running) {
+      const RunResult result = one.get();
+      if (result.ok()) CHECK((*result)[0].data<float>()[2] == 63);
+      else CHECK((result.error().code == Code::kDeadlineExceeded || result.error().code == Code::kCancelled));
+    }
+  }
+}
+
+TEST_CASE("gpu: options that cannot be, and cards that are not there, are errors in one line") {
+  FakeGpus gpus;
+  const auto code = [&](auto change) {
+    EngineOptions options = gpus.options();
+    change(options.gpus);
+    const auto made = Engine::create(options);
+    if (made.ok()) return std::optional<Code>();
+    CHECK(made.error().message.find('\n') == std::string::npos);
+    return std::optional(made.error().code);
+  };
+  CHECK(code([](GpuOptions& o) { o.cards = 2; }) == Code::kUnavailable);
+  CHECK(code([](GpuOptions& o) { o.cards = -2; }) == Code::kInvalidArgument);
+  CHECK(code([](GpuOptions& o) { o.devices_per_card = 0; }) == Code::kInvalidArgument);
+  CHECK(code([](GpuOptions& o) { o.memory_fraction = 0; }) == Code::kInvalidArgument);
+  CHECK(code([](GpuOptions& o) { o.memory_fraction = NAN; }) == Code::kInvalidArgument);
+  CHECK(code([](GpuOptions& o) { o.memory_limit = -1; }) == Code::kInvalidArgument);
+  CHECK(code([](GpuOptions& o) { o.cards = -1; }) == std::nullopt);
+}
+
+}  // namespace troupe::testing

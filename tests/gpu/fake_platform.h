@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs for engines of tests: kernels run by the shim, on a fake of CUDA whose checker sees what is not ordered.
+#pragma once
+#include <catch2/catch.hpp>
+
+#include "devices/gpu_platform.h"
+#include "gpu/fake/fake_runtime.h"
+#include "ops/gpu_kernels.h"
+#include "troupe/engine.h"
+
+namespace troupe::testing {
+
+struct FakeGpus {
+  explicit FakeGpus(gpu::FakeOptions options = {}) {
+    options.by_hand = false;
+    runtime = std::make_shared<gpu::FakeRuntime>(options);
+    platform = std::make_shared<const GpuPlatform>(GpuPlatform{
+        .runtime = runtime,
+        .register_kernels = on_fake::register_gpu_kernels,
+    });
+  }
+  /// Nothing was used by two who did not agree on an order.
+  ~FakeGpus() {
+    for (const std::string& fault : runtime->faults()) FAIL_CHECK(fault);
+  }
+  EngineOptions options(int cards = 1, int devices_per_card = 1) const {
+    return {.cpu_threads = {1}, .gpus = {.cards = cards, .devices_per_card = devices_per_card, .platform = platform}};
+  }
+
+  std::shared_ptr<gpu::FakeRuntime> runtime;
+  std::shared_ptr<const GpuPlatform> platform;
+};
+
+}  // namespace troupe::testing
