@@ -26,6 +26,11 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
 /// Simulated devices run the CPU's kernels.
 DeviceKind that_runs(DeviceKind kind) { return kind == DeviceKind::kSim ? DeviceKind::kCpu : kind; }
 
+/// CPUs have even places, GPUs odd ones.
+size_t place_of(int id, DeviceKind kind) {
+  return 2 * static_cast<size_t>(id) + (that_runs(kind) == DeviceKind::kCuda ? 1 : 0);
+}
+
 Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, const KernelRegistry& registry) {
   KernelInit init{node.op().name(), node.name(), &node.attrs(), {}, {}, {}, {}};
   for (const Output& in : node.inputs()) {
@@ -42,18 +47,18 @@ Result<std::shared_ptr<Kernel>> make_kernel(const Node& node, DeviceKind kind, c
 
 }  // namespace
 
-std::shared_ptr<Kernel> KernelCache::find(int node) const {
+std::shared_ptr<Kernel> KernelCache::find(int id, DeviceKind kind) const {
   const std::lock_guard lock(mutex_);
-  const auto id = static_cast<size_t>(node);
-  return id < by_node_.size() ? by_node_[id] : nullptr;
+  const size_t at = place_of(id, kind);
+  return at < by_node_.size() ? by_node_[at] : nullptr;
 }
 
-std::shared_ptr<Kernel> KernelCache::keep(int node, std::shared_ptr<Kernel> kernel) {
+std::shared_ptr<Kernel> KernelCache::keep(int id, DeviceKind kind, std::shared_ptr<Kernel> kernel) {
   const std::lock_guard lock(mutex_);
-  const auto id = static_cast<size_t>(node);
-  if (id >= by_node_.size()) by_node_.resize(id + 1);
-  if (!by_node_[id]) by_node_[id] = std::move(kernel);
-  return by_node_[id];
+  const size_t at = place_of(id, kind);
+  if (at >= by_node_.size()) by_node_.resize(at + 1);
+  if (!by_node_[at]) by_node_[at] = std::move(kernel);
+  return by_node_[at];
 }
 
 std::shared_ptr<Kernel> KernelCache::find(const std::string& key) const {

@@ -111,10 +111,10 @@ Result<NodeKernel> Planner::kernel_of(const Node& node, uint32_t device) {
   }
   TROUPE_ASSIGN(const KernelKind registered, std::move(known));
   const int kept = step_->is_made(node) ? -1 : context_.part ? id_in_client(node) : node.id();
-  std::shared_ptr<Kernel> kernel = kept < 0 ? nullptr : cache_.find(kept);
+  std::shared_ptr<Kernel> kernel = kept < 0 ? nullptr : cache_.find(kept, on);
   if (!kernel) {
     TROUPE_ASSIGN(kernel, find_kernel(node, on, context_.kernels, cache_));
-    if (kept >= 0) kernel = cache_.keep(kept, std::move(kernel));
+    if (kept >= 0) kernel = cache_.keep(kept, on, std::move(kernel));
   }
   TROUPE_ASSIGN(const KernelKind kind, check_kind(node, *kernel, registered));
   return NodeKernel{kind, std::move(kernel)};

@@ -18,14 +18,15 @@
 namespace troupe {
 
 /// Kernels of one session, so that plans share them and what they keep (a random op's counter). Those of the graph's
-/// nodes stay, one a node; those of nodes that passes made live as long as a plan has them. Thread-safe: where two
-/// threads make a kernel at once, the first that is kept is the one of both. No kernel is made or called within.
+/// nodes stay, one a node and kind of device; those of nodes that passes made live as long as a plan has them.
+/// Thread-safe: where two threads make a kernel at once, the first that is kept is the one of both. No kernel is made
+/// or called within.
 class KernelCache {
  public:
-  /// The kernel of the graph's node of that id; nullptr where there is none yet.
-  std::shared_ptr<Kernel> find(int id) const;
-  /// Keeps `kernel`, unless the node has one. Returns the node's.
-  std::shared_ptr<Kernel> keep(int id, std::shared_ptr<Kernel> kernel);
+  /// The kernel of the graph's node of that id on devices of a kind; nullptr where there is none yet.
+  std::shared_ptr<Kernel> find(int id, DeviceKind kind) const;
+  /// Keeps `kernel`, unless the node has one there. Returns the node's.
+  std::shared_ptr<Kernel> keep(int id, DeviceKind kind, std::shared_ptr<Kernel> kernel);
   /// The same of shareable kernels, by device kind, op and attributes.
   std::shared_ptr<Kernel> find(const std::string& key) const;
   std::shared_ptr<Kernel> keep(const std::string& key, std::shared_ptr<Kernel> kernel);
@@ -34,7 +35,7 @@ class KernelCache {
 
  private:
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Kernel>> by_node_;  // by node id
+  std::vector<std::shared_ptr<Kernel>> by_node_;  // by place_of()
   std::unordered_map<std::string, std::weak_ptr<Kernel>> shareable_;
 };
 

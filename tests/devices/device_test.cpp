@@ -155,8 +155,10 @@ struct Pair {
   StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
                bool check_numerics = false) {
     REQUIRE(scope.status().ok());
-    auto plan = make_plan(graph, std::move(feeds), std::move(fetches), {},
-                          {.kernels = kernels, .devices = devices, .passes = GraphPasses::none()}, *cache);
+    auto plan = make_plan(
+        graph, std::move(feeds), std::move(fetches), {},
+        {.kernels = kernels, .devices = devices, .default_device = default_device, .passes = GraphPasses::none()},
+        *cache);
     INFO((plan.ok() ? "" : plan.error().str()));
     REQUIRE(plan.ok());
     auto call = std::make_shared<StepCall>(next++, *plan, std::move(values), check_numerics,
@@ -202,6 +204,7 @@ struct Pair {
   std::unique_ptr<gpu::Compute> compute;
   std::optional<KernelCache> cache{std::in_place};
   std::vector<DeviceInfo> devices;
+  uint32_t default_device = 0;
   std::optional<CpuDevice> cpu;
   std::optional<FarDevice> gpu;
   Posts posts[2];
@@ -270,6 +273,20 @@ TEST_CASE("device: branches and loops carry values of a GPU, and decide at the h
   INFO((p.results[0].ok() ? "" : p.results[0].error().str()));
   REQUIRE(p.results[0].ok());
   CHECK(p.result() == 6.5f);
+}
+
+TEST_CASE("device: a node has a kernel for each kind of device that it is planned for") {
+  Pair p;
+  const Output x = p.placeholder(), y = p.scope.op("Neg", {x});
+  for (uint32_t device : {0, 1, 0, 1}) {
+    p.default_device = device;
+    p.results.clear();
+    p.step({x}, {Tensor::scalar(1.f)}, {y});
+    p.run();
+    REQUIRE(p.results.size() == 1);
+    REQUIRE(p.results[0].ok());
+    CHECK(p.result() == (device ? 2.f : -1.f));  // "Neg" adds 1 in far memory
+  }
 }
 
 TEST_CASE("device: an error while copies are under way ends the step when they have come") {
