@@ -5,24 +5,11 @@
 
 namespace troupe {
 
-Result<Ran> GpuDevice::run(const Node& node, ComputeKernel* kernel, KernelContext& context,
-                           std::span<const Tensor> outputs) {
+Result<Ran> GpuDevice::run(const Node&, ComputeKernel* kernel, KernelContext& context, std::span<const Tensor>) {
   if (!kernel) return Ran{.asks = true};
-  accesses_.clear();
-  const auto uses = [&](const Tensor& t, bool writes) {
-    if (t.space() == Space::kGpu && t.bytes() > 0) accesses_.push_back({t.address(), t.bytes(), writes});
-  };
-  for (int i = 0; i < context.num_inputs(); ++i) uses(context.input(i), false);
-  const size_t read = accesses_.size();
-  TROUPE_RETURN_IF_ERROR(run_kernel(*kernel, context));
-  const auto is_input = [&](const void* at) {
-    return std::any_of(accesses_.begin(), accesses_.begin() + static_cast<ptrdiff_t>(read),
-                       [at](const gpu::Access& a) { return a.at == at; });
-  };
-  // What shares an input's memory may be that input, handed on.
-  for (const Tensor& t : outputs)
-    if (!is_input(t.address())) uses(t, true);
-  gpu_.compute().stream.used(accesses_);
+  Status status = run_kernel(*kernel, context);
+  gpu_.compute().stream.uses({});  // what comes next is not this kernel's
+  TROUPE_RETURN_IF_ERROR(std::move(status));
   return Ran{};
 }
 

@@ -31,7 +31,6 @@ class GpuDevice final : public Device {
  private:
   gpu::LogicalDevice& gpu_;
   Answer answer_;
-  std::vector<gpu::Access> accesses_;  // of the node that runs
 };
 
 }  // namespace troupe

@@ -81,7 +81,10 @@ class PinnedAllocator final : public Allocator {
 
   Block* pin(int pool, size_t bytes) {
     const size_t segment = (bytes + kPinnedUnit - 1) / kPinnedUnit * kPinnedUnit;
-    const auto fits = [&] { return stats_.limit == 0 || pinned_ <= stats_.limit - static_cast<int64_t>(segment); };
+    const auto fits = [&] {
+      if (stats_.limit == 0) return true;
+      return segment <= static_cast<size_t>(stats_.limit) && pinned_ <= stats_.limit - static_cast<int64_t>(segment);
+    };
     if (!fits()) unpin_free();
     if (!fits()) return nullptr;
     auto at = runtime_->pin(segment);

@@ -68,11 +68,9 @@ class Stream {
   virtual Status fill(void* at, int byte, size_t bytes) = 0;
   /// After kernels were launched (gpu/launch.h) or a library was called: the error of a launch, if one was refused.
   virtual Status check_launch(const char* kernel) = 0;
-  /// Says what each kernel that is put in from now on, until the next call, uses; copies and fills tell by themselves.
-  /// The fake holds that against what other streams do to the same memory; CUDA's does nothing.
+  /// Says what each kernel uses that the calling thread puts in from now on, until its next call; copies and fills tell
+  /// by themselves. The fake holds that against what other streams do to the same memory; CUDA's does nothing.
   virtual void uses(std::span<const Access> accesses) = 0;
-  /// The same of kernels that were put in last, where it is known only behind them.
-  virtual void used(std::span<const Access> accesses) {}
   /// The cudaStream_t; nullptr of the fake.
   virtual void* native() const = 0;
   /// Of the fake alone: runs `work` on the host when the stream comes to it. gpu/launch.h and fake libraries call it.

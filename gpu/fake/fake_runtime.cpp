@@ -102,7 +102,6 @@ class FakeStream final : public Stream {
   Status check_launch(const char* kernel) override {
     auto lock = state_->lock();
     for (const auto& work : queue_->launched) work->name = kernel;
-    queue_->last_kernel = kernel;
     queue_->launched.clear();
     const Status refused = std::exchange(queue_->refused, {});
     if (state_->is_lost(card())) return state_->lost_error(kernel, card());
@@ -113,13 +112,8 @@ class FakeStream final : public Stream {
 
   void uses(std::span<const Access> accesses) override {
     auto lock = state_->lock();
-    queue_->told.assign(accesses.begin(), accesses.end());
-  }
-
-  void used(std::span<const Access> accesses) override {
-    auto lock = state_->lock();
-    if (state_->options.checked && !state_->is_lost(card()))
-      state_->checker.put(queue_->id, queue_->last_kernel, accesses, AccessChecker::Reach::kKernel);
+    if (accesses.empty()) queue_->told.erase(std::this_thread::get_id());
+    else queue_->told[std::this_thread::get_id()].assign(accesses.begin(), accesses.end());
   }
 
   void enqueue(std::function<void()> work) override {
@@ -129,7 +123,9 @@ class FakeStream final : public Stream {
       lock.unlock();  // before `work` goes
       return;
     }
-    state_->put(lock, *queue_, "kernel", std::move(work), queue_->told, AccessChecker::Reach::kKernel);
+    const auto told = queue_->told.find(std::this_thread::get_id());
+    state_->put(lock, *queue_, "kernel", std::move(work),
+                told == queue_->told.end() ? std::vector<Access>() : told->second, AccessChecker::Reach::kKernel);
   }
 
  private:

@@ -42,9 +42,8 @@ struct FakeQueue {
   std::deque<FakePiece> pieces;
   bool busy = false;  // a thread does a piece of it
   bool held = false;
-  bool removed = false;      // by work, which may not wait: goes when it is empty
-  std::vector<Access> told;  // by uses()
-  std::string last_kernel = "kernel";
+  bool removed = false;                                        // by work, which may not wait: goes when it is empty
+  std::map<std::thread::id, std::vector<Access>> told;         // by uses()
   Status refused;                                              // a launch since the last check_launch
   std::vector<std::shared_ptr<AccessChecker::Work>> launched;  // since then
 };

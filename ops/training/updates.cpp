@@ -263,9 +263,10 @@ class GpuApplyKernel final : public ResourceKernel {
         update.to[i] = variables[i].to->mutable_address();
       }
       if (update.n == 0) return {};
-      TROUPE_RETURN_IF_ERROR(rule_.launch(*request.gpu, update));
       tell_uses(request, update);
-      return {};
+      Status launched = rule_.launch(*request.gpu, update);
+      request.gpu->stream.uses({});
+      return launched;
     };
     return container.rewrite({handles, static_cast<size_t>(rule_.variables)}, request.allocator, change);
   }
@@ -279,7 +280,7 @@ class GpuApplyKernel final : public ResourceKernel {
     }
     for (int i = 0; i < rule_.scalars; ++i)
       accesses.push_back({update.scalars[i], size_of(i == rule_.step ? DType::kInt64 : rule_.dtype), false});
-    request.gpu->stream.used(accesses);
+    request.gpu->stream.uses(accesses);
   }
 
   const GpuRule rule_;
