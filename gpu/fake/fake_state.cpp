@@ -21,7 +21,10 @@ Error FakeState::lost_error(const char* name, int card) const {
 Status FakeState::enter(Lock& lock, FakeCall call, const char* name, int card) {
   if (card < 0 || card >= options.cards)
     return make_error(Code::kInternal, "{} on card {}: there are {} cards", name, card, options.cards);
-  if (is_lost(card)) return lost_error(name, card);
+  if (is_lost(card)) {
+    while (is_busy(card) && !in_work()) changed_.wait(lock);  // its last work still touches memory
+    return lost_error(name, card);
+  }
   return faults.empty() ? Status() : enter(lock, call, fmt::format("{} on card {}", name, card));
 }
 
@@ -38,7 +41,7 @@ Status FakeState::enter(Lock&, FakeCall call, const std::string& name) {
 FakeState::Queue FakeState::add_queue(Lock&, int card) {
   auto queue = std::make_shared<FakeQueue>();
   queue->card = card;
-  queue->name = fmt::format("stream {} (card {})", queues.size() + 1, card);
+  queue->name = fmt::format("stream {} (card {})", ++streams_made_, card);
   queue->id = checker.add_stream(queue->name, card);
   queues.push_back(queue);
   return queue;

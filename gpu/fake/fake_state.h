@@ -129,6 +129,7 @@ class FakeState {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
+  int streams_made_ = 0;
   bool stopped_ = false;  // the thread, or there is none
   double us_ = 0;         // the clock of the cards: a microsecond a piece of work
   std::thread thread_;

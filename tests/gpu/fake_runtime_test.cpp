@@ -355,6 +355,41 @@ TEST_CASE("fake: a lost card refuses every call by name, drops its work, and han
   CHECK(fake.make_stream(1).ok());
 }
 
+TEST_CASE("fake: a card's kernels use the memory of those that it is connected to, copies that of all") {
+  for (const bool peers : {true, false}) {
+    FakeRuntime fake({.cards = 2, .peers = peers});
+    CHECK(fake.connect(0, 1).value() == peers);
+    CHECK(fake.connect(0, 0).error().code == Code::kInternal);
+    auto stream = fake.make_stream(0).value();
+    const CardMemory there(fake, kUnit, 1), here(fake, kUnit);
+    CHECK(stream->copy(here.at, there.at, 8).ok());
+    CHECK(fake.faults().empty());
+    const Access read{there.at, 8, false};
+    stream->uses({&read, 1});
+    stream->enqueue([] {});
+    CHECK(fake.faults().size() == (peers ? 0u : 1u));
+    stream.reset();
+  }
+}
+
+TEST_CASE("fake: streams have names of their own, and nothing is checked where it is not asked for") {
+  for (const bool checked : {true, false}) {
+    FakeRuntime fake({.checked = checked});
+    auto first = fake.make_stream(0).value(), second = fake.make_stream(0).value();
+    first.reset();
+    auto third = fake.make_stream(0).value();
+    const CardMemory memory(fake, kUnit);
+    CHECK(second->fill(memory.at, 0, 8).ok());
+    CHECK(third->fill(memory.at, 0, 8).ok());
+    REQUIRE(fake.faults().size() == (checked ? 1u : 0u));
+    if (checked) {
+      CHECK(fake.faults()[0].find("of stream 2 (card 0)") != std::string::npos);
+      CHECK(fake.faults()[0].find("of stream 3 (card 0)") != std::string::npos);
+    }
+    fake.drain();
+  }
+}
+
 TEST_CASE("fake: what work throws loses the card") {
   FakeRuntime fake;
   auto stream = fake.make_stream(0).value();
