@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/cuda_platform.h"
 
+#include "gpu/cuda_runtime.h"
+
 namespace troupe {
 
 Result<std::shared_ptr<const GpuPlatform>> make_cuda_platform() {
-  return make_error(Code::kUnavailable, "this build of Troupe has no support for CUDA");
+  TROUPE_RETURN_IF_ERROR(gpu::make_cuda_runtime().status());
+  return make_error(Code::kUnavailable, "the kernels of GPUs are not built for CUDA yet");
 }
 
 }  // namespace troupe

@@ -71,7 +71,7 @@ class Stream {
   /// Says what each kernel uses that the calling thread puts in from now on, until its next call; copies and fills tell
   /// by themselves. The fake holds that against what other streams do to the same memory; CUDA's does nothing.
   virtual void uses(std::span<const Access> accesses) = 0;
-  /// The cudaStream_t; nullptr of the fake.
+  /// The cudaStream_t, with its card made the calling thread's CUDA device, as launches need it; nullptr of the fake.
   virtual void* native() const = 0;
   /// Of the fake alone: runs `work` on the host when the stream comes to it. gpu/launch.h and fake libraries call it.
   virtual void enqueue(std::function<void()> work) = 0;

@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "gpu/fake/fake_runtime.h"
