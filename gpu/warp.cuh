@@ -5,6 +5,16 @@
 
 namespace troupe::TROUPE_GPU_VARIANT {
 
+/// Threads of kernels that have a row of them for each row of n elements: a warp where rows are short, else a block.
+inline dim3 row_threads(int64_t n) { return n <= 1024 ? dim3(32, 8) : dim3(256); }
+inline unsigned row_blocks(const gpu::Card& card, int64_t rows, int64_t n) {
+  return gpu::blocks_for(card, rows, row_threads(n).y);
+}
+/// Calls f(row) for rows, each by one row of threads.
+template <class F> __device__ inline void for_each_row(int64_t rows, F f) {
+  for (int64_t r = int64_t{blockIdx.x} * blockDim.y + threadIdx.y; r < rows; r += int64_t{gridDim.x} * blockDim.y) f(r);
+}
+
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
 /// The value of the lane `delta` behind this one; its own where there is none. Structs have a shuffle_down of their
@@ -42,6 +52,12 @@ template <class T> __device__ inline T broadcast_block(T value) {
   if (threadIdx.x == 0) of_first[0] = value;
   __syncthreads();
   return of_first[0];
+}
+/// A row of threads: a warp of a block of 32 x n, or a whole block in one dimension. The joined value of all its
+/// threads, for all of them.
+template <class T, class F> __device__ inline T reduce_row(T value, T nothing, F merge) {
+  if (blockDim.x == 32) return __shfl_sync(kAllLanes, reduce_warp(value, merge), 0);
+  return broadcast_block(reduce_block(value, nothing, merge));
 }
 
 }  // namespace troupe::TROUPE_GPU_VARIANT

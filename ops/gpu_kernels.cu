@@ -12,6 +12,7 @@ namespace troupe::TROUPE_GPU_VARIANT {
 
 void register_gpu_kernels(KernelRegistry& kernels) {
   register_activation_gpu(kernels);
+  register_bias_gpu(kernels);
   register_cast_gpu(kernels);
   register_const_gpu(kernels);
   register_math_binary_gpu(kernels);
@@ -19,6 +20,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_unary_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
+  register_softmax_gpu(kernels);
   register_updates_gpu(kernels);
 }
 

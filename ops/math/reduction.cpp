@@ -4,9 +4,9 @@
 
 #include "devices/parallel.h"
 #include "ops/math/reduce_loops.h"
-#include "ops/math/reducers.h"
 #include "ops/math/register.h"
 #include "ops/parts/gradient_math.h"
+#include "ops/parts/reducers.h"
 
 namespace troupe {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions on GPUs: Sum, Mean, Prod, Max, Min, All, Any, EuclideanNorm, L2Loss, ArgMax, ArgMin.
-#include "ops/math/reducers.h"
 #include "ops/math/register.h"
 #include "ops/parts/reduce.cuh"
+#include "ops/parts/reducers.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {

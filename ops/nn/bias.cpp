@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // BiasAdd: a vector added along the channels, and the sum over all else that is its gradient.
+#include "ops/nn/bias.h"
+
 #include "devices/parallel.h"
 #include "ops/nn/register.h"
 #include "ops/parts/simd_clones.h"
@@ -8,6 +10,36 @@
 #include "troupe/graph.h"
 
 namespace troupe {
+namespace {
+
+/// Channel dimension of a tensor of this rank.
+int channel_of(bool first, int rank) { return first && rank > 2 ? 1 : rank - 1; }
+
+Status check_rank(int rank, const std::string& shape) {
+  if (rank < 2) return invalid_argument("value must have rank 2 or more, but its shape is {}", shape);
+  return {};
+}
+
+}  // namespace
+
+bool bias_channels_first(const Attrs& attrs) { return attrs.get_or<std::string>("data_format", "NHWC") == "NCHW"; }
+
+Result<BiasView> bias_view(const Shape& x, bool first) {
+  TROUPE_RETURN_IF_ERROR(check_rank(x.rank(), x.str()));
+  const int channel = channel_of(first, x.rank());
+  BiasView view;
+  view.channels = x[channel];
+  for (int i = 0; i < channel; ++i) view.outer *= x[i];
+  for (int i = channel + 1; i < x.rank(); ++i) view.inner *= x[i];
+  return view;
+}
+
+Status check_bias(const Shape& bias, const BiasView& view, const Shape& x) {
+  if (bias.rank() != 1 || bias[0] != view.channels)
+    return invalid_argument("bias {} for {} channels of value {}", bias.str(), view.channels, x.str());
+  return {};
+}
+
 namespace {
 
 /// Rows shorter than this are handled several at a time, so that loops over them fill vector registers.
@@ -60,32 +92,11 @@ template <class T> [[gnu::always_inline]] inline double sum_by_parts(const T* x,
 template <class T> double sum_values(const T* x, int64_t n) { return sum_by_parts(x, n); }
 TROUPE_SIMD_CLONES double sum_values(const float* x, int64_t n) { return sum_by_parts(x, n); }
 
-bool channels_first(const Attrs& attrs) { return attrs.get_or<std::string>("data_format", "NHWC") == "NCHW"; }
-
-/// Channel dimension of a tensor of this rank.
-int channel_of(bool first, int rank) { return first && rank > 2 ? 1 : rank - 1; }
-
-Status check_rank(int rank, const std::string& shape) {
-  if (rank < 2) return invalid_argument("value must have rank 2 or more, but its shape is {}", shape);
-  return {};
-}
-
-/// A tensor as [outer, channels, inner]; inner is 1 with channels last.
-struct BiasView {
-  int64_t outer = 1, channels = 1, inner = 1;
-  BiasView(const Shape& shape, bool first) {
-    const int channel = channel_of(first, shape.rank());
-    channels = shape[channel];
-    for (int i = 0; i < channel; ++i) outer *= shape[i];
-    for (int i = channel + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
-
 Status bias_add_shape(ShapeContext& c) {
   PartialShape value = c.input(0);
   TROUPE_ASSIGN(const PartialShape bias, c.with_rank(1, 1));
   if (value.has_rank()) {
-    const bool first = channels_first(c.attrs());
+    const bool first = bias_channels_first(c.attrs());
     TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
     const int channel = channel_of(first, value.rank());
     if (value[channel] >= 0 && bias[0] >= 0 && value[channel] != bias[0])
@@ -102,7 +113,7 @@ Status bias_add_grad_shape(ShapeContext& c) {
     c.set_output(0, {-1});
     return {};
   }
-  const bool first = channels_first(c.attrs());
+  const bool first = bias_channels_first(c.attrs());
   TROUPE_RETURN_IF_ERROR(check_rank(value.rank(), value.str()));
   c.set_output(0, {value[channel_of(first, value.rank())]});
   return {};
@@ -121,13 +132,11 @@ template <class T> void add_planes(T* out, const T* x, const T* bias, const Bias
 
 class BiasAdd final : public ComputeKernel {
  public:
-  explicit BiasAdd(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
+  explicit BiasAdd(const KernelInit& init) : first_(bias_channels_first(*init.attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &bias = c.input(1);
-    TROUPE_RETURN_IF_ERROR(check_rank(x.rank(), x.shape().str()));
-    const BiasView v(x.shape(), first_);
-    if (bias.rank() != 1 || bias.dim(0) != v.channels)
-      return invalid_argument("bias {} for {} channels of value {}", bias.shape().str(), v.channels, x.shape().str());
+    TROUPE_ASSIGN(const BiasView v, bias_view(x.shape(), first_));
+    TROUPE_RETURN_IF_ERROR(check_bias(bias.shape(), v, x.shape()));
     const DType dtype = x.dtype();
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype, x.shape()));
     const void *px = x.raw(), *b = bias.raw();
@@ -209,11 +218,10 @@ template <class T> void sum_plain(const T* in, int64_t n, BiasView v, T* out) {
 
 class BiasAddGrad final : public ComputeKernel {
  public:
-  explicit BiasAddGrad(const KernelInit& init) : first_(channels_first(*init.attrs)) {}
+  explicit BiasAddGrad(const KernelInit& init) : first_(bias_channels_first(*init.attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor& g = c.input(0);
-    TROUPE_RETURN_IF_ERROR(check_rank(g.rank(), g.shape().str()));
-    const BiasView v(g.shape(), first_);
+    TROUPE_ASSIGN(const BiasView v, bias_view(g.shape(), first_));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(g.dtype(), {v.channels}, c.device().allocator));
     if (!with_type(g.dtype(), FloatTypes{}, [&]<class T>() { sum_floats<T>(g, v, y, c.threads()); }))
       with_type(g.dtype(), PlainTypes{},

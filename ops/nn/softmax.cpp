@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Softmax, LogSoftmax and the cross-entropies of softmax with their gradients.
+#include "ops/nn/softmax.h"
+
 #include <limits>
 
 #include "devices/parallel.h"
@@ -11,6 +13,24 @@
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
+
+Status check_logits(const Shape& logits) {
+  if (logits.rank() < 1) return invalid_argument("logits must have rank 1 or more, but are a scalar");
+  return {};
+}
+
+Result<Shape> cross_entropy_shape(const Shape& logits, const Shape& labels) {
+  if (logits.rank() != 2 || labels.rank() != 2)
+    return invalid_argument("logits {} and labels {} must be matrices", logits.str(), labels.str());
+  return broadcast(logits, labels);
+}
+
+Status check_sparse_labels(const Shape& labels, const Shape& logits) {
+  if (logits.rank() != 2 || labels.rank() != 1 || labels[0] != logits[0])
+    return invalid_argument("labels {} do not fit logits {}", labels.str(), logits.str());
+  return {};
+}
+
 namespace {
 
 template <class A> void exp_all(A* e, int64_t n) {
@@ -58,7 +78,7 @@ class SoftmaxKernel final : public ComputeKernel {
   explicit SoftmaxKernel(const KernelInit& init) : log_(init.op == "LogSoftmax") {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    if (x.rank() < 1) return invalid_argument("logits must have rank 1 or more, but are a scalar");
+    TROUPE_RETURN_IF_ERROR(check_logits(x.shape()));
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
     const int64_t n = x.dim(-1), rows = n == 0 ? 0 : x.elements() / n;
     parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
@@ -130,9 +150,7 @@ class Xent final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &labels = c.input(1);
-    if (x.rank() != 2 || labels.rank() != 2)
-      return invalid_argument("logits {} and labels {} must be matrices", x.shape().str(), labels.shape().str());
-    TROUPE_ASSIGN(const Shape shape, broadcast(x.shape(), labels.shape()));
+    TROUPE_ASSIGN(const Shape shape, cross_entropy_shape(x.shape(), labels.shape()));
     TROUPE_ASSIGN(Tensor loss, c.allocate(x.dtype(), {shape[0]}));
     TROUPE_ASSIGN(Tensor back, c.forward_or_allocate(0, x.dtype(), shape));
     parallel_for(c.threads(), shape[0], row_grain(shape[1]), [&](int64_t begin, int64_t end) {
@@ -196,8 +214,7 @@ class SparseXent final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &labels = c.input(1);
-    if (x.rank() != 2 || labels.rank() != 1 || labels.dim(0) != x.dim(0))
-      return invalid_argument("labels {} do not fit logits {}", labels.shape().str(), x.shape().str());
+    TROUPE_RETURN_IF_ERROR(check_sparse_labels(labels.shape(), x.shape()));
     const int64_t rows = x.dim(0), n = x.dim(1);
     TROUPE_ASSIGN(const auto label, int_values(labels, "labels"));
     for (int64_t r = 0; r < rows; ++r)

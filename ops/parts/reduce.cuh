@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions on GPUs, as templates over a reducer (ops/math/reducers.h, or one like these with an index) and types. A
+// Reductions on GPUs, as templates over a reducer (ops/parts/reducers.h, or one like these with an index) and types. A
 // row of threads walks the elements of a result, or a column of them where results lie side by side; where results are
 // few, their elements are split into segments, whose accumulators a second kernel joins. The order in which elements
 // meet is always the same: no atomics.
@@ -104,8 +104,7 @@ Status launch_reduction(KernelContext& c, const void* x, Tensor& y, const Reduce
   const auto* from = static_cast<const T*>(x);
   const int64_t units = plan.outputs * plan.segments;
   if (plan.rows) {
-    // Short rows are for a warp each.
-    const dim3 threads = plan.count <= 1024 ? dim3(32, kColumnRows) : dim3(kReduceThreads);
+    const dim3 threads = row_threads(plan.count);
     TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (reduce_rows<R, T, Out>),
                                          gpu::blocks_for(gpu.card, units, threads.y), threads, 0, out, partial, from,
                                          plan));

@@ -37,7 +37,7 @@ const std::vector<Axes>& reductions() {
   return all;
 }
 
-double tolerance_of(DType dtype) {
+double sum_tolerance(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return 2e-5;
     case DType::kFloat64: return 1e-13;
@@ -57,7 +57,7 @@ TEST_CASE("Sums, means and norms on GPUs agree with those of CPUs") {
                         {random_values(dtype, shape, 1), Tensor::of<int32_t>(std::span(axes))},
                         {{"keep_dims", keep}},
                         // Sums of many lose what cancels.
-                        tolerance_of(dtype) * std::max<double>(1, std::sqrt(shape.elements()) / 8)});
+                        sum_tolerance(dtype) * std::max<double>(1, std::sqrt(shape.elements()) / 8)});
 }
 
 TEST_CASE("Extremes on GPUs are those of CPUs, whatever is infinite or NaN") {
@@ -77,7 +77,7 @@ TEST_CASE("Products on GPUs agree with those of CPUs") {
       parity.check({"Prod",
                     {random_values(dtype, shape, 3), Tensor::of<int32_t>(std::span(axes))},
                     {},
-                    tolerance_of(dtype) * 4});
+                    sum_tolerance(dtype) * 4});
     }
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("L2Loss on GPUs agrees with that of CPUs") {
   Parity parity;
   for (DType dtype : gpu_types(parity, "L2Loss"))
     for (const Shape& shape : parity_shapes())
-      parity.check({"L2Loss", {random_values(dtype, shape, 5)}, {}, tolerance_of(dtype)});
+      parity.check({"L2Loss", {random_values(dtype, shape, 5)}, {}, sum_tolerance(dtype)});
 }
 
 TEST_CASE("The places of extremes on GPUs are those of CPUs") {
