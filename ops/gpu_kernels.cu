@@ -4,6 +4,7 @@
 
 #include "gpu/launch.h"
 #include "ops/array/register.h"
+#include "ops/linear/register.h"
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
 #include "ops/training/register.h"
@@ -18,6 +19,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_binary_gpu(kernels);
   register_math_guarded_gpu(kernels);
   register_math_unary_gpu(kernels);
+  register_matmul_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
   register_softmax_gpu(kernels);

@@ -4,6 +4,7 @@
 
 #include "devices/parallel.h"
 #include "ops/linear/matrix_batch.h"
+#include "ops/linear/product_plan.h"
 #include "ops/linear/register.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
@@ -52,67 +53,45 @@ Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
 
 template <class T> class MatMul final : public ComputeKernel {
  public:
-  explicit MatMul(const KernelInit& init)
-      : batches_(init.op != "MatMul"), broadcasts_(init.op != "BatchMatMul"),
-        ta_(init.attr<bool>(batches_ ? "adj_x" : "transpose_a")),
-        tb_(init.attr<bool>(batches_ ? "adj_y" : "transpose_b")) {}
+  explicit MatMul(const KernelInit& init) : form_(product_form(init)) {}
 
   Status compute(KernelContext& c) override {
     const Tensor &a = c.input(0), &b = c.input(1);
-    if (a.rank() < 2 || b.rank() < 2 || (!batches_ && (a.rank() != 2 || b.rank() != 2)))
-      return invalid_argument("operands must be matrices: {} x {}", a.shape().str(), b.shape().str());
-    const int64_t m = a.dim(ta_ ? -1 : -2), k = a.dim(ta_ ? -2 : -1);
-    const int64_t n = b.dim(tb_ ? -2 : -1), kb = b.dim(tb_ ? -1 : -2);
-    if (k != kb)
-      return invalid_argument("inner sizes differ: {}{} x {}{}", a.shape().str(), ta_ ? " transposed" : "",
-                              b.shape().str(), tb_ ? " transposed" : "");
-    const Shape xs(a.shape().dims().first(a.rank() - 2)), ys(b.shape().dims().first(b.rank() - 2));
-    if (!broadcasts_ && xs != ys)
-      return invalid_argument("batches {} and {} differ: {} x {}", xs.str(), ys.str(), a.shape().str(),
-                              b.shape().str());
-    TROUPE_ASSIGN(const Shape batch, broadcast(xs, ys));
-    TROUPE_ASSIGN(const Shape out, extended(batch, m, n));
+    TROUPE_ASSIGN(const ProductPlan plan, plan_product(a.shape(), b.shape(), form_));
     using A = Computed<T>;
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<A>, out));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<A>, plan.out));
     TROUPE_ASSIGN(Tensor left, converted(c, a, dtype_of<A>));
     TROUPE_ASSIGN(Tensor right, converted(c, b, dtype_of<A>));
     if constexpr (std::is_same_v<T, complex64>) {
-      if (batches_ && ta_) {
+      if (form_.batches && form_.ta) {
         TROUPE_ASSIGN(left, conjugated(c, left));
       }
-      if (batches_ && tb_) {
+      if (form_.batches && form_.tb) {
         TROUPE_ASSIGN(right, conjugated(c, right));
       }
     }
-    TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, batch, m, n, k));
+    TROUPE_RETURN_IF_ERROR(multiply(c, left, right, y, plan));
     TROUPE_ASSIGN(y, converted(c, y, dtype_of<T>));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  static Result<Shape> extended(const Shape& batch, int64_t m, int64_t n) {
-    std::vector<int64_t> dims(batch.begin(), batch.end());
-    dims.insert(dims.end(), {m, n});
-    return Shape::make(dims);
-  }
-
-  Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const Shape& batch, int64_t m,
-                  int64_t n, int64_t k) const {
+  Status multiply(KernelContext& c, const Tensor& a, const Tensor& b, Tensor& y, const ProductPlan& p) const {
     using A = Computed<T>;
     if (y.elements() == 0) return {};  // for however many matrices
     const A *pa = a.data<A>(), *pb = b.data<A>();
     A* py = y.mutable_data<A>();
-    const bool ok = batch.elements() == 1
-                        ? gemm(pa, ta_, pb, tb_, py, m, n, k)
-                        : gemm_batch(c.threads(), pa, ta_, matrix_indices(batch, a.shape().dims().first(a.rank() - 2)),
-                                     pb, tb_, matrix_indices(batch, b.shape().dims().first(b.rank() - 2)), py, m, n, k);
+    const bool ok = p.batch.elements() == 1
+                        ? gemm(pa, form_.ta, pb, form_.tb, py, p.m, p.n, p.k)
+                        : gemm_batch(c.threads(), pa, form_.ta, matrix_indices(p.batch, p.a_batch.dims()), pb, form_.tb,
+                                     matrix_indices(p.batch, p.b_batch.dims()), py, p.m, p.n, p.k);
     return ok ? Status()
               : Status(make_error(Code::kInternal, "the matrix library failed for {} x {}", a.shape().str(),
                                   b.shape().str()));
   }
 
-  const bool batches_, broadcasts_, ta_, tb_;
+  const ProductForm form_;
 };
 
 Status product_gradient(GradientContext& c, std::string_view op, std::string_view name_a, std::string_view name_b,

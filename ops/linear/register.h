@@ -22,4 +22,7 @@ void register_qr_ops(OpRegistry&, KernelRegistry&);
 void register_schur_ops(OpRegistry&, KernelRegistry&);
 void register_svd_ops(OpRegistry&, KernelRegistry&);
 
+/// Kernels of GPUs by their matrix libraries.
+void register_matmul_gpu(KernelRegistry&);
+
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "devices/gpu_platform.h"
+#include "gpu/fake/fake_blas.h"
 #include "gpu/fake/fake_runtime.h"
 #include "ops/gpu_kernels.h"
 #include "troupe/engine.h"
@@ -16,6 +17,7 @@ struct FakeGpus {
     runtime = std::make_shared<gpu::FakeRuntime>(options);
     platform = std::make_shared<const GpuPlatform>(GpuPlatform{
         .runtime = runtime,
+        .make_blas = [](int) -> Result<std::shared_ptr<gpu::Blas>> { return gpu::make_fake_blas(); },
         .register_kernels = on_fake::register_gpu_kernels,
     });
   }

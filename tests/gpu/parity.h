@@ -14,6 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "gpu/compute.h"
+#include "gpu/fake/fake_blas.h"
 #include "ops/gpu_kernels.h"
 #include "ops/parts/type_dispatch.h"
 #include "tests/gpu/inline_stream.h"
@@ -235,8 +236,8 @@ class Parity {
   gpu::Card card_;
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
-  alignas(16) char absent_[16] = {};  // libraries that no kernel under test calls
-  gpu::Compute compute_{.stream = stream_, .card = card_, .allocator = memory_};
+  std::shared_ptr<gpu::Blas> blas_ = gpu::make_fake_blas();
+  gpu::Compute compute_{.stream = stream_, .card = card_, .blas = blas_.get(), .allocator = memory_};
   DeviceInfo cpu_, gpu_;
   uint64_t seed_ = 0;
 };

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blas: matrix products on GPUs, with what may follow them at once. There are two: cuBLASLt (gpu/cublas.h), and a fake
+// on the host (gpu/fake/fake_blas.h). Implemented in gpu/blas.cpp.
+#pragma once
+#include "gpu/compute.h"
+#include "troupe/dtype.h"
+
+namespace troupe::gpu {
+
+enum class Activation {
+  kNone,
+  kRelu,
+  kGelu,  // by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+};
+
+/// c = activation(alpha op(a) op(b) + beta c + bias), row-major and dense, where op transposes when ta or tb: a is
+/// [m,k], or [k,m] with ta; b is [k,n], or [n,k] with tb; c is [m,n]. All in the card's memory; sizes are above 0.
+struct Product {
+  DType dtype = DType::kFloat32;  // of all: float32, float64, float16 or bfloat16; 16-bit floats add up as float32
+  int64_t m = 0, n = 0, k = 0;
+  bool ta = false, tb = false;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  /// So many products: those of c lie one behind the other, those of a and b so many elements apart (0: one for all).
+  int64_t batch = 1;
+  int64_t a_step = 0, b_step = 0;
+  double alpha = 1, beta = 0;
+
+  const void* bias = nullptr;  // n elements, added to each row; not with `gradient`
+  Activation activation = Activation::kNone;
+  /// If not null, Blas::kept_bytes() of memory in which the activation leaves what its gradient needs; `batch` is 1.
+  void* keep = nullptr;
+  /// Takes what an earlier product of the same m, n and activation kept, and multiplies by the activation's derivative
+  /// in place of applying it: c = (alpha op(a) op(b) + beta c) * activation'(...). `batch` is 1.
+  const void* gradient = nullptr;
+};
+
+/// Thread-safe.
+class Blas {
+ public:
+  virtual ~Blas() = default;
+  /// Puts the product into the device's stream. Errors: kUnimplemented for types that it has none of; those of the
+  /// library and of memory for it to work in.
+  virtual Status multiply(const Compute& gpu, const Product& product) = 0;
+  /// Bytes that an activation keeps of a product [m,n].
+  static size_t kept_bytes(Activation activation, DType dtype, int64_t m, int64_t n);
+};
+
+/// A product as libraries have it whose matrices are column-major: the transposed result [columns, rows] = op(left)
+/// op(right), where left is of what was b. Leading sizes are in elements.
+struct ColumnMajorProduct {
+  int64_t m, n, k;  // the result is [m,n], as that library counts: m is the row-major n
+  bool transpose_left, transpose_right;
+  const void *left, *right;
+  int64_t left_rows, left_columns, right_rows, right_columns;  // as they lie in memory; the rows are the leading size
+  int64_t left_step, right_step, result_step;
+};
+ColumnMajorProduct column_major(const Product& product);
+
+}  // namespace troupe::gpu

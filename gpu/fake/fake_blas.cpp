@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plain loops, row of b by row of b, so that compilers vectorise them.
+#include "gpu/fake/fake_blas.h"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "gpu/fake/block.h"
+
+namespace troupe::gpu {
+namespace {
+
+/// float of 16-bit floats.
+template <class T> using HostSum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+double gelu_tanh(double x) { return std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
+double gelu(double x) { return 0.5 * x * (1 + gelu_tanh(x)); }
+double gelu_derivative(double x) {
+  const double t = gelu_tanh(x);
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
+}
+
+template <class T> class HostProduct {
+ public:
+  using A = HostSum<T>;
+  explicit HostProduct(const Product& p) : p_(p), b_(static_cast<size_t>(p.k * p.n)), row_(static_cast<size_t>(p.n)) {}
+
+  void run() {
+    for (int64_t i = 0; i < p_.batch; ++i) {
+      if (i == 0 || p_.b_step != 0) read_b(static_cast<const T*>(p_.b) + i * p_.b_step);
+      const T* a = static_cast<const T*>(p_.a) + i * p_.a_step;
+      T* c = static_cast<T*>(p_.c) + i * p_.m * p_.n;
+      for (int64_t r = 0; r < p_.m; ++r) {
+        std::fill(row_.begin(), row_.end(), A(0));
+        for (int64_t q = 0; q < p_.k; ++q) {
+          const auto factor = static_cast<A>(p_.ta ? a[q * p_.m + r] : a[r * p_.k + q]);
+          const A* from = b_.data() + q * p_.n;
+          for (int64_t j = 0; j < p_.n; ++j) row_[j] += factor * from[j];
+        }
+        finish_row(c + r * p_.n, r);
+      }
+    }
+  }
+
+ private:
+  void read_b(const T* b) {
+    for (int64_t q = 0; q < p_.k; ++q)
+      for (int64_t j = 0; j < p_.n; ++j) b_[q * p_.n + j] = static_cast<A>(p_.tb ? b[j * p_.k + q] : b[q * p_.n + j]);
+  }
+
+  void finish_row(T* c, int64_t r) {
+    for (int64_t j = 0; j < p_.n; ++j) {
+      A x = static_cast<A>(p_.alpha) * row_[j];
+      if (p_.beta != 0) x += static_cast<A>(p_.beta) * static_cast<A>(c[j]);
+      if (p_.bias) x += static_cast<A>(static_cast<const T*>(p_.bias)[j]);
+      c[j] = static_cast<T>(p_.gradient ? differentiated(x, r, j) : activated(x, r, j));
+    }
+  }
+
+  A activated(A x, int64_t r, int64_t j) {
+    if (p_.activation == Activation::kRelu) {
+      if (p_.keep) {
+        unsigned char& bits = static_cast<unsigned char*>(p_.keep)[r * mask_row() + j / 8];
+        const auto bit = static_cast<unsigned char>(1u << j % 8);
+        bits = static_cast<unsigned char>(x > 0 ? bits | bit : bits & ~bit);
+      }
+      return x < 0 ? A(0) : x;
+    }
+    if (p_.activation == Activation::kGelu) {
+      if (p_.keep) static_cast<T*>(p_.keep)[r * gelu_row() + j] = static_cast<T>(x);
+      return static_cast<A>(gelu(x));
+    }
+    return x;
+  }
+  A differentiated(A x, int64_t r, int64_t j) const {
+    if (p_.activation == Activation::kRelu)
+      return static_cast<const unsigned char*>(p_.gradient)[r * mask_row() + j / 8] >> j % 8 & 1 ? x : A(0);
+    if (p_.activation == Activation::kGelu)
+      return x *
+             static_cast<A>(gelu_derivative(static_cast<A>(static_cast<const T*>(p_.gradient)[r * gelu_row() + j])));
+    return x;
+  }
+  int64_t mask_row() const { return (p_.n + 127) / 128 * 16; }
+  int64_t gelu_row() const { return (p_.n + 7) / 8 * 8; }
+
+  const Product p_;
+  std::vector<A> b_;    // op(b)
+  std::vector<A> row_;  // of the result
+};
+
+class FakeBlas final : public Blas {
+ public:
+  Status multiply(const Compute& gpu, const Product& p) override {
+    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.keep || p.gradient)) ||
+        (p.bias && p.gradient)) {
+      fake::add_fault(
+          fmt::format("a product of {} [{},{}] x [{},{}] that libraries do not have", p.batch, p.m, p.k, p.k, p.n));
+      return make_error(Code::kInternal, "no such product");
+    }
+    switch (p.dtype) {
+      case DType::kFloat32: gpu.stream.enqueue([p] { HostProduct<float>(p).run(); }); break;
+      case DType::kFloat64: gpu.stream.enqueue([p] { HostProduct<double>(p).run(); }); break;
+      case DType::kFloat16: gpu.stream.enqueue([p] { HostProduct<float16>(p).run(); }); break;
+      case DType::kBFloat16: gpu.stream.enqueue([p] { HostProduct<bfloat16>(p).run(); }); break;
+      default: return make_error(Code::kUnimplemented, "GPUs have no product of {}", to_string(p.dtype));
+    }
+    return gpu.stream.check_launch("matrix product");
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Blas> make_fake_blas() { return std::make_shared<FakeBlas>(); }
+
+}  // namespace troupe::gpu

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products of the fake: loops on the host, put into the stream. Implemented in gpu/fake/fake_blas.cpp.
+#pragma once
+#include <memory>
+
+#include "gpu/blas.h"
+
+namespace troupe::gpu {
+
+std::shared_ptr<Blas> make_fake_blas();
+
+}  // namespace troupe::gpu
