@@ -100,11 +100,17 @@ void LaneHandler::let_go() {
   if (std::exchange(reads_, false)) backend().del(operation::read, fd(), this);
   if (std::exchange(writes_, false)) backend().del(operation::write, fd(), this);
   callbacks_ = {};
+  // One that was put in during the same turn is taken out without a word.
+  if (eventbf() == 0) leave();
 }
 
 void LaneHandler::removed_from_loop(operation) {
-  // Both have been taken out by the time a post of now is carried out.
-  if (!reads_ && !writes_ && self_) backend().post([self = std::move(self_)] {});
+  if (!reads_ && !writes_) leave();
+}
+
+void LaneHandler::leave() {
+  // All changes have been made by the time a post of now is carried out.
+  if (self_) backend().post([self = std::move(self_)] {});
 }
 
 void LaneHandler::handle_event(operation op) {

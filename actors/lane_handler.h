@@ -61,6 +61,7 @@ class LaneHandler final : public caf::io::network::event_handler {
   bool has_queued();
   /// On the multiplexer's thread.
   void let_go();
+  void leave();
   void break_off(Error why);
   template <class F> void post(F f);
 
