@@ -41,6 +41,10 @@ class SegmentAllocator final : public Allocator {
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::make(std::shared_ptr<Runtime> runtime,
                                                          std::shared_ptr<Stream> compute, DeviceMemoryOptions options) {
+  const int card = options.card, cards = static_cast<int>(runtime->cards().size());
+  if (card < 0 || card >= cards || compute->card() != card)
+    return make_error(Code::kInternal, "memory of card {}: there are {} cards, and the stream is of card {}", card,
+                      cards, compute->card());
   auto segments = std::make_shared<DeviceSegments>(std::move(runtime), std::move(compute), std::move(options));
   TROUPE_RETURN_IF_ERROR(segments->reserve());
   return std::unique_ptr<DeviceMemory>(new DeviceMemory(std::move(segments)));

@@ -30,7 +30,8 @@ struct DeviceMemoryOptions {
 /// runtime and stream; the end of it waits for the stream.
 class DeviceMemory {
  public:
-  /// Reserves addresses, and takes no memory yet. Errors: those of the runtime.
+  /// Reserves addresses, and takes no memory yet. Errors: those of the runtime; kInternal for a card that is not there,
+  /// or not the stream's.
   static Result<std::unique_ptr<DeviceMemory>> make(std::shared_ptr<Runtime> runtime, std::shared_ptr<Stream> compute,
                                                     DeviceMemoryOptions options);
   ~DeviceMemory();

@@ -150,6 +150,16 @@ TEST_CASE("device memory: refused memory and a lost card give nullptr, and nothi
   CHECK(d.stream().allocate(1) == nullptr);
 }
 
+TEST_CASE("device memory: a card that is not there, or not the stream's, is an error") {
+  auto fake = std::make_shared<FakeRuntime>(FakeOptions{.cards = 2});
+  std::shared_ptr<Stream> stream = fake->make_stream(1).value();
+  for (const int card : {-1, 0, 2})
+    CHECK(DeviceMemory::make(fake, stream, {.card = card}).error().code == Code::kInternal);
+  CHECK(DeviceMemory::make(fake, stream, {.card = 1}).ok());
+  fake->fail(FakeCall::kReserve, 1, Code::kResourceExhausted);
+  CHECK(DeviceMemory::make(fake, stream, {.card = 1}).error().code == Code::kResourceExhausted);
+}
+
 TEST_CASE("device memory: an event that cannot be had only puts reuse off") {
   OneDevice d;
   d.fake->fail(FakeCall::kMakeEvent, 1, Code::kResourceExhausted);
