@@ -80,6 +80,12 @@ struct StepEnded {
 struct LateReply {
   std::shared_ptr<ResourceAnswer> answer;
 };
+/// To the actor of a container, from any thread: what has come of bringing values from GPUs to the host's memory.
+struct ValuesCame {
+  using Variables = std::map<std::string, Tensor>;
+  std::shared_ptr<const Variables> from;
+  std::shared_ptr<const Result<Variables>> here;
+};
 /// To the actor that calls callbacks: call this.
 struct CallBack {
   std::function<void()> call;
@@ -119,6 +125,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Settled)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::TakeSnapshot)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::StepEnded)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LateReply)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::ValuesCame)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CallBack)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::WithResource)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::CloseResource)

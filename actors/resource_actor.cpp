@@ -96,6 +96,7 @@ caf::behavior ResourceActor::make_behavior() {
           }
         });
       },
+      [this](const ValuesCame& m) { handle([&] { came(m); }); },
       [this](LateReply& m) { handle([&] { answer(m.answer->tag, std::move(m.answer->outputs)); }); },
       [this](WakeResource) {
         handle([&] {
@@ -153,6 +154,60 @@ bool ResourceActor::tell_when_ended(int64_t step) {
 }
 
 void ResourceActor::use(ResourceUse request) {
+  if (held_.empty()) {
+    auto away = elsewhere(request);
+    if (away.empty()) return run(std::move(request));
+    bring(std::move(away));
+  }
+  waiting_.insert(key(request.tag));
+  held_.push_back(std::move(request));
+}
+
+Directory::Variables ResourceActor::elsewhere(const ResourceUse& request) {
+  Directory::Variables out;
+  if (!cuts_ || !directory_->bring_to_host) return out;
+  for (const Tensor& input : request.inputs) {
+    if (input.dtype() != DType::kResource || input.elements() != 1) continue;
+    const ResourceRef& handle = *input.data<ResourceRef>();
+    if (!handle) continue;
+    std::string name = handle->name;
+    cuts_->for_each([&](const Container& container) {
+      const Tensor value = container.held(*handle);
+      if (value.defined() && value.space() == Space::kGpu && !(request.gpu && request.gpu->holds(value)))
+        out.emplace(name, value);
+      name += " of a snapshot";
+    });
+  }
+  return out;
+}
+
+void ResourceActor::bring(Directory::Variables values) {
+  const auto from = std::make_shared<const Directory::Variables>(values);
+  directory_->bring_to_host(std::move(values), [from, weak = address(),
+                                                engine = std::weak_ptr(directory_)](Result<Directory::Variables> here) {
+    const auto directory = engine.lock();
+    if (directory)
+      directory->from_outside([&] {
+        if (const auto self = caf::actor_cast<caf::actor>(weak))
+          caf::anon_send(self, ValuesCame{from, std::make_shared<const Result<Directory::Variables>>(here)});
+      });
+  });
+}
+
+void ResourceActor::came(const ValuesCame& m) {
+  if (cuts_ && m.here->ok())
+    for (const auto& [name, value] : **m.here)
+      cuts_->for_each([&](Container& container) { container.replace(m.from->at(name), value); });
+  auto held = std::exchange(held_, {});
+  if (!m.here->ok() && !held.empty()) {
+    answer(held.front().tag, m.here->error());
+    held.pop_front();
+  }
+  for (ResourceUse& request : held)
+    if (waiting_.erase(key(request.tag)) > 0) use(std::move(request));  // else it was cancelled
+}
+
+void ResourceActor::run(ResourceUse request) {
   const RequestTag tag = request.tag;
   current_ = key(tag);
   Reply reply(port_, tag);
@@ -226,6 +281,7 @@ void ResourceActor::close() {
   cuts_.reset();
   (void)guarded_call([&] { resource_.reset(); }).ok();  // what waited in it is answered on the way
   hosted_ = nullptr;
+  held_.clear();
   while (!waiting_.empty()) {
     const auto [requester, step, node, iteration] = *waiting_.begin();
     answer({requester, step, node, iteration}, closed());

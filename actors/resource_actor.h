@@ -16,6 +16,8 @@
 // |                 |                | have changed some have ended                                              |
 // | StepEnded       | any thread     | of a container: a step that a snapshot waits for, or that has temporary   |
 // |                 |                | variables, has ended                                                      |
+// | ValuesCame      | GPUs           | of a container: values that a request of another device uses have come to |
+// |                 |                | the host's memory; that request, and those behind it, are carried out     |
 // | LateReply       | any thread     | a request that waited was answered by a thread that is not the host's     |
 // | WithResource    | engine         | calls a function on the resource: restore, restart                        |
 // | CloseResource   | engine         | drops the resource; what waits and what comes is answered with an error,  |
@@ -28,6 +30,7 @@
 // is answered for it, and what it replies afterwards, or a second time, is dropped. An exception is the error of the
 // request, or of the call, in which it was thrown.
 #pragma once
+#include <deque>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -65,7 +68,13 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   uint64_t run_blocking(Job job) override;
   Status start_blocking(Job job) override;
   std::function<void()> waker() override;
+  /// Runs it, or keeps it until values that it uses have come from a GPU, and those that came before are run.
   void use(ResourceUse request);
+  /// The values of variables of that request which are in the memory of a GPU that is not the request's.
+  Directory::Variables elsewhere(const ResourceUse& request);
+  void bring(Directory::Variables values);
+  void came(const ValuesCame& m);
+  void run(ResourceUse request);
   Status execute(ResourceUse& request, Resource& resource, Reply reply);
   Status execute_on_copy(const ResourceUse& request, Container& copy);
   /// Keeps the request at work, if it is not answered, until it is.
@@ -86,6 +95,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   std::shared_ptr<Port> port_;                        // where replies come in
   std::optional<Key> current_;                        // the request at work, until it is answered
   std::set<Key> waiting_;                             // earlier ones that are not answered
+  std::deque<ResourceUse> held_;                      // of those: the ones that are not run yet
   std::vector<std::vector<ResourceAnswer>> answers_;  // by requester, a device
   std::vector<uint32_t> answered_;                    // devices that have some
   std::vector<ResourceAnswer> answers_to_hosts_;      // that asked

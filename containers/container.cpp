@@ -67,6 +67,18 @@ Result<Tensor> Container::read(const ResourceHandle& handle, Space space) {
   return v->value;
 }
 
+Tensor Container::held(const ResourceHandle& handle) const {
+  const auto at = variables_.find(std::string_view(handle.name));
+  return at == variables_.end() ? Tensor() : at->second.value;
+}
+
+void Container::replace(const Tensor& from, const Tensor& to) {
+  for (auto& [name, v] : variables_)
+    if (v.value.defined() && v.value.space() == from.space() && v.value.address() == from.address() &&
+        v.value.dtype() == from.dtype() && v.value.shape() == from.shape())
+      v.value = to;
+}
+
 Result<bool> Container::initialized(const ResourceHandle& handle) {
   TROUPE_ASSIGN(Variable * v, find(handle));
   return v->value.defined();

@@ -55,6 +55,10 @@ class Container final : public Resource {
     TROUPE_ASSIGN(v->value, fn(std::as_const(v->value)));
     return {};
   }
+  /// The value in whatever memory it is; undefined without one.
+  Tensor held(const ResourceHandle& handle) const;
+  /// Has all variables whose value is `from` have `to`, the same value in another memory. That is no change.
+  void replace(const Tensor& from, const Tensor& to);
   Result<bool> initialized(const ResourceHandle& handle);
   /// Sets the value; the container shares its buffer from now on. Errors: kInvalidArgument for a dtype or shape that
   /// the handle does not allow, or, when `same_shape`, a shape other than the present value's.

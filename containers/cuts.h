@@ -49,6 +49,11 @@ class Cuts {
     if (container_.changes() != before && step != last_writer_) note(step);
     if (container_.temporaries() > 0) watch_temporaries(step);
   }
+  /// Calls fn(Container&) with the container and with all copies.
+  template <class F> void for_each(F&& fn) {
+    fn(container_);
+    for (Cut& cut : cuts_) fn(cut.copy);
+  }
   /// Calls `done`, now or when the steps that it has to have have ended: those that have changed something, and `also`,
   /// which may have changed something elsewhere.
   void snapshot(Done done, const std::vector<int64_t>& also = {});

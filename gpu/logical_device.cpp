@@ -55,8 +55,19 @@ Result<Tensor> LogicalDevice::allocate_for_copy(DType dtype, const Shape& shape)
   return there;
 }
 
+Error LogicalDevice::reason(Error error) {
+  if (error.code != Code::kResourceExhausted) return error;
+  auto event = events_.take();
+  if (!event.ok()) return event.error().code == Code::kUnavailable ? std::move(event.error()) : error;
+  Status alive = compute_stream_->record(**event);
+  events_.give_back(std::move(*event));
+  return !alive.ok() && alive.error().code == Code::kUnavailable ? std::move(alive.error()) : error;
+}
+
 Result<Tensor> LogicalDevice::copy_in(const Tensor& value) {
-  TROUPE_ASSIGN(Tensor there, allocate_for_copy(value.dtype(), value.shape()));
+  auto allocated = allocate_for_copy(value.dtype(), value.shape());
+  if (!allocated.ok()) return reason(std::move(allocated.error()));
+  Tensor there = std::move(*allocated);
   if (value.bytes() == 0) return there;
   TROUPE_ASSIGN(const Tensor from, value.clone(pinned_));
   TROUPE_RETURN_IF_ERROR(in_stream_->copy(there.mutable_address(), from.raw(), from.bytes()));

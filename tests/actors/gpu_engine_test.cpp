@@ -48,6 +48,32 @@ struct GpuStage {
   std::optional<Session> session;
 };
 
+/// Counts a variable up on one of several devices, which all mean the same variable.
+struct CountedEverywhere {
+  GpuStage& s;
+  std::vector<Output> reads;
+  std::vector<const Node*> adds;
+  const Node* init = nullptr;
+
+  CountedEverywhere(GpuStage& stage, const std::vector<const char*>& devices) : s(stage) {
+    for (const char* device : devices) {
+      const Scope scope = s.scope.device(device);
+      const Output v =
+          scope.op("VarHandleOp", {},
+                   {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}, {"shared_name", std::string("v")}});
+      if (!init) init = scope.node("AssignVariableOp", {v, scope.constant(Tensor::of<float>({0, 10, 20}))});
+      adds.push_back(scope.node("AssignAddVariableOp", {v, scope.constant(Tensor::of<float>({1, 1, 1}))}));
+      reads.push_back(scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}));
+    }
+    REQUIRE(s.scope.ok());
+    REQUIRE(s.session->run({}, {}, {init}).ok());
+  }
+  void check(size_t device, float count) {
+    const Tensor value = s.run(reads[device]);
+    for (int i = 0; i < 3; ++i) CHECK(value.data<float>()[i] == count + 10 * static_cast<float>(i));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("gpu: a session computes on a GPU what the CPU computes, and devices tell their memory") {
@@ -123,23 +149,75 @@ TEST_CASE("gpu: variables live on their GPU, are updated there, saved and restor
   compare();
 }
 
-TEST_CASE("gpu: a variable that another memory holds is an error, not a crash") {
-  FakeGpus gpus;
-  GpuStage s(gpus, gpus.options());
-  const auto read = [&](const Scope& scope) {
-    const Output v = scope.op(
-        "VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}, {"shared_name", std::string("v")}});
-    return std::pair(v, scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}));
-  };
-  const auto [there, on_gpu] = read(s.gpu);
-  const auto [here, on_cpu] = read(s.scope);
-  const Node* init = s.gpu.node("AssignVariableOp", {there, s.gpu.constant(Tensor::scalar(2.f))});
-  REQUIRE(s.session->run({}, {}, {init}).ok());
-  const auto result = s.session->run({}, {on_cpu});
-  REQUIRE_FALSE(result.ok());
-  CHECK(result.error().code == Code::kFailedPrecondition);
-  CHECK_THAT(result.error().message, Contains("'v' is in a GPU's memory"));
-  CHECK(s.run(on_gpu).data<float>()[0] == 2);
+TEST_CASE("gpu: a variable goes where it is used") {
+  FakeGpus gpus({.cards = 2});
+  GpuStage s(gpus, gpus.options(2, 2));
+  CountedEverywhere v(s, {"/gpu:0", "/cpu:0", "/gpu:1", "/gpu:3"});
+  float count = 0;
+  for (const size_t device : {0, 1, 0, 2, 3, 1, 3, 0}) {
+    REQUIRE(s.session->run({}, {}, {v.adds[device]}).ok());
+    v.check(device, ++count);
+  }
+  v.check(1, count);
+  v.check(2, count);
+}
+
+TEST_CASE("gpu: a variable is used on several devices at once, while snapshots are taken") {
+  FakeGpus gpus({.seed = 5, .cards = 2});
+  GpuStage s(gpus, gpus.options(2, 1));
+  CountedEverywhere v(s, {"/gpu:0", "/cpu:0", "/gpu:1"});
+  constexpr int kSteps = many(30);
+  std::vector<std::thread> threads;
+  std::atomic<int> failed = 0;
+  for (const Node* add : v.adds)
+    threads.emplace_back([&, add] {
+      for (int i = 0; i < kSteps; ++i) failed += !s.session->run({}, {}, {add}).ok();
+    });
+  float last = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto snapshot = s.engine->snapshot().get();
+    REQUIRE(snapshot.ok());
+    const Tensor& value = snapshot->variables.at("v");
+    REQUIRE(value.space() == Space::kHost);
+    const float count = value.data<float>()[0];
+    CHECK(count >= last);
+    CHECK(value.data<float>()[2] == count + 20);
+    last = count;
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(failed == 0);
+  v.check(0, 3 * kSteps);
+}
+
+TEST_CASE(
+    "gpu: what waits for a variable that moves can be cancelled, and ends with a reset, a lost card, the engine") {
+  for (int round = 0; round < many(20); ++round) {
+    FakeGpus gpus({.seed = static_cast<uint32_t>(round)});
+    GpuStage s(gpus, gpus.options());
+    CountedEverywhere v(s, {"/gpu:0", "/cpu:0"});
+    std::vector<std::future<RunResult>> running;
+    for (int i = 0; i < 6; ++i) {
+      RunOptions options;
+      if (round % 4 == 0) options.deadline = std::chrono::microseconds(50 * i);
+      running.push_back(s.session->run_future({}, {}, {v.adds[static_cast<size_t>(i % 2)]}, options));
+    }
+    if (round % 4 == 1) s.engine->reset_container("");
+    if (round % 4 == 2) gpus.runtime->lose(0, 2);
+    if (round % 4 == 3) {
+      s.session.reset();
+      s.engine.reset();
+    }
+    int ended = 0;
+    for (auto& one : running) {
+      const RunResult result = one.get();
+      ++ended;
+      INFO((result.ok() ? "" : result.error().str()));
+      if (!result.ok() && round % 4 == 0) CHECK(result.error().code == Code::kDeadlineExceeded);
+      if (!result.ok() && round % 4 == 2) CHECK(result.error().code == Code::kUnavailable);
+    }
+    CHECK(ended == 6);
+    if (round % 4 == 0) v.check(0, s.run(v.reads[1]).data<float>()[0]);
+  }
 }
 
 TEST_CASE("gpu: loops and branches on a GPU") {
