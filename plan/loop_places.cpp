@@ -58,15 +58,17 @@ class Finder {
         TROUPE_ASSIGN(home->second, wishes_.find(*node));
       }
       if (odd_.contains(frames_.outermost(frame))) {
+        whole_[home->first].push_back(node);
         if (!wishes_.by_resources || by_resource.contains(home->first) || !uses_resource(*node)) continue;
         by_resource.insert(home->first);
         TROUPE_ASSIGN(home->second, wishes_.find(*node));
         continue;
       }
-      if (!wishes_.names(*node)) continue;
+      if (!wishes_.names(*node) && serves(*node, home->second)) continue;
       TROUPE_ASSIGN(const uint32_t named, wishes_.find(*node));
       devices_[static_cast<size_t>(node->id())] = named;
     }
+    for (auto& [frame, members] : whole_) TROUPE_RETURN_IF_ERROR(find_home(members, homes_[frame]));
     return {};
   }
 
@@ -108,6 +110,22 @@ class Finder {
   std::vector<uint32_t> devices() && { return std::move(devices_); }
 
  private:
+  bool serves(const Node& node, uint32_t device) const { return !wishes_.serves || wishes_.serves(node, device); }
+  /// Where its home lacks a kernel: the first device that a member would be on, and that has all.
+  Status find_home(const std::vector<const Node*>& members, uint32_t& home) const {
+    const auto serves_all = [&](uint32_t device) {
+      return std::ranges::all_of(members, [&](const Node* node) { return serves(*node, device); });
+    };
+    if (!wishes_.serves || serves_all(home)) return {};
+    std::set<uint32_t> tried{home};
+    for (const Node* node : members) {
+      TROUPE_ASSIGN(const uint32_t device, wishes_.find(*node));
+      if (!tried.insert(device).second || !serves_all(device)) continue;
+      home = device;
+      return {};
+    }
+    return {};
+  }
   int frame_of(const Node& node) const { return frames_.of[static_cast<size_t>(node.id())]; }
   int loop_of(const Node& node) const { return std::max(frame_of(node), frames_.of_output(node)); }
   /// The loop around all that `frame` is in stays at home.
@@ -232,14 +250,15 @@ class Finder {
   const StepGraph& step_;
   const Frames& frames_;
   const LoopPlaces::Wishes& wishes_;
-  std::vector<int> depths_;                      // by node id
-  std::vector<int> frame_depths_;                // by frame: where it is entered
-  std::vector<Output> conditions_;               // by frame
-  std::map<const Node*, Carrier> carriers_;      // by Merge
-  std::map<const Node*, const Node*> merge_of_;  // of an Enter or NextIteration
-  std::set<int> odd_;                            // outermost loops
-  std::map<int, uint32_t> homes_;                // by outermost loop
-  std::vector<uint32_t> devices_;                // by node id
+  std::vector<int> depths_;                        // by node id
+  std::vector<int> frame_depths_;                  // by frame: where it is entered
+  std::vector<Output> conditions_;                 // by frame
+  std::map<const Node*, Carrier> carriers_;        // by Merge
+  std::map<const Node*, const Node*> merge_of_;    // of an Enter or NextIteration
+  std::set<int> odd_;                              // outermost loops
+  std::map<int, uint32_t> homes_;                  // by outermost loop
+  std::map<int, std::vector<const Node*>> whole_;  // the nodes of odd loops
+  std::vector<uint32_t> devices_;                  // by node id
 };
 
 }  // namespace

@@ -17,8 +17,10 @@ namespace troupe {
 ///    the value is computed: at the node whose output NextIteration takes, or the first of that one's inputs, that
 ///    names a device;
 ///  - lists (kVariant) are where they are carried, and with them the nodes that read them;
-///  - the rest is where the loop is at home: on the device of its first node.
-/// A loop that is not as the white paper makes them (below) is at home as a whole, whatever its nodes name:
+///  - the rest is where the loop is at home: on the device of its first node. What has no kernel there is where it
+///    would be outside of loops.
+/// A loop that is not as the white paper makes them (below) is at home as a whole, whatever its nodes name, on a device
+/// that has kernels for all of it, if there is one:
 ///  - its Merges join one Enter and one NextIteration, which nobody else reads;
 ///  - its Exits follow Switches of such Merges, all by one condition, which is computed in each iteration;
 ///  - that condition, and what NextIterations read, lives whenever the iteration goes on.
@@ -28,10 +30,13 @@ class LoopPlaces {
   using Find = std::function<Result<uint32_t>(const Node&)>;
   /// Whether it asks for one: only then it is where Find says.
   using Names = std::function<bool(const Node&)>;
+  /// Whether a node has a kernel on a device.
+  using Serves = std::function<bool(const Node&, uint32_t device)>;
   struct Wishes {
     Find find;
     Names names;
     bool by_resources = false;  // a loop that is at home as a whole is where its first use of a resource asks to be
+    Serves serves = {};         // empty: all have kernels everywhere
   };
 
   /// `nodes` are those of `step`; the first of each loop tells its home. Errors: those of `find`.

@@ -23,9 +23,6 @@ std::string kernel_key(const Node& node, DeviceKind kind) {
   return key;
 }
 
-/// Simulated devices run the CPU's kernels.
-DeviceKind that_runs(DeviceKind kind) { return kind == DeviceKind::kSim ? DeviceKind::kCpu : kind; }
-
 /// CPUs have even places, GPUs odd ones.
 size_t place_of(int id, DeviceKind kind) {
   return 2 * static_cast<size_t>(id) + (that_runs(kind) == DeviceKind::kCuda ? 1 : 0);

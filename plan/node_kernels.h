@@ -8,6 +8,9 @@ namespace troupe {
 /// `error` with node and op, where it names none.
 Error at_node(Error error, const Node& node);
 
+/// Whose kernels devices of a kind run: simulated ones those of CPUs.
+inline DeviceKind that_runs(DeviceKind kind) { return kind == DeviceKind::kSim ? DeviceKind::kCpu : kind; }
+
 /// What carries a node out.
 struct NodeKernel {
   KernelKind kind;  // that of the kernel

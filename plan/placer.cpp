@@ -2,6 +2,7 @@
 #include "plan/placer.h"
 
 #include "base/log.h"
+#include "plan/node_kernels.h"
 #include "plan/scatter.h"
 
 namespace troupe {
@@ -44,8 +45,7 @@ int Placer::priority(const Node& node) const {
 
 DeviceKind Placer::kernels_for(const std::string& kind) const {
   for (const DeviceInfo& device : context_.devices)
-    if (device.name.find("/device:" + kind + ":") != std::string::npos)
-      return device.kind == DeviceKind::kSim ? DeviceKind::kCpu : device.kind;
+    if (device.name.find("/device:" + kind + ":") != std::string::npos) return that_runs(device.kind);
   return DeviceKind::kCpu;
 }
 

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops whose nodes are on several devices: each device that takes part has iterations of its own, which follow those
 // of the device that decides.
+#include <algorithm>
+
+#include "plan/node_kernels.h"
 #include "plan/planner.h"
 
 namespace troupe {
 
 Status Planner::place_loops(const std::vector<const Node*>& needed) {
-  const LoopPlaces::Wishes wishes{[this](const Node& n) -> Result<uint32_t> { return device_of(n); },
-                                  [this](const Node& n) { return !n.device().empty() || moved_.contains(n.id()); },
-                                  !context_.task.empty()};
+  LoopPlaces::Wishes wishes{[this](const Node& n) -> Result<uint32_t> { return device_of(n); },
+                            [this](const Node& n) { return !n.device().empty() || moved_.contains(n.id()); },
+                            !context_.task.empty()};
+  if (std::ranges::any_of(context_.devices, [](const DeviceInfo& d) { return d.kind == DeviceKind::kCuda; }))
+    wishes.serves = [this](const Node& n, uint32_t device) {
+      return context_.kernels.serves(n.op().name(), that_runs(context_.devices[device].kind), n.attrs());
+    };
   TROUPE_ASSIGN(loops_, LoopPlaces::make(*step_, frames_, needed, wishes));
   return {};
 }

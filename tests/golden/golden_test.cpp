@@ -133,33 +133,6 @@ std::set<fs::path> all_cases() {
   return cases;
 }
 
-/// What does not run so yet: a variable that one run of the graph has on a GPU, and another, for want of a kernel
-/// there, on the CPU; a loop or branch for whose nodes only some devices have kernels.
-const std::set<std::string> kNotOnGpus = {"dense_optimizers",
-                                          "dense_optimizers_ref",
-                                          "embedding_optimizers",
-                                          "embedding_optimizers_ref",
-                                          "embedding_partitioned",
-                                          "functions_in_loops",
-                                          "generator_ops",
-                                          "gru_training",
-                                          "layers",
-                                          "lstm_forward",
-                                          "lstm_stack_forward",
-                                          "lstm_stack_training",
-                                          "metrics",
-                                          "no_rows",
-                                          "older_updates",
-                                          "rnn_unrolled",
-                                          "sampled_softmax",
-                                          "scatter",
-                                          "scatter_ref",
-                                          "schedules",
-                                          "seeded_training",
-                                          "seq2seq",
-                                          "transformer",
-                                          "updates"};
-
 /// With its nodes at random on a CPU device and two on a card, it gives what TensorFlow gives.
 void check_on_gpus(const fs::path& description, Engine& engine, uint32_t seed) {
   Case c(description);
@@ -204,7 +177,6 @@ TEST_CASE("golden graphs cut at random") {
 TEST_CASE("golden graphs on GPUs") {
   for (const fs::path& description : cases_to_cut()) {
     const std::string name = description.stem().string();
-    if (kNotOnGpus.contains(name)) continue;
     DYNAMIC_SECTION(name) {
       const uint32_t seed = std::accumulate(name.begin(), name.end(), 3u);
       const troupe::testing::FakeGpus gpus({.seed = seed});
