@@ -7,11 +7,14 @@ set(troupe_private spdlog::spdlog CAF::io ${core_private})
 
 function(troupe_library target kind)
   set(core $<TARGET_OBJECTS:troupe_core>)
+  if(TARGET troupe_core_kernels)
+    list(APPEND core $<TARGET_OBJECTS:troupe_core_kernels>)
+  endif()
   if(kind STREQUAL "STATIC" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT TROUPE_SANITIZE)
     # The core as one object, in which what many files instantiate is there once: a quarter less to install. A program
     # takes nearly all of the core anyway, since the registries name every op.
     set(joined ${CMAKE_CURRENT_BINARY_DIR}/${target}_core.o)
-    set(core "$<FILTER:${core},INCLUDE,[.]o$>")  # without the precompiled header
+    list(TRANSFORM core REPLACE "(.+)" "$<FILTER:\\1,INCLUDE,[.]o$>")  # without the precompiled header
     add_custom_command(OUTPUT ${joined}
       COMMAND ${CMAKE_CXX_COMPILER} -r -nostdlib -o ${joined} ${core}
       COMMAND ${CMAKE_STRIP} --strip-unneeded ${joined}

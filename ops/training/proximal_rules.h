@@ -11,9 +11,9 @@ namespace troupe {
 template <class A> struct FtrlStep {
   A lr, l1, l2, power;
   bool by_rate;
-  A raise(A x) const { return power == A(0.5) ? std::sqrt(x) : std::pow(x, power); }
+  TROUPE_HOST_DEVICE A raise(A x) const { return power == A(0.5) ? std::sqrt(x) : std::pow(x, power); }
   /// `step` is the gradient with its shrinkage.
-  [[gnu::always_inline]] A operator()(A var, A& accum, A& linear, A grad, A step) const {
+  [[gnu::always_inline]] TROUPE_HOST_DEVICE A operator()(A var, A& accum, A& linear, A grad, A step) const {
     const A now = accum + grad * grad, raised = raise(now), grown = raised - raise(accum);
     linear += by_rate ? step * lr - grown * var : step - grown / lr * var;
     accum = now;
