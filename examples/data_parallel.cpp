@@ -52,7 +52,8 @@ Status run(const Options& o) {
   TROUPE_ASSIGN(const Dataset training, Dataset::from_tensors({images.train_images, images.train_labels}));
   TROUPE_ASSIGN(const Dataset testing, Dataset::from_tensors({images.test_images, images.test_labels}));
   // One more for the input; of simulated ones that stays idle, since files are read by the CPU.
-  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, o.device_count() + 1, o.cluster));
+  const int count = o.device_count() + (o.devices == "gpu" ? 0 : 1);
+  TROUPE_ASSIGN(const ChosenDevices chosen, choose_devices(o.devices, count, o.cluster));
   const Dataset batches = training.shuffle(10000, 1).repeat(-1).batch(o.batch, true);
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*chosen.engine, network, batches, make_options(o, chosen.names)));
   TROUPE_RETURN_IF_ERROR(trainer->initialise());

@@ -67,12 +67,13 @@ Result<Figures> train(const Options& o, const ImageData& images, int backups) {
   const bool simulated = o.devices == "sim";
   EngineOptions engine_options = o.cluster.engine();
   engine_options.register_ops = register_pause;
-  engine_options.cpu_threads.assign(simulated ? 1 : static_cast<size_t>(o.replicas), 1);
+  engine_options.cpu_threads.assign(o.devices == "cpu" ? static_cast<size_t>(o.replicas) : 1, 1);
   if (simulated) {
     engine_options.sim.devices.assign(static_cast<size_t>(o.replicas), {.flops = 10e9});
     engine_options.sim.devices.back() = {.flops = 0.5e9, .memory_bandwidth = 0.5e9, .launch_ns = 10'000};
   }
-  TROUPE_ASSIGN(auto engine, Engine::create(engine_options));
+  TROUPE_ASSIGN(auto engine,
+                o.devices == "gpu" ? engine_with_gpus(engine_options, o.replicas) : Engine::create(engine_options));
   const auto now = [&] {
     const auto real = std::chrono::steady_clock::now().time_since_epoch();
     return simulated ? std::chrono::nanoseconds(engine->sim_now_ns()) : std::chrono::nanoseconds(real);

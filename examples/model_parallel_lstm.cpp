@@ -68,7 +68,8 @@ Result<Outcome> train(const Options& options, const Text& text, int count, int s
   const Node* update = nn::minimize(last, model, nn::adam(nn::constant_rate(0.005f)), loss);
   TROUPE_RETURN_IF_ERROR(root.status());
 
-  Session session(*devices.engine, graph, {.default_device = devices.names[0]});
+  Session session(*devices.engine, graph,
+                  {.default_device = devices.names[0], .soft_placement = devices.soft_placement()});
   TROUPE_RETURN_IF_ERROR(session.run(model.initializers()));
   Outcome outcome;
   const auto busy = devices.busy_ns();

@@ -57,7 +57,8 @@ Result<Outcome> train(const Options& options, const ImageData& data, int count, 
   const Node* update = nn::minimize(s, model, nn::adam(nn::constant_rate(0.001f)), loss);
   TROUPE_RETURN_IF_ERROR(root.status());
 
-  Session session(*devices.engine, graph, {.default_device = devices.names[0]});
+  Session session(*devices.engine, graph,
+                  {.default_device = devices.names[0], .soft_placement = devices.soft_placement()});
   TROUPE_RETURN_IF_ERROR(session.run(model.initializers()));
   Outcome outcome;
   const int64_t begun = devices.now_ns();

@@ -157,11 +157,15 @@ Status run(const Options& options) {
   TROUPE_RETURN_IF_ERROR(go_on());
   TROUPE_ASSIGN(Records records, Records::open(options.out, settings_of(options, images.train_images.dim(0))));
   // A device for each replica, and one for the steps that fill the queue.
-  const size_t own = options.devices == "workers" ? 1 : static_cast<size_t>(options.replicas) + 1;
+  const bool on_gpus = options.devices == "gpu";
+  const size_t own = options.devices == "cpu" ? static_cast<size_t>(options.replicas) + 1 : 1;
   TROUPE_RETURN_IF_ERROR(check_devices(options.devices, options.cluster));
-  TROUPE_ASSIGN(auto engine, Engine::create(options.cluster.engine({.cpu_threads = std::vector<int>(own, 1)})));
-  const std::string input_device = engine->devices()[own - 1];  // a cluster's come behind
-  const std::vector<std::string> there = own == 1 ? devices_of_workers(*engine) : engine->devices();
+  const EngineOptions with = options.cluster.engine({.cpu_threads = std::vector<int>(own, 1)});
+  TROUPE_ASSIGN(auto engine, on_gpus ? engine_with_gpus(with, options.replicas) : Engine::create(with));
+  const std::string input_device = engine->devices()[own - 1];  // GPUs and a cluster's come behind
+  const std::vector<std::string> there = on_gpus    ? gpus_of(*engine)
+                                         : own == 1 ? devices_of_workers(*engine)
+                                                    : engine->devices();
   if (there.empty()) return invalid_argument("--devices workers: no task of the cluster but those of the job ps");
   std::vector<std::string> devices;
   for (size_t i = 0; i < static_cast<size_t>(options.replicas); ++i) devices.push_back(there[i % there.size()]);

@@ -11,6 +11,7 @@
 
 #include "train/batch_source.h"
 #include "train/evaluation.h"
+#include "train/gpus.h"
 #include "train/pipeline_graph.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
@@ -62,8 +63,10 @@ class Pipeline::Impl {
       const auto at = built_.priorities.find(node.name());
       return at == built_.priorities.end() ? 3 : at->second;
     };
-    session_ = std::make_unique<Session>(engine_, graph_,
-                                         SessionOptions{.default_device = options_.devices[0], .priority = priority});
+    session_ = std::make_unique<Session>(
+        engine_, graph_,
+        SessionOptions{
+            .default_device = options_.devices[0], .soft_placement = any_gpu(options_.devices), .priority = priority});
     for (const PipelineStep& s : built_.steps) {
       TROUPE_ASSIGN(Prepared prepared, session_->prepare(s.feeds, s.fetches, s.targets));
       steps_.push_back(std::move(prepared));
@@ -88,7 +91,8 @@ class Pipeline::Impl {
   }
   Status assign_initial() {
     // In a session of its own, so that each call draws the same random values.
-    Session session(engine_, graph_, {.default_device = options_.devices[0]});
+    Session session(engine_, graph_,
+                    {.default_device = options_.devices[0], .soft_placement = any_gpu(options_.devices)});
     return session.run({}, std::vector<Output>{}, built_.initialise).status();
   }
 

@@ -26,6 +26,7 @@
 #include <mutex>
 
 #include "train/evaluation.h"
+#include "train/gpus.h"
 #include "train/shards.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
@@ -98,7 +99,7 @@ class Trainer::Impl {
   Status build(const ModelFn& model, const Dataset& batches, std::source_location where) {
     TROUPE_ASSIGN(towers_,
                   build_towers(ScopeAt(Scope(graph_), where), variables_, model, batches, options_, tasks_.own()));
-    SessionOptions settings;
+    SessionOptions settings{.soft_placement = any_gpu(options_.devices)};
     // What other devices wait for goes first, so that the rings turn while the backward pass goes on.
     settings.priority = [](const Node& n) { return n.name().starts_with(kReduceScope) ? 1 : 0; };
     session_ = std::make_unique<Session>(engine_, graph_, settings);
@@ -150,7 +151,7 @@ class Trainer::Impl {
   }
   Status assign_initial() {
     // In a session of its own, so that each call draws the same random values.
-    Session session(engine_, graph_);
+    Session session(engine_, graph_, {.soft_placement = any_gpu(options_.devices)});
     TROUPE_RETURN_IF_ERROR(session.run({}, std::vector<Output>{}, towers_.initialise));
     return publish();
   }

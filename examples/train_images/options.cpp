@@ -19,8 +19,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--replicas", o.replicas, "Replicas, each with a device and a thread")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--devices", o.devices, "Of the replicas; workers: those of a cluster, in turn")
-      ->check(CLI::IsMember({"cpu", "workers"}))
+  app.add_option("--devices", o.devices, "Of the replicas; gpu: GPUs, workers: those of a cluster, in turn")
+      ->check(CLI::IsMember({"cpu", "gpu", "workers"}))
       ->capture_default_str();
   app.add_option("--batch", o.batch, "Images in a batch of one replica")
       ->check(CLI::Range(1, 10000))

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainers and pipelines on GPUs, on a fake of CUDA: they learn what they learn on CPUs, over devices that share a card
+// and over cards.
+#include "tests/gpu/fake_platform.h"
+#include "tests/repeats.h"
+#include "tests/train/pipeline_fixture.h"
+#include "tests/train/trainer_fixture.h"
+
+namespace troupe::nn {
+namespace {
+
+using troupe::testing::FakeGpus;
+
+std::vector<std::string> gpu_names(int count) {
+  std::vector<std::string> out;
+  for (int i = 0; i < count; ++i) out.push_back(fmt::format("/gpu:{}", i));
+  return out;
+}
+
+std::unique_ptr<Engine> engine_with(EngineOptions options) {
+  auto made = Engine::create(std::move(options));
+  INFO((made.ok() ? "" : made.error().str()));
+  REQUIRE(made.ok());
+  return std::move(*made);
+}
+
+void initialise(Trainer& trainer) {
+  const Status status = trainer.initialise();
+  INFO((status.ok() ? "" : status.error().str()));
+  REQUIRE(status.ok());
+}
+
+/// Within what another order of additions rounds to.
+void check_close(const Trained& got, const Trained& expected) {
+  CHECK(got.variables.size() == expected.variables.size());
+  for (const auto& [name, value] : got.variables) {
+    INFO(name);
+    REQUIRE(expected.variables.contains(name));
+    const Tensor& other = expected.variables.at(name);
+    REQUIRE(value.shape() == other.shape());
+    if (value.dtype() != DType::kFloat32) {
+      CHECK(value.identical(other));
+      continue;
+    }
+    for (int64_t i = 0; i < value.elements(); ++i)
+      CHECK(value.data<float>()[i] == Approx(other.data<float>()[i]).epsilon(2e-3).margin(2e-4));
+  }
+  REQUIRE(got.losses.size() == expected.losses.size());
+  for (size_t i = 0; i < got.losses.size(); ++i) CHECK(got.losses[i] == Approx(expected.losses[i]).epsilon(1e-3));
+}
+
+TEST_CASE("gpu: a trainer learns on GPUs in every mode") {
+  const Mode mode = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const bool one_card = GENERATE(true, false);
+  INFO(mode.name << (one_card ? ", one card" : ", two cards"));
+  FakeGpus gpus({.seed = 7, .cards = 2});
+  auto engine = engine_with(one_card ? gpus.options(1, 2) : gpus.options(2, 1));
+  TrainerOptions options = settings(*engine, mode);
+  options.devices = gpu_names(2);
+  auto trainer = trainer_of(*engine, options);
+  initialise(*trainer);
+  double first = 0, last = 0;
+  int64_t reports = 0;
+  const auto summary = trainer->run(many(60), [&](const StepReport& r) {
+    if (reports++ == 0) first = r.loss;
+    last = r.loss;
+  });
+  INFO((summary.ok() ? "" : summary.error().str()));
+  REQUIRE(summary.ok());
+  CHECK(std::isfinite(last));
+  if (many(60) == 60) CHECK(last < 0.9 * first);
+  const auto tested = trainer->evaluate(circle(128, 32, 1));
+  INFO((tested.ok() ? "" : tested.error().str()));
+  REQUIRE(tested.ok());
+  if (many(60) == 60) CHECK(tested->accuracy > 0.6);
+  // The weights are on the GPUs, and come to the host for a checkpoint.
+  for (const auto& [name, value] : snapshot_of(*engine).variables) CHECK(value.space() == Space::kHost);
+}
+
+TEST_CASE("gpu: synchronous training on GPUs is that on CPUs") {
+  const auto train = [](Engine& engine, std::vector<std::string> devices) {
+    TrainerOptions options = settings(engine, ReplicaMode::kSync);
+    options.devices = std::move(devices);
+    options.optimizer = momentum(constant_rate(0.05f));  // Adam makes steps of what rounding leaves of a zero
+    auto trainer = trainer_of(engine, options);
+    initialise(*trainer);
+    Trained out;
+    const auto summary = trainer->run(10, [&](const StepReport& r) { out.losses.push_back(r.loss); });
+    INFO((summary.ok() ? "" : summary.error().str()));
+    REQUIRE(summary.ok());
+    out.variables = snapshot_of(engine).variables;
+    return out;
+  };
+  auto cpus = engine_with({.cpu_threads = {1, 1}});
+  const Trained expected = train(*cpus, {"/cpu:0", "/cpu:1"});
+  FakeGpus gpus({.seed = 11});
+  auto engine = engine_with(gpus.options(1, 2));
+  check_close(train(*engine, gpu_names(2)), expected);
+}
+
+TEST_CASE("gpu: pipelines over 1, 2 and 4 devices of a card, and over cards, learn what one CPU learns") {
+  const Optimizer optimizer = adam(constant_rate(.02f));
+  const Trained expected = reference(chain(stages_of(4)), optimizer, 3, kMicroBatches);
+  struct Case {
+    PipelineSchedule schedule;
+    int cards, per_card;
+  };
+  const Case c = GENERATE(Case{PipelineSchedule::kGPipe, 1, 4}, Case{PipelineSchedule::kOneFOneB, 2, 2},
+                          Case{PipelineSchedule::kInterleaved, 1, 2}, Case{PipelineSchedule::kZeroBubble, 4, 1});
+  INFO("schedule " << static_cast<int>(c.schedule));
+  FakeGpus gpus({.seed = 13, .cards = 4});
+  auto engine = engine_with(gpus.options(c.cards, c.per_card));
+  PipelineOptions options = options_of(c.schedule, 0, optimizer);
+  options.devices = gpu_names(c.cards * c.per_card);
+  check_close(trained(*engine, stages_of(4), options, 3), expected);
+}
+
+TEST_CASE("gpu: a card that is lost ends training with its name, and a trainer that ends amid work leaves nothing") {
+  for (int round = 0; round < many(6); ++round) {
+    FakeGpus gpus({.seed = static_cast<uint32_t>(round), .cards = 2});
+    auto engine = engine_with(gpus.options(2, 1));
+    TrainerOptions options = settings(*engine, ReplicaMode::kSync);
+    options.devices = gpu_names(2);
+    auto trainer = trainer_of(*engine, options);
+    initialise(*trainer);
+    if (round % 2 == 0) {
+      gpus.runtime->lose(1, 200);
+      const auto summary = trainer->run(1000);
+      REQUIRE_FALSE(summary.ok());
+      CHECK(summary.error().code == Code::kUnavailable);
+      CHECK_THAT(summary.error().device, Catch::Contains("gpu:"));
+    } else {
+      int64_t steps = 0;
+      CHECK(trainer
+                ->run(1000,
+                      [&](const StepReport&) {
+                        if (++steps == 3) trainer->stop();
+                      })
+                .ok());
+    }
+    trainer.reset();
+  }
+}
+
+}  // namespace
+}  // namespace troupe::nn
