@@ -7,6 +7,7 @@
 #include "ops/linear/register.h"
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
+#include "ops/parts/moves.h"
 #include "ops/training/register.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {
@@ -24,6 +25,13 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_select_gpu(kernels);
   register_softmax_gpu(kernels);
   register_updates_gpu(kernels);
+  const Moves& moves = gpu_moves();
+  register_broadcast_moves(kernels, moves);
+  register_concat_moves(kernels, moves);
+  register_pad_moves(kernels, moves);
+  register_reshape_moves(kernels, moves);
+  register_reverse_moves(kernels, moves);
+  register_slice_moves(kernels, moves);
 }
 
 }  // namespace troupe::TROUPE_GPU_VARIANT

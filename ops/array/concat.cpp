@@ -5,31 +5,38 @@
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/strided_copy.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 namespace {
 
-/// Rows [begin, begin + part) of dimension `axis` of x, as a view where axis is the first.
-Result<Tensor> part_of(KernelContext& c, const Tensor& x, int axis, int64_t begin, int64_t part) {
-  if (axis == 0) return x.slice(begin, begin + part);
+/// Sizes of the dimensions before `axis`, multiplied: rows of the matrix that is joined or parted by columns.
+int64_t rows_before(const Shape& shape, int axis) { return sizes_product(shape, 0, axis); }
+
+/// The parts of these sizes along dimension `axis` of x; views where that is the first.
+Result<std::vector<Tensor>> parts_of(KernelContext& c, const Moves& moves, const Tensor& x, int axis,
+                                     std::span<const int64_t> sizes) {
+  std::vector<Tensor> parts;
   Shape shape = x.shape();
-  shape.set(axis, part);
-  TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-  const auto from = strides_of(x.shape()), to = strides_of(shape);
-  StridedCopy box;
-  for (int i = 0; i < shape.rank(); ++i) box.push(shape[i], from[i], to[i]);
-  strided_copy(x.dtype(), y.mutable_raw(), advance(x.raw(), begin * from[axis], x.dtype()), box, c.threads());
-  return y;
+  int64_t at = 0;
+  for (const int64_t size : sizes) {
+    shape.set(axis, size);
+    TROUPE_ASSIGN(Tensor part, axis == 0 ? x.slice(at, at + size) : c.allocate(x.dtype(), shape));
+    parts.push_back(std::move(part));
+    at += size;
+  }
+  if (axis > 0) TROUPE_RETURN_IF_ERROR(moves.split(c, parts, x, rows_before(x.shape(), axis)));
+  return parts;
 }
 
-/// Copies x into y from row `begin` of dimension `axis` on.
-void put_part(KernelContext& c, Tensor& y, int axis, int64_t begin, const Tensor& x) {
-  const auto from = strides_of(x.shape()), to = strides_of(y.shape());
-  StridedCopy box;
-  for (int i = 0; i < x.rank(); ++i) box.push(x.shape()[i], from[i], to[i]);
-  strided_copy(x.dtype(), advance(y.mutable_raw(), begin * to[axis], y.dtype()), x.raw(), box, c.threads());
+/// Inputs [first, first + count) side by side.
+Result<Tensor> joined(KernelContext& c, const Moves& moves, int first, int count, const Shape& shape, int axis) {
+  TROUPE_ASSIGN(Tensor y, c.allocate(c.input(first).dtype(), shape));
+  std::vector<const Tensor*> parts;
+  for (int i = 0; i < count; ++i) parts.push_back(&c.input(first + i));
+  TROUPE_RETURN_IF_ERROR(moves.join(c, y, rows_before(shape, axis), parts));
+  return y;
 }
 
 /// Which inputs of Concat (axis first) and ConcatV2 (axis last) are what.
@@ -41,7 +48,8 @@ struct ConcatInputs {
 
 class Concat final : public ComputeKernel {
  public:
-  explicit Concat(const KernelInit& init) : at_(init.op, static_cast<int>(init.input_dtypes.size())) {}
+  Concat(const KernelInit& init, const Moves& moves)
+      : moves_(moves), at_(init.op, static_cast<int>(init.input_dtypes.size())) {}
   Status compute(KernelContext& c) override {
     const auto value = [&](int i) -> const Tensor& { return c.input(at_.first + i); };
     const int n = at_.count;
@@ -59,17 +67,13 @@ class Concat final : public ComputeKernel {
                                 shape.str(), axis);
     }
     shape.set(axis, total);
-    TROUPE_ASSIGN(Tensor y, c.allocate(value(0).dtype(), shape));
-    int64_t at = 0;
-    for (int i = 0; i < n; ++i) {
-      put_part(c, y, axis, at, value(i));
-      at += value(i).shape()[axis];
-    }
+    TROUPE_ASSIGN(Tensor y, joined(c, moves_, at_.first, n, shape, axis));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const ConcatInputs at_;
 };
 
@@ -104,7 +108,8 @@ Status concat_shape(ShapeContext& c, std::string_view op) {
 /// Tensors of one row each, as TensorFlow wants them.
 class ParallelConcat final : public ComputeKernel {
  public:
-  explicit ParallelConcat(const KernelInit& init) : shape_(init.attr<PartialShape>("shape")) {}
+  ParallelConcat(const KernelInit& init, const Moves& moves)
+      : moves_(moves), shape_(init.attr<PartialShape>("shape")) {}
   Status compute(KernelContext& c) override {
     Shape shape = c.input(0).shape();
     for (int i = 0; i < c.num_inputs(); ++i)
@@ -113,13 +118,13 @@ class ParallelConcat final : public ComputeKernel {
     shape.set(0, c.num_inputs());
     if (!shape_.compatible(shape))
       return invalid_argument("inputs make {} and not shape {}", shape.str(), shape_.str());
-    TROUPE_ASSIGN(Tensor y, c.allocate(c.input(0).dtype(), shape));
-    for (int i = 0; i < c.num_inputs(); ++i) put_part(c, y, 0, i, c.input(i));
+    TROUPE_ASSIGN(Tensor y, joined(c, moves_, 0, c.num_inputs(), shape, 0));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const PartialShape shape_;
 };
 
@@ -202,19 +207,21 @@ class ConcatOffset final : public ComputeKernel {
 
 class Split final : public ComputeKernel {
  public:
+  Split(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(1);
     const int n = c.num_outputs();
     TROUPE_ASSIGN(const int axis, axis_from(c.input(0), x.rank()));
     if (x.shape()[axis] % n != 0)
       return invalid_argument("dimension {} of {} does not part into {}", axis, x.shape().str(), n);
-    const int64_t part = x.shape()[axis] / n;
-    for (int i = 0; i < n; ++i) {
-      TROUPE_ASSIGN(Tensor y, part_of(c, x, axis, i * part, part));
-      c.set_output(i, std::move(y));
-    }
+    const std::vector<int64_t> sizes(static_cast<size_t>(n), x.shape()[axis] / n);
+    TROUPE_ASSIGN(auto parts, parts_of(c, moves_, x, axis, sizes));
+    for (int i = 0; i < n; ++i) c.set_output(i, std::move(parts[i]));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status split_shape(ShapeContext& c) {
@@ -262,18 +269,18 @@ Result<std::vector<int64_t>> split_sizes(const Tensor& sizes, int64_t total, int
 
 class SplitV final : public ComputeKernel {
  public:
+  SplitV(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const int axis, axis_from(c.input(2), x.rank()));
-    TROUPE_ASSIGN(const auto parts, split_sizes(c.input(1), x.shape()[axis], c.num_outputs()));
-    int64_t at = 0;
-    for (int i = 0; i < c.num_outputs(); ++i) {
-      TROUPE_ASSIGN(Tensor y, part_of(c, x, axis, at, parts[i]));
-      c.set_output(i, std::move(y));
-      at += parts[i];
-    }
+    TROUPE_ASSIGN(const auto sizes, split_sizes(c.input(1), x.shape()[axis], c.num_outputs()));
+    TROUPE_ASSIGN(auto parts, parts_of(c, moves_, x, axis, sizes));
+    for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, std::move(parts[i]));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status split_v_shape(ShapeContext& c) {
@@ -297,27 +304,23 @@ Status split_v_shape(ShapeContext& c) {
 
 class Pack final : public ComputeKernel {
  public:
-  explicit Pack(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
+  Pack(const KernelInit& init, const Moves& moves) : moves_(moves), axis_(init.attr<int64_t>("axis")) {}
   Status compute(KernelContext& c) override {
     Shape shape = c.input(0).shape();
     if (shape.rank() == kMaxRank) return invalid_argument("{} has the highest rank already", shape.str());
     TROUPE_ASSIGN(const int axis, axis_from(axis_, shape.rank() + 1));
-    shape.insert(axis, 1);
-    Shape whole = shape;
-    whole.set(axis, c.num_inputs());
-    TROUPE_ASSIGN(Tensor y, c.allocate(c.input(0).dtype(), whole));
-    for (int i = 0; i < c.num_inputs(); ++i) {
+    shape.insert(axis, c.num_inputs());
+    for (int i = 0; i < c.num_inputs(); ++i)
       if (c.input(i).shape() != c.input(0).shape())
         return invalid_argument("shapes {} and {} of inputs 0 and {} differ", c.input(0).shape().str(),
                                 c.input(i).shape().str(), i);
-      TROUPE_ASSIGN(const Tensor x, c.input(i).reshape(shape));
-      put_part(c, y, axis, i, x);
-    }
+    TROUPE_ASSIGN(Tensor y, joined(c, moves_, 0, c.num_inputs(), shape, axis));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const int64_t axis_;
 };
 
@@ -337,7 +340,7 @@ Status pack_shape(ShapeContext& c) {
 
 class Unpack final : public ComputeKernel {
  public:
-  explicit Unpack(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
+  Unpack(const KernelInit& init, const Moves& moves) : moves_(moves), axis_(init.attr<int64_t>("axis")) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const int axis, axis_from(axis_, x.rank()));
@@ -345,15 +348,17 @@ class Unpack final : public ComputeKernel {
       return invalid_argument("dimension {} of {} does not part into {}", axis, x.shape().str(), c.num_outputs());
     Shape shape = x.shape();
     shape.erase(axis);
+    const std::vector<int64_t> ones(static_cast<size_t>(c.num_outputs()), 1);
+    TROUPE_ASSIGN(const auto parts, parts_of(c, moves_, x, axis, ones));
     for (int i = 0; i < c.num_outputs(); ++i) {
-      TROUPE_ASSIGN(const Tensor part, part_of(c, x, axis, i, 1));
-      TROUPE_ASSIGN(Tensor y, part.reshape(shape));
+      TROUPE_ASSIGN(Tensor y, parts[i].reshape(shape));
       c.set_output(i, std::move(y));
     }
     return {};
   }
 
  private:
+  const Moves& moves_;
   const int64_t axis_;
 };
 
@@ -401,7 +406,6 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(parallel_concat_shape)
               .doc("Tensors whose first dimension is 1, joined along it to one of `shape`."),
           not_differentiable("TensorFlow gives it none"));
-  kernels.add<ParallelConcat>("ParallelConcat", DeviceKind::kCpu, {});
   ops.add(OpDef("ConcatOffset")
               .input("concat_dim: int32")
               .input("shape: N * shape_type")
@@ -475,12 +479,18 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
             if (!dys.empty()) c.set_dx(0, c.op("Pack", dys, {{"axis", c.node().attrs().get_or<int64_t>("axis", 0)}}));
             return {};
           }));
-  for (const char* op : {"ConcatV2", "Concat"}) kernels.add<Concat>(op, DeviceKind::kCpu, {});
   kernels.add<ConcatOffset>("ConcatOffset", DeviceKind::kCpu, {});
-  kernels.add<Split>("Split", DeviceKind::kCpu, {});
-  kernels.add<SplitV>("SplitV", DeviceKind::kCpu, {});
-  kernels.add<Pack>("Pack", DeviceKind::kCpu, {});
-  kernels.add<Unpack>("Unpack", DeviceKind::kCpu, {});
+  register_concat_moves(kernels, host_moves());
+}
+
+void register_concat_moves(KernelRegistry& kernels, const Moves& moves) {
+  moves.add<Concat>(kernels, "ConcatV2", {-1});
+  moves.add<Concat>(kernels, "Concat", {0});
+  moves.add<ParallelConcat>(kernels, "ParallelConcat");
+  moves.add<Split>(kernels, "Split", {0});
+  moves.add<SplitV>(kernels, "SplitV", {1, 2});
+  moves.add<Pack>(kernels, "Pack");
+  moves.add<Unpack>(kernels, "Unpack");
 }
 
 }  // namespace troupe

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "devices/parallel.h"
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/strided_copy.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 
@@ -16,34 +15,27 @@ namespace {
 
 class Pad final : public ComputeKernel {
  public:
+  Pad(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto pads, paddings_from(c.input(1), x.rank(), "paddings"));
-    std::vector<int64_t> sizes;
-    for (int i = 0; i < x.rank(); ++i) sizes.push_back(x.shape()[i] + pads[2 * i] + pads[2 * i + 1]);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    Tensor y;
-    if (c.num_inputs() > 2) {
-      if (c.input(2).rank() != 0)
-        return invalid_argument("constant_values must be a scalar, not {}", c.input(2).shape().str());
-      TROUPE_ASSIGN(y, c.allocate(x.dtype(), shape));
-      with_storage(x.dtype(), [&]<class S>() {
-        std::fill_n(static_cast<S*>(y.mutable_raw()), y.elements(), *static_cast<const S*>(c.input(2).raw()));
-      });
-    } else {
-      TROUPE_ASSIGN(y, Tensor::zeros(x.dtype(), shape, c.device().allocator));
-    }
-    const auto from = strides_of(x.shape()), to = strides_of(shape);
-    StridedCopy box;
-    int64_t start = 0;
+    std::vector<int64_t> sizes, before;
     for (int i = 0; i < x.rank(); ++i) {
-      start += pads[2 * i] * to[i];
-      box.push(x.shape()[i], from[i], to[i]);
+      sizes.push_back(x.shape()[i] + pads[2 * i] + pads[2 * i + 1]);
+      before.push_back(pads[2 * i]);
     }
-    strided_copy(x.dtype(), advance(y.mutable_raw(), start, x.dtype()), x.raw(), box, c.threads());
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    const Tensor* value = c.num_inputs() > 2 ? &c.input(2) : nullptr;
+    if (value && value->rank() != 0)
+      return invalid_argument("constant_values must be a scalar, not {}", value->shape().str());
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
+    TROUPE_RETURN_IF_ERROR(moves_.pad(c, y, x, before, value));
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status pad_shape(ShapeContext& c) {
@@ -140,33 +132,21 @@ int64_t mirror_offset(const Attrs& attrs) { return *attrs.get<std::string>("mode
 
 class MirrorPad final : public ComputeKernel {
  public:
-  explicit MirrorPad(const KernelInit& init) : offset_(mirror_offset(*init.attrs)) {}
+  MirrorPad(const KernelInit& init, const Moves& moves) : moves_(moves), offset_(mirror_offset(*init.attrs)) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto pads, paddings_from(c.input(1), x.rank(), "paddings"));
-    TROUPE_ASSIGN(Mirror m, Mirror::make(x.shape(), pads, offset_));
-    if (x.rank() == 0) {
-      c.set_output(0, x);
-      return {};
-    }
+    TROUPE_ASSIGN(const Mirror m, Mirror::make(x.shape(), pads, offset_));
+    std::vector<int64_t> before;
+    for (int i = 0; i < x.rank(); ++i) before.push_back(pads[2 * i]);
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), m.large));
-    m.place(pads, offset_);
-    with_storage(x.dtype(), [&]<class S>() {
-      const S* in = static_cast<const S*>(x.raw());
-      S* out = static_cast<S*>(y.mutable_raw());
-      const std::vector<int64_t>& last = m.places[x.rank() - 1];
-      parallel_for(c.threads(), m.count(), 1 + kCheapGrain / std::max<int64_t>(m.large.dim(-1), 1),
-                   [&](int64_t begin, int64_t end) {
-                     m.rows(begin, end, [&](int64_t to, int64_t from) {
-                       for (size_t i = 0; i < last.size(); ++i) out[to + static_cast<int64_t>(i)] = in[from + last[i]];
-                     });
-                   });
-    });
+    TROUPE_RETURN_IF_ERROR(moves_.mirror(c, y, x, before, offset_));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const int64_t offset_;
 };
 
@@ -281,8 +261,6 @@ void register_pad_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The input with paddings[i] copies of constant_values before and after dimension i."),
           gradient(pad_gradient));
-  kernels.add<Pad>("Pad", DeviceKind::kCpu, {});
-  kernels.add<Pad>("PadV2", DeviceKind::kCpu, {});
   ops.add(mirror_op(kMirrorPad, "T: type")
               .shape(mirror_pad_shape)
               .doc("The input with paddings[i] places before and after dimension i that mirror what is inside: with "
@@ -292,8 +270,14 @@ void register_pad_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(mirror_pad_grad_shape)
               .doc("The gradient of MirrorPad: what is in the border is added to the places it mirrors."),
           gradient(mirror_gradient<kMirrorPad>));
-  kernels.add<MirrorPad>(kMirrorPad, DeviceKind::kCpu, {});
   kernels.add<MirrorPadGrad>(kMirrorPadGrad, DeviceKind::kCpu, {});
+  register_pad_moves(kernels, host_moves());
+}
+
+void register_pad_moves(KernelRegistry& kernels, const Moves& moves) {
+  moves.add<Pad>(kernels, "Pad", {1});
+  moves.add<Pad>(kernels, "PadV2", {1});
+  moves.add<MirrorPad>(kernels, kMirrorPad, {1});
 }
 
 }  // namespace troupe

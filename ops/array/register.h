@@ -32,6 +32,14 @@ void register_unique_ops(OpRegistry&, KernelRegistry&);
 void register_identities_gpu(KernelRegistry&);
 void register_views_gpu(KernelRegistry&);
 
+// Kernels that only move elements, for CPUs or GPUs.
+struct Moves;  // ops/parts/moves.h
+void register_concat_moves(KernelRegistry&, const Moves&);
+void register_pad_moves(KernelRegistry&, const Moves&);
+void register_reshape_moves(KernelRegistry&, const Moves&);
+void register_reverse_moves(KernelRegistry&, const Moves&);
+void register_slice_moves(KernelRegistry&, const Moves&);
+
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_const_gpu)
 

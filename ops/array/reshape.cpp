@@ -9,7 +9,7 @@
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/strided_copy.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -143,8 +143,8 @@ Result<std::vector<int64_t>> permutation(const Tensor& t, int rank) {
 
 class Transpose final : public ComputeKernel {
  public:
-  explicit Transpose(const KernelInit& init)
-      : conjugate_(init.op == "ConjugateTranspose" && init.input_dtypes[0] == DType::kComplex64) {}
+  Transpose(const KernelInit& init, const Moves& moves)
+      : moves_(moves), conjugate_(init.op == "ConjugateTranspose" && init.input_dtypes[0] == DType::kComplex64) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto perm, permutation(c.input(1), x.rank()));
@@ -158,16 +158,14 @@ class Transpose final : public ComputeKernel {
     const auto from = strides_of(x.shape()), to = strides_of(shape);
     StridedCopy box;
     for (int i = 0; i < shape.rank(); ++i) box.push(shape[i], from[perm[i]], to[i]);
-    strided_copy(x.dtype(), y.mutable_raw(), x.raw(), box, c.threads());
-    if (conjugate_) {
-      complex64* out = y.mutable_data<complex64>();
-      for (int64_t i = 0; i < y.elements(); ++i) out[i] = std::conj(out[i]);
-    }
+    TROUPE_RETURN_IF_ERROR(moves_.copy(c, y, 0, x, 0, box));
+    if (conjugate_) TROUPE_RETURN_IF_ERROR(moves_.conjugate(c, y));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const bool conjugate_;
 };
 
@@ -234,6 +232,7 @@ Result<PartialShape> tiled(const PartialShape& x, const std::vector<int64_t>& mu
 
 class Tile final : public ComputeKernel {
  public:
+  Tile(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto multiples, int_values(c.input(1), "multiples"));
@@ -246,10 +245,13 @@ class Tile final : public ComputeKernel {
       box.push(multiples[i], 0, x.shape()[i] * to[i]);
       box.push(x.shape()[i], from[i], to[i]);
     }
-    strided_copy(x.dtype(), y.mutable_raw(), x.raw(), box, c.threads());
+    TROUPE_RETURN_IF_ERROR(moves_.copy(c, y, 0, x, 0, box));
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status tile_shape(ShapeContext& c) {
@@ -362,7 +364,7 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<Squeeze>("Squeeze", DeviceKind::kCpu, {});
 }
 
-void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
+void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
   const auto transpose = [&](const char* name, const char* doc) {
     ops.add(OpDef(name)
                 .input("x: T")
@@ -373,7 +375,6 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
                 .shape(transpose_shape)
                 .doc(doc),
             gradient(transpose_gradient));
-    kernels.add<Transpose>(name, DeviceKind::kCpu, {});
   };
   transpose("Transpose", "Dimension i of y is dimension perm[i] of x.");
   transpose("ConjugateTranspose", "Dimension i of y is dimension perm[i] of x; complex numbers are conjugated.");
@@ -394,7 +395,6 @@ void add_moves(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The input repeated multiples[i] times along dimension i."),
           gradient(tile_gradient));
   kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCpu, {});
-  kernels.add<Tile>("Tile", DeviceKind::kCpu, {});
   using WhereTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                               uint32_t, uint64_t, bool, complex64>;
   ops.add(OpDef("Where")
@@ -420,7 +420,13 @@ void register_views_gpu(KernelRegistry& kernels) {
 
 void register_reshape_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_views(ops, kernels);
-  add_moves(ops, kernels);
+  add_orders(ops, kernels);
+  register_reshape_moves(kernels, host_moves());
+}
+
+void register_reshape_moves(KernelRegistry& kernels, const Moves& moves) {
+  for (const char* op : {"Transpose", "ConjugateTranspose"}) moves.add<Transpose>(kernels, op, {1});
+  moves.add<Tile>(kernels, "Tile", {1});
 }
 
 }  // namespace troupe

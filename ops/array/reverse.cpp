@@ -6,7 +6,7 @@
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/strided_copy.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -32,6 +32,7 @@ Result<std::array<bool, kMaxRank>> reversed_axes(const Tensor& t, int rank) {
 
 class Reverse final : public ComputeKernel {
  public:
+  Reverse(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto reversed, reversed_axes(c.input(1), x.rank()));
@@ -43,11 +44,13 @@ class Reverse final : public ComputeKernel {
       if (reversed[i]) start += (x.shape()[i] - 1) * strides[i];
       box.push(x.shape()[i], reversed[i] ? -strides[i] : strides[i], strides[i]);
     }
-    if (x.elements() > 0)
-      strided_copy(x.dtype(), y.mutable_raw(), advance(x.raw(), start, x.dtype()), box, c.threads());
+    TROUPE_RETURN_IF_ERROR(moves_.copy(c, y, 0, x, start, box));
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status reverse_shape(ShapeContext& c) {
@@ -152,6 +155,7 @@ Result<std::array<int64_t, kMaxRank>> shifts_of(const Shape& x, const Tensor& sh
 
 class Roll final : public ComputeKernel {
  public:
+  Roll(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     if (x.rank() == 0) return invalid_argument("a scalar has no dimension to roll along");
@@ -170,13 +174,14 @@ class Roll final : public ComputeKernel {
         box.push(wraps ? by : n - by, strides[d], strides[d]);
         (wraps ? from : to) += (wraps ? n - by : by) * strides[d];
       }
-      if (!empty)
-        strided_copy(x.dtype(), advance(y.mutable_raw(), to, x.dtype()), advance(x.raw(), from, x.dtype()), box,
-                     c.threads());
+      if (!empty) TROUPE_RETURN_IF_ERROR(moves_.copy(c, y, to, x, from, box));
     }
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status roll_shape(ShapeContext& c) {
@@ -207,7 +212,6 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(reverse_shape)
               .doc("The tensor with the order of elements reversed along the dimensions in `axis`."),
           gradient(reverse_gradient));
-  for (const char* op : {"Reverse", "ReverseV2"}) kernels.add<Reverse>(op, DeviceKind::kCpu, {});
   ops.add(OpDef("ReverseSequence")
               .input("input: T")
               .input("seq_lengths: Tlen")
@@ -237,7 +241,12 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
         if (c.dy(0)) c.set_dx(0, c.op("Roll", {c.dy(0), c.op("Neg", {c.input(1)}), c.input(2)}));
         return {};
       }));
-  kernels.add<Roll>("Roll", DeviceKind::kCpu, {});
+  register_reverse_moves(kernels, host_moves());
+}
+
+void register_reverse_moves(KernelRegistry& kernels, const Moves& moves) {
+  for (const char* op : {"Reverse", "ReverseV2"}) moves.add<Reverse>(kernels, op, {1});
+  moves.add<Roll>(kernels, "Roll", {1, 2});
 }
 
 }  // namespace troupe

@@ -7,14 +7,14 @@
 #include "ops/array/slice_spec.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/strided_copy.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 namespace {
 
 /// Elements begin, begin + stride, ... of each dimension of x, in `shape`, which may drop or add sizes of 1.
-Result<Tensor> sliced(KernelContext& c, const Tensor& x, std::span<const int64_t> begin,
+Result<Tensor> sliced(KernelContext& c, const Moves& moves, const Tensor& x, std::span<const int64_t> begin,
                       std::span<const int64_t> stride, std::span<const int64_t> count, const Shape& shape) {
   // A view where only the first dimension is cut.
   bool rows = x.rank() > 0 && (stride[0] == 1 || count[0] <= 1) && shape.elements() > 0;
@@ -33,7 +33,7 @@ Result<Tensor> sliced(KernelContext& c, const Tensor& x, std::span<const int64_t
     step /= count[i];
     box.push(count[i], strides[i] * stride[i], step);
   }
-  strided_copy(x.dtype(), y.mutable_raw(), advance(x.raw(), start, x.dtype()), box, c.threads());
+  TROUPE_RETURN_IF_ERROR(moves.copy(c, y, 0, x, start, box));
   return y;
 }
 
@@ -55,6 +55,7 @@ Result<std::vector<int64_t>> slice_counts(const PartialShape& x, const std::vect
 
 class Slice final : public ComputeKernel {
  public:
+  Slice(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto begin, int_values(c.input(1), "begin"));
@@ -62,10 +63,13 @@ class Slice final : public ComputeKernel {
     TROUPE_ASSIGN(const auto count, slice_counts(x.shape(), begin, std::move(size)));
     TROUPE_ASSIGN(const Shape shape, Shape::make(count));
     const std::vector<int64_t> ones(begin.size(), 1);
-    TROUPE_ASSIGN(Tensor y, sliced(c, x, begin, ones, count, shape));
+    TROUPE_ASSIGN(Tensor y, sliced(c, moves_, x, begin, ones, count, shape));
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status slice_shape(ShapeContext& c) {
@@ -126,16 +130,17 @@ Result<SliceSpec> spec_of(const PartialShape& x, const Tensor& begin, const Tens
 
 class StridedSlice final : public ComputeKernel {
  public:
-  explicit StridedSlice(const KernelInit& init) : masks_(*init.attrs) {}
+  StridedSlice(const KernelInit& init, const Moves& moves) : moves_(moves), masks_(*init.attrs) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const SliceSpec spec, spec_of(x.shape(), c.input(1), c.input(2), c.input(3), masks_));
-    TROUPE_ASSIGN(Tensor y, sliced(c, x, spec.begin, spec.stride, spec.count, spec.result.shape()));
+    TROUPE_ASSIGN(Tensor y, sliced(c, moves_, x, spec.begin, spec.stride, spec.count, spec.result.shape()));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const SliceMasks masks_;
 };
 
@@ -167,20 +172,30 @@ Status strided_slice_gradient(GradientContext& c) {
 
 class StridedSliceGrad final : public ComputeKernel {
  public:
-  explicit StridedSliceGrad(const KernelInit& init) : masks_(*init.attrs) {}
+  StridedSliceGrad(const KernelInit& init, const Moves& moves) : moves_(moves), masks_(*init.attrs) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
     TROUPE_ASSIGN(const SliceSpec spec, spec_of(shape, c.input(1), c.input(2), c.input(3), masks_));
     const Tensor& dy = c.input(4);
     if (!(PartialShape(dy.shape()) == spec.result))
       return invalid_argument("dy has shape {}, the slice {}", dy.shape().str(), spec.result.str());
-    TROUPE_ASSIGN(Tensor dx, Tensor::zeros(dy.dtype(), shape, c.device().allocator));
-    write_slice(spec, dx, dy, c.threads());
+    TROUPE_ASSIGN(const Shape count, Shape::make(spec.count));
+    TROUPE_ASSIGN(const Tensor part, dy.reshape(count));
+    if (std::ranges::all_of(spec.stride, [](int64_t stride) { return stride == 1; })) {
+      TROUPE_ASSIGN(Tensor dx, c.allocate(dy.dtype(), shape));
+      TROUPE_RETURN_IF_ERROR(moves_.pad(c, dx, part, spec.begin, nullptr));
+      c.set_output(0, std::move(dx));
+      return {};
+    }
+    TROUPE_ASSIGN(Tensor dx, moves_.zeros(c, dy.dtype(), shape));
+    const SliceBox box = slice_box(spec, shape);
+    TROUPE_RETURN_IF_ERROR(moves_.copy(c, dx, box.begin, part, 0, box.copy));
     c.set_output(0, std::move(dx));
     return {};
   }
 
  private:
+  const Moves& moves_;
   const SliceMasks masks_;
 };
 
@@ -291,10 +306,14 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(strided_slice_update_shape)
               .doc("The input with value, which is broadcast, in place of what StridedSlice would read."),
           gradient(strided_slice_update_gradient));
-  kernels.add<Slice>("Slice", DeviceKind::kCpu, {});
-  kernels.add<StridedSlice>("StridedSlice", DeviceKind::kCpu, {});
-  kernels.add<StridedSliceGrad>("StridedSliceGrad", DeviceKind::kCpu, {});
+  register_slice_moves(kernels, host_moves());
   kernels.add<StridedSliceUpdate>("TensorStridedSliceUpdate", DeviceKind::kCpu, {});
+}
+
+void register_slice_moves(KernelRegistry& kernels, const Moves& moves) {
+  moves.add<Slice>(kernels, "Slice", {1, 2});
+  moves.add<StridedSlice>(kernels, "StridedSlice", {1, 2, 3});
+  moves.add<StridedSliceGrad>(kernels, "StridedSliceGrad", {0, 1, 2, 3});
 }
 
 }  // namespace troupe

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "ops/parts/strided_copy.h"
-
 namespace troupe {
 namespace {
 
@@ -103,17 +101,23 @@ Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& 
   return spec;
 }
 
+SliceBox slice_box(const SliceSpec& spec, const Shape& whole) {
+  const auto strides = strides_of(whole);
+  SliceBox out;
+  int64_t step = 1;
+  for (const int64_t count : spec.count) step *= count;
+  for (int i = 0; i < whole.rank() && step > 0; ++i) {
+    out.begin += spec.begin[i] * strides[i];
+    step /= spec.count[i];
+    out.copy.push(spec.count[i], step, strides[i] * spec.stride[i]);
+  }
+  return out;
+}
+
 void write_slice(const SliceSpec& spec, Tensor& whole, const Tensor& part, int threads) {
   if (part.elements() == 0) return;
-  const auto strides = strides_of(whole.shape());
-  StridedCopy box;
-  int64_t start = 0, step = part.elements();
-  for (int i = 0; i < whole.rank(); ++i) {
-    start += spec.begin[i] * strides[i];
-    step /= spec.count[i];
-    box.push(spec.count[i], step, strides[i] * spec.stride[i]);
-  }
-  strided_copy(part.dtype(), advance(whole.mutable_raw(), start, part.dtype()), part.raw(), box, threads);
+  const SliceBox box = slice_box(spec, whole.shape());
+  strided_copy(part.dtype(), advance(whole.mutable_raw(), box.begin, part.dtype()), part.raw(), box.copy, threads);
 }
 
 }  // namespace troupe

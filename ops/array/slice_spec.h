@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "ops/parts/strided_copy.h"
 #include "troupe/attr.h"
 
 namespace troupe {
@@ -23,6 +24,14 @@ struct SliceMasks {
 /// tf.strided_slice.
 Result<SliceSpec> slice_spec(const PartialShape& x, const std::vector<int64_t>& begin, const std::vector<int64_t>& end,
                              const std::vector<int64_t>& strides, const SliceMasks& masks);
+
+/// Where a dense tensor of the spec's counts goes in a tensor of shape `whole`: from element `begin` on. Meaningless
+/// where a count is 0.
+struct SliceBox {
+  int64_t begin = 0;
+  StridedCopy copy;
+};
+SliceBox slice_box(const SliceSpec& spec, const Shape& whole);
 
 /// Writes `part`, which has the shape spec.result, to its places in `whole`. Strings too.
 void write_slice(const SliceSpec& spec, Tensor& whole, const Tensor& part, int threads);

@@ -26,6 +26,10 @@ void register_select_ops(OpRegistry&, KernelRegistry&);
 void register_special_ops(OpRegistry&, KernelRegistry&);
 void register_math_unary_ops(OpRegistry&, KernelRegistry&);
 
+// Kernels that only move elements, for CPUs or GPUs.
+struct Moves;  // ops/parts/moves.h
+void register_broadcast_moves(KernelRegistry&, const Moves&);
+
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_cast_gpu)
 TROUPE_GPU_VARIANTS(register_math_binary_gpu)

@@ -7,6 +7,7 @@
 #include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 
@@ -253,6 +254,7 @@ Result<Shape> sizes(const Tensor& t) {
 
 class BroadcastTo final : public ComputeKernel {
  public:
+  BroadcastTo(const KernelInit&, const Moves& moves) : moves_(moves) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape shape, sizes(c.input(1)));
     const Tensor& x = c.input(0);
@@ -263,18 +265,15 @@ class BroadcastTo final : public ComputeKernel {
     TROUPE_ASSIGN(const Broadcast plan, plan_broadcast(x.shape(), shape));
     if (plan.shape != shape) return invalid_argument("{} does not broadcast to {}", x.shape().str(), shape.str());
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    with_storage(x.dtype(), [&]<class S>() {
-      S* out = static_cast<S*>(y.mutable_raw());
-      const S* in = static_cast<const S*>(x.raw());
-      const int64_t step = plan.stride[0][plan.rank - 1];
-      for_each_run(plan, c.threads(), kCheapGrain, [&](int64_t at, const std::array<int64_t, 3>& from, int64_t n) {
-        if (step == 0) std::fill_n(out + at, n, in[from[0]]);
-        else std::copy_n(in + from[0], n, out + at);
-      });
-    });
+    StridedCopy box;
+    for (int d = 0; d < plan.rank; ++d) box.push(plan.size[d], plan.stride[0][d], plan.stride[1][d]);
+    TROUPE_RETURN_IF_ERROR(moves_.copy(c, y, 0, x, 0, box));
     c.set_output(0, std::move(y));
     return {};
   }
+
+ private:
+  const Moves& moves_;
 };
 
 Status broadcast_to_shape(ShapeContext& c) {
@@ -389,7 +388,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(broadcast_to_shape)
               .doc("The input repeated to `shape` by the rules of broadcasting."),
           gradient(broadcast_to_gradient));
-  kernels.add<BroadcastTo>("BroadcastTo", DeviceKind::kCpu, {});
+  register_broadcast_moves(kernels, host_moves());
   ops.add(OpDef("BroadcastGradientArgs")
               .input("s0: T")
               .input("s1: T")
@@ -406,6 +405,10 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "summed."),
           not_differentiable("it gives integers that depend on sizes alone"));
   kernels.add<BroadcastGradientArgs>("BroadcastGradientArgs", DeviceKind::kCpu, {{"T", IndexTypes::dtypes()}});
+}
+
+void register_broadcast_moves(KernelRegistry& kernels, const Moves& moves) {
+  moves.add<BroadcastTo>(kernels, "BroadcastTo", {1});
 }
 
 }  // namespace troupe

@@ -13,6 +13,10 @@ std::vector<DType> gpu_dtypes() {
 }
 
 void declare_uses(const KernelContext& c, std::initializer_list<const Tensor*> written) {
+  declare_uses(c, std::span(written.begin(), written.size()));
+}
+
+void declare_uses(const KernelContext& c, std::span<const Tensor* const> written) {
   std::vector<gpu::Access> accesses;
   for (int i = 0; i < c.num_inputs(); ++i)
     if (const Tensor& x = c.input(i); x.space() == Space::kGpu) accesses.push_back({x.address(), x.bytes(), false});

@@ -3,6 +3,8 @@
 // The rules of shapes, broadcasting and reuse of buffers are those of ops/parts/elementwise.h.
 // Implemented in ops/parts/gpu_elementwise.cpp.
 #pragma once
+#include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "gpu/compute.h"
@@ -15,6 +17,7 @@ namespace troupe {
 std::vector<DType> gpu_dtypes();
 
 /// Tells the stream what a kernel is about to use: its inputs that are in the GPU's memory, and what it writes.
+void declare_uses(const KernelContext& c, std::span<const Tensor* const> written);
 void declare_uses(const KernelContext& c, std::initializer_list<const Tensor*> written);
 
 /// How an element-wise kernel reads an input.

@@ -39,16 +39,16 @@ struct KnownDivisor {
   }
 };
 
-/// Sizes, by which kernels take numbers of elements apart.
-struct GpuSizes {
+/// Sizes of up to so many dimensions, by which kernels take numbers of elements apart.
+template <int kMost> struct GpuSizesOf {
   int rank = 0;
   bool narrow = true;  // all numbers of elements are below 2^31
-  int64_t size[kMaxRank] = {};
-  KnownDivisor divisor[kMaxRank];
+  int64_t size[kMost] = {};
+  KnownDivisor divisor[kMost];
 
-  GpuSizes() = default;
+  GpuSizesOf() = default;
   /// Sizes whose product fits an int64; where one is 0 there are no elements to be numbered.
-  GpuSizes(const int64_t* sizes, int count) : rank(count) {
+  GpuSizesOf(const int64_t* sizes, int count) : rank(count) {
     int64_t product = 1;
     for (int d = 0; d < rank; ++d) {
       size[d] = sizes[d];
@@ -65,6 +65,8 @@ struct GpuSizes {
     return last;
   }
 };
+
+using GpuSizes = GpuSizesOf<kMaxRank>;
 
 /// A Broadcast for kernels.
 struct GpuBroadcast {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strided copies: neighbouring dimensions merged, then one of three loops: runs, tiles of a transpose, or single steps.
+// Strided copies: neighbouring dimensions merged, then one of four loops: runs, tiles of a transpose, repeats, or
+// single steps.
 #include "ops/parts/strided_copy.h"
 
 #include "devices/parallel.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
-namespace {
-
-constexpr int64_t kTile = 16;  // rows and columns of a transposed tile
-
-/// Drops dimensions of one element and merges those that continue one another.
 StridedCopy merged(const StridedCopy& box) {
   StridedCopy out;
   for (int d = 0; d < box.rank; ++d) {
@@ -27,6 +23,10 @@ StridedCopy merged(const StridedCopy& box) {
   if (out.rank == 0) out.push(1, 1, 1);
   return out;
 }
+
+namespace {
+
+constexpr int64_t kTile = 16;  // rows and columns of a transposed tile
 
 /// Calls f(offset in from, offset in to) for each index in [begin, end) of all dimensions but the last `skip`.
 template <class F> void for_each_outer(const StridedCopy& box, int skip, int64_t begin, int64_t end, F&& f) {
@@ -61,7 +61,7 @@ template <class S> void copy(S* to, const S* from, StridedCopy box, int threads)
   // A transpose: the output is dense along the last dimension, the input along another one. Tiles of both.
   int dense = last - 1;
   while (dense >= 0 && box.from[dense] != 1) --dense;
-  if (step_to == 1 && step_from != 1 && dense >= 0 && box.size[dense] > 1 && n > 1) {
+  if (step_to == 1 && step_from != 1 && step_from != 0 && dense >= 0 && box.size[dense] > 1 && n > 1) {
     for (int d = dense; d + 1 < last; ++d) {
       std::swap(box.size[d], box.size[d + 1]);
       std::swap(box.from[d], box.from[d + 1]);
@@ -97,6 +97,15 @@ template <class S> void copy(S* to, const S* from, StridedCopy box, int threads)
                           [&](int64_t begin, int64_t end) { std::copy_n(from + begin, end - begin, to + begin); });
     parallel_for(threads, outer, grain, [&](int64_t begin, int64_t end) {
       for_each_outer(box, 1, begin, end, [&](int64_t f, int64_t t) { std::copy_n(from + f, n, to + t); });
+    });
+    return;
+  }
+  if (step_from == 0 && step_to == 1) {
+    if (outer == 1)
+      return parallel_for(threads, n, kCheapGrain,
+                          [&](int64_t begin, int64_t end) { std::fill_n(to + begin, end - begin, *from); });
+    parallel_for(threads, outer, grain, [&](int64_t begin, int64_t end) {
+      for_each_outer(box, 1, begin, end, [&](int64_t f, int64_t t) { std::fill_n(to + t, n, from[f]); });
     });
     return;
   }

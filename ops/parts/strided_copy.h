@@ -19,6 +19,10 @@ struct StridedCopy {
   }
 };
 
+/// The same box with fewer dimensions: without those of one element, and those that continue one another as one. At
+/// least one dimension. No size is 0.
+StridedCopy merged(const StridedCopy& box);
+
 /// Copies the box; `to` and `from` point at its first element. Elements are of `dtype`, strings included.
 void strided_copy(DType dtype, void* to, const void* from, StridedCopy box, int threads);
 
