@@ -53,10 +53,13 @@ template <class T> __device__ inline T broadcast_block(T value) {
   __syncthreads();
   return of_first[0];
 }
+/// The value of lane 0, for all lanes. Structs have an of_first_lane of their own.
+template <class T> __device__ inline T of_first_lane(T value) { return __shfl_sync(kAllLanes, value, 0); }
+
 /// A row of threads: a warp of a block of 32 x n, or a whole block in one dimension. The joined value of all its
 /// threads, for all of them.
 template <class T, class F> __device__ inline T reduce_row(T value, T nothing, F merge) {
-  if (blockDim.x == 32) return __shfl_sync(kAllLanes, reduce_warp(value, merge), 0);
+  if (blockDim.x == 32) return of_first_lane(reduce_warp(value, merge));
   return broadcast_block(reduce_block(value, nothing, merge));
 }
 

@@ -3,11 +3,13 @@
 #include "ops/gpu_kernels.h"
 
 #include "gpu/launch.h"
+#include "ops/array/gather.h"
 #include "ops/array/register.h"
 #include "ops/linear/register.h"
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
 #include "ops/parts/moves.h"
+#include "ops/state/register.h"
 #include "ops/training/register.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {
@@ -15,16 +17,21 @@ namespace troupe::TROUPE_GPU_VARIANT {
 void register_gpu_kernels(KernelRegistry& kernels) {
   register_activation_gpu(kernels);
   register_bias_gpu(kernels);
+  register_broadcast_args_gpu(kernels);
   register_cast_gpu(kernels);
   register_const_gpu(kernels);
   register_math_binary_gpu(kernels);
   register_math_guarded_gpu(kernels);
   register_math_unary_gpu(kernels);
+  register_gather_gpu(kernels);
   register_matmul_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
+  register_sequence_gpu(kernels);
   register_softmax_gpu(kernels);
+  register_top_k_gpu(kernels);
   register_updates_gpu(kernels);
+  register_resource_gather_gpu(kernels, launch_gather);
   const Moves& moves = gpu_moves();
   register_broadcast_moves(kernels, moves);
   register_concat_moves(kernels, moves);

@@ -7,6 +7,7 @@
 #include "ops/array/register.h"
 #include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
+#include "ops/parts/host_memory.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 
@@ -29,6 +30,32 @@ Result<Shape> filled_shape(const Tensor& dims, const Shape& value) {
   if (value.rank() != 0) return invalid_argument("value must be a scalar, not {}", value.str());
   return shape;
 }
+
+template <class T> Result<int64_t> range_length(const Tensor& start, const Tensor& limit, const Tensor& delta) {
+  for (const Tensor* t : {&start, &limit, &delta})
+    if (t->rank() != 0) return invalid_argument("start, limit and delta must be scalars, one is {}", t->shape().str());
+  const auto a = widen(*start.data<T>()), b = widen(*limit.data<T>()), d = widen(*delta.data<T>());
+  if (d == 0) return invalid_argument("delta is 0");
+  if ((d > 0 && a > b) || (d < 0 && a < b))
+    return invalid_argument("delta {} never leads from start {} to limit {}", d, a, b);
+  double length;
+  if constexpr (std::is_integral_v<T>) {
+    using Wide = __int128;
+    const Wide span = d > 0 ? Wide(b) - Wide(a) : Wide(a) - Wide(b), step = d > 0 ? Wide(d) : -Wide(d);
+    length = static_cast<double>((span + step - 1) / step);
+  } else {
+    length = std::ceil(std::abs((static_cast<double>(b) - static_cast<double>(a)) / static_cast<double>(d)));
+  }
+  if (!(length < 1e15)) return invalid_argument("range from {} to {} by {} is too long", a, b, d);
+  return static_cast<int64_t>(length);
+}
+
+using RangeTypes = TypeList<float, double, float16, bfloat16, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t>;
+template Result<int64_t> range_length<float>(const Tensor&, const Tensor&, const Tensor&);
+template Result<int64_t> range_length<double>(const Tensor&, const Tensor&, const Tensor&);
+template Result<int64_t> range_length<float16>(const Tensor&, const Tensor&, const Tensor&);
+template Result<int64_t> range_length<bfloat16>(const Tensor&, const Tensor&, const Tensor&);
+template Result<int64_t> range_length<int64_t>(const Tensor&, const Tensor&, const Tensor&);
 
 namespace {
 
@@ -212,32 +239,11 @@ Status fill_gradient(GradientContext& c) {
   return {};
 }
 
-template <class T> Result<int64_t> range_length(const Tensor& start, const Tensor& limit, const Tensor& delta) {
-  for (const Tensor* t : {&start, &limit, &delta})
-    if (t->rank() != 0) return invalid_argument("start, limit and delta must be scalars, one is {}", t->shape().str());
-  const auto a = widen(*start.data<T>()), b = widen(*limit.data<T>()), d = widen(*delta.data<T>());
-  if (d == 0) return invalid_argument("delta is 0");
-  if ((d > 0 && a > b) || (d < 0 && a < b))
-    return invalid_argument("delta {} never leads from start {} to limit {}", d, a, b);
-  double length;
-  if constexpr (std::is_integral_v<T>) {
-    using Wide = __int128;
-    const Wide span = d > 0 ? Wide(b) - Wide(a) : Wide(a) - Wide(b), step = d > 0 ? Wide(d) : -Wide(d);
-    length = static_cast<double>((span + step - 1) / step);
-  } else {
-    length = std::ceil(std::abs((static_cast<double>(b) - static_cast<double>(a)) / static_cast<double>(d)));
-  }
-  if (!(length < 1e15)) return invalid_argument("range from {} to {} by {} is too long", a, b, d);
-  return static_cast<int64_t>(length);
-}
-
-using RangeTypes = TypeList<float, double, float16, bfloat16, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t>;
-
 template <class T> class Range final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const int64_t n, range_length<T>(c.input(0), c.input(1), c.input(2)));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, Shape{n}));
+    TROUPE_ASSIGN(Tensor y, Tensor::make(dtype_of<T>, Shape{n}, host_allocator(c)));
     const auto start = widen(*c.input(0).data<T>()), delta = widen(*c.input(2).data<T>());
     using A = Arithmetic<T>;
     T* out = y.mutable_data<T>();
@@ -451,6 +457,8 @@ void register_identities_gpu(KernelRegistry& kernels) {
   for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "GuaranteeConst"})
     kernels.add<Forward>(op, DeviceKind::kCuda, {});
   for (const char* op : {"Shape", "Size", "Rank"}) kernels.add<ShapeKernel>(op, DeviceKind::kCuda, {}, {{}, {0}});
+  // Axes and sizes, as in TensorFlow.
+  kernels.add<Range<int32_t>>("Range", DeviceKind::kCuda, {{"Tidx", {DType::kInt32}}}, {{0, 1, 2}, {0}});
 }
 
 void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors whose elements are all the same, on GPUs.
+// Tensors whose elements are all the same, or follow one another, on GPUs.
 #include "ops/array/fill.h"
 #include "ops/array/register.h"
 #include "ops/parts/elementwise.cuh"
+#include "ops/parts/wrapping.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {
 namespace {
@@ -26,6 +27,12 @@ template <class T> __global__ void fill_ones(T* out, int64_t n, bool packed) {
     for (int k = 0; k < kCount; ++k) pack.at[k] = narrow<T>(Arithmetic<T>(1));
     store_pack(out, pack, i, count, packed);
   });
+}
+
+template <class T> __global__ void fill_range(T* out, Arithmetic<T> start, Arithmetic<T> delta, int64_t n) {
+  const int64_t threads = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += threads)
+    out[i] = narrow<T>(wrapping_add(start, wrapping_multiply(static_cast<Arithmetic<T>>(i), delta)));
 }
 
 class GpuFill final : public ComputeKernel {
@@ -79,6 +86,23 @@ template <class T> class GpuOnes final : public ComputeKernel {
   }
 };
 
+template <class T> class GpuRange final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const int64_t n, range_length<T>(c.input(0), c.input(1), c.input(2)));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, {n}));
+    if (n > 0) {
+      declare_uses(c, {&y});
+      const gpu::Compute& gpu = *c.device().gpu;
+      TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, fill_range<T>, gpu::blocks_for(gpu.card, n, kElementThreads),
+                                           kElementThreads, 0, static_cast<T*>(y.mutable_address()),
+                                           widen(*c.input(0).data<T>()), widen(*c.input(2).data<T>()), n));
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
 }  // namespace
 
 void register_const_gpu(KernelRegistry& kernels) {
@@ -90,6 +114,10 @@ void register_const_gpu(KernelRegistry& kernels) {
     (kernels.add("OnesLike", DeviceKind::kCuda, "T", dtype_of<T>, KernelFactory::of<GpuOnes<T>>()), ...);
   };
   add(GpuNumbersAndBool{});
+  const auto add_range = [&]<class... T>(TypeList<T...>) {
+    (kernels.add<GpuRange<T>>("Range", DeviceKind::kCuda, {{"Tidx", {dtype_of<T>}}}, {{0, 1, 2}, {}}), ...);
+  };
+  add_range(TypeList<float, double, float16, bfloat16, int64_t>{});
 }
 
 }  // namespace troupe::TROUPE_GPU_VARIANT

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading by index: Gather, GatherV2. OneHot and TopKV2 are in top_k.cpp, GatherNd and ScatterNd in gather_nd.cpp.
+#include "ops/array/gather.h"
+
 #include <algorithm>
 
 #include "devices/parallel.h"
 #include "ops/array/gather_gradient.h"
+#include "ops/array/nd_index.h"
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
@@ -22,32 +25,60 @@ Result<int> batch_dims_from(int64_t batch_dims, int rank, int axis) {
   return static_cast<int>(out);
 }
 
+/// Adds the sizes [begin, end) of a shape.
+void push_sizes(const Shape& shape, int begin, int end, std::vector<int64_t>& sizes) {
+  sizes.insert(sizes.end(), shape.begin() + begin, shape.begin() + end);
+}
+
+}  // namespace
+
+Result<GatherPlan> plan_gather(const Shape& x, const Shape& indices, int axis, int64_t batch_dims) {
+  TROUPE_ASSIGN(const int batch, batch_dims_from(batch_dims, indices.rank(), axis));
+  for (int i = 0; i < batch; ++i)
+    if (x[i] != indices[i]) return invalid_argument("batch sizes of {} and {} differ", x.str(), indices.str());
+  std::vector<int64_t> sizes;
+  push_sizes(x, 0, axis, sizes);
+  push_sizes(indices, batch, indices.rank(), sizes);
+  push_sizes(x, axis + 1, x.rank(), sizes);
+  GatherPlan plan;
+  TROUPE_ASSIGN(plan.shape, Shape::make(sizes));
+  plan.batches = sizes_product(x, 0, batch);
+  plan.outer = sizes_product(x, batch, axis);
+  plan.count = sizes_product(indices, batch, indices.rank());
+  plan.inner = sizes_product(x, axis + 1, x.rank());
+  plan.bounds = {x[axis]};
+  return plan;
+}
+
+Result<GatherPlan> plan_gather_nd(const Shape& x, const Shape& indices) {
+  TROUPE_ASSIGN(const PartialShape result, nd_shape(indices, x));
+  GatherPlan plan;
+  TROUPE_ASSIGN(plan.shape, Shape::make(result.dims()));
+  const auto depth = static_cast<int>(indices.dim(-1));
+  plan.count = sizes_product(indices, 0, indices.rank() - 1);
+  plan.inner = sizes_product(x, depth, x.rank());
+  push_sizes(x, 0, depth, plan.bounds);
+  return plan;
+}
+
+namespace {
+
 template <class I> class Gather final : public ComputeKernel {
  public:
   explicit Gather(const KernelInit& init) : batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &indices = c.input(1);
     TROUPE_ASSIGN(const int axis, c.num_inputs() == 3 ? axis_from(c.input(2), x.rank()) : axis_from(0, x.rank()));
-    TROUPE_ASSIGN(const int batch, batch_dims_from(batch_dims_, indices.rank(), axis));
-    for (int i = 0; i < batch; ++i)
-      if (x.shape()[i] != indices.shape()[i])
-        return invalid_argument("batch sizes of {} and {} differ", x.shape().str(), indices.shape().str());
-    std::vector<int64_t> sizes(x.shape().begin(), x.shape().begin() + axis);
-    sizes.insert(sizes.end(), indices.shape().begin() + batch, indices.shape().end());
-    sizes.insert(sizes.end(), x.shape().begin() + axis + 1, x.shape().end());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    const int64_t bound = x.shape()[axis];
+    TROUPE_ASSIGN(const GatherPlan plan, plan_gather(x.shape(), indices.shape(), axis, batch_dims_));
+    const int64_t bound = plan.bounds[0], outer = plan.outer, n = plan.count, inner = plan.inner;
     TROUPE_RETURN_IF_ERROR(check_indices(indices.values<I>(), bound));
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape));
-    const int64_t batches = sizes_product(x.shape(), 0, batch), outer = sizes_product(x.shape(), batch, axis);
-    const int64_t inner = sizes_product(x.shape(), axis + 1, x.rank());
-    const int64_t n = sizes_product(indices.shape(), batch, indices.rank());
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), plan.shape));
     const I* index = indices.data<I>();
     with_storage(x.dtype(), [&]<class S>() {
       const S* in = static_cast<const S*>(x.raw());
       S* out = static_cast<S*>(y.mutable_raw());
-      parallel_for(c.threads(), batches * outer * n, std::max<int64_t>(kCheapGrain / std::max<int64_t>(inner, 1), 1),
-                   [&](int64_t begin, int64_t end) {
+      parallel_for(c.threads(), plan.batches * outer * n,
+                   std::max<int64_t>(kCheapGrain / std::max<int64_t>(inner, 1), 1), [&](int64_t begin, int64_t end) {
                      for (int64_t u = begin; u < end; ++u) {
                        const int64_t row = u / n, at = index[row / outer * n + u % n];
                        std::copy_n(in + (row * bound + at) * inner, inner, out + u * inner);

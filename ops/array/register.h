@@ -28,8 +28,9 @@ void register_slice_ops(OpRegistry&, KernelRegistry&);
 void register_top_k_ops(OpRegistry&, KernelRegistry&);
 void register_unique_ops(OpRegistry&, KernelRegistry&);
 
-/// Kernels of GPUs that launch nothing: those of CPUs, which touch no element.
+/// Kernels of GPUs that launch nothing: those of CPUs, which touch no element, or only what is at the host.
 void register_identities_gpu(KernelRegistry&);
+void register_sequence_gpu(KernelRegistry&);
 void register_views_gpu(KernelRegistry&);
 
 // Kernels that only move elements, for CPUs or GPUs.
@@ -42,5 +43,7 @@ void register_slice_moves(KernelRegistry&, const Moves&);
 
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_const_gpu)
+TROUPE_GPU_VARIANTS(register_gather_gpu)
+TROUPE_GPU_VARIANTS(register_top_k_gpu)
 
 }  // namespace troupe

@@ -416,6 +416,7 @@ void register_views_gpu(KernelRegistry& kernels) {
   kernels.add<Reshape>("Reshape", DeviceKind::kCuda, {}, {{1}, {}});
   kernels.add<ExpandDims>("ExpandDims", DeviceKind::kCuda, {}, {{1}, {}});
   kernels.add<Squeeze>("Squeeze", DeviceKind::kCuda, {});
+  kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCuda, {}, {{0}, {0}});
 }
 
 void register_reshape_ops(OpRegistry& ops, KernelRegistry& kernels) {

@@ -2,6 +2,7 @@
 // Numbers from sizes and positions: LinSpace, UnravelIndex, BroadcastArgs.
 #include "base/join.h"
 #include "ops/array/register.h"
+#include "ops/parts/host_memory.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 
@@ -17,7 +18,7 @@ template <class T> class LinSpace final : public ComputeKernel {
     TROUPE_ASSIGN(const int64_t n, int_scalar(c.input(2), "num"));
     if (n < 1) return invalid_argument("num is {}, not 1 or more", n);
     TROUPE_ASSIGN(const Shape shape, Shape::make(std::array{n}));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
+    TROUPE_ASSIGN(Tensor y, Tensor::make(dtype_of<T>, shape, host_allocator(c)));
     using A = Arithmetic<T>;
     const A start = widen(*c.input(0).data<T>()), stop = widen(*c.input(1).data<T>());
     const A step = n > 1 ? (stop - start) / static_cast<A>(n - 1) : A(0);
@@ -102,6 +103,15 @@ Status broadcast_args_shape(ShapeContext& c) {
 }
 
 }  // namespace
+
+void register_sequence_gpu(KernelRegistry& kernels) {
+  const auto add = [&]<class... T>(TypeList<T...>) {
+    (kernels.add<LinSpace<T>>("LinSpace", DeviceKind::kCuda, {{"T", {dtype_of<T>}}}, {{0, 1, 2}, {0}}), ...);
+  };
+  add(FloatTypes{});
+  kernels.add<UnravelIndex>("UnravelIndex", DeviceKind::kCuda, {}, {{0, 1}, {0}});
+  kernels.add<BroadcastArgs>("BroadcastArgs", DeviceKind::kCuda, {}, {{0, 1}, {0}});
+}
 
 void register_sequence_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("LinSpace")

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Classes and ranks: OneHot, TopK, TopKV2, InTopK, InTopKV2.
+#include "ops/array/top_k.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -11,6 +13,37 @@
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
+Result<OneHotPlan> plan_one_hot(const Shape& indices, const Tensor& depth, const Shape& on, const Shape& off,
+                                int64_t axis) {
+  OneHotPlan plan;
+  TROUPE_ASSIGN(plan.depth, int_scalar(depth, "depth"));
+  if (plan.depth < 0) return invalid_argument("depth {}", plan.depth);
+  if (on.rank() != 0 || off.rank() != 0) return invalid_argument("on_value and off_value must be scalars");
+  TROUPE_ASSIGN(const int at, axis_from(axis, indices.rank() + 1));
+  std::vector<int64_t> sizes(indices.begin(), indices.end());
+  sizes.insert(sizes.begin() + at, plan.depth);
+  TROUPE_ASSIGN(plan.shape, Shape::make(sizes));
+  plan.inner = sizes_product(indices, at, indices.rank());
+  return plan;
+}
+
+Result<int64_t> rank_asked(const KernelContext& c, int64_t attribute, int input) {
+  return c.num_inputs() > input ? int_scalar(c.input(input), "k") : Result<int64_t>(attribute);
+}
+
+Result<Shape> top_shape(const Shape& x, int64_t k) {
+  if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.str());
+  Shape shape = x;
+  shape.set(x.rank() - 1, k);
+  return shape;
+}
+
+Status check_in_top(const Shape& predictions, const Shape& targets) {
+  if (predictions.rank() != 2 || targets.rank() != 1 || predictions[0] != targets[0])
+    return invalid_argument("predictions {} and targets {}", predictions.str(), targets.str());
+  return {};
+}
+
 namespace {
 
 using OneHotIndices = TypeList<uint8_t, int8_t, int32_t, int64_t>;
@@ -20,15 +53,9 @@ class OneHot final : public ComputeKernel {
   explicit OneHot(const KernelInit& init) : axis_(init.attr<int64_t>("axis")) {}
   Status compute(KernelContext& c) override {
     const Tensor &indices = c.input(0), &on = c.input(2), &off = c.input(3);
-    TROUPE_ASSIGN(const int64_t depth, int_scalar(c.input(1), "depth"));
-    if (depth < 0) return invalid_argument("depth {}", depth);
-    if (on.rank() != 0 || off.rank() != 0) return invalid_argument("on_value and off_value must be scalars");
-    TROUPE_ASSIGN(const int axis, axis_from(axis_, indices.rank() + 1));
-    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end());
-    sizes.insert(sizes.begin() + axis, depth);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), shape));
-    const int64_t inner = sizes_product(indices.shape(), axis, indices.rank()), n = indices.elements();
+    TROUPE_ASSIGN(const OneHotPlan plan, plan_one_hot(indices.shape(), c.input(1), on.shape(), off.shape(), axis_));
+    TROUPE_ASSIGN(Tensor y, c.allocate(on.dtype(), plan.shape));
+    const int64_t depth = plan.depth, inner = plan.inner, n = indices.elements();
     std::vector<int64_t> places;  // an index outside [0, depth) gives a row of off_value, as in TensorFlow
     with_type(indices.dtype(), OneHotIndices{}, [&]<class I>() {
       const I* at = indices.data<I>();
@@ -38,7 +65,7 @@ class OneHot final : public ComputeKernel {
     });
     with_storage(on.dtype(), [&]<class S>() {
       S* out = static_cast<S*>(y.mutable_raw());
-      std::fill_n(out, shape.elements(), *static_cast<const S*>(off.raw()));
+      std::fill_n(out, y.elements(), *static_cast<const S*>(off.raw()));
       for (int64_t place : places) out[place] = *static_cast<const S*>(on.raw());
     });
     c.set_output(0, std::move(y));
@@ -105,13 +132,8 @@ class TopK final : public ComputeKernel {
   explicit TopK(const KernelInit& init) : k_attr_(init.attrs->get_or<int64_t>("k", 0)), index_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    int64_t k = k_attr_;
-    if (c.num_inputs() == 2) {
-      TROUPE_ASSIGN(k, int_scalar(c.input(1), "k"));
-    }
-    if (x.rank() == 0 || k < 0 || k > x.dim(-1)) return invalid_argument("the top {} of shape {}", k, x.shape().str());
-    Shape shape = x.shape();
-    shape.set(x.rank() - 1, k);
+    TROUPE_ASSIGN(const int64_t k, rank_asked(c, k_attr_, 1));
+    TROUPE_ASSIGN(const Shape shape, top_shape(x.shape(), k));
     TROUPE_ASSIGN(Tensor values, c.allocate(x.dtype(), shape));
     TROUPE_ASSIGN(Tensor indices, c.allocate(index_, shape));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
@@ -164,16 +186,11 @@ Status top_k_gradient(GradientContext& c) {
 
 class InTopK final : public ComputeKernel {
  public:
-  explicit InTopK(const KernelInit& init)
-      : k_attr_(init.attrs->get_or<int64_t>("k", 0)), has_input_(init.op == "InTopKV2") {}
+  explicit InTopK(const KernelInit& init) : k_attr_(init.attrs->get_or<int64_t>("k", 0)) {}
   Status compute(KernelContext& c) override {
     const Tensor &predictions = c.input(0), &targets = c.input(1);
-    int64_t k = k_attr_;
-    if (has_input_) {
-      TROUPE_ASSIGN(k, int_scalar(c.input(2), "k"));
-    }
-    if (predictions.rank() != 2 || targets.rank() != 1 || predictions.shape()[0] != targets.shape()[0])
-      return invalid_argument("predictions {} and targets {}", predictions.shape().str(), targets.shape().str());
+    TROUPE_ASSIGN(const int64_t k, rank_asked(c, k_attr_, 2));
+    TROUPE_RETURN_IF_ERROR(check_in_top(predictions.shape(), targets.shape()));
     TROUPE_ASSIGN(const std::vector<int64_t> wanted, int_values(targets, "targets"));
     const int64_t rows = predictions.shape()[0], classes = predictions.shape()[1];
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kBool, Shape{rows}));
@@ -194,7 +211,6 @@ class InTopK final : public ComputeKernel {
 
  private:
   const int64_t k_attr_;
-  const bool has_input_;
 };
 
 Status in_top_k_shape(ShapeContext& c) {

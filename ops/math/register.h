@@ -26,6 +26,9 @@ void register_select_ops(OpRegistry&, KernelRegistry&);
 void register_special_ops(OpRegistry&, KernelRegistry&);
 void register_math_unary_ops(OpRegistry&, KernelRegistry&);
 
+/// A kernel of GPUs that launches nothing: that of CPUs, for shapes.
+void register_broadcast_args_gpu(KernelRegistry&);
+
 // Kernels that only move elements, for CPUs or GPUs.
 struct Moves;  // ops/parts/moves.h
 void register_broadcast_moves(KernelRegistry&, const Moves&);

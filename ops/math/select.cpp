@@ -407,6 +407,10 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<BroadcastGradientArgs>("BroadcastGradientArgs", DeviceKind::kCpu, {{"T", IndexTypes::dtypes()}});
 }
 
+void register_broadcast_args_gpu(KernelRegistry& kernels) {
+  kernels.add<BroadcastGradientArgs>("BroadcastGradientArgs", DeviceKind::kCuda, {}, {{0, 1}, {0, 1}});
+}
+
 void register_broadcast_moves(KernelRegistry& kernels, const Moves& moves) {
   moves.add<BroadcastTo>(kernels, "BroadcastTo", {1});
 }

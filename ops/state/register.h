@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+struct GpuGather;  // ops/array/gather.h
+
 /// Registers all of them, by calling each of those below.
 void register_state_ops(OpRegistry& ops, KernelRegistry& kernels);
 
@@ -20,5 +22,8 @@ void register_resource_scatter_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_variable_ops(OpRegistry&, KernelRegistry&);
+
+// Kernels for variables in a GPU's memory, which launch by what files of kernels give.
+void register_resource_gather_gpu(KernelRegistry&, Status (*launch)(const GpuGather&));
 
 }  // namespace troupe

@@ -3,32 +3,29 @@
 #include <algorithm>
 
 #include "containers/container.h"
+#include "ops/array/gather.h"
 #include "ops/array/nd_index.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/parts/variable_memory.h"
 #include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 
 namespace troupe {
 namespace {
 
-int64_t product(std::span<const int64_t> dims) {
-  int64_t n = 1;
-  for (const int64_t d : dims) n *= d;
-  return n;
-}
-
-/// Slices of `x`, of `inner` elements each, at these offsets one after the other.
-Result<Tensor> slices(const Tensor& x, std::span<const int64_t> offsets, int64_t inner, const Shape& shape,
-                      const std::shared_ptr<Allocator>& allocator) {
-  TROUPE_ASSIGN(Tensor y, Tensor::make(x.dtype(), shape, allocator));
-  with_storage(x.dtype(), [&]<class S>() {
-    const S* in = static_cast<const S*>(x.raw());
-    S* out = static_cast<S*>(y.mutable_raw());
-    for (const int64_t at : offsets) out = std::copy_n(in + at * inner, inner, out);
-  });
-  return y;
+/// Which slices of a variable of this shape, by the rules of the op.
+template <bool kNd>
+Result<GatherPlan> plan_of(const ResourceHandle& handle, const Shape& x, const Shape& indices, int64_t batch_dims) {
+  if constexpr (kNd) {
+    return plan_gather_nd(x, indices);
+  } else {
+    if (batch_dims < 0 || batch_dims > indices.rank() || batch_dims >= x.rank())
+      return invalid_argument("batch_dims {} of variable '{}' {} by indices {}", batch_dims, handle.name, x.str(),
+                              indices.str());
+    return plan_gather(x, indices, static_cast<int>(batch_dims), batch_dims);
+  }
 }
 
 /// Rows by index, or slices by rows of indices.
@@ -44,25 +41,52 @@ template <bool kNd> class ResourceGather final : public ResourceKernel {
   Result<Tensor> gather(Container& container, const ResourceRequest& request) const {
     TROUPE_ASSIGN(const Tensor x, container.read(request.handle()));
     const Tensor& indices = request.inputs[1];
-    const Shape& s = x.shape();
-    if (!kNd && (batch_dims_ < 0 || batch_dims_ > indices.rank() || batch_dims_ >= s.rank()))
-      return invalid_argument("batch_dims {} of variable '{}' {} by indices {}", batch_dims_, request.handle().name,
-                              s.str(), indices.shape().str());
-    const int batch = kNd ? 0 : static_cast<int>(batch_dims_);
-    for (int i = 0; i < batch; ++i)
-      if (s[i] != indices.shape()[i])
-        return invalid_argument("batch sizes of {} and {} differ", s.str(), indices.shape().str());
-    TROUPE_ASSIGN(std::vector<int64_t> offsets, kNd ? nd_slices(indices, s) : row_slices(indices, s[batch]));
-    const int depth = kNd ? static_cast<int>(indices.dim(-1)) : batch + 1;
-    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - (kNd ? 1 : 0));
-    sizes.insert(sizes.end(), s.begin() + depth, s.end());
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
-    const int64_t batches = product(s.dims().first(static_cast<size_t>(batch)));
-    if (const int64_t each = batches ? static_cast<int64_t>(offsets.size()) / batches : 0; batch > 0)
-      for (size_t i = 0; i < offsets.size(); ++i) offsets[i] += static_cast<int64_t>(i) / each * s[batch];
-    return slices(x, offsets, product(s.dims().subspan(static_cast<size_t>(depth))), shape, request.allocator);
+    TROUPE_ASSIGN(const GatherPlan plan, plan_of<kNd>(request.handle(), x.shape(), indices.shape(), batch_dims_));
+    TROUPE_ASSIGN(const std::vector<int64_t> offsets,
+                  kNd ? nd_slices(indices, x.shape()) : row_slices(indices, plan.bounds[0]));
+    TROUPE_ASSIGN(Tensor y, Tensor::make(x.dtype(), plan.shape, request.allocator));
+    with_storage(x.dtype(), [&]<class S>() {
+      S* out = static_cast<S*>(y.mutable_raw());
+      for (size_t i = 0; i < offsets.size(); ++i) {
+        const int64_t batch = static_cast<int64_t>(i) / std::max<int64_t>(plan.count, 1);
+        const S* in = static_cast<const S*>(x.raw()) + batch * (kNd ? 0 : plan.bounds[0]) * plan.inner;
+        out = std::copy_n(in + offsets[i] * plan.inner, plan.inner, out);
+      }
+    });
+    return y;
   }
 
+  const int64_t batch_dims_;
+};
+
+/// The same of a variable in a GPU's memory, in the order of its stream.
+template <bool kNd> class GpuResourceGather final : public ResourceKernel {
+ public:
+  GpuResourceGather(const KernelInit& init, LaunchGather launch)
+      : launch_(launch), batch_dims_(init.attrs->get_or<int64_t>("batch_dims", 0)) {}
+  void execute(Resource& resource, ResourceRequest request) override {
+    if (Container* container = core_as<Container>(resource, request, "variable"))
+      request.reply(one_output(gather(*container, request)));
+  }
+
+ private:
+  Result<Tensor> gather(Container& container, const ResourceRequest& request) const {
+    if (!request.gpu) return make_error(Code::kInternal, "no GPU asks for what a GPU does");
+    TROUPE_RETURN_IF_ERROR(bring_to_gpu(container, request.handle(), request.gpu));
+    TROUPE_ASSIGN(const Tensor x, container.read(request.handle(), request.allocator->space()));
+    const Tensor& indices = request.inputs[1];
+    TROUPE_ASSIGN(const GatherPlan plan, plan_of<kNd>(request.handle(), x.shape(), indices.shape(), batch_dims_));
+    TROUPE_ASSIGN(Tensor y, Tensor::make(x.dtype(), plan.shape, request.allocator));
+    const gpu::Access accesses[] = {
+        {x.address(), x.bytes(), false}, {indices.address(), indices.bytes(), false}, {y.address(), y.bytes(), true}};
+    request.gpu->stream.uses(accesses);
+    const Status launched = launch_({*request.gpu, plan, y, x, indices});
+    request.gpu->stream.uses({});
+    TROUPE_RETURN_IF_ERROR(launched);
+    return y;
+  }
+
+  const LaunchGather launch_;
   const int64_t batch_dims_;
 };
 
@@ -141,6 +165,17 @@ void register_resource_gather_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           gradient(resource_gather_nd_gradient));
   kernels.add<ResourceGather<true>>("ResourceGatherNd", DeviceKind::kCpu, {});
+}
+
+void register_resource_gather_gpu(KernelRegistry& kernels, LaunchGather launch) {
+  const auto add = [&]<bool kNd>(const char* op) {
+    kernels.add(op, DeviceKind::kCuda, gpu_variables("dtype"),
+                [launch](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+                  return std::unique_ptr<ResourceKernel>(new GpuResourceGather<kNd>(init, launch));
+                });
+  };
+  add.template operator()<false>("ResourceGather");
+  add.template operator()<true>("ResourceGatherNd");
 }
 
 }  // namespace troupe

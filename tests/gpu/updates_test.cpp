@@ -1,85 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates of variables on GPUs agree with the CPU's: every rule and type, several times one after the other, in place
 // and with the variables shared; what cannot be is the CPU's error and changes nothing.
-#include <catch2/catch.hpp>
-
-#include "containers/container.h"
-#include "tests/gpu/parity.h"
+#include "tests/gpu/variables.h"
 
 namespace troupe::testing {
 namespace {
-
-/// The variables of one device, and the kernels that update them.
-class Updates final : ReplySink {
- public:
-  Updates(const KernelRegistry& kernels, DeviceKind kind) : kernels_(kernels), kind_(kind) {
-    if (kind == DeviceKind::kCuda)
-      compute_.emplace(gpu::Compute{.stream = stream_,
-                                    .card = card_,
-                                    .allocator = memory_,
-                                    .upload = [this](const Tensor& x) -> Result<Tensor> { return there(x); },
-                                    .holds = [](const Tensor&) { return true; }});
-  }
-  void assign(const std::string& name, const Tensor& value) {
-    REQUIRE(container_.assign(*handle(name, value.dtype()), value.clone().value()).ok());
-  }
-  Tensor value(const std::string& name, DType dtype) {
-    auto value = container_.read(*handle(name, dtype), Space::kHost);
-    if (!value.ok()) value = container_.read(*handle(name, dtype), Space::kGpu);
-    REQUIRE(value.ok());
-    Tensor out = *Tensor::make(value->dtype(), value->shape());
-    if (out.bytes() > 0) std::memcpy(out.mutable_raw(), value->address(), out.bytes());
-    return out;
-  }
-  /// Keeps the values, so that the next update finds them shared.
-  void share() { shared_ = container_.snapshot(); }
-  void let_go() { shared_.clear(); }
-  bool at_host(const std::string& name, DType dtype) { return container_.read(*handle(name, dtype)).ok(); }
-
-  Status update(const std::string& op, const Attrs& attrs, std::span<const std::string> variables, DType dtype,
-                std::span<const Tensor> rest) {
-    KernelInit init;
-    init.op = op;
-    init.attrs = &attrs;
-    auto kernel = kernels_.make(init, kind_);
-    if (!kernel.ok()) return std::move(kernel.error());
-    std::vector<Tensor> inputs;
-    for (const std::string& name : variables) inputs.push_back(Tensor::scalar<ResourceRef>(handle(name, dtype)));
-    for (const Tensor& x : rest) inputs.push_back(there(x));
-    answered_.reset();
-    dynamic_cast<ResourceKernel&>(**kernel).execute(
-        container_, {std::move(inputs), kind_ == DeviceKind::kCuda ? memory_ : system_allocator(), Reply(*this, {}),
-                     compute_ ? &*compute_ : nullptr});
-    REQUIRE(answered_);
-    return answered_->ok() ? Status() : Status(answered_->error());
-  }
-
- private:
-  void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { answered_ = std::move(outputs); }
-  static ResourceRef handle(const std::string& name, DType dtype) {
-    auto handle = std::make_shared<ResourceHandle>();
-    handle->type = "variable";
-    handle->name = name;
-    handle->dtype = dtype;
-    return handle;
-  }
-  Tensor there(const Tensor& x) {
-    if (kind_ == DeviceKind::kCpu) return x;
-    Tensor y = *Tensor::make(x.dtype(), x.shape(), memory_);
-    if (x.bytes() > 0) std::memcpy(y.mutable_address(), x.raw(), x.bytes());
-    return y;
-  }
-
-  const KernelRegistry& kernels_;
-  const DeviceKind kind_;
-  gpu::Card card_{.name = "fake", .multiprocessors = 2};
-  InlineStream stream_;
-  std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
-  std::optional<gpu::Compute> compute_;
-  Container container_;
-  std::map<std::string, Tensor> shared_;
-  std::optional<Result<std::vector<Tensor>>> answered_;
-};
 
 Tensor filled(DType dtype, const Shape& shape, uint64_t seed, double low, double high) {
   Tensor x = *Tensor::make(dtype, shape);
@@ -108,7 +33,7 @@ void check_near(const Tensor& actual, const Tensor& expected, const std::string&
 /// The op for a type on both devices, a few times, with the values shared before the last.
 void check_update(const Registries& registries, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
                   const Shape& shape, bool flag) {
-  Updates cpu(registries.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+  Variables cpu(registries.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
   Attrs attrs;
   for (const AttrDef& a : op.attrs()) {
     if (a.type == "type") attrs.set(a.name, dtype);
@@ -137,8 +62,8 @@ void check_update(const Registries& registries, const KernelRegistry& gpu_kernel
   INFO(what);
   for (int i = 0; i < 3; ++i) {
     if (i == 2) cpu.share(), gpu.share();
-    for (Updates* updates : {&cpu, &gpu}) {
-      const Status status = updates->update(op.name(), attrs, variables, dtype, rest);
+    for (Variables* device : {&cpu, &gpu}) {
+      const Status status = device->update(op.name(), attrs, variables, dtype, rest);
       INFO((status.ok() ? "" : status.error().str()));
       REQUIRE(status.ok());
     }

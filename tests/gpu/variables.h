@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs kernels of variables on the host, by the shim for those of GPUs, on a container of their own.
+#pragma once
+#include <catch2/catch.hpp>
+
+#include "containers/container.h"
+#include "tests/gpu/parity.h"
+
+namespace troupe::testing {
+
+/// The variables of one device, and the kernels that read and update them.
+class Variables final : ReplySink {
+ public:
+  Variables(const KernelRegistry& kernels, DeviceKind kind) : kernels_(kernels), kind_(kind) {
+    if (kind == DeviceKind::kCuda)
+      compute_.emplace(gpu::Compute{.stream = stream_,
+                                    .card = card_,
+                                    .allocator = memory_,
+                                    .upload = [this](const Tensor& x) -> Result<Tensor> { return there(x); },
+                                    .holds = [](const Tensor&) { return true; }});
+  }
+  void assign(const std::string& name, const Tensor& value) {
+    REQUIRE(container_.assign(*handle(name, value.dtype()), value.clone().value()).ok());
+  }
+  Tensor value(const std::string& name, DType dtype) {
+    auto value = container_.read(*handle(name, dtype), Space::kHost);
+    if (!value.ok()) value = container_.read(*handle(name, dtype), Space::kGpu);
+    REQUIRE(value.ok());
+    return at_host(*value);
+  }
+  /// Keeps the values, so that the next update finds them shared.
+  void share() { shared_ = container_.snapshot(); }
+  void let_go() { shared_.clear(); }
+  bool at_host(const std::string& name, DType dtype) { return container_.read(*handle(name, dtype)).ok(); }
+
+  /// Runs an op whose inputs are handles of variables of this dtype and then `rest`; the outputs at the host.
+  Result<std::vector<Tensor>> run(const std::string& op, const Attrs& attrs, std::span<const std::string> variables,
+                                  DType dtype, std::span<const Tensor> rest) {
+    KernelInit init;
+    init.op = op;
+    init.attrs = &attrs;
+    TROUPE_ASSIGN(const auto kernel, kernels_.make(init, kind_));
+    std::vector<Tensor> inputs;
+    for (const std::string& name : variables) inputs.push_back(Tensor::scalar<ResourceRef>(handle(name, dtype)));
+    for (const Tensor& x : rest) inputs.push_back(there(x));
+    answered_.reset();
+    dynamic_cast<ResourceKernel&>(*kernel).execute(
+        container_, {std::move(inputs), kind_ == DeviceKind::kCuda ? memory_ : system_allocator(), Reply(*this, {}),
+                     compute_ ? &*compute_ : nullptr});
+    REQUIRE(answered_);
+    if (answered_->ok())
+      for (Tensor& y : **answered_) y = at_host(y);
+    return std::move(*answered_);
+  }
+  Status update(const std::string& op, const Attrs& attrs, std::span<const std::string> variables, DType dtype,
+                std::span<const Tensor> rest) {
+    return run(op, attrs, variables, dtype, rest).status();
+  }
+
+ private:
+  void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override { answered_ = std::move(outputs); }
+  static ResourceRef handle(const std::string& name, DType dtype) {
+    auto handle = std::make_shared<ResourceHandle>();
+    handle->type = "variable";
+    handle->name = name;
+    handle->dtype = dtype;
+    return handle;
+  }
+  static Tensor at_host(const Tensor& x) {
+    Tensor out = *Tensor::make(x.dtype(), x.shape());
+    if (out.bytes() > 0) std::memcpy(out.mutable_raw(), x.address(), out.bytes());
+    return out;
+  }
+  Tensor there(const Tensor& x) {
+    if (kind_ == DeviceKind::kCpu) return x;
+    Tensor y = *Tensor::make(x.dtype(), x.shape(), memory_);
+    if (x.bytes() > 0) std::memcpy(y.mutable_address(), x.raw(), x.bytes());
+    return y;
+  }
+
+  const KernelRegistry& kernels_;
+  const DeviceKind kind_;
+  gpu::Card card_{.name = "fake", .multiprocessors = 2};
+  InlineStream stream_;
+  std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
+  std::optional<gpu::Compute> compute_;
+  Container container_;
+  std::map<std::string, Tensor> shared_;
+  std::optional<Result<std::vector<Tensor>>> answered_;
+};
+
+}  // namespace troupe::testing
