@@ -25,6 +25,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_unary_gpu(kernels);
   register_gather_gpu(kernels);
   register_matmul_gpu(kernels);
+  register_pool_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
   register_sequence_gpu(kernels);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools over images: MaxPool, AvgPool and their gradients. NCHW images are pooled as NHWC images of one channel.
+#include "ops/nn/pool.h"
+
 #include <cstring>
 
 #include "devices/parallel.h"
@@ -13,75 +15,77 @@
 #include "ops/parts/wrapping.h"
 
 namespace troupe {
-namespace {
 
-/// The window of a kernel: of its attributes, or of the second version's last two inputs, ksize and strides.
-class PoolWindow {
- public:
-  static Result<PoolWindow> make(const KernelInit& init) {
-    PoolWindow w;
-    w.by_inputs_ = !init.attrs->has("ksize");
-    if (w.by_inputs_) w.attrs_ = *init.attrs;
-    TROUPE_ASSIGN(w.window_, WindowAttrs::parse(*init.attrs));
-    return w;
-  }
-  Result<WindowAttrs> of(const KernelContext& c) const {
-    if (!by_inputs_) return window_;
-    const int n = c.num_inputs();
-    return by_inputs(attrs_, c.input(n - 2), c.input(n - 1));
-  }
-  /// The attributes of the first version. Errors: other than 4 values.
-  static Result<Attrs> attrs(const Attrs& node, const Tensor& ksize, const Tensor& strides) {
-    Attrs out = node;
-    for (const auto& [name, t] : {std::pair("ksize", &ksize), std::pair("strides", &strides)}) {
-      if (t->dtype() != DType::kInt32 || t->rank() != 1 || t->dim(0) != 4)
-        return invalid_argument("{} must be 4 values, not {}", name, t->str());
-      const auto values = t->values<int32_t>();
-      out.set(name, std::vector<int64_t>(values.begin(), values.end()));
-    }
-    return out;
-  }
+Result<PoolWindow> PoolWindow::make(const KernelInit& init) {
+  PoolWindow w;
+  w.by_inputs_ = !init.attrs->has("ksize");
+  if (w.by_inputs_) w.attrs_ = *init.attrs;
+  TROUPE_ASSIGN(w.window_, WindowAttrs::parse(*init.attrs));
+  return w;
+}
 
- private:
-  static Result<WindowAttrs> by_inputs(const Attrs& node, const Tensor& ksize, const Tensor& strides) {
-    TROUPE_ASSIGN(const Attrs all, attrs(node, ksize, strides));
-    return WindowAttrs::parse(all);
+Result<WindowAttrs> PoolWindow::of(const KernelContext& c) const {
+  if (!by_inputs_) return window_;
+  const int n = c.num_inputs();
+  TROUPE_ASSIGN(const Attrs all, attrs(attrs_, c.input(n - 2), c.input(n - 1)));
+  return WindowAttrs::parse(all);
+}
+
+Result<Attrs> PoolWindow::attrs(const Attrs& node, const Tensor& ksize, const Tensor& strides) {
+  Attrs out = node;
+  for (const auto& [name, t] : {std::pair("ksize", &ksize), std::pair("strides", &strides)}) {
+    if (t->dtype() != DType::kInt32 || t->rank() != 1 || t->dim(0) != 4)
+      return invalid_argument("{} must be 4 values, not {}", name, t->str());
+    const auto values = t->values<int32_t>();
+    out.set(name, std::vector<int64_t>(values.begin(), values.end()));
   }
+  return out;
+}
 
-  bool by_inputs_ = false;
-  WindowAttrs window_{ChannelLayout(Attrs())};
-  Attrs attrs_;
-};
+bool PoolShape::tiles() const {
+  const auto exact = [](const WindowAxis& a) { return a.lo == 0 && a.stride == a.size && a.out * a.size == a.in; };
+  return exact(y) && exact(x);
+}
 
-/// Images [height, width, channels] one after the other.
-struct PoolShape {
-  int64_t images = 0, channels = 1;
-  WindowAxis y, x;
-  Shape out;
-  int64_t in_image() const { return y.in * x.in * channels; }
-  int64_t out_image() const { return y.out * x.out * channels; }
-  /// Whether every place of the input lies in exactly one window.
-  bool tiles() const {
-    const auto exact = [](const WindowAxis& a) { return a.lo == 0 && a.stride == a.size && a.out * a.size == a.in; };
-    return exact(y) && exact(x);
-  }
-};
-
-Result<PoolShape> resolve_pool(const WindowAttrs& attrs, const Shape& in) {
+Result<PoolShape> pool_of(const PoolWindow& window, const KernelContext& c, const Shape& in) {
+  TROUPE_ASSIGN(const WindowAttrs attrs, window.of(c));
   if (in.rank() != 4) return invalid_argument("input must have rank 4, but its shape is {}", in.str());
   const ChannelLayout& l = attrs.layout;
   const int64_t channels = in[l.channel()];
   PoolShape s;
   TROUPE_ASSIGN(s.y, attrs.axis(0, in[l.height()], attrs.sizes[0]));
   TROUPE_ASSIGN(s.x, attrs.axis(1, in[l.width()], attrs.sizes[1]));
-  for (const WindowAxis& a : {s.y, s.x})
+  for (const WindowAxis& a : {s.y, s.x}) {
     if (a.lo >= a.size || a.hi >= a.size)
       return invalid_argument("padding of {} and {} must be smaller than the window of {}", a.lo, a.hi, a.size);
+    if (a.in == 0 && a.out > 0) return invalid_argument("images {} have no places for windows of {}", in.str(), a.size);
+  }
   s.images = l.channels_first ? in[0] * channels : in[0];
   s.channels = l.channels_first ? 1 : channels;
   s.out = l.shape<Shape>(in[0], s.y.out, s.x.out, channels);
   return s;
 }
+
+Result<PoolShape> max_pool_of_gradient(const PoolWindow& window, const KernelContext& c, bool image) {
+  const Shape &x = c.input(0).shape(), &y = c.input(1).shape(), &g = c.input(2).shape();
+  TROUPE_ASSIGN(PoolShape s, pool_of(window, c, x));
+  if (y == s.out && g == (image ? x : s.out)) return s;
+  if (image)
+    return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.str(), g.str(),
+                            s.out.str(), x.str());
+  return invalid_argument("orig_output {} and grad {} are not the pool {} of input {}", y.str(), g.str(), s.out.str(),
+                          x.str());
+}
+
+Result<PoolShape> average_pool_of_gradient(const PoolWindow& window, const KernelContext& c, Shape& in) {
+  TROUPE_ASSIGN(in, shape_from_sizes(c.input(0)));
+  TROUPE_ASSIGN(PoolShape s, pool_of(window, c, in));
+  if (const Shape& g = c.input(1).shape(); g != s.out)
+    return invalid_argument("grad {} is not the pool {} of input {}", g.str(), s.out.str(), in.str());
+  return s;
+}
+
+namespace {
 
 /// One row of outputs: rows of the input are joined first, whole, then places beside one another.
 template <class T, bool max>
@@ -219,8 +223,7 @@ template <bool max> class PoolKernel : public ComputeKernel {
   explicit PoolKernel(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
+    TROUPE_ASSIGN(const PoolShape s, pool_of(window_, c, x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), s.out));
     if (y.elements() > 0)
       parallel_for(c.threads(), s.images * s.y.out, 1 + kCheapGrain / (s.x.in * s.channels * s.y.size),
@@ -243,11 +246,7 @@ class MaxPoolGrad final : public ComputeKernel {
   explicit MaxPoolGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
-    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
-    if (y.shape() != s.out || g.shape() != s.out)
-      return invalid_argument("orig_output {} and grad {} are not the pool {} of input {}", y.shape().str(),
-                              g.shape().str(), s.out.str(), x.shape().str());
+    TROUPE_ASSIGN(const PoolShape s, max_pool_of_gradient(window_, c, false));
     TROUPE_ASSIGN(Tensor dx, c.allocate(x.dtype(), x.shape()));
     if (!s.tiles()) std::memset(dx.mutable_raw(), 0, dx.bytes());
     with_type(x.dtype(), MaxPoolTypes{}, [&]<class T>() {
@@ -271,11 +270,7 @@ class MaxPoolGradGrad final : public ComputeKernel {
   explicit MaxPoolGradGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
     const Tensor &x = c.input(0), &y = c.input(1), &g = c.input(2);
-    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, x.shape()));
-    if (y.shape() != s.out || g.shape() != x.shape())
-      return invalid_argument("orig_output {} and grad {} do not fit the pool {} of input {}", y.shape().str(),
-                              g.shape().str(), s.out.str(), x.shape().str());
+    TROUPE_ASSIGN(const PoolShape s, max_pool_of_gradient(window_, c, true));
     TROUPE_ASSIGN(Tensor out, c.allocate(x.dtype(), s.out));
     with_type(x.dtype(), MaxPoolTypes{}, [&]<class T>() {
       for_each_image(c, s, [&](int64_t i) {
@@ -310,12 +305,9 @@ class AvgPoolGrad final : public ComputeKernel {
  public:
   explicit AvgPoolGrad(PoolWindow window) : window_(std::move(window)) {}
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape in, shape_from_sizes(c.input(0)));
     const Tensor& g = c.input(1);
-    TROUPE_ASSIGN(const WindowAttrs attrs, window_.of(c));
-    TROUPE_ASSIGN(const PoolShape s, resolve_pool(attrs, in));
-    if (g.shape() != s.out)
-      return invalid_argument("grad {} is not the pool {} of input {}", g.shape().str(), s.out.str(), in.str());
+    Shape in;
+    TROUPE_ASSIGN(const PoolShape s, average_pool_of_gradient(window_, c, in));
     TROUPE_ASSIGN(Tensor dx, c.allocate(g.dtype(), in));
     std::memset(dx.mutable_raw(), 0, dx.bytes());
     with_type(g.dtype(), AvgPoolTypes{}, [&]<class T>() {

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 
+#include "base/host_device.h"
 #include "ops/parts/channel_layout.h"
 #include "troupe/shape.h"
 
@@ -22,7 +23,7 @@ struct WindowAxis {
 /// Places of the input that window `at` covers; its places are next to one another.
 struct Covered {
   int64_t begin, end;
-  Covered(const WindowAxis& a, int64_t at)
+  TROUPE_HOST_DEVICE Covered(const WindowAxis& a, int64_t at)
       : begin(std::max<int64_t>(at * a.stride - a.lo, 0)), end(std::min(at * a.stride - a.lo + a.size, a.in)) {}
 };
 
