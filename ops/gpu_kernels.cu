@@ -16,6 +16,7 @@ namespace troupe::TROUPE_GPU_VARIANT {
 
 void register_gpu_kernels(KernelRegistry& kernels) {
   register_activation_gpu(kernels);
+  register_batch_norm_gpu(kernels);
   register_bias_gpu(kernels);
   register_broadcast_args_gpu(kernels);
   register_cast_gpu(kernels);

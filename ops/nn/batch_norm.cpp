@@ -1,16 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation: FusedBatchNormV3 and its gradient. Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+#include "ops/nn/batch_norm.h"
+
 #include <cmath>
 
 #include "devices/parallel.h"
 #include "ops/nn/register.h"
-#include "ops/parts/channel_layout.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
+namespace {
+
+Status check_channel_vector(const Tensor& t, const char* name, int64_t channels) {
+  if (t.rank() == 1 && t.dim(0) == channels) return {};
+  return invalid_argument("{} {} for {} channels", name, t.shape().str(), channels);
+}
+
+}  // namespace
+
+BatchNormAttrs::BatchNormAttrs(const KernelInit& init)
+    : layout(*init.attrs), training(init.attr<bool>("is_training")), epsilon(init.attr<float>("epsilon")),
+      factor(init.attrs->get_or<float>("exponential_avg_factor", 1)) {}
+
+Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs& attrs) {
+  const Tensor& x = c.input(0);
+  if (x.rank() != 4) return invalid_argument("x must have rank 4, but its shape is {}", x.shape().str());
+  const ImagesView v(x.shape(), attrs.layout);
+  constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
+  for (int i = 1; i < (attrs.training && !attrs.blends() ? 3 : 5); ++i)
+    TROUPE_RETURN_IF_ERROR(check_channel_vector(c.input(i), kNames[i], v.channels));
+  return v;
+}
+
+Result<ImagesView> batch_norm_grad_view(const KernelContext& c, const BatchNormAttrs& attrs) {
+  const Tensor &g = c.input(0), &x = c.input(1);
+  if (x.rank() != 4 || g.shape() != x.shape())
+    return invalid_argument("y_backprop {} does not fit x {}", g.shape().str(), x.shape().str());
+  const ImagesView v(x.shape(), attrs.layout);
+  constexpr const char* kNames[] = {"", "", "scale", "reserve_space_1", "reserve_space_2"};
+  for (int i = 2; i < 5; ++i) TROUPE_RETURN_IF_ERROR(check_channel_vector(c.input(i), kNames[i], v.channels));
+  return v;
+}
+
 namespace {
 
 /// sums[i] += v and products[i] += v * (x[r][i] - m[i]) over the rows, where v is a[r][i], less m[i] if `centre`.
@@ -54,16 +88,6 @@ TROUPE_SIMD_CLONES void affine(float* out, const float* g, const float* x, const
                                const float* q, const float* b, int64_t rows, int64_t n, int64_t step) {
   affine_body(out, g, x, m, p, q, b, rows, n, step);
 }
-
-/// Images as [outer, channels, inner]; inner is 1 with channels last.
-struct ImagesView {
-  int64_t outer, channels, inner;
-  ImagesView(const Shape& s, const ChannelLayout& l)
-      : outer(l.channels_first ? s[0] : s[0] * s[1] * s[2]), channels(s[l.channel()]),
-        inner(l.channels_first ? s[2] * s[3] : 1) {}
-  int64_t count() const { return outer * inner; }
-  bool empty() const { return outer * channels * inner == 0; }
-};
 
 /// Sums over each channel of v and of v * (x - m); see sum_rows.
 template <class T> struct Sums {
@@ -143,27 +167,16 @@ void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const 
 
 template <class T> std::vector<T> vector_of(const Tensor& t) { return {t.data<T>(), t.data<T>() + t.elements()}; }
 
-Status check_vector(const Tensor& t, const char* name, int64_t channels) {
-  if (t.rank() == 1 && t.dim(0) == channels) return {};
-  return invalid_argument("{} {} for {} channels", name, t.shape().str(), channels);
-}
-
 template <class T> class BatchNorm final : public ComputeKernel {
  public:
-  explicit BatchNorm(const KernelInit& init)
-      : layout_(*init.attrs), training_(init.attr<bool>("is_training")), epsilon_(init.attr<float>("epsilon")),
-        factor_(init.attr<float>("exponential_avg_factor")) {}
+  explicit BatchNorm(const KernelInit& init) : attrs_(init) {}
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    if (x.rank() != 4) return invalid_argument("x must have rank 4, but its shape is {}", x.shape().str());
-    const ImagesView v(x.shape(), layout_);
-    constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
-    const bool blend = training_ && factor_ != 1.0f;
-    for (int i = 1; i < (training_ && !blend ? 3 : 5); ++i)
-      TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
+    TROUPE_ASSIGN(const ImagesView v, batch_norm_view(c, attrs_));
+    const bool training = attrs_.training;
     std::vector<T> mean, variance;
-    if (training_ || v.empty()) {
+    if (training || v.empty()) {
       mean.assign(v.channels, T(0));
       const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
       const Sums<T> first(v, x.data<T>(), x.data<T>(), mean, false, c.threads());
@@ -176,16 +189,17 @@ template <class T> class BatchNorm final : public ComputeKernel {
     }
     const std::vector<T> scale = vector_of<T>(c.input(1)), offset = vector_of<T>(c.input(2)), none(v.channels, T(0));
     std::vector<T> factor(v.channels);
-    for (int64_t i = 0; i < v.channels; ++i) factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(epsilon_));
+    for (int64_t i = 0; i < v.channels; ++i)
+      factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(attrs_.epsilon));
     TROUPE_ASSIGN(Tensor reserve_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor reserve_variance, vector(c, variance));
     TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<T>, {0}));
-    if (training_) {
+    if (training) {
       const T unbiased = static_cast<T>(v.count()) / static_cast<T>(std::max<int64_t>(v.count() - 1, 1));
       for (int64_t i = 0; i < v.channels; ++i) {
         variance[i] *= unbiased;
-        if (!blend) continue;
-        const T old = static_cast<T>(1 - factor_), part = static_cast<T>(factor_);
+        if (!attrs_.blends()) continue;
+        const T old = static_cast<T>(1 - attrs_.factor), part = static_cast<T>(attrs_.factor);
         mean[i] = old * c.input(3).data<T>()[i] + part * mean[i];
         variance[i] = old * c.input(4).data<T>()[i] + part * variance[i];
       }
@@ -209,23 +223,16 @@ template <class T> class BatchNorm final : public ComputeKernel {
     return t;
   }
 
-  const ChannelLayout layout_;
-  const bool training_;
-  const float epsilon_, factor_;
+  const BatchNormAttrs attrs_;
 };
 
 template <class T> class BatchNormGrad final : public ComputeKernel {
  public:
-  explicit BatchNormGrad(const KernelInit& init)
-      : layout_(*init.attrs), training_(init.attr<bool>("is_training")), epsilon_(init.attr<float>("epsilon")) {}
+  explicit BatchNormGrad(const KernelInit& init) : attrs_(init) {}
 
   Status compute(KernelContext& c) override {
     const Tensor &g = c.input(0), &x = c.input(1);
-    if (x.rank() != 4 || g.shape() != x.shape())
-      return invalid_argument("y_backprop {} does not fit x {}", g.shape().str(), x.shape().str());
-    const ImagesView v(x.shape(), layout_);
-    constexpr const char* kNames[] = {"", "", "scale", "reserve_space_1", "reserve_space_2"};
-    for (int i = 2; i < 5; ++i) TROUPE_RETURN_IF_ERROR(check_vector(c.input(i), kNames[i], v.channels));
+    TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
     const std::vector<T> scale = vector_of<T>(c.input(2)), mean = vector_of<T>(c.input(3));
     const T* variance = c.input(4).data<T>();
     const Sums<T> sums(v, g.data<T>(), x.data<T>(), mean, false, c.threads());
@@ -236,11 +243,11 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
     std::vector<T> p(v.channels), q(v.channels, T(0)), b(v.channels, T(0));
     const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
     for (int64_t i = 0; i < v.channels; ++i) {
-      const double inverse = 1 / std::sqrt(static_cast<double>(variance[i]) + static_cast<T>(epsilon_));
+      const double inverse = 1 / std::sqrt(static_cast<double>(variance[i]) + static_cast<T>(attrs_.epsilon));
       by_scale.mutable_data<T>()[i] = static_cast<T>(sums.product[i] * inverse);
       by_offset.mutable_data<T>()[i] = static_cast<T>(sums.sum[i]);
       p[i] = static_cast<T>(scale[i] * inverse);
-      if (!training_) continue;
+      if (!attrs_.training) continue;
       q[i] = static_cast<T>(-scale[i] * inverse * inverse * inverse * sums.product[i] / n);
       b[i] = static_cast<T>(-scale[i] * inverse * sums.sum[i] / n);
     }
@@ -254,9 +261,7 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
   }
 
  private:
-  const ChannelLayout layout_;
-  const bool training_;
-  const float epsilon_;
+  const BatchNormAttrs attrs_;
 };
 
 /// The size of the channels of input `image` and of the vectors [first, last], all one.

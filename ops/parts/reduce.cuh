@@ -13,6 +13,12 @@ namespace troupe::TROUPE_GPU_VARIANT {
 inline constexpr int kReduceThreads = 256;
 inline constexpr int kColumnRows = kReduceThreads / 32;  // threads that share a column
 
+/// What a reduction reads. of() gives the elements of a result, to be indexed, of which the first is at `first`.
+template <class T> struct Elements {
+  const T* at;
+  __device__ const T* of(int64_t /*result*/, int64_t first) const { return at + first; }
+};
+
 /// Accumulator a of reducer R with element x, the k-th of its result.
 template <class R, class A, class T> __device__ inline A take_element(A a, T x, int64_t k) {
   if constexpr (requires { R::take(a, x, k); }) return R::take(a, x, k);
@@ -21,8 +27,8 @@ template <class R, class A, class T> __device__ inline A take_element(A a, T x, 
 
 /// Blocks of 32 x 8 or 256 x 1 threads; a row of them for each result and segment. `partial`, if any, gets
 /// accumulators in place of results.
-template <class R, class T, class Out>
-__global__ void reduce_rows(Out* out, typename R::Accumulator* partial, const T* x,
+template <class R, class From, class Out>
+__global__ void reduce_rows(Out* out, typename R::Accumulator* partial, From x,
                             const __grid_constant__ GpuReduction plan) {
   using A = typename R::Accumulator;
   const auto merge = [](A a, A b) { return R::merge(a, b); };
@@ -31,7 +37,7 @@ __global__ void reduce_rows(Out* out, typename R::Accumulator* partial, const T*
        unit += int64_t{gridDim.x} * blockDim.y) {
     const int64_t o = unit / plan.segments, s = unit % plan.segments;
     const int64_t begin = plan.count * s / plan.segments, end = plan.count * (s + 1) / plan.segments;
-    const T* const from = x + plan.kept.offset(o);
+    const auto from = x.of(o, plan.kept.offset(o));
     A acc = R::nothing();
     for (int64_t r = begin + threadIdx.x; r < end; r += blockDim.x)
       acc = take_element<R>(acc, from[plan.reduced.offset(r)], r);
@@ -44,8 +50,8 @@ __global__ void reduce_rows(Out* out, typename R::Accumulator* partial, const T*
 }
 
 /// Blocks of 32 x 8 threads; 32 results side by side and a segment for each.
-template <class R, class T, class Out>
-__global__ void reduce_columns(Out* out, typename R::Accumulator* partial, const T* x,
+template <class R, class From, class Out>
+__global__ void reduce_columns(Out* out, typename R::Accumulator* partial, From x,
                                const __grid_constant__ GpuReduction plan) {
   using A = typename R::Accumulator;
   TROUPE_SHARED(A, part, [kColumnRows][32]);
@@ -55,7 +61,7 @@ __global__ void reduce_columns(Out* out, typename R::Accumulator* partial, const
     const int64_t begin = plan.count * s / plan.segments, end = plan.count * (s + 1) / plan.segments;
     A acc = R::nothing();
     if (o < plan.outputs) {
-      const T* const from = x + plan.kept.offset(o);
+      const auto from = x.of(o, plan.kept.offset(o));
       for (int64_t r = begin + threadIdx.y; r < end; r += kColumnRows)
         acc = take_element<R>(acc, from[plan.reduced.offset(r)], r);
     }
@@ -83,9 +89,9 @@ __global__ void join_segments(Out* out, const typename R::Accumulator* partial, 
   }
 }
 
-/// Reduces the elements at x into y, whose results are of type Out.
-template <class R, class T, class Out>
-Status launch_reduction(KernelContext& c, const void* x, Tensor& y, const ReducePlan& wanted) {
+/// Reduces what `from` gives of the kernel's inputs into y, whose results are of type Out.
+template <class R, class Out, class From>
+Status launch_reduction_of(KernelContext& c, const From& from, Tensor& y, const ReducePlan& wanted) {
   using A = typename R::Accumulator;
   const gpu::Compute& gpu = *c.device().gpu;
   const GpuReduction plan(wanted, gpu.card);
@@ -101,21 +107,27 @@ Status launch_reduction(KernelContext& c, const void* x, Tensor& y, const Reduce
     declare_uses(c, {&y});
   }
   auto* out = static_cast<Out*>(y.mutable_address());
-  const auto* from = static_cast<const T*>(x);
   const int64_t units = plan.outputs * plan.segments;
   if (plan.rows) {
     const dim3 threads = row_threads(plan.count);
-    TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (reduce_rows<R, T, Out>),
+    TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (reduce_rows<R, From, Out>),
                                          gpu::blocks_for(gpu.card, units, threads.y), threads, 0, out, partial, from,
                                          plan));
   } else {
     const int64_t blocks = (plan.outputs + 31) / 32 * plan.segments;
-    TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (reduce_columns<R, T, Out>), gpu::blocks_for(gpu.card, blocks, 1),
-                                         dim3(32, kColumnRows), 0, out, partial, from, plan));
+    TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (reduce_columns<R, From, Out>),
+                                         gpu::blocks_for(gpu.card, blocks, 1), dim3(32, kColumnRows), 0, out, partial,
+                                         from, plan));
   }
   if (!partial) return {};
   return TROUPE_LAUNCH(gpu.stream, (join_segments<R, Out>), gpu::blocks_for(gpu.card, plan.outputs, kColumnRows),
                        dim3(32, kColumnRows), 0, out, partial, plan.outputs, plan.segments, plan.count);
+}
+
+/// Reduces the elements at x.
+template <class R, class T, class Out>
+Status launch_reduction(KernelContext& c, const void* x, Tensor& y, const ReducePlan& wanted) {
+  return launch_reduction_of<R, Out>(c, Elements<T>{static_cast<const T*>(x)}, y, wanted);
 }
 
 }  // namespace troupe::TROUPE_GPU_VARIANT

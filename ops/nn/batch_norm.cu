@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch normalisation on GPUs. A channel's statistics are reduced in one pass over the images, a thread prepares the
+// coefficients of each channel, and a second pass applies them. Infinities make a channel's statistics NaN.
+#include "ops/nn/batch_norm.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ops/nn/register.h"
+#include "ops/parts/elementwise.cuh"
+#include "ops/parts/reduce.cuh"
+
+namespace troupe::TROUPE_GPU_VARIANT {
+namespace {
+
+/// n numbers: sums of their distances from one of them, or from their mean, and of these distances' squares. Unlike
+/// sums of the numbers themselves they stay exact where a mean is large beside the deviation.
+template <class A> struct Moments {
+  int64_t n;
+  A shift, sum, squares;
+};
+template <class A> __device__ inline Moments<A> shuffle_down(Moments<A> m, int delta) {
+  return {__shfl_down_sync(kAllLanes, m.n, delta), __shfl_down_sync(kAllLanes, m.shift, delta),
+          __shfl_down_sync(kAllLanes, m.sum, delta), __shfl_down_sync(kAllLanes, m.squares, delta)};
+}
+
+template <class A> struct MeanAndVariance { A mean, variance; };
+
+/// Mean and variance; both 0 of nothing. Parts are joined as in Chan, Golub and LeVeque, "Updating formulae and a
+/// pairwise algorithm for computing sample variances", 1979.
+template <class T> struct Statistics {
+  using A = Arithmetic<T>;
+  using Accumulator = Moments<A>;
+  static __device__ Accumulator nothing() { return {0, A(0), A(0), A(0)}; }
+  static __device__ Accumulator take(Accumulator a, T x) {
+    if (a.n == 0) a.shift = widen(x);
+    const A d = widen(x) - a.shift;
+    ++a.n;
+    a.sum += d;
+    a.squares += d * d;
+    return a;
+  }
+  static __device__ Accumulator merge(Accumulator a, Accumulator b) {
+    if (b.n == 0) return a;
+    if (a.n == 0) return b;
+    const A of_a = static_cast<A>(a.n), of_b = static_cast<A>(b.n), n = of_a + of_b;
+    const A a_mean = a.sum / of_a, b_mean = b.sum / of_b, apart = (b.shift - a.shift) + (b_mean - a_mean);
+    return {a.n + b.n, a.shift + (a_mean + apart * of_b / n), A(0),
+            spread(a, a_mean) + spread(b, b_mean) + apart * apart * of_a * of_b / n};
+  }
+  static __device__ MeanAndVariance<A> finish(Accumulator a, int64_t) {
+    if (a.n == 0) return {A(0), A(0)};
+    const A mean = a.sum / static_cast<A>(a.n);
+    return {a.shift + mean, spread(a, mean) / static_cast<A>(a.n)};
+  }
+
+ private:
+  /// The sum of the squares of distances from the mean, which is `mean` from the shift.
+  static __device__ A spread(const Accumulator& a, A mean) {
+    const A s = a.squares - a.sum * mean;
+    return s < A(0) ? A(0) : s;
+  }
+};
+
+/// Sums over a channel of the gradient g, and of g times the distance of x from the mean.
+template <class A> struct GradientSums { A sum, product; };
+template <class A> __device__ inline GradientSums<A> shuffle_down(GradientSums<A> s, int delta) {
+  return {__shfl_down_sync(kAllLanes, s.sum, delta), __shfl_down_sync(kAllLanes, s.product, delta)};
+}
+template <class A> struct GradientAt { A g, distance; };
+template <class A> struct SumGradients {
+  using Accumulator = GradientSums<A>;
+  static __device__ Accumulator nothing() { return {A(0), A(0)}; }
+  static __device__ Accumulator take(Accumulator a, GradientAt<A> x) {
+    return {a.sum + x.g, a.product + x.g * x.distance};
+  }
+  static __device__ Accumulator merge(Accumulator a, Accumulator b) { return {a.sum + b.sum, a.product + b.product}; }
+  static __device__ Accumulator finish(Accumulator a, int64_t) { return a; }
+};
+template <class T> struct GradientsOfChannels {
+  using A = Arithmetic<T>;
+  const T *g, *x;
+  const A* means;
+  struct OfChannel {
+    const T *g, *x;
+    A mean;
+    __device__ GradientAt<A> operator[](int64_t i) const { return {widen(g[i]), widen(x[i]) - mean}; }
+  };
+  __device__ OfChannel of(int64_t channel, int64_t first) const { return {g + first, x + first, means[channel]}; }
+};
+
+/// What becomes of x in a channel: (x - m) * q + b, with g * p added in gradients.
+template <class A> struct alignas(16) Coefficients { A m, p, q, b; };
+
+/// The inputs and outputs of FusedBatchNormV3 that have a number for each channel. Outputs are set from `computed`
+/// statistics alone; without, mean and variance are those given.
+template <class A> struct ChannelVectors {
+  const MeanAndVariance<A>* computed;
+  const A *scale, *offset, *mean, *variance;
+  A *batch_mean, *batch_variance, *reserve_mean, *reserve_variance;
+};
+
+template <class A>
+__global__ void prepare_channels(Coefficients<A>* out, ChannelVectors<A> v, int64_t channels, int64_t count, bool empty,
+                                 bool training, bool blends, float epsilon, float factor) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < channels; i += step) {
+    const MeanAndVariance<A> s = v.computed ? v.computed[i] : MeanAndVariance<A>{v.mean[i], v.variance[i]};
+    out[i] = {s.mean, A(0), v.scale[i] / std::sqrt(s.variance + static_cast<A>(epsilon)), v.offset[i]};
+    if (!v.computed) continue;
+    v.reserve_mean[i] = s.mean;
+    v.reserve_variance[i] = s.variance;
+    A mean = s.mean, variance = s.variance;
+    if (training) variance *= static_cast<A>(count) / static_cast<A>(count > 1 ? count - 1 : 1);
+    if (blends) {
+      const A old = static_cast<A>(1 - factor), part = static_cast<A>(factor);
+      mean = old * v.mean[i] + part * mean;
+      variance = old * v.variance[i] + part * variance;
+    }
+    const A nan = std::numeric_limits<A>::quiet_NaN();
+    v.batch_mean[i] = empty ? nan : mean;
+    v.batch_variance[i] = empty ? nan : variance;
+  }
+}
+
+/// The same of gradients, with those by scale and offset.
+template <class A>
+__global__ void prepare_gradients(Coefficients<A>* out, A* by_scale, A* by_offset, const GradientSums<A>* sums,
+                                  const A* scale, const A* mean, const A* variance, int64_t channels, int64_t count,
+                                  bool training, float epsilon) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < channels; i += step) {
+    const GradientSums<A> s = sums[i];
+    const A inverse = A(1) / std::sqrt(variance[i] + static_cast<A>(epsilon)),
+            n = static_cast<A>(count > 0 ? count : 1);
+    by_scale[i] = s.product * inverse;
+    by_offset[i] = s.sum;
+    const A p = scale[i] * inverse;
+    out[i] = {mean[i], p, training ? -p * inverse * inverse * (s.product / n) : A(0),
+              training ? -p * (s.sum / n) : A(0)};
+  }
+}
+
+/// `sizes` are [outer, channels, inner]. With `gradient`, `out` may be the memory of g, else that of x.
+template <class T, bool gradient>
+__global__ void apply_channels(T* out, const T* g, const T* x, const Coefficients<Arithmetic<T>>* channels, int64_t n,
+                               bool packed, const __grid_constant__ GpuSizes sizes) {
+  constexpr int kCount = kPack<T>;
+  using A = Arithmetic<T>;
+  for_each_pack<kCount>(n, [&](int64_t i, int count) {
+    Pack<T, kCount> of_x, of_g;
+    load_pack(of_x, x, i, count, packed);
+    if (gradient) load_pack(of_g, g, i, count, packed);
+    int64_t row = i;
+    int64_t inner = sizes.pop(2, row), channel = sizes.pop(1, row);
+    Coefficients<A> c = channels[channel];
+    TROUPE_UNROLL
+    for (int k = 0; k < kCount; ++k) {
+      A y = (widen(of_x.at[k]) - c.m) * c.q + c.b;
+      if (gradient) y += widen(of_g.at[k]) * c.p;
+      of_x.at[k] = narrow<T>(y);
+      if (++inner == sizes.size[2]) {
+        inner = 0;
+        if (++channel == sizes.size[1]) channel = 0;
+        c = channels[channel];
+      }
+    }
+    store_pack(out, of_x, i, count, packed);
+  });
+}
+
+/// Memory for one of V for each of n channels.
+template <class V> Result<Tensor> scratch_for(const KernelContext& c, int64_t n) {
+  return c.allocate(DType::kUInt8, {n * static_cast<int64_t>(sizeof(V))});
+}
+template <class V> const V* at(const Tensor& t) { return static_cast<const V*>(t.address()); }
+template <class V> V* at(Tensor& t) { return static_cast<V*>(t.mutable_address()); }
+
+/// By channels.
+ReducePlan plan_of(const ImagesView& v) {
+  const bool reduced[] = {true, false, true};
+  return plan_reduce(Shape{v.outer, v.channels, v.inner}, reduced);
+}
+
+/// Applies coefficients; g is null where nothing is a gradient.
+template <class T>
+Status apply(const gpu::Compute& gpu, Tensor& out, const Tensor* g, const Tensor& x, const Tensor& coefficients,
+             const ImagesView& v) {
+  constexpr int kCount = kPack<T>;
+  const int64_t sizes[] = {v.outer, v.channels, v.inner}, n = x.elements();
+  const bool packed = holds_packs<T, kCount>(x.address()) && holds_packs<T, kCount>(out.address()) &&
+                      (!g || holds_packs<T, kCount>(g->address()));
+  const auto* channels = static_cast<const Coefficients<Arithmetic<T>>*>(coefficients.address());
+  T* const to = at<T>(out);
+  if (g)
+    return TROUPE_LAUNCH(gpu.stream, (apply_channels<T, true>), pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
+                         at<T>(*g), at<T>(x), channels, n, packed, GpuSizes(sizes, 3));
+  return TROUPE_LAUNCH(gpu.stream, (apply_channels<T, false>), pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
+                       static_cast<const T*>(nullptr), at<T>(x), channels, n, packed, GpuSizes(sizes, 3));
+}
+
+template <class T> class GpuBatchNorm final : public ComputeKernel {
+ public:
+  using A = Arithmetic<T>;
+  explicit GpuBatchNorm(const KernelInit& init) : attrs_(init) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const ImagesView v, batch_norm_view(c, attrs_));
+    const gpu::Compute& gpu = *c.device().gpu;
+    const bool computed = attrs_.training || v.empty();
+    // Batch mean and variance, then those for the gradient.
+    Tensor vectors[4] = {c.input(3), c.input(4), c.input(3), c.input(4)};
+    Tensor statistics;
+    if (computed) {
+      for (Tensor& t : vectors) {
+        TROUPE_ASSIGN(t, c.allocate(dtype_of<A>, {v.channels}));
+      }
+      TROUPE_ASSIGN(statistics, scratch_for<MeanAndVariance<A>>(c, v.channels));
+      TROUPE_RETURN_IF_ERROR(
+          (launch_reduction<Statistics<T>, T, MeanAndVariance<A>>(c, x.address(), statistics, plan_of(v))));
+    }
+    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<A>, {0}));
+    TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
+    if (v.channels > 0) {
+      TROUPE_ASSIGN(Tensor coefficients, scratch_for<Coefficients<A>>(c, v.channels));
+      if (computed)
+        declare_uses(c, {&y, &coefficients, &statistics, &vectors[0], &vectors[1], &vectors[2], &vectors[3]});
+      else declare_uses(c, {&y, &coefficients});
+      ChannelVectors<A> all = {};
+      all.scale = at<A>(c.input(1));
+      all.offset = at<A>(c.input(2));
+      all.mean = at<A>(c.input(3));
+      all.variance = at<A>(c.input(4));
+      if (computed) {
+        all.computed = at<MeanAndVariance<A>>(std::as_const(statistics));
+        all.batch_mean = at<A>(vectors[0]);
+        all.batch_variance = at<A>(vectors[1]);
+        all.reserve_mean = at<A>(vectors[2]);
+        all.reserve_variance = at<A>(vectors[3]);
+      }
+      TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, prepare_channels<A>, pack_blocks<1>(gpu, v.channels),
+                                           kElementThreads, 0, at<Coefficients<A>>(coefficients), all, v.channels,
+                                           v.count(), v.empty(), attrs_.training, attrs_.blends(), attrs_.epsilon,
+                                           attrs_.factor));
+      if (!v.empty()) TROUPE_RETURN_IF_ERROR(apply<T>(gpu, y, nullptr, x, coefficients, v));
+    }
+    c.set_output(0, std::move(y));
+    for (int i = 0; i < 4; ++i) c.set_output(i + 1, std::move(vectors[i]));
+    c.set_output(5, std::move(reserve));
+    return {};
+  }
+
+ private:
+  const BatchNormAttrs attrs_;
+};
+
+template <class T> class GpuBatchNormGrad final : public ComputeKernel {
+ public:
+  using A = Arithmetic<T>;
+  explicit GpuBatchNormGrad(const KernelInit& init) : attrs_(init) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &g = c.input(0), &x = c.input(1), &mean = c.input(3);
+    TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
+    const gpu::Compute& gpu = *c.device().gpu;
+    TROUPE_ASSIGN(Tensor by_scale, c.allocate(dtype_of<A>, {v.channels}));
+    TROUPE_ASSIGN(Tensor by_offset, c.allocate(dtype_of<A>, {v.channels}));
+    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<A>, {0}));
+    const T* const from = at<T>(g);
+    TROUPE_ASSIGN(Tensor dx, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
+    if (v.channels > 0) {
+      TROUPE_ASSIGN(Tensor sums, scratch_for<GradientSums<A>>(c, v.channels));
+      TROUPE_ASSIGN(Tensor coefficients, scratch_for<Coefficients<A>>(c, v.channels));
+      const GradientsOfChannels<T> gradients{from, at<T>(x), at<A>(mean)};
+      TROUPE_RETURN_IF_ERROR((launch_reduction_of<SumGradients<A>, GradientSums<A>>(c, gradients, sums, plan_of(v))));
+      declare_uses(c, {&dx, &by_scale, &by_offset, &sums, &coefficients});
+      TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, prepare_gradients<A>, pack_blocks<1>(gpu, v.channels),
+                                           kElementThreads, 0, at<Coefficients<A>>(coefficients), at<A>(by_scale),
+                                           at<A>(by_offset), at<GradientSums<A>>(std::as_const(sums)),
+                                           at<A>(c.input(2)), at<A>(mean), at<A>(c.input(4)), v.channels, v.count(),
+                                           attrs_.training, attrs_.epsilon));
+      if (!v.empty()) TROUPE_RETURN_IF_ERROR(apply<T>(gpu, dx, &g, x, coefficients, v));
+    }
+    c.set_output(0, std::move(dx));
+    c.set_output(1, std::move(by_scale));
+    c.set_output(2, std::move(by_offset));
+    c.set_output(3, none);
+    c.set_output(4, std::move(none));
+    return {};
+  }
+
+ private:
+  const BatchNormAttrs attrs_;
+};
+
+template <class... T> void add_kernels(KernelRegistry& kernels, TypeList<T...>) {
+  const auto types = [](DType t, DType u) { return KernelRegistry::Types{{"T", {t}}, {"U", {u}}}; };
+  (kernels.add<GpuBatchNorm<T>>("FusedBatchNormV3", DeviceKind::kCuda, types(dtype_of<T>, dtype_of<Arithmetic<T>>)),
+   ...);
+  (kernels.add<GpuBatchNormGrad<T>>("FusedBatchNormGradV3", DeviceKind::kCuda,
+                                    types(dtype_of<T>, dtype_of<Arithmetic<T>>)),
+   ...);
+}
+
+}  // namespace
+
+void register_batch_norm_gpu(KernelRegistry& kernels) { add_kernels(kernels, GpuFloats{}); }
+
+}  // namespace troupe::TROUPE_GPU_VARIANT
