@@ -90,9 +90,13 @@ Status GpuDevices::add_card(const GpuOptions& options, int number, const std::st
     if (platform_->make_blas) {
       TROUPE_ASSIGN(blas, platform_->make_blas(number));
     }
+    std::shared_ptr<gpu::Dnn> dnn;
+    if (platform_->make_dnn) {
+      TROUPE_ASSIGN(dnn, platform_->make_dnn(number));
+    }
     TROUPE_ASSIGN(auto device,
                   gpu::LogicalDevice::make(platform_->runtime, {.card = number, .memory = memory, .tf32 = options.tf32},
-                                           std::move(blas), pinned_, *completions_.back()));
+                                           std::move(blas), std::move(dnn), pinned_, *completions_.back()));
     const auto share = static_cast<double>(options.devices_per_card);
     infos_.push_back({.name = fmt::format("{}/device:gpu:{}", task, infos_.size()),
                       .kind = DeviceKind::kCuda,

@@ -14,6 +14,8 @@ struct GpuPlatform {
   std::shared_ptr<gpu::Runtime> runtime;
   /// The library of matrix products, for one device of a card; empty: there is none, and no kernel asks for it.
   std::function<Result<std::shared_ptr<gpu::Blas>>(int card)> make_blas = {};
+  /// The same of convolutions.
+  std::function<Result<std::shared_ptr<gpu::Dnn>>(int card)> make_dnn = {};
   /// Adds the kernels of GPUs.
   std::function<void(KernelRegistry&)> register_kernels = {};
 };

@@ -12,11 +12,13 @@
 namespace troupe::gpu {
 
 class Blas;
+class Dnn;
 
 struct Compute {
   Stream& stream;
   const Card& card;
   Blas* blas = nullptr;  // of matrix products
+  Dnn* dnn = nullptr;    // of convolutions
   /// Memory of the card that is used in the order of the stream: it may be given back while work that uses it waits.
   std::shared_ptr<Allocator> allocator;
   bool tf32 = false;  // products of float32 may be rounded so

@@ -12,7 +12,7 @@ LogicalDevice::LogicalDevice(std::shared_ptr<Runtime> runtime, int card, Complet
 LogicalDevice::~LogicalDevice() = default;
 
 Result<std::unique_ptr<LogicalDevice>> LogicalDevice::make(std::shared_ptr<Runtime> runtime, const Options& options,
-                                                           std::shared_ptr<Blas> blas,
+                                                           std::shared_ptr<Blas> blas, std::shared_ptr<Dnn> dnn,
                                                            std::shared_ptr<Allocator> pinned,
                                                            Completions& completions) {
   std::unique_ptr<LogicalDevice> out(new LogicalDevice(runtime, options.card, completions, std::move(pinned)));
@@ -22,10 +22,12 @@ Result<std::unique_ptr<LogicalDevice>> LogicalDevice::make(std::shared_ptr<Runti
   TROUPE_ASSIGN(out->memory_,
                 DeviceMemory::make(runtime, out->compute_stream_, {.card = options.card, .limit = options.memory}));
   out->blas_ = std::move(blas);
+  out->dnn_ = std::move(dnn);
   out->compute_.reset(new Compute{
       .stream = *out->compute_stream_,
       .card = runtime->cards()[static_cast<size_t>(options.card)],
       .blas = out->blas_.get(),
+      .dnn = out->dnn_.get(),
       .allocator = out->memory_->in_stream_order(),
       .tf32 = options.tf32,
       .upload = [device = out.get()](const Tensor& value) { return device->copy_in(value); },

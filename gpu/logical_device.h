@@ -25,11 +25,11 @@ class LogicalDevice {
     int64_t memory = 0;  // bytes at most; 0: what the card has
     bool tf32 = false;
   };
-  /// `pinned` gives host memory for copies; `blas` may be null. `completions` is the card's and outlives it. Errors:
-  /// those of the runtime.
+  /// `pinned` gives host memory for copies; `blas` and `dnn` may be null. `completions` is the card's and outlives it.
+  /// Errors: those of the runtime.
   static Result<std::unique_ptr<LogicalDevice>> make(std::shared_ptr<Runtime> runtime, const Options& options,
-                                                     std::shared_ptr<Blas> blas, std::shared_ptr<Allocator> pinned,
-                                                     Completions& completions);
+                                                     std::shared_ptr<Blas> blas, std::shared_ptr<Dnn> dnn,
+                                                     std::shared_ptr<Allocator> pinned, Completions& completions);
   ~LogicalDevice();
 
   Compute& compute() { return *compute_; }
@@ -66,6 +66,7 @@ class LogicalDevice {
   std::unique_ptr<Stream> in_stream_, out_stream_;
   std::unique_ptr<DeviceMemory> memory_;
   std::shared_ptr<Blas> blas_;
+  std::shared_ptr<Dnn> dnn_;
   std::unique_ptr<Compute> compute_;
   EventPool events_;
   std::mutex mutex_;

@@ -220,35 +220,22 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
 }
 #endif
 
-template <class T> class Convolution final : public ComputeKernel {
+template <class T> class CpuConvolution final : public ComputeKernel {
  public:
-  Convolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue)
+  CpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue)
       : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)) {}
 
   Status compute(KernelContext& c) override {
-    Shape in = c.input(0).shape(), filter = c.input(1).shape();
-    if (direction_ == ConvDirection::kInput) {
-      TROUPE_ASSIGN(in, shape_from_sizes(c.input(0)));
-    }
-    if (direction_ == ConvDirection::kFilter) {
-      TROUPE_ASSIGN(filter, shape_from_sizes(c.input(1)));
-    }
-    TROUPE_ASSIGN(const ConvShape s, ConvShape::resolve(attrs_, in, filter, depthwise_));
-    const Shape out = attrs_.layout.shape<Shape>(s.batch, s.y.out, s.x.out, s.out_channels);
-    if (direction_ != ConvDirection::kOutput && c.input(2).shape() != out)
-      return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
-                              c.input(2).shape().str(), out.str(), in.str(), filter.str());
-    const Shape& made = direction_ == ConvDirection::kOutput ? out : direction_ == ConvDirection::kInput ? in : filter;
-    TROUPE_RETURN_IF_ERROR(Shape::make(made.dims()));
-    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, made));
+    TROUPE_ASSIGN(const ConvTensors all, conv_tensors(c, attrs_, direction_, depthwise_));
+    TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, all.made));
     const auto data = [&](int i) { return const_cast<void*>(c.input(i).raw()); };
     void* tensors[3] = {data(0), data(1), y.mutable_raw()};
     if (direction_ == ConvDirection::kInput) std::tie(tensors[0], tensors[2]) = std::pair(y.mutable_raw(), data(2));
     if (direction_ == ConvDirection::kFilter) std::tie(tensors[1], tensors[2]) = std::pair(y.mutable_raw(), data(2));
-    if (in.elements() == 0 || filter.elements() == 0 || out.elements() == 0) {
+    if (all.empty()) {
       std::memset(y.mutable_raw(), 0, y.bytes());
     } else {
-      TROUPE_ASSIGN(const bool finished, convolve(c, s, tensors, y));
+      TROUPE_ASSIGN(const bool finished, convolve(c, all.shape, tensors, y));
       if (finished) {
         c.set_output(0, std::move(y));
         return {};
@@ -324,12 +311,34 @@ Result<Shape> shape_from_sizes(const Tensor& sizes) {
   return Shape::make(dims);
 }
 
+Result<ConvTensors> conv_tensors(const KernelContext& c, const WindowAttrs& attrs, ConvDirection direction,
+                                 bool depthwise) {
+  ConvTensors t;
+  t.in = c.input(0).shape();
+  t.filter = c.input(1).shape();
+  if (direction == ConvDirection::kInput) {
+    TROUPE_ASSIGN(t.in, shape_from_sizes(c.input(0)));
+  }
+  if (direction == ConvDirection::kFilter) {
+    TROUPE_ASSIGN(t.filter, shape_from_sizes(c.input(1)));
+  }
+  TROUPE_ASSIGN(t.shape, ConvShape::resolve(attrs, t.in, t.filter, depthwise));
+  const ConvShape& s = t.shape;
+  t.out = attrs.layout.shape<Shape>(s.batch, s.y.out, s.x.out, s.out_channels);
+  if (direction != ConvDirection::kOutput && c.input(2).shape() != t.out)
+    return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}", c.input(2).shape().str(),
+                            t.out.str(), t.in.str(), t.filter.str());
+  t.made = direction == ConvDirection::kOutput ? t.out : direction == ConvDirection::kInput ? t.in : t.filter;
+  TROUPE_RETURN_IF_ERROR(Shape::make(t.made.dims()));
+  return t;
+}
+
 Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
                                                         Epilogue epilogue) {
   TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
   std::unique_ptr<ComputeKernel> kernel;
   with_type(init.attr<DType>("T"), TypeList<float, double, int32_t>{}, [&]<class T>() {
-    kernel.reset(new Convolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue)));
+    kernel.reset(new CpuConvolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue)));
   });
   return kernel;
 }

@@ -35,6 +35,7 @@ void register_volume_patches_ops(OpRegistry&, KernelRegistry&);
 TROUPE_GPU_VARIANTS(register_activation_gpu)
 TROUPE_GPU_VARIANTS(register_batch_norm_gpu)
 TROUPE_GPU_VARIANTS(register_bias_gpu)
+TROUPE_GPU_VARIANTS(register_conv_gpu)
 TROUPE_GPU_VARIANTS(register_pool_gpu)
 TROUPE_GPU_VARIANTS(register_softmax_gpu)
 

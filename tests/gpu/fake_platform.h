@@ -5,6 +5,7 @@
 
 #include "devices/gpu_platform.h"
 #include "gpu/fake/fake_blas.h"
+#include "gpu/fake/fake_dnn.h"
 #include "gpu/fake/fake_runtime.h"
 #include "ops/gpu_kernels.h"
 #include "troupe/engine.h"
@@ -18,6 +19,7 @@ struct FakeGpus {
     platform = std::make_shared<const GpuPlatform>(GpuPlatform{
         .runtime = runtime,
         .make_blas = [](int) -> Result<std::shared_ptr<gpu::Blas>> { return gpu::make_fake_blas(); },
+        .make_dnn = [](int) -> Result<std::shared_ptr<gpu::Dnn>> { return gpu::make_fake_dnn(); },
         .register_kernels = on_fake::register_gpu_kernels,
     });
   }

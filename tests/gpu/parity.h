@@ -15,6 +15,7 @@
 
 #include "gpu/compute.h"
 #include "gpu/fake/fake_blas.h"
+#include "gpu/fake/fake_dnn.h"
 #include "ops/gpu_kernels.h"
 #include "ops/parts/type_dispatch.h"
 #include "tests/gpu/inline_stream.h"
@@ -237,7 +238,8 @@ class Parity {
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
   std::shared_ptr<gpu::Blas> blas_ = gpu::make_fake_blas();
-  gpu::Compute compute_{.stream = stream_, .card = card_, .blas = blas_.get(), .allocator = memory_};
+  std::shared_ptr<gpu::Dnn> dnn_ = gpu::make_fake_dnn();
+  gpu::Compute compute_{.stream = stream_, .card = card_, .blas = blas_.get(), .dnn = dnn_.get(), .allocator = memory_};
   DeviceInfo cpu_, gpu_;
   uint64_t seed_ = 0;
 };
