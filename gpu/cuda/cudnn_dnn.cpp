@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions as graphs of one operation, which cuDNN's engines carry out.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "gpu/cuda/cudnn_calls.h"
+#include "gpu/cudnn.h"
+
+namespace troupe::gpu {
+namespace {
+
+constexpr int64_t kMostPlanWorkspace = int64_t{1} << 30;  // bytes
+constexpr int64_t kMostAdvised = 16;                      // plans that heuristics are asked for
+constexpr int64_t kInputId = 'x', kFilterId = 'w', kOutputId = 'y';
+using Makes = Convolution::Makes;
+
+/// The alignment of a tensor that engines are told; none knows what to do with more.
+int64_t told_alignment(const void* at) {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  return address % 16 == 0 ? 16 : int64_t{1} << std::countr_zero(address);
+}
+
+/// What the choice of a plan depends on.
+struct ConvProblem {
+  std::array<int64_t, 21> parts;
+  ConvProblem(const Convolution& c, const void* const (&at)[3], bool tf32)
+      : parts{static_cast<int64_t>(c.makes),
+              static_cast<int64_t>(c.dtype),
+              c.channels_first,
+              c.dtype == DType::kFloat32 && tf32,
+              c.batch,
+              c.in_channels,
+              c.out_channels,
+              c.groups,
+              c.y.in,
+              c.y.size,
+              c.y.stride,
+              c.y.dilation,
+              c.y.padding,
+              c.x.in,
+              c.x.size,
+              c.x.stride,
+              c.x.dilation,
+              c.x.padding,
+              told_alignment(at[0]),
+              told_alignment(at[1]),
+              told_alignment(at[2])} {}
+  bool operator==(const ConvProblem&) const = default;
+};
+struct ConvProblemHash {
+  size_t operator()(const ConvProblem& p) const {
+    uint64_t hash = 0;
+    for (const int64_t part : p.parts) {
+      hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+Result<cudnnDataType_t> cudnn_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return CUDNN_DATA_FLOAT;
+    case DType::kFloat64: return CUDNN_DATA_DOUBLE;
+    case DType::kFloat16: return CUDNN_DATA_HALF;
+    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
+    default: return make_error(Code::kUnimplemented, "GPUs have no convolution of {}", to_string(dtype));
+  }
+}
+
+/// A convolution for cuDNN, which plans refer to.
+struct ConvGraph {
+  std::vector<CudnnDescriptor> parts;
+  CudnnDescriptor graph;
+};
+struct ConvPlan {
+  std::shared_ptr<const ConvGraph> graph;
+  CudnnDescriptor engine, plan;
+  int64_t workspace = 0;  // bytes
+};
+
+/// Two events around work of a stream.
+struct Stopwatch {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  ~Stopwatch() {
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+  }
+};
+
+class CudnnDnn final : public Dnn {
+ public:
+  explicit CudnnDnn(const CudnnOptions& options) : options_(options) {}
+  ~CudnnDnn() override {
+    plans_.clear();
+    if (handle_) library_.cudnnDestroy(handle_);
+  }
+  Status convolve(const Compute& gpu, const Convolution& c) override;
+
+ private:
+  Status open();
+  Status check(cudaError_t error, const char* call) const {
+    if (error == cudaSuccess) return {};
+    return make_error(Code::kInternal, "{} of card {}: {}", call, options_.card, cudaGetErrorString(error));
+  }
+  Result<CudnnDescriptor> tensor(int64_t id, cudnnDataType_t type, const void* at, bool channels_first, int64_t n,
+                                 int64_t c, int64_t h, int64_t w) const;
+  Result<std::shared_ptr<const ConvGraph>> describe(const Convolution& c, const void* const (&at)[3]) const;
+  /// Plans for a problem, the most advisable first. With `strict` only such as give the same bits each time.
+  Result<std::vector<ConvPlan>> advise(const std::shared_ptr<const ConvGraph>& graph, cudnnBackendHeurMode_t mode,
+                                       bool tensor_cores, bool strict, int64_t most) const;
+  Result<bool> is_fit(const CudnnDescriptor& config, bool tensor_cores, bool strict) const;
+  Result<ConvPlan> choose(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const;
+  Status run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const;
+  /// Milliseconds of the stream.
+  Result<float> time(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const;
+
+  const CudnnOptions options_;
+  std::mutex mutex_;
+  std::optional<Status> opened_;
+  Cudnn library_;
+  cudnnHandle_t handle_ = nullptr;
+  std::unordered_map<ConvProblem, ConvPlan, ConvProblemHash> plans_;
+};
+
+Status CudnnDnn::open() {
+  TROUPE_RETURN_IF_ERROR(library_.load());
+  TROUPE_RETURN_IF_ERROR(check(cudaSetDevice(options_.card), "cudaSetDevice"));
+  return library_.check(library_.cudnnCreate(&handle_), "cudnnCreate");
+}
+
+Result<CudnnDescriptor> CudnnDnn::tensor(int64_t id, cudnnDataType_t type, const void* at, bool channels_first,
+                                         int64_t n, int64_t c, int64_t h, int64_t w) const {
+  const int64_t sizes[] = {n, c, h, w};
+  const int64_t first[] = {c * h * w, h * w, w, 1}, last[] = {c * h * w, 1, w * c, c};
+  CudnnDescriptor out(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  out.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
+  out.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, told_alignment(at));
+  out.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const int64_t>(sizes));
+  out.set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const int64_t>(channels_first ? first : last));
+  TROUPE_RETURN_IF_ERROR(out.finalize());
+  return out;
+}
+
+Result<std::shared_ptr<const ConvGraph>> CudnnDnn::describe(const Convolution& c, const void* const (&at)[3]) const {
+  TROUPE_ASSIGN(const cudnnDataType_t type, cudnn_type(c.dtype));
+  const bool doubles = c.dtype == DType::kFloat64;
+  // Groups follow from the channels of input and filter.
+  TROUPE_ASSIGN(CudnnDescriptor x,
+                tensor(kInputId, type, at[0], c.channels_first, c.batch, c.in_channels, c.y.in, c.x.in));
+  TROUPE_ASSIGN(CudnnDescriptor w, tensor(kFilterId, type, at[1], c.channels_first, c.out_channels,
+                                          c.in_channels / c.groups, c.y.size, c.x.size));
+  TROUPE_ASSIGN(CudnnDescriptor y,
+                tensor(kOutputId, type, at[2], c.channels_first, c.batch, c.out_channels, c.y.out, c.x.out));
+
+  CudnnDescriptor convolution(library_, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  const int64_t strides[] = {c.y.stride, c.x.stride}, dilations[] = {c.y.dilation, c.x.dilation},
+                padding[] = {c.y.padding, c.x.padding};
+  convolution.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
+                  doubles ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, CUDNN_CROSS_CORRELATION);
+  convolution.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::span<const int64_t>(strides));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::span<const int64_t>(dilations));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::span<const int64_t>(padding));
+  convolution.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::span<const int64_t>(padding));
+  TROUPE_RETURN_IF_ERROR(convolution.finalize());
+
+  struct Attributes {
+    cudnnBackendDescriptorType_t operation;
+    cudnnBackendAttributeName_t convolution, x, w, y, alpha, beta;
+  };
+  const Attributes a = c.makes == Makes::kOutput ? Attributes{CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                                                              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA}
+                       : c.makes == Makes::kInput
+                           ? Attributes{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA}
+                           : Attributes{CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                                        CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  CudnnDescriptor operation(library_, a.operation);
+  operation.set(a.convolution, convolution);
+  operation.set(a.x, x);
+  operation.set(a.w, w);
+  operation.set(a.y, y);
+  if (doubles) {
+    operation.set(a.alpha, CUDNN_TYPE_DOUBLE, 1.0);
+    operation.set(a.beta, CUDNN_TYPE_DOUBLE, 0.0);
+  } else {
+    operation.set(a.alpha, CUDNN_TYPE_FLOAT, 1.0f);
+    operation.set(a.beta, CUDNN_TYPE_FLOAT, 0.0f);
+  }
+  TROUPE_RETURN_IF_ERROR(operation.finalize());
+
+  auto out = std::make_shared<ConvGraph>();
+  out->graph = CudnnDescriptor(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  out->graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+  out->graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  TROUPE_RETURN_IF_ERROR(out->graph.finalize());
+  for (CudnnDescriptor* part : {&x, &w, &y, &convolution, &operation}) out->parts.push_back(std::move(*part));
+  return std::shared_ptr<const ConvGraph>(std::move(out));
+}
+
+Result<bool> CudnnDnn::is_fit(const CudnnDescriptor& config, bool tensor_cores, bool strict) const {
+  TROUPE_ASSIGN(const auto engine,
+                config.get_descriptors(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1));
+  if (engine.empty()) return false;
+  TROUPE_ASSIGN(const auto notes,
+                engine[0].get_all<cudnnBackendNumericalNote_t>(
+                    CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT));
+  return std::ranges::none_of(notes, [&](cudnnBackendNumericalNote_t note) {
+    return note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
+           (!tensor_cores &&
+            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) ||
+           (strict && note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
+  });
+}
+
+Result<std::vector<ConvPlan>> CudnnDnn::advise(const std::shared_ptr<const ConvGraph>& graph,
+                                               cudnnBackendHeurMode_t mode, bool tensor_cores, bool strict,
+                                               int64_t most) const {
+  std::vector<ConvPlan> out;
+  CudnnDescriptor heuristics(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph->graph);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
+  if (Status status = heuristics.finalize(); !status.ok()) {
+    if (status.error().code == Code::kUnimplemented) return out;
+    return std::move(status.error());
+  }
+  TROUPE_ASSIGN(auto configs, heuristics.get_descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                         CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, kMostAdvised));
+  for (CudnnDescriptor& config : configs) {
+    if (static_cast<int64_t>(out.size()) == most) break;
+    TROUPE_ASSIGN(const bool fit, is_fit(config, tensor_cores, strict));
+    if (!fit) continue;
+    ConvPlan plan{
+        .graph = graph, .engine = {}, .plan = CudnnDescriptor(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+    plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_);
+    plan.plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    if (!plan.plan.finalize().ok()) continue;  // heuristics also advise what an engine then refuses
+    TROUPE_ASSIGN(plan.workspace, plan.plan.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64));
+    if (plan.workspace > kMostPlanWorkspace) continue;
+    plan.engine = std::move(config);
+    out.push_back(std::move(plan));
+  }
+  return out;
+}
+
+Result<ConvPlan> CudnnDnn::choose(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const {
+  TROUPE_ASSIGN(const auto graph, describe(c, at));
+  const bool tensor_cores = c.dtype != DType::kFloat32 || gpu.tf32;
+  std::vector<ConvPlan> plans;
+  for (const bool strict : {true, false})
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+      if (plans.empty()) {
+        TROUPE_ASSIGN(plans, advise(graph, mode, tensor_cores, strict, std::max(options_.timed, 1)));
+      }
+  if (plans.empty())
+    return make_error(
+        Code::kUnimplemented,
+        "cuDNN has no convolution of {}: {} images [{},{}], {} to {} channels in {} groups, filter [{},{}]",
+        to_string(c.dtype), c.batch, c.y.in, c.x.in, c.in_channels, c.out_channels, c.groups, c.y.size, c.x.size);
+  cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
+  TROUPE_RETURN_IF_ERROR(
+      check(cudaStreamIsCapturing(static_cast<cudaStream_t>(gpu.stream.native()), &captures), "cudaStreamIsCapturing"));
+  if (plans.size() == 1 || captures != cudaStreamCaptureStatusNone) return std::move(plans[0]);
+  size_t best = 0;
+  float least = std::numeric_limits<float>::infinity();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    // Where memory is short or an engine fails, another may do.
+    const auto took = time(gpu, plans[i], at);
+    if (took.ok() && *took < least) {
+      best = i;
+      least = *took;
+    }
+  }
+  return std::move(plans[best]);
+}
+
+Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const {
+  // Given back at once: whoever takes it next uses it later in the stream.
+  Tensor workspace;
+  if (plan.workspace > 0) {
+    TROUPE_ASSIGN(workspace, Tensor::make(DType::kUInt8, {plan.workspace}, gpu.allocator));
+  }
+  const int64_t ids[] = {kInputId, kFilterId, kOutputId};
+  CudnnDescriptor pack(library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(ids));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::span<const void* const>(at));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace.mutable_address());
+  TROUPE_RETURN_IF_ERROR(pack.finalize());
+  return library_.check(library_.cudnnBackendExecute(handle_, plan.plan.raw(), pack.raw()), "cudnnBackendExecute");
+}
+
+Result<float> CudnnDnn::time(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const {
+  auto* const stream = static_cast<cudaStream_t>(gpu.stream.native());
+  Stopwatch watch;
+  TROUPE_RETURN_IF_ERROR(check(cudaEventCreate(&watch.begin), "cudaEventCreate"));
+  TROUPE_RETURN_IF_ERROR(check(cudaEventCreate(&watch.end), "cudaEventCreate"));
+  TROUPE_RETURN_IF_ERROR(run(gpu, plan, at));  // the first time loads code
+  TROUPE_RETURN_IF_ERROR(check(cudaEventRecord(watch.begin, stream), "cudaEventRecord"));
+  TROUPE_RETURN_IF_ERROR(run(gpu, plan, at));
+  TROUPE_RETURN_IF_ERROR(check(cudaEventRecord(watch.end, stream), "cudaEventRecord"));
+  TROUPE_RETURN_IF_ERROR(check(cudaEventSynchronize(watch.end), "cudaEventSynchronize"));
+  float took = 0;
+  TROUPE_RETURN_IF_ERROR(check(cudaEventElapsedTime(&took, watch.begin, watch.end), "cudaEventElapsedTime"));
+  return took;
+}
+
+Status CudnnDnn::convolve(const Compute& gpu, const Convolution& c) {
+  TROUPE_RETURN_IF_ERROR(check_convolution(c));
+  TROUPE_RETURN_IF_ERROR(cudnn_type(c.dtype).status());
+  const void* const at[3] = {c.makes == Makes::kInput ? c.made : c.input, c.makes == Makes::kFilter ? c.made : c.filter,
+                             c.makes == Makes::kOutput ? c.made : c.output};
+  // One at a time: the handle has one stream. What it puts in takes little time once a plan is there.
+  const std::lock_guard lock(mutex_);
+  if (!opened_) opened_ = open();
+  TROUPE_RETURN_IF_ERROR(Status(*opened_));
+  auto* const stream = static_cast<cudaStream_t>(gpu.stream.native());
+  TROUPE_RETURN_IF_ERROR(library_.check(library_.cudnnSetStream(handle_, stream), "cudnnSetStream"));
+  const ConvProblem problem(c, at, gpu.tf32);
+  auto known = plans_.find(problem);
+  if (known == plans_.end()) {
+    TROUPE_ASSIGN(ConvPlan plan, choose(gpu, c, at));
+    known = plans_.emplace(problem, std::move(plan)).first;
+  }
+  TROUPE_RETURN_IF_ERROR(run(gpu, known->second, at));
+  return gpu.stream.check_launch("cudnnBackendExecute");
+}
+
+}  // namespace
+
+std::shared_ptr<Dnn> make_cudnn(const CudnnOptions& options) { return std::make_shared<CudnnDnn>(options); }
+
+}  // namespace troupe::gpu
