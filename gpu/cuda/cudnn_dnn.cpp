@@ -17,7 +17,7 @@ namespace troupe::gpu {
 namespace {
 
 constexpr int64_t kMostPlanWorkspace = int64_t{1} << 30;  // bytes
-constexpr int64_t kMostAdvised = 16;                      // plans that heuristics are asked for
+constexpr int64_t kMostAdvised = 64;                      // plans that heuristics are asked for
 constexpr int64_t kInputId = 'x', kFilterId = 'w', kOutputId = 'y';
 using Makes = Convolution::Makes;
 
