@@ -75,6 +75,9 @@ Result<std::unique_ptr<GpuDevices>> GpuDevices::make(const GpuOptions& options, 
       if (peer != card) TROUPE_RETURN_IF_ERROR(runtime.connect(card, peer).status());
   out->pinned_ = gpu::make_pinned_allocator(out->platform_->runtime);
   for (int card = 0; card < count; ++card) TROUPE_RETURN_IF_ERROR(out->add_card(options, card, task));
+  std::vector<gpu::LogicalDevice*> all;
+  for (const auto& device : out->devices_) all.push_back(device.get());
+  for (gpu::LogicalDevice* device : all) device->know(all);
   return out;
 }
 

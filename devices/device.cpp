@@ -14,6 +14,8 @@ Result<Ran> Device::run(const Node&, ComputeKernel*, KernelContext&, std::span<c
   return not_done(info, "calls its kernels directly");
 }
 
+bool Device::holds(const Tensor&) const { return false; }
+
 Result<Tensor> Device::copy_in(const Tensor&) { return not_done(info, "has no memory of its own"); }
 
 Status Device::copy_out(const Tensor&, const RequestTag&) { return not_done(info, "has no memory of its own"); }

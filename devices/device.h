@@ -47,7 +47,10 @@ class Device {
   virtual void drop_work() {}
 
   // Of one that runs on:
-  /// The value in the device's memory, for kernels that are run later.
+  /// Whether a value that is not the host's is in this device's memory.
+  virtual bool holds(const Tensor& value) const;
+  /// The value, the host's or that of another device of its kind, in the device's memory, for kernels that are run
+  /// later.
   virtual Result<Tensor> copy_in(const Tensor& value);
   /// The value in the host's memory, once what was run before has made it: as the answer to `tag`,
   /// Executor::answered().

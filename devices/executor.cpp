@@ -334,7 +334,8 @@ bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
 bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
   Iteration& in = *s.iterations[at.iteration];
   const Tensor& value = in.values[s.plan->input_slots[node.first_input]];
-  if (value.space() == node.space || is_object(value.dtype())) {
+  const bool there = value.space() == node.space && (node.space == Space::kHost || device_.holds(value));
+  if (there || is_object(value.dtype())) {
     in.values[node.first_output] = value;
     return true;
   }

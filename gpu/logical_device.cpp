@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/logical_device.h"
 
+#include <algorithm>
 #include <condition_variable>
 
 namespace troupe::gpu {
@@ -71,8 +72,15 @@ Result<Tensor> LogicalDevice::copy_in(const Tensor& value) {
   if (!allocated.ok()) return reason(std::move(allocated.error()));
   Tensor there = std::move(*allocated);
   if (value.bytes() == 0) return there;
-  TROUPE_ASSIGN(const Tensor from, value.clone(pinned_));
-  TROUPE_RETURN_IF_ERROR(in_stream_->copy(there.mutable_address(), from.raw(), from.bytes()));
+  Tensor from = value;
+  if (value.space() == Space::kHost) {
+    TROUPE_ASSIGN(from, value.clone(pinned_));
+  } else {
+    const auto owner = std::ranges::find_if(others_, [&](const LogicalDevice* other) { return other->holds(value); });
+    if (owner == others_.end()) return make_error(Code::kInternal, "a value is in the memory of no device of its engine");
+    TROUPE_RETURN_IF_ERROR((*owner)->order(*(*owner)->compute_stream_, *in_stream_));
+  }
+  TROUPE_RETURN_IF_ERROR(in_stream_->copy(there.mutable_address(), from.address(), from.bytes()));
   Status ordered = order(*in_stream_, *compute_stream_);
   watch(*in_stream_, {from, there}, [](Status) {});
   TROUPE_RETURN_IF_ERROR(std::move(ordered));

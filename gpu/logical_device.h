@@ -37,7 +37,10 @@ class LogicalDevice {
   /// Whether a tensor is in its memory.
   bool holds(const Tensor& value) const;
 
-  /// The value, which is the host's, in the card's memory, for all that is put into the compute stream from now on.
+  /// Whose values copy_in() may be given beside the host's. Before the first of them; they live as long as this.
+  void know(std::vector<LogicalDevice*> others) { others_ = std::move(others); }
+  /// The value, which is the host's or, as its device's stream makes it by now, another device's, in the card's memory,
+  /// for all that is put into the compute stream from now on.
   Result<Tensor> copy_in(const Tensor& value);
   /// The value, as the compute stream makes it by now, in the host's memory. `done` is called once, by a thread that
   /// may not be kept; not where an error is returned.
@@ -69,6 +72,7 @@ class LogicalDevice {
   std::shared_ptr<Dnn> dnn_;
   std::unique_ptr<Compute> compute_;
   EventPool events_;
+  std::vector<LogicalDevice*> others_;
   std::mutex mutex_;
   std::vector<Tensor> unwatched_;  // what copies may still use
 };

@@ -44,9 +44,14 @@ Result<Planner::Place> Planner::add_pair(Place from, int port, bool value, uint3
   const Node* producer = source.plan.graph_nodes[from.node];
   if (!what) what = {producer, port};
   uint32_t slot = 0;
+  bool direct = false;  // from one GPU's memory to another's
   if (value) {
     slot = source.plan.nodes[from.node].first_output + static_cast<uint32_t>(port);
-    TROUPE_ASSIGN(slot, slot_at_host(from, port, slot));
+    TROUPE_ASSIGN(const Space space, space_of_output(from, port));
+    direct = space == Space::kGpu && has_memory(partition);
+    if (!direct) {
+      TROUPE_ASSIGN(slot, slot_at_host(from, port, slot));
+    }
   }
   const uint32_t frame = frame_of_outputs(from);
   crossings_.emplace(from.partition, partition, frame);
@@ -65,7 +70,8 @@ Result<Planner::Place> Planner::add_pair(Place from, int port, bool value, uint3
   if (value) read_later(from.partition, send_index, slot);
   source.add_edge(from.node, send_index, port);
   pairs_.push_back({{from.partition, send_index}, there, what, value});
-  return there;
+  if (!direct) return there;
+  return copied({there, 0, recv.first_output, Space::kHost, producer}, Space::kGpu).from;
 }
 
 uint32_t Planner::frame_of_outputs(Place at) const {
