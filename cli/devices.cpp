@@ -91,16 +91,27 @@ Result<std::vector<PlacementDevice>> read_devices(const std::string& text) {
   return out;
 }
 
-Result<std::vector<int>> read_cpu_devices(const std::string& text, int cores) {
-  if (text.empty()) return std::vector<int>();
-  constexpr int kMostCpus = 1024;
-  const std::string count = text.substr(std::min(text.size(), text.find('=') + 1));
-  int devices = 0;
-  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
-  if (!text.starts_with("cpu=") || error != std::errc() || *end != '\0' || devices < 1 || devices > kMostCpus)
-    return invalid_argument("--devices {}: cpu=N is expected, with N from 1 to {}", text, kMostCpus);
+Result<OwnDevices> read_own_devices(const std::string& text, int cores) {
+  constexpr int kMostCpus = 1024, kMostGpus = 64;
+  OwnDevices out;
+  int cpus = 0;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t end = std::min(text.find('+', at), text.size());
+    const std::string part = text.substr(at, end - at);
+    at = end + 1;
+    const std::string count = part.substr(std::min(part.size(), part.find('=') + 1));
+    const bool gpu = part.starts_with("gpu=");
+    int& devices = gpu ? out.gpus : cpus;
+    const bool again = devices > 0;
+    const auto [last, error] = std::from_chars(count.data(), count.data() + count.size(), devices);
+    if (again || (!gpu && !part.starts_with("cpu=")) || error != std::errc() || *last != '\0' || devices < 1 ||
+        devices > (gpu ? kMostGpus : kMostCpus))
+      return invalid_argument("--devices {}: cpu=N, gpu=N or both with + between are expected, with N from 1 to {}, {}",
+                              text, kMostCpus, kMostGpus);
+  }
   if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::vector<int>(static_cast<size_t>(devices), std::max(1, cores / devices));
+  if (cpus > 0) out.cpu_threads.assign(static_cast<size_t>(cpus), std::max(1, cores / cpus));
+  return out;
 }
 
 Result<LinkRates> read_link(const std::string& text) {

@@ -15,9 +15,14 @@ namespace troupe {
 /// text and what is expected.
 Result<std::vector<PlacementDevice>> read_devices(const std::string& text);
 
-/// "cpu=2": so many CPU devices, which share `cores` (0: all there are): the threads of each. "": none are named.
-/// Errors: as above.
-Result<std::vector<int>> read_cpu_devices(const std::string& text, int cores = 0);
+/// The devices of a process of one's own.
+struct OwnDevices {
+  std::vector<int> cpu_threads = {};  // of each CPU device; empty: none is named
+  int gpus = 0;
+};
+/// "cpu=2", "gpu=1" or "cpu=2+gpu=1": so many CPU devices, which share `cores` (0: all there are), and so many GPUs. "":
+/// none are named. Errors: as above.
+Result<OwnDevices> read_own_devices(const std::string& text, int cores = 0);
 
 /// "bandwidth=50e9,latency=3000": bytes a second in each direction, and nanoseconds.
 Result<LinkRates> read_link(const std::string& text);

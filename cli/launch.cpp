@@ -244,7 +244,7 @@ void add_launch(CLI::App& app, Job& job) {
   launch.add_option("--servers", o->servers, "Tasks of the job ps")
       ->check(CLI::Range(0, net::kMostTasks - 1))
       ->capture_default_str();
-  launch.add_option("--devices", o->devices, "cpu=N: CPU devices of each task; the tasks share the cores")
+  launch.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +: of each task; the tasks share the cores")
       ->capture_default_str();
   launch.add_option("--heartbeat", o->heartbeat, "Milliseconds after which a task asks a silent peer")
       ->check(CLI::Range(1, 3'600'000))
@@ -261,7 +261,7 @@ void add_launch(CLI::App& app, Job& job) {
       "Exit status: that of CMD, or 128 and the number of the signal that ended it; 1 failed, or interrupted "
       "before\nCMD began; 2 a wrong command line.");
   launch.callback([o, &job] {
-    if (const auto devices = read_cpu_devices(o->devices); !devices.ok())
+    if (const auto devices = read_own_devices(o->devices); !devices.ok())
       throw CLI::ValidationError("launch", devices.error().message);
     if (o->workers + o->servers > net::kMostTasks)
       throw CLI::ValidationError("launch", fmt::format("{} workers and {} servers are more than {} tasks", o->workers,

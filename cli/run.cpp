@@ -170,8 +170,9 @@ struct Options {
 Status run(Options& o) {
   if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty())
     return invalid_argument("nothing to run: give --fetch, --target or --init");
-  TROUPE_ASSIGN(const auto threads, read_cpu_devices(o.devices));
-  o.job.engine = o.cluster.engine({.cpu_threads = threads});
+  TROUPE_ASSIGN(const OwnDevices devices, read_own_devices(o.devices));
+  o.job.engine = o.cluster.engine({.cpu_threads = devices.cpu_threads, .gpus = {.cards = devices.gpus}});
+  if (devices.gpus > 0) o.job.default_device = "/job:localhost/gpu:0";
   TROUPE_ASSIGN(o.job.passes, GraphPasses::parse(o.passes));
   o.job.placing = o.place ? Placing::kByCost : Placing::kByHand;
   o.job.engine.cluster.measure_links = o.place;
@@ -200,7 +201,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
-  SessionOptions options{.soft_placement = true, .passes = job.passes, .placing = job.placing};
+  SessionOptions options{.default_device = job.default_device, .soft_placement = true, .passes = job.passes, .placing = job.placing};
   options.deadline = std::chrono::nanoseconds(std::llround(job.deadline * 1e9));
   if (!job.costs.empty()) {
     TROUPE_ASSIGN(options.costs, load_costs(job.costs));
@@ -238,7 +239,8 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--deadline", o->job.deadline, "Seconds that a step, or --init, may take [any]")
       ->check(CLI::Range(1e-3, 1e9));
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
-  run_app.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores [cpu=1]");
+  run_app.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +: CPU devices share the cores; where there are GPUs, nodes that ask for no "
+                   "device are on the first [cpu=1]");
   run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");
   run_app.add_flag("--place", o->place,
                    "Place nodes by cost [by hand: where they ask to be, else on the first device]");

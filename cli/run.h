@@ -22,6 +22,7 @@ struct GraphRun {
   double deadline = 0;        // seconds a step, or the initialisation, may take; 0: any
   bool all_steps = false;     // keep the fetches of every step, not of the last alone
   EngineOptions engine = {};  // devices
+  std::string default_device = {};  // see SessionOptions
   Engine* on = nullptr;       // run on this engine instead of one of its own
   GraphPasses passes = {};
   Placing placing = Placing::kByHand;

@@ -34,7 +34,7 @@ bool is_local(const net::Address& address) {
 
 /// What is wrong with the command line, if anything is; else its datasets are read.
 Status check(Options& o) {
-  TROUPE_RETURN_IF_ERROR(read_cpu_devices(o.devices, o.cores));
+  TROUPE_RETURN_IF_ERROR(read_own_devices(o.devices, o.cores));
   if (const auto folders = DataFolders::make(o.data); !folders.ok())
     return invalid_argument("--data: {}", folders.error().message);
   const ClusterOptions& options = o.cluster.options();
@@ -57,8 +57,8 @@ Status check(Options& o) {
 Status run(const Options& o) {
   programs::count_signals();
   if (o.quiet) spdlog::set_level(spdlog::level::err);
-  TROUPE_ASSIGN(const auto threads, read_cpu_devices(o.devices, o.cores));
-  EngineOptions options = o.cluster.engine({.cpu_threads = threads});
+  TROUPE_ASSIGN(const OwnDevices devices, read_own_devices(o.devices, o.cores));
+  EngineOptions options = o.cluster.engine({.cpu_threads = devices.cpu_threads, .gpus = {.cards = devices.gpus}});
   options.cluster.data_folders = o.data;
   options.cluster.datasets = o.datasets;
   TROUPE_ASSIGN(const auto worker, ClusterWorker::start(options));
@@ -77,7 +77,7 @@ void add_worker(CLI::App& app, Job& job) {
       "worker",
       "A task of a cluster: its devices run the steps of clients, one client at a time, until a signal ends it");
   o->cluster.add_task_to(worker);
-  worker.add_option("--devices", o->devices, "cpu=N: CPU devices, which share the cores")->capture_default_str();
+  worker.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +; CPU devices share the cores")->capture_default_str();
   worker.add_option("--cores", o->cores, "Threads of its devices together; 0: as many as there are cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

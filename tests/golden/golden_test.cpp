@@ -133,11 +133,13 @@ std::set<fs::path> all_cases() {
   return cases;
 }
 
-/// With its nodes at random on a CPU device and two on a card, it gives what TensorFlow gives.
-void check_on_gpus(const fs::path& description, Engine& engine, uint32_t seed) {
+/// It gives what TensorFlow gives: with its nodes at random on a CPU device and two on a card, or all on one of these
+/// where they have kernels.
+void check_on_gpus(const fs::path& description, Engine& engine, uint32_t seed, bool scattered) {
   Case c(description);
   c.job.on = &engine;
-  c.job.graph = Scatter(c.job.graph, engine.ops(), engine.devices(), seed).text;
+  if (scattered) c.job.graph = Scatter(c.job.graph, engine.ops(), engine.devices(), seed).text;
+  else c.job.default_device = "/gpu:0";
   const auto got = c.run();
   INFO((got.ok() ? "" : got.error().str()));
   REQUIRE(got.ok());
@@ -180,9 +182,11 @@ TEST_CASE("golden graphs on GPUs") {
     DYNAMIC_SECTION(name) {
       const uint32_t seed = std::accumulate(name.begin(), name.end(), 3u);
       const troupe::testing::FakeGpus gpus({.seed = seed});
-      const auto engine = Engine::create(gpus.options(1, 2));
-      REQUIRE(engine.ok());
-      check_on_gpus(description, **engine, seed);
+      for (const bool scattered : {true, false}) {
+        const auto engine = Engine::create(gpus.options(1, 2));
+        REQUIRE(engine.ok());
+        check_on_gpus(description, **engine, seed, scattered);
+      }
     }
   }
 }

@@ -226,7 +226,7 @@ TEST_CASE("cluster: what is wrong is one line") {
   check_error(worker(c.json, {"--job", "worker", "--task", "1"}), 2, {"/job:worker/task:1"});
   check_error(worker(c.json, {"--job", "ps"}), 2, {"ps", "worker"});
   check_error(worker(c.json, {"--task", "0"}), 2, {"--job"});
-  check_error(worker(c.json, {"--job", "worker", "--devices", "gpu=1"}), 2, {"gpu=1", "cpu=N"});
+  check_error(worker(c.json, {"--job", "worker", "--devices", "tpu=1"}), 2, {"tpu=1", "cpu=N"});
   check_error(worker(c.json, {"--job", "worker", "--silence", "300"}), 2, {"300", "200"});
   check_error(worker(R"({"cluster": {"worker": ["0.0.0.0:5000"]}})"), 2, {"0.0.0.0:5000", "--insecure"});
   check_error(worker(R"({"cluster": {"worker": ["host.example:5000"]}})"), 2,

@@ -130,7 +130,9 @@ TEST_CASE("troupe run says in one line what is wrong") {
   check_error(c.run("run " + c.graph() + "--fetch x:0"), {"'x'", "needs a value"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch sum:0"), {"'more'", "no value yet"});
   check_error(c.run("run " + c.graph() + "--feeds " + c.file("none.npz") + " --fetch x:0"), {"none.npz"});
-  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices gpu=1"), {"gpu=1", "cpu=N"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices tpu=1"), {"tpu=1", "cpu=N", "gpu=N"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices cpu=1+cpu=2"), {"cpu=1+cpu=2"});
+  check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --devices gpu=1+"), {"gpu=1+"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --steps 0"), {"--steps"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --steps 99999999999999999999"), {"--steps"});
   check_error(c.run("run " + c.graph() + c.feeds() + "--fetch x:0 --all-steps --steps 4611686018427387904"),
