@@ -3,6 +3,7 @@
 
 #include "gpu/cublas.h"
 #include "gpu/cuda_runtime.h"
+#include "gpu/cudnn.h"
 #include "ops/gpu_kernels.h"
 
 namespace troupe {
@@ -12,6 +13,7 @@ Result<std::shared_ptr<const GpuPlatform>> make_cuda_platform() {
   auto platform = std::make_shared<GpuPlatform>();
   TROUPE_ASSIGN(platform->runtime, gpu::make_cuda_runtime());
   platform->make_blas = gpu::make_cublas;
+  platform->make_dnn = [](int card) -> Result<std::shared_ptr<gpu::Dnn>> { return gpu::make_cudnn({.card = card}); };
   platform->register_kernels = on_cuda::register_gpu_kernels;
   return std::shared_ptr<const GpuPlatform>(std::move(platform));
 #else

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs for engines of tests: kernels run by the shim, on a fake of CUDA whose checker sees what is not ordered.
+// GPUs for engines of tests: kernels run by the shim, on a fake of CUDA whose checker sees what is not ordered; or a
+// real one (tests/gpu/real_gpu.h).
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -8,12 +9,17 @@
 #include "gpu/fake/fake_dnn.h"
 #include "gpu/fake/fake_runtime.h"
 #include "ops/gpu_kernels.h"
+#include "tests/gpu/real_gpu.h"
 #include "troupe/engine.h"
 
 namespace troupe::testing {
 
 struct FakeGpus {
   explicit FakeGpus(gpu::FakeOptions options = {}) {
+    if (on_real_gpu()) {
+      platform = real_platform();
+      return;
+    }
     options.by_hand = false;
     runtime = std::make_shared<gpu::FakeRuntime>(options);
     platform = std::make_shared<const GpuPlatform>(GpuPlatform{
@@ -25,13 +31,19 @@ struct FakeGpus {
   }
   /// Nothing was used by two who did not agree on an order.
   ~FakeGpus() {
+    if (!runtime) return;
     for (const std::string& fault : runtime->faults()) FAIL_CHECK(fault);
   }
+  /// Of fewer real cards each is several devices.
   EngineOptions options(int cards = 1, int devices_per_card = 1) const {
+    if (const int there = static_cast<int>(platform->runtime->cards().size()); cards > there) {
+      devices_per_card = (cards * devices_per_card + there - 1) / there;
+      cards = there;
+    }
     return {.cpu_threads = {1}, .gpus = {.cards = cards, .devices_per_card = devices_per_card, .platform = platform}};
   }
 
-  std::shared_ptr<gpu::FakeRuntime> runtime;
+  std::shared_ptr<gpu::FakeRuntime> runtime;  // none: a real GPU, on which nothing fails on demand
   std::shared_ptr<const GpuPlatform> platform;
 };
 

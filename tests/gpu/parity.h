@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the kernel of a GPU on the host, by the shim, and that of the CPU, and compares: values, shapes, errors. The
-// GPU's tensors lie in memory of their own, which other kernels may not read, with marks around them.
+// GPU's tensors lie in memory of their own, which other kernels may not read, with marks around them. The same tests run
+// on a real GPU where there is one (tests/gpu/real_gpu.h).
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -19,6 +20,7 @@
 #include "ops/gpu_kernels.h"
 #include "ops/parts/type_dispatch.h"
 #include "tests/gpu/inline_stream.h"
+#include "tests/gpu/real_gpu.h"
 #include "tests/ops/evaluate.h"
 
 namespace troupe::gpu::fake {
@@ -80,15 +82,16 @@ struct ParityCase {
 class Parity {
  public:
   Parity() {
-    on_fake::register_gpu_kernels(gpu_kernels_);
+    if (real_) real_->platform->register_kernels(gpu_kernels_);
+    else on_fake::register_gpu_kernels(gpu_kernels_);
     card_.name = "fake";
     card_.multiprocessors = 2;
     cpu_.name = "/job:localhost/task:0/device:cpu:0";
     cpu_.allocator = own_allocator(new GuardedAllocator);
     gpu_.name = "/job:localhost/task:0/device:gpu:0";
     gpu_.kind = DeviceKind::kCuda;
-    gpu_.allocator = memory_;
-    gpu_.gpu = &compute_;
+    gpu_.allocator = real_ ? real_->device->compute().allocator : memory_;
+    gpu_.gpu = real_ ? &real_->device->compute() : &compute_;
   }
 
   const KernelRegistry& gpu_kernels() const { return gpu_kernels_; }
@@ -197,21 +200,42 @@ class Parity {
     if (layout == Layout::kUnaligned && x.rank() > 0) {
       Shape larger = x.shape();
       larger.set(0, larger[0] + 1);
-      y = *Tensor::make(x.dtype(), larger, memory_)->slice(1, larger[0]);
+      y = *Tensor::make(x.dtype(), larger, gpu_.allocator)->slice(1, larger[0]);
     } else {
-      y = *Tensor::make(x.dtype(), x.shape(), memory_);
+      y = *Tensor::make(x.dtype(), x.shape(), gpu_.allocator);
     }
-    if (x.bytes() > 0) std::memcpy(y.mutable_address(), x.raw(), x.bytes());
+    if (real_) {
+      REQUIRE(real_->device->compute().stream.copy(y.mutable_address(), x.raw(), x.bytes()).ok());
+      REQUIRE(real_->device->fetch(y).ok());  // x may go
+    } else if (x.bytes() > 0) {
+      std::memcpy(y.mutable_address(), x.raw(), x.bytes());
+    }
     return y;
   }
-  static Tensor download(const Tensor& x) {
+  Tensor download(const Tensor& x) {
     if (x.space() == Space::kHost) return x;
+    if (real_) {
+      auto here = real_->device->fetch(x);
+      INFO((here.ok() ? "" : here.error().str()));
+      REQUIRE(here.ok());
+      return std::move(*here);
+    }
     Tensor y = *Tensor::make(x.dtype(), x.shape());
     if (x.bytes() > 0) std::memcpy(y.mutable_raw(), x.address(), x.bytes());
     return y;
   }
 
-  static void compare(const Tensor& actual, const Tensor& expected, double tolerance) {
+  /// Of a real GPU, whose functions round otherwise than the host's.
+  static double rounding(DType dtype) {
+    switch (dtype) {
+      case DType::kFloat64: return 1e-10;
+      case DType::kFloat16: return 4e-3;
+      case DType::kBFloat16: return 3e-2;
+      default: return 2e-5;
+    }
+  }
+  void compare(const Tensor& actual, const Tensor& expected, double tolerance) {
+    if (real_) tolerance = std::max(tolerance, rounding(actual.dtype()));
     REQUIRE(actual.dtype() == expected.dtype());
     REQUIRE(actual.shape() == expected.shape());
     const bool floats = with_type(actual.dtype(), FloatTypes{}, [&]<class T>() {
@@ -233,6 +257,7 @@ class Parity {
     }
   }
 
+  std::unique_ptr<RealGpu> real_ = on_real_gpu() ? std::make_unique<RealGpu>() : nullptr;
   KernelRegistry gpu_kernels_;
   gpu::Card card_;
   InlineStream stream_;
