@@ -75,10 +75,11 @@ class GpuConvolution final : public ComputeKernel {
       if (all.empty()) {
         declare_uses(c, {&y});
         TROUPE_RETURN_IF_ERROR(gpu.stream.fill(y.mutable_address(), 0, y.bytes()));
-      } else if (size_of(dtype) == 2) {
-        TROUPE_RETURN_IF_ERROR(convolve<uint16_t>(c, all, y));
       } else {
-        TROUPE_RETURN_IF_ERROR(convolve<uint32_t>(c, all, y));
+        const auto convolve_as = size_of(dtype) == 2   ? &GpuConvolution::convolve<uint16_t>
+                                 : size_of(dtype) == 4 ? &GpuConvolution::convolve<uint32_t>
+                                                       : &GpuConvolution::convolve<uint64_t>;
+        TROUPE_RETURN_IF_ERROR((this->*convolve_as)(c, all, y));
       }
     }
     c.set_output(0, std::move(y));
@@ -163,7 +164,7 @@ void add_convolution(KernelRegistry& kernels, const char* op, ConvDirection dire
   if (direction == ConvDirection::kInput) sizes.inputs = {0};
   if (direction == ConvDirection::kFilter) sizes.inputs = {1};
   kernels.add(
-      op, DeviceKind::kCuda, {{"T", {DType::kFloat32, DType::kFloat16, DType::kBFloat16}}},
+      op, DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
       [=](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
         return std::unique_ptr<ComputeKernel>(new GpuConvolution(std::move(attrs), direction, depthwise));

@@ -70,6 +70,7 @@ Tensor sizes_tensor(const Shape& s) {
 double conv_tolerance(DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return 1e-4;
+    case DType::kFloat64: return 1e-12;
     case DType::kFloat16: return 4e-3;
     default: return 3e-2;
   }
