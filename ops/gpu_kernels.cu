@@ -10,6 +10,7 @@
 #include "ops/nn/register.h"
 #include "ops/parts/moves.h"
 #include "ops/state/register.h"
+#include "ops/random/register.h"
 #include "ops/training/register.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {
@@ -28,6 +29,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_gather_gpu(kernels);
   register_matmul_gpu(kernels);
   register_pool_gpu(kernels);
+  register_random_gpu(kernels);
   register_reduction_gpu(kernels);
   register_select_gpu(kernels);
   register_sequence_gpu(kernels);

@@ -2,8 +2,6 @@
 // Random floats from Philox: RandomUniform, RandomStandardNormal, TruncatedNormal, their stateless forms and those
 // that draw from a generator. The numbers do not depend on threads.
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "devices/parallel.h"
 #include "ops/parts/index_tensors.h"
@@ -15,64 +13,19 @@
 namespace troupe {
 namespace {
 
-// Distributions make blocks [begin, end) of four elements each; out is the first of them.
-
-template <class T>
-[[gnu::always_inline]] inline void uniform_body(const Philox& random, int64_t begin, int64_t end, T* out) {
-  for (int64_t g = begin; g < end; ++g) {
-    const Philox::Block w = random(static_cast<uint64_t>(g));
-    for (int k = 0; k < 4; ++k) {
-      if constexpr (std::is_same_v<T, float16>)
-        out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] & 0x3ff) * 0x1p-10f);
-      else if constexpr (std::is_same_v<T, bfloat16>)
-        out[(g - begin) * 4 + k] = T(static_cast<float>(w[k] & 0x7f) * 0x1p-7f);
-      else out[(g - begin) * 4 + k] = uniform_float(w[k]);
-    }
-  }
+/// Groups [begin, end) of four elements each; out is the first of them.
+template <class Distribution, class T>
+[[gnu::always_inline]] inline void draw_groups_body(const Philox& random, int64_t begin, int64_t end, T* out) {
+  for (int64_t g = begin; g < end; ++g) Distribution::group(random, g, out + (g - begin) * 4);
 }
 TROUPE_AVX2 void uniform_floats_avx2(const Philox& random, int64_t begin, int64_t end, float* out) {
-  uniform_body(random, begin, end, out);
+  draw_groups_body<distributions::Uniform>(random, begin, end, out);
 }
-
-struct Uniform {
-  template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    if constexpr (std::is_same_v<T, double>) {
-      for (int64_t g = begin; g < end; ++g) {
-        const Philox::Block a = random(static_cast<uint64_t>(2 * g)), b = random(static_cast<uint64_t>(2 * g + 1));
-        out[(g - begin) * 4] = uniform_double(a[0], a[1]);
-        out[(g - begin) * 4 + 1] = uniform_double(a[2], a[3]);
-        out[(g - begin) * 4 + 2] = uniform_double(b[0], b[1]);
-        out[(g - begin) * 4 + 3] = uniform_double(b[2], b[3]);
-      }
-    } else if constexpr (std::is_same_v<T, float>) {
-      has_avx2() ? uniform_floats_avx2(random, begin, end, out) : uniform_body(random, begin, end, out);
-    } else {
-      uniform_body(random, begin, end, out);
-    }
-  }
-};
-
-struct Normal {
-  template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    constexpr int n = kOfBlock<Arithmetic<T>>;
-    for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g)
-      for (const auto z : normals<Arithmetic<T>>(random(static_cast<uint64_t>(g)))) *out++ = narrow<T>(z);
-  }
-};
-
-/// Normal numbers beyond two standard deviations are drawn again, for as many numbers as a block makes at a time.
-struct Truncated {
-  template <class T> static void blocks(const Philox& random, int64_t begin, int64_t end, T* out) {
-    constexpr int n = kOfBlock<Arithmetic<T>>;
-    constexpr int64_t left = kBlocksOfElement * n / 4;
-    for (int64_t g = begin * 4 / n; g < end * 4 / n; ++g) {
-      int filled = 0;
-      for (int64_t attempt = g * left; filled < n; ++attempt)
-        for (const auto z : normals<Arithmetic<T>>(random(static_cast<uint64_t>(attempt))))
-          if (std::abs(z) < 2 && filled < n) ++filled, *out++ = narrow<T>(z);
-    }
-  }
-};
+template <class Distribution, class T> void draw_groups(const Philox& random, int64_t begin, int64_t end, T* out) {
+  if constexpr (std::is_same_v<Distribution, distributions::Uniform> && std::is_same_v<T, float>)
+    if (has_avx2()) return uniform_floats_avx2(random, begin, end, out);
+  draw_groups_body<Distribution>(random, begin, end, out);
+}
 
 template <class Distribution, class T>
 Result<Tensor> fill(KernelContext& c, RandomSource& source, const Tensor& sizes) {
@@ -82,10 +35,10 @@ Result<Tensor> fill(KernelContext& c, RandomSource& source, const Tensor& sizes)
   T* out = y.mutable_data<T>();
   const int64_t n = shape.elements(), whole = n / 4;
   parallel_for(c.threads(), whole, kDearGrain,
-               [&](int64_t begin, int64_t end) { Distribution::blocks(random, begin, end, out + begin * 4); });
+               [&](int64_t begin, int64_t end) { draw_groups<Distribution>(random, begin, end, out + begin * 4); });
   if (n % 4 != 0) {
     T last[4];
-    Distribution::blocks(random, whole, whole + 1, last);
+    draw_groups<Distribution>(random, whole, whole + 1, last);
     std::copy_n(last, n % 4, out + whole * 4);
   }
   return y;
@@ -134,12 +87,13 @@ void add_random(OpRegistry& ops, KernelRegistry& kernels, const std::string& op,
 }  // namespace
 
 void register_random_float_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  add_random<Uniform>(ops, kernels, "RandomUniform", "StatelessRandomUniform", "StatefulUniform",
-                      "Numbers uniform in [0, 1).");
-  add_random<Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal", "StatefulStandardNormalV2",
-                     "Standard normal numbers.");
-  add_random<Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal", "StatefulTruncatedNormal",
-                        "Standard normal numbers, those beyond two standard deviations drawn again.");
+  add_random<distributions::Uniform>(ops, kernels, "RandomUniform", "StatelessRandomUniform", "StatefulUniform",
+                                     "Numbers uniform in [0, 1).");
+  add_random<distributions::Normal>(ops, kernels, "RandomStandardNormal", "StatelessRandomNormal",
+                                    "StatefulStandardNormalV2", "Standard normal numbers.");
+  add_random<distributions::Truncated>(ops, kernels, "TruncatedNormal", "StatelessTruncatedNormal",
+                                       "StatefulTruncatedNormal",
+                                       "Standard normal numbers, those beyond two standard deviations drawn again.");
 }
 
 }  // namespace troupe

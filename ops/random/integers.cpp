@@ -11,6 +11,7 @@
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"
 #include "ops/random/generator.h"
+#include "ops/random/int_range.h"
 #include "ops/random/register.h"
 #include "ops/random/source.h"
 
@@ -23,28 +24,16 @@ template <class T> class UniformInt final : public ComputeKernel {
   explicit UniformInt(const KernelInit& init) : source_(init) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Shape shape, shape_from(c.input(0), "shape"));
-    const int first = 1 + source_.inputs();
-    uint64_t low = 0, range = 0;  // 0: all
-    if (c.num_inputs() > first && shape.elements() > 0) {
-      for (int i : {first, first + 1})
-        if (c.input(i).rank() != 0)
-          return invalid_argument("minval and maxval must be scalars, not {}", c.input(i).shape().str());
-      const T from = *c.input(first).data<T>(), to = *c.input(first + 1).data<T>();
-      if (from >= to) return invalid_argument("minval {} is not below maxval {}", from, to);
-      low = static_cast<uint64_t>(from);
-      range = static_cast<uint64_t>(to) - low;
-    }
+    TROUPE_ASSIGN(const IntRange range, int_range<T>(c, 1 + source_.inputs(), shape.elements()));
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, shape));
     TROUPE_ASSIGN(const Philox random, source_.next(c, shape.elements() * kBlocksOfElement));
     T* out = y.mutable_data<T>();
-    constexpr int64_t n = 16 / sizeof(T);  // that a block of words makes
+    constexpr int64_t n = kIntsOfBlock<T>;
     parallel_for(c.threads(), (shape.elements() + n - 1) / n, kDearGrain, [&](int64_t begin, int64_t end) {
       for (int64_t g = begin; g < end; ++g) {
         const Philox::Block w = random(static_cast<uint64_t>(g));
-        for (int64_t i = g * n; i < std::min((g + 1) * n, shape.elements()); ++i) {
-          const uint64_t word = n == 4 ? w[i % 4] : uint64_t{w[i % 2 * 2 + 1]} << 32 | w[i % 2 * 2];
-          out[i] = static_cast<T>(range ? low + word % range : word);
-        }
+        for (int64_t i = g * n; i < std::min((g + 1) * n, shape.elements()); ++i)
+          out[i] = int_of_block<T>(w, static_cast<int>(i % n), range);
       }
     });
     c.set_output(0, std::move(y));

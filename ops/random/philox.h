@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10, a counter-based random generator, and the numbers that are made of its words as TensorFlow makes them,
-// so that a graph's seeds give what they give there. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
-// easy as 1, 2, 3", SC 2011.
+// so that a graph's seeds give what they give there. For the host and for GPUs. Source: Salmon, Moraes, Dror, Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <numbers>
 #include <type_traits>
+
+#include "base/host_device.h"
 
 namespace troupe {
 
@@ -18,9 +20,9 @@ class Philox {
  public:
   using Block = std::array<uint32_t, 4>;
   /// The counter of block 0 has the halves `high` and `low`.
-  Philox(uint64_t key, uint64_t high, uint64_t low = 0) : key_(key), high_(high), low_(low) {}
+  TROUPE_HOST_DEVICE Philox(uint64_t key, uint64_t high, uint64_t low = 0) : key_(key), high_(high), low_(low) {}
 
-  [[gnu::always_inline]] Block operator()(uint64_t index) const {
+  [[gnu::always_inline]] TROUPE_HOST_DEVICE Block operator()(uint64_t index) const {
     const uint64_t low = low_ + index, high = high_ + (low < index);
     uint32_t c0 = static_cast<uint32_t>(low), c1 = static_cast<uint32_t>(low >> 32);
     uint32_t c2 = static_cast<uint32_t>(high), c3 = static_cast<uint32_t>(high >> 32);
@@ -37,25 +39,25 @@ class Philox {
     return {c0, c1, c2, c3};
   }
   /// The generator whose block 0 is block `index` of this one.
-  Philox from(uint64_t index) const { return {key_, high_ + (low_ + index < index), low_ + index}; }
+  TROUPE_HOST_DEVICE Philox from(uint64_t index) const { return {key_, high_ + (low_ + index < index), low_ + index}; }
 
  private:
   uint64_t key_, high_, low_;
 };
 
 // Numbers in [0, 1) of as many bits as the mantissa of a type has, from the lowest of a word or two.
-inline float uniform_float(uint32_t word) { return static_cast<float>(word & 0x7fffff) * 0x1p-23f; }
-inline double uniform_double(uint32_t high, uint32_t low) {
+TROUPE_HOST_DEVICE inline float uniform_float(uint32_t word) { return static_cast<float>(word & 0x7fffff) * 0x1p-23f; }
+TROUPE_HOST_DEVICE inline double uniform_double(uint32_t high, uint32_t low) {
   return static_cast<double>(uint64_t{high & 0xfffff} << 32 | low) * 0x1p-52;
 }
 
 /// Two independent normal numbers from two uniform ones, by Box and Muller's method.
-template <class A> std::array<A, 2> normal_pair(A u, A v) {
+template <class A> TROUPE_HOST_DEVICE std::array<A, 2> normal_pair(A u, A v) {
   const A radius = std::sqrt(A(-2) * std::log(std::max(u, A(1e-7))));
   const A angle = static_cast<A>(2 * std::numbers::pi * v);
   return {std::sin(angle) * radius, std::cos(angle) * radius};
 }
-inline std::array<double, 2> normal_doubles(const Philox::Block& w) {
+TROUPE_HOST_DEVICE inline std::array<double, 2> normal_doubles(const Philox::Block& w) {
   return normal_pair(uniform_double(w[0], w[1]), uniform_double(w[2], w[3]));
 }
 
@@ -63,11 +65,11 @@ inline std::array<double, 2> normal_doubles(const Philox::Block& w) {
 template <class A> inline constexpr int kOfBlock = std::is_same_v<A, double> ? 2 : 4;
 
 /// Those that a block makes, uniform and normal ones.
-template <class A> std::array<A, kOfBlock<A>> uniforms(const Philox::Block& w) {
+template <class A> TROUPE_HOST_DEVICE std::array<A, kOfBlock<A>> uniforms(const Philox::Block& w) {
   if constexpr (std::is_same_v<A, double>) return {uniform_double(w[0], w[1]), uniform_double(w[2], w[3])};
   else return {uniform_float(w[0]), uniform_float(w[1]), uniform_float(w[2]), uniform_float(w[3])};
 }
-template <class A> std::array<A, kOfBlock<A>> normals(const Philox::Block& w) {
+template <class A> TROUPE_HOST_DEVICE std::array<A, kOfBlock<A>> normals(const Philox::Block& w) {
   if constexpr (std::is_same_v<A, double>) {
     return normal_doubles(w);
   } else {

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <random>
 
-#include "ops/random/philox.h"
+#include "ops/random/distributions.h"
 #include "troupe/kernel.h"
 
 namespace troupe {
@@ -18,9 +18,6 @@ inline uint64_t mix_bits(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
 }
-
-/// What is left for an element of a result where it is not known how many numbers it takes.
-constexpr int64_t kBlocksOfElement = 256;
 
 /// Attributes seed and seed2 of a node; seeds that nobody knows where both are 0, or there are none.
 inline std::array<uint64_t, 2> seeds_of(const KernelInit& init) {
