@@ -20,8 +20,8 @@ struct OwnDevices {
   std::vector<int> cpu_threads = {};  // of each CPU device; empty: none is named
   int gpus = 0;
 };
-/// "cpu=2", "gpu=1" or "cpu=2+gpu=1": so many CPU devices, which share `cores` (0: all there are), and so many GPUs. "":
-/// none are named. Errors: as above.
+/// "cpu=2", "gpu=1" or "cpu=2+gpu=1": so many CPU devices, which share `cores` (0: all there are), and so many GPUs.
+/// "": none are named. Errors: as above.
 Result<OwnDevices> read_own_devices(const std::string& text, int cores = 0);
 
 /// "bandwidth=50e9,latency=3000": bytes a second in each direction, and nanoseconds.

@@ -201,7 +201,8 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
-  SessionOptions options{.default_device = job.default_device, .soft_placement = true, .passes = job.passes, .placing = job.placing};
+  SessionOptions options{
+      .default_device = job.default_device, .soft_placement = true, .passes = job.passes, .placing = job.placing};
   options.deadline = std::chrono::nanoseconds(std::llround(job.deadline * 1e9));
   if (!job.costs.empty()) {
     TROUPE_ASSIGN(options.costs, load_costs(job.costs));
@@ -239,8 +240,10 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--deadline", o->job.deadline, "Seconds that a step, or --init, may take [any]")
       ->check(CLI::Range(1e-3, 1e9));
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
-  run_app.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +: CPU devices share the cores; where there are GPUs, nodes that ask for no "
-                   "device are on the first [cpu=1]");
+  run_app.add_option(
+      "--devices", o->devices,
+      "cpu=N, gpu=N, or both with +: CPU devices share the cores; where there are GPUs, nodes that ask for no "
+      "device are on the first [cpu=1]");
   run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");
   run_app.add_flag("--place", o->place,
                    "Place nodes by cost [by hand: where they ask to be, else on the first device]");

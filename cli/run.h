@@ -19,11 +19,11 @@ struct GraphRun {
   std::vector<std::string> fetches;     // tensor names
   std::vector<std::string> targets;     // nodes run in each step beside what the fetches need
   int64_t steps = 1;
-  double deadline = 0;        // seconds a step, or the initialisation, may take; 0: any
-  bool all_steps = false;     // keep the fetches of every step, not of the last alone
-  EngineOptions engine = {};  // devices
+  double deadline = 0;              // seconds a step, or the initialisation, may take; 0: any
+  bool all_steps = false;           // keep the fetches of every step, not of the last alone
+  EngineOptions engine = {};        // devices
   std::string default_device = {};  // see SessionOptions
-  Engine* on = nullptr;       // run on this engine instead of one of its own
+  Engine* on = nullptr;             // run on this engine instead of one of its own
   GraphPasses passes = {};
   Placing placing = Placing::kByHand;
   std::string costs = {};  // a file of measured costs: begun with, where it is there, and written at the end

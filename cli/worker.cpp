@@ -77,7 +77,8 @@ void add_worker(CLI::App& app, Job& job) {
       "worker",
       "A task of a cluster: its devices run the steps of clients, one client at a time, until a signal ends it");
   o->cluster.add_task_to(worker);
-  worker.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +; CPU devices share the cores")->capture_default_str();
+  worker.add_option("--devices", o->devices, "cpu=N, gpu=N, or both with +; CPU devices share the cores")
+      ->capture_default_str();
   worker.add_option("--cores", o->cores, "Threads of its devices together; 0: as many as there are cores")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -77,7 +77,8 @@ Result<Tensor> LogicalDevice::copy_in(const Tensor& value) {
     TROUPE_ASSIGN(from, value.clone(pinned_));
   } else {
     const auto owner = std::ranges::find_if(others_, [&](const LogicalDevice* other) { return other->holds(value); });
-    if (owner == others_.end()) return make_error(Code::kInternal, "a value is in the memory of no device of its engine");
+    if (owner == others_.end())
+      return make_error(Code::kInternal, "a value is in the memory of no device of its engine");
     TROUPE_RETURN_IF_ERROR((*owner)->order(*(*owner)->compute_stream_, *in_stream_));
   }
   TROUPE_RETURN_IF_ERROR(in_stream_->copy(there.mutable_address(), from.address(), from.bytes()));

@@ -9,8 +9,8 @@
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
 #include "ops/parts/moves.h"
-#include "ops/state/register.h"
 #include "ops/random/register.h"
+#include "ops/state/register.h"
 #include "ops/training/register.h"
 
 namespace troupe::TROUPE_GPU_VARIANT {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine adds to a GPU: matrix products beside cuBLASLt called directly, small kernels one after the other, and
-// how soon the host is told that work is done. Prints one Markdown table; beside it PyTorch on the same card, where it
-// is installed.
+// What the engine adds to a GPU: matrix products beside cuBLASLt called directly, small kernels one after the other,
+// and how soon the host is told that work is done. Prints one Markdown table; beside it PyTorch on the same card, where
+// it is installed.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -9,10 +9,10 @@
 
 #include "actors/cuda_platform.h"
 #include "bench/turns.h"
+#include "gpu/blas.h"
 #include "gpu/fake/fake_blas.h"
 #include "gpu/fake/fake_dnn.h"
 #include "gpu/fake/fake_runtime.h"
-#include "gpu/blas.h"
 #include "gpu/logical_device.h"
 #include "gpu/pinned_memory.h"
 #include "ops/gpu_kernels.h"
@@ -86,8 +86,9 @@ Result<double> products_by_session(const std::shared_ptr<const GpuPlatform>& pla
   const Scope scope = on.scope();
   const PartialShape shape{s.size, s.size};
   const Output v = scope.op("VarHandleOp", {}, {{"dtype", DType::kBFloat16}, {"shape", shape}});
-  const Output filled = scope.op("Cast", {scope.op("Fill", {scope.constant(Tensor::of<int64_t>({s.size, s.size})),
-                                                            scope.constant(1.f / static_cast<float>(s.size))})},
+  const Output filled = scope.op("Cast",
+                                 {scope.op("Fill", {scope.constant(Tensor::of<int64_t>({s.size, s.size})),
+                                                    scope.constant(1.f / static_cast<float>(s.size))})},
                                  {{"DstT", DType::kBFloat16}});
   const Node* const init = scope.node("AssignVariableOp", {v, filled});
   const Output weight = scope.op("ReadVariableOp", {v}, {{"dtype", DType::kBFloat16}});
@@ -182,8 +183,9 @@ Status run(const Settings& s) {
   TROUPE_ASSIGN(const double session, products_by_session(platform, s));
   TROUPE_ASSIGN(const double direct, products_directly(*platform, s));
   const double flops = 2.0 * static_cast<double>(s.size * s.size * s.size);
-  programs::print("| {0} x {0} x {0} bfloat16, TFLOP/s | {1:.1f} | {2:.1f} by the library directly | {3:.3f} | 0.97 |\n",
-                  s.size, flops / session / 1e6, flops / direct / 1e6, direct / session);
+  programs::print(
+      "| {0} x {0} x {0} bfloat16, TFLOP/s | {1:.1f} | {2:.1f} by the library directly | {3:.3f} | 0.97 |\n", s.size,
+      flops / session / 1e6, flops / direct / 1e6, direct / session);
   const std::string peer =
       fmt::format("python3 {}/peer_pytorch.py --size {} --kernels {}", bench::peers_folder("gpu"), s.size, s.kernels);
   const auto numbers = s.fake ? std::vector<double>() : bench::measure(peer);

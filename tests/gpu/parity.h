@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the kernel of a GPU on the host, by the shim, and that of the CPU, and compares: values, shapes, errors. The
-// GPU's tensors lie in memory of their own, which other kernels may not read, with marks around them. The same tests run
-// on a real GPU where there is one (tests/gpu/real_gpu.h).
+// GPU's tensors lie in memory of their own, which other kernels may not read, with marks around them. The same tests
+// run on a real GPU where there is one (tests/gpu/real_gpu.h).
 #pragma once
 #include <algorithm>
 #include <atomic>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real GPU for tests that otherwise run on what stands in for CUDA: where TROUPE_TEST_CUDA is set, as scripts/gpu-check
-// does.
+// A real GPU for tests that otherwise run on what stands in for CUDA: where TROUPE_TEST_CUDA is set, as
+// scripts/gpu-check does.
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -36,9 +36,8 @@ struct RealGpu {
     auto blas = platform->make_blas(0);
     auto dnn = platform->make_dnn(0);
     REQUIRE((blas.ok() && dnn.ok()));
-    auto made =
-        gpu::LogicalDevice::make(platform->runtime, {.memory = int64_t{4} << 30}, std::move(*blas), std::move(*dnn),
-                                 gpu::make_pinned_allocator(platform->runtime), *completions);
+    auto made = gpu::LogicalDevice::make(platform->runtime, {.memory = int64_t{4} << 30}, std::move(*blas),
+                                         std::move(*dnn), gpu::make_pinned_allocator(platform->runtime), *completions);
     INFO((made.ok() ? "" : made.error().str()));
     REQUIRE(made.ok());
     return std::move(*made);
