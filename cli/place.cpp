@@ -10,6 +10,7 @@
 #include "cli/devices.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
+#include "ops/gpu_kernels.h"
 #include "programs/cluster_flags.h"
 #include "troupe/cluster.h"
 #include "troupe/graph_def.h"
@@ -77,6 +78,11 @@ Result<Wanted> look_up(const Graph& graph, const Options& o) {
   return out;
 }
 
+bool has_gpu(const std::vector<PlacementDevice>& devices) {
+  return std::ranges::any_of(devices,
+                             [](const PlacementDevice& d) { return d.name.find("device:gpu:") != std::string::npos; });
+}
+
 void print_nodes(const Placement& placed, const PlacementOptions& options, const std::vector<std::string>& devices) {
   fmt::print("\nnodes: device, begin and end in the simulated step, why\n");
   size_t width = 0, middle = 0;
@@ -95,6 +101,7 @@ void print_nodes(const Placement& placed, const PlacementOptions& options, const
       if (wanted.ok() && got.ok() && !wanted->matches(*got)) line += "; " + asked + " is not there";
       else if (n.why == PlacedBy::kConstraint) line += " (" + asked + ")";
     }
+    for (const std::string& kind : n.lacks) line += fmt::format("; no kernel on {}", kind);
     if (n.firings != 1) line += fmt::format("; {:.4g} times", n.firings);
     line += "; estimated " + time(n.estimated_ns);
     if (n.measured_ns) line += ", measured " + time(*n.measured_ns);
@@ -185,6 +192,11 @@ Status place_graph(const Options& o) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
+  const bool knows_gpus = add_cuda_kernels(kernels);
+  if (knows_gpus)
+    options.has_kernel = [&](const Node& node, const std::string& kind) {
+      return kernels.serves(node.op().name(), kind == "gpu" ? DeviceKind::kCuda : DeviceKind::kCpu, node.attrs());
+    };
   Graph graph(ops);
   TROUPE_ASSIGN(const std::string file, read_file(o.graph));
   TROUPE_RETURN_IF_ERROR(from_graph_def(file, graph));
@@ -193,6 +205,8 @@ Status place_graph(const Options& o) {
   const std::vector<std::string> devices = short_names(options.devices);
   fmt::print("{}: {} nodes on {} devices\n", o.graph, placed.nodes.size(), devices.size());
   if (o.explain) {
+    if (!knows_gpus && has_gpu(options.devices))
+      fmt::print("this build is without CUDA: all nodes are taken to have kernels on GPUs\n");
     print_nodes(placed, options, devices);
     print_path(placed, devices);
   }

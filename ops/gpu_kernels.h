@@ -9,4 +9,7 @@ namespace troupe {
 
 TROUPE_GPU_VARIANTS(register_gpu_kernels)
 
+/// Adds those that nvcc compiled, for who only looks which there are. False: this build has none.
+bool add_cuda_kernels(KernelRegistry& kernels);
+
 }  // namespace troupe

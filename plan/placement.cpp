@@ -87,6 +87,10 @@ class Teller {
         continue;
       }
       explain(task, p);
+      for (const DeviceClass& kind : placed_.classes)
+        if (options_.has_kernel && !options_.has_kernel(*node, kind.kind) &&
+            std::ranges::find(p.lacks, kind.kind) == p.lacks.end())
+          p.lacks.push_back(kind.kind);
       p.start_ns = a.schedule.start_ns[task];
       p.finish_ns = a.schedule.finish_ns[task];
       const DeviceClass& c = placed_.classes[placed_.cluster.class_of[p.device]];
@@ -231,7 +235,8 @@ Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::sp
   std::vector<std::string> names;
   for (const PlacementDevice& d : options.devices) names.push_back(d.name);
   TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
-  TROUPE_ASSIGN(Constraints constraints, Constraints::find(graph, step, devices, {.soft = options.soft}));
+  TROUPE_ASSIGN(Constraints constraints,
+                Constraints::find(graph, step, devices, {.soft = options.soft, .has_kernel = options.has_kernel}));
   const StepPlacement placed = place_step(step, frames, options.devices, options.links.value_or(Links(options.link)),
                                           options.costs, options.placing, constraints);
   return Teller(step, options, constraints, placed).tell();

@@ -2,6 +2,7 @@
 // Placement: which device each node of a step runs on, by a simulated execution with a cost model (white paper, 3.2.1),
 // and what the step takes then. Implemented in plan/placement.cpp.
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ struct PlacementOptions {
   const CostModel* costs = nullptr;
   Placing placing = Placing::kByCost;
   bool soft = false;  // see SessionOptions::soft_placement
+  /// Whether a node has a kernel on devices of a kind, "cpu", "gpu"; empty: all have everywhere.
+  std::function<bool(const Node&, const std::string& kind)> has_kernel = {};
   /// Tells of each node when it would have finished elsewhere: time and memory for nodes times devices.
   bool alternatives = false;
 };
@@ -53,9 +56,10 @@ struct NodePlacement {
   uint32_t device = 0;  // index into PlacementOptions::devices
   PlacedBy why = PlacedBy::kHand;
   const Node* with = nullptr;
-  double start_ns = 0, finish_ns = 0;  // in the simulated step: of all its firings
-  double firings = 1;                  // as measured, else estimated
-  double estimated_ns = 0;             // of one, by the rates of its device
+  std::vector<std::string> lacks = {};  // kinds of devices there that have no kernel for it
+  double start_ns = 0, finish_ns = 0;   // in the simulated step: of all its firings
+  double firings = 1;                   // as measured, else estimated
+  double estimated_ns = 0;              // of one, by the rates of its device
   std::optional<double> measured_ns = {};
   /// By device, if asked for: when it would have finished there; infinite where constraints forbid.
   std::vector<double> finish_on = {};

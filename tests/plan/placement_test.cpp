@@ -210,6 +210,27 @@ TEST_CASE("placement keeps to what nodes ask for and says why each is where it i
   CHECK(free.finish_on[2] > free.finish_ns);  // a and b are there
 }
 
+TEST_CASE("what has no kernel on a kind of device is placed elsewhere, and says so") {
+  Placed p;
+  const Output x = p.matrix("x");
+  const Scope gpu = p.s.device("/gpu:0");
+  const Output a = p.product(gpu, x, x), b = gpu.op("Relu", {a}), c = p.product(gpu, b, x);
+  PlacementOptions options = devices(2);
+  options.devices[0].name = "/job:localhost/replica:0/task:0/device:cpu:0";
+  options.devices[1].name = "/job:localhost/replica:0/task:0/device:gpu:0";
+  options.placing = GENERATE(Placing::kByHand, Placing::kByCost);
+  options.soft = true;
+  options.has_kernel = [](const Node& node, const std::string& kind) {
+    return kind != "gpu" || node.op().name() != "Relu";
+  };
+  const Placement placed = p.run({c}, options, {x});
+  CHECK(Placed::of(placed, a).device == 1);
+  CHECK(Placed::of(placed, a).lacks.empty());
+  CHECK(Placed::of(placed, b).device == 0);
+  CHECK(Placed::of(placed, b).lacks == std::vector<std::string>{"gpu"});
+  CHECK(Placed::of(placed, c).device == 1);
+}
+
 TEST_CASE("by hand, placement simulates what the nodes ask for") {
   Placed p;
   const Output x = p.matrix("x");
