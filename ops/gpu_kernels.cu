@@ -10,6 +10,7 @@
 #include "ops/nn/register.h"
 #include "ops/parts/moves.h"
 #include "ops/random/register.h"
+#include "ops/parts/scatter.h"
 #include "ops/state/register.h"
 #include "ops/training/register.h"
 
@@ -37,6 +38,9 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_top_k_gpu(kernels);
   register_updates_gpu(kernels);
   register_resource_gather_gpu(kernels, launch_gather);
+  register_resource_scatter_gpu(kernels, launch_scatter);
+  register_scatter_nd_gpu(kernels, launch_scatter);
+  register_segment_gpu(kernels, launch_segment_sum);
   const Moves& moves = gpu_moves();
   register_broadcast_moves(kernels, moves);
   register_concat_moves(kernels, moves);

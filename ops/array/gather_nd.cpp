@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading and writing slices by indices into several dimensions: GatherNd, ScatterNd, TensorScatterUpdate, ...Add,
 // ...Sub, ...Min, ...Max.
+#include "ops/array/gather.h"
 #include "ops/array/nd_index.h"
 #include "ops/array/register.h"
+#include "ops/parts/gpu_elementwise.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/scatter.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
-#include "ops/parts/wrapping.h"
 
 namespace troupe {
 namespace {
@@ -44,41 +46,41 @@ class GatherNd final : public ComputeKernel {
   const BadIndices policy_;
 };
 
-/// What becomes of an element `a` that an update `b` meets.
-enum class Meeting { kUpdate, kAdd, kSub, kMin, kMax };
-
-template <Meeting meeting, class T> T met(T a, T b) {
-  if constexpr (meeting == Meeting::kUpdate) return b;
+template <ScatterHow how, class T> T met(T a, T b) {
+  if constexpr (how == ScatterHow::kUpdate) return b;
   else if constexpr (std::is_same_v<T, bool>) return a || b;
   else if constexpr (std::is_same_v<T, std::string>) return a + b;
-  else if constexpr (meeting == Meeting::kMin) return widen(b) < widen(a) ? b : a;
-  else if constexpr (meeting == Meeting::kMax) return widen(a) < widen(b) ? b : a;
-  else if constexpr (meeting == Meeting::kAdd) return narrow<T>(wrapping_add(widen(a), widen(b)));
-  else return narrow<T>(wrapping_subtract(widen(a), widen(b)));
+  else return narrow<T>(combine<how>(widen(a), widen(b)));
+}
+
+/// The slices of a tensor of this shape that updates meet. Errors: those of nd_shape(); updates that do not fit.
+Result<GatherPlan> plan_scatter_nd(const Shape& shape, const Shape& indices, const Shape& updates) {
+  TROUPE_ASSIGN(GatherPlan plan, plan_gather_nd(shape, indices));
+  if (plan.shape != updates)
+    return invalid_argument("updates must have shape {}, not {}: indices are {} into {}", plan.shape.str(),
+                            updates.str(), indices.str(), shape.str());
+  return plan;
 }
 
 /// Slices of updates meet those of y that the rows of indices name, in the order of the rows.
-template <Meeting meeting> Status scatter(Tensor& y, const Tensor& indices, const Tensor& updates, BadIndices policy) {
+template <ScatterHow how> Status scatter(Tensor& y, const Tensor& indices, const Tensor& updates, BadIndices policy) {
   const Shape shape = y.shape();
-  TROUPE_ASSIGN(const PartialShape wanted, nd_shape(indices.shape(), shape));
-  if (!(wanted == PartialShape(updates.shape())))
-    return invalid_argument("updates must have shape {}, not {}: indices are {} into {}", wanted.str(),
-                            updates.shape().str(), indices.shape().str(), shape.str());
+  TROUPE_ASSIGN(const GatherPlan plan, plan_scatter_nd(shape, indices.shape(), updates.shape()));
   TROUPE_ASSIGN(const auto slices, nd_slices(indices, shape, policy));
-  const int64_t inner = nd_slice_size(indices, shape);
+  const int64_t inner = plan.inner;
   const auto each = [&]<class S>(S* out, const S* in) {
     for (int64_t slice : slices) {
       if (slice >= 0)
-        for (int64_t k = 0; k < inner; ++k) out[slice * inner + k] = met<meeting>(out[slice * inner + k], in[k]);
+        for (int64_t k = 0; k < inner; ++k) out[slice * inner + k] = met<how>(out[slice * inner + k], in[k]);
       in += inner;
     }
   };
-  if constexpr (meeting == Meeting::kUpdate) {
+  if constexpr (how == ScatterHow::kUpdate) {
     with_storage(y.dtype(),
                  [&]<class S>() { each(static_cast<S*>(y.mutable_raw()), static_cast<const S*>(updates.raw())); });
   } else {
     with_type(y.dtype(), AddableTypes{}, [&]<class T>() {
-      constexpr bool ordered = meeting == Meeting::kMin || meeting == Meeting::kMax;
+      constexpr bool ordered = how == ScatterHow::kMin || how == ScatterHow::kMax;
       if constexpr (!ordered ||
                     (!std::is_same_v<T, complex64> && !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>))
         each(y.mutable_data<T>(), updates.data<T>());
@@ -94,7 +96,7 @@ class ScatterNd final : public ComputeKernel {
     TROUPE_ASSIGN(const auto sizes, int_values(c.input(2), "shape"));
     TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(c.input(1).dtype(), shape, c.device().allocator));
-    TROUPE_RETURN_IF_ERROR(scatter<Meeting::kAdd>(y, c.input(0), c.input(1), policy_));
+    TROUPE_RETURN_IF_ERROR(scatter<ScatterHow::kAdd>(y, c.input(0), c.input(1), policy_));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -104,18 +106,61 @@ class ScatterNd final : public ComputeKernel {
 };
 
 /// Updates of a tensor, in its own memory where nobody else wants it.
-template <Meeting meeting> class TensorScatter final : public ComputeKernel {
+template <ScatterHow how> class TensorScatter final : public ComputeKernel {
  public:
   explicit TensorScatter(BadIndices policy) : policy_(policy) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(Tensor y, writable_input(c, 0, c.input(2)));
-    TROUPE_RETURN_IF_ERROR(scatter<meeting>(y, c.input(1), c.input(2), policy_));
+    TROUPE_RETURN_IF_ERROR(scatter<how>(y, c.input(1), c.input(2), policy_));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
   const BadIndices policy_;
+};
+
+// --- on GPUs ---
+
+class GpuScatterNd final : public ComputeKernel {
+ public:
+  explicit GpuScatterNd(LaunchScatter launch) : launch_(launch) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const auto sizes, int_values(c.input(2), "shape"));
+    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));
+    const Tensor &indices = c.input(0), &updates = c.input(1);
+    TROUPE_ASSIGN(const GatherPlan plan, plan_scatter_nd(shape, indices.shape(), updates.shape()));
+    TROUPE_ASSIGN(Tensor y, c.allocate(updates.dtype(), shape));
+    const gpu::Compute& gpu = *c.device().gpu;
+    if (y.elements() > 0) TROUPE_RETURN_IF_ERROR(gpu.stream.fill(y.mutable_address(), 0, y.bytes()));
+    TROUPE_RETURN_IF_ERROR(launch_({gpu, ScatterHow::kAdd, y, indices, updates, plan.bounds, plan.count, plan.inner}));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const LaunchScatter launch_;
+};
+
+class GpuTensorScatter final : public ComputeKernel {
+ public:
+  GpuTensorScatter(LaunchScatter launch, ScatterHow how) : launch_(launch), how_(how) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &indices = c.input(1), &updates = c.input(2);
+    TROUPE_ASSIGN(const GatherPlan plan, plan_scatter_nd(x.shape(), indices.shape(), updates.shape()));
+    const bool apart = !x.shares_buffer(updates) && !x.shares_buffer(indices);
+    TROUPE_ASSIGN(Tensor y, apart ? c.forward_or_allocate(0, x.dtype(), x.shape()) : c.allocate(x.dtype(), x.shape()));
+    const gpu::Compute& gpu = *c.device().gpu;
+    if (y.elements() > 0 && !y.shares_buffer(x))
+      TROUPE_RETURN_IF_ERROR(gpu.stream.copy(y.mutable_address(), x.address(), x.bytes()));
+    TROUPE_RETURN_IF_ERROR(launch_({gpu, how_, y, indices, updates, plan.bounds, plan.count, plan.inner}));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const LaunchScatter launch_;
+  const ScatterHow how_;
 };
 
 Status gather_nd_shape(ShapeContext& c) {
@@ -269,12 +314,33 @@ void register_gather_nd_ops(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(scatter_extreme_gradient));
   ops.add(tensor_op("TensorScatterMax", real, "The larger, element by element, of the tensor and of updates" + at),
           gradient(scatter_extreme_gradient));
-  add_kernel<TensorScatter<Meeting::kAdd>>(kernels, "ScatterNdNonAliasingAdd");
-  add_kernel<TensorScatter<Meeting::kUpdate>>(kernels, "TensorScatterUpdate");
-  add_kernel<TensorScatter<Meeting::kAdd>>(kernels, "TensorScatterAdd");
-  add_kernel<TensorScatter<Meeting::kSub>>(kernels, "TensorScatterSub");
-  add_kernel<TensorScatter<Meeting::kMin>>(kernels, "TensorScatterMin");
-  add_kernel<TensorScatter<Meeting::kMax>>(kernels, "TensorScatterMax");
+  add_kernel<TensorScatter<ScatterHow::kAdd>>(kernels, "ScatterNdNonAliasingAdd");
+  add_kernel<TensorScatter<ScatterHow::kUpdate>>(kernels, "TensorScatterUpdate");
+  add_kernel<TensorScatter<ScatterHow::kAdd>>(kernels, "TensorScatterAdd");
+  add_kernel<TensorScatter<ScatterHow::kSub>>(kernels, "TensorScatterSub");
+  add_kernel<TensorScatter<ScatterHow::kMin>>(kernels, "TensorScatterMin");
+  add_kernel<TensorScatter<ScatterHow::kMax>>(kernels, "TensorScatterMax");
+}
+
+void register_scatter_nd_gpu(KernelRegistry& kernels, LaunchScatter launch) {
+  const std::vector<DType> numbers = gpu_numbers();
+  kernels.add("ScatterNd", DeviceKind::kCuda, {{"T", numbers}},
+              [launch](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                return std::unique_ptr<ComputeKernel>(new GpuScatterNd(launch));
+              },
+              {{2}, {}});
+  const auto add = [&](const char* op, ScatterHow how, std::vector<DType> types) {
+    kernels.add(op, DeviceKind::kCuda, {{"T", std::move(types)}},
+                [launch, how](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(new GpuTensorScatter(launch, how));
+                });
+  };
+  add("ScatterNdNonAliasingAdd", ScatterHow::kAdd, numbers);
+  add("TensorScatterUpdate", ScatterHow::kUpdate, gpu_dtypes());
+  add("TensorScatterAdd", ScatterHow::kAdd, numbers);
+  add("TensorScatterSub", ScatterHow::kSub, numbers);
+  add("TensorScatterMin", ScatterHow::kMin, numbers);
+  add("TensorScatterMax", ScatterHow::kMax, numbers);
 }
 
 }  // namespace troupe

@@ -41,6 +41,10 @@ void register_reshape_moves(KernelRegistry&, const Moves&);
 void register_reverse_moves(KernelRegistry&, const Moves&);
 void register_slice_moves(KernelRegistry&, const Moves&);
 
+// Kernels of GPUs that launch what files of kernels give.
+struct GpuScatter;  // ops/parts/scatter.h
+void register_scatter_nd_gpu(KernelRegistry&, Status (*launch)(const GpuScatter&));
+
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_const_gpu)
 TROUPE_GPU_VARIANTS(register_gather_gpu)

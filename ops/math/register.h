@@ -33,6 +33,10 @@ void register_broadcast_args_gpu(KernelRegistry&);
 struct Moves;  // ops/parts/moves.h
 void register_broadcast_moves(KernelRegistry&, const Moves&);
 
+// Kernels of GPUs that launch what files of kernels give.
+struct GpuScatter;  // ops/parts/scatter.h
+void register_segment_gpu(KernelRegistry&, Status (*launch)(const GpuScatter&));
+
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_cast_gpu)
 TROUPE_GPU_VARIANTS(register_math_binary_gpu)

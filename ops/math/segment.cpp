@@ -7,8 +7,10 @@
 #include "devices/parallel.h"
 #include "ops/math/register.h"
 #include "ops/math/segment_ids.h"
+#include "ops/parts/gpu_elementwise.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/scatter.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 
@@ -154,6 +156,25 @@ class Segment final : public ComputeKernel {
   const bool sorted_;
 };
 
+/// UnsortedSegmentSum on a GPU. Ids that are out of range are dropped, those below 0 as on CPUs.
+class GpuSegmentSum final : public ComputeKernel {
+ public:
+  explicit GpuSegmentSum(LaunchScatter launch) : launch_(launch) {}
+  Status compute(KernelContext& c) override {
+    const Tensor &x = c.input(0), &ids = c.input(1);
+    TROUPE_ASSIGN(const int64_t rows, segment_count({}, &c.input(2)));
+    TROUPE_ASSIGN(const PartialShape shape, slices_shape(x.shape(), ids.shape(), rows, "segment_ids"));
+    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), shape.shape()));
+    const int64_t width = rows > 0 ? y.elements() / rows : 0;
+    TROUPE_RETURN_IF_ERROR(launch_({*c.device().gpu, ScatterHow::kAdd, y, ids, x, {&rows, 1}, ids.elements(), width}));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const LaunchScatter launch_;
+};
+
 Status segment_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const int64_t rows, inferred_segment_count(c, 1, 2));
   TROUPE_ASSIGN(const PartialShape out, slices_shape(c.input(0), c.input(1), rows, "segment_ids"));
@@ -294,6 +315,14 @@ void register_segment_ops(OpRegistry& ops, KernelRegistry& kernels) {
   for (const char* op : {"SegmentMinV2", "UnsortedSegmentMin"})
     add(ops, kernels, {op, SegmentHow::kMin, EmptySegment::kHighest}, numbers, "the smallest",
         segment_extreme_gradient);
+}
+
+void register_segment_gpu(KernelRegistry& kernels, LaunchScatter launch) {
+  kernels.add("UnsortedSegmentSum", DeviceKind::kCuda, {{"T", gpu_numbers()}},
+              [launch](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                return std::unique_ptr<ComputeKernel>(new GpuSegmentSum(launch));
+              },
+              {{2}, {}});
 }
 
 }  // namespace troupe

@@ -12,6 +12,10 @@ std::vector<DType> gpu_dtypes() {
   return all;
 }
 
+std::vector<DType> gpu_numbers() {
+  return {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt32, DType::kInt64};
+}
+
 void declare_uses(const KernelContext& c, std::initializer_list<const Tensor*> written) {
   declare_uses(c, std::span(written.begin(), written.size()));
 }

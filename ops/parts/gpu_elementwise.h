@@ -15,6 +15,8 @@ namespace troupe {
 
 /// All types that GPUs have in their memory.
 std::vector<DType> gpu_dtypes();
+/// Those that GPUs calculate with.
+std::vector<DType> gpu_numbers();
 
 /// Tells the stream what a kernel is about to use: its inputs that are in the GPU's memory, and what it writes.
 void declare_uses(const KernelContext& c, std::span<const Tensor* const> written);

@@ -7,7 +7,8 @@
 
 namespace troupe {
 
-struct GpuGather;  // ops/array/gather.h
+struct GpuGather;   // ops/array/gather.h
+struct GpuScatter;  // ops/parts/scatter.h
 
 /// Registers all of them, by calling each of those below.
 void register_state_ops(OpRegistry& ops, KernelRegistry& kernels);
@@ -25,5 +26,6 @@ void register_variable_ops(OpRegistry&, KernelRegistry&);
 
 // Kernels for variables in a GPU's memory, which launch by what files of kernels give.
 void register_resource_gather_gpu(KernelRegistry&, Status (*launch)(const GpuGather&));
+void register_resource_scatter_gpu(KernelRegistry&, Status (*launch)(const GpuScatter&));
 
 }  // namespace troupe

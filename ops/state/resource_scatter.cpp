@@ -3,15 +3,17 @@
 // ResourceScatterNdUpdate, -Add, -Sub, -Min, -Max; ResourceStridedSliceAssign.
 #include <algorithm>
 
-#include "base/join.h"
 #include "containers/container.h"
+#include "ops/array/gather.h"
 #include "ops/array/nd_index.h"
 #include "ops/array/slice_spec.h"
+#include "ops/parts/gpu_elementwise.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/resource_kernel.h"
+#include "ops/parts/scatter.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
-#include "ops/parts/wrapping.h"
+#include "ops/parts/variable_memory.h"
 #include "ops/state/register.h"
 #include "ops/state/variable_shape.h"
 
@@ -21,8 +23,6 @@ namespace {
 using AnyTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                           uint32_t, uint64_t, complex64, bool, std::string>;
 
-enum class ScatterHow { kUpdate, kAdd, kSub, kMul, kDiv, kMin, kMax };
-
 ScatterHow how_from(std::string_view op) {
   const std::pair<std::string_view, ScatterHow> kinds[] = {{"Add", ScatterHow::kAdd}, {"Sub", ScatterHow::kSub},
                                                            {"Mul", ScatterHow::kMul}, {"Div", ScatterHow::kDiv},
@@ -30,19 +30,6 @@ ScatterHow how_from(std::string_view op) {
   for (const auto& [end, how] : kinds)
     if (op.ends_with(end)) return how;
   return ScatterHow::kUpdate;
-}
-
-/// a and b combined; integers wrap around, and of bools the result is whether it is not 0.
-template <ScatterHow kHow, class T> T combine(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return kHow == ScatterHow::kSub ? a != b : a || b;
-  else if constexpr (kHow == ScatterHow::kMin) return b < a ? b : a;
-  else if constexpr (kHow == ScatterHow::kMax) return a < b ? b : a;
-  else if constexpr (kHow == ScatterHow::kAdd) return wrapping_add(a, b);
-  else if constexpr (kHow == ScatterHow::kSub) return wrapping_subtract(a, b);
-  else if constexpr (kHow == ScatterHow::kMul) return wrapping_multiply(a, b);
-  else if constexpr (std::is_signed_v<T> && std::is_integral_v<T>)
-    return b == T(-1) ? wrapping_subtract(T(0), a) : static_cast<T>(a / b);
-  else return static_cast<T>(a / b);
 }
 
 /// Slices of `inner` elements of v combined with those from `updates` onwards, `step` apart.
@@ -76,6 +63,20 @@ template <class F> void change_variable(Resource& resource, ResourceRequest& req
       })));
 }
 
+/// The slices of variable v that the op changes. Errors: those of indices' shapes; updates that do not fit.
+Result<GatherPlan> plan_scatter(const std::string& name, const Tensor& v, const Tensor& indices, const Tensor& updates,
+                                bool nd) {
+  if (!nd && v.rank() == 0) return invalid_argument("variable '{}' is a scalar, which has no rows", name);
+  TROUPE_ASSIGN(GatherPlan plan,
+                nd ? plan_gather_nd(v.shape(), indices.shape()) : plan_gather(v.shape(), indices.shape(), 0, 0));
+  const bool one = !nd && updates.rank() == 0;
+  if (updates.dtype() != v.dtype() || (!one && plan.shape != updates.shape()))
+    return invalid_argument("variable '{}' is {}{}; updates by indices {} must be {}, not {}{}", name,
+                            to_string(v.dtype()), v.shape().str(), indices.shape().str(), plan.shape.str(),
+                            to_string(updates.dtype()), updates.shape().str());
+  return plan;
+}
+
 class ScatterKernel final : public ResourceKernel {
  public:
   explicit ScatterKernel(const KernelInit& init)
@@ -90,19 +91,11 @@ class ScatterKernel final : public ResourceKernel {
  private:
   Status scatter(const std::string& name, Tensor& v, const Tensor& indices, const Tensor& updates,
                  const std::shared_ptr<Allocator>& allocator) const {
-    if (!nd_ && v.rank() == 0) return invalid_argument("variable '{}' is a scalar, which has no rows", name);
+    TROUPE_ASSIGN(const GatherPlan plan, plan_scatter(name, v, indices, updates, nd_));
     TROUPE_ASSIGN(const std::vector<int64_t> offsets,
                   nd_ ? nd_slices(indices, v.shape()) : row_slices(indices, v.dim(0)));
-    const int depth = nd_ ? static_cast<int>(indices.dim(-1)) : 1;
-    std::vector<int64_t> sizes(indices.shape().begin(), indices.shape().end() - (nd_ ? 1 : 0));
-    sizes.insert(sizes.end(), v.shape().begin() + depth, v.shape().end());
     const bool one = !nd_ && updates.rank() == 0;
-    if (updates.dtype() != v.dtype() || (!one && !std::ranges::equal(sizes, updates.shape())))
-      return invalid_argument("variable '{}' is {}{}; updates by indices {} must be [{}], not {}{}", name,
-                              to_string(v.dtype()), v.shape().str(), indices.shape().str(), join(sizes),
-                              to_string(updates.dtype()), updates.shape().str());
-    int64_t inner = 1;
-    for (int i = depth; i < v.rank(); ++i) inner *= v.dim(i);
+    const int64_t inner = plan.inner;
     const DType dtype = v.dtype();
     if (how_ == ScatterHow::kDiv && has_zero(updates))
       return invalid_argument("updates {} divide by zero", updates.str());
@@ -140,6 +133,39 @@ class ScatterKernel final : public ResourceKernel {
     return {};
   }
 
+  const ScatterHow how_;
+  const bool nd_;
+};
+
+/// The same in the order of a GPU's stream. Its element-wise checks are left out: see launch_scatter.
+class GpuScatterKernel final : public ResourceKernel {
+ public:
+  GpuScatterKernel(const KernelInit& init, LaunchScatter launch)
+      : launch_(launch), how_(how_from(init.op)), nd_(init.op.find("ScatterNd") != std::string_view::npos) {}
+
+  void execute(Resource& resource, ResourceRequest request) override {
+    if (Container* container = core_as<Container>(resource, request, "variable"))
+      request.reply(no_output(scatter(*container, request)));
+  }
+
+ private:
+  Status scatter(Container& container, const ResourceRequest& request) const {
+    if (!request.gpu) return make_error(Code::kInternal, "no GPU asks for what a GPU does");
+    const ResourceHandle* handle = &request.handle();
+    TROUPE_RETURN_IF_ERROR(bring_to_gpu(container, *handle, request.gpu));
+    const Tensor &indices = request.inputs[1], &updates = request.inputs[2];
+    return container.rewrite(
+        {&handle, 1}, request.allocator, [&](std::span<const Container::Rewritten> variables) -> Status {
+          const Container::Rewritten& v = variables[0];
+          TROUPE_ASSIGN(const GatherPlan plan, plan_scatter(handle->name, *v.from, indices, updates, nd_));
+          if (v.from->bytes() > 0 && !v.in_place())
+            TROUPE_RETURN_IF_ERROR(
+                request.gpu->stream.copy(v.to->mutable_address(), v.from->address(), v.from->bytes()));
+          return launch_({*request.gpu, how_, *v.to, indices, updates, plan.bounds, plan.count, plan.inner});
+        });
+  }
+
+  const LaunchScatter launch_;
   const ScatterHow how_;
   const bool nd_;
 };
@@ -280,6 +306,22 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(kNoValue));
   kernels.add<StridedSliceAssign>("ResourceStridedSliceAssign", DeviceKind::kCpu, {});
+}
+
+void register_resource_scatter_gpu(KernelRegistry& kernels, LaunchScatter launch) {
+  const std::vector<DType> numbers = gpu_numbers();
+  for (const char* kind : {"Update", "Add", "Sub", "Mul", "Div", "Min", "Max"})
+    for (const bool nd : {false, true}) {
+      const ScatterHow how = how_from(kind);
+      if (nd && (how == ScatterHow::kMul || how == ScatterHow::kDiv)) continue;
+      const char* attr = nd ? "T" : "dtype";
+      KernelRegistry::Types types = {{attr, how == ScatterHow::kDiv ? FloatTypes::dtypes() : numbers}};
+      if (how == ScatterHow::kUpdate) types = gpu_variables(attr);
+      kernels.add(std::string("ResourceScatter") + (nd ? "Nd" : "") + kind, DeviceKind::kCuda, std::move(types),
+                  [launch](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
+                    return std::unique_ptr<ResourceKernel>(new GpuScatterKernel(init, launch));
+                  });
+    }
 }
 
 }  // namespace troupe

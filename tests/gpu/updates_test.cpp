@@ -6,30 +6,6 @@
 namespace troupe::testing {
 namespace {
 
-Tensor filled(DType dtype, const Shape& shape, uint64_t seed, double low, double high) {
-  Tensor x = *Tensor::make(dtype, shape);
-  std::mt19937_64 random(seed);
-  const auto draw = [&] { return low + (high - low) * static_cast<double>(random() % 4096) / 4096; };
-  with_type(dtype, NumberTypes{}, [&]<class T>() {
-    for (int64_t i = 0; i < x.elements(); ++i) x.mutable_data<T>()[i] = static_cast<T>(static_cast<float>(draw()));
-  });
-  return x;
-}
-
-void check_near(const Tensor& actual, const Tensor& expected, const std::string& what) {
-  INFO(what << "\n" << actual.str(8) << " but on the CPU " << expected.str(8));
-  REQUIRE(actual.shape() == expected.shape());
-  const bool floats = with_type(expected.dtype(), FloatTypes{}, [&]<class T>() {
-    const double tolerance = sizeof(T) == 8 ? 1e-12 : sizeof(T) == 4 ? 1e-5 : 2e-2;
-    for (int64_t i = 0; i < expected.elements(); ++i) {
-      const double a = widen(actual.data<T>()[i]), b = widen(expected.data<T>()[i]);
-      if (std::isnan(a) && std::isnan(b)) continue;
-      CHECK(a == Approx(b).epsilon(tolerance).margin(tolerance));
-    }
-  });
-  if (!floats) CHECK(actual.identical(expected));
-}
-
 /// The op for a type on both devices, a few times, with the values shared before the last.
 void check_update(const Registries& registries, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
                   const Shape& shape, bool flag) {
