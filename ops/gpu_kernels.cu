@@ -35,6 +35,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_select_gpu(kernels);
   register_sequence_gpu(kernels);
   register_softmax_gpu(kernels);
+  register_sparse_updates_gpu(kernels);
   register_top_k_gpu(kernels);
   register_updates_gpu(kernels);
   register_resource_gather_gpu(kernels, launch_gather);

@@ -14,6 +14,7 @@ void register_training_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_update_ops(OpRegistry&, KernelRegistry&);
 
 // Of the files of kernels of GPUs.
+TROUPE_GPU_VARIANTS(register_sparse_updates_gpu)
 TROUPE_GPU_VARIANTS(register_updates_gpu)
 
 }  // namespace troupe

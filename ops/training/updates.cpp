@@ -12,12 +12,31 @@
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/variable_memory.h"
 #include "ops/state/variable_shape.h"
-#include "ops/training/gpu_updates.h"
 #include "ops/training/proximal_rules.h"
 #include "ops/training/register.h"
 #include "ops/training/sign_rules.h"
+#include "ops/training/update_checks.h"
 
 namespace troupe {
+
+std::string dtype_and_shape(const Tensor& t) { return to_string(t.dtype()) + t.shape().str(); }
+
+Status check_row_indices(const Tensor& indices) {
+  if ((indices.dtype() != DType::kInt64 && indices.dtype() != DType::kInt32) || indices.rank() != 1)
+    return invalid_argument("indices must be an int32 or int64 vector, got {}", dtype_and_shape(indices));
+  return {};
+}
+
+Status check_rows(const std::string& name, const Tensor& v, const Shape& shape, const Tensor& g, const Tensor& indices,
+                  DType dtype) {
+  Shape rows = v.shape();
+  if (rows.rank() > 0) rows.set(0, indices.elements());
+  if (v.rank() == 0 || v.dtype() != dtype || g.dtype() != dtype || !(v.shape() == shape) || !(g.shape() == rows))
+    return invalid_argument("variable '{}' is {}, the gradient of {} of its rows {}", name, dtype_and_shape(v),
+                            indices.elements(), dtype_and_shape(g));
+  return {};
+}
+
 namespace {
 
 // A function is compiled for several instruction sets only when it is no template, hence one for each rule.
@@ -44,8 +63,6 @@ TROUPE_FLOATS(AdagradDaRule)
 TROUPE_FLOATS(ProximalGradientDescentRule)
 TROUPE_FLOATS(ProximalAdagradRule)
 #undef TROUPE_FLOATS
-
-std::string dtype_and_shape(const Tensor& t) { return to_string(t.dtype()) + t.shape().str(); }
 
 template <class Rule, class T> void run_rule(T* const* v, const T* g, const Arithmetic<T>* s, bool flag, int64_t n) {
   if constexpr (std::is_same_v<T, float>) run_floats(Rule(), v, g, s, flag, n);
@@ -182,14 +199,13 @@ class SparseApplyKernel final : public UpdateKernel {
     TROUPE_RETURN_IF_ERROR(read_handles(container, request, handles));
     TROUPE_RETURN_IF_ERROR(read_scalars(request, true, scalars));
     const Tensor &g = request.inputs[gradient()], &indices = request.inputs[gradient() + 1];
+    TROUPE_RETURN_IF_ERROR(check_row_indices(indices));
     const bool wide = indices.dtype() == DType::kInt64;
-    if ((!wide && indices.dtype() != DType::kInt32) || indices.rank() != 1)
-      return invalid_argument("indices must be an int32 or int64 vector, got {}", dtype_and_shape(indices));
     return container.update(used(handles), request.allocator, [&](std::span<Tensor* const> variables) -> Status {
       const Shape& shape = variables[0]->shape();
       void* base[kMostVariables];
       for (size_t i = 0; i < variables.size(); ++i) {
-        TROUPE_RETURN_IF_ERROR(check(handles[i]->name, *variables[i], shape, g, indices));
+        TROUPE_RETURN_IF_ERROR(check_rows(handles[i]->name, *variables[i], shape, g, indices, update_.dtype));
         base[i] = variables[i]->mutable_raw();
       }
       TROUPE_RETURN_IF_ERROR(wide ? check_indices(indices.values<int64_t>(), shape[0])
@@ -204,87 +220,6 @@ class SparseApplyKernel final : public UpdateKernel {
       return {};
     });
   }
-
-  Status check(const std::string& name, const Tensor& v, const Shape& shape, const Tensor& g,
-               const Tensor& indices) const {
-    Shape rows = v.shape();
-    if (rows.rank() > 0) rows.set(0, indices.elements());
-    if (v.rank() == 0 || v.dtype() != update_.dtype || g.dtype() != update_.dtype || !(v.shape() == shape) ||
-        !(g.shape() == rows))
-      return invalid_argument("variable '{}' is {}, the gradient of {} of its rows {}", name, dtype_and_shape(v),
-                              indices.elements(), dtype_and_shape(g));
-    return {};
-  }
-};
-
-/// An update that a GPU does in the order of its stream.
-class GpuApplyKernel final : public ResourceKernel {
- public:
-  GpuApplyKernel(const GpuRule& rule, const KernelInit& init)
-      : rule_(rule), flag_(!rule.flag.empty() && init.attr<bool>(rule.flag)) {}
-
-  void execute(Resource& resource, ResourceRequest request) override {
-    if (Container* container = core_as<Container>(resource, request, "variable"))
-      request.reply(no_output(apply(*container, request)));
-  }
-
- private:
-  Status apply(Container& container, const ResourceRequest& request) const {
-    if (!request.gpu) return make_error(Code::kInternal, "no GPU asks for what a GPU does");
-    const ResourceHandle* handles[kMostVariables];
-    GpuUpdate update{};
-    for (int i = 0; i < rule_.variables; ++i) {
-      handles[i] = handle_at(request, i);
-      if (!handles[i] || handles[i]->type != handles[0]->type || handles[i]->container != handles[0]->container)
-        return invalid_argument("input {} must be a variable of container '{}'", i, container.name());
-      TROUPE_RETURN_IF_ERROR(bring_to_gpu(container, *handles[i], request.gpu));
-    }
-    for (int i = 0; i < rule_.scalars; ++i) {
-      const int input = rule_.variables + i + (i >= rule_.gradient ? 1 : 0);
-      const Tensor& t = request.inputs[static_cast<size_t>(input)];
-      const DType wanted = i == rule_.step ? DType::kInt64 : rule_.dtype;
-      if (t.dtype() != wanted || t.rank() != 0)
-        return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), dtype_and_shape(t));
-      update.scalars[i] = t.address();
-    }
-    const Tensor& g = request.inputs[static_cast<size_t>(rule_.variables + rule_.gradient)];
-    update.gradient = g.address();
-    update.flag = flag_;
-    update.n = g.elements();
-    const auto change = [&](std::span<const Container::Rewritten> variables) -> Status {
-      for (size_t i = 0; i < variables.size(); ++i) {
-        const Tensor& t = *variables[i].from;
-        if (t.dtype() != g.dtype() || t.dtype() != rule_.dtype || !(t.shape() == g.shape()))
-          return invalid_argument("variable '{}' is {}, what changes it {}", handles[i]->name, dtype_and_shape(t),
-                                  dtype_and_shape(g));
-      }
-      for (size_t i = 0; i < variables.size(); ++i) {
-        update.from[i] = variables[i].from->address();
-        update.to[i] = variables[i].to->mutable_address();
-      }
-      if (update.n == 0) return {};
-      tell_uses(request, update);
-      Status launched = rule_.launch(*request.gpu, update);
-      request.gpu->stream.uses({});
-      return launched;
-    };
-    return container.rewrite({handles, static_cast<size_t>(rule_.variables)}, request.allocator, change);
-  }
-
-  void tell_uses(const ResourceRequest& request, const GpuUpdate& update) const {
-    const auto bytes = static_cast<size_t>(update.n) * size_of(rule_.dtype);
-    std::vector<gpu::Access> accesses{{update.gradient, bytes, false}};
-    for (int i = 0; i < rule_.variables; ++i) {
-      accesses.push_back({update.to[i], bytes, true});
-      if (update.from[i] != update.to[i]) accesses.push_back({update.from[i], bytes, false});
-    }
-    for (int i = 0; i < rule_.scalars; ++i)
-      accesses.push_back({update.scalars[i], size_of(i == rule_.step ? DType::kInt64 : rule_.dtype), false});
-    request.gpu->stream.uses(accesses);
-  }
-
-  const GpuRule rule_;
-  const bool flag_;
 };
 
 /// Variables of one shape, and with them the gradient, or, where it is sparse, its rows; all else scalars.
@@ -373,13 +308,6 @@ class Rules {
 };
 
 }  // namespace
-
-void add_gpu_update(KernelRegistry& kernels, const std::string& op, const std::string& attr, const GpuRule& rule) {
-  kernels.add(op, DeviceKind::kCuda, {{attr, {rule.dtype}}},
-              [rule](const KernelInit& init) -> Result<std::unique_ptr<ResourceKernel>> {
-                return std::unique_ptr<ResourceKernel>(new GpuApplyKernel(rule, init));
-              });
-}
 
 void register_update_ops(OpRegistry& ops, KernelRegistry& kernels) {
   Rules rules(ops, kernels);

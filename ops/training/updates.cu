@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The optimizers' updates on GPUs, by the rules of the CPU's, one element a thread; AssignAddVariableOp and
 // AssignSubVariableOp. What surrounds the launches is in ops/training/gpu_updates.h.
-#include "gpu/launch.h"
-#include "ops/training/gpu_updates.h"
+#include "ops/training/gpu_rules.cuh"
 #include "ops/training/proximal_rules.h"
 #include "ops/training/register.h"
 #include "ops/training/sign_rules.h"
@@ -12,17 +11,9 @@ namespace {
 
 constexpr int kUpdateThreads = 256;
 
-template <class Rule> constexpr int step_of() {
-  if constexpr (requires { Rule::kStep; }) return Rule::kStep;
-  else return -1;
-}
-
 template <class Rule, class T> __global__ void update_elements(GpuUpdate u) {
-  using A = Arithmetic<T>;
-  A s[Rule::kScalars];
-  for (int k = 0; k < Rule::kScalars; ++k)
-    s[k] = k == step_of<Rule>() ? static_cast<A>(*static_cast<const int64_t*>(u.scalars[k]))
-                                : static_cast<A>(widen(*static_cast<const T*>(u.scalars[k])));
+  Arithmetic<T> s[Rule::kScalars];
+  read_scalars<Rule, T>(u, s);
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < u.n; i += step) {
     T value[Rule::kVariables];
