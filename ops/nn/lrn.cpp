@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local response normalisation over channels and its gradient. Source: Krizhevsky, Sutskever, Hinton, "ImageNet
 // classification with deep convolutional neural networks", 2012.
+#include "ops/nn/lrn.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,14 +14,27 @@
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
+
+LrnParameters::LrnParameters(const KernelInit& init)
+    : radius(std::max<int64_t>(init.attr<int64_t>("depth_radius"), 0)), bias(init.attr<float>("bias")),
+      alpha(init.attr<float>("alpha")), beta(init.attr<float>("beta")) {}
+
+Status check_lrn(const Shape& images) {
+  if (images.rank() != 4) return invalid_argument("images must have 4 dimensions, not {}", images.str());
+  return {};
+}
+
+Status check_lrn_gradient(const KernelContext& c) {
+  const Shape &g = c.input(0).shape(), &x = c.input(1).shape(), &y = c.input(2).shape();
+  TROUPE_RETURN_IF_ERROR(check_lrn(x));
+  if (g != x || y != x) return invalid_argument("shapes {}, {} and {} differ", g.str(), x.str(), y.str());
+  return {};
+}
+
 namespace {
 
-struct LrnParameters {
-  int64_t radius;
-  float bias, alpha, beta;
-  explicit LrnParameters(const KernelInit& init)
-      : radius(std::max<int64_t>(init.attr<int64_t>("depth_radius"), 0)), bias(init.attr<float>("bias")),
-        alpha(init.attr<float>("alpha")), beta(init.attr<float>("beta")) {}
+struct LrnRows : LrnParameters {
+  using LrnParameters::LrnParameters;
 
   /// sums[k] = x[k - radius] + ... + x[k + radius], as far as these exist. TensorFlow's forward sums are products with
   /// a matrix of ones and zeros, so that infinities and NaN reach `all` sums of their pixel.
@@ -50,17 +65,12 @@ struct LrnParameters {
   }
 };
 
-Status check_images(const Tensor& x) {
-  if (x.rank() != 4) return invalid_argument("images must have 4 dimensions, not {}", x.shape().str());
-  return {};
-}
-
 class Lrn final : public ComputeKernel {
  public:
   explicit Lrn(const KernelInit& init) : p_(init) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_RETURN_IF_ERROR(check_images(x));
+    TROUPE_RETURN_IF_ERROR(check_lrn(x.shape()));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
     parallel_for(c.threads(), rows, kDearGrain / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
@@ -78,7 +88,7 @@ class Lrn final : public ComputeKernel {
   }
 
  private:
-  const LrnParameters p_;
+  const LrnRows p_;
 };
 
 /// With y = x / norm^beta: dx = dy / norm^beta - 2 alpha beta x * (the sum of dy * y / norm around).
@@ -87,9 +97,7 @@ class LrnGrad final : public ComputeKernel {
   explicit LrnGrad(const KernelInit& init) : p_(init) {}
   Status compute(KernelContext& c) override {
     const Tensor &g = c.input(0), &x = c.input(1), &y = c.input(2);
-    TROUPE_RETURN_IF_ERROR(check_images(x));
-    if (g.shape() != x.shape() || y.shape() != x.shape())
-      return invalid_argument("shapes {}, {} and {} differ", g.shape().str(), x.shape().str(), y.shape().str());
+    TROUPE_RETURN_IF_ERROR(check_lrn_gradient(c));
     TROUPE_ASSIGN(Tensor dx, c.allocate(x.dtype(), x.shape()));
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
     parallel_for(c.threads(), rows, kDearGrain / std::max<int64_t>(n, 1) + 1, [&](int64_t begin, int64_t end) {
@@ -111,7 +119,7 @@ class LrnGrad final : public ComputeKernel {
   }
 
  private:
-  const LrnParameters p_;
+  const LrnRows p_;
 };
 
 OpDef with_lrn_attrs(OpDef op) {

@@ -36,6 +36,7 @@ TROUPE_GPU_VARIANTS(register_activation_gpu)
 TROUPE_GPU_VARIANTS(register_batch_norm_gpu)
 TROUPE_GPU_VARIANTS(register_bias_gpu)
 TROUPE_GPU_VARIANTS(register_conv_gpu)
+TROUPE_GPU_VARIANTS(register_lrn_gpu)
 TROUPE_GPU_VARIANTS(register_pool_gpu)
 TROUPE_GPU_VARIANTS(register_softmax_gpu)
 
