@@ -9,8 +9,8 @@
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
 #include "ops/parts/moves.h"
-#include "ops/random/register.h"
 #include "ops/parts/scatter.h"
+#include "ops/random/register.h"
 #include "ops/state/register.h"
 #include "ops/training/register.h"
 

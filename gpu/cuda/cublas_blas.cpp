@@ -17,17 +17,19 @@ constexpr size_t kMostWorkspace = size_t{32} << 20;  // bytes; what is advised f
 
 /// The functions that are called.
 struct CublasLt {
-#define TROUPE_CUBLASLT(F)                                                                             \
-  F(cublasLtCreate)                                                                                    \
-  F(cublasLtDestroy)                                                                                   \
-  F(cublasLtMatmul)                                                                                    \
-  F(cublasLtMatmulAlgoGetHeuristic)                                                                    \
-  F(cublasLtMatmulDescCreate)                                                                          \
-  F(cublasLtMatmulDescDestroy)                                                                         \
-  F(cublasLtMatmulDescSetAttribute)                                                                    \
-  F(cublasLtMatrixLayoutCreate)                                                                        \
-  F(cublasLtMatrixLayoutDestroy) F(cublasLtMatrixLayoutSetAttribute) F(cublasLtMatmulPreferenceCreate) \
-      F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtGetStatusName)
+#define TROUPE_CUBLASLT(F)            \
+  F(cublasLtCreate)                   \
+  F(cublasLtDestroy)                  \
+  F(cublasLtMatmul)                   \
+  F(cublasLtMatmulAlgoGetHeuristic)   \
+  F(cublasLtMatmulDescCreate)         \
+  F(cublasLtMatmulDescDestroy)        \
+  F(cublasLtMatmulDescSetAttribute)   \
+  F(cublasLtMatrixLayoutCreate)       \
+  F(cublasLtMatrixLayoutDestroy)      \
+  F(cublasLtMatrixLayoutSetAttribute) \
+  F(cublasLtMatmulPreferenceCreate)   \
+  F(cublasLtMatmulPreferenceDestroy) F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtGetStatusName)
 #define TROUPE_DECLARE(name) decltype(&::name) name = nullptr;
   TROUPE_CUBLASLT(TROUPE_DECLARE)
 #undef TROUPE_DECLARE
