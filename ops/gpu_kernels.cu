@@ -33,6 +33,8 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_pool_gpu(kernels);
   register_random_gpu(kernels);
   register_reduction_gpu(kernels);
+  register_reverse_sequence_gpu(kernels);
+  register_scan_gpu(kernels);
   register_select_gpu(kernels);
   register_sequence_gpu(kernels);
   register_softmax_gpu(kernels);

@@ -48,6 +48,7 @@ void register_scatter_nd_gpu(KernelRegistry&, Status (*launch)(const GpuScatter&
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_const_gpu)
 TROUPE_GPU_VARIANTS(register_gather_gpu)
+TROUPE_GPU_VARIANTS(register_reverse_sequence_gpu)
 TROUPE_GPU_VARIANTS(register_top_k_gpu)
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other orders along dimensions: Reverse, ReverseV2, ReverseSequence, Roll.
+#include "ops/array/reverse.h"
+
 #include <algorithm>
 
 #include "devices/parallel.h"
@@ -66,27 +68,34 @@ Status reverse_gradient(GradientContext& c) {
 
 // --- sequences of different lengths ---
 
-struct SequenceAxes {
-  int sequence = 0, batch = 0;
-  static Result<SequenceAxes> of(const Attrs& attrs, int rank) {
-    SequenceAxes a;
-    TROUPE_ASSIGN(a.sequence, axis_from(*attrs.get<int64_t>("seq_dim"), rank));
-    TROUPE_ASSIGN(a.batch, axis_from(*attrs.get<int64_t>("batch_dim"), rank));
-    if (a.sequence == a.batch) return invalid_argument("seq_dim and batch_dim are both {}", a.batch);
-    return a;
-  }
-};
+Result<SequenceAxes> sequence_axes(const Attrs& attrs, int rank) {
+  SequenceAxes a;
+  TROUPE_ASSIGN(a.sequence, axis_from(*attrs.get<int64_t>("seq_dim"), rank));
+  TROUPE_ASSIGN(a.batch, axis_from(*attrs.get<int64_t>("batch_dim"), rank));
+  if (a.sequence == a.batch) return invalid_argument("seq_dim and batch_dim are both {}", a.batch);
+  return a;
+}
+
+}  // namespace
+
+Result<SequenceAxes> plan_reverse_sequence(const Attrs& attrs, const Shape& x, const Shape& lengths) {
+  TROUPE_ASSIGN(const SequenceAxes axes, sequence_axes(attrs, x.rank()));
+  if (lengths.rank() > 1) return invalid_argument("seq_lengths must be a vector, not {}", lengths.str());
+  if (lengths.elements() != x[axes.batch])
+    return invalid_argument("{} seq_lengths for dimension {} of {}", lengths.elements(), axes.batch, x.str());
+  return axes;
+}
+
+namespace {
 
 class ReverseSequence final : public ComputeKernel {
  public:
   explicit ReverseSequence(const KernelInit& init) : attrs_(*init.attrs) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const SequenceAxes axes, SequenceAxes::of(attrs_, x.rank()));
+    TROUPE_ASSIGN(const SequenceAxes axes, plan_reverse_sequence(attrs_, x.shape(), c.input(1).shape()));
     TROUPE_ASSIGN(const auto lengths, int_values(c.input(1), "seq_lengths"));
     const int64_t steps = x.shape()[axes.sequence], batch = x.shape()[axes.batch];
-    if (static_cast<int64_t>(lengths.size()) != batch)
-      return invalid_argument("{} seq_lengths for dimension {} of {}", lengths.size(), axes.batch, x.shape().str());
     for (size_t i = 0; i < lengths.size(); ++i)
       if (lengths[i] < 0 || lengths[i] > steps)
         return invalid_argument("seq_lengths[{}] = {} is not in [0, {}]", i, lengths[i], steps);
@@ -121,7 +130,7 @@ Status reverse_sequence_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape lengths, c.with_rank(1, 1));
   const PartialShape& x = c.input(0);
   if (x.has_rank()) {
-    TROUPE_ASSIGN(const SequenceAxes axes, SequenceAxes::of(c.attrs(), x.rank()));
+    TROUPE_ASSIGN(const SequenceAxes axes, sequence_axes(c.attrs(), x.rank()));
     if (lengths[0] >= 0 && x[axes.batch] >= 0 && lengths[0] != x[axes.batch])
       return invalid_argument("{} seq_lengths for dimension {} of {}", lengths[0], axes.batch, x.str());
   }

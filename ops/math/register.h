@@ -43,6 +43,7 @@ TROUPE_GPU_VARIANTS(register_math_binary_gpu)
 TROUPE_GPU_VARIANTS(register_math_guarded_gpu)
 TROUPE_GPU_VARIANTS(register_math_unary_gpu)
 TROUPE_GPU_VARIANTS(register_reduction_gpu)
+TROUPE_GPU_VARIANTS(register_scan_gpu)
 TROUPE_GPU_VARIANTS(register_select_gpu)
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Running totals along one axis: Cumsum, Cumprod, CumulativeLogsumexp.
+#include "ops/math/scan.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,16 +14,20 @@
 #include "ops/parts/wrapping.h"
 
 namespace troupe {
+
+Result<ScanBox> plan_scan(const Shape& x, const Tensor& axis, const Attrs& attrs) {
+  TROUPE_ASSIGN(const int along, axis_from(axis, x.rank()));
+  ScanBox box;
+  box.outer = sizes_product(x, 0, along);
+  box.n = x[along];
+  box.inner = sizes_product(x, along + 1, x.rank());
+  box.exclusive = attrs.get_or<bool>("exclusive", false);
+  box.reverse = attrs.get_or<bool>("reverse", false);
+  return box;
+}
+
 namespace {
 
-struct ScanSum {
-  template <class A> static A nothing() { return A(0); }
-  template <class A> static A join(A a, A b) { return wrapping_add(a, b); }
-};
-struct ScanProduct {
-  template <class A> static A nothing() { return A(1); }
-  template <class A> static A join(A a, A b) { return wrapping_multiply(a, b); }
-};
 struct ScanLogSumExp {
   template <class A> static A nothing() { return -std::numeric_limits<A>::infinity(); }
   template <class A> static A join(A a, A b) {
@@ -29,12 +35,6 @@ struct ScanLogSumExp {
     const A high = b > a ? b : a, low = b < a ? b : a;
     return high == nothing<A>() ? high : high + std::log1p(std::exp(low - high));
   }
-};
-
-/// The elements of `out` are totals along the middle one of three dimensions.
-struct ScanBox {
-  int64_t outer = 1, n = 1, inner = 1;
-  bool exclusive = false, reverse = false;
 };
 
 /// Threads take blocks of columns.
@@ -64,14 +64,10 @@ template <class F, class T> void scan_box(const T* in, T* out, const ScanBox& bo
 
 template <class F, class Types> class Scan final : public ComputeKernel {
  public:
-  explicit Scan(const KernelInit& init)
-      : exclusive_(init.attr<bool>("exclusive")), reverse_(init.attr<bool>("reverse")) {}
+  explicit Scan(const KernelInit& init) : attrs_(*init.attrs) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
-    TROUPE_ASSIGN(const int axis, axis_from(c.input(1), x.rank()));
-    ScanBox box{1, x.shape()[axis], 1, exclusive_, reverse_};
-    for (int i = 0; i < axis; ++i) box.outer *= x.shape()[i];
-    for (int i = axis + 1; i < x.rank(); ++i) box.inner *= x.shape()[i];
+    TROUPE_ASSIGN(const ScanBox box, plan_scan(x.shape(), c.input(1), attrs_));
     TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
     if (x.elements() > 0)
       with_type(x.dtype(), Types{},
@@ -81,7 +77,7 @@ template <class F, class Types> class Scan final : public ComputeKernel {
   }
 
  private:
-  const bool exclusive_, reverse_;
+  const Attrs attrs_;
 };
 
 Status scan_shape(ShapeContext& c) {
