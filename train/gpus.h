@@ -5,6 +5,10 @@
 #include <cctype>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "troupe/scope.h"
+#include "troupe/session.h"
 
 namespace troupe::nn {
 
@@ -15,6 +19,15 @@ inline bool any_gpu(std::span<const std::string> devices) {
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
     return name.find("gpu:") != std::string::npos;
   });
+}
+
+/// Whether all devices are there, which soft placement does not ask. Error: kNotFound with those that are.
+inline Status are_there(Engine& engine, std::span<const std::string> devices) {
+  Graph graph(engine.ops());
+  std::vector<const Node*> nodes;
+  for (const std::string& device : devices) nodes.push_back(Scope(graph).device(device).node("NoOp", {}));
+  TROUPE_RETURN_IF_ERROR(graph.status());
+  return Session(engine, graph).prepare({}, {}, nodes).status();
 }
 
 }  // namespace troupe::nn

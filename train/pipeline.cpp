@@ -63,6 +63,7 @@ class Pipeline::Impl {
       const auto at = built_.priorities.find(node.name());
       return at == built_.priorities.end() ? 3 : at->second;
     };
+    if (any_gpu(options_.devices)) TROUPE_RETURN_IF_ERROR(are_there(engine_, options_.devices));
     session_ = std::make_unique<Session>(
         engine_, graph_,
         SessionOptions{

@@ -99,6 +99,7 @@ class Trainer::Impl {
   Status build(const ModelFn& model, const Dataset& batches, std::source_location where) {
     TROUPE_ASSIGN(towers_,
                   build_towers(ScopeAt(Scope(graph_), where), variables_, model, batches, options_, tasks_.own()));
+    if (any_gpu(options_.devices)) TROUPE_RETURN_IF_ERROR(are_there(engine_, options_.devices));
     SessionOptions settings{.soft_placement = any_gpu(options_.devices)};
     // What other devices wait for goes first, so that the rings turn while the backward pass goes on.
     settings.priority = [](const Node& n) { return n.name().starts_with(kReduceScope) ? 1 : 0; };

@@ -115,6 +115,21 @@ TEST_CASE("gpu: pipelines over 1, 2 and 4 devices of a card, and over cards, lea
   check_close(trained(*engine, stages_of(4), options, 3), expected);
 }
 
+TEST_CASE("gpu: a trainer and a pipeline refuse a GPU that is not there") {
+  FakeGpus gpus;
+  auto engine = engine_with(gpus.options(1, 2));
+  TrainerOptions options = settings(*engine, ReplicaMode::kSync);
+  options.devices = {"/gpu:0", "/gpu:64"};
+  const auto trainer = Trainer::create(*engine, network, circle(64, 32), options);
+  REQUIRE_FALSE(trainer.ok());
+  CHECK_THAT(trainer.error().message, Catch::Contains("\"/gpu:64\"") && Catch::Contains("device:gpu:1"));
+  PipelineOptions staged = options_of(PipelineSchedule::kGPipe, 0, sgd(constant_rate(.1f)));
+  staged.devices = options.devices;
+  const auto pipeline = Pipeline::create(*engine, stages_of(2), points(2), staged);
+  REQUIRE_FALSE(pipeline.ok());
+  CHECK_THAT(pipeline.error().message, Catch::Contains("\"/gpu:64\""));
+}
+
 TEST_CASE("gpu: a card that is lost ends training with its name, and a trainer that ends amid work leaves nothing") {
   for (int round = 0; round < many(6); ++round) {
     FakeGpus gpus({.seed = static_cast<uint32_t>(round), .cards = 2});
