@@ -255,6 +255,31 @@ TEST_CASE("gpu: values cross between the devices of a card, between cards, and t
   CHECK(got.data<float>()[1] == 15);
 }
 
+TEST_CASE("gpu: what one card sends another, which is lost, ends its step and no other") {
+  for (int round = 0; round < many(12); ++round) {
+    FakeGpus gpus({.seed = static_cast<uint64_t>(round), .cards = 2});
+    if (!gpus.runtime) return;
+    GpuStage s(gpus, gpus.options(2, 1));
+    const Output x = s.placeholder(PartialShape{-1});
+    Output y = x;
+    for (int i = 0; i < 8; ++i) y = s.scope.device(i % 2 ? "/gpu:1" : "/gpu:0").op("Add", {y, y});
+    const Output on_other = s.scope.device("/gpu:1").op("Neg", {x}), at_host = s.scope.op("Neg", {x});
+    const FeedList feeds{{x, Tensor::of<float>({1, 2})}};
+    CHECK(s.run(y, feeds).data<float>()[1] == 512);
+    std::vector<std::future<RunResult>> running;
+    for (int i = 0; i < 4; ++i) running.push_back(s.session->run_future(feeds, {y}));
+    gpus.runtime->lose(0, static_cast<uint64_t>(round % 6));
+    for (auto& one : running)
+      if (const RunResult result = one.get(); result.ok()) CHECK((*result)[0].data<float>()[1] == 512);
+      else CHECK(result.error().code == Code::kUnavailable);
+    const auto lost = s.session->run(feeds, {y});
+    REQUIRE_FALSE(lost.ok());
+    CHECK(lost.error().code == Code::kUnavailable);
+    CHECK(s.run(on_other, feeds).data<float>()[0] == -1);
+    CHECK(s.run(at_host, feeds).data<float>()[0] == -1);
+  }
+}
+
 TEST_CASE("gpu: many steps at once from many threads") {
   FakeGpus gpus({.seed = 3});
   GpuStage s(gpus, gpus.options(1, 2));
