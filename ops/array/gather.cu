@@ -33,10 +33,10 @@ __global__ void gather_slices(S* out, const S* x, const I* indices, int64_t n,
     const I* const row = indices + (batch * plan.sizes.size[2] + number) * plan.depth;
     int64_t slice = 0;
     bool there = true;
-    for (int d = 0; d < plan.depth; ++d) {
+    for (int d = 0; d < plan.depth && there; ++d) {
       const int64_t index = row[d];
-      there = there && index >= 0 && index < plan.bounds[d];
-      slice = slice * plan.bounds[d] + index;
+      there = index >= 0 && index < plan.bounds[d];
+      if (there) slice = slice * plan.bounds[d] + index;
     }
     slice += (batch * plan.sizes.size[1] + outer) * plan.slices;
     out[i] = there ? x[slice * plan.sizes.size[3] + piece] : S{};
