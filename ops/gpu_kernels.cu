@@ -24,7 +24,9 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_cast_gpu(kernels);
   register_conv_gpu(kernels);
   register_const_gpu(kernels);
+  register_gru_gpu(kernels);
   register_lrn_gpu(kernels);
+  register_lstm_gpu(kernels);
   register_math_binary_gpu(kernels);
   register_math_guarded_gpu(kernels);
   register_math_unary_gpu(kernels);

@@ -74,12 +74,8 @@ class BlockLstmGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
     const float* kept[9];  // i, cs, f, o, ci, co, h and the gradients by cs and h
-    for (int i = 0; i < 9; ++i) {
-      if (c.input(9 + i).shape() != l.results())
-        return invalid_argument("input {} must have shape {}, not {}", 9 + i, l.results().str(),
-                                c.input(9 + i).shape().str());
-      kept[i] = c.input(9 + i).data<float>();
-    }
+    TROUPE_RETURN_IF_ERROR(check_states(c, 9, 9, l.results()));
+    for (int i = 0; i < 9; ++i) kept[i] = c.input(9 + i).data<float>();
     float* out[8];  // by x, cs_prev, h_prev, w, wci, wcf, wco, b
     for (int i = 0; i < 8; ++i) {
       TROUPE_ASSIGN(Tensor t, c.allocate(DType::kFloat32, c.input(i + 1).shape()));

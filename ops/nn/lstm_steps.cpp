@@ -4,7 +4,7 @@
 #include "ops/nn/lstm_steps.h"
 
 #include "devices/parallel.h"
-#include "ops/parts/fast_math.h"
+#include "ops/nn/recurrent_units.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/type_dispatch.h"
 
@@ -21,28 +21,22 @@ struct ForwardRow {
 
 template <bool kPeephole>
 [[gnu::always_inline]] inline void forward_units(const ForwardRow& r, int64_t n, float more_forget, float clip) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t k = 0; k < n; ++k) {
-    const float before = r.c_before[k];
-    float in = r.in_gate[k] + r.in_bias[k], forget = r.forget_gate[k] + r.forget_bias[k] + more_forget;
-    if constexpr (kPeephole) {
-      in += before * r.wci[k];
-      forget += before * r.wcf[k];
-    }
-    const float i = fast_math::sigmoid(in), f = fast_math::sigmoid(forget);
-    const float ci = fast_math::tanh(r.cell_gate[k] + r.cell_bias[k]);
-    float cs = ci * i + before * f;
-    cs = cs > clip ? clip : cs < -clip ? -clip : cs;
-    float out = r.out_gate[k] + r.out_bias[k];
-    if constexpr (kPeephole) out += cs * r.wco[k];
-    const float o = fast_math::sigmoid(out), co = fast_math::tanh(cs);
-    r.i[k] = i;
-    r.cs[k] = cs;
-    r.f[k] = f;
-    r.o[k] = o;
-    r.ci[k] = ci;
-    r.co[k] = co;
-    r.h[k] = co * o;
+    const LstmGates sums = {.in = r.in_gate[k] + r.in_bias[k],
+                            .cell = r.cell_gate[k] + r.cell_bias[k],
+                            .forget = r.forget_gate[k] + r.forget_bias[k] + more_forget,
+                            .out = r.out_gate[k] + r.out_bias[k]};
+    LstmPeepholes w;
+    if constexpr (kPeephole) w = {r.wci[k], r.wcf[k], r.wco[k]};
+    const LstmUnit u = lstm_unit<kPeephole>(sums, r.c_before[k], w, clip);
+    r.i[k] = u.i;
+    r.cs[k] = u.cs;
+    r.f[k] = u.f;
+    r.o[k] = u.o;
+    r.ci[k] = u.ci;
+    r.co[k] = u.co;
+    r.h[k] = u.h;
   }
 }
 
@@ -62,21 +56,18 @@ struct BackwardRow {
 };
 
 template <bool kPeephole> [[gnu::always_inline]] inline void backward_units(const BackwardRow& r, int64_t n) {
-#pragma omp simd
+#pragma GCC ivdep
   for (int64_t k = 0; k < n; ++k) {
-    const float i = r.i[k], f = r.f[k], o = r.o[k], ci = r.ci[k], co = r.co[k];
-    const float dh = r.dh[k] + r.dh_after[k];
-    const float d_out = o * (1 - o) * dh * co;
-    float dc = (1 - co * co) * dh * o + r.dc[k] + r.dc_after[k];
-    if constexpr (kPeephole) dc += d_out * r.wco[k];
-    const float d_in = i * (1 - i) * dc * ci, d_forget = f * (1 - f) * dc * r.c_before[k];
-    r.cell_gate[k] = (1 - ci * ci) * dc * i;
-    r.in_gate[k] = d_in;
-    r.forget_gate[k] = d_forget;
-    r.out_gate[k] = d_out;
-    dc *= f;
-    if constexpr (kPeephole) dc += d_in * r.wci[k] + d_forget * r.wcf[k];
-    r.dc_after[k] = dc;
+    const LstmUnit u = {.i = r.i[k], .cs = 0, .f = r.f[k], .o = r.o[k], .ci = r.ci[k], .co = r.co[k], .h = 0};
+    LstmPeepholes w;
+    if constexpr (kPeephole) w = {r.wci[k], r.wcf[k], r.wco[k]};
+    const LstmUnitGradient d =
+        lstm_unit_gradient<kPeephole>(u, r.c_before[k], w, r.dh[k] + r.dh_after[k], r.dc[k], r.dc_after[k]);
+    r.in_gate[k] = d.sums.in;
+    r.cell_gate[k] = d.sums.cell;
+    r.forget_gate[k] = d.sums.forget;
+    r.out_gate[k] = d.sums.out;
+    r.dc_after[k] = d.before;
   }
 }
 
@@ -98,10 +89,10 @@ template <class F> void each_row(const KernelContext& c, const Lstm& l, const F&
 
 }  // namespace
 
-Result<Lstm> Lstm::of(const KernelContext& c, std::string_view op, bool peephole) {
-  Lstm l;
+Result<LstmShape> LstmShape::of(const KernelContext& c, std::string_view op, bool peephole) {
+  LstmShape l;
   l.cell = op.starts_with("LSTMBlockCell");
-  const int first = l.cell ? 0 : 1, rank = l.cell ? 2 : 3;
+  const int first = l.first(), rank = l.cell ? 2 : 3;
   const Tensor &x = c.input(first), &b = c.input(first + 7);
   if (x.rank() != rank)
     return invalid_argument("x must have shape {}, not {}", l.cell ? "[batch, inputs]" : "[steps, batch, inputs]",
@@ -130,15 +121,31 @@ Result<Lstm> Lstm::of(const KernelContext& c, std::string_view op, bool peephole
     TROUPE_RETURN_IF_ERROR(expect(4, "wci", {l.units}));
     TROUPE_RETURN_IF_ERROR(expect(5, "wcf", {l.units}));
     TROUPE_RETURN_IF_ERROR(expect(6, "wco", {l.units}));
-    l.wci = c.input(first + 4).data<float>();
-    l.wcf = c.input(first + 5).data<float>();
-    l.wco = c.input(first + 6).data<float>();
   }
-  l.x = x.data<float>();
-  l.c0 = c.input(first + 1).data<float>();
-  l.h0 = c.input(first + 2).data<float>();
-  l.w = c.input(first + 3).data<float>();
-  l.b = b.data<float>();
+  return l;
+}
+
+Status check_states(const KernelContext& c, int first, int count, const Shape& shape) {
+  for (int i = first; i < first + count; ++i)
+    if (c.input(i).shape() != shape)
+      return invalid_argument("input {} must have shape {}, not {}", i, shape.str(), c.input(i).shape().str());
+  return {};
+}
+
+Result<Lstm> Lstm::of(const KernelContext& c, std::string_view op, bool peephole) {
+  Lstm l;
+  TROUPE_ASSIGN(static_cast<LstmShape&>(l), LstmShape::of(c, op, peephole));
+  const auto input = [&](int i) { return c.input(l.first() + i).data<float>(); };
+  l.x = input(0);
+  l.c0 = input(1);
+  l.h0 = input(2);
+  l.w = input(3);
+  if (peephole) {
+    l.wci = input(4);
+    l.wcf = input(5);
+    l.wco = input(6);
+  }
+  l.b = input(7);
   return l;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of long short-term memories share, of a step or a whole sequence: inputs, gates, and the loops that make
-// all that follows from a row of gates. Implemented in ops/nn/lstm_steps.cpp.
+// What kernels of long short-term memories share, of a step or a whole sequence: inputs and gates, of CPUs and GPUs,
+// and the loops of CPUs that make all that follows from a row of gates. Implemented in ops/nn/lstm_steps.cpp.
 #pragma once
 #include <string_view>
 #include <utility>
@@ -18,21 +18,33 @@ struct GateOrder {
   }
 };
 
-/// Inputs of the ops, checked. Peepholes are nullptr where there are none.
-struct Lstm {
+/// Sizes of the inputs of the ops, checked.
+struct LstmShape {
   bool cell = false;  // the op is of one step, whose number is no dimension
   int64_t steps = 1, most_steps = 1, batch = 0, inputs = 0, units = 0;
-  const float *x = nullptr, *c0 = nullptr, *h0 = nullptr, *w = nullptr, *b = nullptr;
-  const float *wci = nullptr, *wcf = nullptr, *wco = nullptr;
 
-  /// Inputs of `op` from the first: seq_len_max unless it is a cell, then x, cs_prev, h_prev, w, wci, wcf, wco, b.
-  /// Errors: shapes that do not fit.
-  static Result<Lstm> of(const KernelContext& c, std::string_view op, bool peephole);
-  const float* recurrent() const { return w + inputs * 4 * units; }
+  /// Inputs of `op` from the first: seq_len_max, which is in the host's memory, unless it is a cell, then x, cs_prev,
+  /// h_prev, w, wci, wcf, wco, b. Errors: shapes that do not fit.
+  static Result<LstmShape> of(const KernelContext& c, std::string_view op, bool peephole);
+  /// The number of input x.
+  int first() const { return cell ? 0 : 1; }
   /// The shape of the results.
   Shape results() const { return cell ? Shape{batch, units} : Shape{most_steps, batch, units}; }
   /// Elements of one step's state.
   int64_t state() const { return batch * units; }
+};
+
+/// Errors: one of `count` inputs from `first` on has another shape.
+Status check_states(const KernelContext& c, int first, int count, const Shape& shape);
+
+/// Inputs of a CPU's kernel. Peepholes are nullptr where there are none.
+struct Lstm : LstmShape {
+  const float *x = nullptr, *c0 = nullptr, *h0 = nullptr, *w = nullptr, *b = nullptr;
+  const float *wci = nullptr, *wcf = nullptr, *wco = nullptr;
+
+  /// Errors: as of LstmShape.
+  static Result<Lstm> of(const KernelContext& c, std::string_view op, bool peephole);
+  const float* recurrent() const { return w + inputs * 4 * units; }
 };
 
 /// Results of one step, or the arrays of the step that a gradient needs, [batch, units] each.

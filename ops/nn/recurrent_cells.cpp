@@ -3,7 +3,9 @@
 // (lstm.cpp), and GRUBlockCell. Source of the latter: Cho et al., "Learning phrase representations using RNN
 // encoder-decoder", 2014.
 #include "devices/parallel.h"
+#include "ops/nn/gru.h"
 #include "ops/nn/lstm_steps.h"
+#include "ops/nn/recurrent_units.h"
 #include "ops/nn/register.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gemm.h"
@@ -13,6 +15,22 @@
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
+
+Result<GruShape> GruShape::of(const KernelContext& c) {
+  const Tensor &x = c.input(0), &h = c.input(1);
+  if (x.rank() != 2) return invalid_argument("x must have shape [batch, inputs], not {}", x.shape().str());
+  if (h.rank() != 2 || h.dim(0) != x.dim(0))
+    return invalid_argument("h_prev must have shape [{}, units], not {}", x.dim(0), h.shape().str());
+  const GruShape g{x.dim(0), x.dim(1), h.dim(1)};
+  const int64_t both = g.inputs + g.units;
+  const Shape want[] = {{both, 2 * g.units}, {both, g.units}, {2 * g.units}, {g.units}};
+  const char* names[] = {"w_ru", "w_c", "b_ru", "b_c"};
+  for (int i = 0; i < 4; ++i)
+    if (c.input(i + 2).shape() != want[i])
+      return invalid_argument("{} must have shape {}, not {}", names[i], want[i].str(), c.input(i + 2).shape().str());
+  return g;
+}
+
 namespace {
 
 // -- LSTMBlockCell ----------------------------------------------------------------------------------------------------
@@ -24,12 +42,8 @@ class LstmCellGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
     const float* kept[8];  // i, cs, f, o, ci, co and the gradients by cs and h
-    for (int i = 0; i < 8; ++i) {
-      if (c.input(8 + i).shape() != l.results())
-        return invalid_argument("input {} must have shape {}, not {}", 8 + i, l.results().str(),
-                                c.input(8 + i).shape().str());
-      kept[i] = c.input(8 + i).data<float>();
-    }
+    TROUPE_RETURN_IF_ERROR(check_states(c, 8, 8, l.results()));
+    for (int i = 0; i < 8; ++i) kept[i] = c.input(8 + i).data<float>();
     float* out[5];  // by cs_prev, the sums, wci, wcf, wco
     for (int i = 0; i < 5; ++i) {
       const Shape shape = i == 0 ? l.results() : i == 1 ? Shape{l.batch, 4 * l.units} : c.input(i + 2).shape();
@@ -115,27 +129,16 @@ Status lstm_cell_gradient(GradientContext& c) {
 
 // -- GRUBlockCell -----------------------------------------------------------------------------------------------------
 
-struct Gru {
-  int64_t batch = 0, inputs = 0, units = 0;
+struct Gru : GruShape {
   const float *x = nullptr, *h = nullptr, *w_ru = nullptr, *w_c = nullptr, *b_ru = nullptr, *b_c = nullptr;
 
   static Result<Gru> of(const KernelContext& c) {
-    const Tensor &x = c.input(0), &h = c.input(1);
-    if (x.rank() != 2) return invalid_argument("x must have shape [batch, inputs], not {}", x.shape().str());
-    if (h.rank() != 2 || h.dim(0) != x.dim(0))
-      return invalid_argument("h_prev must have shape [{}, units], not {}", x.dim(0), h.shape().str());
-    Gru g{x.dim(0), x.dim(1), h.dim(1)};
-    const int64_t both = g.inputs + g.units;
-    const Shape want[] = {{both, 2 * g.units}, {both, g.units}, {2 * g.units}, {g.units}};
-    const char* names[] = {"w_ru", "w_c", "b_ru", "b_c"};
-    for (int i = 0; i < 4; ++i)
-      if (c.input(i + 2).shape() != want[i])
-        return invalid_argument("{} must have shape {}, not {}", names[i], want[i].str(), c.input(i + 2).shape().str());
+    Gru g;
+    TROUPE_ASSIGN(static_cast<GruShape&>(g), GruShape::of(c));
     const float** const to[] = {&g.x, &g.h, &g.w_ru, &g.w_c, &g.b_ru, &g.b_c};
     for (int i = 0; i < 6; ++i) *to[i] = c.input(i).data<float>();
     return g;
   }
-  Shape state() const { return {batch, units}; }
   /// out = [left, right] * w + no bias, of `columns` columns.
   bool product(const float* left, const float* right, const float* w, float* out, int64_t columns) const {
     return gemm(left, false, w, false, out, batch, columns, inputs) &&
@@ -160,7 +163,7 @@ TROUPE_SIMD_CLONES void state_row(float* candidate, const float* bias, const flo
 #pragma omp simd
   for (int64_t k = 0; k < n; ++k) {
     candidate[k] = fast_math::tanh(candidate[k] + bias[k]);
-    out[k] = u[k] * h[k] + (1 - u[k]) * candidate[k];
+    out[k] = gru_state(u[k], h[k], candidate[k]);
   }
 }
 
@@ -200,12 +203,8 @@ class GruCellGrad final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Gru g, Gru::of(c));
     const float* kept[4];  // r, u, c and the gradient by h
-    for (int i = 0; i < 4; ++i) {
-      if (c.input(6 + i).shape() != g.state())
-        return invalid_argument("input {} must have shape {}, not {}", 6 + i, g.state().str(),
-                                c.input(6 + i).shape().str());
-      kept[i] = c.input(6 + i).data<float>();
-    }
+    TROUPE_RETURN_IF_ERROR(check_states(c, 6, 4, g.state()));
+    for (int i = 0; i < 4; ++i) kept[i] = c.input(6 + i).data<float>();
     const float *r = kept[0], *u = kept[1], *candidate = kept[2], *dh = kept[3];
     float* out[4];  // by x, h_prev, the candidate's sum, the gates' sums
     const Shape shapes[] = {{g.batch, g.inputs}, g.state(), g.state(), {g.batch, 2 * g.units}};
@@ -215,15 +214,16 @@ class GruCellGrad final : public ComputeKernel {
       c.set_output(i, std::move(t));
     }
     const int64_t n = g.units, all = g.batch * n;
-    for (int64_t i = 0; i < all; ++i) out[2][i] = dh[i] * (1 - u[i]) * (1 - candidate[i] * candidate[i]);
+    for (int64_t i = 0; i < all; ++i) out[2][i] = gru_candidate_gradient(dh[i], u[i], candidate[i]);
     TROUPE_ASSIGN(Tensor reset, c.allocate(DType::kFloat32, g.state()));
     float* d_reset = reset.mutable_data<float>();  // by h_prev times r
     if (!gemm(out[2], false, g.w_c + g.inputs * n, true, d_reset, g.batch, n, n)) return g.failed();
     for (int64_t i = 0; i < all; ++i) {
       float* gates = out[3] + i / n * 2 * n + i % n;
-      gates[0] = d_reset[i] * g.h[i] * r[i] * (1 - r[i]);
-      gates[n] = dh[i] * (g.h[i] - candidate[i]) * u[i] * (1 - u[i]);
-      out[1][i] = d_reset[i] * r[i] + dh[i] * u[i];
+      const GruGateGradient d = gru_gate_gradient(d_reset[i], dh[i], g.h[i], r[i], u[i], candidate[i]);
+      gates[0] = d.r;
+      gates[n] = d.u;
+      out[1][i] = d.h;
     }
     const bool ok = gemm(out[2], false, g.w_c, true, out[0], g.batch, g.inputs, n) &&
                     gemm_add(out[3], false, g.w_ru, true, out[0], g.batch, g.inputs, 2 * n) &&
