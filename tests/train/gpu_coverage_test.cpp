@@ -111,5 +111,20 @@ TEST_CASE("gpu: every layer has all kernels, forward and backward") {
   }
 }
 
+TEST_CASE("gpu: a stack of LSTMs has all kernels, forward and backward") {
+  Gpus gpus;
+  Graph graph(gpus.engine->ops());
+  Variables variables;
+  const Scope root(graph);
+  const std::vector<Scope> layers = {root.device("/gpu:0"), root.device("/gpu:1")};
+  const Output x = root.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3, 6, 4}}});
+  const auto stack = lstm_stack(layers, variables, x, 5, "stack", {.chunk = 2});
+  const Output loss = mean_all(layers[1], stack.outputs(layers[1]));
+  REQUIRE(minimize(layers[1], variables, adam(constant_rate(.1f)), loss));
+  INFO((root.ok() ? "" : root.status().error().str()));
+  REQUIRE(root.ok());
+  CHECK(without_kernels(graph, *gpus.engine) == std::set<std::string>());
+}
+
 }  // namespace
 }  // namespace troupe::nn
