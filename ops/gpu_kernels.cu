@@ -17,6 +17,7 @@
 namespace troupe::TROUPE_GPU_VARIANT {
 
 void register_gpu_kernels(KernelRegistry& kernels) {
+  register_shapes_gpu(kernels);  // first: where two serve a node, that which was added first is taken
   register_activation_gpu(kernels);
   register_batch_norm_gpu(kernels);
   register_bias_gpu(kernels);

@@ -9,6 +9,9 @@ namespace troupe {
 
 TROUPE_GPU_VARIANTS(register_gpu_kernels)
 
+/// Those of int32 that compute at the host, in both variants; before others of the same ops, which they go before.
+void register_shapes_gpu(KernelRegistry& kernels);
+
 /// Adds those that nvcc compiled, for who only looks which there are. False: this build has none.
 bool add_cuda_kernels(KernelRegistry& kernels);
 

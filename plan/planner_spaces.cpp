@@ -2,15 +2,14 @@
 // Values on devices that have memory of their own: what comes from elsewhere, and what leaves, is in the host's; what
 // kernels read and set is in the device's, but for what they are registered to have at the host. Where the two differ a
 // node copies the value, once for all who read it.
+#include "devices/host_arguments.h"
 #include "plan/planner.h"
 
 namespace troupe {
 namespace {
 
-/// Whether argument `index` of `count` is in a list that may count from the end.
-bool listed(const std::vector<int>& list, int index, int count) {
-  return std::ranges::any_of(list, [&](int i) { return (i < 0 ? count + i : i) == index; });
-}
+/// Where loops and branches pass values on: counters and sizes stay at the host, where ops/gpu_shapes.cpp counts.
+Space space_of_passed(DType dtype) { return is_object(dtype) || dtype == DType::kInt32 ? Space::kHost : Space::kGpu; }
 
 }  // namespace
 
@@ -37,7 +36,7 @@ Result<Space> Planner::space_of_output(Place at, int port) const {
     case NodeKind::kSwitch:
     case NodeKind::kEnter:
     case NodeKind::kExit:
-    case NodeKind::kNextIteration: return is_object(graph_node.dtype(0)) ? Space::kHost : Space::kGpu;
+    case NodeKind::kNextIteration: return space_of_passed(graph_node.dtype(0));
     case NodeKind::kCompute:
     case NodeKind::kResource:
     case NodeKind::kBlocking: break;
@@ -45,7 +44,7 @@ Result<Space> Planner::space_of_output(Place at, int port) const {
   if (is_object(graph_node.dtype(port))) return Space::kHost;
   TROUPE_ASSIGN(const KernelRegistry::HostMemory host,
                 context_.kernels.host_memory(graph_node.op().name(), DeviceKind::kCuda, graph_node.attrs()));
-  return listed(host.outputs, port, graph_node.num_outputs()) ? Space::kHost : Space::kGpu;
+  return names_argument(host.outputs, port, graph_node.num_outputs()) ? Space::kHost : Space::kGpu;
 }
 
 Result<Space> Planner::space_of_input(Place here, int index, DType dtype) const {
@@ -53,11 +52,11 @@ Result<Space> Planner::space_of_input(Place here, int index, DType dtype) const 
   const PartitionPlan& plan = drafts_[here.partition].plan;
   const Node& graph_node = *plan.graph_nodes[here.node];
   switch (plan.nodes[here.node].kind) {
-    case NodeKind::kSwitch: return index == 0 ? Space::kGpu : Space::kHost;
+    case NodeKind::kSwitch: return index == 0 ? space_of_passed(dtype) : Space::kHost;
     case NodeKind::kMerge:
     case NodeKind::kEnter:
     case NodeKind::kExit:
-    case NodeKind::kNextIteration: return Space::kGpu;
+    case NodeKind::kNextIteration: return space_of_passed(dtype);
     case NodeKind::kCompute:
     case NodeKind::kResource:
     case NodeKind::kBlocking: break;
@@ -65,7 +64,7 @@ Result<Space> Planner::space_of_input(Place here, int index, DType dtype) const 
   }
   TROUPE_ASSIGN(const KernelRegistry::HostMemory host,
                 context_.kernels.host_memory(graph_node.op().name(), DeviceKind::kCuda, graph_node.attrs()));
-  return listed(host.inputs, index, static_cast<int>(graph_node.inputs().size())) ? Space::kHost : Space::kGpu;
+  return names_argument(host.inputs, index, static_cast<int>(graph_node.inputs().size())) ? Space::kHost : Space::kGpu;
 }
 
 Result<Planner::Held> Planner::output_held(Place at, int port) const {

@@ -3,6 +3,7 @@
 // Shape, Fill, Range and their kin.
 #include <cmath>
 
+#include "devices/host_arguments.h"
 #include "ops/array/fill.h"
 #include "ops/array/register.h"
 #include "ops/parts/element_list.h"
@@ -456,7 +457,8 @@ void register_identities_gpu(KernelRegistry& kernels) {
   for (const char* op : {"PlaceholderWithDefault", "EnsureShape"}) kernels.add<EnsureShape>(op, DeviceKind::kCuda, {});
   for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "GuaranteeConst"})
     kernels.add<Forward>(op, DeviceKind::kCuda, {});
-  for (const char* op : {"Shape", "Size", "Rank"}) kernels.add<ShapeKernel>(op, DeviceKind::kCuda, {}, {{}, {0}});
+  for (const char* op : {"Shape", "ShapeN", "Size", "Rank"})
+    kernels.add<ShapeKernel>(op, DeviceKind::kCuda, {}, {{}, {kEveryArgument}});
   // Axes and sizes, as in TensorFlow.
   kernels.add<Range<int32_t>>("Range", DeviceKind::kCuda, {{"Tidx", {DType::kInt32}}}, {{0, 1, 2}, {0}});
 }

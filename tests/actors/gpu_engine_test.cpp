@@ -241,6 +241,49 @@ TEST_CASE("gpu: loops and branches on a GPU") {
   CHECK(s.run(branch[0], {{x, Tensor::scalar(-1.f)}}).data<float>()[0] == 1024);
 }
 
+TEST_CASE("gpu: shapes are computed at the host, and nothing is copied but what is fed and fetched") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{-1, -1, 4});
+  const auto ints = [&](std::initializer_list<int32_t> values) { return s.gpu.constant(Tensor::of<int32_t>(values)); };
+  const Output shape = s.gpu.op("Shape", {x});
+  const auto size = [&](int32_t d) {
+    return s.gpu.op("StridedSlice", {shape, ints({d}), ints({d + 1}), ints({1})}, {{"shrink_axis_mask", int64_t{1}}});
+  };
+  const Output rows = s.gpu.op("Mul", {size(0), size(1)}), four = s.gpu.constant(Tensor::scalar<int32_t>(4));
+  const Output to = s.gpu.op("Pack", {rows, s.gpu.op("FloorDiv", {four, s.gpu.constant(Tensor::scalar<int32_t>(2))}),
+                                      s.gpu.op("Sub", {size(2), s.gpu.constant(Tensor::scalar<int32_t>(2))})});
+  const Output y = s.gpu.op("Reshape", {x, s.gpu.op("Identity", {to})});
+  for (int64_t batch : {2, 5, 1}) {
+    const int64_t before = gpus.runtime ? gpus.runtime->work_done() : 0;
+    const Tensor fed = *Tensor::zeros(DType::kFloat32, Shape{batch, 3, 4});
+    CHECK(s.run(y, {{x, fed}}).shape() == Shape{batch * 3, 2, 2});
+    if (gpus.runtime) CHECK(gpus.runtime->work_done() - before == 2);
+  }
+}
+
+TEST_CASE("gpu: a loop that counts by int32 counts at the host") {
+  FakeGpus gpus;
+  GpuStage s(gpus, gpus.options());
+  const Output x = s.placeholder(PartialShape{2}), n = s.scope.op("Placeholder", {}, {{"dtype", DType::kInt32}});
+  const std::vector<Output> loop = while_loop(
+      s.gpu, {s.gpu.constant(Tensor::scalar<int32_t>(0)), x},
+      [&](const Scope& scope, const std::vector<Output>& v) {
+        return scope.op("Less", {v[0], n});
+      },
+      [](const Scope& scope, const std::vector<Output>& v) {
+        return std::vector{scope.op("Add", {v[0], scope.constant(Tensor::scalar<int32_t>(1))}),
+                           scope.op("Neg", {v[1]})};
+      });
+  for (int32_t times : {1, 4, 7}) {
+    const int64_t before = gpus.runtime ? gpus.runtime->work_done() : 0;
+    const Tensor got = s.run(loop[1], {{x, Tensor::of<float>({1, -2})}, {n, Tensor::scalar(times)}});
+    CHECK(got.data<float>()[1] == (times % 2 ? 2 : -2));
+    // The value goes up, is negated so often, and comes back.
+    if (gpus.runtime) CHECK(gpus.runtime->work_done() - before == 2 + times);
+  }
+}
+
 TEST_CASE("gpu: values cross between the devices of a card, between cards, and the CPU") {
   FakeGpus gpus({.cards = 2});
   GpuStage s(gpus, gpus.options(2, 2));

@@ -14,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "devices/host_arguments.h"
 #include "gpu/compute.h"
 #include "gpu/fake/fake_blas.h"
 #include "gpu/fake/fake_dnn.h"
@@ -128,14 +129,11 @@ class Parity {
       TROUPE_ASSIGN(host, kernels.host_memory(c.op, kind, node->attrs()));
     }
     const int inputs = static_cast<int>(c.inputs.size()), outputs = node->num_outputs();
-    const auto on_host = [](const std::vector<int>& list, int i, int count) {
-      return std::ranges::find(list, i) != list.end() || std::ranges::find(list, i - count) != list.end();
-    };
     std::vector<Tensor> values(inputs + outputs);
     std::vector<uint32_t> slots(inputs);
     for (int i = 0; i < inputs; ++i) {
       slots[i] = i;
-      values[i] = gpu && !on_host(host.inputs, i, inputs) ? upload(c.inputs[i], layout) : *c.inputs[i].clone();
+      values[i] = gpu && !names_argument(host.inputs, i, inputs) ? upload(c.inputs[i], layout) : *c.inputs[i].clone();
     }
     const std::vector<int32_t> uses(inputs + outputs, layout == Layout::kShared ? 2 : 1);
     std::vector<Tensor> before;
@@ -149,7 +147,7 @@ class Parity {
     for (int p = 0; p < outputs; ++p) {
       const Tensor& y = values[inputs + p];
       REQUIRE(y.defined());
-      if (gpu) CHECK((y.space() == Space::kHost) == on_host(host.outputs, p, outputs));
+      if (gpu) CHECK((y.space() == Space::kHost) == names_argument(host.outputs, p, outputs));
       out.push_back(download(y));
     }
     for (size_t i = 0; i < before.size(); ++i) CHECK(download(before[i]).identical(c.inputs[i]));
