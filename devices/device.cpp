@@ -14,6 +14,8 @@ Result<Ran> Device::run(const Node&, ComputeKernel*, KernelContext&, std::span<c
   return not_done(info, "calls its kernels directly");
 }
 
+Error Device::reason(Error error) { return error; }
+
 bool Device::holds(const Tensor&) const { return false; }
 
 Result<Tensor> Device::copy_in(const Tensor&) { return not_done(info, "has no memory of its own"); }

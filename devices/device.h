@@ -55,6 +55,8 @@ class Device {
   /// The value in the host's memory, once what was run before has made it: as the answer to `tag`,
   /// Executor::answered().
   virtual Status copy_out(const Tensor& value, const RequestTag& tag);
+  /// What an error of its work comes of, such as a lack of memory of a device that was lost.
+  virtual Error reason(Error error);
   /// An answer without outputs once all that was run before is done.
   virtual Status mark(const RequestTag& tag);
 };

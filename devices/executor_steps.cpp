@@ -48,6 +48,7 @@ void Executor::abort(const StepRef& call) {
 }
 
 void Executor::fail(StepState& s, const Node* node, Error error) {
+  if (device_.traits.runs_on) error = device_.reason(std::move(error));
   if (node) {
     if (error.node.empty()) error.node = node->name();
     if (error.op.empty()) error.op = node->op().name();

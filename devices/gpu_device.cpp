@@ -9,7 +9,7 @@ Result<Ran> GpuDevice::run(const Node&, ComputeKernel* kernel, KernelContext& co
   if (!kernel) return Ran{.asks = true};
   Status status = run_kernel(*kernel, context);
   gpu_.compute().stream.uses({});  // what comes next is not this kernel's
-  if (!status.ok()) return gpu_.reason(std::move(status.error()));
+  TROUPE_RETURN_IF_ERROR(std::move(status));
   return Ran{};
 }
 

@@ -25,6 +25,7 @@ class GpuDevice final : public Device {
   Result<Ran> run(const Node& node, ComputeKernel* kernel, KernelContext& context,
                   std::span<const Tensor> outputs) override;
   bool holds(const Tensor& value) const override { return gpu_.holds(value); }
+  Error reason(Error error) override { return gpu_.reason(std::move(error)); }
   Result<Tensor> copy_in(const Tensor& value) override { return gpu_.copy_in(value); }
   Status copy_out(const Tensor& value, const RequestTag& tag) override;
   Status mark(const RequestTag& tag) override;
