@@ -18,6 +18,7 @@ TEST_CASE("Local response normalisation on GPUs agrees with that of CPUs") {
           const double tolerance = lrn_tolerance(dtype);
           const Tensor x = random_values(dtype, shape, 1);
           parity.check({"LRN", {x}, attrs, tolerance});
+          parity.check({"LRN", {random_values(dtype, shape, 3, true)}, attrs, tolerance});
           const auto y = parity.run(DeviceKind::kCpu, {"LRN", {x}, attrs});
           const Tensor out = y.ok() ? (*y)[0] : x, g = random_values(dtype, shape, 2);
           parity.check({"LRNGrad", {g, x, out}, attrs, tolerance * 4});
