@@ -179,7 +179,6 @@ TEST_CASE("golden graphs cut at random") {
 TEST_CASE("golden graphs on GPUs") {
   for (const fs::path& description : cases_to_cut()) {
     const std::string name = description.stem().string();
-    if (name == "infinities") continue;  // LRN: one reaches the channels around it on GPUs, as cuDNN has it
     DYNAMIC_SECTION(name) {
       const uint32_t seed = std::accumulate(name.begin(), name.end(), 3u);
       const troupe::testing::FakeGpus gpus({.seed = seed, .cards = 2});
