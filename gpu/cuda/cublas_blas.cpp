@@ -2,13 +2,13 @@
 // Products by cuBLASLt, whose functions are looked up in the library at run time.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <bit>
 #include <mutex>
 #include <unordered_map>
 
 #include "gpu/cublas.h"
+#include "gpu/cuda/shared_library.h"
 
 namespace troupe::gpu {
 namespace {
@@ -34,26 +34,14 @@ struct CublasLt {
   TROUPE_CUBLASLT(TROUPE_DECLARE)
 #undef TROUPE_DECLARE
 
-  /// Never closed: threads of its own may still run.
   Status load() {
-    const std::string name = "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR);
-    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-      const char* why = dlerror();
-      return make_error(Code::kUnavailable, "cuBLASLt: {}", why ? why : name.c_str());
-    }
-    const char* missing = nullptr;
-    const auto find = [&](const char* function) {
-      void* at = dlsym(library, function);
-      if (!at) missing = function;
-      return at;
-    };
-#define TROUPE_FIND(name) name = reinterpret_cast<decltype(name)>(find(#name));
+    TROUPE_ASSIGN(SharedLibrary library,
+                  SharedLibrary::open("cuBLASLt", "libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)));
+#define TROUPE_FIND(name) library.find(#name, name);
     TROUPE_CUBLASLT(TROUPE_FIND)
 #undef TROUPE_FIND
 #undef TROUPE_CUBLASLT
-    if (missing) return make_error(Code::kUnavailable, "cuBLASLt: {} has no {}", name, missing);
-    return {};
+    return library.found_all();
   }
   Status check(cublasStatus_t status, const char* call) const {
     if (status == CUBLAS_STATUS_SUCCESS) return {};

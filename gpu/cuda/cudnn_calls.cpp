@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/cuda/cudnn_calls.h"
 
-#include <dlfcn.h>
-
 #include <string>
+
+#include "gpu/cuda/shared_library.h"
 
 namespace troupe::gpu {
 
 Status Cudnn::load() {
-  const std::string file = "libcudnn.so." + std::to_string(CUDNN_MAJOR);
-  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char* why = dlerror();
-    return make_error(Code::kUnavailable, "cuDNN: {}", why ? why : file.c_str());
-  }
-  const char* missing = nullptr;
-  const auto find = [&](const char* function) {
-    void* at = dlsym(library, function);
-    if (!at) missing = function;
-    return at;
-  };
-#define TROUPE_FIND(name) name = reinterpret_cast<decltype(name)>(find(#name));
+  TROUPE_ASSIGN(SharedLibrary library, SharedLibrary::open("cuDNN", "libcudnn.so." + std::to_string(CUDNN_MAJOR)));
+#define TROUPE_FIND(name) library.find(#name, name);
   TROUPE_CUDNN(TROUPE_FIND)
 #undef TROUPE_FIND
-  if (missing) return make_error(Code::kUnavailable, "cuDNN: {} has no {}", file, missing);
-  return {};
+  return library.found_all();
 }
 
 Status Cudnn::check(cudnnStatus_t status, const char* call) const {
