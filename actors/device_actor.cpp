@@ -4,12 +4,13 @@
 #include <chrono>
 
 #include "actors/blocking_jobs.h"
+#include "actors/lender.h"
 #include "base/engine_thread.h"
 
 namespace troupe {
 namespace {
-/// How long a device keeps its thread before other actors get a turn.
-constexpr int64_t kQuantumNs = 2'000'000;
+/// How long a device keeps its thread before other actors get a turn, and one that is lent.
+constexpr int64_t kQuantumNs = 2'000'000, kLentQuantumNs = 50'000;
 }  // namespace
 
 DeviceActor::DeviceActor(caf::actor_config& config, uint32_t index, Device& device, Executor::Counters& counters,
@@ -52,8 +53,10 @@ void DeviceActor::on_exit() {
 }
 
 void DeviceActor::run() {
-  const EngineThread mark(directory_.get());
-  if (executor_.run(kQuantumNs) && !std::exchange(will_go_on_, true)) send(this, GoOn{});
+  const bool lent = Lender::of(context()) != nullptr;
+  const EngineThread mark(directory_.get(), lent);
+  const bool more = lent ? executor_.run(kLentQuantumNs, Executor::Turn::kLent) : executor_.run(kQuantumNs);
+  if (more && !std::exchange(will_go_on_, true)) send(this, GoOn{});
 }
 
 void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) {

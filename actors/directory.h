@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "actors/homes.h"
+#include "actors/lender.h"
 #include "actors/step_table.h"
 #include "troupe/resource.h"
 
@@ -45,6 +46,13 @@ class Directory {
   void tell_device(uint32_t device, Message message, caf::execution_unit* from = nullptr) const {
     devices[device]->enqueue(caf::make_mailbox_element(nullptr, caf::make_message_id(), {}, std::move(message)),
                              homes.of(device, from));
+  }
+  /// The same, where the thread of `lender`, if there is one, may run the device when that runs what it was told.
+  template <class Message> void tell_device_by(Lender* lender, uint32_t device, Message message) const {
+    // Simulated devices, which have no home, run by a clock of their own.
+    caf::execution_unit* const home = lender ? homes.of(device, nullptr) : nullptr;
+    if (home) lender->tell(devices[device], std::move(message), home);
+    else tell_device(device, std::move(message));
   }
   /// The host of what `handle` names, made by its factory where there is none. The factory is called without a lock,
   /// so that it may ask for other hosts; of what two threads make at once the first stays, and the other is dropped.

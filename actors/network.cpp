@@ -6,6 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "actors/lender.h"
+#include "base/engine_thread.h"
 #include "base/join.h"
 #include "base/log.h"
 #include "net/packed.h"
@@ -101,19 +103,24 @@ class Network::Link final : public TaskLink {
     if (run.costs) message.flags |= net::RunProgram::kTime;
     auto frame = net::make_frame(message, std::move(run.feeds));
     Error refused = frame.ok() ? Error() : frame.error();
+    Lender lender(network_.engine().system());
+    bool asked = false;
     {
       const std::lock_guard guard(mutex_);
       if (const auto fault = faults_.find(run.program); fault != faults_.end()) {
         refused = fault->second;
       } else if (frame.ok() && actor_) {
         auto done = answered_once(std::move(run.done), was_lost());
-        caf::anon_send(actor_, AskStep{*frame, run.step, std::make_shared<PartRun::Done>(std::move(done))});
-        return;
+        AskStep ask{*frame, run.step, std::make_shared<PartRun::Done>(std::move(done))};
+        if ((*frame)->bytes() > kMostUrgentBytes) caf::anon_send(actor_, std::move(ask));
+        else lender.tell(actor_, std::move(ask));
+        asked = true;
       } else if (frame.ok()) {
         refused = why_not_;
       }
     }
-    run.done(std::move(refused));
+    if (asked) lender.run();
+    else run.done(std::move(refused));
   }
   void abort(int64_t step, const Error& error) override {
     const std::lock_guard guard(mutex_);
@@ -650,7 +657,10 @@ bool Network::send(const std::string& to, EdgeValue value) {
     engine_.worker->abort(value.client, value.step, make_error(Code::kUnavailable, "{} is not connected", to));
     return false;
   }
-  if (lane == PeerLane::kControl) return stream->send(std::move(*frame));
+  // A device goes on with its step while another thread writes what is large; one that is lent has nothing to go on
+  // with.
+  const bool writes = lane == PeerLane::kControl || (EngineThread::is_lent() && (*frame)->bytes() <= kMostLentBytes);
+  if (writes) return stream->send(std::move(*frame));
   const bool full = stream->announce(*frame);
   caf::anon_send(actor, SendFrame{static_cast<uint32_t>(lane), std::move(*frame), true});
   return full;

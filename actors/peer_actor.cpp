@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "actors/lender.h"
 #include "actors/network.h"
 #include "base/engine_thread.h"
 #include "base/log.h"
@@ -17,6 +18,11 @@ namespace {
 
 /// What a client is called in its own steps' values.
 uint64_t client_of(const net::Incarnation& life) { return life.low; }
+
+/// Whether a frame takes moments: who reads it may act on it.
+bool is_brief(net::FrameType type) {
+  return type == net::FrameType::kRun || type == net::FrameType::kDone || type == net::FrameType::kAbort;
+}
 
 /// The program that a REGISTER brings.
 Result<Worker::Program> read_program(const net::RegisterProgram& message, const Tensor& bytes, const OpRegistry& ops) {
@@ -50,9 +56,7 @@ caf::behavior PeerActor::make_behavior() {
   return {
       [this](const LaneUp& m) { up(m); },
       [this](const LaneFrames& m) { came(m); },
-      [this](const LaneFault& m) {
-        lost(make_error(Code::kUnavailable, "it sent what it should not: {}", m.why.message));
-      },
+      [this](const LaneFault& m) { fault(m.why); },
       [this](LaneBroken& m) { broke(m); },
       [this](SendFrame& m) { c_.streams[m.lane]->send(std::move(m.frame), m.announced); },
       [this](AskStep& m) {
@@ -90,8 +94,10 @@ void PeerActor::up(const LaneUp& m) {
   const uint64_t connection = ++connections_;
   const caf::actor self(this);
   LaneHandler::Callbacks callbacks;
-  callbacks.frames = [stream, connection, take = taker(m.lane)](auto frames) {
+  const auto lender = std::make_shared<Lender>(home_system());
+  callbacks.frames = [stream, connection, lender, take = taker(m.lane, lender)](auto frames) {
     stream->receive(connection, std::move(frames), steady_ns(), take);
+    lender->run();
   };
   callbacks.broken = [weak = self->address(), n = m.lane, connection](Error why) {
     if (const auto peer = caf::actor_cast<caf::actor>(weak))
@@ -105,46 +111,55 @@ void PeerActor::up(const LaneUp& m) {
   if (connected() && !std::exchange(was_up_, true)) c_.network->is_up(c_);
 }
 
-PeerStream::Take PeerActor::taker(uint32_t lane) {
+PeerStream::Take PeerActor::taker(uint32_t lane, std::shared_ptr<Lender> lender) {
   // The network and its engine are there for as long as the stream is not closed, which this actor does before it ends.
-  return [weak = caf::actor(this)->address(), lane, &stream = *c_.streams[lane], load = c_.load,
-          &network = *c_.network](Result<std::vector<net::ReceivedFrame>> fresh) {
+  return [weak = caf::actor(this)->address(), lane, lender = std::move(lender), &stream = *c_.streams[lane],
+          load = c_.load, &network = *c_.network](Result<std::vector<net::ReceivedFrame>> fresh) {
     const EngineThread mark(network.engine().directory.get());
     Status status = fresh.ok() ? Status() : Status(fresh.error());
     auto rest = std::make_shared<std::vector<net::ReceivedFrame>>();
     for (size_t i = 0; status.ok() && i < fresh->size(); ++i) {
       net::ReceivedFrame& received = (*fresh)[i];
       const net::FrameType type = received.frame.type;
-      if (type == net::FrameType::kTensor) status = guarded([&] { return deliver(network.worker(), received.frame); });
+      if (type == net::FrameType::kTensor)
+        status = guarded([&] { return deliver(network.worker(), received.frame, *lender); });
       else if (type != net::FrameType::kAck) rest->push_back(std::move(received));
     }
     if (load->let_go()) network.engine().may_send();
     const auto wake = stream.wants_tick();
+    const bool brief = std::ranges::all_of(*rest, [](const auto& r) { return is_brief(r.frame.type); });
     if (rest->empty() && status.ok() && !wake) return;
     const auto peer = caf::actor_cast<caf::actor>(weak);
     if (!peer) return;
-    if (!rest->empty()) caf::anon_send(peer, LaneFrames{lane, std::move(rest)});
+    if (!rest->empty() && brief) lender->tell(peer, LaneFrames{lane, std::move(rest)});
+    else if (!rest->empty()) caf::anon_send(peer, LaneFrames{lane, std::move(rest)});
     if (!status.ok()) caf::anon_send(peer, LaneFault{status.error()});
     if (wake) caf::anon_send(peer, WakePeer{*wake});
   };
 }
 
-Status PeerActor::deliver(Worker& worker, net::Frame& frame) {
+Status PeerActor::deliver(Worker& worker, net::Frame& frame, Lender& lender) {
   TROUPE_ASSIGN(net::EdgeTensor edge, net::decode<net::EdgeTensor>(frame.body));
   TROUPE_ASSIGN(Tensor value, net::unpack(edge.form, std::move(frame.tensors)));
   worker.received({edge.client, static_cast<int64_t>(edge.step), edge.edge, std::move(value), edge.dead,
-                   std::move(edge.iterations)});
+                   std::move(edge.iterations)},
+                  &lender);
   return {};
 }
 
 void PeerActor::came(const LaneFrames& m) {
-  const EngineThread mark(c_.network->engine().directory.get());
+  const EngineThread mark(c_.network->engine().directory.get(), Lender::of(context()) != nullptr);
   heartbeat_.heard(steady_ns());
   for (net::ReceivedFrame& frame : *m.frames) {
     if (gone_) return;
-    if (const Status status = handle(m.lane, std::move(frame)); !status.ok())
-      return lost(make_error(Code::kUnavailable, "it sent what it should not: {}", status.error().message));
+    if (const Status status = handle(m.lane, std::move(frame)); !status.ok()) return fault(status.error());
   }
+}
+
+void PeerActor::fault(Error why) {
+  // Many may have to be told of the loss.
+  if (Lender::of(context())) send(this, LaneFault{std::move(why)});
+  else lost(make_error(Code::kUnavailable, "it sent what it should not: {}", why.message));
 }
 
 Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
@@ -218,7 +233,7 @@ Status PeerActor::handle_step(net::ReceivedFrame& received) {
       run.random_step = message.random_step;
       run.trace = message.flags & net::RunProgram::kTrace;
       run.costs = message.flags & net::RunProgram::kTime;
-      run.done = [peer = caf::actor(this), step = message.step](PartEnd end) {
+      run.done = [peer = caf::actor(this), urgent = c_.streams[0], step = message.step](PartEnd end) {
         net::StepDone done;
         done.step = step;
         done.costs = std::move(end.costs);
@@ -236,10 +251,10 @@ Status PeerActor::handle_step(net::ReceivedFrame& received) {
           frame = net::make_frame(done);
         }
         if (!frame.ok()) return;
-        const uint32_t lane = (*frame)->bytes() > kMostUrgentBytes ? 1 : 0;
-        caf::anon_send(peer, SendFrame{lane, std::move(*frame)});
+        if ((*frame)->bytes() > kMostUrgentBytes) caf::anon_send(peer, SendFrame{1, std::move(*frame)});
+        else urgent->send(std::move(*frame));
       };
-      worker.run(client, std::move(run));
+      worker.run(client, std::move(run), Lender::of(context()));
       return {};
     }
     case net::FrameType::kAbort: {

@@ -19,7 +19,9 @@
 //
 // Values mostly go past it: the device's thread writes those that are small (peer_stream.h), so that it need not wake
 // another one, and the multiplexer's thread hands what it has read to the worker. Large ones are written here, while
-// the device goes on. A peer that is lost is told of to the network once (Network::lost), and the actor ends.
+// the device goes on. The multiplexer's thread runs this actor itself for what begins and ends steps, and then devices,
+// where that takes moments (lender.h). A peer that is lost is told of to the network once (Network::lost), and the
+// actor ends.
 #pragma once
 #include <caf/all.hpp>
 
@@ -35,14 +37,17 @@
 
 namespace troupe {
 
+class Lender;
 class Network;
 class Worker;
 
 /// The lanes of a peer: what is small and urgent, and what is large.
 enum class PeerLane : uint32_t { kControl, kBulk };
 constexpr size_t kPeerLanes = 2;
-/// Frames of more payload are bulk.
-constexpr uint64_t kMostUrgentBytes = 64 << 10;
+/// Larger frames are bulk: those of a tensor of more than 64 KiB.
+constexpr uint64_t kMostUrgentBytes = (64 << 10) + 512;
+/// Values up to this a lent thread writes itself: the multiplexer reads as much in one turn.
+constexpr uint64_t kMostLentBytes = (1 << 20) + 512;
 
 /// A connection of a lane stands. Who gets the message first takes it.
 struct LaneUp {
@@ -122,10 +127,10 @@ class PeerActor : public caf::event_based_actor {
  private:
   void up(const LaneUp& m);
   void came(const LaneFrames& m);
-  /// What becomes of what comes over a lane. The multiplexer's thread calls it: values go to the worker at once, all
-  /// else to this actor.
-  PeerStream::Take taker(uint32_t lane);
-  static Status deliver(Worker& worker, net::Frame& frame);
+  /// What becomes of what comes over a lane. The multiplexer's thread, which is lent by `lender`, calls it: values go
+  /// to the worker at once, all else to this actor.
+  PeerStream::Take taker(uint32_t lane, std::shared_ptr<Lender> lender);
+  static Status deliver(Worker& worker, net::Frame& frame, Lender& lender);
   Status handle(uint32_t lane, net::ReceivedFrame frame);
   Status handle_step(net::ReceivedFrame& frame);
   Status done(net::Frame& frame);
@@ -136,6 +141,8 @@ class PeerActor : public caf::event_based_actor {
   void broke(LaneBroken& m);
   void tick();
   void redial(int64_t now);
+  /// Takes an end of this peer's: at once, or when the thread need not be given back soon.
+  void fault(Error why);
   void lost(Error why);
   /// Has tick() called at that time at the latest.
   void wake_at(int64_t at_ns);

@@ -13,6 +13,7 @@
 #include "actors/partial_run.h"
 #include "actors/run_server.h"
 #include "actors/step_timer.h"
+#include "base/engine_thread.h"
 #include "base/making.h"
 #include "base/recently_used.h"
 #include "graph/feed_check.h"
@@ -332,12 +333,15 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   }
   const std::shared_ptr<CancelToken::State> token = run.cancel ? run.cancel->state() : nullptr;
   const uint64_t token_run = token ? token->next() : 0;
-  auto ended = [self = shared_from_this(), id, token, token_run, done = std::move(done)](RunResult result) mutable {
+  auto ended = [self = shared_from_this(), id, token, token_run, waits = inline_end,
+                done = std::move(done)](RunResult result) mutable {
     Engine::Impl& e = *self->e;
     if (token) token->remove(token_run);
     e.directory->steps.ended(id);
     if (e.cluster) e.cluster->ended(id);
-    e.call(done, std::move(result));
+    // A callback may take its time.
+    if (EngineThread::is_lent() && !waits) self->answer(std::move(done), std::move(result), true);
+    else e.call(done, std::move(result));
     done = nullptr;  // what the caller captured goes before the session may
     self->step_ended();
     e.directory->steps.answered();

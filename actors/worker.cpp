@@ -133,7 +133,7 @@ void Worker::drop_program(uint64_t client, uint64_t number) {
   c->second.programs.erase(at);
 }
 
-void Worker::run(uint64_t client, PartRun run) {
+void Worker::run(uint64_t client, PartRun run, Lender* lender) {
   std::shared_ptr<Planned> planned;
   std::vector<EdgeValue> old;  // go when the mutex is free again
   Error refused;
@@ -175,7 +175,7 @@ void Worker::run(uint64_t client, PartRun run) {
     }
   }
   if (!planned) return run.done(std::move(refused));
-  begin(client, planned, std::move(run));
+  begin(client, planned, std::move(run), lender);
 }
 
 void Worker::forget_before(Client& c, int64_t oldest, std::vector<EdgeValue>& out) {
@@ -187,7 +187,7 @@ void Worker::forget_before(Client& c, int64_t oldest, std::vector<EdgeValue>& ou
     std::ranges::move(at->second, std::back_inserter(out));
 }
 
-void Worker::begin(uint64_t client, const std::shared_ptr<Planned>& planned, PartRun run) {
+void Worker::begin(uint64_t client, const std::shared_ptr<Planned>& planned, PartRun run, Lender* lender) {
   const int64_t number = run.step;
   const auto refuse = [&](Error error) { ended(client, number, std::move(error)); };
   if (!planned->plan) return refuse(planned->error);
@@ -223,12 +223,12 @@ void Worker::begin(uint64_t client, const std::shared_ptr<Planned>& planned, Par
   }
   const bool begun = directory->from_outside([&] {
     for (const PartitionPlan& partition : plan.partitions)
-      directory->tell_device(partition.device, RunStep{partition.device, call});
+      directory->tell_device_by(lender, partition.device, RunStep{partition.device, call});
   });
   if (!begun) call->fail(make_error(Code::kCancelled, "the engine is being destroyed"));
   if (!begun || plan.partitions.empty()) return call->finish();
   if (run.caller) run.caller->begun(call);
-  for (EdgeValue& value : early) deliver(call, std::move(value));
+  for (EdgeValue& value : early) deliver(call, std::move(value), lender);
 }
 
 Worker::Step* Worker::find(uint64_t client, int64_t number) {
@@ -285,7 +285,7 @@ std::vector<net::CostRecord> Worker::costs_of(const StepPlan& plan) const {
   return out;
 }
 
-void Worker::received(EdgeValue value) {
+void Worker::received(EdgeValue value, Lender* lender) {
   StepRef call;
   {
     std::lock_guard guard(mutex_);
@@ -305,7 +305,7 @@ void Worker::received(EdgeValue value) {
     }
     call = step->second.call;
   }
-  deliver(call, std::move(value));
+  deliver(call, std::move(value), lender);
 }
 
 Status Worker::check(const EdgeReceiver* receiver, const EdgeValue& value) {
@@ -327,7 +327,7 @@ Status Worker::check(const EdgeReceiver* receiver, const EdgeValue& value) {
   return {};
 }
 
-void Worker::deliver(const StepRef& call, EdgeValue value) {
+void Worker::deliver(const StepRef& call, EdgeValue value, Lender* lender) {
   const auto& edges = call->plan->edges;
   const auto at = std::ranges::lower_bound(edges, value.edge, {}, &EdgeReceiver::edge);
   const EdgeReceiver* receiver = at != edges.end() && at->edge == value.edge ? &*at : nullptr;
@@ -337,7 +337,7 @@ void Worker::deliver(const StepRef& call, EdgeValue value) {
     const uint32_t device = call->plan->partitions[receiver->partition].device;
     auto tensors = std::make_shared<std::vector<ReadyTensor>>();
     tensors->push_back({call, receiver->node, std::move(value.value), value.dead, std::move(value.iterations)});
-    host_.directory->tell_device(device, TensorsReady{device, std::move(tensors)});
+    host_.directory->tell_device_by(lender, device, TensorsReady{device, std::move(tensors)});
   });
 }
 

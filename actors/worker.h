@@ -65,8 +65,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void drop_program(uint64_t client, uint64_t number);
   /// Lets go of what kernels of the session kept from step to step.
   void drop_session(uint64_t client, uint64_t session);
-  void run(uint64_t client, PartRun run);
-  void received(EdgeValue value);
+  /// `lender`: of the calling thread, which may then run the devices.
+  void run(uint64_t client, PartRun run, Lender* lender = nullptr);
+  void received(EdgeValue value, Lender* lender = nullptr);
   void abort(uint64_t client, int64_t step, const Error& error);
   void ask(uint64_t client, ContainerAsk ask);
   /// The client has gone: its steps end, its programs are dropped.
@@ -113,7 +114,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
 
   void plan(uint64_t client, const std::shared_ptr<Planned>& planned, const Read& read, KernelCache& kernels);
   Result<std::shared_ptr<const StepPlan>> make(const Program& program, KernelCache& kernels) const;
-  void begin(uint64_t client, const std::shared_ptr<Planned>& planned, PartRun run);
+  void begin(uint64_t client, const std::shared_ptr<Planned>& planned, PartRun run, Lender* lender = nullptr);
   void ended(uint64_t client, int64_t step, Result<std::vector<Tensor>> result);
   void answer(Step& step, Result<std::vector<Tensor>> result);
   /// What the nodes of a plan have been seen to take.
@@ -121,7 +122,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   /// `done` is one that is called in any case (answered_once).
   void restart_dataset(const std::string& name, std::function<void(Result<ContainerAsk::Variables>)> done) const;
   /// Hands a value to the device that waits for it.
-  void deliver(const StepRef& call, EdgeValue value);
+  void deliver(const StepRef& call, EdgeValue value, Lender* lender);
   /// Under mutex_: no step before `oldest` is under way; what was kept for one goes to `out`.
   static void forget_before(Client& c, int64_t oldest, std::vector<EdgeValue>& out);
   static Status check(const EdgeReceiver* receiver, const EdgeValue& value);

@@ -141,8 +141,9 @@ void Executor::may_send() {
 
 // -- running ----------------------------------------------------------------------------------------------------------
 
-bool Executor::run(int64_t quantum_ns) {
+bool Executor::run(int64_t quantum_ns, Turn turn) {
   if (active_.empty()) return false;
+  if (turn == Turn::kLent && !device_.traits.direct) return true;
   const int64_t begin = outbox_.now_ns();
   if (waiting_since_ > 0) {
     counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
@@ -159,9 +160,9 @@ bool Executor::run(int64_t quantum_ns) {
   for (size_t i = 0; i < active_.size();)
     if (!finish_if_done(*active_[i])) ++i;
   StepState* s = nullptr;
-  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step())) {
+  while (!work_ && now - begin <= quantum_ns && fired < kMostFired && (s = next_step(turn))) {
     const bool heavy = s->ready.empty();
-    now = run_step(*s, now, begin + quantum_ns, fired);
+    now = run_step(*s, now, begin + quantum_ns, fired, turn);
     if (s->stopped || s->left == 0) count();  // it may end here, and its caller may ask
     finish_if_done(*s);
     if (heavy && outbox_.messages_wait()) break;
@@ -184,15 +185,25 @@ bool Executor::run(int64_t quantum_ns) {
   return more;
 }
 
-StepState* Executor::next_step() {
+bool Executor::may_fire(const StepState& s, Turn turn) const {
+  if (turn == Turn::kOwn) return true;
+  const uint32_t node = (s.ready.empty() ? first_heavy(s) : s.ready.ahead(0)).node;
+  if (s.plan->nodes[node].kind != NodeKind::kCompute) return true;
+  // Other threads would help it, and have to be woken: no saving.
+  const uint32_t cost = s.plan->cost_ns[node].load(std::memory_order_relaxed);
+  return info_.threads == 1 && cost > 0 && cost <= PartitionPlan::kHeavyNs;
+}
+
+StepState* Executor::next_step(Turn turn) {
   StepState* first = nullptr;
   int priority = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     StepState& s = *active_[(turn_ + i) % active_.size()];
-    if (!s.stopped && !s.held && !s.ready.empty()) return &s;
+    if (!s.stopped && !s.held && !s.ready.empty() && may_fire(s, turn)) return &s;
   }
   for (const auto& s : active_) {
-    if (s->stopped || s->held || s->heavy.empty()) continue;
+    // One that has cheap nodes is here where these are not for a lent thread.
+    if (s->stopped || s->held || s->heavy.empty() || !s->ready.empty() || !may_fire(*s, turn)) continue;
     const auto& priorities = s->plan->priorities;
     const int own = priorities.empty() ? 0 : priorities[s->heavy.front().node];
     if (!first || own > priority) {
@@ -203,7 +214,7 @@ StepState* Executor::next_step() {
   return first;
 }
 
-int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fired) {
+int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fired, Turn turn) {
   const bool heavy = s.ready.empty();
   int until_clock = kClockEvery;
   do {
@@ -238,7 +249,8 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
         until_clock = kClockEvery;
       }
     }
-  } while (!heavy && !work_ && !s.stopped && !s.held && !s.ready.empty() && now <= until && fired < kMostFired);
+  } while (!heavy && !work_ && !s.stopped && !s.held && !s.ready.empty() && may_fire(s, turn) && now <= until &&
+           fired < kMostFired);
   return now;
 }
 

@@ -93,8 +93,11 @@ class Executor {
   /// Other tasks take what is sent again: StepSink::sent().
   void may_send();
 
+  /// Whose thread run() has: one that is there to run devices, or one with other duties, which fires only what was seen
+  /// to be cheap, on that thread alone.
+  enum class Turn : uint8_t { kOwn, kLent };
   /// Fires what is ready for at most about `quantum_ns`; true when something is left to fire.
-  bool run(int64_t quantum_ns);
+  bool run(int64_t quantum_ns, Turn turn = Turn::kOwn);
   bool idle() const { return active_.empty() && parked_.empty(); }
 
  private:
@@ -121,12 +124,15 @@ class Executor {
   }
   /// A node that is expensive, or of a step whose nodes have an order.
   static void push_apart(StepState& s, Ready at);
-  /// Of the nodes of `s` that wait in `heavy`, takes the one to run first.
+  /// Of the nodes of `s` that wait in `heavy`, the one to run first.
+  static Ready first_heavy(const StepState& s) { return s.ordered ? s.heavy.front() : s.heavy.back(); }
   static Ready pop_heavy(StepState& s);
   /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.
-  StepState* next_step();
+  StepState* next_step(Turn turn = Turn::kOwn);
+  /// Whether the next node of `s`, which has one, may be fired in such a turn.
+  bool may_fire(const StepState& s, Turn turn) const;
   /// Fires the cheap nodes of `s` until `until_ns`, or else one heavy node. Returns the time.
-  int64_t run_step(StepState& s, int64_t now_ns, int64_t until_ns, int64_t& fired);
+  int64_t run_step(StepState& s, int64_t now_ns, int64_t until_ns, int64_t& fired, Turn turn);
   void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);

@@ -107,6 +107,48 @@ TEST_CASE("a message that waits is heard after the next expensive node") {
   CHECK((*s.results[0])[0].identical(Tensor::scalar(-5)));
 }
 
+TEST_CASE("a lent thread fires what is known to be cheap, and leaves the rest") {
+  Stage s;
+  const Output x = s.placeholder();
+  const Output a = s.scope.op("Neg", {x}), b = s.scope.op("Neg", {a}), c = s.scope.op("Neg", {b});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {c});
+  const PartitionPlan& plan = step->plan->partitions[0];
+  const auto cost_of = [&](const Output& y) -> std::atomic<uint32_t>& {
+    return plan.cost_ns[static_cast<size_t>(std::ranges::find(plan.graph_nodes, y.node) - plan.graph_nodes.begin())];
+  };
+  const auto fired = [&] { return s.counters[0].nodes.load(); };
+  Executor& executor = *s.executors[0];
+  cost_of(a) = 100;
+  cost_of(b) = 1'000'000;  // expensive; c was never seen
+  executor.start(step);
+  CHECK(executor.run(1'000'000'000, Executor::Turn::kLent));
+  CHECK(fired() == 1);
+  CHECK(executor.run(1'000'000'000, Executor::Turn::kLent));
+  CHECK(fired() == 1);
+  s.outbox[0].waiting = true;
+  CHECK(executor.run(1'000'000'000));
+  CHECK(fired() == 2);
+  CHECK(executor.run(1'000'000'000, Executor::Turn::kLent));
+  CHECK(fired() == 2);
+  cost_of(c) = 100;
+  CHECK_FALSE(executor.run(1'000'000'000, Executor::Turn::kLent));
+  REQUIRE(s.results.size() == 1);
+  CHECK((*s.results[0])[0].identical(Tensor::scalar(-5)));
+}
+
+TEST_CASE("a lent thread takes no time for kernels that a team of threads helps") {
+  Stage s;
+  const_cast<DeviceInfo&>(s.working[0]->info).threads = 2;
+  const Output x = s.placeholder(), y = s.scope.op("Neg", {x});
+  const StepRef step = s.step({x}, {Tensor::scalar(5)}, {y});
+  for (uint32_t i = 0; i < step->plan->partitions[0].size(); ++i) step->plan->partitions[0].cost_ns[i] = 100;
+  s.executors[0]->start(step);
+  CHECK(s.executors[0]->run(1'000'000'000, Executor::Turn::kLent));
+  CHECK(s.results.empty());
+  s.run(0);
+  CHECK(s.results.size() == 1);
+}
+
 TEST_CASE("a cost model learns what a resource took that answered at once") {
   Stage s;
   const Output value = s.read("v");
