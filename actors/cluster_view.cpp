@@ -387,7 +387,7 @@ void CutProgram::take_report(uint32_t part, StepCall& call, PartEnd& end) const 
   for (const net::TraceRecord& record : end.trace) {
     const Node* const node = own.origin(record.node);
     const auto device = cluster_->device(record.device);
-    if (!node || !device || record.kind > static_cast<uint8_t>(TraceEvent::Kind::kAnswer)) continue;
+    if (!node || !device || record.kind > static_cast<uint8_t>(TraceEvent::Kind::kCopyOut)) continue;
     call.trace->add(
         {static_cast<TraceEvent::Kind>(record.kind), node, *device, call.id, record.begin_ns, record.end_ns});
   }

@@ -217,6 +217,8 @@ void ResourceActor::run(ResourceUse request) {
   }
   const auto now = [this] { return home_system().clock().now(); };
   const auto begin = request.timed ? now() : caf::actor_clock::time_point();
+  const std::shared_ptr<WorkTimer> timer = std::move(request.timer);
+  if (timer) timer->begin();
   if (cuts_) {
     cuts_->apply(tag.step, [&](Container& container, bool last) {
       return last ? execute(request, container, std::move(reply)) : execute_on_copy(request, container);
@@ -224,6 +226,8 @@ void ResourceActor::run(ResourceUse request) {
   } else {
     (void)execute(request, *resource_, std::move(reply)).ok();
   }
+  if (timer) timer->end();
+  if (timer && !current_) answers_[tag.requester].back().timer = timer;
   if (request.timed && !current_)
     answers_[tag.requester].back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
   keep_waiting();

@@ -18,10 +18,14 @@ Error Device::reason(Error error) { return error; }
 
 bool Device::holds(const Tensor&) const { return false; }
 
-Result<Tensor> Device::copy_in(const Tensor&) { return not_done(info, "has no memory of its own"); }
+Result<Tensor> Device::copy_in(const Tensor&, WorkTimer*) { return not_done(info, "has no memory of its own"); }
 
-Status Device::copy_out(const Tensor&, const RequestTag&) { return not_done(info, "has no memory of its own"); }
+Status Device::copy_out(const Tensor&, const RequestTag&, WorkTimer*) {
+  return not_done(info, "has no memory of its own");
+}
 
 Status Device::mark(const RequestTag&) { return not_done(info, "has done what it has run"); }
+
+std::shared_ptr<WorkTimer> Device::timer() { return nullptr; }
 
 }  // namespace troupe

@@ -2,8 +2,10 @@
 // Device: one device as its Executor sees it: how nodes are carried out there, and how values come and leave.
 // Implemented in devices/device.cpp. One thread at a time, that of its executor.
 #pragma once
+#include <memory>
 #include <span>
 
+#include "devices/work_timer.h"
 #include "troupe/graph.h"
 #include "troupe/kernel.h"
 
@@ -25,8 +27,8 @@ class Device {
     bool ordered = false;
     /// How often nodes fire is counted in every step, not only in those that are timed.
     bool counts_always = false;
-    /// What has run may still be at work: values leave by copy_out(), and a step ends by mark(). Its nodes are not
-    /// timed.
+    /// What has run may still be at work: values leave by copy_out(), and a step ends by mark(). How long nodes take
+    /// is told by timer(), not by how long they keep the executor.
     bool runs_on = false;
   };
 
@@ -50,15 +52,17 @@ class Device {
   /// Whether a value that is not the host's is in this device's memory.
   virtual bool holds(const Tensor& value) const;
   /// The value, the host's or that of another device of its kind, in the device's memory, for kernels that are run
-  /// later.
-  virtual Result<Tensor> copy_in(const Tensor& value);
+  /// later. `timer`, one of this device or null, is to time the copy.
+  virtual Result<Tensor> copy_in(const Tensor& value, WorkTimer* timer);
   /// The value in the host's memory, once what was run before has made it: as the answer to `tag`,
-  /// Executor::answered().
-  virtual Status copy_out(const Tensor& value, const RequestTag& tag);
+  /// Executor::answered(). `timer`: as of copy_in().
+  virtual Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer);
   /// What an error of its work comes of, such as a lack of memory of a device that was lost.
   virtual Error reason(Error error);
   /// An answer without outputs once all that was run before is done.
   virtual Status mark(const RequestTag& tag);
+  /// For the work of one node. Null: this device times none.
+  virtual std::shared_ptr<WorkTimer> timer();
 };
 
 /// A device whose kernels run on the thread that calls them.

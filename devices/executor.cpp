@@ -66,6 +66,26 @@ void fetch_ahead(const StepState& s) {
   }
 }
 
+/// Whether a node of a device that runs on has all outputs in the host's memory, and so is done.
+bool is_at_host(const StepState& s, Ready at) {
+  const PlanNode& node = s.plan->nodes[at.node];
+  const std::vector<Tensor>& values = s.iterations[at.iteration]->values;
+  for (uint32_t i = 0; i < node.num_outputs; ++i)
+    if (const Tensor& t = values[node.first_output + i]; !t.defined() || t.space() != Space::kHost) return false;
+  return node.kind == NodeKind::kCompute && node.num_outputs > 0;
+}
+
+bool asks(NodeKind kind) { return kind == NodeKind::kResource || kind == NodeKind::kBlocking; }
+
+/// What a firing shows as in traces; `at_host`: all of it was done then.
+TraceEvent::Kind kind_of_firing(NodeKind node, bool at_host) {
+  using Kind = TraceEvent::Kind;
+  if (asks(node)) return Kind::kAsk;
+  if (node == NodeKind::kSend) return Kind::kSend;
+  if (node == NodeKind::kRecv) return Kind::kReceive;
+  return !at_host && (node == NodeKind::kCompute || node == NodeKind::kCopy) ? Kind::kLaunch : Kind::kRun;
+}
+
 /// Of a node that asks.
 const Kernel& kernel_of(const StepPlan& plan, const PlanNode& node) {
   if (node.kind == NodeKind::kResource) return *node.resource;
@@ -103,7 +123,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
     TROUPE_CHECK(unanswered > 0);
     --unanswered;
     Iteration& in = *s->iterations[answer.tag.iteration];
-    if (s->call->trace) trace(*s, answer.tag.node, true, outbox_.now_ns(), 0);
+    if (s->call->trace && asks(node.kind)) trace(*s, answer.tag.node, TraceEvent::Kind::kAnswer, outbox_.now_ns(), 0);
     if (node.kind == NodeKind::kResource &&
         in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]->input)
       --s->input_unanswered;
@@ -129,6 +149,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
         }
       }
       if (answer.ns > 0) measure(*s->plan, answer.tag.node, answer.ns, output_bytes(node, in));
+      if (answer.timer) keep_timer(*s, answer.tag.node, std::move(answer.timer), output_bytes(node, in));
       complete(*s, {answer.tag.node, answer.tag.iteration});
     }
   }
@@ -231,15 +252,16 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
       const int64_t before = outbox_.now_ns();
       double bytes = 0;
       const bool done = fire(s, at);
+      const bool at_host = !device_.traits.runs_on || (done && is_at_host(s, at));
       if (done) {
         bytes = output_bytes(s.plan->nodes[at.node], *s.iterations[at.iteration]);
         complete(s, at);
       }
       now = outbox_.now_ns();
-      if (done && !device_.traits.runs_on) measure(*s.plan, at.node, now - before, bytes);
+      if (done && at_host) measure(*s.plan, at.node, now - before, bytes);
       if (!work_) {  // else it ends later
         if (!device_.traits.runs_on) learn_cost(s.plan->cost_ns[at.node], now - before);
-        if (s.call->trace) trace(s, at.node, false, before, now);
+        if (s.call->trace) trace(s, at.node, kind_of_firing(s.plan->nodes[at.node].kind, at_host), before, now);
       }
       if (!s.call->trace && --s.timings_left == 0) s.timed = false;
     } else {
@@ -321,8 +343,11 @@ bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
   KernelContext context(in.values.data(), in.uses, s.plan->input_slots.data() + node.first_input, node.num_inputs,
                         node.first_output, node.num_outputs, info_, s.call->id, s.call->random_step);
   const bool computes = node.kind == NodeKind::kCompute;
+  std::shared_ptr<WorkTimer> timer = computes ? timer_for(s) : nullptr;
+  if (timer) timer->begin();
   auto ran = device_.run(*s.plan->graph_nodes[at.node], computes ? node.compute : nullptr, context,
                          std::span(in.values).subspan(node.first_output, node.num_outputs));
+  if (timer) timer->end();
   Status status;
   if (!ran.ok()) status = std::move(ran.error());
   else if (computes && node.compute->checked)
@@ -334,6 +359,7 @@ bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
     fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
     return false;
   }
+  if (timer && !is_at_host(s, at)) keep_timer(s, at.node, std::move(timer), output_bytes(node, in));
   if (look && device_.traits.runs_on) return !look_at_outputs(s, at, 0);
   if (ran->ns > 0) {
     work_ = Work{s.call->id, at, *ran, outbox_.now_ns()};
@@ -352,11 +378,14 @@ bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
     return true;
   }
   Status status;
+  std::shared_ptr<WorkTimer> timer = timer_for(s);
   if (node.space == Space::kHost) {
-    status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration});
+    status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}, timer.get());
     if (status.ok()) ++s.unanswered;
-  } else if (auto copied = device_.copy_in(value); copied.ok()) {
+    if (status.ok() && timer) keep_timer(s, at.node, std::move(timer), 0);
+  } else if (auto copied = device_.copy_in(value, timer.get()); copied.ok()) {
     in.values[node.first_output] = std::move(*copied);
+    if (timer) keep_timer(s, at.node, std::move(timer), 0);
     return true;
   } else {
     status = std::move(copied.error());
@@ -371,7 +400,7 @@ bool Executor::look_at_outputs(StepState& s, Ready at, uint32_t first) {
   for (uint32_t i = first; i < node.num_outputs; ++i) {
     const Tensor& value = in.values[node.first_output + i];
     if (value.space() == Space::kHost || !is_floating(value.dtype())) continue;
-    if (Status status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}); !status.ok()) {
+    if (Status status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}, nullptr); !status.ok()) {
       fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
       return true;
     }
@@ -400,9 +429,7 @@ void Executor::work_ended() {
   const PlanNode& node = s->plan->nodes[work.at.node];
   learn_cost(s->plan->cost_ns[work.at.node], work.ran.ns);
   measure(*s->plan, work.at.node, work.ran.ns, output_bytes(node, *s->iterations[work.at.iteration]));
-  if (s->call->trace)
-    s->call->trace->add({TraceEvent::Kind::kRun, s->plan->graph_nodes[work.at.node], index_, work.step, work.begin_ns,
-                         work.begin_ns + work.ran.ns});
+  if (s->call->trace) trace(*s, work.at.node, TraceEvent::Kind::kRun, work.begin_ns, work.begin_ns + work.ran.ns);
   if (!work.ran.asks || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 
@@ -424,6 +451,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   Iteration& in = *s.iterations[at.iteration];
   ResourceUse use{node.resource, {}, info_.allocator, {index_, s.call->id, at.node, at.iteration}};
   use.timed = s.timed && device_.traits.direct;
+  use.timer = timer_for(s);
   use.gpu = info_.gpu;
   use.inputs.reserve(node.num_inputs);
   for (uint32_t i = 0; i < node.num_inputs; ++i) {
@@ -477,18 +505,8 @@ void Executor::complete(StepState& s, Ready at) {
   --s.left;
 }
 
-void Executor::trace(const StepState& s, uint32_t index, bool answer, int64_t begin_ns, int64_t end_ns) const {
-  using Kind = TraceEvent::Kind;
-  const NodeKind node = s.plan->nodes[index].kind;
-  const bool asks = node == NodeKind::kResource || node == NodeKind::kBlocking;
-  const Kind kind = answer                    ? Kind::kAnswer
-                    : asks                    ? Kind::kAsk
-                    : node == NodeKind::kSend ? Kind::kSend
-                    : node == NodeKind::kRecv ? Kind::kReceive
-                    : node == NodeKind::kCopy
-                        ? (s.plan->nodes[index].space == Space::kHost ? Kind::kSend : Kind::kReceive)
-                        : Kind::kRun;
-  s.call->trace->add({kind, s.plan->graph_nodes[index], index_, s.call->id, begin_ns, end_ns});
+void Executor::trace(const StepState& s, uint32_t node, TraceEvent::Kind kind, int64_t begin_ns, int64_t end_ns) const {
+  s.call->trace->add({kind, s.plan->graph_nodes[node], index_, s.call->id, begin_ns, end_ns});
 }
 
 void Executor::receive(StepState& s, ReadyTensor tensor) {

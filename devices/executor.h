@@ -30,6 +30,8 @@ struct ResourceUse {
   RequestTag tag;
   bool timed = false;           // the answer is to tell how long the kernel took
   gpu::Compute* gpu = nullptr;  // see ResourceRequest
+  std::shared_ptr<WorkTimer> timer =
+      {};  // of a device that runs on: to time what the kernel puts in, and in the answer
 };
 
 /// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
@@ -44,7 +46,8 @@ struct BlockingUse {
 struct ResourceAnswer {
   RequestTag tag;
   Result<std::vector<Tensor>> outputs;
-  int64_t ns = 0;  // that a kernel took which answered at once; 0: not measured
+  int64_t ns = 0;                         // that a kernel took which answered at once; 0: not measured
+  std::shared_ptr<WorkTimer> timer = {};  // in its place: that of the request
 };
 
 /// Where an executor's messages go. Its device actor implements it; tests record.
@@ -133,7 +136,7 @@ class Executor {
   bool may_fire(const StepState& s, Turn turn) const;
   /// Fires the cheap nodes of `s` until `until_ns`, or else one heavy node. Returns the time.
   int64_t run_step(StepState& s, int64_t now_ns, int64_t until_ns, int64_t& fired, Turn turn);
-  void trace(const StepState& s, uint32_t node, bool answer, int64_t begin_ns, int64_t end_ns) const;
+  void trace(const StepState& s, uint32_t node, TraceEvent::Kind kind, int64_t begin_ns, int64_t end_ns) const;
   /// Fires one node, true if its successors may go on at once.
   bool fire(StepState& s, Ready at);
   /// Has the device run a node.
@@ -183,6 +186,15 @@ class Executor {
   void end_iterations(StepState& s, uint32_t loop);
   void end_loop(StepState& s, uint32_t loop);
 
+  /// A timer for a node of a step that is timed, of a device that runs on; nullptr: none.
+  std::shared_ptr<WorkTimer> timer_for(StepState& s) const;
+  /// Of what is done by now, takes the times and lets go of the timers.
+  static void read_timers(StepState& s);
+  /// To be read when the work is done.
+  static void keep_timer(StepState& s, uint32_t node, std::shared_ptr<WorkTimer> timer, double output_bytes);
+  /// Of a step all of whose work is done: the times go to what is measured, and to the trace.
+  void take_times(StepState& s) const;
+
   Status check_numerics(const Iteration& in, const PlanNode& node) const;
   void fail(StepState& s, const Node* node, Error error);
   void stop(StepState& s);
@@ -192,6 +204,8 @@ class Executor {
   /// Whether all that the device has run of the step is done; asks for it.
   bool has_run(StepState& s);
 
+  /// Timers of a step that are not read, at most: events of a card are dearer than memory.
+  static constexpr size_t kMostTimers = 4096;
   /// In place of a node, in the tag of what asks for a step's mark.
   static constexpr uint32_t kMark = UINT32_MAX;
 

@@ -4,6 +4,27 @@
 #include "devices/run_kernel.h"
 
 namespace troupe {
+namespace {
+
+/// Times what is put into the compute stream; copies are timed in their own.
+class GpuTimer final : public WorkTimer {
+ public:
+  explicit GpuTimer(gpu::LogicalDevice& gpu) : stream_(gpu.compute().stream), work_(gpu.timed_events()) {}
+  void begin() override { work_.begin(stream_); }
+  void end() override { work_.end(stream_); }
+  std::optional<double> ns() const override { return in_ns(work_.us()); }
+  std::optional<double> ns_after(const WorkTimer& first) const override {
+    return in_ns(work_.us_after(static_cast<const GpuTimer&>(first).work_));
+  }
+  static gpu::TimedWork* work_of(WorkTimer* timer) { return timer ? &static_cast<GpuTimer*>(timer)->work_ : nullptr; }
+
+ private:
+  static std::optional<double> in_ns(std::optional<double> us) { return us ? std::optional(*us * 1000) : std::nullopt; }
+  gpu::Stream& stream_;
+  gpu::TimedWork work_;
+};
+
+}  // namespace
 
 Result<Ran> GpuDevice::run(const Node&, ComputeKernel* kernel, KernelContext& context, std::span<const Tensor>) {
   if (!kernel) return Ran{.asks = true};
@@ -13,12 +34,21 @@ Result<Ran> GpuDevice::run(const Node&, ComputeKernel* kernel, KernelContext& co
   return Ran{};
 }
 
-Status GpuDevice::copy_out(const Tensor& value, const RequestTag& tag) {
-  return gpu_.copy_out(value, [this, tag](Result<Tensor> here) {
-    if (here.ok()) answer_({tag, std::vector<Tensor>{std::move(*here)}});
-    else answer_({tag, std::move(here.error())});
-  });
+Result<Tensor> GpuDevice::copy_in(const Tensor& value, WorkTimer* timer) {
+  return gpu_.copy_in(value, GpuTimer::work_of(timer));
 }
+
+Status GpuDevice::copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) {
+  return gpu_.copy_out(
+      value,
+      [this, tag](Result<Tensor> here) {
+        if (here.ok()) answer_({tag, std::vector<Tensor>{std::move(*here)}});
+        else answer_({tag, std::move(here.error())});
+      },
+      GpuTimer::work_of(timer));
+}
+
+std::shared_ptr<WorkTimer> GpuDevice::timer() { return std::make_shared<GpuTimer>(gpu_); }
 
 Status GpuDevice::mark(const RequestTag& tag) {
   gpu_.mark([this, tag](Status status) {

@@ -26,9 +26,10 @@ class GpuDevice final : public Device {
                   std::span<const Tensor> outputs) override;
   bool holds(const Tensor& value) const override { return gpu_.holds(value); }
   Error reason(Error error) override { return gpu_.reason(std::move(error)); }
-  Result<Tensor> copy_in(const Tensor& value) override { return gpu_.copy_in(value); }
-  Status copy_out(const Tensor& value, const RequestTag& tag) override;
+  Result<Tensor> copy_in(const Tensor& value, WorkTimer* timer) override;
+  Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) override;
   Status mark(const RequestTag& tag) override;
+  std::shared_ptr<WorkTimer> timer() override;
 
  private:
   gpu::LogicalDevice& gpu_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "devices/step_call.h"
+#include "devices/work_timer.h"
 
 namespace troupe {
 
@@ -118,6 +119,16 @@ struct Loop {
 
 enum class Mark : uint8_t { kNotAsked, kAsked, kPassed };
 
+/// Work of a node that a device runs on with, and how long it takes there.
+struct TimedNode {
+  uint32_t node = 0;
+  double output_bytes = 0;
+  std::shared_ptr<WorkTimer> timer;           // until it is read
+  int64_t asked_ns = 0;                       // the timer's
+  std::optional<double> ns = {};              // what it took
+  std::optional<double> after_first_ns = {};  // when it began
+};
+
 struct StepState {
   StepRef call;
   const PartitionPlan* plan = nullptr;
@@ -139,9 +150,13 @@ struct StepState {
   Mark mark = Mark::kNotAsked;    // of a device that runs on: whether all that it has run of the step is done
   /// What waits to be looked at for NaN and infinities, by node and iteration: which output is at the host.
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> checked;
-  bool held = false;              // has sent more than a task takes now: nothing more fires until Executor::may_send()
-  bool timed = false;             // every node of this step is timed, but in loops only the first times
-  uint32_t timings_left = 0;      // until it is not any more
+  bool held = false;          // has sent more than a task takes now: nothing more fires until Executor::may_send()
+  bool timed = false;         // every node of this step is timed, but in loops only the first times
+  uint32_t timings_left = 0;  // until it is not any more
+  // Of a device that runs on:
+  std::vector<TimedNode> timers;  // of nodes that are timed
+  size_t timers_read = 0;         // so many of them from the first on have been read
+  std::shared_ptr<WorkTimer> first_timer;
   std::vector<uint32_t> firings;  // by node that computes, while they are counted; else empty
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EventPool: untimed events of one card that are used again, since making one takes a card longer than recording it.
+// EventPool: events of one card that are used again, since making one takes a card longer than recording it.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -13,7 +13,7 @@ namespace troupe::gpu {
 /// Thread-safe. The runtime outlives it.
 class EventPool {
  public:
-  EventPool(Runtime& runtime, int card) : runtime_(runtime), card_(card) {}
+  EventPool(Runtime& runtime, int card, bool timed = false) : runtime_(runtime), card_(card), timed_(timed) {}
 
   Result<std::unique_ptr<Event>> take() {
     {
@@ -24,7 +24,7 @@ class EventPool {
         return event;
       }
     }
-    return runtime_.make_event(card_);
+    return runtime_.make_event(card_, timed_);
   }
   /// One that nobody looks at any more. Streams may still wait for what it marked.
   void give_back(std::unique_ptr<Event> event) {
@@ -35,6 +35,7 @@ class EventPool {
  private:
   Runtime& runtime_;
   const int card_;
+  const bool timed_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Event>> events_;
 };

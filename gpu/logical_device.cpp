@@ -8,7 +8,8 @@ namespace troupe::gpu {
 
 LogicalDevice::LogicalDevice(std::shared_ptr<Runtime> runtime, int card, Completions& completions,
                              std::shared_ptr<Allocator> pinned)
-    : runtime_(std::move(runtime)), completions_(completions), pinned_(std::move(pinned)), events_(*runtime_, card) {}
+    : runtime_(std::move(runtime)), completions_(completions), pinned_(std::move(pinned)), events_(*runtime_, card),
+      timed_events_(std::make_shared<TimedEvents>(runtime_, card)) {}
 
 LogicalDevice::~LogicalDevice() = default;
 
@@ -67,7 +68,14 @@ Error LogicalDevice::reason(Error error) {
   return !alive.ok() && alive.error().code == Code::kUnavailable ? std::move(alive.error()) : error;
 }
 
-Result<Tensor> LogicalDevice::copy_in(const Tensor& value) {
+Status LogicalDevice::copy(Stream& stream, Tensor& to, const Tensor& from, TimedWork* timed) {
+  if (timed) timed->begin(stream);
+  Status status = stream.copy(to.mutable_address(), from.address(), from.bytes());
+  if (timed) timed->end(stream);
+  return status;
+}
+
+Result<Tensor> LogicalDevice::copy_in(const Tensor& value, TimedWork* timed) {
   auto allocated = allocate_for_copy(value.dtype(), value.shape());
   if (!allocated.ok()) return reason(std::move(allocated.error()));
   Tensor there = std::move(*allocated);
@@ -81,14 +89,14 @@ Result<Tensor> LogicalDevice::copy_in(const Tensor& value) {
       return make_error(Code::kInternal, "a value is in the memory of no device of its engine");
     TROUPE_RETURN_IF_ERROR((*owner)->order(*(*owner)->compute_stream_, *in_stream_));
   }
-  TROUPE_RETURN_IF_ERROR(in_stream_->copy(there.mutable_address(), from.address(), from.bytes()));
+  TROUPE_RETURN_IF_ERROR(copy(*in_stream_, there, from, timed));
   Status ordered = order(*in_stream_, *compute_stream_);
   watch(*in_stream_, {from, there}, [](Status) {});
   TROUPE_RETURN_IF_ERROR(std::move(ordered));
   return there;
 }
 
-Status LogicalDevice::copy_out(const Tensor& value, std::function<void(Result<Tensor>)> done) {
+Status LogicalDevice::copy_out(const Tensor& value, std::function<void(Result<Tensor>)> done, TimedWork* timed) {
   TROUPE_ASSIGN(Tensor here, Tensor::make(value.dtype(), value.shape(), pinned_));
   if (value.bytes() == 0) {
     mark([here, done = std::move(done)](Status status) {
@@ -97,7 +105,7 @@ Status LogicalDevice::copy_out(const Tensor& value, std::function<void(Result<Te
     return {};
   }
   TROUPE_RETURN_IF_ERROR(order(*compute_stream_, *out_stream_));
-  TROUPE_RETURN_IF_ERROR(out_stream_->copy(here.mutable_raw(), value.address(), value.bytes()));
+  TROUPE_RETURN_IF_ERROR(copy(*out_stream_, here, value, timed));
   watch(*out_stream_, {value, here}, [here, done = std::move(done)](Status status) {
     done(status.ok() ? Result<Tensor>(here) : Result<Tensor>(std::move(status.error())));
   });

@@ -13,7 +13,7 @@
 #include "gpu/completions.h"
 #include "gpu/compute.h"
 #include "gpu/device_memory.h"
-#include "gpu/event_pool.h"
+#include "gpu/timed_work.h"
 
 namespace troupe::gpu {
 
@@ -40,17 +40,18 @@ class LogicalDevice {
   /// Whose values copy_in() may be given beside the host's. Before the first of them; they live as long as this.
   void know(std::vector<LogicalDevice*> others) { others_ = std::move(others); }
   /// The value, which is the host's or, as its device's stream makes it by now, another device's, in the card's memory,
-  /// for all that is put into the compute stream from now on.
-  Result<Tensor> copy_in(const Tensor& value);
+  /// for all that is put into the compute stream from now on. `timed`: the copy is timed by it.
+  Result<Tensor> copy_in(const Tensor& value, TimedWork* timed = nullptr);
   /// The value, as the compute stream makes it by now, in the host's memory. `done` is called once, by a thread that
   /// may not be kept; not where an error is returned.
-  Status copy_out(const Tensor& value, std::function<void(Result<Tensor>)> done);
+  Status copy_out(const Tensor& value, std::function<void(Result<Tensor>)> done, TimedWork* timed = nullptr);
   /// The same, where the calling thread may wait.
   Result<Tensor> fetch(const Tensor& value);
   /// The error as it is, or that the card is lost, which is then why: memory of a card that is lost cannot be had.
   Error reason(Error error);
   /// Calls `done` once all is done that the compute stream holds by now, by a thread that may not be kept.
   void mark(std::function<void(Status)> done);
+  const std::shared_ptr<TimedEvents>& timed_events() const { return timed_events_; }
 
  private:
   LogicalDevice(std::shared_ptr<Runtime> runtime, int card, Completions& completions,
@@ -59,6 +60,8 @@ class LogicalDevice {
   void watch(Stream& stream, std::vector<Tensor> used, std::function<void(Status)> done);
   /// Memory that a copy may write at once.
   Result<Tensor> allocate_for_copy(DType dtype, const Shape& shape);
+  /// Stream::copy() of a tensor, which `timed` times unless it is null.
+  static Status copy(Stream& stream, Tensor& to, const Tensor& from, TimedWork* timed);
   /// Has `after` wait for what `before` holds by now.
   Status order(Stream& before, Stream& after);
 
@@ -72,6 +75,7 @@ class LogicalDevice {
   std::shared_ptr<Dnn> dnn_;
   std::unique_ptr<Compute> compute_;
   EventPool events_;
+  const std::shared_ptr<TimedEvents> timed_events_;
   std::vector<LogicalDevice*> others_;
   std::mutex mutex_;
   std::vector<Tensor> unwatched_;  // what copies may still use

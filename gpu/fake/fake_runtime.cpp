@@ -13,6 +13,10 @@ class FakeEvent final : public Event {
  public:
   FakeEvent(std::shared_ptr<FakeState> state, int card, bool timed)
       : state_(std::move(state)), card_(card), timed_(timed) {}
+  ~FakeEvent() override {
+    auto lock = state_->lock();
+    state_->timed_events -= timed_;
+  }
 
   Result<bool> done() override {
     auto lock = state_->lock();
@@ -72,6 +76,7 @@ class FakeStream final : public Stream {
     TROUPE_RETURN_IF_ERROR(state_->enter(lock, FakeCall::kRecord, "Stream::record", card()));
     if (to.card_ != card())
       return make_error(Code::kInternal, "Stream::record on card {}: the event is of card {}", card(), to.card_);
+    state_->timed_records += to.timed_;
     to.mark_ = state_->put_record(lock, *queue_);
     return {};
   }
@@ -152,6 +157,7 @@ Result<std::unique_ptr<Stream>> FakeRuntime::make_stream(int card, bool) {
 Result<std::unique_ptr<Event>> FakeRuntime::make_event(int card, bool timed) {
   auto lock = state_->lock();
   TROUPE_RETURN_IF_ERROR(state_->enter(lock, FakeCall::kMakeEvent, "Runtime::make_event", card));
+  state_->timed_events += timed;
   return std::unique_ptr<Event>(new FakeEvent(state_, card, timed));
 }
 
@@ -268,6 +274,16 @@ int64_t FakeRuntime::pending() const {
   int64_t out = 0;
   for (const FakeState::Queue& queue : state_->queues) out += static_cast<int64_t>(queue->pieces.size()) + queue->busy;
   return out;
+}
+
+int64_t FakeRuntime::timed_events() const {
+  auto lock = state_->lock();
+  return state_->timed_events;
+}
+
+int64_t FakeRuntime::timed_records() const {
+  auto lock = state_->lock();
+  return state_->timed_records;
 }
 
 int64_t FakeRuntime::mapped(int card) const {

@@ -9,7 +9,7 @@
 namespace troupe::gpu {
 
 FakeState::FakeState(const FakeOptions& given)
-    : options(given), cards_state(static_cast<size_t>(given.cards)), random_(given.seed) {
+    : options(given), cards_state(static_cast<size_t>(given.cards)), random_(given.seed), random_us_(given.seed) {
   for (int i = 0; i < options.cards; ++i)
     cards.push_back({fmt::format("Fake card {}", i), 9, 0, 4, options.memory, 1e12, 1e11});
 }
@@ -174,7 +174,7 @@ void FakeState::carry_out(Lock& lock, const Queue& queue) {
     queue->busy = false;
     if (!thrown.empty()) lose(lock, queue->card, thrown);
     work_done += works;
-    us_ += 1;
+    us_ += 1 + static_cast<double>(random_us_() % 16);
   } else if (piece.records) {
     piece.mark->done = true;
     piece.mark->us = us_;

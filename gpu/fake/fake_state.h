@@ -116,6 +116,7 @@ class FakeState {
   std::vector<Queue> queues;
   AccessChecker checker;
   int64_t unpinned_copies = 0, work_done = 0, pinned = 0;
+  int64_t timed_events = 0, timed_records = 0;  // that are there; of them, so far
 
  private:
   bool by_hand() const { return options.by_hand || stopped_; }
@@ -129,9 +130,10 @@ class FakeState {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;
+  std::mt19937_64 random_us_;  // apart, so that the order of streams does not depend on the clock
   int streams_made_ = 0;
   bool stopped_ = false;  // the thread, or there is none
-  double us_ = 0;         // the clock of the cards: a microsecond a piece of work
+  double us_ = 0;         // the clock of the cards: each piece of work takes some whole ones
   std::thread thread_;
   std::vector<std::thread::id> workers_;  // that do a piece now
   struct Reservation {

@@ -22,12 +22,17 @@ struct TraceEvent {
     kReceive,  // and taken there
     kAsk,      // the node's request to a resource was made
     kAnswer,   // and answered, at begin
+    // Of a GPU, whose nodes run on when the host is done with them; kRun is then what the card did:
+    kLaunch,   // the host put a node, or the copy of its output, into a stream
+    kCopyIn,   // an output of the node was copied into the card's memory
+    kCopyOut,  // and out of it
   };
   Kind kind = Kind::kRun;
   const Node* node = nullptr;  // of the graph; or one that a pass made, which the Trace keeps
   uint32_t device = 0;         // index into Engine::devices()
   int64_t step = 0;
-  int64_t begin_ns = 0, end_ns = 0;  // of the steady clock; on a simulated device of the virtual one
+  int64_t begin_ns = 0, end_ns = 0;  // of the steady clock; on a simulated device of the virtual one; what a card did
+                                     // is put there as early as can be, which is right but for cards that lag behind
 };
 
 /// Gathers the events of the runs it is given to (RunOptions::trace), each of which then times every node. Thread-safe.
@@ -37,7 +42,8 @@ class Trace {
     const std::lock_guard lock(mutex_);
     events_.push_back(event);
   }
-  /// The events since the last call. Those of one device are in order.
+  /// The events since the last call. Those of one device are in order; but what a card did in a step comes at the
+  /// end of the step.
   std::vector<TraceEvent> take() {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});

@@ -3,6 +3,7 @@
 // ends there, fails and is aborted.
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <map>
 
 #include "devices/executor.h"
 #include "gpu/compute.h"
@@ -71,7 +72,27 @@ class FarIdentity final : public ComputeKernel {
   }
 };
 
-/// A device that keeps what it is asked until the test answers.
+class FarDevice;
+
+/// Reads the clock of the device.
+class FarTimer final : public WorkTimer {
+ public:
+  explicit FarTimer(FarDevice& device);
+  ~FarTimer() override;
+  void begin() override;
+  void end() override;
+  std::optional<double> ns() const override { return *end_ - *begin_; }
+  std::optional<double> ns_after(const WorkTimer& first) const override {
+    return *begin_ - *static_cast<const FarTimer&>(first).begin_;
+  }
+
+ private:
+  FarDevice& device_;
+  std::optional<double> begin_, end_;
+};
+
+/// A device that keeps what it is asked until the test answers. A kernel takes 10 ns of its own clock, a copy in 100, a
+/// copy out 1000.
 class FarDevice final : public Device {
  public:
   FarDevice(const DeviceInfo& info) : Device(info, {.direct = false, .runs_on = true}) {}
@@ -79,15 +100,18 @@ class FarDevice final : public Device {
     ++kernels;
     if (!kernel) return Ran{.asks = true};
     TROUPE_RETURN_IF_ERROR(kernel->compute(context));
+    now += 10;
     return Ran{};
   }
-  Result<Tensor> copy_in(const Tensor& value) override {
+  Result<Tensor> copy_in(const Tensor& value, WorkTimer* timer) override {
     ++copies_in;
+    pass(timer, 100);
     return to(value, info.allocator);
   }
-  Status copy_out(const Tensor& value, const RequestTag& tag) override {
+  Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) override {
     if (refuse) return make_error(Code::kUnavailable, "the card is lost");
     ++copies_out;
+    pass(timer, 1000);
     asked.push_back({tag, std::vector<Tensor>{*to(value, system_allocator())}});
     return {};
   }
@@ -95,6 +119,12 @@ class FarDevice final : public Device {
     ++marks;
     asked.push_back({tag, std::vector<Tensor>()});
     return {};
+  }
+  std::shared_ptr<WorkTimer> timer() override { return std::make_shared<FarTimer>(*this); }
+  void pass(WorkTimer* timer, double ns) {
+    if (timer) timer->begin();
+    now += ns;
+    if (timer) timer->end();
   }
   static Result<Tensor> to(const Tensor& value, const std::shared_ptr<Allocator>& allocator) {
     TROUPE_ASSIGN(Tensor copy, Tensor::make(value.dtype(), value.shape(), allocator));
@@ -105,7 +135,15 @@ class FarDevice final : public Device {
   int kernels = 0, copies_in = 0, copies_out = 0, marks = 0;
   bool refuse = false;
   std::vector<ResourceAnswer> asked;
+  double now = 0;  // of its own clock, nanoseconds
+  int timers = 0;  // that are there
+  int timed = 0;   // that were made
 };
+
+void FarTimer::begin() { begin_ = device_.now; }
+void FarTimer::end() { end_ = device_.now; }
+FarTimer::FarTimer(FarDevice& device) : device_(device) { ++device_.timers, ++device_.timed; }
+FarTimer::~FarTimer() { --device_.timers; }
 
 class Posts final : public Outbox {
  public:
@@ -152,8 +190,7 @@ struct Pair {
   /// Nothing in these tests uses them.
   static gpu::Stream& stream() { return *reinterpret_cast<gpu::Stream*>(alignof(std::max_align_t)); }
 
-  StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
-               bool check_numerics = false) {
+  std::shared_ptr<const StepPlan> plan(std::vector<Output> feeds, std::vector<Output> fetches) {
     REQUIRE(scope.status().ok());
     auto plan = make_plan(
         graph, std::move(feeds), std::move(fetches), {},
@@ -161,10 +198,19 @@ struct Pair {
         *cache);
     INFO((plan.ok() ? "" : plan.error().str()));
     REQUIRE(plan.ok());
-    auto call = std::make_shared<StepCall>(next++, *plan, std::move(values), check_numerics,
-                                           [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); });
-    for (const PartitionPlan& p : (*plan)->partitions) executors[p.device]->start(call);
+    return *plan;
+  }
+  StepRef begin(const std::shared_ptr<const StepPlan>& plan, std::vector<Tensor> values, bool check_numerics = false,
+                std::shared_ptr<Trace> trace = {}) {
+    auto call = std::make_shared<StepCall>(
+        next++, plan, std::move(values), check_numerics,
+        [this](Result<std::vector<Tensor>> r) { results.push_back(std::move(r)); }, std::move(trace));
+    for (const PartitionPlan& p : plan->partitions) executors[p.device]->start(call);
     return call;
+  }
+  StepRef step(std::vector<Output> feeds, std::vector<Tensor> values, std::vector<Output> fetches,
+               bool check_numerics = false) {
+    return begin(plan(std::move(feeds), std::move(fetches)), std::move(values), check_numerics);
   }
   /// Everything goes on; answers of the GPU, where `answers`, one by one.
   void run(bool answers = true) {
@@ -351,6 +397,78 @@ TEST_CASE("device: checked numbers are looked at behind each node, and the first
   REQUIRE(p.results.size() == 2);
   CHECK(p.results[1].error().node == b.node->name());
   CHECK(p.results[1].error().message.find("NaN") != std::string::npos);
+}
+
+TEST_CASE("device: a trace tells what a GPU took for nodes and copies, and what putting them in took") {
+  Pair p;
+  p.gpu->now = 5e6;
+  p.posts[1].now = 700;
+  const Output x = p.placeholder(), a = p.far_scope.named("a").op("Neg", {x}),
+               b = p.far_scope.named("b").op("Neg", {a});
+  const Output at_host = p.far_scope.named("at_host").op("Greater", {b, a});
+  const auto trace = std::make_shared<Trace>();
+  p.begin(p.plan({x}, {b, at_host}), {Tensor::scalar(1.f)}, false, trace);
+  p.run();
+  REQUIRE(p.results.size() == 1);
+  REQUIRE(p.results[0].ok());
+  using Kind = TraceEvent::Kind;
+  std::map<std::pair<std::string, Kind>, int64_t> took;
+  std::map<Kind, int> count;
+  int64_t asked = 0, before = 0;
+  for (const TraceEvent& e : trace->take()) {
+    if (e.device != 1) continue;
+    ++count[e.kind];
+    took[{e.node ? e.node->name() : "", e.kind}] = e.end_ns - e.begin_ns;
+    if (e.kind == Kind::kLaunch && asked == 0) asked = e.begin_ns;
+    const bool of_gpu = e.kind == Kind::kCopyIn || e.kind == Kind::kCopyOut || e.kind == Kind::kRun;
+    if (!of_gpu || (e.node && e.node->name() == "at_host")) continue;
+    CHECK(e.begin_ns >= before);
+    CHECK(e.begin_ns > asked);
+    before = e.begin_ns;
+  }
+  CHECK(took.at({"a", Kind::kRun}) == 10);
+  CHECK(took.at({"b", Kind::kRun}) == 10);
+  CHECK(took.at({"b", Kind::kCopyOut}) == 1000);
+  CHECK(count[Kind::kCopyIn] == 1);
+  CHECK(count[Kind::kCopyOut] == 1);
+  CHECK(count[Kind::kLaunch] == 4);
+  CHECK(count[Kind::kAnswer] == 0);
+  // The host computed it, by its own clock.
+  CHECK(took.at({"at_host", Kind::kRun}) < 10);
+  CHECK(p.gpu->timers == 0);
+}
+
+TEST_CASE("device: times of a GPU are taken in some steps alone, and none is kept of a step that is aborted") {
+  Pair p;
+  const Output x = p.placeholder(), a = p.far_scope.named("a").op("Neg", {x});
+  const auto plan = p.plan({x}, {a});
+  const auto gpu = std::ranges::find(plan->partitions, 1u, &PartitionPlan::device);
+  const auto node = std::ranges::find(gpu->graph_nodes, a.node) - gpu->graph_nodes.begin();
+  const auto firings = [&] { return gpu->measured[static_cast<size_t>(node)].firings.load(); };
+  p.begin(plan, {Tensor::scalar(1.f)});
+  p.run();
+  CHECK(p.gpu->timed == 0);
+  CHECK(firings() == 0);
+  for (int i = 0; i < 2; ++i) p.begin(plan, {Tensor::scalar(1.f)}), p.run();
+  CHECK(firings() == 2);
+  CHECK(gpu->measured[static_cast<size_t>(node)].ns == 10);
+  CHECK(gpu->measured[static_cast<size_t>(node)].bytes == 4);
+
+  const StepRef step = p.begin(plan, {Tensor::scalar(1.f)});
+  p.run(false);
+  CHECK(p.gpu->timers > 0);
+  CHECK(step->fail(make_error(Code::kCancelled, "enough")));
+  p.executors[1]->abort(step);
+  p.executors[0]->abort(step);
+  p.run();
+  CHECK(p.results.back().error().code == Code::kCancelled);
+  CHECK(p.gpu->timers == 0);
+  CHECK(firings() == 2);
+
+  const int timed = p.gpu->timed;
+  for (int i = 0; i < 20; ++i) p.begin(plan, {Tensor::scalar(1.f)}), p.run();
+  CHECK(p.gpu->timed == timed);
+  CHECK(firings() == 2);
 }
 
 TEST_CASE("device: no memory of a GPU is left when its steps and plans are gone") {
