@@ -13,7 +13,9 @@ Result<std::shared_ptr<const GpuPlatform>> make_cuda_platform() {
   auto platform = std::make_shared<GpuPlatform>();
   TROUPE_ASSIGN(platform->runtime, gpu::make_cuda_runtime());
   platform->make_blas = gpu::make_cublas;
-  platform->make_dnn = [](int card) -> Result<std::shared_ptr<gpu::Dnn>> { return gpu::make_cudnn({.card = card}); };
+  platform->make_dnn = [runtime = platform->runtime](int card) -> Result<std::shared_ptr<gpu::Dnn>> {
+    return gpu::make_cudnn({.card = card, .runtime = runtime});
+  };
   platform->register_kernels = on_cuda::register_gpu_kernels;
   return std::shared_ptr<const GpuPlatform>(std::move(platform));
 #else

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
 #include "gpu/cuda/cudnn_calls.h"
 #include "gpu/cudnn.h"
+#include "gpu/plan_choice.h"
 
 namespace troupe::gpu {
 namespace {
@@ -86,18 +86,18 @@ struct ConvPlan {
   int64_t workspace = 0;  // bytes
 };
 
-/// Two events around work of a stream.
-struct Stopwatch {
-  cudaEvent_t begin = nullptr, end = nullptr;
-  ~Stopwatch() {
-    if (begin) cudaEventDestroy(begin);
-    if (end) cudaEventDestroy(end);
-  }
+/// The plans of a problem, of which one is chosen.
+struct ConvPlans {
+  std::vector<ConvPlan> plans;
+  PlanChoice choice;
 };
 
 class CudnnDnn final : public Dnn {
  public:
-  explicit CudnnDnn(const CudnnOptions& options) : options_(options) {}
+  explicit CudnnDnn(const CudnnOptions& options)
+      : options_(options),
+        events_(options.runtime && options.timed > 1 ? std::make_shared<TimedEvents>(options.runtime, options.card)
+                                                     : nullptr) {}
   ~CudnnDnn() override {
     plans_.clear();
     if (handle_) library_.cudnnDestroy(handle_);
@@ -117,17 +117,16 @@ class CudnnDnn final : public Dnn {
   Result<std::vector<ConvPlan>> advise(const std::shared_ptr<const ConvGraph>& graph, cudnnBackendHeurMode_t mode,
                                        bool tensor_cores, bool strict, int64_t most) const;
   Result<bool> is_fit(const CudnnDescriptor& config, bool tensor_cores, bool strict) const;
-  Result<ConvPlan> choose(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const;
+  Result<std::vector<ConvPlan>> find(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const;
   Status run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const;
-  /// Milliseconds of the stream.
-  Result<float> time(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const;
 
   const CudnnOptions options_;
+  const std::shared_ptr<TimedEvents> events_;  // null: no plan is timed
   std::mutex mutex_;
   std::optional<Status> opened_;
   Cudnn library_;
   cudnnHandle_t handle_ = nullptr;
-  std::unordered_map<ConvProblem, ConvPlan, ConvProblemHash> plans_;
+  std::unordered_map<ConvProblem, ConvPlans, ConvProblemHash> plans_;
 };
 
 Status CudnnDnn::open() {
@@ -268,35 +267,22 @@ Result<std::vector<ConvPlan>> CudnnDnn::advise(const std::shared_ptr<const ConvG
   return out;
 }
 
-Result<ConvPlan> CudnnDnn::choose(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const {
+Result<std::vector<ConvPlan>> CudnnDnn::find(const Compute& gpu, const Convolution& c,
+                                             const void* const (&at)[3]) const {
   TROUPE_ASSIGN(const auto graph, describe(c, at));
   const bool tensor_cores = c.dtype != DType::kFloat32 || gpu.tf32;
   std::vector<ConvPlan> plans;
   for (const bool strict : {true, false})
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
       if (plans.empty()) {
-        TROUPE_ASSIGN(plans, advise(graph, mode, tensor_cores, strict, std::max(options_.timed, 1)));
+        TROUPE_ASSIGN(plans, advise(graph, mode, tensor_cores, strict, events_ ? options_.timed : 1));
       }
   if (plans.empty())
     return make_error(
         Code::kUnimplemented,
         "cuDNN has no convolution of {}: {} images [{},{}], {} to {} channels in {} groups, filter [{},{}]",
         to_string(c.dtype), c.batch, c.y.in, c.x.in, c.in_channels, c.out_channels, c.groups, c.y.size, c.x.size);
-  cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
-  TROUPE_RETURN_IF_ERROR(
-      check(cudaStreamIsCapturing(static_cast<cudaStream_t>(gpu.stream.native()), &captures), "cudaStreamIsCapturing"));
-  if (plans.size() == 1 || captures != cudaStreamCaptureStatusNone) return std::move(plans[0]);
-  size_t best = 0;
-  float least = std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < plans.size(); ++i) {
-    // Where memory is short or an engine fails, another may do.
-    const auto took = time(gpu, plans[i], at);
-    if (took.ok() && *took < least) {
-      best = i;
-      least = *took;
-    }
-  }
-  return std::move(plans[best]);
+  return plans;
 }
 
 Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const {
@@ -314,21 +300,6 @@ Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const void* const
   return library_.check(library_.cudnnBackendExecute(handle_, plan.plan.raw(), pack.raw()), "cudnnBackendExecute");
 }
 
-Result<float> CudnnDnn::time(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const {
-  auto* const stream = static_cast<cudaStream_t>(gpu.stream.native());
-  Stopwatch watch;
-  TROUPE_RETURN_IF_ERROR(check(cudaEventCreate(&watch.begin), "cudaEventCreate"));
-  TROUPE_RETURN_IF_ERROR(check(cudaEventCreate(&watch.end), "cudaEventCreate"));
-  TROUPE_RETURN_IF_ERROR(run(gpu, plan, at));  // the first time loads code
-  TROUPE_RETURN_IF_ERROR(check(cudaEventRecord(watch.begin, stream), "cudaEventRecord"));
-  TROUPE_RETURN_IF_ERROR(run(gpu, plan, at));
-  TROUPE_RETURN_IF_ERROR(check(cudaEventRecord(watch.end, stream), "cudaEventRecord"));
-  TROUPE_RETURN_IF_ERROR(check(cudaEventSynchronize(watch.end), "cudaEventSynchronize"));
-  float took = 0;
-  TROUPE_RETURN_IF_ERROR(check(cudaEventElapsedTime(&took, watch.begin, watch.end), "cudaEventElapsedTime"));
-  return took;
-}
-
 Status CudnnDnn::convolve(const Compute& gpu, const Convolution& c) {
   TROUPE_RETURN_IF_ERROR(check_convolution(c));
   TROUPE_RETURN_IF_ERROR(cudnn_type(c.dtype).status());
@@ -343,10 +314,25 @@ Status CudnnDnn::convolve(const Compute& gpu, const Convolution& c) {
   const ConvProblem problem(c, at, gpu.tf32);
   auto known = plans_.find(problem);
   if (known == plans_.end()) {
-    TROUPE_ASSIGN(ConvPlan plan, choose(gpu, c, at));
-    known = plans_.emplace(problem, std::move(plan)).first;
+    TROUPE_ASSIGN(std::vector<ConvPlan> plans, find(gpu, c, at));
+    PlanChoice choice(plans.size(), events_);
+    known = plans_.emplace(problem, ConvPlans{std::move(plans), std::move(choice)}).first;
   }
-  TROUPE_RETURN_IF_ERROR(run(gpu, known->second, at));
+  auto& [plans, choice] = known->second;
+  if (plans.size() == 1) {
+    TROUPE_RETURN_IF_ERROR(run(gpu, plans[0], at));
+    return gpu.stream.check_launch("cudnnBackendExecute");
+  }
+  cudaStreamCaptureStatus captures = cudaStreamCaptureStatusNone;
+  TROUPE_RETURN_IF_ERROR(check(cudaStreamIsCapturing(stream, &captures), "cudaStreamIsCapturing"));
+  // Where memory is short or an engine fails, another may do.
+  TROUPE_RETURN_IF_ERROR(choice.call(
+      gpu.stream, [&](size_t way) { return run(gpu, plans[way], at); }, captures == cudaStreamCaptureStatusNone));
+  if (const auto chosen = choice.chosen()) {
+    ConvPlan only = std::move(plans[*chosen]);
+    plans.clear();
+    plans.push_back(std::move(only));
+  }
   return gpu.stream.check_launch("cudnnBackendExecute");
 }
 
