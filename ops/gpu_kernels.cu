@@ -5,6 +5,7 @@
 #include "gpu/launch.h"
 #include "ops/array/gather.h"
 #include "ops/array/register.h"
+#include "ops/fused/register.h"
 #include "ops/linear/register.h"
 #include "ops/math/register.h"
 #include "ops/nn/register.h"
@@ -32,6 +33,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_math_guarded_gpu(kernels);
   register_math_unary_gpu(kernels);
   register_gather_gpu(kernels);
+  register_fused_product_gpu(kernels, launch_epilogue);
   register_matmul_gpu(kernels);
   register_pool_gpu(kernels);
   register_random_gpu(kernels);

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& frames) {
+Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& frames, bool warns) {
   std::vector<std::string> names;
   for (const DeviceInfo& device : context_.devices) names.push_back(device.name);
   TROUPE_ASSIGN(const DeviceList devices, DeviceList::make(names));
@@ -31,7 +31,7 @@ Status Placer::find(const Graph& graph, const StepGraph& step, const Frames& fra
   std::vector<PlacementDevice> placed_on;
   for (const DeviceInfo& device : context_.devices) placed_on.push_back({device.name, device.rates});
   placed_ = place_step(step, frames, placed_on, context_.links, context_.costs, Placing::kByCost, *constraints_);
-  if (const Status fits = check_memory(placed_on, placed_->assignment.schedule.peak_bytes); !fits.ok())
+  if (const Status fits = check_memory(placed_on, placed_->assignment.schedule.peak_bytes); warns && !fits.ok())
     log_warning("{}", fits.error().message);
   for (const double rank : placed_->assignment.ranks) longest_ = std::max(longest_, rank);
   return {};

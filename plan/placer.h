@@ -13,8 +13,9 @@ class Placer {
  public:
   explicit Placer(const PlanContext& context) : context_(context) {}
 
-  /// Before the others; takes the graph's mutex for a while. Errors: those of Constraints::find.
-  Status find(const Graph& graph, const StepGraph& step, const Frames& frames);
+  /// Before the others; takes the graph's mutex for a while. `warns`: whether it is logged that the step does not fit
+  /// the memory. Errors: those of Constraints::find.
+  Status find(const Graph& graph, const StepGraph& step, const Frames& frames, bool warns = true);
   uint32_t device_of(const Node& node) const {
     if (!scattered_.empty()) return scattered_[static_cast<size_t>(node.id())];
     return placed_ ? placed_->device_of(node) : constraints_->by_hand(node);

@@ -55,10 +55,13 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   }
   if (context_.partial) plan_->partial.emplace();
   if (context_.partial && !context_.part) find_needs();
-  if (!context_.part)
-    run_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
+  if (!context_.part) {
+    run_general_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
       return evaluate(context_.kernels, node, inputs);
     });
+    TROUPE_ASSIGN(const PassDevices devices, find_pass_devices());
+    run_device_passes(*step_, context_.passes, devices);
+  }
   plan_->made_nodes = step_->made();
   if (context_.partial && !context_.part) find_needs();
   TROUPE_ASSIGN(frames_, find_frames(*step_));
@@ -91,6 +94,36 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   TROUPE_RETURN_IF_ERROR(add_readers());
   TROUPE_RETURN_IF_ERROR(spans_tasks() ? cut() : close());
   return std::shared_ptr<const StepPlan>(std::move(plan_));
+}
+
+Result<PassDevices> Planner::find_pass_devices() {
+  const auto is_gpu = [](const DeviceInfo& device) { return device.kind == DeviceKind::kCuda; };
+  if (std::ranges::none_of(context_.devices, is_gpu) || !asks_for_devices(*step_, context_.passes))
+    return PassDevices();
+  TROUPE_ASSIGN(const Frames frames, find_frames(*step_));
+  Placer placer(context_);
+  TROUPE_RETURN_IF_ERROR(placer.find(graph_, *step_, frames, false));
+  // By name, as nodes that passes make have the name of what they replace; nodes of one name on several: on none.
+  constexpr uint32_t kSeveral = UINT32_MAX;
+  const auto by_name = std::make_shared<std::unordered_map<std::string, uint32_t>>();
+  for (const Node* node : step_->nodes()) {
+    const uint32_t device = placer.device_of(*node);
+    const auto [at, fresh] = by_name->try_emplace(node->name(), device);
+    if (!fresh && at->second != device) at->second = kSeveral;
+  }
+  const auto kind_of = [this, by_name](const Node& node) -> std::optional<DeviceKind> {
+    const auto at = by_name->find(node.name());
+    if (at == by_name->end() || at->second == kSeveral) return {};
+    return context_.devices[at->second].kind;
+  };
+  return PassDevices{
+      .has_kernel =
+          [this, kind_of](const Node& node, const std::string& op, const Attrs& types) {
+            const auto kind = kind_of(node);
+            return kind && context_.kernels.serves(op, that_runs(*kind), types);
+          },
+      .on_gpu = [kind_of](const Node& node) { return kind_of(node) == DeviceKind::kCuda; },
+  };
 }
 
 void Planner::find_chosen(const std::vector<const Node*>& needed) {

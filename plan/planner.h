@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/passes/pass_devices.h"
 #include "plan/loop_places.h"
 #include "plan/node_kernels.h"
 #include "plan/partition_draft.h"
@@ -177,6 +178,9 @@ class Planner {
   Result<Place> follow_loop(uint32_t frame, const LoopPlaces::Shared& shared, uint32_t partition);
   /// Has `here` wait for `before`, an output of a node, and die with it.
   Status wait_for(const Output& before, Place here);
+
+  /// Where the nodes of the step go as it is now, for passes that ask for it; empty where no device is a GPU.
+  Result<PassDevices> find_pass_devices();
 
   const Graph& graph_;
   const PlanContext& context_;

@@ -92,6 +92,7 @@ template <class T> class HostProduct {
 
 class FakeBlas final : public Blas {
  public:
+  explicit FakeBlas(const FakeBlasOptions& options) : options_(options) {}
   Status multiply(const Compute& gpu, const Product& p) override {
     if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.keep || p.gradient)) ||
         (p.bias && p.gradient)) {
@@ -99,6 +100,8 @@ class FakeBlas final : public Blas {
           fmt::format("a product of {} [{},{}] x [{},{}] that libraries do not have", p.batch, p.m, p.k, p.k, p.n));
       return make_error(Code::kInternal, "no such product");
     }
+    if (!options_.epilogues && (p.bias || p.activation != Activation::kNone))
+      return make_error(Code::kUnimplemented, "the test asked for a library without epilogues");
     switch (p.dtype) {
       case DType::kFloat32: gpu.stream.enqueue([p] { HostProduct<float>(p).run(); }); break;
       case DType::kFloat64: gpu.stream.enqueue([p] { HostProduct<double>(p).run(); }); break;
@@ -108,10 +111,13 @@ class FakeBlas final : public Blas {
     }
     return gpu.stream.check_launch("matrix product");
   }
+
+ private:
+  const FakeBlasOptions options_;
 };
 
 }  // namespace
 
-std::shared_ptr<Blas> make_fake_blas() { return std::make_shared<FakeBlas>(); }
+std::shared_ptr<Blas> make_fake_blas(const FakeBlasOptions& options) { return std::make_shared<FakeBlas>(options); }
 
 }  // namespace troupe::gpu

@@ -7,6 +7,9 @@
 
 namespace troupe::gpu {
 
-std::shared_ptr<Blas> make_fake_blas();
+struct FakeBlasOptions {
+  bool epilogues = true;  // else products with a bias or an activation are kUnimplemented
+};
+std::shared_ptr<Blas> make_fake_blas(const FakeBlasOptions& options = {});
 
 }  // namespace troupe::gpu

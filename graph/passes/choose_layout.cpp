@@ -211,7 +211,8 @@ bool LayoutChoice::may_apply(const StepGraph& step) {
   return std::ranges::any_of(step.nodes(), [](const Node* n) { return channels_first(*n); });
 }
 
-LayoutChoice::LayoutChoice(StepGraph& step) : step_(step), chosen_(static_cast<size_t>(step.ids())) {
+LayoutChoice::LayoutChoice(StepGraph& step, PassDevices devices)
+    : step_(step), devices_(std::move(devices)), chosen_(static_cast<size_t>(step.ids())) {
   const auto add = [&](std::span<const Row> rows, int first) {
     for (size_t i = 0; i < rows.size(); ++i)
       for (std::string_view names = rows[i].ops; !names.empty();) {
@@ -288,6 +289,7 @@ bool LayoutChoice::fits(const Node& node, LayoutRecipe& r) const {
 std::optional<LayoutRecipe> LayoutChoice::recipe(const Node& node) const {
   const auto at = rows_.find(&node.op());
   if (at == rows_.end() || node.inputs().empty() || step_.is_fed(node) || node.open()) return {};
+  if (devices_.on_gpu && devices_.on_gpu(node)) return {};
   if (const auto id = static_cast<size_t>(node.id()); id < frames_.size() && frames_[id] != 0) return {};
   if (node.op().is_stateful() && node.op().control_flow() == ControlFlow::kNone) return {};
   const bool format = at->second < kFormatRows;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/passes/pass_devices.h"
 #include "graph/step_graph.h"
 
 namespace troupe {
@@ -36,11 +37,12 @@ struct LayoutRecipe {
 /// depends on the graph alone.
 ///
 /// Left alone: images of unknown rank, what is fed, constants above 16 MiB, what is in a loop (whose constants would
-/// have to wait for each iteration), Switches that are waited for. Control inputs stay with the node.
+/// have to wait for each iteration), Switches that are waited for, what runs on GPUs. Control inputs stay with the
+/// node.
 class LayoutChoice {
  public:
   /// Chooses the nodes in `step`, which must outlive it and change by visit() alone from now on.
-  explicit LayoutChoice(StepGraph& step);
+  explicit LayoutChoice(StepGraph& step, PassDevices devices = {});
   /// True if something else now stands for the node's outputs. To be called for each node, inputs first.
   bool visit(const Node& node);
   /// Whether there is a node with NCHW images at all.
@@ -63,6 +65,7 @@ class LayoutChoice {
   Output reordered(const Node& node, Output image, std::span<const int> order);
 
   StepGraph& step_;
+  const PassDevices devices_;
   std::unordered_map<const OpDef*, int> rows_;  // of the table of ops
   std::vector<int> frames_;                     // by id, where there are loops
   std::vector<bool> chosen_;                    // by id

@@ -63,7 +63,7 @@ constexpr int32_t kNobody = -1, kOthers = -2;
 
 std::span<const std::string_view> fusable_ops() { return kOps; }
 
-ElementwiseFusion::ElementwiseFusion(StepGraph& step) : step_(step) {
+ElementwiseFusion::ElementwiseFusion(StepGraph& step, PassDevices devices) : step_(step), devices_(std::move(devices)) {
   if (!step.ops().find("_FusedElementwise")) return;
   for (const std::string_view name : kOps)
     if (const OpDef* op = step.ops().find(name)) ops_.insert(op);
@@ -93,7 +93,7 @@ ElementwiseFusion::ElementwiseFusion(StepGraph& step) : step_(step) {
 
 bool ElementwiseFusion::fusable(const Node& node) const {
   if (!ops_.contains(&node.op()) || !node.control_inputs().empty() || step_.is_fed(node)) return false;
-  return (node.dtype(0) == DType::kFloat32 || node.dtype(0) == DType::kFloat64) && step_.shape(node.out()).has_rank();
+  return step_.shape(node.out()).has_rank() && devices_.serves(node, "_FusedElementwise");
 }
 
 bool ElementwiseFusion::joins(const Node& node, int root_id) const {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "graph/passes/pass_devices.h"
 #include "graph/step_graph.h"
 
 namespace troupe {
@@ -17,13 +18,14 @@ std::span<const std::string_view> fusable_ops();
 /// Finds groups of element-wise nodes of which all but the last, the root, are read within the group alone, and puts
 /// one _FusedElementwise in place of each root. Within a group all have the same float type, device and inferred shape,
 /// so nothing is computed twice and nothing that somebody else reads is computed again. Left alone: nodes with control
-/// inputs or waited for by a control edge, fetched and fed ones but as a root.
+/// inputs or waited for by a control edge, fetched and fed ones but as a root, and where the device has no kernel for
+/// it.
 class ElementwiseFusion {
  public:
   static constexpr int kMostNodes = 24;
 
   /// Finds the groups in `step`, which must outlive it and change by visit() alone from now on.
-  explicit ElementwiseFusion(StepGraph& step);
+  explicit ElementwiseFusion(StepGraph& step, PassDevices devices = {});
   /// True if a fused node now stands for `node`. To be called for each node, inputs first.
   bool visit(const Node& node);
 
@@ -32,6 +34,7 @@ class ElementwiseFusion {
   bool joins(const Node& node, int root) const;
 
   StepGraph& step_;
+  const PassDevices devices_;
   std::unordered_set<const OpDef*> ops_;
   std::vector<int32_t> next_;  // by id: the member of its group before it; itself for the first; -1: not fusable
   std::vector<int32_t> size_;  // by id of a root: members; 0 for all others

@@ -15,7 +15,7 @@ bool is_activation(const std::string& op) {
 
 }  // namespace
 
-EpilogueFusion::EpilogueFusion(StepGraph& step) : step_(step) {
+EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : step_(step) {
   if (!step.ops().find("_FusedMatMul")) return;
   const Readers readers(step);
   const auto free = [&](const Node& n) { return n.control_inputs().empty() && !step.is_fed(n); };
@@ -39,7 +39,7 @@ EpilogueFusion::EpilogueFusion(StepGraph& step) : step_(step) {
       at = first_input(*at, last);
     }
     if (!at || at == &last || !is_product(at->op().name())) continue;
-    if (at->dtype(0) != DType::kFloat32 && at->dtype(0) != DType::kFloat64) continue;
+    if (!devices.serves(last, "_Fused" + at->op().name())) continue;
     if (parts.bias && at->op().name() != "MatMul" && data_format(*parts.bias) != data_format(*at)) continue;
     parts.product = at;
     if (parts.bias) taken[static_cast<size_t>(parts.bias->id())] = true;

@@ -3,18 +3,19 @@
 #pragma once
 #include <unordered_map>
 
+#include "graph/passes/pass_devices.h"
 #include "graph/step_graph.h"
 
 namespace troupe {
 
 /// Puts _FusedMatMul, _FusedConv2D and _FusedDepthwiseConv2dNative in place of MatMul, Conv2D and
-/// DepthwiseConv2dNative of float32 and float64 with what follows them: BiasAdd, one of Relu, Relu6, Elu, Tanh and
-/// Sigmoid, or both, on the same device. Left alone: a product or a sum that has another reader, is fetched or fed, and
-/// nodes with control inputs.
+/// DepthwiseConv2dNative with what follows them: BiasAdd, one of Relu, Relu6, Elu, Tanh and Sigmoid, or both, on the
+/// same device, where that has a kernel for it. Left alone: a product or a sum that has another reader, is fetched or
+/// fed, and nodes with control inputs.
 class EpilogueFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
-  explicit EpilogueFusion(StepGraph& step);
+  explicit EpilogueFusion(StepGraph& step, const PassDevices& devices = {});
   /// True if a fused node now stands for `node`. To be called for each node, inputs first.
   bool visit(const Node& node);
 

@@ -52,8 +52,8 @@ bool has_any(const StepGraph& step, std::initializer_list<const char*> names) {
 }
 
 /// A walk of its own for each pass that must know all readers of a node.
-template <class Pass> void fuse(StepGraph& step) {
-  Pass pass(step);
+template <class Pass, class... Devices> void fuse(StepGraph& step, const Devices&... devices) {
+  Pass pass(step, devices...);
   step.sweep([&](const Node& node) { pass.visit(node); });
   step.drop_unneeded();
 }
@@ -79,14 +79,27 @@ Result<GraphPasses> GraphPasses::parse(std::string_view text) {
   return passes;
 }
 
-void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+void run_general_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
   rewrite(step, passes, evaluate);
-  if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step);
+}
+
+void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDevices& devices) {
+  if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step, devices);
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
     fuse<BatchNormFolding>(step);
-  if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"})) fuse<EpilogueFusion>(step);
-  if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step);
+  if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}))
+    fuse<EpilogueFusion>(step, devices);
+  if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step, devices);
+}
+
+bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
+  return passes.choose_layout || passes.fuse_epilogues || passes.fuse_elementwise;
+}
+
+void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
+  run_general_passes(step, passes, evaluate);
+  run_device_passes(step, passes, {});
 }
 
 }  // namespace troupe

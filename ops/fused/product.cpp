@@ -59,7 +59,7 @@ Products find_products(const KernelRegistry& kernels) {
 }
 
 OpDef with_epilogue(OpDef op) {
-  op.attr("num_args: int >= 0").attr("fused_ops: list(string)").attr(type_attr("T", FullFloatTypes{}));
+  op.attr("num_args: int >= 0").attr("fused_ops: list(string)").attr(type_attr("T", FloatTypes{}));
   return op;
 }
 
@@ -84,7 +84,9 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .shape(ops.find(plain)->shape_fn())
             .doc("The result of " + plain +
                  ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh and Sigmoid "
-                 "or nothing. A pass makes it. Relu and Relu6 of a NaN after a convolution may be 0."),
+                 "or nothing. A pass makes it. Relu and Relu6 of a NaN after a convolution, and Relu of one after a "
+                 "product "
+                 "on a GPU, may be 0."),
         not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };

@@ -3,6 +3,7 @@
 // what it has no form for: filters in the order of this library's graphs, padding that differs before and after.
 #include "gpu/dnn.h"
 #include "ops/nn/conv_kernel.h"
+#include "ops/nn/gpu_epilogue.h"
 #include "ops/nn/register.h"
 #include "ops/parts/elementwise.cuh"
 
@@ -62,8 +63,8 @@ Status launch_shift(const gpu::Compute& gpu, void* out, const PlainImages& to, c
 
 class GpuConvolution final : public ComputeKernel {
  public:
-  GpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise)
-      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise) {}
+  GpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, EpilogueForm epilogue)
+      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)) {}
 
   Status compute(KernelContext& c) override {
     const gpu::Compute& gpu = *c.device().gpu;
@@ -82,6 +83,9 @@ class GpuConvolution final : public ComputeKernel {
         TROUPE_RETURN_IF_ERROR((this->*convolve_as)(c, all, y));
       }
     }
+    if (epilogue_.bias || !epilogue_.activation.empty())
+      TROUPE_RETURN_IF_ERROR(
+          launch_epilogue(gpu, {epilogue_, epilogue_.bias ? &c.input(2) : nullptr, attrs_.layout.channels_first}, y));
     c.set_output(0, std::move(y));
     return {};
   }
@@ -157,6 +161,7 @@ class GpuConvolution final : public ComputeKernel {
   const WindowAttrs attrs_;
   const ConvDirection direction_;
   const bool depthwise_;
+  const EpilogueForm epilogue_;
 };
 
 void add_convolution(KernelRegistry& kernels, const char* op, ConvDirection direction, bool depthwise) {
@@ -167,7 +172,12 @@ void add_convolution(KernelRegistry& kernels, const char* op, ConvDirection dire
       op, DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
       [=](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
-        return std::unique_ptr<ComputeKernel>(new GpuConvolution(std::move(attrs), direction, depthwise));
+        EpilogueForm epilogue;
+        if (init.op.starts_with("_Fused")) {
+          TROUPE_ASSIGN(epilogue, EpilogueForm::parse(init));
+        }
+        return std::unique_ptr<ComputeKernel>(
+            new GpuConvolution(std::move(attrs), direction, depthwise, std::move(epilogue)));
       },
       sizes);
 }
@@ -176,6 +186,8 @@ void add_convolution(KernelRegistry& kernels, const char* op, ConvDirection dire
 
 void register_conv_gpu(KernelRegistry& kernels) {
   add_convolution(kernels, "Conv2D", ConvDirection::kOutput, false);
+  add_convolution(kernels, "_FusedConv2D", ConvDirection::kOutput, false);
+  add_convolution(kernels, "_FusedDepthwiseConv2dNative", ConvDirection::kOutput, true);
   add_convolution(kernels, "Conv2DBackpropInput", ConvDirection::kInput, false);
   add_convolution(kernels, "Conv2DBackpropFilter", ConvDirection::kFilter, false);
   add_convolution(kernels, "DepthwiseConv2dNative", ConvDirection::kOutput, true);

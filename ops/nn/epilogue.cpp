@@ -2,12 +2,16 @@
 // Epilogues by the kernels of their ops, one after the other.
 #include "ops/nn/epilogue.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/join.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 namespace {
+
+constexpr std::string_view kActivations[] = {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid"};
 
 std::string key(std::string_view op, DType dtype, std::string_view data_format) {
   return fmt::format("{} {} {}", op, to_string(dtype), op == "BiasAdd" ? data_format : "");
@@ -39,24 +43,34 @@ std::shared_ptr<ComputeKernel> EpilogueKernels::find(std::string_view op, DType 
   return at == kernels_.end() ? nullptr : at->second;
 }
 
-Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels) {
-  Epilogue out;
+Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init) {
+  EpilogueForm out;
   const auto& ops = init.attr<std::vector<std::string>>("fused_ops");
-  const auto format = init.attrs->get_or<std::string>("data_format", "NHWC");
   for (const std::string& op : ops) {
-    auto kernel = kernels.find(op, init.attr<DType>("T"), format);
-    const bool fits = op == "BiasAdd" ? out.steps_.empty() : out.activation_.empty();
-    if (!kernel || !fits)
+    const bool fits = op == "BiasAdd"
+                          ? !out.bias && out.activation.empty()
+                          : std::ranges::find(kActivations, op) != std::end(kActivations) && out.activation.empty();
+    if (!fits)
       return invalid_argument(
           "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh and Sigmoid "
           "last",
           join(ops, ", "));
-    if (op == "BiasAdd") out.bias_ = true;
-    else out.activation_ = op;
-    out.steps_.push_back(std::move(kernel));
+    if (op == "BiasAdd") out.bias = true;
+    else out.activation = op;
   }
-  if (const auto args = init.attr<int64_t>("num_args"); args != out.bias_)
+  if (const auto args = init.attr<int64_t>("num_args"); args != out.bias)
     return invalid_argument("num_args is {} for fused_ops [{}]", args, join(ops, ", "));
+  return out;
+}
+
+Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels) {
+  Epilogue out;
+  TROUPE_ASSIGN(out.form_, EpilogueForm::parse(init));
+  const auto format = init.attrs->get_or<std::string>("data_format", "NHWC");
+  for (const std::string& op : init.attr<std::vector<std::string>>("fused_ops")) {
+    out.steps_.push_back(kernels.find(op, init.attr<DType>("T"), format));
+    TROUPE_CHECK(out.steps_.back());
+  }
   return out;
 }
 
@@ -64,7 +78,7 @@ Status Epilogue::apply(const KernelContext& c, Tensor& y) const {
   const uint32_t slots[] = {0, 1};
   const int32_t uses[] = {1, 2};  // only y may be written into
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const bool is_bias = bias_ && i == 0;
+    const bool is_bias = form_.bias && i == 0;
     Tensor values[3] = {std::move(y), is_bias ? c.input(2) : Tensor(), Tensor()};
     KernelContext step(values, uses, slots, is_bias ? 2 : 1, 2, 1, c.device(), c.step());
     TROUPE_RETURN_IF_ERROR(steps_[i]->compute(step));

@@ -22,22 +22,28 @@ class EpilogueKernels {
 };
 
 /// The ops of attribute fused_ops: "BiasAdd" or nothing, then Relu, Relu6, Elu, Tanh, Sigmoid or nothing.
+struct EpilogueForm {
+  bool bias = false;
+  std::string activation = {};  // the op, or ""
+  /// Errors: other ops, another order, other than one of args for a bias and none else.
+  static Result<EpilogueForm> parse(const KernelInit& init);
+};
+
+/// What CPUs do for it.
 class Epilogue {
  public:
   Epilogue() = default;
-  /// Errors: other ops, another order, other than one of args for a bias and none else.
+  /// Errors: those of EpilogueForm.
   static Result<Epilogue> make(const KernelInit& init, const EpilogueKernels& kernels);
   bool empty() const { return steps_.empty(); }
-  bool bias() const { return bias_; }
-  /// The op, or "".
-  const std::string& activation() const { return activation_; }
+  bool bias() const { return form_.bias; }
+  const std::string& activation() const { return form_.activation; }
   /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`.
   Status apply(const KernelContext& c, Tensor& y) const;
 
  private:
   std::vector<std::shared_ptr<ComputeKernel>> steps_;
-  bool bias_ = false;
-  std::string activation_;
+  EpilogueForm form_;
 };
 
 }  // namespace troupe

@@ -82,7 +82,7 @@ struct ParityCase {
 
 class Parity {
  public:
-  Parity() {
+  explicit Parity(std::shared_ptr<gpu::Blas> blas = gpu::make_fake_blas()) : blas_(std::move(blas)) {
     if (real_) real_->platform->register_kernels(gpu_kernels_);
     else on_fake::register_gpu_kernels(gpu_kernels_);
     card_.name = "fake";
@@ -178,6 +178,30 @@ class Parity {
     }
   }
 
+  /// They are the same, floats within the tolerance.
+  void compare(const Tensor& actual, const Tensor& expected, double tolerance) {
+    if (real_) tolerance = std::max(tolerance, rounding(actual.dtype()));
+    REQUIRE(actual.dtype() == expected.dtype());
+    REQUIRE(actual.shape() == expected.shape());
+    const bool floats = with_type(actual.dtype(), FloatTypes{}, [&]<class T>() {
+      const T *a = actual.data<T>(), *b = expected.data<T>();
+      for (int64_t i = 0; i < actual.elements(); ++i) {
+        const double x = widen(a[i]), y = widen(b[i]);
+        const bool same = std::isnan(x) ? std::isnan(y)
+                          : x == y      ? true
+                                        : std::abs(x - y) <= tolerance * std::max({1.0, std::abs(x), std::abs(y)});
+        if (!same) {
+          INFO("element " << i << " of " << actual.shape().str() << ": " << x << " but on the CPU " << y);
+          REQUIRE(same);
+        }
+      }
+    });
+    if (!floats) {
+      INFO(actual.str() << " but on the CPU " << expected.str());
+      CHECK(actual.identical(expected));
+    }
+  }
+
   int64_t random_step = -1;
 
  private:
@@ -232,37 +256,20 @@ class Parity {
       default: return 2e-5;
     }
   }
-  void compare(const Tensor& actual, const Tensor& expected, double tolerance) {
-    if (real_) tolerance = std::max(tolerance, rounding(actual.dtype()));
-    REQUIRE(actual.dtype() == expected.dtype());
-    REQUIRE(actual.shape() == expected.shape());
-    const bool floats = with_type(actual.dtype(), FloatTypes{}, [&]<class T>() {
-      const T *a = actual.data<T>(), *b = expected.data<T>();
-      for (int64_t i = 0; i < actual.elements(); ++i) {
-        const double x = widen(a[i]), y = widen(b[i]);
-        const bool same = std::isnan(x) ? std::isnan(y)
-                          : x == y      ? true
-                                        : std::abs(x - y) <= tolerance * std::max({1.0, std::abs(x), std::abs(y)});
-        if (!same) {
-          INFO("element " << i << " of " << actual.shape().str() << ": " << x << " but on the CPU " << y);
-          REQUIRE(same);
-        }
-      }
-    });
-    if (!floats) {
-      INFO(actual.str() << " but on the CPU " << expected.str());
-      CHECK(actual.identical(expected));
-    }
-  }
 
   std::unique_ptr<RealGpu> real_ = on_real_gpu() ? std::make_unique<RealGpu>() : nullptr;
   KernelRegistry gpu_kernels_;
   gpu::Card card_;
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
-  std::shared_ptr<gpu::Blas> blas_ = gpu::make_fake_blas();
+  const std::shared_ptr<gpu::Blas> blas_;
   std::shared_ptr<gpu::Dnn> dnn_ = gpu::make_fake_dnn();
-  gpu::Compute compute_{.stream = stream_, .card = card_, .blas = blas_.get(), .dnn = dnn_.get(), .allocator = memory_};
+  gpu::Compute compute_{.stream = stream_,
+                        .card = card_,
+                        .blas = blas_.get(),
+                        .dnn = dnn_.get(),
+                        .allocator = memory_,
+                        .upload = [this](const Tensor& x) -> Result<Tensor> { return upload(x, Layout::kOwn); }};
   DeviceInfo cpu_, gpu_;
   uint64_t seed_ = 0;
 };

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// _FusedMatMul on GPUs. The matrix library does a bias and Relu with its product where it has such; another activation
+// follows in one pass, with the bias. Nothing here is launched by itself, so that this serves CUDA and its fake.
+#include <atomic>
+
+#include "gpu/blas.h"
+#include "ops/fused/register.h"
+#include "ops/linear/product_plan.h"
+#include "ops/nn/bias.h"
+#include "ops/parts/gpu_elementwise.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+class GpuFusedMatMul final : public ComputeKernel {
+ public:
+  GpuFusedMatMul(const KernelInit& init, EpilogueForm form, GpuEpilogueLaunch launch)
+      : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), form_(std::move(form)),
+        launch_(launch), by_library_(form_.activation.empty() || form_.activation == "Relu") {}
+
+  Status compute(KernelContext& c) override {
+    const gpu::Compute& gpu = *c.device().gpu;
+    const Tensor &a = c.input(0), &b = c.input(1);
+    const Tensor* const bias = form_.bias ? &c.input(2) : nullptr;
+    TROUPE_ASSIGN(const ProductPlan plan,
+                  plan_product(a.shape(), b.shape(), {.batches = false, .broadcasts = true, .ta = ta_, .tb = tb_}));
+    TROUPE_ASSIGN(Tensor y, c.allocate(a.dtype(), plan.out));
+    if (bias) {
+      TROUPE_ASSIGN(const BiasView view, bias_view(y.shape(), false));
+      TROUPE_RETURN_IF_ERROR(check_bias(bias->shape(), view, y.shape()));
+    }
+    if (y.elements() > 0) {
+      declare_uses(c, {&y});
+      gpu::Product p{.dtype = a.dtype(), .m = plan.m, .n = plan.n, .k = plan.k, .ta = ta_, .tb = tb_};
+      p.a = a.address();
+      p.b = b.address();
+      p.c = y.mutable_address();
+      TROUPE_RETURN_IF_ERROR(multiply(gpu, p, bias, y));
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  Status multiply(const gpu::Compute& gpu, const gpu::Product& plain, const Tensor* bias, Tensor& y) {
+    if (plain.k == 0) {
+      TROUPE_RETURN_IF_ERROR(gpu.stream.fill(y.mutable_address(), 0, y.bytes()));
+      return launch_(gpu, {.form = form_, .bias = bias}, y);
+    }
+    if (by_library_.load(std::memory_order_relaxed)) {
+      gpu::Product fused = plain;
+      fused.bias = bias ? bias->address() : nullptr;
+      if (!form_.activation.empty()) fused.activation = gpu::Activation::kRelu;
+      Status status = gpu.blas->multiply(gpu, fused);
+      if (status.ok() || status.error().code != Code::kUnimplemented) return status;
+      by_library_.store(false, std::memory_order_relaxed);  // it has none for these types or sizes
+    }
+    TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
+    return launch_(gpu, {.form = form_, .bias = bias}, y);
+  }
+
+  const bool ta_, tb_;
+  const EpilogueForm form_;
+  const GpuEpilogueLaunch launch_;
+  std::atomic<bool> by_library_;
+};
+
+}  // namespace
+
+void register_fused_product_gpu(KernelRegistry& kernels, GpuEpilogueLaunch launch) {
+  kernels.add("_FusedMatMul", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
+              [launch](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                TROUPE_ASSIGN(EpilogueForm form, EpilogueForm::parse(init));
+                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMul(init, std::move(form), launch));
+              });
+}
+
+}  // namespace troupe

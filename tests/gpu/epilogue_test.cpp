@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with a bias and an activation in one node on GPUs: against CPUs, against their nodes one by one, where the
+// matrix library does what follows a product and where it does not; and that passes fuse for the device that is there.
+#include "tests/gpu/fake_platform.h"
+#include "tests/gpu/parity_cases.h"
+#include "troupe/scope.h"
+#include "troupe/session.h"
+#include "troupe/trace.h"
+
+namespace troupe::testing {
+namespace {
+
+using Ops = std::vector<std::string>;
+
+const std::vector<Ops> kForms = {{"BiasAdd"},
+                                 {"Relu"},
+                                 {"BiasAdd", "Relu"},
+                                 {"BiasAdd", "Relu6"},
+                                 {"BiasAdd", "Elu"},
+                                 {"BiasAdd", "Tanh"},
+                                 {"Sigmoid"},
+                                 {"Tanh"},
+                                 {"BiasAdd", "Sigmoid"},
+                                 {}};
+
+double fused_tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return 1e-4;
+    case DType::kFloat64: return 1e-12;
+    case DType::kFloat16: return 1e-2;
+    default: return 8e-2;
+  }
+}
+
+/// What the nodes give one by one.
+Tensor one_by_one(Parity& parity, const std::string& op, const std::vector<Tensor>& in, const Ops& ops,
+                  const Attrs& attrs) {
+  const auto run = [&](const std::string& name, std::vector<Tensor> inputs, const Attrs& with) {
+    auto out = parity.run(DeviceKind::kCuda, {name, std::move(inputs), with});
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    return (*out)[0];
+  };
+  Tensor y = run(op, {in[0], in[1]}, attrs);
+  for (const std::string& next : ops) {
+    if (next != "BiasAdd") y = run(next, {y}, {});
+    else if (attrs.has("data_format"))
+      y = run(next, {y, in[2]}, {{"data_format", *attrs.get<std::string>("data_format")}});
+    else y = run(next, {y, in[2]}, {});
+  }
+  return y;
+}
+
+void check_fused(Parity& parity, const std::string& op, const Shape& a, const Shape& b, const Shape& bias,
+                 const Attrs& attrs) {
+  for (const DType dtype : gpu_types(parity, ("_Fused" + op).c_str()))
+    for (const Ops& ops : kForms) {
+      std::vector<Tensor> in = {random_values(dtype, a, 1), random_values(dtype, b, 2)};
+      if (!ops.empty() && ops[0] == "BiasAdd") in.push_back(random_values(dtype, bias, 3));
+      Attrs fused = attrs;
+      fused.set("num_args", static_cast<int64_t>(in.size()) - 2);
+      fused.set("fused_ops", ops);
+      const ParityCase c{"_Fused" + op, in, fused, fused_tolerance(dtype)};
+      if (size_of(dtype) > 2) {
+        parity.check(c);
+        continue;
+      }
+      const auto got = parity.run(DeviceKind::kCuda, c);
+      REQUIRE(got.ok());
+      parity.compare((*got)[0], one_by_one(parity, op, in, ops, attrs), c.tolerance);
+    }
+}
+
+TEST_CASE("fused products on GPUs agree with those of CPUs, whatever the library does itself") {
+  for (const bool epilogues : {true, false}) {
+    Parity parity(gpu::make_fake_blas({.epilogues = epilogues}));
+    for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
+             {1, 1, 1}, {3, 5, 4}, {33, 17, 65}, {7, 257, 3}, {0, 5, 4}, {3, 0, 4}, {3, 5, 0}})
+      for (const bool ta : {false, true})
+        for (const bool tb : {false, true})
+          check_fused(parity, "MatMul", ta ? Shape{k, m} : Shape{m, k}, tb ? Shape{n, k} : Shape{k, n}, {n},
+                      {{"transpose_a", ta}, {"transpose_b", tb}});
+  }
+}
+
+TEST_CASE("fused convolutions on GPUs agree with those of CPUs, in both layouts") {
+  Parity parity;
+  for (const bool first : {false, true})
+    for (const bool depthwise : {false, true}) {
+      const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}},
+                        {"padding", std::string("SAME")},
+                        {"data_format", std::string(first ? "NCHW" : "NHWC")}};
+      const int64_t out = depthwise ? 6 : 5;
+      check_fused(parity, depthwise ? "DepthwiseConv2dNative" : "Conv2D", first ? Shape{2, 3, 5, 6} : Shape{2, 5, 6, 3},
+                  {3, 3, 3, depthwise ? 2 : 5}, {out}, attrs);
+      check_fused(parity, depthwise ? "DepthwiseConv2dNative" : "Conv2D", first ? Shape{0, 3, 5, 6} : Shape{0, 5, 6, 3},
+                  {3, 3, 3, depthwise ? 2 : 5}, {out}, attrs);
+    }
+}
+
+TEST_CASE("a fused node of a GPU refuses what one of a CPU refuses") {
+  Parity parity;
+  const auto values = [](Shape shape) { return random_values(DType::kFloat32, shape, 1); };
+  const auto check = [&](const std::vector<Tensor>& in, const Ops& ops) {
+    parity.check({"_FusedMatMul", in, {{"num_args", static_cast<int64_t>(in.size()) - 2}, {"fused_ops", ops}}});
+  };
+  check({values({2, 3}), values({3, 4}), values({3})}, {"BiasAdd"});
+  check({values({2, 3}), values({3, 4}), values({4, 1})}, {"BiasAdd", "Tanh"});
+  check({values({2, 3}), values({2, 4})}, {"Relu"});
+  check({values({2, 3}), values({3, 4})}, {"BiasAdd"});
+  check({values({2, 3}), values({3, 4})}, {"Exp"});
+  check({values({2, 3}), values({3, 4})}, {"Relu", "Tanh"});
+}
+
+/// A perceptron and a chain of element-wise nodes on one device.
+Output fusable_model(const Scope& s, const Output& x, const Output& w, const Output& b) {
+  const Output hidden = s.op("Relu", {s.op("BiasAdd", {s.op("MatMul", {x, w}), b})});
+  return s.op("Tanh", {s.op("Mul", {s.op("Exp", {s.op("Neg", {hidden})}), hidden})});
+}
+
+TEST_CASE("passes fuse for the devices on which nodes run") {
+  FakeGpus gpus;
+  auto engine = std::move(*Engine::create(gpus.options()));
+  Graph graph(engine->ops());
+  const Scope s(graph), gpu = s.device("/gpu:0");
+  const auto fed = [&](Shape shape) {
+    return s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}});
+  };
+  const Output x = fed({4, 3}), w = fed({3, 5}), b = fed({5});
+  const Output here = fusable_model(s, x, w, b), there = fusable_model(gpu, x, w, b);
+  // Convolutions in the layout that CPUs do not like, beside.
+  const Output images = fed({1, 8, 6, 6}), filter = fed({3, 3, 8, 8});
+  const Attrs nchw{{"strides", std::vector<int64_t>{1, 1, 1, 1}},
+                   {"padding", std::string("SAME")},
+                   {"data_format", std::string("NCHW")}};
+  const Output conv_here = s.op("Relu", {s.op("Conv2D", {images, filter}, nchw)}),
+               conv_there = gpu.op("Relu", {gpu.op("Conv2D", {images, filter}, nchw)});
+  REQUIRE(s.ok());
+  const FeedList feeds{{x, random_values(DType::kFloat32, {4, 3}, 1)},
+                       {w, random_values(DType::kFloat32, {3, 5}, 2)},
+                       {b, random_values(DType::kFloat32, {5}, 3)},
+                       {images, random_values(DType::kFloat32, {1, 8, 6, 6}, 4)},
+                       {filter, random_values(DType::kFloat32, {3, 3, 8, 8}, 5)}};
+  // Without soft placement a node that the GPU has no kernel for would be an error.
+  Session session(*engine, graph, {.passes = GraphPasses::all()}),
+      plain(*engine, graph, {.passes = GraphPasses::none()});
+  std::map<std::string, std::multiset<std::string>> ran;
+  const auto run = [&](Session& by) {
+    RunOptions options;
+    options.trace = std::make_shared<Trace>();
+    const auto out = by.run(feeds, {here, there, conv_here, conv_there}, {}, options);
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    ran.clear();
+    for (const TraceEvent& e : options.trace->take())
+      if (e.kind == TraceEvent::Kind::kRun && e.node)
+        ran[engine->devices()[e.device].substr(engine->devices()[e.device].rfind("device:"))].insert(
+            e.node->op().name());
+    return *out;
+  };
+  const std::vector<Tensor> fused = run(session);
+  const auto on_gpu = ran["device:gpu:0"], on_cpu = ran["device:cpu:0"];
+  CHECK(on_gpu.count("_FusedMatMul") == 1);
+  CHECK(on_gpu.count("_FusedConv2D") == 1);
+  CHECK(on_gpu.count("_FusedElementwise") == 0);
+  for (const char* const one : {"Neg", "Exp", "Mul", "Tanh"}) CHECK(on_gpu.count(one) == 1);
+  CHECK(on_gpu.count("Transpose") == 0);
+  CHECK(on_cpu.count("_FusedMatMul") == 1);
+  CHECK(on_cpu.count("_FusedElementwise") == 1);
+  const std::vector<Tensor> expected = run(plain);
+  for (size_t i = 0; i < fused.size(); ++i)
+    for (int64_t k = 0; k < fused[i].elements(); ++k)
+      CHECK(fused[i].data<float>()[k] == Approx(expected[i].data<float>()[k]).margin(1e-4));
+}
+
+}  // namespace
+}  // namespace troupe::testing
