@@ -46,6 +46,7 @@ void register_gpu_kernels(KernelRegistry& kernels) {
   register_sparse_updates_gpu(kernels);
   register_top_k_gpu(kernels);
   register_updates_gpu(kernels);
+  register_partition_gpu(kernels, launch_gather, launch_scatter);
   register_resource_gather_gpu(kernels, launch_gather);
   register_resource_scatter_gpu(kernels, launch_scatter);
   register_scatter_nd_gpu(kernels, launch_scatter);

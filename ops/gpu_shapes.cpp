@@ -7,6 +7,7 @@
 #include <array>
 
 #include "devices/host_arguments.h"
+#include "graph/passes/keep_at_host.h"
 #include "ops/array/register.h"
 #include "ops/gpu_kernels.h"
 #include "ops/math/register.h"
@@ -67,7 +68,9 @@ std::shared_ptr<const KernelRegistry> kernels_of_cpus() {
   register_reshape_ops(ops, *kernels);
   register_slice_ops(ops, *kernels);
   register_math_binary_ops(ops, *kernels);
+  register_math_unary_ops(ops, *kernels);
   register_reduction_ops(ops, *kernels);
+  register_select_ops(ops, *kernels);
   return kernels;
 }
 
@@ -93,12 +96,17 @@ void register_shapes_gpu(KernelRegistry& kernels) {
   add("T", {"Identity", "StopGradient", "PreventGradient", "EnsureShape"});
   add("dtype", {"PlaceholderWithDefault"});
   add("T", {"Reshape", "ExpandDims", "Squeeze", "Slice", "StridedSlice", "Concat", "ConcatV2", "Pack", "Unpack",
-            "Split", "SplitV", "DynamicStitch", "ParallelDynamicStitch"});
+            "Split", "SplitV", "Tile", "DynamicPartition", "DynamicStitch", "ParallelDynamicStitch"});
   add("shape_type", {"ConcatOffset"});
   add("Tparams", {"Gather", "GatherV2"});
-  add("T", {"Add", "AddV2", "Sub", "Mul", "FloorDiv", "FloorMod", "Maximum", "Minimum"});
+  add("T", {"Add", "AddV2", "AddN", "Sub", "Mul", "FloorDiv", "FloorMod", "Maximum", "Minimum"});
   add("T", {"Less", "LessEqual", "Greater", "GreaterEqual"});  // of counters: they say whether a loop goes on
+  add("T", {"Select", "SelectV2"});
   add("T", {"Sum", "Prod", "Max", "Min"});
+  // Of bool where all inputs are at the host, as a pass finds (HostLogic).
+  for (const char* op : {"LogicalAnd", "LogicalOr", "LogicalNot"})
+    kernels.add(op, DeviceKind::kCuda, KernelRegistry::Types{{kAtHostAttr, {DType::kBool}}}, make,
+                {{kEveryArgument}, {kEveryArgument}});
 }
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/device_name.h"
+#include "devices/host_arguments.h"
 #include "gpu/compute.h"
 #include "graph/passes/passes.h"
 #include "plan/cut.h"
@@ -123,6 +124,14 @@ Result<PassDevices> Planner::find_pass_devices() {
             return kind && context_.kernels.serves(op, that_runs(*kind), types);
           },
       .on_gpu = [kind_of](const Node& node) { return kind_of(node) == DeviceKind::kCuda; },
+      .at_host =
+          [this, kind_of](const Output& value) {
+            const Node& node = *value.node;
+            if (step_->is_fed(value) || step_->constant(value) || kind_of(node) == DeviceKind::kCpu) return true;
+            const auto host = context_.kernels.host_memory(node.op().name(), DeviceKind::kCuda, node.attrs());
+            return kind_of(node) == DeviceKind::kCuda && host.ok() &&
+                   names_argument(host->outputs, value.port, node.num_outputs());
+          },
   };
 }
 

@@ -13,6 +13,8 @@ struct PassDevices {
   /// Whether the device of `node` has a kernel for an op with these attributes, of which only types count.
   std::function<bool(const Node& node, const std::string& op, const Attrs& types)> has_kernel = {};
   std::function<bool(const Node&)> on_gpu = {};
+  /// Whether what a node gives is in the host's memory.
+  std::function<bool(const Output&)> at_host = {};
 
   /// Whether where `node` is an op of T runs that CPUs have for float32 and float64 alone.
   bool serves(const Node& node, const std::string& op) const {

@@ -10,6 +10,7 @@
 #include "graph/passes/fold_batch_norm.h"
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
+#include "graph/passes/keep_at_host.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sum_products.h"
 
@@ -84,6 +85,7 @@ void run_general_passes(StepGraph& step, const GraphPasses& passes, const Evalua
 }
 
 void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDevices& devices) {
+  if (devices.at_host && HostLogic::may_apply(step)) fuse<HostLogic>(step, devices);
   if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step, devices);
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
@@ -94,7 +96,7 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_epilogues || passes.fuse_elementwise;
+  return passes.choose_layout || passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

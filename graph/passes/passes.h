@@ -12,6 +12,7 @@ namespace troupe {
 /// Time and memory: linear in nodes and their edges, beside what evaluation takes.
 void run_general_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate);
 /// By the others, once it is known where nodes will run. What they make has the name and device of what it replaces.
+/// Beside GPUs logic is kept at the host (HostLogic), whatever is on.
 void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDevices& devices);
 /// Whether one of those has to do that asks for devices.
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes);

@@ -2,6 +2,7 @@
 // Rows dealt out to several tensors and put together again: DynamicPartition, DynamicStitch, ParallelDynamicStitch.
 #include <algorithm>
 
+#include "ops/array/partition.h"
 #include "ops/array/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
@@ -65,22 +66,32 @@ Status partition_gradient(GradientContext& c) {
   return {};
 }
 
+}  // namespace
+
+Result<Shape> stitched_shape(const KernelContext& c) {
+  const int n = c.num_inputs() / 2;
+  int64_t rows = 0;
+  PartialShape sizes;
+  for (int i = 0; i < n; ++i) {
+    TROUPE_ASSIGN(const PartialShape own, slices_shape(c.input(n + i).shape(), c.input(i).shape(), -1, "indices"));
+    TROUPE_ASSIGN(sizes, PartialShape::merge(sizes, own));
+    for (int32_t row : c.input(i).values<int32_t>()) {
+      if (row < 0) return invalid_argument("index {} in indices {}", row, i);
+      rows = std::max<int64_t>(rows, int64_t{row} + 1);
+    }
+  }
+  sizes.set(0, rows);
+  return Shape::make(sizes.dims());
+}
+
+namespace {
+
 class DynamicStitch final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const int n = c.num_inputs() / 2;
-    int64_t rows = 0;
-    PartialShape sizes;
-    for (int i = 0; i < n; ++i) {
-      TROUPE_ASSIGN(const PartialShape own, slices_shape(c.input(n + i).shape(), c.input(i).shape(), -1, "indices"));
-      TROUPE_ASSIGN(sizes, PartialShape::merge(sizes, own));
-      for (int32_t row : c.input(i).values<int32_t>()) {
-        if (row < 0) return invalid_argument("index {} in indices {}", row, i);
-        rows = std::max<int64_t>(rows, int64_t{row} + 1);
-      }
-    }
-    sizes.set(0, rows);
-    TROUPE_ASSIGN(const Shape shape, Shape::make(sizes.dims()));
+    TROUPE_ASSIGN(const Shape shape, stitched_shape(c));
+    const int64_t rows = shape[0];
     const DType dtype = c.input(n).dtype();
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype, shape, c.device().allocator));  // of rows nobody gives
     const int64_t inner = rows > 0 ? y.elements() / rows : 0;

@@ -42,7 +42,9 @@ void register_reverse_moves(KernelRegistry&, const Moves&);
 void register_slice_moves(KernelRegistry&, const Moves&);
 
 // Kernels of GPUs that launch what files of kernels give.
+struct GpuGather;   // ops/array/gather.h
 struct GpuScatter;  // ops/parts/scatter.h
+void register_partition_gpu(KernelRegistry&, Status (*gather)(const GpuGather&), Status (*scatter)(const GpuScatter&));
 void register_scatter_nd_gpu(KernelRegistry&, Status (*launch)(const GpuScatter&));
 
 // Of the files of kernels of GPUs.

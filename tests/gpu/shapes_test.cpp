@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic of shapes beside a GPU: int32 at the host, with the results and errors of the CPU; other types on the GPU.
 #include "devices/host_arguments.h"
+#include "graph/passes/keep_at_host.h"
 #include "tests/gpu/parity.h"
 
 namespace troupe::testing {
@@ -37,6 +38,15 @@ std::vector<ParityCase> shape_cases() {
       {"SplitV", {shape, sizes({3, 1}), number(0)}, {{"num_split", int64_t{2}}, {"Tlen", DType::kInt32}}},
       {"DynamicStitch", {sizes({0, 2}), sizes({1}), sizes({10, 12}), sizes({11})}, two},
       {"ParallelDynamicStitch", {sizes({0, 2}), sizes({1}), sizes({10, 12}), sizes({11})}, two},
+      {"DynamicPartition", {shape, sizes({1, 0, 1, 1})}, {{"num_partitions", int64_t{2}}}},
+      {"DynamicPartition", {shape, sizes({1, 0, 2, 1})}, {{"num_partitions", int64_t{2}}}},  // an error
+      {"Tile", {shape, sizes({3})}},
+      {"AddN", {shape, sizes({1, 2, 3, 4})}, two},
+      {"Select", {Tensor::of<bool>({true, false, true, false}), shape, sizes({1, 2, 3, 4})}},
+      {"SelectV2", {Tensor::scalar(false), shape, one}},
+      {"LogicalAnd", {Tensor::of<bool>({true, false}), Tensor::scalar(true)}, {{kAtHostAttr, DType::kBool}}},
+      {"LogicalOr", {Tensor::of<bool>({true, false}), Tensor::scalar(false)}, {{kAtHostAttr, DType::kBool}}},
+      {"LogicalNot", {Tensor::of<bool>({true, false})}, {{kAtHostAttr, DType::kBool}}},
       {"Gather", {shape, sizes({3, 0})}},
       {"GatherV2", {shape, sizes({3, 0}), number(0)}},
       {"GatherV2", {shape, sizes({4}), number(0)}},  // an error, which a GPU could not report
