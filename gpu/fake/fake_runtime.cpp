@@ -49,6 +49,10 @@ class FakeEvent final : public Event {
     return mark_->us - other.mark_->us;
   }
 
+  // Of a gate, with the state's lock:
+  void close() { mark_ = std::make_shared<FakeMark>(); }
+  const FakeState::Mark& mark() const { return mark_; }
+
  private:
   friend class FakeStream;
   const std::shared_ptr<FakeState> state_;
@@ -240,6 +244,24 @@ void FakeRuntime::lose(int card, int64_t n) {
   auto lock = state_->lock();
   if (n > 0) state_->cards_state[card].lost_after = n;
   else state_->lose(lock, card, "the test asked for it");
+}
+
+bool FakeRuntime::is_lost(int card) const {
+  auto lock = state_->lock();
+  return state_->is_lost(card);
+}
+
+Result<std::unique_ptr<Event>> FakeRuntime::make_gate(int card) {
+  auto lock = state_->lock();
+  if (state_->is_lost(card)) return state_->lost_error("FakeRuntime::make_gate", card);
+  auto gate = std::make_unique<FakeEvent>(state_, card, false);
+  gate->close();
+  return std::unique_ptr<Event>(std::move(gate));
+}
+
+void FakeRuntime::open(Event& gate) {
+  auto lock = state_->lock();
+  state_->open(lock, static_cast<FakeEvent&>(gate).mark());
 }
 
 void FakeRuntime::host_uses(std::span<const Access> accesses, std::string_view what) {

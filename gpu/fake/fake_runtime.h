@@ -75,7 +75,8 @@ class FakeRuntime final : public Runtime {
   /// Returns when all work is done that no held stream stands before; the host then knows it to be done, as after
   /// cudaDeviceSynchronize.
   void drain();
-  /// A held stream does nothing until it is let go or destroyed, or a stream is destroyed that waits for it.
+  /// A held stream does nothing until it is let go or destroyed, or a stream is destroyed that waits for it. A stream
+  /// that is destroyed waits for no gate.
   void hold(const Stream& stream, bool held = true);
 
   /// The n-th call of a kind from now on (1: the next one) fails with `code`.
@@ -84,6 +85,13 @@ class FakeRuntime final : public Runtime {
   /// Recording and waiting are no pieces of work here. From then on all calls for the card give kUnavailable, and its
   /// work is dropped; what other cards wait for there counts as done.
   void lose(int card, int64_t n);
+
+  bool is_lost(int card) const;
+
+  /// An event of a card that is not done until open() says so, for fakes of libraries whose work waits for that of
+  /// other cards. Any thread opens it, work too; again does nothing.
+  Result<std::unique_ptr<Event>> make_gate(int card);
+  void open(Event& gate);
 
   /// What the calling thread reads and writes now in the host's memory.
   void host_uses(std::span<const Access> accesses, std::string_view what = "host code");

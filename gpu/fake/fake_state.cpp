@@ -55,8 +55,10 @@ void FakeState::remove_queue(Lock& lock, const Queue& queue) {
       queue->removed = true;
       return;
     }
-    if (stuck()) {  // it waits for a stream that is held
+    if (stuck()) {  // it waits for a stream that is held, or for a gate
+      const bool held = std::ranges::any_of(queues, [](const Queue& other) { return other->held; });
       for (const Queue& other : queues) other->held = false;
+      if (!held) queue->pieces.pop_front();
       changed_.notify_all();
     } else if (!by_hand() || !step(lock)) {
       changed_.wait(lock);
@@ -214,6 +216,11 @@ void FakeState::drain(Lock& lock) {
     if (!by_hand() || !step(lock)) changed_.wait(lock);
   for (const Queue& queue : queues)
     if (queue->pieces.empty()) checker.wait(AccessChecker::kHost, checker.mark(queue->id));
+}
+
+void FakeState::open(Lock&, const Mark& mark) {
+  mark->done = true;
+  changed_.notify_all();
 }
 
 void FakeState::hold(Lock&, FakeQueue& queue, bool held) {

@@ -79,6 +79,8 @@ class FakeState {
   /// Waits until `mark` is done, by hand or by the thread.
   Status await(Lock& lock, const Mark& mark, const char* name, int card);
   void drain(Lock& lock);
+  /// What waits for a mark that nobody records goes on.
+  void open(Lock&, const Mark& mark);
   void hold(Lock&, FakeQueue& queue, bool held);
   void start_thread(const std::shared_ptr<FakeState>& self);
   void stop_thread();
