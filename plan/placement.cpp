@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "graph/passes/expand_collectives.h"
 #include "graph/prune.h"
 #include "plan/op_costs.h"
 
@@ -230,7 +231,8 @@ Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::sp
   TROUPE_RETURN_IF_ERROR(graph.status());
   std::lock_guard growth(graph.mutex());
   TROUPE_RETURN_IF_ERROR(check_signature(graph, fed, fetches, targets));
-  const StepGraph step(graph, fed, fetches, targets);
+  StepGraph step(graph, fed, fetches, targets);
+  TROUPE_RETURN_IF_ERROR(expand_collectives(step));
   TROUPE_ASSIGN(const Frames frames, find_frames(step));
   std::vector<std::string> names;
   for (const PlacementDevice& d : options.devices) names.push_back(d.name);
@@ -239,7 +241,9 @@ Result<Placement> place(const Graph& graph, std::span<const Output> fed, std::sp
                 Constraints::find(graph, step, devices, {.soft = options.soft, .has_kernel = options.has_kernel}));
   const StepPlacement placed = place_step(step, frames, options.devices, options.links.value_or(Links(options.link)),
                                           options.costs, options.placing, constraints);
-  return Teller(step, options, constraints, placed).tell();
+  Placement out = Teller(step, options, constraints, placed).tell();
+  out.made = step.made();
+  return out;
 }
 
 }  // namespace troupe

@@ -8,6 +8,7 @@
 #include "base/device_name.h"
 #include "devices/host_arguments.h"
 #include "gpu/compute.h"
+#include "graph/passes/expand_collectives.h"
 #include "graph/passes/passes.h"
 #include "plan/cut.h"
 #include "plan/evaluate.h"
@@ -57,6 +58,7 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   if (context_.partial) plan_->partial.emplace();
   if (context_.partial && !context_.part) find_needs();
   if (!context_.part) {
+    TROUPE_RETURN_IF_ERROR(expand_collectives(*step_));
     run_general_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
       return evaluate(context_.kernels, node, inputs);
     });

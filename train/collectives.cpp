@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by rings of chunks.
-//
-//   reduce_scatter: chunk c starts at device c+1 and is added to on its way round; the sum is whole at device c.
-//   all_gather:     from there it goes round once more, handed on from device to device.
-//
-// Who hands on is an EnsureShape: passes leave it where it is (an Identity they would leave out, and the chunk would go
-// from its owner to every device straight).
+// Each collective is one node; graph/passes/expand_collectives.cpp makes rings of them when a step is planned.
 #include "troupe/collectives.h"
 
 namespace troupe::nn {
@@ -20,12 +14,11 @@ bool is_number(DType dtype) {
   return dtype != DType::kBool && dtype != DType::kString && dtype != DType::kResource && dtype != DType::kVariant;
 }
 
-Output int_constant(const Scope& s, std::span<const int64_t> values) { return s.constant(Tensor::of<int64_t>(values)); }
-
-class Ring {
+/// The devices of one collective, and what is checked of their tensors.
+class Group {
  public:
-  Ring(const Scope& scope, const char* what, const std::vector<std::string>& devices)
-      : what_(what), scope_(scope.scope(what)) {
+  Group(const Scope& scope, const char* what, const std::vector<std::string>& devices)
+      : what_(what), devices_(devices), scope_(scope.scope(what)) {
     for (const std::string& device : devices) at_.push_back(scope_.device(device));
     if (at_.empty()) fail("no devices");
   }
@@ -78,103 +71,23 @@ class Ring {
     return {};
   }
 
-  /// x of `device` as a vector.
-  Output flat(size_t device, Output x) const {
-    return at(device).op("Reshape", {x, at(device).constant(Tensor::of<int32_t>({-1}))});
-  }
-  /// The sizes of x, which is on `device`.
-  Output sizes_of(size_t device, Output x) const {
-    if (x.shape().fully_known()) return int_constant(at(device), x.shape().shape().dims());
-    return at(device).op("Shape", {x}, {{"out_type", DType::kInt64}});
-  }
-
-  /// Waits until it is known that x of `device` and `before` of the one before it in the ring have one shape.
-  Scope after_same_shape(size_t device, Output x, Output before) const {
-    const Scope s = at(device);
-    if (x.shape().fully_known() && before.shape().fully_known()) return s;
-    const Output mine = sizes_of(device, x), others = sizes_of((device + size() - 1) % size(), before);
-    // AddN refuses vectors of different length, where Equal would broadcast one of length 1.
-    const Output differences = s.op("AddN", {mine, s.op("Neg", {others})});
-    const Output same = s.op("All", {s.op("Equal", {differences, s.constant(int64_t{0})}), s.constant(int32_t{0})});
-    return s.after(std::vector<const Node*>{s.named("same_shape").node("Assert", {same, mine, others})});
-  }
-
-  /// The chunks of x along an axis, as many as there are devices.
-  Outputs split(size_t device, Output x, int axis) const {
-    const Scope& s = at(device);
-    const int64_t known = x.shape().has_rank() ? x.shape()[axis] : -1;
-    const Output sizes = known >= 0 ? int_constant(s, chunk_sizes(known, size())) : unknown_sizes(s, x, axis);
-    const Node* parts =
-        s.node("SplitV", {x, sizes, s.constant(int32_t{axis})}, {{"num_split", static_cast<int64_t>(size())}});
+  /// The collective as one node, its outputs on their devices.
+  Outputs all(const char* op, Outputs xs, Attrs attrs) const {
+    attrs.set("N", static_cast<int64_t>(size()));
+    attrs.set("devices", devices_);
+    const Node* node = at(0).named(what_).node(op, std::move(xs), std::move(attrs));
     Outputs out;
-    for (int i = 0; parts && i < parts->num_outputs(); ++i) out.push_back(parts->out(i));
-    return out;
+    for (size_t i = 0; i < size() && node; ++i) out.push_back(at(i).op("Identity", {node->out(static_cast<int>(i))}));
+    return checked(std::move(out));
   }
-  Output join(size_t device, Outputs parts, int axis) const {
-    parts.push_back(at(device).constant(int32_t{axis}));
-    return at(device).op("ConcatV2", std::move(parts));
-  }
-
-  /// Chunk c of the sum, on device c.
-  Outputs reduce(const Outputs& xs, Reduction reduction, int axis) const {
-    const size_t n = size();
-    std::vector<Outputs> chunks;
-    for (size_t i = 0; i < n && ok(); ++i) chunks.push_back(split(i, xs[i], axis));
-    Outputs sums;
-    for (size_t c = 0; c < n && ok(); ++c) {
-      Output sum = chunks[(c + 1) % n][c];
-      for (size_t step = 2; step <= n && ok(); ++step) {
-        const size_t device = (c + step) % n;
-        sum = at(device).op("AddN", {sum, chunks[device][c]});
-      }
-      if (reduction == Reduction::kMean && sum) sum = at(c).op("Mul", {sum, share(at(c), sum.dtype())});
-      sums.push_back(sum);
-    }
-    return sums;
-  }
-
-  /// What xs[c] of each device c is on every device, by handing on: [device][c].
-  std::vector<Outputs> hand_round(const Outputs& xs) const {
-    std::vector<Outputs> out(size(), Outputs(size()));
-    for (size_t c = 0; c < size(); ++c) pass_on(c, xs[c], [&](size_t device, Output x) { out[device][c] = x; });
-    return out;
-  }
-  /// Calls take(device, x there) for each device from `from` on.
-  template <class F> void pass_on(size_t from, Output x, F take) const {
-    for (size_t step = 0; step < size() && ok(); ++step) {
-      const size_t device = (from + step) % size();
-      if (step > 0) x = at(device).op("EnsureShape", {x}, {{"shape", x.shape()}});
-      take(device, x);
-    }
-  }
-  Outputs gather(const Outputs& xs, int axis) const {
-    if (!ok()) return {};
-    const std::vector<Outputs> there = hand_round(xs);
-    Outputs out;
-    for (size_t i = 0; i < size() && ok(); ++i) out.push_back(join(i, there[i], axis));
-    return out;
-  }
+  static std::string name_of(Reduction reduction) { return reduction == Reduction::kMean ? "MEAN" : "SUM"; }
 
   /// Nothing when there was a fault.
   Outputs checked(Outputs out) const { return ok() ? std::move(out) : Outputs(); }
 
  private:
-  /// 1/n.
-  Output share(const Scope& s, DType dtype) const {
-    return s.op("Cast", {s.constant(1.0 / static_cast<double>(size()))}, {{"DstT", dtype}});
-  }
-  /// chunk_sizes of what is known when the step runs.
-  Output unknown_sizes(const Scope& s, Output x, int axis) const {
-    const int64_t at[] = {axis}, one[] = {1};
-    const Output all = s.op("Shape", {x}, {{"out_type", DType::kInt64}});
-    const Output total = s.op("Squeeze", {s.op("Slice", {all, int_constant(s, at), int_constant(s, one)})});
-    const Output n = s.constant(static_cast<int64_t>(size()));
-    const Output numbers = s.op("Range", {s.constant(int64_t{0}), n, s.constant(int64_t{1})});
-    const Output larger = s.op("Less", {numbers, s.op("FloorMod", {total, n})});
-    return s.op("AddV2", {s.op("FloorDiv", {total, n}), s.op("Cast", {larger}, {{"DstT", DType::kInt64}})});
-  }
-
   const char* what_;
+  const std::vector<std::string>& devices_;
   Scope scope_;
   std::vector<Scope> at_;
 };
@@ -190,55 +103,41 @@ std::vector<int64_t> chunk_sizes(int64_t size, size_t chunks) {
 
 std::vector<Output> all_reduce(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, Reduction reduction) {
-  const Ring ring(scope, "all_reduce", devices);
-  if (!ring.check(xs, reduction)) return {};
-  if (ring.size() == 1) return xs;
-  Outputs vectors;
-  for (size_t i = 0; i < xs.size(); ++i) vectors.push_back(ring.flat(i, xs[i]));
-  if (!ring.ok()) return {};
-  Outputs out = ring.gather(ring.reduce(vectors, reduction, 0), 0);
-  for (size_t i = 0; i < out.size() && ring.ok(); ++i)
-    out[i] = ring.after_same_shape(i, xs[i], xs[(i + ring.size() - 1) % ring.size()])
-                 .op("Reshape", {out[i], ring.sizes_of(i, xs[i])});
-  return ring.checked(std::move(out));
+  const Group group(scope, "all_reduce", devices);
+  if (!group.check(xs, reduction)) return {};
+  return group.size() == 1 ? xs : group.all("_AllReduce", xs, {{"reduction", Group::name_of(reduction)}});
 }
 
 std::vector<Output> reduce_scatter(const ScopeAt& scope, const std::vector<std::string>& devices,
                                    const std::vector<Output>& xs, Reduction reduction, int axis) {
-  const Ring ring(scope, "reduce_scatter", devices);
-  if (!ring.check(xs, reduction)) return {};
-  const auto along = ring.axis_of(xs, axis);
+  const Group group(scope, "reduce_scatter", devices);
+  if (!group.check(xs, reduction)) return {};
+  const auto along = group.axis_of(xs, axis);
   if (!along) return {};
-  return ring.size() == 1 ? xs : ring.checked(ring.reduce(xs, reduction, *along));
+  const Attrs attrs = {{"reduction", Group::name_of(reduction)}, {"axis", static_cast<int64_t>(*along)}};
+  return group.size() == 1 ? xs : group.all("_ReduceScatter", xs, attrs);
 }
 
 std::vector<Output> all_gather(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, int axis) {
-  const Ring ring(scope, "all_gather", devices);
-  if (!ring.ok()) return {};
-  const auto along = ring.axis_of(xs, axis);
-  if (!along || !ring.check(xs, along)) return {};
-  return ring.size() == 1 ? xs : ring.checked(ring.gather(xs, *along));
+  const Group group(scope, "all_gather", devices);
+  if (!group.ok()) return {};
+  const auto along = group.axis_of(xs, axis);
+  if (!along || !group.check(xs, along)) return {};
+  return group.size() == 1 ? xs : group.all("_AllGather", xs, {{"axis", static_cast<int64_t>(*along)}});
 }
 
 std::vector<Output> broadcast(const ScopeAt& scope, const std::vector<std::string>& devices, Output x, size_t root) {
-  const Ring ring(scope, "broadcast", devices);
-  if (!ring.ok()) return {};
-  if (!x || root >= ring.size()) {
-    ring.fail("{} from device {} of {}", x ? x.name() : "no tensor", root, ring.size());
+  const Group group(scope, "broadcast", devices);
+  if (!group.ok()) return {};
+  if (!x || root >= group.size()) {
+    group.fail("{} from device {} of {}", x ? x.name() : "no tensor", root, group.size());
     return {};
   }
-  if (ring.size() == 1) return {x};
-  const Output sizes = ring.sizes_of(root, x), vector = ring.flat(root, x);
-  if (!ring.ok()) return {};
-  const Outputs chunks = ring.split(root, vector, 0);
-  std::vector<Outputs> there(ring.size(), Outputs(ring.size()));
-  for (size_t c = 0; c < chunks.size(); ++c)
-    ring.pass_on(root, chunks[c], [&](size_t device, Output part) { there[device][c] = part; });
-  Outputs out;
-  for (size_t i = 0; i < ring.size() && ring.ok(); ++i)
-    out.push_back(i == root ? x : ring.at(i).op("Reshape", {ring.join(i, there[i], 0), sizes}));
-  return ring.checked(std::move(out));
+  if (group.size() == 1) return {x};
+  Outputs out = group.all("_Broadcast", {x}, {{"root", static_cast<int64_t>(root)}});
+  if (!out.empty()) out[root] = x;
+  return out;
 }
 
 }  // namespace troupe::nn

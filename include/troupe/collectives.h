@@ -8,10 +8,12 @@
 // in all_reduce 2 (n-1)/n b bytes, in reduce_scatter and all_gather (n-1)/n b (b: of the whole), in broadcast 2 (n-1)/n
 // b at most. One device: the results are the tensors themselves.
 //
-// Nodes are placed by the devices' names, below a scope "all_reduce", "reduce_scatter", ...; transfers follow from
-// placement. A device may be named more than once. All are differentiable. Faults stick to the scope: no devices, not
-// one tensor for each, dtypes or shapes that differ, an axis that is not there, a mean of integers. Shapes need not be
-// known: those that turn out to differ are then an error of the step. One thread at a time, like a Scope.
+// In a graph a collective is one node (_AllReduce, ...), below a scope "all_reduce", "reduce_scatter", ..., with an
+// Identity on each device; planning a step puts the ring in its place (graph/passes/expand_collectives.h), whose nodes
+// are on the devices of these names and have its name. A device may be named more than once. All are differentiable.
+// Faults stick to the scope: no devices or more than 1,024, not one tensor for each, dtypes or shapes that differ, an
+// axis that is not there, a mean of integers. Shapes need not be known: those that turn out to differ are then an error
+// of the step. One thread at a time, like a Scope.
 //
 // Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 #pragma once

@@ -3,6 +3,7 @@
 // and what the step takes then. Implemented in plan/placement.cpp.
 #pragma once
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,6 +82,7 @@ struct Placement {
   double excess_bytes = 0;         // over the devices' memory; > 0: what was found does not fit, see check_memory
   std::vector<LinkUse> links;      // those used, in the order of devices
   std::vector<const Node*> critical_path;
+  std::shared_ptr<const void> made;  // keeps nodes that the graph lacks: those that carry collectives out
 };
 
 /// An error, kResourceExhausted, where by the simulation a step takes more memory than there is: it names each device

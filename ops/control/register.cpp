@@ -5,6 +5,7 @@
 namespace troupe {
 
 void register_control_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  register_collective_ops(ops, kernels);
   register_control_flow_ops(ops, kernels);
   register_edge_ops(ops, kernels);
   register_optional_ops(ops, kernels);

@@ -10,6 +10,7 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_control_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_collective_ops(OpRegistry&, KernelRegistry&);
 void register_control_flow_ops(OpRegistry&, KernelRegistry&);
 void register_edge_ops(OpRegistry&, KernelRegistry&);
 void register_optional_ops(OpRegistry&, KernelRegistry&);

@@ -35,6 +35,9 @@ Timestamp NonDeterministicInts Empty : ~unsteady shape={*S}
 PlaceholderWithDefault : input=[*S] @shape=[*S]
 EnsureShape : input=[*S] @shape=[*S]
 Placeholder : @shape=[*S]
+_AllReduce _Broadcast : xs=[*S] x=[*S] @N=2 @devices={'/cpu:0','/cpu:0'} @reduction='SUM' @root=(0..1)
+_AllGather _ReduceScatter : *S:1..3 xs=[*S] @N=2 @devices={'/cpu:0','/cpu:0'} @reduction='SUM' @sizes={}
+  @axis=(0..r(S)-1)
 MergeSummary : *S:1..1 s<-ScalarSummary tags=[*S] values=[*S] ; @N=2 inputs=%s,%s
 
 # -- arithmetic

@@ -45,7 +45,11 @@ const std::map<std::string, std::string>& exempt() {
 
 /// Families that need files, datasets, an executor or kernels for one layout, with tests of their own.
 const std::set<std::string>& tested_elsewhere() {
-  static const std::set<std::string> ops = {"_FusedConv2D",
+  static const std::set<std::string> ops = {"_AllGather",  // collectives: tests/train/collectives_test.cpp
+                                            "_AllReduce",
+                                            "_Broadcast",
+                                            "_ReduceScatter",
+                                            "_FusedConv2D",
                                             "_FusedDepthwiseConv2dNative",
                                             "_FusedElementwise",
                                             "_FusedMatMul",

@@ -2,6 +2,7 @@
 // Collectives against sums made by hand: sizes that part evenly and not, types, shapes known and not, their bounds.
 #include "troupe/collectives.h"
 
+#include "graph/passes/expand_collectives.h"
 #include "tests/nn/fixture.h"
 #include "troupe/gradients.h"
 
@@ -151,13 +152,16 @@ TEST_CASE("a chunk goes from each device to the next alone") {
   const auto xs = d.place(DType::kFloat32, {8});
   const auto sums = all_reduce(d.s, d.names, xs);
   REQUIRE(d.s.ok());
+  StepGraph step(d.graph, {}, sums, {});
+  REQUIRE(expand_collectives(step).ok());
   const auto number = [&](const std::string& device) { return std::ranges::find(d.names, device) - d.names.begin(); };
   int crossing = 0;
-  for (int id = 0; id < d.graph.size(); ++id)
-    for (const Output& in : d.graph.node(id).inputs()) {
-      if (in.node->op().name() == "Const" || in.node->device() == d.graph.node(id).device()) continue;
+  for (const Node* node : step.nodes())
+    for (const Output& written : node->inputs()) {
+      const Output in = step.now(written);
+      if (in.node->op().name() == "Const" || in.node->device() == node->device()) continue;
       ++crossing;
-      CHECK((number(in.node->device()) + 1) % 4 == number(d.graph.node(id).device()));
+      CHECK((number(in.node->device()) + 1) % 4 == number(node->device()));
     }
   CHECK(crossing == 2 * 3 * 4);  // of chunks of a fourth: 2 (n-1)/n of the tensor over each of four links
 }

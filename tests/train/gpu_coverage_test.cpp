@@ -3,6 +3,7 @@
 // forward and backward, but for those that belong to the host.
 #include <set>
 
+#include "graph/passes/expand_collectives.h"
 #include "tests/gpu/fake_platform.h"
 #include "tests/train/trainer_fixture.h"
 #include "troupe/pipeline.h"
@@ -22,8 +23,12 @@ bool is_of_host(const std::string& op) {
 /// Ops of nodes on GPUs that lack a kernel there, with types.
 std::set<std::string> without_kernels(const Graph& graph, const Engine& engine) {
   std::set<std::string> out;
-  for (int i = 0; i < graph.size(); ++i) {
-    const Node& node = graph.node(i);
+  std::vector<const Node*> all;
+  for (int i = 0; i < graph.size(); ++i) all.push_back(&graph.node(i));
+  StepGraph step(graph, {}, {}, all);
+  REQUIRE(expand_collectives(step).ok());
+  for (const Node* at : step.nodes()) {
+    const Node& node = *at;
     if (node.device().find("gpu") == std::string::npos || is_of_host(node.op().name())) continue;
     if (engine.kernels().serves(node.op().name(), DeviceKind::kCuda, node.attrs())) continue;
     std::string types;
