@@ -434,7 +434,7 @@ std::vector<DeviceStats> Engine::device_stats() const {
     const DeviceInfo& d = impl_->devices[i];
     const Executor::Counters& c = impl_->counters[i];
     out.push_back({d.name, d.threads, c.steps.load(), c.nodes.load(), c.busy_ns.load(), c.input_wait_ns.load(),
-                   d.allocator->stats()});
+                   d.kind == DeviceKind::kCuda ? impl_->gpus->memory(d) : d.allocator->stats()});
   }
   return out;
 }

@@ -115,9 +115,17 @@ Status GpuDevices::add_card(const GpuOptions& options, int number, const std::st
   return {};
 }
 
+AllocatorStats GpuDevices::memory(const DeviceInfo& info) const {
+  const auto at = std::ranges::find_if(devices_, [&](const auto& device) { return &device->compute() == info.gpu; });
+  return (*at)->memory();
+}
+
 GpuDevices::~GpuDevices() { stop(); }
 
-void GpuDevices::stop() { completions_.clear(); }
+void GpuDevices::stop() {
+  staging_.reset();  // it still has copies watched
+  completions_.clear();
+}
 
 void GpuDevices::bring_to_host(Variables variables, std::function<void(Result<Variables>)> done) const {
   std::vector<std::pair<std::string, Tensor>> there;

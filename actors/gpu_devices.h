@@ -26,11 +26,13 @@ class GpuDevices {
   const std::vector<DeviceInfo>& infos() const { return infos_; }
   /// The device of infos()[i], for its executor; `info` is the engine's copy.
   std::unique_ptr<GpuDevice> device(size_t i, const DeviceInfo& info) const {
-    return std::make_unique<GpuDevice>(info, *devices_[i]);
+    return std::make_unique<GpuDevice>(info, *devices_[i], *staging_);
   }
+  /// All that one of infos() has in its memory, copies too.
+  AllocatorStats memory(const DeviceInfo& info) const;
   /// Calls `done` once with all values in the host's memory; by a thread of its own unless they are there. Any thread.
   void bring_to_host(Variables variables, std::function<void(Result<Variables>)> done) const;
-  /// Waits until nothing is said any more of work that is done. When the actors have ended.
+  /// Waits until nothing is copied in and nothing is said any more of work that is done. When the actors have ended.
   void stop();
 
  private:
@@ -40,6 +42,7 @@ class GpuDevices {
   std::shared_ptr<const GpuPlatform> platform_;
   std::vector<std::unique_ptr<gpu::Completions>> completions_;  // by card
   std::shared_ptr<Allocator> pinned_;
+  std::unique_ptr<gpu::Staging> staging_ = std::make_unique<gpu::Staging>();  // of all devices
   std::vector<std::unique_ptr<gpu::LogicalDevice>> devices_;
   std::vector<DeviceInfo> infos_;
 };

@@ -20,6 +20,10 @@ bool Device::holds(const Tensor&) const { return false; }
 
 Result<Tensor> Device::copy_in(const Tensor&, WorkTimer*) { return not_done(info, "has no memory of its own"); }
 
+bool Device::copies_in_later(const Tensor&) const { return false; }
+
+void Device::copy_in_later(const Tensor&, const RequestTag&, std::shared_ptr<WorkTimer>) {}
+
 Status Device::copy_out(const Tensor&, const RequestTag&, WorkTimer*) {
   return not_done(info, "has no memory of its own");
 }

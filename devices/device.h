@@ -54,6 +54,10 @@ class Device {
   /// The value, the host's or that of another device of its kind, in the device's memory, for kernels that are run
   /// later. `timer`, one of this device or null, is to time the copy.
   virtual Result<Tensor> copy_in(const Tensor& value, WorkTimer* timer);
+  /// Whether copying a value of the host in keeps the host for so long that another thread is to do it.
+  virtual bool copies_in_later(const Tensor& value) const;
+  /// Has that thread copy it in: the answer to `tag`, with `timer`, has the value.
+  virtual void copy_in_later(const Tensor& value, const RequestTag& tag, std::shared_ptr<WorkTimer> timer);
   /// The value in the host's memory, once what was run before has made it: as the answer to `tag`,
   /// Executor::answered(). `timer`: as of copy_in().
   virtual Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer);

@@ -135,6 +135,7 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
       output_is_here(*s, {answer.tag.node, answer.tag.iteration}, (*answer.outputs)[0]);
     } else if (node.kind == NodeKind::kCopy) {
       in.values[node.first_output] = std::move((*answer.outputs)[0]);
+      if (answer.timer) keep_timer(*s, answer.tag.node, std::move(answer.timer), 0);
       complete(*s, {answer.tag.node, answer.tag.iteration});
     } else if (Status right = check_outputs(*graph_node, kernel_of(*s->call->plan, node), *answer.outputs);
                !right.ok()) {
@@ -383,6 +384,9 @@ bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
     status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}, timer.get());
     if (status.ok()) ++s.unanswered;
     if (status.ok() && timer) keep_timer(s, at.node, std::move(timer), 0);
+  } else if (device_.copies_in_later(value)) {
+    device_.copy_in_later(value, {index_, s.call->id, at.node, at.iteration}, std::move(timer));
+    ++s.unanswered;
   } else if (auto copied = device_.copy_in(value, timer.get()); copied.ok()) {
     in.values[node.first_output] = std::move(*copied);
     if (timer) keep_timer(s, at.node, std::move(timer), 0);

@@ -2,6 +2,7 @@
 #include "devices/gpu_device.h"
 
 #include "devices/run_kernel.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -36,6 +37,17 @@ Result<Ran> GpuDevice::run(const Node&, ComputeKernel* kernel, KernelContext& co
 
 Result<Tensor> GpuDevice::copy_in(const Tensor& value, WorkTimer* timer) {
   return gpu_.copy_in(value, GpuTimer::work_of(timer));
+}
+
+void GpuDevice::copy_in_later(const Tensor& value, const RequestTag& tag, std::shared_ptr<WorkTimer> timer) {
+  staging_.post([this, value, tag, timer = std::move(timer)] {
+    auto there = guarded([&] { return copy_in(value, timer.get()); });
+    ResourceAnswer answer{tag, make_error(Code::kInternal, "")};
+    if (there.ok()) answer.outputs = std::vector<Tensor>{std::move(*there)};
+    else answer.outputs = std::move(there.error());
+    answer.timer = timer;
+    answer_(std::move(answer));
+  });
 }
 
 Status GpuDevice::copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) {

@@ -8,6 +8,7 @@
 #include "devices/device.h"
 #include "devices/executor.h"
 #include "gpu/logical_device.h"
+#include "gpu/staging.h"
 
 namespace troupe {
 
@@ -16,9 +17,12 @@ class GpuDevice final : public Device {
   /// Hands an answer to the device's executor, from any thread.
   using Answer = std::function<void(ResourceAnswer)>;
 
-  /// `gpu` is that of `info`, and lives as long as it.
-  GpuDevice(const DeviceInfo& info, gpu::LogicalDevice& gpu)
-      : Device(info, {.direct = false, .runs_on = true}), gpu_(gpu) {}
+  /// From so many bytes on values of the host are copied in by the thread of Staging.
+  static constexpr size_t kStagedBytes = size_t{1} << 20;
+
+  /// `gpu` is that of `info`, and lives as long as it, as does `staging`.
+  GpuDevice(const DeviceInfo& info, gpu::LogicalDevice& gpu, gpu::Staging& staging)
+      : Device(info, {.direct = false, .runs_on = true}), gpu_(gpu), staging_(staging) {}
   /// Before the first step.
   void answer_by(Answer answer) { answer_ = std::move(answer); }
 
@@ -27,12 +31,17 @@ class GpuDevice final : public Device {
   bool holds(const Tensor& value) const override { return gpu_.holds(value); }
   Error reason(Error error) override { return gpu_.reason(std::move(error)); }
   Result<Tensor> copy_in(const Tensor& value, WorkTimer* timer) override;
+  bool copies_in_later(const Tensor& value) const override {
+    return value.space() == Space::kHost && value.bytes() >= kStagedBytes;
+  }
+  void copy_in_later(const Tensor& value, const RequestTag& tag, std::shared_ptr<WorkTimer> timer) override;
   Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) override;
   Status mark(const RequestTag& tag) override;
   std::shared_ptr<WorkTimer> timer() override;
 
  private:
   gpu::LogicalDevice& gpu_;
+  gpu::Staging& staging_;
   Answer answer_;
 };
 

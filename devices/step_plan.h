@@ -166,7 +166,7 @@ struct StepPlan {
   std::vector<std::shared_ptr<BlockingKernel>> blocking;   // calls of them share these, and may outlast the plan
   std::shared_ptr<const std::deque<Node>> made_nodes;      // by passes
   std::deque<Node> conversions;                            // of what travels in another form
-  std::deque<Tensor> constants;                            // in the memory of devices that have their own
+  std::vector<std::shared_ptr<const Tensor>> constants;    // in the memory of devices that have their own
   Tensor token = Tensor::scalar(true);                     // what a device carries that only follows a loop
 
   bool uses_resources() const {

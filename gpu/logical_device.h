@@ -52,6 +52,7 @@ class LogicalDevice {
   /// Calls `done` once all is done that the compute stream holds by now, by a thread that may not be kept.
   void mark(std::function<void(Status)> done);
   const std::shared_ptr<TimedEvents>& timed_events() const { return timed_events_; }
+  AllocatorStats memory() const { return memory_->stats(); }
 
  private:
   LogicalDevice(std::shared_ptr<Runtime> runtime, int card, Completions& completions,

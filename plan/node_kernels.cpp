@@ -72,8 +72,23 @@ std::shared_ptr<Kernel> KernelCache::keep(const std::string& key, std::shared_pt
   return kernel;
 }
 
+std::shared_ptr<const Tensor> KernelCache::find_constant(int id, uint32_t device) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = constants_.find({id, device});
+  return at == constants_.end() ? nullptr : at->second.lock();
+}
+
+std::shared_ptr<const Tensor> KernelCache::keep_constant(int id, uint32_t device, std::shared_ptr<const Tensor> value) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<const Tensor>& kept = constants_[{id, device}];
+  if (auto first = kept.lock()) return first;
+  kept = value;
+  return value;
+}
+
 void KernelCache::forget_unused() {
   const std::lock_guard lock(mutex_);
+  std::erase_if(constants_, [](const auto& entry) { return entry.second.expired(); });
   std::erase_if(shareable_, [](const auto& entry) { return entry.second.expired(); });
 }
 

@@ -145,6 +145,10 @@ void Planner::find_chosen(const std::vector<const Node*>& needed) {
     if (!step_->now(fetch).node->control_inputs().empty()) chosen(fetch);
 }
 
+int Planner::kept_id(const Node& node) const {
+  return step_->is_made(node) ? -1 : context_.part ? id_in_client(node) : node.id();
+}
+
 Result<NodeKernel> Planner::kernel_of(const Node& node, uint32_t device) {
   const DeviceKind on = context_.devices[device].kind;
   auto known = kernel_kind(node, on, context_.kernels);
@@ -154,7 +158,7 @@ Result<NodeKernel> Planner::kernel_of(const Node& node, uint32_t device) {
     return NodeKernel{known.ok() ? *known : asks ? KernelKind::kResource : KernelKind::kCompute, nullptr};
   }
   TROUPE_ASSIGN(const KernelKind registered, std::move(known));
-  const int kept = step_->is_made(node) ? -1 : context_.part ? id_in_client(node) : node.id();
+  const int kept = kept_id(node);
   std::shared_ptr<Kernel> kernel = kept < 0 ? nullptr : cache_.find(kept, on);
   if (!kernel) {
     TROUPE_ASSIGN(kernel, find_kernel(node, on, context_.kernels, cache_));
@@ -343,10 +347,16 @@ Result<uint32_t> Planner::constant_slot(const Node& node, uint32_t partition, Sp
   if (!fresh) return at->second;
   const Tensor* value = constant(node);
   if (space == Space::kGpu) {
-    const DeviceInfo& device = context_.devices[drafts_[partition].plan.device];
-    auto there = device.gpu->upload(*value);
-    if (!there.ok()) return at_node(std::move(there.error()), node);
-    value = &plan_->constants.emplace_back(std::move(*there));
+    const uint32_t device = drafts_[partition].plan.device;
+    const int kept = kept_id(node);
+    std::shared_ptr<const Tensor> there = kept < 0 ? nullptr : cache_.find_constant(kept, device);
+    if (!there) {
+      auto uploaded = context_.devices[device].gpu->upload(*value);
+      if (!uploaded.ok()) return at_node(std::move(uploaded.error()), node);
+      there = std::make_shared<const Tensor>(std::move(*uploaded));
+      if (kept >= 0) there = cache_.keep_constant(kept, device, std::move(there));
+    }
+    value = plan_->constants.emplace_back(std::move(there)).get();
   }
   return at->second = drafts_[partition].add_constant(*value, frame_of(node));
 }
@@ -456,7 +466,9 @@ void Planner::begin_costs(PartitionPlan& plan) const {
   for (uint32_t i = 0; i < plan.size(); ++i) {
     if (plan.nodes[i].kind != NodeKind::kCompute) continue;
     uint32_t ns = 0;
-    const CostModel* const costs = context_.costs;
+    // Of a GPU the card's time is measured, and what keeps its executor is the launch.
+    const bool runs_on = context_.devices[plan.device].kind == DeviceKind::kCuda;
+    const CostModel* const costs = runs_on ? nullptr : context_.costs;
     if (const MeasuredCost* cost = costs ? costs->find(plan.graph_nodes[i]->name(), kind) : nullptr)
       ns = static_cast<uint32_t>(std::clamp(cost->ns, 1.0, 4e9));
     else if (makes_much(*plan.graph_nodes[i])) ns = PartitionPlan::kHeavyNs + 1;

@@ -2,6 +2,7 @@
 // make_plan: the plan of the steps of one signature: pruned, rewritten, placed, partitioned, with kernels looked up.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -30,6 +31,11 @@ class KernelCache {
   /// The same of shareable kernels, by device kind, op and attributes.
   std::shared_ptr<Kernel> find(const std::string& key) const;
   std::shared_ptr<Kernel> keep(const std::string& key, std::shared_ptr<Kernel> kernel);
+  /// The graph's Const of that id in the memory of a device (by number) that has its own, for as long as a plan has it;
+  /// nullptr where none has.
+  std::shared_ptr<const Tensor> find_constant(int id, uint32_t device) const;
+  /// Keeps `value`, unless there is one. Returns the one there.
+  std::shared_ptr<const Tensor> keep_constant(int id, uint32_t device, std::shared_ptr<const Tensor> value);
   /// Takes the keys of those out that no plan and no node has any more.
   void forget_unused();
 
@@ -37,6 +43,7 @@ class KernelCache {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Kernel>> by_node_;  // by place_of()
   std::unordered_map<std::string, std::weak_ptr<Kernel>> shareable_;
+  std::map<std::pair<int, uint32_t>, std::weak_ptr<const Tensor>> constants_;
 };
 
 /// What planning needs to know of the engine.

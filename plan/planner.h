@@ -179,6 +179,8 @@ class Planner {
   /// Has `here` wait for `before`, an output of a node, and die with it.
   Status wait_for(const Output& before, Place here);
 
+  /// The id by which what is made for the node is kept in the session's cache; -1: it is not kept.
+  int kept_id(const Node& node) const;
   /// Where the nodes of the step go as it is now, for passes that ask for it; empty where no device is a GPU.
   Result<PassDevices> find_pass_devices();
 

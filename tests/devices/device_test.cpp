@@ -108,6 +108,10 @@ class FarDevice final : public Device {
     pass(timer, 100);
     return to(value, info.allocator);
   }
+  bool copies_in_later(const Tensor&) const override { return later; }
+  void copy_in_later(const Tensor& value, const RequestTag& tag, std::shared_ptr<WorkTimer> timer) override {
+    asked.push_back({tag, std::vector<Tensor>{*copy_in(value, timer.get())}, 0, timer});
+  }
   Status copy_out(const Tensor& value, const RequestTag& tag, WorkTimer* timer) override {
     if (refuse) return make_error(Code::kUnavailable, "the card is lost");
     ++copies_out;
@@ -133,7 +137,7 @@ class FarDevice final : public Device {
   }
 
   int kernels = 0, copies_in = 0, copies_out = 0, marks = 0;
-  bool refuse = false;
+  bool refuse = false, later = false;
   std::vector<ResourceAnswer> asked;
   double now = 0;  // of its own clock, nanoseconds
   int timers = 0;  // that are there
@@ -469,6 +473,36 @@ TEST_CASE("device: times of a GPU are taken in some steps alone, and none is kep
   for (int i = 0; i < 20; ++i) p.begin(plan, {Tensor::scalar(1.f)}), p.run();
   CHECK(p.gpu->timed == timed);
   CHECK(firings() == 2);
+}
+
+TEST_CASE("device: while a large value is copied in other nodes go on, and a step that is aborted waits for it") {
+  Pair p;
+  const Output x = p.placeholder(), a = p.far_scope.named("a").op("Neg", {x}),
+               b = p.far_scope.op("Neg", {p.far_scope.constant(Tensor::scalar(5.f))});
+  const auto trace = std::make_shared<Trace>();
+  const auto plan = p.plan({x}, {a, b});
+  p.gpu->later = true;
+  p.begin(plan, {Tensor::scalar(1.f)}, false, trace);
+  p.run(false);
+  CHECK(p.gpu->copies_in == 1);
+  CHECK(p.gpu->kernels == 1);  // b
+  p.run();
+  REQUIRE(p.results.size() == 1);
+  REQUIRE(p.results[0].ok());
+  CHECK(p.result() == 2);
+  CHECK(std::ranges::count(trace->take(), TraceEvent::Kind::kCopyIn, &TraceEvent::kind) == 1);
+  CHECK(p.gpu->timers == 0);
+
+  const StepRef step = p.begin(plan, {Tensor::scalar(1.f)});
+  p.run(false);
+  CHECK(step->fail(make_error(Code::kCancelled, "enough")));
+  p.executors[1]->abort(step);
+  p.executors[0]->abort(step);
+  p.run(false);
+  CHECK(p.results.size() == 1);
+  p.run();
+  REQUIRE(p.results.size() == 2);
+  CHECK(p.results[1].error().code == Code::kCancelled);
 }
 
 TEST_CASE("device: no memory of a GPU is left when its steps and plans are gone") {
