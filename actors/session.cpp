@@ -266,6 +266,7 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                       options.timed_steps,
                       options.compress_transfers,
                       options.schedule_receives,
+                      options.swap_to_host_after,
                       partial,
                       e->cluster ? e->cluster->task : std::string()};
   context.scatter = e->scatter;

@@ -133,6 +133,8 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
       fail(*s, graph_node, std::move(answer.outputs.error()));
     } else if (node.kind == NodeKind::kCompute) {
       output_is_here(*s, {answer.tag.node, answer.tag.iteration}, (*answer.outputs)[0]);
+    } else if (node.kind == NodeKind::kWait) {
+      complete(*s, {answer.tag.node, answer.tag.iteration});
     } else if (node.kind == NodeKind::kCopy) {
       in.values[node.first_output] = std::move((*answer.outputs)[0]);
       if (answer.timer) keep_timer(*s, answer.tag.node, std::move(answer.timer), 0);
@@ -262,7 +264,8 @@ int64_t Executor::run_step(StepState& s, int64_t now, int64_t until, int64_t& fi
       if (done && at_host) measure(*s.plan, at.node, now - before, bytes);
       if (!work_) {  // else it ends later
         if (!device_.traits.runs_on) learn_cost(s.plan->cost_ns[at.node], now - before);
-        if (s.call->trace) trace(s, at.node, kind_of_firing(s.plan->nodes[at.node].kind, at_host), before, now);
+        if (s.call->trace && s.plan->nodes[at.node].kind != NodeKind::kWait)
+          trace(s, at.node, kind_of_firing(s.plan->nodes[at.node].kind, at_host), before, now);
       }
       if (!s.call->trace && --s.timings_left == 0) s.timed = false;
     } else {
@@ -334,6 +337,7 @@ bool Executor::fire(StepState& s, Ready at) {
       return true;
     case NodeKind::kResource: return fire_resource(s, at, node);
     case NodeKind::kCopy: return fire_copy(s, at, node);
+    case NodeKind::kWait: return fire_wait(s, at);
     case NodeKind::kBlocking: fire_blocking(s, at, node); return false;
     default: return true;  // kNoOp; kRecv, whose value is there
   }
@@ -395,6 +399,13 @@ bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
     status = std::move(copied.error());
   }
   if (!status.ok()) fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
+  return false;
+}
+
+bool Executor::fire_wait(StepState& s, Ready at) {
+  if (Status asked = device_.mark({index_, s.call->id, at.node, at.iteration}); !asked.ok())
+    fail(s, s.plan->graph_nodes[at.node], std::move(asked.error()));
+  else ++s.unanswered;
   return false;
 }
 

@@ -143,6 +143,8 @@ class Executor {
   bool fire_apart(StepState& s, Ready at, const PlanNode& node);
   /// What is to be in another memory. Not done where it comes by an answer.
   bool fire_copy(StepState& s, Ready at, const PlanNode& node);
+  /// Asks the device for a mark, whose answer is the node's end.
+  bool fire_wait(StepState& s, Ready at);
   /// Asks for the next output, from `first` on, of a node whose values are not in the host's memory, so that they can
   /// be looked at there. False: there was none left.
   bool look_at_outputs(StepState& s, Ready at, uint32_t first);

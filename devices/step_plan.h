@@ -29,6 +29,7 @@ enum class NodeKind : uint8_t {
   kSend,  // its input (or, without one, a mere signal) goes to a Recv of another partition or task, or to the caller
   kRecv,  // waits for that, or for a feed of a partial run
   kCopy,  // its input in another memory; of a device that has its own
+  kWait,  // done when all is that was run before; of a device that runs on
   // Control flow: what OpDef::control_flow says.
   kSwitch,
   kMerge,

@@ -62,8 +62,7 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
     run_general_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
       return evaluate(context_.kernels, node, inputs);
     });
-    TROUPE_ASSIGN(const PassDevices devices, find_pass_devices());
-    run_device_passes(*step_, context_.passes, devices);
+    run_device_passes(*step_, context_.passes, find_pass_devices());
   }
   plan_->made_nodes = step_->made();
   if (context_.partial && !context_.part) find_needs();
@@ -99,13 +98,16 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   return std::shared_ptr<const StepPlan>(std::move(plan_));
 }
 
-Result<PassDevices> Planner::find_pass_devices() {
+PassDevices Planner::find_pass_devices() {
   const auto is_gpu = [](const DeviceInfo& device) { return device.kind == DeviceKind::kCuda; };
   if (std::ranges::none_of(context_.devices, is_gpu) || !asks_for_devices(*step_, context_.passes))
     return PassDevices();
-  TROUPE_ASSIGN(const Frames frames, find_frames(*step_));
+  const auto frames = find_frames(*step_);
   Placer placer(context_);
-  TROUPE_RETURN_IF_ERROR(placer.find(graph_, *step_, frames, false));
+  if (!frames.ok() || !placer.find(graph_, *step_, *frames, false).ok())  // told when they are placed for good
+    return {.has_kernel = [](const Node&, const std::string&, const Attrs&) { return false; },
+            .on_gpu = [](const Node&) { return true; },
+            .at_host = [](const Output&) { return false; }};
   // By name, as nodes that passes make have the name of what they replace; nodes of one name on several: on none.
   constexpr uint32_t kSeveral = UINT32_MAX;
   const auto by_name = std::make_shared<std::unordered_map<std::string, uint32_t>>();
@@ -338,7 +340,8 @@ Result<uint32_t> Planner::input_slot(const Output& in, Place here, int index) {
     TROUPE_ASSIGN(there, transfer(in, true, here.partition));
     port = 0;
   }
-  TROUPE_ASSIGN(const Held held, output_held(there, port));
+  TROUPE_ASSIGN(Held held, output_held(there, port));
+  if (space == Space::kGpu && swaps(held, here)) held = swapped(held, here);
   return read(held);
 }
 

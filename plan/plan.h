@@ -54,12 +54,13 @@ struct PlanContext {
   bool soft_placement = false;  // see SessionOptions
   GraphPasses passes = {};
   std::function<int(const Node&)> priority = {};  // see SessionOptions
-  Placing placing = Placing::kByHand;             // this and the next three: see SessionOptions
+  Placing placing = Placing::kByHand;             // this and what follows: see SessionOptions
   const CostModel* costs = nullptr;
   Links links = {};
   int64_t timed_steps = 3;
   TransferCompression compress_transfers = TransferCompression::kOff;
   bool schedule_receives = false;
+  int64_t swap_to_host_after = 0;
   bool partial = false;  // see PartialPlan
   /// Of a cluster: this process's task; a step that needs devices of others is cut (StepPlan::cut). Empty: of none.
   std::string task = {};

@@ -121,6 +121,16 @@ class Planner {
   Held copied(const Held& value, Space space);
   Result<uint32_t> slot_at_host(Place& from, int& port, uint32_t slot);
 
+  // -- planner_swaps.cpp: values that leave a GPU for a while ---------------------------------------------------------
+
+  /// Whether an output that `here` reads in a GPU's memory may leave that meanwhile.
+  bool swaps(const Held& value, Place here) const;
+  /// What `here` is to read in its place: the value itself, or where it has come back from the host. Readers ask in the
+  /// order of the plan.
+  Held swapped(const Held& value, Place here);
+  /// The first, or the last, node of the graph in [begin, end) that computes; kNone: there is none.
+  uint32_t compute_node_between(uint32_t partition, uint32_t begin, uint32_t end, bool first) const;
+
   // -- planner_cut.cpp: steps of several tasks ------------------------------------------------------------------------
 
   /// Has what uses a resource run in the task where that is, whatever it names, and places loops.
@@ -181,8 +191,9 @@ class Planner {
 
   /// The id by which what is made for the node is kept in the session's cache; -1: it is not kept.
   int kept_id(const Node& node) const;
-  /// Where the nodes of the step go as it is now, for passes that ask for it; empty where no device is a GPU.
-  Result<PassDevices> find_pass_devices();
+  /// Where the nodes of the step go as it is now, for passes that ask for it; empty where no device is a GPU. Where
+  /// they cannot be placed no pass that asks does anything.
+  PassDevices find_pass_devices();
 
   const Graph& graph_;
   const PlanContext& context_;
@@ -199,6 +210,13 @@ class Planner {
   std::vector<const Tensor*> constants_;  // by node id: what is in slots in place of nodes
   std::map<std::tuple<int, uint32_t, Space>, uint32_t> constant_slots_;  // by id and partition
   std::map<std::pair<uint32_t, uint32_t>, Place> copies_;                // by partition and slot
+  struct Swapped {
+    uint32_t last_reader;  // so far; first the producer
+    Held value;            // what that read
+    bool left;             // it has been copied out
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Swapped> swaps_;        // by partition and slot
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> card_waits_;  // by partition and the node that is waited for
   Frames frames_;
   LoopPlaces loops_;
   std::map<std::pair<int, uint32_t>, Place> enter_copies_;        // by id and partition

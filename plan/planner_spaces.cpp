@@ -29,6 +29,7 @@ Result<Space> Planner::space_of_output(Place at, int port) const {
     case NodeKind::kSend:
     case NodeKind::kRecv:
     case NodeKind::kTrigger:
+    case NodeKind::kWait:
     case NodeKind::kAlive: return Space::kHost;
     case NodeKind::kMerge:
       if (port > 0) return Space::kHost;

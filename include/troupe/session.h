@@ -93,6 +93,11 @@ struct SessionOptions {
   /// 5.2). Needs less memory, costs messages. A variable is then read as late; one that the same step may change
   /// meanwhile is not.
   bool schedule_receives = false;
+  /// Above 0: what a GPU has computed and will not read for so many nodes, in the order in which they fire, is in the
+  /// host's memory meanwhile, such as what the backward part of a training step needs of the forward part. Takes less
+  /// of the GPU's memory, and time where copies are slower than the nodes between; results are the same. Not done with
+  /// loops and branches, in partial runs, and in steps of several tasks.
+  int64_t swap_to_host_after = 0;
   /// Signatures (feeds, fetches, targets) whose plan is kept for the next run, and bytes of constants that passes made
   /// for these plans. Beyond either, the plans that were not run for longest go, and are made again when they are run
   /// again: results do not change, random ops go on where they were. What a Prepared or a step under way needs stays.
