@@ -85,6 +85,7 @@ Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, 
 void Engine::Impl::start(EngineOptions options) {
   register_all_ops(ops, kernels);
   if (gpus) gpus->platform().register_kernels(kernels);
+  if (gpus && gpus->collectives()) register_card_collectives(ops, kernels, gpus->collectives());
   kernels.check_from_now_on();
   if (options.register_ops) options.register_ops(ops, kernels);
 

@@ -50,6 +50,8 @@ Status check_gpus(const GpuOptions& gpus) {
     return invalid_argument("the part of a GPU's memory must be above 0 and at most 1, got {}", gpus.memory_fraction);
   if (gpus.memory_limit < 0)
     return invalid_argument("the memory limit of GPUs must be at least 0, got {}", gpus.memory_limit);
+  if (gpus.collective_timeout.count() <= 0)
+    return invalid_argument("the timeout of collectives must be above 0, got {} ns", gpus.collective_timeout.count());
   return {};
 }
 

@@ -78,6 +78,7 @@ Result<std::unique_ptr<GpuDevices>> GpuDevices::make(const GpuOptions& options, 
   std::vector<gpu::LogicalDevice*> all;
   for (const auto& device : out->devices_) all.push_back(device.get());
   for (gpu::LogicalDevice* device : all) device->know(all);
+  if (count > 1) out->join_cards(options);
   return out;
 }
 
@@ -120,9 +121,22 @@ AllocatorStats GpuDevices::memory(const DeviceInfo& info) const {
   return (*at)->memory();
 }
 
+void GpuDevices::join_cards(const GpuOptions& options) {
+  Result<std::shared_ptr<gpu::Collectives>> library = make_error(Code::kUnavailable, "there is no library for them");
+  if (platform_->make_collectives) library = platform_->make_collectives();
+  if (!library.ok()) return log_info("collectives of several GPUs take rings: {}", library.error().message);
+  std::vector<gpu::CollectiveRunner::Member> members;
+  for (size_t i = 0; i < devices_.size(); ++i) members.push_back({infos_[i].name, devices_[i].get()});
+  const auto patience = std::min<std::chrono::nanoseconds>(options.collective_timeout, std::chrono::seconds(5));
+  collectives_ = std::make_shared<gpu::CollectiveRunner>(
+      platform_->runtime, std::move(*library), std::move(members),
+      gpu::CollectiveRunnerOptions{.timeout = options.collective_timeout, .patience = patience});
+}
+
 GpuDevices::~GpuDevices() { stop(); }
 
 void GpuDevices::stop() {
+  if (collectives_) collectives_->stop();
   staging_.reset();  // it still has copies watched
   completions_.clear();
 }

@@ -9,6 +9,7 @@
 
 #include "devices/gpu_device.h"
 #include "devices/gpu_platform.h"
+#include "gpu/collective_runner.h"
 #include "troupe/engine.h"
 
 namespace troupe {
@@ -30,6 +31,8 @@ class GpuDevices {
   }
   /// All that one of infos() has in its memory, copies too.
   AllocatorStats memory(const DeviceInfo& info) const;
+  /// What carries out collectives among cards; null: nothing does.
+  const std::shared_ptr<gpu::CollectiveRunner>& collectives() const { return collectives_; }
   /// Calls `done` once with all values in the host's memory; by a thread of its own unless they are there. Any thread.
   void bring_to_host(Variables variables, std::function<void(Result<Variables>)> done) const;
   /// Waits until nothing is copied in and nothing is said any more of work that is done. When the actors have ended.
@@ -38,6 +41,7 @@ class GpuDevices {
  private:
   GpuDevices() = default;
   Status add_card(const GpuOptions& options, int card, const std::string& task);
+  void join_cards(const GpuOptions& options);
 
   std::shared_ptr<const GpuPlatform> platform_;
   std::vector<std::unique_ptr<gpu::Completions>> completions_;  // by card
@@ -45,6 +49,7 @@ class GpuDevices {
   std::unique_ptr<gpu::Staging> staging_ = std::make_unique<gpu::Staging>();  // of all devices
   std::vector<std::unique_ptr<gpu::LogicalDevice>> devices_;
   std::vector<DeviceInfo> infos_;
+  std::shared_ptr<gpu::CollectiveRunner> collectives_;
 };
 
 }  // namespace troupe

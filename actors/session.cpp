@@ -274,6 +274,12 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
     context.home = [cluster = e->cluster](const std::string& key, uint32_t device) {
       return cluster->home(key, device);
     };
+  if (e->gpus && e->gpus->collectives())
+    context.collectives = [this](std::span<const uint32_t> devices) {
+      std::vector<const gpu::Compute*> computes;
+      for (const uint32_t device : devices) computes.push_back(e->all_devices[device].gpu);
+      return e->gpus->collectives()->can_join(computes);
+    };
   if (!options.default_device.empty()) {
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->all_devices));
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "gpu/collectives.h"
 #include "gpu/compute.h"
 #include "troupe/kernel.h"
 
@@ -16,6 +17,8 @@ struct GpuPlatform {
   std::function<Result<std::shared_ptr<gpu::Blas>>(int card)> make_blas = {};
   /// The same of convolutions.
   std::function<Result<std::shared_ptr<gpu::Dnn>>(int card)> make_dnn = {};
+  /// The library of collectives among cards; empty or an error: devices of several cards take rings.
+  std::function<Result<std::shared_ptr<gpu::Collectives>>()> make_collectives = {};
   /// Adds the kernels of GPUs.
   std::function<void(KernelRegistry&)> register_kernels = {};
 };

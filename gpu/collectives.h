@@ -17,7 +17,8 @@
 
 namespace troupe::gpu {
 
-/// What all ranks do together. A rank's input and output are in its card's memory and do not overlap.
+/// What all ranks do together. A rank's input and output are in its card's memory; they do not overlap, but that an
+/// all-reduce may be in place.
 struct Collective {
   enum class Kind {
     kAllReduce,      // each output: the sum of all inputs
@@ -27,7 +28,7 @@ struct Collective {
   };
   struct Rank {
     const void* input = nullptr;  // of a broadcast: the root's alone is read
-    void* output = nullptr;
+    void* output = nullptr;       // of a broadcast: that of the root is not written
   };
 
   Kind kind = Kind::kAllReduce;

@@ -41,4 +41,9 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_fused_ops(ops, kernels);
 }
 
+void register_card_collectives(OpRegistry& ops, KernelRegistry& kernels,
+                               const std::shared_ptr<gpu::CollectiveRunner>& runner) {
+  register_card_collective_ops(ops, kernels, runner);
+}
+
 }  // namespace troupe

@@ -7,6 +7,7 @@
 
 #include "base/device_name.h"
 #include "devices/host_arguments.h"
+#include "gpu/collectives.h"
 #include "gpu/compute.h"
 #include "graph/passes/expand_collectives.h"
 #include "graph/passes/passes.h"
@@ -58,7 +59,7 @@ Result<std::shared_ptr<const StepPlan>> Planner::make(std::vector<Output> feeds,
   if (context_.partial) plan_->partial.emplace();
   if (context_.partial && !context_.part) find_needs();
   if (!context_.part) {
-    TROUPE_RETURN_IF_ERROR(expand_collectives(*step_));
+    TROUPE_RETURN_IF_ERROR(expand_collectives(*step_, [this](const Node& node) { return cards_of(node); }));
     run_general_passes(*step_, context_.passes, [this](const Node& node, std::span<const Tensor> inputs) {
       return evaluate(context_.kernels, node, inputs);
     });
@@ -137,6 +138,22 @@ PassDevices Planner::find_pass_devices() {
                    names_argument(host->outputs, value.port, node.num_outputs());
           },
   };
+}
+
+std::optional<std::vector<std::string>> Planner::cards_of(const Node& collective) const {
+  const bool sums = collective.attrs().has("reduction");
+  const DType dtype = collective.dtype(0);
+  if (!context_.collectives || context_.scatter || is_object(dtype) || (sums && !gpu::can_sum(dtype))) return {};
+  std::vector<uint32_t> numbers;
+  std::vector<std::string> names;
+  for (const std::string& name : collective.attrs().at<std::vector<std::string>>("devices")) {
+    const auto device = find_device(name, context_.devices);
+    if (!device.ok()) return {};
+    numbers.push_back(*device);
+    names.push_back(context_.devices[*device].name);
+  }
+  if (!context_.collectives(numbers)) return {};
+  return names;
 }
 
 void Planner::find_chosen(const std::vector<const Node*>& needed) {

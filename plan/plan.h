@@ -69,6 +69,8 @@ struct PlanContext {
   /// The graph is a part that was cut (plan/cut.h): it is laid out as it is. Takes no passes.
   bool part = false;
   uint64_t scatter = 0;  // of a cluster: see ClusterOptions
+  /// Whether a library joins these devices, by number, in collectives. Empty: there is none.
+  std::function<bool(std::span<const uint32_t> devices)> collectives = {};
 };
 
 /// "cpu", "sim": what a device is called in a cost model.

@@ -61,6 +61,8 @@ class Planner {
   Result<uint32_t> input_slot(const Output& in, Place here, int index);
   /// Each partition has a slot of its own for a constant that it reads: nothing need be sent.
   Result<uint32_t> constant_slot(const Node& node, uint32_t partition, Space space = Space::kHost);
+  /// See FindCards.
+  std::optional<std::vector<std::string>> cards_of(const Node& collective) const;
   /// What reads slots beside the graph's nodes: sends and conversions, laid out behind, and fetches.
   Status add_readers();
   Status add_fetches();

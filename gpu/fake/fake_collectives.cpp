@@ -248,7 +248,8 @@ class FakeCollectives::Comm final : public Communicator {
     const Collective& c = meeting->collective;
     const bool reads = c.kind != Collective::Kind::kBroadcast || static_cast<int>(rank) == c.root;
     const size_t in = reads ? static_cast<size_t>(input_elements(c, rank)) * size_of(c.dtype) : 0;
-    const size_t out = static_cast<size_t>(output_elements(c, rank)) * size_of(c.dtype);
+    const bool writes = c.kind != Collective::Kind::kBroadcast || !reads;
+    const size_t out = writes ? static_cast<size_t>(output_elements(c, rank)) * size_of(c.dtype) : 0;
     const Access input{c.ranks[rank].input, in, false}, output{c.ranks[rank].output, out, true};
     if (!hangs) {
       stream.uses({&input, in > 0 ? size_t{1} : 0});
@@ -261,7 +262,9 @@ class FakeCollectives::Comm final : public Communicator {
     }
     Status waits = stream.wait(*meeting->gate);
     stream.uses({&output, out > 0 ? size_t{1} : 0});
-    stream.enqueue([meeting, rank] { meeting->put_out(rank); });
+    stream.enqueue([meeting, rank, writes] {
+      if (writes) meeting->put_out(rank);
+    });
     stream.uses({});
     TROUPE_RETURN_IF_ERROR(std::move(waits));
     return stream.check_launch(to_string(c.kind));

@@ -27,15 +27,70 @@ std::vector<int64_t> even_chunks(int64_t size, size_t chunks) {
 }
 
 /// Adds the nodes of one collective. After the first that cannot be added it adds nothing.
-class RingBuilder {
+class CollectiveBuilder {
  public:
   /// `in_loop`: constants wait for what enters, so that they are in its loop.
-  RingBuilder(StepGraph& step, const Node& whole, bool in_loop)
-      : step_(step), whole_(whole), devices_(whole.attrs().at<std::vector<std::string>>("devices")), in_loop_(in_loop) {
+  CollectiveBuilder(StepGraph& step, const Node& whole, std::vector<std::string> devices, bool in_loop)
+      : step_(step), whole_(whole), devices_(std::move(devices)), in_loop_(in_loop) {
     for (const Output& in : whole.inputs()) xs_.push_back(step.now(in));
   }
 
   const Status& status() const { return status_; }
+
+ protected:
+  using Nodes = std::vector<const Node*>;
+
+  bool ok() const { return status_.ok(); }
+  size_t size() const { return devices_.size(); }
+  int axis() const { return static_cast<int>(whole_.attrs().at<int64_t>("axis")); }
+  bool is_mean() const { return whole_.attrs().at<std::string>("reduction") == "MEAN"; }
+
+  /// Adds a node on a device. What reads an input of the collective waits for what that waits for. After an error the
+  /// collective itself, whose outputs nobody will read.
+  const Node* node(size_t device, const char* name, Chain inputs, Attrs attrs = {}, Nodes after = {}) {
+    if (!ok()) return &whole_;
+    const bool reads = std::ranges::any_of(inputs, [&](Output in) { return std::ranges::count(xs_, in) > 0; });
+    if (reads) after.insert(after.end(), whole_.control_inputs().begin(), whole_.control_inputs().end());
+    if (inputs.empty() && in_loop_) after.push_back(xs_[std::min(device, xs_.size() - 1)].node);
+    std::ranges::sort(after, {}, &Node::id);
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    if (const AttrValue* transfers = whole_.attrs().find(kTransferAttr)) attrs.set(kTransferAttr, *transfers);
+    auto added =
+        step_.add({name, whole_.name(), std::move(inputs), std::move(attrs), std::move(after), devices_[device]});
+    if (added.ok()) return *added;
+    status_ = std::move(added.error());
+    return &whole_;
+  }
+  Output op(size_t device, const char* name, Chain inputs, Attrs attrs = {}) {
+    return node(device, name, std::move(inputs), std::move(attrs))->out();
+  }
+  Output constant(size_t device, Tensor value) {
+    const DType dtype = value.dtype();
+    return op(device, "Const", {}, {{"dtype", dtype}, {"value", std::move(value)}});
+  }
+  Output integer(size_t device, int64_t value) { return constant(device, Tensor::scalar(value)); }
+  Output integers(size_t device, std::span<const int64_t> values) { return constant(device, Tensor::of(values)); }
+  PartialShape shape(Output x) const { return ok() ? step_.shape(x) : PartialShape(); }
+  /// 1/n.
+  Output share(size_t device, DType dtype) {
+    const Output exact = constant(device, Tensor::scalar(1.0 / static_cast<double>(size())));
+    return op(device, "Cast", {exact}, {{"DstT", dtype}});
+  }
+
+  StepGraph& step_;
+  const Node& whole_;
+  const std::vector<std::string> devices_;
+  const bool in_loop_;
+  Chain xs_;
+
+ private:
+  Status status_;
+};
+
+/// Nodes that send chunks from each device to the next.
+class RingBuilder : public CollectiveBuilder {
+ public:
+  using CollectiveBuilder::CollectiveBuilder;
 
   Chain all_reduce() {
     if (size() == 1) return xs_;
@@ -68,38 +123,6 @@ class RingBuilder {
   }
 
  private:
-  using Nodes = std::vector<const Node*>;
-
-  bool ok() const { return status_.ok(); }
-  size_t size() const { return devices_.size(); }
-  int axis() const { return static_cast<int>(whole_.attrs().at<int64_t>("axis")); }
-  bool is_mean() const { return whole_.attrs().at<std::string>("reduction") == "MEAN"; }
-
-  /// Adds a node on a device. What reads an input of the collective waits for what that waits for. After an error the
-  /// collective itself, whose outputs nobody will read.
-  const Node* node(size_t device, const char* name, Chain inputs, Attrs attrs = {}, Nodes after = {}) {
-    if (!ok()) return &whole_;
-    const bool reads = std::ranges::any_of(inputs, [&](Output in) { return std::ranges::count(xs_, in) > 0; });
-    if (reads) after.insert(after.end(), whole_.control_inputs().begin(), whole_.control_inputs().end());
-    if (inputs.empty() && in_loop_) after.push_back(xs_[std::min(device, xs_.size() - 1)].node);
-    if (const AttrValue* transfers = whole_.attrs().find(kTransferAttr)) attrs.set(kTransferAttr, *transfers);
-    auto added =
-        step_.add({name, whole_.name(), std::move(inputs), std::move(attrs), std::move(after), devices_[device]});
-    if (added.ok()) return *added;
-    status_ = std::move(added.error());
-    return &whole_;
-  }
-  Output op(size_t device, const char* name, Chain inputs, Attrs attrs = {}) {
-    return node(device, name, std::move(inputs), std::move(attrs))->out();
-  }
-  Output constant(size_t device, Tensor value) {
-    const DType dtype = value.dtype();
-    return op(device, "Const", {}, {{"dtype", dtype}, {"value", std::move(value)}});
-  }
-  Output integer(size_t device, int64_t value) { return constant(device, Tensor::scalar(value)); }
-  Output integers(size_t device, std::span<const int64_t> values) { return constant(device, Tensor::of(values)); }
-  PartialShape shape(Output x) const { return ok() ? step_.shape(x) : PartialShape(); }
-
   /// x of `device` as a vector.
   Output flat(size_t device, Output x) {
     return op(device, "Reshape", {x, constant(device, Tensor::of<int32_t>({-1}))});
@@ -177,11 +200,6 @@ class RingBuilder {
     return out;
   }
 
-  /// 1/n.
-  Output share(size_t device, DType dtype) {
-    const Output exact = constant(device, Tensor::scalar(1.0 / static_cast<double>(size())));
-    return op(device, "Cast", {exact}, {{"DstT", dtype}});
-  }
   /// even_chunks() of what is known when the step runs.
   Output unknown_sizes(size_t device, Output x, int axis) {
     const int64_t at[] = {axis}, one[] = {1};
@@ -193,64 +211,156 @@ class RingBuilder {
     const Output more = op(device, "Cast", {larger}, {{"DstT", DType::kInt64}});
     return op(device, "AddV2", {op(device, "FloorDiv", {total, n}), more});
   }
-
-  StepGraph& step_;
-  const Node& whole_;
-  const std::vector<std::string>& devices_;
-  const bool in_loop_;
-  Chain xs_;
-  Status status_;
 };
 
-using Build = Chain (RingBuilder::*)();
+/// A node for each device that takes part by a library.
+class RankBuilder : public CollectiveBuilder {
+ public:
+  /// `conditional`: the inputs may be dead, or come again in a loop.
+  RankBuilder(StepGraph& step, const Node& whole, std::vector<std::string> devices, bool in_loop, bool conditional)
+      : CollectiveBuilder(step, whole, std::move(devices), in_loop), conditional_(conditional) {}
 
-/// The collectives of a step, and how their rings are built.
+  Chain all_reduce() { return means(ranks("ALL_REDUCE", xs_, shapes())); }
+  Chain reduce_scatter() {
+    const auto* sizes = whole_.attrs().get<std::vector<int64_t>>("sizes");
+    return means(along_axis("REDUCE_SCATTER", {{"sizes", *sizes}}));
+  }
+  Chain all_gather() { return along_axis("ALL_GATHER", {}); }
+  Chain broadcast() {
+    const auto root = whole_.attrs().at<int64_t>("root");
+    Chain xs(size());
+    xs[static_cast<size_t>(root)] = xs_[0];
+    return ranks("BROADCAST", xs, shapes(), {{"root", root}});
+  }
+  /// Whether it knows enough: along another axis than the first, the rank.
+  bool can() const {
+    return !whole_.attrs().has("axis") || axis() == 0 ||
+           std::ranges::all_of(xs_, [&](Output x) { return shape(x).has_rank(); });
+  }
+
+ private:
+  std::vector<PartialShape> shapes() const {
+    std::vector<PartialShape> out;
+    for (size_t i = 0; i < size(); ++i) out.push_back(shape(whole_.out(static_cast<int>(i))));
+    return out;
+  }
+
+  /// Libraries know the first dimension alone, so another one is brought there and back.
+  Chain along_axis(const char* kind, Attrs attrs) {
+    if (axis() == 0) return ranks(kind, xs_, shapes(), std::move(attrs));
+    const int rank = shape(xs_[0]).rank();
+    std::vector<int32_t> there = {axis()}, back;
+    for (int i = 0; i < rank; ++i)
+      if (i != axis()) there.push_back(i);
+    for (int i = 1; i <= axis(); ++i) back.push_back(i);
+    back.push_back(0);
+    for (int i = axis() + 1; i < rank; ++i) back.push_back(i);
+    Chain xs;
+    for (size_t i = 0; i < size(); ++i) xs.push_back(transposed(i, xs_[i], there));
+    std::vector<PartialShape> moved = shapes();
+    for (PartialShape& shape : moved) {
+      if (!shape.has_rank()) continue;
+      const PartialShape own = shape;
+      for (int i = 0; i < rank; ++i) shape.set(i, own[there[static_cast<size_t>(i)]]);
+    }
+    Chain out = ranks(kind, xs, moved, std::move(attrs));
+    for (size_t i = 0; i < size(); ++i) out[i] = transposed(i, out[i], back);
+    return out;
+  }
+  Output transposed(size_t device, Output x, const std::vector<int32_t>& perm) {
+    return op(device, "Transpose", {x, constant(device, Tensor::of<int32_t>(perm))});
+  }
+
+  /// xs: one for each device, or an empty one for none.
+  Chain ranks(const char* kind, Chain xs, const std::vector<PartialShape>& shapes, Attrs attrs = {}) {
+    if (conditional_)
+      for (size_t i = 0; i < size(); ++i)
+        if (xs[i]) xs[i] = op(i, "Identity", {xs[i]});  // which dies with it
+    const Output ticket = conditional_ ? ticket_after(xs) : Output();
+    attrs.set("kind", std::string(kind));
+    attrs.set("collective", whole_.name());
+    attrs.set("T", whole_.dtype(0));
+    Chain out;
+    for (size_t i = 0; i < size(); ++i) {
+      const Output group = op(i, "_CollectiveGroup", {}, {{"devices", devices_}});
+      Chain inputs = {group, conditional_ ? ticket : integer(i, 0)};
+      if (xs[i]) inputs.push_back(xs[i]);
+      attrs.set("rank", static_cast<int64_t>(i));
+      attrs.set("inputs", static_cast<int64_t>(inputs.size() - 2));
+      attrs.set("shape", shapes[i]);
+      out.push_back(node(i, "_CollectiveRank", std::move(inputs), attrs, whole_.control_inputs())->out());
+    }
+    return out;
+  }
+  /// A number that all ranks get once all inputs are there; without, if one is dead, so are they.
+  Output ticket_after(const Chain& xs) {
+    Nodes after = whole_.control_inputs();
+    for (const Output& x : xs)
+      if (x) after.push_back(x.node);
+    return node(0, "_CollectiveTicket", {}, {}, std::move(after))->out();
+  }
+
+  Chain means(Chain sums) {
+    if (is_mean())
+      for (size_t i = 0; i < size(); ++i) sums[i] = op(i, "Mul", {sums[i], share(i, whole_.dtype(0))});
+    return sums;
+  }
+
+  const bool conditional_;
+};
+
+struct Builds {
+  const char* op;
+  Chain (RingBuilder::*ring)();
+  Chain (RankBuilder::*ranks)();
+};
+constexpr Builds kBuilds[] = {{"_AllReduce", &RingBuilder::all_reduce, &RankBuilder::all_reduce},
+                              {"_ReduceScatter", &RingBuilder::reduce_scatter, &RankBuilder::reduce_scatter},
+                              {"_AllGather", &RingBuilder::all_gather, &RankBuilder::all_gather},
+                              {"_Broadcast", &RingBuilder::broadcast, &RankBuilder::broadcast}};
+
+/// The collectives of a step, and how each is built.
 class Expansion {
  public:
-  explicit Expansion(StepGraph& step) : step_(step) {
-    const std::pair<const char*, Build> known[] = {{"_AllReduce", &RingBuilder::all_reduce},
-                                                   {"_ReduceScatter", &RingBuilder::reduce_scatter},
-                                                   {"_AllGather", &RingBuilder::all_gather},
-                                                   {"_Broadcast", &RingBuilder::broadcast}};
-    for (const auto& [name, build] : known)
-      if (const OpDef* op = step.ops().find(name)) builds_.emplace_back(op, build);
-  }
-
-  Build build_of(const Node& node) const {
-    for (const auto& [op, build] : builds_)
-      if (op == &node.op()) return build;
-    return nullptr;
-  }
-  bool is_needed() const {
-    return std::ranges::any_of(step_.nodes(), [&](const Node* node) { return build_of(*node) != nullptr; });
+  Expansion(StepGraph& step, const FindCards& cards) : step_(step), cards_(cards) {
+    for (const Builds& builds : kBuilds)
+      if (const OpDef* op = step.ops().find(builds.op)) known_.emplace_back(op, &builds);
+    for (const char* name : {"_CollectiveGroup", "_CollectiveRank", "_CollectiveTicket"})
+      if (const OpDef* op = step.ops().find(name)) made_.push_back(op);
   }
 
   Status run() {
-    if (std::ranges::any_of(step_.nodes(), [](const Node* n) { return flow_of(*n) == ControlFlow::kEnter; })) {
+    bool any = false;
+    for (const Node* node : step_.nodes()) {
+      any |= builds_of(*node) != nullptr;
+      if (std::ranges::find(made_, &node->op()) != made_.end())
+        return at(*node, invalid_argument("planning a step makes such nodes, graphs have none"));
+    }
+    if (!any) return {};
+    const auto is = [&](auto flow) {
+      return std::ranges::any_of(step_.nodes(), [&](const Node* node) { return flow(flow_of(*node)); });
+    };
+    conditional_ = is([](ControlFlow flow) { return flow != ControlFlow::kNone; });
+    if (is([](ControlFlow flow) { return flow == ControlFlow::kEnter; })) {
       auto frames = find_frames(step_);
       if (!frames.ok()) return {};  // who plans the step reports it
       frames_ = std::move(*frames);
     }
     Status status;
     step_.sweep([&](const Node& node) {
-      if (const Build build = build_of(node); build && status.ok()) status = expand(node, build);
+      if (const Builds* builds = builds_of(node); builds && status.ok()) status = expand(node, *builds);
     });
     step_.drop_unneeded();
     return status;
   }
 
  private:
-  Status expand(const Node& node, Build build) {
-    Status status;
-    if (step_.is_fed(node)) {
-      status = invalid_argument("an output of a collective is fed: feed what reads it");
-    } else {
-      const bool in_loop = frames_.loops() && frames_.of[static_cast<size_t>(node.id())] > 0;
-      RingBuilder ring(step_, node, in_loop);
-      const Chain outputs = (ring.*build)();
-      status = ring.status();
-      if (status.ok()) step_.replace(node, outputs);
-    }
+  const Builds* builds_of(const Node& node) const {
+    for (const auto& [op, builds] : known_)
+      if (op == &node.op()) return builds;
+    return nullptr;
+  }
+  static Status at(const Node& node, Status status) {
     if (!status.ok()) {
       status.error().node = node.name();
       status.error().op = node.op().name();
@@ -258,16 +368,33 @@ class Expansion {
     return status;
   }
 
+  Status expand(const Node& node, const Builds& builds) {
+    if (step_.is_fed(node)) return at(node, invalid_argument("an output of a collective is fed: feed what reads it"));
+    const bool in_loop = frames_.loops() && frames_.of[static_cast<size_t>(node.id())] > 0;
+    const auto& devices = node.attrs().at<std::vector<std::string>>("devices");
+    if (const auto cards = cards_ && devices.size() > 1 ? cards_(node) : std::nullopt) {
+      RankBuilder ranks(step_, node, *cards, in_loop, conditional_);
+      if (ranks.can()) return put(node, (ranks.*builds.ranks)(), ranks.status());
+    }
+    RingBuilder ring(step_, node, devices, in_loop);
+    const Chain outputs = (ring.*builds.ring)();
+    return put(node, outputs, ring.status());
+  }
+  Status put(const Node& node, const Chain& outputs, const Status& status) {
+    if (status.ok()) step_.replace(node, outputs);
+    return at(node, status);
+  }
+
   StepGraph& step_;
-  std::vector<std::pair<const OpDef*, Build>> builds_;
+  const FindCards& cards_;
+  std::vector<std::pair<const OpDef*, const Builds*>> known_;
+  std::vector<const OpDef*> made_;
   Frames frames_;
+  bool conditional_ = false;
 };
 
 }  // namespace
 
-Status expand_collectives(StepGraph& step) {
-  Expansion expansion(step);
-  return expansion.is_needed() ? expansion.run() : Status();
-}
+Status expand_collectives(StepGraph& step, const FindCards& cards) { return Expansion(step, cards).run(); }
 
 }  // namespace troupe

@@ -66,6 +66,9 @@ struct GpuOptions {
   int64_t memory_limit = 0;
   /// Products of float32 may be made of numbers rounded to 10 bits of mantissa (TF32), which is several times as fast.
   bool tf32 = false;
+  /// How long what devices of several cards do together (troupe/collectives.h) may take, from when the first of them
+  /// has come to it: above 0. Then its step has an error that names the devices that have not come or hang.
+  std::chrono::nanoseconds collective_timeout{std::chrono::seconds(60)};
   /// What stands in for CUDA; null: CUDA itself.
   std::shared_ptr<const GpuPlatform> platform = {};
 };

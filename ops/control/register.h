@@ -7,6 +7,10 @@
 
 namespace troupe {
 
+namespace gpu {
+class CollectiveRunner;  // gpu/collective_runner.h
+}
+
 /// Registers all of them, by calling each of those below.
 void register_control_ops(OpRegistry& ops, KernelRegistry& kernels);
 
@@ -18,5 +22,8 @@ void register_stack_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_array_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_kernels(KernelRegistry&);
+
+/// Those of engines whose cards a library joins.
+void register_card_collective_ops(OpRegistry&, KernelRegistry&, const std::shared_ptr<gpu::CollectiveRunner>& runner);
 
 }  // namespace troupe

@@ -6,6 +6,7 @@
 
 #include "devices/gpu_platform.h"
 #include "gpu/fake/fake_blas.h"
+#include "gpu/fake/fake_collectives.h"
 #include "gpu/fake/fake_dnn.h"
 #include "gpu/fake/fake_runtime.h"
 #include "ops/gpu_kernels.h"
@@ -22,10 +23,14 @@ struct FakeGpus {
     }
     options.by_hand = false;
     runtime = std::make_shared<gpu::FakeRuntime>(options);
+    collectives = std::make_shared<gpu::FakeCollectives>(runtime);
     platform = std::make_shared<const GpuPlatform>(GpuPlatform{
         .runtime = runtime,
         .make_blas = [](int) -> Result<std::shared_ptr<gpu::Blas>> { return gpu::make_fake_blas(); },
         .make_dnn = [](int) -> Result<std::shared_ptr<gpu::Dnn>> { return gpu::make_fake_dnn(); },
+        .make_collectives = [library = collectives]() -> Result<std::shared_ptr<gpu::Collectives>> {
+          return std::shared_ptr<gpu::Collectives>(library);
+        },
         .register_kernels = on_fake::register_gpu_kernels,
     });
   }
@@ -43,7 +48,8 @@ struct FakeGpus {
     return {.cpu_threads = {1}, .gpus = {.cards = cards, .devices_per_card = devices_per_card, .platform = platform}};
   }
 
-  std::shared_ptr<gpu::FakeRuntime> runtime;  // none: a real GPU, on which nothing fails on demand
+  std::shared_ptr<gpu::FakeRuntime> runtime;          // none: a real GPU, on which nothing fails on demand
+  std::shared_ptr<gpu::FakeCollectives> collectives;  // of the fake
   std::shared_ptr<const GpuPlatform> platform;
 };
 

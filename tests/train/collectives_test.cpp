@@ -3,31 +3,57 @@
 #include "troupe/collectives.h"
 
 #include "graph/passes/expand_collectives.h"
+#include "tests/gpu/fake_platform.h"
 #include "tests/nn/fixture.h"
 #include "troupe/gradients.h"
 
 namespace troupe::nn {
 namespace {
 
+using troupe::testing::FakeGpus;
+
+enum class Place { kCpus, kOneCard, kCards };
+const Place kPlaces[] = {Place::kCpus, Place::kOneCard, Place::kCards};
+
+/// Devices of a kind: CPUs and those of one GPU take rings, GPUs by themselves a library.
 struct Devices {
+  Place place;
+  FakeGpus gpus;
   std::unique_ptr<Engine> engine;
   Graph graph;
   Scope s;
   std::vector<std::string> names;
 
-  explicit Devices(int n) : engine(engine_of(n)), graph(engine->ops()), s(graph), names(engine->devices()) {}
+  explicit Devices(int n, Place at = Place::kCpus)
+      : place(at), gpus({.cards = at == Place::kCards ? n : 1}), engine(make(n)), graph(engine->ops()), s(graph) {
+    for (const std::string& name : engine->devices())
+      if (at == Place::kCpus || name.find("gpu") != std::string::npos) names.push_back(name);
+    REQUIRE(names.size() == static_cast<size_t>(n));
+  }
+  std::unique_ptr<Engine> make(int n) const {
+    if (place == Place::kCpus) return engine_of(n);
+    auto made = Engine::create(place == Place::kCards ? gpus.options(n, 1) : gpus.options(1, n));
+    INFO((made.ok() ? std::string() : made.error().str()));
+    REQUIRE(made.ok());
+    return std::move(*made);
+  }
+  /// Whether collectives of numbers are the library's.
+  void check_library(bool used) const {
+    if (gpus.collectives) CHECK((gpus.collectives->counts().launched > 0) == used);
+  }
 
   std::vector<Tensor> run(const std::vector<Output>& fetches, const std::vector<Feed>& feeds = {}) {
+    INFO("place " << static_cast<int>(place));
     INFO((s.ok() ? std::string() : s.status().error().str()));
     REQUIRE(s.ok());
-    Session session(*engine, graph);
+    Session session(*engine, graph, {.soft_placement = place != Place::kCpus});
     auto result = session.run(feeds, fetches);
     INFO((result.ok() ? std::string() : result.error().str()));
     REQUIRE(result.ok());
     return std::move(*result);
   }
   /// A tensor on each device: a placeholder of `shape`, fed i * 1000 + its elements' numbers.
-  std::vector<Output> place(DType dtype, const PartialShape& shape) {
+  std::vector<Output> put(DType dtype, const PartialShape& shape) {
     std::vector<Output> out;
     for (const std::string& name : names)
       out.push_back(s.device(name).op("Placeholder", {}, {{"dtype", dtype}, {"shape", shape}}));
@@ -47,10 +73,10 @@ template <class T> std::vector<Feed> feeds_of(const std::vector<Output>& xs, con
   return out;
 }
 
-template <class T> void check_sums(int n, const Shape& shape, const PartialShape& known) {
+template <class T> void check_sums(int n, Place place, const Shape& shape, const PartialShape& known) {
   INFO(n << " devices, " << shape.str() << " known as " << known.str());
-  Devices d(n);
-  const auto xs = d.place(dtype_of<T>, known);
+  Devices d(n, place);
+  const auto xs = d.put(dtype_of<T>, known);
   const auto sums = all_reduce(d.s, d.names, xs);
   const auto results = d.run(sums, feeds_of<T>(xs, shape));
   REQUIRE(results.size() == static_cast<size_t>(n));
@@ -59,6 +85,7 @@ template <class T> void check_sums(int n, const Shape& shape, const PartialShape
     CHECK(t.identical(results[0]));
     for (int64_t i = 0; i < t.elements(); ++i) CHECK(t.data<T>()[i] == T(1000 * n * (n - 1) / 2 + n * i));
   }
+  d.check_library(place == Place::kCards && n > 1 && shape.elements() > 0);
 }
 
 TEST_CASE("chunks are as even as may be") {
@@ -68,20 +95,22 @@ TEST_CASE("chunks are as even as may be") {
 }
 
 TEST_CASE("an all-reduce gives every device the sum, whatever the sizes") {
+  const Place place = GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces)));
   for (const int n : {1, 2, 3, 4}) {
     for (const Shape& shape : {Shape{12}, Shape{5, 7}, Shape{}, Shape{2}, Shape{0, 3}}) {
-      check_sums<float>(n, shape, shape);
-      check_sums<float>(n, shape, PartialShape::unknown());
+      check_sums<float>(n, place, shape, shape);
+      check_sums<float>(n, place, shape, PartialShape::unknown());
     }
-    check_sums<double>(n, {4, 2}, {-1, 2});
-    check_sums<int32_t>(n, {7}, {7});
-    check_sums<int64_t>(n, {7}, {-1});
+    check_sums<double>(n, place, {4, 2}, {-1, 2});
+    check_sums<int32_t>(n, place, {7}, {7});
+    check_sums<int64_t>(n, place, {7}, {-1});
   }
 }
 
 TEST_CASE("an all-reduce sums each chunk in the order that the header says") {
-  // 1e8 + 1 - 1e8 is 0 or 1, by the order.
-  Devices d(3);
+  // 1e8 + 1 - 1e8 is 0 or 1, by the order. The fake of NCCL takes the same order, NCCL what it likes.
+  Devices d(3, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
+  if (d.place == Place::kCards && !d.gpus.collectives) return;
   std::vector<Output> xs;
   const float values[] = {1e8f, 1, -1e8f};
   for (size_t i = 0; i < 3; ++i)
@@ -92,15 +121,15 @@ TEST_CASE("an all-reduce sums each chunk in the order that the header says") {
 }
 
 TEST_CASE("means are of floating-point types") {
-  Devices d(4);
-  const auto xs = d.place(DType::kFloat32, {6});
+  Devices d(4, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
+  const auto xs = d.put(DType::kFloat32, {6});
   for (const Tensor& t : d.run(all_reduce(d.s, d.names, xs, Reduction::kMean), feeds_of<float>(xs, {6})))
     for (int64_t i = 0; i < 6; ++i) CHECK(t.data<float>()[i] == Approx(1500 + i));
   std::vector<Output> halves;
   for (const std::string& name : d.names)
     halves.push_back(d.s.device(name).constant(Tensor::of<float16>({float16(2.0f), float16(8.0f)})));
   CHECK(static_cast<float>(d.run(all_reduce(d.s, d.names, halves, Reduction::kMean))[3].data<float16>()[1]) == 8.0f);
-  const auto ints = d.place(DType::kInt32, {6});
+  const auto ints = d.put(DType::kInt32, {6});
   CHECK(all_reduce(d.s, d.names, ints, Reduction::kMean).empty());
   CHECK_THAT(d.s.status().error().message, Catch::Contains("int32") && Catch::Contains("mean"));
 }
@@ -108,9 +137,9 @@ TEST_CASE("means are of floating-point types") {
 TEST_CASE("reduce-scatter leaves a chunk on each device, all-gather joins what is there") {
   const int axis = GENERATE(0, 1, -1);
   const bool known = GENERATE(true, false);
-  Devices d(3);
+  Devices d(3, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
   const Shape shape{5, 4};
-  const auto xs = d.place(DType::kFloat32, known ? PartialShape(shape) : PartialShape::of_rank(2));
+  const auto xs = d.put(DType::kFloat32, known ? PartialShape(shape) : PartialShape::of_rank(2));
   const auto parts = reduce_scatter(d.s, d.names, xs, Reduction::kSum, axis);
   const auto back = all_gather(d.s, d.names, parts, axis);
   std::vector<Output> fetches = parts;
@@ -126,7 +155,7 @@ TEST_CASE("reduce-scatter leaves a chunk on each device, all-gather joins what i
 }
 
 TEST_CASE("all-gather takes pieces of any size and type, broadcast any tensor") {
-  Devices d(3);
+  Devices d(3, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
   std::vector<Output> rows;
   for (int i = 0; i < 3; ++i)
     rows.push_back(d.s.device(d.names[static_cast<size_t>(i)]).constant(numbered<int64_t>({i, 2}, 10 * i)));
@@ -145,11 +174,14 @@ TEST_CASE("all-gather takes pieces of any size and type, broadcast any tensor") 
     CHECK(results[i].identical(words));
     CHECK(there[i].node->device() == d.names[i]);
   }
+  const Output y = d.s.device(d.names[2]).op("Placeholder", {}, {{"dtype", DType::kBool}, {"shape", PartialShape{3}}});
+  const Tensor flags = Tensor::of<bool>({true, false, true});
+  for (const Tensor& t : d.run(broadcast(d.s, d.names, y, 2), {{y, flags}})) CHECK(t.identical(flags));
 }
 
 TEST_CASE("a chunk goes from each device to the next alone") {
   Devices d(4);
-  const auto xs = d.place(DType::kFloat32, {8});
+  const auto xs = d.put(DType::kFloat32, {8});
   const auto sums = all_reduce(d.s, d.names, xs);
   REQUIRE(d.s.ok());
   StepGraph step(d.graph, {}, sums, {});
@@ -167,8 +199,8 @@ TEST_CASE("a chunk goes from each device to the next alone") {
 }
 
 TEST_CASE("a sum over devices has a gradient") {
-  Devices d(3);
-  const auto xs = d.place(DType::kFloat32, {4});
+  Devices d(3, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
+  const auto xs = d.put(DType::kFloat32, {4});
   const auto sums = all_reduce(d.s, d.names, xs, Reduction::kMean);
   std::vector<Output> ys;
   for (size_t i = 0; i < 3; ++i)
@@ -181,7 +213,7 @@ TEST_CASE("a sum over devices has a gradient") {
 
 TEST_CASE("what does not fit a collective is an error that names it") {
   Devices d(2);
-  const auto floats = d.place(DType::kFloat32, {4});
+  const auto floats = d.put(DType::kFloat32, {4});
   const auto refused = [&](const std::string& text, auto&& make) {
     const Scope s(d.graph);
     CHECK(make(s).empty());
@@ -204,11 +236,11 @@ TEST_CASE("what does not fit a collective is an error that names it") {
 }
 
 TEST_CASE("shapes that turn out to differ when the step runs are an error of a node") {
-  Devices d(2);
-  const auto unknown = d.place(DType::kFloat32, PartialShape::unknown());
+  Devices d(2, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
+  const auto unknown = d.put(DType::kFloat32, PartialShape::unknown());
   const auto sums = all_reduce(d.s, d.names, unknown);
   REQUIRE(d.s.ok());
-  Session session(*d.engine, d.graph);
+  Session session(*d.engine, d.graph, {.soft_placement = true});
   auto result = session.run({{unknown[0], numbered<float>({4}, 0)}, {unknown[1], numbered<float>({6}, 0)}}, sums);
   REQUIRE_FALSE(result.ok());
   CHECK_THAT(result.error().node, Catch::Contains("all_reduce"));
@@ -280,12 +312,12 @@ TEST_CASE("tensors of different rank are refused, whichever of them is known") {
 }
 
 TEST_CASE("tensors of as many elements in other shapes are an error of the step") {
-  Devices d(2);
-  const auto unknown = d.place(DType::kFloat32, PartialShape::unknown());
+  Devices d(2, GENERATE(from_range(std::begin(kPlaces), std::end(kPlaces))));
+  const auto unknown = d.put(DType::kFloat32, PartialShape::unknown());
   const auto sums = all_reduce(d.s, d.names, unknown);
   const auto parts = reduce_scatter(d.s, d.names, unknown);
   REQUIRE(d.s.ok());
-  Session session(*d.engine, d.graph);
+  Session session(*d.engine, d.graph, {.soft_placement = true});
   for (const auto& [a, b] : {std::pair(Shape{2, 3}, Shape{3, 2}),
                              {Shape{6}, Shape{1, 6}},
                              {Shape{1}, Shape{1, 1}},
