@@ -4,6 +4,7 @@
 #include "gpu/cublas.h"
 #include "gpu/cuda_runtime.h"
 #include "gpu/cudnn.h"
+#include "gpu/nccl.h"
 #include "ops/gpu_kernels.h"
 
 namespace troupe {
@@ -16,6 +17,7 @@ Result<std::shared_ptr<const GpuPlatform>> make_cuda_platform() {
   platform->make_dnn = [runtime = platform->runtime](int card) -> Result<std::shared_ptr<gpu::Dnn>> {
     return gpu::make_cudnn({.card = card, .runtime = runtime});
   };
+  platform->make_collectives = gpu::make_nccl;
   platform->register_kernels = on_cuda::register_gpu_kernels;
   return std::shared_ptr<const GpuPlatform>(std::move(platform));
 #else

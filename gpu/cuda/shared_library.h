@@ -24,6 +24,10 @@ class SharedLibrary {
     function = reinterpret_cast<Function>(dlsym(handle_, name));
     if (!function) missing_ = name;
   }
+  /// The same of a function that older versions lack: then it is null, and no fault.
+  template <class Function> void find_newer(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(handle_, name));
+  }
   /// Error: kUnavailable naming a function that was looked for and is not there.
   Status found_all() const {
     if (!missing_) return {};
