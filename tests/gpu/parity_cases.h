@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of element-wise ops that several tests of kernels of GPUs run.
 #pragma once
+#include "graph/passes/keep_at_host.h"
 #include "tests/gpu/parity.h"
 
 namespace troupe::testing {
@@ -15,8 +16,10 @@ inline const std::vector<Shape>& parity_shapes() {
 /// The types that the GPU has a kernel of this op for; at least one.
 inline std::vector<DType> gpu_types(Parity& parity, const char* op) {
   std::vector<DType> out;
-  for (const auto& [kind, types] : parity.gpu_kernels().kernels(op))
+  for (const auto& [kind, types] : parity.gpu_kernels().kernels(op)) {
+    if (types.contains(kAtHostAttr)) continue;  // computes with the CPU's
     for (DType dtype : types.at("T")) out.push_back(dtype);
+  }
   INFO(op);
   REQUIRE_FALSE(out.empty());
   return out;
