@@ -173,16 +173,13 @@ Spread all_reduce(const ScopeAt& scope, const Spread& sums) {
   const Scope inside = scope.scope("all_reduce");
   const size_t n = sums.devices.size();
   if (size < static_cast<int64_t>(n) || n == 1) return copy_to(inside, reduce(inside, sums), sums.devices);
-  std::vector<std::vector<Output>> shares(n);  // of each device's own sum, by who adds them up
-  for (size_t from = 0; from < n; ++from) {
-    const Spread cut = split_to(inside.device(sums.devices[from]), sums.parts[from], sums.devices);
-    for (size_t to = 0; to < cut.parts.size(); ++to) shares[to].push_back(cut.parts[to]);
-  }
-  if (!scope.ok()) return {};
-  std::vector<Output> added;
-  for (size_t to = 0; to < n; ++to) added.push_back(sum(inside.device(sums.devices[to]), shares[to]));
+  const Node* all = inside.device(sums.devices[0])
+                        .named("all_reduce")
+                        .node("_AllReduce", sums.parts, {{"devices", sums.devices}, {"order", std::string("DEVICES")}});
+  if (!all) return {};
   Spread result = {sums.devices, {}};
-  for (const std::string& device : sums.devices) result.parts.push_back(join_parts(inside.device(device), added, -1));
+  for (size_t i = 0; i < n; ++i)
+    result.parts.push_back(inside.device(sums.devices[i]).op("Identity", {all->out(static_cast<int>(i))}));
   return result;
 }
 

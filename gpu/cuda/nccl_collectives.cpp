@@ -93,10 +93,9 @@ class NcclCommunicator final : public Communicator {
   NcclCommunicator(std::shared_ptr<const Nccl> library, std::vector<int> cards)
       : library_(std::move(library)), cards_(std::move(cards)), comms_(cards_.size(), nullptr) {}
 
-  Status init() {
-    ncclUniqueId id;
-    TROUPE_RETURN_IF_ERROR(library_->check(library_->ncclGetUniqueId(&id), "ncclGetUniqueId"));
-    return group("ncclCommInitRankConfig", [&](size_t rank) {
+  /// Begins to make it. What fails is told by ready(), since ranks that were made are to be aborted, which may wait.
+  void init(ncclUniqueId id) {
+    failed_ = group("ncclCommInitRankConfig", [&](size_t rank) {
       ncclConfig_t config = configuration();
       if (cudaSetDevice(cards_[rank]) != cudaSuccess) return ncclUnhandledCudaError;
       return library_->ncclCommInitRankConfig(&comms_[rank], size(), id, static_cast<int>(rank), &config);
@@ -106,6 +105,7 @@ class NcclCommunicator final : public Communicator {
   std::span<const int> cards() const override { return cards_; }
 
   Result<bool> ready() override {
+    TROUPE_RETURN_IF_ERROR(failed_);
     bool all = true;
     for (const ncclComm_t comm : comms_) {
       if (!comm) return make_error(Code::kInternal, "NCCL has no communicator of a rank");
@@ -141,15 +141,13 @@ class NcclCommunicator final : public Communicator {
         cards.push_back(cards_[static_cast<size_t>(rank)]);
       }
     auto rest = std::make_unique<NcclCommunicator>(library_, std::move(cards));
-    const Status shrunk = rest->group("ncclCommShrink", [&](size_t rank) {
+    rest->failed_ = rest->group("ncclCommShrink", [&](size_t rank) {
       ncclConfig_t config = configuration();
       if (cudaSetDevice(rest->cards_[rank]) != cudaSuccess) return ncclUnhandledCudaError;
       return library_->shrink(comms_[static_cast<size_t>(left[rank])], excluded.data(),
                               static_cast<int>(excluded.size()), &rest->comms_[rank], &config, NCCL_SHRINK_ABORT);
     });
-    if (shrunk.ok()) return std::unique_ptr<Communicator>(std::move(rest));
-    rest->abort();
-    return shrunk.error();
+    return std::unique_ptr<Communicator>(std::move(rest));
   }
 
   /// Not as a group, which would not wait.
@@ -220,17 +218,17 @@ class NcclCommunicator final : public Communicator {
   const std::vector<int> cards_;
   std::vector<ncclComm_t> comms_;  // by rank; NCCL keeps their addresses while it makes them
   const char* call_ = "";          // what is in progress
+  Status failed_;                  // to be made
 };
 
 class NcclCollectives final : public Collectives {
  public:
   explicit NcclCollectives(std::shared_ptr<const Nccl> library) : library_(std::move(library)) {}
   Result<std::unique_ptr<Communicator>> make(std::span<const int> cards) override {
+    ncclUniqueId id;
+    TROUPE_RETURN_IF_ERROR(library_->check(library_->ncclGetUniqueId(&id), "ncclGetUniqueId"));
     auto out = std::make_unique<NcclCommunicator>(library_, std::vector<int>(cards.begin(), cards.end()));
-    if (const Status made = out->init(); !made.ok()) {
-      out->abort();
-      return made.error();
-    }
+    out->init(id);
     return std::unique_ptr<Communicator>(std::move(out));
   }
 

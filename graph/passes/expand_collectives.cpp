@@ -94,6 +94,7 @@ class RingBuilder : public CollectiveBuilder {
 
   Chain all_reduce() {
     if (size() == 1) return xs_;
+    if (is_exchanged()) return exchange();
     Chain vectors;
     for (size_t i = 0; i < size(); ++i) vectors.push_back(flat(i, xs_[i]));
     Chain out = gather(reduce(vectors, 0), 0);
@@ -123,6 +124,28 @@ class RingBuilder : public CollectiveBuilder {
   }
 
  private:
+  /// Whether each device adds a share of the last dimension, in the order of the devices.
+  bool is_exchanged() const {
+    const PartialShape known = shape(xs_[0]);
+    return whole_.attrs().at<std::string>("order") == "DEVICES" && known.rank() > 0 &&
+           known.dim(-1) >= static_cast<int64_t>(size());
+  }
+  Chain exchange() {
+    const int last = shape(xs_[0]).rank() - 1;
+    std::vector<Chain> shares(size());  // by who adds them
+    for (size_t from = 0; from < size(); ++from) {
+      const Chain cut = split(from, xs_[from], last);
+      for (size_t to = 0; to < size(); ++to) shares[to].push_back(cut[to]);
+    }
+    Chain sums, out;
+    for (size_t to = 0; to < size(); ++to) {
+      const Output sum = op(to, "AddN", shares[to]);
+      sums.push_back(is_mean() ? op(to, "Mul", {sum, share(to, whole_.dtype(0))}) : sum);
+    }
+    for (size_t i = 0; i < size(); ++i) out.push_back(join(i, sums, last));
+    return out;
+  }
+
   /// x of `device` as a vector.
   Output flat(size_t device, Output x) {
     return op(device, "Reshape", {x, constant(device, Tensor::of<int32_t>({-1}))});

@@ -144,7 +144,7 @@ Status set_all(GradientContext& g, const CollectiveOutputs& dxs) {
 }
 
 Status all_reduce_gradient(GradientContext& g) {
-  return set_all(g, on_devices(g, "_AllReduce", all_dys(g), same_attrs(g, {"devices", "reduction"})));
+  return set_all(g, on_devices(g, "_AllReduce", all_dys(g), same_attrs(g, {"devices", "reduction", "order"})));
 }
 
 Status reduce_scatter_gradient(GradientContext& g) {
@@ -210,8 +210,12 @@ void register_collective_ops(OpRegistry& ops, KernelRegistry&) {
   };
   ops.add(several(OpDef("_AllReduce"))
               .attr("reduction: {'SUM', 'MEAN'} = 'SUM'")
+              .attr("order: {'RING', 'DEVICES'} = 'RING'")
               .attr(type_attr("T", NumberOrComplexTypes{}))
-              .doc("On each of several devices the sum or mean of all tensors, which have one shape." + where)
+              .doc("On each of several devices the sum or mean of all tensors, which have one shape. Where no library "
+                   "adds them, the order is that of the ring or of the devices: then each adds a share of the last "
+                   "dimension, whose size must be known and be at least theirs, and hands it to all others." +
+                   where)
               .shape(all_reduce_shape),
           gradient(all_reduce_gradient));
   ops.add(several(OpDef("_ReduceScatter"))

@@ -11,6 +11,7 @@
 #include "troupe/collectives.h"
 #include "troupe/control_flow.h"
 #include "troupe/session.h"
+#include "troupe/tensor_parallel.h"
 
 namespace troupe::testing {
 namespace {
@@ -264,6 +265,22 @@ TEST_CASE("gpu collectives: a rank that does not come holds its own step up, unt
   REQUIRE_FALSE(failed.ok());
   CHECK(failed.error().op == "Reshape");
   c.check_works();
+}
+
+TEST_CASE("gpu collectives: layers split over cards add their parts by the library") {
+  Cards c(3);
+  if (!c.there()) return;
+  nn::Spread parts{c.names, {}};
+  for (size_t i = 0; i < 3; ++i)
+    parts.parts.push_back(
+        c.scope->device(c.names[i]).op("Reshape", {c.xs[i], c.scope->constant(Tensor::of<int32_t>({2, 4}))}));
+  const nn::Spread sums = nn::all_reduce(*c.scope, parts);
+  REQUIRE(c.scope->ok());
+  const auto result = c.session->run(c.feeds(1, 8), sums.parts);
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  for (const Tensor& sum : *result) CHECK(sum.data<float>()[7] == 6);
+  CHECK(c.library().counts().launched == 1);
 }
 
 TEST_CASE("gpu collectives: tensors that do not agree are an error that names their devices") {

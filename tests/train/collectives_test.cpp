@@ -28,7 +28,8 @@ struct Devices {
       : place(at), gpus({.cards = at == Place::kCards ? n : 1}), engine(make(n)), graph(engine->ops()), s(graph) {
     for (const std::string& name : engine->devices())
       if (at == Place::kCpus || name.find("gpu") != std::string::npos) names.push_back(name);
-    REQUIRE(names.size() == static_cast<size_t>(n));
+    REQUIRE(names.size() >= static_cast<size_t>(n));
+    names.resize(static_cast<size_t>(n));  // real cards may be fewer, with more devices on each
   }
   std::unique_ptr<Engine> make(int n) const {
     if (place == Place::kCpus) return engine_of(n);
