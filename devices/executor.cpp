@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Firing nodes: the hot path of the engine. Invariants in executor.h; how steps begin and end: executor_steps.cpp.
+// Firing nodes: the hot path of the engine. Invariants in executor.h; how steps begin and end: executor_steps.cpp; what
+// devices that run on need: executor_runs_on.cpp.
 #include "devices/executor.h"
 
 #include <algorithm>
@@ -372,41 +373,6 @@ bool Executor::fire_apart(StepState& s, Ready at, const PlanNode& node) {
     return false;
   }
   return !ran->asks || fire_resource(s, at, node);
-}
-
-bool Executor::fire_copy(StepState& s, Ready at, const PlanNode& node) {
-  Iteration& in = *s.iterations[at.iteration];
-  const Tensor& value = in.values[s.plan->input_slots[node.first_input]];
-  const bool there = value.space() == node.space && (node.space == Space::kHost || device_.holds(value));
-  if (there || is_object(value.dtype())) {
-    in.values[node.first_output] = value;
-    return true;
-  }
-  Status status;
-  std::shared_ptr<WorkTimer> timer = timer_for(s);
-  if (node.space == Space::kHost) {
-    status = device_.copy_out(value, {index_, s.call->id, at.node, at.iteration}, timer.get());
-    if (status.ok()) ++s.unanswered;
-    if (status.ok() && timer) keep_timer(s, at.node, std::move(timer), 0);
-  } else if (device_.copies_in_later(value)) {
-    device_.copy_in_later(value, {index_, s.call->id, at.node, at.iteration}, std::move(timer));
-    ++s.unanswered;
-  } else if (auto copied = device_.copy_in(value, timer.get()); copied.ok()) {
-    in.values[node.first_output] = std::move(*copied);
-    if (timer) keep_timer(s, at.node, std::move(timer), 0);
-    return true;
-  } else {
-    status = std::move(copied.error());
-  }
-  if (!status.ok()) fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
-  return false;
-}
-
-bool Executor::fire_wait(StepState& s, Ready at) {
-  if (Status asked = device_.mark({index_, s.call->id, at.node, at.iteration}); !asked.ok())
-    fail(s, s.plan->graph_nodes[at.node], std::move(asked.error()));
-  else ++s.unanswered;
-  return false;
 }
 
 bool Executor::look_at_outputs(StepState& s, Ready at, uint32_t first) {

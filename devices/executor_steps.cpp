@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a step begins on a device, fails, stops and ends. What happens in between: executor.cpp.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "devices/executor.h"
@@ -139,58 +137,6 @@ bool Executor::has_run(StepState& s) {
   s.mark = Mark::kAsked;
   ++s.unanswered;
   return false;
-}
-
-std::shared_ptr<WorkTimer> Executor::timer_for(StepState& s) const {
-  if (!s.timed || !device_.traits.runs_on) return nullptr;
-  if (s.timers.size() - s.timers_read >= kMostTimers) read_timers(s);
-  if (s.timers.size() - s.timers_read >= kMostTimers) return nullptr;
-  std::shared_ptr<WorkTimer> timer = device_.timer();
-  if (timer) timer->asked_ns = outbox_.now_ns();
-  return timer;
-}
-
-void Executor::keep_timer(StepState& s, uint32_t node, std::shared_ptr<WorkTimer> timer, double output_bytes) {
-  const int64_t asked_ns = timer->asked_ns;
-  s.timers.push_back({node, output_bytes, std::move(timer), asked_ns});
-}
-
-void Executor::read_timers(StepState& s) {
-  for (; s.timers_read < s.timers.size(); ++s.timers_read) {
-    TimedNode& node = s.timers[s.timers_read];
-    node.ns = node.timer->ns();
-    if (!node.ns && s.mark != Mark::kPassed) return;  // it may not be done yet
-    if (node.ns) {
-      if (!s.first_timer) s.first_timer = node.timer;
-      node.after_first_ns = node.timer->ns_after(*s.first_timer);
-    }
-    node.timer.reset();
-  }
-}
-
-void Executor::take_times(StepState& s) const {
-  read_timers(s);
-  s.first_timer.reset();
-  for (const TimedNode& node : s.timers)
-    if (node.ns) measure(*s.plan, node.node, std::llround(*node.ns), node.output_bytes);
-  std::erase_if(s.timers, [](const TimedNode& node) { return !node.after_first_ns; });
-  if (s.call->trace && !s.timers.empty()) {
-    // Where the device's clock is on the host's: nothing began before it was put in, so the least that fits.
-    double first_ns = std::numeric_limits<double>::lowest();
-    for (const TimedNode& node : s.timers)
-      first_ns = std::max(first_ns, static_cast<double>(node.asked_ns) - *node.after_first_ns);
-    std::ranges::stable_sort(s.timers, {}, [](const TimedNode& node) { return *node.after_first_ns; });
-    for (const TimedNode& node : s.timers) {
-      const PlanNode& of = s.plan->nodes[node.node];
-      const auto kind = of.kind != NodeKind::kCopy ? TraceEvent::Kind::kRun
-                        : of.space == Space::kHost ? TraceEvent::Kind::kCopyOut
-                                                   : TraceEvent::Kind::kCopyIn;
-      const int64_t begin = std::llround(first_ns + *node.after_first_ns);
-      s.call->trace->add(
-          {kind, s.plan->graph_nodes[node.node], index_, s.call->id, begin, begin + std::llround(*node.ns)});
-    }
-  }
-  s.timers.clear();
 }
 
 bool Executor::finish_if_done(StepState& s) {
