@@ -4,18 +4,17 @@
 #include "gpu/collective_runner.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <list>
 #include <map>
 #include <mutex>
 #include <set>
-#include <system_error>
 #include <thread>
 
 #include "base/log.h"
 #include "gpu/event_pool.h"
+#include "gpu/failed_communicator.h"
 
 namespace troupe::gpu {
 namespace {
@@ -25,36 +24,6 @@ using Members = std::vector<size_t>;
 
 /// Between two looks: a sixteenth of what has passed, so that looking is cheap and a late look adds little.
 constexpr std::chrono::microseconds kShortestPause{20}, kLongestPause{500};
-
-/// What work of a communicator may still use.
-struct Kept {
-  std::vector<Tensor> tensors;
-  std::vector<std::shared_ptr<Stream>> streams;
-  void keep(std::vector<Tensor>& more) {
-    tensors.insert(tensors.end(), std::move_iterator(more.begin()), std::move_iterator(more.end()));
-    more.clear();
-  }
-};
-
-/// A communicator that is being aborted, by a thread that owns what it needs.
-struct Ending {
-  void run() {
-    if (rest) rest->abort();
-    communicator->abort();
-    rest.reset();
-    communicator.reset();
-    for (const auto& stream : kept.streams) {  // what was cut short is done only now; a card that is lost does nothing
-      const auto event = runtime->make_event(stream->card());
-      if (event.ok() && stream->record(**event).ok()) (void)(*event)->wait();
-    }
-    kept = {};
-    ended = true;
-  }
-  std::shared_ptr<Runtime> runtime;
-  std::unique_ptr<Communicator> communicator, rest;
-  Kept kept;
-  std::atomic<bool> ended{false};
-};
 
 }  // namespace
 
@@ -106,15 +75,10 @@ class CollectiveRunner::Loop {
     Clock::time_point since;
     std::list<Active> active;  // in the order of their launches
   };
-  /// A communicator that failed, on its way to the end.
+  /// One that failed, and the members that it holds; none: it had nothing to do.
   struct Failed {
     Members members;
-    std::unique_ptr<Communicator> communicator, rest;
-    Kept kept;
-    enum { kRevoking, kShrinking, kAborting } stage = kRevoking;
-    Clock::time_point since;
-    std::shared_ptr<Ending> ending;
-    std::thread thread;
+    std::unique_ptr<FailedCommunicator> communicator;
   };
 
   static Error stopped() { return make_error(Code::kCancelled, "the engine is being destroyed"); }
@@ -150,7 +114,13 @@ class CollectiveRunner::Loop {
   /// One look at everything.
   void look() {
     for (auto& [members, group] : groups_) look_at(members, group);
-    for (auto at = failed_.begin(); at != failed_.end();) at = go_on(*at) ? failed_.erase(at) : std::next(at);
+    for (auto at = failed_.begin(); at != failed_.end();) {
+      const bool ended =
+          at->communicator->go_on([&](size_t rank) { return rank < at->members.size() && is_lost(at->members[rank]); });
+      if (auto rest = at->communicator->take_rest()) keep(std::move(rest));
+      if (ended) unblock(*at);
+      at = ended ? failed_.erase(at) : std::next(at);
+    }
     bool more = true;
     while (more && !launching()) more = launch_next();
   }
@@ -346,22 +316,23 @@ class CollectiveRunner::Loop {
   void fail(const Members& of, Group& group, const Error& told) {
     const Members members = of;
     const Error error = reason(members, told);
-    auto failed = std::make_unique<Failed>();
-    failed->members = members;
-    failed->communicator = std::move(group.communicator);
-    failed->since = Clock::now();
+    FailedCommunicator::Kept kept;
     for (const size_t member : members) {
-      failed->kept.streams.push_back(streams_[member]);
-      if (!blocked_[member]) blocked_[member] = failed->since;
+      kept.streams.push_back(streams_[member]);
+      if (!blocked_[member]) blocked_[member] = Clock::now();
     }
+    const auto keep_all = [&](std::vector<Tensor>& tensors) {
+      std::ranges::move(tensors, std::back_inserter(kept.tensors));
+      tensors.clear();
+    };
     std::vector<std::function<void(Status)>> waiting;
     for (Active& active : group.active) {
-      failed->kept.keep(active.task.inputs);
-      failed->kept.keep(active.task.outputs);
+      keep_all(active.task.inputs);
+      keep_all(active.task.outputs);
       waiting.push_back(std::move(active.task.done));
     }
     group.active.clear();
-    if (!group.made)  // another would not be made either
+    if (!group.made)  // nor would another be
       for (auto at = pending_.begin(); at != pending_.end();) {
         if (at->members == members) {
           waiting.push_back(std::move(at->done));
@@ -370,46 +341,19 @@ class CollectiveRunner::Loop {
           ++at;
         }
       }
-    if (!failed->communicator->revoke().ok()) abort(*failed);
-    failed_.push_back(std::move(failed));
+    failed_.push_back({members, end_of(std::move(group.communicator), std::move(kept))});
     for (const auto& done : waiting) done(error);
   }
 
-  /// True when it has come to its end.
-  bool go_on(std::unique_ptr<Failed>& at) {
-    Failed& failed = *at;
-    const bool late = Clock::now() - failed.since > options_.patience;
-    if (failed.stage == Failed::kRevoking) {
-      const auto revoked = failed.communicator->ready();
-      if (!revoked.ok() || late || (*revoked && !shrink(failed))) abort(failed);
-    } else if (failed.stage == Failed::kShrinking) {
-      const auto shrunk = failed.rest->ready();
-      if (shrunk.ok() && !*shrunk && !late) return false;
-      const std::span<const int> cards = failed.rest->cards();
-      if (shrunk.ok() && *shrunk && !rests_.contains({cards.begin(), cards.end()}))
-        rests_[{cards.begin(), cards.end()}] = std::move(failed.rest);
-      abort(failed);
-    } else if (failed.ending->ended) {
-      failed.thread.join();
-      unblock(failed);
-      return true;
-    } else if (!failed.thread.joinable()) {
-      start(failed);
-    }
-    return false;
+  std::unique_ptr<FailedCommunicator> end_of(std::unique_ptr<Communicator> communicator,
+                                             FailedCommunicator::Kept kept) const {
+    return std::make_unique<FailedCommunicator>(runtime_, std::move(communicator), std::move(kept), options_.patience);
   }
-
-  /// Begins to make a communicator of the members whose cards are left, where some are lost. False: it does not.
-  bool shrink(Failed& failed) {
-    std::vector<int> without;
-    for (size_t rank = 0; rank < failed.members.size(); ++rank)
-      if (is_lost(failed.members[rank])) without.push_back(static_cast<int>(rank));
-    if (without.empty() || failed.members.size() < without.size() + 2) return false;
-    auto rest = failed.communicator->shrink(without);
-    if (!rest.ok()) return false;
-    failed.rest = std::move(*rest);
-    failed.stage = Failed::kShrinking;
-    return true;
+  /// For the next who wants these cards.
+  void keep(std::unique_ptr<Communicator> rest) {
+    std::unique_ptr<Communicator>& known = rests_[{rest->cards().begin(), rest->cards().end()}];
+    std::swap(known, rest);
+    if (rest) failed_.push_back({{}, end_of(std::move(rest), {})});
   }
   bool is_lost(size_t member) {
     const auto event = events_[member]->take();
@@ -418,30 +362,14 @@ class CollectiveRunner::Loop {
     return !alive.ok() && alive.error().code == Code::kUnavailable;
   }
 
-  void abort(Failed& failed) {
-    failed.stage = Failed::kAborting;
-    failed.ending = std::make_shared<Ending>();
-    failed.ending->runtime = runtime_;
-    failed.ending->kept = std::move(failed.kept);
-    failed.ending->communicator = std::move(failed.communicator);
-    failed.ending->rest = std::move(failed.rest);
-    start(failed);
-  }
-  /// Where no thread can be had it does nothing.
-  static void start(Failed& failed) {
-    try {
-      failed.thread = std::thread([ending = failed.ending] { ending->run(); });
-    } catch (const std::system_error&) {
-    }
-  }
-
   /// Devices are free again that no other failed communicator holds.
   void unblock(const Failed& ended) {
     for (const size_t member : ended.members) {
       blocked_[member].reset();
-      for (const auto& failed : failed_)
-        if (failed.get() != &ended && std::ranges::count(failed->members, member) > 0)
-          blocked_[member] = std::max(blocked_[member].value_or(failed->since), failed->since);
+      for (const Failed& failed : failed_)
+        if (&failed != &ended && std::ranges::count(failed.members, member) > 0)
+          blocked_[member] =
+              std::max(blocked_[member].value_or(failed.communicator->since()), failed.communicator->since());
     }
   }
 
@@ -454,25 +382,13 @@ class CollectiveRunner::Loop {
         group.made = true;
         fail(members, group, stopped());
       }
-    for (auto& [cards, rest] : rests_) {
-      auto failed = std::make_unique<Failed>();
-      failed->communicator = std::move(rest);
-      failed_.push_back(std::move(failed));
-    }
-    for (const auto& failed : failed_)
-      if (failed->stage != Failed::kAborting) abort(*failed);
+    for (auto& [cards, rest] : rests_) failed_.push_back({{}, end_of(std::move(rest), {})});
     streams_.clear();  // those that failed ones do not hold
+    for (const Failed& failed : failed_) failed.communicator->hurry();
     const auto until = Clock::now() + options_.patience;
-    for (const auto& failed : failed_) {
-      if (!failed->thread.joinable()) failed->ending->run();
-      while (!failed->ending->ended && Clock::now() < until) std::this_thread::sleep_for(kShortestPause);
-      if (failed->ending->ended) {
-        if (failed->thread.joinable()) failed->thread.join();
-      } else {
-        log_error("a communicator of {} could not be ended; its memory is lost", names(failed->members));
-        failed->thread.detach();  // it owns what it needs
-      }
-    }
+    for (const Failed& failed : failed_)
+      if (!failed.communicator->await_end(until))
+        log_error("a communicator of {} could not be ended; its memory is lost", names(failed.members));
   }
 
   const std::shared_ptr<Runtime> runtime_;
@@ -492,7 +408,7 @@ class CollectiveRunner::Loop {
   std::deque<Task> pending_;                                         // not launched
   std::map<Members, Group> groups_;                                  // by members, in the order of ranks
   std::map<std::vector<int>, std::unique_ptr<Communicator>> rests_;  // made by shrinking, by cards; nobody has them yet
-  std::list<std::unique_ptr<Failed>> failed_;
+  std::list<Failed> failed_;
   std::thread thread_;
 };
 

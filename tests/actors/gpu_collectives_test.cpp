@@ -231,6 +231,29 @@ TEST_CASE("gpu collectives: when a card is lost its steps end, and the others go
   CHECK((*result)[1].data<float>()[0] == 4);
 }
 
+TEST_CASE("gpu collectives: of a communicator whose card is lost amid a collective the others make one of their own") {
+  Cards c(3);
+  if (!c.there()) return;
+  const auto rest = nn::all_reduce(*c.scope, {c.names[0], c.names[2]}, {c.xs[0], c.xs[2]});
+  REQUIRE(c.scope->ok());
+  c.check_works();
+  c.library().hang(1, 1);
+  auto running = c.session->run_future(c.feeds(), c.sums);
+  while (c.library().counts().launched < 2) std::this_thread::yield();
+  c.gpus.runtime->lose(1, 0);
+  const auto lost = running.get();
+  REQUIRE_FALSE(lost.ok());
+  CHECK(lost.error().code == Code::kUnavailable);
+  for (int i = 0; i < 3; ++i) {
+    const auto result = c.session->run(c.feeds(), rest);
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].data<float>()[0] == 4);
+  }
+  CHECK(c.library().counts().shrunk == 1);
+  CHECK(c.library().counts().made == 1);
+}
+
 TEST_CASE("gpu collectives: a rank that does not come holds its own step up, until that ends") {
   Cards c(2);
   if (!c.there()) return;
