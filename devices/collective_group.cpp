@@ -4,19 +4,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "troupe/chunk_sizes.h"
+
 namespace troupe {
 namespace {
 
 using gpu::Collective;
 using Kind = gpu::Collective::Kind;
-
-/// The sizes of `n` chunks, as even as may be.
-std::vector<int64_t> even_parts(int64_t size, size_t n) {
-  const auto count = static_cast<int64_t>(n);
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < count; ++i) out.push_back(size / count + (i < size % count ? 1 : 0));
-  return out;
-}
 
 bool agree(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.sizes == b.sizes && a.root == b.root;
@@ -85,7 +79,7 @@ Result<gpu::CollectiveRunner::Task> CollectiveGroup::task_of(Gathering& ranks) c
   const DType dtype = first.input.dtype();
   Shape shape = first.input.shape();
   if (shape.rank() == 0 && (gathers || call.kind == Kind::kReduceScatter))
-    return invalid_argument("there is no axis 0 of {}", name_of(first));
+    return invalid_argument("{} has no axis 0", name_of(first));
   const int64_t rows = shape.rank() > 0 ? shape[0] : 1;
   std::vector<int64_t> parts;  // along the first dimension
   for (const auto& [number, rank] : ranks) {
@@ -98,7 +92,7 @@ Result<gpu::CollectiveRunner::Task> CollectiveGroup::task_of(Gathering& ranks) c
     if (rank.input.dtype() != dtype || own != shape)
       return invalid_argument("the tensors of {} and {} do not agree", name_of(first), name_of(rank));
   }
-  if (call.kind == Kind::kReduceScatter) parts = call.sizes.empty() ? even_parts(rows, ranks.size()) : call.sizes;
+  if (call.kind == Kind::kReduceScatter) parts = call.sizes.empty() ? chunk_sizes(rows, ranks.size()) : call.sizes;
   int64_t all = 0;
   for (const int64_t part : parts)
     if (part < 0 || __builtin_add_overflow(all, part, &all)) return invalid_argument("a chunk of {} rows", part);

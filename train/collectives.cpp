@@ -94,13 +94,6 @@ class Group {
 
 }  // namespace
 
-std::vector<int64_t> chunk_sizes(int64_t size, size_t chunks) {
-  const auto n = static_cast<int64_t>(chunks);
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(size / n + (i < size % n ? 1 : 0));
-  return out;
-}
-
 std::vector<Output> all_reduce(const ScopeAt& scope, const std::vector<std::string>& devices,
                                const std::vector<Output>& xs, Reduction reduction) {
   const Group group(scope, "all_reduce", devices);

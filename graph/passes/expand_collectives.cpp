@@ -11,20 +11,13 @@
 #include <algorithm>
 
 #include "graph/frames.h"
+#include "troupe/chunk_sizes.h"
 #include "troupe/transfers.h"
 
 namespace troupe {
 namespace {
 
 using Chain = std::vector<Output>;
-
-/// As even as may be, the larger ones first.
-std::vector<int64_t> even_chunks(int64_t size, size_t chunks) {
-  const auto n = static_cast<int64_t>(chunks);
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(size / n + (i < size % n ? 1 : 0));
-  return out;
-}
 
 /// Adds the nodes of one collective. After the first that cannot be added it adds nothing.
 class CollectiveBuilder {
@@ -176,7 +169,7 @@ class RingBuilder : public CollectiveBuilder {
     const auto* asked = whole_.attrs().get<std::vector<int64_t>>("sizes");
     Output sizes;
     if (asked && !asked->empty()) sizes = integers(device, *asked);
-    else if (known.has_rank() && known[axis] >= 0) sizes = integers(device, even_chunks(known[axis], size()));
+    else if (known.has_rank() && known[axis] >= 0) sizes = integers(device, chunk_sizes(known[axis], size()));
     else sizes = unknown_sizes(device, x, axis);
     const Node* parts = node(device, "SplitV", {x, sizes, constant(device, Tensor::scalar(int32_t{axis}))},
                              {{"num_split", static_cast<int64_t>(size())}});
@@ -223,7 +216,7 @@ class RingBuilder : public CollectiveBuilder {
     return out;
   }
 
-  /// even_chunks() of what is known when the step runs.
+  /// chunk_sizes() of what is known when the step runs.
   Output unknown_sizes(size_t device, Output x, int axis) {
     const int64_t at[] = {axis}, one[] = {1};
     const Output all = op(device, "Shape", {x}, {{"out_type", DType::kInt64}});

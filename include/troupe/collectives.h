@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/chunk_sizes.h"
 #include "troupe/export.h"
 #include "troupe/scope.h"
 
@@ -31,8 +32,7 @@ enum class Reduction {
   kMean,  // floating-point types: the sum times 1/n, rounded to the type
 };
 
-/// The sizes of the chunks that `size` elements are parted into: as even as may be, the larger ones first.
-std::vector<int64_t> chunk_sizes(int64_t size, size_t chunks);
+using troupe::chunk_sizes;
 
 /// On each device the sum or mean of all, the same bits everywhere. xs: one tensor on each device, of one dtype and
 /// shape. The elements are taken as a vector; its chunk c (see chunk_sizes) is summed in the order of devices c+1, c+2,

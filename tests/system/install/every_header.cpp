@@ -5,6 +5,7 @@
 #include "troupe/attr.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
+#include "troupe/chunk_sizes.h"
 #include "troupe/cluster.h"
 #include "troupe/collectives.h"
 #include "troupe/control_flow.h"
