@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "gpu/fake/block.h"
+#include "gpu/fake/take_due.h"
 
 namespace troupe::gpu {
 namespace {
@@ -110,13 +111,8 @@ struct FakeCollectives::Shared {
 
   Status enter(FakeCollectiveCall call, const char* name) {
     const std::lock_guard lock(mutex);
-    Status told;
-    std::erase_if(faults, [&](Fault& fault) {
-      if (fault.call != call || --fault.after > 0) return false;
-      told = make_error(fault.code, "{}: failed as the test asked", name);
-      return true;
-    });
-    return told;
+    const auto due = take_due(faults, [&](const Fault& fault) { return fault.call == call; });
+    return due ? Status(make_error(due->code, "{}: failed as the test asked", name)) : Status();
   }
   /// A call that older libraries lack; it is counted.
   Status enter_new(const char* name, int Counts::*count) {
@@ -129,13 +125,7 @@ struct FakeCollectives::Shared {
   std::optional<Trouble> trouble() {
     const std::lock_guard lock(mutex);
     ++counts.launched;
-    std::optional<Trouble> out;
-    std::erase_if(troubles, [&](Trouble& trouble) {
-      if (--trouble.after > 0) return false;
-      out = trouble;
-      return true;
-    });
-    return out;
+    return take_due(troubles, [](const Trouble&) { return true; });
   }
   template <class F> auto locked(F&& f) {
     const std::lock_guard lock(mutex);

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <exception>
 
+#include "gpu/fake/take_due.h"
+
 namespace troupe::gpu {
 
 FakeState::FakeState(const FakeOptions& given)
@@ -29,13 +31,8 @@ Status FakeState::enter(Lock& lock, FakeCall call, const char* name, int card) {
 }
 
 Status FakeState::enter(Lock&, FakeCall call, const std::string& name) {
-  Status told;
-  std::erase_if(faults, [&](Fault& fault) {
-    if (fault.call != call || --fault.after > 0) return false;
-    told = make_error(fault.code, "{}: failed as the test asked", name);
-    return true;
-  });
-  return told;
+  const auto due = take_due(faults, [&](const Fault& fault) { return fault.call == call; });
+  return due ? Status(make_error(due->code, "{}: failed as the test asked", name)) : Status();
 }
 
 FakeState::Queue FakeState::add_queue(Lock&, int card) {
