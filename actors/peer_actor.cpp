@@ -19,7 +19,7 @@ namespace {
 /// What a client is called in its own steps' values.
 uint64_t client_of(const net::Incarnation& life) { return life.low; }
 
-/// Whether a frame takes moments: who reads it may act on it.
+/// Whether to act on a frame takes moments, so that the thread that has read it may.
 bool is_brief(net::FrameType type) {
   return type == net::FrameType::kRun || type == net::FrameType::kDone || type == net::FrameType::kAbort;
 }
@@ -115,7 +115,7 @@ PeerStream::Take PeerActor::taker(uint32_t lane, std::shared_ptr<Lender> lender)
   // The network and its engine are there for as long as the stream is not closed, which this actor does before it ends.
   return [weak = caf::actor(this)->address(), lane, lender = std::move(lender), &stream = *c_.streams[lane],
           load = c_.load, &network = *c_.network](Result<std::vector<net::ReceivedFrame>> fresh) {
-    const EngineThread mark(network.engine().directory.get());
+    const EngineThread mark(network.engine().directory.get(), true);
     Status status = fresh.ok() ? Status() : Status(fresh.error());
     auto rest = std::make_shared<std::vector<net::ReceivedFrame>>();
     for (size_t i = 0; status.ok() && i < fresh->size(); ++i) {

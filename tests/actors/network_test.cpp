@@ -83,6 +83,25 @@ TEST_CASE("steps of several threads are under way over sockets at once") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("callbacks are never called on the thread that reads for all") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  std::promise<std::thread::id> reader;
+  engine->impl().network->multiplexer().post([&] { reader.set_value(std::this_thread::get_id()); });
+  const std::thread::id reads = reader.get_future().get();
+  const Tensor value = ramp(3);
+  for (int i = 0; i < many(200); ++i) {  // one after the other, so that all are idle when something is read
+    std::promise<std::thread::id> called;
+    t.session.run_async({{t.x, value}}, {t.back}, {}, [&](RunResult result) {
+      called.set_value(result.ok() ? std::this_thread::get_id() : std::thread::id());
+    });
+    const std::thread::id at = called.get_future().get();
+    REQUIRE(at != std::thread::id());
+    REQUIRE(at != reads);
+  }
+}
+
 TEST_CASE("links between tasks are measured, and those within a task are not") {
   SocketCluster tasks(2, false);
   tasks.options.cpu_threads = {1, 1};
