@@ -122,7 +122,7 @@ AllocatorStats GpuDevices::memory(const DeviceInfo& info) const {
 }
 
 void GpuDevices::join_cards(const GpuOptions& options) {
-  Result<std::shared_ptr<gpu::Collectives>> library = make_error(Code::kUnavailable, "there is no library for them");
+  Result<std::shared_ptr<gpu::Collectives>> library = make_error(Code::kUnavailable, "a library for them is missing");
   if (platform_->make_collectives) library = platform_->make_collectives();
   if (!library.ok()) return log_info("collectives of several GPUs take rings: {}", library.error().message);
   std::vector<gpu::CollectiveRunner::Member> members;

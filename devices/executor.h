@@ -28,10 +28,9 @@ struct ResourceUse {
   std::vector<Tensor> inputs;
   std::shared_ptr<Allocator> allocator;
   RequestTag tag;
-  bool timed = false;           // the answer is to tell how long the kernel took
-  gpu::Compute* gpu = nullptr;  // see ResourceRequest
-  std::shared_ptr<WorkTimer> timer =
-      {};  // of a device that runs on: to time what the kernel puts in, and in the answer
+  bool timed = false;                     // the answer is to tell how long the kernel took
+  gpu::Compute* gpu = nullptr;            // see ResourceRequest
+  std::shared_ptr<WorkTimer> timer = {};  // of a device that runs on: times what the kernel puts in
 };
 
 /// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
@@ -127,7 +126,7 @@ class Executor {
   }
   /// A node that is expensive, or of a step whose nodes have an order.
   static void push_apart(StepState& s, Ready at);
-  /// Of the nodes of `s` that wait in `heavy`, the one to run first.
+  /// Of the nodes of `s` that wait in `heavy`, the one to run first; the second takes it out.
   static Ready first_heavy(const StepState& s) { return s.ordered ? s.heavy.front() : s.heavy.back(); }
   static Ready pop_heavy(StepState& s);
   /// The step to go on with: one with cheap nodes, in turn, else that of the heavy node to run first; nullptr: none.

@@ -142,7 +142,7 @@ bool Executor::has_run(StepState& s) {
 bool Executor::finish_if_done(StepState& s) {
   if (s.stopped ? s.unanswered > 0 : s.left > 0) return false;
   if (device_.traits.runs_on && !s.stopped && !has_run(s)) return false;
-  if (!s.stopped) take_times(s);
+  if (!s.stopped && !s.timers.empty()) take_times(s);
   const auto at = std::ranges::lower_bound(active_, s.call->id, {}, [](const auto& a) { return a->call->id; });
   std::unique_ptr<StepState> state = std::move(*at);
   active_.erase(at);

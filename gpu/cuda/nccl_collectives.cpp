@@ -55,7 +55,7 @@ struct Nccl {
     if (version >= kOldest) return {};
     return make_error(Code::kUnavailable, "NCCL: version {} is too old, {} or later is needed", version, kOldest);
   }
-  /// What is in progress is no error.
+  /// A call that is in progress has not failed.
   Status check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) const {
     if (result == ncclSuccess || result == ncclInProgress) return {};
     const char* const more = ncclGetLastError(comm);

@@ -101,7 +101,7 @@ TEST_CASE("plan choice: one way, none who times, or a moment without events take
   CHECK(sometimes.chosen() == 1);
 }
 
-TEST_CASE("plan choice: where a card gives no events the first way stays, and a lost card is no reason to wait") {
+TEST_CASE("plan choice: where a card gives no events the first way stays, and nobody waits for a lost card") {
   Ways ways({40, 1});
   PlanChoice choice(2, ways.events);
   for (int i = 0; i < 4; ++i) {
