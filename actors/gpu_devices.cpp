@@ -149,7 +149,8 @@ void GpuDevices::bring_to_host(Variables variables, std::function<void(Result<Va
   const auto gathering = std::make_shared<Gathering>(std::move(variables), std::move(done));
   for (const auto& [name, value] : there) {
     gathering->await();
-    const auto at = std::ranges::find_if(devices_, [&](const auto& device) { return device->holds(value); });
+    const auto at =
+        std::ranges::find_if(devices_, [&value = value](const auto& device) { return device->holds(value); });
     Status asked = make_error(Code::kInternal, "is in the memory of no device");
     if (at != devices_.end())
       asked = (*at)->copy_out(

@@ -4,6 +4,7 @@
 #include "actors/blocking_jobs.h"
 #include "base/engine_thread.h"
 #include "base/log.h"
+#include "gpu/compute.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -197,7 +198,8 @@ void ResourceActor::bring(Directory::Variables values) {
 void ResourceActor::came(const ValuesCame& m) {
   if (cuts_ && m.here->ok())
     for (const auto& [name, value] : **m.here)
-      cuts_->for_each([&](Container& container) { container.replace(m.from->at(name), value); });
+      cuts_->for_each(
+          [&, &name = name, &value = value](Container& container) { container.replace(m.from->at(name), value); });
   auto held = std::exchange(held_, {});
   if (!m.here->ok() && !held.empty()) {
     answer(held.front().tag, m.here->error());

@@ -548,7 +548,8 @@ Status Planner::cut() {
     StepPart& part = out->parts.emplace_back();
     part.task = task;
     part.partial = context_.partial && task == context_.task;
-    TROUPE_RETURN_IF_ERROR(guarded([&] { return PartWriter(*this, part).write(partitions, originals); }));
+    TROUPE_RETURN_IF_ERROR(
+        guarded([&, &partitions = partitions] { return PartWriter(*this, part).write(partitions, originals); }));
   }
   for (uint32_t i = 0; i < pairs_.size(); ++i) {
     const uint32_t from = numbers[task_of_partition(pairs_[i].send.partition)];

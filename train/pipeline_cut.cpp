@@ -154,7 +154,7 @@ struct Cutter {
       for (size_t j = 0; j < i; ++j) crossing += last[j] >= static_cast<int>(i);
       if (crossing == 1) next_begin = i;
       bool has_matrix = false;
-      for_each_input(node(chain[i]), [&](const Node& in) { has_matrix |= matrix[size_t(in.id())]; });
+      for_each_input(node(chain[i]), [&, &matrix = matrix](const Node& in) { has_matrix |= matrix[size_t(in.id())]; });
       if (!has_matrix) continue;
       if (complete && next_begin > begins.back()) begins.push_back(next_begin);
       next_begin = begins.back();
