@@ -193,7 +193,8 @@ Status run(const Options& options) {
     progress.go_back(report.updates * options.batch * options.batches_per_update());
     print(report);
   };
-  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model), data, settings));
+  const DType dtype = *dtype_from_string(options.dtype);
+  TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, make_model(options.model, dtype), data, settings));
   TROUPE_RETURN_IF_ERROR(point.path.empty() ? trainer->initialise() : trainer->restore(point.variables));
   if (!point.path.empty()) programs::print("going on from step {} of {}\n", trainer->step(), point.path);
   programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),

@@ -2,6 +2,7 @@
 // Layers: dense, convolution, pooling, batch normalisation, dropout, LSTM, embedding.
 #include <algorithm>
 
+#include "nn/precision.h"
 #include "nn/updates.h"
 
 namespace troupe::nn {
@@ -28,13 +29,29 @@ Output pool(const Scope& scope, const char* op, Output x, int size, int stride, 
 
 }  // namespace
 
+Output cast(const ScopeAt& scope, Output x, DType dtype) {
+  return x && x.dtype() == dtype ? x : scope.op("Cast", {x}, {{"DstT", dtype}});
+}
+
+Output for_input(const Scope& scope, Output value, Output x) {
+  return value && x && is_16_bit_float(x.dtype()) ? cast(scope, value, x.dtype()) : value;
+}
+
+Output widened(const Scope& scope, Output x) {
+  return x && is_16_bit_float(x.dtype()) ? cast(scope, x, DType::kFloat32) : x;
+}
+
 Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options) {
   const int64_t in = channels(scope, x, 2, "dense", name);
   if (in == 0) return {};
   const Scope inside = scope.scope(name);
-  Output y = inside.op("MatMul", {x, variables.read(scope, name + "/kernel", {in, units}, options.kernel)});
-  if (options.bias) y = inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {units}, zeros())});
+  const Output kernel = variables.read(scope, name + "/kernel", {in, units}, options.kernel);
+  Output y = inside.op("MatMul", {x, for_input(inside, kernel, x)});
+  if (options.bias) {
+    const Output bias = variables.read(scope, name + "/bias", {units}, zeros());
+    y = inside.op("BiasAdd", {y, for_input(inside, bias, x)});
+  }
   return y;
 }
 
@@ -45,9 +62,12 @@ Output conv2d(const ScopeAt& scope, Variables& variables, Output x, int64_t filt
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {size, size, in, filters}, options.kernel);
   Output y = inside.op(
-      "Conv2D", {x, kernel},
+      "Conv2D", {x, for_input(inside, kernel, x)},
       {{"strides", std::vector<int64_t>{1, options.stride, options.stride, 1}}, {"padding", options.padding}});
-  if (options.bias) y = inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {filters}, zeros())});
+  if (options.bias) {
+    const Output bias = variables.read(scope, name + "/bias", {filters}, zeros());
+    y = inside.op("BiasAdd", {y, for_input(inside, bias, x)});
+  }
   return y;
 }
 
@@ -105,8 +125,8 @@ Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float
   const Output draw = inside.op("RandomUniform", {inside.op("Shape", {x})},
                                 {{"dtype", DType::kFloat32}, {"seed", seed}, {"seed2", seed >> 17 | 1}});
   const Output keep = inside.op("GreaterEqual", {draw, inside.constant(rate)});
-  const Output mask = inside.op("Cast", {keep}, {{"DstT", DType::kFloat32}});
-  return inside.op("Mul", {inside.op("Mul", {x, inside.constant(1 / (1 - rate))}), mask});
+  const Output mask = for_input(inside, cast(inside, keep, DType::kFloat32), x);
+  return inside.op("Mul", {inside.op("Mul", {x, for_input(inside, inside.constant(1 / (1 - rate)), x)}), mask});
 }
 
 LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
@@ -125,16 +145,21 @@ LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t un
   const auto swap = [&](Output t) {
     return options.time_major ? t : inside.op("Transpose", {t, inside.constant(Tensor::of<int32_t>({1, 0, 2}))});
   };
-  const Output kernel = variables.read(scope, name + "/kernel", {in + units, 4 * units}, options.kernel);
-  const Output bias = variables.read(scope, name + "/bias", {4 * units}, zeros());
+  const Output kernel =
+      for_input(inside, variables.read(scope, name + "/kernel", {in + units, 4 * units}, options.kernel), x);
+  const Output bias = for_input(inside, variables.read(scope, name + "/bias", {4 * units}, zeros()), x);
+  const auto zeros_of = [&](std::vector<int64_t> shape) {
+    const Output zero = for_input(inside, inside.constant(0.f), x);
+    return inside.op("Fill", {inside.constant(Tensor::of<int64_t>(shape)), zero});
+  };
   const auto initial = [&](Output state, const char* what) {
-    if (!state) return inside.op("Fill", {inside.constant(Tensor::of<int64_t>({batch, units})), inside.constant(0.f)});
+    if (!state) return zeros_of({batch, units});
     if (!state.shape().compatible(PartialShape{batch, units}))
       scope.fail(invalid_argument("lstm '{}': the initial {} {} has shape {}, not [{},{}]", name, what, state.name(),
                                   state.shape().str(), batch, units));
     return state;
   };
-  const Output peephole = inside.op("Fill", {inside.constant(Tensor::of<int64_t>({units})), inside.constant(0.f)});
+  const Output peephole = zeros_of({units});
   const Node* all = inside.node("BlockLSTM",
                                 {inside.constant(steps), swap(x), initial(options.initial.c, "cell"),
                                  initial(options.initial.h, "result"), kernel, peephole, peephole, peephole, bias},
@@ -231,8 +256,7 @@ Output tanh(const ScopeAt& scope, Output x) { return scope.op("Tanh", {x}); }
 Output softmax(const ScopeAt& scope, Output logits) { return scope.op("Softmax", {logits}); }
 
 Output pixels_to_float(const ScopeAt& scope, Output images) {
-  const Output x = scope.op("Cast", {images}, {{"DstT", DType::kFloat32}});
-  return scope.op("Mul", {x, scope.constant(1.f / 255)});
+  return scope.op("Mul", {cast(scope, images, DType::kFloat32), scope.constant(1.f / 255)});
 }
 
 }  // namespace troupe::nn

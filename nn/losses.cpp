@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses and metrics.
+#include "nn/precision.h"
 #include "troupe/nn.h"
 
 namespace troupe::nn {
@@ -26,17 +27,20 @@ Output mean_all(const ScopeAt& scope, Output x) { return reduce_all(scope, "Mean
 
 Output sparse_softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope inside = scope.scope("cross_entropy");
-  return mean_all(inside, inside.op("SparseSoftmaxCrossEntropyWithLogits", {logits, labels}));
+  return mean_all(inside, inside.op("SparseSoftmaxCrossEntropyWithLogits", {widened(inside, logits), labels}));
 }
 
 Output softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope inside = scope.scope("cross_entropy");
-  return mean_all(inside, inside.op("SoftmaxCrossEntropyWithLogits", {logits, labels}));
+  return mean_all(inside,
+                  inside.op("SoftmaxCrossEntropyWithLogits", {widened(inside, logits), widened(inside, labels)}));
 }
 
 // max(x, 0) - x z + log(1 + exp(-|x|)), which neither overflows nor loses small values.
 Output sigmoid_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope s = scope.scope("sigmoid_cross_entropy");
+  logits = widened(s, logits);
+  labels = widened(s, labels);
   const Output positive = s.op("Sub", {s.op("Relu", {logits}), s.op("Mul", {logits, labels})});
   const Output rest = s.op("Log1p", {s.op("Exp", {s.op("Neg", {s.op("Abs", {logits})})})});
   return mean_all(s, s.op("AddV2", {positive, rest}));
@@ -44,7 +48,8 @@ Output sigmoid_cross_entropy(const ScopeAt& scope, Output logits, Output labels)
 
 Output mean_squared_error(const ScopeAt& scope, Output predictions, Output targets) {
   const Scope inside = scope.scope("squared_error");
-  return mean_all(inside, inside.op("Square", {inside.op("Sub", {predictions, targets})}));
+  const Output difference = inside.op("Sub", {widened(inside, predictions), widened(inside, targets)});
+  return mean_all(inside, inside.op("Square", {difference}));
 }
 
 Output l2_penalty(const ScopeAt& scope, Variables& variables, float rate) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nn/precision.h"
 #include "nn/updates.h"
 
 namespace troupe::nn {
@@ -198,9 +199,11 @@ Spread dense_by_columns(const ScopeAt& scope, Variables& variables, const Spread
     const Scope there = scope.device(x.devices[i]), own = inside.device(x.devices[i]);
     const Initializer slice = slice_of(variables, name + "/kernel", {in, units}, options.kernel, {0, from[i]});
     const Output kernel = variables.read(there, fmt::format("{}/kernel_{}", name, i), {in, sizes[i]}, slice);
-    Output y = own.op("MatMul", {x.parts[i], kernel});
-    if (options.bias)
-      y = own.op("BiasAdd", {y, variables.read(there, fmt::format("{}/bias_{}", name, i), {sizes[i]}, zeros())});
+    Output y = own.op("MatMul", {x.parts[i], for_input(own, kernel, x.parts[i])});
+    if (options.bias) {
+      const Output bias = variables.read(there, fmt::format("{}/bias_{}", name, i), {sizes[i]}, zeros());
+      y = own.op("BiasAdd", {y, for_input(own, bias, y)});
+    }
     result.parts.push_back(y);
   }
   return result;
@@ -230,7 +233,8 @@ Spread products_of_rows(const Scope& scope, const Scope& inside, Variables& vari
     const Scope there = scope.device(x.devices[i]);
     const Initializer slice = slice_of(variables, name + "/kernel", {in, units}, options.kernel, {from[i], 0});
     const Output kernel = variables.read(there, fmt::format("{}/kernel_{}", name, i), {sizes[i], units}, slice);
-    result.parts.push_back(inside.device(x.devices[i]).op("MatMul", {x.parts[i], kernel}));
+    const Scope own = inside.device(x.devices[i]);
+    result.parts.push_back(own.op("MatMul", {x.parts[i], for_input(own, kernel, x.parts[i])}));
   }
   return result;
 }
@@ -243,7 +247,8 @@ Output dense_by_rows(const ScopeAt& scope, Variables& variables, const Spread& x
   const Spread products = products_of_rows(scope, inside, variables, x, units, name, options);
   if (!scope.ok()) return {};
   const Output y = reduce(inside, products);
-  return options.bias ? inside.op("BiasAdd", {y, variables.read(scope, name + "/bias", {units}, zeros())}) : y;
+  if (!options.bias) return y;
+  return inside.op("BiasAdd", {y, for_input(inside, variables.read(scope, name + "/bias", {units}, zeros()), y)});
 }
 
 Spread dense_by_rows_to_all(const ScopeAt& scope, Variables& variables, const Spread& x, int64_t units,
@@ -254,7 +259,8 @@ Spread dense_by_rows_to_all(const ScopeAt& scope, Variables& variables, const Sp
   Spread y = all_reduce(inside, products);
   for (size_t i = 0; options.bias && i < y.parts.size(); ++i) {
     const Output bias = variables.read(scope.device(y.devices[i]), name + "/bias", {units}, zeros());
-    y.parts[i] = inside.device(y.devices[i]).op("BiasAdd", {y.parts[i], bias});
+    const Scope own = inside.device(y.devices[i]);
+    y.parts[i] = own.op("BiasAdd", {y.parts[i], for_input(own, bias, y.parts[i])});
   }
   return y;
 }

@@ -32,10 +32,10 @@ Output mlp(const Scope& s, nn::Variables& v, Output x, bool training) {
 
 }  // namespace
 
-nn::ModelFn make_model(const std::string& name) {
+nn::ModelFn make_model(const std::string& name, DType dtype) {
   const auto network = name == "lenet" ? lenet : name == "mlp" ? mlp : convnet;
-  return [network](const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool training) {
-    const Output logits = network(s, v, nn::pixels_to_float(s, batch[0]), training);
+  return [network, dtype](const Scope& s, nn::Variables& v, const std::vector<Output>& batch, bool training) {
+    const Output logits = network(s, v, nn::cast(s, nn::pixels_to_float(s, batch[0]), dtype), training);
     return nn::ModelOutputs{nn::sparse_softmax_cross_entropy(s, logits, batch[1]), nn::accuracy(s, logits, batch[1])};
   };
 }

@@ -36,6 +36,9 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--model", o.model, "Network")
       ->check(CLI::IsMember({"convnet", "lenet", "mlp"}))
       ->capture_default_str();
+  app.add_option("--dtype", o.dtype, "What the network computes in; its variables are float32")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
+      ->capture_default_str();
   app.add_flag("--augment", o.augment, "Shift training images by up to 2 pixels and mirror them");
   app.add_option("--seed", o.seed, "Of initial values, order of images, dropout")->capture_default_str();
   app.add_option("--limit", o.limit, "Train on the first so many images only [all]")->check(CLI::PositiveNumber);

@@ -12,6 +12,7 @@ struct Options {
   std::string out = "runs/train_images";
   std::string model = "convnet";
   std::string optimizer = "adam";
+  std::string dtype = "float32";
   ReplicaFlags together;
   int replicas = 2;
   int batch = 64;

@@ -6,6 +6,11 @@
 // each replica or once for training and once for testing, gives two models that share the variables. A model in another
 // graph takes a Variables of its own, and shares them by the container and their names. Faults stick to the scope
 // (scope.h).
+//
+// Variables are float32. A layer computes in the type of its input: cast() that to bfloat16 or float16, and the layers
+// after it take their variables rounded to it, while gradients by variables, moving averages and losses are float32
+// again (mixed precision). float16 has gradients below 6e-8 vanish: multiply the loss by a power of two, and have the
+// optimizer's `clip` divide by it. bfloat16 needs no such thing.
 #pragma once
 #include <functional>
 #include <map>
@@ -218,6 +223,8 @@ Output relu(const ScopeAt& scope, Output x);
 Output sigmoid(const ScopeAt& scope, Output x);
 Output tanh(const ScopeAt& scope, Output x);
 Output softmax(const ScopeAt& scope, Output logits);
+/// x as another type; x itself where it has that.
+Output cast(const ScopeAt& scope, Output x, DType dtype);
 /// Pixels uint8 to float32 in [0, 1].
 Output pixels_to_float(const ScopeAt& scope, Output images);
 

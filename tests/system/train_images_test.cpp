@@ -32,6 +32,18 @@ TEST_CASE("train_images learns in every mode, and a second run goes on") {
   CHECK_THAT(second.output, Catch::Contains("test accuracy 100.00 %") || Catch::Contains("test accuracy 9"));
 }
 
+TEST_CASE("train_images learns in 16 bits, and saves variables of 32") {
+  const Data data;
+  const Directory out;
+  const std::string dtype = GENERATE("bfloat16", "float16");
+  Child child(arguments(data, out, {"--dtype", dtype, "--epochs", "3"}));
+  const int status = child.wait();
+  INFO(child.output);
+  REQUIRE(status == 0);
+  CHECK_THAT(child.output, Catch::Contains("test accuracy 100.00 %") || Catch::Contains("test accuracy 9"));
+  for (const auto& [name, value] : latest(out)) CHECK(value.dtype() != DType::kBFloat16);
+}
+
 TEST_CASE("train_images gives the same weights for the same seed where replicas agree, however often it saves") {
   const Data data;
   const Directory a, b, c;

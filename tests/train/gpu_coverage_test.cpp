@@ -110,21 +110,26 @@ TEST_CASE("gpu: every layer has all kernels, forward and backward") {
           return flatten(s, embedding(s, v, ids, 20, 4, "words"));
         }}},
   };
-  for (const auto& [name, model] : cases) {
-    INFO(name);
-    CHECK(lacking(gpus, model.first, model.second) == std::set<std::string>());
-  }
+  for (const auto& [name, model] : cases)
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      INFO(name << " in " << to_string(dtype));
+      const Layers layers = [&, layers = &model.second](const Scope& s, Variables& v, Output x, bool training) {
+        return (*layers)(s, v, cast(s, x, dtype), training);
+      };
+      CHECK(lacking(gpus, model.first, layers) == std::set<std::string>());
+    }
 }
 
 TEST_CASE("gpu: a stack of LSTMs has all kernels, forward and backward") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
   Gpus gpus;
   Graph graph(gpus.engine->ops());
   Variables variables;
   const Scope root(graph);
   const std::vector<Scope> layers = {root.device("/gpu:0"), root.device("/gpu:1")};
-  const Output x = root.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3, 6, 4}}});
+  const Output x = root.op("Placeholder", {}, {{"dtype", dtype}, {"shape", PartialShape{3, 6, 4}}});
   const auto stack = lstm_stack(layers, variables, x, 5, "stack", {.chunk = 2});
-  const Output loss = mean_all(layers[1], stack.outputs(layers[1]));
+  const Output loss = mean_all(layers[1], cast(layers[1], stack.outputs(layers[1]), DType::kFloat32));
   REQUIRE(minimize(layers[1], variables, adam(constant_rate(.1f)), loss));
   INFO((root.ok() ? "" : root.status().error().str()));
   REQUIRE(root.ok());

@@ -98,6 +98,38 @@ TEST_CASE("gpu: synchronous training on GPUs is that on CPUs") {
   check_close(train(*engine, gpu_names(2)), expected);
 }
 
+TEST_CASE("gpu: training in 16 bits on GPUs is near that on CPUs, on one card and on two") {
+  const DType dtype = GENERATE(DType::kFloat16, DType::kBFloat16);
+  INFO(to_string(dtype));
+  const auto narrow = [&](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
+    return network(s, v, {cast(s, batch[0], dtype), batch[1]}, training);
+  };
+  const auto train = [&](Engine& engine, std::vector<std::string> devices) {
+    TrainerOptions options = settings(engine, ReplicaMode::kSync);
+    options.devices = std::move(devices);
+    options.optimizer = momentum(constant_rate(0.05f));
+    auto trainer = trainer_of(engine, options, circle(512, 32), narrow);
+    initialise(*trainer);
+    std::vector<double> losses;
+    const auto summary = trainer->run(12, [&](const StepReport& r) { losses.push_back(r.loss); });
+    INFO((summary.ok() ? "" : summary.error().str()));
+    REQUIRE(summary.ok());
+    for (const auto& [name, value] : snapshot_of(engine).variables) {
+      INFO(name);
+      CHECK((value.dtype() == DType::kFloat32 || value.dtype() == DType::kInt64));
+    }
+    return losses;
+  };
+  auto cpus = engine_with({.cpu_threads = {1, 1}});
+  const std::vector<double> expected = train(*cpus, {"/cpu:0", "/cpu:1"});
+  const int cards = GENERATE(1, 2);
+  FakeGpus gpus({.seed = 17, .cards = cards});
+  auto engine = engine_with(gpus.options(cards, 2 / cards));
+  const std::vector<double> got = train(*engine, gpu_names(2));
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).margin(0.02));
+}
+
 TEST_CASE("gpu: pipelines over 1, 2 and 4 devices of a card, and over cards, learn what one CPU learns") {
   const Optimizer optimizer = adam(constant_rate(.02f));
   const Trained expected = reference(chain(stages_of(4)), optimizer, 3, kMicroBatches);
