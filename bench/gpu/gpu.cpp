@@ -7,15 +7,11 @@
 #include <chrono>
 #include <future>
 
-#include "actors/cuda_platform.h"
+#include "bench/gpu/platform.h"
 #include "bench/turns.h"
 #include "gpu/blas.h"
-#include "gpu/fake/fake_blas.h"
-#include "gpu/fake/fake_dnn.h"
-#include "gpu/fake/fake_runtime.h"
 #include "gpu/logical_device.h"
 #include "gpu/pinned_memory.h"
-#include "ops/gpu_kernels.h"
 #include "programs/program.h"
 #include "troupe/engine.h"
 #include "troupe/scope.h"
@@ -41,16 +37,6 @@ double quantile(std::vector<double> v, double q) {
   const auto at = v.begin() + static_cast<long>(q * static_cast<double>(v.size() - 1));
   std::nth_element(v.begin(), at, v.end());
   return *at;
-}
-
-Result<std::shared_ptr<const GpuPlatform>> platform_of(bool fake) {
-  if (!fake) return make_cuda_platform();
-  auto out = std::make_shared<GpuPlatform>();
-  out->runtime = std::make_shared<gpu::FakeRuntime>(gpu::FakeOptions{.by_hand = false, .checked = false});
-  out->make_blas = [](int) -> Result<std::shared_ptr<gpu::Blas>> { return gpu::make_fake_blas(); };
-  out->make_dnn = [](int) -> Result<std::shared_ptr<gpu::Dnn>> { return gpu::make_fake_dnn(); };
-  out->register_kernels = on_fake::register_gpu_kernels;
-  return std::shared_ptr<const GpuPlatform>(std::move(out));
 }
 
 /// An engine with one GPU, and a session that runs graphs as they are written.
@@ -176,7 +162,7 @@ Result<std::vector<double>> ends(const GpuPlatform& platform, int count) {
 }
 
 Status run(const Settings& s) {
-  TROUPE_ASSIGN(const auto platform, platform_of(s.fake));
+  TROUPE_ASSIGN(const auto platform, bench::platform_of(s.fake));
   const gpu::Card& card = platform->runtime->cards()[0];
   programs::print("{}{}\n\n", card.name, s.fake ? ": stands in for CUDA, its times mean nothing" : "");
   programs::print("| question | Troupe | beside it | ratio | must reach |\n|---|---|---|---|---|\n");

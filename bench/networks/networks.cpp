@@ -61,8 +61,9 @@ class Builder {
 
   Output lstm(Output x) {
     x = s_.op("Transpose", {x, ints({1, 0, 2})});
-    nn::LstmResult h = nn::lstm(s_, v_, x, 512, name(), {.time_major = true});
-    h = nn::lstm(s_, v_, h.outputs, 512, name(), {.time_major = true});
+    const int64_t units = x.shape().dim(-1);
+    nn::LstmResult h = nn::lstm(s_, v_, x, units, name(), {.time_major = true});
+    h = nn::lstm(s_, v_, h.outputs, units, name(), {.time_major = true});
     return nn::dense(s_, v_, h.last, 10, name());
   }
 

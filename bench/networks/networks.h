@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The networks measured, the same ones as in the peers' scripts: "lenet" LeNet-5 on [N,28,28,1], "mobilenet"
-// MobileNetV2 and "resnet" ResNet-50 (v1.5) on [N,224,224,3], "lstm" two layers of 512 over 32 steps on [N,32,512].
+// MobileNetV2 and "resnet" ResNet-50 (v1.5) on [N,224,224,3], "lstm" two layers as wide as their input, [N,32,512].
 #pragma once
 #include "troupe/nn.h"
 
