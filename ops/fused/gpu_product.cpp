@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// _FusedMatMul on GPUs. The matrix library does a bias and Relu with its product where it has such; another activation
-// follows in one pass, with the bias. Nothing here is launched by itself, so that this serves CUDA and its fake.
+// _FusedMatMul on GPUs. The matrix library does a bias, Relu and GELU by tanh with its product where it has such;
+// another activation follows in one pass, with the bias. Nothing here is launched by itself, so that this serves CUDA
+// and its fake.
 #include <atomic>
+#include <optional>
 
 #include "gpu/blas.h"
 #include "ops/fused/register.h"
@@ -13,11 +15,19 @@
 namespace troupe {
 namespace {
 
+/// nullopt: the library has it not.
+std::optional<gpu::Activation> library_activation(const std::string& name) {
+  if (name.empty()) return gpu::Activation::kNone;
+  if (name == "Relu") return gpu::Activation::kRelu;
+  if (name == "GeluApproximate") return gpu::Activation::kGelu;
+  return {};
+}
+
 class GpuFusedMatMul final : public ComputeKernel {
  public:
   GpuFusedMatMul(const KernelInit& init, EpilogueForm form, GpuEpilogueLaunch launch)
       : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), form_(std::move(form)),
-        launch_(launch), by_library_(form_.activation.empty() || form_.activation == "Relu") {}
+        launch_(launch), activation_(library_activation(form_.activation)), by_library_(activation_.has_value()) {}
 
   Status compute(KernelContext& c) override {
     const gpu::Compute& gpu = *c.device().gpu;
@@ -51,7 +61,7 @@ class GpuFusedMatMul final : public ComputeKernel {
     if (by_library_.load(std::memory_order_relaxed)) {
       gpu::Product fused = plain;
       fused.bias = bias ? bias->address() : nullptr;
-      if (!form_.activation.empty()) fused.activation = gpu::Activation::kRelu;
+      fused.activation = *activation_;
       Status status = gpu.blas->multiply(gpu, fused);
       if (status.ok() || status.error().code != Code::kUnimplemented) return status;
       by_library_.store(false, std::memory_order_relaxed);  // it has none for these types or sizes
@@ -63,6 +73,7 @@ class GpuFusedMatMul final : public ComputeKernel {
   const bool ta_, tb_;
   const EpilogueForm form_;
   const GpuEpilogueLaunch launch_;
+  const std::optional<gpu::Activation> activation_;  // of the library
   std::atomic<bool> by_library_;
 };
 

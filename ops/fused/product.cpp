@@ -83,10 +83,9 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
         with_epilogue(std::move(op))
             .shape(ops.find(plain)->shape_fn())
             .doc("The result of " + plain +
-                 ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh and Sigmoid "
-                 "or nothing. A pass makes it. Relu and Relu6 of a NaN after a convolution, and Relu of one after a "
-                 "product "
-                 "on a GPU, may be 0."),
+                 ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, "
+                 "GeluApproximate (by tanh) and GeluExact (by erf) or nothing. A pass makes it. Relu and Relu6 of a "
+                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
         not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };

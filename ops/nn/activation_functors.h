@@ -56,6 +56,17 @@ struct Tanh {
     else return std::tanh(x);
   }
 };
+/// GELU by tanh and by erf (gpu/blas.h and graph/passes/gelu.h have the formulas).
+struct GeluApproximate {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
+    return T(0.5) * x * (T(1) + Tanh::apply(T(0.79788456080286535588) * (x + T(0.044715) * (x * x * x))));
+  }
+};
+struct GeluExact {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
+    return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
+  }
+};
 
 #define TROUPE_GRAD(name, a, b, expression)                                                               \
   struct name {                                                                                           \

@@ -124,6 +124,8 @@ void append(dnnl::post_ops& ops, const std::string& activation) {
   else if (activation == "Elu") ops.append_eltwise(1, algorithm::eltwise_elu, 1, 0);
   else if (activation == "Tanh") ops.append_eltwise(1, algorithm::eltwise_tanh, 0, 0);
   else if (activation == "Sigmoid") ops.append_eltwise(1, algorithm::eltwise_logistic, 0, 0);
+  else if (activation == "GeluApproximate") ops.append_eltwise(1, algorithm::eltwise_gelu_tanh, 0, 0);
+  else if (activation == "GeluExact") ops.append_eltwise(1, algorithm::eltwise_gelu_erf, 0, 0);
 }
 
 /// Convolution primitives of the three directions for activations and filter of these layouts.

@@ -6,12 +6,13 @@
 
 #include "base/check.h"
 #include "base/join.h"
-#include "ops/parts/type_dispatch.h"
+#include "ops/nn/activation_functors.h"
+#include "ops/parts/elementwise.h"
 
 namespace troupe {
 namespace {
 
-constexpr std::string_view kActivations[] = {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid"};
+constexpr std::string_view kActivations[] = {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid", "GeluApproximate", "GeluExact"};
 
 std::string key(std::string_view op, DType dtype, std::string_view data_format) {
   return fmt::format("{} {} {}", op, to_string(dtype), op == "BiasAdd" ? data_format : "");
@@ -35,6 +36,12 @@ EpilogueKernels::EpilogueKernels(const KernelRegistry& kernels) {
         TROUPE_CHECK(compute);
         kernels_[key(op, dtype, format)].reset(compute);
       }
+  const auto add = [&]<class F>(F, const char* name) {
+    for (const TypedLoop<UnaryLoop>& loop : {elementwise::unary_loop<F, float>(), elementwise::unary_loop<F, double>()})
+      kernels_[key(name, loop.in, "")] = std::make_shared<UnaryKernel>(loop.loop, loop.out, kDearGrain);
+  };
+  add(activation_functors::GeluApproximate{}, "GeluApproximate");
+  add(activation_functors::GeluExact{}, "GeluExact");
 }
 
 std::shared_ptr<ComputeKernel> EpilogueKernels::find(std::string_view op, DType dtype,
@@ -52,8 +59,8 @@ Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init) {
                           : std::ranges::find(kActivations, op) != std::end(kActivations) && out.activation.empty();
     if (!fits)
       return invalid_argument(
-          "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh and Sigmoid "
-          "last",
+          "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate and "
+          "GeluExact last",
           join(ops, ", "));
     if (op == "BiasAdd") out.bias = true;
     else out.activation = op;

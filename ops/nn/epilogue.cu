@@ -64,12 +64,14 @@ Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Ten
   if (y.elements() == 0 || (!epilogue.bias && by.empty())) return {};
   Status status;
   with_type(y.dtype(), GpuFloats{}, [&]<class T>() {
-    const auto launch = by == "Relu"      ? &launch_finish<Relu, T>
-                        : by == "Relu6"   ? &launch_finish<Relu6, T>
-                        : by == "Elu"     ? &launch_finish<Elu, T>
-                        : by == "Tanh"    ? &launch_finish<Tanh, T>
-                        : by == "Sigmoid" ? &launch_finish<Sigmoid, T>
-                                          : &launch_finish<NoActivation, T>;
+    const auto launch = by == "Relu"              ? &launch_finish<Relu, T>
+                        : by == "Relu6"           ? &launch_finish<Relu6, T>
+                        : by == "Elu"             ? &launch_finish<Elu, T>
+                        : by == "Tanh"            ? &launch_finish<Tanh, T>
+                        : by == "Sigmoid"         ? &launch_finish<Sigmoid, T>
+                        : by == "GeluApproximate" ? &launch_finish<GeluApproximate, T>
+                        : by == "GeluExact"       ? &launch_finish<GeluExact, T>
+                                                  : &launch_finish<NoActivation, T>;
     status = launch(gpu, view, epilogue.bias, y);
   });
   return status;

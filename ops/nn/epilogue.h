@@ -21,10 +21,12 @@ class EpilogueKernels {
   std::map<std::string, std::shared_ptr<ComputeKernel>> kernels_;
 };
 
-/// The ops of attribute fused_ops: "BiasAdd" or nothing, then Relu, Relu6, Elu, Tanh, Sigmoid or nothing.
+/// The ops of attribute fused_ops: "BiasAdd" or nothing, then Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate,
+/// GeluExact or nothing. The latter two are no ops of graphs: the names are those of TensorFlow's _FusedMatMul, for
+/// GELU by tanh and by erf.
 struct EpilogueForm {
   bool bias = false;
-  std::string activation = {};  // the op, or ""
+  std::string activation = {};  // or ""
   /// Errors: other ops, another order, other than one of args for a bias and none else.
   static Result<EpilogueForm> parse(const KernelInit& init);
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with a bias and an activation in one node on GPUs: against CPUs, against their nodes one by one, where the
 // matrix library does what follows a product and where it does not; and that passes fuse for the device that is there.
+#include <cmath>
+
 #include "tests/gpu/fake_platform.h"
 #include "tests/gpu/parity_cases.h"
 #include "troupe/scope.h"
@@ -21,6 +23,9 @@ const std::vector<Ops> kForms = {{"BiasAdd"},
                                  {"Sigmoid"},
                                  {"Tanh"},
                                  {"BiasAdd", "Sigmoid"},
+                                 {"BiasAdd", "GeluApproximate"},
+                                 {"GeluApproximate"},
+                                 {"BiasAdd", "GeluExact"},
                                  {}};
 
 double fused_tolerance(DType dtype) {
@@ -30,6 +35,22 @@ double fused_tolerance(DType dtype) {
     case DType::kFloat16: return 1e-2;
     default: return 8e-2;
   }
+}
+
+/// GELU of 16-bit floats, by its formula.
+Tensor gelu_of(const Tensor& x, bool exact) {
+  Tensor y = *Tensor::make(x.dtype(), x.shape());
+  const auto fill = [&]<class T>(T) {
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const double v = static_cast<double>(static_cast<float>(x.data<T>()[i]));
+      const double curve =
+          exact ? std::erf(v / std::sqrt(2.0)) : std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v));
+      y.mutable_data<T>()[i] = T(static_cast<float>(v / 2 * (1 + curve)));
+    }
+  };
+  if (x.dtype() == DType::kFloat16) fill(float16());
+  else fill(bfloat16());
+  return y;
 }
 
 /// What the nodes give one by one.
@@ -43,7 +64,8 @@ Tensor one_by_one(Parity& parity, const std::string& op, const std::vector<Tenso
   };
   Tensor y = run(op, {in[0], in[1]}, attrs);
   for (const std::string& next : ops) {
-    if (next != "BiasAdd") y = run(next, {y}, {});
+    if (next.starts_with("Gelu")) y = gelu_of(y, next == "GeluExact");
+    else if (next != "BiasAdd") y = run(next, {y}, {});
     else if (attrs.has("data_format"))
       y = run(next, {y, in[2]}, {{"data_format", *attrs.get<std::string>("data_format")}});
     else y = run(next, {y, in[2]}, {});

@@ -32,13 +32,23 @@ struct ProductFixture {
     attrs.set("fused_ops", std::move(ops));
     return s.op("_Fused" + op, std::move(inputs), std::move(attrs));
   }
+  /// GELU by its formula.
+  template <class T> Output gelu(const Output& x, bool exact) {
+    const auto number = [&](double v) { return s.constant(Tensor::scalar(static_cast<T>(v))); };
+    const auto times = [&](const Output& a, const Output& b) { return s.op("Mul", {a, b}); };
+    const Output cube = times(x, times(x, x)), sum = s.op("AddV2", {x, times(number(0.044715), cube)});
+    const Output curve = exact ? s.op("Erf", {s.op("RealDiv", {x, number(std::sqrt(2.0))})})
+                               : s.op("Tanh", {times(number(std::sqrt(2 / M_PI)), sum)});
+    return times(times(number(0.5), x), s.op("AddV2", {number(1), curve}));
+  }
   /// `op` with what `ops` say, fused and one by one; twice, since kernels keep things.
   template <class T>
   void check(const std::string& op, Output x, Output w, Output bias, const OpNames& ops, const Attrs& attrs = {}) {
     INFO(op << " " << fmt::format("{}", fmt::join(ops, " ")));
     Output expected = s.op(op, {x, w}, attrs);
     for (const std::string& next : ops) {
-      if (next != "BiasAdd") expected = s.op(next, {expected});
+      if (next.starts_with("Gelu")) expected = gelu<T>(expected, next == "GeluExact");
+      else if (next != "BiasAdd") expected = s.op(next, {expected});
       else if (attrs.has("data_format"))
         expected = s.op(next, {expected, bias}, {{"data_format", *attrs.get<std::string>("data_format")}});
       else expected = s.op(next, {expected, bias});
@@ -61,9 +71,17 @@ struct ProductFixture {
   std::vector<std::pair<Output, Tensor>> feeds;
 };
 
-const std::vector<OpNames> kEpilogues = {
-    {"BiasAdd"}, {"Relu"}, {"BiasAdd", "Relu"}, {"BiasAdd", "Relu6"}, {"BiasAdd", "Elu"}, {"BiasAdd", "Tanh"},
-    {"Sigmoid"}, {}};
+const std::vector<OpNames> kEpilogues = {{"BiasAdd"},
+                                         {"Relu"},
+                                         {"BiasAdd", "Relu"},
+                                         {"BiasAdd", "Relu6"},
+                                         {"BiasAdd", "Elu"},
+                                         {"BiasAdd", "Tanh"},
+                                         {"Sigmoid"},
+                                         {},
+                                         {"BiasAdd", "GeluApproximate"},
+                                         {"GeluExact"},
+                                         {"BiasAdd", "GeluExact"}};
 
 }  // namespace
 
@@ -97,6 +115,28 @@ TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a f
       }
 }
 
+TEMPLATE_TEST_CASE("a fused GELU of what is not finite or huge is that of its nodes", "", float, double) {
+  constexpr TestType kInfinity = std::numeric_limits<TestType>::infinity();
+  const auto huge = std::numeric_limits<TestType>::max();
+  for (const bool exact : {false, true}) {
+    ProductFixture f;
+    const Output x = f.s.constant(
+                     Tensor::of<TestType>({NAN, kInfinity, -kInfinity, huge, -huge, TestType(1e9), TestType(-1e9),
+                                           TestType(6), TestType(-6), TestType(1e-30), TestType(-1e-30), TestType(0)},
+                                          {12, 1})),
+                 one = f.s.constant(Tensor::of<TestType>({1}, {1, 1}));
+    const Output fused = f.fused("MatMul", {x, one}, {exact ? "GeluExact" : "GeluApproximate"});
+    auto r = f.evaluator.run({fused, f.gelu<TestType>(f.s.op("MatMul", {x, one}), exact)}, {});
+    REQUIRE(r.ok());
+    for (int64_t i = 0; i < 12; ++i) {
+      const TestType got = (*r)[0].template data<TestType>()[i], wanted = (*r)[1].template data<TestType>()[i];
+      INFO(i);
+      if (std::isnan(wanted)) CHECK(std::isnan(got));
+      else CHECK((got == wanted || std::fabs(got - wanted) <= std::fabs(wanted) * 1e-4));
+    }
+  }
+}
+
 TEST_CASE("a Const filter that a step feeds is not the one that was kept") {
   ProductFixture f;
   const Output x = f.values<float>({1, 8, 8, 16}), w = f.values<float>({3, 3, 16, 16});
@@ -122,6 +162,7 @@ TEST_CASE("a bias that does not fit and ops that cannot be fused are errors") {
   const Output x = f.values<float>({2, 3}), w = f.values<float>({3, 4}), b = f.values<float>({3});
   CHECK(fault("MatMul", {x, w, b}, {"BiasAdd"}) == "bias [3] for 4 channels of value [2,4]");
   CHECK(fault("MatMul", {x, w}, {"BiasAdd"}) == "num_args is 0 for fused_ops [BiasAdd]");
+  CHECK(fault("MatMul", {x, w}, {"Gelu"}).starts_with("fused_ops are [Gelu]; BiasAdd may come first"));
   CHECK(fault("MatMul", {x, w}, {"Exp"}).starts_with("fused_ops are [Exp]; BiasAdd may come first"));
   CHECK(fault("MatMul", {x, w}, {"Relu", "Tanh"}).starts_with("fused_ops are [Relu, Tanh];"));
   CHECK(fault("MatMul", {x, w, b}, {"Relu", "BiasAdd"}).starts_with("fused_ops are [Relu, BiasAdd];"));
