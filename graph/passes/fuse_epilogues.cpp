@@ -2,7 +2,9 @@
 // Looks from the last node to the first, so that an activation takes the bias before it.
 #include "graph/passes/fuse_epilogues.h"
 
-#include "graph/passes/readers.h"
+#include <algorithm>
+
+#include "graph/passes/gelu.h"
 #include "graph/passes/same_place.h"
 
 namespace troupe {
@@ -15,35 +17,83 @@ bool is_activation(const std::string& op) {
 
 }  // namespace
 
-EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : step_(step) {
-  if (!step.ops().find("_FusedMatMul")) return;
-  const Readers readers(step);
-  const auto free = [&](const Node& n) { return n.control_inputs().empty() && !step.is_fed(n); };
-  const auto first_input = [&](const Node& n, const Node& last) -> const Node* {
-    const Node* from = step.now(n.inputs()[0]).node;
-    return readers.one(*from) && free(*from) && same_place(*from, last) ? from : nullptr;
+bool EpilogueFusion::may_go(const Node& node, const Node& last, uint32_t times) const {
+  return readers_.reads(node) == times && is_free(node) && same_place(node, last);
+}
+
+const Node* EpilogueFusion::before(const Node& node, size_t i, const Node& last) const {
+  const Node* from = step_.now(node.inputs()[i]).node;
+  return may_go(*from, last, 1) ? from : nullptr;
+}
+
+const Node* EpilogueFusion::before_gelu(const Node& last, std::string& activation) const {
+  const auto gelu = find_gelu(step_, last);
+  if (!gelu) return nullptr;
+  const auto reads = [&](const Node& node) {
+    uint32_t times = 0;
+    for (const Node* part : gelu->parts)
+      for (const Output& input : part->inputs()) times += step_.now(input).node == &node;
+    return times;
   };
-  std::vector<bool> taken(static_cast<size_t>(step.ids()));
+  const auto goes = [&](const Node* part) { return part == &last || may_go(*part, last, reads(*part)); };
+  const Node* x = gelu->x.node;
+  if (!std::ranges::all_of(gelu->parts, goes) || !goes(x)) return nullptr;
+  activation = gelu->exact ? "GeluExact" : "GeluApproximate";
+  return x;
+}
+
+const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::optional<Output>& bias) const {
+  const std::string& op = sum.op().name();
+  if (op == "BiasAdd") {
+    const Node* product = before(sum, 0, last);
+    if (!product) return nullptr;
+    if (product->op().name() != "MatMul" && data_format(sum) != data_format(*product)) return nullptr;
+    bias = sum.inputs()[1];
+    return product;
+  }
+  if (op != "Add" && op != "AddV2") return nullptr;
+  for (const size_t i : {0, 1}) {
+    const Node* product = before(sum, i, last);
+    if (!product || product->op().name() != "MatMul") continue;
+    const Output other = sum.inputs()[1 - i];
+    const PartialShape to = step_.shape(product->out()), of = step_.shape(other);
+    if (!to.has_rank() || to.rank() != 2 || !of.has_rank() || of.rank() != 1 || to[1] < 0 || to[1] != of[0]) continue;
+    bias = other;
+    return product;
+  }
+  return nullptr;
+}
+
+EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : step_(step), readers_(step) {
+  if (!step.ops().find("_FusedMatMul")) return;
   const auto& nodes = step.nodes();
+  const bool has_gelu =
+      std::ranges::any_of(nodes, [](const Node* n) { return n->op().name() == "Tanh" || n->op().name() == "Erf"; });
+  std::vector<bool> taken(static_cast<size_t>(step.ids()));
   for (size_t i = nodes.size(); i-- > 0;) {
     const Node& last = *nodes[i];
-    if (taken[static_cast<size_t>(last.id())] || last.inputs().empty() || !free(last)) continue;
-    Parts parts = {};
+    if (taken[static_cast<size_t>(last.id())] || last.inputs().empty() || !is_free(last)) continue;
+    Parts parts;
     const Node* at = &last;
     if (is_activation(at->op().name())) {
-      parts.activation = at;
-      at = first_input(*at, last);
+      parts.activation = at->op().name();
+      at = before(*at, 0, last);
+    } else if (has_gelu) {
+      const Node* x = before_gelu(last, parts.activation);
+      if (x) at = x;
     }
-    if (at && at->op().name() == "BiasAdd") {
-      parts.bias = at;
-      at = first_input(*at, last);
+    if (!at) continue;
+    const Node* sum = nullptr;
+    if (const Node* product = before_bias(*at, last, parts.bias)) {
+      sum = at;
+      at = product;
     }
-    if (!at || at == &last || !is_product(at->op().name())) continue;
-    if (!devices.serves(last, "_Fused" + at->op().name())) continue;
-    if (parts.bias && at->op().name() != "MatMul" && data_format(*parts.bias) != data_format(*at)) continue;
+    const std::string& product = at->op().name();
+    if (at == &last || !is_product(product) || !devices.serves(last, "_Fused" + product)) continue;
+    if (parts.activation.starts_with("Gelu") && product != "MatMul") continue;
     parts.product = at;
-    if (parts.bias) taken[static_cast<size_t>(parts.bias->id())] = true;
-    found_.emplace(last.id(), parts);
+    if (sum) taken[static_cast<size_t>(sum->id())] = true;
+    found_.emplace(last.id(), std::move(parts));
   }
 }
 
@@ -54,12 +104,12 @@ bool EpilogueFusion::visit(const Node& node) {
   std::vector<Output> inputs = product->inputs();
   std::vector<std::string> ops;
   if (bias) {
-    inputs.push_back(bias->inputs()[1]);
-    ops.push_back(bias->op().name());
+    inputs.push_back(*bias);
+    ops.push_back("BiasAdd");
   }
-  if (activation) ops.push_back(activation->op().name());
+  if (!activation.empty()) ops.push_back(activation);
   Attrs attrs = product->attrs();
-  attrs.set("num_args", static_cast<int64_t>(bias != nullptr));
+  attrs.set("num_args", static_cast<int64_t>(bias.has_value()));
   attrs.set("fused_ops", std::move(ops));
   const Output fused = step_.add_like(node, "_Fused" + product->op().name(), std::move(inputs), std::move(attrs));
   if (!fused) return false;

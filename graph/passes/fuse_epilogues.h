@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fusing of products with the bias and the activation after them.
 #pragma once
+#include <optional>
 #include <unordered_map>
 
 #include "graph/passes/pass_devices.h"
-#include "graph/step_graph.h"
+#include "graph/passes/readers.h"
 
 namespace troupe {
 
 /// Puts _FusedMatMul, _FusedConv2D and _FusedDepthwiseConv2dNative in place of MatMul, Conv2D and
 /// DepthwiseConv2dNative with what follows them: BiasAdd, one of Relu, Relu6, Elu, Tanh and Sigmoid, or both, on the
-/// same device, where that has a kernel for it. Left alone: a product or a sum that has another reader, is fetched or
-/// fed, and nodes with control inputs.
+/// same device, where that has a kernel for it. After a MatMul, an Add of a vector along the last axis counts as
+/// BiasAdd, and the nodes of a GELU (graph/passes/gelu.h) as an activation. Left alone: nodes of which what is in
+/// between has another reader, is fetched or fed, and nodes with control inputs.
 class EpilogueFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
@@ -22,10 +24,22 @@ class EpilogueFusion {
  private:
   /// The parts of a fused node; it comes in place of the last.
   struct Parts {
-    const Node *product, *bias, *activation;  // nullptr where there is none
+    const Node* product = nullptr;
+    std::optional<Output> bias;  // what is added
+    std::string activation;      // as fused_ops have it; "": none
   };
+  /// Whether one that `last` may become part of can be made without `node`, which is read `times` by its other parts.
+  bool may_go(const Node& node, const Node& last, uint32_t times) const;
+  bool is_free(const Node& node) const { return node.control_inputs().empty() && !step_.is_fed(node); }
+  /// The node of input i of `node` if it may go.
+  const Node* before(const Node& node, size_t i, const Node& last) const;
+  /// What a GELU whose last node is `last` is of, if it is there and its nodes may go; sets `activation`.
+  const Node* before_gelu(const Node& last, std::string& activation) const;
+  /// The product to which `sum` adds a bias, nullptr if it does not; sets `bias`.
+  const Node* before_bias(const Node& sum, const Node& last, std::optional<Output>& bias) const;
 
   StepGraph& step_;
+  const Readers readers_;
   std::unordered_map<int, Parts> found_;  // by id of the last part
 };
 

@@ -24,6 +24,8 @@ class Readers {
   }
   /// Whether the node was there then, and one input reads it, or one fetch, and nobody waits for it beside that.
   bool one(const Node& node) const { return known(node) && count_[static_cast<size_t>(node.id())] == 1; }
+  /// How many inputs and fetches read it; more where somebody waits for it beside that, 0 if it was not there then.
+  uint32_t reads(const Node& node) const { return known(node) ? count_[static_cast<size_t>(node.id())] : 0; }
   /// Whether the node was there then, and of its outputs the first alone is read.
   bool first_output_only(const Node& node) const { return known(node) && !others_[static_cast<size_t>(node.id())]; }
 
