@@ -191,8 +191,9 @@ class Trainer {
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step = {});
   /// The run in progress (or else the next one) ends after the steps in flight, which have their batches: it does not
   /// wait for a dataset that is silent. on_step still gets the reports of all steps that were made: at most
-  /// kMostReports of each replica, in kLocal also those of the steps with which replicas catch up with the fastest. In
-  /// kLocal the copies are then averaged. An evaluation that waits for its dataset, now or next, ends with kCancelled.
+  /// kMostReports of each replica, in kLocal also those of the steps with which replicas catch up with the fastest, in
+  /// kHybrid those of the steps whose gradients the update at work waits for. In kLocal the copies are then averaged.
+  /// An evaluation that waits for its dataset, now or next, ends with kCancelled.
   void stop();
   /// Updates of the variables so far.
   int64_t step() const;
