@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the peers' scripts share: their command line, and the memory of this process as they report it.
 import argparse
+import time
 
 
 def arguments(description, nets, modes=()):
@@ -13,6 +14,7 @@ def arguments(description, nets, modes=()):
     parser.add_argument("threads", nargs="?", type=int, default=1)
     if modes:
         parser.add_argument("seconds", nargs="?", type=float, default=3)
+        parser.add_argument("--compiled", action="store_true")
     else:
         parser.add_argument("steps", nargs="?", type=int, default=200)
     return parser.parse_args()
@@ -25,3 +27,15 @@ def memory(what):
             if line.startswith(what + ":"):
                 return int(line.split()[1]) / 1024
     return 0
+
+
+def speed(step, seconds):
+    """Calls a second, after three that are not counted."""
+    for _ in range(3):
+        step()
+    begin, passed, steps = time.perf_counter(), 0, 0
+    while passed < seconds:
+        step()
+        steps += 1
+        passed = time.perf_counter() - begin
+    return steps / passed

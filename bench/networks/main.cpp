@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference and training steps of LeNet, MobileNetV2, ResNet-50 and an LSTM beside PyTorch and TensorFlow, and the peak
-// of memory while ResNet-50 is trained. Each measurement is a process of its own; ours and the peers' take turns.
-// Prints Markdown tables.
+// Inference and training steps of LeNet, MobileNetV2, ResNet-50 and an LSTM beside PyTorch, as it is and compiled,
+// TensorFlow, with XLA too, ONNX Runtime and OpenVINO, and the peak of memory while ResNet-50 is trained. Each
+// measurement is a process of its own; ours and the peers' take turns. Prints Markdown tables.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -61,54 +62,71 @@ std::string ours(const Settings& s, const std::string& net, const std::string& m
   return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {} --passes {}", s.self, net, mode,
                      batch, s.threads, s.seconds, s.passes);
 }
-std::string peer(const Settings& s, const std::string& which, const std::string& net, const std::string& mode,
-                 int batch) {
-  return fmt::format("'{}' '{}/{}.py' {} {} {} {} {}", s.python, s.peers, which, net, mode, batch, s.threads,
-                     s.seconds);
-}
-std::vector<std::vector<double>> all_three(const Settings& s, const std::string& net, const std::string& mode,
-                                           int batch) {
-  return bench::rounds(s.repeats, 2,
-                       {ours(s, net, mode, batch), peer(s, "peer_pytorch", net, mode, batch),
-                        peer(s, "peer_tensorflow", net, mode, batch)});
+/// A rival: its script, without .py, and what is given to that beside the measurement.
+struct Peer {
+  const char *name, *script, *flags;
+  bool trains;
+};
+constexpr Peer kPeers[] = {
+    {"PyTorch", "peer_pytorch", "", true},           {"compiled", "peer_pytorch", " --compiled", true},
+    {"TensorFlow", "peer_tensorflow", "", true},     {"XLA", "peer_tensorflow", " --compiled", true},
+    {"ONNX Runtime", "peer_onnxruntime", "", false}, {"OpenVINO", "peer_openvino", "", false}};
+
+/// The numbers of ours, then of each peer; zeros where it is not installed or cannot do that.
+std::vector<std::vector<double>> measure_all(const Settings& s, const std::string& net, const std::string& mode,
+                                             int batch) {
+  std::vector<std::string> commands = {ours(s, net, mode, batch)};
+  for (const Peer& peer : kPeers)
+    commands.push_back(!peer.trains && mode == "train"
+                           ? "false"
+                           : fmt::format("'{}' '{}/{}.py' {} {} {} {} {}{}", s.python, s.peers, peer.script, net, mode,
+                                         batch, s.threads, s.seconds, peer.flags));
+  return bench::rounds(s.repeats, 2, commands);
 }
 
 void speed_table(const Settings& s, const std::vector<std::string>& nets) {
-  std::printf(
-      "| examples/s, %d thread%s | batch | Troupe | PyTorch | TensorFlow | Troupe / faster peer | at least 1.0 "
-      "|\n|---|---|---|---|---|---|---|\n",
-      s.threads, s.threads == 1 ? "" : "s");
+  programs::print("| examples/s, {} thread{} | batch | Troupe", s.threads, s.threads == 1 ? "" : "s");
+  for (const Peer& peer : kPeers) programs::print(" | {}", peer.name);
+  programs::print(" | Troupe / fastest peer | at least 1.0 |\n|---|---|---");
+  for (size_t i = 0; i < std::size(kPeers); ++i) programs::print("|---");
+  programs::print("|---|---|\n");
   for (const char* mode : {"infer", "train"})
     for (const std::string& net : nets)
       for (const int batch : {1, 32}) {
         if (std::string(mode) == "train" && batch == 1) continue;
-        const auto n = all_three(s, net, mode, batch);
-        std::printf("| %s, %s | %d | %s | %s | %s %s\n", net.c_str(), mode, batch, bench::show(n[0][0]).c_str(),
-                    bench::show(n[1][0]).c_str(), bench::show(n[2][0]).c_str(),
-                    bench::verdict(n[0][0], n[1][0], n[2][0]).c_str());
+        const auto n = measure_all(s, net, mode, batch);
+        programs::print("| {}, {} | {}", net, mode, batch);
+        double best = 0;
+        for (const auto& numbers : n) {
+          programs::print(" | {}", numbers[0] > 0 ? bench::show(numbers[0]) : "-");
+          if (&numbers != n.data()) best = std::max(best, numbers[0]);
+        }
+        programs::print(" {}\n", bench::verdict(n[0][0], best, 0));
         std::fflush(stdout);
       }
 }
 
 void memory_table(Settings s) {
   s.repeats = 1;
-  const auto n = all_three(s, "resnet", "train", 16);
-  std::printf("\n| ResNet-50, training, batch 16 | peak MiB |\n|---|---|\n");
-  for (const auto& [name, i] : {std::pair("Troupe", 0), {"PyTorch", 1}, {"TensorFlow", 2}})
-    std::printf("| %s | %s |\n", name, bench::show(n[static_cast<size_t>(i)][1]).c_str());
+  const auto n = measure_all(s, "resnet", "train", 16);
+  programs::print("\n| ResNet-50, training, batch 16 | peak MiB |\n|---|---|\n| Troupe | {} |\n", bench::show(n[0][1]));
+  for (size_t i = 0; i < std::size(kPeers); ++i)
+    if (kPeers[i].trains) programs::print("| {} | {} |\n", kPeers[i].name, bench::show(n[i + 1][1]));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures networks beside PyTorch and TensorFlow; prints Markdown tables.");
+  CLI::App app("Measures networks beside other engines; prints Markdown tables.");
   Settings s;
   s.self = argv[0];
   const std::vector<std::string> nets = {"lenet", "mobilenet", "resnet", "lstm"};
   std::string one, only, mode = "infer";
   std::vector<std::string> chosen = nets;
   int batch = 1;
-  app.add_option("--python", s.python, "Python that may have PyTorch and TensorFlow")->capture_default_str();
+  app.add_option("--python", s.python,
+                 "Python that may have PyTorch, TensorFlow, ONNX Runtime (with onnx) and OpenVINO")
+      ->capture_default_str();
   app.add_option("--peers", s.peers, "Folder of the peers' scripts")->capture_default_str();
   app.add_option("--repeats", s.repeats, "Rounds; medians are shown")
       ->capture_default_str()

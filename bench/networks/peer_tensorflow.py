@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# TensorFlow's side of bench_networks: peer_tensorflow.py [NET] [MODE] [BATCH] [THREADS] [SECONDS] prints examples/s
-# and peak MiB.
+# TensorFlow's side of bench_networks: peer_tensorflow.py [NET] [MODE] [BATCH] [THREADS] [SECONDS] [--compiled] prints
+# examples/s and peak MiB; compiled: by XLA.
 import os
 import sys
-import time
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
-from peer import arguments, memory
+from peer import arguments, memory, speed
 
 options = arguments("Runs a network in TensorFlow; prints examples/s and the peak of memory in MiB.",
                     ["lenet", "mobilenet", "resnet", "lstm"], ["infer", "train"])
@@ -36,7 +35,7 @@ def main():
     x = tf.random.uniform((options.batch, *model.input_shape[1:]))
     y = tf.random.uniform([options.batch], 0, 10, tf.int32)
 
-    @tf.function
+    @tf.function(jit_compile=options.compiled)
     def train():
         with tf.GradientTape() as tape:
             logits = model(x, training=True)
@@ -45,19 +44,12 @@ def main():
             v.assign_sub(0.01 * g)
         return loss
 
-    @tf.function
+    @tf.function(jit_compile=options.compiled)
     def infer():
         return model(x, training=False)
 
     step = train if options.mode == "train" else infer
-    for _ in range(3):
-        step().numpy()
-    begin, passed, steps = time.perf_counter(), 0, 0
-    while passed < options.seconds:
-        step().numpy()
-        steps += 1
-        passed = time.perf_counter() - begin
-    print(options.batch * steps / passed, memory("VmHWM"))
+    print(options.batch * speed(lambda: step().numpy(), options.seconds), memory("VmHWM"))
 
 
 main()
