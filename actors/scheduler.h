@@ -8,13 +8,17 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <thread>
+
+#include "base/relax.h"
 
 namespace troupe {
 
 /// How a worker of the scheduler finds its next job. It hides those functions of CAF's policy that it redefines.
 ///
 /// A worker is *busy*, *looking* or *resting*:
-///   busy -> looking      its queue is empty and nothing could be stolen
+///   busy -> looking      its queue is empty and nothing could be stolen, not even while it spins: it does so for
+///                        kSpin at most, and less each time that this was in vain
 ///   looking -> busy      a job came into its queue, which wakes it at once, or one could be stolen: tried each kLook
 ///   looking -> resting   it has looked kLooks times in vain
 ///   resting -> looking   a job came into its queue, or into that of a busy worker, which wakes one that rests
@@ -24,6 +28,7 @@ class RestingPolicy : public caf::policy::work_stealing {
   static constexpr std::chrono::microseconds kLook{500};
   static constexpr int kLooks = 40;  // 20 ms: longer than the gaps between the steps of a training loop
   static constexpr std::chrono::milliseconds kRest{250};
+  static constexpr std::chrono::nanoseconds kMostSpin{50'000}, kLeastSpin{2'000};
 
   struct coordinator_data : work_stealing::coordinator_data {
     using work_stealing::coordinator_data::coordinator_data;
@@ -31,7 +36,8 @@ class RestingPolicy : public caf::policy::work_stealing {
   };
   struct worker_data : work_stealing::worker_data {
     using work_stealing::worker_data::worker_data;
-    bool resting = false;  // under waitdata.lock
+    bool resting = false;                       // under waitdata.lock
+    std::chrono::nanoseconds spin = kMostSpin;  // of the worker's thread
   };
 
   template <class Worker> void external_enqueue(Worker* self, caf::resumable* job) {
@@ -53,11 +59,7 @@ class RestingPolicy : public caf::policy::work_stealing {
 
   template <class Worker> caf::resumable* dequeue(Worker* self) {
     for (;;) {
-      for (int i = 0; i < kSpins; ++i) {
-        if (auto* job = d(self).queue.take_head()) return job;
-        if (i % kSpinsBetweenThefts == 0)
-          if (auto* job = try_steal(self)) return job;
-      }
+      if (auto* job = spin(self)) return job;
       for (int i = 0; i < kLooks; ++i) {
         const bool called = wait(self, kLook);
         if (auto* job = called ? d(self).queue.take_head() : try_steal(self)) return job;
@@ -72,7 +74,25 @@ class RestingPolicy : public caf::policy::work_stealing {
   }
 
  private:
-  static constexpr int kSpins = 100, kSpinsBetweenThefts = 10;
+  /// Until there is a job, or the worker's time is up. A wake-up takes 10 to 40 us on a virtual machine, so for jobs
+  /// that come in quick succession it pays to wait for the next one awake; others may have the core meanwhile.
+  static constexpr int kSpinsBetweenThefts = 10;
+  template <class Worker> caf::resumable* spin(Worker* self) {
+    worker_data& own = d(self);
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0;; ++i) {
+      if (auto* job = own.queue.take_head()) return job;
+      if (i % kSpinsBetweenThefts != 0) {
+        relax();
+        continue;
+      }
+      if (auto* job = try_steal(self)) return job;
+      if (std::chrono::steady_clock::now() - begun >= own.spin) break;
+      if (i > 0) std::this_thread::yield();
+    }
+    own.spin = std::max(own.spin / 2, kLeastSpin);
+    return nullptr;
+  }
 
   /// The lock is free again when the worker is called: it would wake up to wait for it.
   static bool sleeps(worker_data& worker) {
@@ -84,12 +104,14 @@ class RestingPolicy : public caf::policy::work_stealing {
   template <class Worker, class Duration> bool wait(Worker* self, Duration longest, bool resting = false) {
     worker_data& own = d(self);
     std::unique_lock guard(own.waitdata.lock);
+    const auto begun = std::chrono::steady_clock::now();
     own.waitdata.sleeping = true;
     own.resting = resting;
     const bool called =
         own.waitdata.cv.wait_for(guard, longest, [&] { return !own.queue.empty() || own.resting != resting; });
     own.waitdata.sleeping = false;
     own.resting = false;
+    if (called && std::chrono::steady_clock::now() - begun < 2 * kMostSpin) own.spin = kMostSpin;  // it slept in vain
     return called;
   }
 
