@@ -174,7 +174,7 @@ bool Executor::run(int64_t quantum_ns, Turn turn) {
     counters_.input_wait_ns.fetch_add(begin - waiting_since_, std::memory_order_relaxed);
     waiting_since_ = 0;
   }
-  set_team(info_.threads);
+  const Team::Turn helped(team_);
 
   int64_t fired = 0, counted = 0;
   int64_t now = begin, counted_until = begin;

@@ -19,6 +19,7 @@
 
 #include "devices/device.h"
 #include "devices/step_state.h"
+#include "devices/team.h"
 
 namespace troupe {
 
@@ -213,6 +214,7 @@ class Executor {
   const uint32_t index_;
   Device& device_;
   const DeviceInfo& info_;
+  Team team_{info_.threads};
   Outbox& outbox_;
   Counters& counters_;
   std::deque<std::unique_ptr<StepState>> active_;                   // few; by step, the oldest first

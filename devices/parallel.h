@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <semaphore>
+#include <thread>
 #include <type_traits>
 
 namespace troupe {
@@ -12,6 +14,22 @@ namespace troupe {
 /// out, or waits for ever, when it gets fewer than it asked for. Whoever runs kernels calls this before. Returns the
 /// number before.
 int set_team(int threads);
+
+/// While one of these lives, threads of teams that wait, for work or for one another, go to sleep after some
+/// microseconds in place of some milliseconds: see contention.h. GNU's OpenMP waits so once it has more threads than
+/// there are cores, and cannot be told otherwise: so this holds a team of that many, which sleep. OMP_WAIT_POLICY and
+/// GOMP_SPINCOUNT go before; with these, under an OMP_THREAD_LIMIT, without threads to be had, or with another OpenMP
+/// nothing changes.
+class BriefWaits {
+ public:
+  BriefWaits();
+  ~BriefWaits();
+  BriefWaits(const BriefWaits&) = delete;
+
+ private:
+  std::binary_semaphore ends_{0};
+  std::thread holder_;
+};
 
 /// A reference to a function f(begin, end), for the time of a call.
 class RangeFunction {
