@@ -232,6 +232,31 @@ class PosixFileSystem final : public FileSystem {
     return {};
   }
 
+  Result<bool> rename_new(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
+    if (errno == EEXIST) return false;
+    if (errno != EINVAL && errno != ENOSYS) return system_error("cannot rename to", to, errno);
+    // A file system that cannot tell: the next best.
+    struct stat info;
+    if (::lstat(to.c_str(), &info) == 0) return false;
+    TROUPE_RETURN_IF_ERROR(rename(from, to));
+    return true;
+  }
+
+  Result<bool> link_new(const std::string& from, const std::string& to) override {
+    if (::link(from.c_str(), to.c_str()) == 0) return true;
+    if (errno == EEXIST) return false;
+    if (errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS || errno == EXDEV || errno == EMLINK)
+      return make_error(Code::kUnimplemented, "cannot give '{}' the name '{}' as well: {}", from, to,
+                        std::generic_category().message(errno));
+    return system_error("cannot give another name to", from, errno);
+  }
+
+  bool in_use(const std::string& path) override {
+    const Descriptor fd(open_retrying(path, O_RDONLY | O_NONBLOCK));
+    return fd.get() >= 0 && lock_now(fd.get()) != 0 && errno == EWOULDBLOCK;
+  }
+
   Status remove(const std::string& path) override {
     if (::unlink(path.c_str()) != 0) return system_error("cannot remove", path, errno);
     return {};

@@ -55,6 +55,14 @@ class FileSystem {
   virtual Result<std::unique_ptr<FileLock>> lock(const std::string& path) = 0;
   /// Replaces `to` if it is there, in one step. Errors: kInvalidArgument when `to` is there and is not a file.
   virtual Status rename(const std::string& from, const std::string& to) = 0;
+  /// The same for a name that is free; false, and nothing done, where `to` is there.
+  virtual Result<bool> rename_new(const std::string& from, const std::string& to) = 0;
+  /// Gives a file another name as well; false, and nothing done, where `to` is there. Errors: kUnimplemented where the
+  /// file system cannot.
+  virtual Result<bool> link_new(const std::string& from, const std::string& to) = 0;
+  /// Whether what create_temporary() made, by whatever name it goes now, is still open. Where files cannot be locked:
+  /// no.
+  virtual bool in_use(const std::string& path) = 0;
   virtual Status remove(const std::string& path) = 0;
   /// Returns once earlier renames and removals in `directory` are on the disk.
   virtual Status sync_directory(const std::string& directory) = 0;

@@ -6,12 +6,15 @@
 #include <spdlog/fmt/fmt.h>
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
 #include "io/crc32c.h"
+#include "io/damage.h"
+#include "io/replacing_file.h"
 
 namespace troupe {
 namespace {
@@ -32,12 +35,6 @@ const char* name_of(DType dtype) {
   for (const auto& [d, name] : kTypeNames)
     if (d == dtype) return name;
   return nullptr;
-}
-
-template <class... Args>
-Error damaged(const std::string& path, uint64_t offset, fmt::format_string<Args...> format, Args&&... args) {
-  return make_error(Code::kDataLoss, "'{}' is damaged at offset {}: {}", path, offset,
-                    fmt::format(format, std::forward<Args>(args)...));
 }
 
 /// One tensor as the header describes it.
@@ -139,17 +136,18 @@ class HeaderReader final : public json::json_sax_t {
     fault_ = std::move(error);
     return false;
   }
-  Error not_an_object() const { return damaged(path_, 8, "the header is not a JSON object"); }
-  bool twice(const std::string& name) { return fail(damaged(path_, 8, "name '{}' comes twice", name)); }
-  bool too_deep() { return fail(damaged(path_, 8, "the header nests too deep")); }
+  Error not_an_object() const { return damaged_file(path_, 8, "the header is not a JSON object"); }
+  bool twice(const std::string& name) { return fail(damaged_file(path_, 8, "name '{}' comes twice", name)); }
+  bool too_deep() { return fail(damaged_file(path_, 8, "the header nests too deep")); }
   bool bad_entry() {
-    return fail(damaged(path_, 8, "the entry of tensor '{}' is not {{dtype, shape, data_offsets}}", entry_->first));
+    return fail(
+        damaged_file(path_, 8, "the entry of tensor '{}' is not {{dtype, shape, data_offsets}}", entry_->first));
   }
   /// A value that cannot stand where it does.
   bool bad_value() {
     if (depth_ == 0) return fail(not_an_object());
-    if (in_metadata_ && depth_ == 1) return fail(damaged(path_, 8, "__metadata__ is not an object"));
-    if (in_metadata_) return fail(damaged(path_, 8, "__metadata__ '{}' is not a string", note_->first));
+    if (in_metadata_ && depth_ == 1) return fail(damaged_file(path_, 8, "__metadata__ is not an object"));
+    if (in_metadata_) return fail(damaged_file(path_, 8, "__metadata__ '{}' is not a string", note_->first));
     return bad_entry();
   }
 
@@ -174,17 +172,18 @@ Result<SafetensorsHeader> parse_header(const std::string& text, const std::strin
 Result<Shape> check_entry(const std::string& name, const TensorEntry& e, uint64_t data_size, const std::string& path) {
   std::vector<int64_t> dims;
   for (const uint64_t size : e.shape) {
-    if (size > INT64_MAX) return damaged(path, 8, "tensor '{}' has size {}", name, size);
+    if (size > INT64_MAX) return damaged_file(path, 8, "tensor '{}' has size {}", name, size);
     dims.push_back(static_cast<int64_t>(size));
   }
   auto shape = Shape::make(dims);
-  if (!shape.ok()) return damaged(path, 8, "tensor '{}': {}", name, shape.error().message);
+  if (!shape.ok()) return damaged_file(path, 8, "tensor '{}': {}", name, shape.error().message);
   if (e.begin > e.end || e.end > data_size)
-    return damaged(path, 8, "tensor '{}' claims bytes [{}, {}) of {} bytes of data", name, e.begin, e.end, data_size);
+    return damaged_file(path, 8, "tensor '{}' claims bytes [{}, {}) of {} bytes of data", name, e.begin, e.end,
+                        data_size);
   const uint64_t need = static_cast<uint64_t>(shape->elements()) * size_of(e.dtype);
   if (e.end - e.begin != need)
-    return damaged(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, name_of(e.dtype),
-                   shape->str(), need, e.begin, e.end);
+    return damaged_file(path, 8, "tensor '{}' is {}{} of {} bytes, but claims bytes [{}, {})", name, name_of(e.dtype),
+                        shape->str(), need, e.begin, e.end);
   return shape;
 }
 
@@ -193,7 +192,7 @@ Result<int64_t> step_in(const SafetensorsHeader& header, const std::string& path
   if (const auto at = header.metadata.find("step"); at != header.metadata.end()) {
     const std::string& s = at->second;
     const auto [end, code] = std::from_chars(s.data(), s.data() + s.size(), step);
-    if (code != std::errc() || end != s.data() + s.size()) return damaged(path, 8, "step '{}' is not a number", s);
+    if (code != std::errc() || end != s.data() + s.size()) return damaged_file(path, 8, "step '{}' is not a number", s);
   }
   return step;
 }
@@ -233,115 +232,259 @@ uint32_t header_crc(const SafetensorsHeader& header) {
   return crc32c(text.data(), text.size());
 }
 
-}  // namespace
+/// A tensor that a header is to tell of.
+struct Announced {
+  const std::string* name;
+  DType dtype;
+  const Shape* shape;
+};
 
-Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step,
-                                          const std::map<std::string, std::string>& metadata) {
-  SafetensorsHeader header{.tensors = {}, .metadata = metadata, .has_metadata = true};
+/// A header without its check sum, and the order of the data: that of `announced`, widest elements first, which keeps
+/// every tensor aligned to its elements.
+struct PlannedFile {
+  SafetensorsHeader header;
+  std::vector<size_t> order;
+};
+
+Result<PlannedFile> plan_file(std::span<const Announced> announced, int64_t step,
+                              const std::map<std::string, std::string>& metadata) {
+  PlannedFile out{.header = {.tensors = {}, .metadata = metadata, .has_metadata = true}, .order = {}};
   for (const char* taken : {"format", "step", kCrc})
     if (metadata.contains(taken)) return invalid_argument("metadata cannot be named '{}'", taken);
-  std::vector<std::pair<const Tensor*, TensorEntry*>> order;
-  for (const auto& [name, tensor] : tensors) {
-    if (name == kMetadata) return invalid_argument("a tensor cannot be named '{}'", name);
-    if (!tensor.defined()) return invalid_argument("tensor '{}' is undefined", name);
-    if (!name_of(tensor.dtype()))
-      return invalid_argument("tensor '{}' is {}{}: safetensors files cannot hold that dtype", name,
-                              to_string(tensor.dtype()), tensor.shape().str());
-    const auto dims = tensor.shape().dims();
-    const auto at = header.tensors.emplace_hint(
-        header.tensors.end(), name, TensorEntry{tensor.dtype(), std::vector<uint64_t>(dims.begin(), dims.end())});
-    order.emplace_back(&tensor, &at->second);
+  std::vector<TensorEntry*> entries;
+  for (const auto& [name, dtype, shape] : announced) {
+    if (*name == kMetadata) return invalid_argument("a tensor cannot be named '{}'", *name);
+    if (dtype == DType::kInvalid) return invalid_argument("tensor '{}' is undefined", *name);
+    if (!name_of(dtype))
+      return invalid_argument("tensor '{}' is {}{}: safetensors files cannot hold that dtype", *name, to_string(dtype),
+                              shape->str());
+    const auto dims = shape->dims();
+    const auto [at, fresh] =
+        out.header.tensors.emplace(*name, TensorEntry{dtype, std::vector<uint64_t>(dims.begin(), dims.end())});
+    if (!fresh) return invalid_argument("tensor name '{}' is given twice", *name);
+    out.order.push_back(entries.size());
+    entries.push_back(&at->second);
   }
-  // Widest elements first keeps every tensor aligned to its elements.
-  std::ranges::stable_sort(order, std::greater(), [](const auto& e) { return size_of(e.first->dtype()); });
-
-  EncodedTensors out;
+  std::ranges::stable_sort(out.order, std::greater(), [&](size_t i) { return size_of(announced[i].dtype); });
   uint64_t offset = 0;
-  for (const auto& [tensor, entry] : order) {
-    entry->begin = offset;
-    offset = entry->end = offset + tensor->bytes();
-    if (tensor->bytes() > 0) out.data.emplace_back(tensor->raw(), tensor->bytes());
+  for (const size_t i : out.order) {
+    entries[i]->begin = offset;
+    offset += static_cast<uint64_t>(announced[i].shape->elements()) * size_of(announced[i].dtype);
+    entries[i]->end = offset;
   }
-  header.metadata["format"] = "troupe";
-  if (step >= 0) header.metadata["step"] = std::to_string(step);
-  try {
-    uint32_t crc = header_crc(header);
-    for (const auto& [data, bytes] : out.data) crc = crc32c(data, bytes, crc);
-    header.metadata[kCrc] = fmt::format("{:08x}", crc);
-    out.header = header_text(header, true);
-  } catch (const json::exception& e) {
-    return invalid_argument("the name of a tensor, or metadata, is not UTF-8: {}", e.what());
-  }
-  out.header.resize((out.header.size() + 7) / 8 * 8, ' ');
-  if (out.header.size() > kMaxHeader)
-    return invalid_argument("the header of {} tensors has {} bytes, more than the format's {}", tensors.size(),
-                            out.header.size(), kMaxHeader);
-  std::string length(8, '\0');
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(out.header.size() >> (8 * i));
-  out.header.insert(0, length);
+  out.header.metadata["format"] = "troupe";
+  if (step >= 0) out.header.metadata["step"] = std::to_string(step);
   return out;
 }
 
-Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path, bool must_be_checked) {
-  if (file.size() < 8) return damaged(path, file.size(), "the file ends within the length of its header");
-  unsigned char raw[8];
-  TROUPE_RETURN_IF_ERROR(file.read(0, raw, 8));
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | raw[i];
-  if (length > kMaxHeader || length > file.size() - 8)
-    return damaged(path, 0, "a header of {} bytes in a file of {}", length, file.size());
-  std::string text(length, '\0');
-  TROUPE_RETURN_IF_ERROR(file.read(8, text.data(), length));
-  TROUPE_ASSIGN(SafetensorsHeader header, parse_header(text, path));
-  const uint64_t start = 8 + length;
-  const uint64_t data_size = file.size() - start;
+/// The bytes before the data. `data_crc` goes on from the header's check sum over the data.
+Result<std::string> header_bytes(SafetensorsHeader& header,
+                                 const std::function<Result<uint32_t>(uint32_t header_crc)>& data_crc) {
+  std::string out;
+  try {
+    TROUPE_ASSIGN(const uint32_t crc, data_crc(header_crc(header)));
+    header.metadata[kCrc] = fmt::format("{:08x}", crc);
+    out = header_text(header, true);
+  } catch (const json::exception& e) {
+    return invalid_argument("the name of a tensor, or metadata, is not UTF-8: {}", e.what());
+  }
+  out.resize((out.size() + 7) / 8 * 8, ' ');
+  if (out.size() > kMaxHeader)
+    return invalid_argument("the header of {} tensors has {} bytes, more than the format's {}", header.tensors.size(),
+                            out.size(), kMaxHeader);
+  std::string length(8, '\0');
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(out.size() >> (8 * i));
+  out.insert(0, length);
+  return out;
+}
 
-  TensorFile out;
-  TROUPE_ASSIGN(out.step, step_in(header, path));
+/// What a file says, checked but for the data.
+struct SafetensorsLayout {
   struct Part {
     const std::string* name;
     const TensorEntry* entry;
     Shape shape;
   };
-  std::vector<Part> parts;
-  parts.reserve(header.tensors.size());
-  for (const auto& [name, entry] : header.tensors) {
-    TROUPE_ASSIGN(Shape shape, check_entry(name, entry, data_size, path));
-    parts.push_back({&name, &entry, std::move(shape)});
+  SafetensorsHeader header;
+  std::vector<Part> parts;  // in the order of the data, without gaps
+  uint64_t start = 0;       // of the data
+  int64_t step = -1;
+  bool checked = false;
+  std::string sum;
+
+  uint32_t crc() const { return checked ? header_crc(header) : 0; }
+  Status compare(uint32_t crc, const std::string& path) const {
+    if (!checked || fmt::format("{:08x}", crc) == sum) return {};
+    return damaged_file(path, start, "the check sum of header and data is {:08x}, not {}", crc, sum);
   }
-  std::ranges::sort(parts, {}, [](const Part& p) { return std::pair(p.entry->begin, p.entry->end); });
+};
+
+Result<SafetensorsLayout> read_layout(const ReadableFile& file, const std::string& path, bool must_be_checked) {
+  if (file.size() < 8) return damaged_file(path, file.size(), "the file ends within the length of its header");
+  unsigned char raw[8];
+  TROUPE_RETURN_IF_ERROR(file.read(0, raw, 8));
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | raw[i];
+  if (length > kMaxHeader || length > file.size() - 8)
+    return damaged_file(path, 0, "a header of {} bytes in a file of {}", length, file.size());
+  std::string text(length, '\0');
+  TROUPE_RETURN_IF_ERROR(file.read(8, text.data(), length));
+  SafetensorsLayout out;
+  TROUPE_ASSIGN(out.header, parse_header(text, path));
+  out.start = 8 + length;
+  const uint64_t data_size = file.size() - out.start;
+  TROUPE_ASSIGN(out.step, step_in(out.header, path));
+  out.parts.reserve(out.header.tensors.size());
+  for (const auto& [name, entry] : out.header.tensors) {
+    TROUPE_ASSIGN(Shape shape, check_entry(name, entry, data_size, path));
+    out.parts.push_back({&name, &entry, std::move(shape)});
+  }
+  std::ranges::sort(out.parts, {}, [](const auto& p) { return std::pair(p.entry->begin, p.entry->end); });
   uint64_t covered = 0;
-  for (const auto& [name, entry, shape] : parts) {
+  for (const auto& [name, entry, shape] : out.parts) {
     const uint64_t begin = entry->begin;
     if (begin != covered)
-      return damaged(path, start + std::min(covered, begin), "tensor '{}' begins at byte {} of the data, {} byte {}",
-                     *name, begin, begin < covered ? "overlapping one that ends at" : "leaving a gap from", covered);
+      return damaged_file(path, out.start + std::min(covered, begin),
+                          "tensor '{}' begins at byte {} of the data, {} byte {}", *name, begin,
+                          begin < covered ? "overlapping one that ends at" : "leaving a gap from", covered);
     covered = entry->end;
   }
   if (covered != data_size)
-    return damaged(path, start + covered, "{} bytes of data, but the tensors end at byte {}", data_size, covered);
-
-  const auto sum = header.metadata.find(kCrc);
-  out.checked = sum != header.metadata.end();
-  if (!out.checked && must_be_checked) return damaged(path, 8, "the header has no check sum");
-  uint32_t crc = out.checked ? header_crc(header) : 0;
-  for (const auto& [name, entry, shape] : parts) {
-    TROUPE_ASSIGN(Tensor tensor, Tensor::make(entry->dtype, shape));
-    TROUPE_RETURN_IF_ERROR(file.read(start + entry->begin, tensor.mutable_raw(), tensor.bytes()));
-    if (out.checked) crc = crc32c(tensor.raw(), tensor.bytes(), crc);
-    if (entry->dtype == DType::kBool) {
-      const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
-      const auto* bad = std::find_if(bytes, bytes + tensor.bytes(), [](uint8_t b) { return b > 1; });
-      if (bad != bytes + tensor.bytes())
-        return damaged(path, start + entry->begin + static_cast<uint64_t>(bad - bytes), "tensor '{}': {} is not a bool",
-                       *name, int{*bad});
-    }
-    out.tensors[*name] = std::move(tensor);
-  }
-  if (out.checked && fmt::format("{:08x}", crc) != sum->second)
-    return damaged(path, start, "the check sum of header and data is {:08x}, not {}", crc, sum->second);
-  out.metadata = std::move(header.metadata);
+    return damaged_file(path, out.start + covered, "{} bytes of data, but the tensors end at byte {}", data_size,
+                        covered);
+  const auto sum = out.header.metadata.find(kCrc);
+  out.checked = sum != out.header.metadata.end();
+  if (out.checked) out.sum = sum->second;
+  if (!out.checked && must_be_checked) return damaged_file(path, 8, "the header has no check sum");
   return out;
+}
+
+Result<Tensor> read_entry(const ReadableFile& file, const std::string& path, uint64_t start,
+                          const SafetensorsLayout::Part& part, const std::shared_ptr<Allocator>& allocator) {
+  const auto& [name, entry, shape] = part;
+  TROUPE_ASSIGN(Tensor tensor, Tensor::make(entry->dtype, shape, allocator));
+  TROUPE_RETURN_IF_ERROR(file.read(start + entry->begin, tensor.mutable_raw(), tensor.bytes()));
+  if (entry->dtype == DType::kBool) {
+    const auto* bytes = static_cast<const uint8_t*>(tensor.raw());
+    const auto* bad = std::find_if(bytes, bytes + tensor.bytes(), [](uint8_t b) { return b > 1; });
+    if (bad != bytes + tensor.bytes())
+      return damaged_file(path, start + entry->begin + static_cast<uint64_t>(bad - bytes),
+                          "tensor '{}': {} is not a bool", *name, int{*bad});
+  }
+  return tensor;
+}
+
+class SafetensorsSource final : public PartSource {
+ public:
+  SafetensorsSource(std::unique_ptr<ReadableFile> file, std::string path, SafetensorsLayout layout)
+      : file_(std::move(file)), path_(std::move(path)), layout_(std::move(layout)) {
+    for (const auto& [name, entry, shape] : layout_.parts)
+      parts_.push_back({*name, static_cast<int>(entry->dtype), shape, {}, entry->end - entry->begin});
+  }
+  CheckpointKind kind() const override { return CheckpointKind::kSafetensors; }
+  const std::string& path() const override { return path_; }
+  Status check(size_t) override { return {}; }
+  Result<Tensor> read(size_t index, const std::shared_ptr<Allocator>& allocator) override {
+    return read_entry(*file_, path_, layout_.start, layout_.parts[index], allocator);
+  }
+  /// Compares the check sum of all.
+  Status check_all() const {
+    if (!layout_.checked) return {};
+    uint32_t crc = layout_.crc();
+    std::string piece;
+    for (uint64_t at = layout_.start; at < file_->size(); at += piece.size()) {
+      piece.resize(std::min<uint64_t>(1 << 20, file_->size() - at));
+      TROUPE_RETURN_IF_ERROR(file_->read(at, piece.data(), piece.size()));
+      crc = crc32c(piece.data(), piece.size(), crc);
+    }
+    return layout_.compare(crc, path_);
+  }
+
+ private:
+  const std::unique_ptr<ReadableFile> file_;
+  const std::string path_;
+  const SafetensorsLayout layout_;
+};
+
+}  // namespace
+
+Result<EncodedTensors> encode_safetensors(const TensorMap& tensors, int64_t step,
+                                          const std::map<std::string, std::string>& metadata) {
+  std::vector<Announced> announced;
+  std::vector<const Tensor*> values;
+  for (const auto& [name, tensor] : tensors) {
+    announced.push_back({&name, tensor.dtype(), &tensor.shape()});
+    values.push_back(&tensor);
+  }
+  TROUPE_ASSIGN(PlannedFile plan, plan_file(announced, step, metadata));
+  EncodedTensors out;
+  for (const size_t i : plan.order)
+    if (values[i]->bytes() > 0) out.data.emplace_back(values[i]->raw(), values[i]->bytes());
+  TROUPE_ASSIGN(out.header, header_bytes(plan.header, [&out](uint32_t crc) -> Result<uint32_t> {
+                  for (const auto& [data, bytes] : out.data) crc = crc32c(data, bytes, crc);
+                  return crc;
+                }));
+  return out;
+}
+
+Result<TensorFile> decode_safetensors(const ReadableFile& file, const std::string& path, bool must_be_checked) {
+  TROUPE_ASSIGN(SafetensorsLayout layout, read_layout(file, path, must_be_checked));
+  TensorFile out;
+  out.step = layout.step;
+  out.checked = layout.checked;
+  uint32_t crc = layout.crc();
+  for (const auto& part : layout.parts) {
+    TROUPE_ASSIGN(Tensor tensor, read_entry(file, path, layout.start, part, system_allocator()));
+    if (out.checked) crc = crc32c(tensor.raw(), tensor.bytes(), crc);
+    out.tensors[*part.name] = std::move(tensor);
+  }
+  TROUPE_RETURN_IF_ERROR(layout.compare(crc, path));
+  out.metadata = std::move(layout.header.metadata);
+  return out;
+}
+
+bool safetensors_hold(DType dtype) { return name_of(dtype) != nullptr; }
+
+bool may_be_safetensors(const ReadableFile& file) {
+  unsigned char raw[9];
+  if (file.size() < 10 || !file.read(0, raw, sizeof raw).ok() || raw[8] != '{') return false;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | raw[i];
+  return length <= file.size() - 8;
+}
+
+Result<std::unique_ptr<PartSource>> open_safetensors(std::unique_ptr<ReadableFile> file, const std::string& path) {
+  TROUPE_ASSIGN(SafetensorsLayout layout, read_layout(*file, path, false));
+  auto out = std::make_unique<SafetensorsSource>(std::move(file), path, std::move(layout));
+  TROUPE_RETURN_IF_ERROR(out->check_all());
+  return std::unique_ptr<PartSource>(std::move(out));
+}
+
+Status write_safetensors_file(const FileAccess& access, const std::string& path,
+                              std::span<const TensorToSave> tensors) {
+  TROUPE_RETURN_IF_ERROR(may_touch(access.folders, path));
+  std::vector<Announced> announced;
+  for (const TensorToSave& t : tensors) {
+    if (t.slice) return invalid_argument("tensor '{}': a safetensors file holds no parts of tensors", t.name);
+    announced.push_back({&t.name, t.dtype, &t.whole});
+  }
+  TROUPE_ASSIGN(PlannedFile plan, plan_file(announced, -1, {}));
+  TROUPE_ASSIGN(const std::string header, header_bytes(plan.header, [&](uint32_t crc) -> Result<uint32_t> {
+                  for (const size_t i : plan.order) {
+                    TROUPE_ASSIGN(const Tensor value, value_of(tensors[i]));
+                    crc = crc32c(value.raw(), value.bytes(), crc);
+                  }
+                  return crc;
+                }));
+  return replace_file(*access.files, path, [&](WritableFile& file) -> Status {
+    GatheringFile out(file);
+    TROUPE_RETURN_IF_ERROR(out.append(header.data(), header.size()));
+    for (const size_t i : plan.order) {
+      TROUPE_ASSIGN(const Tensor value, value_of(tensors[i]));
+      TROUPE_RETURN_IF_ERROR(out.append(value.raw(), value.bytes()));
+    }
+    return out.flush();
+  });
 }
 
 Status write_safetensors(const std::string& path, const TensorMap& tensors, int64_t step) {

@@ -8,8 +8,8 @@
 #include "io/data_folders.h"
 #include "io/file_pattern.h"
 #include "io/safetensors.h"
+#include "io/tensor_slice.h"
 #include "ops/state/register.h"
-#include "ops/state/tensor_slice.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
 

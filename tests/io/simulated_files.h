@@ -24,6 +24,7 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
   int64_t budget = -1;    // bytes and operations until death; -1: never
   int64_t space = -1;     // bytes until the disk is full; -1: never
   bool no_locks = false;  // as on some network file systems
+  bool no_links = false;  // the same
   std::string fail;       // the operation of this name fails once, without effect
   std::vector<std::string> log;
 
@@ -69,6 +70,20 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
     now.erase(from);
     return {};
   }
+  troupe::Result<bool> rename_new(const std::string& from, const std::string& to) override {
+    if (now.contains(to)) return false;
+    TROUPE_RETURN_IF_ERROR(rename(from, to));
+    return true;
+  }
+  troupe::Result<bool> link_new(const std::string& from, const std::string& to) override {
+    if (no_links) return troupe::make_error(troupe::Code::kUnimplemented, "no links");
+    if (now.contains(to)) return false;
+    TROUPE_RETURN_IF_ERROR(step("link", from));
+    if (!now.contains(from)) return troupe::make_error(troupe::Code::kNotFound, "no file '{}'", from);
+    now[to] = now[from];
+    return true;
+  }
+  bool in_use(const std::string&) override { return false; }
   troupe::Status remove(const std::string& path) override {
     TROUPE_RETURN_IF_ERROR(step("remove", path));
     if (now.erase(path) == 0) return troupe::make_error(troupe::Code::kNotFound, "no file '{}'", path);
