@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// SaveV2 and RestoreV2: tensors to and from one safetensors file, whose path is the `prefix`; Save, SaveSlices, Restore
-// and RestoreSlice, the former versions. MergeV2Checkpoints makes one such file of several.
+// SaveV2 and RestoreV2: tensors to and from checkpoints; Save, SaveSlices, Restore and RestoreSlice, the former
+// versions. MergeV2Checkpoints makes one checkpoint of several. What is written is TensorFlow's format of the op, or a
+// safetensors file where the path ends so; what is read may be of any format.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
 
-#include "io/data_folders.h"
-#include "io/file_pattern.h"
-#include "io/safetensors.h"
-#include "io/tensor_slice.h"
+#include "base/join.h"
+#include "base/printable.h"
+#include "io/checkpoint_reader.h"
+#include "io/replacing_file.h"
+#include "io/tensor_bundle.h"
 #include "ops/state/register.h"
 #include "troupe/blocking_kernel.h"
-#include "troupe/checkpoint.h"
 
 namespace troupe {
 namespace {
@@ -33,6 +35,7 @@ Result<Request> read_request(const std::vector<Tensor>& inputs, bool with_slices
   if (prefix.elements() != 1) return invalid_argument("prefix must be one path, got {}", prefix.str());
   if (names.elements() != slices.elements())
     return invalid_argument("{} tensor_names but {} shape_and_slices", names.elements(), slices.elements());
+  if (prefix.data<std::string>()[0].empty()) return invalid_argument("the path of a checkpoint is empty");
   const auto all = names.values<std::string>();
   Request out{prefix.data<std::string>()[0], {all.begin(), all.end()}, {}};
   out.slices.resize(out.names.size());
@@ -67,171 +70,180 @@ struct Parts {
   }
 };
 
-/// Whole tensors by name; those given in parts are put together. Errors: a name given twice, parts that are not all.
-Result<TensorMap> whole_tensors(const Request& request, std::span<const Tensor> values,
-                                const std::shared_ptr<Allocator>& allocator) {
-  if (request.names.size() != values.size())
-    return invalid_argument("{} tensor_names for {} tensors", request.names.size(), values.size());
-  TensorMap tensors;
+TensorToSave to_save(const std::string& name, const Tensor& value) {
+  return {name, value.dtype(), value.shape(), {}, [value]() -> Result<Tensor> { return value; }};
+}
+
+/// Whole tensors and parts as they are given. Errors: a part that has not the shape of its slice.
+Result<std::vector<TensorToSave>> given_tensors(const Request& request, std::span<const Tensor> values) {
+  std::vector<TensorToSave> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    out.push_back(to_save(request.names[i], values[i]));
+    if (!request.slices[i]) continue;
+    const TensorSlice& slice = *request.slices[i];
+    if (values[i].shape() != slice.part)
+      return invalid_argument("tensor '{}': a slice of shape {} is given a tensor of shape {}", request.names[i],
+                              slice.part.str(), values[i].shape().str());
+    out.back().whole = slice.whole;
+    out.back().slice = slice;
+  }
+  return out;
+}
+
+/// Whole tensors; those given in parts are put together. Errors: parts that are not all.
+Result<std::vector<TensorToSave>> whole_tensors(const Request& request, std::span<const Tensor> values,
+                                                const std::shared_ptr<Allocator>& allocator) {
+  std::vector<TensorToSave> out;
   std::map<std::string, Parts> parts;
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string& name = request.names[i];
-    if (!request.slices[i]) {
-      if (!tensors.emplace(name, values[i]).second) return invalid_argument("tensor name '{}' is given twice", name);
-    } else if (const Status status = parts[name].add(*request.slices[i], values[i], allocator); !status.ok()) {
+    if (!request.slices[i]) out.push_back(to_save(name, values[i]));
+    else if (const Status status = parts[name].add(*request.slices[i], values[i], allocator); !status.ok())
       return make_error(status.error().code, "tensor '{}': {}", name, status.error().message);
-    }
   }
-  for (auto& [name, p] : parts) {
+  for (const auto& [name, p] : parts) {
     if (p.elements != p.whole.elements())
       return invalid_argument("tensor '{}': its parts have {} of the {} elements of {}; all must be saved at once",
                               name, p.elements, p.whole.elements(), p.whole.shape().str());
-    if (!tensors.emplace(name, std::move(p.whole)).second)
-      return invalid_argument("tensor name '{}' is given twice", name);
+    out.push_back(to_save(name, p.whole));
   }
-  return tensors;
+  return out;
 }
 
-std::string directory_of(const std::string& path) {
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  return directory.empty() ? "." : directory;
-}
-
-Status write_whole(WritableFile& file, const EncodedTensors& encoded) {
-  TROUPE_RETURN_IF_ERROR(file.append(encoded.header.data(), encoded.header.size()));
-  for (const auto& [data, bytes] : encoded.data) TROUPE_RETURN_IF_ERROR(file.append(data, bytes));
-  return file.sync();
-}
-
-/// The file is written beside its place and moved there when it is whole, so that a crash leaves the one before. What
-/// an earlier crash left goes.
-Status save(FileSystem& files, const std::string& path, const TensorMap& tensors) {
-  TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, -1));
-  const std::string directory = directory_of(path);
-  TROUPE_RETURN_IF_ERROR(files.make_directories(directory));
-  files.remove_temporaries(path);
-  TROUPE_ASSIGN(auto temporary, files.create_temporary(path));
-  auto& [name, file] = temporary;
-  Status status = write_whole(*file, encoded);
-  if (status.ok()) status = files.rename(name, path);
-  if (!status.ok()) {
-    (void)files.remove(name);  // the first error is the one to report
-    return status;
-  }
-  TROUPE_RETURN_IF_ERROR(file->close());
-  return files.sync_directory(directory);
+/// What a path is written as.
+CheckpointKind kind_for(const std::string& path, CheckpointKind usual) {
+  return path.ends_with(".safetensors") ? CheckpointKind::kSafetensors : usual;
 }
 
 class SaveKernel final : public BlockingKernel {
  public:
-  explicit SaveKernel(const KernelInit& init) : slices_(takes_slices(init.op)), folders_(init.data_folders) {}
+  explicit SaveKernel(const KernelInit& init)
+      : slices_(takes_slices(init.op)),
+        usual_(init.op == "SaveV2" ? CheckpointKind::kBundle : CheckpointKind::kSlices), access_{
+                                                                                             make_posix_file_system(),
+                                                                                             init.data_folders} {}
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     TROUPE_ASSIGN(const Request request, read_request(asked.inputs, slices_));
-    TROUPE_RETURN_IF_ERROR(may_touch(folders_, request.path));
+    const CheckpointKind kind = kind_for(request.path, usual_);
     const auto values = std::span(asked.inputs).subspan(slices_ ? 3 : 2);
-    TROUPE_ASSIGN(const TensorMap tensors, whole_tensors(request, values, asked.allocator));
-    TROUPE_RETURN_IF_ERROR(save(*files_, request.path, tensors));
+    if (request.names.size() != values.size())
+      return invalid_argument("{} tensor_names for {} tensors", request.names.size(), values.size());
+    TROUPE_ASSIGN(const auto tensors, kind == CheckpointKind::kSafetensors
+                                          ? whole_tensors(request, values, asked.allocator)
+                                          : given_tensors(request, values));
+    TROUPE_RETURN_IF_ERROR(write_checkpoint(access_, kind, request.path, tensors));
     return std::vector<Tensor>();
   }
 
  private:
   const bool slices_;
-  const std::shared_ptr<const DataFolders> folders_;
-  const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
+  const CheckpointKind usual_;
+  const FileAccess access_;
 };
-
-/// Reads the files that a path names: one, or all that match it.
-Result<TensorMap> read_files(const std::string& path, bool pattern, const std::shared_ptr<const DataFolders>& folders) {
-  TROUPE_RETURN_IF_ERROR(may_touch(folders, path));
-  auto file = read_safetensors(path);
-  if (file.ok()) return std::move(file->tensors);
-  if (!pattern || file.error().code != Code::kNotFound) return std::move(file.error());
-  TROUPE_ASSIGN(const auto paths, matching_files(path));
-  if (paths.empty()) return std::move(file.error());
-  TensorMap out;
-  for (const std::string& one : paths) {
-    TROUPE_RETURN_IF_ERROR(may_touch(folders, one));
-    TROUPE_ASSIGN(TensorFile part, read_safetensors(one));
-    out.merge(part.tensors);
-  }
-  return out;
-}
 
 class RestoreKernel final : public BlockingKernel {
  public:
   explicit RestoreKernel(const KernelInit& init)
-      : dtypes_(init.output_dtypes), slices_(takes_slices(init.op)), pattern_(init.op != "RestoreV2"),
-        folders_(init.data_folders) {}
+      : dtypes_(init.output_dtypes),
+        slices_(takes_slices(init.op)), access_{make_posix_file_system(), init.data_folders} {}
 
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     TROUPE_ASSIGN(const Request request, read_request(asked.inputs, slices_));
     if (request.names.size() != dtypes_.size())
       return invalid_argument("{} tensor_names for {} dtypes", request.names.size(), dtypes_.size());
-    TROUPE_ASSIGN(const TensorMap file, read_files(request.path, pattern_, folders_));
+    TROUPE_ASSIGN(const CheckpointReader file, CheckpointReader::open(access_, request.path, true));
+    if (const auto missing = file.missing(request.names); !missing.empty()) {
+      std::vector<std::string> quoted;
+      for (const std::string& name : missing) quoted.push_back(in_quotes(name));
+      return make_error(Code::kNotFound, "{} has no tensor {} (it has {} others)", request.path, join(quoted, ", "),
+                        file.entries().size());
+    }
     std::vector<Tensor> tensors;
     for (size_t i = 0; i < dtypes_.size(); ++i) {
-      const auto at = file.find(request.names[i]);
-      if (at == file.end())
-        return make_error(Code::kNotFound, "{} has no tensor '{}' (it has {} others)", request.path, request.names[i],
-                          file.size());
-      if (at->second.dtype() != dtypes_[i])
-        return invalid_argument("tensor '{}' of {} is {}, asked for as {}", request.names[i], request.path,
-                                to_string(at->second.dtype()), to_string(dtypes_[i]));
+      const std::string& name = request.names[i];
+      TROUPE_ASSIGN(const auto described, file.find(name));
+      if (described.first != dtypes_[i])
+        return invalid_argument("tensor '{}' of {} is {}, asked for as {}", name, request.path,
+                                to_string(described.first), to_string(dtypes_[i]));
       // Of the whole file only what is asked for counts as the device's memory.
-      const auto& slice = request.slices[i];
-      auto tensor = slice ? slice->read(at->second, asked.allocator) : at->second.clone(asked.allocator);
-      if (!tensor.ok()) return make_error(tensor.error().code, "tensor '{}': {}", at->first, tensor.error().message);
-      tensors.push_back(std::move(*tensor));
+      TROUPE_ASSIGN(Tensor tensor, file.read(name, request.slices[i], asked.allocator));
+      tensors.push_back(std::move(tensor));
     }
     return tensors;
   }
 
  private:
   const std::vector<DType> dtypes_;
-  const bool slices_, pattern_;
-  const std::shared_ptr<const DataFolders> folders_;
+  const bool slices_;
+  const FileAccess access_;
 };
 
-/// Tensors of several files become one file; then the several go, and on request the directories that they leave empty.
+/// Tensors of several checkpoints become one; then the several go, and on request the directories that they leave
+/// empty.
 class MergeKernel final : public BlockingKernel {
  public:
   explicit MergeKernel(const KernelInit& init)
-      : delete_directories_(init.attr<bool>("delete_old_dirs")), may_miss_(init.attr<bool>("allow_missing_files")),
-        folders_(init.data_folders) {}
+      : delete_directories_(init.attr<bool>("delete_old_dirs")),
+        may_miss_(init.attr<bool>("allow_missing_files")), access_{make_posix_file_system(), init.data_folders} {}
 
   Result<std::vector<Tensor>> run(const BlockingRequest& asked) override {
     if (asked.inputs[1].elements() != 1)
       return invalid_argument("destination_prefix must be one path, got {}", asked.inputs[1].str());
     const std::string& destination = asked.inputs[1].data<std::string>()[0];
     const auto sources = asked.inputs[0].values<std::string>();
-    TensorMap tensors;
-    size_t missing = 0;
-    TROUPE_RETURN_IF_ERROR(may_touch(folders_, destination));
-    for (const std::string& path : sources) {
-      TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
-      auto file = read_safetensors(path);
-      if (!file.ok() && file.error().code == Code::kNotFound && may_miss_ && ++missing < sources.size()) continue;
-      if (!file.ok()) return std::move(file.error());
-      for (auto& [name, tensor] : file->tensors)
-        if (!tensors.emplace(name, std::move(tensor)).second)
-          return invalid_argument("tensor '{}' of '{}' is in another file too", name, path);
+    TROUPE_RETURN_IF_ERROR(may_touch(access_.folders, destination));
+    const auto is_bundle = [this](const std::string& path) {
+      std::error_code ignored;
+      return may_touch(access_.folders, path).ok() && std::filesystem::exists(bundle_index(path), ignored);
+    };
+    if (kind_for(destination, CheckpointKind::kBundle) == CheckpointKind::kBundle &&
+        std::ranges::any_of(sources, is_bundle)) {
+      TROUPE_RETURN_IF_ERROR(merge_bundles(access_, sources, destination, may_miss_));
+    } else {
+      TROUPE_RETURN_IF_ERROR(merge_files(sources, destination));
     }
-    TROUPE_RETURN_IF_ERROR(save(*files_, destination, tensors));
     for (const std::string& path : sources) {
-      std::error_code ignored;  // the merged file is there, which is what counts
-      if (std::filesystem::equivalent(path, destination, ignored)) continue;
-      (void)files_->remove(path).ok();
-      const std::string directory = directory_of(path);
-      if (delete_directories_ && directory != directory_of(destination) && may_touch(folders_, directory).ok())
+      std::error_code ignored;  // the merged checkpoint is there, which is what counts
+      const std::string directory = folder_of(path);
+      if (delete_directories_ && directory != folder_of(destination) && may_touch(access_.folders, directory).ok())
         std::filesystem::remove(directory, ignored);
     }
     return std::vector<Tensor>();
   }
 
  private:
+  /// Reads and writes the tensors, of whatever formats.
+  Status merge_files(std::span<const std::string> sources, const std::string& destination) const {
+    std::vector<CheckpointReader> files;
+    for (const std::string& path : sources) {
+      auto file = CheckpointReader::open(access_, path);
+      const bool last = &path == &sources.back();
+      if (!file.ok() && file.error().code == Code::kNotFound && may_miss_ && !(last && files.empty())) continue;
+      if (!file.ok()) return std::move(file).failure();
+      files.push_back(std::move(*file));
+    }
+    std::vector<TensorToSave> tensors;
+    std::map<std::string, const CheckpointReader*> seen;
+    for (const CheckpointReader& file : files)
+      for (const auto& entry : file.entries()) {
+        const std::string name(entry.name);
+        if (!seen.emplace(name, &file).second)
+          return invalid_argument("tensor '{}' of '{}' is in another file too", name, file.path());
+        TROUPE_ASSIGN(const DType dtype, dtype_of_number(entry.type));
+        tensors.push_back({name, dtype, entry.shape, {}, [&file, name] { return file.read(name, {}); }});
+      }
+    TROUPE_RETURN_IF_ERROR(
+        write_checkpoint(access_, kind_for(destination, CheckpointKind::kBundle), destination, tensors));
+    for (const CheckpointReader& file : files) {
+      std::error_code ignored;
+      if (std::filesystem::equivalent(file.path(), destination, ignored)) continue;
+      (void)access_.files->remove(file.path()).ok();
+    }
+    return {};
+  }
+
   const bool delete_directories_, may_miss_;
-  const std::shared_ptr<const DataFolders> folders_;
-  const std::shared_ptr<FileSystem> files_ = make_posix_file_system();
+  const FileAccess access_;
 };
 
 Status check_names(ShapeContext& c) {
@@ -260,20 +272,25 @@ Status restore_shape(ShapeContext& c) {
 
 void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const char *no_output = "it has no output", *from_file = "the tensors come from a file";
-  const std::string writes =
-      "Writes the tensors under their names to a safetensors file, by way of a temporary file, so that a crash leaves "
-      "the former one. ";
+  const std::string writes_v2 =
+      "Writes the tensors under their names as a TensorFlow checkpoint (V2), the files prefix.index and prefix.data-*, "
+      "or "
+      "where `prefix` ends in .safetensors as such a file. ";
+  const std::string writes_v1 =
+      "Writes the tensors under their names as a TensorFlow checkpoint (V1), one file, or where `filename` ends in "
+      ".safetensors as such a file. ";
+  const std::string crash = "A crash leaves the former one. ";
   const std::string parts =
       "A tensor may be given in parts, with the same name and the shapes and slices of all, like \"4 6 0,2:-\" for two "
-      "rows of a tensor [4,6]. ";
-  const std::string fails = "Fails for string tensors, a name given twice, and what the system refuses.";
+      "rows of a tensor [4,6]; those of a safetensors file must be all. ";
+  const std::string fails = "Fails for a name given twice, parts that overlap, and what the system refuses.";
   ops.add(OpDef("SaveV2")
               .input("prefix: string")
               .input("tensor_names: string")
               .input("shape_and_slices: string")
               .input("tensors: dtypes")
               .attr("dtypes: list(type) >= 1")
-              .doc(writes + parts + fails)
+              .doc(writes_v2 + crash + parts + fails)
               .shape(check_names_and_slices)
               .stateful(),
           not_differentiable(no_output));
@@ -283,7 +300,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("shapes_and_slices: string")
               .input("data: T")
               .attr("T: list(type) >= 1")
-              .doc(writes + parts + fails)
+              .doc(writes_v1 + crash + parts + fails)
               .shape(check_names_and_slices)
               .stateful(),
           not_differentiable(no_output));
@@ -292,56 +309,64 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("tensor_names: string")
               .input("data: T")
               .attr("T: list(type) >= 1")
-              .doc(writes + fails)
+              .doc(writes_v1 + crash + fails)
               .shape(check_names)
               .stateful(),
           not_differentiable(no_output));
   for (const char* op : {"SaveV2", "SaveSlices", "Save"}) kernels.add<SaveKernel>(op, DeviceKind::kCpu, {});
 
   const std::string failing =
-      " Fails when a tensor is not there or has another type than the one asked for, and for a damaged file.";
-  ops.add(OpDef("RestoreV2")
-              .input("prefix: string")
-              .input("tensor_names: string")
-              .input("shape_and_slices: string")
-              .output("tensors: dtypes")
-              .attr("dtypes: list(type) >= 1")
-              .doc("Reads tensors, or slices of them, by name from the safetensors file `prefix`." + failing)
-              .shape([](ShapeContext& c) -> Status {
-                TROUPE_RETURN_IF_ERROR(check_names_and_slices(c));
-                return restore_shape(c);
-              })
-              .stateful(),
-          not_differentiable(from_file));
+      " Fails when tensors are not there, which it lists, or have another type than the one asked for, and for a "
+      "damaged file.";
+  ops.add(
+      OpDef("RestoreV2")
+          .input("prefix: string")
+          .input("tensor_names: string")
+          .input("shape_and_slices: string")
+          .output("tensors: dtypes")
+          .attr("dtypes: list(type) >= 1")
+          .doc("Reads tensors, or slices of them, by name from the checkpoint `prefix`: TensorFlow's (V2 or V1) or a "
+               "safetensors file, whatever is there." +
+               failing)
+          .shape([](ShapeContext& c) -> Status {
+            TROUPE_RETURN_IF_ERROR(check_names_and_slices(c));
+            return restore_shape(c);
+          })
+          .stateful(),
+      not_differentiable(from_file));
   for (const bool slices : {false, true}) {
     OpDef op(slices ? "RestoreSlice" : "Restore");
     op.input("file_pattern: string").input("tensor_name: string");
     if (slices) op.input("shape_and_slice: string");
-    ops.add(op.output("tensor: dt")
-                .attr("dt: type")
-                .attr("preferred_shard: int = -1")
-                .doc(std::string("Reads a tensor") + (slices ? ", or a slice of it," : "") +
-                     " by name from a safetensors file, or from those whose paths match." + failing)
-                .shape(restore_shape)
-                .stateful(),
-            not_differentiable(from_file));
+    ops.add(
+        op.output("tensor: dt")
+            .attr("dt: type")
+            .attr("preferred_shard: int = -1")
+            .doc(
+                std::string("Reads a tensor") + (slices ? ", or a slice of it," : "") +
+                " by name from a checkpoint, TensorFlow's or a safetensors file, or from the files whose paths match." +
+                failing)
+            .shape(restore_shape)
+            .stateful(),
+        not_differentiable(from_file));
   }
   for (const char* op : {"RestoreV2", "RestoreSlice", "Restore"}) kernels.add<RestoreKernel>(op, DeviceKind::kCpu, {});
 
-  ops.add(OpDef("MergeV2Checkpoints")
-              .input("checkpoint_prefixes: string")
-              .input("destination_prefix: string")
-              .attr("delete_old_dirs: bool = true")
-              .attr("allow_missing_files: bool = false")
-              .doc("Writes the tensors of several files of SaveV2 to one and removes the several, on `delete_old_dirs` "
-                   "with the directories that are empty then. Fails for a file that is not there, unless "
-                   "`allow_missing_files` and there is one, and for a name in two of them.")
-              .shape([](ShapeContext& c) -> Status {
-                TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1));
-                return c.with_rank(1, 0).status();
-              })
-              .stateful(),
-          not_differentiable("it has no output"));
+  ops.add(
+      OpDef("MergeV2Checkpoints")
+          .input("checkpoint_prefixes: string")
+          .input("destination_prefix: string")
+          .attr("delete_old_dirs: bool = true")
+          .attr("allow_missing_files: bool = false")
+          .doc("Makes one checkpoint of several of SaveV2 and removes the several, on `delete_old_dirs` with the "
+               "directories that are empty then. Parts of a tensor come together. Fails for a checkpoint that is not "
+               "there, unless `allow_missing_files` and there is one, and for a name in two of them.")
+          .shape([](ShapeContext& c) -> Status {
+            TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1));
+            return c.with_rank(1, 0).status();
+          })
+          .stateful(),
+      not_differentiable("it has no output"));
   kernels.add<MergeKernel>("MergeV2Checkpoints", DeviceKind::kCpu, {});
 }
 

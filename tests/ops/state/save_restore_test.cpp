@@ -82,22 +82,23 @@ TEST_CASE("what a killed save left goes with the next one; a FIFO is an error in
   const auto save = [&](const std::string& path) {
     return run("SaveV2", {Tensor::scalar(path), names, whole, w}, {DType::kFloat32});
   };
-  std::ofstream(d.path + "/model.4.temporary") << "half";
+  for (const char* left : {"/model.index.4.temporary", "/model.data.0.temporary"})
+    std::ofstream(d.path + left) << "half";
   REQUIRE(save(d.path + "/model").ok());
-  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 1);
-  const std::string fifo = d.path + "/fifo";
-  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 2);
+  const std::string fifo = d.path + "/fifo", index = fifo + ".index";
+  REQUIRE(mkfifo(index.c_str(), 0600) == 0);
   for (const auto& result : {save(fifo), run("RestoreV2", {Tensor::scalar(fifo), names, whole}, {DType::kFloat32})}) {
     REQUIRE_FALSE(result.ok());
-    CHECK_THAT(result.error().message, Contains(fifo) && Contains("a FIFO"));
+    CHECK_THAT(result.error().message, Contains(index) && Contains("a FIFO"));
   }
-  CHECK(std::filesystem::is_fifo(fifo));
-  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 2);
+  CHECK(std::filesystem::is_fifo(index));
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 3);
 }
 
 TEST_CASE("tensors are saved in parts and restored in others") {
   const Directory d;
-  const Tensor path = Tensor::scalar<std::string>(d.path + "/model");
+  Tensor path;
   const Tensor top = Tensor::of<float>({1, 2, 3}, {1, 3}), rest = Tensor::of<float>({4, 5, 6, 7, 8, 9}, {2, 3});
   const Tensor names = texts({"w", "n", "w"}), n = Tensor::scalar<float>(9);
   const std::vector<DType> three(3, DType::kFloat32);
@@ -105,7 +106,10 @@ TEST_CASE("tensors are saved in parts and restored in others") {
     Attrs attrs = {{op == "SaveV2" ? "dtypes" : "T", three}};
     return run(op, {path, names, texts({first, "", second}), top, n, rest}, attrs, {});
   };
-  for (const char* op : {"SaveV2", "SaveSlices"}) {
+  for (const auto& [op, name] :
+       {std::pair("SaveV2", "/v2"), std::pair("SaveSlices", "/v1"), std::pair("SaveV2", "/model.safetensors"),
+        std::pair("SaveSlices", "/v1.safetensors")}) {
+    path = Tensor::scalar<std::string>(d.path + name);
     REQUIRE(save(op, "3 3 0,1:-", "3 3 1,2:0,3").ok());
     const auto back = run("RestoreV2", {path, texts({"w", "w", "n"}), texts({"3 3 -:1,2", "", ""})}, three);
     REQUIRE(back.ok());
@@ -117,10 +121,13 @@ TEST_CASE("tensors are saved in parts and restored in others") {
     INFO(first << " and " << second);
     CHECK_THAT(save("SaveV2", first, second).error().message, Contains("tensor 'w'") && Contains(words));
   };
-  fails("3 3 0,1:-", "3 3 0,2:-", "overlap");
+  for (const char* name : {"/bad", "/bad.safetensors"}) {
+    path = Tensor::scalar<std::string>(d.path + name);
+    fails("3 3 0,1:-", "3 3 0,2:-", "overlap");
+    fails("3 3 0,1:-", "4 3 1,2:-", "a part of float32 [3,3] and one of float32 [4,3]");
+    fails("3 3 0,2:-", "3 3 2,1:-", "a slice of shape [2,3] is given");
+  }
   fails("4 3 0,1:-", "4 3 1,2:-", "9 of the 12 elements");
-  fails("3 3 0,1:-", "4 3 1,2:-", "a part of float32 [3,3] and one of float32 [4,3]");
-  fails("3 3 0,2:-", "3 3 2,1:-", "a slice of shape [2,3] is given");
   for (const char* bad : {"3 3", "3 3 0,1", "3 3 0,1:-:-", "3 x 0,1:-", "3 3 0,4:-", "3 3 -1,1:-", "3 3 0,1,1:-", " ",
                           "9223372036854775807 9223372036854775807 -:-", "3 3 3,9223372036854775807:-"})
     CHECK_FALSE(save("SaveV2", bad, "3 3 1,2:-").ok());
@@ -144,6 +151,37 @@ TEST_CASE("the former versions save and restore too, from several files by a pat
                        {{"dt", DType::kFloat32}, {"preferred_shard", int64_t{-1}}}, {DType::kFloat32});
   REQUIRE(row.ok());
   CHECK(row->at(0).identical(Tensor::of<float>({3, 4}, {1, 2})));
+}
+
+TEST_CASE("ops write TensorFlow's formats: texts too, one file or two; names that are missing are all listed") {
+  const Directory d;
+  const Tensor s = texts({"x", "", "three"}), b = Tensor::of<bool>({true, false});
+  const auto path = [&](const char* name) { return Tensor::scalar(d.path + "/" + name); };
+  const std::vector<DType> types = {DType::kString, DType::kBool};
+  REQUIRE(run("SaveV2", {path("v2"), texts({"s", "b"}), texts({"", ""}), s, b}, types).ok());
+  REQUIRE(run("Save", {path("v1"), texts({"s", "b"}), s, b}, {{"T", types}}, {}).ok());
+  for (const char* name : {"v2.index", "v2.data-00000-of-00001", "v1"})
+    CHECK(std::filesystem::is_regular_file(d.path + "/" + name));
+  CHECK(std::distance(std::filesystem::directory_iterator(d.path), {}) == 3);
+  for (const char* name : {"v1", "v2"}) {
+    const auto back = run("RestoreV2", {path(name), texts({"s", "b"}), texts({"", "2 1,1"})}, types);
+    REQUIRE(back.ok());
+    CHECK(back->at(0).identical(s));
+    CHECK(back->at(1).identical(Tensor::of<bool>({false})));
+    const auto missing = run("RestoreV2", {path(name), texts({"x", "y"}), texts({"", ""})}, types);
+    CHECK(missing.error().code == Code::kNotFound);
+    CHECK_THAT(missing.error().message, Contains("has no tensor 'x', 'y' (it has 2 others)"));
+  }
+  CHECK(run("Restore", {path("v?"), Tensor::scalar<std::string>("s")},
+            {{"dt", DType::kString}, {"preferred_shard", int64_t{-1}}}, {DType::kString})
+            ->at(0)
+            .identical(s));
+  const Tensor nowhere = Tensor::scalar<std::string>("");
+  CHECK_THAT(run("SaveV2", {nowhere, texts({"b"}), texts({""}), b}, {DType::kBool}).error().message,
+             Contains("is empty"));
+  std::ofstream(d.path + "/picture") << "\x89PNG\r\n";
+  CHECK_THAT(run("RestoreV2", {path("picture"), texts({"s", "b"}), texts({"", ""})}, types).error().message,
+             Contains("is not a checkpoint but a PNG picture"));
 }
 
 TEST_CASE("what is restored counts against the device's limit, the rest of the file does not") {
@@ -177,8 +215,8 @@ TEST_CASE("several files become one, and the several go") {
   save("temp/1", "a", 1);
   save("temp/2", "b", 2);
   CHECK(merge({"temp/1", "temp/2", "temp/3"}, true, false).error().code == Code::kNotFound);
-  CHECK(exists("temp/1"));
-  CHECK_FALSE(exists("model"));
+  CHECK(exists("temp/1.index"));
+  CHECK_FALSE(exists("model.index"));
   REQUIRE(merge({"temp/1", "temp/2", "temp/3"}, true, true).ok());
   CHECK_FALSE(exists("temp"));
   const auto back =
@@ -188,11 +226,19 @@ TEST_CASE("several files become one, and the several go") {
 
   save("temp/1", "c", 3);
   REQUIRE(merge({"model", "temp/1"}, false, false).ok());  // one of them is the result
-  CHECK(exists("model"));
+  CHECK(exists("model.index"));
   CHECK(exists("temp"));
-  CHECK_FALSE(exists("temp/1"));
+  CHECK_FALSE(exists("temp/1.index"));
   save("temp/1", "a", 4);
   CHECK_THAT(merge({"model", "temp/1"}, true, false).error().message, Contains("tensor 'a'"));
+
+  save("one.safetensors", "x", 5);  // of other formats
+  save("two.safetensors", "y", 6);
+  REQUIRE(merge({"one.safetensors", "two.safetensors"}, true, false).ok());
+  CHECK_FALSE(exists("one.safetensors"));
+  CHECK(run("RestoreV2", {path("model"), texts({"y"}), texts({""})}, {DType::kFloat32})
+            ->at(0)
+            .identical(Tensor::scalar(6.f)));
   CHECK(merge({"x", "y"}, true, true).error().code == Code::kNotFound);
   CHECK_FALSE(run("MergeV2Checkpoints", {texts({}), texts({"a", "b"})},
                   {{"delete_old_dirs", true}, {"allow_missing_files", true}}, {})
