@@ -16,5 +16,6 @@ int main(int argc, char** argv) {
   troupe::add_worker(app, job);
   troupe::add_launch(app, job);
   troupe::add_cluster(app, job);
+  troupe::add_checkpoint(app, job);
   return programs::run(app, argc, argv, [&job] { return job(); });
 }

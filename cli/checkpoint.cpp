@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommand checkpoint: what tensors a checkpoint has, and checkpoints of one format from those of another.
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "base/join.h"
+#include "base/printable.h"
+#include "cli/commands.h"
+#include "io/checkpoint_reader.h"
+#include "io/tensor_bundle.h"
+#include "programs/program.h"
+
+namespace troupe {
+namespace {
+
+struct Options {
+  std::string from, to, format;
+  bool json = false, skip = false;
+};
+
+/// What --to and --json call the formats.
+constexpr std::pair<const char*, CheckpointKind> kFormats[] = {
+    {"v2", CheckpointKind::kBundle}, {"v1", CheckpointKind::kSlices}, {"safetensors", CheckpointKind::kSafetensors}};
+
+const char* format_of(CheckpointKind kind) {
+  for (const auto& [name, k] : kFormats)
+    if (k == kind) return name;
+  return "";
+}
+
+/// 1234567 as 1,234,567.
+std::string grouped(uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+/// The path as it is opened: of a bundle's data, the prefix.
+Result<CheckpointReader> open(const std::string& path) {
+  const std::string prefix = bundle_prefix(path);
+  const bool of_bundle = !prefix.empty() && bundle_index(prefix) != path;
+  return CheckpointReader::open({}, of_bundle ? prefix : path, true);
+}
+
+void print_json(const CheckpointReader& checkpoint) {
+  using nlohmann::json;
+  json tensors = json::array();
+  for (const auto& e : checkpoint.entries()) {
+    const auto dims = e.shape.dims();
+    tensors.push_back({{"name", printable(e.name)},
+                       {"dtype", name_of_type(e.type)},
+                       {"shape", std::vector<int64_t>(dims.begin(), dims.end())},
+                       {"bytes", e.bytes ? json(*e.bytes) : json()},
+                       {"parts", e.parts}});
+  }
+  const json all = {{"path", printable(checkpoint.path())},
+                    {"format", format_of(checkpoint.kind())},
+                    {"files", checkpoint.shards()},
+                    {"tensors", std::move(tensors)}};
+  programs::print("{}\n", all.dump(2));
+}
+
+void print_table(const CheckpointReader& checkpoint) {
+  const auto entries = checkpoint.entries();
+  const int files = checkpoint.shards();
+  programs::print("{}: {}, {} of data\n", printable(checkpoint.path()), to_string(checkpoint.kind()),
+                  files == 1 ? "1 file" : fmt::format("{} files", files));
+  size_t width = 0, middle = 0;
+  const auto type = [](const auto& e) { return name_of_type(e.type) + e.shape.str(); };
+  for (const auto& e : entries) {
+    width = std::max(width, printable(e.name).size());
+    middle = std::max(middle, type(e).size());
+  }
+  uint64_t elements = 0, bytes = 0;
+  for (const auto& e : entries) {
+    elements += static_cast<uint64_t>(e.shape.elements());
+    bytes += e.bytes.value_or(0);
+    programs::print("  {:<{}}  {:<{}}  {}{}\n", printable(e.name), width, type(e), middle,
+                    e.bytes ? grouped(*e.bytes) + " bytes" : "? bytes",
+                    e.parts > 1 ? fmt::format(" in {} parts", e.parts) : "");
+  }
+  programs::print("{} tensors, {} elements, {} bytes\n", grouped(entries.size()), grouped(elements), grouped(bytes));
+}
+
+Status list(const Options& o) {
+  TROUPE_ASSIGN(const CheckpointReader checkpoint, open(o.from));
+  if (o.json) print_json(checkpoint);
+  else print_table(checkpoint);
+  return {};
+}
+
+/// Says on stderr every few seconds how far a long conversion is.
+class Progress {
+ public:
+  explicit Progress(uint64_t all) : all_(all) {}
+  void add(uint64_t bytes) {
+    done_ += bytes;
+    const auto now = std::chrono::steady_clock::now();
+    if (now - said_ < std::chrono::seconds(2)) return;
+    said_ = now;
+    fmt::print(stderr, "troupe: {:.2f} of {:.2f} GB\n", static_cast<double>(done_) / 1e9,
+               static_cast<double>(all_) / 1e9);
+  }
+
+ private:
+  const uint64_t all_;
+  uint64_t done_ = 0;
+  std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
+};
+
+/// What tf.train.Checkpoint notes of Python's objects, as a text: not a weight, and of use to nobody else.
+constexpr std::string_view kObjects = "_CHECKPOINTABLE_OBJECT_GRAPH";
+
+Status convert(const Options& o) {
+  CheckpointKind kind = CheckpointKind::kBundle;
+  if (o.to.ends_with(".safetensors")) kind = CheckpointKind::kSafetensors;
+  for (const auto& [name, k] : kFormats)
+    if (o.format == name) kind = k;
+  // The prefix, whichever of a bundle's files is named.
+  const std::string prefix = bundle_prefix(o.to);
+  const std::string to = kind == CheckpointKind::kBundle && !prefix.empty() ? prefix : o.to;
+  TROUPE_ASSIGN(const CheckpointReader checkpoint, open(o.from));
+  uint64_t bytes = 0;
+  std::vector<CheckpointReader::Entry> entries;
+  std::vector<std::string> others, left_out;
+  for (const auto& e : checkpoint.entries()) {
+    const auto dtype = dtype_of_number(e.type);
+    if (dtype.ok() && can_hold(kind, *dtype)) {
+      entries.push_back(e);
+      bytes += e.bytes.value_or(0);
+    } else {
+      auto& list = e.name == kObjects || o.skip ? left_out : others;
+      list.push_back(fmt::format("{} {}{}", in_quotes(e.name), name_of_type(e.type), e.shape.str()));
+    }
+  }
+  if (!others.empty())
+    return invalid_argument("{} cannot hold {} of '{}' (--skip leaves out such tensors)", to_string(kind),
+                            join(others, ", "), o.from);
+  // The check sum of a safetensors file comes first, and with it all values.
+  Progress progress(kind == CheckpointKind::kSafetensors ? 2 * bytes : bytes);
+  std::vector<TensorToSave> tensors;
+  for (const auto& e : entries) {
+    const std::string name(e.name);
+    TROUPE_ASSIGN(const auto described, checkpoint.find(name));
+    tensors.push_back({name, described.first, described.second, {}, [&checkpoint, &progress, name]() -> Result<Tensor> {
+                         TROUPE_ASSIGN(Tensor value, checkpoint.read(name, {}));
+                         progress.add(value.bytes());
+                         return value;
+                       }});
+  }
+  TROUPE_RETURN_IF_ERROR(write_checkpoint({}, kind, to, tensors));
+  programs::print("{}: {}, {} tensors\n", printable(to), to_string(kind), grouped(tensors.size()));
+  for (const std::string& other : left_out) programs::print("left out: {}\n", other);
+  return {};
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& app, Job& job) {
+  const auto o = std::make_shared<Options>();
+  CLI::App& checkpoint =
+      *app.add_subcommand("checkpoint", "Lists and converts checkpoints: TensorFlow's (V2 and V1) and safetensors");
+  checkpoint.require_subcommand(1);
+  const std::string which =
+      "A checkpoint: the prefix of TensorFlow's files (model.ckpt of model.ckpt.index), a file, or a pattern of files";
+
+  CLI::App& list_app = *checkpoint.add_subcommand("list", "Prints the tensors: name, type, shape, bytes");
+  list_app.add_option("CHECKPOINT", o->from, which)->required();
+  list_app.add_flag("--json", o->json, "Print JSON");
+  list_app.callback([o, &job] { job = [o] { return list(*o); }; });
+
+  CLI::App& convert_app =
+      *checkpoint.add_subcommand("convert", "Writes a checkpoint in another format, tensor by tensor");
+  convert_app.add_option("FROM", o->from, which)->required();
+  convert_app
+      .add_option("TO", o->to,
+                  "A name that ends in .safetensors, or the prefix of a TensorFlow checkpoint (V2); what is there "
+                  "already is replaced once the new one is whole")
+      ->required();
+  convert_app.add_option("--to", o->format, "The format, whatever the name")
+      ->check(CLI::IsMember({"v2", "v1", "safetensors"}));
+  convert_app.add_flag(
+      "--skip", o->skip,
+      "Leave out tensors that the format cannot hold, and say which; without it they are an error, but "
+      "for what tf.train.Checkpoint notes of its objects");
+  convert_app.callback([o, &job] { job = [o] { return convert(*o); }; });
+}
+
+}  // namespace troupe

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe checkpoint` as its users run it: lists, conversions between the formats, errors in one line.
+#include <nlohmann/json.hpp>
+
+#include "io/tensor_bundle.h"
+#include "tests/io/saved_samples.h"
+#include "tests/io/temporary_directory.h"
+#include "tests/system/cluster.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+
+Ended checkpoint_command(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "checkpoint");
+  return run(arguments);
+}
+
+void check_refused(const Ended& ended, const std::string& words) {
+  CHECK(ended.status == 1);
+  CHECK(ended.out.empty());
+  CHECK(std::ranges::count(ended.err, '\n') == 1);
+  CHECK_THAT(ended.err, Catch::StartsWith("troupe: ") && Contains(words));
+}
+
+}  // namespace
+
+TEST_CASE("troupe checkpoint converts between the formats, and what it lists stays the same") {
+  const TemporaryDirectory dir;
+  TensorMap tensors = saved_samples();
+  for (const char* some : {"string", "text", "no texts", "layer/\xc3\xa4\xff/kernel", "bfloat16", "uint32", "uint64"})
+    tensors.erase(some);
+  REQUIRE(write_bundle({}, dir.file("model.ckpt"), to_save(tensors)).ok());
+  const auto list = [&](const std::string& name) {
+    const Ended ended = checkpoint_command({"list", dir.file(name), "--json"});
+    INFO(ended.err);
+    REQUIRE(ended.status == 0);
+    return nlohmann::json::parse(ended.out);
+  };
+  const auto convert = [&](std::vector<std::string> arguments) {
+    for (size_t i = 0; i < 2; ++i) arguments[i] = dir.file(arguments[i]);
+    arguments.insert(arguments.begin(), "convert");
+    const Ended ended = checkpoint_command(arguments);
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+  };
+  convert({"model.ckpt", "a.safetensors"});
+  convert({"a.safetensors", "b", "--to", "v1"});
+  convert({"b", "c.ckpt"});
+  convert({"c.ckpt.index", "d.ckpt.index"});
+  CHECK(TemporaryDirectory::read(dir.file("model.ckpt.data-00000-of-00001")) ==
+        TemporaryDirectory::read(dir.file("d.ckpt.data-00000-of-00001")));
+  const auto first = list("model.ckpt");
+  CHECK(first["format"] == "v2");
+  CHECK(first["files"] == 1);
+  REQUIRE(first["tensors"].size() == tensors.size());
+  CHECK(first["tensors"][0] ==
+        nlohmann::json::parse(R"({"bytes": 6, "dtype": "bool", "name": "bool", "parts": 1, "shape": [2, 3]})"));
+  for (const auto& [name, format] : {std::pair("a.safetensors", "safetensors"), std::pair("b", "v1"),
+                                     std::pair("c.ckpt", "v2"), std::pair("d.ckpt.data-00000-of-00001", "v2")}) {
+    const auto other = list(name);
+    CHECK(other["format"] == format);
+    CHECK(other["tensors"] == first["tensors"]);
+  }
+}
+
+TEST_CASE("troupe checkpoint list prints a line for each tensor") {
+  const TemporaryDirectory dir;
+  const Tensor row = Tensor::of<float>({1, 2}, {1, 2});
+  std::vector<TensorToSave> tensors =
+      to_save({{"b\n", *Tensor::zeros(DType::kFloat32, {300, 400})}, {"s", Tensor::of<std::string>({"x", "yz"})}});
+  for (const char* slice : {"2 2 0,1:-", "2 2 1,1:-"}) tensors.push_back(part_to_save("weight", slice, row));
+  REQUIRE(write_bundle({}, dir.file("m"), tensors).ok());
+  const Ended ended = checkpoint_command({"list", dir.file("m")});
+  CHECK(ended.status == 0);
+  CHECK(ended.out == dir.file("m") +
+                         ": a TensorFlow checkpoint (V2), 1 file of data\n"
+                         "  b\\n     float32[300,400]  480,000 bytes\n"
+                         "  s       string[2]         9 bytes\n"
+                         "  weight  float32[2,2]      16 bytes in 2 parts\n"
+                         "3 tensors, 120,006 elements, 480,025 bytes\n");
+}
+
+TEST_CASE("troupe checkpoint says in one line what is wrong, and leaves what was there") {
+  const TemporaryDirectory dir;
+  REQUIRE(write_bundle({}, dir.file("m"), to_save({{"s", Tensor::of<std::string>({"x"})}})).ok());
+  check_refused(checkpoint_command({"list", dir.file("none")}), dir.file("none.index"));
+  check_refused(checkpoint_command({"list", dir.write("x.h5", "\x89HDF\r\n\x1a\n")}),
+                "is not a checkpoint but an HDF5 file");
+  dir.write("s.safetensors", "before");
+  check_refused(checkpoint_command({"convert", dir.file("m"), dir.file("s.safetensors")}),
+                "a safetensors file cannot hold 's' string[1] of '" + dir.file("m") + "' (--skip");
+  CHECK(TemporaryDirectory::read(dir.file("s.safetensors")) == "before");
+  const std::string kept = dir.file("kept.ckpt");
+  REQUIRE(write_bundle({}, kept,
+                       to_save({{"_CHECKPOINTABLE_OBJECT_GRAPH", Tensor::scalar<std::string>("objects")},
+                                {"a", Tensor::scalar(1.f)},
+                                {"s", Tensor::scalar<std::string>("x")}}))
+              .ok());
+  const Ended skipped = checkpoint_command({"convert", kept, dir.file("s.safetensors"), "--skip"});
+  CHECK(skipped.out == dir.file("s.safetensors") +
+                           ": a safetensors file, 1 tensors\nleft out: '_CHECKPOINTABLE_OBJECT_GRAPH' string[]\n"
+                           "left out: 's' string[]\n");
+  for (const char* end : {".index", ".data-00000-of-00001"}) std::filesystem::remove(kept + end);
+  std::string data = TemporaryDirectory::read(dir.file("m.data-00000-of-00001"));
+  data.back() = 'y';
+  dir.write("m.data-00000-of-00001", data);
+  check_refused(checkpoint_command({"convert", dir.file("m"), dir.file("new")}), "check sum");
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 4);
+  CHECK(checkpoint_command({"convert", dir.file("m"), dir.file("new"), "--to", "v3"}).status == 2);
+  CHECK(checkpoint_command({}).status == 2);
+  CHECK_THAT(checkpoint_command({"convert", "--help"}).out, Contains("--to") && Contains("FROM"));
+}
+
+}  // namespace troupe::testing
