@@ -8,9 +8,12 @@
 #include "io/example.pb.h"
 #include "io/image.h"
 #include "io/safetensors.h"
+#include "io/slice_checkpoint.h"
+#include "io/tensor_bundle.h"
 #include "io/tfrecord.h"
 #include "io/whole_file.h"
 #include "net/messages.h"
+#include "tests/fuzz/table_entries.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/evaluate.h"
 #include "tests/ops/math/math_cases.h"
@@ -144,6 +147,29 @@ Status write_checkpoints(const Folder& folder) {
                       std::string(1, static_cast<char>(header.size())) + std::string(7, '\0') + header + "ab");
 }
 
+/// Checkpoints of TensorFlow's formats: whole tensors, and one in parts.
+Status write_tensorflow_checkpoints(const Folder& bundle, const Folder& slices, const Folder& table) {
+  const auto files = std::make_shared<SimulatedFiles>();
+  std::vector<TensorToSave> all, some;
+  for (const auto& [name, value] : samples()) {
+    all.push_back({name, value.dtype(), value.shape(), {}, [value = value]() -> Result<Tensor> { return value; }});
+    if (name != "bf16" && name != "u32" && name != "u64") some.push_back(all.back());  // V1 has none
+  }
+  for (auto* tensors : {&all, &some})
+    for (const char* box : {"3 2 0,1:-", "3 2 1,2:-"}) {
+      const TensorSlice slice = *TensorSlice::parse(box);
+      tensors->push_back(
+          {"w", DType::kFloat32, slice.whole, slice, [slice] { return Tensor::zeros(DType::kFloat32, slice.part); }});
+    }
+  TROUPE_RETURN_IF_ERROR(write_bundle({files, {}}, "d/m", all));
+  TROUPE_RETURN_IF_ERROR(write_slice_checkpoint({files, {}}, "d/v1", some));
+  TROUPE_RETURN_IF_ERROR(table.write("index", files->now["d/m.index"]->data));
+  TROUPE_RETURN_IF_ERROR(table.write("v1", files->now["d/v1"]->data));
+  TROUPE_RETURN_IF_ERROR(bundle.write("samples", testing::put_entries(testing::entries_at(*files, "d/m.index")) +
+                                                     files->now["d/m.data-00000-of-00001"]->data));
+  return slices.write("samples", testing::put_entries(testing::entries_at(*files, "d/v1")));
+}
+
 Status write_records(const Folder& folder) {
   const std::string records = encode_record("first") + encode_record("") + encode_record(std::string(300, 'x'));
   TROUPE_RETURN_IF_ERROR(folder.write("records", records));
@@ -238,6 +264,8 @@ Status run(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(write_idx({directory, "idx"}));
   TROUPE_RETURN_IF_ERROR(write_images({directory, "image"}));
   TROUPE_RETURN_IF_ERROR(write_checkpoints({directory, "safetensors"}));
+  TROUPE_RETURN_IF_ERROR(
+      write_tensorflow_checkpoints({directory, "bundle"}, {directory, "slices"}, {directory, "table"}));
   TROUPE_RETURN_IF_ERROR(write_examples({directory, "example"}));
   TROUPE_RETURN_IF_ERROR(write_frames({directory, "frame"}));
   return write_records({directory, "tfrecord"});
