@@ -150,7 +150,8 @@ Status convert(const Options& o) {
                        }});
   }
   TROUPE_RETURN_IF_ERROR(write_checkpoint({}, kind, to, tensors));
-  programs::print("{}: {}, {} tensors\n", printable(to), to_string(kind), grouped(tensors.size()));
+  programs::print("{}: {}, {} tensor{}\n", printable(to), to_string(kind), grouped(tensors.size()),
+                  tensors.size() == 1 ? "" : "s");
   for (const std::string& other : left_out) programs::print("left out: {}\n", other);
   return {};
 }

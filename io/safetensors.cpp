@@ -385,8 +385,12 @@ class SafetensorsSource final : public PartSource {
   const std::string& path() const override { return path_; }
   Status check(size_t) override { return {}; }
   Result<Tensor> read(size_t index, const std::shared_ptr<Allocator>& allocator) override {
+    if (!compared_) TROUPE_RETURN_IF_ERROR(check_all());
+    compared_ = true;
     return read_entry(*file_, path_, layout_.start, layout_.parts[index], allocator);
   }
+
+ private:
   /// Compares the check sum of all.
   Status check_all() const {
     if (!layout_.checked) return {};
@@ -400,10 +404,10 @@ class SafetensorsSource final : public PartSource {
     return layout_.compare(crc, path_);
   }
 
- private:
   const std::unique_ptr<ReadableFile> file_;
   const std::string path_;
   const SafetensorsLayout layout_;
+  bool compared_ = false;  // whether the check sum was
 };
 
 }  // namespace
@@ -455,9 +459,7 @@ bool may_be_safetensors(const ReadableFile& file) {
 
 Result<std::unique_ptr<PartSource>> open_safetensors(std::unique_ptr<ReadableFile> file, const std::string& path) {
   TROUPE_ASSIGN(SafetensorsLayout layout, read_layout(*file, path, false));
-  auto out = std::make_unique<SafetensorsSource>(std::move(file), path, std::move(layout));
-  TROUPE_RETURN_IF_ERROR(out->check_all());
-  return std::unique_ptr<PartSource>(std::move(out));
+  return std::unique_ptr<PartSource>(new SafetensorsSource(std::move(file), path, std::move(layout)));
 }
 
 Status write_safetensors_file(const FileAccess& access, const std::string& path,

@@ -37,7 +37,8 @@ bool safetensors_hold(DType dtype);
 /// Whether a file begins as these files do.
 bool may_be_safetensors(const ReadableFile& file);
 
-/// Opens a file of which tensors are read one by one. Its check sum is compared first. Errors: those of
+/// Opens a file of which tensors are read one by one. Its check sum is compared before the first.
+/// Errors: those of
 /// read_safetensors.
 Result<std::unique_ptr<PartSource>> open_safetensors(std::unique_ptr<ReadableFile> file, const std::string& path);
 

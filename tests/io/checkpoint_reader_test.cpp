@@ -43,8 +43,8 @@ TEST_CASE("what is written one by one is the safetensors file that is written at
   std::string bytes = TemporaryDirectory::read(dir.file("at once"));
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   const auto damaged = CheckpointReader::open({}, dir.write("bad", bytes));
-  REQUIRE_FALSE(damaged.ok());
-  CHECK(damaged.error().code == Code::kDataLoss);
+  REQUIRE(damaged.ok());
+  CHECK(damaged->read("scalar", {}).error().code == Code::kDataLoss);
   const Tensor row = Tensor::of<float>({1, 2}, {1, 2});
   CHECK_THAT(
       write_safetensors_file({}, dir.file("no"), std::vector{part_to_save("w", "2 2 0,1:-", row)}).error().message,

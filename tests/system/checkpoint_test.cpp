@@ -100,7 +100,7 @@ TEST_CASE("troupe checkpoint says in one line what is wrong, and leaves what was
               .ok());
   const Ended skipped = checkpoint_command({"convert", kept, dir.file("s.safetensors"), "--skip"});
   CHECK(skipped.out == dir.file("s.safetensors") +
-                           ": a safetensors file, 1 tensors\nleft out: '_CHECKPOINTABLE_OBJECT_GRAPH' string[]\n"
+                           ": a safetensors file, 1 tensor\nleft out: '_CHECKPOINTABLE_OBJECT_GRAPH' string[]\n"
                            "left out: 's' string[]\n");
   for (const char* end : {".index", ".data-00000-of-00001"}) std::filesystem::remove(kept + end);
   std::string data = TemporaryDirectory::read(dir.file("m.data-00000-of-00001"));
