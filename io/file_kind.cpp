@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <string_view>
 
+#include "io/crc32c.h"
+#include "io/varint.h"
+
 namespace troupe {
 namespace {
 
@@ -32,11 +35,28 @@ constexpr FirstBytes kFirstBytes[] = {
     {0, std::string_view("\x80\2", 2), "a Python pickle (PyTorch's)"},
     {0, std::string_view("\x80\3", 2), "a Python pickle"},
     {0, std::string_view("\x80\4", 2), "a Python pickle"},
+    {0, std::string_view("\x08\1\x12", 3), "a SavedModel's graph (its checkpoint is variables/variables beside it)"},
     {0, "model_checkpoint_path:", "the text that says which checkpoint is the latest"},
     {0, "version https://git-lfs", "what Git LFS leaves of a file that was not fetched"},
     {0, "<!DOCTYPE", "a web page"},
     {0, "<html", "a web page"},
 };
+
+/// A record's length and its sum.
+bool begins_as_records(std::string_view head) {
+  return head.size() >= 12 && word_at(head.substr(8)) == mask_crc(crc32c(head.data(), 8));
+}
+
+/// A node, which begins with its name.
+bool begins_as_graph(std::string_view head) {
+  if (!head.starts_with('\n')) return false;
+  head.remove_prefix(1);
+  const auto node = take_varint(head);
+  if (!node || !head.starts_with('\n')) return false;
+  head.remove_prefix(1);
+  const auto name = take_varint(head);
+  return name && *name > 0 && *name < *node;
+}
 
 }  // namespace
 
@@ -46,6 +66,8 @@ std::string kind_of_file(const ReadableFile& file) {
   if (!file.read(0, head.data(), head.size()).ok()) return "unreadable";
   for (const auto& [at, bytes, kind] : kFirstBytes)
     if (head.size() > at && std::string_view(head).substr(at).starts_with(bytes)) return kind;
+  if (begins_as_records(head)) return "records (TFRecord, or events of TensorBoard)";
+  if (begins_as_graph(head)) return "a graph (GraphDef)";
   const auto readable = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
     return byte == '\n' || byte == '\r' || byte == '\t' || (byte >= 32 && byte != 127);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "io/safetensors.h"
+#include "io/tfrecord.h"
 #include "tests/io/saved_samples.h"
 #include "tests/io/temporary_directory.h"
 
@@ -76,6 +77,9 @@ TEST_CASE("a file of another kind is named for what it is") {
   told("version https://git-lfs.github.com/spec/v1\n", "what Git LFS leaves");
   told("{\"a\": 1}", "JSON text");
   told("node { name: 'x' }\n", "text");
+  told(encode_record("event"), "records (TFRecord");
+  told("\n\x0d\n\1x\x12\x08Variable", "a graph (GraphDef)");
+  told("\x08\1\x12\x10graph", "a SavedModel's graph");
   told(std::string("\n\5\0", 3), "something unknown");
   CHECK_THAT(CheckpointReader::open({}, dir.path()).error().message, Contains("a directory"));
   CHECK(CheckpointReader::open({}, dir.write("x.safetensors", "PK\3\4")).error().code == Code::kDataLoss);
