@@ -13,6 +13,14 @@ enum class Activation {
   kGelu,  // by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 };
 
+/// Sums that a product makes by the way, of what it has at hand.
+enum class SumsOf {
+  kNone,
+  kResult,  // n: over the rows of c; only with `gradient`
+  kA,       // m: over the k elements of each row of op(a); without bias, activation and gradient
+  kB,       // n: over the k elements of each column of op(b); likewise
+};
+
 /// c = activation(alpha op(a) op(b) + beta c + bias), row-major and dense, where op transposes when ta or tb: a is
 /// [m,k], or [k,m] with ta; b is [k,n], or [n,k] with tb; c is [m,n]. All in the card's memory; sizes are above 0.
 struct Product {
@@ -34,6 +42,9 @@ struct Product {
   /// Takes what an earlier product of the same m, n and activation kept, and multiplies by the activation's derivative
   /// in place of applying it: c = (alpha op(a) op(b) + beta c) * activation'(...). `batch` is 1.
   const void* gradient = nullptr;
+
+  SumsOf sums = SumsOf::kNone;
+  void* sums_to = nullptr;  // as many elements as `sums` says; `batch` is 1
 };
 
 /// Thread-safe.

@@ -82,7 +82,14 @@ struct ProblemHash {
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& p) {
-  if (p.gradient) return p.activation == Activation::kRelu ? CUBLASLT_EPILOGUE_DRELU : CUBLASLT_EPILOGUE_DGELU;
+  if (p.gradient) {
+    const bool sums = p.sums == SumsOf::kResult;
+    if (p.activation == Activation::kRelu) return sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+    return sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+  }
+  // Its A is what is b here (ColumnMajorProduct).
+  if (p.sums == SumsOf::kB) return CUBLASLT_EPILOGUE_BGRADA;
+  if (p.sums == SumsOf::kA) return CUBLASLT_EPILOGUE_BGRADB;
   int epilogue = p.bias ? CUBLASLT_EPILOGUE_BIAS : 0;
   if (p.activation == Activation::kRelu) epilogue |= p.keep ? CUBLASLT_EPILOGUE_RELU_AUX : CUBLASLT_EPILOGUE_RELU;
   if (p.activation == Activation::kGelu) epilogue |= p.keep ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
@@ -180,7 +187,8 @@ Status CublasBlas::describe(Descriptors& d, const Product& p, const CublasTypes&
   TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_TRANSA, operation(c.transpose_left)));
   TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_TRANSB, operation(c.transpose_right)));
   TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p)));
-  if (p.bias) TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias));
+  if (const void* vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to)
+    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector));
   if (const void* kept = p.gradient ? p.gradient : p.keep) {
     const int64_t row = p.activation == Activation::kRelu ? (p.n + 127) / 128 * 128 : (p.n + 7) / 8 * 8;
     TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kept));
@@ -222,6 +230,7 @@ Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
   Descriptors d{library_};
   TROUPE_RETURN_IF_ERROR(describe(d, p, types));
   const void* const kept = p.gradient ? p.gradient : p.keep;
+  const void* const vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to;
   TROUPE_ASSIGN(const Choice choice, choose(d, {.m = p.m,
                                                 .n = p.n,
                                                 .k = p.k,
@@ -231,7 +240,7 @@ Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
                                                 .a_alignment = alignment_of(p.a),
                                                 .b_alignment = alignment_of(p.b),
                                                 .c_alignment = alignment_of(p.c),
-                                                .bias_alignment = p.bias ? alignment_of(p.bias) : 0,
+                                                .bias_alignment = vector ? alignment_of(vector) : 0,
                                                 .kept_alignment = kept ? alignment_of(kept) : 0,
                                                 .epilogue = epilogue_of(p),
                                                 .dtype = p.dtype,

@@ -25,7 +25,11 @@ double gelu_derivative(double x) {
 template <class T> class HostProduct {
  public:
   using A = HostSum<T>;
-  explicit HostProduct(const Product& p) : p_(p), b_(static_cast<size_t>(p.k * p.n)), row_(static_cast<size_t>(p.n)) {}
+  explicit HostProduct(const Product& p)
+      : p_(p), b_(static_cast<size_t>(p.k * p.n)), row_(static_cast<size_t>(p.n)),
+        sums_(static_cast<size_t>(p.sums == SumsOf::kNone ? 0
+                                  : p.sums == SumsOf::kA  ? p.m
+                                                          : p.n)) {}
 
   void run() {
     for (int64_t i = 0; i < p_.batch; ++i) {
@@ -41,7 +45,9 @@ template <class T> class HostProduct {
         }
         finish_row(c + r * p_.n, r);
       }
+      if (p_.sums == SumsOf::kA || p_.sums == SumsOf::kB) sum_operand(a);
     }
+    for (size_t i = 0; i < sums_.size(); ++i) static_cast<T*>(p_.sums_to)[i] = static_cast<T>(sums_[i]);
   }
 
  private:
@@ -55,8 +61,19 @@ template <class T> class HostProduct {
       A x = static_cast<A>(p_.alpha) * row_[j];
       if (p_.beta != 0) x += static_cast<A>(p_.beta) * static_cast<A>(c[j]);
       if (p_.bias) x += static_cast<A>(static_cast<const T*>(p_.bias)[j]);
-      c[j] = static_cast<T>(p_.gradient ? differentiated(x, r, j) : activated(x, r, j));
+      x = p_.gradient ? differentiated(x, r, j) : activated(x, r, j);
+      if (p_.sums == SumsOf::kResult) sums_[static_cast<size_t>(j)] += x;
+      c[j] = static_cast<T>(x);
     }
+  }
+
+  void sum_operand(const T* a) {
+    for (int64_t q = 0; q < p_.k; ++q)
+      for (size_t i = 0; i < sums_.size(); ++i) {
+        const auto at = static_cast<int64_t>(i);
+        sums_[i] += p_.sums == SumsOf::kB ? b_[static_cast<size_t>(q * p_.n + at)]
+                                          : static_cast<A>(p_.ta ? a[q * p_.m + at] : a[at * p_.k + q]);
+      }
   }
 
   A activated(A x, int64_t r, int64_t j) {
@@ -88,20 +105,26 @@ template <class T> class HostProduct {
   const Product p_;
   std::vector<A> b_;    // op(b)
   std::vector<A> row_;  // of the result
+  std::vector<A> sums_;
 };
 
 class FakeBlas final : public Blas {
  public:
   explicit FakeBlas(const FakeBlasOptions& options) : options_(options) {}
   Status multiply(const Compute& gpu, const Product& p) override {
-    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.keep || p.gradient)) ||
-        (p.bias && p.gradient)) {
+    const bool sums = p.sums != SumsOf::kNone;
+    const bool plain = !p.bias && !p.gradient && p.activation == Activation::kNone;
+    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.keep || p.gradient || sums)) ||
+        (p.bias && p.gradient) || (sums && (!p.sums_to || (p.sums == SumsOf::kResult ? !p.gradient : !plain)))) {
       fake::add_fault(
           fmt::format("a product of {} [{},{}] x [{},{}] that libraries do not have", p.batch, p.m, p.k, p.k, p.n));
       return make_error(Code::kInternal, "no such product");
     }
-    if (!options_.epilogues && (p.bias || p.activation != Activation::kNone))
+    if (!options_.epilogues && (p.bias || p.activation != Activation::kNone || sums))
       return make_error(Code::kUnimplemented, "the test asked for a library without epilogues");
+    if (!options_.gradients && (p.keep || p.gradient))
+      return make_error(Code::kUnimplemented, "the test asked for a library without gradients");
+    if (!options_.sums && sums) return make_error(Code::kUnimplemented, "the test asked for a library without sums");
     switch (p.dtype) {
       case DType::kFloat32: gpu.stream.enqueue([p] { HostProduct<float>(p).run(); }); break;
       case DType::kFloat64: gpu.stream.enqueue([p] { HostProduct<double>(p).run(); }); break;

@@ -8,7 +8,9 @@
 namespace troupe::gpu {
 
 struct FakeBlasOptions {
-  bool epilogues = true;  // else products with a bias or an activation are kUnimplemented
+  bool epilogues = true;  // else products with a bias, an activation or sums are kUnimplemented
+  bool gradients = true;  // else those that keep something, and those with a gradient
+  bool sums = true;       // else those with sums
 };
 std::shared_ptr<Blas> make_fake_blas(const FakeBlasOptions& options = {});
 

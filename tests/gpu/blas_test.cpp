@@ -111,6 +111,55 @@ TEST_CASE("Biases, activations and their gradients follow products") {
     }
 }
 
+TEST_CASE("Sums of operands and of gradients come with products") {
+  Host host;
+  const int64_t m = 3, n = 11, k = 4;
+  const auto a = numbers(m * k, 4), b = numbers(k * n, 5), g = numbers(m * k, 7);
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const gpu::SumsOf sums : {gpu::SumsOf::kA, gpu::SumsOf::kB}) {
+        gpu::Product p{.dtype = DType::kFloat64, .m = m, .n = n, .k = k, .ta = ta, .tb = tb};
+        std::vector<double> y(m * n), got(sums == gpu::SumsOf::kA ? m : n);
+        p.a = a.data();
+        p.b = b.data();
+        p.c = y.data();
+        p.sums = sums;
+        p.sums_to = got.data();
+        host.multiply(p);
+        for (int64_t i = 0; i < m * n; ++i) CHECK(y[i] == element(p, 0, i / n, i % n));
+        for (size_t i = 0; i < got.size(); ++i) {
+          double wanted = 0;
+          const auto at = static_cast<int64_t>(i);
+          for (int64_t q = 0; q < k; ++q)
+            wanted += sums == gpu::SumsOf::kA ? a[ta ? q * m + at : at * k + q] : b[tb ? at * k + q : q * n + at];
+          CHECK(got[i] == wanted);
+        }
+      }
+  for (const Activation activation : {Activation::kRelu, Activation::kGelu}) {
+    std::vector<double> y(m * n), dy(m * n), sums(n);
+    std::vector<unsigned char> kept(gpu::Blas::kept_bytes(activation, DType::kFloat64, m, n));
+    gpu::Product p{.dtype = DType::kFloat64, .m = m, .n = n, .k = k};
+    p.a = a.data();
+    p.b = b.data();
+    p.c = y.data();
+    p.activation = activation;
+    p.keep = kept.data();
+    host.multiply(p);
+    p.a = g.data();
+    p.c = dy.data();
+    p.keep = nullptr;
+    p.gradient = kept.data();
+    p.sums = gpu::SumsOf::kResult;
+    p.sums_to = sums.data();
+    host.multiply(p);
+    for (int64_t j = 0; j < n; ++j) {
+      double wanted = 0;
+      for (int64_t i = 0; i < m; ++i) wanted += dy[i * n + j];
+      CHECK(sums[j] == Approx(wanted).margin(1e-12));
+    }
+  }
+}
+
 TEST_CASE("A column-major library that follows the layout makes the row-major product") {
   for (int form = 0; form < 4; ++form) {
     gpu::Product p{.dtype = DType::kFloat64, .m = 4, .n = 5, .k = 3, .ta = form % 2 == 1, .tb = form / 2 == 1};
