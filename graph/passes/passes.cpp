@@ -10,6 +10,7 @@
 #include "graph/passes/fold_batch_norm.h"
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
+#include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sum_products.h"
@@ -92,6 +93,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     fuse<BatchNormFolding>(step);
   if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}))
     fuse<EpilogueFusion>(step, devices);
+  if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
+    fuse<ProductGradientFusion>(step, devices);
   if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step, devices);
 }
 

@@ -4,7 +4,7 @@
 // Convolutions leave bias and activation to oneDNN. A matrix product does them by their own kernels on the result,
 // which is in the cache by then: measured on AVX-512 with one thread, that costs 1 to 4 in 100 of the product, and
 // oneDNN's product with bias and activation is up to twice as slow as its plain one unless it may reorder the weights.
-#include "base/check.h"
+#include "ops/fused/part_kernels.h"
 #include "ops/fused/register.h"
 #include "ops/nn/conv_kernel.h"
 #include "ops/nn/epilogue.h"
@@ -15,48 +15,25 @@ namespace {
 
 class FusedMatMul final : public ComputeKernel {
  public:
-  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue)
-      : product_(std::move(product)), epilogue_(std::move(epilogue)) {}
+  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue, bool keeps)
+      : product_(std::move(product)), epilogue_(std::move(epilogue)), keeps_(keeps) {}
 
   Status compute(KernelContext& c) override {
-    Tensor values[3] = {c.input(0), c.input(1), Tensor()};
-    const uint32_t slots[] = {0, 1};
-    const int32_t uses[] = {2, 2};
-    KernelContext product(values, uses, slots, 2, 2, 1, c.device(), c.step());
-    TROUPE_RETURN_IF_ERROR(product_->compute(product));
-    TROUPE_RETURN_IF_ERROR(epilogue_.apply(c, values[2]));
-    c.set_output(0, std::move(values[2]));
+    TROUPE_ASSIGN(Tensor y, run_part(*product_, c, {c.input(0), c.input(1)}, false));
+    TROUPE_RETURN_IF_ERROR(epilogue_.apply(c, y));
+    if (keeps_) {
+      TROUPE_ASSIGN(Tensor nothing, c.allocate(DType::kUInt8, {0}));
+      c.set_output(1, std::move(nothing));
+    }
+    c.set_output(0, std::move(y));
     return {};
   }
 
  private:
   const std::shared_ptr<ComputeKernel> product_;
   const Epilogue epilogue_;
+  const bool keeps_;
 };
-
-/// The kernels of MatMul by T, transpose_a and transpose_b.
-using Products = std::map<std::tuple<DType, bool, bool>, std::shared_ptr<ComputeKernel>>;
-
-Products find_products(const KernelRegistry& kernels) {
-  Products out;
-  for (DType dtype : FullFloatTypes::dtypes())
-    for (bool ta : {false, true})
-      for (bool tb : {false, true}) {
-        Attrs attrs;
-        attrs.set("T", dtype);
-        attrs.set("transpose_a", ta);
-        attrs.set("transpose_b", tb);
-        KernelInit init;
-        init.op = "MatMul";
-        init.attrs = &attrs;
-        auto kernel = kernels.make(init, DeviceKind::kCpu);
-        TROUPE_CHECK(kernel.ok());
-        auto* compute = dynamic_cast<ComputeKernel*>(kernel->release());
-        TROUPE_CHECK(compute);
-        out[{dtype, ta, tb}].reset(compute);
-      }
-  return out;
-}
 
 OpDef with_epilogue(OpDef op) {
   op.attr("num_args: int >= 0").attr("fused_ops: list(string)").attr(type_attr("T", FloatTypes{}));
@@ -75,6 +52,13 @@ OpDef with_fused_window(OpDef op) {
 
 }  // namespace
 
+Result<bool> keeps_relu(const KernelInit& init, const std::string& activation) {
+  const auto kept = init.attr<int64_t>("num_kept");
+  if (kept > 1 || (kept == 1 && activation != "Relu"))
+    return invalid_argument("num_kept is {} with activation '{}'; it must be 0, or 1 with Relu", kept, activation);
+  return kept == 1;
+}
+
 void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto epilogues = std::make_shared<const EpilogueKernels>(kernels);
   const auto add = [&](OpDef op, const std::string& plain, const KernelFactory& factory) {
@@ -85,20 +69,24 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .doc("The result of " + plain +
                  ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, "
                  "GeluApproximate (by tanh) and GeluExact (by erf) or nothing. A pass makes it. Relu and Relu6 of a "
-                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
+                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0." +
+                 (plain == "MatMul" ? " With num_kept 1, Relu leaves what _FusedMatMulReluGrad may use." : "")),
         not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };
   OpDef product("_FusedMatMul");
   product.input("a: T").input("b: T").input("args: num_args * T").output("product: T");
+  product.output("kept: num_kept * uint8").attr("num_kept: int >= 0 = 0");
   product.attr("transpose_a: bool = false").attr("transpose_b: bool = false");
   product.attr("grad_a: bool = false").attr("grad_b: bool = false");
   add(std::move(product), "MatMul",
-      [epilogues, products = find_products(kernels)](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+      [epilogues, parts = std::make_shared<const PartKernels>(kernels)](
+          const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
-        const auto found =
-            products.find({init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b")});
-        return std::unique_ptr<ComputeKernel>(new FusedMatMul(found->second, std::move(epilogue)));
+        TROUPE_ASSIGN(const bool keeps, keeps_relu(init, epilogue.activation()));
+        auto kernel =
+            parts->product(init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b"));
+        return std::unique_ptr<ComputeKernel>(new FusedMatMul(std::move(kernel), std::move(epilogue), keeps));
       });
   for (const bool depthwise : {false, true}) {
     const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";

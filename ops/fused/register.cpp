@@ -7,6 +7,7 @@ namespace troupe {
 void register_fused_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_fused_elementwise_ops(ops, kernels);
   register_fused_product_ops(ops, kernels);
+  register_product_gradient_ops(ops, kernels);
 }
 
 }  // namespace troupe

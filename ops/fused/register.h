@@ -13,8 +13,18 @@ void register_fused_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_product_ops(OpRegistry&, KernelRegistry&);
+void register_product_gradient_ops(OpRegistry&, KernelRegistry&);
 
-/// Kernels of GPUs. `launch` is that of the variant.
-void register_fused_product_gpu(KernelRegistry& kernels, GpuEpilogueLaunch launch);
+/// Kernels of GPUs. `launches` are those of the variant.
+void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
+void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
+
+// What attributes of gradients say, for CPUs and GPUs.
+/// Whether _FusedMatMul keeps something for the gradient.
+Result<bool> keeps_relu(const KernelInit& init, const std::string& activation);
+/// Whether _FusedMatMulReluGrad has the sums too.
+Result<bool> sums_of_relu_gradient(const KernelInit& init);
+/// The operand that _FusedMatMulBiasAddGrad sums: 0 or 1.
+Result<int> summed_operand(const KernelInit& init);
 
 }  // namespace troupe

@@ -2,6 +2,7 @@
 // BiasAdd and its gradient on GPUs.
 #include "ops/nn/bias.h"
 
+#include "ops/nn/gpu_epilogue.h"
 #include "ops/nn/register.h"
 #include "ops/parts/elementwise.cuh"
 #include "ops/parts/reduce.cuh"
@@ -84,6 +85,16 @@ template <class... T> void add_kernels(KernelRegistry& kernels, TypeList<T...>) 
 }
 
 }  // namespace
+
+Status launch_bias_gradient(KernelContext& c, const Tensor& dy, Tensor& sums) {
+  Status status;
+  with_type(dy.dtype(), GpuFloats{}, [&]<class T>() {
+    const bool reduced[] = {true, false};
+    status = launch_reduction<reducers::Sum<T>, T, T>(
+        c, dy.address(), sums, plan_reduce(Shape{dy.elements() / sums.elements(), sums.elements()}, reduced));
+  });
+  return status;
+}
 
 void register_bias_gpu(KernelRegistry& kernels) { add_kernels(kernels, GpuNumbers{}); }
 

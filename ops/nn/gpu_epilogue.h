@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epilogues of fused nodes on GPUs: bias and activation in one pass over the result of a product, in place. The kernel
-// is in ops/nn/epilogue.cu.
+// Epilogues of fused nodes on GPUs: bias and activation in one pass over the result of a product, in place, and their
+// gradients. The kernels are in ops/nn/epilogue.cu, the sums of a bias's gradient in ops/nn/bias.cu.
 #pragma once
 #include "ops/nn/epilogue.h"
 
@@ -15,11 +15,28 @@ struct GpuEpilogue {
 };
 using GpuEpilogueLaunch = Status (*)(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
 
+/// dy = ReluGrad(dy, features), in place; the two are of one shape and type. The caller has told the stream what is
+/// used.
+using GpuReluGradientLaunch = Status (*)(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+/// sums[j] = the sum of dy[.., j] over all rows. Memory in between is of `c`.
+using GpuBiasGradientLaunch = Status (*)(KernelContext& c, const Tensor& dy, Tensor& sums);
+
+/// Those of a variant.
+struct GpuEpilogueLaunches {
+  GpuEpilogueLaunch epilogue;
+  GpuReluGradientLaunch relu_gradient;
+  GpuBiasGradientLaunch bias_gradient;
+};
+
 namespace on_cuda {
 Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
-}
+Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+Status launch_bias_gradient(KernelContext& c, const Tensor& dy, Tensor& sums);
+}  // namespace on_cuda
 namespace on_fake {
 Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Tensor& y);
-}
+Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy);
+Status launch_bias_gradient(KernelContext& c, const Tensor& dy, Tensor& sums);
+}  // namespace on_fake
 
 }  // namespace troupe

@@ -53,6 +53,8 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_FusedDepthwiseConv2dNative",
                                             "_FusedElementwise",
                                             "_FusedMatMul",
+                                            "_FusedMatMulBiasAddGrad",
+                                            "_FusedMatMulReluGrad",
                                             "Abort",
                                             "LoopCond",
                                             "Conv2D",

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fusing of the gradients of biases and of Relu with the matrix products next to them, on GPUs.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "graph/passes/pass_devices.h"
+#include "graph/passes/readers.h"
+
+namespace troupe {
+
+/// What the matrix library of a GPU does at the end of a product of a backward pass. To run after EpilogueFusion.
+///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad, where y comes from a
+///      _FusedMatMul with Relu, which then keeps for it where Relu is on.
+///   2. BiasAddGrad(d) and MatMul(x, d) or MatMul(d, y), with d as it was transposed for a weight's gradient, become
+///      _FusedMatMulBiasAddGrad. Not in steps with control flow, where x may be dead and d not.
+/// Left alone: a product under ReluGrad that has another reader, is fetched or fed, and nodes with control inputs.
+class ProductGradientFusion {
+ public:
+  /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
+  ProductGradientFusion(StepGraph& step, const PassDevices& devices);
+  /// True if a fused node's output now stands for `node`. To be called for each node, inputs first.
+  bool visit(const Node& node);
+
+ private:
+  /// A ReluGrad.
+  struct ReluGradient {
+    const Node *product, *forward;
+    const Node* sums;  // its BiasAddGrad, or nullptr
+  };
+  /// A product and the BiasAddGrad of one of its operands.
+  struct Pair {
+    const Node *product, *sums;
+    const char* of;  // that operand
+  };
+
+  bool is_free(const Node& node, const Node& beside) const;
+  void find_relu_gradients(const PassDevices& devices);
+  void find_pairs(const PassDevices& devices);
+  bool keep(const Node& forward);
+  bool fuse_relu(const Node& gradient, const ReluGradient& parts);
+  bool fuse_pair(const Node& first, const Pair& pair);
+
+  StepGraph& step_;
+  const Readers readers_;
+  std::vector<size_t> places_;                            // by id: where in the order
+  std::unordered_multimap<int, const Node*> sums_;        // BiasAddGrads, by id of what they sum
+  std::unordered_map<int, ReluGradient> relu_gradients_;  // by id
+  std::unordered_map<int, Output> kept_;                  // by id of a forward product; none until it is visited
+  std::unordered_map<int, Pair> pairs_;                   // by id of the first part
+  std::unordered_map<int, Output> second_;                // what is to stand for parts that come later, by id
+  std::vector<bool> taken_;                               // by id: a part of something
+};
+
+}  // namespace troupe

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// _FusedMatMulReluGrad and _FusedMatMulBiasAddGrad on GPUs: by the matrix library where it has such, else its plain
+// product with a pass for each of the rest. What the forward product kept is of the library's own making; where there
+// is none of it, features say where Relu is on.
+#include <atomic>
+
+#include "gpu/blas.h"
+#include "ops/fused/register.h"
+#include "ops/linear/product_plan.h"
+#include "ops/parts/elementwise.h"
+#include "ops/parts/gpu_elementwise.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// What the library does itself, tried until it says that it has none of it for these types or sizes.
+class TriedProduct {
+ public:
+  /// Whether it did.
+  Result<bool> multiply(const gpu::Compute& gpu, const gpu::Product& product) {
+    if (!has_.load(std::memory_order_relaxed)) return false;
+    Status status = gpu.blas->multiply(gpu, product);
+    if (status.ok()) return true;
+    if (status.error().code != Code::kUnimplemented) return std::move(status.error());
+    has_.store(false, std::memory_order_relaxed);
+    return false;
+  }
+
+ private:
+  std::atomic<bool> has_{true};
+};
+
+gpu::Product product_of(const KernelContext& c, const ProductPlan& plan, bool ta, bool tb, Tensor& y) {
+  gpu::Product p{.dtype = y.dtype(), .m = plan.m, .n = plan.n, .k = plan.k, .ta = ta, .tb = tb};
+  p.a = c.input(0).address();
+  p.b = c.input(1).address();
+  p.c = y.mutable_address();
+  return p;
+}
+
+Status fill_zero(const gpu::Compute& gpu, Tensor& t) {
+  return t.bytes() == 0 ? Status() : gpu.stream.fill(t.mutable_address(), 0, t.bytes());
+}
+
+class GpuFusedMatMulReluGrad final : public ComputeKernel {
+ public:
+  GpuFusedMatMulReluGrad(const KernelInit& init, bool sums, const GpuEpilogueLaunches& launches)
+      : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), sums_(sums), launches_(launches) {}
+
+  Status compute(KernelContext& c) override {
+    const gpu::Compute& gpu = *c.device().gpu;
+    const Tensor &a = c.input(0), &features = c.input(2);
+    TROUPE_ASSIGN(const ProductPlan plan, plan_product(a.shape(), c.input(1).shape(),
+                                                       {.batches = false, .broadcasts = true, .ta = ta_, .tb = tb_}));
+    TROUPE_RETURN_IF_ERROR(same_shapes(plan.out, features.shape()));
+    TROUPE_ASSIGN(Tensor y, c.allocate(a.dtype(), plan.out));
+    Tensor sums;
+    if (sums_) {
+      TROUPE_ASSIGN(sums, c.allocate(a.dtype(), {plan.n}));
+    }
+    declare_uses(c, {&y, sums_ ? &sums : &y});
+    if (y.elements() == 0 || plan.k == 0) {
+      TROUPE_RETURN_IF_ERROR(fill_zero(gpu, y));
+      if (sums_) TROUPE_RETURN_IF_ERROR(fill_zero(gpu, sums));
+    } else {
+      TROUPE_RETURN_IF_ERROR(multiply(c, product_of(c, plan, ta_, tb_, y), y, sums));
+    }
+    if (sums_) c.set_output(1, std::move(sums));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  Status multiply(KernelContext& c, const gpu::Product& plain, Tensor& y, Tensor& sums) {
+    const gpu::Compute& gpu = *c.device().gpu;
+    const Tensor& kept = c.input(3);
+    gpu::Product fused = plain;
+    fused.activation = gpu::Activation::kRelu;
+    fused.gradient = kept.address();
+    const bool has_kept = kept.bytes() == gpu::Blas::kept_bytes(fused.activation, y.dtype(), plain.m, plain.n);
+    if (has_kept && sums_) {
+      gpu::Product both = fused;
+      both.sums = gpu::SumsOf::kResult;
+      both.sums_to = sums.mutable_address();
+      TROUPE_ASSIGN(const bool done, with_sums_.multiply(gpu, both));
+      if (done) return {};
+    }
+    bool done = false;
+    if (has_kept) {
+      TROUPE_ASSIGN(done, with_gradient_.multiply(gpu, fused));
+    }
+    if (!done) {
+      TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
+      TROUPE_RETURN_IF_ERROR(launches_.relu_gradient(gpu, c.input(2), y));
+    }
+    return sums_ ? launches_.bias_gradient(c, y, sums) : Status();
+  }
+
+  const bool ta_, tb_, sums_;
+  const GpuEpilogueLaunches launches_;
+  TriedProduct with_sums_, with_gradient_;
+};
+
+class GpuFusedMatMulBiasAddGrad final : public ComputeKernel {
+ public:
+  GpuFusedMatMulBiasAddGrad(const KernelInit& init, int summed, const GpuEpilogueLaunches& launches)
+      : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), summed_(summed), launches_(launches) {
+  }
+
+  Status compute(KernelContext& c) override {
+    const gpu::Compute& gpu = *c.device().gpu;
+    const Tensor& a = c.input(0);
+    TROUPE_ASSIGN(const ProductPlan plan, plan_product(a.shape(), c.input(1).shape(),
+                                                       {.batches = false, .broadcasts = true, .ta = ta_, .tb = tb_}));
+    TROUPE_ASSIGN(Tensor y, c.allocate(a.dtype(), plan.out));
+    TROUPE_ASSIGN(Tensor sums, c.allocate(a.dtype(), {summed_ == 0 ? plan.m : plan.n}));
+    declare_uses(c, {&y, &sums});
+    if (plan.k == 0) {
+      TROUPE_RETURN_IF_ERROR(fill_zero(gpu, y));
+      TROUPE_RETURN_IF_ERROR(fill_zero(gpu, sums));
+    } else {
+      TROUPE_RETURN_IF_ERROR(multiply(c, plan, y, sums));
+    }
+    c.set_output(0, std::move(y));
+    c.set_output(1, std::move(sums));
+    return {};
+  }
+
+ private:
+  Status multiply(KernelContext& c, const ProductPlan& plan, Tensor& y, Tensor& sums) {
+    const gpu::Compute& gpu = *c.device().gpu;
+    if (y.elements() > 0) {
+      const gpu::Product plain = product_of(c, plan, ta_, tb_, y);
+      gpu::Product fused = plain;
+      fused.sums = summed_ == 0 ? gpu::SumsOf::kA : gpu::SumsOf::kB;
+      fused.sums_to = sums.mutable_address();
+      TROUPE_ASSIGN(const bool done, with_sums_.multiply(gpu, fused));
+      if (done) return {};
+      TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
+    }
+    return sums.elements() > 0 ? launches_.bias_gradient(c, c.input(summed_), sums) : Status();
+  }
+
+  const bool ta_, tb_;
+  const int summed_;
+  const GpuEpilogueLaunches launches_;
+  TriedProduct with_sums_;
+};
+
+}  // namespace
+
+void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches) {
+  kernels.add("_FusedMatMulReluGrad", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
+              [launches](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                TROUPE_ASSIGN(const bool sums, sums_of_relu_gradient(init));
+                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMulReluGrad(init, sums, launches));
+              });
+  kernels.add("_FusedMatMulBiasAddGrad", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
+              [launches](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                TROUPE_ASSIGN(const int summed, summed_operand(init));
+                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMulBiasAddGrad(init, summed, launches));
+              });
+}
+
+}  // namespace troupe
