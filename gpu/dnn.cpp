@@ -15,6 +15,8 @@ Status check_convolution(const Convolution& c) {
       c.out_channels % c.groups != 0)
     return invalid_argument("{} images cannot be convolved from {} to {} channels in {} groups", c.batch, c.in_channels,
                             c.out_channels, c.groups);
+  if (c.makes != Convolution::Makes::kOutput && (c.bias || c.activation != Activation::kNone))
+    return invalid_argument("a gradient of a convolution takes neither bias nor activation");
   for (const Convolution::Axis& a : {c.y, c.x})
     if (std::min({a.in, a.size, a.stride, a.dilation, a.out}) < 1 || a.padding < 0 || a.places() != a.out)
       return invalid_argument(

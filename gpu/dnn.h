@@ -2,7 +2,7 @@
 // Dnn: convolutions over images on GPUs. There are two: cuDNN (gpu/cudnn.h), and a fake on the host
 // (gpu/fake/fake_dnn.h). Implemented in gpu/dnn.cpp.
 #pragma once
-#include "gpu/compute.h"
+#include "gpu/blas.h"
 #include "troupe/dtype.h"
 
 namespace troupe::gpu {
@@ -28,17 +28,21 @@ struct Convolution {
   Axis y, x;
   const void *input = nullptr, *filter = nullptr, *output = nullptr;  // the two that are read
   void* made = nullptr;
+  // What follows at once, with kOutput only.
+  const void* bias = nullptr;  // out_channels elements, one for each channel; or null
+  Activation activation = Activation::kNone;
 };
 
-/// Errors, kInvalidArgument: sizes below 1, groups that do not divide the channels, an `out` that is not places().
+/// Errors, kInvalidArgument: sizes below 1, groups that do not divide the channels, an `out` that is not places(), a
+/// bias or an activation of a gradient.
 Status check_convolution(const Convolution& c);
 
 /// Thread-safe.
 class Dnn {
  public:
   virtual ~Dnn() = default;
-  /// Puts the convolution into the device's stream. Errors: kUnimplemented for types or sizes that it has none of;
-  /// those of check_convolution(), of the library and of memory for it to work in.
+  /// Puts the convolution into the device's stream. Errors: kUnimplemented for types or sizes that it has none of, or
+  /// none with that bias or activation; those of check_convolution(), of the library and of memory for it to work in.
   virtual Status convolve(const Compute& gpu, const Convolution& c) = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as graphs of one operation, which cuDNN's engines carry out.
+// Convolutions as graphs that cuDNN's engines carry out: of one operation, or with those that add a bias and apply an
+// activation, whose inputs never come to memory.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -18,8 +19,11 @@ namespace {
 
 constexpr int64_t kMostPlanWorkspace = int64_t{1} << 30;  // bytes
 constexpr int64_t kMostAdvised = 64;                      // plans that heuristics are asked for
-constexpr int64_t kInputId = 'x', kFilterId = 'w', kOutputId = 'y';
+constexpr int64_t kInputId = 'x', kFilterId = 'w', kOutputId = 'y', kBiasId = 'b';
+constexpr int64_t kConvolvedId = 'c', kBiasedId = 's';  // virtual: between operations
 using Makes = Convolution::Makes;
+/// Input, filter, output, and the bias or null.
+using ConvAddresses = std::array<const void*, 4>;
 
 /// The alignment of a tensor that engines are told; none knows what to do with more.
 int64_t told_alignment(const void* at) {
@@ -29,8 +33,8 @@ int64_t told_alignment(const void* at) {
 
 /// What the choice of a plan depends on.
 struct ConvProblem {
-  std::array<int64_t, 21> parts;
-  ConvProblem(const Convolution& c, const void* const (&at)[3], bool tf32)
+  std::array<int64_t, 24> parts;
+  ConvProblem(const Convolution& c, const ConvAddresses& at, bool tf32)
       : parts{static_cast<int64_t>(c.makes),
               static_cast<int64_t>(c.dtype),
               c.channels_first,
@@ -51,7 +55,10 @@ struct ConvProblem {
               c.x.padding,
               told_alignment(at[0]),
               told_alignment(at[1]),
-              told_alignment(at[2])} {}
+              told_alignment(at[2]),
+              told_alignment(at[3]),
+              at[3] != nullptr,
+              static_cast<int64_t>(c.activation)} {}
   bool operator==(const ConvProblem&) const = default;
 };
 struct ConvProblemHash {
@@ -75,9 +82,19 @@ Result<cudnnDataType_t> cudnn_type(DType dtype) {
   }
 }
 
+/// Whether more than the convolution is to be done.
+bool is_of_several(const Convolution& c) { return c.bias || c.activation != Activation::kNone; }
+
+/// The error of a problem that has no plan. What cuDNN does not like about a graph of several operations, whatever it
+/// calls it, is not there for the caller, who has another way.
+Error not_found(Error error, const Convolution& c) {
+  if (is_of_several(c) && error.code != Code::kResourceExhausted) error.code = Code::kUnimplemented;
+  return error;
+}
+
 /// A convolution for cuDNN, which plans refer to.
 struct ConvGraph {
-  std::vector<CudnnDescriptor> parts;
+  std::vector<CudnnDescriptor> parts, operations;
   CudnnDescriptor graph;
 };
 struct ConvPlan {
@@ -110,15 +127,19 @@ class CudnnDnn final : public Dnn {
     if (error == cudaSuccess) return {};
     return make_error(Code::kInternal, "{} of card {}: {}", call, options_.card, cudaGetErrorString(error));
   }
-  Result<CudnnDescriptor> tensor(int64_t id, cudnnDataType_t type, const void* at, bool channels_first, int64_t n,
-                                 int64_t c, int64_t h, int64_t w) const;
-  Result<std::shared_ptr<const ConvGraph>> describe(const Convolution& c, const void* const (&at)[3]) const;
+  /// Without an address, one of what is between operations.
+  Result<CudnnDescriptor> tensor(int64_t id, cudnnDataType_t type, std::optional<const void*> at, bool channels_first,
+                                 int64_t n, int64_t c, int64_t h, int64_t w) const;
+  /// Adds to `graph` the operation y = f(x), or y = x + b, of tensors.
+  Status add_pointwise(ConvGraph& graph, cudnnPointwiseMode_t mode, bool doubles, const CudnnDescriptor& x,
+                       const CudnnDescriptor* b, const CudnnDescriptor& y) const;
+  Result<std::shared_ptr<const ConvGraph>> describe(const Convolution& c, const ConvAddresses& at) const;
   /// Plans for a problem, the most advisable first. With `strict` only such as give the same bits each time.
   Result<std::vector<ConvPlan>> advise(const std::shared_ptr<const ConvGraph>& graph, cudnnBackendHeurMode_t mode,
                                        bool tensor_cores, bool strict, int64_t most) const;
   Result<bool> is_fit(const CudnnDescriptor& config, bool tensor_cores, bool strict) const;
-  Result<std::vector<ConvPlan>> find(const Compute& gpu, const Convolution& c, const void* const (&at)[3]) const;
-  Status run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const;
+  Result<std::vector<ConvPlan>> find(const Compute& gpu, const Convolution& c, const ConvAddresses& at) const;
+  Status run(const Compute& gpu, const ConvPlan& plan, const ConvAddresses& at) const;
 
   const CudnnOptions options_;
   const std::shared_ptr<TimedEvents> events_;  // null: no plan is timed
@@ -135,21 +156,39 @@ Status CudnnDnn::open() {
   return library_.check(library_.cudnnCreate(&handle_), "cudnnCreate");
 }
 
-Result<CudnnDescriptor> CudnnDnn::tensor(int64_t id, cudnnDataType_t type, const void* at, bool channels_first,
-                                         int64_t n, int64_t c, int64_t h, int64_t w) const {
+Result<CudnnDescriptor> CudnnDnn::tensor(int64_t id, cudnnDataType_t type, std::optional<const void*> at,
+                                         bool channels_first, int64_t n, int64_t c, int64_t h, int64_t w) const {
   const int64_t sizes[] = {n, c, h, w};
   const int64_t first[] = {c * h * w, h * w, w, 1}, last[] = {c * h * w, 1, w * c, c};
   CudnnDescriptor out(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   out.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
   out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
-  out.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, told_alignment(at));
+  out.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, at ? told_alignment(*at) : 16);
+  if (!at) out.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, true);
   out.set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span<const int64_t>(sizes));
   out.set(CUDNN_ATTR_TENSOR_STRIDES, std::span<const int64_t>(channels_first ? first : last));
   TROUPE_RETURN_IF_ERROR(out.finalize());
   return out;
 }
 
-Result<std::shared_ptr<const ConvGraph>> CudnnDnn::describe(const Convolution& c, const void* const (&at)[3]) const {
+Status CudnnDnn::add_pointwise(ConvGraph& graph, cudnnPointwiseMode_t mode, bool doubles, const CudnnDescriptor& x,
+                               const CudnnDescriptor* b, const CudnnDescriptor& y) const {
+  CudnnDescriptor function(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  function.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, doubles ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  TROUPE_RETURN_IF_ERROR(function.finalize());
+  CudnnDescriptor operation(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  TROUPE_RETURN_IF_ERROR(operation.finalize());
+  graph.parts.push_back(std::move(function));
+  graph.operations.push_back(std::move(operation));
+  return {};
+}
+
+Result<std::shared_ptr<const ConvGraph>> CudnnDnn::describe(const Convolution& c, const ConvAddresses& at) const {
   TROUPE_ASSIGN(const cudnnDataType_t type, cudnn_type(c.dtype));
   const bool doubles = c.dtype == DType::kFloat64;
   // Groups follow from the channels of input and filter.
@@ -203,7 +242,23 @@ Result<std::shared_ptr<const ConvGraph>> CudnnDnn::describe(const Convolution& c
   operation.set(a.convolution, convolution);
   operation.set(a.x, x);
   operation.set(a.w, w);
-  operation.set(a.y, y);
+  const bool adds = at[3] != nullptr, activates = c.activation != Activation::kNone;
+  // What is between operations is as exact as sums are.
+  const auto between = [&](int64_t id) {
+    return tensor(id, doubles ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT, {}, c.channels_first, c.batch, c.out_channels,
+                  c.y.out, c.x.out);
+  };
+  CudnnDescriptor convolved, biased, bias;
+  if (adds || activates) {
+    TROUPE_ASSIGN(convolved, between(kConvolvedId));
+  }
+  if (adds && activates) {
+    TROUPE_ASSIGN(biased, between(kBiasedId));
+  }
+  if (adds) {
+    TROUPE_ASSIGN(bias, tensor(kBiasId, type, at[3], c.channels_first, 1, c.out_channels, 1, 1));
+  }
+  operation.set(a.y, adds || activates ? convolved : y);
   if (doubles) {
     operation.set(a.alpha, CUDNN_TYPE_DOUBLE, 1.0);
     operation.set(a.beta, CUDNN_TYPE_DOUBLE, 0.0);
@@ -214,11 +269,21 @@ Result<std::shared_ptr<const ConvGraph>> CudnnDnn::describe(const Convolution& c
   TROUPE_RETURN_IF_ERROR(operation.finalize());
 
   auto out = std::make_shared<ConvGraph>();
+  out->operations.push_back(std::move(operation));
+  if (adds)
+    TROUPE_RETURN_IF_ERROR(add_pointwise(*out, CUDNN_POINTWISE_ADD, doubles, convolved, &bias, activates ? biased : y));
+  if (activates)
+    TROUPE_RETURN_IF_ERROR(
+        add_pointwise(*out, CUDNN_POINTWISE_RELU_FWD, doubles, adds ? biased : convolved, nullptr, y));
+  std::vector<cudnnBackendDescriptor_t> operations;
+  for (const CudnnDescriptor& each : out->operations) operations.push_back(each.raw());
   out->graph = CudnnDescriptor(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   out->graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
-  out->graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  out->graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                 std::span<const cudnnBackendDescriptor_t>(operations));
   TROUPE_RETURN_IF_ERROR(out->graph.finalize());
-  for (CudnnDescriptor* part : {&x, &w, &y, &convolution, &operation}) out->parts.push_back(std::move(*part));
+  for (CudnnDescriptor* part : {&x, &w, &y, &convolution, &convolved, &biased, &bias})
+    out->parts.push_back(std::move(*part));
   return std::shared_ptr<const ConvGraph>(std::move(out));
 }
 
@@ -267,14 +332,15 @@ Result<std::vector<ConvPlan>> CudnnDnn::advise(const std::shared_ptr<const ConvG
   return out;
 }
 
-Result<std::vector<ConvPlan>> CudnnDnn::find(const Compute& gpu, const Convolution& c,
-                                             const void* const (&at)[3]) const {
+Result<std::vector<ConvPlan>> CudnnDnn::find(const Compute& gpu, const Convolution& c, const ConvAddresses& at) const {
   TROUPE_ASSIGN(const auto graph, describe(c, at));
   const bool tensor_cores = c.dtype != DType::kFloat32 || gpu.tf32;
   std::vector<ConvPlan> plans;
+  // Of a graph of several operations only what is good: the caller has another way.
+  const bool only_good = is_of_several(c);
   for (const bool strict : {true, false})
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-      if (plans.empty()) {
+      if (plans.empty() && (!only_good || (strict && mode == CUDNN_HEUR_MODE_A))) {
         TROUPE_ASSIGN(plans, advise(graph, mode, tensor_cores, strict, events_ ? options_.timed : 1));
       }
   if (plans.empty())
@@ -285,16 +351,17 @@ Result<std::vector<ConvPlan>> CudnnDnn::find(const Compute& gpu, const Convoluti
   return plans;
 }
 
-Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const void* const (&at)[3]) const {
+Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const ConvAddresses& at) const {
   // Given back at once: whoever takes it next uses it later in the stream.
   Tensor workspace;
   if (plan.workspace > 0) {
     TROUPE_ASSIGN(workspace, Tensor::make(DType::kUInt8, {plan.workspace}, gpu.allocator));
   }
-  const int64_t ids[] = {kInputId, kFilterId, kOutputId};
+  const int64_t ids[] = {kInputId, kFilterId, kOutputId, kBiasId};
+  const size_t count = at[3] ? 4 : 3;
   CudnnDescriptor pack(library_, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(ids));
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::span<const void* const>(at));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const int64_t>(ids, count));
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::span<const void* const>(at.data(), count));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace.mutable_address());
   TROUPE_RETURN_IF_ERROR(pack.finalize());
   return library_.check(library_.cudnnBackendExecute(handle_, plan.plan.raw(), pack.raw()), "cudnnBackendExecute");
@@ -303,8 +370,10 @@ Status CudnnDnn::run(const Compute& gpu, const ConvPlan& plan, const void* const
 Status CudnnDnn::convolve(const Compute& gpu, const Convolution& c) {
   TROUPE_RETURN_IF_ERROR(check_convolution(c));
   TROUPE_RETURN_IF_ERROR(cudnn_type(c.dtype).status());
-  const void* const at[3] = {c.makes == Makes::kInput ? c.made : c.input, c.makes == Makes::kFilter ? c.made : c.filter,
-                             c.makes == Makes::kOutput ? c.made : c.output};
+  if (c.activation != Activation::kNone && c.activation != Activation::kRelu)
+    return make_error(Code::kUnimplemented, "convolutions have no such activation");
+  const ConvAddresses at = {c.makes == Makes::kInput ? c.made : c.input, c.makes == Makes::kFilter ? c.made : c.filter,
+                            c.makes == Makes::kOutput ? c.made : c.output, c.bias};
   // One at a time: the handle has one stream. What it puts in takes little time once a plan is there.
   const std::lock_guard lock(mutex_);
   if (!opened_) opened_ = open();
@@ -314,7 +383,9 @@ Status CudnnDnn::convolve(const Compute& gpu, const Convolution& c) {
   const ConvProblem problem(c, at, gpu.tf32);
   auto known = plans_.find(problem);
   if (known == plans_.end()) {
-    TROUPE_ASSIGN(std::vector<ConvPlan> plans, find(gpu, c, at));
+    auto found = find(gpu, c, at);
+    if (!found.ok()) return not_found(std::move(found.error()), c);
+    std::vector<ConvPlan> plans = std::move(*found);
     PlanChoice choice(plans.size(), events_);
     known = plans_.emplace(problem, ConvPlans{std::move(plans), std::move(choice)}).first;
   }

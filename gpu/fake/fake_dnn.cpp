@@ -48,11 +48,20 @@ template <class T> class HostConvolution {
             [&](int64_t i, int64_t f, int64_t o) { sums[f] += static_cast<A>(x[i]) * static_cast<A>(y[o]); });
         break;
     }
+    if (c_.makes == Makes::kOutput) finish(sums);
     auto* made = static_cast<T*>(c_.made);
     for (int64_t i = 0; i < count; ++i) made[i] = static_cast<T>(sums[i]);
   }
 
  private:
+  void finish(std::vector<A>& sums) const {
+    const auto* bias = static_cast<const T*>(c_.bias);
+    for (int64_t i = 0; i < c_.batch * out_.n; ++i) {
+      A& x = sums[static_cast<size_t>(i)];
+      if (bias) x += static_cast<A>(bias[i / out_.c % c_.out_channels]);
+      if (c_.activation == Activation::kRelu && x < 0) x = A(0);
+    }
+  }
   /// Calls f(element of the input, of the filter, of the output) for each product.
   template <class F> void for_each_product(F f) const {
     const int64_t from = c_.in_channels / c_.groups, to = c_.out_channels / c_.groups;
@@ -80,11 +89,16 @@ template <class T> class HostConvolution {
 
 class FakeDnn final : public Dnn {
  public:
+  explicit FakeDnn(const FakeDnnOptions& options) : options_(options) {}
   Status convolve(const Compute& gpu, const Convolution& c) override {
     if (Status status = check_convolution(c); !status.ok()) {
       fake::add_fault(status.error().message);
       return status;
     }
+    if (c.activation != Activation::kNone && c.activation != Activation::kRelu)
+      return make_error(Code::kUnimplemented, "convolutions have no such activation");
+    if (!options_.epilogues && (c.bias || c.activation != Activation::kNone))
+      return make_error(Code::kUnimplemented, "the test asked for a library without epilogues");
     switch (c.dtype) {
       case DType::kFloat32: gpu.stream.enqueue([c] { HostConvolution<float>(c).run(); }); break;
       case DType::kFloat64: gpu.stream.enqueue([c] { HostConvolution<double>(c).run(); }); break;
@@ -94,10 +108,13 @@ class FakeDnn final : public Dnn {
     }
     return gpu.stream.check_launch("convolution");
   }
+
+ private:
+  const FakeDnnOptions options_;
 };
 
 }  // namespace
 
-std::shared_ptr<Dnn> make_fake_dnn() { return std::make_shared<FakeDnn>(); }
+std::shared_ptr<Dnn> make_fake_dnn(const FakeDnnOptions& options) { return std::make_shared<FakeDnn>(options); }
 
 }  // namespace troupe::gpu

@@ -7,6 +7,9 @@
 
 namespace troupe::gpu {
 
-std::shared_ptr<Dnn> make_fake_dnn();
+struct FakeDnnOptions {
+  bool epilogues = true;  // else convolutions with a bias or an activation are kUnimplemented
+};
+std::shared_ptr<Dnn> make_fake_dnn(const FakeDnnOptions& options = {});
 
 }  // namespace troupe::gpu

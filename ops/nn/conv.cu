@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions over images and their gradients on GPUs, by the device's library (gpu/dnn.h). Kernels here bring to it
-// what it has no form for: filters in the order of this library's graphs, padding that differs before and after.
+// Convolutions over images and their gradients on GPUs, by the device's library (gpu/dnn.h), with the bias and Relu of
+// a fused one where it has such. Kernels here bring to it what it has no form for: filters in the order of this
+// library's graphs, padding that differs before and after.
+#include <atomic>
+
 #include "gpu/dnn.h"
 #include "ops/nn/conv_kernel.h"
 #include "ops/nn/gpu_epilogue.h"
@@ -64,7 +67,8 @@ Status launch_shift(const gpu::Compute& gpu, void* out, const PlainImages& to, c
 class GpuConvolution final : public ComputeKernel {
  public:
   GpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, EpilogueForm epilogue)
-      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)) {}
+      : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)),
+        library_finishes_(epilogue_.activation.empty() || epilogue_.activation == "Relu") {}
 
   Status compute(KernelContext& c) override {
     const gpu::Compute& gpu = *c.device().gpu;
@@ -72,6 +76,7 @@ class GpuConvolution final : public ComputeKernel {
     const DType dtype = c.input(typed).dtype();
     TROUPE_ASSIGN(const ConvTensors all, conv_tensors(c, attrs_, direction_, depthwise_));
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype, all.made));
+    bool finished = false;  // bias and activation
     if (y.elements() > 0) {
       if (all.empty()) {
         declare_uses(c, {&y});
@@ -80,10 +85,10 @@ class GpuConvolution final : public ComputeKernel {
         const auto convolve_as = size_of(dtype) == 2   ? &GpuConvolution::convolve<uint16_t>
                                  : size_of(dtype) == 4 ? &GpuConvolution::convolve<uint32_t>
                                                        : &GpuConvolution::convolve<uint64_t>;
-        TROUPE_RETURN_IF_ERROR((this->*convolve_as)(c, all, y));
+        TROUPE_ASSIGN(finished, (this->*convolve_as)(c, all, y));
       }
     }
-    if (epilogue_.bias || !epilogue_.activation.empty())
+    if (has_epilogue() && !finished)
       TROUPE_RETURN_IF_ERROR(
           launch_epilogue(gpu, {epilogue_, epilogue_.bias ? &c.input(2) : nullptr, attrs_.layout.channels_first}, y));
     c.set_output(0, std::move(y));
@@ -91,8 +96,10 @@ class GpuConvolution final : public ComputeKernel {
   }
 
  private:
-  /// Elements are moved as S.
-  template <class S> Status convolve(KernelContext& c, const ConvTensors& all, Tensor& y) const {
+  bool has_epilogue() const { return epilogue_.bias || !epilogue_.activation.empty(); }
+
+  /// Whether the library did the epilogue too. Elements are moved as S.
+  template <class S> Result<bool> convolve(KernelContext& c, const ConvTensors& all, Tensor& y) {
     using Makes = gpu::Convolution::Makes;
     const gpu::Compute& gpu = *c.device().gpu;
     if (!gpu.dnn) return make_error(Code::kUnimplemented, "this GPU device has no library of convolutions");
@@ -141,11 +148,30 @@ class GpuConvolution final : public ComputeKernel {
     v.output = of_input || of_filter ? c.input(2).address() : nullptr;
     Tensor& made = of_input && pads ? images : of_filter && reversed ? filter : y;
     v.made = made.mutable_address();
+    TROUPE_ASSIGN(const bool finished, with_epilogue(c, v, all.shape.out_channels));
+    if (finished) return true;
     TROUPE_RETURN_IF_ERROR(gpu.dnn->convolve(gpu, v));
-    if (of_filter && reversed) return launch_reverse<S>(gpu, y.mutable_address(), filter.address(), theirs);
+    if (of_filter && reversed)
+      TROUPE_RETURN_IF_ERROR(launch_reverse<S>(gpu, y.mutable_address(), filter.address(), theirs));
     if (of_input && pads)
-      return launch_shift<S>(gpu, y.mutable_address(), plain, images.address(), padded, -down, -right);
-    return {};
+      TROUPE_RETURN_IF_ERROR(launch_shift<S>(gpu, y.mutable_address(), plain, images.address(), padded, -down, -right));
+    return false;
+  }
+
+  /// Convolves with bias and activation, if the library has that.
+  Result<bool> with_epilogue(const KernelContext& c, gpu::Convolution v, int64_t channels) {
+    if (!has_epilogue() || !library_finishes_.load(std::memory_order_relaxed)) return false;
+    if (epilogue_.bias) {
+      const Tensor& bias = c.input(2);
+      if (bias.rank() != 1 || bias.dim(0) != channels) return false;  // an error, told later
+      v.bias = bias.address();
+    }
+    if (!epilogue_.activation.empty()) v.activation = gpu::Activation::kRelu;
+    Status status = c.device().gpu->dnn->convolve(*c.device().gpu, v);
+    if (status.ok()) return true;
+    if (status.error().code != Code::kUnimplemented) return std::move(status.error());
+    library_finishes_.store(false, std::memory_order_relaxed);  // it has none for these types or sizes
+    return false;
   }
 
   static gpu::Convolution::Axis axis(const WindowAxis& a) {
@@ -162,6 +188,7 @@ class GpuConvolution final : public ComputeKernel {
   const ConvDirection direction_;
   const bool depthwise_;
   const EpilogueForm epilogue_;
+  std::atomic<bool> library_finishes_;
 };
 
 void add_convolution(KernelRegistry& kernels, const char* op, ConvDirection direction, bool depthwise) {

@@ -2,6 +2,7 @@
 // Convolutions of the fake's library are what a Convolution says, and what none can do is an error and a fault.
 #include "gpu/dnn.h"
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -92,6 +93,35 @@ TEST_CASE("The fake convolves images and makes both gradients") {
   }
 }
 
+TEST_CASE("A bias and Relu follow a convolution") {
+  DnnHost host;
+  for (const bool first : {false, true})
+    for (const bool biased : {false, true})
+      for (const bool relu : {false, true}) {
+        Convolution c{
+            .dtype = DType::kFloat64, .channels_first = first, .batch = 2, .in_channels = 2, .out_channels = 3};
+        c.y = {.in = 4, .size = 2, .stride = 1, .dilation = 1, .padding = 0, .out = 3};
+        c.x = {.in = 5, .size = 3, .stride = 2, .dilation = 1, .padding = 1, .out = 3};
+        std::vector<double> in(2 * 4 * 5 * 2), filter(3 * 2 * 3 * 2), plain(2 * 3 * 3 * 3), made(plain.size());
+        for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<double>(i * 7 % 9) - 4;
+        for (size_t i = 0; i < filter.size(); ++i) filter[i] = static_cast<double>(i * 5 % 7) - 3;
+        const std::vector<double> bias = {20, -5, 0.5};
+        c.input = in.data();
+        c.filter = filter.data();
+        c.made = plain.data();
+        REQUIRE(host.dnn->convolve(host.compute, c).ok());
+        c.made = made.data();
+        if (biased) c.bias = bias.data();
+        if (relu) c.activation = gpu::Activation::kRelu;
+        REQUIRE(host.dnn->convolve(host.compute, c).ok());
+        for (size_t i = 0; i < made.size(); ++i) {
+          const size_t channel = first ? i / 9 % 3 : i % 3;
+          const double x = plain[i] + (biased ? bias[channel] : 0);
+          CHECK(made[i] == (relu ? std::max(x, 0.0) : x));
+        }
+      }
+}
+
 TEST_CASE("Convolutions that cannot be are errors that say why") {
   DnnHost host;
   (void)gpu::fake::take_faults();
@@ -117,7 +147,14 @@ TEST_CASE("Convolutions that cannot be are errors that say why") {
         "a filter of 3 places, 1 apart, does not stand 3 times, 1 apart, over 4 places with 0 of padding");
   CHECK(refused([](Convolution& c) { c.x.size = 9; }) ==
         "a filter of 9 places, 1 apart, does not stand 2 times, 1 apart, over 4 places with 0 of padding");
-  CHECK(gpu::fake::take_faults().size() == 4);
+  CHECK(refused([](Convolution& c) {
+          c.makes = Convolution::Makes::kInput;
+          c.bias = c.input;
+        }) == "a gradient of a convolution takes neither bias nor activation");
+  CHECK(gpu::fake::take_faults().size() == 5);
+  Convolution curved = good;
+  curved.activation = gpu::Activation::kGelu;
+  CHECK(host.dnn->convolve(host.compute, curved).error().code == Code::kUnimplemented);
   Convolution whole = good;
   whole.dtype = DType::kInt32;
   CHECK(host.dnn->convolve(host.compute, whole).error().code == Code::kUnimplemented);

@@ -105,8 +105,9 @@ TEST_CASE("fused products on GPUs agree with those of CPUs, whatever the library
   }
 }
 
-TEST_CASE("fused convolutions on GPUs agree with those of CPUs, in both layouts") {
-  Parity parity;
+TEST_CASE("fused convolutions on GPUs agree with those of CPUs, in both layouts, whatever the library does itself") {
+  const bool epilogues = GENERATE(true, false);
+  Parity parity(gpu::make_fake_blas(), gpu::make_fake_dnn({.epilogues = epilogues}));
   for (const bool first : {false, true})
     for (const bool depthwise : {false, true}) {
       const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}},

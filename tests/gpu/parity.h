@@ -82,7 +82,9 @@ struct ParityCase {
 
 class Parity {
  public:
-  explicit Parity(std::shared_ptr<gpu::Blas> blas = gpu::make_fake_blas()) : blas_(std::move(blas)) {
+  explicit Parity(std::shared_ptr<gpu::Blas> blas = gpu::make_fake_blas(),
+                  std::shared_ptr<gpu::Dnn> dnn = gpu::make_fake_dnn())
+      : blas_(std::move(blas)), dnn_(std::move(dnn)) {
     if (real_) real_->platform->register_kernels(gpu_kernels_);
     else on_fake::register_gpu_kernels(gpu_kernels_);
     card_.name = "fake";
@@ -263,7 +265,7 @@ class Parity {
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
   const std::shared_ptr<gpu::Blas> blas_;
-  std::shared_ptr<gpu::Dnn> dnn_ = gpu::make_fake_dnn();
+  const std::shared_ptr<gpu::Dnn> dnn_;
   gpu::Compute compute_{.stream = stream_,
                         .card = card_,
                         .blas = blas_.get(),
