@@ -54,14 +54,24 @@ const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::
   if (op != "Add" && op != "AddV2") return nullptr;
   for (const size_t i : {0, 1}) {
     const Node* product = before(sum, i, last);
-    if (!product || product->op().name() != "MatMul") continue;
+    if (!product || (product->op().name() != "MatMul" && !before_reshape(*product, last))) continue;
     const Output other = sum.inputs()[1 - i];
     const PartialShape to = step_.shape(product->out()), of = step_.shape(other);
-    if (!to.has_rank() || to.rank() != 2 || !of.has_rank() || of.rank() != 1 || to[1] < 0 || to[1] != of[0]) continue;
+    if (!to.has_rank() || to.rank() < 2 || !of.has_rank() || of.rank() != 1) continue;
+    if (const int64_t columns = to[to.rank() - 1]; columns < 0 || columns != of[0]) continue;
     bias = other;
     return product;
   }
   return nullptr;
+}
+
+const Node* EpilogueFusion::before_reshape(const Node& reshape, const Node& last) const {
+  if (reshape.op().name() != "Reshape") return nullptr;
+  const Node* product = before(reshape, 0, last);
+  if (!product || product->op().name() != "MatMul") return nullptr;
+  const PartialShape from = step_.shape(product->out()), to = step_.shape(reshape.out());
+  if (!from.has_rank() || from.rank() != 2 || from[1] < 0 || !to.has_rank() || to.rank() < 2) return nullptr;
+  return to[to.rank() - 1] == from[1] ? product : nullptr;
 }
 
 EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : step_(step), readers_(step) {
@@ -88,6 +98,11 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : st
       sum = at;
       at = product;
     }
+    if (at != &last)
+      if (const Node* product = before_reshape(*at, last)) {
+        parts.reshape = at;
+        at = product;
+      }
     const std::string& product = at->op().name();
     if (at == &last || !is_product(product) || !devices.serves(last, "_Fused" + product)) continue;
     if (parts.activation.starts_with("Gelu") && product != "MatMul") continue;
@@ -100,7 +115,7 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : st
 bool EpilogueFusion::visit(const Node& node) {
   const auto at = found_.find(node.id());
   if (at == found_.end()) return false;
-  const auto& [product, bias, activation] = at->second;
+  const auto& [product, reshape, bias, activation] = at->second;
   std::vector<Output> inputs = product->inputs();
   std::vector<std::string> ops;
   if (bias) {
@@ -111,7 +126,8 @@ bool EpilogueFusion::visit(const Node& node) {
   Attrs attrs = product->attrs();
   attrs.set("num_args", static_cast<int64_t>(bias.has_value()));
   attrs.set("fused_ops", std::move(ops));
-  const Output fused = step_.add_like(node, "_Fused" + product->op().name(), std::move(inputs), std::move(attrs));
+  Output fused = step_.add_like(node, "_Fused" + product->op().name(), std::move(inputs), std::move(attrs));
+  if (fused && reshape) fused = step_.add_like(node, "Reshape", {fused, reshape->inputs()[1]}, reshape->attrs());
   if (!fused) return false;
   step_.replace(node, {&fused, 1});
   return true;

@@ -12,7 +12,8 @@ namespace troupe {
 /// Puts _FusedMatMul, _FusedConv2D and _FusedDepthwiseConv2dNative in place of MatMul, Conv2D and
 /// DepthwiseConv2dNative with what follows them: BiasAdd, one of Relu, Relu6, Elu, Tanh and Sigmoid, or both, on the
 /// same device, where that has a kernel for it. After a MatMul, an Add of a vector along the last axis counts as
-/// BiasAdd, and the nodes of a GELU (graph/passes/gelu.h) as an activation. Left alone: nodes of which what is in
+/// BiasAdd, the nodes of a GELU (graph/passes/gelu.h) as an activation, and a Reshape that keeps the last axis may come
+/// before both: it is then the last. Left alone: nodes of which what is in
 /// between has another reader, is fetched or fed, and nodes with control inputs.
 class EpilogueFusion {
  public:
@@ -25,8 +26,9 @@ class EpilogueFusion {
   /// The parts of a fused node; it comes in place of the last.
   struct Parts {
     const Node* product = nullptr;
-    std::optional<Output> bias;  // what is added
-    std::string activation;      // as fused_ops have it; "": none
+    const Node* reshape = nullptr;  // right behind the product
+    std::optional<Output> bias;     // what is added
+    std::string activation;         // as fused_ops have it; "": none
   };
   /// Whether one that `last` may become part of can be made without `node`, which is read `times` by its other parts.
   bool may_go(const Node& node, const Node& last, uint32_t times) const;
@@ -35,8 +37,10 @@ class EpilogueFusion {
   const Node* before(const Node& node, size_t i, const Node& last) const;
   /// What a GELU whose last node is `last` is of, if it is there and its nodes may go; sets `activation`.
   const Node* before_gelu(const Node& last, std::string& activation) const;
-  /// The product to which `sum` adds a bias, nullptr if it does not; sets `bias`.
+  /// The node to which `sum` adds a bias, nullptr if it does not; sets `bias`.
   const Node* before_bias(const Node& sum, const Node& last, std::optional<Output>& bias) const;
+  /// The MatMul of which `reshape` is and keeps the last axis, or nullptr.
+  const Node* before_reshape(const Node& reshape, const Node& last) const;
 
   StepGraph& step_;
   const Readers readers_;

@@ -141,6 +141,63 @@ Output fusable_model(const Scope& s, const Output& x, const Output& w, const Out
   return s.op("Tanh", {s.op("Mul", {s.op("Exp", {s.op("Neg", {hidden})}), hidden})});
 }
 
+/// GELU of `x`, as TensorFlow writes it.
+Output gelu_nodes(const Scope& s, const Output& x, bool exact) {
+  const auto times = [&](float factor, const Output& y) { return s.op("Mul", {s.constant(factor), y}); };
+  const Output cube = s.op("Pow", {x, s.constant(3.f)});
+  const Output curve = exact ? s.op("Erf", {s.op("RealDiv", {x, s.constant(1.41421356f)})})
+                             : s.op("Tanh", {times(0.797884561f, s.op("AddV2", {x, times(0.044715f, cube)}))});
+  return s.op("Mul", {times(0.5f, x), s.op("AddV2", {s.constant(1.f), curve})});
+}
+
+TEST_CASE("passes fuse GELU with the product before it, also behind a reshape") {
+  FakeGpus gpus;
+  auto engine = std::move(*Engine::create(gpus.options()));
+  Graph graph(engine->ops());
+  const Scope s(graph);
+  const auto fed = [&](Shape shape) {
+    return s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}});
+  };
+  const Output x = fed({6, 3}), w = fed({3, 5}), b = fed({5});
+  std::vector<Output> results;
+  for (const char* device : {"/gpu:0", "/cpu:0"})
+    for (const bool exact : {false, true}) {
+      const Scope on = s.device(device);
+      results.push_back(gelu_nodes(on, on.op("BiasAdd", {on.op("MatMul", {x, w}), b}), exact));
+      const Output cut = on.op("Reshape", {on.op("MatMul", {x, w}), on.constant(Tensor::of<int32_t>({2, 3, 5}))});
+      results.push_back(gelu_nodes(on, on.op("AddV2", {cut, b}), exact));
+    }
+  REQUIRE(s.ok());
+  const FeedList feeds{{x, random_values(DType::kFloat32, {6, 3}, 1)},
+                       {w, random_values(DType::kFloat32, {3, 5}, 2)},
+                       {b, random_values(DType::kFloat32, {5}, 3)}};
+  std::vector<std::vector<Tensor>> out;
+  GraphPasses fuses = GraphPasses::none();
+  fuses.fuse_epilogues = true;
+  for (const GraphPasses& passes : {GraphPasses::none(), fuses}) {
+    Session session(*engine, graph, {.passes = passes});
+    RunOptions options;
+    options.trace = std::make_shared<Trace>();
+    auto ran = session.run(feeds, results, {}, options);
+    INFO((ran.ok() ? "" : ran.error().str()));
+    REQUIRE(ran.ok());
+    out.push_back(std::move(*ran));
+    int fused = 0, left = 0;
+    for (const TraceEvent& e : options.trace->take()) {
+      if (e.kind != TraceEvent::Kind::kRun || !e.node) continue;
+      fused += e.node->op().name() == "_FusedMatMul";
+      left += e.node->op().name() == "Tanh" || e.node->op().name() == "Erf";
+    }
+    CHECK(fused == (out.size() == 1 ? 0 : 8));
+    CHECK(left == (out.size() == 1 ? 8 : 0));
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    REQUIRE(out[0][i].shape() == out[1][i].shape());
+    for (int64_t k = 0; k < out[0][i].elements(); ++k)
+      CHECK(out[1][i].data<float>()[k] == Approx(out[0][i].data<float>()[k]).epsilon(1e-4).margin(1e-5));
+  }
+}
+
 TEST_CASE("passes fuse for the devices on which nodes run") {
   FakeGpus gpus;
   auto engine = std::move(*Engine::create(gpus.options()));

@@ -58,6 +58,28 @@ TEST_CASE("a product takes the bias and the activation after it") {
   CHECK(f.fused(product) == "MatMul(x, w)");
 }
 
+TEST_CASE("a bias and an activation pass a reshape of the product that keeps its last axis") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {6, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
+  const auto reshaped = [&](std::initializer_list<int32_t> shape) {
+    return f.s.op("Reshape", {f.s.op("MatMul", {x, w}), f.s.constant(Tensor::of<int32_t>(shape))});
+  };
+  const std::string fused = "Reshape(_FusedMatMul(x, w, b), int32[3] [2, 3, 2])";
+  CHECK(f.fused(f.s.op("Relu", {f.s.op("BiasAdd", {reshaped({2, 3, 2}), b})})) == fused);
+  CHECK(f.fused(f.s.op("Tanh", {f.s.op("AddV2", {b, reshaped({2, 3, 2})})})) == fused);
+  CHECK(f.fused(f.s.op("BiasAdd", {reshaped({2, 3, 2}), b})) == fused);
+  CHECK(f.fused(f.s.op("Relu", {reshaped({2, 3, 2})})) == "Reshape(_FusedMatMul(x, w), int32[3] [2, 3, 2])");
+  CHECK(f.fused(reshaped({2, 3, 2})) == "Reshape(MatMul(x, w), int32[3] [2, 3, 2])");
+  const Output three = f.placeholder("three", {3});
+  CHECK(f.fused(f.s.op("BiasAdd", {reshaped({2, 2, 3}), three})) ==
+        "BiasAdd(Reshape(MatMul(x, w), int32[3] [2, 2, 3]), three)");
+  const Output first = f.s.op("BiasAdd", {reshaped({2, 3, 2}), three}, {{"data_format", std::string("NCHW")}});
+  CHECK(f.fused(first) == "BiasAdd(Reshape(MatMul(x, w), int32[3] [2, 3, 2]), three)");
+  const Output product = f.s.op("MatMul", {x, w}), wide = f.s.constant(Tensor::of<int32_t>({2, 3, 2}));
+  const Output twice = f.s.op("Relu", {f.s.op("BiasAdd", {f.s.op("Reshape", {product, wide}), b})});
+  CHECK(f.fused(f.s.op("AddN", {twice, f.s.op("Reshape", {product, wide})})).find("_Fused") == std::string::npos);
+}
+
 TEST_CASE("convolutions too, where the layouts agree") {
   EpilogueFixture f;
   const Output x = f.placeholder("x", {1, 4, 4, 2}), w = f.placeholder("w", {3, 3, 2, 2}), b = f.placeholder("b", {2});
