@@ -133,13 +133,17 @@ std::set<fs::path> all_cases() {
   return cases;
 }
 
-/// It gives what TensorFlow gives: with its nodes at random on a CPU device and two of a card or of two, or all on one
-/// where they have kernels.
+/// It gives what TensorFlow gives: with its nodes at random on a CPU device and two of a card or of two; or, by all
+/// passes, with all on one where they have kernels.
 void check_on_gpus(const fs::path& description, Engine& engine, uint32_t seed, bool scattered) {
   Case c(description);
   c.job.on = &engine;
-  if (scattered) c.job.graph = Scatter(c.job.graph, engine.ops(), engine.devices(), seed).text;
-  else c.job.default_device = "/gpu:0";
+  if (scattered) {
+    c.job.graph = Scatter(c.job.graph, engine.ops(), engine.devices(), seed).text;
+  } else {
+    c.job.default_device = "/gpu:0";
+    c.job.passes = GraphPasses::all();
+  }
   const auto got = c.run();
   INFO((got.ok() ? "" : got.error().str()));
   REQUIRE(got.ok());
