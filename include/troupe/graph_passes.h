@@ -30,8 +30,9 @@ struct GraphPasses {
   /// The batch norm of an inference goes into the convolution before it, where filter and statistics are constants.
   /// Off unless asked for, as are the two below.
   bool fold_batch_norm = false;
-  /// Bias and activation run with the matrix product or convolution before them. Of a NaN, Relu and Relu6 after a
-  /// convolution may then make 0.
+  /// Bias and activation run with the matrix product or convolution before them; on GPUs the gradients of Relu and of
+  /// biases with a product beside them. Of a NaN, Relu and Relu6 after a convolution may then make 0, and so may Relu
+  /// and GELU by tanh after a product on a GPU. There an infinite gradient may become 0 where Relu is off.
   bool fuse_epilogues = false;
   /// Element-wise nodes that only feed one another run as one, in one pass over memory.
   bool fuse_elementwise = false;
