@@ -18,7 +18,7 @@ namespace troupe {
 ///
 /// A worker is *busy*, *looking* or *resting*:
 ///   busy -> looking      its queue is empty and nothing could be stolen, not even while it spins: it does so for
-///                        kSpin at most, and less each time that this was in vain
+///                        kMostSpin at most, and less each time that this was in vain
 ///   looking -> busy      a job came into its queue, which wakes it at once, or one could be stolen: tried each kLook
 ///   looking -> resting   it has looked kLooks times in vain
 ///   resting -> looking   a job came into its queue, or into that of a busy worker, which wakes one that rests
@@ -29,15 +29,21 @@ class RestingPolicy : public caf::policy::work_stealing {
   static constexpr int kLooks = 40;  // 20 ms: longer than the gaps between the steps of a training loop
   static constexpr std::chrono::milliseconds kRest{250};
   static constexpr std::chrono::nanoseconds kMostSpin{50'000}, kLeastSpin{2'000};
+  /// Key of the system's configuration: whether workers spin for more than kLeastSpin. In a cluster they should not:
+  /// jobs come from sockets, and processes of one machine share its cores.
+  static constexpr const char* kSpins = "troupe.workers-spin";
 
   struct coordinator_data : work_stealing::coordinator_data {
     using work_stealing::coordinator_data::coordinator_data;
     std::atomic<int> resting{0};
   };
   struct worker_data : work_stealing::worker_data {
-    using work_stealing::worker_data::worker_data;
-    bool resting = false;                       // under waitdata.lock
-    std::chrono::nanoseconds spin = kMostSpin;  // of the worker's thread
+    explicit worker_data(caf::scheduler::abstract_coordinator* scheduler)
+        : work_stealing::worker_data(scheduler),
+          most_spin(get_or(scheduler->system().config(), kSpins, true) ? kMostSpin : kLeastSpin) {}
+    bool resting = false;  // under waitdata.lock
+    const std::chrono::nanoseconds most_spin;
+    std::chrono::nanoseconds spin = most_spin;  // of the worker's thread
   };
 
   template <class Worker> void external_enqueue(Worker* self, caf::resumable* job) {
@@ -111,7 +117,8 @@ class RestingPolicy : public caf::policy::work_stealing {
         own.waitdata.cv.wait_for(guard, longest, [&] { return !own.queue.empty() || own.resting != resting; });
     own.waitdata.sleeping = false;
     own.resting = false;
-    if (called && std::chrono::steady_clock::now() - begun < 2 * kMostSpin) own.spin = kMostSpin;  // it slept in vain
+    if (called && std::chrono::steady_clock::now() - begun < 2 * kMostSpin)
+      own.spin = own.most_spin;  // it slept in vain
     return called;
   }
 

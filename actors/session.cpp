@@ -192,8 +192,8 @@ Error asks_for_itself() {
                     "called for");
 }
 
-/// A callback and a way to wait for it. A thread that waits spins first, as the engine's workers do (scheduler.h), so
-/// that a short step wakes nobody.
+/// A callback and a way to wait for it. With `spins` a thread that waits spins first, as the engine's workers do
+/// (scheduler.h), so that a short step wakes nobody.
 class Waiter {
  public:
   RunCallback callback() {
@@ -202,10 +202,10 @@ class Waiter {
       done_.release();
     };
   }
-  RunResult wait() {
+  RunResult wait(bool spins) {
     const auto begun = std::chrono::steady_clock::now();
     bool done = false;
-    for (int i = 1; !(done = done_.try_acquire()); ++i) {
+    for (int i = 1; spins && !(done = done_.try_acquire()); ++i) {
       relax();
       if (i % 10 != 0) continue;
       if (std::chrono::steady_clock::now() - begun > kMostSpin) break;
@@ -462,7 +462,7 @@ RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vec
   Waiter waiter;
   RunCallback done = waiter.callback();
   TROUPE_RETURN_IF_ERROR(start(prepared, std::move(values), done, run, true));
-  return waiter.wait();
+  return waiter.wait(!e->network);
 }
 
 void Session::Impl::close() {

@@ -3,8 +3,8 @@
 //
 // Threads of a team wait for one another awake, for some milliseconds, which is best while each has a core. Where they
 // have to share cores, with another program say, one that waits keeps the core from the one that it waits for: two
-// threads on two cores, with a compiler beside them, take up to 100 times as long. Such a thread has a core for less than
-// half of the time that its turns take: that is how it is known. One that has two thirds does better to go on so.
+// threads on two cores, with a compiler beside them, take up to 100 times as long. Such a thread has a core for less
+// than half of the time that its turns take: that is how it is known. One that has two thirds does better to go on so.
 #pragma once
 #include <algorithm>
 #include <cstdint>
