@@ -166,13 +166,15 @@ class Executor {
   /// All dependencies of a node with a dead input are met.
   void die(StepState& s, Ready at);
   /// One dependency of a Merge is met, by a node that is dead or not.
-  void arrive_at_merge(StepState& s, Ready at, bool control, bool dead, bool from_enter);
+  void arrive_at_merge(StepState& s, Ready at, bool control, bool dead);
   void enter(StepState& s, Ready at, bool dead);
   void exit(StepState& s, Ready at);
   void next_iteration(StepState& s, Ready at);
   /// Puts a value into the output of `node` in an iteration and tells those who wait for it there.
   void deliver(StepState& s, uint32_t node, uint32_t iteration, Tensor value, bool dead);
   void add_iteration(StepState& s, uint32_t loop);
+  /// Of one that is not the newest.
+  static uint32_t iteration_after(const StepState& s, uint32_t iteration);
   /// The numbers of the iterations around, outermost first, and its own; none of the step itself.
   static std::vector<uint32_t> path_of(const StepState& s, uint32_t iteration);
   /// The iteration of `frame` with that path; empty: it has not begun.

@@ -7,8 +7,10 @@
 //  2. A loop ends with its newest iteration, once all its Enter nodes have come. A NextIteration makes a new one before
 //     its own iteration can end; it waits where `parallel` iterations are alive.
 //  3. A node with a dead input is dead: it does not run, and its outputs are dead. A Merge is dead when all its
-//     inputs are. A dead NextIteration ends there, a dead Exit too: it counts only in a loop's last iteration, when no
-//     Exit lived.
+//     inputs are that can come: those of Enters in the first iteration, those of NextIterations in the others.
+//  4. A dead NextIteration makes no iteration, but is dead in one that another has made: so the nodes of an iteration
+//     complete even if a value that the loop was entered with is dead.
+//  5. An Exit lives in one iteration at most. One that did not is dead when the loop ends.
 #include <algorithm>
 
 #include "base/check.h"
@@ -93,7 +95,7 @@ void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool 
     const int port = plan.successor_ports[i];
     const bool dies = dead || (taken >= 0 && port >= 0 && port != taken);
     if (nodes[to].kind == NodeKind::kMerge) {
-      arrive_at_merge(s, {to, iteration}, port < 0, dies, nodes[at.node].kind == NodeKind::kEnter);
+      arrive_at_merge(s, {to, iteration}, port < 0, dies);
       if (s.stopped) return;
       continue;
     }
@@ -108,29 +110,30 @@ void Executor::tell_successors(StepState& s, Ready at, uint32_t iteration, bool 
 void Executor::die(StepState& s, Ready at) {
   // What every iteration but the last does with its exits, and the last with its way back, should cost little.
   const NodeKind kind = s.plan->nodes[at.node].kind;
-  if (kind == NodeKind::kNextIteration) return;
-  if (kind != NodeKind::kExit) return push(s, at);
+  if (kind == NodeKind::kExit) return;
+  if (kind != NodeKind::kNextIteration) return push(s, at);
   Loop& l = *s.loops[s.iterations[at.iteration]->loop];
-  if (l.iterations.back() == at.iteration) l.dead_exits.push_back(at.node);
+  if (l.iterations.back() == at.iteration) l.dead_nexts.push_back(at.node);
+  else deliver(s, at.node, iteration_after(s, at.iteration), Tensor(), true);
 }
 
-void Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead, bool from_enter) {
+void Executor::arrive_at_merge(StepState& s, Ready at, bool control, bool dead) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   int32_t& pending = in.pending[at.node - in.first_node];
   int32_t& mark = in.dead[at.node - in.first_node];
+  const int32_t can_come = node.num_inputs - (in.number == 0 ? node.merge.nexts : node.merge.enters);
   // The lowest bit says that no live input has come, the others count control inputs.
   if (control) {
     pending -= 2;
   } else if (dead) {
-    mark = from_enter ? node.num_inputs : mark + 1;  // a loop that is not entered has no other
-    if (mark < node.num_inputs) return;
+    if (++mark < can_come) return;
   } else if (pending & 1) {
     pending -= 1;
   } else {
     return fail(s, s.plan->graph_nodes[at.node], invalid_argument("two of its inputs are live"));
   }
-  const bool all_dead = pending == 1 && mark >= node.num_inputs;
+  const bool all_dead = pending == 1 && mark >= can_come;
   if (pending != 0 && !all_dead) return;
   mark = all_dead ? kDeadMerge : 0;
   push(s, at);
@@ -191,6 +194,9 @@ void Executor::exit(StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
   Iteration& in = *s.iterations[at.iteration];
   Loop& l = *s.loops[in.loop];
+  if (std::ranges::find(l.exited, at.node) != l.exited.end())
+    return fail(s, s.plan->graph_nodes[at.node], invalid_argument("it is live in two iterations of its loop"));
+  l.exited.push_back(at.node);
   deliver(s, at.node, l.parent, in.take(s.plan->input_slots[node.first_input]), false);
   if (!s.stopped) complete_control(s, at, false);
 }
@@ -205,9 +211,13 @@ void Executor::next_iteration(StepState& s, Ready at) {
   }
   if (newest) add_iteration(s, s.iterations[at.iteration]->loop);
   if (s.stopped) return;
-  const uint32_t next = newest ? l.iterations.back() : *(std::ranges::find(l.iterations, at.iteration) + 1);
-  deliver(s, at.node, next, std::move(value), false);
+  deliver(s, at.node, iteration_after(s, at.iteration), std::move(value), false);
   if (!s.stopped) complete_control(s, at, false);
+}
+
+uint32_t Executor::iteration_after(const StepState& s, uint32_t iteration) {
+  const std::deque<uint32_t>& alive = s.loops[s.iterations[iteration]->loop]->iterations;
+  return *(std::ranges::find(alive, iteration) + 1);
 }
 
 void Executor::add_iteration(StepState& s, uint32_t loop) {
@@ -231,13 +241,17 @@ void Executor::add_iteration(StepState& s, uint32_t loop) {
   in.number = l.begun++;
   in.outstanding = frame.num_recvs;
   l.iterations.push_back(index);
-  l.dead_exits.clear();
+  const std::vector<uint32_t> dead = std::exchange(l.dead_nexts, {});
   if (in.serial != l.serial) in.clear_invariants(frame);
   in.serial = l.serial;
   for (const Loop::Value& v : l.invariants) {
     Tensor& held = in.values[plan.nodes[v.node].first_output];
     if (!v.dead && !held.defined()) held = v.tensor;
     tell_successors(s, {v.node, 0}, index, v.dead, -1);
+    if (s.stopped) return;
+  }
+  for (const uint32_t next : dead) {
+    deliver(s, next, index, Tensor(), true);
     if (s.stopped) return;
   }
   if (frame.num_recvs == 0 || s.early.empty()) return;
@@ -306,7 +320,10 @@ void Executor::end_loop(StepState& s, uint32_t loop) {
   for (uint32_t spare : s.spare_iterations[l.frame])
     if (s.iterations[spare]->serial == l.serial) s.iterations[spare]->clear_invariants(s.plan->frames[l.frame]);
   const uint32_t parent = l.parent;
-  for (uint32_t exit : l.dead_exits) {
+  const std::vector<uint32_t>& exits = s.plan->frames[l.frame].exits;
+  for (const uint32_t exit : exits) {
+    if (l.exited.size() == exits.size()) break;
+    if (std::ranges::find(l.exited, exit) != l.exited.end()) continue;
     deliver(s, exit, parent, Tensor(), true);
     if (s.stopped) return;
   }

@@ -65,6 +65,10 @@ struct PlanNode {
       bool every_iteration;
     } enter;            // kEnter: where to
     DType alive_dtype;  // kAlive: of its input
+    struct {
+      uint16_t enters;  // that come in the first iteration only
+      uint16_t nexts;   // NextIterations, which come in the others only
+    } merge;            // kMerge: how many inputs are so
   };
 };
 
@@ -80,6 +84,7 @@ struct FramePlan {
   // Of a loop's slots those of constants are last, and before them those of what is the same in every iteration.
   uint32_t num_values = 0;      // the others
   uint32_t num_invariants = 0;  // outputs of Enter nodes with is_constant
+  std::vector<uint32_t> exits;  // Exit nodes that lead out of it
   /// Slots that hold their value from the first iteration on: nobody waits for a constant, but who reads it waits for
   /// what it would wait for.
   std::vector<std::pair<uint32_t, const Tensor*>> constants;

@@ -114,7 +114,8 @@ struct Loop {
   std::deque<uint32_t> iterations;   // alive, oldest first
   std::vector<Value> invariants;     // what each iteration gets
   std::vector<Value> next;           // waits until one more iteration may live
-  std::vector<uint32_t> dead_exits;  // of the newest iteration
+  std::vector<uint32_t> dead_nexts;  // NextIteration nodes of the newest iteration that are dead
+  std::vector<uint32_t> exited;      // Exit nodes that have lived
 };
 
 enum class Mark : uint8_t { kNotAsked, kAsked, kPassed };

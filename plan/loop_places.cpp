@@ -103,7 +103,10 @@ class Finder {
       if (const auto at = out.find(frame_of(*merge));
           at != out.end() && (!at->second.enter || carrier.enter->id() < at->second.enter->id()))
         at->second.enter = carrier.enter;
-    for (auto& [frame, shared] : out) shared.condition = conditions_[static_cast<size_t>(frame)];
+    for (auto& [frame, shared] : out) {
+      shared.condition = conditions_[static_cast<size_t>(frame)];
+      if (const Node* enter = enter_of_condition(frame)) shared.enter = enter;
+    }
     return out;
   }
 
@@ -190,6 +193,27 @@ class Finder {
   bool is_by_condition(const Node& node) const {
     const Output& condition = conditions_[static_cast<size_t>(frame_of(node))];
     return condition && node.inputs().size() == 2 && step_.now(node.inputs()[1]) == condition;
+  }
+  /// The first Enter of a value that the condition is always computed from: where that is dead, the loop does not go
+  /// on. nullptr: there is none.
+  const Node* enter_of_condition(int frame) const {
+    const Node* enter = nullptr;
+    std::vector<const Node*> waiting = {conditions_[static_cast<size_t>(frame)].node};
+    std::set<const Node*> seen(waiting.begin(), waiting.end());
+    while (!waiting.empty()) {
+      const Node& node = *waiting.back();
+      waiting.pop_back();
+      if (frame_of(node) != frame) continue;  // an Enter, or of a loop within this one
+      if (flow_of(node) == ControlFlow::kMerge) {
+        const auto carried = carriers_.find(&node);
+        if (carried != carriers_.end() && (!enter || carried->second.enter->id() < enter->id()))
+          enter = carried->second.enter;
+        continue;
+      }
+      for (size_t i = 0; i < node.inputs().size(); ++i)
+        if (const Node& in = input(node, i); seen.insert(&in).second) waiting.push_back(&in);
+    }
+    return enter;
   }
   void check(const Node& node) {
     // Who reads what is there in one iteration only.

@@ -48,7 +48,7 @@ class LoopPlaces {
   /// What a loop that several devices take part in is driven by.
   struct Shared {
     std::set<uint32_t> devices;
-    const Node* enter = nullptr;  // one of a carried value
+    const Node* enter = nullptr;  // one of a carried value: where it is dead, so is the condition, if it reads any
     Output condition = {};        // what its Switches go by
   };
   /// By frame, outer loops first.

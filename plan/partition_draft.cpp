@@ -24,6 +24,11 @@ template <class T> void permute(std::vector<T>& values, const std::vector<uint32
   values = std::move(out);
 }
 
+void count_input(const PlanNode& from, PlanNode& merge) {
+  if (from.kind == NodeKind::kEnter && !from.enter.every_iteration) ++merge.merge.enters;
+  if (from.kind == NodeKind::kNextIteration) ++merge.merge.nexts;
+}
+
 }  // namespace
 
 uint32_t PartitionDraft::add_slots(uint32_t count, uint32_t frame) {
@@ -66,7 +71,10 @@ std::vector<uint32_t> PartitionDraft::close(const Frames& frames) {
   }
   const uint32_t n = plan.size();
   plan.nodes.emplace_back();
-  for (const Edge& e : edges) ++plan.nodes[e.from + 1].first_successor;
+  for (const Edge& e : edges) {
+    ++plan.nodes[e.from + 1].first_successor;
+    if (plan.nodes[e.to].kind == NodeKind::kMerge && e.port >= 0) count_input(plan.nodes[e.from], plan.nodes[e.to]);
+  }
   for (uint32_t i = 0; i < n; ++i) plan.nodes[i + 1].first_successor += plan.nodes[i].first_successor;
   std::vector<uint32_t> next(n);
   for (uint32_t i = 0; i < n; ++i) next[i] = plan.nodes[i].first_successor;
@@ -136,6 +144,9 @@ std::vector<uint32_t> PartitionDraft::sort_by_frame(const Frames& frames) {
   permute(plan.nodes, nodes);
   permute(plan.graph_nodes, nodes);
   permute(dependencies, nodes);
+  for (FramePlan& frame : plan.frames)
+    for (uint32_t i = frame.first_node; i < frame.first_node + frame.num_nodes; ++i)
+      if (plan.nodes[i].kind == NodeKind::kExit) frame.exits.push_back(i);
   permute(uses, slots);
   return nodes;
 }

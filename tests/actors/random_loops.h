@@ -9,10 +9,12 @@
 namespace troupe {
 
 /// Floats of shape [3] made of one another by loops in loops and branches, each node anywhere, or (placed = false) all
-/// on one device. Graphs of one seed are the same but for that.
+/// on one device. Graphs of one seed are the same but for that. With `dead_values` some loops begin with values of
+/// which one may be dead while their counters live; such graphs may have dead gradients.
 class RandomLoops {
  public:
-  RandomLoops(const Scope& scope, uint32_t seed, bool placed) : random_(seed), devices_(seed + 1), placed_(placed) {
+  RandomLoops(const Scope& scope, uint32_t seed, bool placed, bool dead_values = false)
+      : random_(seed), devices_(seed + 1), placed_(placed), dead_values_(dead_values) {
     Outputs values = {scope.constant(Tensor::of<float>({0.5f, -1, 2})),
                       scope.constant(Tensor::of<float>({1, 3, -0.25f}))};
     inputs = values;
@@ -34,6 +36,7 @@ class RandomLoops {
   }
   Output next(const Scope& s, const Outputs& from, int depth) {
     const Output x = any(from), y = any(from);
+    if (dead_values_ && depth > 0 && pick(4) == 0) return half_dead(s, from, depth - 1);
     switch (pick(depth > 0 ? 10 : 7)) {
       case 0: return on(s).op("Sin", {x});
       case 1: return on(s).op("Mul", {x, on(s).constant(0.5f)});
@@ -54,6 +57,22 @@ class RandomLoops {
     const Output sum = on(s).op("Sum", {any(from), on(s).constant(0)});
     const auto side = [&](const Scope& in) { return Outputs{several(in, from, depth)}; };
     return cond(on(s), on(s).op("Less", {sum, on(s).constant(0.f)}), side, side)[0];
+  }
+  /// A value, or what loops make of it, whose counters live even where it is dead.
+  Output half_dead(const Scope& s, Outputs from, int depth) {
+    const Output sum = on(s).op("Sum", {any(from), on(s).constant(0)});
+    const Node* sides = on(s).node("Switch", {any(from), on(s).op("Less", {sum, on(s).constant(0.f)})});
+    if (!sides) return {};
+    const Output maybe = on(s).op("Identity", {sides->out(1)});
+    from.insert(from.end(), {maybe, maybe});
+    const Output first = loop(s, from, depth);
+    if (!first) return {};
+    const Output later = on(s.after({pick(2) ? first : maybe})).op("Identity", {any(from)});
+    from.insert(from.end(), {later, maybe, later});
+    const Output second = loop(s, from, depth);
+    if (!second) return {};
+    const Output made = on(s).op("Sin", {on(s).op("AddV2", {on(s).op("AddV2", {first, second}), maybe})});
+    return on(s).op("Merge", {on(s).op("Identity", {sides->out(0)}), made});
   }
   Output loop(const Scope& s, const Outputs& from, int depth) {
     const int times = pick(5), parallel = 1 + pick(4), carried = 1 + pick(3);
@@ -81,7 +100,7 @@ class RandomLoops {
   }
 
   std::mt19937 random_, devices_;
-  const bool placed_;
+  const bool placed_, dead_values_;
 };
 
 }  // namespace troupe
