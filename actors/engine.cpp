@@ -116,7 +116,7 @@ void Engine::Impl::start_system(const EngineOptions& options) {
   config_->set("scheduler.max-threads", static_cast<size_t>(count_workers(options)));
   // One message a turn: a device that runs long kernels must not keep the others of its worker waiting.
   config_->set("scheduler.max-throughput", size_t{1});
-  config_->set(RestingPolicy::kSpins, options.cluster.spec.empty());
+  caf::put(config_->content, RestingPolicy::kSpins, options.cluster.spec.empty());
   config_->load<Scheduler>();
   if (!options.cluster.spec.empty()) {
     config_->set("middleman.workers", size_t{0});  // of its own messages, of which there are none
