@@ -210,7 +210,10 @@ TEST_CASE("a lost parameter server comes back from the snapshot, and what is los
     CHECK(f.told[0].replica == -1);
     CHECK_THAT(f.told[0].reason, Catch::Contains("task:0"));
     CHECK(f.told[1].step >= kept);
-    CHECK(f.told[1].updates == f.told[0].step - f.told[1].step);
+    // What was told of the loss does not have an update whose answer was on its way, of which each replica has one.
+    const int64_t on_their_way = f.told[1].updates - (f.told[0].step - f.told[1].step);
+    CHECK(on_their_way >= 0);
+    CHECK(on_their_way <= 2);
     CHECK(f.trainer->step() == 60);
     const int64_t counted = values_of(*f.client, f.trainer->variables()).at("global_step").data<int64_t>()[0];
     CHECK(counted == 60);
