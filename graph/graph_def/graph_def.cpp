@@ -13,6 +13,7 @@
 
 #include "graph/graph_def/attr_proto.h"
 #include "graph/graph_def/functions.h"
+#include "graph/graph_def/import_graph.h"
 #include "graph/graph_def/named_resources.h"
 #include "graph/graph_def/reference_variables.h"
 #include "graph/graph_def/renamed_ops.h"
@@ -58,25 +59,6 @@ class FirstError : public google::protobuf::io::ErrorCollector {
   std::string text;
 };
 
-Status parse(std::string_view bytes, proto::GraphDef& def) {
-  if (bytes.empty()) return make_error(Code::kDataLoss, "no GraphDef: it is empty");
-  if (bytes.size() > INT32_MAX)
-    return make_error(Code::kDataLoss, "no GraphDef: {} bytes are over 2 GiB", bytes.size());
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                               static_cast<int>(bytes.size()));
-  input.SetRecursionLimit(kMostNestedMessages);
-  if (def.ParseFromCodedStream(&input) && input.ConsumedEntireMessage()) return {};
-  FirstError error;
-  google::protobuf::TextFormat::Parser text;
-  text.RecordErrorsTo(&error);
-  text.AllowUnknownField(true);
-  text.SetRecursionLimit(kMostNestedMessages);
-  def.Clear();
-  if (text.ParseFromString(std::string(bytes), &def)) return {};
-  return make_error(Code::kDataLoss, "no GraphDef: as binary it ends early or is malformed ({} bytes), and as text: {}",
-                    bytes.size(), error.text);
-}
-
 /// One use of a node as an input.
 struct Edge {
   int node = 0;   // index in the file
@@ -86,8 +68,8 @@ struct Edge {
 class Import {
  public:
   /// `prefix` ends in '/' or is empty.
-  Import(const proto::GraphDef& def, Graph& graph, std::string prefix)
-      : def_(def), graph_(graph), prefix_(std::move(prefix)), edges_(def.node_size()) {}
+  Import(const proto::GraphDef& def, Graph& graph, std::string prefix, std::string_view container)
+      : def_(def), graph_(graph), prefix_(std::move(prefix)), container_(container), edges_(def.node_size()) {}
 
   Status run() {
     TROUPE_RETURN_IF_ERROR(check_ops());
@@ -246,6 +228,9 @@ class Import {
         if (place.starts_with("loc:@")) place.insert(5, prefix_);
       spec.attrs.set("_class", std::move(prefixed));
     }
+    if (!container_.empty() && op->find_attr("container"))
+      if (const auto* named = spec.attrs.get<std::string>("container"); !named || named->empty())
+        spec.attrs.set("container", container_);
     for (const Edge& e : edges_[i]) {
       if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
       else if (is_back_edge(i, e)) spec.inputs.emplace_back();
@@ -257,7 +242,7 @@ class Import {
 
   const proto::GraphDef& def_;
   Graph& graph_;
-  const std::string prefix_;
+  const std::string prefix_, container_;
   ProtoReader reader_;
   std::vector<std::vector<Edge>> edges_;  // by node of the file
   std::vector<const Node*> added_;
@@ -281,17 +266,48 @@ std::string to_graph_def_text(const Graph& graph) {
   return out;
 }
 
+Status parse_binary_or_text(std::string_view bytes, std::string_view what, google::protobuf::Message& out) {
+  if (bytes.empty()) return make_error(Code::kDataLoss, "no {}: it is empty", what);
+  if (bytes.size() > INT32_MAX)
+    return make_error(Code::kDataLoss, "no {}: {} bytes are over 2 GiB", what, bytes.size());
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  const auto says_nothing = [&] {
+    out.GetReflection()->ListFields(out, &fields);
+    return fields.empty();
+  };
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                               static_cast<int>(bytes.size()));
+  input.SetRecursionLimit(kMostNestedMessages);
+  if (out.ParseFromCodedStream(&input) && input.ConsumedEntireMessage() && !says_nothing()) return {};
+  FirstError error;
+  google::protobuf::TextFormat::Parser text;
+  text.RecordErrorsTo(&error);
+  text.AllowUnknownField(true);
+  text.SetRecursionLimit(kMostNestedMessages);
+  out.Clear();
+  if (!text.ParseFromString(std::string(bytes), &out))
+    return make_error(Code::kDataLoss, "no {}: as binary it ends early or is malformed ({} bytes), and as text: {}",
+                      what, bytes.size(), error.text);
+  if (says_nothing())
+    return make_error(Code::kDataLoss, "no {}: its {} bytes have no field of one", what, bytes.size());
+  return {};
+}
+
+Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix, std::string_view container) {
+  std::string scope(prefix);
+  if (!scope.empty() && scope.back() != '/') scope += '/';
+  TROUPE_RETURN_IF_ERROR(put_in_functions(def, graph.ops()));
+  rename_old_ops(def, graph.ops());
+  give_handles(def, graph.ops());
+  TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(def, graph.ops(), scope));
+  return Import(def, graph, std::move(scope), container).run();
+}
+
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix) {
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
-  TROUPE_RETURN_IF_ERROR(parse(bytes, *def));
-  std::string scope(prefix);
-  if (!scope.empty() && scope.back() != '/') scope += '/';
-  TROUPE_RETURN_IF_ERROR(put_in_functions(*def, graph.ops()));
-  rename_old_ops(*def, graph.ops());
-  give_handles(*def, graph.ops());
-  TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(*def, graph.ops(), scope));
-  return Import(*def, graph, std::move(scope)).run();
+  TROUPE_RETURN_IF_ERROR(parse_binary_or_text(bytes, "GraphDef", *def));
+  return import_graph(*def, graph, prefix, {});
 }
 
 }  // namespace troupe

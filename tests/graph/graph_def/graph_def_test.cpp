@@ -88,6 +88,15 @@ TEST_CASE("a graph survives GraphDef, binary and text") {
   CHECK_THAT(to_graph_def_text(f.graph), Contains("input: \"layer/Pair:1\"") && Contains("op: \"Mul\""));
 }
 
+TEST_CASE("bytes without a field of a graph are refused, not taken for an empty one") {
+  CHECK_THAT(import_error("model_checkpoint_path: \"model.ckpt-7\"\n").message, Contains("have no field of one"));
+  CHECK(import_error("model_checkpoint_path: \"model.ckpt-7\"\n").code == Code::kDataLoss);
+  CHECK(import_error(std::string("\x50\x01", 2)).code == Code::kDataLoss);
+  test::Fixture f;
+  CHECK(from_graph_def("versions { producer: 134 }", f.graph).ok());
+  CHECK(f.graph.size() == 0);
+}
+
 TEST_CASE("the bytes are those of TensorFlow's fields") {
   test::Fixture f;
   f.scope.named("n").node("NoOp", {});
