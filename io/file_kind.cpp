@@ -37,6 +37,7 @@ constexpr FirstBytes kFirstBytes[] = {
     {0, std::string_view("\x80\4", 2), "a Python pickle"},
     {0, std::string_view("\x08\1\x12", 3), "a SavedModel's graph (its checkpoint is variables/variables beside it)"},
     {0, "model_checkpoint_path:", "the text that says which checkpoint is the latest"},
+    {0, "all_model_checkpoint_paths:", "the text that says which checkpoint is the latest"},
     {0, "version https://git-lfs", "what Git LFS leaves of a file that was not fetched"},
     {0, "<!DOCTYPE", "a web page"},
     {0, "<html", "a web page"},

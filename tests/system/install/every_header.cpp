@@ -39,6 +39,7 @@
 #include "troupe/resource.h"
 #include "troupe/run_awaitable.h"
 #include "troupe/run_lists.h"
+#include "troupe/saved_model.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
 #include "troupe/shape.h"
@@ -95,6 +96,8 @@ Status of_files(const std::string& path, const Tensor& tensor, Engine& engine) {
   TROUPE_ASSIGN(auto checkpoints, Checkpointer::open(path));
   TROUPE_RETURN_IF_ERROR(checkpoints.save({{"x", tensor}}, 1).status());
   TROUPE_RETURN_IF_ERROR(checkpoints.load_latest().status());
+  TROUPE_ASSIGN(const SavedModel model, load_saved_model(engine, path));
+  TROUPE_RETURN_IF_ERROR(model.run("serving_default", {{"x", tensor}}).status());
   TROUPE_ASSIGN(auto events, EventWriter::open(path));
   TROUPE_RETURN_IF_ERROR(events->scalar("loss", 1, 2));
   TROUPE_RETURN_IF_ERROR(write_npy(path, tensor));

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "troupe/saved_model.h"
+
+#include <algorithm>
+
+#include "actors/engine_impl.h"
+#include "base/join.h"
+#include "base/printable.h"
+#include "graph/feed_check.h"
+#include "graph/graph_def/meta_graph.h"
+#include "io/model_files.h"
+#include "io/whole_file.h"
+
+namespace troupe {
+namespace {
+
+template <class Map> std::string keys_of(const Map& map) {
+  std::vector<std::string> quoted;
+  for (const auto& [key, value] : map) quoted.push_back(in_quotes(key));
+  return quoted.empty() ? "none" : join(quoted, ", ");
+}
+
+Error in_model(std::string_view what, std::string_view name, Error error) {
+  error.message = fmt::format("{} {}: {}", what, in_quotes(name), error.message);
+  return error;
+}
+
+Error at_path(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", in_quotes(path), error.message);
+  return error;
+}
+
+/// A tensor of a signature, looked up.
+Result<SignatureTensor> find_tensor(const Graph& graph, const MetaGraph::Named& named) {
+  TROUPE_ASSIGN(const Output output, graph.output(named.tensor));
+  if (output.port >= output.node->num_outputs())
+    return invalid_argument("{} has {} outputs", in_quotes(named.tensor), output.node->num_outputs());
+  if (named.dtype != DType::kInvalid && named.dtype != output.dtype())
+    return invalid_argument("the signature says {}, and {} is {}", to_string(named.dtype), in_quotes(named.tensor),
+                            to_string(output.dtype()));
+  return SignatureTensor{output, output.dtype(), named.shape, named.value};
+}
+
+Status find_tensors(const Graph& graph, std::string_view what, const std::map<std::string, MetaGraph::Named>& names,
+                    std::map<std::string, SignatureTensor>& out) {
+  for (const auto& [key, named] : names) {
+    auto tensor = find_tensor(graph, named);
+    if (!tensor.ok()) return in_model(what, key, std::move(tensor.error()));
+    out.emplace(key, std::move(*tensor));
+  }
+  return {};
+}
+
+}  // namespace
+
+class SavedModel::Impl {
+ public:
+  Impl(Engine& engine, SavedModelOptions options)
+      : engine_(engine), e_(engine.shared_impl()), own_container_(options.container.empty()),
+        options_(std::move(options)), graph_(engine.ops()) {}
+  ~Impl() {
+    if (!session_) return;
+    session_->close();
+    if (own_container_ && e_->usable()) engine_.reset_container(options_.container);
+  }
+
+  Status load(const std::string& path) {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("load_saved_model"));
+    TROUPE_ASSIGN(files_, find_model(path));
+    TROUPE_ASSIGN(const std::string bytes, read_file(files_.graph));
+    auto read = files_.saved_model ? MetaGraphs::of_saved_model(bytes) : MetaGraphs::of_meta_graph(bytes);
+    if (!read.ok())
+      return with_kind_of_file(files_.graph, files_.saved_model ? "a SavedModel" : "a .meta file",
+                               std::move(read.error()));
+    if (own_container_)
+      options_.container = fmt::format("{} {}", path, e_->next_step.fetch_add(1, std::memory_order_relaxed));
+    Status status = read_graph(*read);
+    if (!status.ok()) return at_path(files_.graph, std::move(status.error()));
+    session_ = std::make_unique<Session>(engine_, graph_, options_.session);
+    if (options_.initialize) status = initialize();
+    if (!status.ok()) return at_path(path, std::move(status.error()));
+    return {};
+  }
+
+  Result<const ModelSignature*> signature(const std::string& name) const {
+    const auto at = signatures_.find(name);
+    if (at != signatures_.end()) return &at->second;
+    return make_error(Code::kNotFound, "the model has no signature {}; it has: {}", in_quotes(name),
+                      keys_of(signatures_));
+  }
+
+  Result<std::map<std::string, Tensor>> run(const std::string& name, const std::map<std::string, Tensor>& inputs,
+                                            const RunOptions& run_options) const {
+    TROUPE_ASSIGN(const ModelSignature* signature, this->signature(name));
+    FeedList feeds;
+    for (const auto& [key, tensor] : signature->inputs) {
+      const auto given = inputs.find(key);
+      if (given == inputs.end() && !tensor.value)
+        return invalid_argument("signature {} needs input {}; given: {}", in_quotes(name), in_quotes(key),
+                                keys_of(inputs));
+      const Tensor& value = given == inputs.end() ? *tensor.value : given->second;
+      if (Status fits = check_feed(tensor.output, value); !fits.ok())
+        return in_model("input", key, std::move(fits.error()));
+      if (!tensor.shape.compatible(PartialShape(value.shape())))
+        return invalid_argument("input {}: shape {} must be {}", in_quotes(key), value.shape().str(),
+                                tensor.shape.str());
+      feeds.outputs.push_back(tensor.output);
+      feeds.values.push_back(value);
+    }
+    for (const auto& [key, value] : inputs)
+      if (!signature->inputs.contains(key))
+        return invalid_argument("{} is not an input of signature {}; these are: {}", in_quotes(key), in_quotes(name),
+                                keys_of(signature->inputs));
+    OutputList fetches;
+    for (const auto& [key, tensor] : signature->outputs) fetches.outputs.push_back(tensor.output);
+    TROUPE_ASSIGN(std::vector<Tensor> values, session_->run(feeds, fetches, {}, run_options));
+    std::map<std::string, Tensor> out;
+    size_t i = 0;
+    for (const auto& [key, tensor] : signature->outputs) out.emplace(key, std::move(values[i++]));
+    return out;
+  }
+
+  const std::map<std::string, ModelSignature>& signatures() const { return signatures_; }
+  const std::vector<std::string>& tags() const { return meta_.tags; }
+  const std::string& container() const { return options_.container; }
+  Graph& graph() { return graph_; }
+  Session& session() { return *session_; }
+
+ private:
+  Status read_graph(MetaGraphs& file) {
+    TROUPE_ASSIGN(const size_t index, file.find(options_.tags));
+    meta_ = file.graphs()[index];
+    TROUPE_RETURN_IF_ERROR(file.add_to(index, graph_, options_.container));
+    for (const auto& [name, names] : meta_.signatures) {
+      ModelSignature& signature = signatures_[name];
+      signature.method = names.method;
+      Status status = find_tensors(graph_, "input", names.inputs, signature.inputs);
+      if (status.ok()) status = find_tensors(graph_, "output", names.outputs, signature.outputs);
+      if (!status.ok()) return in_model("signature", name, std::move(status.error()));
+    }
+    return {};
+  }
+
+  int variables() const {
+    int out = 0;
+    for (int id = 0; id < graph_.size(); ++id) out += graph_.node(id).op().name() == "VarHandleOp";
+    return out;
+  }
+
+  /// Runs one of the model's own ops with the assets.
+  Status run_op(std::string_view what, const std::string& name, FeedList feeds) {
+    auto found = graph_.output(name);
+    if (!found.ok()) return in_model(what, name, std::move(found.error()));
+    auto result = session_->run(feeds, {}, found->node);
+    if (!result.ok()) return in_model(what, name, std::move(result.error()));
+    return {};
+  }
+
+  Status add_feed(FeedList& feeds, const std::string& name, const std::string& value) const {
+    TROUPE_ASSIGN(const Output output, graph_.output(name));
+    feeds.outputs.push_back(output);
+    feeds.values.push_back(Tensor::scalar<std::string>(value));
+    return check_feed(output, feeds.values.back());
+  }
+
+  Status initialize() {
+    // A .meta file has them too where a SavedModel was written before, but not the folder.
+    if (!files_.saved_model) meta_.assets.clear(), meta_.init_op.clear();
+    FeedList assets;
+    for (const MetaGraph::Asset& asset : meta_.assets) {
+      TROUPE_ASSIGN(const std::string path, find_asset(files_, asset.file));
+      if (Status fits = add_feed(assets, asset.tensor, path); !fits.ok())
+        return in_model("asset", asset.file, std::move(fits.error()));
+    }
+    const std::string checkpoint = checkpoint_to_restore(files_, meta_.sharded_v1);
+    if (!meta_.restore_op.empty() && !checkpoint.empty()) {
+      FeedList feeds = assets;
+      if (Status fits = add_feed(feeds, meta_.filename_tensor, checkpoint); !fits.ok())
+        return in_model("the checkpoint's name", meta_.filename_tensor, std::move(fits.error()));
+      TROUPE_RETURN_IF_ERROR(run_op("restore op", meta_.restore_op, std::move(feeds)));
+    } else if (!meta_.restore_op.empty() && files_.saved_model && variables() > 0) {
+      return make_error(Code::kNotFound, "the model has {} variables, and its checkpoint is not there: {}", variables(),
+                        in_quotes(files_.checkpoint + ".index"));
+    }
+    return meta_.init_op.empty() ? Status() : run_op("initialiser", meta_.init_op, std::move(assets));
+  }
+
+  Engine& engine_;
+  const std::shared_ptr<Engine::Impl> e_;
+  const bool own_container_;
+  SavedModelOptions options_;
+  ModelFiles files_;
+  MetaGraph meta_;
+  Graph graph_;
+  std::map<std::string, ModelSignature> signatures_;
+  std::unique_ptr<Session> session_;
+};
+
+SavedModel::SavedModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+SavedModel::SavedModel(SavedModel&&) noexcept = default;
+SavedModel& SavedModel::operator=(SavedModel&&) noexcept = default;
+SavedModel::~SavedModel() = default;
+
+const std::map<std::string, ModelSignature>& SavedModel::signatures() const { return impl_->signatures(); }
+Result<const ModelSignature*> SavedModel::signature(const std::string& name) const { return impl_->signature(name); }
+Result<std::map<std::string, Tensor>> SavedModel::run(const std::string& signature,
+                                                      const std::map<std::string, Tensor>& inputs,
+                                                      const RunOptions& options) const {
+  return impl_->run(signature, inputs, options);
+}
+const std::vector<std::string>& SavedModel::tags() const { return impl_->tags(); }
+const std::string& SavedModel::container() const { return impl_->container(); }
+Graph& SavedModel::graph() const { return impl_->graph(); }
+Session& SavedModel::session() const { return impl_->session(); }
+
+Result<SavedModel> load_saved_model(Engine& engine, const std::string& path, SavedModelOptions options) {
+  auto impl = std::make_unique<SavedModel::Impl>(engine, std::move(options));
+  TROUPE_RETURN_IF_ERROR(impl->load(path));
+  return SavedModel(std::move(impl));
+}
+
+}  // namespace troupe

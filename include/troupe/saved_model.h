@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// TensorFlow's SavedModels, and .meta files beside their checkpoints, loaded ready to run. Implemented in
+// actors/saved_model.cpp.
+//
+//   auto model = load_saved_model(*engine, "models/half_plus_two").value();
+//   auto out = model.run("serving_default", {{"x", Tensor::of<float>({1, 2})}}).value();
+//   out.at("y");
+//
+// A model is a program: its graph may read and write whatever files the process may.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/export.h"
+#include "troupe/session.h"
+
+namespace TROUPE_API troupe {
+
+/// A tensor that a signature takes or gives.
+struct SignatureTensor {
+  Output output;
+  DType dtype = DType::kInvalid;
+  PartialShape shape = {};           // as the model says
+  std::optional<Tensor> value = {};  // of an input that need not be given
+};
+
+/// A way to call a model: its inputs and outputs by the names that callers know. A sparse tensor "x" is three:
+/// "x.values", "x.indices", "x.dense_shape"; the parts of other composite tensors are "x.0", "x.1", ...
+struct ModelSignature {
+  std::map<std::string, SignatureTensor> inputs, outputs;
+  std::string method;  // "tensorflow/serving/predict"
+};
+
+struct SavedModelOptions {
+  /// Which of a SavedModel's graphs: the one with just these tags. None: the only one, or that of {"serve"}.
+  std::vector<std::string> tags = {};
+  /// Restores the variables and runs the model's own initialiser. Without, steps of session() must do it.
+  bool initialize = true;
+  /// The container of its variables, tables and queues that name none. Empty: one of its own, which goes with the
+  /// model; so that several models, or one several times, do not share variables by their names.
+  std::string container = {};
+  /// Nodes that ask for devices which are not here go to others.
+  SessionOptions session = {.soft_placement = true};
+};
+
+/// A model on an engine, which must outlive it. Thread-safe but for moving and destroying it, and for adding nodes to
+/// the graph.
+class SavedModel {
+ public:
+  SavedModel(SavedModel&&) noexcept;
+  SavedModel& operator=(SavedModel&&) noexcept;
+  /// Closes the session; drops the container if it is its own.
+  ~SavedModel();
+
+  const std::map<std::string, ModelSignature>& signatures() const;
+  /// Error: kNotFound that lists the signatures there are.
+  Result<const ModelSignature*> signature(const std::string& name) const;
+
+  /// Runs a signature once: its outputs by name. Blocks; see Session::run for its errors. kNotFound for another name
+  /// than that of a signature; kInvalidArgument for an input that is missing or is not one of its inputs, which are
+  /// listed, and for a tensor of another type or shape, with the input's name.
+  Result<std::map<std::string, Tensor>> run(const std::string& signature, const std::map<std::string, Tensor>& inputs,
+                                            const RunOptions& options = {}) const;
+
+  /// Tags of the graph.
+  const std::vector<std::string>& tags() const;
+  /// The container of its variables, as Engine::snapshot() takes it.
+  const std::string& container() const;
+  /// For nodes beyond signatures: model.session().run({{"x:0", x}}, "loss:0").
+  Graph& graph() const;
+  Session& session() const;
+
+ private:
+  friend Result<SavedModel> load_saved_model(Engine& engine, const std::string& path, SavedModelOptions options);
+  class Impl;
+  explicit SavedModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Loads a model: reads its graph, restores its variables and runs its initialiser with its assets. `path`: a
+/// SavedModel's folder (saved_model.pb or saved_model.pbtxt), or PREFIX.meta: its variables are restored from the
+/// checkpoint PREFIX, if that is there, and nothing else is run. Blocks, as Session::run does. Errors name the file:
+/// kNotFound for one that is not there (a SavedModel with variables must have a checkpoint), for tags that no graph has
+/// and for ops that are not known; kDataLoss for damaged files; kInvalidArgument for what is not a model (it is named
+/// for what it is), for signatures whose tensors are not in the graph or of another type, and for assets whose names or
+/// links lead out of the model's folder; those of the steps that initialise it.
+Result<SavedModel> load_saved_model(Engine& engine, const std::string& path, SavedModelOptions options = {});
+
+}  // namespace troupe
