@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommand inspect: what is in a graph, without running it.
+// The subcommand inspect: what is in a graph or a saved model, without running it.
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "base/join.h"
 #include "base/printable.h"
 #include "cli/commands.h"
+#include "cli/model_file.h"
+#include "cli/read_graph.h"
+#include "io/checkpoint_reader.h"
 #include "io/whole_file.h"
 #include "ops/all.h"
 #include "plan/op_costs.h"
-#include "troupe/graph_def.h"
 
 namespace troupe {
 namespace {
 
 struct Options {
   std::string graph, dot;
+  std::vector<std::string> tags;
   bool nodes = false;
 };
 
@@ -154,13 +158,87 @@ void print_nodes(const Graph& graph) {
   table.print();
 }
 
+void print_signatures(const MetaGraph& graph) {
+  for (const auto& [name, signature] : graph.signatures) {
+    Table table(fmt::format("signature {}{}", printable(name),
+                            signature.method.empty() ? "" : " (" + printable(signature.method) + ")"));
+    const auto add = [&](const char* what, const std::map<std::string, MetaGraph::Named>& tensors) {
+      for (const auto& [key, t] : tensors)
+        table.add(fmt::format("{} {}", what, printable(key)),
+                  t.dtype == DType::kInvalid ? std::string("?") : type_of(t.dtype, t.shape),
+                  t.tensor + (t.value ? " = " + t.value->str() : ""));
+    };
+    add("input", signature.inputs);
+    add("output", signature.outputs);
+    table.print();
+  }
+}
+
+/// Sizes are of the files; of what is not there, or may not be read, why.
+void print_assets(const ModelFiles& files, const MetaGraph& graph) {
+  if (graph.assets.empty()) return;
+  Table table("assets");
+  for (const MetaGraph::Asset& asset : graph.assets) {
+    std::string size;
+    if (const auto path = find_asset(files, asset.file); !path.ok()) size = path.error().message;
+    else if (const auto file = make_posix_file_system()->open(*path); !file.ok()) size = file.error().message;
+    else size = grouped(static_cast<double>((*file)->size())) + " bytes";
+    table.add(asset.file, size, asset.tensor);
+  }
+  table.print();
+}
+
+void print_checkpoint(const ModelFiles& files, bool sharded_v1) {
+  const std::string path = checkpoint_to_restore(files, sharded_v1);
+  if (path.empty()) {
+    fmt::print("checkpoint: none\n");
+    return;
+  }
+  const auto checkpoint = CheckpointReader::open({}, path, true);
+  if (!checkpoint.ok()) {
+    fmt::print("checkpoint: {}\n", checkpoint.error().str());
+    return;
+  }
+  double bytes = 0;
+  const auto entries = checkpoint->entries();
+  for (const auto& e : entries) bytes += static_cast<double>(e.bytes.value_or(0));
+  fmt::print("checkpoint: {} tensors, {} bytes ({})\n", entries.size(), grouped(bytes), printable(path));
+}
+
+/// What a model has beside its graph; which of its graphs is meant.
+Result<size_t> print_model(const Options& o, const ModelFile& model) {
+  const auto& graphs = model.graphs.graphs();
+  TROUPE_ASSIGN(const size_t index, model.graphs.find(o.tags));
+  const MetaGraph& chosen = graphs[index];
+  fmt::print("{}: {}, {} bytes{}\n", printable(o.graph),
+             model.files.saved_model ? "SavedModel" : "graph of a checkpoint",
+             grouped(static_cast<double>(model.bytes)),
+             chosen.tensorflow_version.empty() ? "" : ", of TensorFlow " + printable(chosen.tensorflow_version));
+  for (const MetaGraph& graph : graphs) {
+    std::vector<std::string> tags;
+    for (const std::string& tag : graph.tags) tags.push_back(printable(tag));
+    fmt::print("tags: {}{}\n", tags.empty() ? "none" : join(tags, ","),
+               &graph == &chosen && graphs.size() > 1 ? " (shown below)" : "");
+  }
+  print_checkpoint(model.files, chosen.sharded_v1);
+  print_signatures(chosen);
+  if (model.files.saved_model) print_assets(model.files, chosen);
+  fmt::print("\n");
+  return index;
+}
+
 Status inspect(const Options& o) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
   Graph graph(ops);
-  TROUPE_ASSIGN(const std::string bytes, read_file(o.graph));
-  TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, graph));
+  if (names_model(o.graph)) {
+    TROUPE_ASSIGN(ModelFile model, ModelFile::open(o.graph));
+    TROUPE_ASSIGN(const size_t index, print_model(o, model));
+    TROUPE_RETURN_IF_ERROR(model.graphs.add_to(index, graph, {}));
+  } else {
+    TROUPE_RETURN_IF_ERROR(read_graph(o.graph, {}, graph));
+  }
   if (!o.dot.empty()) TROUPE_RETURN_IF_ERROR(write_file(o.dot, graph.dot()));
   fmt::print("{}: {} nodes\n", printable(o.graph), graph.size());
   if (o.nodes) print_nodes(graph);
@@ -174,9 +252,13 @@ Status inspect(const Options& o) {
 
 void add_inspect(CLI::App& app, Job& job) {
   const auto o = std::make_shared<Options>();
-  CLI::App& inspect_app =
-      *app.add_subcommand("inspect", "Prints inputs, outputs, variables, parameters and FLOPs of a graph");
-  inspect_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text")->required();
+  CLI::App& inspect_app = *app.add_subcommand(
+      "inspect", "Prints signatures, inputs, outputs, variables, parameters and FLOPs of a graph or a SavedModel");
+  inspect_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; a SavedModel's folder; a .meta file")
+      ->required();
+  inspect_app.add_option("--tags", o->tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   inspect_app.add_flag("--nodes", o->nodes, "Print every node too, with inputs and shapes");
   inspect_app.add_option("--dot", o->dot, "A file for the graph in Graphviz's format");
   inspect_app.callback([o, &job] { job = [o] { return inspect(*o); }; });

@@ -8,12 +8,11 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
-#include "io/whole_file.h"
+#include "cli/read_graph.h"
 #include "ops/all.h"
 #include "ops/gpu_kernels.h"
 #include "programs/cluster_flags.h"
 #include "troupe/cluster.h"
-#include "troupe/graph_def.h"
 
 namespace troupe {
 namespace {
@@ -198,8 +197,7 @@ Status place_graph(const Options& o) {
       return kernels.serves(node.op().name(), kind == "gpu" ? DeviceKind::kCuda : DeviceKind::kCpu, node.attrs());
     };
   Graph graph(ops);
-  TROUPE_ASSIGN(const std::string file, read_file(o.graph));
-  TROUPE_RETURN_IF_ERROR(from_graph_def(file, graph));
+  TROUPE_RETURN_IF_ERROR(read_graph(o.graph, {}, graph));
   TROUPE_ASSIGN(const Wanted wanted, look_up(graph, o));
   TROUPE_ASSIGN(const Placement placed, place(graph, wanted.fed, wanted.fetches, wanted.targets, options));
   const std::vector<std::string> devices = short_names(options.devices);

@@ -4,18 +4,22 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
 
+#include "base/join.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
+#include "cli/read_graph.h"
+#include "io/model_files.h"
 #include "io/whole_file.h"
 #include "programs/cluster_flags.h"
-#include "troupe/graph_def.h"
 #include "troupe/npy.h"
+#include "troupe/saved_model.h"
 #include "troupe/session.h"
 #include "troupe/trace_file.h"
 
@@ -61,6 +65,7 @@ class Stack {
 /// What a step of the job is, looked up in the graph.
 struct Signature {
   std::vector<Output> feeds, fetches;
+  std::vector<std::string> names;  // of the fetches
   std::vector<Tensor> values;
   std::vector<const Node*> init, targets;
 };
@@ -75,16 +80,39 @@ Status find_nodes(const Graph& graph, const char* what, const std::vector<std::s
   return {};
 }
 
-Result<Signature> look_up(const Graph& graph, const GraphRun& job) {
+/// A feed or a fetch: by its name in the model's signature, if it has that, else in the graph.
+Result<Output> find_tensor(const Graph& graph, const std::map<std::string, SignatureTensor>& named,
+                           const std::string& name) {
+  if (const auto at = named.find(name); at != named.end()) return at->second.output;
+  auto output = graph.output(name);
+  if (output.ok() || named.empty()) return output;
+  std::vector<std::string> keys;
+  for (const auto& [key, tensor] : named) keys.push_back(in_quotes(key));
+  output.error().message += fmt::format("; the signature has: {}", join(keys, ", "));
+  return output;
+}
+
+Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSignature& model) {
   Signature out;
   for (const auto& [name, value] : job.feeds) {
-    auto output = graph.output(name);
+    auto output = find_tensor(graph, model.inputs, name);
     if (!output.ok()) return in("feed", name, std::move(output.error()));
     out.feeds.push_back(*output);
     out.values.push_back(value);
   }
-  for (const std::string& name : job.fetches) {
-    auto output = graph.output(name);
+  for (const auto& [name, tensor] : model.inputs) {
+    if (std::ranges::find(out.feeds, tensor.output) != out.feeds.end()) continue;
+    if (!tensor.value)
+      return invalid_argument("signature '{}' needs input '{}' ({} {}): --feeds FILE.npz gives it", job.signature, name,
+                              to_string(tensor.dtype), tensor.shape.str());
+    out.feeds.push_back(tensor.output);
+    out.values.push_back(*tensor.value);
+  }
+  out.names = job.fetches;
+  if (out.names.empty() && job.targets.empty())
+    for (const auto& [name, tensor] : model.outputs) out.names.push_back(name);
+  for (const std::string& name : out.names) {
+    auto output = find_tensor(graph, model.outputs, name);
     if (!output.ok()) return in("fetch", name, std::move(output.error()));
     if (output->port >= output->node->num_outputs())
       return invalid_argument("fetch '{}': {} has no outputs; it may be a target", name, output->node->op().name());
@@ -111,7 +139,7 @@ Result<std::vector<Tensor>> run_steps(Session& session, const GraphRun& job, con
     TROUPE_ASSIGN(fetched, session.run(step, signature.values, options));
     if (job.all_steps)
       for (size_t f = 0; f < fetched.size(); ++f)
-        TROUPE_RETURN_IF_ERROR(stacks[f].add(job.fetches[f], i, job.steps, fetched[f]));
+        TROUPE_RETURN_IF_ERROR(stacks[f].add(signature.names[f], i, job.steps, fetched[f]));
     if (file) TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
     if (job.after_step) job.after_step(i + 1);
   }
@@ -160,6 +188,9 @@ class Progress {
   bool shown_ = false;
 };
 
+/// The signature that models have for whoever names none.
+constexpr const char* kDefaultSignature = "serving_default";
+
 struct Options {
   std::string graph, feeds, out, devices, passes = "default";
   bool place = false;
@@ -168,15 +199,25 @@ struct Options {
 };
 
 Status run(Options& o) {
-  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty())
-    return invalid_argument("nothing to run: give --fetch, --target or --init");
+  const bool is_model = names_model(o.graph);
+  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty()) {
+    if (!is_model) return invalid_argument("nothing to run: give --fetch, --target or --init");
+    o.job.signature = kDefaultSignature;
+  }
+  if (!is_model && !(o.job.signature.empty() && o.job.tags.empty()))
+    return invalid_argument("--signature and --tags are of models: '{}' is neither a folder nor a .meta file", o.graph);
   TROUPE_ASSIGN(const OwnDevices devices, read_own_devices(o.devices));
   o.job.engine = o.cluster.engine({.cpu_threads = devices.cpu_threads, .gpus = {.cards = devices.gpus}});
   if (devices.gpus > 0) o.job.default_device = "/job:localhost/gpu:0";
   TROUPE_ASSIGN(o.job.passes, GraphPasses::parse(o.passes));
   o.job.placing = o.place ? Placing::kByCost : Placing::kByHand;
   o.job.engine.cluster.measure_links = o.place;
-  TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
+  if (is_model) {
+    o.job.model = o.graph;
+  } else {
+    o.job.file = o.graph;
+    TROUPE_ASSIGN(o.job.graph, read_file(o.graph));
+  }
   if (!o.feeds.empty()) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
   }
@@ -186,6 +227,8 @@ Status run(Options& o) {
   progress.reset();  // the line it has drawn gives way to what comes
   if (!fetched.ok()) return std::move(fetched.error());
   if (!o.out.empty()) return write_npz(o.out, *fetched);
+  if (o.job.fetches.empty())
+    for (const auto& [name, value] : *fetched) o.job.fetches.push_back(name);
   for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", printable(name), fetched->at(name).str());
   return {};
 }
@@ -198,9 +241,6 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
     TROUPE_ASSIGN(own, Engine::create(job.engine));
   }
   Engine* const engine = job.on ? job.on : own.get();
-  Graph graph(engine->ops());
-  TROUPE_RETURN_IF_ERROR(from_graph_def(job.graph, graph));
-  TROUPE_ASSIGN(const Signature signature, look_up(graph, job));
   SessionOptions options{
       .default_device = job.default_device, .soft_placement = true, .passes = job.passes, .placing = job.placing};
   options.deadline = std::chrono::nanoseconds(std::llround(job.deadline * 1e9));
@@ -208,7 +248,24 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
     TROUPE_ASSIGN(options.costs, load_costs(job.costs));
     options.timed_steps = kTimedSteps;
   }
-  Session session(*engine, graph, options);
+  std::optional<SavedModel> model;
+  std::optional<Graph> own_graph;
+  std::optional<Session> own_session;
+  ModelSignature by_name;
+  if (job.model.empty()) {
+    own_graph.emplace(engine->ops());
+    TROUPE_RETURN_IF_ERROR(add_graph(job.graph, job.file, *own_graph));
+    own_session.emplace(*engine, *own_graph, options);
+  } else {
+    TROUPE_ASSIGN(model, load_saved_model(*engine, job.model, {.tags = job.tags, .session = options}));
+    if (!job.signature.empty()) {
+      TROUPE_ASSIGN(const ModelSignature* found, model->signature(job.signature));
+      by_name = *found;
+    }
+  }
+  const Graph& graph = model ? model->graph() : *own_graph;
+  Session& session = model ? model->session() : *own_session;
+  TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name));
   if (!signature.init.empty()) {
     TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
     TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
@@ -217,15 +274,25 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   if (signature.fetches.empty() && signature.targets.empty()) return out;
   TROUPE_ASSIGN(std::vector<Tensor> fetched, run_steps(session, job, signature));
   if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
-  for (size_t i = 0; i < fetched.size(); ++i) out[job.fetches[i]] = std::move(fetched[i]);
+  for (size_t i = 0; i < fetched.size(); ++i) out[signature.names[i]] = std::move(fetched[i]);
   return out;
 }
 
 void add_run(CLI::App& app, Job& job) {
   auto o = std::make_shared<Options>();
-  CLI::App& run_app = *app.add_subcommand("run", "Runs steps of a graph and writes what is fetched");
-  run_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text")->required();
-  run_app.add_option("--feeds", o->feeds, "A .npz file whose keys are tensor names, x:0; fed in every step");
+  CLI::App& run_app = *app.add_subcommand("run", "Runs steps of a graph or a SavedModel and writes what is fetched");
+  run_app
+      .add_option("GRAPH", o->graph,
+                  "A GraphDef, binary or text; a SavedModel's folder; a .meta file beside its checkpoint")
+      ->required();
+  run_app.add_option("--signature", o->job.signature,
+                     "NAME: a signature of the model: its inputs are fed, its outputs fetched by their names "
+                     "[serving_default, where there is no --fetch, --target or --init]");
+  run_app.add_option("--tags", o->job.tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  run_app.add_option("--feeds", o->feeds,
+                     "A .npz file whose keys are tensor names, x:0, or inputs of the signature; fed in every step");
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running a graph in TensorFlow's format from its bytes: what `troupe run` and the golden tests do.
+// Running a graph in TensorFlow's format from its bytes, or a saved model: what `troupe run` and the golden tests do.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,6 +14,11 @@ namespace troupe {
 
 struct GraphRun {
   std::string graph;                    // a GraphDef, binary or text
+  std::string file = {};                // where it is from, for errors
+  std::string model = {};               // in place of `graph`: what load_saved_model takes
+  std::vector<std::string> tags = {};   // of the model's graph
+  std::string signature = {};           // of the model: feeds and fetches may be called by its names, and its outputs
+                                        // are fetched where there are no fetches
   std::map<std::string, Tensor> feeds;  // by tensor name, "x:0"; the same in every step, and while initialising
   std::vector<std::string> init;        // nodes run together, once, before the first step
   std::vector<std::string> fetches;     // tensor names
@@ -31,10 +36,10 @@ struct GraphRun {
   std::function<void(int64_t done)> after_step = {};
 };
 
-/// Runs it and returns the fetches by the names asked for: of the last step, or of all steps
-/// stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches and targets
-/// no step runs. Beside the tensors returned, memory does not grow with the steps.
-/// Errors: those of from_graph_def, Session::run, CostModel and TraceFile; kInvalidArgument for a fetch that changes
+/// Runs it and returns the fetches by the names asked for, or those of the signature's outputs: of the last step, or of
+/// all steps stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches
+/// and targets no step runs. Beside the tensors returned, memory does not grow with the steps. Errors: those of
+/// from_graph_def, load_saved_model, Session::run, CostModel and TraceFile; kInvalidArgument for a fetch that changes
 /// its shape between steps that are to be stacked, or holds handles.
 Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job);
 

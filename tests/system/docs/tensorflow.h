@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the code blocks of docs/tensorflow.md take for granted.
+#pragma once
+#include "troupe/saved_model.h"
+
+using namespace troupe;
+
+extern Engine& engine;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe run` and `troupe inspect` of SavedModels and .meta files as their users run them.
+#include "tests/graph/saved_models.h"
+#include "tests/system/cluster.h"
+#include "troupe/npy.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+
+struct Feeds : SampleModel {
+  Feeds() {
+    REQUIRE(write_npz(file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
+    REQUIRE(write_npz(file("by_tensor.npz"), {{"x:0", Tensor::of<float>({1, 2})}}).ok());
+  }
+};
+
+void check_one_line(const Ended& ended, const std::string& words) {
+  INFO(ended.out << ended.err);
+  CHECK(ended.status == 1);
+  CHECK(ended.out.empty());
+  CHECK(std::ranges::count(ended.err, '\n') == 1);
+  CHECK_THAT(ended.err, Catch::StartsWith("troupe: ") && Contains(words));
+}
+
+}  // namespace
+
+TEST_CASE("troupe run calls a signature of a SavedModel") {
+  const Feeds m;
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{"--signature", "serving_default"}, std::vector<std::string>{}}) {
+    std::vector<std::string> arguments = {"run", m.folder(), "--feeds", m.file("in.npz")};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const Ended ended = run(arguments);
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    CHECK(ended.out == "y float32[2] [3, 6]\n");
+  }
+  const Ended words = run({"run", m.folder(), "--signature", "vocabulary"});
+  CHECK(words.status == 0);
+  CHECK_THAT(words.out, Catch::StartsWith("text string[] ") && Contains("one two"));
+  REQUIRE(run({"run", m.folder(), "--feeds", m.file("in.npz"), "--out", m.file("out.npz")}).status == 0);
+  CHECK(read_npz(m.file("out.npz"))->at("y").identical(Tensor::of<float>({3, 6})));
+  const Ended by_tensor = run({"run", m.folder(), "--feeds", m.file("by_tensor.npz"), "--fetch", "call/m,w:0"});
+  CHECK_THAT(by_tensor.err, Contains("'w:0'"));
+  const Ended fetched = run({"run", m.folder(), "--feeds", m.file("by_tensor.npz"), "--fetch", "call/m"});
+  INFO(fetched.err);
+  CHECK(fetched.out == "call/m float32[2] [3, 6]\n");
+}
+
+TEST_CASE("troupe run restores the checkpoint beside a .meta file") {
+  const Feeds m;
+  m.write("model.ckpt.meta", wire_bytes<proto::MetaGraphDef>(sample_meta_graph()));
+  m.write_weights("model.ckpt", 7);
+  const Ended ended = run({"run", m.file("model.ckpt.meta"), "--feeds", m.file("by_tensor.npz"), "--fetch", "call:0"});
+  INFO(ended.err);
+  CHECK(ended.out == "call:0 float32[2] [7, 14]\n");
+}
+
+TEST_CASE("troupe inspect lists tags, signatures and assets of a SavedModel") {
+  const Feeds m;
+  const Ended ended = run({"inspect", m.folder()});
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK_THAT(ended.out, Contains(": SavedModel, ") && Contains("of TensorFlow 2.21.0") && Contains("tags: serve\n") &&
+                            Contains("checkpoint: 1 tensors, 4 bytes"));
+  CHECK_THAT(ended.out, Contains("signature serving_default (tensorflow/serving/predict)") &&
+                            Contains("input x   float32 [?]  x:0") && Contains("output y  float32 [?]  call:0"));
+  CHECK_THAT(ended.out, Contains("words.txt  7 bytes  path:0") && Contains("variables"));
+}
+
+TEST_CASE("troupe names files that are not models or graphs for what they are") {
+  const Feeds m;
+  m.write("checkpoint", "model_checkpoint_path: \"model.ckpt\"\nall_model_checkpoint_paths: \"model.ckpt\"\n");
+  m.write("picture.pb", "\x89PNG\r\n\x1a\n....");
+  std::filesystem::create_directory(m.file("empty"));
+  for (const char* command : {"inspect", "run", "place"}) {
+    const auto of = [&](const std::string& file) {
+      std::vector<std::string> arguments = {command, m.file(file)};
+      if (arguments[0] == "run") arguments.insert(arguments.end(), {"--fetch", "y"});
+      return run(arguments);
+    };
+    INFO(command);
+    check_one_line(of("checkpoint"), "which checkpoint is the latest");
+    check_one_line(of("picture.pb"), "a PNG picture");
+    check_one_line(of("in.npz"), "a ZIP archive");
+    check_one_line(of("empty"), "is not a SavedModel: it is empty");
+    check_one_line(of("model/variables"), "but a checkpoint, 'variables.index'");
+    check_one_line(of("nothing"), "nothing");
+  }
+  check_one_line(run({"run", m.folder()}), "needs input 'x' (float32 [?])");
+  check_one_line(run({"run", m.folder(), "--signature", "predict"}), "'serving_default', 'vocabulary'");
+  check_one_line(run({"run", m.folder(), "--tags", "train"}), "{'serve'}");
+  check_one_line(run({"run", m.folder(), "--signature", "vocabulary", "--feeds", m.file("in.npz"), "--fetch", "z"}),
+                 "'z'");
+  check_one_line(run({"run", m.file("in.npz"), "--signature", "serving_default"}), "neither a folder nor a .meta");
+}
+
+}  // namespace troupe::testing
