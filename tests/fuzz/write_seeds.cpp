@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the seeds that fuzzing starts from, by our own writers: a folder for each fuzzer.
 //   write_seeds DIRECTORY
+#include <google/protobuf/text_format.h>
 #include <zlib.h>
 
 #include <filesystem>
 
+#include "graph/graph_def/saved_model.pb.h"
 #include "io/example.pb.h"
 #include "io/image.h"
 #include "io/safetensors.h"
@@ -14,6 +16,7 @@
 #include "io/whole_file.h"
 #include "net/messages.h"
 #include "tests/fuzz/table_entries.h"
+#include "tests/graph/saved_model_text.h"
 #include "tests/ops/array_cases.h"
 #include "tests/ops/evaluate.h"
 #include "tests/ops/math/math_cases.h"
@@ -109,6 +112,19 @@ Status write_graphs(const Folder& folder) {
   TROUPE_RETURN_IF_ERROR(build_network(Scope(graph)));
   TROUPE_RETURN_IF_ERROR(folder.write("network", to_graph_def(graph)));
   return folder.write("network.pbtxt", to_graph_def_text(graph));
+}
+
+/// After the fuzzer's byte of options.
+Status write_saved_models(const Folder& folder) {
+  const std::string meta_text = testing::sample_meta_graph(), text = testing::saved_model_text(meta_text);
+  proto::SavedModel model;
+  proto::MetaGraphDef meta;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &model) ||
+      !google::protobuf::TextFormat::ParseFromString(meta_text, &meta))
+    return make_error(Code::kInternal, "the sample of a SavedModel is malformed");
+  TROUPE_RETURN_IF_ERROR(folder.write("text", '\0' + text));
+  TROUPE_RETURN_IF_ERROR(folder.write("model", '\0' + model.SerializeAsString()));
+  return folder.write("meta", '\1' + meta.SerializeAsString());
 }
 
 Status write_arrays(const Folder& npy, const Folder& npz) {
@@ -260,6 +276,7 @@ Status write_images(const Folder& folder) {
 
 Status run(const std::string& directory) {
   TROUPE_RETURN_IF_ERROR(write_graphs({directory, "graph_def"}));
+  TROUPE_RETURN_IF_ERROR(write_saved_models({directory, "saved_model"}));
   TROUPE_RETURN_IF_ERROR(write_arrays({directory, "npy"}, {directory, "npz"}));
   TROUPE_RETURN_IF_ERROR(write_idx({directory, "idx"}));
   TROUPE_RETURN_IF_ERROR(write_images({directory, "image"}));
