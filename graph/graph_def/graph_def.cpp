@@ -29,26 +29,6 @@ constexpr int kMostNestedMessages = 64;
 /// How many nodes of one unknown op, or of one cycle, an error names.
 constexpr size_t kMostNodesNamed = 20;
 
-void write(const Graph& graph, proto::GraphDef& out) {
-  const std::lock_guard growth(graph.mutex());
-  for (int id = 0; id < graph.size(); ++id) {
-    const Node& n = graph.node(id);
-    proto::NodeDef& def = *out.add_node();
-    def.set_name(n.name());
-    def.set_op(n.op().name());
-    def.set_device(n.device());
-    for (const Output& in : n.inputs()) def.add_input(in.port == 0 ? in.node->name() : in.name());
-    for (const Node* c : n.control_inputs()) def.add_input("^" + c->name());
-    for (const auto& [name, value] : n.attrs()) {
-      proto::AttrEntry& entry = *def.add_attr();
-      entry.set_key(name);
-      to_proto(value, *entry.mutable_value());
-    }
-  }
-  out.mutable_versions()->set_producer(kProducer);
-  out.mutable_versions()->set_min_consumer(kMinConsumer);
-}
-
 /// Keeps the first error of a text, in place of printing it.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
@@ -250,17 +230,37 @@ class Import {
 
 }  // namespace
 
+void to_proto(const Graph& graph, proto::GraphDef& out) {
+  const std::lock_guard growth(graph.mutex());
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    proto::NodeDef& def = *out.add_node();
+    def.set_name(n.name());
+    def.set_op(n.op().name());
+    def.set_device(n.device());
+    for (const Output& in : n.inputs()) def.add_input(in.port == 0 ? in.node->name() : in.name());
+    for (const Node* c : n.control_inputs()) def.add_input("^" + c->name());
+    for (const auto& [name, value] : n.attrs()) {
+      proto::AttrEntry& entry = *def.add_attr();
+      entry.set_key(name);
+      to_proto(value, *entry.mutable_value());
+    }
+  }
+  out.mutable_versions()->set_producer(kProducer);
+  out.mutable_versions()->set_min_consumer(kMinConsumer);
+}
+
 std::string to_graph_def(const Graph& graph) {
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
-  write(graph, *def);
+  to_proto(graph, *def);
   return def->SerializeAsString();
 }
 
 std::string to_graph_def_text(const Graph& graph) {
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
-  write(graph, *def);
+  to_proto(graph, *def);
   std::string out;
   google::protobuf::TextFormat::PrintToString(*def, &out);
   return out;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def/graph_def.cpp.
+// Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def/graph_def.cpp and, as far
+// as it freezes, graph/graph_def/frozen_graph.cpp.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "troupe/export.h"
 #include "troupe/graph.h"
@@ -14,6 +17,14 @@ namespace TROUPE_API troupe {
 std::string to_graph_def(const Graph& graph);
 /// The same as protobuf text.
 std::string to_graph_def_text(const Graph& graph);
+
+/// The wire bytes of what `outputs` need of `graph`, with each variable a constant of its name: a frozen graph, which
+/// runs without a restore. `variables` has their values by name, as Engine::snapshot() gives them. Reads of variables
+/// become identities, gathers from them GatherV2; tables, queues and the like stay. Takes the graph's mutex. Errors:
+/// kNotFound for a variable without a value; kInvalidArgument for one that a node among these does more to than read,
+/// for a value of another type or shape, and for no outputs; kResourceExhausted for over 2 GiB.
+Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,
+                                 const std::map<std::string, Tensor>& variables);
 
 /// Adds all nodes of a GraphDef, binary or text (told apart by trying), to `graph`, below `prefix` if given.
 /// Nodes may come in any order. Functions of the library are put in where they are called, If, Case and While become

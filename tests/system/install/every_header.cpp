@@ -121,6 +121,7 @@ Status of_graphs(const Scope& scope, Output x) {
   ops::MatMul(scope, x, ops::Identity(scope, scope.constant(1.f)));
   TROUPE_RETURN_IF_ERROR(GraphPasses::parse("all").status());
   const std::string text(to_string(TransferCompression::kOff));
+  TROUPE_RETURN_IF_ERROR(freeze_graph(scope.graph(), {x}, {}).status());
   Graph again(scope.graph().ops());
   return from_graph_def(to_graph_def(scope.graph()) + to_graph_def_text(scope.graph()) + text, again);
 }

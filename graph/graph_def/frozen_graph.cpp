@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Freezing: handles of variables become their values wherever they go, also through loops and branches, so that a read
+// is an identity.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/printable.h"
+#include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/import_graph.h"
+#include "graph/graph_def/node_def.h"
+#include "troupe/graph_def.h"
+
+namespace troupe {
+namespace {
+
+/// Ops that give on what they are given, output for input or all of the first.
+bool passes_on(std::string_view op) {
+  constexpr std::string_view kOps[] = {"Identity",      "IdentityN", "Enter",  "Exit",
+                                       "NextIteration", "Merge",     "Switch", "_SwitchN"};
+  return std::ranges::find(kOps, op) != std::end(kOps);
+}
+
+class Freezing {
+ public:
+  Freezing(const Graph& graph, const std::map<std::string, Tensor>& variables) : graph_(graph), values_(variables) {}
+
+  Status run(const std::vector<Output>& outputs, proto::GraphDef& out) {
+    if (outputs.empty()) return invalid_argument("no outputs to freeze a graph for");
+    for (const Output& o : outputs) {
+      if (!graph_.owns(o.node)) return invalid_argument("an output to freeze is of another graph");
+      need(o.node);
+    }
+    while (!waiting_.empty()) {
+      const Node* n = waiting_.back();
+      waiting_.pop_back();
+      for (const Output& in : n->inputs()) need(in.node);
+      for (const Node* c : n->control_inputs()) need(c);
+    }
+    proto::GraphDef whole;
+    to_proto(graph_, whole);
+    *out.mutable_versions() = whole.versions();
+    for (const int id : needed_) {
+      proto::NodeDef& def = *whole.mutable_node(id);
+      TROUPE_RETURN_IF_ERROR(freeze(graph_.node(id), def, out));
+      *out.add_node() = std::move(def);
+    }
+    return {};
+  }
+
+ private:
+  void need(const Node* n) {
+    if (needed_.insert(n->id()).second) waiting_.push_back(n);
+  }
+
+  static Error at(const Node& n, Error error) {
+    error.op = n.op().name();
+    error.node = n.name();
+    return error;
+  }
+
+  /// The variable whose handle an output is; nullptr for none. That of a loop's Merge is its first input's.
+  const Node* variable(Output o) const {
+    while (o.dtype() == DType::kResource) {
+      if (o.node->op().name() == "VarHandleOp") return o.node;
+      if (!passes_on(o.node->op().name())) return nullptr;
+      const int input = o.node->op().name() == "IdentityN" ? o.port : 0;
+      o = o.node->inputs()[static_cast<size_t>(input)];
+    }
+    return nullptr;
+  }
+
+  static DType dtype_of_variable(const Node& variable) { return *variable.attrs().get<DType>("dtype"); }
+
+  Status freeze(const Node& n, proto::NodeDef& def, proto::GraphDef& out) const {
+    if (n.op().name() == "VarHandleOp") return make_constant(n, def);
+    const Node* first = nullptr;
+    for (size_t i = 0; i < n.inputs().size(); ++i) {
+      const Node* v = variable(n.inputs()[i]);
+      if (!v) continue;
+      if (!first) first = v;
+      if (passes_on(n.op().name())) {
+        proto::AttrValue& type = set_attr(def, "T");
+        const auto number = static_cast<proto::DataType>(dtype_of_variable(*v));
+        if (n.op().name() == "IdentityN") type.mutable_list()->set_type(static_cast<int>(i), number);
+        else type.set_type(number);
+      }
+    }
+    if (!first || passes_on(n.op().name())) return {};
+    const auto type = static_cast<proto::DataType>(dtype_of_variable(*first));
+    if (n.op().name() == "ReadVariableOp") {
+      def.set_op("Identity");
+      def.clear_attr();
+      set_attr(def, "T").set_type(type);
+      return {};
+    }
+    if (n.op().name() == "ResourceGather") return make_gather(n, type, def, out);
+    return at(n, invalid_argument("does more to variable {} than read it, which a frozen graph cannot",
+                                  in_quotes(name_of(*first))));
+  }
+
+  static const std::string& name_of(const Node& variable) {
+    const auto* shared = variable.attrs().get<std::string>("shared_name");
+    return shared && !shared->empty() ? *shared : variable.name();
+  }
+
+  Status make_constant(const Node& n, proto::NodeDef& def) const {
+    const auto value = values_.find(name_of(n));
+    if (value == values_.end())
+      return at(n, make_error(Code::kNotFound, "variable {} has no value", in_quotes(name_of(n))));
+    const auto* shape = n.attrs().get<PartialShape>("shape");
+    if (value->second.dtype() != dtype_of_variable(n) ||
+        (shape && !shape->compatible(PartialShape(value->second.shape()))))
+      return at(n, invalid_argument("the value of variable {} is {} {}, and it must be {} {}", in_quotes(name_of(n)),
+                                    to_string(value->second.dtype()), value->second.shape().str(),
+                                    to_string(dtype_of_variable(n)), shape ? shape->str() : ""));
+    def.set_op("Const");
+    def.clear_attr();
+    set_attr(def, "dtype").set_type(static_cast<proto::DataType>(value->second.dtype()));
+    to_proto(AttrValue(value->second), set_attr(def, "value"));
+    return {};
+  }
+
+  Status make_gather(const Node& n, proto::DataType type, proto::NodeDef& def, proto::GraphDef& out) const {
+    if (const auto* dims = n.attrs().get<int64_t>("batch_dims"); dims && *dims != 0)
+      return at(n, make_error(Code::kUnimplemented, "gathers with batch_dims {} cannot be frozen", *dims));
+    const std::string axis = graph_.unique_name(n.name() + "/axis");
+    proto::NodeDef& constant = *out.add_node();
+    constant.set_name(axis);
+    constant.set_op("Const");
+    constant.set_device(n.device());
+    constant.add_input("^" + n.inputs()[1].node->name());  // in a loop it must be in the loop too
+    set_attr(constant, "dtype").set_type(proto::DT_INT32);
+    to_proto(AttrValue(Tensor::scalar<int32_t>(0)), set_attr(constant, "value"));
+    const auto indices = static_cast<proto::DataType>(n.inputs()[1].dtype());
+    def.set_op("GatherV2");
+    def.clear_attr();
+    def.mutable_input()->Add(std::string(axis));
+    std::rotate(def.mutable_input()->begin() + 2, def.mutable_input()->end() - 1, def.mutable_input()->end());
+    set_attr(def, "Tparams").set_type(type);
+    set_attr(def, "Tindices").set_type(indices);
+    set_attr(def, "Taxis").set_type(proto::DT_INT32);
+    return {};
+  }
+
+  const Graph& graph_;
+  const std::map<std::string, Tensor>& values_;
+  std::set<int> needed_;
+  std::vector<const Node*> waiting_;
+};
+
+}  // namespace
+
+Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,
+                                 const std::map<std::string, Tensor>& variables) {
+  proto::GraphDef def;
+  TROUPE_RETURN_IF_ERROR(Freezing(graph, variables).run(outputs, def));
+  if (def.ByteSizeLong() > INT32_MAX)
+    return make_error(Code::kResourceExhausted, "the frozen graph has {} bytes, over 2 GiB", def.ByteSizeLong());
+  return def.SerializeAsString();
+}
+
+}  // namespace troupe
