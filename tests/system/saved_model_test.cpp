@@ -58,6 +58,24 @@ TEST_CASE("troupe run restores the checkpoint beside a .meta file") {
   CHECK(ended.out == "call:0 float32[2] [7, 14]\n");
 }
 
+TEST_CASE("troupe freeze makes a graph that runs without the checkpoint") {
+  const Feeds m;
+  const Ended frozen = run({"freeze", m.folder(), m.file("frozen.pb")});
+  INFO(frozen.err);
+  CHECK(frozen.status == 0);
+  CHECK_THAT(frozen.out, Contains("frozen.pb: ") && Contains("output call:0 float32 [?]\n"));
+  std::filesystem::remove_all(m.folder());
+  const Ended ended = run({"run", m.file("frozen.pb"), "--feeds", m.file("by_tensor.npz"), "--fetch", "call:0"});
+  INFO(ended.err);
+  CHECK(ended.out == "call:0 float32[2] [3, 6]\n");
+  const Feeds n;
+  check_one_line(run({"freeze", n.folder(), n.file("f.pb"), "--signature", "predict"}),
+                 "'serving_default', 'vocabulary'");
+  check_one_line(run({"freeze", n.folder(), n.file("f.pb"), "--outputs", "w:0,z"}), "z");
+  check_one_line(run({"freeze", n.file("in.npz"), n.file("f.pb")}), "a ZIP archive");
+  CHECK_FALSE(std::filesystem::exists(n.file("f.pb")));
+}
+
 TEST_CASE("troupe inspect lists tags, signatures and assets of a SavedModel") {
   const Feeds m;
   const Ended ended = run({"inspect", m.folder()});

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommand freeze: a saved model as one graph, its variables being constants.
+#include "base/printable.h"
+#include "cli/commands.h"
+#include "io/whole_file.h"
+#include "programs/program.h"
+#include "troupe/graph_def.h"
+#include "troupe/saved_model.h"
+
+namespace troupe {
+namespace {
+
+struct Options {
+  std::string model, out, signature = "serving_default";
+  std::vector<std::string> tags, outputs;
+};
+
+Status freeze(const Options& o) {
+  TROUPE_ASSIGN(const auto engine, Engine::create());
+  TROUPE_ASSIGN(const SavedModel model, load_saved_model(*engine, o.model, {.tags = o.tags}));
+  std::vector<Output> outputs;
+  for (const std::string& name : o.outputs) {
+    TROUPE_ASSIGN(const Output output, model.graph().output(name));
+    outputs.push_back(output);
+  }
+  if (outputs.empty()) {
+    TROUPE_ASSIGN(const ModelSignature* signature, model.signature(o.signature));
+    for (const auto& [name, tensor] : signature->outputs) outputs.push_back(tensor.output);
+  }
+  TROUPE_ASSIGN(const Snapshot variables, engine->snapshot(model.container()).get());
+  TROUPE_ASSIGN(const std::string bytes, freeze_graph(model.graph(), outputs, variables.variables));
+  TROUPE_RETURN_IF_ERROR(write_file(o.out, bytes));
+  programs::print("{}: {} bytes\n", printable(o.out), bytes.size());
+  for (const Output& output : outputs)
+    programs::print("output {} {} {}\n", printable(output.name()), to_string(output.dtype()), output.shape().str());
+  return {};
+}
+
+}  // namespace
+
+void add_freeze(CLI::App& app, Job& job) {
+  const auto o = std::make_shared<Options>();
+  CLI::App& freeze_app =
+      *app.add_subcommand("freeze", "Writes what a model's outputs need as one graph, its variables as constants");
+  freeze_app.add_option("MODEL", o->model, "A SavedModel's folder, or a .meta file beside its checkpoint")->required();
+  freeze_app.add_option("OUT", o->out, "A file for the graph (GraphDef)")->required();
+  freeze_app.add_option("--signature", o->signature, "NAME: whose outputs are kept")->capture_default_str();
+  freeze_app.add_option("--outputs", o->outputs, "NAME:PORT,...: tensors to keep in place of a signature's outputs")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  freeze_app.add_option("--tags", o->tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  freeze_app.callback([o, &job] { job = [o] { return freeze(*o); }; });
+}
+
+}  // namespace troupe
