@@ -35,6 +35,28 @@ def loop_in_loop(case, v2):
     case.fetch(y, *tf.gradients(y, [x, w]))
 
 
+@golden("dead_values_in_loops_yes", which=True)
+@golden("dead_values_in_loops_no", which=False)
+def dead_values_in_loops(case, which):
+    """Loops that begin with, wait for or use what may be dead, while their counters live."""
+    control_flow(False)
+    x, p = case.feed("x", np.float32(1.3)), case.feed("p", np.bool_(which))
+    no, yes = (tf.identity(side) for side in tf.raw_ops.Switch(data=x, pred=p))
+
+    def loop(times, init, more=1.0):
+        return tf.while_loop(lambda i, y: i < times, lambda i, y: (i + 1, y * 1.5 + more), [0, init])[1]
+
+    first = loop(3, yes)
+    with tf.control_dependencies([first]):
+        second = loop(2, x)
+    used = loop(3, x, yes)
+    nested = tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, loop(2, y)), [0, yes])[1]
+    for y in (first, second, used, nested):
+        case.fetch(tf.raw_ops.Merge(inputs=[tf.sin(no), y])[0])
+    for y in (first, nested):
+        case.fetch(*tf.gradients(tf.raw_ops.Merge(inputs=[tf.sin(no), y])[0], x))
+
+
 @golden("lstm_v1", v2=False, tolerance=1e-4)
 @golden("lstm_v2", v2=True, tolerance=1e-4)
 def lstm(case, v2):
