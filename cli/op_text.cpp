@@ -4,11 +4,13 @@
 
 namespace troupe {
 
-std::string text_of(const ArgDef& arg) {
+std::string type_text(const ArgDef& arg) {
   std::string type = arg.dtype != DType::kInvalid ? to_string(arg.dtype) : arg.type_attr + arg.type_list_attr;
   if (!arg.number_attr.empty()) type = arg.number_attr + " * " + type;
-  return arg.name + ": " + type;
+  return type;
 }
+
+std::string text_of(const ArgDef& arg) { return arg.name + ": " + type_text(arg); }
 
 std::string text_of(const std::vector<ArgDef>& args) {
   std::string out;

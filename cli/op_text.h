@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+/// "T", "N * T", "float32".
+std::string type_text(const ArgDef& arg);
 /// "a: T", "xs: N * T".
 std::string text_of(const ArgDef& arg);
 /// All of them with commas between, or "none".

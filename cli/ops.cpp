@@ -2,6 +2,7 @@
 // The subcommand ops: what the engine knows of each op.
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "cli/commands.h"
@@ -95,10 +96,57 @@ Status print_page(const OpRegistry& ops, const KernelRegistry& kernels, const st
   return {};
 }
 
-Status list_ops(const std::string& name, const std::string& golden) {
+nlohmann::json json_of(const std::vector<ArgDef>& args) {
+  auto out = nlohmann::json::array();
+  for (const ArgDef& a : args) out.push_back({{"name", a.name}, {"type", type_text(a)}});
+  return out;
+}
+
+struct AttrJson {
+  nlohmann::json operator()(DType v) const { return to_string(v); }
+  nlohmann::json operator()(const Tensor& v) const { return v.str(); }
+  nlohmann::json operator()(const PartialShape& v) const {
+    if (!v.has_rank()) return nullptr;
+    return std::vector<int64_t>(v.dims().begin(), v.dims().end());
+  }
+  template <class T> nlohmann::json operator()(const std::vector<T>& values) const {
+    auto out = nlohmann::json::array();
+    for (auto&& v : values) out.push_back((*this)(T(v)));
+    return out;
+  }
+  template <class T> nlohmann::json operator()(const T& v) const { return v; }
+};
+nlohmann::json json_of(const AttrValue& value) { return std::visit(AttrJson(), value); }
+
+nlohmann::json json_of(const AttrDef& attr) {
+  nlohmann::json out = {{"name", attr.name}, {"type", attr.type}};
+  if (attr.default_value) out["default"] = json_of(*attr.default_value);
+  if (attr.minimum) out["minimum"] = *attr.minimum;
+  for (const DType t : attr.allowed_types) out["allowed"].push_back(to_string(t));
+  for (const std::string& v : attr.allowed_values) out["allowed"].push_back(v);
+  return out;
+}
+
+/// {"ops": [{name, stateful, inputs, outputs, attrs}], "imported": {name: what it becomes}}.
+void print_json(const OpRegistry& ops) {
+  nlohmann::json all = {{"ops", nlohmann::json::array()}, {"imported", imported_forms(ops)}};
+  for (const auto& [name, op] : ops.all()) {
+    auto attrs = nlohmann::json::array();
+    for (const AttrDef& a : op->attrs()) attrs.push_back(json_of(a));
+    all["ops"].push_back({{"name", name},
+                          {"stateful", op->is_stateful()},
+                          {"inputs", json_of(op->inputs())},
+                          {"outputs", json_of(op->outputs())},
+                          {"attrs", std::move(attrs)}});
+  }
+  fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+Status list_ops(const std::string& name, const std::string& golden, bool json) {
   OpRegistry ops;
   KernelRegistry kernels;
   register_all_ops(ops, kernels);
+  if (json) return print_json(ops), Status();
   if (!golden.empty()) return print_page(ops, kernels, golden);
   if (!name.empty()) {
     if (const OpDef* op = ops.find(name)) return print_op(*op, kernels), Status();
@@ -127,7 +175,9 @@ void add_ops(CLI::App& app, Job& job) {
   ops_app.add_option("--page", *golden, "Print docs/ops.md, the table of all; needs the folder of golden cases")
       ->type_name("FOLDER")
       ->excludes(one);
-  ops_app.callback([name, golden, &job] { job = [name, golden] { return list_ops(*name, *golden); }; });
+  const auto json = std::make_shared<bool>(false);
+  ops_app.add_flag("--json", *json, "Print the schemas of all as JSON")->excludes(one);
+  ops_app.callback([=, &job] { job = [=] { return list_ops(*name, *golden, *json); }; });
 }
 
 }  // namespace troupe

@@ -61,11 +61,12 @@ Status magnitude_gradient(GradientContext& c) {
 }
 
 template <class F, class R>
-void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const char* doc, GradientFn gradient_fn) {
+void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const char* doc, GradientFn gradient_fn,
+              const std::string& input = "input", const std::string& output = "output") {
   OpDef op(name);
-  op.input("input: T").attr("T: {complex64} = complex64").shape(unchanged_shape).doc(doc);
-  if constexpr (std::is_same_v<R, complex64>) op.output("output: T");
-  else op.output("output: Tout").attr("Tout: {float32} = float32");
+  op.input(input + ": T").attr("T: {complex64} = complex64").shape(unchanged_shape).doc(doc);
+  if constexpr (std::is_same_v<R, complex64>) op.output(output + ": T");
+  else op.output(output + ": Tout").attr("Tout: {float32} = float32");
   ops.add(std::move(op), gradient(std::move(gradient_fn)));
   kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
     return std::unique_ptr<ComputeKernel>(
@@ -93,7 +94,7 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_part<ImagPart, float>(ops, kernels, "Imag", "The imaginary part.", imag_gradient);
   add_part<Conjugate, complex64>(ops, kernels, "Conj", "The complex conjugate.", conj_gradient);
   add_part<Phase, float>(ops, kernels, "Angle", "The argument in radians, in (-pi, pi].", angle_gradient);
-  add_part<Magnitude, float>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient);
+  add_part<Magnitude, float>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient, "x", "y");
 }
 
 }  // namespace troupe

@@ -188,12 +188,12 @@ Status avg_pool3d_grad_gradient(GradientContext& c) {
   return {};
 }
 
-OpDef with_pool3d(OpDef op) {
+OpDef with_pool3d(OpDef op, const char* type = "") {
   return op.attr("ksize: list(int) >= 5")
       .attr("strides: list(int) >= 5")
       .attr("padding: {'SAME', 'VALID'}")
       .attr("data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'")
-      .attr(type_attr("T", FloatTypes{}));
+      .attr(type_attr("T", FloatTypes{}, type));
 }
 
 /// `others` are type attributes that are as T is.
@@ -227,7 +227,8 @@ void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
                           .input("orig_input: TInput")
                           .input("orig_output: TInput")
                           .input("grad: T")
-                          .output("output: T"))
+                          .output("output: T"),
+                      "float32")
               .attr(type_attr("TInput", FloatTypes{}, "float32"))
               .shape(max_pool3d_grad_shape)
               .doc("The gradient of MaxPool3D: grad goes to all places of each window that hold its largest value."),

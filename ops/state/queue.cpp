@@ -27,11 +27,11 @@ Result<std::unique_ptr<ComputeKernel>> queue_handle(
   return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
 }
 
-void add_queue(OpRegistry& ops, KernelRegistry& kernels, OpDef op, const char* components_minimum, std::string doc,
+void add_queue(OpRegistry& ops, KernelRegistry& kernels, OpDef op, const char* components, std::string doc,
                KernelFactory factory) {
   const std::string name = op.name();
   ops.add(op.output("handle: resource")
-              .attr(fmt::format("component_types: list(type) >= {}", components_minimum))
+              .attr(fmt::format("component_types: list(type) >= {}", components))
               .attr("shapes: list(shape) >= 0 = []")
               .attr("capacity: int = -1")
               .attr("container: string = ''")
@@ -184,7 +184,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
       "A handle to a first-in-first-out queue whose elements may differ in size where `shapes` say -1; a batch is "
       "padded with zeros to its largest element.",
       [](const KernelInit& init) { return queue_handle(init, PaddingFifoQueue::make); });
-  add_queue(ops, kernels, OpDef("PriorityQueueV2"), "0",
+  add_queue(ops, kernels, OpDef("PriorityQueueV2"), "0 = []",
             "A handle to a queue whose elements leave by priority, the smallest first; the priority is an int64 scalar "
             "before the other components, which are all that the attributes list.",
             [](const KernelInit& init) { return queue_handle(init, PriorityQueue::make); });

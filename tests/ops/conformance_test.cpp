@@ -257,6 +257,15 @@ TEST_CASE("every op with a kernel has an example", "[conformance]") {
   }
 }
 
+TEST_CASE("names and defaults that functions and graphs of TensorFlow go by", "[conformance]") {
+  const OpRegistry& ops = Registries::all().ops;
+  CHECK(ops.find("ComplexAbs")->inputs()[0].name == "x");
+  CHECK(ops.find("ComplexAbs")->outputs()[0].name == "y");
+  CHECK(std::get<DType>(*ops.find("MaxPool3DGrad")->find_attr("T")->default_value) == DType::kFloat32);
+  CHECK(
+      std::get<std::vector<DType>>(*ops.find("PriorityQueueV2")->find_attr("component_types")->default_value).empty());
+}
+
 TEST_CASE("ops give the expected values and the inferred shapes", "[conformance]") {
   for (const OpCase& c : all_cases()) {
     INFO(title(c));
