@@ -27,7 +27,8 @@ BatchNormAttrs::BatchNormAttrs(const KernelInit& init)
 
 Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs& attrs) {
   const Tensor& x = c.input(0);
-  if (x.rank() != 4) return invalid_argument("x must have rank 4, but its shape is {}", x.shape().str());
+  if (x.rank() != attrs.layout.rank)
+    return invalid_argument("x must have rank {}, but its shape is {}", attrs.layout.rank, x.shape().str());
   const ImagesView v(x.shape(), attrs.layout);
   constexpr const char* kNames[] = {"x", "scale", "offset", "mean", "variance"};
   for (int i = 1; i < (attrs.training && !attrs.blends() ? 3 : 5); ++i)
@@ -37,7 +38,7 @@ Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs&
 
 Result<ImagesView> batch_norm_grad_view(const KernelContext& c, const BatchNormAttrs& attrs) {
   const Tensor &g = c.input(0), &x = c.input(1);
-  if (x.rank() != 4 || g.shape() != x.shape())
+  if (x.rank() != attrs.layout.rank || g.shape() != x.shape())
     return invalid_argument("y_backprop {} does not fit x {}", g.shape().str(), x.shape().str());
   const ImagesView v(x.shape(), attrs.layout);
   constexpr const char* kNames[] = {"", "", "scale", "reserve_space_1", "reserve_space_2"};
@@ -266,8 +267,9 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
 
 /// The size of the channels of input `image` and of the vectors [first, last], all one.
 Result<int64_t> channel_size(ShapeContext& c, int image, int first, int last) {
-  TROUPE_ASSIGN(const PartialShape x, c.with_rank(image, 4));
-  int64_t channels = x[ChannelLayout(c.attrs()).channel()];
+  const BatchNormLayout layout(c.attrs());
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(image, layout.rank));
+  int64_t channels = x[layout.channel()];
   for (int i = first; i <= last; ++i) {
     TROUPE_ASSIGN(const PartialShape s, c.with_rank(i, 1));
     if (s[0] >= 0 && channels >= 0 && s[0] != channels)
@@ -315,15 +317,20 @@ Status batch_norm_gradient(GradientContext& c) {
 /// gradients by these three.
 Status batch_norm_grad_gradient(GradientContext& c) {
   const Attrs& attrs = c.node().attrs();
-  const bool training = attrs.get_or("is_training", true), first = ChannelLayout(attrs).channels_first;
+  const bool training = attrs.get_or("is_training", true);
+  const BatchNormLayout layout(attrs);
   const DType wide = c.input(2).dtype(), narrow = c.input(1).dtype();
   const auto cast = [&](Output x, DType to) { return x.dtype() == to ? x : c.op("Cast", {x}, {{"DstT", to}}); };
   const auto mul = [&](Output a, Output b) { return c.op("Mul", {a, b}); };
   const auto add = [&](Output a, Output b) { return c.op("AddV2", {a, b}); };
   const auto sub = [&](Output a, Output b) { return c.op("Sub", {a, b}); };
   // Vectors of the channels, as images of one place.
-  const Output places = int_vector(c, first ? std::vector<int64_t>{0, 2, 3} : std::vector<int64_t>{0, 1, 2});
-  const int64_t image[] = {1, first ? -1 : 1, 1, first ? 1 : -1}, flat[] = {-1};
+  std::vector<int64_t> around, image(static_cast<size_t>(layout.rank), 1);
+  for (int i = 0; i < layout.rank; ++i)
+    if (i != layout.channel()) around.push_back(i);
+  image[static_cast<size_t>(layout.channel())] = -1;
+  const Output places = int_vector(c, around);
+  const int64_t flat[] = {-1};
   const auto channels = [&](Output v) { return v ? c.op("Reshape", {v, int_vector(c, image)}) : v; };
   const auto mean = [&](Output x) { return c.op("Mean", {x, places}, {{"keep_dims", true}}); };
   const auto sum = [&](Output x) { return c.op("Sum", {x, places}, {{"keep_dims", true}}); };
@@ -362,7 +369,7 @@ OpDef with_batch_norm_attrs(OpDef op) {
   op.attr(type_attr("T", FloatTypes{}))
       .attr(type_attr("U", FullFloatTypes{}))
       .attr("epsilon: float = 0.0001")
-      .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+      .attr("data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'")
       .attr("is_training: bool = true");
   return op;
 }
@@ -379,7 +386,8 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr("exponential_avg_factor: float = 1.0")
           .shape(batch_norm_shape)
           .doc(
-              "Images x, each channel shifted and scaled to mean 0 and variance 1, then times scale plus offset. "
+              "Images or volumes x, each channel shifted and scaled to mean 0 and variance 1, then times scale plus "
+              "offset. "
               "Training takes mean and variance of the batch and gives them (the variance unbiased) blended with "
               "those given by exponential_avg_factor; else those given are taken. The reserve spaces are for "
               "the gradient. U is T, or float32 where T has 16 bits; vectors that do not fit the channels are errors."),

@@ -2,24 +2,40 @@
 // What the kernels of CPUs and GPUs for batch normalisation check, and how they look at images. Implemented in
 // ops/nn/batch_norm.cpp.
 #pragma once
-#include "ops/parts/channel_layout.h"
+#include <string>
+
 #include "troupe/kernel.h"
 
 namespace troupe {
 
-/// Images as [outer, channels, inner]; inner is 1 with channels last.
+/// What data_format says of images [batch, height, width, channels] (NHWC, or NCHW with channels first) or volumes
+/// [batch, depth, height, width, channels] (NDHWC, NCDHW).
+struct BatchNormLayout {
+  bool channels_first = false;
+  int rank = 4;
+  explicit BatchNormLayout(const Attrs& attrs) {
+    const auto* format = attrs.get<std::string>("data_format");
+    if (!format) return;
+    channels_first = format->starts_with("NC");
+    rank = static_cast<int>(format->size());
+  }
+  int channel() const { return channels_first ? 1 : rank - 1; }
+};
+
+/// Images or volumes as [outer, channels, inner]; inner is 1 with channels last.
 struct ImagesView {
-  int64_t outer, channels, inner;
-  ImagesView(const Shape& s, const ChannelLayout& l)
-      : outer(l.channels_first ? s[0] : s[0] * s[1] * s[2]), channels(s[l.channel()]),
-        inner(l.channels_first ? s[2] * s[3] : 1) {}
+  int64_t outer = 1, channels, inner = 1;
+  ImagesView(const Shape& s, const BatchNormLayout& l) : channels(s[l.channel()]) {
+    for (int i = 0; i < l.channel(); ++i) outer *= s[i];
+    for (int i = l.channel() + 1; i < l.rank; ++i) inner *= s[i];
+  }
   int64_t count() const { return outer * inner; }
   bool empty() const { return outer * channels * inner == 0; }
 };
 
 /// The attributes of FusedBatchNormV3 and of FusedBatchNormGradV3.
 struct BatchNormAttrs {
-  ChannelLayout layout;
+  BatchNormLayout layout;
   bool training;
   float epsilon;
   float factor;  // exponential_avg_factor; 1 of the gradient
@@ -28,7 +44,8 @@ struct BatchNormAttrs {
   bool blends() const { return training && factor != 1.0f; }
 };
 
-/// Input 0 of FusedBatchNormV3. Errors: it is not images; a vector that is read is not one number for each channel.
+/// Input 0 of FusedBatchNormV3. Errors: it is not of the layout's rank; a vector that is read is not one number for
+/// each channel.
 Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs& attrs);
 /// Input 1 of FusedBatchNormGradV3. Errors: the same; y_backprop is not of its shape.
 Result<ImagesView> batch_norm_grad_view(const KernelContext& c, const BatchNormAttrs& attrs);

@@ -27,6 +27,24 @@ def volumes(case):
     case.fetch_with_gradients(ys, [x, w])
 
 
+@golden("batch_norm_volumes", tolerance=1e-4, layout="NDHWC")
+@golden("batch_norm_volumes_ncdhw", tolerance=1e-4, layout="NCDHW", judge={"layout": "NDHWC"})
+def batch_norm_volumes(case, layout):
+    """Batch norm over volumes, with gradients; the results have the channels last."""
+    x = case.feed("x", case.floats(2, 2, 3, 4, 3), (None, 2, 3, 4, 3))
+    scale, offset, mean = (case.feed(n, case.floats(3, seed=i)) for i, n in enumerate(["scale", "offset", "mean"], 2))
+    variance = case.feed("variance", case.floats(3, low=0.5, high=2, seed=5))
+    first = layout == "NCDHW"
+    ys = []
+    for training in (True, False):
+        out = tf.raw_ops.FusedBatchNormV3(
+            x=tf.transpose(x, [0, 4, 1, 2, 3]) if first else x, scale=scale, offset=offset, mean=mean,
+            variance=variance, epsilon=0.01, data_format=layout, is_training=training)
+        ys += [tf.transpose(out.y, [0, 2, 3, 4, 1]) if first else out.y]
+        case.fetch(tf.identity(out.batch_mean), tf.identity(out.batch_variance))
+    case.fetch_with_gradients(ys, [x, scale, offset])
+
+
 @golden(tolerance=1e-4)
 def second_gradients(case):
     """The gradient of a maximum's gradient, which is the maximum's place again."""

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation against its definition, in both layouts, training and inference, with gradients and bad input.
+// Batch normalisation against its definition, of images and volumes in both layouts, training and inference, with
+// gradients and bad input.
 #include <cmath>
 
 #include "tests/ops/check_op.h"
@@ -7,8 +8,10 @@
 namespace troupe::testing {
 namespace {
 
-Attrs attrs_of_norm(bool first, bool training, float factor = 1.0f) {
-  return Attrs{{"data_format", std::string(first ? "NCHW" : "NHWC")},
+Attrs attrs_of_norm(bool first, bool training, float factor = 1.0f, bool volumes = false) {
+  return Attrs{{"data_format", std::string(volumes ? first ? "NCDHW" : "NDHWC"
+                                           : first ? "NCHW"
+                                                   : "NHWC")},
                {"is_training", training},
                {"exponential_avg_factor", factor},
                {"epsilon", 0.01f}};
@@ -63,68 +66,116 @@ TEST_CASE("Batch normalisation agrees with its definition") {
         }
 }
 
+struct Form {
+  bool volumes, first, training;
+};
+constexpr Form kForms[] = {{false, false, false}, {false, false, true}, {false, true, false}, {false, true, true},
+                           {true, false, false},  {true, false, true},  {true, true, false},  {true, true, true}};
+Shape shape_of(bool volumes, bool first) {
+  if (volumes) return first ? Shape{3, 2, 2, 2, 3} : Shape{3, 2, 2, 3, 2};
+  return first ? Shape{3, 2, 3, 4} : Shape{3, 3, 4, 2};
+}
+
 TEST_CASE("Batch normalisation's gradients agree with finite differences") {
-  for (bool first : {false, true})
-    for (bool training : {false, true}) {
-      const Shape s = first ? Shape{3, 2, 3, 4} : Shape{3, 3, 4, 2};
-      const Tensor variance = Tensor::of<double>({1.5, 0.7});
-      check_gradients("FusedBatchNormV3",
-                      {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
-                       random_tensor<double>({2}, 4), variance},
-                      attrs_of_norm(first, training), {0, 1, 2});
-    }
+  for (const auto& [volumes, first, training] : kForms) {
+    const Shape s = shape_of(volumes, first);
+    const Tensor variance = Tensor::of<double>({1.5, 0.7});
+    check_gradients("FusedBatchNormV3",
+                    {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
+                     random_tensor<double>({2}, 4), variance},
+                    attrs_of_norm(first, training, 1.0f, volumes), {0, 1, 2});
+  }
 }
 
 TEST_CASE("Batch normalisation's second derivatives agree with finite differences") {
-  for (bool first : {false, true})
-    for (bool training : {false, true}) {
-      const Shape s = first ? Shape{3, 2, 3, 4} : Shape{3, 3, 4, 2};
-      Graph graph(Registries::all().ops);
-      const Scope scope(graph);
-      std::vector<Output> in;
-      std::vector<std::pair<Output, Tensor>> feeds;
-      for (const Tensor& t :
-           {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
-            random_tensor<double>({2}, 4), Tensor::of<double>({1.5, 0.7}), random_tensor<double>(s, 6)}) {
-        in.push_back(scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape(t.shape())}}));
-        feeds.emplace_back(in.back(), t);
-      }
-      const Output y = scope.op("FusedBatchNormV3", {in.begin(), in.begin() + 5}, attrs_of_norm(first, training));
-      const auto dxs = gradients(scope, {y}, {in[0], in[1], in[2]}, {in[5]});
-      REQUIRE(dxs.ok());
-      std::vector<Output> weights = {scope.constant(random_tensor<double>(s, 7)),
-                                     scope.constant(random_tensor<double>({2}, 8)),
-                                     scope.constant(random_tensor<double>({2}, 9))};
-      const std::vector<Output> xs = {in[0], in[1], in[5]};  // x, scale, dy
-      const auto second = gradients(scope, *dxs, xs, weights);
-      REQUIRE(second.ok());
-      Evaluator evaluator;
-      const auto loss = [&] {
-        double sum = 0;
-        for (int i = 0; i < 3; ++i) {
-          const auto v = doubles(evaluator.value((*dxs)[i], feeds)), w = doubles(evaluator.value(weights[i]));
-          for (size_t k = 0; k < v.size(); ++k) sum += v[k] * w[k];
-        }
-        return sum;
-      };
-      for (int j = 0; j < 3; ++j) {
-        auto& feed = feeds[std::array{0, 1, 5}[j]].second;
-        const Tensor x = feed;
-        std::vector<double> want(x.elements());
-        for (int64_t i = 0; i < x.elements(); ++i) {
-          double at[2];
-          for (int side = 0; side < 2; ++side) {
-            feed = *x.clone();
-            feed.mutable_data<double>()[i] += side ? 1e-5 : -1e-5;
-            at[side] = loss();
-          }
-          want[i] = (at[1] - at[0]) / 2e-5;
-        }
-        feed = x;
-        INFO("input " << j);
-        check_close(doubles(evaluator.value((*second)[j], feeds)), want, 1e-6);
-      }
+  for (const auto& [volumes, first, training] : kForms) {
+    const Shape s = shape_of(volumes, first);
+    Graph graph(Registries::all().ops);
+    const Scope scope(graph);
+    std::vector<Output> in;
+    std::vector<std::pair<Output, Tensor>> feeds;
+    for (const Tensor& t :
+         {random_tensor<double>(s, 1), random_tensor<double>({2}, 2), random_tensor<double>({2}, 3),
+          random_tensor<double>({2}, 4), Tensor::of<double>({1.5, 0.7}), random_tensor<double>(s, 6)}) {
+      in.push_back(scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape(t.shape())}}));
+      feeds.emplace_back(in.back(), t);
     }
+    const Output y =
+        scope.op("FusedBatchNormV3", {in.begin(), in.begin() + 5}, attrs_of_norm(first, training, 1.0f, volumes));
+    const auto dxs = gradients(scope, {y}, {in[0], in[1], in[2]}, {in[5]});
+    REQUIRE(dxs.ok());
+    std::vector<Output> weights = {scope.constant(random_tensor<double>(s, 7)),
+                                   scope.constant(random_tensor<double>({2}, 8)),
+                                   scope.constant(random_tensor<double>({2}, 9))};
+    const std::vector<Output> xs = {in[0], in[1], in[5]};  // x, scale, dy
+    const auto second = gradients(scope, *dxs, xs, weights);
+    REQUIRE(second.ok());
+    Evaluator evaluator;
+    const auto loss = [&] {
+      double sum = 0;
+      for (int i = 0; i < 3; ++i) {
+        const auto v = doubles(evaluator.value((*dxs)[i], feeds)), w = doubles(evaluator.value(weights[i]));
+        for (size_t k = 0; k < v.size(); ++k) sum += v[k] * w[k];
+      }
+      return sum;
+    };
+    for (int j = 0; j < 3; ++j) {
+      auto& feed = feeds[std::array{0, 1, 5}[j]].second;
+      const Tensor x = feed;
+      std::vector<double> want(x.elements());
+      for (int64_t i = 0; i < x.elements(); ++i) {
+        double at[2];
+        for (int side = 0; side < 2; ++side) {
+          feed = *x.clone();
+          feed.mutable_data<double>()[i] += side ? 1e-5 : -1e-5;
+          at[side] = loss();
+        }
+        want[i] = (at[1] - at[0]) / 2e-5;
+      }
+      feed = x;
+      INFO("input " << j);
+      check_close(doubles(evaluator.value((*second)[j], feeds)), want, 1e-6);
+    }
+  }
+}
+
+TEST_CASE("Batch normalisation of volumes is that of the images that have their numbers") {
+  for (const bool first : {false, true})
+    for (const bool training : {false, true}) {
+      const Shape volume = first ? Shape{2, 3, 2, 5, 4} : Shape{2, 2, 5, 4, 3};
+      const Shape image = first ? Shape{2, 3, 10, 4} : Shape{2, 10, 4, 3};
+      const float factor = training ? 0.25f : 1.0f;
+      const Attrs of_images = attrs_of_norm(first, training, factor),
+                  of_volumes = attrs_of_norm(first, training, factor, true);
+      std::vector<Tensor> inputs = {random_tensor<float>(volume, 1), random_tensor<float>({3}, 2),
+                                    random_tensor<float>({3}, 3), random_tensor<float>({3}, 4), positive(3)};
+      const auto same = [&](const char* op, const std::vector<Tensor>& in, const Attrs& volumes, const Attrs& images,
+                            int ports) {
+        std::vector<Tensor> flat = in;
+        for (Tensor& t : flat)
+          if (t.rank() == 5) t = *t.reshape(image);
+        for (int port = 0; port < ports; ++port) {
+          const auto got = apply(op, in, volumes, port), want = apply(op, flat, images, port);
+          INFO(op << " " << port << (got.ok() ? "" : got.error().str()));
+          REQUIRE((got.ok() && want.ok()));
+          CHECK(got->shape() == (port == 0 ? volume : want->shape()));
+          CHECK(got->reshape(want->shape())->identical(*want));
+        }
+      };
+      same("FusedBatchNormV3", inputs, of_volumes, of_images, 6);
+      inputs = {random_tensor<float>(volume, 5), inputs[0], inputs[1], inputs[3], inputs[4],
+                random_tensor<float>({0}, 6)};
+      Attrs grad_images{{"data_format", *of_images.get<std::string>("data_format")}, {"is_training", training}};
+      Attrs grad_volumes = grad_images;
+      grad_volumes.set("data_format", *of_volumes.get<std::string>("data_format"));
+      same("FusedBatchNormGradV3", inputs, grad_volumes, grad_images, 5);
+    }
+  const Tensor x = random_tensor<float>({2, 3, 3, 4}, 1), good = random_tensor<float>({4}, 1);
+  for (const char* format : {"NDHWC", "NCDHW"}) {
+    const Attrs attrs = attrs_of_norm(format == std::string("NCDHW"), true, 1.0f, true);
+    CHECK_FALSE(apply("FusedBatchNormV3", {x, good, good, good, good}, attrs).ok());
+    CHECK_FALSE(apply_unshaped("FusedBatchNormV3", {x, good, good, good, good}, attrs).ok());
+  }
 }
 
 TEST_CASE("Batch normalisation's vectors must fit the channels") {
