@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pictures in memory to tensors and back: PNG (io/png.cpp), JPEG (io/jpeg.cpp), BMP (io/bmp.cpp), GIF (io/gif.cpp).
 #pragma once
+#include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,9 @@ struct ImageOptions {
   bool exact_dct = false;          // or the faster one that TensorFlow prefers
   bool recover_truncated = false;  // where the data end too early, what is missing is made up
   float acceptable_fraction = 1;   // or black, if this share of rows is there
+  /// Of the picture only this part: top, left, height and width. Colours in a lower resolution are spread as if the
+  /// picture ended at the part's right edge, as TensorFlow does. kInvalidArgument where it is not within the picture.
+  std::optional<std::array<int64_t, 4>> window = {};
   // Of GIF:
   bool first_frame = false;  // and no other
 };

@@ -111,6 +111,17 @@ class JpegReader : public JpegErrors {
     message_ = "the data end too early";
     return false;
   }
+  /// Has rows given from column `left` on, so many columns; what libjpeg can give that holds them, once started.
+  bool crop(JDIMENSION& left, JDIMENSION& columns) {
+#ifdef LIBJPEG_TURBO_VERSION
+    if (setjmp(back_)) return false;
+    jpeg_crop_scanline(&codec_, &left, &columns);
+#else
+    left = 0;
+    columns = codec_.output_width;
+#endif
+    return true;
+  }
   /// Reads the next row. False where there is none: see message().
   bool read(JSAMPROW row) {
     if (setjmp(back_)) return false;
@@ -149,23 +160,29 @@ Error damaged(std::string_view bytes, const JpegErrors& codec) {
   return invalid_argument("a JPEG picture of {} bytes: {}", bytes.size(), codec.message());
 }
 
-/// The rows of an open picture to y.
-Status read_rows(JpegReader& reader, std::string_view bytes, const ImageOptions& options, Tensor& y) {
-  const int64_t height = y.dim(0), width = y.dim(1), row = width * y.dim(2);
-  std::vector<uint8_t> inks(static_cast<size_t>(reader.inks() ? 4 * width : 0));
-  uint8_t* out = y.mutable_data<uint8_t>();
-  for (int64_t i = 0; i < height; ++i, out += row) {
-    if (reader.read(inks.empty() ? out : inks.data())) {
-      if (!inks.empty()) to_rgb(inks.data(), out, width, reader.inverted());
+/// The rows of a picture that has started to y, which is the part of it from row `top` and column `left` on.
+Status read_rows(JpegReader& reader, std::string_view bytes, const ImageOptions& options, int64_t top, int64_t left,
+                 Tensor& y) {
+  const int64_t height = reader.height(), bottom = top + y.dim(0), width = y.dim(1), row = width * y.dim(2);
+  JDIMENSION first = static_cast<JDIMENSION>(left), columns = static_cast<JDIMENSION>(width);
+  if (width < reader.width() && !reader.crop(first, columns)) return damaged(bytes, reader);
+  const int64_t pixel = reader.inks() ? 4 : y.dim(2), skipped = (left - first) * pixel;
+  const bool direct = columns == width && !reader.inks();
+  std::vector<uint8_t> given(static_cast<size_t>(direct ? 0 : columns * pixel)), above(static_cast<size_t>(row));
+  const auto out = [&](int64_t i) { return i < top ? above.data() : y.mutable_data<uint8_t>() + (i - top) * row; };
+  for (int64_t i = 0; i < bottom; ++i) {
+    if (reader.read(direct ? out(i) : given.data())) {
+      if (reader.inks()) to_rgb(given.data() + skipped, out(i), width, reader.inverted());
+      else if (!direct) std::copy_n(given.data() + skipped, row, out(i));
       continue;
     }
     const float read = static_cast<float>(i) / static_cast<float>(height);
     if (!options.recover_truncated && (i == 0 || read < options.acceptable_fraction))
       return invalid_argument("a JPEG picture of {} bytes: after {} of {} rows: {}", bytes.size(), i, height,
                               reader.message());
-    for (const bool repeats = options.recover_truncated && i > 0; i < height; ++i, out += row)
-      if (repeats) std::copy_n(out - row, row, out);
-      else std::fill_n(out, row, uint8_t{0});
+    for (const bool repeats = options.recover_truncated && i > 0; i < bottom; ++i)
+      if (!repeats) std::fill_n(out(i), row, uint8_t{0});
+      else if (i >= top) std::copy_n(out(i - 1), row, out(i));
     return {};
   }
   return {};
@@ -244,12 +261,16 @@ Result<Tensor> decode_jpeg(std::string_view bytes, const ImageOptions& options,
   if (reader.inks() && channels != 3)
     return invalid_argument("a JPEG picture of inks (CMYK) cannot have {} channels", channels);
   if (channels == 2) return invalid_argument("a JPEG picture of 2 components");
-  const Shape shape{reader.height(), reader.width(), channels};
-  TROUPE_ASSIGN(Tensor y, Tensor::make(DType::kUInt8, shape, allocator));
+  const Shape whole{reader.height(), reader.width(), channels};
+  const auto [top, left, height, width] = options.window.value_or(std::array<int64_t, 4>{0, 0, whole[0], whole[1]});
+  if (options.window && (top < 0 || left < 0 || height < 1 || width < 1 || height > whole[0] || width > whole[1] ||
+                         top > whole[0] - height || left > whole[1] - width))
+    return invalid_argument("crop_window [{},{},{},{}] of a picture {}", top, left, height, width, whole.str());
+  TROUPE_ASSIGN(Tensor y, Tensor::make(DType::kUInt8, Shape{height, width, channels}, allocator));
   // What libjpeg takes from the system is held against the allocator's limit too.
   TROUPE_ASSIGN(const Tensor kept, Tensor::make(DType::kUInt8, Shape{reader.kept_bytes()}, allocator));
   if (!reader.start()) return damaged(bytes, reader);
-  TROUPE_RETURN_IF_ERROR(read_rows(reader, bytes, options, y));
+  TROUPE_RETURN_IF_ERROR(read_rows(reader, bytes, options, top, left, y));
   return y;
 }
 

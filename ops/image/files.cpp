@@ -54,11 +54,13 @@ class DecodeImage final : public ComputeKernel {
     ImageOptions options = options_;
     const bool floats = dtype_ == DType::kFloat32, png = format == ImageFormat::kPng;
     if (floats) options.dtype = png ? DType::kUInt16 : DType::kUInt8;
+    if (crops_) {
+      TROUPE_ASSIGN(const auto window, int_values(c.input(1), "crop_window"));
+      if (window.size() != 4) return invalid_argument("crop_window has {} numbers, not 4", window.size());
+      options.window = {window[0], window[1], window[2], window[3]};
+    }
     TROUPE_ASSIGN(Tensor y, decode_image(bytes, format, options, c.device().allocator));
     TROUPE_ASSIGN(y, with_frames(std::move(y), format == ImageFormat::kGif));
-    if (crops_) {
-      TROUPE_ASSIGN(y, cropped(c, y));
-    }
     if (floats) {
       TROUPE_ASSIGN(y, png ? scaled<uint16_t>(c, y) : scaled<uint8_t>(c, y));
     }
@@ -81,18 +83,6 @@ class DecodeImage final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, x.shape()));
     constexpr float kScale = 1.f / std::numeric_limits<T>::max();
     for (int64_t i = 0; i < x.elements(); ++i) y.mutable_data<float>()[i] = static_cast<float>(x.data<T>()[i]) * kScale;
-    return y;
-  }
-  static Result<Tensor> cropped(const KernelContext& c, const Tensor& x) {
-    TROUPE_ASSIGN(const auto window, int_values(c.input(1), "crop_window"));
-    if (window.size() != 4) return invalid_argument("crop_window has {} numbers, not 4", window.size());
-    const int64_t top = window[0], left = window[1], height = window[2], width = window[3], channels = x.dim(2);
-    if (top < 0 || left < 0 || height < 1 || width < 1 || top > x.dim(0) - height || left > x.dim(1) - width)
-      return invalid_argument("crop_window [{}] of a picture {}", join(window), x.shape().str());
-    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kUInt8, Shape{height, width, channels}));
-    for (int64_t i = 0; i < height; ++i)
-      std::copy_n(x.data<uint8_t>() + ((top + i) * x.dim(1) + left) * channels, width * channels,
-                  y.mutable_data<uint8_t>() + i * width * channels);
     return y;
   }
 

@@ -83,6 +83,20 @@ def jpegs(case):
         case.fetch(tf.image.decode_image(data, dtype=tf.float32), tf.io.extract_jpeg_shape(data))
 
 
+@golden(tolerance=0.02)
+def jpeg_crops(case):
+    """Parts of pictures whose colours are in a lower resolution: they are spread as if the picture ended with the part."""
+    colours = case.ints(21, 37, 3, high=256, dtype=np.uint8)
+    windows = [[3, 2, 5, 7], [1, 5, 9, 11], [5, 16, 5, 2], [7, 16, 6, 21], [20, 36, 1, 1], [0, 9, 2, 1]]
+    for options in ({}, {"chroma_downsampling": False}, {"progressive": True}):
+        data = tf.constant(encoded(tf.io.encode_jpeg, colours, quality=90, **options))
+        for window in windows:
+            images = [tf.io.decode_and_crop_jpeg(data, window), tf.io.decode_and_crop_jpeg(data, window, 1),
+                      tf.io.decode_and_crop_jpeg(data, window, fancy_upscaling=False)]
+            case.fetch(*[tf.cast(i, tf.float32) for i in images])
+        case.fetch(tf.cast(tf.io.decode_and_crop_jpeg(data, [2, 3, 7, 9], ratio=2), tf.float32))
+
+
 @golden()
 def written(case):
     """What is written as PNG and JPEG and read again."""
