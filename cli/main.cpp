@@ -5,7 +5,7 @@
 #include "troupe/version.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs and looks into dataflow graphs in TensorFlow's format (GraphDef).", "troupe");
+  CLI::App app("Runs, looks into and converts what TensorFlow writes: graphs, SavedModels, checkpoints.", "troupe");
   app.set_version_flag("--version", std::string("troupe ") + troupe::version());
   app.require_subcommand(1);
   troupe::Job job;

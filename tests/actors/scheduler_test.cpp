@@ -25,6 +25,18 @@ void until_resting(caf::actor_system& system, int count) {
   while (scheduler.data().resting.load() < count) std::this_thread::yield();
 }
 
+TEST_CASE("workers spin for long unless the configuration says not to") {
+  for (const bool spins : {true, false}) {
+    Config config(2);
+    if (!spins) caf::put(config.content, RestingPolicy::kSpins, false);
+    caf::actor_system system(config);
+    auto& scheduler = dynamic_cast<Scheduler&>(system.scheduler());
+    for (size_t i = 0; i < scheduler.num_workers(); ++i)
+      CHECK(scheduler.worker_by_id(i)->data().most_spin ==
+            (spins ? RestingPolicy::kMostSpin : RestingPolicy::kLeastSpin));
+  }
+}
+
 TEST_CASE("workers that rest wake for a message from a thread") {
   Config config(2);
   caf::actor_system system(config);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-TEST_CASE("contention: turns that have a core all the time are none, turns that wait for one are") {
+TEST_CASE("contention: turns that wait for a core tell of it, turns that have one all the time do not") {
   Contention alone;
   for (int64_t now = 0; now < 1000 * kMs; now += kMs) alone.took(kMs, kMs * 9 / 10, now);
   CHECK_FALSE(alone.waits_briefly(1000 * kMs));
