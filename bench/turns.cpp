@@ -5,14 +5,19 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 
 namespace troupe::bench {
 
-std::string peers_folder(const std::string& question) { return BENCH_DIR "/" + question; }
+std::string peers_folder(const std::string& question) {
+  const char* const folder = std::getenv("TROUPE_BENCH_DIR");
+  return std::string(folder ? folder : BENCH_DIR) + "/" + question;
+}
 
 std::vector<double> measure(const std::string& command) {
-  std::FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  const char* const log = std::getenv("TROUPE_BENCH_LOG");
+  std::FILE* pipe = popen(fmt::format("{} 2>>'{}'", command, log ? log : "/dev/null").c_str(), "r");
   if (!pipe) return {};
   std::vector<double> numbers;
   for (double number; std::fscanf(pipe, "%lf", &number) == 1;) numbers.push_back(number);

@@ -7,10 +7,12 @@
 
 namespace troupe::bench {
 
-/// The folder of the sources of a question, bench/<question>, where its peers' scripts are.
+/// The folder of the sources of a question, bench/<question>, where its peers' scripts are; TROUPE_BENCH_DIR says where
+/// bench/ is on a machine to which the program was carried.
 std::string peers_folder(const std::string& question);
 
-/// The numbers that a shell command prints; none when it fails.
+/// The numbers that a shell command prints; none when it fails. What it says on standard error goes to the end of the
+/// file TROUPE_BENCH_LOG, where that is set.
 std::vector<double> measure(const std::string& command);
 /// The commands take turns, `repeats` rounds. Of each the medians of its first `numbers` numbers, 0 where it does not
 /// work; what fails at its first turn gets no other.
