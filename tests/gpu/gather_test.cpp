@@ -91,7 +91,7 @@ TEST_CASE("Indices that are out of range read zeros on GPUs") {
 
 TEST_CASE("Parts of variables that GPUs read are those that CPUs read") {
   KernelRegistry gpu_kernels;
-  on_fake::register_gpu_kernels(gpu_kernels);
+  register_tested_kernels(gpu_kernels);
   const std::string name = "table";
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt64, DType::kInt8, DType::kBool}) {
     Variables cpu(Registries::all().kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);

@@ -82,7 +82,7 @@ TEST_CASE("Sums by segment on GPUs agree with those of CPUs") {
 
 TEST_CASE("Scatters over variables in a GPU's memory agree with those of CPUs") {
   KernelRegistry gpu_kernels;
-  on_fake::register_gpu_kernels(gpu_kernels);
+  register_tested_kernels(gpu_kernels);
   const std::string name = "table";
   int tried = 0;
   for (const char* how :

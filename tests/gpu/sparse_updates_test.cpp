@@ -94,7 +94,7 @@ void check_rows(const Registries& registries, const KernelRegistry& gpu_kernels,
 TEST_CASE("Updates of rows of variables on GPUs agree with those of CPUs") {
   const Registries& registries = Registries::all();
   KernelRegistry gpu_kernels;
-  on_fake::register_gpu_kernels(gpu_kernels);
+  register_tested_kernels(gpu_kernels);
   int ops = 0;
   for (const auto& [name, op] : registries.ops.all()) {
     if (!name.starts_with("ResourceSparseApply")) continue;

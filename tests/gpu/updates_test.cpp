@@ -62,7 +62,7 @@ void check_update(const Registries& registries, const KernelRegistry& gpu_kernel
 TEST_CASE("Updates of variables on GPUs agree with those of CPUs") {
   const Registries& registries = Registries::all();
   KernelRegistry gpu_kernels;
-  on_fake::register_gpu_kernels(gpu_kernels);
+  register_tested_kernels(gpu_kernels);
   int ops = 0;
   for (const auto& [name, op] : registries.ops.all()) {
     const bool applies = name.starts_with("ResourceApply"),

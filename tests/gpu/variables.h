@@ -8,16 +8,34 @@
 
 namespace troupe::testing {
 
+/// The card that tests of variables share, where they run on a real one. Making it takes a while, and it is kept: CUDA
+/// ends before what is static.
+inline RealGpu* shared_real_gpu() {
+  static RealGpu* const gpu = on_real_gpu() ? new RealGpu : nullptr;
+  return gpu;
+}
+
+/// Kernels of the shim, or of the real card.
+inline void register_tested_kernels(KernelRegistry& kernels) {
+  if (RealGpu* const real = shared_real_gpu()) real->platform->register_kernels(kernels);
+  else on_fake::register_gpu_kernels(kernels);
+}
+
 /// The variables of one device, and the kernels that read and update them.
 class Variables final : ReplySink {
  public:
   Variables(const KernelRegistry& kernels, DeviceKind kind) : kernels_(kernels), kind_(kind) {
-    if (kind == DeviceKind::kCuda)
-      compute_.emplace(gpu::Compute{.stream = stream_,
-                                    .card = card_,
-                                    .allocator = memory_,
-                                    .upload = [this](const Tensor& x) -> Result<Tensor> { return there(x); },
-                                    .holds = [](const Tensor&) { return true; }});
+    if (kind != DeviceKind::kCuda) return;
+    if ((real_ = shared_real_gpu())) {
+      memory_ = real_->device->compute().allocator;
+      gpu_ = &real_->device->compute();
+    } else {
+      gpu_ = &compute_.emplace(gpu::Compute{.stream = stream_,
+                                            .card = card_,
+                                            .allocator = memory_,
+                                            .upload = [this](const Tensor& x) -> Result<Tensor> { return there(x); },
+                                            .holds = [](const Tensor&) { return true; }});
+    }
   }
   void assign(const std::string& name, const Tensor& value) {
     REQUIRE(container_.assign(*handle(name, value.dtype()), value.clone().value()).ok());
@@ -45,8 +63,8 @@ class Variables final : ReplySink {
     for (const Tensor& x : rest) inputs.push_back(there(x));
     answered_.reset();
     dynamic_cast<ResourceKernel&>(*kernel).execute(
-        container_, {std::move(inputs), kind_ == DeviceKind::kCuda ? memory_ : system_allocator(), Reply(*this, {}),
-                     compute_ ? &*compute_ : nullptr});
+        container_,
+        {std::move(inputs), kind_ == DeviceKind::kCuda ? memory_ : system_allocator(), Reply(*this, {}), gpu_});
     REQUIRE(answered_);
     if (answered_->ok())
       for (Tensor& y : **answered_) y = at_host(y);
@@ -66,7 +84,13 @@ class Variables final : ReplySink {
     handle->dtype = dtype;
     return handle;
   }
-  static Tensor at_host(const Tensor& x) {
+  Tensor at_host(const Tensor& x) const {
+    if (real_ && x.space() == Space::kGpu) {
+      auto here = real_->device->fetch(x);
+      INFO((here.ok() ? "" : here.error().str()));
+      REQUIRE(here.ok());
+      return std::move(*here);
+    }
     Tensor out = *Tensor::make(x.dtype(), x.shape());
     if (out.bytes() > 0) std::memcpy(out.mutable_raw(), x.address(), out.bytes());
     return out;
@@ -74,6 +98,11 @@ class Variables final : ReplySink {
   Tensor there(const Tensor& x) {
     if (kind_ == DeviceKind::kCpu) return x;
     Tensor y = *Tensor::make(x.dtype(), x.shape(), memory_);
+    if (real_) {
+      REQUIRE(gpu_->stream.copy(y.mutable_address(), x.raw(), x.bytes()).ok());
+      REQUIRE(real_->device->fetch(y).ok());  // x may go
+      return y;
+    }
     if (x.bytes() > 0) std::memcpy(y.mutable_address(), x.raw(), x.bytes());
     return y;
   }
@@ -84,6 +113,8 @@ class Variables final : ReplySink {
   InlineStream stream_;
   std::shared_ptr<Allocator> memory_ = own_allocator(new GpuMemory);
   std::optional<gpu::Compute> compute_;
+  RealGpu* real_ = nullptr;
+  gpu::Compute* gpu_ = nullptr;  // null on the CPU
   Container container_;
   std::map<std::string, Tensor> shared_;
   std::optional<Result<std::vector<Tensor>>> answered_;
