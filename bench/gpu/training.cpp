@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
+#include <map>
 
 #include "bench/gpu/platform.h"
 #include "bench/networks/networks.h"
@@ -13,6 +14,7 @@
 #include "programs/program.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
+#include "troupe/trace.h"
 #include "troupe/train.h"
 
 namespace {
@@ -24,7 +26,7 @@ struct Settings {
   std::string self, python = "python3", one, dtype = "float32";
   int repeats = 3, batch = 0, steps = 50;
   int64_t size = 0;
-  bool fake = false;
+  bool fake = false, ops = false;
 };
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
@@ -40,6 +42,34 @@ Result<double> seconds_per_step(Session& session, const std::shared_ptr<Session:
   const auto begun = Clock::now();
   for (int i = 0; i < steps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
   return seconds_since(begun) / steps;
+}
+
+/// Prints what a step's nodes took of the card's time, by op, and how long the host took to put them in.
+Status print_ops(Session& session, const std::shared_ptr<Session::Prepared>& prepared) {
+  RunOptions options;
+  options.trace = std::make_shared<Trace>();
+  TROUPE_RETURN_IF_ERROR(session.run(prepared, {}, options).status());
+  struct Spent {
+    int nodes = 0;
+    double card_us = 0, host_us = 0;
+  };
+  std::map<std::string, Spent> by_op;
+  Spent all;
+  for (const TraceEvent& e : options.trace->take()) {
+    const bool launch = e.kind == TraceEvent::Kind::kLaunch;
+    if (!e.node || (e.kind != TraceEvent::Kind::kRun && !launch)) continue;
+    for (Spent* spent : {&by_op[e.node->op().name()], &all}) {
+      spent->nodes += !launch;
+      (launch ? spent->host_us : spent->card_us) += static_cast<double>(e.end_ns - e.begin_ns) / 1000;
+    }
+  }
+  std::vector<std::pair<std::string, Spent>> rows(by_op.begin(), by_op.end());
+  std::ranges::sort(rows, std::greater(), [](const auto& row) { return row.second.card_us; });
+  rows.emplace_back("all", all);
+  programs::print("| op | nodes | of the card, us | to put in, us |\n|---|---|---|---|\n");
+  for (const auto& [op, spent] : rows)
+    programs::print("| {} | {} | {:.0f} | {:.0f} |\n", op, spent.nodes, spent.card_us, spent.host_us);
+  return {};
 }
 
 /// A batch that lies in the card's memory: a variable with random values below `limit`.
@@ -79,6 +109,7 @@ Result<double> train(const Settings& s) {
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, begin));
   TROUPE_ASSIGN(const auto prepared, session.prepare({}, {}, {update}));
   TROUPE_ASSIGN(const double seconds, seconds_per_step(session, prepared, s.steps));
+  if (s.ops) TROUPE_RETURN_IF_ERROR(print_ops(session, prepared));
   return s.batch / seconds;
 }
 
@@ -192,6 +223,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--one", s.one, "One measurement in this process, by the other options: prints its number")
       ->check(CLI::IsMember({"resnet", "lstm", "idle"}));
+  app.add_flag("--ops", s.ops, "With --one resnet or lstm: what the ops of a step took, before the number");
   app.add_flag("--fake", s.fake, "Run on what stands in for CUDA, to try the program");
   return programs::run(app, argc, argv, [&]() -> Status {
     if (s.one.empty()) return tables(s), Status();
