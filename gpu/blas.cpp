@@ -4,18 +4,6 @@
 
 namespace troupe::gpu {
 
-size_t Blas::kept_bytes(Activation activation, DType dtype, int64_t m, int64_t n) {
-  // As cuBLASLt has it: of ReLU a bit for each element, in rows of whole 128; of GELU what it was applied to, in rows
-  // of whole 8.
-  const auto rows = static_cast<size_t>(m), columns = static_cast<size_t>(n);
-  switch (activation) {
-    case Activation::kNone: return 0;
-    case Activation::kRelu: return rows * ((columns + 127) / 128 * 16);
-    case Activation::kGelu: return rows * ((columns + 7) / 8 * 8) * size_of(dtype);
-  }
-  return 0;
-}
-
 ColumnMajorProduct column_major(const Product& p) {
   // What is row-major [r,c] is column-major [c,r], and (a b)^T = b^T a^T.
   return {

@@ -16,8 +16,8 @@ enum class Activation {
 /// Sums that a product makes by the way, of what it has at hand.
 enum class SumsOf {
   kNone,
-  kResult,  // n: over the rows of c; only with `gradient`
-  kA,       // m: over the k elements of each row of op(a); without bias, activation and gradient
+  kResult,  // n: over the rows of c; only with `mask`
+  kA,       // m: over the k elements of each row of op(a); without bias, activation and mask
   kB,       // n: over the k elements of each column of op(b); likewise
 };
 
@@ -35,13 +35,12 @@ struct Product {
   int64_t a_step = 0, b_step = 0;
   double alpha = 1, beta = 0;
 
-  const void* bias = nullptr;  // n elements, added to each row; not with `gradient`
+  const void* bias = nullptr;  // n elements, added to each row; not with `mask`
   Activation activation = Activation::kNone;
-  /// If not null, Blas::kept_bytes() of memory in which the activation leaves what its gradient needs; `batch` is 1.
-  void* keep = nullptr;
-  /// Takes what an earlier product of the same m, n and activation kept, and multiplies by the activation's derivative
-  /// in place of applying it: c = (alpha op(a) op(b) + beta c) * activation'(...). `batch` is 1.
-  const void* gradient = nullptr;
+  /// If not null, Blas::mask_bytes() of memory with a bit for each element of c, which becomes 0 where that is 0: the
+  /// derivative of Relu. Row after row, each in whole 16 bytes, the first element in the lowest bit of the first byte.
+  /// Without bias and activation; `batch` is 1.
+  const void* mask = nullptr;
 
   SumsOf sums = SumsOf::kNone;
   void* sums_to = nullptr;  // as many elements as `sums` says; `batch` is 1
@@ -54,8 +53,8 @@ class Blas {
   /// Puts the product into the device's stream. Errors: kUnimplemented for types that it has none of; those of the
   /// library and of memory for it to work in.
   virtual Status multiply(const Compute& gpu, const Product& product) = 0;
-  /// Bytes that an activation keeps of a product [m,n].
-  static size_t kept_bytes(Activation activation, DType dtype, int64_t m, int64_t n);
+  /// Bytes of the mask of a product [m,n].
+  static int64_t mask_bytes(int64_t m, int64_t n) { return m * ((n + 127) / 128 * 16); }
 };
 
 /// A product as libraries have it whose matrices are column-major: the transposed result [columns, rows] = op(left)

@@ -36,9 +36,12 @@ Result<std::unique_ptr<Engine>> engine_of(bool fake) {
   return Engine::create({.cpu_threads = {1}, .gpus = {.cards = 1, .tf32 = true, .platform = std::move(platform)}});
 }
 
-/// Seconds of a step: after three, so many are put in one after the other, without waiting for any but the last.
+/// Steps before any is measured: by then cuDNN's plans are chosen (CudnnOptions::timed).
+constexpr int kFirstSteps = 20;
+
+/// Seconds of a step, of so many.
 Result<double> seconds_per_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared, int steps) {
-  for (int i = 0; i < 3; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
+  for (int i = 0; i < kFirstSteps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
   const auto begun = Clock::now();
   for (int i = 0; i < steps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
   return seconds_since(begun) / steps;
@@ -138,7 +141,7 @@ Result<double> idle(const Settings& s) {
   options.optimizer = nn::sgd(nn::constant_rate(0.01f));
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, model, std::move(data), options));
   TROUPE_RETURN_IF_ERROR(trainer->initialise());
-  TROUPE_RETURN_IF_ERROR(trainer->run(5));
+  TROUPE_RETURN_IF_ERROR(trainer->run(kFirstSteps));
   const auto begun = Clock::now();
   TROUPE_RETURN_IF_ERROR(trainer->run(s.steps));
   const double fed = seconds_since(begun) / s.steps;

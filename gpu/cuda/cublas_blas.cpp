@@ -61,7 +61,7 @@ uint32_t alignment_of(const void* at) {
 /// What the choice of an algorithm depends on.
 struct Problem {
   int64_t m, n, k, batch, a_step, b_step;
-  uint32_t a_alignment, b_alignment, c_alignment, bias_alignment, kept_alignment;
+  uint32_t a_alignment, b_alignment, c_alignment, bias_alignment, mask_alignment;
   cublasLtEpilogue_t epilogue;
   DType dtype;
   bool ta, tb, tf32, adds;
@@ -72,7 +72,7 @@ struct ProblemHash {
     uint64_t hash = 0;
     for (const int64_t part : {p.m, p.n, p.k, p.batch, p.a_step, p.b_step, int64_t{p.a_alignment},
                                int64_t{p.b_alignment}, int64_t{p.c_alignment}, int64_t{p.bias_alignment},
-                               int64_t{p.kept_alignment}, int64_t{p.epilogue}, static_cast<int64_t>(p.dtype),
+                               int64_t{p.mask_alignment}, int64_t{p.epilogue}, static_cast<int64_t>(p.dtype),
                                int64_t{p.ta} | int64_t{p.tb} << 1 | int64_t{p.tf32} << 2 | int64_t{p.adds} << 3}) {
       hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15;
       hash ^= hash >> 29;
@@ -82,17 +82,13 @@ struct ProblemHash {
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& p) {
-  if (p.gradient) {
-    const bool sums = p.sums == SumsOf::kResult;
-    if (p.activation == Activation::kRelu) return sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
-    return sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
-  }
+  if (p.mask) return p.sums == SumsOf::kResult ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
   // Its A is what is b here (ColumnMajorProduct).
   if (p.sums == SumsOf::kB) return CUBLASLT_EPILOGUE_BGRADA;
   if (p.sums == SumsOf::kA) return CUBLASLT_EPILOGUE_BGRADB;
   int epilogue = p.bias ? CUBLASLT_EPILOGUE_BIAS : 0;
-  if (p.activation == Activation::kRelu) epilogue |= p.keep ? CUBLASLT_EPILOGUE_RELU_AUX : CUBLASLT_EPILOGUE_RELU;
-  if (p.activation == Activation::kGelu) epilogue |= p.keep ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+  if (p.activation == Activation::kRelu) epilogue |= CUBLASLT_EPILOGUE_RELU;
+  if (p.activation == Activation::kGelu) epilogue |= CUBLASLT_EPILOGUE_GELU;
   return epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : static_cast<cublasLtEpilogue_t>(epilogue);
 }
 
@@ -189,10 +185,9 @@ Status CublasBlas::describe(Descriptors& d, const Product& p, const CublasTypes&
   TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p)));
   if (const void* vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to)
     TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector));
-  if (const void* kept = p.gradient ? p.gradient : p.keep) {
-    const int64_t row = p.activation == Activation::kRelu ? (p.n + 127) / 128 * 128 : (p.n + 7) / 8 * 8;
-    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, kept));
-    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, row));
+  if (p.mask) {
+    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.mask));
+    TROUPE_RETURN_IF_ERROR(d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, (p.n + 127) / 128 * 128));
   }
   TROUPE_RETURN_IF_ERROR(d.lay_out(d.left, types.data, c.left_rows, c.left_columns, p.batch, c.left_step));
   TROUPE_RETURN_IF_ERROR(d.lay_out(d.right, types.data, c.right_rows, c.right_columns, p.batch, c.right_step));
@@ -226,10 +221,11 @@ Result<CublasBlas::Choice> CublasBlas::choose(Descriptors& d, const Problem& pro
 
 Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
   TROUPE_ASSIGN(const CublasTypes types, types_of(p.dtype, gpu.tf32));
+  if (p.dtype == DType::kFloat64 && p.activation == Activation::kGelu)
+    return make_error(Code::kUnimplemented, "cuBLASLt rounds GELU of float64 as if it were float32");
   TROUPE_RETURN_IF_ERROR(set_card());
   Descriptors d{library_};
   TROUPE_RETURN_IF_ERROR(describe(d, p, types));
-  const void* const kept = p.gradient ? p.gradient : p.keep;
   const void* const vector = p.sums == SumsOf::kNone ? p.bias : p.sums_to;
   TROUPE_ASSIGN(const Choice choice, choose(d, {.m = p.m,
                                                 .n = p.n,
@@ -241,7 +237,7 @@ Status CublasBlas::multiply(const Compute& gpu, const Product& p) {
                                                 .b_alignment = alignment_of(p.b),
                                                 .c_alignment = alignment_of(p.c),
                                                 .bias_alignment = vector ? alignment_of(vector) : 0,
-                                                .kept_alignment = kept ? alignment_of(kept) : 0,
+                                                .mask_alignment = p.mask ? alignment_of(p.mask) : 0,
                                                 .epilogue = epilogue_of(p),
                                                 .dtype = p.dtype,
                                                 .ta = p.ta,

@@ -17,10 +17,6 @@ template <class T> using HostSum = std::conditional_t<std::is_same_v<T, double>,
 
 double gelu_tanh(double x) { return std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)); }
 double gelu(double x) { return 0.5 * x * (1 + gelu_tanh(x)); }
-double gelu_derivative(double x) {
-  const double t = gelu_tanh(x);
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x);
-}
 
 template <class T> class HostProduct {
  public:
@@ -61,7 +57,8 @@ template <class T> class HostProduct {
       A x = static_cast<A>(p_.alpha) * row_[j];
       if (p_.beta != 0) x += static_cast<A>(p_.beta) * static_cast<A>(c[j]);
       if (p_.bias) x += static_cast<A>(static_cast<const T*>(p_.bias)[j]);
-      x = p_.gradient ? differentiated(x, r, j) : activated(x, r, j);
+      x = activated(x);
+      if (p_.mask && !is_on(r, j)) x = A(0);
       if (p_.sums == SumsOf::kResult) sums_[static_cast<size_t>(j)] += x;
       c[j] = static_cast<T>(x);
     }
@@ -76,31 +73,14 @@ template <class T> class HostProduct {
       }
   }
 
-  A activated(A x, int64_t r, int64_t j) {
-    if (p_.activation == Activation::kRelu) {
-      if (p_.keep) {
-        unsigned char& bits = static_cast<unsigned char*>(p_.keep)[r * mask_row() + j / 8];
-        const auto bit = static_cast<unsigned char>(1u << j % 8);
-        bits = static_cast<unsigned char>(x > 0 ? bits | bit : bits & ~bit);
-      }
-      return x < 0 ? A(0) : x;
-    }
-    if (p_.activation == Activation::kGelu) {
-      if (p_.keep) static_cast<T*>(p_.keep)[r * gelu_row() + j] = static_cast<T>(x);
-      return static_cast<A>(gelu(x));
-    }
+  A activated(A x) const {
+    if (p_.activation == Activation::kRelu) return x < 0 ? A(0) : x;
+    if (p_.activation == Activation::kGelu) return static_cast<A>(gelu(x));
     return x;
   }
-  A differentiated(A x, int64_t r, int64_t j) const {
-    if (p_.activation == Activation::kRelu)
-      return static_cast<const unsigned char*>(p_.gradient)[r * mask_row() + j / 8] >> j % 8 & 1 ? x : A(0);
-    if (p_.activation == Activation::kGelu)
-      return x *
-             static_cast<A>(gelu_derivative(static_cast<A>(static_cast<const T*>(p_.gradient)[r * gelu_row() + j])));
-    return x;
+  bool is_on(int64_t r, int64_t j) const {
+    return (static_cast<const unsigned char*>(p_.mask)[r * ((p_.n + 127) / 128 * 16) + j / 8] >> j % 8 & 1) != 0;
   }
-  int64_t mask_row() const { return (p_.n + 127) / 128 * 16; }
-  int64_t gelu_row() const { return (p_.n + 7) / 8 * 8; }
 
   const Product p_;
   std::vector<A> b_;    // op(b)
@@ -113,17 +93,18 @@ class FakeBlas final : public Blas {
   explicit FakeBlas(const FakeBlasOptions& options) : options_(options) {}
   Status multiply(const Compute& gpu, const Product& p) override {
     const bool sums = p.sums != SumsOf::kNone;
-    const bool plain = !p.bias && !p.gradient && p.activation == Activation::kNone;
-    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.keep || p.gradient || sums)) ||
-        (p.bias && p.gradient) || (sums && (!p.sums_to || (p.sums == SumsOf::kResult ? !p.gradient : !plain)))) {
+    const bool plain = !p.bias && !p.mask && p.activation == Activation::kNone;
+    if (p.m <= 0 || p.n <= 0 || p.k <= 0 || p.batch <= 0 || (p.batch > 1 && (p.mask || sums)) ||
+        (p.mask && (p.bias || p.activation != Activation::kNone)) ||
+        (sums && (!p.sums_to || (p.sums == SumsOf::kResult ? !p.mask : !plain)))) {
       fake::add_fault(
           fmt::format("a product of {} [{},{}] x [{},{}] that libraries do not have", p.batch, p.m, p.k, p.k, p.n));
       return make_error(Code::kInternal, "no such product");
     }
     if (!options_.epilogues && (p.bias || p.activation != Activation::kNone || sums))
       return make_error(Code::kUnimplemented, "the test asked for a library without epilogues");
-    if (!options_.gradients && (p.keep || p.gradient))
-      return make_error(Code::kUnimplemented, "the test asked for a library without gradients");
+    if (!options_.masks && p.mask)
+      return make_error(Code::kUnimplemented, "the test asked for a library without masks");
     if (!options_.sums && sums) return make_error(Code::kUnimplemented, "the test asked for a library without sums");
     switch (p.dtype) {
       case DType::kFloat32: gpu.stream.enqueue([p] { HostProduct<float>(p).run(); }); break;

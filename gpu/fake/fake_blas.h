@@ -9,7 +9,7 @@ namespace troupe::gpu {
 
 struct FakeBlasOptions {
   bool epilogues = true;  // else products with a bias, an activation or sums are kUnimplemented
-  bool gradients = true;  // else those that keep something, and those with a gradient
+  bool masks = true;      // else those with a mask
   bool sums = true;       // else those with sums
 };
 std::shared_ptr<Blas> make_fake_blas(const FakeBlasOptions& options = {});

@@ -11,12 +11,6 @@ namespace {
 
 bool transposes(const Node& product, const char* attr) { return product.attrs().get_or<bool>(attr, false); }
 
-bool ends_in_relu(const Node& n) {
-  if (n.op().name() != "_FusedMatMul" || n.num_outputs() != 1) return false;
-  const auto& ops = n.attrs().at<std::vector<std::string>>("fused_ops");
-  return !ops.empty() && ops.back() == "Relu";
-}
-
 }  // namespace
 
 ProductGradientFusion::ProductGradientFusion(StepGraph& step, const PassDevices& devices)
@@ -41,19 +35,15 @@ bool ProductGradientFusion::is_free(const Node& node, const Node& beside) const 
 void ProductGradientFusion::find_relu_gradients(const PassDevices& devices) {
   for (const Node* node : step_.nodes()) {
     if (node->op().name() != "ReluGrad" || !is_free(*node, *node)) continue;
-    const Node &product = *step_.now(node->inputs()[0]).node, &forward = *step_.now(node->inputs()[1]).node;
+    const Node& product = *step_.now(node->inputs()[0]).node;
     if (product.op().name() != "MatMul" || !readers_.one(product) || !is_free(product, *node)) continue;
-    // Another gradient may have the same forward product.
-    if (!ends_in_relu(forward) || (!kept_.contains(forward.id()) && !is_free(forward, *node))) continue;
-    if (!devices.on_gpu(*node) || !devices.on_gpu(forward)) continue;
-    if (!devices.serves(*node, "_FusedMatMulReluGrad") || !devices.serves(forward, "_FusedMatMul")) continue;
-    ReluGradient found{&product, &forward, nullptr};
+    if (!devices.on_gpu(*node) || !devices.serves(*node, "_FusedMatMulReluGrad")) continue;
+    ReluGradient found{&product, nullptr};
     const auto [begin, end] = sums_.equal_range(node->id());
     for (auto at = begin; at != end && !found.sums; ++at)
       if (is_free(*at->second, *node)) found.sums = at->second;
     for (const Node* part : {node, &product, found.sums})
       if (part) taken_[static_cast<size_t>(part->id())] = true;
-    kept_.try_emplace(forward.id());
     relu_gradients_.emplace(node->id(), found);
   }
 }
@@ -87,31 +77,17 @@ bool ProductGradientFusion::visit(const Node& node) {
     step_.replace(node, {&at->second, 1});
     return true;
   }
-  if (kept_.contains(node.id())) return keep(node);
   if (const auto at = relu_gradients_.find(node.id()); at != relu_gradients_.end()) return fuse_relu(node, at->second);
   if (const auto at = pairs_.find(node.id()); at != pairs_.end()) return fuse_pair(node, at->second);
   return false;
 }
 
-bool ProductGradientFusion::keep(const Node& forward) {
-  Attrs attrs = forward.attrs();
-  attrs.set("num_kept", int64_t{1});
-  const Output made = step_.add_like(forward, "_FusedMatMul", forward.inputs(), std::move(attrs));
-  if (!made) return false;
-  kept_[forward.id()] = {made.node, 1};
-  step_.replace(forward, {&made, 1});
-  return true;
-}
-
 bool ProductGradientFusion::fuse_relu(const Node& gradient, const ReluGradient& parts) {
-  const Output kept = kept_[parts.forward->id()];
-  if (!kept) return false;
   const auto& factors = parts.product->inputs();
-  const Output made =
-      step_.add_like(gradient, "_FusedMatMulReluGrad", {factors[0], factors[1], gradient.inputs()[1], kept},
-                     {{"transpose_a", transposes(*parts.product, "transpose_a")},
-                      {"transpose_b", transposes(*parts.product, "transpose_b")},
-                      {"num_sums", static_cast<int64_t>(parts.sums != nullptr)}});
+  const Output made = step_.add_like(gradient, "_FusedMatMulReluGrad", {factors[0], factors[1], gradient.inputs()[1]},
+                                     {{"transpose_a", transposes(*parts.product, "transpose_a")},
+                                      {"transpose_b", transposes(*parts.product, "transpose_b")},
+                                      {"num_sums", static_cast<int64_t>(parts.sums != nullptr)}});
   if (!made) return false;
   if (parts.sums) second_.emplace(parts.sums->id(), Output{made.node, 1});
   step_.replace(gradient, {&made, 1});

@@ -10,8 +10,7 @@
 namespace troupe {
 
 /// What the matrix library of a GPU does at the end of a product of a backward pass. To run after EpilogueFusion.
-///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad, where y comes from a
-///      _FusedMatMul with Relu, which then keeps for it where Relu is on.
+///   1. ReluGrad(MatMul(dz, w), y) with its BiasAddGrad, if any, becomes _FusedMatMulReluGrad.
 ///   2. BiasAddGrad(d) and MatMul(x, d) or MatMul(d, y), with d as it was transposed for a weight's gradient, become
 ///      _FusedMatMulBiasAddGrad. Not in steps with control flow, where x may be dead and d not.
 /// Left alone: a product under ReluGrad that has another reader, is fetched or fed, and nodes with control inputs.
@@ -25,7 +24,7 @@ class ProductGradientFusion {
  private:
   /// A ReluGrad.
   struct ReluGradient {
-    const Node *product, *forward;
+    const Node* product;
     const Node* sums;  // its BiasAddGrad, or nullptr
   };
   /// A product and the BiasAddGrad of one of its operands.
@@ -37,7 +36,6 @@ class ProductGradientFusion {
   bool is_free(const Node& node, const Node& beside) const;
   void find_relu_gradients(const PassDevices& devices);
   void find_pairs(const PassDevices& devices);
-  bool keep(const Node& forward);
   bool fuse_relu(const Node& gradient, const ReluGradient& parts);
   bool fuse_pair(const Node& first, const Pair& pair);
 
@@ -46,7 +44,6 @@ class ProductGradientFusion {
   std::vector<size_t> places_;                            // by id: where in the order
   std::unordered_multimap<int, const Node*> sums_;        // BiasAddGrads, by id of what they sum
   std::unordered_map<int, ReluGradient> relu_gradients_;  // by id
-  std::unordered_map<int, Output> kept_;                  // by id of a forward product; none until it is visited
   std::unordered_map<int, Pair> pairs_;                   // by id of the first part
   std::unordered_map<int, Output> second_;                // what is to stand for parts that come later, by id
   std::vector<bool> taken_;                               // by id: a part of something

@@ -8,6 +8,7 @@
 #include "graph/passes/choose_layout.h"
 #include "graph/passes/cse.h"
 #include "graph/passes/fold_batch_norm.h"
+#include "graph/passes/fuse_batch_norm.h"
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
 #include "graph/passes/fuse_product_gradients.h"
@@ -91,6 +92,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
     fuse<BatchNormFolding>(step);
+  if (passes.fuse_batch_norm && devices.on_gpu && has_any(step, {"FusedBatchNormV3"}))
+    fuse<BatchNormFusion>(step, devices);
   if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}))
     fuse<EpilogueFusion>(step, devices);
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
@@ -99,7 +102,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
+  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_epilogues || passes.fuse_elementwise ||
+         HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

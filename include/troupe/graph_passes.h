@@ -28,8 +28,11 @@ struct GraphPasses {
   /// through: the gradient of a weight that every step of an unrolled recurrent network uses.
   bool sum_products = true;
   /// The batch norm of an inference goes into the convolution before it, where filter and statistics are constants.
-  /// Off unless asked for, as are the two below.
+  /// Off unless asked for, as are the last two.
   bool fold_batch_norm = false;
+  /// On GPUs a batch norm takes the Relu behind it along, and the sum between the two in a residual block; in training
+  /// so do their gradients.
+  bool fuse_batch_norm = true;
   /// Bias and activation run with the matrix product or convolution before them; on GPUs the gradients of Relu and of
   /// biases with a product beside them. Of a NaN, Relu and Relu6 after a convolution may then make 0, and so may Relu
   /// and GELU by tanh after a product on a GPU. There an infinite gradient may become 0 where Relu is off.
@@ -54,10 +57,11 @@ struct GraphPass {
 
 /// Every switch of GraphPasses, in the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
-    {"fold_constants", &GraphPasses::fold_constants}, {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
-    {"merge_common", &GraphPasses::merge_common},     {"choose_layout", &GraphPasses::choose_layout},
-    {"sum_products", &GraphPasses::sum_products},     {"fold_batch_norm", &GraphPasses::fold_batch_norm},
-    {"fuse_epilogues", &GraphPasses::fuse_epilogues}, {"fuse_elementwise", &GraphPasses::fuse_elementwise},
+    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},         {"choose_layout", &GraphPasses::choose_layout},
+    {"sum_products", &GraphPasses::sum_products},         {"fold_batch_norm", &GraphPasses::fold_batch_norm},
+    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm},   {"fuse_epilogues", &GraphPasses::fuse_epilogues},
+    {"fuse_elementwise", &GraphPasses::fuse_elementwise},
 };
 
 constexpr GraphPasses GraphPasses::all() {

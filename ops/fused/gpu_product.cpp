@@ -25,10 +25,9 @@ std::optional<gpu::Activation> library_activation(const std::string& name) {
 
 class GpuFusedMatMul final : public ComputeKernel {
  public:
-  GpuFusedMatMul(const KernelInit& init, EpilogueForm form, bool keeps, GpuEpilogueLaunch launch)
+  GpuFusedMatMul(const KernelInit& init, EpilogueForm form, GpuEpilogueLaunch launch)
       : ta_(init.attr<bool>("transpose_a")), tb_(init.attr<bool>("transpose_b")), form_(std::move(form)),
-        launch_(launch), activation_(library_activation(form_.activation)), by_library_(activation_.has_value()),
-        has_kept_(keeps), keeps_(keeps) {}
+        launch_(launch), activation_(library_activation(form_.activation)), by_library_(activation_.has_value()) {}
 
   Status compute(KernelContext& c) override {
     const gpu::Compute& gpu = *c.device().gpu;
@@ -41,66 +40,31 @@ class GpuFusedMatMul final : public ComputeKernel {
       TROUPE_ASSIGN(const BiasView view, bias_view(y.shape(), false));
       TROUPE_RETURN_IF_ERROR(check_bias(bias->shape(), view, y.shape()));
     }
-    Tensor kept;
-    if (has_kept_) {
-      const bool keeps = keeps_.load(std::memory_order_relaxed) && by_library_.load(std::memory_order_relaxed) &&
-                         y.elements() > 0 && plan.k > 0;
-      const size_t bytes = keeps ? gpu::Blas::kept_bytes(gpu::Activation::kRelu, a.dtype(), plan.m, plan.n) : size_t{0};
-      TROUPE_ASSIGN(kept, c.allocate(DType::kUInt8, {static_cast<int64_t>(bytes)}));
-    }
     if (y.elements() > 0) {
-      if (kept.defined() && kept.bytes() > 0) declare_uses(c, {&y, &kept});
-      else declare_uses(c, {&y});
+      declare_uses(c, {&y});
       gpu::Product p{.dtype = a.dtype(), .m = plan.m, .n = plan.n, .k = plan.k, .ta = ta_, .tb = tb_};
       p.a = a.address();
       p.b = b.address();
       p.c = y.mutable_address();
-      if (kept.defined() && kept.bytes() > 0) p.keep = kept.mutable_address();
-      TROUPE_ASSIGN(const bool was_kept, multiply(gpu, p, bias, y));
-      if (p.keep && !was_kept) {
-        TROUPE_ASSIGN(kept, c.allocate(DType::kUInt8, {0}));
-      }
+      TROUPE_RETURN_IF_ERROR(multiply(gpu, p, bias, y));
     }
-    if (has_kept_) c.set_output(1, std::move(kept));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  /// Whether the library kept what was to be kept.
-  Result<bool> multiply(const gpu::Compute& gpu, const gpu::Product& product, const Tensor* bias, Tensor& y) {
-    gpu::Product plain = product;
-    plain.keep = nullptr;
-    if (plain.k == 0) {
-      TROUPE_RETURN_IF_ERROR(gpu.stream.fill(y.mutable_address(), 0, y.bytes()));
-      TROUPE_RETURN_IF_ERROR(launch_(gpu, {.form = form_, .bias = bias}, y));
-      return false;
-    }
-    if (by_library_.load(std::memory_order_relaxed)) {
-      gpu::Product fused = product;
+  Status multiply(const gpu::Compute& gpu, const gpu::Product& plain, const Tensor* bias, Tensor& y) {
+    if (plain.k > 0 && by_library_.load(std::memory_order_relaxed)) {
+      gpu::Product fused = plain;
       fused.bias = bias ? bias->address() : nullptr;
       fused.activation = *activation_;
-      // What it has none of, for these types or sizes, it is not asked for again.
-      if (fused.keep) {
-        TROUPE_ASSIGN(const bool done, has(gpu, fused));
-        if (done) return true;
-        keeps_.store(false, std::memory_order_relaxed);
-        fused.keep = nullptr;
-      }
-      TROUPE_ASSIGN(const bool done, has(gpu, fused));
-      if (done) return false;
-      by_library_.store(false, std::memory_order_relaxed);
+      Status status = gpu.blas->multiply(gpu, fused);
+      if (status.ok() || status.error().code != Code::kUnimplemented) return status;
+      by_library_.store(false, std::memory_order_relaxed);  // for these types or sizes: it is not asked again
     }
-    TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
-    TROUPE_RETURN_IF_ERROR(launch_(gpu, {.form = form_, .bias = bias}, y));
-    return false;
-  }
-  /// Multiplies, if the library has that.
-  static Result<bool> has(const gpu::Compute& gpu, const gpu::Product& product) {
-    Status status = gpu.blas->multiply(gpu, product);
-    if (status.ok()) return true;
-    if (status.error().code == Code::kUnimplemented) return false;
-    return std::move(status.error());
+    TROUPE_RETURN_IF_ERROR(plain.k > 0 ? gpu.blas->multiply(gpu, plain)
+                                       : gpu.stream.fill(y.mutable_address(), 0, y.bytes()));
+    return launch_(gpu, {.form = form_, .bias = bias}, y);
   }
 
   const bool ta_, tb_;
@@ -108,8 +72,6 @@ class GpuFusedMatMul final : public ComputeKernel {
   const GpuEpilogueLaunch launch_;
   const std::optional<gpu::Activation> activation_;  // of the library
   std::atomic<bool> by_library_;
-  const bool has_kept_;  // an output for what the gradient needs
-  std::atomic<bool> keeps_;
 };
 
 }  // namespace
@@ -118,8 +80,7 @@ void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunch
   kernels.add("_FusedMatMul", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
               [launch = launches.epilogue](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
                 TROUPE_ASSIGN(EpilogueForm form, EpilogueForm::parse(init));
-                TROUPE_ASSIGN(const bool keeps, keeps_relu(init, form.activation));
-                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMul(init, std::move(form), keeps, launch));
+                return std::unique_ptr<ComputeKernel>(new GpuFusedMatMul(init, std::move(form), launch));
               });
 }
 

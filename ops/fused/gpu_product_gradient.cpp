@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // _FusedMatMulReluGrad and _FusedMatMulBiasAddGrad on GPUs: by the matrix library where it has such, else its plain
-// product with a pass for each of the rest. What the forward product kept is of the library's own making; where there
-// is none of it, features say where Relu is on.
+// product with a pass for each of the rest. The library has a bit for each element that says where Relu is on. The mask
+// that it makes in a forward product has 1 also where that is 0, where TensorFlow's gradient is 0; so it is made here.
 #include <atomic>
 
 #include "gpu/blas.h"
@@ -74,32 +74,33 @@ class GpuFusedMatMulReluGrad final : public ComputeKernel {
  private:
   Status multiply(KernelContext& c, const gpu::Product& plain, Tensor& y, Tensor& sums) {
     const gpu::Compute& gpu = *c.device().gpu;
-    const Tensor& kept = c.input(3);
-    gpu::Product fused = plain;
-    fused.activation = gpu::Activation::kRelu;
-    fused.gradient = kept.address();
-    const bool has_kept = kept.bytes() == gpu::Blas::kept_bytes(fused.activation, y.dtype(), plain.m, plain.n);
-    if (has_kept && sums_) {
-      gpu::Product both = fused;
-      both.sums = gpu::SumsOf::kResult;
-      both.sums_to = sums.mutable_address();
-      TROUPE_ASSIGN(const bool done, with_sums_.multiply(gpu, both));
-      if (done) return {};
+    const Tensor& features = c.input(2);
+    if (masks_.load(std::memory_order_relaxed)) {
+      TROUPE_ASSIGN(Tensor mask, c.allocate(DType::kUInt8, {gpu::Blas::mask_bytes(plain.m, plain.n)}));
+      declare_uses(c, {&y, &mask, sums_ ? &sums : &y});
+      TROUPE_RETURN_IF_ERROR(launches_.relu_mask(gpu, features, mask));
+      gpu::Product fused = plain;
+      fused.mask = mask.address();
+      if (sums_) {
+        gpu::Product both = fused;
+        both.sums = gpu::SumsOf::kResult;
+        both.sums_to = sums.mutable_address();
+        TROUPE_ASSIGN(const bool done, with_sums_.multiply(gpu, both));
+        if (done) return {};
+      }
+      TROUPE_ASSIGN(const bool done, with_mask_.multiply(gpu, fused));
+      if (done) return sums_ ? launches_.bias_gradient(c, y, sums) : Status();
+      masks_.store(false, std::memory_order_relaxed);
     }
-    bool done = false;
-    if (has_kept) {
-      TROUPE_ASSIGN(done, with_gradient_.multiply(gpu, fused));
-    }
-    if (!done) {
-      TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
-      TROUPE_RETURN_IF_ERROR(launches_.relu_gradient(gpu, c.input(2), y));
-    }
+    TROUPE_RETURN_IF_ERROR(gpu.blas->multiply(gpu, plain));
+    TROUPE_RETURN_IF_ERROR(launches_.relu_gradient(gpu, features, y));
     return sums_ ? launches_.bias_gradient(c, y, sums) : Status();
   }
 
   const bool ta_, tb_, sums_;
   const GpuEpilogueLaunches launches_;
-  TriedProduct with_sums_, with_gradient_;
+  TriedProduct with_sums_, with_mask_;
+  std::atomic<bool> masks_{true};
 };
 
 class GpuFusedMatMulBiasAddGrad final : public ComputeKernel {

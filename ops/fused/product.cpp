@@ -15,16 +15,12 @@ namespace {
 
 class FusedMatMul final : public ComputeKernel {
  public:
-  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue, bool keeps)
-      : product_(std::move(product)), epilogue_(std::move(epilogue)), keeps_(keeps) {}
+  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue)
+      : product_(std::move(product)), epilogue_(std::move(epilogue)) {}
 
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(Tensor y, run_part(*product_, c, {c.input(0), c.input(1)}, false));
     TROUPE_RETURN_IF_ERROR(epilogue_.apply(c, y));
-    if (keeps_) {
-      TROUPE_ASSIGN(Tensor nothing, c.allocate(DType::kUInt8, {0}));
-      c.set_output(1, std::move(nothing));
-    }
     c.set_output(0, std::move(y));
     return {};
   }
@@ -32,7 +28,6 @@ class FusedMatMul final : public ComputeKernel {
  private:
   const std::shared_ptr<ComputeKernel> product_;
   const Epilogue epilogue_;
-  const bool keeps_;
 };
 
 OpDef with_epilogue(OpDef op) {
@@ -52,13 +47,6 @@ OpDef with_fused_window(OpDef op) {
 
 }  // namespace
 
-Result<bool> keeps_relu(const KernelInit& init, const std::string& activation) {
-  const auto kept = init.attr<int64_t>("num_kept");
-  if (kept > 1 || (kept == 1 && activation != "Relu"))
-    return invalid_argument("num_kept is {} with activation '{}'; it must be 0, or 1 with Relu", kept, activation);
-  return kept == 1;
-}
-
 void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto epilogues = std::make_shared<const EpilogueKernels>(kernels);
   const auto add = [&](OpDef op, const std::string& plain, const KernelFactory& factory) {
@@ -69,24 +57,21 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
             .doc("The result of " + plain +
                  ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, "
                  "GeluApproximate (by tanh) and GeluExact (by erf) or nothing. A pass makes it. Relu and Relu6 of a "
-                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0." +
-                 (plain == "MatMul" ? " With num_kept 1, Relu leaves what _FusedMatMulReluGrad may use." : "")),
+                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
         not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };
   OpDef product("_FusedMatMul");
   product.input("a: T").input("b: T").input("args: num_args * T").output("product: T");
-  product.output("kept: num_kept * uint8").attr("num_kept: int >= 0 = 0");
   product.attr("transpose_a: bool = false").attr("transpose_b: bool = false");
   product.attr("grad_a: bool = false").attr("grad_b: bool = false");
   add(std::move(product), "MatMul",
       [epilogues, parts = std::make_shared<const PartKernels>(kernels)](
           const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
-        TROUPE_ASSIGN(const bool keeps, keeps_relu(init, epilogue.activation()));
         auto kernel =
             parts->product(init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b"));
-        return std::unique_ptr<ComputeKernel>(new FusedMatMul(std::move(kernel), std::move(epilogue), keeps));
+        return std::unique_ptr<ComputeKernel>(new FusedMatMul(std::move(kernel), std::move(epilogue)));
       });
   for (const bool depthwise : {false, true}) {
     const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";

@@ -70,7 +70,7 @@ OpDef gradient_of_product(const char* name) {
 
 void add_relu_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shared_ptr<const PartKernels>& parts) {
   OpDef op = gradient_of_product("_FusedMatMulReluGrad");
-  op.input("features: T").input("kept: uint8").output("backprops: T").output("sums: num_sums * T");
+  op.input("features: T").output("backprops: T").output("sums: num_sums * T");
   op.attr("num_sums: int >= 0");
   ops.add(op.shape([](ShapeContext& c) -> Status {
               PartialShape y;
@@ -80,9 +80,8 @@ void add_relu_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shar
               c.set_output(0, std::move(y));
               return {};
             })
-              .doc("ReluGrad(MatMul(a, b), features), and with num_sums 1 the BiasAddGrad of that. kept is what the "
-                   "_FusedMatMul of features left, or empty. A pass makes it. On a GPU, an infinite gradient where "
-                   "features is not above 0 may give 0."),
+              .doc("ReluGrad(MatMul(a, b), features), and with num_sums 1 the BiasAddGrad of that. A pass makes it. "
+                   "On a GPU, an infinite gradient where features is not above 0 may give 0."),
           not_differentiable("passes make it, after gradients"));
   kernels.add("_FusedMatMulReluGrad", DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}},
               [parts](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {

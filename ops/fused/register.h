@@ -20,8 +20,6 @@ void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunch
 void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
 
 // What attributes of gradients say, for CPUs and GPUs.
-/// Whether _FusedMatMul keeps something for the gradient.
-Result<bool> keeps_relu(const KernelInit& init, const std::string& activation);
 /// Whether _FusedMatMulReluGrad has the sums too.
 Result<bool> sums_of_relu_gradient(const KernelInit& init);
 /// The operand that _FusedMatMulBiasAddGrad sums: 0 or 1.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch normalisation: FusedBatchNormV3 and its gradient. Source: Ioffe and Szegedy, "Batch Normalization", 2015.
+// Batch normalisation: FusedBatchNormV3 and its gradient, and both with the Relu behind. Source: Ioffe and Szegedy,
+// "Batch Normalization", 2015.
 #include "ops/nn/batch_norm.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "devices/parallel.h"
+#include "ops/nn/activation_functors.h"
 #include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/simd_clones.h"
@@ -24,6 +27,27 @@ Status check_channel_vector(const Tensor& t, const char* name, int64_t channels)
 BatchNormAttrs::BatchNormAttrs(const KernelInit& init)
     : layout(*init.attrs), training(init.attr<bool>("is_training")), epsilon(init.attr<float>("epsilon")),
       factor(init.attrs->get_or<float>("exponential_avg_factor", 1)) {}
+
+Result<BatchNormRelu> BatchNormRelu::parse(const KernelInit& init) {
+  const auto sides = init.attr<int64_t>("num_side_inputs");
+  if (sides > 1) return invalid_argument("num_side_inputs must be 0 or 1, got {}", sides);
+  BatchNormRelu relu;
+  relu.on = true;
+  relu.side = sides == 1;
+  return relu;
+}
+
+Status check_relu_reserve(const Tensor& reserve, int64_t wanted) {
+  if (reserve.rank() == 1 && reserve.dim(0) == wanted) return {};
+  return invalid_argument("reserve_space_3 {} is not what training left for this y_backprop: it must have {} elements",
+                          reserve.shape().str(), wanted);
+}
+
+Status check_side_input(const KernelContext& c) {
+  const Shape &x = c.input(0).shape(), &side = c.input(5).shape();
+  if (x == side) return {};
+  return invalid_argument("side_input {} is not of the shape of x, {}", side.str(), x.str());
+}
 
 Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs& attrs) {
   const Tensor& x = c.input(0);
@@ -166,15 +190,39 @@ void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const 
   }
 }
 
+/// y = Relu(y + side), where `side` may be null; leaves where it is on in `bits`, if that is not null.
+template <class T> void add_and_rectify(T* y, const T* side, unsigned char* bits, int64_t n, int threads) {
+  constexpr int kGroup = kReluGroup<T>;
+  parallel_for(threads, relu_bytes<T>(n), kCheapGrain / kGroup, [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) {
+      unsigned on = 0;
+      for (int64_t i = group * kGroup; i < std::min((group + 1) * kGroup, n); ++i) {
+        y[i] = activation_functors::Relu::apply(side ? y[i] + side[i] : y[i]);
+        on |= static_cast<unsigned>(y[i] > T(0)) << i % kGroup;
+      }
+      if (bits) bits[group] = static_cast<unsigned char>(on);
+    }
+  });
+}
+
+/// out[i] is g[i] where Relu was on, else 0.
+template <class T> void rectify_gradient(T* out, const T* g, const unsigned char* bits, int64_t n, int threads) {
+  constexpr int kGroup = kReluGroup<T>;
+  parallel_for(threads, n, kCheapGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) out[i] = bits[i / kGroup] >> i % kGroup & 1 ? g[i] : T(0);
+  });
+}
+
 template <class T> std::vector<T> vector_of(const Tensor& t) { return {t.data<T>(), t.data<T>() + t.elements()}; }
 
 template <class T> class BatchNorm final : public ComputeKernel {
  public:
-  explicit BatchNorm(const KernelInit& init) : attrs_(init) {}
+  explicit BatchNorm(const KernelInit& init, BatchNormRelu relu = {}) : attrs_(init), relu_(relu) {}
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const ImagesView v, batch_norm_view(c, attrs_));
+    if (relu_.side) TROUPE_RETURN_IF_ERROR(check_side_input(c));
     const bool training = attrs_.training;
     std::vector<T> mean, variance;
     if (training || v.empty()) {
@@ -194,7 +242,9 @@ template <class T> class BatchNorm final : public ComputeKernel {
       factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(attrs_.epsilon));
     TROUPE_ASSIGN(Tensor reserve_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor reserve_variance, vector(c, variance));
-    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<T>, {0}));
+    const int64_t n = x.elements(), kept = relu_.on && training ? relu_reserve<T, T>(n) : 0;
+    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<T>, {kept}));
+    if (kept > 0) std::memset(reserve.mutable_raw(), 0, reserve.bytes());
     if (training) {
       const T unbiased = static_cast<T>(v.count()) / static_cast<T>(std::max<int64_t>(v.count() - 1, 1));
       for (int64_t i = 0; i < v.channels; ++i) {
@@ -211,6 +261,9 @@ template <class T> class BatchNorm final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
     affine_channels(v, y.mutable_data<T>(), x.data<T>(), x.data<T>(), vector_of<T>(reserve_mean), none, factor, offset,
                     c.threads());
+    if (relu_.on)
+      add_and_rectify(y.mutable_data<T>(), relu_.side ? c.input(5).data<T>() : nullptr,
+                      kept > 0 ? static_cast<unsigned char*>(reserve.mutable_raw()) : nullptr, n, c.threads());
     Tensor outputs[] = {y, batch_mean, batch_variance, reserve_mean, reserve_variance, reserve};
     y = Tensor();
     for (int i = 0; i < 6; ++i) c.set_output(i, std::move(outputs[i]));
@@ -225,21 +278,28 @@ template <class T> class BatchNorm final : public ComputeKernel {
   }
 
   const BatchNormAttrs attrs_;
+  const BatchNormRelu relu_;
 };
 
 template <class T> class BatchNormGrad final : public ComputeKernel {
  public:
-  explicit BatchNormGrad(const KernelInit& init) : attrs_(init) {}
+  explicit BatchNormGrad(const KernelInit& init, BatchNormRelu relu = {}) : attrs_(init), relu_(relu) {}
 
   Status compute(KernelContext& c) override {
-    const Tensor &g = c.input(0), &x = c.input(1);
+    const Tensor& x = c.input(1);
     TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
+    Tensor g = c.input(0);
+    if (relu_.on) {
+      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve<T, T>(x.elements())));
+      TROUPE_ASSIGN(g, c.allocate(x.dtype(), x.shape()));
+      rectify_gradient(g.mutable_data<T>(), c.input(0).data<T>(), static_cast<const unsigned char*>(c.input(5).raw()),
+                       x.elements(), c.threads());
+    }
     const std::vector<T> scale = vector_of<T>(c.input(2)), mean = vector_of<T>(c.input(3));
     const T* variance = c.input(4).data<T>();
     const Sums<T> sums(v, g.data<T>(), x.data<T>(), mean, false, c.threads());
     TROUPE_ASSIGN(Tensor by_scale, c.allocate(dtype_of<T>, {v.channels}));
     TROUPE_ASSIGN(Tensor by_offset, c.allocate(dtype_of<T>, {v.channels}));
-    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<T>, {0}));
     TROUPE_ASSIGN(Tensor dx, c.forward_or_allocate(0, x.dtype(), x.shape()));
     std::vector<T> p(v.channels), q(v.channels, T(0)), b(v.channels, T(0));
     const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
@@ -256,6 +316,11 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
     c.set_output(0, std::move(dx));
     c.set_output(1, std::move(by_scale));
     c.set_output(2, std::move(by_offset));
+    if (relu_.on) {
+      if (relu_.side) c.set_output(3, std::move(g));
+      return {};
+    }
+    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<T>, {0}));
     c.set_output(3, none);
     c.set_output(4, std::move(none));
     return {};
@@ -263,7 +328,14 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
 
  private:
   const BatchNormAttrs attrs_;
+  const BatchNormRelu relu_;
 };
+
+/// A factory of BatchNorm<T> or BatchNormGrad<T> with Relu.
+template <class K> Result<std::unique_ptr<ComputeKernel>> make_with_relu(const KernelInit& init) {
+  TROUPE_ASSIGN(const BatchNormRelu relu, BatchNormRelu::parse(init));
+  return std::unique_ptr<ComputeKernel>(new K(init, relu));
+}
 
 /// The size of the channels of input `image` and of the vectors [first, last], all one.
 Result<int64_t> channel_size(ShapeContext& c, int image, int first, int last) {
@@ -285,6 +357,26 @@ Status batch_norm_shape(ShapeContext& c) {
   c.set_output(0, c.input(0));
   for (int i = 1; i < 5; ++i) c.set_output(i, {channels});
   c.set_output(5, {0});
+  return {};
+}
+
+Status batch_norm_relu_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(batch_norm_shape(c));
+  PartialShape y = c.input(0);
+  for (int i = 5; i < c.num_inputs(); ++i) {
+    TROUPE_ASSIGN(y, PartialShape::merge(y, c.input(i)));
+  }
+  c.set_output(0, std::move(y));
+  c.set_output(5, {c.attr<bool>("is_training") ? -1 : 0});
+  return {};
+}
+
+Status batch_norm_relu_grad_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const int64_t channels, channel_size(c, 1, 2, 4));
+  TROUPE_ASSIGN(PartialShape x, PartialShape::merge(c.input(0), c.input(1)));
+  for (int i = 3; i < c.num_outputs(); ++i) c.set_output(i, x);
+  c.set_output(0, std::move(x));
+  for (int i = 1; i < 3; ++i) c.set_output(i, {channels});
   return {};
 }
 
@@ -402,16 +494,45 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of FusedBatchNormV3 by x, scale and offset. Reserve spaces 1 and 2 are mean and "
                    "variance, 3 has no effect; 4 and 5 are empty."),
           gradient(batch_norm_grad_gradient));
+  OpDef with_relu("_FusedBatchNormRelu");
+  with_relu.input("x: T").input("scale: U").input("offset: U").input("mean: U").input("variance: U");
+  with_relu.input("side_input: num_side_inputs * T");
+  with_relu.output("y: T").output("batch_mean: U").output("batch_variance: U");
+  for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) with_relu.output(name);
+  ops.add(
+      with_batch_norm_attrs(std::move(with_relu))
+          .attr("exponential_avg_factor: float = 1.0")
+          .attr("num_side_inputs: int >= 0 = 0")
+          .shape(batch_norm_relu_shape)
+          .doc("FusedBatchNormV3, then Relu of y, or of y + side_input. Of training reserve_space_3 says where Relu "
+               "is on. A pass makes it."),
+      not_differentiable("passes make it, after gradients"));
+  OpDef relu_gradient("_FusedBatchNormReluGrad");
+  relu_gradient.input("y_backprop: T").input("x: T").input("scale: U");
+  for (const char* name : {"reserve_space_1: U", "reserve_space_2: U", "reserve_space_3: U"}) relu_gradient.input(name);
+  relu_gradient.output("x_backprop: T").output("scale_backprop: U").output("offset_backprop: U");
+  relu_gradient.output("side_input_backprop: num_side_inputs * T");
+  ops.add(
+      with_batch_norm_attrs(std::move(relu_gradient))
+          .attr("num_side_inputs: int >= 0 = 0")
+          .shape(batch_norm_relu_grad_shape)
+          .doc("The gradients of _FusedBatchNormRelu by x, scale, offset and side_input, with its reserve spaces. A "
+               "pass makes it."),
+      not_differentiable("passes make it, after gradients"));
   const auto add = [&]<class T>() {
     const KernelRegistry::Types types = {{"T", {dtype_of<T>}}, {"U", {dtype_of<T>}}};
     kernels.add<BatchNorm<T>>("FusedBatchNormV3", DeviceKind::kCpu, types);
     kernels.add<BatchNormGrad<T>>("FusedBatchNormGradV3", DeviceKind::kCpu, types);
+    kernels.add("_FusedBatchNormRelu", DeviceKind::kCpu, types, make_with_relu<BatchNorm<T>>);
+    kernels.add("_FusedBatchNormReluGrad", DeviceKind::kCpu, types, make_with_relu<BatchNormGrad<T>>);
   };
   add.template operator()<float>();
   add.template operator()<double>();
   const KernelRegistry::Types vectors = {{"U", {DType::kFloat32}}};
   add_half_kernels<BatchNorm<float>>(kernels, "FusedBatchNormV3", vectors);
   add_half_kernels<BatchNormGrad<float>>(kernels, "FusedBatchNormGradV3", vectors);
+  add_half_kernels(kernels, "_FusedBatchNormRelu", make_with_relu<BatchNorm<float>>, vectors);
+  add_half_kernels(kernels, "_FusedBatchNormReluGrad", make_with_relu<BatchNormGrad<float>>, vectors);
 }
 
 }  // namespace troupe

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation on GPUs. A channel's statistics are reduced in one pass over the images, a thread prepares the
-// coefficients of each channel, and a second pass applies them. Infinities make a channel's statistics NaN.
+// coefficients of each channel, and a second pass applies them, with the Relu behind the norm where that is asked for:
+// training then keeps a bit for each element, so that the gradient need not read the result. Infinities make a
+// channel's statistics NaN.
 #include "ops/nn/batch_norm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "ops/nn/activation_functors.h"
 #include "ops/nn/register.h"
 #include "ops/parts/elementwise.cuh"
 #include "ops/parts/reduce.cuh"
@@ -77,16 +81,27 @@ template <class A> struct SumGradients {
   static __device__ Accumulator merge(Accumulator a, Accumulator b) { return {a.sum + b.sum, a.product + b.product}; }
   static __device__ Accumulator finish(Accumulator a, int64_t) { return a; }
 };
+/// Whether Relu is on for element i; `bits` may be null: there is none.
+template <class T> __device__ inline bool is_on(const unsigned char* bits, int64_t i) {
+  return !bits || (bits[i / kReluGroup<T>] >> static_cast<int>(i % kReluGroup<T>) & 1) != 0;
+}
+
 template <class T> struct GradientsOfChannels {
   using A = Arithmetic<T>;
   const T *g, *x;
   const A* means;
+  const unsigned char* bits;
   struct OfChannel {
     const T *g, *x;
     A mean;
-    __device__ GradientAt<A> operator[](int64_t i) const { return {widen(g[i]), widen(x[i]) - mean}; }
+    const unsigned char* bits;
+    int64_t first;
+    __device__ GradientAt<A> operator[](int64_t i) const {
+      i += first;
+      return {is_on<T>(bits, i) ? widen(g[i]) : A(0), widen(x[i]) - mean};
+    }
   };
-  __device__ OfChannel of(int64_t channel, int64_t first) const { return {g + first, x + first, means[channel]}; }
+  __device__ OfChannel of(int64_t channel, int64_t first) const { return {g, x, means[channel], bits, first}; }
 };
 
 /// What becomes of x in a channel: (x - m) * q + b, with g * p added in gradients.
@@ -141,31 +156,87 @@ __global__ void prepare_gradients(Coefficients<A>* out, A* by_scale, A* by_offse
   }
 }
 
-/// `sizes` are [outer, channels, inner]. With `gradient`, `out` may be the memory of g, else that of x.
-template <class T, bool gradient>
-__global__ void apply_channels(T* out, const T* g, const T* x, const Coefficients<Arithmetic<T>>* channels, int64_t n,
-                               bool packed, const __grid_constant__ GpuSizes sizes) {
+/// What is done with images, [outer, channels, inner].
+template <class T> struct Images {
+  int64_t n;  // elements
+  bool packed;
+  GpuSizes sizes;
+};
+
+/// Relu behind the norm: of y + side, if that is not null. Unless null, `bits` gets where it is on, and 0 in what is
+/// left of its `bytes`.
+template <class T> struct ReluBehind {
+  bool on = false;
+  const T* side = nullptr;
+  unsigned char* bits = nullptr;
+  int64_t bytes = 0;
+};
+
+/// `out` may be the memory of x.
+template <class T>
+__global__ void apply_channels(T* out, const T* x, const Coefficients<Arithmetic<T>>* channels,
+                               const __grid_constant__ Images<T> images, const ReluBehind<T> relu) {
   constexpr int kCount = kPack<T>;
+  static_assert(kCount == kReluGroup<T>);
   using A = Arithmetic<T>;
-  for_each_pack<kCount>(n, [&](int64_t i, int count) {
-    Pack<T, kCount> of_x, of_g;
-    load_pack(of_x, x, i, count, packed);
-    if (gradient) load_pack(of_g, g, i, count, packed);
+  for_each_pack<kCount>(images.n, [&](int64_t i, int count) {
+    Pack<T, kCount> of_x, of_side;
+    load_pack(of_x, x, i, count, images.packed);
+    if (relu.side) load_pack(of_side, relu.side, i, count, images.packed);
     int64_t row = i;
-    int64_t inner = sizes.pop(2, row), channel = sizes.pop(1, row);
+    int64_t inner = images.sizes.pop(2, row), channel = images.sizes.pop(1, row);
     Coefficients<A> c = channels[channel];
+    unsigned on = 0;
     TROUPE_UNROLL
     for (int k = 0; k < kCount; ++k) {
       A y = (widen(of_x.at[k]) - c.m) * c.q + c.b;
-      if (gradient) y += widen(of_g.at[k]) * c.p;
+      if (relu.on) {
+        if (relu.side) y += widen(of_side.at[k]);
+        y = activation_functors::Relu::apply(y);
+      }
       of_x.at[k] = narrow<T>(y);
-      if (++inner == sizes.size[2]) {
+      if (k < count && widen(of_x.at[k]) > A(0)) on |= 1u << k;
+      if (++inner == images.sizes.size[2]) {
         inner = 0;
-        if (++channel == sizes.size[1]) channel = 0;
+        if (++channel == images.sizes.size[1]) channel = 0;
         c = channels[channel];
       }
     }
-    store_pack(out, of_x, i, count, packed);
+    store_pack(out, of_x, i, count, images.packed);
+    if (!relu.bits) return;
+    relu.bits[i / kCount] = static_cast<unsigned char>(on);
+    if (i + kCount >= images.n)
+      for (int64_t rest = i / kCount + 1; rest < relu.bytes; ++rest) relu.bits[rest] = 0;
+  });
+}
+
+/// Of gradients g. With `bits`, g is 0 where Relu is off, and `rectified` gets that if it is not null. `out` may be the
+/// memory of g.
+template <class T>
+__global__ void apply_gradient(T* out, T* rectified, const T* g, const T* x, const unsigned char* bits,
+                               const Coefficients<Arithmetic<T>>* channels, const __grid_constant__ Images<T> images) {
+  constexpr int kCount = kPack<T>;
+  using A = Arithmetic<T>;
+  for_each_pack<kCount>(images.n, [&](int64_t i, int count) {
+    Pack<T, kCount> of_x, of_g;
+    load_pack(of_x, x, i, count, images.packed);
+    load_pack(of_g, g, i, count, images.packed);
+    const unsigned on = bits ? bits[i / kCount] : ~0u;
+    int64_t row = i;
+    int64_t inner = images.sizes.pop(2, row), channel = images.sizes.pop(1, row);
+    Coefficients<A> c = channels[channel];
+    TROUPE_UNROLL
+    for (int k = 0; k < kCount; ++k) {
+      if ((on >> k & 1) == 0) of_g.at[k] = T();
+      of_x.at[k] = narrow<T>((widen(of_x.at[k]) - c.m) * c.q + c.b + widen(of_g.at[k]) * c.p);
+      if (++inner == images.sizes.size[2]) {
+        inner = 0;
+        if (++channel == images.sizes.size[1]) channel = 0;
+        c = channels[channel];
+      }
+    }
+    store_pack(out, of_x, i, count, images.packed);
+    if (rectified) store_pack(rectified, of_g, i, count, images.packed);
   });
 }
 
@@ -182,30 +253,23 @@ ReducePlan plan_of(const ImagesView& v) {
   return plan_reduce(Shape{v.outer, v.channels, v.inner}, reduced);
 }
 
-/// Applies coefficients; g is null where nothing is a gradient.
-template <class T>
-Status apply(const gpu::Compute& gpu, Tensor& out, const Tensor* g, const Tensor& x, const Tensor& coefficients,
-             const ImagesView& v) {
-  constexpr int kCount = kPack<T>;
-  const int64_t sizes[] = {v.outer, v.channels, v.inner}, n = x.elements();
-  const bool packed = holds_packs<T, kCount>(x.address()) && holds_packs<T, kCount>(out.address()) &&
-                      (!g || holds_packs<T, kCount>(g->address()));
-  const auto* channels = static_cast<const Coefficients<Arithmetic<T>>*>(coefficients.address());
-  T* const to = at<T>(out);
-  if (g)
-    return TROUPE_LAUNCH(gpu.stream, (apply_channels<T, true>), pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
-                         at<T>(*g), at<T>(x), channels, n, packed, GpuSizes(sizes, 3));
-  return TROUPE_LAUNCH(gpu.stream, (apply_channels<T, false>), pack_blocks<kCount>(gpu, n), kElementThreads, 0, to,
-                       static_cast<const T*>(nullptr), at<T>(x), channels, n, packed, GpuSizes(sizes, 3));
+/// Whether what is not null of these can be read as packs.
+template <class T> bool all_hold_packs(std::initializer_list<const void*> memory) {
+  return std::ranges::all_of(memory, [](const void* at) { return holds_packs<T, kPack<T>>(at); });
+}
+template <class T> Images<T> images_of(const ImagesView& v, bool packed) {
+  const int64_t sizes[] = {v.outer, v.channels, v.inner};
+  return {v.outer * v.channels * v.inner, packed, GpuSizes(sizes, 3)};
 }
 
 template <class T> class GpuBatchNorm final : public ComputeKernel {
  public:
   using A = Arithmetic<T>;
-  explicit GpuBatchNorm(const KernelInit& init) : attrs_(init) {}
+  explicit GpuBatchNorm(const KernelInit& init, BatchNormRelu relu = {}) : attrs_(init), relu_(relu) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const ImagesView v, batch_norm_view(c, attrs_));
+    if (relu_.side) TROUPE_RETURN_IF_ERROR(check_side_input(c));
     const gpu::Compute& gpu = *c.device().gpu;
     const bool computed = attrs_.training || v.empty();
     // Batch mean and variance, then those for the gradient.
@@ -219,12 +283,14 @@ template <class T> class GpuBatchNorm final : public ComputeKernel {
       TROUPE_RETURN_IF_ERROR(
           (launch_reduction<Statistics<T>, T, MeanAndVariance<A>>(c, x.address(), statistics, plan_of(v))));
     }
-    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<A>, {0}));
+    const int64_t kept = relu_.on && attrs_.training ? relu_reserve<T, A>(x.elements()) : 0;
+    TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<A>, {kept}));
+    const T* const from = at<T>(x);
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
     if (v.channels > 0) {
       TROUPE_ASSIGN(Tensor coefficients, scratch_for<Coefficients<A>>(c, v.channels));
       if (computed)
-        declare_uses(c, {&y, &coefficients, &statistics, &vectors[0], &vectors[1], &vectors[2], &vectors[3]});
+        declare_uses(c, {&y, &reserve, &coefficients, &statistics, &vectors[0], &vectors[1], &vectors[2], &vectors[3]});
       else declare_uses(c, {&y, &coefficients});
       ChannelVectors<A> all = {};
       all.scale = at<A>(c.input(1));
@@ -242,7 +308,15 @@ template <class T> class GpuBatchNorm final : public ComputeKernel {
                                            kElementThreads, 0, at<Coefficients<A>>(coefficients), all, v.channels,
                                            v.count(), v.empty(), attrs_.training, attrs_.blends(), attrs_.epsilon,
                                            attrs_.factor));
-      if (!v.empty()) TROUPE_RETURN_IF_ERROR(apply<T>(gpu, y, nullptr, x, coefficients, v));
+      if (!v.empty()) {
+        ReluBehind<T> relu{.on = relu_.on, .side = relu_.side ? at<T>(c.input(5)) : nullptr};
+        if (kept > 0) relu.bits = at<unsigned char>(reserve), relu.bytes = static_cast<int64_t>(reserve.bytes());
+        T* const to = at<T>(y);
+        TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, apply_channels<T>, pack_blocks<kPack<T>>(gpu, x.elements()),
+                                             kElementThreads, 0, to, from,
+                                             at<Coefficients<A>>(std::as_const(coefficients)),
+                                             images_of<T>(v, all_hold_packs<T>({to, from, relu.side})), relu));
+      }
     }
     c.set_output(0, std::move(y));
     for (int i = 0; i < 4; ++i) c.set_output(i + 1, std::move(vectors[i]));
@@ -252,37 +326,57 @@ template <class T> class GpuBatchNorm final : public ComputeKernel {
 
  private:
   const BatchNormAttrs attrs_;
+  const BatchNormRelu relu_;
 };
 
 template <class T> class GpuBatchNormGrad final : public ComputeKernel {
  public:
   using A = Arithmetic<T>;
-  explicit GpuBatchNormGrad(const KernelInit& init) : attrs_(init) {}
+  explicit GpuBatchNormGrad(const KernelInit& init, BatchNormRelu relu = {}) : attrs_(init), relu_(relu) {}
   Status compute(KernelContext& c) override {
-    const Tensor &g = c.input(0), &x = c.input(1), &mean = c.input(3);
+    const Tensor &x = c.input(1), &mean = c.input(3);
     TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
+    const unsigned char* bits = nullptr;
+    if (relu_.on) {
+      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve<T, A>(x.elements())));
+      bits = at<unsigned char>(c.input(5));
+    }
     const gpu::Compute& gpu = *c.device().gpu;
     TROUPE_ASSIGN(Tensor by_scale, c.allocate(dtype_of<A>, {v.channels}));
     TROUPE_ASSIGN(Tensor by_offset, c.allocate(dtype_of<A>, {v.channels}));
-    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<A>, {0}));
-    const T* const from = at<T>(g);
+    Tensor rectified;
+    if (relu_.side) {
+      TROUPE_ASSIGN(rectified, c.allocate(dtype_of<T>, x.shape()));
+    }
+    const T* const from = at<T>(c.input(0));
     TROUPE_ASSIGN(Tensor dx, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
     if (v.channels > 0) {
       TROUPE_ASSIGN(Tensor sums, scratch_for<GradientSums<A>>(c, v.channels));
       TROUPE_ASSIGN(Tensor coefficients, scratch_for<Coefficients<A>>(c, v.channels));
-      const GradientsOfChannels<T> gradients{from, at<T>(x), at<A>(mean)};
+      const GradientsOfChannels<T> gradients{from, at<T>(x), at<A>(mean), bits};
       TROUPE_RETURN_IF_ERROR((launch_reduction_of<SumGradients<A>, GradientSums<A>>(c, gradients, sums, plan_of(v))));
-      declare_uses(c, {&dx, &by_scale, &by_offset, &sums, &coefficients});
+      declare_uses(c, {&dx, relu_.side ? &rectified : &dx, &by_scale, &by_offset, &sums, &coefficients});
       TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, prepare_gradients<A>, pack_blocks<1>(gpu, v.channels),
                                            kElementThreads, 0, at<Coefficients<A>>(coefficients), at<A>(by_scale),
                                            at<A>(by_offset), at<GradientSums<A>>(std::as_const(sums)),
                                            at<A>(c.input(2)), at<A>(mean), at<A>(c.input(4)), v.channels, v.count(),
                                            attrs_.training, attrs_.epsilon));
-      if (!v.empty()) TROUPE_RETURN_IF_ERROR(apply<T>(gpu, dx, &g, x, coefficients, v));
+      if (!v.empty()) {
+        T *const to = at<T>(dx), *const also_to = relu_.side ? at<T>(rectified) : nullptr;
+        TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, apply_gradient<T>, pack_blocks<kPack<T>>(gpu, x.elements()),
+                                             kElementThreads, 0, to, also_to, from, at<T>(x), bits,
+                                             at<Coefficients<A>>(std::as_const(coefficients)),
+                                             images_of<T>(v, all_hold_packs<T>({to, also_to, from, at<T>(x)}))));
+      }
     }
     c.set_output(0, std::move(dx));
     c.set_output(1, std::move(by_scale));
     c.set_output(2, std::move(by_offset));
+    if (relu_.on) {
+      if (relu_.side) c.set_output(3, std::move(rectified));
+      return {};
+    }
+    TROUPE_ASSIGN(Tensor none, c.allocate(dtype_of<A>, {0}));
     c.set_output(3, none);
     c.set_output(4, std::move(none));
     return {};
@@ -290,7 +384,13 @@ template <class T> class GpuBatchNormGrad final : public ComputeKernel {
 
  private:
   const BatchNormAttrs attrs_;
+  const BatchNormRelu relu_;
 };
+
+template <class K> Result<std::unique_ptr<ComputeKernel>> make_gpu_with_relu(const KernelInit& init) {
+  TROUPE_ASSIGN(const BatchNormRelu relu, BatchNormRelu::parse(init));
+  return std::unique_ptr<ComputeKernel>(new K(init, relu));
+}
 
 template <class... T> void add_kernels(KernelRegistry& kernels, TypeList<T...>) {
   const auto types = [](DType t, DType u) { return KernelRegistry::Types{{"T", {t}}, {"U", {u}}}; };
@@ -298,6 +398,12 @@ template <class... T> void add_kernels(KernelRegistry& kernels, TypeList<T...>) 
    ...);
   (kernels.add<GpuBatchNormGrad<T>>("FusedBatchNormGradV3", DeviceKind::kCuda,
                                     types(dtype_of<T>, dtype_of<Arithmetic<T>>)),
+   ...);
+  (kernels.add("_FusedBatchNormRelu", DeviceKind::kCuda, types(dtype_of<T>, dtype_of<Arithmetic<T>>),
+               make_gpu_with_relu<GpuBatchNorm<T>>),
+   ...);
+  (kernels.add("_FusedBatchNormReluGrad", DeviceKind::kCuda, types(dtype_of<T>, dtype_of<Arithmetic<T>>),
+               make_gpu_with_relu<GpuBatchNormGrad<T>>),
    ...);
 }
 

@@ -44,6 +44,29 @@ struct BatchNormAttrs {
   bool blends() const { return training && factor != 1.0f; }
 };
 
+/// What _FusedBatchNormRelu does behind the norm and _FusedBatchNormReluGrad before it; of the plain ops nothing.
+struct BatchNormRelu {
+  bool on = false, side = false;
+  BatchNormRelu() = default;
+  /// Of nodes of the two. Error: num_side_inputs above 1.
+  static Result<BatchNormRelu> parse(const KernelInit& init);
+};
+
+/// Training leaves where Relu is on in reserve_space_3, a bit for each element: those of so many neighbours in a byte,
+/// the first in the lowest bit.
+template <class T> inline constexpr int kReluGroup = sizeof(T) > 4 ? 2 : 4;
+template <class T> constexpr int64_t relu_bytes(int64_t elements) {
+  return (elements + kReluGroup<T> - 1) / kReluGroup<T>;
+}
+/// How many of U hold these bytes.
+template <class T, class U> constexpr int64_t relu_reserve(int64_t elements) {
+  return (relu_bytes<T>(elements) + static_cast<int64_t>(sizeof(U)) - 1) / static_cast<int64_t>(sizeof(U));
+}
+/// Error: `reserve`, reserve_space_3 of a gradient, does not hold so many.
+Status check_relu_reserve(const Tensor& reserve, int64_t wanted);
+/// Error: the side input is not of the shape of x.
+Status check_side_input(const KernelContext& c);
+
 /// Input 0 of FusedBatchNormV3. Errors: it is not of the layout's rank; a vector that is read is not one number for
 /// each channel.
 Result<ImagesView> batch_norm_view(const KernelContext& c, const BatchNormAttrs& attrs);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bias and activation behind a product of a GPU, in one pass.
+#include "gpu/warp.cuh"
 #include "ops/nn/activation_functors.h"
 #include "ops/nn/bias.h"
 #include "ops/nn/gpu_epilogue.h"
@@ -65,7 +66,31 @@ template <class T> __global__ void finish_relu_gradient(T* dy, const T* features
   });
 }
 
+/// A warp makes 32 bits at a time; `words` of these are a row of the mask.
+template <class T>
+__global__ void make_relu_mask(uint32_t* mask, const T* features, int64_t m, int64_t n, int64_t words) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x / 32;
+  for (int64_t word = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32; word < m * words; word += step) {
+    const int64_t row = word / words, column = word % words * 32 + threadIdx.x % 32;
+    const bool on = column < n && widen(features[row * n + column]) > Arithmetic<T>(0);
+    const unsigned bits = __ballot_sync(kAllLanes, on);
+    if (threadIdx.x % 32 == 0) mask[word] = bits;
+  }
+}
+
 }  // namespace
+
+Status launch_relu_mask(const gpu::Compute& gpu, const Tensor& features, Tensor& mask) {
+  Status status;
+  const int64_t m = features.dim(0), n = features.dim(1), words = (n + 127) / 128 * 4;
+  if (m * words == 0) return status;
+  with_type(features.dtype(), GpuFloats{}, [&]<class T>() {
+    status = TROUPE_LAUNCH(gpu.stream, make_relu_mask<T>, gpu::blocks_for(gpu.card, m * words, kElementThreads / 32),
+                           kElementThreads, 0, static_cast<uint32_t*>(mask.mutable_address()),
+                           static_cast<const T*>(features.address()), m, n, words);
+  });
+  return status;
+}
 
 Status launch_relu_gradient(const gpu::Compute& gpu, const Tensor& features, Tensor& dy) {
   Status status;

@@ -91,37 +91,48 @@ __global__ void pool_windows(Pack<T, N>* out, const Pack<T, N>* in, int64_t n, c
   });
 }
 
-/// The gradient of a window goes to its first place that holds the largest value `out`.
+/// Of each window the first place of its image that holds the largest value `out`, y * width + x; -1 of a NaN.
 template <class T, int N>
-__global__ void max_gradients(Pack<T, N>* dx, const Pack<T, N>* in, const Pack<T, N>* out, const Pack<T, N>* grad,
-                              int64_t n, const __grid_constant__ PoolPlan p) {
+__global__ void find_largest(Pack<int32_t, N>* places, const Pack<T, N>* in, const Pack<T, N>* out, int64_t n,
+                             const __grid_constant__ PoolPlan p) {
+  using A = Arithmetic<T>;
+  for_each_result(p, n, [&](int64_t i, int64_t image, int64_t oy, int64_t ox, int64_t k) {
+    A largest[N];
+    widen_pack(largest, out[i]);
+    const Covered rows(p.y, oy), columns(p.x, ox);
+    Pack<int32_t, N> found;
+    TROUPE_UNROLL
+    for (int j = 0; j < N; ++j) found.at[j] = -1;
+    // Backwards, so that the first place is the last one taken.
+    for (int64_t iy = rows.end - 1; iy >= rows.begin; --iy)
+      for (int64_t ix = columns.end - 1; ix >= columns.begin; --ix) {
+        A here[N];
+        widen_pack(here, in[p.in(image, iy, ix, k)]);
+        const auto place = static_cast<int32_t>(iy * p.x.in + ix);
+        TROUPE_UNROLL
+        for (int j = 0; j < N; ++j) found.at[j] = here[j] == largest[j] ? place : found.at[j];
+      }
+    places[i] = found;
+  });
+}
+
+/// The gradient of a window goes to the place that find_largest() found.
+template <class T, int N>
+__global__ void max_gradients(Pack<T, N>* dx, const Pack<int32_t, N>* places, const Pack<T, N>* grad, int64_t n,
+                              const __grid_constant__ PoolPlan p) {
   using A = Arithmetic<T>;
   for_each_result(p, n, [&](int64_t i, int64_t image, int64_t iy, int64_t ix, int64_t k) {
-    A here[N];
-    widen_pack(here, in[i]);
     const Covering rows(p.y, p.y_stride, iy), columns(p.x, p.x_stride, ix);
+    const auto here = static_cast<int32_t>(iy * p.x.in + ix);
     A sum[N] = {};
     for (int64_t oy = rows.begin; oy < rows.end; ++oy)
       for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
         const int64_t o = p.out(image, oy, ox, k);
-        A largest[N];
-        widen_pack(largest, out[o]);
-        bool takes[N], any = false;
-        TROUPE_UNROLL
-        for (int j = 0; j < N; ++j) any |= takes[j] = here[j] == largest[j];
-        if (!any) continue;
-        const Covered window_rows(p.y, oy), window_columns(p.x, ox);
-        for (int64_t y = window_rows.begin; y <= iy; ++y)
-          for (int64_t x = window_columns.begin; x < (y < iy ? window_columns.end : ix); ++x) {
-            A earlier[N];
-            widen_pack(earlier, in[p.in(image, y, x, k)]);
-            TROUPE_UNROLL
-            for (int j = 0; j < N; ++j) takes[j] &= earlier[j] != largest[j];
-          }
+        const Pack<int32_t, N> place = places[o];
         A g[N];
         widen_pack(g, grad[o]);
         TROUPE_UNROLL
-        for (int j = 0; j < N; ++j) sum[j] = wrapping_add(sum[j], takes[j] ? g[j] : A(0));
+        for (int j = 0; j < N; ++j) sum[j] = wrapping_add(sum[j], place.at[j] == here ? g[j] : A(0));
       }
     dx[i] = narrow_pack<T>(sum);
   });
@@ -222,9 +233,13 @@ template <class T, bool image> class GpuMaxPoolGradient final : public ComputeKe
     TROUPE_ASSIGN(const PoolShape s, max_pool_of_gradient(window_, c, image));
     TROUPE_ASSIGN(Tensor out, c.allocate(dtype_of<T>, image ? s.out : x.shape()));
     if (out.elements() > 0) {
-      declare_uses(c, {&out});
+      Tensor places;
+      if (!image) {
+        TROUPE_ASSIGN(places, c.allocate(DType::kInt32, s.out));
+      }
+      declare_uses(c, {&out, image ? &out : &places});
       const gpu::Compute& gpu = *c.device().gpu;
-      TROUPE_RETURN_IF_ERROR(with_pool_pack<T>(s, {&x, &y, &g, &out}, [&]<int N>() {
+      TROUPE_RETURN_IF_ERROR(with_pool_pack<T>(s, {&x, &y, &g, &out}, [&]<int N>() -> Status {
         const int64_t n = out.elements() / N;
         const unsigned blocks = pack_blocks<1>(gpu, n);
         Pack<T, N>* const to = packs_to<T, N>(out);
@@ -234,9 +249,13 @@ template <class T, bool image> class GpuMaxPoolGradient final : public ComputeKe
         if constexpr (image)
           return TROUPE_LAUNCH(gpu.stream, (pick_largest<T, N>), blocks, kElementThreads, 0, to, in, largest, grad, n,
                                plan);
-        else
-          return TROUPE_LAUNCH(gpu.stream, (max_gradients<T, N>), blocks, kElementThreads, 0, to, in, largest, grad, n,
-                               plan);
+        const int64_t windows = places.elements() / N;
+        if (windows > 0)
+          TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, (find_largest<T, N>), pack_blocks<1>(gpu, windows),
+                                               kElementThreads, 0, packs_to<int32_t, N>(places), in, largest, windows,
+                                               PoolPlan(s, N, false)));
+        return TROUPE_LAUNCH(gpu.stream, (max_gradients<T, N>), blocks, kElementThreads, 0, to,
+                             packs_of<int32_t, N>(places), grad, n, plan);
       }));
     }
     c.set_output(0, std::move(out));

@@ -149,9 +149,9 @@ BatchMatMul BatchMatMulV2 : ~close x=[*A,m,k] y=[*A,k,n] @adj_x=false @adj_y=fal
 BatchMatMulV2 : ~close x=[*b(A),k,m] y=[*b(A),n,k] @adj_x=true @adj_y=true
 BatchMatMulV3 : ~close x=[*A,m,k] y=[*A,k,n] @adj_x=false @adj_y=false @Ta=float32|float64|int32|complex64 @Tb=$Ta
   @Tout=$Ta
-_FusedMatMul : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false @num_args=1 args=[n] @num_kept=0
+_FusedMatMul : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false @num_args=1 args=[n]
   @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}|{'BiasAdd','Tanh'}|{'BiasAdd','GeluApproximate'}|{'BiasAdd','GeluExact'}
-_FusedMatMulReluGrad : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false features=[m,n] kept=[0] @num_sums=1
+_FusedMatMulReluGrad : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false features=[m,n] @num_sums=1
 _FusedMatMulBiasAddGrad : ~close a=[k,m] b=[k,n] @transpose_a=true @transpose_b=false @summed='a'|'b'
 _FusedElementwise : @N=2 args=[*S] @ops={'Add'}|{'Mul'} @operands={0,1}
 _FusedElementwise : @N=2 args=[*S] @ops={'Add','Relu'} @operands={0,1,2}

@@ -83,6 +83,7 @@ void check_fused(Parity& parity, const std::string& op, const Shape& a, const Sh
       fused.set("num_args", static_cast<int64_t>(in.size()) - 2);
       fused.set("fused_ops", ops);
       const ParityCase c{"_Fused" + op, in, fused, fused_tolerance(dtype)};
+      INFO((ops.empty() ? "" : ops.back()));
       if (size_of(dtype) > 2) {
         parity.check(c);
         continue;

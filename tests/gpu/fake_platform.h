@@ -17,6 +17,7 @@ namespace troupe::testing {
 
 struct FakeGpus {
   explicit FakeGpus(gpu::FakeOptions options = {}) {
+    if (options.memory < gpu::FakeOptions().memory) limit = options.memory;
     if (on_real_gpu()) {
       platform = real_platform();
       return;
@@ -45,9 +46,12 @@ struct FakeGpus {
       devices_per_card = (cards * devices_per_card + there - 1) / there;
       cards = there;
     }
-    return {.cpu_threads = {1}, .gpus = {.cards = cards, .devices_per_card = devices_per_card, .platform = platform}};
+    GpuOptions gpus{.cards = cards, .devices_per_card = devices_per_card, .platform = platform};
+    if (on_real_gpu()) gpus.memory_limit = limit;
+    return {.cpu_threads = {1}, .gpus = std::move(gpus)};
   }
 
+  int64_t limit = 0;                                  // bytes of a device, where a test asked for few; else 0
   std::shared_ptr<gpu::FakeRuntime> runtime;          // none: a real GPU, on which nothing fails on demand
   std::shared_ptr<gpu::FakeCollectives> collectives;  // of the fake
   std::shared_ptr<const GpuPlatform> platform;
