@@ -34,6 +34,7 @@ Result<BatchNormRelu> BatchNormRelu::parse(const KernelInit& init) {
   BatchNormRelu relu;
   relu.on = true;
   relu.side = sides == 1;
+  relu.group = relu_group(size_of(init.attr<DType>("T")));
   return relu;
 }
 
@@ -191,25 +192,25 @@ void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const 
 }
 
 /// y = Relu(y + side), where `side` may be null; leaves where it is on in `bits`, if that is not null.
-template <class T> void add_and_rectify(T* y, const T* side, unsigned char* bits, int64_t n, int threads) {
-  constexpr int kGroup = kReluGroup<T>;
-  parallel_for(threads, relu_bytes<T>(n), kCheapGrain / kGroup, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
+template <class T>
+void add_and_rectify(T* y, const T* side, unsigned char* bits, int64_t group, int64_t n, int threads) {
+  parallel_for(threads, (n + group - 1) / group, kCheapGrain / group, [&](int64_t begin, int64_t end) {
+    for (int64_t byte = begin; byte < end; ++byte) {
       unsigned on = 0;
-      for (int64_t i = group * kGroup; i < std::min((group + 1) * kGroup, n); ++i) {
+      for (int64_t i = byte * group; i < std::min((byte + 1) * group, n); ++i) {
         y[i] = activation_functors::Relu::apply(side ? y[i] + side[i] : y[i]);
-        on |= static_cast<unsigned>(y[i] > T(0)) << i % kGroup;
+        on |= static_cast<unsigned>(y[i] > T(0)) << i % group;
       }
-      if (bits) bits[group] = static_cast<unsigned char>(on);
+      if (bits) bits[byte] = static_cast<unsigned char>(on);
     }
   });
 }
 
 /// out[i] is g[i] where Relu was on, else 0.
-template <class T> void rectify_gradient(T* out, const T* g, const unsigned char* bits, int64_t n, int threads) {
-  constexpr int kGroup = kReluGroup<T>;
+template <class T>
+void rectify_gradient(T* out, const T* g, const unsigned char* bits, int64_t group, int64_t n, int threads) {
   parallel_for(threads, n, kCheapGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) out[i] = bits[i / kGroup] >> i % kGroup & 1 ? g[i] : T(0);
+    for (int64_t i = begin; i < end; ++i) out[i] = bits[i / group] >> i % group & 1 ? g[i] : T(0);
   });
 }
 
@@ -242,7 +243,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
       factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(attrs_.epsilon));
     TROUPE_ASSIGN(Tensor reserve_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor reserve_variance, vector(c, variance));
-    const int64_t n = x.elements(), kept = relu_.on && training ? relu_reserve<T, T>(n) : 0;
+    const int64_t n = x.elements(), kept = relu_.on && training ? relu_reserve(n, relu_.group, sizeof(T)) : 0;
     TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<T>, {kept}));
     if (kept > 0) std::memset(reserve.mutable_raw(), 0, reserve.bytes());
     if (training) {
@@ -263,7 +264,8 @@ template <class T> class BatchNorm final : public ComputeKernel {
                     c.threads());
     if (relu_.on)
       add_and_rectify(y.mutable_data<T>(), relu_.side ? c.input(5).data<T>() : nullptr,
-                      kept > 0 ? static_cast<unsigned char*>(reserve.mutable_raw()) : nullptr, n, c.threads());
+                      kept > 0 ? static_cast<unsigned char*>(reserve.mutable_raw()) : nullptr, relu_.group, n,
+                      c.threads());
     Tensor outputs[] = {y, batch_mean, batch_variance, reserve_mean, reserve_variance, reserve};
     y = Tensor();
     for (int i = 0; i < 6; ++i) c.set_output(i, std::move(outputs[i]));
@@ -290,10 +292,10 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
     TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
     Tensor g = c.input(0);
     if (relu_.on) {
-      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve<T, T>(x.elements())));
+      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve(x.elements(), relu_.group, sizeof(T))));
       TROUPE_ASSIGN(g, c.allocate(x.dtype(), x.shape()));
       rectify_gradient(g.mutable_data<T>(), c.input(0).data<T>(), static_cast<const unsigned char*>(c.input(5).raw()),
-                       x.elements(), c.threads());
+                       relu_.group, x.elements(), c.threads());
     }
     const std::vector<T> scale = vector_of<T>(c.input(2)), mean = vector_of<T>(c.input(3));
     const T* variance = c.input(4).data<T>();
@@ -331,9 +333,10 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
   const BatchNormRelu relu_;
 };
 
-/// A factory of BatchNorm<T> or BatchNormGrad<T> with Relu.
-template <class K> Result<std::unique_ptr<ComputeKernel>> make_with_relu(const KernelInit& init) {
-  TROUPE_ASSIGN(const BatchNormRelu relu, BatchNormRelu::parse(init));
+/// A factory of BatchNorm<T> or BatchNormGrad<T> with Relu; with `half` of those of float32 for 16-bit floats.
+template <class K, bool half = false> Result<std::unique_ptr<ComputeKernel>> make_with_relu(const KernelInit& init) {
+  TROUPE_ASSIGN(BatchNormRelu relu, BatchNormRelu::parse(init));
+  if (half) relu.group = relu_group(2);
   return std::unique_ptr<ComputeKernel>(new K(init, relu));
 }
 
@@ -531,8 +534,8 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const KernelRegistry::Types vectors = {{"U", {DType::kFloat32}}};
   add_half_kernels<BatchNorm<float>>(kernels, "FusedBatchNormV3", vectors);
   add_half_kernels<BatchNormGrad<float>>(kernels, "FusedBatchNormGradV3", vectors);
-  add_half_kernels(kernels, "_FusedBatchNormRelu", make_with_relu<BatchNorm<float>>, vectors);
-  add_half_kernels(kernels, "_FusedBatchNormReluGrad", make_with_relu<BatchNormGrad<float>>, vectors);
+  add_half_kernels(kernels, "_FusedBatchNormRelu", make_with_relu<BatchNorm<float>, true>, vectors);
+  add_half_kernels(kernels, "_FusedBatchNormReluGrad", make_with_relu<BatchNormGrad<float>, true>, vectors);
 }
 
 }  // namespace troupe

@@ -81,9 +81,12 @@ template <class A> struct SumGradients {
   static __device__ Accumulator merge(Accumulator a, Accumulator b) { return {a.sum + b.sum, a.product + b.product}; }
   static __device__ Accumulator finish(Accumulator a, int64_t) { return a; }
 };
+/// Neighbouring elements that a thread does at a time, and whose bits are a byte.
+template <class T> inline constexpr int kNormPack = static_cast<int>(relu_group(sizeof(T)));
+
 /// Whether Relu is on for element i; `bits` may be null: there is none.
 template <class T> __device__ inline bool is_on(const unsigned char* bits, int64_t i) {
-  return !bits || (bits[i / kReluGroup<T>] >> static_cast<int>(i % kReluGroup<T>) & 1) != 0;
+  return !bits || (bits[i / kNormPack<T>] >> static_cast<int>(i % kNormPack<T>) & 1) != 0;
 }
 
 template <class T> struct GradientsOfChannels {
@@ -156,6 +159,211 @@ __global__ void prepare_gradients(Coefficients<A>* out, A* by_scale, A* by_offse
   }
 }
 
+// -- Images whose channels lie side by side ---------------------------------------------------------------------------
+// A thread stays with a pack of channels, whose coefficients it keeps, and walks rows of channels. Blocks are columns x
+// rows of threads, blockIdx.x counts columns of blocks and blockIdx.y parts of the rows.
+
+inline constexpr int kNormThreads = 256;
+inline constexpr int kRowsAtOnce = 4;  // loads that a thread has under way
+
+/// How images [rows, channels] are shared among threads.
+struct ChannelsLast {
+  int64_t rows, packs;  // packs of channels
+  dim3 blocks, threads;
+  int parts;  // of the rows
+
+  ChannelsLast(const gpu::Card& card, int64_t r, int64_t p) : rows(r), packs(p) {
+    const auto columns = static_cast<unsigned>(std::min<int64_t>(packs, 32));
+    threads = dim3(columns, kNormThreads / columns);
+    const int64_t across = (packs + columns - 1) / columns;
+    // By the card and the sizes alone, so that sums do not change from step to step.
+    const int64_t wanted = int64_t{std::max(card.multiprocessors, 1)} * 8 / across;
+    const int64_t most = rows / (int64_t{threads.y} * kRowsAtOnce * 2);
+    parts = static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, 65535));
+    blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(parts));
+  }
+};
+
+/// Calls load(at, row slot) for up to kRowsAtOnce packs of a thread's channels and then use(at, row slot) for each,
+/// until its part of the rows is done; `at` is the number of the pack.
+template <class Load, class Use>
+__device__ inline void walk_rows(int64_t rows, int64_t packs, int64_t pack, Load load, Use use) {
+  const int64_t begin = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
+  for (int64_t r = begin + threadIdx.y; r < end; r += int64_t{blockDim.y} * kRowsAtOnce) {
+    TROUPE_UNROLL
+    for (int k = 0; k < kRowsAtOnce; ++k)
+      if (const int64_t row = r + int64_t{blockDim.y} * k; row < end) load(row * packs + pack, k);
+    TROUPE_UNROLL
+    for (int k = 0; k < kRowsAtOnce; ++k)
+      if (const int64_t row = r + int64_t{blockDim.y} * k; row < end) use(row * packs + pack, k);
+  }
+}
+
+/// What a thread has of each of its channels.
+template <class A, int N> struct MomentsOfPack {
+  int64_t n = 0;
+  A shift[N] = {}, sum[N] = {}, squares[N] = {};
+  template <class T> __device__ void take(const Pack<T, N>& x) {
+    TROUPE_UNROLL
+    for (int j = 0; j < N; ++j) {
+      if (n == 0) shift[j] = widen(x.at[j]);
+      const A d = widen(x.at[j]) - shift[j];
+      sum[j] += d;
+      squares[j] += d * d;
+    }
+    ++n;
+  }
+  __device__ Moments<A> of(int j) const { return {n, shift[j], sum[j], squares[j]}; }
+};
+template <class A, int N> struct GradientsOfPack {
+  A sum[N] = {}, product[N] = {};
+  template <class T> __device__ void take(const Pack<T, N>& g, const Pack<T, N>& x, unsigned on, const A (&mean)[N]) {
+    TROUPE_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const A v = (on >> j & 1) != 0 ? widen(g.at[j]) : A(0);
+      sum[j] += v;
+      product[j] += v * (widen(x.at[j]) - mean[j]);
+    }
+  }
+  __device__ GradientSums<A> of(int j) const { return {sum[j], product[j]}; }
+};
+
+/// Joins the accumulators of a block's rows of threads, channel by channel, into partial[channel * parts + part].
+template <class R, int N, class Taken>
+__device__ inline void join_rows(typename R::Accumulator* partial, const Taken& taken, int64_t pack, int64_t packs) {
+  using A = typename R::Accumulator;
+  TROUPE_SHARED(A, of_threads, [kNormThreads]);
+  const unsigned rows = blockDim.y, me = threadIdx.y * blockDim.x + threadIdx.x;
+  for (int j = 0; j < N; ++j) {
+    of_threads[me] = taken.of(j);
+    __syncthreads();
+    for (unsigned apart = 1; apart < rows; apart *= 2) {
+      if (threadIdx.y % (apart * 2) == 0 && threadIdx.y + apart < rows)
+        of_threads[me] = R::merge(of_threads[me], of_threads[me + apart * blockDim.x]);
+      __syncthreads();
+    }
+    if (threadIdx.y == 0 && pack < packs) partial[(pack * N + j) * gridDim.y + blockIdx.y] = of_threads[me];
+    __syncthreads();
+  }
+}
+
+template <class T>
+__global__ void sum_moments(Moments<Arithmetic<T>>* partial, const Pack<T, kNormPack<T>>* x, int64_t rows,
+                            int64_t packs) {
+  using A = Arithmetic<T>;
+  constexpr int N = kNormPack<T>;
+  const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  MomentsOfPack<A, N> taken;
+  Pack<T, N> of_x[kRowsAtOnce];
+  if (pack < packs)
+    walk_rows(
+        rows, packs, pack, [&](int64_t at, int k) { of_x[k] = x[at]; }, [&](int64_t, int k) { taken.take(of_x[k]); });
+  join_rows<Statistics<T>, N>(partial, taken, pack, packs);
+}
+
+template <class T>
+__global__ void sum_gradients(GradientSums<Arithmetic<T>>* partial, const Pack<T, kNormPack<T>>* g,
+                              const Pack<T, kNormPack<T>>* x, const unsigned char* bits, const Arithmetic<T>* means,
+                              int64_t rows, int64_t packs) {
+  using A = Arithmetic<T>;
+  constexpr int N = kNormPack<T>;
+  const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  GradientsOfPack<A, N> taken;
+  if (pack < packs) {
+    A mean[N];
+    TROUPE_UNROLL
+    for (int j = 0; j < N; ++j) mean[j] = means[pack * N + j];
+    Pack<T, N> of_g[kRowsAtOnce], of_x[kRowsAtOnce];
+    unsigned on[kRowsAtOnce];
+    walk_rows(
+        rows, packs, pack,
+        [&](int64_t at, int k) {
+          of_g[k] = g[at];
+          of_x[k] = x[at];
+          on[k] = bits ? bits[at] : ~0u;
+        },
+        [&](int64_t, int k) { taken.take(of_g[k], of_x[k], on[k], mean); });
+  }
+  join_rows<SumGradients<A>, N>(partial, taken, pack, packs);
+}
+
+/// The coefficients of a thread's channels.
+template <class A, int N> struct CoefficientsOfPack {
+  Coefficients<A> of[N];
+  __device__ CoefficientsOfPack(const Coefficients<A>* channels, int64_t pack) {
+    TROUPE_UNROLL
+    for (int j = 0; j < N; ++j) of[j] = channels[pack * N + j];
+  }
+};
+
+/// apply_channels() of such images.
+template <class T>
+__global__ void apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T>>* x,
+                           const Coefficients<Arithmetic<T>>* channels, int64_t rows, int64_t packs, bool relu,
+                           const Pack<T, kNormPack<T>>* side, unsigned char* bits, int64_t bytes) {
+  using A = Arithmetic<T>;
+  constexpr int N = kNormPack<T>;
+  const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const CoefficientsOfPack<A, N> c(channels, pack);
+  Pack<T, N> of_x[kRowsAtOnce], of_side[kRowsAtOnce];
+  walk_rows(
+      rows, packs, pack,
+      [&](int64_t at, int k) {
+        of_x[k] = x[at];
+        if (side) of_side[k] = side[at];
+      },
+      [&](int64_t at, int k) {
+        unsigned on = 0;
+        TROUPE_UNROLL
+        for (int j = 0; j < N; ++j) {
+          A y = (widen(of_x[k].at[j]) - c.of[j].m) * c.of[j].q + c.of[j].b;
+          if (side) y += widen(of_side[k].at[j]);
+          if (relu) y = activation_functors::Relu::apply(y);
+          of_x[k].at[j] = narrow<T>(y);
+          if (widen(of_x[k].at[j]) > A(0)) on |= 1u << j;
+        }
+        out[at] = of_x[k];
+        if (bits) bits[at] = static_cast<unsigned char>(on);
+      });
+  if (bits && pack == 0 && blockIdx.y == 0 && threadIdx.y == 0)
+    for (int64_t rest = rows * packs; rest < bytes; ++rest) bits[rest] = 0;
+}
+
+/// apply_gradient() of such images.
+template <class T>
+__global__ void apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPack<T>>* rectified,
+                                    const Pack<T, kNormPack<T>>* g, const Pack<T, kNormPack<T>>* x,
+                                    const unsigned char* bits, const Coefficients<Arithmetic<T>>* channels,
+                                    int64_t rows, int64_t packs) {
+  using A = Arithmetic<T>;
+  constexpr int N = kNormPack<T>;
+  const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (pack >= packs) return;
+  const CoefficientsOfPack<A, N> c(channels, pack);
+  Pack<T, N> of_g[kRowsAtOnce], of_x[kRowsAtOnce];
+  unsigned on[kRowsAtOnce];
+  walk_rows(
+      rows, packs, pack,
+      [&](int64_t at, int k) {
+        of_g[k] = g[at];
+        of_x[k] = x[at];
+        on[k] = bits ? bits[at] : ~0u;
+      },
+      [&](int64_t at, int k) {
+        TROUPE_UNROLL
+        for (int j = 0; j < N; ++j) {
+          if ((on[k] >> j & 1) == 0) of_g[k].at[j] = T();
+          of_x[k].at[j] =
+              narrow<T>((widen(of_x[k].at[j]) - c.of[j].m) * c.of[j].q + c.of[j].b + widen(of_g[k].at[j]) * c.of[j].p);
+        }
+        out[at] = of_x[k];
+        if (rectified) rectified[at] = of_g[k];
+      });
+}
+
+// -- Any images -------------------------------------------------------------------------------------------------------
+
 /// What is done with images, [outer, channels, inner].
 template <class T> struct Images {
   int64_t n;  // elements
@@ -176,8 +384,7 @@ template <class T> struct ReluBehind {
 template <class T>
 __global__ void apply_channels(T* out, const T* x, const Coefficients<Arithmetic<T>>* channels,
                                const __grid_constant__ Images<T> images, const ReluBehind<T> relu) {
-  constexpr int kCount = kPack<T>;
-  static_assert(kCount == kReluGroup<T>);
+  constexpr int kCount = kNormPack<T>;
   using A = Arithmetic<T>;
   for_each_pack<kCount>(images.n, [&](int64_t i, int count) {
     Pack<T, kCount> of_x, of_side;
@@ -215,7 +422,7 @@ __global__ void apply_channels(T* out, const T* x, const Coefficients<Arithmetic
 template <class T>
 __global__ void apply_gradient(T* out, T* rectified, const T* g, const T* x, const unsigned char* bits,
                                const Coefficients<Arithmetic<T>>* channels, const __grid_constant__ Images<T> images) {
-  constexpr int kCount = kPack<T>;
+  constexpr int kCount = kNormPack<T>;
   using A = Arithmetic<T>;
   for_each_pack<kCount>(images.n, [&](int64_t i, int count) {
     Pack<T, kCount> of_x, of_g;
@@ -255,11 +462,85 @@ ReducePlan plan_of(const ImagesView& v) {
 
 /// Whether what is not null of these can be read as packs.
 template <class T> bool all_hold_packs(std::initializer_list<const void*> memory) {
-  return std::ranges::all_of(memory, [](const void* at) { return holds_packs<T, kPack<T>>(at); });
+  return std::ranges::all_of(memory, [](const void* at) { return holds_packs<T, kNormPack<T>>(at); });
 }
 template <class T> Images<T> images_of(const ImagesView& v, bool packed) {
   const int64_t sizes[] = {v.outer, v.channels, v.inner};
   return {v.outer * v.channels * v.inner, packed, GpuSizes(sizes, 3)};
+}
+/// Whether images go by rows of packs of channels.
+template <class T> bool by_rows(const ImagesView& v, bool packed) {
+  return packed && v.inner == 1 && v.channels % kNormPack<T> == 0 && !v.empty();
+}
+template <class T> const Pack<T, kNormPack<T>>* packs(const T* at) {
+  return reinterpret_cast<const Pack<T, kNormPack<T>>*>(at);
+}
+template <class T> Pack<T, kNormPack<T>>* packs(T* at) { return reinterpret_cast<Pack<T, kNormPack<T>>*>(at); }
+
+/// Joins the parts of rows of each channel, if there are several: sum(partial) puts in what makes them.
+template <class R, class Out, class F>
+Status join_parts(KernelContext& c, Tensor& out, const ChannelsLast& all, int64_t channels, F sum) {
+  using A = typename R::Accumulator;
+  TROUPE_ASSIGN(Tensor partial, scratch_for<A>(c, channels * all.parts));
+  declare_uses(c, {&out, &partial});
+  const gpu::Compute& gpu = *c.device().gpu;
+  TROUPE_RETURN_IF_ERROR(sum(at<A>(partial)));
+  return TROUPE_LAUNCH(gpu.stream, (join_segments<R, Out>), gpu::blocks_for(gpu.card, channels, kColumnRows),
+                       dim3(32, kColumnRows), 0, at<Out>(out), at<A>(std::as_const(partial)), channels, all.parts,
+                       all.rows);
+}
+
+template <class T> Status sum_statistics(KernelContext& c, const T* x, Tensor& statistics, const ImagesView& v) {
+  using A = Arithmetic<T>;
+  if (!by_rows<T>(v, all_hold_packs<T>({x})))
+    return launch_reduction<Statistics<T>, T, MeanAndVariance<A>>(c, x, statistics, plan_of(v));
+  const gpu::Compute& gpu = *c.device().gpu;
+  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+  return join_parts<Statistics<T>, MeanAndVariance<A>>(c, statistics, all, v.channels, [&](Moments<A>* partial) {
+    return TROUPE_LAUNCH(gpu.stream, sum_moments<T>, all.blocks, all.threads, 0, partial, packs(x), all.rows,
+                         all.packs);
+  });
+}
+
+template <class T>
+Status sum_gradients_of(KernelContext& c, const GradientsOfChannels<T>& from, Tensor& sums, const ImagesView& v) {
+  using A = Arithmetic<T>;
+  if (!by_rows<T>(v, all_hold_packs<T>({from.g, from.x})))
+    return launch_reduction_of<SumGradients<A>, GradientSums<A>>(c, from, sums, plan_of(v));
+  const gpu::Compute& gpu = *c.device().gpu;
+  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+  return join_parts<SumGradients<A>, GradientSums<A>>(c, sums, all, v.channels, [&](GradientSums<A>* partial) {
+    return TROUPE_LAUNCH(gpu.stream, sum_gradients<T>, all.blocks, all.threads, 0, partial, packs(from.g),
+                         packs(from.x), from.bits, from.means, all.rows, all.packs);
+  });
+}
+
+template <class T>
+Status apply(const gpu::Compute& gpu, T* y, const T* x, const Coefficients<Arithmetic<T>>* channels,
+             const ReluBehind<T>& relu, const ImagesView& v) {
+  const bool packed = all_hold_packs<T>({y, x, relu.side});
+  const int64_t n = v.count() * v.channels;
+  if (by_rows<T>(v, packed)) {
+    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+    return TROUPE_LAUNCH(gpu.stream, apply_rows<T>, all.blocks, all.threads, 0, packs(y), packs(x), channels, all.rows,
+                         all.packs, relu.on, packs(relu.side), relu.bits, relu.bytes);
+  }
+  return TROUPE_LAUNCH(gpu.stream, apply_channels<T>, pack_blocks<kNormPack<T>>(gpu, n), kElementThreads, 0, y, x,
+                       channels, images_of<T>(v, packed), relu);
+}
+
+template <class T>
+Status apply(const gpu::Compute& gpu, T* dx, T* rectified, const T* g, const T* x, const unsigned char* bits,
+             const Coefficients<Arithmetic<T>>* channels, const ImagesView& v) {
+  const bool packed = all_hold_packs<T>({dx, rectified, g, x});
+  const int64_t n = v.count() * v.channels;
+  if (by_rows<T>(v, packed)) {
+    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+    return TROUPE_LAUNCH(gpu.stream, apply_gradient_rows<T>, all.blocks, all.threads, 0, packs(dx), packs(rectified),
+                         packs(g), packs(x), bits, channels, all.rows, all.packs);
+  }
+  return TROUPE_LAUNCH(gpu.stream, apply_gradient<T>, pack_blocks<kNormPack<T>>(gpu, n), kElementThreads, 0, dx,
+                       rectified, g, x, bits, channels, images_of<T>(v, packed));
 }
 
 template <class T> class GpuBatchNorm final : public ComputeKernel {
@@ -280,10 +561,9 @@ template <class T> class GpuBatchNorm final : public ComputeKernel {
         TROUPE_ASSIGN(t, c.allocate(dtype_of<A>, {v.channels}));
       }
       TROUPE_ASSIGN(statistics, scratch_for<MeanAndVariance<A>>(c, v.channels));
-      TROUPE_RETURN_IF_ERROR(
-          (launch_reduction<Statistics<T>, T, MeanAndVariance<A>>(c, x.address(), statistics, plan_of(v))));
+      TROUPE_RETURN_IF_ERROR(sum_statistics<T>(c, at<T>(x), statistics, v));
     }
-    const int64_t kept = relu_.on && attrs_.training ? relu_reserve<T, A>(x.elements()) : 0;
+    const int64_t kept = relu_.on && attrs_.training ? relu_reserve(x.elements(), relu_.group, sizeof(A)) : 0;
     TROUPE_ASSIGN(Tensor reserve, c.allocate(dtype_of<A>, {kept}));
     const T* const from = at<T>(x);
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, dtype_of<T>, x.shape()));
@@ -311,11 +591,8 @@ template <class T> class GpuBatchNorm final : public ComputeKernel {
       if (!v.empty()) {
         ReluBehind<T> relu{.on = relu_.on, .side = relu_.side ? at<T>(c.input(5)) : nullptr};
         if (kept > 0) relu.bits = at<unsigned char>(reserve), relu.bytes = static_cast<int64_t>(reserve.bytes());
-        T* const to = at<T>(y);
-        TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, apply_channels<T>, pack_blocks<kPack<T>>(gpu, x.elements()),
-                                             kElementThreads, 0, to, from,
-                                             at<Coefficients<A>>(std::as_const(coefficients)),
-                                             images_of<T>(v, all_hold_packs<T>({to, from, relu.side})), relu));
+        TROUPE_RETURN_IF_ERROR(
+            apply<T>(gpu, at<T>(y), from, at<Coefficients<A>>(std::as_const(coefficients)), relu, v));
       }
     }
     c.set_output(0, std::move(y));
@@ -338,7 +615,7 @@ template <class T> class GpuBatchNormGrad final : public ComputeKernel {
     TROUPE_ASSIGN(const ImagesView v, batch_norm_grad_view(c, attrs_));
     const unsigned char* bits = nullptr;
     if (relu_.on) {
-      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve<T, A>(x.elements())));
+      TROUPE_RETURN_IF_ERROR(check_relu_reserve(c.input(5), relu_reserve(x.elements(), relu_.group, sizeof(A))));
       bits = at<unsigned char>(c.input(5));
     }
     const gpu::Compute& gpu = *c.device().gpu;
@@ -354,20 +631,16 @@ template <class T> class GpuBatchNormGrad final : public ComputeKernel {
       TROUPE_ASSIGN(Tensor sums, scratch_for<GradientSums<A>>(c, v.channels));
       TROUPE_ASSIGN(Tensor coefficients, scratch_for<Coefficients<A>>(c, v.channels));
       const GradientsOfChannels<T> gradients{from, at<T>(x), at<A>(mean), bits};
-      TROUPE_RETURN_IF_ERROR((launch_reduction_of<SumGradients<A>, GradientSums<A>>(c, gradients, sums, plan_of(v))));
+      TROUPE_RETURN_IF_ERROR(sum_gradients_of<T>(c, gradients, sums, v));
       declare_uses(c, {&dx, relu_.side ? &rectified : &dx, &by_scale, &by_offset, &sums, &coefficients});
       TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, prepare_gradients<A>, pack_blocks<1>(gpu, v.channels),
                                            kElementThreads, 0, at<Coefficients<A>>(coefficients), at<A>(by_scale),
                                            at<A>(by_offset), at<GradientSums<A>>(std::as_const(sums)),
                                            at<A>(c.input(2)), at<A>(mean), at<A>(c.input(4)), v.channels, v.count(),
                                            attrs_.training, attrs_.epsilon));
-      if (!v.empty()) {
-        T *const to = at<T>(dx), *const also_to = relu_.side ? at<T>(rectified) : nullptr;
-        TROUPE_RETURN_IF_ERROR(TROUPE_LAUNCH(gpu.stream, apply_gradient<T>, pack_blocks<kPack<T>>(gpu, x.elements()),
-                                             kElementThreads, 0, to, also_to, from, at<T>(x), bits,
-                                             at<Coefficients<A>>(std::as_const(coefficients)),
-                                             images_of<T>(v, all_hold_packs<T>({to, also_to, from, at<T>(x)}))));
-      }
+      if (!v.empty())
+        TROUPE_RETURN_IF_ERROR(apply<T>(gpu, at<T>(dx), relu_.side ? at<T>(rectified) : nullptr, from, at<T>(x), bits,
+                                        at<Coefficients<A>>(std::as_const(coefficients)), v));
     }
     c.set_output(0, std::move(dx));
     c.set_output(1, std::move(by_scale));

@@ -47,20 +47,19 @@ struct BatchNormAttrs {
 /// What _FusedBatchNormRelu does behind the norm and _FusedBatchNormReluGrad before it; of the plain ops nothing.
 struct BatchNormRelu {
   bool on = false, side = false;
+  int64_t group = 0;  // relu_group() of T
   BatchNormRelu() = default;
   /// Of nodes of the two. Error: num_side_inputs above 1.
   static Result<BatchNormRelu> parse(const KernelInit& init);
 };
 
-/// Training leaves where Relu is on in reserve_space_3, a bit for each element: those of so many neighbours in a byte,
-/// the first in the lowest bit.
-template <class T> inline constexpr int kReluGroup = sizeof(T) > 4 ? 2 : 4;
-template <class T> constexpr int64_t relu_bytes(int64_t elements) {
-  return (elements + kReluGroup<T> - 1) / kReluGroup<T>;
-}
-/// How many of U hold these bytes.
-template <class T, class U> constexpr int64_t relu_reserve(int64_t elements) {
-  return (relu_bytes<T>(elements) + static_cast<int64_t>(sizeof(U)) - 1) / static_cast<int64_t>(sizeof(U));
+/// Training leaves where Relu is on in reserve_space_3, a bit for each element: in a byte those of the neighbours that
+/// fill 16 bytes, the first in the lowest bit.
+inline constexpr int64_t relu_group(size_t element_bytes) { return 16 / static_cast<int64_t>(element_bytes); }
+/// How many numbers of `vector_bytes` hold the bits of so many elements.
+inline int64_t relu_reserve(int64_t elements, int64_t group, size_t vector_bytes) {
+  const auto each = static_cast<int64_t>(vector_bytes);
+  return ((elements + group - 1) / group + each - 1) / each;
 }
 /// Error: `reserve`, reserve_space_3 of a gradient, does not hold so many.
 Status check_relu_reserve(const Tensor& reserve, int64_t wanted);
