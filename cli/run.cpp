@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <future>
 #include <optional>
 
 #include "base/join.h"
@@ -18,6 +18,7 @@
 #include "io/model_files.h"
 #include "io/whole_file.h"
 #include "programs/cluster_flags.h"
+#include "troupe/guarded.h"
 #include "troupe/npy.h"
 #include "troupe/saved_model.h"
 #include "troupe/session.h"
@@ -34,39 +35,56 @@ Error in(const char* what, const std::string& name, Error error) {
 /// The tensors of one fetch, step after step, in one tensor with a first axis of steps.
 class Stack {
  public:
+  /// `steps`: how many there will be; 0: who knows.
   Status add(const std::string& name, int64_t step, int64_t steps, const Tensor& value) {
     if (step == 0) {
       if (value.rank() == kMaxRank)
         return invalid_argument("fetch '{}' has {} dimensions; with --all-steps there is one more, and {} are most",
                                 name, value.rank(), kMaxRank);
-      Shape shape = value.shape();
-      shape.insert(0, steps);
-      auto all = Tensor::make(value.dtype(), shape);
-      if (!all.ok()) return in("fetch", name, std::move(all.error()));
-      all_ = std::move(*all);
       each_ = value.shape();
+      dtype_ = value.dtype();
     }
     if (!(value.shape() == each_))
       return invalid_argument("fetch '{}' has shape {} in step {} and {} before: it cannot be stacked", name,
-                              value.shape().str(), step, each_.str());
-    const int64_t n = value.elements();
-    if (value.dtype() == DType::kString)
-      std::copy_n(value.data<std::string>(), n, all_.mutable_data<std::string>() + step * n);
-    else std::memcpy(static_cast<char*>(all_.mutable_raw()) + step * value.bytes(), value.raw(), value.bytes());
+                              value.shape().str(), step + 1, each_.str());
+    if (step >= room_)
+      if (Status grown = grow(step, steps > 0 ? steps : std::max(kFirst, 2 * room_)); !grown.ok())
+        return in("fetch", name, std::move(grown.error()));
+    put(value, step);
+    count_ = step + 1;
     return {};
   }
-  Tensor take() { return std::move(all_); }
+  Result<Tensor> take() { return all_.defined() ? all_.slice(0, count_) : Result<Tensor>(std::move(all_)); }
 
  private:
+  static constexpr int64_t kFirst = 64;
+
+  Status grow(int64_t filled, int64_t room) {
+    Shape shape = each_;
+    shape.insert(0, room);
+    TROUPE_ASSIGN(Tensor larger, Tensor::make(dtype_, shape));
+    const Tensor before = std::exchange(all_, std::move(larger));
+    room_ = room;
+    if (filled > 0) copy_elements(dtype_, before.raw(), all_.mutable_raw(), filled * each_.elements());
+    return {};
+  }
+  void put(const Tensor& value, int64_t step) {
+    char* const to = static_cast<char*>(all_.mutable_raw()) + static_cast<size_t>(step) * value.bytes();
+    copy_elements(dtype_, value.raw(), to, value.elements());
+  }
+
   Tensor all_;
   Shape each_;
+  DType dtype_ = DType::kInvalid;
+  int64_t room_ = 0, count_ = 0;
 };
 
 /// What a step of the job is, looked up in the graph.
 struct Signature {
-  std::vector<Output> feeds, fetches;
+  std::vector<Output> feeds, fetches;  // feeds: those that are the same in every step
+  std::vector<Output> step_feeds;
   std::vector<std::string> names;  // of the fetches
-  std::vector<Tensor> values;
+  std::vector<Tensor> values;      // of `feeds`
   std::vector<const Node*> init, targets;
 };
 
@@ -92,19 +110,32 @@ Result<Output> find_tensor(const Graph& graph, const std::map<std::string, Signa
   return output;
 }
 
-Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSignature& model) {
+Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSignature& model,
+                          const std::vector<std::string>& step_feeds) {
   Signature out;
+  const auto is_fed = [&out](const Output& output) {
+    return std::ranges::find(out.feeds, output) != out.feeds.end() ||
+           std::ranges::find(out.step_feeds, output) != out.step_feeds.end();
+  };
   for (const auto& [name, value] : job.feeds) {
     auto output = find_tensor(graph, model.inputs, name);
     if (!output.ok()) return in("feed", name, std::move(output.error()));
     out.feeds.push_back(*output);
     out.values.push_back(value);
   }
+  for (const std::string& name : step_feeds) {
+    auto output = find_tensor(graph, model.inputs, name);
+    if (!output.ok()) return in("feed", name, std::move(output.error()));
+    if (output->port >= output->node->num_outputs())
+      return invalid_argument("feed '{}': {} has no outputs", name, output->node->op().name());
+    if (is_fed(*output)) return invalid_argument("feed '{}' is given twice", name);
+    out.step_feeds.push_back(*output);
+  }
   for (const auto& [name, tensor] : model.inputs) {
-    if (std::ranges::find(out.feeds, tensor.output) != out.feeds.end()) continue;
+    if (is_fed(tensor.output)) continue;
     if (!tensor.value)
-      return invalid_argument("signature '{}' needs input '{}' ({} {}): --feeds FILE.npz gives it", job.signature, name,
-                              to_string(tensor.dtype), tensor.shape.str());
+      return invalid_argument("signature '{}' needs input '{}' ({} {}): --feeds FILE.npz gives it, or --data {}=FILE",
+                              job.signature, name, to_string(tensor.dtype), tensor.shape.str(), name);
     out.feeds.push_back(tensor.output);
     out.values.push_back(*tensor.value);
   }
@@ -125,29 +156,71 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSi
   return out;
 }
 
-Result<std::vector<Tensor>> run_steps(Session& session, const GraphRun& job, const Signature& signature) {
-  TROUPE_ASSIGN(const auto step, session.prepare(signature.feeds, signature.fetches, signature.targets));
-  RunOptions options;
-  std::unique_ptr<TraceFile> file;
-  if (!job.trace.empty()) {
-    TROUPE_ASSIGN(file, TraceFile::create(job.trace, session.engine()));
-    options.trace = std::make_shared<Trace>();
+/// One step after the other, each with the data of its own.
+class Steps {
+ public:
+  Steps(Session& session, const GraphRun& job, const Signature& signature, StepFeeds& data)
+      : session_(session), job_(job), signature_(signature), data_(data) {}
+
+  /// Reads the data of the first step.
+  Status begin() { return data_.empty() ? Status() : read(); }
+
+  Result<std::vector<Tensor>> run() {
+    std::vector<Output> feeds = signature_.feeds;
+    feeds.insert(feeds.end(), signature_.step_feeds.begin(), signature_.step_feeds.end());
+    TROUPE_ASSIGN(step_, session_.prepare(feeds, signature_.fetches, signature_.targets));
+    std::unique_ptr<TraceFile> file;
+    if (!job_.trace.empty()) {
+      TROUPE_ASSIGN(file, TraceFile::create(job_.trace, session_.engine()));
+      options_.trace = std::make_shared<Trace>();
+    }
+    std::vector<Stack> stacks(signature_.fetches.size());
+    std::vector<Tensor> fetched;
+    for (int64_t i = 0; data_.empty() ? i < job_.steps : next_.has_value(); ++i) {
+      TROUPE_ASSIGN(fetched, run_one());
+      if (job_.all_steps)
+        for (size_t f = 0; f < fetched.size(); ++f)
+          TROUPE_RETURN_IF_ERROR(stacks[f].add(signature_.names[f], i, job_.steps, fetched[f]));
+      if (file) TROUPE_RETURN_IF_ERROR(file->write(options_.trace->take()));
+      if (job_.after_step) job_.after_step(i + 1);
+    }
+    if (file) TROUPE_RETURN_IF_ERROR(file->close());
+    if (job_.all_steps)
+      for (size_t f = 0; f < fetched.size(); ++f) {
+        TROUPE_ASSIGN(fetched[f], stacks[f].take());
+      }
+    return fetched;
   }
-  std::vector<Stack> stacks(signature.fetches.size());
-  std::vector<Tensor> fetched;
-  for (int64_t i = 0; i < job.steps; ++i) {
-    TROUPE_ASSIGN(fetched, session.run(step, signature.values, options));
-    if (job.all_steps)
-      for (size_t f = 0; f < fetched.size(); ++f)
-        TROUPE_RETURN_IF_ERROR(stacks[f].add(signature.names[f], i, job.steps, fetched[f]));
-    if (file) TROUPE_RETURN_IF_ERROR(file->write(options.trace->take()));
-    if (job.after_step) job.after_step(i + 1);
+
+ private:
+  Status read() {
+    TROUPE_ASSIGN(next_, data_.next());
+    return {};
   }
-  if (file) TROUPE_RETURN_IF_ERROR(file->close());
-  if (job.all_steps)
-    for (size_t f = 0; f < fetched.size(); ++f) fetched[f] = stacks[f].take();
-  return fetched;
-}
+
+  /// Runs a step, and reads the data of the next one meanwhile.
+  Result<std::vector<Tensor>> run_one() {
+    if (data_.empty()) return session_.run(step_, signature_.values, options_);
+    std::vector<Tensor> values = signature_.values;
+    values.insert(values.end(), next_->begin(), next_->end());
+    std::promise<RunResult> promise;
+    auto result = promise.get_future();
+    session_.run_async(
+        step_, std::move(values), [&promise](RunResult r) { promise.set_value(std::move(r)); }, options_);
+    const Status data = guarded([this] { return read(); });
+    auto fetched = result.get();
+    if (!fetched.ok() || data.ok()) return fetched;
+    return data.error();
+  }
+
+  Session& session_;
+  const GraphRun& job_;
+  const Signature& signature_;
+  StepFeeds& data_;
+  std::shared_ptr<Session::Prepared> step_;
+  RunOptions options_;
+  std::optional<std::vector<Tensor>> next_;  // the data of the step that comes
+};
 
 /// Steps that measure what nodes cost, beside those that a session measures anyway.
 constexpr int64_t kTimedSteps = 20;
@@ -163,6 +236,7 @@ Result<std::shared_ptr<const CostModel>> load_costs(const std::string& path) {
 /// Tells a terminal how far the steps are, a few times a second; it is wiped out at the end.
 class Progress {
  public:
+  /// 0: who knows how many.
   explicit Progress(int64_t steps) : steps_(steps) {}
   ~Progress() {
     if (shown_) fmt::print(stderr, "\r\033[K");
@@ -173,6 +247,11 @@ class Progress {
     drawn_ = now;
     shown_ = true;
     const double rate = static_cast<double>(done) / std::chrono::duration<double>(now - begun_).count();
+    if (steps_ == 0) {
+      fmt::print(stderr, "\r\033[Kstep {}  {:.1f} steps/s", done, rate);
+      std::fflush(stderr);
+      return;
+    }
     const auto left = static_cast<int64_t>(static_cast<double>(steps_ - done) / rate);
     fmt::print(stderr, "\r\033[Kstep {} of {}  {:.1f} steps/s  {}:{:02} left", done, steps_, rate, left / 60,
                left % 60);
@@ -194,6 +273,7 @@ constexpr const char* kDefaultSignature = "serving_default";
 struct Options {
   std::string graph, feeds, out, devices, passes = "default";
   bool place = false;
+  int64_t steps = 0;  // 0: not given
   programs::ClusterFlags cluster = {};
   GraphRun job = {};
 };
@@ -221,6 +301,7 @@ Status run(Options& o) {
   if (!o.feeds.empty()) {
     TROUPE_ASSIGN(o.job.feeds, read_npz(o.feeds));
   }
+  o.job.steps = o.steps == 0 && o.job.data.files.empty() ? 1 : o.steps;
   auto progress = std::make_unique<Progress>(o.job.steps);
   o.job.after_step = std::ref(*progress);
   auto fetched = run_graph(o.job);
@@ -231,6 +312,30 @@ Status run(Options& o) {
     for (const auto& [name, value] : *fetched) o.job.fetches.push_back(name);
   for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", printable(name), fetched->at(name).str());
   return {};
+}
+
+void add_data(CLI::App& run_app, DataOptions& data) {
+  const CLI::Range any_count(int64_t{0}, INT64_MAX - 1);
+  run_app
+      .add_option("--data", data.files,
+                  "FEED=FILE: a feed that has another row of the file in each step: of an array (.npy, idx, or "
+                  "FILE.npz:KEY), of comma-separated text (FILE:COLUMN,COLUMN,A..B, by names or numbers from 0) or of "
+                  "TFRecord files (FILE:FEATURE of tf.train.Example; the record itself without). FILE.npz alone: its "
+                  "keys are feeds. Text and TFRecord files may be a pattern. May be repeated")
+      ->allow_extra_args(false);
+  run_app.add_option("--batch", data.batch, "So many rows of --data at once, on a new first axis [one row, without]")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));
+  run_app.add_flag("--drop-remainder", data.drop_remainder, "Leave out the smaller batch at the end of each pass");
+  run_app.add_option("--shuffle", data.shuffle, "Draw from so many rows of --data at random, anew in each pass")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));
+  run_app.add_option("--seed", data.seed, "Of --shuffle")->capture_default_str();
+  run_app.add_option("--epochs", data.epochs, "How often to pass over --data; 0: as often as --steps takes")
+      ->check(any_count)
+      ->capture_default_str();
+  run_app
+      .add_option("--scale", data.scale,
+                  "FEED=NUMBER or FEED=A/B: what numbers of --data are multiplied by, as pixels by 1/255")
+      ->allow_extra_args(false);
 }
 
 }  // namespace
@@ -265,14 +370,18 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   }
   const Graph& graph = model ? model->graph() : *own_graph;
   Session& session = model ? model->session() : *own_session;
-  TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name));
+  TROUPE_ASSIGN(StepFeeds data, StepFeeds::open(job.data));
+  TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name, data.names()));
+  if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
+  Steps steps(session, job, signature, data);
+  TROUPE_RETURN_IF_ERROR(steps.begin());
   if (!signature.init.empty()) {
     TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
     TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
   }
   std::map<std::string, Tensor> out;
   if (signature.fetches.empty() && signature.targets.empty()) return out;
-  TROUPE_ASSIGN(std::vector<Tensor> fetched, run_steps(session, job, signature));
+  TROUPE_ASSIGN(std::vector<Tensor> fetched, steps.run());
   if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
   for (size_t i = 0; i < fetched.size(); ++i) out[signature.names[i]] = std::move(fetched[i]);
   return out;
@@ -291,14 +400,15 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--tags", o->job.tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
       ->delimiter(',')
       ->allow_extra_args(false);
-  run_app.add_option("--feeds", o->feeds,
-                     "A .npz file whose keys are tensor names, x:0, or inputs of the signature; fed in every step");
+  run_app.add_option(
+      "--feeds", o->feeds,
+      "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step");
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
       ->allow_extra_args(false);
-  run_app.add_option("--steps", o->job.steps, "How many steps")
-      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1))  // a greater number is read as INT64_MAX
-      ->capture_default_str();
+  run_app.add_option("--steps", o->steps, "How many steps [1; with --data as many as they give]")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));  // a greater number is read as INT64_MAX
+  add_data(run_app, o->job.data);
   run_app.add_option("--fetch", o->job.fetches, "NAME:PORT,...: tensors wanted")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/step_feeds.h"
 #include "troupe/engine.h"
 #include "troupe/graph_passes.h"
 #include "troupe/placement.h"
@@ -23,12 +24,13 @@ struct GraphRun {
   std::vector<std::string> init;        // nodes run together, once, before the first step
   std::vector<std::string> fetches;     // tensor names
   std::vector<std::string> targets;     // nodes run in each step beside what the fetches need
-  int64_t steps = 1;
-  double deadline = 0;              // seconds a step, or the initialisation, may take; 0: any
-  bool all_steps = false;           // keep the fetches of every step, not of the last alone
-  EngineOptions engine = {};        // devices
-  std::string default_device = {};  // see SessionOptions
-  Engine* on = nullptr;             // run on this engine instead of one of its own
+  DataOptions data = {};                // feeds that differ from step to step
+  int64_t steps = 1;                    // 0: as many as `data` give
+  double deadline = 0;                  // seconds a step, or the initialisation, may take; 0: any
+  bool all_steps = false;               // keep the fetches of every step, not of the last alone
+  EngineOptions engine = {};            // devices
+  std::string default_device = {};      // see SessionOptions
+  Engine* on = nullptr;                 // run on this engine instead of one of its own
   GraphPasses passes = {};
   Placing placing = Placing::kByHand;
   std::string costs = {};  // a file of measured costs: begun with, where it is there, and written at the end
@@ -38,9 +40,10 @@ struct GraphRun {
 
 /// Runs it and returns the fetches by the names asked for, or those of the signature's outputs: of the last step, or of
 /// all steps stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches
-/// and targets no step runs. Beside the tensors returned, memory does not grow with the steps. Errors: those of
-/// from_graph_def, load_saved_model, Session::run, CostModel and TraceFile; kInvalidArgument for a fetch that changes
-/// its shape between steps that are to be stacked, or holds handles.
+/// and targets no step runs. While a step runs, the data of the next one are read; the first are there before the
+/// initialisation. Beside the tensors returned, memory does not grow with the steps. Errors: those of from_graph_def,
+/// load_saved_model, Session::run, StepFeeds, CostModel and TraceFile; kInvalidArgument for a feed that comes from
+/// `feeds` and `data`, and for a fetch that changes its shape between steps that are to be stacked, or holds handles.
 Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job);
 
 }  // namespace troupe
