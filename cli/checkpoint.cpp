@@ -6,9 +6,8 @@
 
 #include "base/join.h"
 #include "base/printable.h"
+#include "cli/checkpoint_files.h"
 #include "cli/commands.h"
-#include "io/checkpoint_reader.h"
-#include "io/tensor_bundle.h"
 #include "programs/program.h"
 
 namespace troupe {
@@ -34,13 +33,6 @@ std::string grouped(uint64_t number) {
   std::string digits = std::to_string(number);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
   return digits;
-}
-
-/// The path as it is opened: of a bundle's data, the prefix.
-Result<CheckpointReader> open(const std::string& path) {
-  const std::string prefix = bundle_prefix(path);
-  const bool of_bundle = !prefix.empty() && bundle_index(prefix) != path;
-  return CheckpointReader::open({}, of_bundle ? prefix : path, true);
 }
 
 void print_json(const CheckpointReader& checkpoint) {
@@ -84,7 +76,7 @@ void print_table(const CheckpointReader& checkpoint) {
 }
 
 Status list(const Options& o) {
-  TROUPE_ASSIGN(const CheckpointReader checkpoint, open(o.from));
+  TROUPE_ASSIGN(const CheckpointReader checkpoint, open_checkpoint(o.from));
   if (o.json) print_json(checkpoint);
   else print_table(checkpoint);
   return {};
@@ -109,18 +101,11 @@ class Progress {
   std::chrono::steady_clock::time_point said_ = std::chrono::steady_clock::now();
 };
 
-/// What tf.train.Checkpoint notes of Python's objects, as a text: not a weight, and of use to nobody else.
-constexpr std::string_view kObjects = "_CHECKPOINTABLE_OBJECT_GRAPH";
-
 Status convert(const Options& o) {
-  CheckpointKind kind = CheckpointKind::kBundle;
-  if (o.to.ends_with(".safetensors")) kind = CheckpointKind::kSafetensors;
+  auto [kind, to] = checkpoint_target(o.to);
   for (const auto& [name, k] : kFormats)
-    if (o.format == name) kind = k;
-  // The prefix, whichever of a bundle's files is named.
-  const std::string prefix = bundle_prefix(o.to);
-  const std::string to = kind == CheckpointKind::kBundle && !prefix.empty() ? prefix : o.to;
-  TROUPE_ASSIGN(const CheckpointReader checkpoint, open(o.from));
+    if (o.format == name && k != kind) kind = k, to = k == CheckpointKind::kBundle ? to : o.to;
+  TROUPE_ASSIGN(const CheckpointReader checkpoint, open_checkpoint(o.from));
   uint64_t bytes = 0;
   std::vector<CheckpointReader::Entry> entries;
   std::vector<std::string> others, left_out;
@@ -130,7 +115,7 @@ Status convert(const Options& o) {
       entries.push_back(e);
       bytes += e.bytes.value_or(0);
     } else {
-      auto& list = e.name == kObjects || o.skip ? left_out : others;
+      auto& list = e.name == kSavedObjects || o.skip ? left_out : others;
       list.push_back(fmt::format("{} {}{}", in_quotes(e.name), name_of_type(e.type), e.shape.str()));
     }
   }

@@ -12,9 +12,11 @@
 
 #include "base/join.h"
 #include "base/printable.h"
+#include "cli/checkpoint_files.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "cli/read_graph.h"
+#include "graph/prune.h"
 #include "io/model_files.h"
 #include "io/whole_file.h"
 #include "programs/cluster_flags.h"
@@ -156,6 +158,17 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSi
   return out;
 }
 
+GraphVariables variables_of(const Graph& graph, const Signature& signature) {
+  std::vector<Output> feeds = signature.feeds;
+  feeds.insert(feeds.end(), signature.step_feeds.begin(), signature.step_feeds.end());
+  std::vector<const Node*> nodes;
+  {
+    const std::lock_guard lock(graph.mutex());
+    nodes = needed_nodes(graph, feeds, signature.fetches, signature.targets);
+  }
+  return GraphVariables::of(graph, nodes);
+}
+
 /// One step after the other, each with the data of its own.
 class Steps {
  public:
@@ -280,7 +293,8 @@ struct Options {
 
 Status run(Options& o) {
   const bool is_model = names_model(o.graph);
-  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty()) {
+  if (o.job.init.empty() && o.job.fetches.empty() && o.job.targets.empty() && o.job.signature.empty() &&
+      o.job.checkpoint_out.empty()) {
     if (!is_model) return invalid_argument("nothing to run: give --fetch, --target or --init");
     o.job.signature = kDefaultSignature;
   }
@@ -304,6 +318,7 @@ Status run(Options& o) {
   o.job.steps = o.steps == 0 && o.job.data.files.empty() ? 1 : o.steps;
   auto progress = std::make_unique<Progress>(o.job.steps);
   o.job.after_step = std::ref(*progress);
+  o.job.note = [](const std::string& line) { fmt::print(stderr, "troupe: {}\n", line); };
   auto fetched = run_graph(o.job);
   progress.reset();  // the line it has drawn gives way to what comes
   if (!fetched.ok()) return std::move(fetched.error());
@@ -372,6 +387,8 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Session& session = model ? model->session() : *own_session;
   TROUPE_ASSIGN(StepFeeds data, StepFeeds::open(job.data));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name, data.names()));
+  const GraphVariables variables = variables_of(graph, signature);
+  if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
   TROUPE_RETURN_IF_ERROR(steps.begin());
@@ -379,10 +396,19 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
     TROUPE_ASSIGN(const auto init, session.prepare(signature.feeds, {}, signature.init));
     TROUPE_RETURN_IF_ERROR(session.run(init, signature.values));
   }
+  if (!job.checkpoint.empty()) {
+    std::vector<std::string> notes;
+    TROUPE_RETURN_IF_ERROR(restore_variables(*engine, variables, job.checkpoint, notes));
+    for (const std::string& line : notes)
+      if (job.note) job.note(line);
+  }
   std::map<std::string, Tensor> out;
-  if (signature.fetches.empty() && signature.targets.empty()) return out;
-  TROUPE_ASSIGN(std::vector<Tensor> fetched, steps.run());
-  if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
+  std::vector<Tensor> fetched;
+  if (!signature.fetches.empty() || !signature.targets.empty()) {
+    TROUPE_ASSIGN(fetched, steps.run());
+    if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
+  }
+  if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(save_variables(*engine, variables, job.checkpoint_out));
   for (size_t i = 0; i < fetched.size(); ++i) out[signature.names[i]] = std::move(fetched[i]);
   return out;
 }
@@ -406,6 +432,12 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
       ->allow_extra_args(false);
+  run_app.add_option("--checkpoint", o->job.checkpoint,
+                     "What variables begin with, after --init: a TensorFlow checkpoint (V2 or V1), by its prefix, or a "
+                     "safetensors file; what it lacks and what nobody takes is listed");
+  run_app.add_option("--checkpoint-out", o->job.checkpoint_out,
+                     "Where variables are written after the last step: a name that ends in .safetensors, or the prefix "
+                     "of a TensorFlow checkpoint (V2); what is there is replaced once the new one is whole");
   run_app.add_option("--steps", o->steps, "How many steps [1; with --data as many as they give]")
       ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));  // a greater number is read as INT64_MAX
   add_data(run_app, o->job.data);

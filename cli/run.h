@@ -25,12 +25,15 @@ struct GraphRun {
   std::vector<std::string> fetches;     // tensor names
   std::vector<std::string> targets;     // nodes run in each step beside what the fetches need
   DataOptions data = {};                // feeds that differ from step to step
-  int64_t steps = 1;                    // 0: as many as `data` give
-  double deadline = 0;                  // seconds a step, or the initialisation, may take; 0: any
-  bool all_steps = false;               // keep the fetches of every step, not of the last alone
-  EngineOptions engine = {};            // devices
-  std::string default_device = {};      // see SessionOptions
-  Engine* on = nullptr;                 // run on this engine instead of one of its own
+  std::string checkpoint = {};          // what variables begin with, after the initialisation; see restore_variables()
+  std::string checkpoint_out = {};      // where they are written after the last step; see save_variables()
+  std::function<void(const std::string& line)> note = {};  // told what the checkpoint and the variables do not share
+  int64_t steps = 1;                                       // 0: as many as `data` give
+  double deadline = 0;                                     // seconds a step, or the initialisation, may take; 0: any
+  bool all_steps = false;                                  // keep the fetches of every step, not of the last alone
+  EngineOptions engine = {};                               // devices
+  std::string default_device = {};                         // see SessionOptions
+  Engine* on = nullptr;                                    // run on this engine instead of one of its own
   GraphPasses passes = {};
   Placing placing = Placing::kByHand;
   std::string costs = {};  // a file of measured costs: begun with, where it is there, and written at the end
@@ -42,8 +45,9 @@ struct GraphRun {
 /// all steps stacked on a new first axis. Nodes for devices that are not here run on those that are. Without fetches
 /// and targets no step runs. While a step runs, the data of the next one are read; the first are there before the
 /// initialisation. Beside the tensors returned, memory does not grow with the steps. Errors: those of from_graph_def,
-/// load_saved_model, Session::run, StepFeeds, CostModel and TraceFile; kInvalidArgument for a feed that comes from
-/// `feeds` and `data`, and for a fetch that changes its shape between steps that are to be stacked, or holds handles.
+/// load_saved_model, Session::run, StepFeeds, restore_variables(), save_variables(), CostModel and TraceFile;
+/// kInvalidArgument for a feed that comes from `feeds` and `data`, and for a fetch that changes its shape between steps
+/// that are to be stacked, or holds handles.
 Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job);
 
 }  // namespace troupe

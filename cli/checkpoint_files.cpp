@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/checkpoint_files.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/join.h"
+#include "base/printable.h"
+#include "cli/feed_values.h"
+#include "io/replacing_file.h"
+#include "io/saved_tensors.pb.h"
+#include "io/tensor_bundle.h"
+
+namespace troupe {
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(in_quotes(name));
+  return join(quoted, ", ");
+}
+
+std::string counted(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+
+/// The keys of tensors by the names that variables had in Python; of a name that several had, none.
+std::map<std::string, std::string> keys_of_objects(const CheckpointReader& checkpoint) {
+  std::map<std::string, std::string> out;
+  const auto objects = checkpoint.read(std::string(kSavedObjects), {});
+  proto::SavedObjects saved;
+  if (!objects.ok() || objects->dtype() != DType::kString || objects->elements() != 1 ||
+      !saved.ParseFromString(objects->data<std::string>()[0]))
+    return out;
+  std::set<std::string> several;
+  for (const auto& object : saved.object())
+    for (const auto& attribute : object.attribute())
+      if (!attribute.full_name().empty() && !out.emplace(attribute.full_name(), attribute.checkpoint_key()).second)
+        several.insert(attribute.full_name());
+  for (const std::string& name : several) out.erase(name);
+  return out;
+}
+
+/// What a restore finds, variable by variable.
+class Restore {
+ public:
+  Restore(const CheckpointReader& checkpoint, const GraphVariables& variables)
+      : checkpoint_(checkpoint), keys_(keys_of_objects(checkpoint)) {
+    for (const auto& e : checkpoint.entries())
+      if (e.name != kSavedObjects) left_.insert(std::string(e.name));
+    for (const auto& [container, named] : variables.containers)
+      for (const auto& [name, variable] : named) find(container, name, variable);
+  }
+
+  const std::vector<std::string>& misfits() const { return misfits_; }
+  std::vector<std::string> left() const { return {left_.begin(), left_.end()}; }
+
+  struct Found {
+    std::string container, name, key;
+    DType dtype;
+  };
+  const std::vector<Found>& found() const { return found_; }
+  struct Missing {
+    std::string container, name;
+    bool needed;
+  };
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ private:
+  void find(const std::string& container, const std::string& name, const GraphVariables::Variable& variable) {
+    std::string key = name;
+    auto described = checkpoint_.find(key);
+    if (const auto by_object = keys_.find(name); !described.ok() && by_object != keys_.end()) {
+      key = by_object->second;
+      described = checkpoint_.find(key);
+    }
+    if (!described.ok() && described.error().code == Code::kNotFound)
+      return missing_.push_back({container, name, variable.needed});
+    left_.erase(key);
+    if (!described.ok()) return misfits_.push_back(described.error().message);
+    const auto& [dtype, shape] = *described;
+    const bool same = dtype == variable.dtype || (is_floating(dtype) && is_floating(variable.dtype));
+    if (!same || !variable.shape.compatible(shape))
+      return misfits_.push_back(fmt::format("{} is {}{}, and the variable {}{}", in_quotes(key), to_string(dtype),
+                                            shape.str(), to_string(variable.dtype), variable.shape.str()));
+    found_.push_back({container, name, key, variable.dtype});
+  }
+
+  const CheckpointReader& checkpoint_;
+  const std::map<std::string, std::string> keys_;
+  std::set<std::string> left_;
+  std::vector<std::string> misfits_;
+  std::vector<Found> found_;
+  std::vector<Missing> missing_;
+};
+
+}  // namespace
+
+Result<CheckpointReader> open_checkpoint(const std::string& path) {
+  const std::string prefix = bundle_prefix(path);
+  const bool of_data = !prefix.empty() && bundle_index(prefix) != path;
+  return CheckpointReader::open({}, of_data ? prefix : path, true);
+}
+
+CheckpointTarget checkpoint_target(const std::string& path) {
+  if (path.ends_with(".safetensors")) return {CheckpointKind::kSafetensors, path};
+  // The prefix, whichever of a bundle's files is named.
+  const std::string prefix = bundle_prefix(path);
+  return {CheckpointKind::kBundle, prefix.empty() ? path : prefix};
+}
+
+GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* const> nodes) {
+  GraphVariables out;
+  const std::set<const Node*> needed(nodes.begin(), nodes.end());
+  const std::lock_guard lock(graph.mutex());
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (n.op().name() != "VarHandleOp") continue;
+    if (const auto* temporary = n.attrs().get<bool>("_temporary"); temporary && *temporary) continue;
+    const auto* shared = n.attrs().get<std::string>("shared_name");
+    const auto* container = n.attrs().get<std::string>("container");
+    const auto* shape = n.attrs().get<PartialShape>("shape");
+    Variable& variable = out.containers[container ? *container : ""][shared && !shared->empty() ? *shared : n.name()];
+    variable.dtype = *n.attrs().get<DType>("dtype");
+    if (shape) variable.shape = *shape;
+    variable.needed |= needed.contains(&n);
+  }
+  return out;
+}
+
+Status restore_variables(Engine& engine, const GraphVariables& variables, const std::string& path,
+                         std::vector<std::string>& notes) {
+  TROUPE_ASSIGN(const CheckpointReader checkpoint, open_checkpoint(path));
+  const Restore restore(checkpoint, variables);
+  if (!restore.misfits().empty())
+    return invalid_argument("checkpoint {}: {}", in_quotes(path), join(restore.misfits(), "; "));
+  std::vector<std::string> missing, kept;
+  std::map<std::string, Snapshot> there;
+  for (const auto& [container, named] : variables.containers) {
+    TROUPE_ASSIGN(there[container], engine.snapshot(container).get());
+  }
+  for (const auto& m : restore.missing()) {
+    const bool has_value = there[m.container].variables.contains(m.name);
+    if (has_value) kept.push_back(m.name);
+    else if (m.needed) missing.push_back(m.name);
+  }
+  const std::vector<std::string> left = restore.left();
+  const std::string others = left.empty() ? ""
+                                          : fmt::format("; it has {} that no variable takes: {}",
+                                                        counted(left.size(), "tensor"), listed(left));
+  if (restore.found().empty()) {
+    std::vector<std::string> all;
+    for (const auto& m : restore.missing()) all.push_back(m.name);
+    return make_error(Code::kNotFound, "checkpoint {} has no tensor of the graph's {}{}{}{}", in_quotes(path),
+                      counted(all.size(), "variable"), all.empty() ? "" : ": ", listed(all), others);
+  }
+  if (!missing.empty())
+    return make_error(Code::kNotFound, "checkpoint {} lacks {}: {}{}", in_quotes(path),
+                      counted(missing.size(), "variable"), listed(missing), others);
+  std::map<std::string, Snapshot> values;
+  for (const auto& f : restore.found()) {
+    TROUPE_ASSIGN(const Tensor saved, checkpoint.read(f.key, {}));
+    auto value = converted({f.name, f.dtype}, saved);
+    if (!value.ok()) {
+      value.error().message =
+          fmt::format("checkpoint {}, tensor {}: {}", in_quotes(path), in_quotes(f.key), value.error().message);
+      return std::move(value).failure();
+    }
+    values[f.container].variables[f.name] = std::move(*value);
+  }
+  for (const auto& [container, snapshot] : values) TROUPE_RETURN_IF_ERROR(engine.restore(snapshot, container));
+  if (!kept.empty())
+    notes.push_back(fmt::format("checkpoint {} lacks {}, which stay as they were: {}", in_quotes(path),
+                                counted(kept.size(), "variable"), listed(kept)));
+  if (!left.empty())
+    notes.push_back(fmt::format("checkpoint {} has {} that no variable takes: {}", in_quotes(path),
+                                counted(left.size(), "tensor"), listed(left)));
+  return {};
+}
+
+Status check_target(const GraphVariables& variables, const std::string& path) {
+  const CheckpointTarget target = checkpoint_target(path);
+  std::vector<std::string> others;
+  for (const auto& [container, named] : variables.containers)
+    for (const auto& [name, variable] : named)
+      if (!can_hold(target.kind, variable.dtype))
+        others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
+  if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
+  std::filesystem::path folder = folder_of(target.path);
+  std::error_code ignored;
+  while (!std::filesystem::exists(folder, ignored) && folder.has_relative_path())
+    folder = folder.has_parent_path() ? folder.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder, ignored) || ::access(folder.c_str(), W_OK) != 0)
+    return invalid_argument("checkpoint {} cannot be written: {} is not a folder that may be written", in_quotes(path),
+                            in_quotes(folder.string()));
+  if (std::filesystem::is_directory(target.path, ignored) && target.kind == CheckpointKind::kSafetensors)
+    return invalid_argument("checkpoint {} cannot be written: it is a folder", in_quotes(path));
+  return {};
+}
+
+Status save_variables(Engine& engine, const GraphVariables& variables, const std::string& path) {
+  const CheckpointTarget target = checkpoint_target(path);
+  std::vector<TensorToSave> tensors;
+  for (const auto& [container, named] : variables.containers) {
+    TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot(container).get());
+    for (const auto& [name, value] : snapshot.variables)
+      tensors.push_back({name, value.dtype(), value.shape(), {}, [value]() -> Result<Tensor> { return value; }});
+  }
+  if (tensors.empty())
+    return make_error(Code::kFailedPrecondition, "checkpoint {}: no variable of the graph has a value",
+                      in_quotes(path));
+  return write_checkpoint({}, target.kind, target.path, tensors);
+}
+
+}  // namespace troupe

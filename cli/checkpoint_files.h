@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that command lines name: opened by any of their files, written in the format that a name asks for, and
+// the variables of a graph begun with them. Implemented in cli/checkpoint_files.cpp.
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint_reader.h"
+#include "troupe/engine.h"
+
+namespace troupe {
+
+/// What tf.train.Checkpoint notes of Python's objects, as a text: not a weight, and of use to nobody else.
+inline constexpr std::string_view kSavedObjects = "_CHECKPOINTABLE_OBJECT_GRAPH";
+
+/// Opens a checkpoint by its prefix, the path of one of its files, or a pattern of files. Errors: those of
+/// CheckpointReader::open().
+Result<CheckpointReader> open_checkpoint(const std::string& path);
+
+/// Where and how a checkpoint is written: a safetensors file for a name that ends so, else TensorFlow's second format.
+struct CheckpointTarget {
+  CheckpointKind kind = CheckpointKind::kBundle;
+  std::string path;
+};
+CheckpointTarget checkpoint_target(const std::string& path);
+
+/// The variables of a graph, but for temporary ones.
+struct GraphVariables {
+  struct Variable {
+    DType dtype = DType::kInvalid;
+    PartialShape shape = {};
+    bool needed = false;
+  };
+  /// By container and name.
+  std::map<std::string, std::map<std::string, Variable>> containers;
+
+  /// Needed are those among `nodes`. Takes the graph's mutex.
+  static GraphVariables of(const Graph& graph, std::span<const Node* const> nodes);
+};
+
+/// Sets the variables from a checkpoint, those by their names, or by the names that the objects of a
+/// tf.train.Checkpoint had for them. Floating numbers become those of the variable's dtype. What is left as it was is
+/// told by `notes`, a line each with all names: variables that have a value and no tensor, and tensors without a
+/// variable. Errors: those of the reader; kInvalidArgument with all tensors of other types or shapes; kNotFound with
+/// all needed variables that have neither tensor nor value, and where no tensor is a variable's.
+Status restore_variables(Engine& engine, const GraphVariables& variables, const std::string& path,
+                         std::vector<std::string>& notes);
+
+/// Whether a checkpoint with these variables can be written there, as far as can be known before. Errors:
+/// kInvalidArgument with all variables that the format cannot hold, and for a folder that cannot be written.
+Status check_target(const GraphVariables& variables, const std::string& path);
+
+/// Writes the variables of the containers; what was there stays until the new one is whole. Errors: those of
+/// Engine::snapshot() and write_checkpoint(); kFailedPrecondition where no variable has a value.
+Status save_variables(Engine& engine, const GraphVariables& variables, const std::string& path);
+
+}  // namespace troupe

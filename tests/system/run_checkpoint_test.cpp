@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// `troupe run --checkpoint` and `--checkpoint-out`: variables from and to checkpoints, and what they do not share.
+#include "io/checkpoint_reader.h"
+#include "io/saved_tensors.pb.h"
+#include "io/tensor_bundle.h"
+#include "tests/graph/saved_models.h"
+#include "tests/io/saved_samples.h"
+#include "tests/system/cluster.h"
+#include "troupe/checkpoint.h"
+#include "troupe/npy.h"
+
+namespace troupe::testing {
+namespace {
+
+using Catch::Contains;
+
+/// A folder with a graph that adds 1 to variables v [2] and count [], and has another, slot [2], for itself.
+struct Weights : TemporaryDirectory {
+  Weights() {
+    const auto variable = [](const std::string& name, const std::string& shape) {
+      return "node { name: '" + name + "' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }" +
+             " attr { key: 'shape' value { shape { " + shape + " } } } }" + "node { name: 'read_" + name +
+             "' op: 'ReadVariableOp' input: '" + name +
+             "' input: '^more' attr { key: 'dtype' value { type: DT_FLOAT } } }";
+    };
+    const auto update = [](const std::string& name, const std::string& op, const std::string& of,
+                           const std::string& value) {
+      return "node { name: '" + name + "' op: '" + op + "' input: '" + of + "' input: '" + value +
+             "' attr { key: 'dtype' value { type: DT_FLOAT } } }";
+    };
+    const auto constant = [](const std::string& name, const std::string& shape) {
+      return "node { name: '" + name + "' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } } attr { key: " +
+             "'value' value { tensor { dtype: DT_FLOAT tensor_shape { " + shape + " } float_val: 1 } } } }";
+    };
+    const std::string two = "dim { size: 2 }";
+    write("g.pbtxt", variable("v", two) + variable("count", "") + variable("slot", two) + constant("ones", two) +
+                         constant("one", "") + update("more_v", "AssignAddVariableOp", "v", "ones") +
+                         update("more_count", "AssignAddVariableOp", "count", "one") +
+                         "node { name: 'more' op: 'NoOp' input: '^more_v' input: '^more_count' }" +
+                         update("set_v", "AssignVariableOp", "v", "ones") +
+                         update("set_count", "AssignVariableOp", "count", "one") +
+                         update("set_slot", "AssignVariableOp", "slot", "ones") +
+                         "node { name: 'init' op: 'NoOp' input: '^set_v' input: '^set_count' input: '^set_slot' }");
+  }
+  Ended run(std::vector<std::string> more) const {
+    std::vector<std::string> all = {"run", file("g.pbtxt")};
+    all.insert(all.end(), more.begin(), more.end());
+    return testing::run(all);
+  }
+  TensorMap saved(const std::string& name) const {
+    TensorMap out;
+    const auto reader = CheckpointReader::open({}, file(name));
+    REQUIRE(reader.ok());
+    for (const auto& e : reader->entries()) out[std::string(e.name)] = *reader->read(std::string(e.name), {});
+    return out;
+  }
+  std::string save(const std::string& name, const TensorMap& tensors) const {
+    REQUIRE(write_bundle({}, file(name), to_save(tensors)).ok());
+    return file(name);
+  }
+};
+
+const TensorMap kWhole = {{"v", Tensor::of<float>({10, 20})}, {"count", Tensor::scalar(5.f)}};
+
+}  // namespace
+
+TEST_CASE("variables begin with a checkpoint of any format and are written in either") {
+  const Weights w;
+  w.save("a.ckpt", kWhole);
+  const std::vector<std::string> fetch = {"--target", "more", "--fetch", "read_v,read_count"};
+  const auto run = [&](const std::string& from, const std::string& to, const std::string& steps) {
+    std::vector<std::string> all = fetch;
+    all.insert(all.end(), {"--checkpoint", w.file(from), "--checkpoint-out", w.file(to), "--steps", steps});
+    const Ended ended = w.run(all);
+    CHECK(ended.err.empty());
+    CHECK(ended.status == 0);
+    return ended.out;
+  };
+  CHECK(run("a.ckpt", "b.safetensors", "2") == "read_v float32[2] [12, 22]\nread_count float32[] 7\n");
+  const auto read = read_safetensors(w.file("b.safetensors"));
+  REQUIRE(read.ok());
+  REQUIRE(read->tensors.size() == 2);
+  CHECK(read->tensors.at("v").identical(Tensor::of<float>({12, 22})));
+  CHECK(run("b.safetensors", "new/c.ckpt", "1") == "read_v float32[2] [13, 23]\nread_count float32[] 8\n");
+  // Over what is there, by the name of one of its files.
+  CHECK(run("new/c.ckpt.index", "new/c.ckpt.index", "1") == "read_v float32[2] [14, 24]\nread_count float32[] 9\n");
+  const TensorMap c = w.saved("new/c.ckpt");
+  REQUIRE(c.size() == 2);
+  CHECK(c.at("v").identical(Tensor::of<float>({14, 24})));
+  CHECK(c.at("count").identical(Tensor::scalar(9.f)));
+  CHECK(std::distance(std::filesystem::directory_iterator(w.file("new")), {}) == 2);
+  // A snapshot of a Checkpointer, and the initialisation alone.
+  auto kept = Checkpointer::open(w.file("kept"));
+  REQUIRE(kept.ok());
+  const auto snapshot = kept->save(kWhole, 3);
+  REQUIRE(snapshot.ok());
+  CHECK(run(snapshot->substr(w.path().size() + 1), "d.ckpt", "1") ==
+        "read_v float32[2] [11, 21]\nread_count float32[] 6\n");
+  CHECK(w.run({"--init", "init", "--checkpoint-out", w.file("first.ckpt")}).status == 0);
+  CHECK(w.saved("first.ckpt").size() == 3);
+}
+
+TEST_CASE("floating weights of another type become those of the variables") {
+  const Weights w;
+  w.save("half.ckpt", {{"v", Tensor::of<bfloat16>({bfloat16(1.5f), bfloat16(-2.f)})}, {"count", Tensor::scalar(2.5)}});
+  CHECK(w.run({"--checkpoint", w.file("half.ckpt"), "--fetch", "read_v,read_count"}).out ==
+        "read_v float32[2] [2.5, -1]\nread_count float32[] 3.5\n");
+}
+
+TEST_CASE("keys of objects are found by the names that their variables had") {
+  const Weights w;
+  proto::SavedObjects objects;
+  for (const auto& [name, key] : {std::pair("v", "model/a"), std::pair("count", "model/b")}) {
+    auto* attribute = objects.add_object()->add_attribute();
+    attribute->set_full_name(name);
+    attribute->set_checkpoint_key(std::string(key) + "/.ATTRIBUTES/VARIABLE_VALUE");
+  }
+  w.save("objects", {{"_CHECKPOINTABLE_OBJECT_GRAPH", Tensor::scalar(objects.SerializeAsString())},
+                     {"model/a/.ATTRIBUTES/VARIABLE_VALUE", kWhole.at("v")},
+                     {"model/b/.ATTRIBUTES/VARIABLE_VALUE", kWhole.at("count")}});
+  const Ended ended = w.run({"--checkpoint", w.file("objects"), "--fetch", "read_v,read_count"});
+  CHECK(ended.err.empty());
+  CHECK(ended.out == "read_v float32[2] [11, 21]\nread_count float32[] 6\n");
+}
+
+TEST_CASE("what a checkpoint lacks and what nobody takes is listed") {
+  const Weights w;
+  const TensorMap part = {{"v", kWhole.at("v")}, {"old/w", Tensor::scalar(1.f)}, {"old/x", Tensor::scalar(1.f)}};
+  w.save("part.ckpt", part);
+  const std::string from = w.file("part.ckpt");
+  check_error(w.run({"--checkpoint", from, "--target", "more"}), 1,
+              {"lacks 1 variable: 'count'", "2 tensors that no variable takes: 'old/w', 'old/x'"});
+  // Those that the step does not need may be missing, and those that --init has set.
+  const Ended needed = w.run({"--checkpoint", from, "--target", "more_v"});
+  CHECK(needed.status == 0);
+  CHECK(needed.err == "troupe: checkpoint '" + from + "' has 2 tensors that no variable takes: 'old/w', 'old/x'\n");
+  const Ended set = w.run({"--checkpoint", from, "--init", "init", "--fetch", "read_v,read_count"});
+  CHECK(set.status == 0);
+  CHECK(set.out == "read_v float32[2] [11, 21]\nread_count float32[] 2\n");
+  CHECK_THAT(set.err, Contains("lacks 2 variables, which stay as they were: 'count', 'slot'\n"));
+  w.save("other.ckpt", {{"a", Tensor::scalar(1.f)}, {"b", Tensor::scalar(1.f)}});
+  check_error(w.run({"--checkpoint", w.file("other.ckpt"), "--init", "init", "--fetch", "read_v"}), 1,
+              {"no tensor of the graph's 3 variables: 'count', 'slot', 'v'", "'a', 'b'"});
+}
+
+TEST_CASE("checkpoints that do not fit or cannot be written are one line, and change nothing") {
+  const Weights w;
+  w.save("misfit.ckpt", {{"v", Tensor::of<float>({1, 2, 3})}, {"count", Tensor::scalar<int64_t>(1)}});
+  check_error(w.run({"--checkpoint", w.file("misfit.ckpt"), "--target", "more"}), 1,
+              {"'count' is int64[], and the variable float32[]", "'v' is float32[3], and the variable float32[2]"});
+  check_error(w.run({"--checkpoint", w.file("none.ckpt"), "--target", "more"}), 1, {"none.ckpt"});
+  check_error(w.run({"--checkpoint", w.file("g.pbtxt"), "--target", "more"}), 1, {"is not a checkpoint"});
+  w.save("good.ckpt", kWhole);
+  // A run that fails leaves what there was.
+  check_error(w.run({"--checkpoint", w.file("good.ckpt"), "--checkpoint-out", w.file("good.ckpt"), "--target", "more",
+                     "--steps", "3", "--deadline", "0.001", "--fetch", "read_slot"}),
+              1, {"slot"});
+  CHECK(w.saved("good.ckpt").at("v").identical(kWhole.at("v")));
+  w.write("file", "x");
+  check_error(w.run({"--init", "init", "--checkpoint-out", w.file("file/x.ckpt")}), 1, {"cannot be written", "file"});
+  check_error(w.run({"--checkpoint-out", w.file("x.ckpt")}), 1, {"no variable of the graph has a value"});
+  CHECK_FALSE(std::filesystem::exists(w.file("x.ckpt.index")));
+  w.write("texts.pbtxt", R"(node { name: 'texts' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_STRING } }
+                                   attr { key: 'shape' value { shape {} } } })");
+  check_error(run({"run", w.file("texts.pbtxt"), "--checkpoint-out", w.file("x.safetensors")}), 1,
+              {"a safetensors file cannot hold 'texts' string"});
+}
+
+TEST_CASE("a SavedModel begins with other weights than its own") {
+  const SampleModel m;
+  m.write_weights("other.ckpt", 7);
+  REQUIRE(write_npz(m.file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
+  const Ended ended = run({"run", m.folder(), "--signature", "serving_default", "--feeds", m.file("in.npz"),
+                           "--checkpoint", m.file("other.ckpt"), "--checkpoint-out", m.file("w.ckpt")});
+  INFO(ended.err);
+  CHECK(ended.status == 0);
+  CHECK(ended.out == "y float32[2] [7, 14]\n");
+  const auto written = CheckpointReader::open({}, m.file("w.ckpt"));
+  REQUIRE(written.ok());
+  CHECK(written->read("w", {})->identical(Tensor::scalar(7.f)));
+}
+
+}  // namespace troupe::testing
