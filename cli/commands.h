@@ -22,6 +22,7 @@ void add_launch(CLI::App& app, Job& job);
 void add_cluster(CLI::App& app, Job& job);
 void add_checkpoint(CLI::App& app, Job& job);
 void add_freeze(CLI::App& app, Job& job);
+void add_export(CLI::App& app, Job& job);
 /// Of `troupe cluster`.
 void add_cluster_keys(CLI::App& cluster, Job& job);
 

@@ -18,5 +18,6 @@ int main(int argc, char** argv) {
   troupe::add_cluster(app, job);
   troupe::add_checkpoint(app, job);
   troupe::add_freeze(app, job);
+  troupe::add_export(app, job);
   return programs::run(app, argc, argv, [&job] { return job(); });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow's SavedModels, and .meta files beside their checkpoints, loaded ready to run. Implemented in
-// actors/saved_model.cpp.
+// TensorFlow's SavedModels, and .meta files beside their checkpoints, loaded ready to run; graphs written as
+// SavedModels. Implemented in actors/saved_model.cpp and actors/export_saved_model.cpp.
 //
 //   auto model = load_saved_model(*engine, "models/half_plus_two").value();
 //   auto out = model.run("serving_default", {{"x", Tensor::of<float>({1, 2})}}).value();
@@ -88,5 +88,32 @@ class SavedModel {
 /// for what it is), for signatures whose tensors are not in the graph or of another type, and for assets whose names or
 /// links lead out of the model's folder; those of the steps that initialise it.
 Result<SavedModel> load_saved_model(Engine& engine, const std::string& path, SavedModelOptions options = {});
+
+struct ExportOptions {
+  std::vector<std::string> tags = {"serve"};
+  /// Runs when the model is loaded, after its variables were restored, such as what fills tables. Null: nothing.
+  const Node* initializer = nullptr;
+  /// Files that the initialiser reads, which are copied into the model: the string that its loaders feed with the path,
+  /// and the file.
+  std::vector<std::pair<Output, std::string>> assets = {};
+};
+
+/// Writes a SavedModel, which TensorFlow and load_saved_model() load: a folder with the part of `graph` that the
+/// signatures, the initialiser and the assets need, and the values of its variables, which `variables` must have
+/// (Engine::snapshot()), as a checkpoint. Of a signature's tensors dtypes and shapes may be left out: they are those of
+/// the outputs. Nodes lose the devices that they ask for, and the containers.
+///
+///   auto snapshot = engine->snapshot().get().value();
+///   Status done = export_saved_model("out", graph, {{"serving_default", {{{"x", {x}}}, {{"y", {y}}}}}}, snapshot);
+///
+/// `folder` must not be there, or be an empty folder; it appears when it is whole and on the disk. Takes the graph's
+/// mutex; any thread. Errors: kAlreadyExists for a folder that holds something; kInvalidArgument for no signatures, a
+/// signature without outputs or with outputs that need a placeholder which is not an input, tensors and nodes of
+/// another graph, variables of one name in two containers, two assets of one name, and values of other types or shapes
+/// than their variables'; kNotFound for variables without a value, with all their names, and for assets that are not
+/// there; those of the system. Then there is nothing new.
+Status export_saved_model(const std::string& folder, const Graph& graph,
+                          const std::map<std::string, ModelSignature>& signatures, const Snapshot& variables,
+                          const ExportOptions& options = {});
 
 }  // namespace troupe
