@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Settings {
   int64_t size = 8192;
-  int kernels = 10'000, repeats = 5;
+  int kernels = 10'000, repeats = 15;
   bool fake = false;
 };
 
@@ -55,14 +55,17 @@ struct OnGpu {
   Scope scope() const { return Scope(*graph).device("/gpu:0"); }
 };
 
-/// Microseconds of each step that runs `target`, after one to warm up.
+/// Steps before any is measured: the first ones time each node (SessionOptions::timed_steps).
+constexpr int kFirstSteps = 5;
+
+/// Microseconds of each step that runs `target`.
 Result<std::vector<double>> time_steps(OnGpu& on, const Node* target, int repeats) {
   TROUPE_ASSIGN(const auto prepared, on.session->prepare({}, {}, {target}));
   std::vector<double> out;
-  for (int i = 0; i <= repeats; ++i) {
+  for (int i = 0; i < kFirstSteps + repeats; ++i) {
     const auto begun = Clock::now();
     TROUPE_RETURN_IF_ERROR(on.session->run(prepared, {}));
-    if (i > 0) out.push_back(us_since(begun));
+    if (i >= kFirstSteps) out.push_back(us_since(begun));
   }
   return out;
 }

@@ -163,8 +163,10 @@ __global__ void prepare_gradients(Coefficients<A>* out, A* by_scale, A* by_offse
 // A thread stays with a pack of channels, whose coefficients it keeps, and walks rows of channels. Blocks are columns x
 // rows of threads, blockIdx.x counts columns of blocks and blockIdx.y parts of the rows.
 
-inline constexpr int kNormThreads = 256;
+inline constexpr int kNormThreads = 128;
 inline constexpr int kRowsAtOnce = 4;  // loads that a thread has under way
+// Of each multiprocessor: as many as run at a time where each joins its threads' sums at its end, else more.
+inline constexpr int kBlocksThatSum = 6, kBlocksThatApply = 12;
 
 /// How images [rows, channels] are shared among threads.
 struct ChannelsLast {
@@ -172,12 +174,13 @@ struct ChannelsLast {
   dim3 blocks, threads;
   int parts;  // of the rows
 
-  ChannelsLast(const gpu::Card& card, int64_t r, int64_t p) : rows(r), packs(p) {
+  /// `blocks_each`: blocks wanted for each multiprocessor.
+  ChannelsLast(const gpu::Card& card, int64_t r, int64_t p, int blocks_each) : rows(r), packs(p) {
     const auto columns = static_cast<unsigned>(std::min<int64_t>(packs, 32));
     threads = dim3(columns, kNormThreads / columns);
     const int64_t across = (packs + columns - 1) / columns;
     // By the card and the sizes alone, so that sums do not change from step to step.
-    const int64_t wanted = int64_t{std::max(card.multiprocessors, 1)} * 8 / across;
+    const int64_t wanted = int64_t{std::max(card.multiprocessors, 1)} * blocks_each / across;
     const int64_t most = rows / (int64_t{threads.y} * kRowsAtOnce * 2);
     parts = static_cast<int>(std::clamp<int64_t>(std::min(wanted, most), 1, 65535));
     blocks = dim3(static_cast<unsigned>(across), static_cast<unsigned>(parts));
@@ -298,9 +301,10 @@ template <class A, int N> struct CoefficientsOfPack {
 
 /// apply_channels() of such images.
 template <class T>
-__global__ void apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T>>* x,
-                           const Coefficients<Arithmetic<T>>* channels, int64_t rows, int64_t packs, bool relu,
-                           const Pack<T, kNormPack<T>>* side, unsigned char* bits, int64_t bytes) {
+__global__ void __launch_bounds__(kNormThreads, 2)
+    apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T>>* x, const Coefficients<Arithmetic<T>>* channels,
+               int64_t rows, int64_t packs, bool relu, const Pack<T, kNormPack<T>>* side, unsigned char* bits,
+               int64_t bytes) {
   using A = Arithmetic<T>;
   constexpr int N = kNormPack<T>;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -332,10 +336,10 @@ __global__ void apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T
 
 /// apply_gradient() of such images.
 template <class T>
-__global__ void apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPack<T>>* rectified,
-                                    const Pack<T, kNormPack<T>>* g, const Pack<T, kNormPack<T>>* x,
-                                    const unsigned char* bits, const Coefficients<Arithmetic<T>>* channels,
-                                    int64_t rows, int64_t packs) {
+__global__ void __launch_bounds__(kNormThreads, 2)
+    apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPack<T>>* rectified, const Pack<T, kNormPack<T>>* g,
+                        const Pack<T, kNormPack<T>>* x, const unsigned char* bits,
+                        const Coefficients<Arithmetic<T>>* channels, int64_t rows, int64_t packs) {
   using A = Arithmetic<T>;
   constexpr int N = kNormPack<T>;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -495,7 +499,7 @@ template <class T> Status sum_statistics(KernelContext& c, const T* x, Tensor& s
   if (!by_rows<T>(v, all_hold_packs<T>({x})))
     return launch_reduction<Statistics<T>, T, MeanAndVariance<A>>(c, x, statistics, plan_of(v));
   const gpu::Compute& gpu = *c.device().gpu;
-  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>, kBlocksThatSum);
   return join_parts<Statistics<T>, MeanAndVariance<A>>(c, statistics, all, v.channels, [&](Moments<A>* partial) {
     return TROUPE_LAUNCH(gpu.stream, sum_moments<T>, all.blocks, all.threads, 0, partial, packs(x), all.rows,
                          all.packs);
@@ -508,7 +512,7 @@ Status sum_gradients_of(KernelContext& c, const GradientsOfChannels<T>& from, Te
   if (!by_rows<T>(v, all_hold_packs<T>({from.g, from.x})))
     return launch_reduction_of<SumGradients<A>, GradientSums<A>>(c, from, sums, plan_of(v));
   const gpu::Compute& gpu = *c.device().gpu;
-  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+  const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>, kBlocksThatSum);
   return join_parts<SumGradients<A>, GradientSums<A>>(c, sums, all, v.channels, [&](GradientSums<A>* partial) {
     return TROUPE_LAUNCH(gpu.stream, sum_gradients<T>, all.blocks, all.threads, 0, partial, packs(from.g),
                          packs(from.x), from.bits, from.means, all.rows, all.packs);
@@ -521,7 +525,7 @@ Status apply(const gpu::Compute& gpu, T* y, const T* x, const Coefficients<Arith
   const bool packed = all_hold_packs<T>({y, x, relu.side});
   const int64_t n = v.count() * v.channels;
   if (by_rows<T>(v, packed)) {
-    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>, kBlocksThatApply);
     return TROUPE_LAUNCH(gpu.stream, apply_rows<T>, all.blocks, all.threads, 0, packs(y), packs(x), channels, all.rows,
                          all.packs, relu.on, packs(relu.side), relu.bits, relu.bytes);
   }
@@ -535,7 +539,7 @@ Status apply(const gpu::Compute& gpu, T* dx, T* rectified, const T* g, const T* 
   const bool packed = all_hold_packs<T>({dx, rectified, g, x});
   const int64_t n = v.count() * v.channels;
   if (by_rows<T>(v, packed)) {
-    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>);
+    const ChannelsLast all(gpu.card, v.outer, v.channels / kNormPack<T>, kBlocksThatApply);
     return TROUPE_LAUNCH(gpu.stream, apply_gradient_rows<T>, all.blocks, all.threads, 0, packs(dx), packs(rectified),
                          packs(g), packs(x), bits, channels, all.rows, all.packs);
   }
