@@ -24,16 +24,18 @@ using Clock = std::chrono::steady_clock;
 
 struct Settings {
   std::string self, python = "python3", one, dtype = "float32";
-  int repeats = 3, batch = 0, steps = 50;
+  int repeats = 3, batch = 0, steps = 50, threads = 0;
   int64_t size = 0;
   bool fake = false, ops = false;
 };
 
 double seconds_since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
-Result<std::unique_ptr<Engine>> engine_of(bool fake) {
-  TROUPE_ASSIGN(auto platform, bench::platform_of(fake));
-  return Engine::create({.cpu_threads = {1}, .gpus = {.cards = 1, .tf32 = true, .platform = std::move(platform)}});
+Result<std::unique_ptr<Engine>> engine_of(const Settings& s) {
+  TROUPE_ASSIGN(auto platform, bench::platform_of(s.fake));
+  return Engine::create({.cpu_threads = {1},
+                         .scheduler_threads = s.threads,
+                         .gpus = {.cards = 1, .tf32 = true, .platform = std::move(platform)}});
 }
 
 /// Steps before any is measured: by then cuDNN's plans are chosen (CudnnOptions::timed).
@@ -95,7 +97,7 @@ struct Resident {
 
 /// Examples a second of "resnet" or "lstm"; `size`: of an image's side, or the units of the LSTM.
 Result<double> train(const Settings& s) {
-  TROUPE_ASSIGN(auto engine, engine_of(s.fake));
+  TROUPE_ASSIGN(auto engine, engine_of(s));
   const DType dtype = dtype_from_string(s.dtype).value_or(DType::kFloat32);
   Graph graph(engine->ops());
   const Scope scope = Scope(graph).device("/gpu:0");
@@ -130,7 +132,7 @@ Result<Dataset> images(int batch) {
 /// The share of a step's time for which the card waits for its images: that by which a step that is fed through a
 /// queue takes longer than one whose batch lies in the card's memory. Percent.
 Result<double> idle(const Settings& s) {
-  TROUPE_ASSIGN(auto engine, engine_of(s.fake));
+  TROUPE_ASSIGN(auto engine, engine_of(s));
   const auto model = [](const Scope& scope, nn::Variables& v, const std::vector<Output>& batch, bool) {
     const Output logits = bench::network("convnet", scope, v, nn::pixels_to_float(scope, batch[0]));
     return nn::ModelOutputs{nn::sparse_softmax_cross_entropy(scope, logits, batch[1]), {}};
@@ -230,6 +232,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--one", s.one, "One measurement in this process, by the other options: prints its number")
       ->check(CLI::IsMember({"resnet", "lstm", "idle"}));
+  app.add_option("--threads", s.threads, "Scheduler threads, with --one; 0: as an engine chooses")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   app.add_flag("--ops", s.ops, "With --one resnet or lstm: what the ops of a step took, before the number");
   app.add_flag("--fake", s.fake, "Run on what stands in for CUDA, to try the program");
   return programs::run(app, argc, argv, [&]() -> Status {
