@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# TROUPE_CUDA: whether the library can use GPUs; OFF unless asked for, while nothing of it has run on a card.
+# TROUPE_CUDA: whether the library can use GPUs; OFF unless asked for: nvcc takes minutes for each kind of card.
 # TROUPE_WITH_CUDA says what came of it. The toolkit is needed to build; a program needs the driver to run on GPUs, not
 # to start.
 set(TROUPE_CUDA OFF CACHE STRING "Use GPUs by CUDA: AUTO (where its toolkit is found), ON or OFF")

@@ -2,9 +2,8 @@
 // CUDA behind gpu/runtime.h: cudart, which is linked statically and loads the driver by itself, and the driver's
 // functions for virtual memory.
 //
-// Nothing here has run on a card yet but the refusal of a machine without one: everything is compiled against the
-// toolkit, and written after CUDA's documentation. To be seen on a card before it is believed: the errors that lose a
-// card, mapping with access by peers, copies between cards that are not connected, priorities.
+// It has run on one H100. Not seen on a card yet: the errors that lose one, mapping with access by peers, copies between
+// cards that are not connected.
 #include "gpu/cuda_runtime.h"
 
 #include <algorithm>
