@@ -2,8 +2,8 @@
 // CUDA behind gpu/runtime.h: cudart, which is linked statically and loads the driver by itself, and the driver's
 // functions for virtual memory.
 //
-// It has run on one H100. Not seen on a card yet: the errors that lose one, mapping with access by peers, copies between
-// cards that are not connected.
+// It has run on one H100. Not seen on a card yet: the errors that lose one, mapping with access by peers, copies
+// between cards that are not connected.
 #include "gpu/cuda_runtime.h"
 
 #include <algorithm>

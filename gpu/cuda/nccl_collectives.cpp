@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL behind gpu/collectives.h, by communicators that do not block, all of whose ranks are this process's.
 //
-// Nothing here has run on two cards yet: it is compiled against NCCL's header, and written after its documentation. To be
-// seen on cards before it is believed: how long calls of a group take, what a lost card shows as, that abort ends
+// Nothing here has run on two cards yet: it is compiled against NCCL's header, and written after its documentation. To
+// be seen on cards before it is believed: how long calls of a group take, what a lost card shows as, that abort ends
 // kernels.
 #include "gpu/nccl.h"
 
