@@ -107,8 +107,10 @@ class CudaStream final : public Stream {
   }
 
   int card() const override { return card_; }
+  /// For each launch: asking which card the thread has takes a part of what setting it does.
   void* native() const override {
-    (void)cudaSetDevice(card_);
+    int card = -1;
+    if (cudaGetDevice(&card) != cudaSuccess || card != card_) (void)cudaSetDevice(card_);
     return stream_;
   }
 
