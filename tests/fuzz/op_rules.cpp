@@ -250,6 +250,10 @@ FusedBatchNormV3 : ~close x=[b,c,h,w] scale=[c] offset=[c] mean=[c] variance=[c]
   @data_format='NCHW' @exponential_avg_factor=1
 FusedBatchNormGradV3 : ~close b:1..2 h:1..3 w:1..3 y_backprop=[b,h,w,c] x=[b,h,w,c] scale=[c] reserve_space_1=[c]
   reserve_space_2=[c](0.1..2.0) reserve_space_3=[0] @data_format='NHWC'
+_FusedBatchNormRelu : ~close x=[b,h,w,c] scale=[c] offset=[c] mean=[c] variance=[c](0.1..2.0) @is_training=false
+  @num_side_inputs=1 side_input=[b,h,w,c] @data_format='NHWC' @exponential_avg_factor=1
+_FusedBatchNormReluGrad : ~close y_backprop=[1,2,2,4] x=[1,2,2,4] scale=[4] reserve_space_1=[4]
+  reserve_space_2=[4](0.1..2.0) reserve_space_3=[1] @data_format='NHWC' @num_side_inputs=1
 
 # -- recurrent cells
 BlockLSTM BlockLSTMV2 BlockLSTMGrad BlockLSTMGradV2 : ~close t:1..3 h:1..3 n:1..2 q:1..3 seq_len_max=(0..t) x=[t,n,q]

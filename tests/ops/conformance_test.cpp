@@ -73,6 +73,8 @@ const std::set<std::string>& tested_elsewhere() {
                                             "SparseSoftmaxCrossEntropyWithLogits",
                                             "FusedBatchNormV3",
                                             "FusedBatchNormGradV3",
+                                            "_FusedBatchNormRelu",  // tests/gpu/batch_norm_test.cpp
+                                            "_FusedBatchNormReluGrad",
                                             "DepthwiseConv2dNativeBackpropInput",
                                             "DepthwiseConv2dNativeBackpropFilter",
                                             "FusedBatchNorm",
