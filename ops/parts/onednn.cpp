@@ -20,56 +20,93 @@ Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector
       scratch_(std::move(scratch)), kept_(arguments_.size()) {
   for (const Argument& a : arguments_) {
     reorders_.emplace_back();
+    before_.emplace_back();
     if (a.plain == a.wanted) continue;
+    if (a.added_to) before_.back() = dnnl::reorder(dnnl::reorder::primitive_desc(engine_, a.plain, engine_, a.wanted));
     const auto& from = a.output ? a.wanted : a.plain;
     const auto& to = a.output ? a.plain : a.wanted;
     reorders_.back() = dnnl::reorder(dnnl::reorder::primitive_desc(engine_, from, engine_, to));
   }
 }
 
+/// What oneDNN wants to know of one run: making it takes longer than a small primitive. Used again with other data.
+struct Primitive::Call {
+  dnnl::stream stream;
+  std::vector<memory> plain, wanted;  // by argument; `wanted` where it is reordered
+  memory scratch;
+  std::unordered_map<int, memory> arguments;
+};
+
+Primitive::~Primitive() = default;
+
+std::unique_ptr<Primitive::Call> Primitive::take_call() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!calls_.empty()) {
+      auto call = std::move(calls_.back());
+      calls_.pop_back();
+      return call;
+    }
+  }
+  auto call = std::make_unique<Call>();
+  call->stream = dnnl::stream(engine_);
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& a = arguments_[i];
+    call->plain.emplace_back(a.plain, engine_, nullptr);
+    call->wanted.push_back(reorders_[i] ? memory(a.wanted, engine_, nullptr) : memory());
+    call->arguments.emplace(a.id, reorders_[i] ? call->wanted[i] : call->plain[i]);
+  }
+  if (scratch_.get_size() > 0) {
+    call->scratch = memory(scratch_, engine_, nullptr);
+    call->arguments.emplace(DNNL_ARG_SCRATCHPAD, call->scratch);
+  }
+  return call;
+}
+
+Status Primitive::run(Call& call, const KernelContext& c, std::span<void* const> data) const {
+  std::vector<Tensor> held;
+  const auto room = [&](memory& to) -> Status {
+    TROUPE_ASSIGN(Tensor t, c.allocate(DType::kUInt8, {static_cast<int64_t>(to.get_desc().get_size())}));
+    to.set_data_handle(t.mutable_raw());
+    held.push_back(std::move(t));
+    return {};
+  };
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const Argument& a = arguments_[i];
+    memory &plain = call.plain[i], &wanted = call.wanted[i];
+    plain.set_data_handle(data[i]);
+    if (!reorders_[i]) continue;
+    if (a.kept) {
+      const std::lock_guard lock(mutex_);
+      if (!kept_[i].defined()) {
+        TROUPE_RETURN_IF_ERROR(room(wanted));
+        reorders_[i].execute(call.stream, plain, wanted);
+        call.stream.wait();
+        kept_[i] = held.back();
+      }
+      // Only where it is another, since padding is written then.
+      if (void* const kept = const_cast<void*>(kept_[i].raw()); wanted.get_data_handle() != kept)
+        wanted.set_data_handle(kept);
+      continue;
+    }
+    TROUPE_RETURN_IF_ERROR(room(wanted));
+    if (!a.output) reorders_[i].execute(call.stream, plain, wanted);
+    if (before_[i]) before_[i].execute(call.stream, plain, wanted);
+  }
+  if (call.scratch) TROUPE_RETURN_IF_ERROR(room(call.scratch));
+  primitive_.execute(call.stream, call.arguments);
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    if (arguments_[i].output && reorders_[i]) reorders_[i].execute(call.stream, call.wanted[i], call.plain[i]);
+  call.stream.wait();
+  return {};
+}
+
 Status Primitive::run(const KernelContext& c, std::span<void* const> data) const {
   try {
-    dnnl::stream stream(engine_);
-    std::unordered_map<int, memory> args;
-    std::vector<Tensor> held;
-    const auto room = [&](const memory::desc& desc) -> Result<memory> {
-      TROUPE_ASSIGN(Tensor t, c.allocate(DType::kUInt8, {static_cast<int64_t>(desc.get_size())}));
-      held.push_back(std::move(t));
-      return memory(desc, engine_, held.back().mutable_raw());
-    };
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      const Argument& a = arguments_[i];
-      memory plain(a.plain, engine_, data[i]);
-      if (!reorders_[i]) {
-        args.emplace(a.id, std::move(plain));
-        continue;
-      }
-      if (a.kept) {
-        const std::lock_guard lock(keeping_);
-        if (!kept_[i].defined()) {
-          TROUPE_ASSIGN(memory made, room(a.wanted));
-          reorders_[i].execute(stream, plain, made);
-          stream.wait();
-          kept_[i] = held.back();
-        }
-        args.emplace(a.id, memory(a.wanted, engine_, const_cast<void*>(kept_[i].raw())));
-        continue;
-      }
-      TROUPE_ASSIGN(memory wanted, room(a.wanted));
-      if (!a.output) reorders_[i].execute(stream, plain, wanted);
-      args.emplace(a.id, std::move(wanted));
-    }
-    if (scratch_.get_size() > 0) {
-      TROUPE_ASSIGN(memory scratch, room(scratch_));
-      args.emplace(DNNL_ARG_SCRATCHPAD, std::move(scratch));
-    }
-    primitive_.execute(stream, args);
-    for (size_t i = 0; i < arguments_.size(); ++i) {
-      if (!arguments_[i].output || !reorders_[i]) continue;
-      memory plain(arguments_[i].plain, engine_, data[i]);
-      reorders_[i].execute(stream, args.at(arguments_[i].id), plain);
-    }
-    stream.wait();
+    auto call = take_call();
+    TROUPE_RETURN_IF_ERROR(run(*call, c, data));
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
     return {};
   } catch (const std::bad_alloc&) {
     return make_error(Code::kResourceExhausted, "oneDNN: no memory");

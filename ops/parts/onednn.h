@@ -19,7 +19,8 @@ struct Argument {
   int id;  // DNNL_ARG_...
   dnnl::memory::desc plain, wanted;
   bool output = false;
-  bool kept = false;  // the same data in every run, so that it is reordered once; an input
+  bool kept = false;      // the same data in every run, so that it is reordered once; an input
+  bool added_to = false;  // an output that holds what is added to it
 };
 
 /// A primitive made for one set of shapes and one number of threads. Any number of threads may run it at once; scratch
@@ -29,17 +30,25 @@ class Primitive {
   /// `scratch` is the primitive's scratchpad_desc(), in user mode. Throws dnnl::error.
   Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
             dnnl::memory::desc scratch);
+  ~Primitive();
   /// data[i] belongs to argument i. Errors: memory refused, kInternal.
   Status run(const KernelContext& c, std::span<void* const> data) const;
 
  private:
+  struct Call;
+  /// One that nobody uses, or a new one.
+  std::unique_ptr<Call> take_call() const;
+  Status run(Call& call, const KernelContext& c, std::span<void* const> data) const;
+
   dnnl::engine engine_;
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   std::vector<dnnl::reorder> reorders_;  // by argument; empty where plain is wanted
+  std::vector<dnnl::reorder> before_;    // of outputs that are added to; else empty
   dnnl::memory::desc scratch_;
-  mutable std::mutex keeping_;
-  mutable std::vector<Tensor> kept_;  // by argument, as wanted; guarded by keeping_ until it is there
+  mutable std::mutex mutex_;
+  mutable std::vector<Tensor> kept_;                  // by argument, as wanted
+  mutable std::vector<std::unique_ptr<Call>> calls_;  // that wait for their next use
 };
 
 /// The primitives of one kernel by shape. Thread-safe.
