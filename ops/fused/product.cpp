@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// _FusedMatMul, _FusedConv2D, _FusedDepthwiseConv2dNative: a product, a bias and an activation in one node.
+// _FusedMatMul, _FusedConv2D, _FusedDepthwiseConv2dNative: a product, a bias and an activation in one node, and the sum
+// of a residual block after a convolution.
 //
-// Convolutions leave bias and activation to oneDNN. A matrix product does them by their own kernels on the result,
+// Convolutions leave all that to oneDNN. A matrix product does them by their own kernels on the result,
 // which is in the cache by then: measured on AVX-512 with one thread, that costs 1 to 4 in 100 of the product, and
 // oneDNN's product with bias and activation is up to twice as slow as its plain one unless it may reorder the weights.
 #include "ops/fused/part_kernels.h"
@@ -51,14 +52,15 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto epilogues = std::make_shared<const EpilogueKernels>(kernels);
   const auto add = [&](OpDef op, const std::string& plain, const KernelFactory& factory) {
     const std::string name = op.name();
-    ops.add(
-        with_epilogue(std::move(op))
-            .shape(ops.find(plain)->shape_fn())
-            .doc("The result of " + plain +
-                 ", then of fused_ops: BiasAdd of args[0] or nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, "
-                 "GeluApproximate (by tanh) and GeluExact (by erf) or nothing. A pass makes it. Relu and Relu6 of a "
-                 "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
-        not_differentiable("passes make it, after gradients"));
+    ops.add(with_epilogue(std::move(op))
+                .shape(ops.find(plain)->shape_fn())
+                .doc("The result of " + plain + ", then of fused_ops: BiasAdd of the first of args or nothing, " +
+                     (plain == "MatMul" ? "" : "on CPUs Add of the next of args or nothing, ") +
+                     "and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate (by tanh) and GeluExact (by erf) or "
+                     "nothing. A pass makes it. Relu and Relu6 of a "
+                     "NaN after a convolution, and Relu of one after a product on a GPU, may be 0." +
+                     (plain == "MatMul" ? " With num_kept 1, Relu leaves what _FusedMatMulReluGrad may use." : "")),
+            not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };
   OpDef product("_FusedMatMul");
@@ -79,7 +81,7 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
     conv.input("input: T").input("filter: T").input("args: num_args * T").output("output: T");
     add(with_fused_window(std::move(conv)), plain,
         [epilogues, depthwise](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-          TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
+          TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues, true));
           return make_conv_kernel(init, ConvDirection::kOutput, depthwise, std::move(epilogue));
         });
   }

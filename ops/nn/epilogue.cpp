@@ -21,7 +21,7 @@ std::string key(std::string_view op, DType dtype, std::string_view data_format) 
 }  // namespace
 
 EpilogueKernels::EpilogueKernels(const KernelRegistry& kernels) {
-  for (const char* op : {"BiasAdd", "Relu", "Relu6", "Elu", "Tanh", "Sigmoid"})
+  for (const char* op : {"BiasAdd", "Add", "Relu", "Relu6", "Elu", "Tanh", "Sigmoid"})
     for (const char* format : {"NHWC", "NCHW"})
       for (DType dtype : FullFloatTypes::dtypes()) {
         Attrs attrs;
@@ -50,29 +50,32 @@ std::shared_ptr<ComputeKernel> EpilogueKernels::find(std::string_view op, DType 
   return at == kernels_.end() ? nullptr : at->second;
 }
 
-Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init) {
+Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init, bool takes_image) {
   EpilogueForm out;
   const auto& ops = init.attr<std::vector<std::string>>("fused_ops");
   for (const std::string& op : ops) {
-    const bool fits = op == "BiasAdd"
-                          ? !out.bias && out.activation.empty()
+    const bool fits = op == "BiasAdd" ? !out.bias && !out.image && out.activation.empty()
+                      : op == "Add"
+                          ? takes_image && !out.image && out.activation.empty()
                           : std::ranges::find(kActivations, op) != std::end(kActivations) && out.activation.empty();
     if (!fits)
       return invalid_argument(
-          "fused_ops are [{}]; BiasAdd may come first and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate and "
+          "fused_ops are [{}]; BiasAdd may come first{} and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate "
+          "and "
           "GeluExact last",
-          join(ops, ", "));
+          join(ops, ", "), takes_image ? ", Add next" : "");
     if (op == "BiasAdd") out.bias = true;
+    else if (op == "Add") out.image = true;
     else out.activation = op;
   }
-  if (const auto args = init.attr<int64_t>("num_args"); args != out.bias)
+  if (const auto args = init.attr<int64_t>("num_args"); args != int{out.bias} + int{out.image})
     return invalid_argument("num_args is {} for fused_ops [{}]", args, join(ops, ", "));
   return out;
 }
 
-Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels) {
+Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels, bool takes_image) {
   Epilogue out;
-  TROUPE_ASSIGN(out.form_, EpilogueForm::parse(init));
+  TROUPE_ASSIGN(out.form_, EpilogueForm::parse(init, takes_image));
   const auto format = init.attrs->get_or<std::string>("data_format", "NHWC");
   for (const std::string& op : init.attr<std::vector<std::string>>("fused_ops")) {
     out.steps_.push_back(kernels.find(op, init.attr<DType>("T"), format));
@@ -85,9 +88,9 @@ Status Epilogue::apply(const KernelContext& c, Tensor& y) const {
   const uint32_t slots[] = {0, 1};
   const int32_t uses[] = {1, 2};  // only y may be written into
   for (size_t i = 0; i < steps_.size(); ++i) {
-    const bool is_bias = form_.bias && i == 0;
-    Tensor values[3] = {std::move(y), is_bias ? c.input(2) : Tensor(), Tensor()};
-    KernelContext step(values, uses, slots, is_bias ? 2 : 1, 2, 1, c.device(), c.step());
+    const bool is_bias = form_.bias && i == 0, adds = is_bias || (form_.image && i == size_t{form_.bias});
+    Tensor values[3] = {std::move(y), adds ? c.input(is_bias ? 2 : image()) : Tensor(), Tensor()};
+    KernelContext step(values, uses, slots, adds ? 2 : 1, 2, 1, c.device(), c.step());
     TROUPE_RETURN_IF_ERROR(steps_[i]->compute(step));
     y = std::move(values[2]);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a fused node does to the result of its product (a matrix product, a convolution): adds a bias along the
-// channels, applies an activation. Implemented in ops/nn/epilogue.cpp.
+// channels, adds an image, applies an activation. Implemented in ops/nn/epilogue.cpp.
 #pragma once
 #include <memory>
 #include <string>
@@ -21,14 +21,16 @@ class EpilogueKernels {
   std::map<std::string, std::shared_ptr<ComputeKernel>> kernels_;
 };
 
-/// The ops of attribute fused_ops: "BiasAdd" or nothing, then Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate,
-/// GeluExact or nothing. The latter two are no ops of graphs: the names are those of TensorFlow's _FusedMatMul, for
-/// GELU by tanh and by erf.
+/// The ops of attribute fused_ops: "BiasAdd" or nothing, then "Add" of an image or nothing, then Relu, Relu6, Elu,
+/// Tanh, Sigmoid, GeluApproximate, GeluExact or nothing. The latter two are no ops of graphs: the names are those of
+/// TensorFlow's _FusedMatMul, for GELU by tanh and by erf.
 struct EpilogueForm {
   bool bias = false;
+  bool image = false;
   std::string activation = {};  // or ""
-  /// Errors: other ops, another order, other than one of args for a bias and none else.
-  static Result<EpilogueForm> parse(const KernelInit& init);
+  /// Errors: other ops, another order, other than one of args for a bias and one for an image; an image where the
+  /// kernel takes none.
+  static Result<EpilogueForm> parse(const KernelInit& init, bool takes_image = false);
 };
 
 /// What CPUs do for it.
@@ -36,11 +38,14 @@ class Epilogue {
  public:
   Epilogue() = default;
   /// Errors: those of EpilogueForm.
-  static Result<Epilogue> make(const KernelInit& init, const EpilogueKernels& kernels);
+  static Result<Epilogue> make(const KernelInit& init, const EpilogueKernels& kernels, bool takes_image = false);
   bool empty() const { return steps_.empty(); }
   bool bias() const { return form_.bias; }
+  /// The input that is added as a whole; -1: none.
+  int image() const { return form_.image ? 2 + form_.bias : -1; }
   const std::string& activation() const { return form_.activation; }
-  /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`.
+  /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`, the image
+  /// input image().
   Status apply(const KernelContext& c, Tensor& y) const;
 
  private:

@@ -43,18 +43,23 @@ struct ProductFixture {
   }
   /// `op` with what `ops` say, fused and one by one; twice, since kernels keep things.
   template <class T>
-  void check(const std::string& op, Output x, Output w, Output bias, const OpNames& ops, const Attrs& attrs = {}) {
+  void check(const std::string& op, Output x, Output w, Output bias, const OpNames& ops, const Attrs& attrs = {},
+             Output image = {}) {
     INFO(op << " " << fmt::format("{}", fmt::join(ops, " ")));
     Output expected = s.op(op, {x, w}, attrs);
     for (const std::string& next : ops) {
       if (next.starts_with("Gelu")) expected = gelu<T>(expected, next == "GeluExact");
+      else if (next == "Add") expected = s.op(next, {expected, image});
       else if (next != "BiasAdd") expected = s.op(next, {expected});
       else if (attrs.has("data_format"))
         expected = s.op(next, {expected, bias}, {{"data_format", *attrs.get<std::string>("data_format")}});
       else expected = s.op(next, {expected, bias});
     }
     const bool biased = !ops.empty() && ops[0] == "BiasAdd";
-    const Output one = fused(op, biased ? std::vector{x, w, bias} : std::vector{x, w}, ops, attrs);
+    std::vector<Output> inputs = {x, w};
+    if (biased) inputs.push_back(bias);
+    if (image) inputs.push_back(image);
+    const Output one = fused(op, std::move(inputs), ops, attrs);
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     for (int round = 0; round < 2; ++round) {
@@ -115,6 +120,53 @@ TEMPLATE_TEST_CASE("fused convolutions give what their nodes give, also with a f
       }
 }
 
+TEMPLATE_TEST_CASE("a fused convolution adds an image as its nodes do, its own input and one that broadcasts too", "",
+                   float, double) {
+  ProductFixture f;
+  const std::vector<OpNames> all = {{"Add"}, {"Add", "Relu"}, {"BiasAdd", "Add"}, {"BiasAdd", "Add", "Relu6"}};
+  for (const bool constant : {true, false})
+    for (const std::string format : {"NHWC", "NCHW"})
+      for (const int64_t channels : {3, 32}) {
+        const bool first = format == "NCHW";
+        const Attrs attrs{
+            {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}, {"data_format", format}};
+        const int64_t size = sizeof(TestType) == 4 ? 26 : 6;
+        const auto image = [&](int64_t batch) {
+          return f.values<TestType>(first ? Shape{batch, channels, size, size} : Shape{batch, size, size, channels});
+        };
+        const Output x = image(4), w = f.values<TestType>({3, 3, channels, channels}, constant);
+        const Output d = f.values<TestType>({3, 3, channels, 1}, constant), bias = f.values<TestType>({channels});
+        // Of its own, so that the kernel may write into it.
+        const Output own = f.s.op("Neg", {image(4)});
+        for (const OpNames& ops : all)
+          for (const Output& added : {own, image(4), x, image(1)}) {
+            f.check<TestType>("Conv2D", x, w, bias, ops, attrs, added);
+            if (channels == 32) f.check<TestType>("DepthwiseConv2dNative", x, d, bias, ops, attrs, added);
+          }
+      }
+}
+
+TEST_CASE("a small convolution with a constant filter gives what one with another filter gives") {
+  ProductFixture f;
+  for (const auto& [batch, size, channels] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 14, 64}, {2, 7, 128}, {1, 10, 128}}) {
+    const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("SAME")}};
+    const Output x = f.values<float>({batch, size, size, channels});
+    const Shape of_filter{3, 3, channels, channels};
+    const Output w = f.values<float>(of_filter), same = f.values<float>(of_filter, false);
+    const Output one = f.s.op("Conv2D", {x, w}, attrs), other = f.s.op("Conv2D", {x, same}, attrs);
+    auto r = f.evaluator.run({one, other}, f.feeds);
+    REQUIRE(r.ok());
+    float worst = 0, largest = 0;
+    for (int64_t i = 0; i < (*r)[0].elements(); ++i) {
+      const float a = (*r)[0].data<float>()[i], b = (*r)[1].data<float>()[i];
+      worst = std::max(worst, std::fabs(a - b));
+      largest = std::max(largest, std::fabs(b));
+    }
+    CHECK(worst < 1e-5f * largest);
+  }
+}
+
 TEMPLATE_TEST_CASE("a fused GELU of what is not finite or huge is that of its nodes", "", float, double) {
   constexpr TestType kInfinity = std::numeric_limits<TestType>::infinity();
   const auto huge = std::numeric_limits<TestType>::max();
@@ -168,6 +220,11 @@ TEST_CASE("a bias that does not fit and ops that cannot be fused are errors") {
   CHECK(fault("MatMul", {x, w, b}, {"Relu", "BiasAdd"}).starts_with("fused_ops are [Relu, BiasAdd];"));
   const Attrs attrs{{"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", std::string("VALID")}};
   const Output image = f.values<float>({1, 4, 4, 2}), filter = f.values<float>({3, 3, 2, 2});
+  CHECK(fault("MatMul", {x, w, x}, {"Add"}).starts_with("fused_ops are [Add]; BiasAdd may come first and one of"));
+  CHECK(fault("Conv2D", {image, filter, image}, {"Add", "BiasAdd"}, attrs)
+            .starts_with("fused_ops are [Add, BiasAdd]; BiasAdd may come first, Add next and one of"));
+  CHECK(fault("Conv2D", {image, filter}, {"Add"}, attrs) == "num_args is 0 for fused_ops [Add]");
+  CHECK(fault("Conv2D", {image, filter, image}, {"Add"}, attrs).find("[1,2,2,2]") != std::string::npos);
   CHECK(fault("Conv2D", {image, filter, b}, {"BiasAdd", "Relu"}, attrs) ==
         "bias [3] for 2 channels of value [1,2,2,2]");
 }
