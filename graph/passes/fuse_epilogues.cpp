@@ -10,7 +10,8 @@
 namespace troupe {
 namespace {
 
-bool is_product(const std::string& op) { return op == "MatMul" || op == "Conv2D" || op == "DepthwiseConv2dNative"; }
+bool is_convolution(const std::string& op) { return op == "Conv2D" || op == "DepthwiseConv2dNative"; }
+bool is_product(const std::string& op) { return op == "MatMul" || is_convolution(op); }
 bool is_activation(const std::string& op) {
   return op == "Relu" || op == "Relu6" || op == "Elu" || op == "Tanh" || op == "Sigmoid";
 }
@@ -65,6 +66,24 @@ const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::
   return nullptr;
 }
 
+const Node* EpilogueFusion::before_image(const Node& sum, const Node& last, std::optional<Output>& image) const {
+  if (sum.op().name() != "Add" && sum.op().name() != "AddV2") return nullptr;
+  for (const size_t i : {0, 1}) {
+    const Node* to = before(sum, i, last);
+    if (!to) continue;
+    const Node* product = to->op().name() == "BiasAdd" ? step_.now(to->inputs()[0]).node : to;
+    if (!is_convolution(product->op().name())) continue;
+    const Output other = sum.inputs()[1 - i];
+    // Where sizes are not known the kernel looks again.
+    const PartialShape a = step_.shape(to->out()), b = step_.shape(other);
+    if (!a.has_rank() || !b.has_rank() || a.rank() != 4 || b.rank() != 4 || !std::ranges::equal(a.dims(), b.dims()))
+      continue;
+    image = other;
+    return to;
+  }
+  return nullptr;
+}
+
 const Node* EpilogueFusion::before_reshape(const Node& reshape, const Node& last) const {
   if (reshape.op().name() != "Reshape") return nullptr;
   const Node* product = before(reshape, 0, last);
@@ -74,7 +93,8 @@ const Node* EpilogueFusion::before_reshape(const Node& reshape, const Node& last
   return to[to.rank() - 1] == from[1] ? product : nullptr;
 }
 
-EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : step_(step), readers_(step) {
+EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices, bool cpus_only)
+    : step_(step), readers_(step) {
   if (!step.ops().find("_FusedMatMul")) return;
   const auto& nodes = step.nodes();
   const bool has_gelu =
@@ -93,7 +113,15 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : st
       if (x) at = x;
     }
     if (!at) continue;
-    const Node* sum = nullptr;
+    const bool on_gpu = devices.on_gpu && devices.on_gpu(last);
+    if (on_gpu && cpus_only) continue;
+    const Node *sum = nullptr, *image_sum = nullptr;
+    if (!on_gpu) {
+      if (const Node* to = before_image(*at, last, parts.image)) {
+        image_sum = at;
+        at = to;
+      }
+    }
     if (const Node* product = before_bias(*at, last, parts.bias)) {
       sum = at;
       at = product;
@@ -107,7 +135,8 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : st
     if (at == &last || !is_product(product) || !devices.serves(last, "_Fused" + product)) continue;
     if (parts.activation.starts_with("Gelu") && product != "MatMul") continue;
     parts.product = at;
-    if (sum) taken[static_cast<size_t>(sum->id())] = true;
+    for (const Node* part : {sum, image_sum})
+      if (part) taken[static_cast<size_t>(part->id())] = true;
     found_.emplace(last.id(), std::move(parts));
   }
 }
@@ -115,16 +144,20 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices) : st
 bool EpilogueFusion::visit(const Node& node) {
   const auto at = found_.find(node.id());
   if (at == found_.end()) return false;
-  const auto& [product, reshape, bias, activation] = at->second;
+  const auto& [product, reshape, bias, image, activation] = at->second;
   std::vector<Output> inputs = product->inputs();
   std::vector<std::string> ops;
   if (bias) {
     inputs.push_back(*bias);
     ops.push_back("BiasAdd");
   }
+  if (image) {
+    inputs.push_back(*image);
+    ops.push_back("Add");
+  }
   if (!activation.empty()) ops.push_back(activation);
   Attrs attrs = product->attrs();
-  attrs.set("num_args", static_cast<int64_t>(bias.has_value()));
+  attrs.set("num_args", static_cast<int64_t>(inputs.size() - 2));
   attrs.set("fused_ops", std::move(ops));
   Output fused = step_.add_like(node, "_Fused" + product->op().name(), std::move(inputs), std::move(attrs));
   if (fused && reshape) fused = step_.add_like(node, "Reshape", {fused, reshape->inputs()[1]}, reshape->attrs());

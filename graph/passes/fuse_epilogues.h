@@ -17,8 +17,9 @@ namespace troupe {
 /// between has another reader, is fetched or fed, and nodes with control inputs.
 class EpilogueFusion {
  public:
-  /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
-  explicit EpilogueFusion(StepGraph& step, const PassDevices& devices = {});
+  /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on; with
+  /// `cpus_only` not on GPUs.
+  explicit EpilogueFusion(StepGraph& step, const PassDevices& devices = {}, bool cpus_only = false);
   /// True if a fused node now stands for `node`. To be called for each node, inputs first.
   bool visit(const Node& node);
 
@@ -28,6 +29,7 @@ class EpilogueFusion {
     const Node* product = nullptr;
     const Node* reshape = nullptr;  // right behind the product
     std::optional<Output> bias;     // what is added
+    std::optional<Output> image;    // the same, of the result's shape
     std::string activation;         // as fused_ops have it; "": none
   };
   /// Whether one that `last` may become part of can be made without `node`, which is read `times` by its other parts.
@@ -39,6 +41,9 @@ class EpilogueFusion {
   const Node* before_gelu(const Node& last, std::string& activation) const;
   /// The node to which `sum` adds a bias, nullptr if it does not; sets `bias`.
   const Node* before_bias(const Node& sum, const Node& last, std::optional<Output>& bias) const;
+  /// The convolution, or its BiasAdd, to which `sum` adds an image of the same shape, nullptr if it does not; sets
+  /// `image`.
+  const Node* before_image(const Node& sum, const Node& last, std::optional<Output>& image) const;
   /// The MatMul of which `reshape` is and keeps the last axis, or nullptr.
   const Node* before_reshape(const Node& reshape, const Node& last) const;
 

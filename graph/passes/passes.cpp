@@ -54,9 +54,17 @@ bool has_any(const StepGraph& step, std::initializer_list<const char*> names) {
                              [&](const Node* n) { return std::ranges::find(ops, &n->op()) != ops.end(); });
 }
 
+/// Whether nothing in the step computes gradients.
+bool is_inference(const StepGraph& step) {
+  return std::ranges::none_of(step.nodes(), [](const Node* n) {
+    const std::string_view op = n->op().name();
+    return op.find("Grad") != std::string_view::npos || op.find("Backprop") != std::string_view::npos;
+  });
+}
+
 /// A walk of its own for each pass that must know all readers of a node.
-template <class Pass, class... Devices> void fuse(StepGraph& step, const Devices&... devices) {
-  Pass pass(step, devices...);
+template <class Pass, class... More> void fuse(StepGraph& step, const More&... more) {
+  Pass pass(step, more...);
   step.sweep([&](const Node& node) { pass.visit(node); });
   step.drop_unneeded();
 }
@@ -94,16 +102,17 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     fuse<BatchNormFolding>(step);
   if (passes.fuse_batch_norm && devices.on_gpu && has_any(step, {"FusedBatchNormV3"}))
     fuse<BatchNormFusion>(step, devices);
-  if (passes.fuse_epilogues && has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}))
-    fuse<EpilogueFusion>(step, devices);
+  if ((passes.fuse_epilogues || passes.fuse_inference) &&
+      has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
+    fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);
   if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step, devices);
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_epilogues || passes.fuse_elementwise ||
-         HostLogic::may_apply(step);
+  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_epilogues ||
+         passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

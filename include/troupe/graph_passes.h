@@ -27,15 +27,18 @@ struct GraphPasses {
   /// A sum of matrix products becomes one product of their concatenated factors, where that is less memory to go
   /// through: the gradient of a weight that every step of an unrolled recurrent network uses.
   bool sum_products = true;
-  /// The batch norm of an inference goes into the convolution before it, where filter and statistics are constants.
-  /// Off unless asked for, as are the last two.
-  bool fold_batch_norm = false;
+  /// The batch norm of an inference goes into the convolution before it, where filter and statistics are constants, as
+  /// in a frozen graph.
+  bool fold_batch_norm = true;
   /// On GPUs a batch norm takes the Relu behind it along, and the sum between the two in a residual block; in training
   /// so do their gradients.
   bool fuse_batch_norm = true;
-  /// Bias and activation run with the matrix product or convolution before them; on GPUs the gradients of Relu and of
-  /// biases with a product beside them. Of a NaN, Relu and Relu6 after a convolution may then make 0, and so may Relu
-  /// and GELU by tanh after a product on a GPU. There an infinite gradient may become 0 where Relu is off.
+  /// On CPUs, in steps without gradients, bias, residual sum and activation run with the matrix product or convolution
+  /// before them. Of a NaN, Relu and Relu6 after a convolution may then make 0.
+  bool fuse_inference = true;
+  /// The same in all steps and on GPUs, there with the gradients of Relu and of biases with a product beside them. Of a
+  /// NaN, Relu and GELU by tanh after a product on a GPU may make 0 too, and an infinite gradient may become 0 there
+  /// where Relu is off. Off unless asked for, as is the one below.
   bool fuse_epilogues = false;
   /// Element-wise nodes that only feed one another run as one, in one pass over memory.
   bool fuse_elementwise = false;
@@ -57,11 +60,11 @@ struct GraphPass {
 
 /// Every switch of GraphPasses, in the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
-    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
-    {"merge_common", &GraphPasses::merge_common},         {"choose_layout", &GraphPasses::choose_layout},
-    {"sum_products", &GraphPasses::sum_products},         {"fold_batch_norm", &GraphPasses::fold_batch_norm},
-    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm},   {"fuse_epilogues", &GraphPasses::fuse_epilogues},
-    {"fuse_elementwise", &GraphPasses::fuse_elementwise},
+    {"fold_constants", &GraphPasses::fold_constants},   {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},       {"choose_layout", &GraphPasses::choose_layout},
+    {"sum_products", &GraphPasses::sum_products},       {"fold_batch_norm", &GraphPasses::fold_batch_norm},
+    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm}, {"fuse_inference", &GraphPasses::fuse_inference},
+    {"fuse_epilogues", &GraphPasses::fuse_epilogues},   {"fuse_elementwise", &GraphPasses::fuse_elementwise},
 };
 
 constexpr GraphPasses GraphPasses::all() {

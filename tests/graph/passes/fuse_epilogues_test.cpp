@@ -95,6 +95,45 @@ TEST_CASE("convolutions too, where the layouts agree") {
         "BiasAdd(Conv2D(x, w), four)");
 }
 
+TEST_CASE("a convolution takes the sum of a residual block") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {-1, 4, 4, 2}), w = f.placeholder("w", {3, 3, 2, 2}), b = f.placeholder("b", {2});
+  const Output y = f.placeholder("y", {-1, 4, 4, 2}), biased = f.s.op("BiasAdd", {f.conv(x, w), b});
+  const Output relu = f.s.op("Relu", {f.s.op("AddV2", {biased, y})});
+  CHECK(f.fused(relu) == "_FusedConv2D(x, w, b, y)");
+  CHECK(made(f, relu).ops == std::vector<std::string>{"BiasAdd", "Add", "Relu"});
+  CHECK(made(f, relu).args == 2);
+  const Output bare = f.s.op("Add", {y, f.conv(x, w)});
+  CHECK(f.fused(bare) == "_FusedConv2D(x, w, y)");
+  CHECK(made(f, bare).ops == std::vector<std::string>{"Add"});
+  const Output both = f.s.op("AddV2", {f.conv(x, w), f.s.op("BiasAdd", {f.conv(y, w), b})});
+  CHECK(f.fused(both) == "_FusedConv2D(x, w, _FusedConv2D(y, w, b))");
+  const Output self = f.conv(x, w);
+  CHECK(f.fused(f.s.op("AddV2", {self, self})) == "AddV2(Conv2D(x, w), Conv2D(x, w))");
+  for (const PartialShape& shape : {PartialShape{1, 4, 4, 2}, {-1, 4, 4, 1}, {-1, 1, 4, 2}, {2}}) {
+    const Output other = f.placeholder(fmt::format("other{}", f.graph.size()), shape);
+    CHECK(f.fused(f.s.op("AddV2", {f.conv(x, w), other})).starts_with("AddV2(Conv2D(x, w), other"));
+  }
+  CHECK(f.fused(f.s.op("AddV2", {f.s.op("Relu", {f.conv(x, w)}), y})) == "AddV2(_FusedConv2D(x, w), y)");
+}
+
+TEST_CASE("by default products of steps without gradients are fused, and batch norms folded") {
+  EpilogueFixture f;
+  const auto by_default = [&](Output fetch) {
+    return f.after(GraphPasses(), fetch, {}, [](auto&&...) { return std::nullopt; });
+  };
+  const Output x = f.placeholder("x", {1, 4, 4, 2}), v = f.placeholder("v", {1, 1, 2, 2}), b = f.placeholder("b", {2});
+  const Output relu = f.s.op("Relu", {f.s.op("BiasAdd", {f.conv(x, v), b})});
+  CHECK(by_default(relu) == "_FusedConv2D(x, v, b)");
+  const Output gradient = f.s.op("ReluGrad", {relu, relu});
+  CHECK(by_default(gradient) == "ReluGrad(Relu(BiasAdd(Conv2D(x, v), b)), Relu(BiasAdd(Conv2D(x, v), b)))");
+  CHECK(by_default(f.s.op("Relu", {f.norm(f.conv(x, f.filter({1, 1, 2, 2})))->out()})).starts_with("_FusedConv2D(x, "));
+  StepGraph step(f.graph, {}, {&relu, 1}, {});
+  run_device_passes(step, GraphPasses(),
+                    {.has_kernel = [](auto&&...) { return true; }, .on_gpu = [](const Node&) { return true; }});
+  CHECK(f.text(step, relu) == "Relu(BiasAdd(Conv2D(x, v), b))");
+}
+
 TEST_CASE("what others read, what is fed and what waits is not fused") {
   EpilogueFixture f;
   const Output x = f.placeholder("x", {2, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
