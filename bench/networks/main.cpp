@@ -10,6 +10,7 @@
 #include "bench/networks/networks.h"
 #include "bench/turns.h"
 #include "programs/program.h"
+#include "troupe/graph_def.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -18,14 +19,34 @@ namespace {
 using namespace troupe;
 using Clock = std::chrono::steady_clock;
 
+constexpr int kUncounted = 10;  // steps: a kernel keeps weights that stay the same after some
+
 struct Settings {
   std::string self, python = "python3", peers = bench::peers_folder("networks");
   int repeats = 3, threads = 1;
   double seconds = 3;
   std::string passes = "default";
+  bool frozen = false;
 };
 
-/// Examples a second, after a step that is not counted, for about as long as asked.
+/// Examples a second, after steps that are not counted, for about as long as asked.
+Result<double> speed(Session& session, const Output& x, const std::vector<Output>& fetches,
+                     const std::vector<const Node*>& targets, const Settings& s) {
+  TROUPE_ASSIGN(const Shape shape, Shape::make(x.shape().dims()));
+  TROUPE_ASSIGN(Tensor value, Tensor::make(DType::kFloat32, shape));
+  for (int64_t i = 0; i < value.elements(); ++i)
+    value.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f;
+  TROUPE_ASSIGN(auto prepared, session.prepare({x}, fetches, targets));
+  for (int i = 0; i < kUncounted; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
+  int64_t steps = 0;
+  const auto begin = Clock::now();
+  double passed = 0;
+  for (; passed < s.seconds; passed = std::chrono::duration<double>(Clock::now() - begin).count(), ++steps)
+    TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
+  return static_cast<double>(steps * shape[0]) / passed;
+}
+
+/// Makes a network and measures it.
 Result<double> run(const std::string& net, bool training, int64_t batch, const Settings& s) {
   TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {s.threads}}));
   Graph graph(engine->ops());
@@ -45,22 +66,21 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
   TROUPE_ASSIGN(const GraphPasses passes, GraphPasses::parse(s.passes));
   Session session(*engine, graph, {.passes = passes});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
-  TROUPE_ASSIGN(Tensor value, Tensor::make(DType::kFloat32, shape));
-  for (int64_t i = 0; i < value.elements(); ++i)
-    value.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f;
-  TROUPE_ASSIGN(auto prepared, session.prepare({x}, fetches, targets));
-  for (int i = 0; i < 3; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
-  int64_t steps = 0;
-  const auto begin = Clock::now();
-  double passed = 0;
-  for (; passed < s.seconds; passed = std::chrono::duration<double>(Clock::now() - begin).count(), ++steps)
-    TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
-  return static_cast<double>(steps * batch) / passed;
+  if (s.frozen && !training) {
+    TROUPE_ASSIGN(const Snapshot weights, engine->snapshot().get());
+    TROUPE_ASSIGN(const std::string bytes, freeze_graph(graph, fetches, weights.variables));
+    Graph frozen(engine->ops());
+    TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, frozen));
+    Session other(*engine, frozen, {.passes = passes});
+    const auto at = [&](const Output& o) { return frozen.find(o.node->name())->out(o.port); };
+    return speed(other, at(x), {at(logits)}, {}, s);
+  }
+  return speed(session, x, fetches, targets, s);
 }
 
 std::string ours(const Settings& s, const std::string& net, const std::string& mode, int batch) {
-  return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {} --passes {}", s.self, net, mode,
-                     batch, s.threads, s.seconds, s.passes);
+  return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {} --passes {}{}", s.self, net, mode,
+                     batch, s.threads, s.seconds, s.passes, s.frozen ? " --frozen" : "");
 }
 /// A rival: its script, without .py, and what is given to that beside the measurement.
 struct Peer {
@@ -138,6 +158,7 @@ int main(int argc, char** argv) {
         const auto passes = GraphPasses::parse(text);
         return passes.ok() ? std::string() : passes.error().message;
       });
+  app.add_flag("--frozen", s.frozen, "Ours infers from a frozen graph, whose variables are constants");
   app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory"}));
   app.add_option("--nets", chosen, "Networks of the first table")->delimiter(',')->check(CLI::IsMember(nets));
   app.add_option("--one", one, "Measure one network in this process and print examples/s and peak MiB")
@@ -150,11 +171,11 @@ int main(int argc, char** argv) {
     if (only != "speed") memory_table(s);
     return programs::end({});
   }
-  const auto speed = run(one, mode == "train", batch, s);
-  if (!speed.ok()) {
-    std::fprintf(stderr, "bench_networks: %s\n", speed.error().str().c_str());
+  const auto examples = run(one, mode == "train", batch, s);
+  if (!examples.ok()) {
+    std::fprintf(stderr, "bench_networks: %s\n", examples.error().str().c_str());
     return programs::kFailed;
   }
-  std::printf("%f %f\n", *speed, bench::memory_mib("VmHWM"));
+  std::printf("%f %f\n", *examples, bench::memory_mib("VmHWM"));
   return programs::end({});
 }
