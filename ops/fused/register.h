@@ -14,6 +14,7 @@ void register_fused_ops(OpRegistry& ops, KernelRegistry& kernels);
 void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_product_ops(OpRegistry&, KernelRegistry&);
 void register_product_gradient_ops(OpRegistry&, KernelRegistry&);
+void register_blocked_image_ops(OpRegistry&, KernelRegistry&);
 
 /// Kernels of GPUs. `launches` are those of the variant.
 void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);

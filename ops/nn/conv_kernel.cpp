@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on oneDNN, and by loops for what it does not do.
 //
-// Activations keep their layout where oneDNN has fast code for it, and filters always change to the one it likes best:
+// Activations keep their layout where oneDNN has fast code for it (a pass may have them come in blocks of channels, see
+// ops/parts/image_blocks.h), and filters always change to the one it likes best:
 // measured on AVX-512 with batch 64, plain NHWC activations with reordered filters beat both plain filters (2 to 8
 // times) and blocked activations (the reorders cost more than they gain). Larger 3x3 convolutions are done after
 // Winograd instead, which pays for blocking its activations. The choice depends on the shape alone, never on a
@@ -11,9 +12,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <string_view>
 
 #include "devices/parallel.h"
+#include "ops/parts/image_blocks.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 #ifdef TROUPE_ONEDNN
@@ -69,6 +73,12 @@ void convolve_plain(ConvDirection direction, const ConvShape& s, bool channels_f
   parallel_for(direction == ConvDirection::kFilter ? 1 : threads, s.batch, 1, images);
 }
 
+/// How images of channels in blocks come in; they go out so too.
+struct BlockedForm {
+  int64_t channels;  // of the input
+  bool input;        // it is in blocks; else [batch, height, width, channels]
+};
+
 #ifdef TROUPE_ONEDNN
 using dnnl::memory;
 
@@ -116,6 +126,7 @@ class SteadyFilter {
 struct Setting {
   ConvDirection direction;
   bool channels_first;
+  const std::optional<BlockedForm>& blocked;
   const Epilogue& epilogue;  // of the forward direction
   bool constant_filter;      // it was one when the kernel was made
   bool kept_filter;          // it is the same in every call
@@ -139,7 +150,10 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
   const ConvDirection direction = setting.direction;
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const auto any = [](const memory::desc& d) { return memory::desc(d.dims(), d.data_type(), memory::format_tag::any); };
-  const memory::desc src = any_activations ? any(plain[0]) : plain[0], filter = any(plain[1]);
+  // Into blocks goes what has its channels first.
+  const bool into_blocks = setting.blocked && !setting.blocked->input;
+  const memory::desc first(plain[0].dims(), memory::data_type::f32, memory::format_tag::nchw);
+  const memory::desc src = any_activations ? any(plain[0]) : into_blocks ? first : plain[0], filter = any(plain[1]);
   const memory::desc dst = any_activations ? any(plain[2]) : plain[2];
   const memory::dims strides = {s.y.stride, s.x.stride}, dilates = {s.y.dilation - 1, s.x.dilation - 1};
   const memory::dims lo = {s.y.lo, s.x.lo}, hi = {s.y.hi, s.x.hi};
@@ -209,13 +223,16 @@ bool winograd_pays(ConvDirection direction, const ConvShape& s, bool constant_fi
 
 std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, const ConvShape& s) {
   const auto f32 = memory::data_type::f32;
-  const auto tag = setting.channels_first ? memory::format_tag::nchw : memory::format_tag::nhwc;
+  using Tag = memory::format_tag;
+  const Tag tag = setting.channels_first ? Tag::nchw : Tag::nhwc;
+  const Tag in = setting.blocked && setting.blocked->input ? Tag::nChw16c : tag;
+  const Tag out = setting.blocked ? Tag::nChw16c : tag;
   const int64_t o = s.out_channels, i = s.group_in, per_group = o / s.groups, h = s.y.size, w = s.x.size;
-  const memory::desc plain[3] = {{{s.batch, s.in_channels, s.y.in, s.x.in}, f32, tag},
+  const memory::desc plain[3] = {{{s.batch, s.in_channels, s.y.in, s.x.in}, f32, in},
                                  s.groups == 1 ? memory::desc({o, i, h, w}, f32, memory::dims{1, o, w * i * o, i * o})
                                                : memory::desc({s.groups, per_group, i, h, w}, f32,
                                                               memory::dims{per_group, 1, o, w * i * o, i * o}),
-                                 {{s.batch, o, s.y.out, s.x.out}, f32, tag}};
+                                 {{s.batch, o, s.y.out, s.x.out}, f32, out}};
   bool fast = false, fast_any = false;
   const auto direct = dnnl::algorithm::convolution_direct, winograd = dnnl::algorithm::convolution_winograd;
   if (winograd_pays(setting.direction, s, setting.constant_filter)) {
@@ -228,6 +245,7 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
   }
   auto primitive = make_primitive(setting, s, plain, false, direct, fast);
   if (fast) return primitive;
+  if (setting.blocked) return nullptr;
   auto other = make_primitive(setting, s, plain, true, direct, fast_any);
   return fast_any ? other : primitive;
 }
@@ -235,20 +253,28 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
 
 template <class T> class CpuConvolution final : public ComputeKernel {
  public:
-  CpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue, bool constant_filter)
+  CpuConvolution(WindowAttrs attrs, ConvDirection direction, bool depthwise, Epilogue epilogue, bool constant_filter,
+                 std::optional<BlockedForm> blocked = {})
       : attrs_(std::move(attrs)), direction_(direction), depthwise_(depthwise), epilogue_(std::move(epilogue)),
-        constant_filter_(constant_filter)
+        constant_filter_(constant_filter), blocked_(blocked)
 #ifdef TROUPE_ONEDNN
         ,
         steady_(constant_filter)
 #endif
   {
+    if (blocked_)
+      plain_ = std::make_unique<CpuConvolution>(attrs_, direction_, depthwise_, epilogue_, constant_filter_);
   }
 
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const ConvTensors all, conv_tensors(c, attrs_, direction_, depthwise_));
+    ConvTensors all;
+    if (blocked_) {
+      TROUPE_ASSIGN(all, blocked_tensors(c));
+    } else {
+      TROUPE_ASSIGN(all, conv_tensors(c, attrs_, direction_, depthwise_));
+    }
     Tensor y;
-    bool finished = false;
+    bool finished = blocked_.has_value();
     if (!all.empty()) {
       TROUPE_ASSIGN(finished, convolve(c, all, y));
     } else {
@@ -269,6 +295,47 @@ template <class T> class CpuConvolution final : public ComputeKernel {
     return {data(0), data(1), y.mutable_raw()};
   }
 
+  /// The same of images in blocks. Errors: also an epilogue that does not fit.
+  Result<ConvTensors> blocked_tensors(const KernelContext& c) const {
+    ConvTensors t;
+    t.in = c.input(0).shape();
+    if (blocked_->input) {
+      TROUPE_ASSIGN(t.in, unblocked_shape(t.in, blocked_->channels));
+    }
+    t.filter = c.input(1).shape();
+    TROUPE_ASSIGN(t.shape, ConvShape::resolve(attrs_, t.in, t.filter, depthwise_));
+    const ConvShape& s = t.shape;
+    const int64_t dims[] = {s.batch, image_blocks(s.out_channels), s.y.out, s.x.out, kImageBlock};
+    TROUPE_ASSIGN(t.made, Shape::make(dims));
+    t.out = Shape{s.batch, s.y.out, s.x.out, s.out_channels};
+    if (epilogue_.bias() && c.input(2).shape() != Shape{s.out_channels})
+      return invalid_argument("bias {} for {} channels", c.input(2).shape().str(), s.out_channels);
+    if (const int image = epilogue_.image(); image >= 0 && c.input(image).shape() != t.made)
+      return invalid_argument("cannot add {} to {}", c.input(image).shape().str(), t.made.str());
+    return t;
+  }
+
+  /// Sets `y`, by images that are not in blocks.
+  Status convolve_unblocked(KernelContext& c, const ConvTensors& all, Tensor& y) const {
+    std::vector<Tensor> values;
+    for (int i = 0; i < c.num_inputs(); ++i) values.push_back(c.input(i));
+    if (blocked_->input) {
+      TROUPE_ASSIGN(values[0], unblock_images(c, values[0], blocked_->channels));
+    }
+    if (const int image = epilogue_.image(); image >= 0) {
+      TROUPE_ASSIGN(values[image], unblock_images(c, values[image], all.shape.out_channels));
+    }
+    const auto n = static_cast<uint32_t>(values.size());
+    std::vector<uint32_t> slots(n);
+    std::iota(slots.begin(), slots.end(), 0);
+    const std::vector<int32_t> uses(n, 2);
+    values.emplace_back();
+    KernelContext plain(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, 1, c.device(), c.step());
+    TROUPE_RETURN_IF_ERROR(plain_->compute(plain));
+    TROUPE_ASSIGN(y, block_images(c, values.back()));
+    return {};
+  }
+
   /// Sets `y`. Whether the epilogue was done too.
   Result<bool> convolve(KernelContext& c, const ConvTensors& all, Tensor& y) {
 #ifdef TROUPE_ONEDNN
@@ -281,10 +348,16 @@ template <class T> class CpuConvolution final : public ComputeKernel {
         TROUPE_ASSIGN(const bool ran, run_primitive(c, all, epilogue_, y));
         if (ran) return true;
       }
-      TROUPE_ASSIGN(const bool ran, run_primitive(c, all, Epilogue(), y));
-      if (ran) return false;
+      if (!blocked_ || epilogue_.empty()) {
+        TROUPE_ASSIGN(const bool ran, run_primitive(c, all, Epilogue(), y));
+        if (ran) return false;
+      }
     }
 #endif
+    if (blocked_) {
+      TROUPE_RETURN_IF_ERROR(convolve_unblocked(c, all, y));
+      return true;
+    }
     TROUPE_ASSIGN(y, c.allocate(dtype_of<T>, all.made));
     std::memset(y.mutable_raw(), 0, y.bytes());
     const auto t = tensors(c, y);
@@ -307,7 +380,8 @@ template <class T> class CpuConvolution final : public ComputeKernel {
                                              s.x.in,      s.y.size, s.x.size,        s.out_channels,
                                              s.group_in,  kept,     epilogue.empty()};
     const auto primitive = primitives_.get(key, [&] {
-      return make_primitive({direction_, attrs_.layout.channels_first, epilogue, constant_filter_, kept > 0}, s);
+      return make_primitive({direction_, attrs_.layout.channels_first, blocked_, epilogue, constant_filter_, kept > 0},
+                            s);
     });
     if (!primitive) return false;
     TROUPE_ASSIGN(y, output(c, all.made, epilogue.image()));
@@ -338,6 +412,8 @@ template <class T> class CpuConvolution final : public ComputeKernel {
   const bool depthwise_;
   const Epilogue epilogue_;
   const bool constant_filter_;  // unless a step feeds it
+  const std::optional<BlockedForm> blocked_;
+  std::unique_ptr<ComputeKernel> plain_;  // does without blocks where `blocked_` cannot be had
 #ifdef TROUPE_ONEDNN
   SteadyFilter steady_;
   onednn::PrimitiveCache primitives_;
@@ -385,6 +461,20 @@ Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, 
     kernel.reset(new CpuConvolution<T>(std::move(attrs), direction, depthwise, std::move(epilogue), constant));
   });
   return kernel;
+}
+
+Result<std::unique_ptr<ComputeKernel>> make_blocked_conv_kernel(const KernelInit& init,
+                                                                const EpilogueKernels& kernels) {
+  TROUPE_ASSIGN(WindowAttrs attrs, WindowAttrs::parse(*init.attrs));
+  Attrs of_epilogue = *init.attrs;
+  of_epilogue.set("T", DType::kFloat32);
+  KernelInit typed = init;
+  typed.attrs = &of_epilogue;
+  TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(typed, kernels, true));
+  const bool constant = init.constants.size() > 1 && init.constants[1].defined();
+  const BlockedForm blocked{init.attr<int64_t>("channels"), init.attr<bool>("blocked")};
+  return std::unique_ptr<ComputeKernel>(new CpuConvolution<float>(
+      std::move(attrs), ConvDirection::kOutput, init.attr<bool>("depthwise"), std::move(epilogue), constant, blocked));
 }
 
 }  // namespace troupe

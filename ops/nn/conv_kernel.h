@@ -29,6 +29,9 @@ Result<ConvTensors> conv_tensors(const KernelContext& c, const WindowAttrs& attr
 Result<std::unique_ptr<ComputeKernel>> make_conv_kernel(const KernelInit& init, ConvDirection direction, bool depthwise,
                                                         Epilogue epilogue = {});
 
+/// The kernel of _BlockedConv2D, on images in blocks of channels. Errors: those of attributes.
+Result<std::unique_ptr<ComputeKernel>> make_blocked_conv_kernel(const KernelInit& init, const EpilogueKernels& kernels);
+
 /// The shape that an int32 vector of 4 sizes spells. Errors: another length, negative sizes.
 Result<Shape> shape_from_sizes(const Tensor& sizes);
 
