@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/join.h"
+#include "graph/passes/block_images.h"
 #include "graph/passes/choose_layout.h"
 #include "graph/passes/cse.h"
 #include "graph/passes/fold_batch_norm.h"
@@ -62,6 +63,15 @@ bool is_inference(const StepGraph& step) {
   });
 }
 
+/// Whether convolutions of this processor are faster on images in blocks of channels.
+bool likes_blocks() {
+#if defined(TROUPE_ONEDNN) && defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+#else
+  return false;
+#endif
+}
+
 /// A walk of its own for each pass that must know all readers of a node.
 template <class Pass, class... More> void fuse(StepGraph& step, const More&... more) {
   Pass pass(step, more...);
@@ -105,6 +115,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
     fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);
+  if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step))
+    fuse<ImageBlocks>(step, devices);
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);
   if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step, devices);

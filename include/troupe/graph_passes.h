@@ -22,7 +22,8 @@ struct GraphPasses {
   /// Nodes of the same op, attributes, device and inputs run once.
   bool merge_common = true;
   /// Parts of the graph that work on NCHW images work on NHWC ones, where their kernels gain more than the
-  /// transpositions at the borders cost. Sums may be taken in another order.
+  /// transpositions at the borders cost. In steps without gradients, convolutions of CPUs with AVX-512 hand images on
+  /// to one another in blocks of channels. Sums may be taken in another order.
   bool choose_layout = true;
   /// A sum of matrix products becomes one product of their concatenated factors, where that is less memory to go
   /// through: the gradient of a weight that every step of an unrolled recurrent network uses.

@@ -2,6 +2,8 @@
 // Passes over steps, through sessions: what they save, what they leave as it was.
 #include <catch2/catch.hpp>
 
+#include <cmath>
+
 #include "tests/actors/fixtures.h"
 
 namespace troupe {
@@ -51,6 +53,56 @@ TEST_CASE("random ops of one seed stay apart and keep their sequences beside oth
   r = t.session->run({}, std::vector<Output>{difference});
   REQUIRE(r.ok());
   CHECK_FALSE((*r)[0].identical(Tensor::of<float>({0, 0})));
+}
+
+TEST_CASE("a network of constants infers what it does as it was written, for every batch and with two threads") {
+  TestEngine t({2});
+  const auto filled = [&](const Shape& shape, float scale) {
+    Tensor values = *Tensor::make(DType::kFloat32, shape);
+    for (int64_t i = 0; i < values.elements(); ++i)
+      values.mutable_data<float>()[i] = scale * static_cast<float>(i * 7919 % 1013 - 500) / 500;
+    return values;
+  };
+  const auto conv = [&](Output x, const Shape& filter, int64_t stride, const std::string& op = "Conv2D") {
+    x = t.scope.op(op, {x, t.scope.constant(filled(filter, 0.2f))},
+                   {{"strides", std::vector<int64_t>{1, stride, stride, 1}}, {"padding", std::string("SAME")}});
+    const Shape channels{filter[3] * (op == "Conv2D" ? 1 : filter[2])};
+    std::vector<Output> inputs = {x};
+    for (const float scale : {2.f, 1.f, 0.5f}) inputs.push_back(t.scope.constant(filled(channels, scale)));
+    inputs.push_back(t.scope.op("Square", {inputs[1]}));
+    return t.scope.op("FusedBatchNormV3", inputs, {{"is_training", false}, {"epsilon", 0.5f}});
+  };
+  const Output x = t.placeholder(DType::kFloat32, {-1, 32, 32, 3});
+  Output h = t.scope.op("Relu", {conv(x, {3, 3, 3, 32}, 2)});
+  h = t.scope.op("MaxPool", {h},
+                 {{"ksize", std::vector<int64_t>{1, 3, 3, 1}},
+                  {"strides", std::vector<int64_t>{1, 2, 2, 1}},
+                  {"padding", std::string("SAME")}});
+  for (int block = 0; block < 3; ++block) {
+    Output y = t.scope.op("Relu6", {conv(h, {1, 1, 32, 96}, 1)});
+    y = t.scope.op("Relu6", {conv(y, {3, 3, 96, 1}, 1, "DepthwiseConv2dNative")});
+    h = t.scope.op("Relu", {t.scope.op("AddV2", {conv(y, {1, 1, 96, 32}, 1), h})});
+  }
+  h = conv(conv(h, {3, 3, 32, 24}, 1), {1, 1, 24, 48}, 2);
+  const Output y = t.scope.op("Mean", {h, t.scope.constant(Tensor::of<int32_t>({1, 2}))});
+  REQUIRE(t.scope.ok());
+  Session as_written(*t.engine, t.graph, {.passes = GraphPasses::none()});
+  for (const int64_t batch : {1, 3, 1, 0}) {
+    const std::vector<Feed> feeds = {{x, filled({batch, 32, 32, 3}, 1)}};
+    const auto got = t.session->run(feeds, {y}), expected = as_written.run(feeds, {y});
+    INFO((got.ok() ? "" : got.error().str()) << (expected.ok() ? "" : expected.error().str()));
+    REQUIRE((got.ok() && expected.ok()));
+    const Tensor &a = (*got)[0], &b = (*expected)[0];
+    REQUIRE(a.shape() == b.shape());
+    float largest = 0, worst = 0;
+    for (int64_t i = 0; i < b.elements(); ++i) {
+      largest = std::max(largest, std::fabs(b.data<float>()[i]));
+      worst = std::max(worst, std::fabs(a.data<float>()[i] - b.data<float>()[i]));
+    }
+    CHECK(worst <= 1e-5f * largest);
+  }
+  const std::vector<Feed> feeds = {{x, filled({1, 32, 32, 3}, 1)}};
+  CHECK(nodes_of(t, {}, feeds, {y}) * 2 < nodes_of(t, GraphPasses::none(), feeds, {y}));
 }
 
 TEST_CASE("a run that checks numerics names the node of the graph") {
