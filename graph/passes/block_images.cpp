@@ -14,6 +14,7 @@ constexpr int64_t kBlockChannels = 16;  // channels: ops/parts/image_blocks.h
 constexpr int64_t kMostOfFirst = 3;     // channels of images that oneDNN makes blocks of itself
 // Nanoseconds an element, measured on AVX-512 with one thread.
 constexpr double kGain = 0.1;          // of what a convolution reads and writes
+constexpr double kGreyGain = 0.5;      // of what one of images of one channel writes
 constexpr double kWinogradGain = 0.3;  // of one that may be done after Winograd, which works on blocks
 constexpr double kChange = 0.5;        // to blocks or back
 
@@ -41,7 +42,9 @@ bool ImageBlocks::is_convolution(const Node& node, Role& role) const {
     return false;
   const Tensor* filter = step_.constant(node.inputs()[1]);
   const PartialShape in = step_.shape(node.inputs()[0]), out = step_.shape(node.out());
-  if (!filter || filter->rank() != 4 || !is_known(in) || !is_known(out) || !fills_blocks(out[3])) return false;
+  if (!filter || filter->rank() != 4 || !is_known(in) || !is_known(out)) return false;
+  // Of one channel the kernels for blocks are so much faster that even a third of a block is worth it.
+  if (!fills_blocks(out[3]) && (depthwise || in[3] != 1 || 3 * out[3] < kBlockChannels)) return false;
   if (depthwise ? filter->dim(3) != 1 || in[3] % kBlockChannels != 0 : filter->dim(2) != in[3]) return false;
   if (fills_blocks(in[3])) role = Role::kConvolution;
   else if (!depthwise && in[3] <= kMostOfFirst) role = Role::kFirst;
@@ -85,10 +88,11 @@ double ImageBlocks::gain(const Node& node, Role role) const {
   if (role != Role::kFirst && role != Role::kConvolution) return 0;
   double read_written = image_elements(step_.shape(node.out()));
   if (role == Role::kConvolution) read_written += image_elements(step_.shape(node.inputs()[0]));
+  else if (step_.shape(node.inputs()[0])[3] == 1) return kGreyGain * read_written;
   const Tensor& filter = *step_.constant(node.inputs()[1]);
   const auto* strides = node.attrs().get<std::vector<int64_t>>("strides");
-  const bool winograd = !is_depthwise(node) && filter.dim(0) == 3 && filter.dim(1) == 3 && strides &&
-                        std::ranges::count(*strides, 1) == 4;
+  const bool winograd = role == Role::kConvolution && !is_depthwise(node) && filter.dim(0) == 3 && filter.dim(1) == 3 &&
+                        strides && std::ranges::count(*strides, 1) == 4;
   return (winograd ? kWinogradGain : kGain) * read_written;
 }
 

@@ -225,7 +225,8 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
   const auto f32 = memory::data_type::f32;
   using Tag = memory::format_tag;
   const Tag tag = setting.channels_first ? Tag::nchw : Tag::nhwc;
-  const Tag in = setting.blocked && setting.blocked->input ? Tag::nChw16c : tag;
+  const Tag unblocked = s.in_channels == 1 ? Tag::nchw : tag;  // the same memory, which need not be reordered then
+  const Tag in = !setting.blocked ? tag : setting.blocked->input ? Tag::nChw16c : unblocked;
   const Tag out = setting.blocked ? Tag::nChw16c : tag;
   const int64_t o = s.out_channels, i = s.group_in, per_group = o / s.groups, h = s.y.size, w = s.x.size;
   const memory::desc plain[3] = {{{s.batch, s.in_channels, s.y.in, s.x.in}, f32, in},

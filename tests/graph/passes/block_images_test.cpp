@@ -90,6 +90,10 @@ TEST_CASE("borders that cost more than blocks gain stay, and what is not made fo
   CHECK(stays(chain(first, 8)));
   CHECK(stays(chain(f.placeholder("y", {-1, -1, 16, 3}), 32)));
   CHECK(stays(chain(first, 32), {}, {.on_gpu = [](const Node&) { return true; }}));
+  const Output grey = f.placeholder("grey", {-1, 16, 16, 1});
+  REQUIRE_FALSE(stays(f.pool(f.conv(grey, 1, 6, 5))));
+  CHECK(stays(f.pool(f.conv(grey, 1, 5, 5))));
+  CHECK(stays(f.conv(grey, 1, 6, 5)));  // as much comes out of blocks
   const Output v = f.placeholder("v", {3, 3, 32, 32});
   CHECK(stays(f.conv(f.conv(first, 3, 32, 3), v)));
   const Output a = f.conv(first, 3, 32, 3), b = f.conv(a, 32, 32, 3);

@@ -81,6 +81,7 @@ TEST_CASE("convolutions on blocks give what those on images give") {
                         {2, 12, 32, 32, 5, 2, true},
                         {2, 17, 3, 24, 3, 2, false},
                         {1, 8, 2, 16, 7, 1, false},
+                        {2, 12, 1, 6, 5, 1, false},
                         {0, 8, 16, 16, 3, 1, false}})
     for (const bool constant : {true, false})
       for (const auto& ops : epilogues) {
