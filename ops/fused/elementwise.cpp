@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "graph/passes/fuse_elementwise.h"
+#include "ops/fused/fused_program.h"
 #include "ops/fused/register.h"
 #include "ops/parts/elementwise.h"
 
@@ -46,11 +47,9 @@ FusedLoops find_loops(const KernelRegistry& kernels) {
   return loops;
 }
 
-/// One function of the program. Operands below the number of inputs are inputs, the rest results in their order.
 struct Instruction {
-  std::string_view op;
   FusedLoop loop;
-  size_t a = 0, b = 0;  // b == a for a function of one tensor
+  size_t a = 0, b = 0;  // as in FusedStep
   size_t block = 0;     // where its result is kept
 };
 
@@ -77,8 +76,9 @@ void expand(const Broadcast& plan, const char* in, size_t size, int64_t begin, i
 
 class FusedElementwise final : public ComputeKernel {
  public:
-  FusedElementwise(DType dtype, size_t inputs, std::vector<Instruction> program, size_t blocks)
-      : dtype_(dtype), size_(size_of(dtype)), inputs_(inputs), blocks_(blocks), program_(std::move(program)) {
+  FusedElementwise(FusedProgram form, std::vector<Instruction> program, size_t blocks)
+      : form_(std::move(form)), size_(size_of(form_.dtype)), inputs_(form_.inputs), blocks_(blocks),
+        program_(std::move(program)) {
     double dear = 0;
     for (const Instruction& i : program_) dear += 1.0 / static_cast<double>(i.loop.grain);
     grain_ = std::max<int64_t>(static_cast<int64_t>(1 / dear), 256);
@@ -86,9 +86,9 @@ class FusedElementwise final : public ComputeKernel {
   bool shareable() const override { return true; }
 
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const Shape shape, result_shape(c));
+    TROUPE_ASSIGN(const Shape shape, form_.shape(c));
     const int64_t n = shape.elements();
-    TROUPE_ASSIGN(Tensor y, result(c, shape));
+    TROUPE_ASSIGN(Tensor y, form_.result(c, shape));
     std::vector<Source> sources(inputs_);
     std::vector<Broadcast> plans;
     const auto repeat = [&](size_t i) -> Status {
@@ -127,37 +127,6 @@ class FusedElementwise final : public ComputeKernel {
     return operand < inputs_ && sources[operand].scalar;
   }
 
-  /// What the functions one by one would say of the shapes.
-  Result<Shape> result_shape(const KernelContext& c) const {
-    const Shape& first = c.input(0).shape();
-    int same = 1;
-    while (same < c.num_inputs() && c.input(same).shape() == first) ++same;
-    if (same == c.num_inputs()) return first;
-    std::vector<Shape> made;
-    made.reserve(program_.size());  // pointers into it stay
-    std::vector<const Shape*> shapes;
-    for (size_t i = 0; i < inputs_; ++i) shapes.push_back(&c.input(static_cast<int>(i)).shape());
-    for (const Instruction& i : program_) {
-      const Shape &a = *shapes[i.a], &b = *shapes[i.b];
-      if (a == b) {
-        shapes.push_back(&a);
-        continue;
-      }
-      if (!i.loop.broadcasts) return invalid_argument("in {}: shapes {} and {} differ", i.op, a.str(), b.str());
-      auto both = broadcast(a, b);
-      if (!both.ok()) return invalid_argument("in {}: {}", i.op, both.error().message);
-      shapes.push_back(&made.emplace_back(*both));
-    }
-    return *shapes.back();
-  }
-
-  /// In the place of an input that nobody else wants: an element of the result is written after all inputs' are read.
-  Result<Tensor> result(KernelContext& c, const Shape& shape) const {
-    for (int i = 0; i < c.num_inputs(); ++i)
-      if (c.input(i).unique() && c.input(i).shape() == shape) return c.forward_or_allocate(i, dtype_, shape);
-    return c.allocate(dtype_, shape);
-  }
-
   void run(const std::vector<Source>& sources, const std::vector<Broadcast>& plans, char* out, int64_t begin,
            int64_t end) const {
     alignas(64) char scratch[kScratchBytes];
@@ -188,7 +157,7 @@ class FusedElementwise final : public ComputeKernel {
     }
   }
 
-  const DType dtype_;
+  const FusedProgram form_;
   const size_t size_, inputs_;
   const size_t blocks_;  // for results
   const std::vector<Instruction> program_;
@@ -214,27 +183,16 @@ size_t assign_blocks(std::vector<Instruction>& program, size_t inputs) {
 
 Result<std::unique_ptr<ComputeKernel>> make_fused(const KernelInit& init, const FusedLoops& loops) {
   const DType dtype = init.attr<DType>("T");
-  const auto inputs = static_cast<size_t>(init.attr<int64_t>("N"));
-  const auto& ops = init.attr<std::vector<std::string>>("ops");
-  const auto& operands = init.attr<std::vector<int64_t>>("operands");
-  constexpr size_t kMost = 64;  // results and inputs must find room in the scratch blocks
-  if (ops.empty() || inputs > kMost || ops.size() > kMost || operands.size() != 2 * ops.size())
-    return invalid_argument(
-        "{} operands for {} functions of {} inputs; of each there may be {}, and two operands are "
-        "needed for a function",
-        operands.size(), ops.size(), inputs, kMost);
+  const auto find = [&](std::string_view op) -> std::optional<FusedFunction> {
+    const auto at = loops.find({op, dtype});
+    if (at == loops.end()) return {};
+    return FusedFunction{at->first.first, at->second.unary != nullptr, at->second.broadcasts};
+  };
+  TROUPE_ASSIGN(FusedProgram form, FusedProgram::parse(init, find));
   std::vector<Instruction> program;
-  for (size_t j = 0; j < ops.size(); ++j) {
-    const auto loop = loops.find({ops[j], dtype});
-    if (loop == loops.end()) return invalid_argument("'{}' of {} cannot be fused", ops[j], to_string(dtype));
-    const int64_t a = operands[2 * j], b = loop->second.unary ? a : operands[2 * j + 1];
-    const auto known = static_cast<int64_t>(inputs + j);
-    if (a < 0 || a >= known || b < 0 || b >= known)
-      return invalid_argument("function {} has the operands {} and {}, but {} values before it", j, a, b, known);
-    program.push_back({loop->first.first, loop->second, static_cast<size_t>(a), static_cast<size_t>(b)});
-  }
-  const size_t blocks = assign_blocks(program, inputs);
-  return std::unique_ptr<ComputeKernel>(new FusedElementwise(dtype, inputs, std::move(program), blocks));
+  for (const FusedStep& s : form.steps) program.push_back({loops.at({s.function.op, dtype}), s.a, s.b});
+  const size_t blocks = assign_blocks(program, form.inputs);
+  return std::unique_ptr<ComputeKernel>(new FusedElementwise(std::move(form), std::move(program), blocks));
 }
 
 }  // namespace
