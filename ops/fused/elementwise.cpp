@@ -203,7 +203,7 @@ void register_fused_elementwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .input("args: N * T")
           .output("y: T")
           .attr("N: int >= 1")
-          .attr(type_attr("T", FullFloatTypes{}))
+          .attr(type_attr("T", FloatTypes{}))
           .attr("ops: list(string)")
           .attr("operands: list(int)")
           .shape([](ShapeContext& c) -> Status {

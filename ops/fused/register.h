@@ -2,6 +2,7 @@
 // Several functions in one node, which passes over the graph make.
 // The list of the files here that register ops: one function for each, of its name.
 #pragma once
+#include "ops/fused/gpu_elementwise.h"
 #include "ops/nn/gpu_epilogue.h"
 #include "troupe/kernel.h"
 #include "troupe/op.h"
@@ -16,7 +17,8 @@ void register_fused_product_ops(OpRegistry&, KernelRegistry&);
 void register_product_gradient_ops(OpRegistry&, KernelRegistry&);
 void register_blocked_image_ops(OpRegistry&, KernelRegistry&);
 
-/// Kernels of GPUs. `launches` are those of the variant.
+/// Kernels of GPUs. Launches are those of the variant.
+void register_fused_elementwise_gpu(KernelRegistry& kernels, GpuFusedLaunch launch);
 void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
 void register_product_gradient_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches);
 
