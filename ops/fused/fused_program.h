@@ -30,7 +30,7 @@ struct FusedStep {
 struct FusedProgram {
   DType dtype = DType::kInvalid;
   size_t inputs = 0;
-  std::vector<FusedStep> steps;
+  std::vector<FusedStep> steps = {};
 
   /// Of the attributes of a node. `find` gives the function of an op, or nullopt. Errors: kInvalidArgument for
   /// functions that are not known, operands that do not come before their function, too many of either.
