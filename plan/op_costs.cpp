@@ -3,6 +3,7 @@
 #include "plan/op_costs.h"
 
 #include <set>
+#include <string_view>
 
 namespace troupe {
 namespace {
@@ -22,15 +23,17 @@ double taps(const PartialShape& filter, bool depthwise) {
 }
 
 double product_flops(const Node& n, const NodeShapes& s) {
-  const bool batch = n.op().name() != "MatMul";
+  const bool batch = n.op().name().starts_with("Batch");
   const bool transposed = n.attrs().get_or<bool>(batch ? "adj_x" : "transpose_a", false);
   return 2 * elements_of(s.outputs[0]) * dim(s.inputs[0], transposed ? -2 : -1);
 }
 
 /// Convolutions forward and backward: 0 when `n` is none.
 double convolution_flops(const Node& n, const NodeShapes& s) {
-  const std::string& op = n.op().name();
-  const bool depthwise = op.starts_with("DepthwiseConv2dNative");
+  std::string_view op = n.op().name();
+  for (const std::string_view form : {"_Fused", "_Blocked"})
+    if (op.starts_with(form)) op.remove_prefix(form.size());
+  const bool depthwise = op.starts_with("DepthwiseConv2dNative") || n.attrs().get_or<bool>("depthwise", false);
   if (!depthwise && !op.starts_with("Conv2D")) return 0;
   if (op.ends_with("BackpropInput")) return 2 * input_elements(s, 2) * taps(s.inputs[1], depthwise);
   if (op.ends_with("BackpropFilter")) return 2 * input_elements(s, 2) * taps(s.outputs[0], depthwise);
@@ -53,7 +56,13 @@ double pool_flops(const Node& n, const NodeShapes& s) {
          (n.op().name().ends_with("Grad") ? input_elements(s, s.inputs.size() - 1) : elements_of(s.outputs[0]));
 }
 
-const Names kProducts = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"};
+const Names kProducts = {"MatMul",
+                         "BatchMatMul",
+                         "BatchMatMulV2",
+                         "BatchMatMulV3",
+                         "_FusedMatMul",
+                         "_FusedMatMulBiasAddGrad",
+                         "_FusedMatMulReluGrad"};
 const Names kReductions = {
     "All",        "Any",         "ArgMax",     "ArgMin",     "BiasAddGrad", "EuclideanNorm",
     "L2Loss",     "Max",         "Mean",       "Min",        "Prod",        "Sum",

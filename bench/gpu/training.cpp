@@ -39,14 +39,15 @@ Result<std::unique_ptr<Engine>> engine_of(const Settings& s) {
 }
 
 /// Steps before any is measured: by then cuDNN's plans are chosen (CudnnOptions::timed).
-constexpr int kFirstSteps = 20;
+int first_steps(const Settings& s) { return s.fake ? 1 : 20; }
 
 /// Seconds of a step, of so many.
-Result<double> seconds_per_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared, int steps) {
-  for (int i = 0; i < kFirstSteps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
+Result<double> seconds_per_step(Session& session, const std::shared_ptr<Session::Prepared>& prepared,
+                                const Settings& s) {
+  for (int i = 0; i < first_steps(s); ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
   const auto begun = Clock::now();
-  for (int i = 0; i < steps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
-  return seconds_since(begun) / steps;
+  for (int i = 0; i < s.steps; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {}));
+  return seconds_since(begun) / s.steps;
 }
 
 /// Prints what a step's nodes took of the card's time, by op, and how long the host took to put them in.
@@ -113,7 +114,7 @@ Result<double> train(const Settings& s) {
   begin.insert(begin.end(), {x.init, y.init});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, begin));
   TROUPE_ASSIGN(const auto prepared, session.prepare({}, {}, {update}));
-  TROUPE_ASSIGN(const double seconds, seconds_per_step(session, prepared, s.steps));
+  TROUPE_ASSIGN(const double seconds, seconds_per_step(session, prepared, s));
   if (s.ops) TROUPE_RETURN_IF_ERROR(print_ops(session, prepared));
   return s.batch / seconds;
 }
@@ -143,7 +144,7 @@ Result<double> idle(const Settings& s) {
   options.optimizer = nn::sgd(nn::constant_rate(0.01f));
   TROUPE_ASSIGN(auto trainer, nn::Trainer::create(*engine, model, std::move(data), options));
   TROUPE_RETURN_IF_ERROR(trainer->initialise());
-  TROUPE_RETURN_IF_ERROR(trainer->run(kFirstSteps));
+  TROUPE_RETURN_IF_ERROR(trainer->run(first_steps(s)));
   const auto begun = Clock::now();
   TROUPE_RETURN_IF_ERROR(trainer->run(s.steps));
   const double fed = seconds_since(begun) / s.steps;
@@ -161,7 +162,7 @@ Result<double> idle(const Settings& s) {
   begin.insert(begin.end(), {x.init, y.init});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, begin));
   TROUPE_ASSIGN(const auto prepared, session.prepare({}, {made.loss}, {update}));
-  TROUPE_ASSIGN(const double resident, seconds_per_step(session, prepared, s.steps));
+  TROUPE_ASSIGN(const double resident, seconds_per_step(session, prepared, s));
   return std::max(0.0, 100 * (1 - resident / fed));
 }
 

@@ -58,8 +58,7 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      (plain == "MatMul" ? "" : "on CPUs Add of the next of args or nothing, ") +
                      "and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate (by tanh) and GeluExact (by erf) or "
                      "nothing. A pass makes it. Relu and Relu6 of a "
-                     "NaN after a convolution, and Relu of one after a product on a GPU, may be 0." +
-                     (plain == "MatMul" ? " With num_kept 1, Relu leaves what _FusedMatMulReluGrad may use." : "")),
+                     "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
             not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };

@@ -40,7 +40,7 @@ TEST_CASE("gpu: a kernel that reads where there is no memory loses the card, and
   EngineOptions options = gpus.options();
   options.register_ops = [fake = gpus.runtime](OpRegistry& ops, KernelRegistry& kernels) {
     OpDef op("TestReadsNowhere");
-    ops.add(op.input("x: float32").output("y: float32").doc("Reads where there is no memory."),
+    ops.add(op.input("x: float32").output("y: float32").doc("Reads where there is no memory.").shape(unchanged_shape),
             not_differentiable("it reads nothing"));
     kernels.add("TestReadsNowhere", DeviceKind::kCuda, {},
                 KernelFactory([fake](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {

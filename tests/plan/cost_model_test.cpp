@@ -142,6 +142,8 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
   CHECK(flops_of(*f.s.node("MatMul", {a, b})) == 2 * 3 * 4 * 5);
   CHECK(flops_of(*f.s.node("MatMul", {p({4, 3}), b}, {{"transpose_a", true}})) == 2 * 3 * 4 * 5);
   CHECK(flops_of(*f.s.node("BatchMatMulV2", {p({7, 3, 4}), p({7, 4, 5})})) == 7 * 2 * 3 * 4 * 5);
+  const Attrs fused = {{"num_args", int64_t{0}}, {"fused_ops", std::vector<std::string>{"Tanh"}}};
+  CHECK(flops_of(*f.s.node("_FusedMatMul", {a, b}, fused)) == 2 * 3 * 4 * 5);
 
   // 3 x 3 filters from 4 to 8 channels over images of 10 x 12, stride 2: 5 x 6 outputs.
   const Attrs attrs = {{"strides", std::vector<int64_t>{1, 2, 2, 1}}, {"padding", std::string("SAME")}};
@@ -150,6 +152,10 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
   CHECK(flops_of(*f.s.node("Conv2D", {x, w}, attrs)) == conv);
   CHECK(flops_of(*f.s.node("Conv2DBackpropInput", {ints({2, 10, 12, 4}), w, dy}, attrs)) == conv);
   CHECK(flops_of(*f.s.node("Conv2DBackpropFilter", {x, ints({3, 3, 4, 8}), dy}, attrs)) == conv);
+  Attrs fused_conv = attrs;
+  fused_conv.set("num_args", int64_t{0});
+  fused_conv.set("fused_ops", std::vector<std::string>{"Relu"});
+  CHECK(flops_of(*f.s.node("_FusedConv2D", {x, w}, fused_conv)) == conv);
   const Output deep = p({3, 3, 4, 2}), deep_dy = p({2, 5, 6, 8});
   const double depthwise = 2.0 * (2 * 5 * 6 * 8) * (3 * 3);
   CHECK(flops_of(*f.s.node("DepthwiseConv2dNative", {x, deep}, attrs)) == depthwise);
