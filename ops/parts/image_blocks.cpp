@@ -11,9 +11,11 @@ namespace troupe {
 Result<Tensor> block_images(const KernelContext& c, const Tensor& images) {
   if (images.rank() != 4)
     return invalid_argument("images must have rank 4, but their shape is {}", images.shape().str());
-  const int64_t places = images.dim(1) * images.dim(2), channels = images.dim(3), blocks = image_blocks(channels);
+  const int64_t channels = images.dim(3), blocks = image_blocks(channels);
   TROUPE_ASSIGN(Tensor out,
                 c.allocate(DType::kFloat32, {images.dim(0), blocks, images.dim(1), images.dim(2), kImageBlock}));
+  if (out.elements() == 0) return out;  // sizes beside one of 0 may be anything
+  const int64_t places = images.dim(1) * images.dim(2);
   const float* from = images.data<float>();
   float* to = out.mutable_data<float>();
   const int64_t grain = 1 + kCheapGrain / std::max<int64_t>(places * kImageBlock, 1);
@@ -42,8 +44,9 @@ Result<Shape> unblocked_shape(const Shape& blocked, int64_t channels) {
 
 Result<Tensor> unblock_images(const KernelContext& c, const Tensor& blocked, int64_t channels) {
   TROUPE_ASSIGN(const Shape shape, unblocked_shape(blocked.shape(), channels));
-  const int64_t places = shape[1] * shape[2], blocks = blocked.dim(1);
   TROUPE_ASSIGN(Tensor out, c.allocate(DType::kFloat32, shape));
+  if (out.elements() == 0) return out;
+  const int64_t places = shape[1] * shape[2], blocks = blocked.dim(1);
   const float* from = blocked.data<float>();
   float* to = out.mutable_data<float>();
   const int64_t grain = 1 + kCheapGrain / std::max<int64_t>(places * kImageBlock, 1);

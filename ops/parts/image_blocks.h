@@ -11,7 +11,9 @@ namespace troupe {
 inline constexpr int64_t kImageBlock = 16;
 
 /// Blocks for so many channels; -1 for -1.
-inline int64_t image_blocks(int64_t channels) { return channels < 0 ? -1 : (channels + kImageBlock - 1) / kImageBlock; }
+inline int64_t image_blocks(int64_t channels) {
+  return channels < 0 ? -1 : channels / kImageBlock + (channels % kImageBlock == 0 ? 0 : 1);
+}
 
 /// [batch, height, width, channels] of float32 in blocks. Errors: another rank.
 Result<Tensor> block_images(const KernelContext& c, const Tensor& images);
