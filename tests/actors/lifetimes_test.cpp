@@ -277,10 +277,7 @@ TEST_CASE("a child after fork gets an error from every call, and ends") {
   auto prepared = session.prepare({}, {p.sum});
   REQUIRE(prepared.ok());
   CHECK(session.run(*prepared).ok());
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    alarm(20);
+  const auto live = [&] {
     const auto refused = [](const Status& s) { return !s.ok() && s.error().code == Code::kFailedPrecondition; };
     bool told = false;
     session.run_async(*prepared, {}, [&](RunResult r) { told = refused(r.status()); });
@@ -291,9 +288,22 @@ TEST_CASE("a child after fork gets an error from every call, and ends") {
     session.close();
     engine.reset();
     _exit(ok ? 0 : 1);
-  }
+  };
+#ifdef __SANITIZE_ADDRESS__
+  constexpr int kTries = 3;  // its allocator has a lock that a thread of the engine may just hold: seldom
+#else
+  constexpr int kTries = 1;
+#endif
   int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
+  for (int i = 0; i < kTries && (i == 0 || !WIFEXITED(status)); ++i) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      live();
+    }
+    REQUIRE(waitpid(child, &status, 0) == child);
+  }
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(session.run(*prepared).ok());
