@@ -301,10 +301,9 @@ template <class A, int N> struct CoefficientsOfPack {
 
 /// apply_channels() of such images.
 template <class T>
-__global__ void __launch_bounds__(kNormThreads, 2)
-    apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T>>* x, const Coefficients<Arithmetic<T>>* channels,
-               int64_t rows, int64_t packs, bool relu, const Pack<T, kNormPack<T>>* side, unsigned char* bits,
-               int64_t bytes) {
+__global__ void apply_rows(Pack<T, kNormPack<T>>* out, const Pack<T, kNormPack<T>>* x,
+                           const Coefficients<Arithmetic<T>>* channels, int64_t rows, int64_t packs, bool relu,
+                           const Pack<T, kNormPack<T>>* side, unsigned char* bits, int64_t bytes) {
   using A = Arithmetic<T>;
   constexpr int N = kNormPack<T>;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -336,10 +335,10 @@ __global__ void __launch_bounds__(kNormThreads, 2)
 
 /// apply_gradient() of such images.
 template <class T>
-__global__ void __launch_bounds__(kNormThreads, 2)
-    apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPack<T>>* rectified, const Pack<T, kNormPack<T>>* g,
-                        const Pack<T, kNormPack<T>>* x, const unsigned char* bits,
-                        const Coefficients<Arithmetic<T>>* channels, int64_t rows, int64_t packs) {
+__global__ void apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPack<T>>* rectified,
+                                    const Pack<T, kNormPack<T>>* g, const Pack<T, kNormPack<T>>* x,
+                                    const unsigned char* bits, const Coefficients<Arithmetic<T>>* channels,
+                                    int64_t rows, int64_t packs) {
   using A = Arithmetic<T>;
   constexpr int N = kNormPack<T>;
   const int64_t pack = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
