@@ -32,8 +32,10 @@ struct Cluster : TemporaryDirectory {
                                           job,      "--task",    std::to_string(task)};
     arguments.insert(arguments.end(), more.begin(), more.end());
     auto out = std::make_unique<Program>(kTroupePath, arguments);
-    REQUIRE(
-        out->read_for(std::chrono::minutes(1), " listens at unix:" + file(job[0] + std::to_string(task)) + how + "\n"));
+    const bool listens =
+        out->read_for(std::chrono::minutes(1), " listens at unix:" + file(job[0] + std::to_string(task)) + how + "\n");
+    INFO(out->out() << out->err());
+    REQUIRE(listens);
     return out;
   }
   std::string json;

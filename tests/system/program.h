@@ -7,11 +7,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,29 +36,37 @@ class Program {
           Stream err = Stream::kRead)
       : ends_{open_stream(out), open_stream(err)} {
     arguments.insert(arguments.begin(), path);
-    // A signal that comes before the program does finds no handler of the tests.
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::sigprocmask(SIG_BLOCK, &all, &before);
-    pid_ = ::fork();
-    if (pid_ != 0) ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      std::vector<char*> argv;
-      for (std::string& a : arguments) argv.push_back(a.data());
-      argv.push_back(nullptr);
-      if (ends_[0].child >= 0) ::dup2(ends_[0].child, STDOUT_FILENO);
-      if (ends_[1].child >= 0) ::dup2(ends_[1].child, STDERR_FILENO);
-      if (out == Stream::kClosed) ::close(STDOUT_FILENO);
-      if (err == Stream::kClosed) ::close(STDERR_FILENO);
-      // A program that a signal ends leaves its threads, which ThreadSanitizer would report.
-      const char* options = std::getenv("TSAN_OPTIONS");
-      ::setenv("TSAN_OPTIONS", (std::string(options ? options : "") + ":report_thread_leaks=0").c_str(), 1);
-      for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(s, SIG_DFL);
-      ::sigprocmask(SIG_SETMASK, &before, nullptr);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
+    // A program that a signal ends leaves its threads, which ThreadSanitizer would report.
+    const char* options = std::getenv("TSAN_OPTIONS");
+    std::vector<std::string> environment = {"TSAN_OPTIONS=" + std::string(options ? options : "") +
+                                            ":report_thread_leaks=0"};
+    for (char** at = environ; *at; ++at)
+      if (!std::string_view(*at).starts_with("TSAN_OPTIONS=")) environment.emplace_back(*at);
+
+    // By posix_spawn(), not fork(): an engine of the test has threads, which may hold the locks of a sanitizer's
+    // allocator, and what runs between fork() and exec would wait for them for ever.
+    posix_spawn_file_actions_t streams;
+    ::posix_spawn_file_actions_init(&streams);
+    for (const auto& [end, stream, number] :
+         {std::tuple(ends_[0], out, STDOUT_FILENO), std::tuple(ends_[1], err, STDERR_FILENO)}) {
+      if (end.child >= 0) ::posix_spawn_file_actions_adddup2(&streams, end.child, number);
+      if (stream == Stream::kClosed) ::posix_spawn_file_actions_addclose(&streams, number);
     }
+    sigset_t ends, mask;
+    ::sigemptyset(&ends);
+    for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::sigaddset(&ends, s);
+    ::sigprocmask(SIG_BLOCK, nullptr, &mask);
+    posix_spawnattr_t how;
+    ::posix_spawnattr_init(&how);
+    ::posix_spawnattr_setsigdefault(&how, &ends);
+    ::posix_spawnattr_setsigmask(&how, &mask);
+    ::posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    const int error =
+        ::posix_spawn(&pid_, path.c_str(), &streams, &how, pointers(arguments).data(), pointers(environment).data());
+    ::posix_spawnattr_destroy(&how);
+    ::posix_spawn_file_actions_destroy(&streams);
+    INFO(path << ": " << std::strerror(error));
+    REQUIRE(error == 0);
     for (End& end : ends_)
       if (end.child >= 0) ::close(end.child);
   }
@@ -109,6 +121,12 @@ class Program {
     int parent = -1, child = -1;
     std::string text = {};
   };
+  static std::vector<char*> pointers(std::vector<std::string>& strings) {
+    std::vector<char*> out;
+    for (std::string& s : strings) out.push_back(s.data());
+    out.push_back(nullptr);
+    return out;
+  }
   static End open_stream(Stream stream) {
     if (stream == Stream::kClosed) return {};
     if (stream == Stream::kFull) return {.child = ::open("/dev/full", O_WRONLY | O_CLOEXEC)};
