@@ -31,8 +31,9 @@ class TowerBuilder {
   /// The components of a batch, fed.
   std::vector<Output> fed_batch(const Scope& scope) const;
   Output queue(const Scope& scope, const std::string& name, std::vector<DType> types, std::vector<PartialShape> parts,
-               int64_t capacity) const;
+               int64_t capacity, const char* op = "FIFOQueueV2") const;
   /// The scope for nodes that use the queue of a replica.
+  bool batches_on_gpu(int replica) const;
   Scope at_queue(const Scope& scope, int replica) const;
   Output batch_queue(const Scope& scope, int replica) const;
   void input();

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "train/evaluation.h"
+#include "train/gpus.h"
 #include "train/tasks.h"
 
 namespace troupe::nn {
@@ -29,8 +30,8 @@ std::string trainer_container(const std::string& name) { return fmt::format("tra
 
 // A queue of `name`, as seen from the device of `scope`.
 Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vector<DType> types,
-                           std::vector<PartialShape> parts, int64_t capacity) const {
-  return scope.named(name).op("FIFOQueueV2", {},
+                           std::vector<PartialShape> parts, int64_t capacity, const char* op) const {
+  return scope.named(name).op(op, {},
                               {{"component_types", std::move(types)},
                                {"shapes", std::move(parts)},
                                {"capacity", capacity},
@@ -38,9 +39,16 @@ Output TowerBuilder::queue(const Scope& scope, const std::string& name, std::vec
                                {"shared_name", name}});
 }
 
-// Of several tasks one has the queue: that of the replica it is for, so that batches are there before they are needed,
-// or that of the input, from where each batch goes to the replica that takes it.
+// Whether the batches of a replica are on its GPU before they are needed.
+bool TowerBuilder::batches_on_gpu(int replica) const {
+  return (own_queues(options_.mode) || replicas() == 1) && any_gpu({&devices_[static_cast<size_t>(replica)], 1});
+}
+
+// A queue of batches is on the GPU of the replica it is for. Otherwise, of several tasks one has it: that of the
+// replica, so that batches are there before they are needed, or that of the input, from where each batch goes to the
+// replica that takes it.
 Scope TowerBuilder::at_queue(const Scope& scope, int replica) const {
+  if (batches_on_gpu(replica)) return scope.device(devices_[static_cast<size_t>(replica)]);
   if (own_task_.empty()) return scope;
   return scope.in_task_of(own_queues(options_.mode) ? devices_[static_cast<size_t>(replica)] : input_device_);
 }
@@ -48,7 +56,8 @@ Scope TowerBuilder::at_queue(const Scope& scope, int replica) const {
 Output TowerBuilder::batch_queue(const Scope& scope, int replica) const {
   const bool own = own_queues(options_.mode);
   return queue(scope, own ? fmt::format("batches_{}", replica) : "batches", dtypes_, shapes_,
-               int64_t{options_.queue_capacity} * (own ? 1 : replicas()));
+               int64_t{options_.queue_capacity} * (own ? 1 : replicas()),
+               batches_on_gpu(replica) ? "_DeviceQueue" : "FIFOQueueV2");
 }
 
 void TowerBuilder::input() {

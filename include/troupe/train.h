@@ -104,7 +104,8 @@ struct TrainerOptions {
   /// once on one engine need two.
   std::string container = {};
   std::string name = "train";
-  /// Batches waiting in front of each replica.
+  /// Batches waiting in front of each replica: in the memory of its GPU, if it is on one and no other replica takes
+  /// them, copied there while it works on those before.
   int queue_capacity = 4;
   /// The device that runs the steps of the input; empty: that of the first replica, or where that is of another task
   /// the engine's first. The dataset itself is on devices of the engine's own task always.

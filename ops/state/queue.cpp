@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues: FIFOQueueV2, RandomShuffleQueueV2, PaddingFIFOQueueV2, PriorityQueueV2 make handles; QueueEnqueueV2,
-// QueueEnqueueManyV2, QueueDequeueV2, QueueDequeueManyV2, QueueDequeueUpToV2, QueueCloseV2, QueueSizeV2 and
-// QueueIsClosedV2 run at the queue's host.
+// Queues: FIFOQueueV2, RandomShuffleQueueV2, PaddingFIFOQueueV2, PriorityQueueV2 and _DeviceQueue make handles;
+// QueueEnqueueV2, QueueEnqueueManyV2, QueueDequeueV2, QueueDequeueManyV2, QueueDequeueUpToV2, QueueCloseV2, QueueSizeV2
+// and QueueIsClosedV2 run at the queue's host.
+//
+// The elements of a _DeviceQueue on a GPU are in its memory: what comes from the host is copied there before it goes
+// into the queue, so that the step that takes it finds it there.
+#include <algorithm>
+
+#include "gpu/compute.h"
 #include "ops/parts/resource_kernel.h"
 #include "ops/state/register.h"
 #include "queues/fifo_queue.h"
@@ -74,13 +80,40 @@ bool same_components(const Queue& queue, const std::vector<DType>& wanted, Resou
   return false;
 }
 
+/// Lets an element through that is in the memory of the device that asks. Lives until it has delivered, which a Reply
+/// does exactly once.
+class NearReply final : public ReplySink {
+ public:
+  static Reply wrap(Reply reply, const gpu::Compute* gpu) {
+    const RequestTag tag = reply.tag();
+    return Reply(*new NearReply(std::move(reply), gpu), tag);
+  }
+  void deliver(const RequestTag&, Result<std::vector<Tensor>> outputs) override {
+    const std::unique_ptr<NearReply> self(this);
+    if (outputs.ok() && !std::ranges::all_of(*outputs, [this](const Tensor& value) { return is_near(value); }))
+      outputs = make_error(Code::kFailedPrecondition,
+                           "the element is in the memory of another device: what uses a queue that has its elements on "
+                           "a GPU must be on that GPU");
+    reply_(std::move(outputs));
+  }
+
+ private:
+  NearReply(Reply reply, const gpu::Compute* gpu) : reply_(std::move(reply)), gpu_(gpu) {}
+  bool is_near(const Tensor& value) const {
+    if (!gpu_) return value.space() == Space::kHost;
+    return is_object(value.dtype()) || gpu_->holds(value);
+  }
+  Reply reply_;
+  const gpu::Compute* const gpu_;  // of the device that asks, which outlives its steps
+};
+
 class DequeueKernel final : public QueueKernel {
  public:
   explicit DequeueKernel(const KernelInit& init) : dtypes_(init.output_dtypes) {}
 
  private:
   void run(Queue& queue, ResourceRequest& request) override {
-    if (same_components(queue, dtypes_, request)) queue.dequeue(std::move(request.reply));
+    if (same_components(queue, dtypes_, request)) queue.dequeue(NearReply::wrap(std::move(request.reply), request.gpu));
   }
   const std::vector<DType> dtypes_;
 };
@@ -202,9 +235,17 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
         });
       });
 
+  add_queue(
+      ops, kernels, OpDef("_DeviceQueue"), "1",
+      "A handle to a first-in-first-out queue whose elements are in the memory of the device that the node is on: "
+      "on a GPU what is put in is copied there ahead of who takes it. All that uses it must be on that device.",
+      [](const KernelInit& init) { return queue_handle(init, FifoQueue::make); });
+  kernels.add("_DeviceQueue", DeviceKind::kCuda, {},
+              [](const KernelInit& init) { return queue_handle(init, FifoQueue::make); });
+
   const char* no_value = "it has no output";
   const char* from_queue = "elements come from the queue; what was put in is not traced";
-  const auto kCpu = DeviceKind::kCpu;
+  const auto kCpu = DeviceKind::kCpu, kGpu = DeviceKind::kCuda;
 
   ops.add(
       OpDef("QueueEnqueueV2")
@@ -217,6 +258,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .stateful(),
       not_differentiable(no_value));
   kernels.add<EnqueueKernel<false>>("QueueEnqueueV2", kCpu, {});
+  kernels.add<EnqueueKernel<false>>("QueueEnqueueV2", kGpu, {});
   ops.add(OpDef("QueueEnqueueManyV2")
               .input("handle: resource")
               .input("components: Tcomponents")
@@ -238,6 +280,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable(from_queue));
   kernels.add<DequeueKernel>("QueueDequeueV2", kCpu, {});
+  kernels.add<DequeueKernel>("QueueDequeueV2", kGpu, {});
   ops.add(OpDef("QueueDequeueManyV2")
               .input("handle: resource")
               .input("n: int32")
@@ -272,6 +315,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .stateful(),
       not_differentiable(no_value));
   kernels.add<CloseKernel>("QueueCloseV2", kCpu, {});
+  kernels.add<CloseKernel>("QueueCloseV2", kGpu, {});
   ops.add(OpDef("QueueSizeV2")
               .input("handle: resource")
               .output("size: int32")
@@ -280,6 +324,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("a count does not depend on values"));
   kernels.add<SizeKernel>("QueueSizeV2", kCpu, {});
+  kernels.add<SizeKernel>("QueueSizeV2", kGpu, {}, {{}, {0}});
   ops.add(OpDef("QueueIsClosedV2")
               .input("handle: resource")
               .output("is_closed: bool")
@@ -288,6 +333,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           not_differentiable("the output is a truth value"));
   kernels.add<IsClosedKernel>("QueueIsClosedV2", kCpu, {});
+  kernels.add<IsClosedKernel>("QueueIsClosedV2", kGpu, {}, {{}, {0}});
 }
 
 }  // namespace troupe

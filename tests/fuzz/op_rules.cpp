@@ -528,7 +528,7 @@ ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad ResourceSparseApplyAdagra
   <-ReadVariableOp @dtype=$T resource=%v
 
 # -- queues, barriers, tables, readers, iterators, accumulators
-FIFOQueueV2 RandomShuffleQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 : q<- @component_types={float32} @shapes={[*S]}
+FIFOQueueV2 RandomShuffleQueueV2 PaddingFIFOQueueV2 PriorityQueueV2 _DeviceQueue : q<- @component_types={float32} @shapes={[*S]}
   @capacity=-1|(1..3) @min_after_dequeue=0 ; <-QueueSizeV2 handle=%q
 QueueEnqueueV2 : q<-FIFOQueueV2 @component_types=$Tcomponents ; handle=%q components=[*S] @timeout_ms=-1 ;
   <-QueueSizeV2 handle=%q
