@@ -3,21 +3,11 @@
 #include <algorithm>
 
 #include "nn/precision.h"
+#include "nn/shapes.h"
 #include "nn/updates.h"
 
 namespace troupe::nn {
 namespace {
-
-// The last size of x, or 0 after failing the scope because it is not known.
-int64_t channels(const Scope& scope, Output x, int min_rank, const char* layer, const std::string& name) {
-  if (!scope.ok()) return 0;
-  if (!x) return scope.fail(invalid_argument("{} '{}': the input is empty", layer, name)), 0;
-  const PartialShape& shape = x.shape();
-  if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) > 0) return shape.dim(-1);
-  scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} and a known last size are needed", layer, name,
-                              x.name(), shape.str(), min_rank));
-  return 0;
-}
 
 Output pool(const Scope& scope, const char* op, Output x, int size, int stride, const std::string& padding) {
   const int64_t step = stride ? stride : size;
@@ -43,21 +33,25 @@ Output widened(const Scope& scope, Output x) {
 
 Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options) {
-  const int64_t in = channels(scope, x, 2, "dense", name);
+  const int64_t in = last_size_of(scope, x, 1, "dense", name);
   if (in == 0) return {};
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {in, units}, options.kernel);
-  Output y = inside.op("MatMul", {x, for_input(inside, kernel, x)});
+  const int rank = x.shape().rank();
+  const Output flat = rank == 2 ? x : inside.op("Reshape", {x, inside.constant(Tensor::of<int64_t>({-1, in}))});
+  Output y = inside.op("MatMul", {flat, for_input(inside, kernel, x)});
+  if (rank > 2) y = with_last_sizes(inside, y, x, {units});  // before the bias, where passes find both
   if (options.bias) {
     const Output bias = variables.read(scope, name + "/bias", {units}, zeros());
     y = inside.op("BiasAdd", {y, for_input(inside, bias, x)});
   }
+  if (rank == 1) y = with_last_sizes(inside, y, x, {units});
   return y;
 }
 
 Output conv2d(const ScopeAt& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
               const ConvOptions& options) {
-  const int64_t in = channels(scope, x, 4, "conv2d", name);
+  const int64_t in = last_size_of(scope, x, 4, "conv2d", name);
   if (in == 0) return {};
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {size, size, in, filters}, options.kernel);
@@ -80,7 +74,7 @@ Output avg_pool(const ScopeAt& scope, Output x, int size, int stride, const std:
 
 Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options) {
-  const int64_t c = channels(scope, x, 2, "batch_norm", name);
+  const int64_t c = last_size_of(scope, x, 2, "batch_norm", name);
   if (c == 0) return {};
   const Scope inside = scope.scope(name);
   const bool flat = x.shape().rank() == 2;  // the op wants four dimensions
@@ -131,10 +125,10 @@ Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float
 
 LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                 const LstmOptions& options) {
-  const int64_t in = channels(scope, x, 3, "lstm", name);
+  const int64_t in = last_size_of(scope, x, 3, "lstm", name);
   if (in == 0) return {};
   const int64_t batch = x.shape().dim(options.time_major ? 1 : 0), steps = x.shape().dim(options.time_major ? 0 : 1);
-  if (x.shape().rank() != 3 || batch < 0 || steps < 1 || units < 1) {
+  if (x.shape().rank() != 3 || steps < 1 || units < 1) {
     scope.fail(
         invalid_argument("lstm '{}': {} units over input {} of shape {}; units, and a known shape of rank 3 with "
                          "steps are needed",
@@ -148,18 +142,27 @@ LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t un
   const Output kernel =
       for_input(inside, variables.read(scope, name + "/kernel", {in + units, 4 * units}, options.kernel), x);
   const Output bias = for_input(inside, variables.read(scope, name + "/bias", {4 * units}, zeros()), x);
-  const auto zeros_of = [&](std::vector<int64_t> shape) {
-    const Output zero = for_input(inside, inside.constant(0.f), x);
-    return inside.op("Fill", {inside.constant(Tensor::of<int64_t>(shape)), zero});
+  const auto vector = [&](const std::vector<int64_t>& v) { return inside.constant(Tensor::of<int64_t>(v)); };
+  const auto zeros_of = [&](Output sizes) {
+    return inside.op("Fill", {sizes, for_input(inside, inside.constant(0.f), x)});
   };
+  Output state_sizes;
   const auto initial = [&](Output state, const char* what) {
-    if (!state) return zeros_of({batch, units});
+    if (!state) {
+      if (!state_sizes && batch >= 0) state_sizes = vector({batch, units});
+      if (!state_sizes) {
+        const Output all = inside.op("Shape", {x}, {{"out_type", DType::kInt64}});
+        const Output rows = inside.op("Slice", {all, vector({options.time_major ? 1 : 0}), vector({1})});
+        state_sizes = inside.op("ConcatV2", {rows, vector({units}), inside.constant(0)});
+      }
+      return zeros_of(state_sizes);
+    }
     if (!state.shape().compatible(PartialShape{batch, units}))
       scope.fail(invalid_argument("lstm '{}': the initial {} {} has shape {}, not [{},{}]", name, what, state.name(),
                                   state.shape().str(), batch, units));
     return state;
   };
-  const Output peephole = zeros_of({units});
+  const Output peephole = zeros_of(vector({units}));
   const Node* all = inside.node("BlockLSTM",
                                 {inside.constant(steps), swap(x), initial(options.initial.c, "cell"),
                                  initial(options.initial.h, "result"), kernel, peephole, peephole, peephole, bias},
@@ -176,7 +179,7 @@ LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variable
   if (scopes.empty()) return {};
   const ScopeAt first(scopes.front(), where);
   const size_t layers = scopes.size();
-  if (channels(first, x, 3, "lstm_stack", name) == 0) return {};
+  if (last_size_of(first, x, 3, "lstm_stack", name) == 0) return {};
   const bool time_major = options.lstm.time_major;
   const int64_t steps = x.shape().dim(time_major ? 0 : 1);
   if (steps < 1 || options.chunk < 0 || (!options.initial.empty() && options.initial.size() != layers)) {

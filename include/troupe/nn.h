@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers, losses and the variables they share: functions that add nodes to a graph. Implemented in nn/.
+// Layers, losses and the variables they share: functions that add nodes to a graph. Implemented in nn/. Brings the
+// layers of troupe/transformer.h along.
 //
 // A layer takes the scope (name prefix, device), the Variables of the model and its input; its own variables
 // are named `name`/kernel, `name`/bias and so on. Building a model twice with one Variables in one graph, say once for
@@ -130,7 +131,7 @@ struct DenseOptions {
   bool bias = true;
   Initializer kernel = glorot_uniform();
 };
-/// x [batch, in] times kernel [in, units] plus bias [units]. Error: x of unknown inner size.
+/// x [..., in] times kernel [in, units] plus bias [units], over its last dimension. Error: the last size unknown.
 Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options = {});
 
@@ -189,7 +190,7 @@ struct LstmResult {
   LstmState state() const { return {last, cell}; }
 };
 /// A long short-term memory over x [batch, steps, in]: the op BlockLSTM, one node for all steps. Variables:
-/// `name`/kernel [in + units, 4 * units], gates i, c, f, o, and `name`/bias [4 * units], 0 at first. Error: batch,
+/// `name`/kernel [in + units, 4 * units], gates i, c, f, o, and `name`/bias [4 * units], 0 at first. Error:
 /// steps or `in` unknown, no steps, or an initial state of another shape.
 LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
                 const LstmOptions& options = {});
@@ -249,3 +250,5 @@ Output mean_all(const ScopeAt& scope, Output x);
 
 }  // namespace nn
 }  // namespace troupe
+
+#include "troupe/transformer.h"

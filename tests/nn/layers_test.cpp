@@ -318,7 +318,6 @@ TEST_CASE("an empty output or a size that makes no sense is a fault of each laye
   fails([](Fixture& f, O x) { return avg_pool(f.s, x, 2, 2, "sAME"); });
   fails([](Fixture& f, O x) { return conv2d(f.s, f.variables, x, 2, 1, "c", {.stride = 0}); });
   fails([](Fixture& f, O x) { return conv2d(f.s, f.variables, x, 2, 1, "c", {.stride = -1}); });
-  fails([](Fixture& f, O x) { return dense(f.s, f.variables, x, 2, "fc"); });
   fails([](Fixture& f, O x) { return lstm(f.s, f.variables, x, 2, "cell").last; });
   fails([](Fixture& f, O x) { return embedding(f.s, f.variables, x, 2, 2, "words"); });
   fails([](Fixture& f, O x) { return embedding(f.s, f.variables, x, 2, 0, "words"); });

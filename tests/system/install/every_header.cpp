@@ -51,6 +51,7 @@
 #include "troupe/trace_file.h"
 #include "troupe/train.h"
 #include "troupe/transfers.h"
+#include "troupe/transformer.h"
 #include "troupe/version.h"
 
 namespace every_header {
@@ -131,6 +132,7 @@ Status of_layers(const Scope& scope, nn::Variables& variables, Output x, Output 
       nn::dropout(scope, variables, nn::dense(scope, variables, nn::relu(scope, x), 3, "dense"), 0.5f, true);
   nn::conv2d(scope, variables, y, 2, 3, "conv");
   nn::lstm(scope, variables, y, 4, "lstm");
+  nn::layer_norm(scope, variables, y, "norm");
   const nn::Spread shares = nn::dense_by_columns(scope, variables, x, 4, "up", nn::part_devices(2));
   nn::gather(scope, shares);
   nn::minimize(scope, variables, nn::adam(nn::cosine_decay(1e-3f, 100)),
