@@ -4,8 +4,8 @@ import argparse
 import time
 
 
-def arguments(description, nets, modes=()):
-    """Parses NET THREADS STEPS, or where there are several modes NET MODE BATCH THREADS SECONDS."""
+def arguments(description, nets, modes=(), graph=False):
+    """Parses NET THREADS STEPS, or where there are several modes NET MODE BATCH THREADS SECONDS; `graph`: --graph too."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("net", nargs="?", default=nets[0], choices=nets)
     if modes:
@@ -15,6 +15,8 @@ def arguments(description, nets, modes=()):
     if modes:
         parser.add_argument("seconds", nargs="?", type=float, default=3)
         parser.add_argument("--compiled", action="store_true")
+        if graph:
+            parser.add_argument("--graph", help="write the network to this file instead")
     else:
         parser.add_argument("steps", nargs="?", type=int, default=200)
     return parser.parse_args()

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inference and training steps of LeNet, MobileNetV2, ResNet-50 and an LSTM beside PyTorch, as it is and compiled,
-// TensorFlow, with XLA too, ONNX Runtime and OpenVINO, and the peak of memory while ResNet-50 is trained. Each
-// measurement is a process of its own; ours and the peers' take turns. Prints Markdown tables.
+// Inference and training steps of networks (networks.h) beside PyTorch, as it is and compiled, TensorFlow, with XLA
+// too, ONNX Runtime and OpenVINO; the peak of memory while ResNet-50 is trained; and graphs that TensorFlow wrote
+// beside the same networks built here. Each measurement is a process of its own; ours and the peers' take turns. Prints
+// Markdown tables.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
 #include "bench/networks/networks.h"
 #include "bench/turns.h"
@@ -27,43 +33,79 @@ struct Settings {
   double seconds = 3;
   std::string passes = "default";
   bool frozen = false;
+  std::string graph;  // a file to run in place of the network
 };
 
+/// Some values for an input: floats in [0, 1), words.
+Result<Tensor> value_for(const Output& input) {
+  TROUPE_ASSIGN(const Shape shape, Shape::make(input.shape().dims()));
+  TROUPE_ASSIGN(Tensor value, Tensor::make(input.dtype(), shape));
+  for (int64_t i = 0; i < value.elements(); ++i) {
+    const int64_t n = i * 7919 % 1000;
+    if (input.dtype() == DType::kInt32) value.mutable_data<int32_t>()[i] = static_cast<int32_t>(n);
+    else if (input.dtype() == DType::kFloat32) value.mutable_data<float>()[i] = static_cast<float>(n) * 1e-3f;
+    else return invalid_argument("input {} is {}", input.name(), to_string(input.dtype()));
+  }
+  return value;
+}
+
 /// Examples a second, after steps that are not counted, for about as long as asked.
-Result<double> speed(Session& session, const Output& x, const std::vector<Output>& fetches,
-                     const std::vector<const Node*>& targets, const Settings& s) {
-  TROUPE_ASSIGN(const Shape shape, Shape::make(x.shape().dims()));
-  TROUPE_ASSIGN(Tensor value, Tensor::make(DType::kFloat32, shape));
-  for (int64_t i = 0; i < value.elements(); ++i)
-    value.mutable_data<float>()[i] = static_cast<float>(i * 7919 % 1000) * 1e-3f;
-  TROUPE_ASSIGN(auto prepared, session.prepare({x}, fetches, targets));
-  for (int i = 0; i < kUncounted; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
+Result<double> speed(Session& session, const std::vector<Output>& inputs, const std::vector<Output>& fetches,
+                     const std::vector<const Node*>& targets, int64_t batch, const Settings& s) {
+  std::vector<Tensor> values;
+  for (const Output& input : inputs) {
+    TROUPE_ASSIGN(Tensor value, value_for(input));
+    values.push_back(std::move(value));
+  }
+  TROUPE_ASSIGN(auto prepared, session.prepare(inputs, fetches, targets));
+  for (int i = 0; i < kUncounted; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, values));
   int64_t steps = 0;
   const auto begin = Clock::now();
   double passed = 0;
   for (; passed < s.seconds; passed = std::chrono::duration<double>(Clock::now() - begin).count(), ++steps)
-    TROUPE_RETURN_IF_ERROR(session.run(prepared, {value}));
-  return static_cast<double>(steps * shape[0]) / passed;
+    TROUPE_RETURN_IF_ERROR(session.run(prepared, values));
+  return static_cast<double>(steps * batch) / passed;
+}
+
+/// Measures the graph in a file: feeds its Placeholders, fetches what no node reads.
+Result<double> run_file(int64_t batch, const Settings& s, const GraphPasses& passes) {
+  std::ifstream file(s.graph, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  if (!file || bytes.empty()) return make_error(Code::kNotFound, "no graph in {}", s.graph);
+  TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {s.threads}}));
+  Graph graph(engine->ops());
+  TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, graph));
+  std::vector<Output> inputs, fetches;
+  std::set<const Node*> read;
+  for (int id = 0; id < graph.size(); ++id)
+    for (const Output& input : graph.node(id).inputs()) read.insert(input.node);
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.op().name() == "Placeholder") inputs.push_back(node.out());
+    else if (!read.contains(&node) && node.num_outputs() > 0) fetches.push_back(node.out());
+  }
+  Session session(*engine, graph, {.passes = passes});
+  return speed(session, inputs, fetches, {}, batch, s);
 }
 
 /// Makes a network and measures it.
 Result<double> run(const std::string& net, bool training, int64_t batch, const Settings& s) {
+  TROUPE_ASSIGN(const GraphPasses passes, GraphPasses::parse(s.passes));
+  if (!s.graph.empty()) return run_file(batch, s, passes);
   TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {s.threads}}));
   Graph graph(engine->ops());
   const Scope scope(graph);
   nn::Variables variables;
-  const Shape shape = bench::input_shape(net, batch);
-  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}});
-  const Output logits = bench::network(net, scope, variables, x, training);
-  std::vector<Output> fetches = {logits};
+  const bench::Network made = bench::make_network(net, scope, variables, batch, training);
+  TROUPE_RETURN_IF_ERROR(scope.status());
+  std::vector<Output> fetches = {made.logits};
   std::vector<const Node*> targets;
   if (training) {
-    TROUPE_ASSIGN(const Tensor labels, Tensor::zeros(DType::kInt32, {batch}));
-    fetches = {nn::sparse_softmax_cross_entropy(scope, logits, scope.constant(labels))};
+    TROUPE_ASSIGN(const Tensor labels, Tensor::zeros(DType::kInt32, {made.logits.shape().dim(0)}));
+    fetches = {nn::sparse_softmax_cross_entropy(scope, made.logits, scope.constant(labels))};
     targets.push_back(nn::minimize(scope, variables, nn::sgd(nn::constant_rate(0.01f)), fetches[0]));
   }
   TROUPE_RETURN_IF_ERROR(scope.status());
-  TROUPE_ASSIGN(const GraphPasses passes, GraphPasses::parse(s.passes));
   Session session(*engine, graph, {.passes = passes});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
   if (s.frozen && !training) {
@@ -73,15 +115,25 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
     TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, frozen));
     Session other(*engine, frozen, {.passes = passes});
     const auto at = [&](const Output& o) { return frozen.find(o.node->name())->out(o.port); };
-    return speed(other, at(x), {at(logits)}, {}, s);
+    std::vector<Output> inputs;
+    for (const Output& input : made.inputs) inputs.push_back(at(input));
+    return speed(other, inputs, {at(made.logits)}, {}, batch, s);
   }
-  return speed(session, x, fetches, targets, s);
+  return speed(session, made.inputs, fetches, targets, batch, s);
 }
 
 std::string ours(const Settings& s, const std::string& net, const std::string& mode, int batch) {
   return fmt::format("'{}' --one {} --mode {} --batch {} --threads {} --seconds {} --passes {}{}", s.self, net, mode,
-                     batch, s.threads, s.seconds, s.passes, s.frozen ? " --frozen" : "");
+                     batch, s.threads, s.seconds, s.passes,
+                     (s.frozen ? " --frozen" : "") + (s.graph.empty() ? "" : fmt::format(" --graph '{}'", s.graph)));
 }
+
+/// 1 and 32; of transformers 1 and 8, of the next word 1.
+std::vector<int> batches(const std::string& net) {
+  if (net == "gpt2_next") return {1};
+  return {1, net == "bert" || net == "gpt2" ? 8 : 32};
+}
+
 /// A rival: its script, without .py, and what is given to that beside the measurement.
 struct Peer {
   const char *name, *script, *flags;
@@ -112,7 +164,7 @@ void speed_table(const Settings& s, const std::vector<std::string>& nets) {
   programs::print("|---|---|\n");
   for (const char* mode : {"infer", "train"})
     for (const std::string& net : nets)
-      for (const int batch : {1, 32}) {
+      for (const int batch : batches(net)) {
         if (std::string(mode) == "train" && batch == 1) continue;
         const auto n = measure_all(s, net, mode, batch);
         programs::print("| {}, {} | {}", net, mode, batch);
@@ -124,6 +176,28 @@ void speed_table(const Settings& s, const std::vector<std::string>& nets) {
         programs::print(" {}\n", bench::verdict(n[0][0], best, 0));
         std::fflush(stdout);
       }
+}
+
+/// Graphs that TensorFlow writes beside the same networks, as they are built here and frozen.
+void imported_table(Settings s, const std::vector<std::string>& nets) {
+  programs::print("\n| examples/s, {} thread{} | batch | imported | built | imported / built | at least 0.95 |\n",
+                  s.threads, s.threads == 1 ? "" : "s");
+  programs::print("|---|---|---|---|---|---|\n");
+  s.frozen = true;
+  const auto file = std::filesystem::temp_directory_path() / fmt::format("bench_networks_{}.pb", getpid());
+  for (const std::string& net : nets)
+    for (const int batch : batches(net)) {
+      const std::string write = fmt::format("'{}' '{}/peer_tensorflow.py' {} infer {} {} 0 --graph '{}'", s.python,
+                                            s.peers, net, batch, s.threads, file.string());
+      bench::measure(write);
+      Settings imported = s;
+      imported.graph = file.string();
+      const auto n = bench::rounds(s.repeats, 1, {ours(imported, net, "infer", batch), ours(s, net, "infer", batch)});
+      programs::print("| {} | {} | {} | {} {}\n", net, batch, bench::show(n[0][0]), bench::show(n[1][0]),
+                      bench::verdict(n[0][0], n[1][0], 0, 0.95));
+      std::fflush(stdout);
+      std::filesystem::remove(file);
+    }
 }
 
 void memory_table(Settings s) {
@@ -140,7 +214,8 @@ int main(int argc, char** argv) {
   CLI::App app("Measures networks beside other engines; prints Markdown tables.");
   Settings s;
   s.self = argv[0];
-  const std::vector<std::string> nets = {"lenet", "mobilenet", "resnet", "lstm"};
+  const std::vector<std::string> nets = {"lenet", "mobilenet", "resnet", "efficientnet",
+                                         "lstm",  "bert",      "gpt2",   "gpt2_next"};
   std::string one, only, mode = "infer";
   std::vector<std::string> chosen = nets;
   int batch = 1;
@@ -159,7 +234,8 @@ int main(int argc, char** argv) {
         return passes.ok() ? std::string() : passes.error().message;
       });
   app.add_flag("--frozen", s.frozen, "Ours infers from a frozen graph, whose variables are constants");
-  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory"}));
+  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory", "imported"}));
+  app.add_option("--graph", s.graph, "With --one: run the graph in this file, a frozen GraphDef, in place of ours");
   app.add_option("--nets", chosen, "Networks of the first table")->delimiter(',')->check(CLI::IsMember(nets));
   app.add_option("--one", one, "Measure one network in this process and print examples/s and peak MiB")
       ->check(CLI::IsMember(nets));
@@ -167,8 +243,9 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch, "With --one")->capture_default_str()->check(CLI::Range(1, 10000));
   if (const auto status = programs::begin(app, argc, argv)) return *status;
   if (one.empty()) {
-    if (only != "memory") speed_table(s, chosen);
-    if (only != "speed") memory_table(s);
+    if (only.empty() || only == "speed") speed_table(s, chosen);
+    if (only.empty() || only == "memory") memory_table(s);
+    if (only.empty() || only == "imported") imported_table(s, chosen);
     return programs::end({});
   }
   const auto examples = run(one, mode == "train", batch, s);

@@ -5,19 +5,16 @@ import os
 import sys
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import onnx_networks
 from peer import arguments, memory, speed
 
 options = arguments("Runs a network in ONNX Runtime; prints examples/s and the peak of memory in MiB.",
-                    ["lenet", "mobilenet", "resnet", "lstm"], ["infer"])
-import numpy
+                    list(onnx_networks.NETWORKS), ["infer"])
 import onnxruntime
 
-import onnx_networks
-
-model, shape = onnx_networks.model(options.net, options.batch)
+model, values = onnx_networks.model(options.net, options.batch)
 settings = onnxruntime.SessionOptions()
 settings.intra_op_num_threads = options.threads
 settings.inter_op_num_threads = 1
 session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-x = numpy.random.default_rng(1).random(shape, numpy.float32)
-print(options.batch * speed(lambda: session.run(None, {"x": x}), options.seconds), memory("VmHWM"))
+print(options.batch * speed(lambda: session.run(None, values), options.seconds), memory("VmHWM"))

@@ -5,21 +5,20 @@ import os
 import sys
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import onnx_networks
 from peer import arguments, memory, speed
 
 options = arguments("Runs a network in OpenVINO, in float32; prints examples/s and the peak of memory in MiB.",
-                    ["lenet", "mobilenet", "resnet", "lstm"], ["infer"])
+                    list(onnx_networks.NETWORKS), ["infer"])
 import io
 
-import numpy
 import openvino
 
-import onnx_networks
-
-model, shape = onnx_networks.model(options.net, options.batch)
+model, values = onnx_networks.model(options.net, options.batch)
 core = openvino.Core()
 settings = {"INFERENCE_NUM_THREADS": options.threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
 compiled = core.compile_model(core.read_model(io.BytesIO(model.SerializeToString())), "CPU", settings)
 request = compiled.create_infer_request()
-request.set_input_tensor(openvino.Tensor(numpy.random.default_rng(1).random(shape, numpy.float32)))
+for name, value in values.items():
+    request.set_tensor(name, openvino.Tensor(value))
 print(options.batch * speed(request.infer, options.seconds), memory("VmHWM"))

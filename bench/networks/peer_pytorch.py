@@ -5,37 +5,35 @@ import os
 import sys
 
 sys.path.append(os.path.join(os.path.dirname(__file__), ".."))
+import pytorch_networks
 from peer import arguments, memory, speed
 
 options = arguments("Runs a network in PyTorch; prints examples/s and the peak of memory in MiB.",
-                    ["lenet", "mobilenet", "resnet", "lstm"], ["infer", "train"])
+                    list(pytorch_networks.NETWORKS), ["infer", "train"])
 import torch
 import torch._inductor.config
 from torch import nn
-
-import pytorch_networks
 
 
 def main():
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     model = pytorch_networks.NETWORKS[options.net]()
-    shape = {"lenet": (1, 28, 28), "lstm": (32, 512)}.get(options.net, (3, 224, 224))
-    x = torch.rand(options.batch, *shape)
-    if len(shape) == 3 and options.net != "lenet":
-        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (options.batch,))
+    x = pytorch_networks.inputs(options.net, options.batch)
+    if x[0].dim() == 4 and options.net != "lenet":
+        model, x[0] = model.to(memory_format=torch.channels_last), x[0].contiguous(memory_format=torch.channels_last)
+    y = torch.randint(0, 10, (options.batch * (128 if options.net == "gpt2" else 1),))
     loss_fn = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def train():
         optimizer.zero_grad()
-        loss_fn(model(x), y).backward()
+        loss_fn(model(*x), y).backward()
         optimizer.step()
 
     def infer():
         with torch.no_grad():  # which freezing asks for
-            model(x)
+            model(*x)
 
     if options.mode == "infer":
         model.eval()
