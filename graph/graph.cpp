@@ -33,7 +33,8 @@ const PartialShape& Node::no_shape() {
 }
 
 const NodePlace& Graph::add_place(std::shared_ptr<void> scope_state, std::shared_ptr<FlowContext> flow) {
-  NodePlace place{this, std::move(scope_state), std::move(flow)};
+  NodePlace place{this, std::move(scope_state), std::move(flow),
+                  places_.empty() ? std::make_shared<std::vector<int>>() : places_.front()->depths};
   return *places_.emplace_back(std::make_shared<const NodePlace>(std::move(place)));
 }
 
@@ -90,6 +91,7 @@ Result<const Node*> Graph::add(NodeSpec spec, const NodePlace& place) {
   NodeMaker::set_place(made, place, size());
   Node& node = nodes_.emplace_back(std::move(made));
   by_name_.emplace(node.name(), &node);
+  place.add_depth(node);
   return &node;
 }
 

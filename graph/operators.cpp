@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "graph/flow_context.h"
+#include "graph/node_place.h"
 #include "troupe/scope.h"
 
 namespace troupe {
@@ -16,7 +17,8 @@ constexpr double kTwoTo63 = 9223372036854775808.0;
 
 bool is_logical(DType dtype) { return dtype == DType::kBool; }
 
-/// The scope of a node that reads both; empty where there is none. Faults stick to it.
+/// The scope of a node that reads both: beside the operand that is further along. Empty where there is none. Faults
+/// stick to it.
 std::optional<Scope> beside(const char* op, const Output* a, const Output* b, std::source_location where) {
   std::optional<Scope> scope = a && *a ? Scope::beside(*a->node) : std::nullopt;
   std::optional<Scope> other = b && *b ? Scope::beside(*b->node) : std::nullopt;
@@ -28,7 +30,8 @@ std::optional<Scope> beside(const char* op, const Output* a, const Output* b, st
   }
   if (!scope || !other || &scope->graph() != &other->graph()) return scope ? scope : other;
   const FlowContext *left = scope->flow().get(), *right = other->flow().get();
-  if (left == right || (left && left->is_in(right))) return scope;
+  if (left == right) return NodePlace::depth(*b->node) > NodePlace::depth(*a->node) ? other : scope;
+  if (left && left->is_in(right)) return scope;
   if (right && right->is_in(left)) return other;
   scope->fail(Error{Code::kInvalidArgument,
                     fmt::format("{} and {} are in different branches or loops", a->name(), b->name()), op},

@@ -4,9 +4,11 @@
 // Each adds a node (TensorFlow's op) and returns its output; shapes broadcast and gradients flow as by the op.
 //
 // - The node goes beside an operand (Scope::beside): into its name scope, on its device, into its branch or loop. That
-//   operand is the left one, unless the right one was made in a branch or loop within that of the left one. A branch or
-//   body that begins with outputs from outside alone takes its Scope's builders. Operands of two branches, or of loops
-//   that are not within one another, are a fault.
+//   operand is the one in the inner branch or loop; within one, the one that is further along: with more nodes on the
+//   longest way to it, where constants and values of variables have none. So x + f(x) is beside f(x), and h * w beside
+//   h. Of two that are as far it is the left one. A branch or body that begins with outputs from outside alone takes
+//   its Scope's builders. Operands of two branches, or of loops that are not within one another, are a fault.
+// - Where that is not the place that is meant, a builder names it: scope.op("AddV2", {x, y}).
 // - A number becomes a constant of the other operand's dtype. That it must fit: 0.5 with int32, 300 with uint8 and 1e30
 //   with float16 are faults; floating dtypes take the nearest value. A long double counts as the nearest double.
 // - Faults stick to that scope with the caller's line, as those of builders do, and the result is empty. An empty

@@ -191,8 +191,9 @@ TEST_CASE("a node goes beside its operand", "[operators]") {
   const Output sum = h + t.y, product = t.y * h, scaled = 0.5f * h;
   CHECK(sum.node->name() == "layer/AddV2");
   CHECK(sum.node->device() == "/cpu:1");
-  CHECK(product.node->name() == "Mul");  // beside the left one
-  CHECK(product.node->device().empty());
+  CHECK(product.node->name() == "layer/Mul");  // beside the one that is further along
+  CHECK(product.node->device() == "/cpu:1");
+  CHECK((t.x + t.y).node->device().empty());
   CHECK(scaled.node->device() == "/cpu:1");
   CHECK(scaled.node->inputs()[0].node->name() == "layer/Const");
   CHECK(scaled.node->inputs()[0].node->device() == "/cpu:1");
@@ -214,6 +215,30 @@ TEST_CASE("a node goes beside its operand", "[operators]") {
   CHECK(twice.node->name() == "deep/Mul");
   CHECK_FALSE((*added)->out() + Output());
   CHECK(graph.status().error().message.find("an operand is empty") != std::string::npos);
+}
+
+TEST_CASE("a node goes beside the operand that is further along", "[operators]") {
+  Two t;
+  const Scope first = t.scope.device("/cpu:0"), second = t.scope.device("/cpu:1");
+  const Output x = first.op("Square", {t.x});
+  const Output fx = second.op("Neg", {x});
+  CHECK((x + fx).node->device() == "/cpu:1");
+  CHECK((fx + x).node->device() == "/cpu:1");
+  // What is made later is not further along.
+  const Output late = first.op("Square", {t.y});
+  CHECK((late * fx).node->device() == "/cpu:1");
+  // Of two that are as far the left one.
+  const Output other = second.op("Square", {t.y});
+  CHECK((other + x).node->device() == "/cpu:1");
+  CHECK((x + other).node->device() == "/cpu:0");
+  // The value of a variable is as near as a feed and a constant.
+  const Output handle = second.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}});
+  const Output w = second.op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat32}});
+  const Output fed = first.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}});
+  CHECK((fed * w).node->device() == "/cpu:0");
+  CHECK((w * x).node->device() == "/cpu:0");
+  CHECK((second.constant(2.f) * x).node->device() == "/cpu:0");
+  CHECK(t.scope.ok());
 }
 
 TEST_CASE("the scope may be gone, the graph holds what operators need", "[operators]") {
