@@ -112,6 +112,26 @@ class Pipeline::Impl {
     return restored;
   }
 
+  Result<Snapshot> snapshot() {
+    TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::snapshot"));
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !may_begin_; });  // a batch that waits for earlier snapshots goes first
+    ++snapshots_;                                      // no further batch begins
+    hold_.reset();
+    changed_.wait(lock, [&] { return in_flight_ == 0; });
+    lock.unlock();
+    auto taken = engine_.snapshot(options_.container).get();
+    look_after_tasks();  // what a task had that has started again meanwhile is not in it
+    lock.lock();
+    if (!error_ && !taken.ok() && watch_ && taken.error().code == Code::kUnavailable) error_ = taken.error();
+    if (may_be_lost() && kept_->snapshot) taken = *kept_->snapshot;
+    else if (error_) taken = *error_;
+    else if (taken.ok() && watch_ && kept_) kept_ = Kept{*taken, first_step_ + updates(), position()};
+    --snapshots_;
+    changed_.notify_all();
+    return taken;
+  }
+
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
     if (batches < 0) return invalid_argument("run: {} batches", batches);
@@ -154,13 +174,17 @@ class Pipeline::Impl {
   }
 
   void train_once(const std::function<void(const StepReport&)>& on_step, RunSummary& summary) {
-    std::shared_ptr<void> hold = engine_.hold_sim();
+    {
+      std::shared_ptr<void> hold = engine_.hold_sim();
+      const std::lock_guard lock(mutex_);
+      if (snapshots_ == 0) hold_ = std::move(hold);
+    }
     while (position() < goal_ && !summary.end_of_data) {
       if (Clock::now() >= next_kept_) keep_snapshot(on_step);
       // Room for one more batch.
       {
         const std::lock_guard lock(mutex_);
-        if (!may_start()) hold.reset();
+        if (!may_start()) hold_.reset();
       }
       wait_until([&] { return may_start() || error_ || stop_; });
       report(on_step);
@@ -180,7 +204,10 @@ class Pipeline::Impl {
       else if (!*element) summary.end_of_data = true;
       else if (const Status status = start(**element); !status.ok()) fail(status.error());
     }
-    hold.reset();
+    {
+      const std::lock_guard lock(mutex_);
+      hold_.reset();
+    }
     drain(on_step);
   }
   /// Waits for the batches under way, and reports them.
@@ -417,6 +444,7 @@ class Pipeline::Impl {
         return true;
       }
       watch_->accept(watch_->all());
+      changed_.wait(lock, [&] { return snapshots_ == 0; });
       const Kept kept = *kept_;
       const int64_t read = position();
       lock.unlock();
@@ -507,11 +535,17 @@ class Pipeline::Impl {
         feeds.back().push_back(std::move(part));
       }
     }
-    const int64_t batch = batches_started_++;
+    int64_t batch;
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      if (snapshots_ > 0) hold_.reset();
+      may_begin_ = true;
+      changed_.wait(lock, [&] { return snapshots_ == 0; });
+      may_begin_ = false;
+      batch = batches_started_++;
       under_way_[batch].left = m;
       in_flight_ += m;
+      changed_.notify_all();
     }
     for (int i = 0; i < m; ++i) {
       const int64_t number = batch * m + i;
@@ -600,6 +634,9 @@ class Pipeline::Impl {
   bool going_back_ = false, gave_up_ = false;
   int in_flight_ = 0;  // steps whose callback has not ended
   bool stop_ = false;
+  int snapshots_ = 0;           // calls of snapshot() at work: no batch begins
+  bool may_begin_ = false;      // a batch waits for those
+  std::shared_ptr<void> hold_;  // has the clock of simulated devices stand still
 
  public:
   std::unique_ptr<Session> session_;
@@ -671,6 +708,7 @@ Result<RunSummary> Pipeline::run(int64_t batches, const std::function<void(const
 }
 void Pipeline::stop() { impl_->stop(); }
 int64_t Pipeline::step() const { return impl_->step(); }
+Result<Snapshot> Pipeline::snapshot() { return impl_->snapshot(); }
 Result<Metrics> Pipeline::evaluate(const Dataset& batches) { return impl_->evaluate(batches); }
 const std::vector<PipelineStage>& Pipeline::stages() const { return impl_->built_.stages; }
 const Graph& Pipeline::graph() const { return impl_->graph_; }

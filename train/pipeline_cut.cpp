@@ -83,10 +83,10 @@ struct Cutter {
       for (int id = 0; id < draft.graph.size(); ++id) {
         if (!forward(id) || stage(node(id)) >= 0 || !node(id).name().starts_with(prefix)) continue;
         stage(node(id)) = k;
-        any |= !is_free(node(id));
+        any |= !is_free(node(id)) && node(id).op().name() != "Identity";
       }
       if (!any)
-        return invalid_argument("stage {} is empty: no node of the model is in scope '{}'", k, scopes[size_t(k)]);
+        return invalid_argument("stage {} is empty: the model computes nothing in scope '{}'", k, scopes[size_t(k)]);
     }
     return {};
   }
@@ -197,8 +197,11 @@ struct Cutter {
       Status status;
       for_each_input(node(id), [&](const Node& in) {
         if (in.id() < id && !is_free(in) && stage(in) > stage(node(id)))
-          status = invalid_argument("the stages are not in order: '{}' of stage {} reads '{}' of stage {}",
-                                    node(id).name(), stage(node(id)), in.name(), stage(in));
+          status = invalid_argument(
+              "the stages are not in order: '{}' of stage {} reads '{}' of stage {} (an operator, as in x + y, adds "
+              "its "
+              "node to the name scope of the operand that is further along)",
+              node(id).name(), stage(node(id)), in.name(), stage(in));
       });
       TROUPE_RETURN_IF_ERROR(status);
     }
@@ -335,8 +338,13 @@ ModelFn chain(std::vector<StageFn> stages) {
   return [stages = std::move(stages)](const Scope& scope, Variables& variables, const std::vector<Output>& batch,
                                       bool training) -> ModelOutputs {
     std::vector<Output> values = batch;
-    for (size_t i = 0; i < stages.size(); ++i)
-      values = stages[i](scope.scope(fmt::format("stage_{}", i)), variables, values, batch, training);
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const Scope own = scope.scope(fmt::format("stage_{}", i));
+      // In the stage's scope, so that operators on them add their nodes there.
+      for (Output& value : values)
+        if (i > 0 && value) value = own.named("input").op("Identity", {value});
+      values = stages[i](own, variables, values, batch, training);
+    }
     return {values.empty() ? Output{} : values[0], values.size() > 1 ? values[1] : Output{}};
   };
 }

@@ -32,8 +32,9 @@ std::string part_device(int i);
 /// part_device of 0 to parts - 1.
 std::vector<std::string> part_devices(int parts);
 
-/// One stage: what it hands on. `inputs` is what the stage before returned, of the first stage `batch`; `batch` holds
-/// the components of one micro-batch, for whoever needs labels. The last stage returns the loss and, if there is one,
+/// One stage: what it hands on. `inputs` is what the stage before returned, of the first stage `batch`; in later stages
+/// they are nodes of the stage itself, so operators on them belong to it. `batch` holds the components of one
+/// micro-batch, for whoever needs labels. The last stage returns the loss and, if there is one,
 /// the accuracy: float32 scalars.
 using StageFn =
     std::function<std::vector<Output>(const Scope& scope, Variables& variables, const std::vector<Output>& inputs,
@@ -82,7 +83,8 @@ struct PipelineOptions {
   /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
   bool check_numerics = false;
   /// A lost task is got over as a trainer in kSync gets over one: to the same bits, if the dataset is repeatable and
-  /// the pipeline not `asynchronous`. A snapshot is taken when the batches under way have ended.
+  /// the pipeline not `asynchronous`. A snapshot is taken when the batches under way have ended; those that
+  /// Pipeline::snapshot() takes serve too.
   RecoveryOptions recovery = {};
   /// Takes what every node did and when (troupe/trace.h).
   std::shared_ptr<Trace> trace = {};
@@ -97,9 +99,9 @@ struct PipelineStage {
   std::vector<std::string> variables = {};
 };
 
-/// Owns graph, session and loop. All calls come from one thread at a time; stop() from any. On a thread of the engine,
-/// that is in a callback, they are errors (but stop()), and the destructor, which cannot return one, ends the program
-/// with a line that says so.
+/// Owns graph, session and loop. All calls come from one thread at a time; stop() and snapshot() from any. On a thread
+/// of the engine, that is in a callback, they are errors (but stop()), and the destructor, which cannot return one,
+/// ends the program with a line that says so.
 ///
 /// But for `asynchronous`, the variables are bit for bit those of a run without a pipeline that takes the same
 /// micro-batches one after the other and adds up their gradients of loss / micro_batches in that order, whatever the
@@ -144,6 +146,13 @@ class Pipeline {
   void stop();
   /// Updates of the variables so far: batches, with `asynchronous` micro-batches.
   int64_t step() const;
+
+  /// The variables, slots and the global step after a whole batch, for restore() and checkpoint.h: also while a run is
+  /// in progress, from any thread but the engine's, on_step included. The batches under way end first and the next
+  /// waits, so the pipeline is empty once. step_of() tells which step it is of: in on_step mostly a later one than the
+  /// report's. While a task is lost it is the one that training will go on from. Errors: the one that has ended the
+  /// steps, since some stages may have made an update that others have not; those of Engine::snapshot.
+  Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches` with training off, each as one micro-batch through the stages of the first
   /// replica, several at once. Batches without rows count for nothing. Its errors are its own: training may go on.

@@ -340,6 +340,86 @@ TEST_CASE("a pipeline goes on from a snapshot as if it had not stopped") {
   check_same({engine->snapshot().get()->variables, {}}, {expected.variables, {}});
 }
 
+TEST_CASE("a snapshot may be taken during a run, which it leaves as it is") {
+  const PipelineSchedule schedule = GENERATE(from_range(std::begin(kSchedules), std::end(kSchedules)));
+  const int stages = schedule == PipelineSchedule::kInterleaved ? 6 : 3;
+  const Optimizer optimizer = adam(cosine_decay(.05f, 6, 2));
+  const PipelineOptions o = options_of(schedule, 3, optimizer);
+  const Trained expected = reference(chain(stages_of(stages)), optimizer, 4, kMicroBatches);
+  std::vector<Snapshot> taken;
+  {
+    auto engine = engine_of(3);
+    auto pipeline = pipeline_of(*engine, stages_of(stages), points(4), o);
+    std::atomic<bool> done = false;
+    std::vector<Snapshot> beside;
+    std::thread other([&] {
+      while (!done) beside.push_back(pipeline->snapshot().value());
+    });
+    const auto summary = pipeline->run(4, [&](const StepReport&) { taken.push_back(pipeline->snapshot().value()); });
+    done = true;
+    other.join();
+    REQUIRE(summary.ok());
+    check_same({engine->snapshot().get()->variables, {}}, {expected.variables, {}});
+    taken.insert(taken.end(), beside.begin(), beside.end());
+  }
+  std::map<int64_t, Snapshot> by_step;
+  for (const Snapshot& s : taken) {
+    const auto [at, fresh] = by_step.try_emplace(step_of(s).value(), s);
+    if (!fresh) check_same({at->second.variables, {}}, {s.variables, {}});
+  }
+  // Whichever it is, training goes on from it to the same bits.
+  for (const auto& [step, snapshot] : by_step) {
+    INFO("step " << step);
+    auto engine = engine_of(3);
+    auto pipeline = pipeline_of(*engine, stages_of(stages), points(4).skip(step), o);
+    REQUIRE(pipeline->restore(snapshot).ok());
+    REQUIRE(pipeline->run(4 - step).ok());
+    check_same({engine->snapshot().get()->variables, {}}, {expected.variables, {}});
+  }
+}
+
+TEST_CASE("a snapshot of simulated devices does not wait for a clock that stands still") {
+  auto engine = simulated(2);
+  auto data = Dataset::from_tensors({Tensor::zeros(DType::kFloat32, {16, 1}).value()});
+  const PipelineOptions o = simulated_options(PipelineSchedule::kOneFOneB, 2, 4, 3);
+  auto pipeline = pipeline_of(*engine, products(2), data->batch(4, true), o);
+  std::vector<int64_t> steps;
+  const auto summary =
+      pipeline->run(4, [&](const StepReport&) { steps.push_back(step_of(pipeline->snapshot().value()).value()); });
+  REQUIRE(summary.ok());
+  REQUIRE(steps.size() == 4);
+  CHECK(std::ranges::is_sorted(steps));
+  CHECK(steps.back() == 4);
+}
+
+TEST_CASE("operators in a stage add their nodes to it") {
+  const auto stage = [](int i) -> StageFn {
+    return [=](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>& batch, bool) {
+      const Output gain = v.read(s, fmt::format("gain_{}", i), {8}, ones());
+      const Output x = in[0] * gain;
+      const Output y = in[0] + dense(s, v, x, 8, fmt::format("dense_{}", i));
+      return i < 2 ? std::vector<Output>{2 * y} : last(s, v, {y}, batch, true);
+    };
+  };
+  const std::vector<StageFn> stages = {stage(0), stage(1), stage(2)};
+  const Optimizer optimizer = sgd(constant_rate(.1f));
+  const PipelineOptions o = options_of(PipelineSchedule::kOneFOneB, 3, optimizer);
+  auto engine = engine_of(3);
+  auto pipeline = pipeline_of(*engine, stages, points(1), o);
+  for (int k = 0; k < 3; ++k) CHECK(pipeline->stages()[size_t(k)].variables[0] == fmt::format("gain_{}", k));
+  int sums = 0;
+  for (int id = 0; id < pipeline->graph().size(); ++id) {
+    const Node& node = pipeline->graph().node(id);
+    if (node.op().name() != "AddV2" || node.name().find("replica") != std::string::npos) continue;
+    const size_t at = node.name().find("stage_");
+    if (at == std::string::npos || node.name().find("AddV2") == std::string::npos) continue;
+    ++sums;
+    CHECK(node.device().ends_with(fmt::format(":{}", node.name()[at + 6])));
+  }
+  CHECK(sums >= 3);
+  check_same(trained(*engine_of(3), stages, o, 2), reference(chain(stages), optimizer, 2, kMicroBatches));
+}
+
 TEST_CASE("stop ends a run after the batches in flight") {
   auto engine = engine_of(2);
   auto pipeline = pipeline_of(*engine, stages_of(2), points(2).repeat(-1),
