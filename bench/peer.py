@@ -4,8 +4,9 @@ import argparse
 import time
 
 
-def arguments(description, nets, modes=(), graph=False):
-    """Parses NET THREADS STEPS, or where there are several modes NET MODE BATCH THREADS SECONDS; `graph`: --graph too."""
+def arguments(description, nets, modes=(), graph=False, cold=False):
+    """Parses NET THREADS STEPS, or where there are several modes NET MODE BATCH THREADS SECONDS; `graph`, `cold`: these
+    options too."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("net", nargs="?", default=nets[0], choices=nets)
     if modes:
@@ -17,6 +18,8 @@ def arguments(description, nets, modes=(), graph=False):
         parser.add_argument("--compiled", action="store_true")
         if graph:
             parser.add_argument("--graph", help="write the network to this file instead")
+        if cold:
+            parser.add_argument("--cold", help="read the network from this file and run it once")
     else:
         parser.add_argument("steps", nargs="?", type=int, default=200)
     return parser.parse_args()

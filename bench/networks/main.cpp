@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inference and training steps of networks (networks.h) beside PyTorch, as it is and compiled, TensorFlow, with XLA
-// too, ONNX Runtime and OpenVINO; the peak of memory while ResNet-50 is trained; and graphs that TensorFlow wrote
-// beside the same networks built here. Each measurement is a process of its own; ours and the peers' take turns. Prints
-// Markdown tables.
+// too, ONNX Runtime and OpenVINO; the peak of memory of ResNet-50; how long a process takes to its first answer from a
+// file; and graphs that TensorFlow wrote beside the same networks built here. Each measurement is a process of its own;
+// ours and the peers' take turns. Prints Markdown tables.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -34,6 +34,8 @@ struct Settings {
   std::string passes = "default";
   bool frozen = false;
   std::string graph;  // a file to run in place of the network
+  bool cold = false;  // only once
+  std::string write;  // a file for the frozen network
 };
 
 /// Some values for an input: floats in [0, 1), words.
@@ -49,7 +51,10 @@ Result<Tensor> value_for(const Output& input) {
   return value;
 }
 
-/// Examples a second, after steps that are not counted, for about as long as asked.
+const auto kBegun = Clock::now();
+
+/// Examples a second, after steps that are not counted, for about as long as asked; cold: milliseconds from the
+/// beginning of the process to the first answer.
 Result<double> speed(Session& session, const std::vector<Output>& inputs, const std::vector<Output>& fetches,
                      const std::vector<const Node*>& targets, int64_t batch, const Settings& s) {
   std::vector<Tensor> values;
@@ -58,6 +63,10 @@ Result<double> speed(Session& session, const std::vector<Output>& inputs, const 
     values.push_back(std::move(value));
   }
   TROUPE_ASSIGN(auto prepared, session.prepare(inputs, fetches, targets));
+  if (s.cold) {
+    TROUPE_RETURN_IF_ERROR(session.run(prepared, values));
+    return std::chrono::duration<double, std::milli>(Clock::now() - kBegun).count();
+  }
   for (int i = 0; i < kUncounted; ++i) TROUPE_RETURN_IF_ERROR(session.run(prepared, values));
   int64_t steps = 0;
   const auto begin = Clock::now();
@@ -111,6 +120,8 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
   if (s.frozen && !training) {
     TROUPE_ASSIGN(const Snapshot weights, engine->snapshot().get());
     TROUPE_ASSIGN(const std::string bytes, freeze_graph(graph, fetches, weights.variables));
+    if (!s.write.empty() && !(std::ofstream(s.write, std::ios::binary) << bytes).flush())
+      return make_error(Code::kUnavailable, "cannot write {}", s.write);
     Graph frozen(engine->ops());
     TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, frozen));
     Session other(*engine, frozen, {.passes = passes});
@@ -202,10 +213,45 @@ void imported_table(Settings s, const std::vector<std::string>& nets) {
 
 void memory_table(Settings s) {
   s.repeats = 1;
-  const auto n = measure_all(s, "resnet", "train", 16);
-  programs::print("\n| ResNet-50, training, batch 16 | peak MiB |\n|---|---|\n| Troupe | {} |\n", bench::show(n[0][1]));
-  for (size_t i = 0; i < std::size(kPeers); ++i)
-    if (kPeers[i].trains) programs::print("| {} | {} |\n", kPeers[i].name, bench::show(n[i + 1][1]));
+  programs::print("\n| ResNet-50, peak MiB | Troupe");
+  for (const Peer& peer : kPeers) programs::print(" | {}", peer.name);
+  programs::print(" |\n|---|---");
+  for (size_t i = 0; i < std::size(kPeers); ++i) programs::print("|---");
+  programs::print("|\n");
+  for (const auto& [title, mode, batch] :
+       {std::tuple("inference, batch 1", "infer", 1), {"training, batch 16", "train", 16}}) {
+    programs::print("| {}", title);
+    for (const auto& numbers : measure_all(s, "resnet", mode, batch))
+      programs::print(" | {}", numbers.size() > 1 && numbers[1] > 0 ? bench::show(numbers[1]) : "-");
+    programs::print(" |\n");
+    std::fflush(stdout);
+  }
+}
+
+/// Processes that read ResNet-50 from a file and answer once. The peer's time begins with the reading of its file: what
+/// its interpreter takes does not count.
+void cold_table(Settings s) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path();
+  const std::string mine = (folder / fmt::format("bench_networks_{}.pb", getpid())).string();
+  const std::string theirs = (folder / fmt::format("bench_networks_{}.onnx", getpid())).string();
+  const std::string peer =
+      fmt::format("'{}' '{}/peer_onnxruntime.py' resnet infer 1 {} 0", s.python, s.peers, s.threads);
+  s.frozen = true;
+  s.seconds = 0.1;
+  bench::measure(ours(s, "resnet", "infer", 1) + fmt::format(" --write '{}'", mine));
+  bench::measure(peer + fmt::format(" --graph '{}'", theirs));
+  s.graph = mine;
+  const auto n = bench::rounds(s.repeats, 1,
+                               {ours(s, "resnet", "infer", 1) + " --cold", peer + fmt::format(" --cold '{}'", theirs)});
+  programs::print("\n| ResNet-50 from a file, one answer, {} thread{} | ms | at most the peer's |\n|---|---|---|\n",
+                  s.threads, s.threads == 1 ? "" : "s");
+  programs::print("| Troupe | {} | {} |\n| ONNX Runtime | {} | |\n", bench::show(n[0][0]),
+                  n[1][0] <= 0         ? "-"
+                  : n[0][0] <= n[1][0] ? "yes"
+                                       : "no",
+                  bench::show(n[1][0]));
+  std::filesystem::remove(mine);
+  std::filesystem::remove(theirs);
 }
 
 }  // namespace
@@ -234,8 +280,10 @@ int main(int argc, char** argv) {
         return passes.ok() ? std::string() : passes.error().message;
       });
   app.add_flag("--frozen", s.frozen, "Ours infers from a frozen graph, whose variables are constants");
-  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory", "imported"}));
+  app.add_option("--only", only, "One table only")->check(CLI::IsMember({"speed", "memory", "cold", "imported"}));
   app.add_option("--graph", s.graph, "With --one: run the graph in this file, a frozen GraphDef, in place of ours");
+  app.add_option("--write", s.write, "With --one and --frozen: write the frozen graph to this file too");
+  app.add_flag("--cold", s.cold, "With --one: one step only; prints the ms from the process's beginning to its answer");
   app.add_option("--nets", chosen, "Networks of the first table")->delimiter(',')->check(CLI::IsMember(nets));
   app.add_option("--one", one, "Measure one network in this process and print examples/s and peak MiB")
       ->check(CLI::IsMember(nets));
@@ -245,6 +293,7 @@ int main(int argc, char** argv) {
   if (one.empty()) {
     if (only.empty() || only == "speed") speed_table(s, chosen);
     if (only.empty() || only == "memory") memory_table(s);
+    if (only.empty() || only == "cold") cold_table(s);
     if (only.empty() || only == "imported") imported_table(s, chosen);
     return programs::end({});
   }
