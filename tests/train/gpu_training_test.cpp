@@ -58,6 +58,13 @@ TEST_CASE("gpu: a trainer learns on GPUs in every mode") {
   TrainerOptions options = settings(*engine, mode);
   options.devices = gpu_names(2);
   auto trainer = trainer_of(*engine, options);
+  // Batches wait in the memory of the GPU that takes them, where it is known which.
+  std::vector<std::string> ahead;
+  for (int i = 0; i < trainer->graph().size(); ++i)
+    if (trainer->graph().node(i).op().name() == "_DeviceQueue") ahead.push_back(trainer->graph().node(i).device());
+  const bool own = mode.mode == ReplicaMode::kSync || mode.mode == ReplicaMode::kLocal;
+  CHECK((std::ranges::count(ahead, "/gpu:0") > 0) == own);
+  CHECK((std::ranges::count(ahead, "/gpu:1") > 0) == own);
   initialise(*trainer);
   double first = 0, last = 0;
   int64_t reports = 0;
