@@ -78,9 +78,10 @@ Result<double> speed(Session& session, const std::vector<Output>& inputs, const 
 
 /// Measures the graph in a file: feeds its Placeholders, fetches what no node reads.
 Result<double> run_file(int64_t batch, const Settings& s, const GraphPasses& passes) {
-  std::ifstream file(s.graph, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  if (!file || bytes.empty()) return make_error(Code::kNotFound, "no graph in {}", s.graph);
+  std::error_code none;
+  std::string bytes(std::filesystem::file_size(s.graph, none), '\0');
+  if (none || !std::ifstream(s.graph, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    return make_error(Code::kNotFound, "no graph in {}", s.graph);
   TROUPE_ASSIGN(auto engine, Engine::create({.cpu_threads = {s.threads}}));
   Graph graph(engine->ops());
   TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, graph));
