@@ -2,6 +2,7 @@
 #include "troupe/saved_model.h"
 
 #include <algorithm>
+#include <set>
 
 #include "actors/engine_impl.h"
 #include "base/join.h"
@@ -10,6 +11,7 @@
 #include "graph/graph_def/meta_graph.h"
 #include "io/model_files.h"
 #include "io/whole_file.h"
+#include "troupe/graph_def.h"
 
 namespace troupe {
 namespace {
@@ -57,8 +59,9 @@ class SavedModel::Impl {
  public:
   Impl(Engine& engine, SavedModelOptions options)
       : engine_(engine), e_(engine.shared_impl()), own_container_(options.container.empty()),
-        options_(std::move(options)), graph_(engine.ops()) {}
+        options_(std::move(options)), graph_(engine.ops()), frozen_graph_(engine.ops()) {}
   ~Impl() {
+    if (frozen_session_) frozen_session_->close();
     if (!session_) return;
     session_->close();
     if (own_container_ && e_->usable()) engine_.reset_container(options_.container);
@@ -78,6 +81,7 @@ class SavedModel::Impl {
     if (!status.ok()) return at_path(files_.graph, std::move(status.error()));
     session_ = std::make_unique<Session>(engine_, graph_, options_.session);
     if (options_.initialize) status = initialize();
+    if (status.ok() && options_.freeze) status = freeze();
     if (!status.ok()) return at_path(path, std::move(status.error()));
     return {};
   }
@@ -92,6 +96,7 @@ class SavedModel::Impl {
   Result<std::map<std::string, Tensor>> run(const std::string& name, const std::map<std::string, Tensor>& inputs,
                                             const RunOptions& run_options) const {
     TROUPE_ASSIGN(const ModelSignature* signature, this->signature(name));
+    const bool frozen = frozen_.contains(name);
     FeedList feeds;
     for (const auto& [key, tensor] : signature->inputs) {
       const auto given = inputs.find(key);
@@ -104,7 +109,9 @@ class SavedModel::Impl {
       if (!tensor.shape.compatible(PartialShape(value.shape())))
         return invalid_argument("input {}: shape {} must be {}", in_quotes(key), value.shape().str(),
                                 tensor.shape.str());
-      feeds.outputs.push_back(tensor.output);
+      const Output input = frozen ? in_frozen(tensor.output) : tensor.output;
+      if (!input) continue;  // no output needs it
+      feeds.outputs.push_back(input);
       feeds.values.push_back(value);
     }
     for (const auto& [key, value] : inputs)
@@ -112,8 +119,10 @@ class SavedModel::Impl {
         return invalid_argument("{} is not an input of signature {}; these are: {}", in_quotes(key), in_quotes(name),
                                 keys_of(signature->inputs));
     OutputList fetches;
-    for (const auto& [key, tensor] : signature->outputs) fetches.outputs.push_back(tensor.output);
-    TROUPE_ASSIGN(std::vector<Tensor> values, session_->run(feeds, fetches, {}, run_options));
+    for (const auto& [key, tensor] : signature->outputs)
+      fetches.outputs.push_back(frozen ? in_frozen(tensor.output) : tensor.output);
+    Session& session = frozen ? *frozen_session_ : *session_;
+    TROUPE_ASSIGN(std::vector<Tensor> values, session.run(feeds, fetches, {}, run_options));
     std::map<std::string, Tensor> out;
     size_t i = 0;
     for (const auto& [key, tensor] : signature->outputs) out.emplace(key, std::move(values[i++]));
@@ -185,6 +194,32 @@ class SavedModel::Impl {
     return meta_.init_op.empty() ? Status() : run_op("initialiser", meta_.init_op, std::move(assets));
   }
 
+  /// Where the frozen graph has an output of the graph; empty: nowhere.
+  Output in_frozen(const Output& output) const {
+    const Node* node = frozen_graph_.find(output.node->name());
+    return node ? node->out(output.port) : Output{};
+  }
+
+  /// Makes the frozen graph of the signatures that only read variables, if there are such.
+  Status freeze() {
+    TROUPE_ASSIGN(const Snapshot values, engine_.snapshot(options_.container).get());
+    std::vector<Output> outputs;
+    for (const auto& [name, signature] : signatures_) {
+      std::vector<Output> own;
+      for (const auto& [key, tensor] : signature.outputs) own.push_back(tensor.output);
+      if (!freeze_graph(graph_, own, values.variables).ok()) continue;
+      frozen_.insert(name);
+      outputs.insert(outputs.end(), own.begin(), own.end());
+    }
+    if (outputs.empty()) return {};
+    const auto bytes = freeze_graph(graph_, outputs, values.variables);
+    // Each for itself may be small enough, and all together too large.
+    if (!bytes.ok()) return frozen_.clear(), Status();
+    TROUPE_RETURN_IF_ERROR(from_graph_def(*bytes, frozen_graph_));
+    frozen_session_ = std::make_unique<Session>(engine_, frozen_graph_, options_.session);
+    return {};
+  }
+
   Engine& engine_;
   const std::shared_ptr<Engine::Impl> e_;
   const bool own_container_;
@@ -194,6 +229,9 @@ class SavedModel::Impl {
   Graph graph_;
   std::map<std::string, ModelSignature> signatures_;
   std::unique_ptr<Session> session_;
+  Graph frozen_graph_;
+  std::set<std::string> frozen_;  // signatures
+  std::unique_ptr<Session> frozen_session_;
 };
 
 SavedModel::SavedModel(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -39,6 +39,11 @@ struct SavedModelOptions {
   std::vector<std::string> tags = {};
   /// Restores the variables and runs the model's own initialiser. Without, steps of session() must do it.
   bool initialize = true;
+  /// Takes the variables of signatures that only read them as constants, once they are initialised: batch norms fold
+  /// into convolutions, weights are laid out once, and answers come faster (docs/figures/networks.md). Such a signature
+  /// does not see what session() writes to its variables later, and its weights take memory twice. Others run as
+  /// without.
+  bool freeze = false;
   /// The container of its variables, tables and queues that name none. Empty: one of its own, which goes with the
   /// model; so that several models, or one several times, do not share variables by their names.
   std::string container = {};

@@ -95,6 +95,51 @@ TEST_CASE("an exported graph gives the same when it is loaded") {
   CHECK(again->run("serving_default", {{"in", line.kX}})->at("out").identical((*wanted)[0]));
 }
 
+TEST_CASE("a model that is loaded frozen answers alike, and signatures that write variables are not frozen") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  Line line(*t.engine);
+  const Scope scope(line.graph);
+  const Output calls = line.model.handle(scope, "calls", Shape{}, nn::zeros(), false, DType::kInt32);
+  const Node* const add = scope.node("AssignAddVariableOp", {calls, scope.constant(1)});
+  const Output count =
+      scope.after(std::vector<const Node*>{add}).op("ReadVariableOp", {calls}, {{"dtype", DType::kInt32}});
+  REQUIRE(scope.status().ok());
+  REQUIRE(line.session.run(line.model.initializers()).ok());
+  auto signatures = line.signatures();
+  signatures["count"] = {.inputs = {}, .outputs = {{"calls", {count}}}};
+  // An input that no output needs.
+  signatures["serving_default"].inputs["unused"] = {line.labels};
+  const auto snapshot = t.engine->snapshot().get();
+  REQUIRE(snapshot.ok());
+  const Status written = export_saved_model(dir.file("out"), line.graph, signatures, *snapshot);
+  INFO((written.ok() ? "" : written.error().str()));
+  REQUIRE(written.ok());
+  const auto wanted = line.session.run({{line.x, line.kX}}, {line.y});
+  REQUIRE(wanted.ok());
+
+  const auto model = load_saved_model(*t.engine, dir.file("out"), {.freeze = true});
+  INFO((model.ok() ? "" : model.error().str()));
+  REQUIRE(model.ok());
+  const std::map<std::string, Tensor> inputs = {{"in", line.kX}, {"unused", Tensor::of<float>({1, 2}, {2, 1})}};
+  const auto check_out = [&] {
+    const auto out = model->run("serving_default", inputs);
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    CHECK(out->at("out").identical((*wanted)[0]));
+  };
+  check_out();
+  for (int i = 1; i <= 3; ++i) CHECK(model->run("count", {})->at("calls").identical(Tensor::scalar(i)));
+  // The frozen signature keeps the values that the model was loaded with.
+  Snapshot other = t.engine->snapshot(model->container()).get().value();
+  other.variables.at("line/bias") = Tensor::of<float>({100}, {1});
+  REQUIRE(t.engine->restore(other, model->container()).ok());
+  check_out();
+  CHECK(!model->run("serving_default", {{"in", line.kX}}).ok());
+  CHECK(!model->run("serving_default", {{"in", Tensor::of<float>({1, 2, 3}, {1, 3})}, {"unused", inputs.at("unused")}})
+             .ok());
+}
+
 TEST_CASE("an exported model initialises itself with its assets") {
   const TestEngine t;
   const SampleModel sample;
