@@ -34,7 +34,7 @@ Output widened(const Scope& scope, Output x) {
 Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
              const DenseOptions& options) {
   const int64_t in = last_size_of(scope, x, 1, "dense", name);
-  if (in == 0) return {};
+  if (in == 0 || !variables.claim(scope, name + "/kernel")) return {};
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {in, units}, options.kernel);
   const int rank = x.shape().rank();
@@ -52,7 +52,7 @@ Output dense(const ScopeAt& scope, Variables& variables, Output x, int64_t units
 Output conv2d(const ScopeAt& scope, Variables& variables, Output x, int64_t filters, int size, const std::string& name,
               const ConvOptions& options) {
   const int64_t in = last_size_of(scope, x, 4, "conv2d", name);
-  if (in == 0) return {};
+  if (in == 0 || !variables.claim(scope, name + "/kernel")) return {};
   const Scope inside = scope.scope(name);
   const Output kernel = variables.read(scope, name + "/kernel", {size, size, in, filters}, options.kernel);
   Output y = inside.op(
@@ -75,7 +75,7 @@ Output avg_pool(const ScopeAt& scope, Output x, int size, int stride, const std:
 Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options) {
   const int64_t c = last_size_of(scope, x, 2, "batch_norm", name);
-  if (c == 0) return {};
+  if (c == 0 || !variables.claim(scope, name + "/gamma")) return {};
   const Scope inside = scope.scope(name);
   const bool flat = x.shape().rank() == 2;  // the op wants four dimensions
   if (flat) x = inside.op("Reshape", {x, inside.constant(Tensor::of<int32_t>({-1, 1, 1, static_cast<int32_t>(c)}))});
@@ -123,8 +123,11 @@ Output dropout(const ScopeAt& scope, const Variables& variables, Output x, float
   return inside.op("Mul", {inside.op("Mul", {x, for_input(inside, inside.constant(1 / (1 - rate)), x)}), mask});
 }
 
-LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
-                const LstmOptions& options) {
+namespace {
+
+/// lstm(), for a layer that has its name already, or the next chunk of one.
+LstmResult lstm_of(const Scope& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+                   const LstmOptions& options) {
   const int64_t in = last_size_of(scope, x, 3, "lstm", name);
   if (in == 0) return {};
   const int64_t batch = x.shape().dim(options.time_major ? 1 : 0), steps = x.shape().dim(options.time_major ? 0 : 1);
@@ -174,6 +177,13 @@ LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t un
   return {swap(all->out(6)), of_last(all->out(6)), of_last(all->out(1))};
 }
 
+}  // namespace
+
+LstmResult lstm(const ScopeAt& scope, Variables& variables, Output x, int64_t units, const std::string& name,
+                const LstmOptions& options) {
+  return variables.claim(scope, name + "/kernel") ? lstm_of(scope, variables, x, units, name, options) : LstmResult();
+}
+
 LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variables, Output x, int64_t units,
                            const std::string& name, const LstmStackOptions& options, std::source_location where) {
   if (scopes.empty()) return {};
@@ -197,7 +207,9 @@ LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variable
   const Node* parts =
       inputs.node("SplitV", {swap(inputs, x), inputs.constant(Tensor::of<int64_t>(sizes)), inputs.constant(0)},
                   {{"num_split", static_cast<int64_t>(sizes.size())}});
-  if (!parts) return {};
+  for (size_t layer = 0; layer < layers; ++layer)
+    variables.claim(first, fmt::format("{}/layer_{}/kernel", name, layer));
+  if (!parts || !first.ok()) return {};
   LstmStackResult result;
   result.time_major = time_major;
   result.states = options.initial;
@@ -209,7 +221,7 @@ LstmStackResult lstm_stack(const std::vector<Scope>& scopes, Variables& variable
     for (size_t layer = 0; layer < layers && y; ++layer) {
       own.initial = result.states[layer];
       const LstmResult out =
-          lstm({scopes[layer], where}, variables, y, units, fmt::format("{}/layer_{}", name, layer), own);
+          lstm_of(ScopeAt(scopes[layer], where), variables, y, units, fmt::format("{}/layer_{}", name, layer), own);
       result.states[layer] = out.state();
       y = out.outputs;
     }
@@ -232,6 +244,7 @@ Output embedding(const ScopeAt& scope, Variables& variables, Output ids, int64_t
     scope.fail(invalid_argument("embedding '{}': {} rows of {}", name, rows, width));
     return {};
   }
+  if (!variables.claim(scope, name + "/table")) return {};
   const Output table = table_at_home(scope, variables, name + "/table", {rows, width}, options.table);
   const Scope home = variables.home(scope.scope(name), name + "/table");
   return home.op("GatherV2", {table, ids, home.constant(0)});

@@ -11,9 +11,12 @@ int64_t last_size_of(const Scope& scope, Output x, int min_rank, const char* lay
   if (!x) return scope.fail(invalid_argument("{} '{}': the input is empty", layer, name)), 0;
   const PartialShape& shape = x.shape();
   if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) > 0) return shape.dim(-1);
-  scope.fail(
-      invalid_argument("{} '{}': input {} has shape {}; rank {} or more and a known last size above 0 are needed",
-                       layer, name, x.name(), shape.str(), min_rank));
+  if (shape.has_rank() && shape.rank() >= min_rank && shape.dim(-1) == 0)
+    scope.fail(invalid_argument("{} '{}': input {} has shape {}; its last size must be at least 1", layer, name,
+                                x.name(), shape.str()));
+  else
+    scope.fail(invalid_argument("{} '{}': input {} has shape {}; rank {} or more and a known last size are needed",
+                                layer, name, x.name(), shape.str(), min_rank));
   return 0;
 }
 

@@ -18,12 +18,14 @@ bool there_is(const Scope& scope, Output x, const std::string& what) {
   return false;
 }
 
-// The last size of x, or 0 after failing the scope because it is not known.
+// The last size of x, or 0 after failing the scope because it is 0 or not known.
 int64_t last_size(const Scope& scope, Output x, const std::string& what) {
   if (!scope.ok() || !there_is(scope, x, what)) return 0;
   const PartialShape& shape = x.shape();
   if (shape.has_rank() && shape.rank() >= 1 && shape.dim(-1) > 0) return shape.dim(-1);
-  scope.fail(invalid_argument("{}: input {} has shape {}; a known last size is needed", what, x.name(), shape.str()));
+  const bool empty = shape.has_rank() && shape.rank() >= 1 && shape.dim(-1) == 0;
+  scope.fail(invalid_argument("{}: input {} has shape {}; {}", what, x.name(), shape.str(),
+                              empty ? "its last size must be at least 1" : "a known last size is needed"));
   return 0;
 }
 
@@ -156,6 +158,7 @@ Spread split_to(const ScopeAt& scope, Output x, const std::vector<std::string>& 
 }
 
 Spread each(const ScopeAt& scope, const Spread& x, const std::function<Output(const Scope& scope, Output part)>& fn) {
+  if (!fn) return scope.fail(invalid_argument("each: the function is empty")), Spread();
   return on_each(scope, x, [&](const Scope& s, Output part) { return fn(s.told_at_each_line(), part); });
 }
 
@@ -191,7 +194,7 @@ Spread dense_by_columns(const ScopeAt& scope, Variables& variables, const Spread
   const std::string what = fmt::format("dense_by_columns '{}'", name);
   if (!is_spread(scope, x, what) || !splits(scope, units, x.devices.size(), what)) return {};
   const int64_t in = last_size(scope, x.parts[0], what);
-  if (in == 0) return {};
+  if (in == 0 || !variables.claim(scope, name + "/kernel_0")) return {};
   const Scope inside = scope.scope(name);
   const std::vector<int64_t> sizes = share_sizes(units, x.devices.size()), from = begins(sizes);
   Spread result = {x.devices, {}};
@@ -226,6 +229,7 @@ Spread products_of_rows(const Scope& scope, const Scope& inside, Variables& vari
     sizes.push_back(last_size(scope, part, what));
     if (sizes.back() == 0) return {};
   }
+  if (!variables.claim(scope, name + "/kernel_0")) return {};
   const std::vector<int64_t> from = begins(sizes);
   const int64_t in = from.back() + sizes.back();
   Spread result = {x.devices, {}};
@@ -269,7 +273,9 @@ Output embedding_by_rows(const ScopeAt& scope, Variables& variables, Output ids,
                          const std::string& name, const std::vector<std::string>& devices,
                          const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_rows '{}' of width {}", name, width);
-  if (!splits(scope, width < 1 ? 0 : rows, devices.size(), what) || !there_is(scope, ids, what)) return {};
+  if (!splits(scope, width < 1 ? 0 : rows, devices.size(), what) || !there_is(scope, ids, what) ||
+      !variables.claim(scope, name + "/table_0"))
+    return {};
   const Scope inside = scope.scope(name);
   const std::vector<int64_t> sizes = share_sizes(rows, devices.size()), from = begins(sizes);
   const Routes routes = route(inside, inside.op("Reshape", {ids, inside.constant(Tensor::of<int32_t>({-1}))}), sizes);
@@ -299,7 +305,9 @@ Spread embedding_by_columns(const ScopeAt& scope, Variables& variables, Output i
                             const std::string& name, const std::vector<std::string>& devices,
                             const EmbeddingOptions& options) {
   const std::string what = fmt::format("embedding_by_columns '{}' of {} rows", name, rows);
-  if (!splits(scope, rows < 1 ? 0 : width, devices.size(), what) || !there_is(scope, ids, what)) return {};
+  if (!splits(scope, rows < 1 ? 0 : width, devices.size(), what) || !there_is(scope, ids, what) ||
+      !variables.claim(scope, name + "/table_0"))
+    return {};
   const Scope inside = scope.scope(name);
   const std::vector<int64_t> sizes = share_sizes(width, devices.size()), from = begins(sizes);
   Spread result = {devices, {}};

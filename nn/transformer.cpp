@@ -82,6 +82,8 @@ Output layer_norm(const ScopeAt& scope, Variables& variables, Output x, const st
         invalid_argument("layer_norm '{}': epsilon must be at least 0 and finite, got {}", name, options.epsilon));
     return {};
   }
+  if ((options.scale || options.center) && !variables.claim(scope, name + (options.scale ? "/gamma" : "/beta")))
+    return {};
   const Scope inside = scope.scope(name);
   const Output wide = widened(inside, x), last = inside.constant(Tensor::of<int32_t>({-1}));
   const auto mean_of = [&](Output y) { return inside.op("Mean", {y, last}, {{"keep_dims", true}}); };
@@ -129,6 +131,7 @@ Output position_embedding(const ScopeAt& scope, Variables& variables, Output x, 
                                 name, first.name(), to_string(first.dtype()), first.shape().str()));
     return {};
   }
+  if (!variables.claim(scope, name + "/table")) return {};
   const Scope inside = scope.scope(name);
   const Output table = for_input(inside, variables.read(scope, name + "/table", {positions, width}, options.table), x);
   Output begin = int_vector(inside, {0, 0}), size = int_vector(inside, {time, width});

@@ -141,6 +141,25 @@ Output Variables::read(const ScopeAt& scope, const std::string& name, const Shap
   return v ? read(scope, *v) : Output{};
 }
 
+void Variables::reuse(std::string_view name) {
+  const std::string inside = std::string(name) + "/";
+  std::erase_if(claims_, [&](const auto& claim) { return name.empty() || claim.first.starts_with(inside); });
+}
+
+bool Variables::claim(const ScopeAt& scope, const std::string& name) {
+  if (!scope.ok()) return false;
+  const auto place = [](const std::string& prefix) {
+    return prefix.empty() ? std::string("the outermost scope") : fmt::format("scope '{}'", prefix);
+  };
+  const auto [at, fresh] = claims_.try_emplace(name, scope.prefix());
+  if (fresh) return true;
+  scope.fail(
+      invalid_argument("variable '{}' is that of a layer in {}, and would be of another in {} too: name the "
+                       "layers differently, or call Variables::reuse() before what is to share it",
+                       name, place(at->second), place(scope.prefix())));
+  return false;
+}
+
 std::vector<Variable> Variables::trainable() const {
   std::vector<Variable> result;
   for (const Variable& v : all_)

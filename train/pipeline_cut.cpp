@@ -252,6 +252,7 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
   for (size_t i = 0; i < dtypes.size(); ++i)
     draft.batch.push_back(
         scope.named(fmt::format("batch_{}", i)).op("Placeholder", {}, {{"dtype", dtypes[i]}, {"shape", shapes[i]}}));
+  draft.variables.reuse();
   const ModelOutputs outputs =
       checked_outputs(scope, model(scope.told_at_each_line(), draft.variables, draft.batch, training));
   TROUPE_RETURN_IF_ERROR(scope.status());

@@ -91,6 +91,7 @@ Tower TowerBuilder::tower(int replica) {
   std::vector<Output> batch;
   for (int port = 0; port < taken->num_outputs(); ++port)
     batch.push_back(with_shape(s, taken->out(port), shapes_[port]));
+  variables.reuse();
   const ModelOutputs outputs = checked_outputs(s, model_(s.told_at_each_line(), variables, batch, true));
   if (!s.ok()) return t;
   t.loss = outputs.loss;
@@ -280,6 +281,7 @@ void TowerBuilder::tests() {
   for (size_t i = 0; i < distinct.size() && root_.ok(); ++i) {
     const Scope s = root_.device(distinct[i]).scope(fmt::format("test_{}", i));
     StepSpec step{fed_batch(s), {}, {}};
+    variables_.reuse();
     const ModelOutputs outputs = checked_outputs(s, model_(s.told_at_each_line(), variables_, step.feeds, false));
     if (!root_.ok()) return;
     step.fetches = {outputs.loss, outputs.accuracy};
@@ -304,6 +306,7 @@ Status TowerBuilder::check() const {
   const auto refuse = [&]<class... Args>(fmt::format_string<Args...> text, Args&&... args) {
     return invalid_argument("trainer '{}': {}", o.name, fmt::format(text, std::forward<Args>(args)...));
   };
+  if (o.name.empty()) return invalid_argument("a trainer needs a name: TrainerOptions::name is empty");
   if (dtypes_.empty()) return refuse("the dataset has no components");
   if (!o.optimizer.update || !o.optimizer.rate) return refuse("no optimizer");
   if (o.queue_capacity < 1) return refuse("queue_capacity is {}, at least 1 is needed", o.queue_capacity);

@@ -3,10 +3,11 @@
 // layers of troupe/transformer.h along.
 //
 // A layer takes the scope (name prefix, device), the Variables of the model and its input; its own variables
-// are named `name`/kernel, `name`/bias and so on. Building a model twice with one Variables in one graph, say once for
-// each replica or once for training and once for testing, gives two models that share the variables. A model in another
-// graph takes a Variables of its own, and shares them by the container and their names. Faults stick to the scope
-// (scope.h).
+// are named `name`/kernel, `name`/bias and so on, whatever the name scope, so that a checkpoint fits the model wherever
+// it is built. Two layers of one name are an error, since they would share weights. Variables::reuse() asks for that:
+// building a model again with one Variables in one graph, say for testing, gives a second model that shares the
+// variables. A model in another graph takes a Variables of its own, and shares them by the container and their names.
+// Faults stick to the scope (scope.h).
 //
 // Variables are float32. A layer computes in the type of its input: cast() that to bfloat16 or float16, and the layers
 // after it take their variables rounded to it, while gradients by variables, moving averages and losses are float32
@@ -81,6 +82,14 @@ class Variables {
   /// changes where `device` tells no task, or that of the first use.
   void set_home(const std::string& name, const std::string& device) { homes_[name] = device; }
 
+  /// Lets each layer built so far be built once more, in whatever place, to share its variables: before a model is
+  /// built again, for testing or for another replica (trainers and pipelines do so), and before a layer that shares on
+  /// purpose. `name`: that layer alone, or those that begin with "name/".
+  void reuse(std::string_view name = {});
+  /// For functions that are layers: takes variable `name` as the layer's own. False, after failing the scope, where a
+  /// layer has taken it already and no reuse() came since.
+  bool claim(const ScopeAt& scope, const std::string& name);
+
   /// A counter of updates: int64 scalar "global_step", 0 at first.
   Output global_step(const ScopeAt& scope) {
     return read(scope, "global_step", Shape{}, zeros(), false, DType::kInt64);
@@ -122,6 +131,7 @@ class Variables {
   std::map<std::string, size_t> index_;
   std::map<std::pair<std::string, std::string>, Uses> uses_;  // by (name, device)
   std::map<std::string, std::string, std::less<>> homes_;     // by name: set, or of the first use that tells its task
+  std::map<std::string, std::string, std::less<>> claims_;    // by name: the name scope of the layer
   std::vector<const Node*> updates_;
 };
 

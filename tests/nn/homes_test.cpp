@@ -157,6 +157,7 @@ TEST_CASE("every optimizer updates a variable at its home, wherever its gradient
       const Output x = f.a.constant(random_tensor({8, 4})), labels = second.constant(random_tensor({8, 4}, 2));
       // The first layer's variables are used in the second task too, and those alone: "shared" is read in both.
       Output y = tanh(f.a, dense(f.a, f.variables, x, 4, "shared"));
+      f.variables.reuse("shared");
       y = dense(second, f.variables, tanh(second, dense(second, f.variables, y, 4, "shared")), 4, "last");
       f.variables.read(f.a, "remote/kernel", {4, 4}, he_normal());
       y = dense(second, f.variables, y, 4, "remote");
@@ -198,6 +199,7 @@ TEST_CASE("rows of a table of another task are taken there, and their gradients 
       const Scope second = spread ? f.b : f.a;
       const int64_t rows = 100, width = 4;
       const auto taken = [&](const Scope& scope, std::initializer_list<int32_t> ids) {
+        f.variables.reuse("words");
         const Output of = scope.constant(Tensor::of<int32_t>(ids));
         if (whole) return embedding(scope, f.variables, of, rows, width, "words");
         const std::string device = scope.device_name();
@@ -230,7 +232,9 @@ TEST_CASE("moving averages of another task follow there") {
     const Scope second = spread ? f.b : f.a;
     const Output x = second.constant(random_tensor({8, 4}));
     batch_norm(f.a, f.variables, f.a.constant(random_tensor({8, 4}, 2)), "norm", false);
+    f.variables.reuse();
     const Output y = batch_norm(second, f.variables, x, "norm", true);
+    f.variables.reuse();
     const Output test =
         mean_all(f.a, batch_norm(f.a, f.variables, f.a.constant(random_tensor({8, 4}, 2)), "norm", false));
     const Output loss = second.op("AddV2", {mean_all(second, second.op("Square", {y})), test});

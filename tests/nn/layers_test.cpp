@@ -81,6 +81,7 @@ TEST_CASE("lstm carries its state from step to step, whichever way its input lie
   Fixture f;
   const LstmOptions half = {.kernel = constant_init(0.5f)};
   const LstmResult y = lstm(f.s, f.variables, f.values({1, 2, -3}, {1, 3, 1}), 1, "cell", half);
+  f.variables.reuse("cell");
   const LstmResult by_time =
       lstm(f.s, f.variables, f.values({1, 2, -3}, {3, 1, 1}), 1, "cell", {.time_major = true, .kernel = half.kernel});
   CHECK(y.outputs.shape() == PartialShape{1, 3, 1});
@@ -111,7 +112,9 @@ TEST_CASE("lstm goes on from a state, and its gradient goes back through it") {
                   {x, f.s.constant(Tensor::of<int32_t>({from, 0, 0})), f.s.constant(Tensor::of<int32_t>({n, 1, 2}))});
   };
   const LstmResult whole = lstm(f.s, f.variables, x, 3, "cell", by_time);
+  f.variables.reuse();
   const LstmResult first = lstm(f.s, f.variables, steps(0, 2), 3, "cell", by_time);
+  f.variables.reuse();
   const LstmResult rest =
       lstm(f.s, f.variables, steps(2, 3), 3, "cell", {.time_major = true, .initial = first.state()});
   f.initialise();
@@ -128,6 +131,7 @@ TEST_CASE("lstm goes on from a state, and its gradient goes back through it") {
   for (size_t i = 0; i < wanted.second.size(); ++i) CHECK(got.second[i] == Approx(wanted.second[i]).margin(1e-6));
   CHECK(std::abs(wanted.second[0]) > 1e-4);  // of the first step
 
+  f.variables.reuse();
   CHECK_FALSE(lstm(f.s, f.variables, x, 3, "cell", {.time_major = true, .initial = {.c = x}}).last);
   REQUIRE_FALSE(f.s.ok());
   CHECK_THAT(f.s.status().error().message,
@@ -176,6 +180,7 @@ TEST_CASE("batch_norm normalises by the batch, moves its averages, and tests by 
   Fixture f;
   const Output x = f.values({1, 10, 3, 30}, {2, 2});
   const Output train = batch_norm(f.s, f.variables, x, "bn", true, {.momentum = 0.5f, .epsilon = 0});
+  f.variables.reuse();
   const Output test = batch_norm(f.s, f.variables, x, "bn", false, {.epsilon = 0});
   f.initialise();
   const auto updates = f.variables.take_updates();
@@ -286,9 +291,65 @@ TEST_CASE("models of two graphs share variables by their names, not one Variable
   CHECK((*found)[0].identical(f.run({y})[0]));
   Graph third(f.engine->ops());
   const Scope refused(third);
+  f.variables.reuse();
   CHECK_FALSE(model(refused, f.variables));
   CHECK_THAT(refused.status().error().message, Catch::Contains("another graph"));
   CHECK(f.s.ok());
+}
+
+TEST_CASE("two layers of one name are an error unless sharing is asked for") {
+  using Layer = std::function<Output(const Scope&, Variables&)>;
+  const auto flat = [](const Scope& s) { return s.constant(Tensor::of<float>({1, 2}, {1, 2})); };
+  const auto image = [](const Scope& s) { return s.constant(Tensor::of<float>({1, 2}, {1, 1, 2, 1})); };
+  const auto ids = [](const Scope& s) { return s.constant(Tensor::of<int32_t>({1})); };
+  const std::vector<std::pair<const char*, Layer>> layers = {
+      {"a/kernel", [=](const Scope& s, Variables& v) { return dense(s, v, flat(s), 2, "a"); }},
+      {"a/kernel", [=](const Scope& s, Variables& v) { return conv2d(s, v, image(s), 2, 1, "a"); }},
+      {"a/gamma", [=](const Scope& s, Variables& v) { return batch_norm(s, v, flat(s), "a", true); }},
+      {"a/table", [=](const Scope& s, Variables& v) { return embedding(s, v, ids(s), 3, 2, "a"); }},
+      {"a/kernel",
+       [=](const Scope& s, Variables& v) {
+         return lstm(s, v, s.op("Reshape", {flat(s), s.constant(Tensor::of<int32_t>({1, 2, 1}))}), 2, "a").last;
+       }},
+  };
+  for (const auto& [name, layer] : layers) {
+    INFO(name);
+    Fixture f;
+    REQUIRE(layer(f.s.scope("left"), f.variables));
+    const size_t variables = f.variables.all().size();
+    f.variables.reuse("b");
+    f.variables.reuse("a");
+    REQUIRE(layer(f.s.scope("left_again"), f.variables));
+    f.variables.reuse();
+    REQUIRE(layer(f.s, f.variables));
+    CHECK(f.variables.all().size() == variables);
+    CHECK_FALSE(layer(f.s.scope("right"), f.variables));
+    REQUIRE_FALSE(f.s.ok());
+    CHECK_THAT(f.s.status().error().message, Catch::Contains(fmt::format("variable '{}'", name)) &&
+                                                 Catch::Contains("in the outermost scope") &&
+                                                 Catch::Contains("'right/'") && Catch::Contains("reuse()"));
+  }
+  // A name that begins alike is another one, and reads share by their names.
+  Fixture f;
+  REQUIRE(dense(f.s, f.variables, flat(f.s), 2, "a"));
+  REQUIRE(dense(f.s, f.variables, flat(f.s), 2, "ab"));
+  REQUIRE(f.variables.read(f.s, "a/kernel", {2, 2}, zeros()));
+  f.variables.reuse("a");
+  CHECK_FALSE(dense(f.s, f.variables, flat(f.s), 2, "ab"));
+}
+
+TEST_CASE("a layer says which size it lacks") {
+  const auto fault = [](const PartialShape& shape, auto build) {
+    Fixture f;
+    build(f, f.s.named("x").op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", shape}}));
+    REQUIRE_FALSE(f.s.ok());
+    return f.s.status().error().message;
+  };
+  const auto fc = [](Fixture& f, Output x) { dense(f.s, f.variables, x, 2, "fc"); };
+  CHECK_THAT(fault({3, 0}, fc), Catch::Contains("shape [3,0]; its last size must be at least 1"));
+  CHECK_THAT(fault({3, -1}, fc), Catch::Contains("a known last size"));
+  CHECK_THAT(fault({3, 4, 4, 0}, [](Fixture& f, Output x) { conv2d(f.s, f.variables, x, 2, 1, "c"); }),
+             Catch::Contains("its last size must be at least 1"));
 }
 
 TEST_CASE("an empty output or a size that makes no sense is a fault of each layer") {

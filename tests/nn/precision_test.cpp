@@ -65,6 +65,7 @@ TEST_CASE("layers that are split over devices compute in the type of their input
   const std::vector<std::string> devices = f.engine->devices();
   const auto result = [&](DType dtype) {
     const Output in = cast(f.s, x, dtype);
+    f.variables.reuse();
     const Spread hidden = dense_by_columns(f.s, f.variables, in, 8, "hidden", devices);
     const Output y = dense_by_rows(f.s, f.variables, hidden, 3, "out");
     const Spread all = dense_by_rows_to_all(f.s, f.variables, hidden, 3, "all");

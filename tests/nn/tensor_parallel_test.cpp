@@ -391,6 +391,7 @@ TEST_CASE("split layers refuse what they cannot split") {
   // The first use of a variable decides its shape.
   CHECK_THAT(fault([&](Fixture& f, Output) {
                dense_by_columns(f.s, f.variables, known(f), 8, "up", devices_of(2));
+               f.variables.reuse();
                dense_by_columns(f.s, f.variables, known(f), 8, "up", four);
              }),
              Contains("'up/kernel_0'") && Contains("[3,4]") && Contains("[3,2]"));
@@ -408,6 +409,45 @@ TEST_CASE("an id out of range fails the step, whichever way the table is split")
     for (const Output& y : {rows, columns.parts[0], columns.parts[1], whole}) CHECK_FALSE(f.session->run({}, {y}).ok());
     const Spread logits = split_to(f.s, f.s.constant(random_tensor({3, 5})), devices_of(2));
     CHECK_FALSE(f.session->run({}, {sparse_softmax_cross_entropy(f.s, logits, ids)}).ok());
+  }
+}
+
+TEST_CASE("each without a function, and a size of 0, are faults that say so") {
+  Fixture f(2);
+  const Output x = f.values({1, 2}, {1, 2});
+  CHECK(each(f.s, copy_to(f.s, x, Names{"/cpu:0", "/cpu:1"}), {}).parts.empty());
+  CHECK_THAT(f.s.status().error().message, Catch::Contains("each: the function is empty"));
+  Fixture g(2);
+  CHECK(split_to(g.s, g.values({}, {1, 0}), Names{"/cpu:0", "/cpu:1"}).parts.empty());
+  CHECK_THAT(g.s.status().error().message, Catch::Contains("[1,0]; its last size must be at least 1"));
+}
+
+TEST_CASE("two split layers of one name are an error unless sharing is asked for") {
+  const std::vector<std::function<bool(const Scope&, Variables&)>> layers = {
+      [](const Scope& s, Variables& v) {
+        return !dense_by_columns(s, v, s.constant(Tensor::of<float>({1, 2}, {1, 2})), 2, "a", Names{"/cpu:0", "/cpu:1"})
+                    .parts.empty();
+      },
+      [](const Scope& s, Variables& v) {
+        const Spread x = split_to(s, s.constant(Tensor::of<float>({1, 2}, {1, 2})), Names{"/cpu:0", "/cpu:1"});
+        return static_cast<bool>(dense_by_rows(s, v, x, 2, "a"));
+      },
+      [](const Scope& s, Variables& v) {
+        return static_cast<bool>(
+            embedding_by_rows(s, v, s.constant(Tensor::of<int32_t>({1})), 4, 2, "a", Names{"/cpu:0", "/cpu:1"}));
+      },
+      [](const Scope& s, Variables& v) {
+        return !embedding_by_columns(s, v, s.constant(Tensor::of<int32_t>({1})), 4, 2, "a", Names{"/cpu:0", "/cpu:1"})
+                    .parts.empty();
+      },
+  };
+  for (const auto& layer : layers) {
+    Fixture f(2);
+    REQUIRE(layer(f.s, f.variables));
+    f.variables.reuse("a");
+    REQUIRE(layer(f.s, f.variables));
+    CHECK_FALSE(layer(f.s, f.variables));
+    CHECK_THAT(f.s.status().error().message, Catch::Contains("reuse()"));
   }
 }
 

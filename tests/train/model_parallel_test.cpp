@@ -71,7 +71,9 @@ TEST_CASE("a stack of LSTMs goes on from the states of the text before") {
                             f.s.constant(Tensor::of<int32_t>({n, 2, 3}))});
   };
   const auto whole = lstm_stack(scopes, f.variables, f.s.constant(text), 4, "stack", {.chunk = 4, .lstm = by_time});
+  f.variables.reuse();
   const auto before = lstm_stack(scopes, f.variables, steps(0, 3), 4, "stack", {.lstm = by_time});
+  f.variables.reuse();
   const auto after =
       lstm_stack(scopes, f.variables, steps(3, 3), 4, "stack", {.lstm = by_time, .initial = before.states});
   f.initialise();
@@ -156,6 +158,7 @@ Output spread_loss(const Scope& scope, Variables& v, const DeviceMesh& mesh, con
   for (size_t replica = 0; replica < x.size(); ++replica) {
     const auto devices = mesh.along("tensor", {{"data", static_cast<int64_t>(replica)}}).value();
     const Scope s = scope.device(devices[0]);
+    v.reuse();
     const Spread hidden = each(s, dense_by_columns(s, v, s.constant(x[replica]), 7, "up", devices), tanh);
     const Spread logits = dense_by_columns(s, v, dense_by_rows_to_all(s, v, hidden, 6, "down"), 5, "out");
     parts.push_back(sparse_softmax_cross_entropy(s, logits, s.constant(labels[replica])));
