@@ -279,6 +279,14 @@ Status remove_actor(Engine& engine, const std::string& name) {
 const Node* actor_call(const Scope& scope, const std::string& actor, const std::string& call,
                        std::vector<Output> inputs, const std::vector<ActorOutput>& outputs,
                        std::source_location where) {
+  if (!scope.graph().ops().find("ActorCall")) {
+    scope.fail(make_error(Code::kFailedPrecondition,
+                          "actor_call '{}': the graph's engine has no op ActorCall; make it with "
+                          "EngineOptions::register_ops = register_actor_ops",
+                          actor),
+               where);
+    return nullptr;
+  }
   std::vector<DType> in, out;
   std::vector<PartialShape> shapes;
   for (const Output& o : inputs) in.push_back(o ? o.dtype() : DType::kInvalid);

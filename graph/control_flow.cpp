@@ -95,6 +95,10 @@ std::vector<Output> build_loop(const Scope& scope, const std::vector<Output>& in
 std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise) {
   if (!scope.ok()) return {};
   const Scope s = scope.scope("cond");
+  if (!then || !otherwise) {
+    scope.fail(invalid_argument("a branch of a cond is an empty function: the one for {}", then ? "false" : "true"));
+    return {};
+  }
   if (!predicate) {
     scope.fail(invalid_argument("the predicate of a cond is empty"));
     return {};
@@ -123,6 +127,10 @@ std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn&
 
 std::vector<Output> while_loop(const ScopeAt& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
                                const LoopBody& body, WhileOptions options) {
+  if (!predicate || !body) {
+    scope.fail(invalid_argument("the {} of a loop is an empty function", predicate ? "body" : "predicate"));
+    return {};
+  }
   return build_loop(
       scope, init, [&](const Scope& s, const std::vector<Output>& v) { return predicate(s.told_at_each_line(), v); },
       [&](const Scope& s, const std::vector<Output>& v) { return body(s.told_at_each_line(), v); }, options);
@@ -135,6 +143,7 @@ std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensor
     scope.fail(std::move(error));
     return {};
   };
+  if (!body) return fail(invalid_argument("the body of a scan is an empty function"));
   if (tensors.empty() || init.empty()) return fail(invalid_argument("a scan needs a tensor and a value"));
   for (const Output& t : tensors)
     if (!t || t.shape().rank() == 0)

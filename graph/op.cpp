@@ -18,6 +18,12 @@ namespace {
   std::abort();
 }
 
+/// The same of an op as a whole.
+[[noreturn]] void bad_op(std::string_view op, std::string_view why) {
+  std::fputs(fmt::format("op {}: {}\n", op, why).c_str(), stderr);
+  std::abort();
+}
+
 /// Reads one schema text from left to right.
 class SchemaReader {
  public:
@@ -239,27 +245,30 @@ const AttrDef* OpDef::find_attr(std::string_view name) const {
 
 void OpRegistry::add(const OpDef& schema, Gradient gradient) {
   OpDef op = schema;
-  if (op.doc_.empty()) bad_schema(op.name_, "", "it has no doc");
-  if (!op.shape_) bad_schema(op.name_, "", "it has no shape function");
+  if (op.doc_.empty()) bad_op(op.name_, "it has no doc");
+  if (!op.shape_) bad_op(op.name_, "it has no shape function");
   if (!gradient.function && gradient.no_gradient_reason.empty())
-    bad_schema(op.name_, "", "it has neither a gradient nor a reason for none");
+    bad_op(op.name_, "it has neither a gradient nor a reason for none");
   for (std::vector<ArgDef>* args : {&op.inputs_, &op.outputs_}) {
     for (ArgDef& arg : *args) {
       if (!arg.number_attr.empty()) {
         const AttrDef* number = op.find_attr(arg.number_attr);
-        if (!number || number->type != "int") bad_schema(op.name_, arg.name, "its number is no int attribute");
+        if (!number || number->type != "int") bad_schema(op.name_, arg.name, "its number is not an int attribute");
       }
       if (arg.type_attr.empty()) continue;
       const AttrDef* type = op.find_attr(arg.type_attr);
       if (type && type->type == "list(type)" && arg.number_attr.empty()) std::swap(arg.type_list_attr, arg.type_attr);
       else if (!type || type->type != "type")
-        bad_schema(op.name_, arg.name, "its type is no type and no type attribute");
+        bad_schema(op.name_, arg.name, "its type is neither a type nor a type attribute");
     }
   }
   op.gradient_ = std::move(gradient);
   std::string name = op.name_;
   const bool added = ops_.try_emplace(name, std::make_unique<OpDef>(std::move(op))).second;
-  if (!added) bad_schema(name, "", "there is an op of this name already");
+  if (!added)
+    bad_op(name,
+           "it is registered twice: call each function that registers ops once in EngineOptions::register_ops, "
+           "and name ops of your own otherwise than those of docs/ops.md");
 }
 
 const OpDef* OpRegistry::find(std::string_view name) const {

@@ -39,9 +39,15 @@ Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from
 
 Schedule cosine_decay(float rate, int64_t total, int64_t warmup, float floor) {
   return [=](const Scope& scope, Output step) {
+    if (total <= std::max<int64_t>(0, warmup)) {
+      scope.fail(invalid_argument("cosine_decay: `total` must be more than `warmup` and than 0, got {} and {}", total,
+                                  warmup));
+      return Output{};
+    }
     const auto number = [&](double x) { return scope.constant(static_cast<float>(x)); };
-    const auto span = static_cast<double>(std::max<int64_t>(1, total - warmup));
-    Output done = scope.op("Mul", {scope.op("Sub", {step, number(warmup)}), number(1 / span)});
+    const auto span = static_cast<double>(total - std::max<int64_t>(0, warmup));
+    Output done = scope.op(
+        "Mul", {scope.op("Sub", {step, number(static_cast<double>(std::max<int64_t>(0, warmup)))}), number(1 / span)});
     done = scope.op("Minimum", {scope.op("Maximum", {done, number(0)}), number(1)});
     const Output wave = scope.op("Cos", {scope.op("Mul", {done, number(3.14159265358979)})});
     const Output half = scope.op("Mul", {scope.op("AddV2", {wave, number(1)}), number((rate - floor) / 2)});

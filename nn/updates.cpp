@@ -97,20 +97,32 @@ const Node* update_variable(const UpdateContext& of, const Optimizer& optimizer,
       const Output pull = s.op("Mul", {c.variables.read(s, c.variable), s.constant(optimizer.l2)});
       c.gradient = s.op("AddV2", {c.gradient, pull});
     }
-    update = optimizer.update(c);
+    update = s.ok() ? optimizer.update(c) : nullptr;
   }
+  if (!update)
+    s.fail(invalid_argument("the optimizer's update of variable '{}' gives no node, so nothing would train it",
+                            of.variable.name));
   if (!decays || optimizer.weight_decay == 0 || !update) return update;
   const Output share = s.op("Mul", {c.rate, s.constant(optimizer.weight_decay)});
   const Output loss = s.op("Mul", {c.variables.read(s, c.variable), share});
   return s.after(std::vector<const Node*>{update}).named("decay").node("AssignSubVariableOp", {c.handle(), loss});
 }
 
+Status check_clipped(const std::vector<Output>& gradients, const std::vector<Output>& clipped) {
+  if (clipped.size() != gradients.size())
+    return invalid_argument("clipping makes {} gradients of {}", clipped.size(), gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i] && !clipped[i])
+      return invalid_argument("clipping makes no gradient of {}, so its variable would not be trained",
+                              gradients[i].name());
+  return {};
+}
+
 std::vector<Output> clipped(const Scope& scope, const Optimizer& optimizer, std::vector<Output> gradients) {
   if (!optimizer.clip || !scope.ok()) return gradients;
   std::vector<Output> out = optimizer.clip(scope.scope("clip"), gradients);
-  if (out.size() == gradients.size()) return out;
-  scope.fail(invalid_argument("clipping makes {} gradients of {}", out.size(), gradients.size()));
-  return gradients;
+  if (Status status = check_clipped(gradients, out); !status.ok()) return scope.fail(status.error()), gradients;
+  return out;
 }
 
 UpdateRate update_rate(const Scope& scope, Variables& variables, const Optimizer& optimizer) {

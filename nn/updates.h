@@ -38,7 +38,9 @@ const Node* update_variable(const UpdateContext& of, const Optimizer& optimizer,
 /// Whether L2 and decay are for a variable of this shape.
 inline bool decays(const Shape& shape) { return shape.rank() >= 2; }
 
-/// What the optimizer's clipping makes of gradients, or these. The scope fails where it gives another number of them.
+/// Whether clipping gave a gradient for each that there was. Errors name the numbers, or the one that has none.
+Status check_clipped(const std::vector<Output>& gradients, const std::vector<Output>& clipped);
+/// What the optimizer's clipping makes of gradients, or these, where the scope fails: see check_clipped.
 std::vector<Output> clipped(const Scope& scope, const Optimizer& optimizer, std::vector<Output> gradients);
 
 /// What the updates of one step share.

@@ -134,7 +134,7 @@ class Pipeline::Impl {
 
   Result<RunSummary> run(int64_t batches, const std::function<void(const StepReport&)>& on_step) {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::run"));
-    if (batches < 0) return invalid_argument("run: {} batches", batches);
+    if (batches < 0) return invalid_argument("run: batches must be at least 0, got {}", batches);
     if (!source_) {
       TROUPE_ASSIGN(std::shared_ptr<BatchSource> source, BatchSource::make(*batches_));
       const std::lock_guard lock(mutex_);
@@ -254,16 +254,18 @@ class Pipeline::Impl {
     PipelineOptions& o = options_;
     const auto wrong = [&](const std::string& what) { return invalid_argument("pipeline '{}': {}", o.name, what); };
     const bool interleaved = o.schedule == PipelineSchedule::kInterleaved;
+    if (o.name.empty()) return invalid_argument("a pipeline needs a name: PipelineOptions::name is empty");
     if (o.chunks == 0) o.chunks = interleaved ? 2 : 1;
     if (!o.optimizer.update || !o.optimizer.rate) return wrong("no optimizer");
-    if (o.micro_batches < 1) return wrong(fmt::format("{} micro-batches", o.micro_batches));
+    if (o.micro_batches < 1) return wrong(fmt::format("micro_batches must be at least 1, got {}", o.micro_batches));
     if (!(o.rates.flops > 0) || !(o.rates.memory_bandwidth > 0) || !(o.rates.launch_ns >= 0))
       return wrong(fmt::format("no device can do {} FLOP/s, {} B/s of memory, launch in {} ns", o.rates.flops,
                                o.rates.memory_bandwidth, o.rates.launch_ns));
-    if (o.batches_in_flight < 1) return wrong(fmt::format("{} batches in flight", o.batches_in_flight));
+    if (o.batches_in_flight < 1)
+      return wrong(fmt::format("batches_in_flight must be at least 1, got {}", o.batches_in_flight));
     if (o.replicas < 1 || o.micro_batches % o.replicas != 0)
       return wrong(fmt::format("{} micro-batches cannot be shared by {} replicas", o.micro_batches, o.replicas));
-    if (o.parts < 1) return wrong(fmt::format("stages of {} parts", o.parts));
+    if (o.parts < 1) return wrong(fmt::format("parts must be at least 1, got {}", o.parts));
     const Tasks tasks(engine_);
     for (std::string& device : o.devices) device = tasks.complete(device);
     const auto count = static_cast<int64_t>(o.devices.size());

@@ -99,9 +99,8 @@ Result<std::vector<Output>> PipelineBuilder::clip(Replica& r, std::vector<Output
   }
   const std::vector<Output> clipped = options_.optimizer.clip(scope, stand_ins);
   TROUPE_RETURN_IF_ERROR(scope.status());
-  if (clipped.size() != gradients.size())
-    return invalid_argument("pipeline '{}': clipping makes {} gradients of {}", options_.name, clipped.size(),
-                            gradients.size());
+  if (Status status = check_clipped(stand_ins, clipped); !status.ok())
+    return invalid_argument("pipeline '{}': {}", options_.name, status.error().message);
   for (int id = 0; id < draft.size(); ++id) {
     const Node& node = draft.node(id);
     if (node.op().name() == "Placeholder") continue;

@@ -213,7 +213,7 @@ class Trainer::Impl {
 
   Result<RunSummary> run(int64_t updates, const std::function<void(const StepReport&)>& on_step) {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::run"));
-    if (updates < 0) return invalid_argument("run: the number of updates must not be negative, it is {}", updates);
+    if (updates < 0) return invalid_argument("run: updates must be at least 0, got {}", updates);
     Launches launches;
     Status faults;  // of on_step
     std::unique_lock lock(mutex_);

@@ -55,7 +55,8 @@ void add_options(CLI::App& app, Options& o) {
 nn::Optimizer make_optimizer(const Options& o, int64_t updates) {
   const auto schedule = [&](double usual) {
     const double rate = o.rate > 0 ? o.rate : usual;
-    return nn::cosine_decay(static_cast<float>(rate), updates, updates / 50, static_cast<float>(rate) / 100);
+    return nn::cosine_decay(static_cast<float>(rate), std::max<int64_t>(1, updates), updates / 50,
+                            static_cast<float>(rate) / 100);
   };
   if (o.optimizer == "momentum") return nn::momentum(schedule(0.03), 0.9f, true);
   if (o.optimizer == "sgd") return nn::sgd(schedule(0.1));

@@ -17,8 +17,8 @@ namespace TROUPE_API troupe {
 using BranchFn = std::function<std::vector<Output>(const Scope&)>;
 
 /// then() where the scalar bool `predicate` is true in a step, otherwise() where it is false; only the nodes of that
-/// branch run. Both give as many outputs, with the same dtypes in order, or it is a fault; a size in which the two
-/// differ is unknown. Gradients flow through. Source: tf.cond.
+/// branch run. Both give as many outputs, with the same dtypes in order, or it is a fault, as an empty function is; a
+/// size in which the two differ is unknown. Gradients flow through. Source: tf.cond.
 std::vector<Output> cond(const ScopeAt& scope, Output predicate, const BranchFn& then, const BranchFn& otherwise);
 
 struct WhileOptions {
@@ -35,8 +35,8 @@ using LoopBody = std::function<std::vector<Output>(const Scope&, const std::vect
 /// Begins with the values `init` and, while predicate(values), a scalar bool, holds, replaces them by body(values);
 /// returns the last. At least one value. Gradients flow through: values that they need are kept, from iteration to
 /// iteration. Nodes of the body run on the devices that their scopes name, others where the loop is at home, on the
-/// device of its first node; values are carried where they are computed. Faults: body gives other dtypes or another
-/// count than `init`, or a shape that leaves its bounds. Source: tf.while_loop.
+/// device of its first node; values are carried where they are computed. Faults: an empty function; body gives other
+/// dtypes or another count than `init`, or a shape that leaves its bounds. Source: tf.while_loop.
 std::vector<Output> while_loop(const ScopeAt& scope, const std::vector<Output>& init, const LoopPredicate& predicate,
                                const LoopBody& body, WhileOptions options = {});
 

@@ -31,12 +31,12 @@ inline Schedule step_decay(float rate, float factor, int64_t every) {
 /// `first` until the first boundary, from each boundary on its rate. Error: boundaries that do not ascend.
 Schedule piecewise_rate(float first, std::vector<std::pair<int64_t, float>> from);
 /// Rises in a line over `warmup` steps, of which the first has rate / warmup and the last `rate`, then falls as a half
-/// cosine to `floor` at step `total`, which is more than `warmup`, and stays. Loshchilov and Hutter, 2017.
+/// cosine to `floor` at step `total`, and stays. Loshchilov and Hutter, 2017. Error: `total` not above `warmup` and 0.
 Schedule cosine_decay(float rate, int64_t total, int64_t warmup = 0, float floor = 0);
 
 // -- clipping ---------------------------------------------------------------------------------------------------------
 
-/// Adds nodes that limit gradients, one for each; empty Outputs stay empty.
+/// Adds nodes that limit gradients, one for each; empty Outputs stay empty, of another an empty one is a fault.
 using Clip = std::function<std::vector<Output>(const Scope& scope, const std::vector<Output>& gradients)>;
 
 /// Each element to [-limit, limit].
@@ -86,7 +86,7 @@ struct UpdateContext {
 /// of its gradient or, where that is of another task than the variable, at the variable's home.
 struct Optimizer {
   Schedule rate;
-  /// Adds the node that updates one variable, at the container that holds it.
+  /// Adds the node that updates one variable, at the container that holds it. nullptr is a fault.
   std::function<const Node*(const UpdateContext&)> update;
   Clip clip = {};
   /// Both act on trainable variables of rank 2 and more, so not on biases and scales. L2 adds l2 * variable to the

@@ -243,6 +243,15 @@ TEST_CASE("faults of an actor call stick to the scope", "[user_actor]") {
   CHECK_FALSE(t.scope->ok());
 }
 
+TEST_CASE("an actor call in an engine without its op says how to register it", "[user_actor]") {
+  TestEngine t;
+  CHECK_FALSE(actor_call(t.scope, "tokenizer", "split", {}, {}));
+  const Error error = t.scope.status().error();
+  CHECK(error.code == Code::kFailedPrecondition);
+  CHECK_THAT(error.message, Catch::Contains("user_actor_promises_test.cpp") && Catch::Contains("'tokenizer'") &&
+                                Catch::Contains("register_ops = register_actor_ops"));
+}
+
 TEST_CASE("a step runs whoever is to hear of it: nobody, an actor that has ended", "[embed]") {
   TestEngine t;
   const Output v = t.variable("v", DType::kInt32, {});

@@ -221,6 +221,25 @@ TEST_CASE("branches and loops whose counts, dtypes or options do not fit are fau
   }
 }
 
+TEST_CASE("empty functions are faults of the builders that take them") {
+  const auto keep = [](const Scope& s) { return Outputs{s.constant(1)}; };
+  const auto fault = [](auto build) {
+    Builder b;
+    CHECK(build(b).empty());
+    return b.fault();
+  };
+  CHECK_THAT(fault([&](Builder& b) { return cond(b.scope, b.input(DType::kBool), {}, keep); }),
+             Contains("an empty function: the one for true"));
+  CHECK_THAT(fault([&](Builder& b) { return cond(b.scope, b.input(DType::kBool), keep, {}); }),
+             Contains("an empty function: the one for false"));
+  CHECK_THAT(fault([&](Builder& b) { return while_loop(b.scope, {b.input()}, {}, kKeep); }),
+             Contains("the predicate of a loop is an empty function"));
+  CHECK_THAT(fault([&](Builder& b) { return while_loop(b.scope, {b.input()}, kNever, {}); }),
+             Contains("the body of a loop is an empty function"));
+  CHECK_THAT(fault([&](Builder& b) { return scan(b.scope, {b.input(DType::kFloat32, {3})}, {b.input()}, {}); }),
+             Contains("the body of a scan is an empty function"));
+}
+
 TEST_CASE("loops without a name are told apart") {
   Builder b;
   const Outputs first = while_loop(b.scope, {b.input()}, kNever, kKeep, {.name = ""});

@@ -205,6 +205,10 @@ TEST_CASE("schedules that make no sense are faults") {
   CHECK_THAT(fault(piecewise_rate(1, {{10, 1.f}, {-1, 2.f}})), Catch::Contains("-1 follows 10"));
   CHECK_THAT(fault(exponential_decay(1, 0.5f, 0)), Catch::Contains("at least 1, got 0"));
   CHECK_THAT(fault(step_decay(1, 0.5f, -2)), Catch::Contains("at least 1, got -2"));
+  CHECK_THAT(fault(cosine_decay(1, 10, 10)), Catch::Contains("more than `warmup` and than 0, got 10 and 10"));
+  CHECK_THAT(fault(cosine_decay(1, 5, 10)), Catch::Contains("got 5 and 10"));
+  CHECK_THAT(fault(cosine_decay(1, 0)), Catch::Contains("got 0 and 0"));
+  CHECK_THAT(fault(cosine_decay(1, -3, -10)), Catch::Contains("got -3 and -10"));
 }
 
 TEST_CASE("an optimizer without rate or update, or that loses gradients in clipping, is a fault") {
@@ -226,6 +230,11 @@ TEST_CASE("an optimizer without rate or update, or that loses gradients in clipp
   CHECK_THAT(fault(o), Catch::Contains("0 gradients of 1"));
   o.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(3, g[0]); };
   CHECK_THAT(fault(o), Catch::Contains("3 gradients of 1"));
+  o.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(g.size()); };
+  CHECK_THAT(fault(o), Catch::Contains("no gradient of") && Catch::Contains("would not be trained"));
+  o = sgd(constant_rate(1));
+  o.update = [](const UpdateContext&) -> const Node* { return nullptr; };
+  CHECK_THAT(fault(o), Catch::Contains("variable 'w' gives no node"));
 }
 
 TEST_CASE("a loss that is not there, or of no variable, is a fault or an update of nothing") {

@@ -490,7 +490,7 @@ TEST_CASE("what does not fit is an error with its values") {
   has(refused(o, stages_of(3)), "24 rows cannot be cut into 5");
   o = good;
   o.micro_batches = 0;
-  has(refused(o, stages_of(3)), "0 micro-batches");
+  has(refused(o, stages_of(3)), "micro_batches must be at least 1, got 0");
   has(refused(good, stages_of(2)), "2 stages for 3 devices");
   o = good;
   o.devices.clear();
@@ -531,6 +531,28 @@ TEST_CASE("what does not fit is an error with its values") {
   made = Pipeline::create(*engine, layers({8}), points(2), o);
   REQUIRE_FALSE(made.ok());
   has(made.error().str(), "4 stages are more than the model has layers: it can be cut into at most 2");
+
+  o = good;
+  o.name.clear();
+  has(refused(o, stages_of(3)), "a pipeline needs a name");
+  o = good;
+  o.optimizer.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(g.size()); };
+  has(refused(o, stages_of(3)), "would not be trained");
+  o = good;
+  o.optimizer.update_rows = {};
+  o.optimizer.update = [](const UpdateContext&) -> const Node* { return nullptr; };
+  has(refused(o, stages_of(3)), "gives no node");
+  const ModelFn back = [](const Scope& scope, Variables& v, const std::vector<Output>& batch, bool) {
+    const Scope first = scope.scope("layer_0"), second = scope.scope("layer_1"), third = scope.scope("layer_2");
+    const Output h = dense(first, v, batch[0], 8, "a");
+    const Output x = dense(second, v, h * v.read(second, "gain", {8}, ones()), 8, "b");
+    return ModelOutputs{sparse_softmax_cross_entropy(third, dense(third, v, x, 2, "c"), batch[1]), {}};
+  };
+  o = good;
+  o.scopes = {"layer_0", "layer_1", "layer_2"};
+  made = Pipeline::create(*engine, back, points(2), o);
+  REQUIRE_FALSE(made.ok());
+  has(made.error().str(), "'layer_1/gain/read' of stage 1 (an operator");
 
   o = good;
   o.rates.flops = 0;

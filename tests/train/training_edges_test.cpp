@@ -343,6 +343,28 @@ TEST_CASE("options of a trainer that make no sense are errors with their values"
     INFO(m.name);
     refused("clipping makes 0 gradients", o);
   }
+  for (const Mode& m : kAllModes) {
+    INFO(m.name);
+    o = settings(*engine, m);
+    o.optimizer.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(g.size()); };
+    refused("would not be trained", o);
+    o = settings(*engine, m);
+    o.optimizer.update_rows = {};
+    o.optimizer.update = [](const UpdateContext&) -> const Node* { return nullptr; };
+    refused("gives no node", o);
+    o = settings(*engine, m);
+    o.optimizer.rate = cosine_decay(.1f, 5, 5);
+    refused("cosine_decay", o);
+  }
+  o = good;
+  o.name.clear();
+  refused("a trainer needs a name", o);
+  const ModelFn twice = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
+    const Output x = dense(s.scope("a"), v, batch[0], 2, "fc");
+    return ModelOutputs{mean_all(s, dense(s.scope("b"), v, x, 2, "fc")), {}};
+  };
+  CHECK_THAT(message_of(Trainer::create(*engine, twice, circle(64, 16), good)),
+             Catch::Contains("variable 'fc/kernel'") && Catch::Contains("a/'") && Catch::Contains("b/'"));
   CHECK_FALSE(Trainer::create(*engine, {}, circle(64, 16), good).ok());
   // What was refused has left nothing; and capacity has no bound.
   o = settings(*engine, ReplicaMode::kAsync);
