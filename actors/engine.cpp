@@ -460,8 +460,17 @@ template <class R> class Answer {
   std::function<void(R)> done_;
 };
 
+/// What comes, or kDeadlineExceeded where `deadline` is not 0 and nothing comes within it.
+Status await(std::future<Status>& status, Deadline deadline, const char* what) {
+  const auto now = std::chrono::steady_clock::now();
+  const bool bounded = deadline.count() != 0 && deadline < std::chrono::steady_clock::time_point::max() - now;
+  if (bounded && status.wait_until(now + deadline) == std::future_status::timeout)
+    return make_error(Code::kDeadlineExceeded, "{} took longer than its deadline of {} ns", what, deadline.count());
+  return status.get();
+}
+
 /// Calls `f` on a resource at its host and waits for what it returns.
-Status call_and_wait(const caf::actor& host, std::function<Status(Resource&)> f) {
+Status call_and_wait(const caf::actor& host, std::function<Status(Resource&)> f, Deadline deadline, const char* what) {
   auto promise = std::make_shared<std::promise<Status>>();
   std::future<Status> status = promise->get_future();
   auto answer = std::make_shared<Answer<Status>>([promise](Status s) { promise->set_value(std::move(s)); });
@@ -470,7 +479,7 @@ Status call_and_wait(const caf::actor& host, std::function<Status(Resource&)> f)
                                : Status(make_error(Code::kFailedPrecondition, "the resource was closed")));
                  }});
   answer.reset();
-  return status.get();
+  return await(status, deadline, what);
 }
 
 Error no_dataset(const std::string& name) { return make_error(Code::kNotFound, "there is no dataset '{}'", name); }
@@ -492,20 +501,21 @@ Status Engine::remove_dataset(const std::string& name) {
   return {};
 }
 
-Status Engine::restart_dataset(const std::string& name) {
+Status Engine::restart_dataset(const std::string& name, Deadline deadline) {
   TROUPE_RETURN_IF_ERROR(may_wait("Engine::restart_dataset"));
   if (impl_->cluster) {
     auto promise = std::make_shared<std::promise<Status>>();
     std::future<Status> restarted = promise->get_future();
     impl_->cluster->restart_dataset(name, [promise](Status s) { promise->set_value(std::move(s)); });
-    return restarted.get();
+    return await(restarted, deadline, "restart_dataset");
   }
   const caf::actor host = impl_->directory->find(iterator_key(name));
   if (!host) return no_dataset(name);
-  return call_and_wait(host, [](Resource& r) -> Status {
+  const auto restart = [](Resource& r) -> Status {
     static_cast<IteratorResource&>(r).restart();
     return {};
-  });
+  };
+  return call_and_wait(host, restart, deadline, "restart_dataset");
 }
 
 void Engine::snapshot(std::function<void(Result<Snapshot>)> done, const std::string& container) {
@@ -540,18 +550,20 @@ std::future<Result<Snapshot>> Engine::snapshot(const std::string& container) {
   return out;
 }
 
-Status Engine::restore(const Snapshot& snapshot, const std::string& container) {
+Status Engine::restore(const Snapshot& snapshot, const std::string& container, Deadline deadline) {
   TROUPE_RETURN_IF_ERROR(may_wait("Engine::restore"));
   for (const auto& [name, tensor] : snapshot.variables) tensor.freeze();
   if (impl_->cluster) {
     auto promise = std::make_shared<std::promise<Status>>();
     std::future<Status> restored = promise->get_future();
     impl_->cluster->restore(container, snapshot.variables, [promise](Status s) { promise->set_value(std::move(s)); });
-    return restored.get();
+    return await(restored, deadline, "restore");
   }
   TROUPE_ASSIGN(const caf::actor host, impl_->container(container));
-  return call_and_wait(
-      host, [variables = snapshot.variables](Resource& r) { return static_cast<Container&>(r).restore(variables); });
+  const auto restore = [variables = snapshot.variables](Resource& r) {
+    return static_cast<Container&>(r).restore(variables);
+  };
+  return call_and_wait(host, restore, deadline, "restore");
 }
 
 void Engine::reset_container(const std::string& container) {

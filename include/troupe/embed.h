@@ -77,7 +77,7 @@ struct RunAnswer {
 
 struct ServeOptions {
   /// Of each step, as RunOptions::deadline.
-  std::chrono::nanoseconds deadline{0};
+  Deadline deadline = {};
   /// Steps under way at once; a request beyond is answered with kResourceExhausted.
   int most_steps = 256;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "troupe/dataset.h"
+#include "troupe/deadline.h"
 #include "troupe/export.h"
 #include "troupe/graph.h"
 #include "troupe/kernel.h"
@@ -182,8 +183,9 @@ class Engine {
   Status remove_dataset(const std::string& name);
   /// The iterator of that name starts again from its first element, also where it waits for one; steps that ask it go
   /// on waiting. From any thread but the engine's own. Of a cluster: that of the client and those of all tasks; one of
-  /// a task that is lost begins by itself. Errors: kNotFound; kUnavailable where nobody has it and a task is lost.
-  Status restart_dataset(const std::string& name);
+  /// a task that is lost begins by itself. Errors: kNotFound; kUnavailable where nobody has it and a task is lost;
+  /// kDeadlineExceeded where it takes longer than `deadline` (0: any time), and may be done later.
+  Status restart_dataset(const std::string& name, Deadline deadline = {});
 
   /// A cut of a container's variables between the updates of steps, taken while steps run: a step that has begun to
   /// change variables is waited for and is in it wholly; all that change some later are not in it at all. No step is
@@ -198,8 +200,10 @@ class Engine {
   std::future<Result<Snapshot>> snapshot(const std::string& container = "");
   /// Sets variables, creating those there are not. All or nothing: a variable that exists with another dtype or shape
   /// makes it an error that names it. Blocks the calling thread, which must not be the engine's own. Of a cluster: each
-  /// on the task where it is, or where a step first uses it; all or nothing in each task by itself.
-  Status restore(const Snapshot& snapshot, const std::string& container = "");
+  /// on the task where it is, or where a step first uses it; all or nothing in each task by itself. kDeadlineExceeded
+  /// where it takes longer than `deadline` (0: any time), and may be done later: an operation on the container may take
+  /// as long as it likes.
+  Status restore(const Snapshot& snapshot, const std::string& container = "", Deadline deadline = {});
   /// Drops every resource of a container, of a cluster on all tasks: variables, queues, iterators. Steps that wait for
   /// one end with an error. Datasets that were added are the default container's; actors that were added (embed.h) are
   /// in none.

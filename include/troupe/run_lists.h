@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,24 @@
 
 namespace TROUPE_API troupe {
 
+// Constructors that a slip would reach are there to say what was meant, in place of a list of all calls there are.
+// They never compile.
+
 /// A tensor for an output: any output of the graph may be fed.
 struct Feed {
+  Feed() = default;
+  Feed(const Output& output, Tensor value) : output(output), value(std::move(value)) {}
+  template <class V>
+  requires(std::is_arithmetic_v<V>) Feed(const Output&, const V&) {
+    static_assert(!sizeof(V), "what is fed is a Tensor, not a number: {x, Tensor::scalar(3.f)}");
+  }
+  template <class V> Feed(const Output&, std::initializer_list<V>) {
+    static_assert(!sizeof(V), "what is fed is a Tensor, not a list: {x, Tensor::of<float>({1, 2, 3})}");
+  }
+  template <class V> Feed(const Output&, const std::vector<V>&) {
+    static_assert(!sizeof(V), "what is fed is a Tensor, not a vector: {x, Tensor::of<float>(values)}");
+  }
+
   Output output;
   Tensor value;
 };
@@ -27,6 +44,10 @@ class FeedList {
  public:
   FeedList() = default;
   FeedList(std::initializer_list<Feed> feeds) { add(feeds); }
+  template <class V>
+  requires(std::same_as<V, Tensor> || std::is_arithmetic_v<V>) FeedList(const Output&, const V&) {
+    static_assert(!sizeof(V), "feeds are a list of pairs, with braces around each: {{x, value}}");
+  }
   template <std::same_as<std::vector<Feed>> V> FeedList(const V& feeds) { add(feeds); }
 
   std::vector<Output> outputs;
@@ -105,6 +126,10 @@ class ValueList {
  public:
   ValueList() = default;
   ValueList(std::initializer_list<Tensor> list) : values(list) {}
+  template <class V>
+  requires(std::is_arithmetic_v<V>) ValueList(std::initializer_list<V>) {
+    static_assert(!sizeof(V), "the values of feeds are Tensors, not numbers: {Tensor::scalar(3.f)}");
+  }
   template <std::same_as<std::vector<Tensor>> V> ValueList(V&& list) : values(std::move(list)) {}
   template <std::same_as<std::vector<Tensor>> V> ValueList(const V& list) : values(list) {}
 

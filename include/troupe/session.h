@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/deadline.h"
 #include "troupe/engine.h"
 #include "troupe/export.h"
 #include "troupe/graph_passes.h"
@@ -43,7 +44,7 @@ struct RunOptions {
   /// The run fails with kDeadlineExceeded when it takes longer, whatever it waits for. Zero: the session's default;
   /// negative: it fails at once, and no node runs; nanoseconds::max(), or beyond what the clock can count: none. What a
   /// BlockingKernel was doing then goes on by itself, and nobody hears of it.
-  std::chrono::nanoseconds deadline{0};
+  Deadline deadline = {};
   std::optional<CancelToken> cancel = {};
   /// Fails with the first node whose kernel or resource gives a floating output with a NaN or an infinity. What is fed
   /// and what is constant is the caller's, such as a mask of infinities, and not looked at.
@@ -57,7 +58,7 @@ struct RunOptions {
 
 struct SessionOptions {
   /// For runs that name none; zero: none, and otherwise as RunOptions::deadline.
-  std::chrono::nanoseconds deadline{0};
+  Deadline deadline = {};
   /// Device of nodes that ask for none; empty: the first.
   std::string default_device = {};
   /// Nodes that ask for a device there is not, or that has no kernel for them, go to the one of that kind and number in
@@ -72,7 +73,7 @@ struct SessionOptions {
   /// several threads at once where they plan at once (of two plans of one signature the first is kept), and may use
   /// the session, but not run what the plan is made for.
   std::function<int(const Node&)> priority = {};
-  /// Who chooses where several devices are what a node asks for; of one that asks for none these are all devices, of
+  /// Chooses when constraints leave several devices; for a node that asks for none these are all devices, of
   /// the simulated and the others those of the default one's sort. By cost, nodes with the longest way to the end of
   /// the step run first, where `priority` does not say otherwise. What by the simulation of the placement does not fit
   /// the devices' memory is logged as a warning (check_memory) when the signature is first run.

@@ -4,6 +4,7 @@
 #include "troupe/engine.h"
 
 #include <future>
+#include <latch>
 #include <thread>
 
 #include "tests/actors/fixtures.h"
@@ -145,6 +146,76 @@ void register_looks(OpRegistry& ops, KernelRegistry& kernels, const std::shared_
   kernels.add("LookHandle", DeviceKind::kCpu, {}, factory(std::in_place_type<Handle>));
   kernels.add("LookUses", DeviceKind::kCpu, {},
               [](const KernelInit&) -> Result<std::unique_ptr<Kernel>> { return std::unique_ptr<Kernel>(new Uses()); });
+}
+
+TEST_CASE("restore and restart_dataset end by their deadlines where an operation takes longer") {
+  struct Gate {
+    std::latch entered{1}, open{1};
+  };
+  const auto gate = std::make_shared<Gate>();
+  class Holds final : public ResourceKernel {
+   public:
+    explicit Holds(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+    void execute(Resource&, ResourceRequest request) override {
+      gate_->entered.count_down();
+      gate_->open.wait();
+      request.reply(std::vector<Tensor>());
+    }
+
+   private:
+    const std::shared_ptr<Gate> gate_;
+  };
+  auto made = Engine::create(
+      {.cpu_threads = {1, 1}, .register_ops = [&](OpRegistry& ops, KernelRegistry& kernels) {
+         ops.add(OpDef("Holds").input("r: resource").doc("A test's.").shape(no_outputs).stateful(),
+                 not_differentiable("a test's"));
+         kernels.add("Holds", DeviceKind::kCpu, {}, [gate](const KernelInit&) -> Result<std::unique_ptr<Holds>> {
+           return std::make_unique<Holds>(gate);
+         });
+       }});
+  REQUIRE(made.ok());
+  Engine& engine = **made;
+  const Snapshot values{{{"v", Tensor::scalar(1)}}};
+  REQUIRE(engine.restore(values, "", std::chrono::minutes(1)).ok());
+  REQUIRE(engine.add_dataset("rows", *Dataset::from_tensors({Tensor::of<int32_t>({1, 2})})).ok());
+  CHECK(engine.restart_dataset("rows", std::chrono::minutes(1)).ok());
+  CHECK(engine.restart_dataset("rows", std::chrono::nanoseconds::max()).ok());
+
+  Graph graph(engine.ops());
+  const Scope scope(graph);
+  const auto held = [&](Output handle) {
+    const Node* holds = scope.node("Holds", {handle});
+    REQUIRE(scope.ok());
+    return holds;
+  };
+  Session session(engine, graph);
+  SECTION("restore") {
+    const Output v = scope.op("VarHandleOp", {},
+                              {{"dtype", DType::kInt32}, {"shape", PartialShape{}}, {"shared_name", std::string("v")}});
+    auto step = session.run_future({}, {}, {held(v)});
+    gate->entered.wait();
+    const Status late = engine.restore(values, "", std::chrono::milliseconds(5));
+    const Status at_once = engine.restore(values, "", std::chrono::nanoseconds(-1));
+    gate->open.count_down();
+    CHECK(late.error().code == Code::kDeadlineExceeded);
+    CHECK_THAT(late.error().message, Catch::Contains("restore took longer than its deadline of 5000000 ns"));
+    CHECK(at_once.error().code == Code::kDeadlineExceeded);
+    CHECK(step.get().ok());
+  }
+  SECTION("restart_dataset") {
+    const Output rows = scope.op("IteratorV2", {},
+                                 {{"shared_name", std::string("rows")},
+                                  {"container", std::string()},
+                                  {"output_types", std::vector{DType::kInt32}},
+                                  {"output_shapes", std::vector{PartialShape{}}}});
+    auto step = session.run_future({}, {}, {held(rows)});
+    gate->entered.wait();
+    const Status late = engine.restart_dataset("rows", std::chrono::milliseconds(5));
+    gate->open.count_down();
+    CHECK(late.error().code == Code::kDeadlineExceeded);
+    CHECK(step.get().ok());
+  }
+  CHECK(engine.restore(values).ok());
 }
 
 TEST_CASE("calls that would wait are errors in kernels and resources, and succeed in blocking kernels") {
