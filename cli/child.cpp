@@ -39,7 +39,10 @@ Error system_error(const std::string& what, int error) {
 SignalEvents::SignalEvents() {
   sigset_t all;
   sigemptyset(&all);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT, SIGCHLD}) sigaddset(&all, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT, SIGCHLD, SIGXCPU, SIGVTALRM, SIGPROF,
+                           SIGIO, SIGPWR, SIGSTKFLT})
+    sigaddset(&all, signal);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&all, signal);
   if (handled(SIGHUP)) sigaddset(&all, SIGHUP);
   ::signal(SIGCHLD, SIG_DFL);  // whoever started this may have it ignored, and then no child's end is told
   sigprocmask(SIG_BLOCK, &all, &before_);

@@ -24,6 +24,18 @@ namespace programs {
 namespace {
 
 constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT};
+/// These end a program too that does not know them; a profiler, say, may have handlers of its own for them. With those
+/// of real time, SIGRTMIN to SIGRTMAX.
+constexpr int kRarelySent[] = {SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT};
+/// How long a signal waits for room for its line, where stderr is a pipe that is full.
+constexpr int kSpeakMs = 1000;
+
+/// Calls f(signal, rare) for each of them.
+template <class F> void for_each_ending(F f) {
+  for (const int signal : kEnding) f(signal, false);
+  for (const int signal : kRarelySent) f(signal, true);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) f(signal, true);
+}
 
 std::string program_name;
 std::atomic<bool> leaves_at_once{true}, all_saved{false};
@@ -44,7 +56,14 @@ const char* name_of(int signal) {
     case SIGUSR2: return "SIGUSR2";
     case SIGALRM: return "SIGALRM";
     case SIGQUIT: return "SIGQUIT";
-    default: return "";
+    case SIGXCPU: return "SIGXCPU";
+    case SIGVTALRM: return "SIGVTALRM";
+    case SIGPROF: return "SIGPROF";
+    case SIGIO: return "SIGIO";
+    case SIGPWR: return "SIGPWR";
+    case SIGSTKFLT: return "SIGSTKFLT";
+    case 0: return "";
+    default: return "a signal of real time";
   }
 }
 
@@ -59,11 +78,17 @@ void on_signal(int signal) {
     errno = fault;
     return;
   }
-  // Of signals that come together one speaks.
+  // Of signals that come together the first speaks and leaves. The others let it: one that comes on its thread between
+  // these lines would leave without a word.
   static std::atomic<bool> spoken{false};
+  if (spoken.exchange(true)) return;
   const bool saved = all_saved;
   const char* const text = saved ? leaving_saved : leaving;
-  if (!spoken.exchange(true)) (void)!::write(STDERR_FILENO, text, std::strlen(text));
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  int ready;
+  do ready = ::poll(&room, 1, kSpeakMs);
+  while (ready < 0 && errno == EINTR);
+  if (ready > 0) (void)!::write(STDERR_FILENO, text, std::strlen(text));
   ::_exit(saved ? kDone : kFailed);
 }
 
@@ -83,11 +108,13 @@ void handle_signals(OnSignal what) {
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART | SA_NODEFER;
-  for (const int signal : kEnding) {
+  for_each_ending([&](int signal, bool rare) {
     struct sigaction before = {};
-    if (signal == SIGHUP && sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
+    if (sigaction(signal, nullptr, &before) != 0) return;
+    const bool ours = before.sa_handler == on_signal, theirs = !ours && before.sa_handler != SIG_DFL;
+    if (rare ? theirs : signal == SIGHUP && before.sa_handler == SIG_IGN) return;
     sigaction(signal, &action, nullptr);
-  }
+  });
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
@@ -172,7 +199,10 @@ std::optional<int> begin(CLI::App& app, int argc, char** argv, OnSignal what) {
 
 int end(const troupe::Status& done) {
   const troupe::Status written = flush();
-  for (const int signal : kEnding) std::signal(signal, SIG_IGN);
+  for_each_ending([](int signal, bool) {
+    struct sigaction now = {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler == on_signal) std::signal(signal, SIG_IGN);
+  });
   if (!done.ok()) return complain(done.error().str(), kFailed);
   return written.ok() ? status_when_done : complain(written.error().message, kFailed);
 }

@@ -21,8 +21,9 @@ constexpr int kDone = 0;
 constexpr int kFailed = 1;          // the work failed, or a signal ended it before it was done
 constexpr int kBadCommandLine = 2;  // nothing was begun
 
-/// What SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored), SIGUSR1, SIGUSR2 and SIGALRM do. SIGQUIT always leaves
-/// at once. SIGPIPE and SIGXFSZ do nothing: the write that caused them is an error.
+/// What SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored), SIGUSR1, SIGUSR2 and SIGALRM do, and, where nothing else
+/// handles them, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT and those of real time. SIGQUIT always leaves at
+/// once. SIGPIPE and SIGXFSZ do nothing: the write that caused them is an error.
 enum class OnSignal {
   kLeave,  // say so and leave with kFailed
   kCount,  // the first one is told by interrupts(); a second one leaves, with kFailed or, after saved(), kDone

@@ -163,6 +163,27 @@ TEST_CASE("an engine that gets too few threads is an error that says so") {
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
+TEST_CASE("child: is the program of README.md with one thread", "[.child]") {
+  if (argument_of_child() < 0) return;
+  const int program = open("../examples/readme", O_RDONLY | O_CLOEXEC);
+  if (program < 0) end(kWrong, "there is no readme");
+  become_another_user();
+  set_limit(RLIMIT_NPROC, argument_of_child());
+  char name[] = "readme";
+  char* const arguments[] = {name, nullptr};
+  dup2(STDOUT_FILENO, STDERR_FILENO);
+  fexecve(program, arguments, environ);
+  end(kWrong, "readme cannot be begun");
+}
+
+TEST_CASE("the program of README.md says that it gets no threads, and ends with status 1") {
+  const Ended ended = run_child("child: is the program of README.md with one thread", 1);
+  INFO("status " << ended.status << ", signal " << ended.signal << ": " << ended.output);
+  if (ended.output == "no other user\n") return;
+  CHECK(ended.status == 1);
+  CHECK_THAT(ended.output, Contains("threads: Resource temporarily unavailable"));
+}
+
 TEST_CASE("child: gets no more threads once it has an engine", "[.child]") {
   if (argument_of_child() < 0) return;
   become_another_user();

@@ -63,7 +63,9 @@ TEST_CASE("signals: examples of small graphs") {
 
 TEST_CASE("signals: the rarer ones end a program too, and nohup keeps it from SIGHUP") {
   const std::string path = "../examples/linear_regression";
-  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT}) {
+  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT,
+                           SIGRTMIN, SIGRTMIN + 5, SIGRTMAX}) {
+    INFO("signal " << number);
     Program program(path, {"--steps", "100000000"});
     REQUIRE(program.read_for(std::chrono::minutes(1), "step "));
     program.signal(number);
@@ -83,6 +85,33 @@ TEST_CASE("signals: the rarer ones end a program too, and nohup keeps it from SI
   Program full("/bin/sh", limited);  // SIGXFSZ would end it
   CHECK(full.wait() == 1);
   CHECK_THAT(full.err(), Catch::Contains("train_images: ") && Catch::Contains("File too large"));
+}
+
+TEST_CASE("signals: of several that come together one is told, never none") {
+  for (int i = 0; i < repeats(40); ++i) {
+    Program program("../examples/linear_regression", {"--steps", "100000000"});
+    REQUIRE(program.read_for(std::chrono::minutes(1), "step "));
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT, SIGRTMIN}) program.signal(number);
+    CHECK(program.wait() == 1);
+    CHECK(program.err() == "linear_regression: interrupted by a signal; nothing more is done\n");
+  }
+}
+
+TEST_CASE("signals: a program whose stderr takes nothing more leaves nonetheless") {
+  int ends[2];
+  REQUIRE(::pipe2(ends, O_NONBLOCK | O_CLOEXEC) == 0);
+  const std::vector<char> much(1 << 16, ' ');
+  while (::write(ends[1], much.data(), much.size()) > 0) {
+  }
+  const std::string script = fmt::format(R"(exec 2>&{}; exec "$0" "$@")", ends[1]);
+  REQUIRE(::fcntl(ends[1], F_SETFD, 0) == 0);
+  REQUIRE(::fcntl(ends[1], F_SETFL, 0) == 0);
+  Program program("/bin/sh", {"-c", script, "../examples/linear_regression", "--steps", "100000000"});
+  REQUIRE(program.read_for(std::chrono::minutes(1), "step "));
+  program.signal(SIGTERM);
+  CHECK(program.wait() == 1);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_CASE("signals: examples of replicas") {
