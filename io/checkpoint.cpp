@@ -2,7 +2,8 @@
 // The Checkpointer. Invariants, at every moment and whatever fails:
 //  1. A name "checkpoint-<step>.safetensors" refers to a file that was complete and synced before it got the name.
 //  2. `latest` names a file that had its name, durably, before; and it is never the one that is deleted.
-//  3. Of the directory only the process that has its lock writes to it or removes from it.
+//  3. Of the directory only the process that has its lock writes to it or removes from it. One whose lock is no longer
+//     that of the directory, since somebody has moved it or made it again, does neither.
 #include "troupe/checkpoint.h"
 
 #include <algorithm>
@@ -128,8 +129,16 @@ Result<Checkpointer> Checkpointer::open(std::string directory, int64_t keep_last
     return make_error(lock.error().code, "the checkpoints in '{}' cannot be had for saving: {}", directory,
                       lock.error().message);
   Checkpointer out(std::move(directory), keep_last_n, std::move(files), std::move(*lock));
+  TROUPE_RETURN_IF_ERROR(out.check_lock());
   TROUPE_RETURN_IF_ERROR(out.remove_temporaries());
   return out;
+}
+
+Status Checkpointer::check_lock() const {
+  const Status there = lock_->check();
+  if (there.ok()) return {};
+  return make_error(there.error().code, "the checkpoints in '{}' are not this process's any more: {}", directory_,
+                    there.error().message);
 }
 
 Status Checkpointer::remove_temporaries() {
@@ -147,10 +156,11 @@ Status Checkpointer::replace(const std::string& name, const std::vector<std::pai
     for (const auto& [data, bytes] : pieces) TROUPE_RETURN_IF_ERROR(file->append(data, bytes));
     TROUPE_RETURN_IF_ERROR(file->sync());
     TROUPE_RETURN_IF_ERROR(file->close());
+    TROUPE_RETURN_IF_ERROR(check_lock());
     return files_->rename(temporary, path);
   };
   if (Status status = write(); !status.ok()) {
-    (void)files_->remove(temporary).ok();  // the first error is the one to report
+    if (check_lock().ok()) (void)files_->remove(temporary).ok();  // the first error is the one to report
     return status;
   }
   return files_->sync_directory(directory_);
@@ -159,6 +169,7 @@ Status Checkpointer::replace(const std::string& name, const std::vector<std::pai
 Result<std::string> Checkpointer::save(const TensorMap& tensors, int64_t step, const Metadata& metadata) {
   if (step < 0) return invalid_argument("a checkpoint's step must be at least 0, got {}", step);
   TROUPE_ASSIGN(const EncodedTensors encoded, encode_safetensors(tensors, step, metadata));
+  TROUPE_RETURN_IF_ERROR(check_lock());
   TROUPE_RETURN_IF_ERROR(remove_temporaries());
   const std::string name = name_of(step);
   std::vector<std::pair<const void*, size_t>> pieces = {{encoded.header.data(), encoded.header.size()}};
@@ -168,6 +179,7 @@ Result<std::string> Checkpointer::save(const TensorMap& tensors, int64_t step, c
   TROUPE_RETURN_IF_ERROR(replace(kLatest, {{pointer.data(), pointer.size()}}));
 
   if (keep_ >= 1) {
+    TROUPE_RETURN_IF_ERROR(check_lock());
     TROUPE_ASSIGN(std::vector<Entry> entries, list());
     std::ranges::sort(entries, {}, [step](const Entry& e) { return std::pair(e.step <= step, e.step); });
     for (size_t i = 0; i + static_cast<size_t>(keep_) < entries.size(); ++i)

@@ -82,10 +82,21 @@ bool is_temporary(std::string_view name, std::string_view stem) {
 
 class PosixLock final : public FileLock {
  public:
-  explicit PosixLock(int fd) : fd_(fd) {}
+  PosixLock(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+  Status check() const override {
+    struct stat own, there;
+    if (::fstat(fd_.get(), &own) != 0) return system_error("cannot stat", path_, errno);
+    const bool found = ::stat(path_.c_str(), &there) == 0;
+    if (!found && errno != ENOENT && errno != ENOTDIR) return system_error("cannot stat", path_, errno);
+    if (found && own.st_ino == there.st_ino && own.st_dev == there.st_dev) return {};
+    return make_error(Code::kFailedPrecondition, "'{}' was moved or removed{} since it was locked", path_,
+                      found ? " and made again" : "");
+  }
 
  private:
   Descriptor fd_;
+  std::string path_;
 };
 
 class PosixWritable final : public WritableFile {
@@ -221,7 +232,7 @@ class PosixFileSystem final : public FileSystem {
     // For others to read; the lock holds without it.
     const std::string me = fmt::format("process {} on {}\n", ::getpid(), host_name());
     if (::ftruncate(fd.get(), 0) == 0) (void)!::pwrite(fd.get(), me.data(), me.size(), 0);
-    return std::unique_ptr<FileLock>(new PosixLock(fd.release()));
+    return std::unique_ptr<FileLock>(new PosixLock(fd.release(), path));
   }
 
   Status rename(const std::string& from, const std::string& to) override {

@@ -35,6 +35,9 @@ class ReadableFile {
 class FileLock {
  public:
   virtual ~FileLock() = default;
+  /// Whether its file is still the one at the path that was locked. Errors: kFailedPrecondition where it was moved,
+  /// removed or made again, as with its folder, so that another process may have a lock there; else the system's.
+  virtual Status check() const = 0;
 };
 
 /// Errors of every operation name the path: kNotFound, kResourceExhausted (no space), kInternal with the system's word.

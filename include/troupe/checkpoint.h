@@ -79,7 +79,9 @@ class Checkpointer {
   /// keep_last_n, those of the lowest steps go; but those of steps beyond `step` (left by a run that was set
   /// back) go first. Temporary files that a killed process left are removed. Returns its path. `metadata` is kept with
   /// the tensors. Errors: those of write_safetensors; kInvalidArgument for a negative step, and for metadata named
-  /// "format", "step" or "crc32c"; kResourceExhausted when the disk is full. On an error the temporary is removed.
+  /// "format", "step" or "crc32c"; kResourceExhausted when the disk is full; kFailedPrecondition where the directory or
+  /// its lock was moved, removed or made again since open(), as it may be another's now. On an error the temporary is
+  /// removed.
   Result<std::string> save(const TensorMap& tensors, int64_t step, const Metadata& metadata = {});
 
   /// Loads what `latest` names; when that is damaged or missing, the one before it, and so on, with a warning
@@ -102,6 +104,7 @@ class Checkpointer {
  private:
   Checkpointer(std::string directory, int64_t keep, std::shared_ptr<FileSystem> files, std::shared_ptr<FileLock> lock)
       : directory_(std::move(directory)), keep_(keep), files_(std::move(files)), lock_(std::move(lock)) {}
+  Status check_lock() const;
   Status remove_temporaries();
   Status replace(const std::string& name, const std::vector<std::pair<const void*, size_t>>& pieces);
 

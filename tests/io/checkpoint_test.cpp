@@ -300,6 +300,42 @@ TEST_CASE("a directory has one owner, whom the error of another one names; readi
   CHECK(Checkpointer::open(dir.path()).ok());  // the kill released it
 }
 
+TEST_CASE("an owner whose directory was moved or made again writes nothing into another's") {
+  TemporaryDirectory dir;
+  const std::string here = dir.file("run"), moved = dir.file("old");
+  auto first = Checkpointer::open(here);
+  REQUIRE(first.ok());
+  REQUIRE(first->save(state(1), 1).ok());
+  const auto refused = [&](const char* words) {
+    const auto saved = first->save(state(2), 2);
+    REQUIRE_FALSE(saved.ok());
+    CHECK(saved.error().code == Code::kFailedPrecondition);
+    CHECK_THAT(saved.error().message, Catch::Contains(here) && Catch::Contains(words));
+  };
+  std::filesystem::rename(here, moved);
+  refused("was moved or removed since");
+  CHECK_FALSE(std::filesystem::exists(here));
+  auto second = Checkpointer::open(here);
+  REQUIRE(second.ok());
+  const std::string partial = here + "/checkpoint-000000000007.safetensors.partial";
+  REQUIRE(second->save(state(7), 7).ok());
+  std::ofstream(partial) << "of the second";
+  refused("was moved or removed and made again since");
+  CHECK(std::filesystem::exists(partial));
+  check_holds(*Checkpointer::read_latest(here), 7);
+  CHECK(Checkpointer::read_list(here)->size() == 1);
+  check_holds(*Checkpointer::read_latest(moved), 1);
+  // Back where it was, it is the owner again.
+  second = Checkpointer::open(dir.file("elsewhere"));
+  std::filesystem::remove_all(here);
+  std::filesystem::rename(moved, here);
+  REQUIRE(first->save(state(2), 2).ok());
+  check_holds(*Checkpointer::read_latest(here), 2);
+  // A lock that somebody removes is one that another can have.
+  std::filesystem::remove(here + "/checkpoint.lock");
+  refused("was moved or removed since");
+}
+
 TEST_CASE("a child made by fork() holds its parent's directory until it ends") {
   TemporaryDirectory dir;
   auto mine = Checkpointer::open(dir.path());

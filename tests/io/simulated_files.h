@@ -105,6 +105,7 @@ class SimulatedFiles : public troupe::FileSystem, public std::enable_shared_from
 
  private:
   struct Lock : troupe::FileLock {
+    troupe::Status check() const override { return {}; }
     std::shared_ptr<bool> held = std::make_shared<bool>(true);
   };
 
