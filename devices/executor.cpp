@@ -410,7 +410,11 @@ void Executor::work_ended() {
   const PlanNode& node = s->plan->nodes[work.at.node];
   learn_cost(s->plan->cost_ns[work.at.node], work.ran.ns);
   measure(*s->plan, work.at.node, work.ran.ns, output_bytes(node, *s->iterations[work.at.iteration]));
-  if (s->call->trace) trace(*s, work.at.node, TraceEvent::Kind::kRun, work.begin_ns, work.begin_ns + work.ran.ns);
+  if (s->call->trace) {
+    const int64_t ended = work.begin_ns + work.ran.ns;
+    trace(*s, work.at.node, TraceEvent::Kind::kRun, work.begin_ns, ended);
+    if (work.ran.asks) trace(*s, work.at.node, TraceEvent::Kind::kAsk, ended, ended);
+  }
   if (!work.ran.asks || fire_resource(*s, work.at, node)) complete(*s, work.at);
 }
 

@@ -48,6 +48,38 @@ TEST_CASE("a trace has every node of the run once, with its device and time") {
                                            "1 ReadVariableOp cpu:0", "2 ReadVariableOp cpu:1", "0 AddV2 cpu:1"});
 }
 
+TEST_CASE("each answer of a trace has its question, on simulated devices too") {
+  EngineOptions options{.cpu_threads = {1}};
+  options.sim.devices.assign(2, DeviceRates{.launch_ns = 100});
+  auto engine = Engine::create(std::move(options)).value();
+  Graph graph(engine->ops());
+  const Scope scope(graph);
+  for (const std::string device : {"/cpu:0", "/device:sim:0", "/device:sim:1"}) {
+    INFO(device);
+    const Scope s = scope.device(device);
+    const Output handle =
+        s.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}, {"shared_name", device}});
+    const Node* assign = s.node("AssignVariableOp", {handle, s.constant(Tensor::of<float>({1, 2}))});
+    const Output value = s.after(std::vector{assign}).op("ReadVariableOp", {handle}, {{"dtype", DType::kFloat32}});
+    REQUIRE(scope.ok());
+    Session session(*engine, graph);
+    const auto trace = std::make_shared<Trace>();
+    REQUIRE(session.run({}, {value}, {}, {.trace = trace}).ok());
+    std::map<const Node*, std::pair<int, int64_t>> asked;
+    int answers = 0;
+    for (const TraceEvent& e : trace->take()) {
+      auto& [open, at] = asked[e.node];
+      if (e.kind == Kind::kAsk) ++open, at = e.begin_ns;
+      if (e.kind != Kind::kAnswer) continue;
+      ++answers;
+      CHECK(--open == 0);
+      CHECK(e.begin_ns >= at);
+    }
+    CHECK(answers == 2);
+    for (const auto& [node, question] : asked) CHECK(question.first == 0);
+  }
+}
+
 TEST_CASE("a run without a trace costs and reports nothing") {
   Traced t;
   const auto trace = std::make_shared<Trace>();
