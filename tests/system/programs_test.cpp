@@ -10,7 +10,8 @@ namespace {
 const std::string kTroupe = "../cli/troupe", kExamples = "../examples/";
 const char* const kNames[] = {"readme",         "first_graph",     "linear_regression",   "shared_loop",
                               "embed_async",    "data_parallel",   "hybrid_backup",       "pipeline",
-                              "pipeline_async", "tensor_parallel", "model_parallel_lstm", "train_images"};
+                              "pipeline_async", "tensor_parallel", "model_parallel_lstm", "train_images",
+                              "serving"};
 
 /// One line on stderr with `words`, nothing on stdout, this status.
 void check_refused(const std::string& path, std::vector<std::string> arguments, const std::string& words,

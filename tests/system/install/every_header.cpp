@@ -3,6 +3,7 @@
 // functions runs.
 #include "troupe/allocator.h"
 #include "troupe/attr.h"
+#include "troupe/batcher.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
 #include "troupe/chunk_sizes.h"
@@ -12,6 +13,7 @@
 #include "troupe/cost_model.h"
 #include "troupe/dataset.h"
 #include "troupe/dataset_queue.h"
+#include "troupe/deadline.h"
 #include "troupe/device_mesh.h"
 #include "troupe/device_rates.h"
 #include "troupe/dtype.h"
@@ -36,6 +38,7 @@
 #include "troupe/partial_run.h"
 #include "troupe/pipeline.h"
 #include "troupe/placement.h"
+#include "troupe/replay_memory.h"
 #include "troupe/resource.h"
 #include "troupe/run_awaitable.h"
 #include "troupe/run_lists.h"
@@ -52,6 +55,7 @@
 #include "troupe/train.h"
 #include "troupe/transfers.h"
 #include "troupe/transformer.h"
+#include "troupe/variable_copies.h"
 #include "troupe/version.h"
 
 namespace every_header {
@@ -137,6 +141,8 @@ Status of_layers(const Scope& scope, nn::Variables& variables, Output x, Output 
   nn::gather(scope, shares);
   nn::minimize(scope, variables, nn::adam(nn::cosine_decay(1e-3f, 100)),
                nn::sparse_softmax_cross_entropy(scope, y, labels));
+  nn::Variables copies("copies");
+  nn::copy_variables(scope, copies, variables);
   TROUPE_ASSIGN(const auto mesh, nn::DeviceMesh::create({"/cpu:0"}, {{"data", 1}}));
   return mesh.along("data", {}).status();
 }
@@ -152,6 +158,14 @@ Status of_actors(caf::actor_system& system, const caf::actor& actor) {
   TROUPE_ASSIGN(auto engine, create_engine(system));
   TROUPE_RETURN_IF_ERROR(add_actor(*engine, "actor", actor));
   return guarded_call([&] { actor_system(*engine); });
+}
+
+Status of_requests(Session& session, Output x, const Tensor& tensor) {
+  TROUPE_ASSIGN(auto batcher, Batcher::create(session, {x}, {x}));
+  TROUPE_RETURN_IF_ERROR(batcher->run({tensor}));
+  TROUPE_ASSIGN(const ReplayMemory memory, ReplayMemory::create({tensor.dtype()}, {PartialShape(tensor.shape())}));
+  TROUPE_RETURN_IF_ERROR(memory.add({tensor}));
+  return memory.sample(1).status();
 }
 
 Status of_partial_runs(Session& session, Output x) {
