@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "devices/executor.h"
+#include "devices/exchange.h"
 #include "devices/hosted_resource.h"
 
 namespace troupe {

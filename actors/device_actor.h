@@ -19,6 +19,7 @@
 #include "actors/directory.h"
 #include "actors/messages.h"
 #include "actors/resource_requests.h"
+#include "devices/executor.h"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-#include "devices/executor.h"
+#include "devices/exchange.h"
 #include "devices/hosted_resource.h"
 
 namespace troupe {

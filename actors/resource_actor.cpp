@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/resource_actor.h"
 
+#include <algorithm>
+
 #include "actors/blocking_jobs.h"
 #include "base/engine_thread.h"
 #include "base/log.h"
@@ -68,7 +70,8 @@ caf::behavior ResourceActor::make_behavior() {
   return {
       [this](UseResource& m) {
         handle([&] {
-          answers_[m.uses->front().tag.requester].reserve(m.uses->size());  // most are answered at once
+          if (const uint64_t of = m.uses->front().tag.requester; of < answers_.size())
+            answers_[of].reserve(m.uses->size());  // most are answered at once
           for (ResourceUse& request : *m.uses) use(std::move(request));
         });
       },
@@ -82,8 +85,8 @@ caf::behavior ResourceActor::make_behavior() {
           else reply(closed());
           if (!status.ok()) {
             if (current_) answer(tag, std::move(status.error()));
-            else if (!answers_to_hosts_.back().outputs.ok())
-              answers_to_hosts_.back().outputs = std::move(status.error());
+            else if (ResourceAnswer* given = answer_given(tag); given && !given->outputs.ok())
+              given->outputs = std::move(status.error());
           }
           keep_waiting();
         });
@@ -130,7 +133,7 @@ caf::behavior ResourceActor::make_behavior() {
 }
 
 void ResourceActor::on_exit() {
-  // Where the engine goes on, this actor has died: its steps are told so by who watches it, and not that it was closed.
+  // Where the engine goes on, this actor has died: its watcher tells the steps, which need not hear that it was closed.
   silent_ = directory_->from_outside([] {});
   handle([&] { close(); });
   port_.reset();
@@ -229,9 +232,10 @@ void ResourceActor::run(ResourceUse request) {
     (void)execute(request, *resource_, std::move(reply)).ok();
   }
   if (timer) timer->end();
-  if (timer && !current_) answers_[tag.requester].back().timer = timer;
-  if (request.timed && !current_)
-    answers_[tag.requester].back().ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
+  if (ResourceAnswer* given = current_ ? nullptr : answer_given(tag)) {
+    given->timer = timer;
+    if (request.timed) given->ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now() - begin).count();
+  }
   keep_waiting();
 }
 
@@ -250,13 +254,13 @@ Status ResourceActor::execute(ResourceUse& request, Resource& resource, Reply re
     request.kernel->execute(resource,
                             {std::move(request.inputs), std::move(request.allocator), std::move(reply), request.gpu});
   });
-  auto& answers = answers_[tag.requester];
-  if (!thrown.ok()) {
-    // A request that was dropped on the way out was answered by that.
-    if (current_) answer(tag, std::move(thrown.error()));
-    else if (!answers.back().outputs.ok()) answers.back().outputs = std::move(thrown.error());
-  }
-  return current_ ? Status() : answers.back().outputs.status();
+  if (!thrown.ok() && current_) answer(tag, std::move(thrown.error()));
+  if (current_) return {};
+  ResourceAnswer* given = answer_given(tag);
+  if (!given) return {};
+  // A request that was dropped on the way out was answered by that.
+  if (!thrown.ok() && !given->outputs.ok()) given->outputs = std::move(thrown.error());
+  return given->outputs.status();
 }
 
 Status ResourceActor::execute_on_copy(const ResourceUse& request, Container& copy) {
@@ -297,6 +301,14 @@ void ResourceActor::close() {
   asked_.clear();
   settle();
   if (number_) directory_->remove_asking(std::exchange(number_, 0));
+}
+
+ResourceAnswer* ResourceActor::answer_given(const RequestTag& tag) {
+  // Others may have been answered behind it: what waited for what this one did.
+  auto& answers = tag.requester < answers_.size() ? answers_[tag.requester] : answers_to_hosts_;
+  const auto at = std::find_if(answers.rbegin(), answers.rend(),
+                               [&](const ResourceAnswer& answer) { return key(answer.tag) == key(tag); });
+  return at == answers.rend() ? nullptr : &*at;
 }
 
 void ResourceActor::answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs) {

@@ -61,6 +61,8 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   /// What each handler does: marks the thread, calls `f`, then settles.
   template <class F> void handle(F&& f);
   void answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs);
+  /// The answer to this request that the handler at work has gathered; nullptr: there is none.
+  ResourceAnswer* answer_given(const RequestTag& tag);
   bool is_running(int64_t step) override;
   bool tell_when_ended(int64_t step) override;
   uint64_t ask(const ResourceRef& other, Use use) override;

@@ -268,22 +268,21 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
 Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                             const std::vector<const Node*>& targets,
                                                             const GraphPasses& passes, bool partial) {
-  PlanContext context{e->kernels,
-                      e->all_devices,
-                      0,
-                      options.soft_placement,
-                      passes,
-                      options.priority,
-                      options.placing,
-                      options.costs.get(),
-                      options.link ? Links(*options.link) : e->links,
-                      options.timed_steps,
-                      options.compress_transfers,
-                      options.schedule_receives,
-                      options.swap_to_host_after,
-                      partial,
-                      e->cluster ? e->cluster->task : std::string()};
-  context.scatter = e->scatter;
+  PlanContext context{.kernels = e->kernels,
+                      .devices = e->all_devices,
+                      .soft_placement = options.soft_placement,
+                      .passes = passes,
+                      .priority = options.priority,
+                      .placing = options.placing,
+                      .costs = options.costs.get(),
+                      .links = options.link ? Links(*options.link) : e->links,
+                      .timed_steps = options.timed_steps,
+                      .compress_transfers = options.compress_transfers,
+                      .schedule_receives = options.schedule_receives,
+                      .swap_to_host_after = options.swap_to_host_after,
+                      .partial = partial,
+                      .task = e->cluster ? e->cluster->task : std::string(),
+                      .scatter = e->scatter};
   if (e->cluster)
     context.home = [cluster = e->cluster](const std::string& key, uint32_t device) {
       return cluster->home(key, device);

@@ -22,6 +22,7 @@
 #include "actors/messages.h"
 #include "actors/resource_requests.h"
 #include "base/link_ports.h"
+#include "devices/executor.h"
 #include "troupe/cost_model.h"
 #include "troupe/engine.h"
 

@@ -18,37 +18,11 @@
 #include <vector>
 
 #include "devices/device.h"
+#include "devices/exchange.h"
 #include "devices/step_state.h"
 #include "devices/team.h"
 
 namespace troupe {
-
-/// One request to the host of a resource. The kernel lives as long as the step that waits for the reply.
-struct ResourceUse {
-  ResourceKernel* kernel = nullptr;
-  std::vector<Tensor> inputs;
-  std::shared_ptr<Allocator> allocator;
-  RequestTag tag;
-  bool timed = false;                     // the answer is to tell how long the kernel took
-  gpu::Compute* gpu = nullptr;            // see ResourceRequest
-  std::shared_ptr<WorkTimer> timer = {};  // of a device that runs on: times what the kernel puts in
-};
-
-/// One call of a kernel that may block. It may outlast its step, so it owns the kernel and what that reads.
-struct BlockingUse {
-  std::weak_ptr<StepCall> call;
-  std::shared_ptr<BlockingKernel> kernel;
-  BlockingRequest request;
-  RequestTag tag;
-};
-
-/// The answer to one of either.
-struct ResourceAnswer {
-  RequestTag tag;
-  Result<std::vector<Tensor>> outputs;
-  int64_t ns = 0;                         // that a kernel took which answered at once; 0: not measured
-  std::shared_ptr<WorkTimer> timer = {};  // in its place: that of the request
-};
 
 /// Where an executor's messages go. Its device actor implements it; tests record.
 class Outbox {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "devices/exchange.h"
 #include "devices/step_call.h"
 #include "devices/work_timer.h"
 
@@ -17,16 +18,6 @@ namespace troupe {
 struct Ready {
   uint32_t node = 0;
   uint32_t iteration = 0;
-};
-
-/// A tensor (or, undefined, a mere signal) for a Recv of another partition.
-struct ReadyTensor {
-  StepRef call;
-  uint32_t node = 0;
-  Tensor value;
-  bool dead = false;  // the branch of its producer was not taken
-  /// In a loop, which iterations of the loops around the Recv, outermost first, and of its own it is for.
-  std::vector<uint32_t> iterations = {};
 };
 
 /// Nodes waiting to fire, first in first out.
