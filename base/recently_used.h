@@ -27,7 +27,7 @@ template <class Value> class RecentlyUsed {
     return at->second->value;
   }
 
-  /// Adds `value`, which counts as `bytes`, under a key that has none. Returns what had to go for it; it stays itself.
+  /// Adds `value`, which counts as `bytes`, under a key that has none. Returns the evicted entries, never the new one.
   std::vector<std::shared_ptr<Value>> add(const std::string& key, std::shared_ptr<Value> value, int64_t bytes) {
     std::vector<std::shared_ptr<Value>> gone;
     bytes_ += bytes;

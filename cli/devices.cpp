@@ -43,12 +43,12 @@ Status read_settings(const std::string& text, const std::map<std::string, double
     const size_t equal = setting.find('=');
     const auto at = names.find(setting.substr(0, equal));
     if (equal == std::string::npos || at == names.end())
-      return invalid_argument("{}: '{}' is no setting; there are {}, each as name=number", option, setting, known);
+      return invalid_argument("{}: '{}' is not a setting; there are {}, each as name=number", option, setting, known);
     if (!told.insert(at->first).second) return invalid_argument("{}: '{}' is there twice", option, at->first);
     *at->second = read_number(setting.substr(equal + 1), at->first == "memory" ? 1024 : 1000);
     const bool may_be_zero = at->first == "latency" || at->first == "launch" || at->first == "memory";
     if (!(*at->second > 0 || (may_be_zero && *at->second == 0)) || *at->second > kMost)
-      return invalid_argument("{}: '{}' is no number above 0, of {} at most", option, setting, kMost);
+      return invalid_argument("{}: '{}' is not a number above 0, of {} at most", option, setting, kMost);
   }
   return {};
 }

@@ -62,7 +62,7 @@ struct BucketOptions {
 /// buckets, empty ones too. Only those that are or were taken use memory. Source: TensorFlow's MutableDenseHashTable.
 class BucketEntries final : public TableEntries {
  public:
-  /// Errors: a number of buckets that is no power of two of 4 or more; most_full not between 0 and 1.
+  /// Errors: a number of buckets that is not a power of two of 4 or more; most_full not between 0 and 1.
   static Status check(int64_t buckets, float most_full);
   /// `options` that pass check().
   explicit BucketEntries(BucketOptions options) : options_(std::move(options)), number_(options_.buckets) {}

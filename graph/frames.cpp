@@ -85,7 +85,7 @@ Result<Frames> find_frames(const StepGraph& step, OpenLoops open) {
     const auto [at, fresh] = known.try_emplace({frame, name}, static_cast<int>(out.frames.size()));
     if (fresh) {
       if (depths[static_cast<size_t>(frame)] == kMostNestedLoops)
-        return at_node(invalid_argument("enters a loop within {} loops, which are most", kMostNestedLoops), *node);
+        return at_node(invalid_argument("loops must nest at most {} deep", kMostNestedLoops), *node);
       out.frames.push_back({name, frame, parallel});
       depths.push_back(depths[static_cast<size_t>(frame)] + 1);
     }

@@ -43,7 +43,7 @@ std::string signature(const OpDef& op) {
 
 Status check_types(const AttrDef& def, std::span<const DType> types) {
   for (DType t : types) {
-    if (!is_known(t)) return invalid_argument("attribute {} = {} is no type", def.name, static_cast<int>(t));
+    if (!is_known(t)) return invalid_argument("attribute {} = {} is not a type", def.name, static_cast<int>(t));
     if (!def.allowed_types.empty() && std::ranges::find(def.allowed_types, t) == def.allowed_types.end())
       return invalid_argument("{} = {} is not allowed; types there are: {}", def.name, to_string(t),
                               names_of(def.allowed_types));
@@ -189,7 +189,7 @@ Result<std::vector<DType>> resolve(const OpDef& op, std::span<const Output> inpu
     }
     const int64_t count = tensors_of(arg, attrs);
     if (count < 0 || count > kMostOutputs)
-      return invalid_argument("{} = {} is no count of outputs", arg.number_attr, count);
+      return invalid_argument("{} = {} is not a count of outputs", arg.number_attr, count);
     outputs.insert(outputs.end(), count, arg.type_attr.empty() ? arg.dtype : *attrs.get<DType>(arg.type_attr));
   }
   if (std::cmp_greater(outputs.size(), kMostOutputs))

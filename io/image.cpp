@@ -55,7 +55,7 @@ Result<Tensor> decode_image(std::string_view bytes, ImageFormat format, const Im
   std::string first;
   for (const char c : bytes.substr(0, 8)) first += fmt::format(" {:02x}", static_cast<uint8_t>(c));
   if (!first.empty()) first = ", first" + first + ",";
-  return invalid_argument("{} bytes{} are no PNG, JPEG, GIF or BMP picture", bytes.size(), first);
+  return invalid_argument("{} bytes{} are not a PNG, JPEG, GIF or BMP picture", bytes.size(), first);
 }
 
 }  // namespace troupe

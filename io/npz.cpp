@@ -12,7 +12,7 @@ Result<std::map<std::string, Tensor>> read_npz(const std::string& path) {
   std::map<std::string, Tensor> out;
   for (const auto& [member, data] : members) {
     if (!member.ends_with(".npy"))
-      return make_error(Code::kDataLoss, "'{}': member '{}' is no .npy file", path, member);
+      return make_error(Code::kDataLoss, "'{}': member '{}' is not a .npy file", path, member);
     std::string name = member.substr(0, member.size() - 4);
     TROUPE_ASSIGN(Tensor tensor, decode_npy(data, path + ":" + member));
     if (!out.emplace(name, std::move(tensor)).second)

@@ -63,9 +63,10 @@ Status read_format(WavReader& in, Sound& sound) {
 
 Result<Sound> decode_wav(std::string_view bytes) {
   WavReader in(bytes);
-  if (!in.has(16) || in.take(4) != "RIFF") return invalid_argument("{} bytes are no WAV file", bytes.size());
+  if (!in.has(16) || in.take(4) != "RIFF") return invalid_argument("{} bytes are not a WAV file", bytes.size());
   in.take(4);
-  if (in.take(4) != "WAVE" || in.take(4) != "fmt ") return invalid_argument("{} bytes are no WAV file", bytes.size());
+  if (in.take(4) != "WAVE" || in.take(4) != "fmt ")
+    return invalid_argument("{} bytes are not a WAV file", bytes.size());
   Sound sound;
   TROUPE_RETURN_IF_ERROR(read_format(in, sound));
   bool found = false;

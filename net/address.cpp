@@ -52,7 +52,7 @@ std::string TaskId::str() const { return fmt::format("/job:{}/task:{}", job, tas
 
 Status TaskId::check() const {
   if (job.empty() || !is_letter(job[0]) || !std::ranges::all_of(job, is_name_letter))
-    return invalid_argument("'{}' is no name of a job: a letter, then letters, digits, '_', '-' and '.'", job);
+    return invalid_argument("'{}' is not a name of a job: a letter, then letters, digits, '_', '-' and '.'", job);
   if (job.size() > kLongestName)
     return invalid_argument("the name of a job has {} letters, at most {}", job.size(), kLongestName);
   if (task < 0) return invalid_argument("task {} of job '{}': tasks count from 0", task, job);
@@ -61,7 +61,7 @@ Status TaskId::check() const {
 
 Result<TaskId> TaskId::parse(std::string_view text) {
   constexpr std::string_view kJob = "/job:", kTask = "/task:";
-  const auto bad = [&] { return invalid_argument("'{}' is no name of a task, such as /job:worker/task:1", text); };
+  const auto bad = [&] { return invalid_argument("'{}' is not a name of a task, such as /job:worker/task:1", text); };
   if (!text.starts_with(kJob)) return bad();
   const size_t slash = text.find('/', kJob.size());
   if (slash == text.npos || !text.substr(slash).starts_with(kTask)) return bad();

@@ -27,10 +27,10 @@ std::string CertificateName::uri() const {
 }
 
 Status CertificateName::check() const {
-  if (!is_plain_name(cluster)) return invalid_argument("{} is no name of a cluster", in_quotes(cluster));
+  if (!is_plain_name(cluster)) return invalid_argument("{} is not a name of a cluster", in_quotes(cluster));
   if (task) return task->check();
   if (!client.empty() && !is_plain_name(client))
-    return invalid_argument("{} is no name of a client: at most {} letters, digits, '_', '-' and '.'",
+    return invalid_argument("{} is not a name of a client: at most {} letters, digits, '_', '-' and '.'",
                             in_quotes(client), kLongestName);
   return {};
 }

@@ -42,7 +42,7 @@ Result<json> parse_object(std::string_view text) {
   };
   json out = json::parse(text.begin(), text.end(), look, false);
   if (out.is_discarded() || !out.is_object())
-    return invalid_argument("a cluster is no JSON object: {}", in_quotes(text.substr(0, 60)));
+    return invalid_argument("a cluster is not a JSON object: {}", in_quotes(text.substr(0, 60)));
   if (!twice.empty()) return invalid_argument("a cluster's JSON has the key '{}' twice", twice);
   return out;
 }
@@ -79,7 +79,7 @@ Result<std::map<int, Address>> parse_job(const std::string& job, const json& val
   } else if (value.is_object()) {
     for (const auto& [key, address] : value.items()) {
       const auto task = task_number(key);
-      if (!task) return invalid_argument("job '{}': '{}' is no number of a task", job, key);
+      if (!task) return invalid_argument("job '{}': '{}' is not a number of a task", job, key);
       TROUPE_RETURN_IF_ERROR(add(*task, address));
     }
   } else {
@@ -95,7 +95,7 @@ Result<ClusterSpec> parse_cluster(const json& all) {
       return invalid_argument("a cluster has no '{}': {}", key, shown(value));
   std::string name = "troupe";
   if (const auto at = all.find("name"); at != all.end()) {
-    if (!at->is_string()) return invalid_argument("a cluster's name is no text: {}", shown(*at));
+    if (!at->is_string()) return invalid_argument("a cluster's name is not a text: {}", shown(*at));
     name = at->get<std::string>();
   }
   const auto cluster = all.find("cluster");
@@ -112,7 +112,7 @@ Result<ClusterSpec> parse_cluster(const json& all) {
 
 Result<ClusterSpec> ClusterSpec::make(std::string name, Jobs jobs) {
   if (!TaskId{name, 0}.check().ok())
-    return invalid_argument("'{}' is no name of a cluster: a letter, then letters, digits, '_', '-' and '.'", name);
+    return invalid_argument("'{}' is not a name of a cluster: a letter, then letters, digits, '_', '-' and '.'", name);
   if (jobs.empty()) return invalid_argument("cluster '{}' has no jobs", name);
   std::map<std::string, TaskId> by_address;
   for (const auto& [job, tasks] : jobs) {

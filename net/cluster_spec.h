@@ -60,11 +60,11 @@ class ClusterSpec {
   using Jobs = std::map<std::string, std::map<int, Address>>;
 
   ClusterSpec() = default;  // without tasks
-  /// Errors: a name that is no name; a job without tasks, or called "client"; an address that two tasks have; no tasks
+  /// Errors: a name that is not one; a job without tasks, or called "client"; an address that two tasks have; no tasks
   /// at all, or more than kMostTasks.
   static Result<ClusterSpec> make(std::string name, Jobs jobs);
   /// From JSON: {"name": "...", "cluster": {"worker": ["host:port", ...], "ps": {"0": "host:port"}}}. The name may be
-  /// left out ("troupe"); a "task" is checked and passed over. Errors: also text that is no JSON, and other keys than
+  /// left out ("troupe"); a "task" is checked and passed over. Errors: also text that is not JSON, and other keys than
   /// these and TF_CONFIG's "environment", "rpc_layer" and "session_master".
   static Result<ClusterSpec> parse(std::string_view json);
 

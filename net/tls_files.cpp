@@ -126,7 +126,8 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
   for (const X509Ptr& one : authorities) {
     if (X509_check_ca(one.get()) != 1)
-      return PemFile::bad(files.ca, fmt::format("has {}, which is no certificate of an authority", shown(one.get())));
+      return PemFile::bad(files.ca,
+                          fmt::format("has {}, which is not a certificate of an authority", shown(one.get())));
     if (X509_STORE_add_cert(store, one.get()) != 1) return openssl();
   }
 

@@ -161,7 +161,7 @@ class Constraints::Finder {
       if (!options_.soft) {
         NearNames near(name);
         for (int i = 0; i < graph_.size(); ++i) near.offer(graph_.node(i).name());
-        return at_node(make_error(Code::kNotFound, "is to be on the device of '{}', which is no node of the graph{}",
+        return at_node(make_error(Code::kNotFound, "is to be on the device of '{}', which is not a node of the graph{}",
                                   name, near.hint()),
                        node);
       }

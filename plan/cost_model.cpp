@@ -29,7 +29,7 @@ bool is_special(const std::string& path) {
 }
 
 Error no_cost_model(const std::string& path, const std::string& why) {
-  return make_error(Code::kDataLoss, "'{}' is no cost model: {}", path, why);
+  return make_error(Code::kDataLoss, "'{}' is not a cost model: {}", path, why);
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Status CostModel::save(const std::string& path) const {
 Result<CostModel> CostModel::load(const std::string& path) {
   if (is_special(path)) return no_cost_model(path, "not a regular file");
   std::ifstream in(path);
-  if (!in) return make_error(Code::kNotFound, "there is no cost model '{}'", path);
+  if (!in) return make_error(Code::kNotFound, "there is not a cost model '{}'", path);
   std::stringstream text;
   text << in.rdbuf();
   const json file = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);

@@ -97,7 +97,7 @@ class Planner {
   Result<Place> transfer_compressed(const Output& what, Place from, uint32_t partition);
   /// A Cast behind `from`, which puts out `what` there.
   Result<Place> convert(const Output& what, Place from, DType to);
-  /// Has what is to come late wait for what is done shortly before it is needed.
+  /// Delays late receives until shortly before their first reader.
   Status hold_back_receives();
   /// A node of `partition` that lives and is done once `until` is done, be it dead or not.
   Result<uint32_t> release(const Node& until, uint32_t partition);

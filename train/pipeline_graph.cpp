@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graph of a Pipeline: the passes of each stage and what they wait for. What it looks like says
+// The graph of a Pipeline: the passes of each stage and what they wait for. For a drawing see
 // train/pipeline_builder.h.
 #include "train/pipeline_graph.h"
 

@@ -69,10 +69,9 @@ class Lowering {
       call_ = &next.node;
       in_loop_ = next.in_loop;
       made_.clear();
-      Status status =
-          next.nested < kMostNestedCalls
-              ? lower()
-              : Status(invalid_argument("is within {} calls of functions, which are most", kMostNestedCalls));
+      Status status = next.nested < kMostNestedCalls
+                          ? lower()
+                          : Status(invalid_argument("function calls must nest at most {} deep", kMostNestedCalls));
       if (!status.ok()) {
         return at(next.node, std::move(status.error()));
       }

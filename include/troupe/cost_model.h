@@ -18,7 +18,7 @@ struct NodeCost {
   double flops = 0;
   double bytes = 0;  // read and written
 
-  /// By the roofline: what is longer of arithmetic and memory, and the launch; 0 where there is nothing to do.
+  /// By the roofline: the longer of arithmetic and memory, and the launch; 0 where there is nothing to do.
   double time_ns(const DeviceRates& rates) const;
 };
 
@@ -52,7 +52,7 @@ class CostModel {
   size_t size() const { return measured_.size(); }
 
   /// A JSON file, written beside and renamed. Errors: kNotFound where it cannot be written or read; kDataLoss for a
-  /// file that is no cost model, with what is wrong.
+  /// file that is not a cost model, with what is wrong.
   Status save(const std::string& path) const;
   static Result<CostModel> load(const std::string& path);
 

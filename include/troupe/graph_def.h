@@ -30,9 +30,9 @@ Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& 
 /// Nodes may come in any order. Functions of the library are put in where they are called, If, Case and While become
 /// Switch, Merge, Enter, Exit and NextIteration; the nodes of the calls stay, as IdentityN. Reference variables
 /// (VariableV2, Assign, ApplyAdam, ...) become handles; the names of such nodes stay, and their outputs are values.
-/// Errors: kDataLoss for bytes that are no GraphDef or end early; kNotFound listing every unknown op with its nodes, up
-/// to 20 of each; kAlreadyExists for a name that is there; kInvalidArgument for a missing input, a cycle (up to 20 of
-/// its nodes are named), a prefix that no name begins with, or what Graph::add refuses. After an error the graph may
+/// Errors: kDataLoss for bytes that are not a GraphDef or end early; kNotFound listing every unknown op with its nodes,
+/// up to 20 of each; kAlreadyExists for a name that is there; kInvalidArgument for a missing input, a cycle (up to 20
+/// of its nodes are named), a prefix that no name begins with, or what Graph::add refuses. After an error the graph may
 /// hold some of the nodes; do not run it.
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix = {});
 

@@ -125,7 +125,7 @@ TEST_CASE("calls nest 64 deep, and a library may have a chain of any length that
   CHECK(load(nested(63, 1)).ok());
   const Status status = load(nested(64, 1));
   REQUIRE(!status.ok());
-  CHECK_THAT(status.error().message, Contains("within 64 calls"));
+  CHECK_THAT(status.error().message, Contains("function calls must nest at most 64 deep"));
   CHECK(!load(nested(5'000, 1)).ok());
   std::string text = kFloatInput + "library { ";
   for (int i = 0; i < 5'000; ++i) text += caller(i, 2);
@@ -211,8 +211,8 @@ TEST_CASE("loops nest 64 deep") {
     return out.ok() ? std::string() : out.error().str();
   };
   CHECK(nest(64) == "");
-  CHECK_THAT(nest(65), Contains("within 64 loops"));
-  CHECK_THAT(nest(20'000), Contains("within 64 loops"));
+  CHECK_THAT(nest(65), Contains("loops must nest at most 64 deep"));
+  CHECK_THAT(nest(20'000), Contains("loops must nest at most 64 deep"));
 }
 
 TEST_CASE("messages and text that nest without end are errors") {

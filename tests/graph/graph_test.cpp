@@ -80,7 +80,7 @@ TEST_CASE("what does not fit is refused with node, op and values") {
   CHECK_THAT(failure(f.graph, {"AddN", "n", {}}), Contains("N"));
   CHECK_THAT(failure(f.graph, {"Split", "n", {x}, {{"num_split", 0}}}), Contains("at least 1"));
   for (const int64_t n : {int64_t{1} << 60, int64_t{1} << 16, int64_t{1} << 15})
-    CHECK_THAT(failure(f.graph, {"Split", "n", {x}, {{"num_split", n}}}), Contains("no count of outputs"));
+    CHECK_THAT(failure(f.graph, {"Split", "n", {x}, {{"num_split", n}}}), Contains("not a count of outputs"));
   const std::vector<int64_t> four = {1, 2, 2, 1}, two = {2, 2};
   CHECK_THAT(failure(f.graph, {"Pool", "n", {x}, {{"ksize", four}, {"padding", "FULL"}}}),
              Contains("\"FULL\" is not allowed") && Contains("SAME, VALID"));

@@ -303,7 +303,7 @@ TEST_CASE("a memory limit holds for pictures and for what is kept of their scans
 
 TEST_CASE("pictures and options that are none are refused", "[image][bad_input]") {
   const Tensor x = picture(4, 5, 3);
-  check_fails(decode(""), "0 bytes are no PNG, JPEG, GIF or BMP picture");
+  check_fails(decode(""), "0 bytes are not a PNG, JPEG, GIF or BMP picture");
   check_fails(decode("hello"), "5 bytes, first 68 65 6c 6c 6f, are no");
   check_fails(decode("GIF89a"), "a GIF picture of 6 bytes: the data end too early");
   check_fails(decode(gif("")), "without a frame");

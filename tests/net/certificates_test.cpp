@@ -69,7 +69,7 @@ TEST_CASE("what makes no certificate is an error") {
     REQUIRE_FALSE(result.ok());
     return result.error().message;
   };
-  CHECK_THAT(message(net::make_authority("a b", around_now())), Contains("'a b' is no name of a cluster"));
+  CHECK_THAT(message(net::make_authority("a b", around_now())), Contains("'a b' is not a name of a cluster"));
   CHECK_THAT(message(net::make_authority("mine", {5, 5})), Contains("must end after it begins"));
   CHECK_THAT(message(net::issue_certificate(authority, {"mine", {}, "a b"}, around_now())), Contains("'a b'"));
   CHECK_THAT(message(net::issue_certificate(authority, task_named("1", 0), around_now())), Contains("'1'"));

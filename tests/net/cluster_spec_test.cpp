@@ -51,8 +51,8 @@ TEST_CASE("TF_CONFIG names the task too; sparse maps of tasks may have gaps") {
 }
 
 TEST_CASE("faults of a cluster name key and value") {
-  CHECK(fault("nonsense") == "a cluster is no JSON object: 'nonsense'");
-  CHECK_THAT(fault("[1]"), Contains("no JSON object"));
+  CHECK(fault("nonsense") == "a cluster is not a JSON object: 'nonsense'");
+  CHECK_THAT(fault("[1]"), Contains("not a JSON object"));
   CHECK_THAT(fault("{}"), Contains("no 'cluster'"));
   CHECK_THAT(fault(R"({"cluster": [1]})"), Contains("no 'cluster' that maps jobs"));
   CHECK_THAT(fault(R"({"cluster": {}})"), Contains("has no jobs"));
@@ -61,10 +61,10 @@ TEST_CASE("faults of a cluster name key and value") {
   CHECK_THAT(fault(R"({"cluster": {"w": [5]}})"), Contains("/job:w/task:0 has no address but 5"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1", "b:99999"]}})"),
              Contains("/job:w/task:1: address 'b:99999' has no port"));
-  CHECK_THAT(fault(R"({"cluster": {"w": {"x": "a:1"}}})"), Contains("job 'w': 'x' is no number of a task"));
-  CHECK_THAT(fault(R"({"cluster": {"w": {"-1": "a:1"}}})"), Contains("'-1' is no number"));
-  CHECK_THAT(fault(R"({"cluster": {"w": {"01": "a:1"}}})"), Contains("'01' is no number"));
-  CHECK_THAT(fault(R"({"cluster": {"w": {"99999999999": "a:1"}}})"), Contains("'99999999999' is no number"));
+  CHECK_THAT(fault(R"({"cluster": {"w": {"x": "a:1"}}})"), Contains("job 'w': 'x' is not a number of a task"));
+  CHECK_THAT(fault(R"({"cluster": {"w": {"-1": "a:1"}}})"), Contains("'-1' is not a number"));
+  CHECK_THAT(fault(R"({"cluster": {"w": {"01": "a:1"}}})"), Contains("'01' is not a number"));
+  CHECK_THAT(fault(R"({"cluster": {"w": {"99999999999": "a:1"}}})"), Contains("'99999999999' is not a number"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"], "v": ["A:1"]}})"),
              Contains("/job:v/task:0 and /job:w/task:0 have the same address 'a:1'"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"], "w": ["a:2"]}})"), Contains("has the key 'w' twice"));
@@ -73,10 +73,10 @@ TEST_CASE("faults of a cluster name key and value") {
              Contains("has the key 'name' twice"));
   CHECK(fault(R"({"environment": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"a": {"name": 1}}}}}}}}}, "name": "c",
                   "cluster": {"w": ["a:1"]}})") == "none");
-  CHECK_THAT(fault(R"({"cluster": {"9": ["a:1"]}})"), Contains("'9' is no name of a job"));
+  CHECK_THAT(fault(R"({"cluster": {"9": ["a:1"]}})"), Contains("'9' is not a name of a job"));
   CHECK_THAT(fault(R"({"cluster": {"client": ["a:1"]}})"), Contains("no job is called 'client'"));
-  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": "a b"})"), Contains("'a b' is no name of a cluster"));
-  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": 3})"), Contains("name is no text: 3"));
+  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": "a b"})"), Contains("'a b' is not a name of a cluster"));
+  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": 3})"), Contains("name is not a text: 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "jobs": 3})"), Contains("a cluster has no 'jobs': 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "task": 3})"), Contains("'task' has no 'type'"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "task": {"type": "w"}})"), Contains("no 'index'"));
@@ -86,7 +86,7 @@ TEST_CASE("faults of a cluster name key and value") {
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "task": {"type": "ps", "index": 0}})"),
              Contains("has no job 'ps', but w"));
   CHECK_THAT(fault(std::string(2 << 20, ' ')), Contains("bytes, at most 1048576"));
-  CHECK_THAT(fault(R"({"cluster": )" + std::string(100000, '[')), Contains("no JSON object"));
+  CHECK_THAT(fault(R"({"cluster": )" + std::string(100000, '[')), Contains("not a JSON object"));
 }
 
 TEST_CASE("a cluster has at most 1,000 tasks") {
@@ -139,6 +139,6 @@ TEST_CASE("tasks have names and an order") {
   for (const char* text :
        {"", "/job:w", "/job:w/task:", "/job:w/task:-1", "/job:w/task:01", "/job:/task:1", "/job:9/task:1",
         "/job:w/task:1/", "/job:w/task:4294967296", "/task:1/job:w", "job:w/task:1"})
-    CHECK_THAT(TaskId::parse(text).status().error().message, Contains("is no name of a task"));
+    CHECK_THAT(TaskId::parse(text).status().error().message, Contains("is not a name of a task"));
   CHECK_THAT((TaskId{std::string(300, 'x'), 0}.check().error().message), Contains("300 letters"));
 }

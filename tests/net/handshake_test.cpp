@@ -303,7 +303,7 @@ TEST_CASE("a peer is whom its certificate names") {
 TEST_CASE("a HELLO that cannot be read is refused, at most 4 KiB are taken") {
   CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.lowest = 3; })).reason, Contains("versions from 3 to 1"));
   CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.incarnation = {}; })).reason, Contains("has no incarnation"));
-  CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.from.job = "9"; })).reason, Contains("'9' is no name of a job"));
+  CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.from.job = "9"; })).reason, Contains("'9' is not a name of a job"));
   CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.cluster = std::string(5000, 'x'); })).reason,
              Contains("bytes of body, at most 4048"));
   CHECK_THAT(verdict(hello_bytes([](Hello& h) { h.cluster = std::string(1000, '\x1b'); })).reason,

@@ -405,7 +405,7 @@ TEST_CASE("files that are no good are named, with what is wrong") {
     CHECK_THAT(error(with(good, which, endless), self).message, Contains("endless.pem") && Contains("more than"));
   }
   CHECK_THAT(error(with(good, &TlsFiles::ca, good.certificate), self).message,
-             Contains("which is no certificate of an authority"));
+             Contains("which is not a certificate of an authority"));
   CHECK_THAT(error(with(good, &TlsFiles::ca, others.files(self).ca), self).message,
              Contains(good.certificate) && Contains("is not of this cluster's authority"));
   CHECK_THAT(error(with(good, &TlsFiles::key, keys.files(self).key), self).message,

@@ -148,7 +148,7 @@ TEST_CASE("shapes, tasks and dtypes that mean nothing are errors") {
              Contains("more elements"));
   CHECK(fault([](WireWriter& w) { w.u8(99); }, [](WireReader& r) { r.dtype(); }) == "unknown dtype 99");
   CHECK_THAT(fault([](WireWriter& w) { w.text("9"), w.u32(0); }, [](WireReader& r) { r.task(); }),
-             Contains("'9' is no name of a job"));
+             Contains("'9' is not a name of a job"));
   CHECK_THAT(fault([](WireWriter& w) { w.text("a"), w.u32(UINT32_MAX); }, [](WireReader& r) { r.task(); }),
              Contains("task -1 of job 'a'"));
 }

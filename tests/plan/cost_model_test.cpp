@@ -72,7 +72,7 @@ TEST_CASE("a cost model comes back from its file as it was") {
   CHECK(CostModel::load(path)->empty());
 }
 
-TEST_CASE("files that are no cost model are refused with what is wrong") {
+TEST_CASE("files that are not a cost model are refused with what is wrong") {
   const TemporaryDirectory directory;
   const std::string path = directory.file("costs.json");
   CHECK(CostModel::load(path).error().code == Code::kNotFound);
@@ -127,7 +127,7 @@ TEST_CASE("a file that does not say how often nodes run is taken as if once") {
   CHECK(loaded->find("a", "cpu")->ns == 3);
 }
 
-TEST_CASE("by the roofline a node takes what is longer of arithmetic and memory") {
+TEST_CASE("by the roofline a node takes the longer of arithmetic and memory") {
   const DeviceRates rates{.flops = 1e9, .memory_bandwidth = 1e9, .launch_ns = 100};
   CHECK(NodeCost{1000, 10}.time_ns(rates) == 1100);
   CHECK(NodeCost{10, 1000}.time_ns(rates) == 1100);

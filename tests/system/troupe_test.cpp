@@ -333,13 +333,14 @@ TEST_CASE("troupe place says in one line what is wrong") {
   check_error(c.run(place + "--devices sim=2:flops=1,flops=2"), {"'flops' is there twice"});
   check_error(c.run(place + "--link speed=1"), {"'speed=1'", "latency"});
   check_error(c.run(place + "--costs " + c.file("none.json")), {"none.json"});
-  check_error(c.run(place + "--costs " + c.file("costs.json")), {"costs.json", "no cost model"});
+  check_error(c.run(place + "--costs " + c.file("costs.json")), {"costs.json", "not a cost model"});
   check_error(c.run(place + "--fetch summ"), {"summ", "sum"});
   check_error(c.run(place + "--fetch d:4"), {"'d'", "1 outputs"});
   check_error(c.run(place + "--strict --devices cpu=2"), {"'c'", "/sim:1", "device:cpu:1"});
   check_error(c.run("place " + c.graph("apart.pbtxt") + "--strict --devices cpu=2"),
               {"'a' asks for /cpu:0", "'b' asks for /cpu:1 and is with 'a'"});
-  check_error(c.run("run " + c.graph("towers.pbtxt") + "--fetch x --costs " + c.file("costs.json")), {"no cost model"});
+  check_error(c.run("run " + c.graph("towers.pbtxt") + "--fetch x --costs " + c.file("costs.json")),
+              {"not a cost model"});
 }
 
 }  // namespace troupe

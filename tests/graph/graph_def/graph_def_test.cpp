@@ -214,7 +214,7 @@ TEST_CASE("graphs that do not fit are errors that name node and op") {
           .ok());
 }
 
-TEST_CASE("bytes that are no GraphDef are data loss") {
+TEST_CASE("bytes that are not a GraphDef are data loss") {
   CHECK(import_error("").code == Code::kDataLoss);
   CHECK(import_error("nonsense").code == Code::kDataLoss);
   CHECK_THAT(import_error("node { name: 'a'\n op }").message, Contains("line 2"));

@@ -95,12 +95,12 @@ TEST_CASE("sound that is none is an error", "[files][bad_input]") {
     changed.replace(at, bytes.size(), bytes);
     return failure("DecodeWav", {text(changed)});
   };
-  CHECK_THAT(failure("DecodeWav", {S("")}), Contains("0 bytes are no WAV file"));
+  CHECK_THAT(failure("DecodeWav", {S("")}), Contains("0 bytes are not a WAV file"));
   CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 30))}), Contains("ends in its format"));
   CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 36))}), Contains("no data chunk"));
   CHECK_THAT(failure("DecodeWav", {text(wav.substr(0, 50))}), Contains("ends in its chunk 'data' of 8 bytes"));
-  CHECK_THAT(bad(0, "RIFX"), Contains("52 bytes are no WAV file"));
-  CHECK_THAT(bad(8, "WAVX"), Contains("no WAV file"));
+  CHECK_THAT(bad(0, "RIFX"), Contains("52 bytes are not a WAV file"));
+  CHECK_THAT(bad(8, "WAVX"), Contains("not a WAV file"));
   CHECK_THAT(bad(16, "\x11"), Contains("17 bytes, not 16 or 18"));
   CHECK_THAT(bad(20, "\x03"), Contains("audio format 3, not 1"));
   CHECK_THAT(bad(22, std::string(1, '\0')), Contains("0 channels"));
