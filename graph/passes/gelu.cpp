@@ -83,9 +83,14 @@ class GeluSearch {
 
   std::optional<Gelu> from(const Node& last) {
     const auto all = term(last.out());
-    if (!all || !curve_ || !near(all->plain, {0, 0.5}) || !near(all->curved, {0, 0.5})) return {};
+    if (!all || !curve_ || !near(all->plain, {0, 0.5})) return {};
+    Cubic curved = all->curved;
+    if (curved[1] < 0)  // the curve is odd
+      for (Cubic* c : {&curved, &argument_})
+        for (double& v : *c) v = -v;
+    if (!near(curved, {0, 0.5})) return {};
     const double root = std::sqrt(2 / M_PI);
-    found_.exact = curve_->op().name() == "Erf";
+    found_.exact = curve_->op().name() != "Tanh";
     if (!near(argument_, found_.exact ? Cubic{0, std::sqrt(0.5)} : Cubic{0, root, 0, root * 0.044715})) return {};
     return std::move(found_);
   }
@@ -132,7 +137,7 @@ class GeluSearch {
       const auto square = times(*a, *a);
       return square && by == 3 ? times(*square, *a) : square;
     }
-    if (op != "Square" && op != "Neg" && op != "Tanh" && op != "Erf") return {};
+    if (op != "Square" && op != "Neg" && op != "Tanh" && op != "Erf" && op != "Erfc") return {};
     const auto a = term(in[0]);
     if (!a) return {};
     if (op == "Square") return times(*a, *a);
@@ -140,7 +145,7 @@ class GeluSearch {
     if (curve_ || !is_zero(a->curved)) return {};
     curve_ = &node;
     argument_ = a->plain;
-    return GeluTerm{{}, {1}};
+    return op == "Erfc" ? GeluTerm{{1}, {-1}} : GeluTerm{{}, {1}};
   }
   static bool is_number(const GeluTerm& t) {
     return is_zero(t.curved) && t.plain[1] == 0 && t.plain[2] == 0 && t.plain[3] == 0;
@@ -151,7 +156,7 @@ class GeluSearch {
   Gelu found_ = {};
   std::vector<GeluTerm> terms_;  // of each part
   size_t looked_at_ = 0;
-  const Node* curve_ = nullptr;  // the Tanh or Erf
+  const Node* curve_ = nullptr;  // the Tanh, Erf or Erfc
   Cubic argument_ = {};          // its argument
 };
 

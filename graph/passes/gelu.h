@@ -15,7 +15,7 @@ struct Gelu {
   std::vector<const Node*> parts;  // the nodes between x and the result, that of the result too; constants are left out
 };
 
-/// GELU, if `last` is the last node of one: x, constants of one element, one Tanh or Erf, and sums, differences,
+/// GELU, if `last` is the last node of one: x, constants of one element, one Tanh, Erf or Erfc, and sums, differences,
 /// products, quotients and powers in any order that amounts to one of its two formulas. Constants may be rounded to the
 /// nodes' type. Time: bounded. It does not ask who else reads the parts.
 std::optional<Gelu> find_gelu(const StepGraph& step, const Node& last);

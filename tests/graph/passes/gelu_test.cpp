@@ -91,6 +91,25 @@ TEST_CASE("GELU by tanh and by erf is known in all orders of its factors") {
   }
 }
 
+TEST_CASE("GELU by erfc, as TensorFlow writes it, is known") {
+  GeluFixture f;
+  const Output x = f.placeholder("x", {4, 3});
+  const auto by = [&](double root, double half) {
+    const Output curve = f.s.op("Erfc", {f.op("Mul", f.s.op("Neg", {x}), root)});
+    return f.found(f.op("Mul", f.op("Mul", half, x), curve));
+  };
+  const auto gelu = by(std::sqrt(0.5), 0.5);
+  REQUIRE(gelu);
+  CHECK(gelu->exact);
+  CHECK(gelu->x == x);
+  CHECK_FALSE(by(-std::sqrt(0.5), 0.5));
+  CHECK_FALSE(by(std::sqrt(0.5), -0.5));
+  CHECK_FALSE(by(0.5, 0.5));
+  const Output minus = f.s.op("Erf", {f.op("Mul", x, -std::sqrt(0.5))});
+  CHECK(f.found(f.op("Mul", f.op("Mul", 0.5, x), f.op("Sub", 1, minus))));
+  CHECK_FALSE(f.found(f.op("Mul", f.op("Mul", 0.5, x), f.op("AddV2", 1, minus))));
+}
+
 TEST_CASE("what is almost GELU is not one") {
   GeluFixture f;
   const Output x = f.placeholder("x", {4, 3}), other = f.placeholder("other", {4, 3});
