@@ -43,6 +43,27 @@ const Node* EpilogueFusion::before_gelu(const Node& last, std::string& activatio
   return x;
 }
 
+const Node* EpilogueFusion::before_swish(const Node& last) const {
+  const bool group = last.op().name() == "IdentityN";
+  if (group && !readers_.first_output_only(last)) return nullptr;
+  const Node* product = group ? before(last, 0, last) : &last;
+  if (!product || product->op().name() != "Mul") return nullptr;
+  for (const size_t i : {0, 1}) {
+    const Node* sigmoid = before(*product, i, last);
+    if (!sigmoid || sigmoid->op().name() != "Sigmoid") continue;
+    const Output x = step_.now(product->inputs()[1 - i]);
+    uint32_t reads = 2;
+    bool known = true;  // nothing else is waited for
+    for (size_t j = 1; group && j < last.inputs().size(); ++j) {
+      const bool is_x = step_.now(last.inputs()[j]) == x;
+      reads += is_x;
+      known = known && (is_x || step_.constant(last.inputs()[j]));
+    }
+    if (known && step_.now(sigmoid->inputs()[0]) == x && may_go(*x.node, last, reads)) return x.node;
+  }
+  return nullptr;
+}
+
 const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::optional<Output>& bias) const {
   const std::string& op = sum.op().name();
   if (op == "BiasAdd") {
@@ -72,12 +93,13 @@ const Node* EpilogueFusion::before_image(const Node& sum, const Node& last, std:
     const Node* to = before(sum, i, last);
     if (!to) continue;
     const Node* product = to->op().name() == "BiasAdd" ? step_.now(to->inputs()[0]).node : to;
-    if (!is_convolution(product->op().name())) continue;
+    const bool matrix = product->op().name() == "MatMul" || before_reshape(*product, last);
+    if (!matrix && !is_convolution(product->op().name())) continue;
     const Output other = sum.inputs()[1 - i];
-    // Where sizes are not known the kernel looks again.
+    // Where sizes are not known the kernel of a convolution looks again.
     const PartialShape a = step_.shape(to->out()), b = step_.shape(other);
-    if (!a.has_rank() || !b.has_rank() || a.rank() != 4 || b.rank() != 4 || !std::ranges::equal(a.dims(), b.dims()))
-      continue;
+    if (!a.has_rank() || !b.has_rank() || !std::ranges::equal(a.dims(), b.dims())) continue;
+    if (matrix ? a.rank() < 2 || !a.fully_known() : a.rank() != 4) continue;
     image = other;
     return to;
   }
@@ -97,23 +119,27 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices, bool
     : step_(step), readers_(step) {
   if (!step.ops().find("_FusedMatMul")) return;
   const auto& nodes = step.nodes();
-  const bool has_gelu =
-      std::ranges::any_of(nodes, [](const Node* n) { return n->op().name() == "Tanh" || n->op().name() == "Erf"; });
+  const bool has_gelu = std::ranges::any_of(nodes, [](const Node* n) {
+    const std::string& op = n->op().name();
+    return op == "Tanh" || op == "Erf" || op == "Erfc";
+  });
   std::vector<bool> taken(static_cast<size_t>(step.ids()));
   for (size_t i = nodes.size(); i-- > 0;) {
     const Node& last = *nodes[i];
     if (taken[static_cast<size_t>(last.id())] || last.inputs().empty() || !is_free(last)) continue;
+    const bool on_gpu = devices.on_gpu && devices.on_gpu(last);
     Parts parts;
     const Node* at = &last;
     if (is_activation(at->op().name())) {
       parts.activation = at->op().name();
       at = before(*at, 0, last);
+    } else if (const Node* x = on_gpu ? nullptr : before_swish(last)) {
+      parts.activation = "Swish";
+      at = x;
     } else if (has_gelu) {
-      const Node* x = before_gelu(last, parts.activation);
-      if (x) at = x;
+      if (const Node* of = before_gelu(last, parts.activation)) at = of;
     }
     if (!at) continue;
-    const bool on_gpu = devices.on_gpu && devices.on_gpu(last);
     if (on_gpu && cpus_only) continue;
     const Node *sum = nullptr, *image_sum = nullptr;
     if (!on_gpu) {
@@ -152,7 +178,15 @@ bool EpilogueFusion::visit(const Node& node) {
     ops.push_back("BiasAdd");
   }
   if (image) {
-    inputs.push_back(*image);
+    Output added = *image;
+    if (reshape) {
+      const int64_t columns = step_.shape(product->out())[1];
+      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1, columns}), node);
+      if (!sizes.ok()) return false;
+      added = step_.add_like(node, "Reshape", {added, *sizes}, {});
+      if (!added) return false;
+    }
+    inputs.push_back(added);
     ops.push_back("Add");
   }
   if (!activation.empty()) ops.push_back(activation);
@@ -162,7 +196,10 @@ bool EpilogueFusion::visit(const Node& node) {
   Output fused = step_.add_like(node, "_Fused" + product->op().name(), std::move(inputs), std::move(attrs));
   if (fused && reshape) fused = step_.add_like(node, "Reshape", {fused, reshape->inputs()[1]}, reshape->attrs());
   if (!fused) return false;
-  step_.replace(node, {&fused, 1});
+  std::vector<Output> by = {fused};
+  for (int port = 1; port < node.num_outputs(); ++port)  // of an IdentityN, which nobody reads
+    by.push_back(step_.now(node.inputs()[static_cast<size_t>(port)]));
+  step_.replace(node, by);
   return true;
 }
 

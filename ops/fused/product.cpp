@@ -2,9 +2,10 @@
 // _FusedMatMul, _FusedConv2D, _FusedDepthwiseConv2dNative: a product, a bias and an activation in one node, and the sum
 // of a residual block after a convolution.
 //
-// Convolutions leave all that to oneDNN. A matrix product does them by their own kernels on the result,
-// which is in the cache by then: measured on AVX-512 with one thread, that costs 1 to 4 in 100 of the product, and
-// oneDNN's product with bias and activation is up to twice as slow as its plain one unless it may reorder the weights.
+// Convolutions leave all that to oneDNN, and so do matrix products by a constant (kept_product.h). Other products do it
+// by the ops' own kernels on the result, which is in the cache by then: measured on AVX-512 with one thread, oneDNN's
+// product with bias and activation is up to twice as slow as its plain one unless it may reorder the weights.
+#include "ops/fused/kept_product.h"
 #include "ops/fused/part_kernels.h"
 #include "ops/fused/register.h"
 #include "ops/nn/conv_kernel.h"
@@ -16,10 +17,17 @@ namespace {
 
 class FusedMatMul final : public ComputeKernel {
  public:
-  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue)
-      : product_(std::move(product)), epilogue_(std::move(epilogue)) {}
+  FusedMatMul(std::shared_ptr<ComputeKernel> product, Epilogue epilogue, std::unique_ptr<KeptProduct> kept)
+      : product_(std::move(product)), epilogue_(std::move(epilogue)), kept_(std::move(kept)) {}
 
   Status compute(KernelContext& c) override {
+    if (kept_) {
+      TROUPE_ASSIGN(Tensor y, kept_->compute(c));
+      if (y.defined()) {
+        c.set_output(0, std::move(y));
+        return {};
+      }
+    }
     TROUPE_ASSIGN(Tensor y, run_part(*product_, c, {c.input(0), c.input(1)}, false));
     TROUPE_RETURN_IF_ERROR(epilogue_.apply(c, y));
     c.set_output(0, std::move(y));
@@ -29,6 +37,7 @@ class FusedMatMul final : public ComputeKernel {
  private:
   const std::shared_ptr<ComputeKernel> product_;
   const Epilogue epilogue_;
+  const std::unique_ptr<KeptProduct> kept_;
 };
 
 OpDef with_epilogue(OpDef op) {
@@ -54,11 +63,12 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
     const std::string name = op.name();
     ops.add(with_epilogue(std::move(op))
                 .shape(ops.find(plain)->shape_fn())
-                .doc("The result of " + plain + ", then of fused_ops: BiasAdd of the first of args or nothing, " +
-                     (plain == "MatMul" ? "" : "on CPUs Add of the next of args or nothing, ") +
-                     "and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate (by tanh) and GeluExact (by erf) or "
-                     "nothing. A pass makes it. Relu and Relu6 of a "
-                     "NaN after a convolution, and Relu of one after a product on a GPU, may be 0."),
+                .doc("The result of " + plain +
+                     ", then of fused_ops: BiasAdd of the first of args or nothing, on CPUs Add of the next of args or "
+                     "nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, Swish (x times its Sigmoid), "
+                     "GeluApproximate (by tanh) and GeluExact (by erf) or nothing. A pass makes it. Relu and Relu6 of "
+                     "a NaN after a convolution or a product by a constant, and Relu of one after a product on a GPU, "
+                     "may be 0."),
             not_differentiable("passes make it, after gradients"));
     kernels.add(name, DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}}, factory);
   };
@@ -69,10 +79,11 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add(std::move(product), "MatMul",
       [epilogues, parts = std::make_shared<const PartKernels>(kernels)](
           const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-        TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues));
+        TROUPE_ASSIGN(Epilogue epilogue, Epilogue::make(init, *epilogues, true));
+        auto kept = KeptProduct::make(init, epilogue);
         auto kernel =
             parts->product(init.attr<DType>("T"), init.attr<bool>("transpose_a"), init.attr<bool>("transpose_b"));
-        return std::unique_ptr<ComputeKernel>(new FusedMatMul(std::move(kernel), std::move(epilogue)));
+        return std::unique_ptr<ComputeKernel>(new FusedMatMul(std::move(kernel), std::move(epilogue), std::move(kept)));
       });
   for (const bool depthwise : {false, true}) {
     const std::string plain = depthwise ? "DepthwiseConv2dNative" : "Conv2D";

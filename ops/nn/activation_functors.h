@@ -50,6 +50,10 @@ struct Sigmoid {
     else return T(1) / (T(1) + std::exp(-x));
   }
 };
+/// x times its logistic function: Swish (Ramachandran et al., 2017), which others call SiLU.
+struct Swish {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T x) { return x * Sigmoid::apply(x); }
+};
 struct Tanh {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
     if constexpr (std::is_same_v<T, float>) return fast_math::tanh(x);
@@ -64,7 +68,9 @@ struct GeluApproximate {
 };
 struct GeluExact {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
-    return T(0.5) * x * (T(1) + std::erf(x * T(0.70710678118654752440)));
+    const T argument = x * T(0.70710678118654752440);
+    if constexpr (std::is_same_v<T, float>) return T(0.5) * x * (T(1) + fast_math::erf(argument));
+    else return T(0.5) * x * (T(1) + std::erf(argument));
   }
 };
 

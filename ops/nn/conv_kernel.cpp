@@ -132,17 +132,6 @@ struct Setting {
   bool kept_filter;          // it is the same in every call
 };
 
-void append(dnnl::post_ops& ops, const std::string& activation) {
-  using dnnl::algorithm;
-  if (activation == "Relu") ops.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
-  else if (activation == "Relu6") ops.append_eltwise(1, algorithm::eltwise_bounded_relu, 6, 0);
-  else if (activation == "Elu") ops.append_eltwise(1, algorithm::eltwise_elu, 1, 0);
-  else if (activation == "Tanh") ops.append_eltwise(1, algorithm::eltwise_tanh, 0, 0);
-  else if (activation == "Sigmoid") ops.append_eltwise(1, algorithm::eltwise_logistic, 0, 0);
-  else if (activation == "GeluApproximate") ops.append_eltwise(1, algorithm::eltwise_gelu_tanh, 0, 0);
-  else if (activation == "GeluExact") ops.append_eltwise(1, algorithm::eltwise_gelu_erf, 0, 0);
-}
-
 /// Convolution primitives of the three directions for activations and filter of these layouts.
 std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, const ConvShape& s,
                                                         const memory::desc plain[3], bool any_activations,
@@ -161,7 +150,7 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops after;
   if (setting.epilogue.image() >= 0) after.append_sum(1);
-  append(after, setting.epilogue.activation());
+  onednn::append_activation(after, setting.epilogue.activation());
   attr.set_post_ops(after);
   // That of an inference takes filters that Winograd's transformation is done with.
   const auto kind = direction == ConvDirection::kOutput && setting.constant_filter ? dnnl::prop_kind::forward_inference

@@ -12,7 +12,8 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view kActivations[] = {"Relu", "Relu6", "Elu", "Tanh", "Sigmoid", "GeluApproximate", "GeluExact"};
+constexpr std::string_view kActivations[] = {"Relu",  "Relu6",           "Elu",      "Tanh", "Sigmoid",
+                                             "Swish", "GeluApproximate", "GeluExact"};
 
 std::string key(std::string_view op, DType dtype, std::string_view data_format) {
   return fmt::format("{} {} {}", op, to_string(dtype), op == "BiasAdd" ? data_format : "");
@@ -40,6 +41,7 @@ EpilogueKernels::EpilogueKernels(const KernelRegistry& kernels) {
     for (const TypedLoop<UnaryLoop>& loop : {elementwise::unary_loop<F, float>(), elementwise::unary_loop<F, double>()})
       kernels_[key(name, loop.in, "")] = std::make_shared<UnaryKernel>(loop.loop, loop.out, kDearGrain);
   };
+  add(activation_functors::Swish{}, "Swish");
   add(activation_functors::GeluApproximate{}, "GeluApproximate");
   add(activation_functors::GeluExact{}, "GeluExact");
 }
@@ -60,9 +62,9 @@ Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init, bool takes_imag
                           : std::ranges::find(kActivations, op) != std::end(kActivations) && out.activation.empty();
     if (!fits)
       return invalid_argument(
-          "fused_ops are [{}]; BiasAdd may come first{} and one of Relu, Relu6, Elu, Tanh, Sigmoid, GeluApproximate "
-          "and "
-          "GeluExact last",
+          "fused_ops are [{}]; BiasAdd may come first{} and one of Relu, Relu6, Elu, Tanh, Sigmoid, Swish, "
+          "GeluApproximate "
+          "and GeluExact last",
           join(ops, ", "), takes_image ? ", Add next" : "");
     if (op == "BiasAdd") out.bias = true;
     else if (op == "Add") out.image = true;

@@ -122,6 +122,7 @@ Status launch_epilogue(const gpu::Compute& gpu, const GpuEpilogue& epilogue, Ten
                         : by == "Elu"             ? &launch_finish<Elu, T>
                         : by == "Tanh"            ? &launch_finish<Tanh, T>
                         : by == "Sigmoid"         ? &launch_finish<Sigmoid, T>
+                        : by == "Swish"           ? &launch_finish<Swish, T>
                         : by == "GeluApproximate" ? &launch_finish<GeluApproximate, T>
                         : by == "GeluExact"       ? &launch_finish<GeluExact, T>
                                                   : &launch_finish<NoActivation, T>;

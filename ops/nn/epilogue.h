@@ -22,8 +22,8 @@ class EpilogueKernels {
 };
 
 /// The ops of attribute fused_ops: "BiasAdd" or nothing, then "Add" of an image or nothing, then Relu, Relu6, Elu,
-/// Tanh, Sigmoid, GeluApproximate, GeluExact or nothing. The latter two are no ops of graphs: the names are those of
-/// TensorFlow's _FusedMatMul, for GELU by tanh and by erf.
+/// Tanh, Sigmoid, Swish, GeluApproximate, GeluExact or nothing. The latter three are not ops of graphs: GELU by tanh
+/// and by erf have their names in TensorFlow's _FusedMatMul.
 struct EpilogueForm {
   bool bias = false;
   bool image = false;

@@ -14,6 +14,18 @@ namespace {
 constexpr size_t kRoomForCode = size_t{64} << 20;
 }  // namespace
 
+void append_activation(dnnl::post_ops& ops, std::string_view activation) {
+  using dnnl::algorithm;
+  if (activation == "Relu") ops.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+  else if (activation == "Relu6") ops.append_eltwise(1, algorithm::eltwise_bounded_relu, 6, 0);
+  else if (activation == "Elu") ops.append_eltwise(1, algorithm::eltwise_elu, 1, 0);
+  else if (activation == "Tanh") ops.append_eltwise(1, algorithm::eltwise_tanh, 0, 0);
+  else if (activation == "Sigmoid") ops.append_eltwise(1, algorithm::eltwise_logistic, 0, 0);
+  else if (activation == "Swish") ops.append_eltwise(1, algorithm::eltwise_swish, 1, 0);
+  else if (activation == "GeluApproximate") ops.append_eltwise(1, algorithm::eltwise_gelu_tanh, 0, 0);
+  else if (activation == "GeluExact") ops.append_eltwise(1, algorithm::eltwise_gelu_erf, 0, 0);
+}
+
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
                      memory::desc scratch)
     : engine_(std::move(engine)), primitive_(std::move(primitive)), arguments_(std::move(arguments)),

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -13,6 +14,9 @@
 #include "troupe/kernel.h"
 
 namespace troupe::onednn {
+
+/// Appends an activation of fused_ops (ops/nn/epilogue.h); "" appends nothing.
+void append_activation(dnnl::post_ops& ops, std::string_view activation);
 
 /// One tensor of a primitive: `plain` is how we store it, `wanted` how the primitive does.
 struct Argument {

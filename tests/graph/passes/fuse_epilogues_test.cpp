@@ -117,6 +117,44 @@ TEST_CASE("a convolution takes the sum of a residual block") {
   CHECK(f.fused(f.s.op("AddV2", {f.s.op("Relu", {f.conv(x, w)}), y})) == "AddV2(_FusedConv2D(x, w), y)");
 }
 
+TEST_CASE("a product takes the sum of a residual block, behind a reshape too") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {6, 3}), w = f.placeholder("w", {3, 2}), b = f.placeholder("b", {2});
+  const Output y = f.placeholder("y", {2, 3, 2}), flat = f.placeholder("flat", {6, 2});
+  const auto product = [&] { return f.s.op("MatMul", {x, w}); };
+  const auto wide = [&] { return f.s.op("Reshape", {product(), f.s.constant(Tensor::of<int32_t>({2, 3, 2}))}); };
+  CHECK(f.fused(f.s.op("AddV2", {f.s.op("BiasAdd", {product(), b}), flat})) == "_FusedMatMul(x, w, b, flat)");
+  CHECK(f.fused(f.s.op("Relu", {f.s.op("AddV2", {flat, product()})})) == "_FusedMatMul(x, w, flat)");
+  const Output sum = f.s.op("AddV2", {y, f.s.op("BiasAdd", {wide(), b})});
+  CHECK(f.fused(sum) == "Reshape(_FusedMatMul(x, w, b, Reshape(y, int64[2] [-1, 2])), int32[3] [2, 3, 2])");
+  const Output open = f.placeholder("open", {-1, 3}), other = f.placeholder("other", {-1, 2});
+  CHECK(f.fused(f.s.op("AddV2", {f.s.op("MatMul", {open, w}), other})) == "AddV2(MatMul(open, w), other)");
+  const Output row = f.placeholder("row", {1, 2});
+  CHECK(f.fused(f.s.op("AddV2", {product(), row})) == "AddV2(MatMul(x, w), row)");
+}
+
+TEST_CASE("a product takes the Swish after it") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {1, 4, 4, 2}), w = f.placeholder("w", {3, 3, 2, 2}), b = f.placeholder("b", {2});
+  const auto swish = [&](Output of) { return f.s.op("Mul", {of, f.s.op("Sigmoid", {of})}); };
+  const Output y = swish(f.s.op("BiasAdd", {f.conv(x, w), b}));
+  CHECK(f.fused(y) == "_FusedConv2D(x, w, b)");
+  CHECK(made(f, y).ops == std::vector<std::string>{"BiasAdd", "Swish"});
+  const Output product = f.s.op("MatMul", {f.placeholder("a", {3, 2}), f.placeholder("c", {2, 4})});
+  CHECK(f.fused(f.s.op("Mul", {f.s.op("Sigmoid", {product}), product})) == "_FusedMatMul(a, c)");
+  const Output grouped = f.s.op("BiasAdd", {f.conv(x, w), b});
+  const Node* group = f.s.node("IdentityN", {swish(grouped), grouped, f.s.constant(1.f)});
+  CHECK(f.fused(group->out()) == "_FusedConv2D(x, w, b)");
+  CHECK(f.fused(f.s.op("AddN", {group->out(0), group->out(1)})).find("Swish") == std::string::npos);
+  CHECK(f.fused(f.s.op("AddN", {group->out(0), group->out(1)})).find("IdentityN") != std::string::npos);
+  const Node* waits = f.s.node("IdentityN", {swish(f.conv(x, w)), f.placeholder("effect", {})});
+  CHECK(f.fused(waits->out()) == "IdentityN(_FusedConv2D(x, w), effect)");
+  const Output first = f.conv(x, w), second = f.conv(x, w);
+  CHECK(f.fused(f.s.op("Mul", {first, f.s.op("Sigmoid", {second})})) == "Mul(Conv2D(x, w), _FusedConv2D(x, w))");
+  const Output read = f.conv(x, w);
+  CHECK(f.fused(f.s.op("AddN", {swish(read), f.s.op("Exp", {read})})).find("_Fused") == std::string::npos);
+}
+
 TEST_CASE("by default products of steps without gradients are fused, and batch norms folded") {
   EpilogueFixture f;
   const auto by_default = [&](Output fetch) {
