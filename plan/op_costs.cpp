@@ -40,6 +40,13 @@ double convolution_flops(const Node& n, const NodeShapes& s) {
   return 2 * elements_of(s.outputs[0]) * taps(s.inputs[1], depthwise);
 }
 
+/// The products of each query with the keys, and of its weights with the values.
+double attention_flops(const Node& n, const NodeShapes& s) {
+  const auto layouts = n.attrs().get_or<std::string>("layouts", "hhhh");
+  const double keys = dim(s.inputs[1], layouts[1] == 'h' ? -2 : -3);
+  return 2 * keys * (input_elements(s, 0) + elements_of(s.outputs[0]));
+}
+
 /// The products of [x, h] of every step with the weights [inputs + units, 4 * units]; backward there are two as large,
 /// by the weights and by [x, h].
 double lstm_flops(const Node& n, const NodeShapes& s) {
@@ -165,6 +172,7 @@ double flops_of(const Node& n, const NodeShapes& s) {
   if (kMoves.contains(op)) return 0;
   if (kProducts.contains(op)) return product_flops(n, s);
   if (const double flops = convolution_flops(n, s)) return flops;
+  if (op == "_FusedAttention") return attention_flops(n, s);
   if (op.starts_with("BlockLSTM")) return lstm_flops(n, s);
   if (op.find("Pool") != std::string::npos) return pool_flops(n, s);
   if (kReductions.contains(op)) return input_elements(s, 0);

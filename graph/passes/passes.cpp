@@ -9,9 +9,11 @@
 #include "graph/passes/choose_layout.h"
 #include "graph/passes/cse.h"
 #include "graph/passes/fold_batch_norm.h"
+#include "graph/passes/fuse_attention.h"
 #include "graph/passes/fuse_batch_norm.h"
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
+#include "graph/passes/fuse_layer_norm.h"
 #include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
 #include "graph/passes/simplify.h"
@@ -55,10 +57,11 @@ bool has_any(const StepGraph& step, std::initializer_list<const char*> names) {
                              [&](const Node* n) { return std::ranges::find(ops, &n->op()) != ops.end(); });
 }
 
-/// Whether nothing in the step computes gradients.
+/// Whether nothing in the step computes gradients. StopGradient and its like are in models as they are exported.
 bool is_inference(const StepGraph& step) {
   return std::ranges::none_of(step.nodes(), [](const Node* n) {
     const std::string_view op = n->op().name();
+    if (op == "StopGradient" || op == "PreventGradient") return false;
     return op.find("Grad") != std::string_view::npos || op.find("Backprop") != std::string_view::npos;
   });
 }
@@ -108,10 +111,15 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if (devices.at_host && HostLogic::may_apply(step)) fuse<HostLogic>(step, devices);
   if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step, devices);
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
-  if (passes.fold_batch_norm && has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"}))
+  if (passes.fold_batch_norm && has_any(step, {"Conv2D", "DepthwiseConv2dNative"}) &&
+      has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Mul", "AddV2", "Add"}))
     fuse<BatchNormFolding>(step);
   if (passes.fuse_batch_norm && devices.on_gpu && has_any(step, {"FusedBatchNormV3"}))
     fuse<BatchNormFusion>(step, devices);
+  if (passes.fuse_inference && is_inference(step)) {
+    if (AttentionFusion::may_apply(step)) fuse<AttentionFusion>(step, devices);
+    if (LayerNormFusion::may_apply(step)) fuse<LayerNormFusion>(step, devices);
+  }
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
     fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);

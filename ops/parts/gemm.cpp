@@ -48,19 +48,28 @@ template <class T> void integer_gemm(const T* a, bool ta, const T* b, bool tb, T
 }
 
 #ifdef TROUPE_ONEDNN
-/// c = op(a) op(b) + before * c.
+/// Distances between the rows of matrices, in elements.
+struct RowDistances {
+  int64_t a, b, c;
+};
+
+/// c = factor * op(a) op(b) + before * c.
 bool onednn_gemm(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k,
-                 float before) {
+                 float before, float factor, const RowDistances& rows) {
   // The first product of a kind makes its code, and where there is no memory for that, oneDNN crashes.
   static std::atomic<uint32_t> made{0};
   constexpr size_t kRoomForCode = size_t{64} << 20;
   const uint32_t kind = 1u << (int{ta} | int{tb} << 1 | int{before != 0} << 2 | int{m == 1} << 3 | int{n == 1} << 4);
   const bool known = made.load(std::memory_order_relaxed) & kind;
   if (!known && !memory_available(kRoomForCode)) throw std::bad_alloc();
-  const bool done = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, 1.0f, a, ta ? m : k, b, tb ? k : n, before, c,
-                               n) == dnnl_success;
+  const bool done = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, factor, a, rows.a, b, rows.b, before, c,
+                               rows.c) == dnnl_success;
   if (!known && done) made.fetch_or(kind, std::memory_order_relaxed);
   return done;
+}
+bool onednn_gemm(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k,
+                 float before) {
+  return onednn_gemm(a, ta, b, tb, c, m, n, k, before, 1, {ta ? m : k, tb ? k : n, n});
 }
 #endif
 
@@ -96,6 +105,28 @@ bool gemm_add(const float* a, bool ta, const float* b, bool tb, float* c, int64_
   EigenMatrix<float> product(m, n);
   if (!eigen_gemm(a, ta, b, tb, product.data(), m, n, k)) return false;
   Eigen::Map<EigenMatrix<float>>(c, m, n) += product;
+  return true;
+#endif
+}
+
+bool gemm_strided(const GemmSizes& sizes, float factor, const float* a, int64_t row_of_a, const float* b, bool tb,
+                  int64_t row_of_b, float* c, int64_t row_of_c) {
+  const auto [m, n, k] = sizes;
+  if (m == 0 || n == 0) return true;
+  if (k == 0) {
+    for (int64_t i = 0; i < m; ++i) std::fill_n(c + i * row_of_c, n, 0.0f);
+    return true;
+  }
+#ifdef TROUPE_ONEDNN
+  return onednn_gemm(a, false, b, tb, c, m, n, k, 0, factor, {row_of_a, row_of_b, row_of_c});
+#else
+  using Rows = Eigen::OuterStride<>;
+  using Map = Eigen::Map<const EigenMatrix<float>, 0, Rows>;
+  EigenMatrix<float> y;
+  if (tb) y = Map(b, n, k, Rows(row_of_b)).transpose();
+  else y = Map(b, k, n, Rows(row_of_b));
+  Eigen::Map<EigenMatrix<float>, 0, Rows>(c, m, n, Rows(row_of_c)).noalias() =
+      factor * (Map(a, m, k, Rows(row_of_a)) * y);
   return true;
 #endif
 }

@@ -20,6 +20,14 @@ template <class T> bool gemm(const T* a, bool ta, const T* b, bool tb, T* c, int
 /// c += op(a) op(b), else as gemm().
 bool gemm_add(const float* a, bool ta, const float* b, bool tb, float* c, int64_t m, int64_t n, int64_t k);
 
+/// Rows of a product: c is [m,n], a [m,k], b [k,n].
+struct GemmSizes {
+  int64_t m, n, k;
+};
+/// c = factor a op(b) with the rows of each so many elements apart, else as gemm().
+bool gemm_strided(const GemmSizes& sizes, float factor, const float* a, int64_t row_of_a, const float* b, bool tb,
+                  int64_t row_of_b, float* c, int64_t row_of_c);
+
 /// Product i of `count` ones of the same sizes is of matrix xs[i] of a and ys[i] of b, one after the other in memory.
 /// Large ones are multiplied one by one with all threads, small ones with a thread each.
 template <class T>

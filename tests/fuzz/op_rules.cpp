@@ -150,9 +150,12 @@ BatchMatMulV2 : ~close x=[*b(A),k,m] y=[*b(A),n,k] @adj_x=true @adj_y=true
 BatchMatMulV3 : ~close x=[*A,m,k] y=[*A,k,n] @adj_x=false @adj_y=false @Ta=float32|float64|int32|complex64 @Tb=$Ta
   @Tout=$Ta
 _FusedMatMul : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false @num_args=1 args=[n]
-  @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}|{'BiasAdd','Tanh'}|{'BiasAdd','GeluApproximate'}|{'BiasAdd','GeluExact'}
+  @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}|{'BiasAdd','Tanh'}|{'BiasAdd','GeluApproximate'}|{'BiasAdd','GeluExact'}|{'BiasAdd','Swish'}
 _FusedMatMulReluGrad : ~close a=[m,k] b=[k,n] @transpose_a=false @transpose_b=false features=[m,n] @num_sums=1
 _FusedMatMulBiasAddGrad : ~close a=[k,m] b=[k,n] @transpose_a=true @transpose_b=false @summed='a'|'b'
+_FusedLayerNorm : ~close x=[*S,n] @num_args=2 args=[n] @scale=true @center=true
+_FusedAttention : ~close queries=[b,h,m,d] keys=[b,h,n,d] values=[b,h,n,w] @layouts='hhhh' @num_added=1 added=[n]
+  @num_masks=1 masks=[m,n]
 _FusedElementwise : @N=2 args=[*S] @ops={'Add'}|{'Mul'} @operands={0,1}
 _FusedElementwise : @N=2 args=[*S] @ops={'Add','Relu'} @operands={0,1,2}
 BandedTriangularSolve : ~close n:1..4 k:1..n matrix=[*A,k,n](1.0..2.0) rhs=[*A,n,m]

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/nn/fixture.h"
+#include "troupe/graph_def.h"
 
 namespace troupe::nn {
 namespace {
@@ -326,6 +327,43 @@ TEST_CASE("lstm takes any batch") {
   const auto more = f.session->run({{open, random_tensor({1, 3, 2})}}, {y.outputs});
   REQUIRE(more.ok());
   CHECK((*more)[0].shape() == Shape{1, 3, 4});
+}
+
+TEST_CASE("the passes of an inference change a transformer by rounding alone, its weights variables or constants") {
+  Fixture f;
+  const Output x = placeholder(f, {-1, 9, 64});
+  const Output padding = placeholder(f, {-1, 1, 1, 9}, DType::kBool);
+  const auto half = [&](Output h, const std::string& name, const AttentionOptions& options, bool approximate) {
+    h = h +
+        multi_head_attention(f.s, f.variables, layer_norm(f.s, f.variables, h, name + "_1"), 4, name, options).outputs;
+    const Output up = dense(f.s, f.variables, layer_norm(f.s, f.variables, h, name + "_2"), 256, name + "_up");
+    return h + dense(f.s, f.variables, gelu(f.s, up, approximate), 64, name + "_down");
+  };
+  Output y = half(x, "causal", {.causal = true}, true);
+  y = half(y, "padded", {.mask = padding}, false);
+  y = half(y, "both", {.causal = true, .mask = padding}, true);
+  f.initialise();
+  Tensor mask = *Tensor::make(DType::kBool, {3, 1, 1, 9});
+  for (int64_t i = 0; i < mask.elements(); ++i) mask.mutable_data<bool>()[i] = i % 9 < 4 + i / 9;
+  const std::vector<Feed> feeds = {{x, random_tensor({3, 9, 64})}, {padding, mask}};
+  Session plain(*f.engine, f.graph, {.passes = GraphPasses::none()});
+  const auto wanted = plain.run(feeds, {y}), got = f.session->run(feeds, {y});
+  REQUIRE(wanted.ok());
+  REQUIRE(got.ok());
+  auto weights = f.engine->snapshot().get();
+  REQUIRE(weights.ok());
+  const auto bytes = freeze_graph(f.graph, {y}, weights->variables);
+  REQUIRE(bytes.ok());
+  Graph frozen(f.engine->ops());
+  REQUIRE(from_graph_def(*bytes, frozen).ok());
+  const auto at = [&](const Output& o) { return frozen.find(o.node->name())->out(o.port); };
+  const auto constant = Session(*f.engine, frozen).run({{at(x), feeds[0].value}, {at(padding), mask}}, {at(y)});
+  REQUIRE(constant.ok());
+  for (int64_t i = 0; i < (*wanted)[0].elements(); ++i) {
+    const float value = (*wanted)[0].data<float>()[i];
+    REQUIRE((*got)[0].data<float>()[i] == Approx(value).margin(1e-4));
+    REQUIRE((*constant)[0].data<float>()[i] == Approx(value).margin(1e-4));
+  }
 }
 
 TEST_CASE("layers of transformers refuse what does not fit, with their name and the values") {

@@ -144,6 +144,15 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
   CHECK(flops_of(*f.s.node("BatchMatMulV2", {p({7, 3, 4}), p({7, 4, 5})})) == 7 * 2 * 3 * 4 * 5);
   const Attrs fused = {{"num_args", int64_t{0}}, {"fused_ops", std::vector<std::string>{"Tanh"}}};
   CHECK(flops_of(*f.s.node("_FusedMatMul", {a, b}, fused)) == 2 * 3 * 4 * 5);
+  const auto zeros = [&](const Shape& shape) { return f.s.constant(*Tensor::zeros(DType::kFloat32, shape)); };
+  const Node* attention = f.s.node("_FusedAttention", {zeros({2, 3, 5, 4}), zeros({2, 7, 3, 4}), zeros({2, 3, 7, 6})},
+                                   {{"num_added", int64_t{0}},
+                                    {"num_masks", int64_t{0}},
+                                    {"scale", 1.f},
+                                    {"hidden", 0.f},
+                                    {"layouts", std::string("hthh")}});
+  REQUIRE(attention);
+  CHECK(flops_of(*attention) == 2 * 2 * 3 * 5 * 7 * (4 + 6));
 
   // 3 x 3 filters from 4 to 8 channels over images of 10 x 12, stride 2: 5 x 6 outputs.
   const Attrs attrs = {{"strides", std::vector<int64_t>{1, 2, 2, 1}}, {"padding", std::string("SAME")}};
