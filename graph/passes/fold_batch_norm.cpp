@@ -35,6 +35,26 @@ template <class T> Result<std::pair<Tensor, Tensor>> folded(const Constants& c) 
   return std::pair(std::move(filter), std::move(bias));
 }
 
+/// Filter and bias of a convolution whose result is multiplied by a number for each channel, or has one added.
+template <class T>
+Result<std::pair<Tensor, Tensor>> with_vector(bool product, const Tensor& filter, const Tensor* bias,
+                                              const Tensor& vector) {
+  const int64_t channels = vector.elements();
+  const T* by = vector.data<T>();
+  TROUPE_ASSIGN(Tensor shift, Tensor::make(dtype_of<T>, {channels}));
+  for (int64_t i = 0; i < channels; ++i) {
+    const T before = bias ? bias->data<T>()[i] : T(0);
+    shift.mutable_data<T>()[i] = product ? before * by[i] : before + by[i];
+  }
+  Tensor scaled = filter;
+  if (product) {
+    TROUPE_ASSIGN(scaled, Tensor::make(dtype_of<T>, filter.shape()));
+    for (int64_t i = 0; i < filter.elements(); ++i)
+      scaled.mutable_data<T>()[i] = filter.data<T>()[i] * by[i % channels];
+  }
+  return std::pair(std::move(scaled), std::move(shift));
+}
+
 bool is_batch_norm(const Node& n) {
   const std::string& op = n.op().name();
   return (op == "FusedBatchNorm" || op == "FusedBatchNormV2" || op == "FusedBatchNormV3") &&
@@ -46,11 +66,58 @@ bool is_batch_norm(const Node& n) {
 BatchNormFolding::BatchNormFolding(StepGraph& step) : step_(step), readers_(step) {}
 
 bool BatchNormFolding::folds_away(const Node& node, const Node& reader) const {
-  return readers_.one(node) && node.control_inputs().empty() && !step_.is_fed(node) && same_place(node, reader) &&
-         data_format(node) == data_format(reader);
+  return (readers_.one(node) || read_once_.contains(&node)) && node.control_inputs().empty() && !step_.is_fed(node) &&
+         same_place(node, reader) && data_format(node) == data_format(reader);
+}
+
+bool BatchNormFolding::fold_vector(const Node& node) {
+  if (step_.is_fed(node) || !node.control_inputs().empty()) return false;
+  const bool product = node.op().name() == "Mul";
+  for (const size_t i : {0, 1}) {
+    const Tensor* vector = step_.constant(node.inputs()[1 - i]);
+    if (!vector) continue;
+    const Output to = step_.now(node.inputs()[i]);
+    const Node* bias_add = to.node->op().name() == "BiasAdd" ? to.node : nullptr;
+    if (bias_add && !folds_away(*bias_add, node)) return false;
+    const Output of_conv = bias_add ? step_.now(bias_add->inputs()[0]) : to;
+    const Node& conv = *of_conv.node;
+    const bool depthwise = conv.op().name() == "DepthwiseConv2dNative";
+    if ((conv.op().name() != "Conv2D" && !depthwise) || !folds_away(conv, node)) return false;
+    const Tensor* filter = step_.constant(conv.inputs()[1]);
+    const Tensor* bias = bias_add ? step_.constant(bias_add->inputs()[1]) : nullptr;
+    if (!filter || filter->rank() != 4 || filter->dtype() != node.dtype(0) || (bias_add && !bias)) return false;
+    const int64_t channels = filter->dim(3) * (depthwise ? filter->dim(2) : 1);
+    if (vector->elements() != channels || vector->rank() < 1 || vector->rank() > 4 || vector->dim(-1) != channels)
+      return false;
+    if (bias && bias->shape() != Shape{channels}) return false;
+    auto made = node.dtype(0) == DType::kFloat32 ? with_vector<float>(product, *filter, bias, *vector)
+                : node.dtype(0) == DType::kFloat64
+                    ? with_vector<double>(product, *filter, bias, *vector)
+                    : Result<std::pair<Tensor, Tensor>>(make_error(Code::kUnimplemented, ""));
+    if (!made.ok()) return false;
+    Output by = of_conv;
+    if (product) {
+      const auto scaled = step_.add_constant(std::move(made->first), node);
+      if (scaled.ok()) by = step_.add_like(node, conv.op().name(), {conv.inputs()[0], *scaled}, conv.attrs());
+      if (!scaled.ok() || !by) return false;
+      read_once_.insert(by.node);
+    }
+    if (bias || !product) {
+      const auto shift = step_.add_constant(std::move(made->second), node);
+      if (shift.ok()) by = step_.add_like(node, "BiasAdd", {by, *shift}, {{"data_format", data_format(conv)}});
+      if (!shift.ok() || !by) return false;
+      read_once_.insert(by.node);
+    }
+    if (!readers_.one(node)) read_once_.erase(by.node);
+    step_.replace(node, {&by, 1});
+    return true;
+  }
+  return false;
 }
 
 bool BatchNormFolding::visit(const Node& norm) {
+  const std::string& op = norm.op().name();
+  if (op == "Mul" || op == "AddV2" || op == "Add") return fold_vector(norm);
   if (!is_batch_norm(norm) || !readers_.first_output_only(norm) || step_.is_fed(norm) || !norm.control_inputs().empty())
     return false;
   const Node* before = step_.now(norm.inputs()[0]).node;

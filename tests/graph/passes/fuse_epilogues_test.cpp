@@ -203,6 +203,31 @@ TEST_CASE("the batch norm of an inference goes into the filter and the bias") {
         "BiasAdd(DepthwiseConv2dNative(x, float32[1,1,1,2] [[[[2, 4]]]]), float32[2] [-3, -3])");
 }
 
+TEST_CASE("factors and shifts of channels go into a convolution, as Keras writes a batch norm") {
+  EpilogueFixture f;
+  const Output x = f.placeholder("x", {1, 4, 4, 1});
+  const Output w = f.s.constant(Tensor::of<float>({1, 2}, {1, 1, 1, 2}));
+  const auto wide = [&](float a, float b) { return f.s.constant(Tensor::of<float>({a, b}, {1, 1, 1, 2})); };
+  const Output norm = f.s.op("AddV2", {f.s.op("Mul", {f.conv(x, w), wide(3, 5)}), wide(7, 8)});
+  CHECK(f.folded(norm) == "BiasAdd(Conv2D(x, float32[1,1,1,2] [[[[3, 10]]]]), float32[2] [7, 8])");
+  const Output biased = f.s.op("BiasAdd", {f.conv(x, w), f.vector({1, -1})});
+  CHECK(f.folded(f.s.op("Add", {f.vector({1, 2}), f.s.op("Mul", {wide(3, 5), biased})})) ==
+        "BiasAdd(Conv2D(x, float32[1,1,1,2] [[[[3, 10]]]]), float32[2] [4, -3])");
+  const Output d = f.s.constant(Tensor::of<float>({2, 3}, {1, 1, 2, 1})), two = f.placeholder("two", {1, 4, 4, 2});
+  CHECK(f.folded(f.s.op("Mul", {f.conv(two, d, "DepthwiseConv2dNative"), wide(5, 7)})) ==
+        "DepthwiseConv2dNative(two, float32[1,1,2,1] [[[[10], [21]]]])");
+  // Another reader, a number for all, a vector that is not along the channels, a filter that is not a constant.
+  const Output read = f.conv(x, w);
+  CHECK(f.folded(f.s.op("AddN", {f.s.op("Mul", {read, wide(3, 5)}), read})).find("[[[[3, 10]]]]") == std::string::npos);
+  CHECK(f.folded(f.s.op("Mul", {f.conv(x, w), f.s.constant(3.f)})).starts_with("Mul(Conv2D"));
+  const Output rows = f.s.constant(Tensor::of<float>({1, 2, 3, 4}, {4, 1}));
+  CHECK(f.folded(f.s.op("Mul", {f.conv(x, w), rows})).starts_with("Mul(Conv2D"));
+  const Output open = f.placeholder("open", {1, 1, 1, 2});
+  CHECK(f.folded(f.s.op("Mul", {f.conv(x, open), wide(3, 5)})).starts_with("Mul(Conv2D"));
+  const Output fed = f.conv(x, w);
+  CHECK(f.folded(f.s.op("Mul", {fed, wide(3, 5)}), {fed}).starts_with("Mul(Conv2D"));
+}
+
 TEST_CASE("a batch norm stays in training, when its statistics are read or fed, and after what others read") {
   EpilogueFixture f;
   const Output x = f.placeholder("x", {1, 4, 4, 1}), w = f.filter({1, 1, 1, 2}), v = f.placeholder("v", {1, 1, 1, 2});
