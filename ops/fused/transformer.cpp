@@ -190,6 +190,24 @@ TROUPE_SIMD_CLONES void softmax_of_scores(float* s, int64_t n) {
   for (i = 0; i < n; ++i) s[i] *= factor;
 }
 
+/// The scores of one query, and the sum of values by its weights: one call of a product costs as much as these.
+TROUPE_SIMD_CLONES void scores_of_query(const float* q, int64_t size, float scale, const float* keys, int64_t to_key,
+                                        int64_t n, float* s) {
+  for (int64_t j = 0; j < n; ++j) {
+    const float* key = keys + j * to_key;
+    s[j] = scale * sum_of<float>(size, [=](int64_t i) { return q[i] * key[i]; });
+  }
+}
+TROUPE_SIMD_CLONES void weigh_values(const float* weights, int64_t n, const float* values, int64_t to_value,
+                                     int64_t width, float* y) {
+  std::fill_n(y, width, 0.0f);
+  for (int64_t j = 0; j < n; ++j) {
+    const float weight = weights[j];
+    const float* value = values + j * to_value;
+    for (int64_t i = 0; i < width; ++i) y[i] += weight * value[i];
+  }
+}
+
 /// Scores of so many rows at once stay in the cache.
 constexpr int64_t kScoresAtOnce = 1 << 15, kFewestScoreRows = 16;
 
@@ -250,18 +268,19 @@ class Attention final : public ComputeKernel {
       for (int64_t part = begin; part < end; ++part) {
         const int64_t first = part % blocks * rows, h = part / blocks % heads, b = part / blocks / heads;
         const int64_t m = std::min(rows, q.time - first);
-        if (!gemm_strided({m, n, q.size}, scale_, qs + q.at(b, h) + first * q.to_time, q.to_time, ks + k.at(b, h), true,
-                          k.to_time, s.data(), n))
-          ok = false;
+        const float* of_q = qs + q.at(b, h) + first * q.to_time;
+        const float *of_k = ks + k.at(b, h), *of_v = vs + v.at(b, h);
+        float* of_y = ys + y.at(b, h) + first * y.to_time;
+        if (m == 1) scores_of_query(of_q, q.size, scale_, of_k, k.to_time, n, s.data());
+        else if (!gemm_strided({m, n, q.size}, scale_, of_q, q.to_time, of_k, true, k.to_time, s.data(), n)) ok = false;
         for (int64_t i = 0; i < m; ++i) {
           float* row = s.data() + i * n;
           if (adds) add_to_scores(row, n, adds + added.at(b, h, first + i), added.strides[3]);
           if (sees) hide_scores(row, n, sees + mask.at(b, h, first + i), mask.strides[3], hidden_);
           softmax_of_scores(row, n);
         }
-        if (!gemm_strided({m, v.size, n}, 1, s.data(), n, vs + v.at(b, h), false, v.to_time,
-                          ys + y.at(b, h) + first * y.to_time, y.to_time))
-          ok = false;
+        if (m == 1) weigh_values(s.data(), n, of_v, v.to_time, v.size, of_y);
+        else if (!gemm_strided({m, v.size, n}, 1, s.data(), n, of_v, false, v.to_time, of_y, y.to_time)) ok = false;
       }
     });
     if (!ok) return make_error(Code::kInternal, "the matrix library failed for queries {}", c.input(0).shape().str());
