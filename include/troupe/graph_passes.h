@@ -35,7 +35,8 @@ struct GraphPasses {
   /// so do their gradients.
   bool fuse_batch_norm = true;
   /// On CPUs, in steps without gradients, bias, residual sum and activation run with the matrix product or convolution
-  /// before them. Of a NaN, Relu and Relu6 after a convolution may then make 0.
+  /// before them, and attention and layer norms as one node each. Of a NaN, Relu and Relu6 after a convolution or a
+  /// product by a constant may then make 0.
   bool fuse_inference = true;
   /// The same in all steps and on GPUs, there with the gradients of Relu and of biases with a product beside them. Of a
   /// NaN, Relu and GELU by tanh after a product on a GPU may make 0 too, and an infinite gradient may become 0 there
