@@ -124,13 +124,31 @@ TEMPLATE_TEST_CASE("fused products by a large constant give what their nodes giv
     }
 }
 
+TEST_CASE("one row by a constant gives what its nodes give, on any number of threads") {
+  for (const int threads : {1, 3}) {
+    ProductFixture f{testing::Evaluator(threads)};
+    std::vector<OpNames> all = kEpilogues;
+    all.push_back({"BiasAdd", "Add", "GeluExact"});
+    for (const int64_t k : {513, 520})
+      for (const int64_t n : {777, 1024})
+        for (const bool ta : {false, true})
+          for (const OpNames& ops : all) {
+            const bool adds = std::ranges::find(ops, "Add") != ops.end();
+            f.check<float>("MatMul", f.values<float>(ta ? Shape{k, 1} : Shape{1, k}), f.values<float>({k, n}),
+                           f.values<float>({n}), ops, {{"transpose_a", ta}}, adds ? f.values<float>({1, n}) : Output());
+          }
+    f.check<float>("MatMul", f.values<float>({1, 600}), f.values<float>({900, 600}), f.values<float>({900}),
+                   {"BiasAdd"}, {{"transpose_b", true}});
+  }
+}
+
 TEST_CASE("a product by a large constant takes any rows in turn, and another factor that is fed") {
   ProductFixture f;
   const Output x = f.s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{-1, 96}}});
   const Output w = f.values<float>({96, 128}), bias = f.values<float>({128});
   const Output y = f.fused("MatMul", {x, w, bias}, {"BiasAdd", "Tanh"});
   const Output plain = f.s.op("Tanh", {f.s.op("BiasAdd", {f.s.op("MatMul", {x, w}), bias})});
-  for (const int64_t rows : {40, 1, 50, 0, 60, 40, 70})
+  for (const int64_t rows : {40, 1, 50, 0, 60, 40, 70, 1})
     for (const bool fed : {false, true}) {
       Tensor in = *Tensor::make(DType::kFloat32, {rows, 96});
       for (int64_t i = 0; i < in.elements(); ++i)
