@@ -142,6 +142,7 @@ class LayerNormFusion::Search {
       const Output squares = mean_of(variance);
       if (!epsilon || !squares || !match_squares(*squares.node)) continue;
       epsilon_ = static_cast<float>(*epsilon);
+      if (static_cast<double>(epsilon_) != *epsilon) return false;  // of float64, which the attribute would round
       width_ = step_.shape(x_)[step_.shape(x_).rank() - 1];
       for (const Node* part : {&root, &below, &variance, squares.node}) add_part(*part);
       return width_ > 0;

@@ -4,9 +4,9 @@
 //
 // A block as in GPT-2, over x [batch, time, width]:
 //
-//   x = x + nn::multi_head_attention(s, v, nn::layer_norm(s, v, x, "ln_1"), 12, "attn", {.causal = true}).outputs;
-//   x = x + nn::dense(s, v, nn::gelu(s, nn::dense(s, v, nn::layer_norm(s, v, x, "ln_2"), 4 * width, "up")), width,
-//   "down");
+//   const auto norm = [&](const char* name) { return nn::layer_norm(s, v, x, name); };
+//   x = x + nn::multi_head_attention(s, v, norm("ln_1"), 12, "attention", {.causal = true}).outputs;
+//   x = x + nn::dense(s, v, nn::gelu(s, nn::dense(s, v, norm("ln_2"), 4 * width, "up")), width, "down");
 //
 // Batch and time may be unknown while the graph is built. All is made of TensorFlow's ops, so gradients flow and a
 // graph opens elsewhere. In steps without gradients passes put faster nodes in their place (docs/graph_passes.md).
