@@ -75,7 +75,7 @@ struct ProductFixture {
       CHECK(worst < (sizeof(T) == 4 ? 1e-4 : 1e-13));
     }
   }
-  std::vector<std::pair<Output, Tensor>> feeds;
+  std::vector<std::pair<Output, Tensor>> feeds = {};
 };
 
 const std::vector<OpNames> kEpilogues = {{"BiasAdd"},
