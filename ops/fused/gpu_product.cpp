@@ -79,7 +79,9 @@ class GpuFusedMatMul final : public ComputeKernel {
 void register_fused_product_gpu(KernelRegistry& kernels, const GpuEpilogueLaunches& launches) {
   kernels.add("_FusedMatMul", DeviceKind::kCuda, {{"T", FloatTypes::dtypes()}},
               [launch = launches.epilogue](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
-                TROUPE_ASSIGN(EpilogueForm form, EpilogueForm::parse(init));
+                TROUPE_ASSIGN(EpilogueForm form, EpilogueForm::parse(init, true));
+                if (form.image)
+                  return make_error(Code::kUnimplemented, "fused_ops with an Add are for CPUs; put the sum behind");
                 return std::unique_ptr<ComputeKernel>(new GpuFusedMatMul(init, std::move(form), launch));
               });
 }

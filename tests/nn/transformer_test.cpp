@@ -114,7 +114,9 @@ TEST_CASE("dense works on the last dimension of any rank, with sizes that are kn
   const Tensor value = random_tensor({2, 3, 4});
   const Output fixed = dense(f.s, f.variables, f.s.constant(value), 5, "fc");
   const Output open = placeholder(f, {-1, -1, 4});
+  f.variables.reuse();
   const Output y = dense(f.s, f.variables, open, 5, "fc");
+  f.variables.reuse();
   const Output single = dense(f.s, f.variables, f.values({1, 2, 3, 4}, {4}), 5, "fc");
   CHECK(fixed.shape() == PartialShape{2, 3, 5});
   CHECK(y.shape() == PartialShape{-1, -1, 5});
@@ -195,7 +197,9 @@ TEST_CASE("position_embedding adds rows of a table, from any position on") {
   const Output x = placeholder(f, {-1, -1, 2});
   const Output first = placeholder(f, PartialShape{}, DType::kInt32);
   const Output y = position_embedding(f.s, f.variables, x, 5, "positions");
+  f.variables.reuse();
   const Output later = position_embedding(f.s, f.variables, x, 5, "positions", {.first = first});
+  f.variables.reuse();
   const Output fixed = position_embedding(f.s, f.variables, f.values({0, 0, 0, 0}, {2, 2}), 5, "positions");
   CHECK(y.shape() == PartialShape{-1, -1, 2});
   CHECK(fixed.shape() == PartialShape{2, 2});
@@ -291,6 +295,7 @@ TEST_CASE("multi_head_attention goes on from the keys and values before, with op
                             f.s.constant(Tensor::of<int64_t>({2, n, 4}))});
   };
   const auto layer = [&](Output in, const AttentionState& past) {
+    f.variables.reuse();
     return multi_head_attention(f.s, f.variables, in, 2, "attention", {.causal = true, .past = past});
   };
   const Output whole = layer(f.s.constant(x), {}).outputs;
@@ -316,7 +321,9 @@ TEST_CASE("lstm takes any batch") {
   const LstmResult y = lstm(f.s, f.variables, open, 4, "cell");
   CHECK(y.outputs.shape() == PartialShape{-1, 3, 4});
   const Tensor x = random_tensor({5, 3, 2});
+  f.variables.reuse();
   const LstmResult fixed = lstm(f.s, f.variables, f.s.constant(x), 4, "cell");
+  f.variables.reuse();
   const LstmResult by_time = lstm(f.s, f.variables, placeholder(f, {3, -1, 2}), 4, "cell", {.time_major = true});
   CHECK(by_time.last.shape() == PartialShape{-1, 4});
   f.initialise();
@@ -421,7 +428,10 @@ TEST_CASE("layers of transformers refuse what does not fit, with their name and 
              }),
              Contains("inner sizes"));
   CHECK_THAT(fault([&](Fixture& f) { dense(f.s, f.variables, scalar(f), 2, "fc"); }), Contains("'fc'"));
-  CHECK_THAT(fault([&](Fixture& f) { dense(f.s, f.variables, f.values({}, {2, 0}), 2, "fc"); }), Contains("above 0"));
+  CHECK_THAT(fault([&](Fixture& f) {
+               dense(f.s, f.variables, f.values({}, {2, 0}), 2, "fc");
+             }),
+             Contains("at least 1"));
 }
 
 }  // namespace

@@ -407,7 +407,7 @@ TEST_CASE("cluster: training gets over a worker started again with the same proc
   INFO(client.out() << client.err());
   REQUIRE(status == 0);
   CHECK_THAT(client.out(),
-             Contains("lost at step ") && Contains("/job:worker/replica:0/task:1: ") && Contains("back after "));
+             Contains("lost at step ") && Contains("/job:worker/") && Contains("/task:1: ") && Contains("back after "));
   CHECK(spread.checkpoint() == alone.checkpoint());
 }
 

@@ -291,7 +291,7 @@ TEST_CASE("troupe run --costs keeps what was measured, and place and the next ru
   std::vector<float> values(128 * 128, 0.01f);
   REQUIRE(write_npz(c.file("square.npz"), {{"x:0", Tensor::of<float>(std::span(values), {128, 128})}}).ok());
   const std::string run = "run " + c.graph("towers.pbtxt") + "--feeds " + c.file("square.npz") +
-                          " --fetch sum --devices cpu=2 --costs " + c.file("costs.json") + " --steps ";
+                          " --fetch sum --devices cpu=2 --passes none --costs " + c.file("costs.json") + " --steps ";
   const auto first = c.run(run + "4");
   CHECK(first.err.empty());
   REQUIRE(first.status == 0);
