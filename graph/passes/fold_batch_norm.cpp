@@ -15,6 +15,16 @@ struct Constants {
   float epsilon;
 };
 
+/// x times a number for each channel, which is the last axis, or the last two together.
+template <class T, class F> Result<Tensor> times_channels(const Tensor& x, const F* by, int64_t channels) {
+  TROUPE_ASSIGN(Tensor y, Tensor::make(dtype_of<T>, x.shape()));
+  const T* from = x.data<T>();
+  T* to = y.mutable_data<T>();
+  for (int64_t row = 0; row < x.elements(); row += channels)
+    for (int64_t i = 0; i < channels; ++i) to[row + i] = static_cast<T>(from[row + i] * by[i]);
+  return y;
+}
+
 /// The new filter and bias. The channels of the result are the last of a filter's dimensions, of a depthwise one the
 /// last two.
 template <class T> Result<std::pair<Tensor, Tensor>> folded(const Constants& c) {
@@ -29,9 +39,7 @@ template <class T> Result<std::pair<Tensor, Tensor>> folded(const Constants& c) 
     bias.mutable_data<T>()[i] =
         static_cast<T>((before - static_cast<double>(c.mean->data<T>()[i])) * factor.back() + c.offset->data<T>()[i]);
   }
-  TROUPE_ASSIGN(Tensor filter, Tensor::make(dtype_of<T>, c.filter->shape()));
-  for (int64_t i = 0; i < filter.elements(); ++i)
-    filter.mutable_data<T>()[i] = static_cast<T>(c.filter->data<T>()[i] * factor[static_cast<size_t>(i % channels)]);
+  TROUPE_ASSIGN(Tensor filter, times_channels<T>(*c.filter, factor.data(), channels));
   return std::pair(std::move(filter), std::move(bias));
 }
 
@@ -48,9 +56,7 @@ Result<std::pair<Tensor, Tensor>> with_vector(bool product, const Tensor& filter
   }
   Tensor scaled = filter;
   if (product) {
-    TROUPE_ASSIGN(scaled, Tensor::make(dtype_of<T>, filter.shape()));
-    for (int64_t i = 0; i < filter.elements(); ++i)
-      scaled.mutable_data<T>()[i] = filter.data<T>()[i] * by[i % channels];
+    TROUPE_ASSIGN(scaled, times_channels<T>(filter, by, channels));
   }
   return std::pair(std::move(scaled), std::move(shift));
 }
