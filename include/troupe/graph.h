@@ -32,7 +32,8 @@ struct Output {
   explicit operator bool() const { return node != nullptr; }
   bool operator==(const Output&) const = default;
   DType dtype() const;
-  /// As inferred when the graph was built. Neither is to be asked of "none".
+  /// As inferred when the graph was built. "none", which a builder returns after a fault, is of dtype kInvalid and
+  /// unknown shape.
   const PartialShape& shape() const;
   /// "fc1/matmul:0".
   std::string name() const;
@@ -62,6 +63,7 @@ class Node {
 
  private:
   friend class NodeMaker;
+  friend struct Output;
   bool has(int port) const { return static_cast<size_t>(port) < dtypes_.size(); }
   static const PartialShape& no_shape();
   int id_ = 0;
@@ -152,7 +154,7 @@ class Graph {
   std::vector<std::shared_ptr<const NodePlace>> places_;  // of nodes; few: one for each root scope, branch and loop
 };
 
-inline DType Output::dtype() const { return node->dtype(port); }
-inline const PartialShape& Output::shape() const { return node->shape(port); }
+inline DType Output::dtype() const { return node ? node->dtype(port) : DType::kInvalid; }
+inline const PartialShape& Output::shape() const { return node ? node->shape(port) : Node::no_shape(); }
 
 }  // namespace troupe

@@ -46,6 +46,14 @@ TEST_CASE("types, numbers and defaults come from inputs and schema") {
   CHECK(read->shape(0).str() == "[3]");
 }
 
+TEST_CASE("the output that a fault leaves tells that it is none") {
+  const Output none;
+  CHECK(!none);
+  CHECK(none.dtype() == DType::kInvalid);
+  CHECK(!none.shape().has_rank());
+  CHECK(none.name() == "<none>");
+}
+
 TEST_CASE("a constant input reaches the shape function") {
   test::Fixture f;
   const Output x = f.placeholder("x", {6});
