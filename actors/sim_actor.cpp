@@ -58,7 +58,7 @@ class SimActor::Simulated final : public Outbox {
     return {.compute = sim_.compute_,
             .cost_ns = [this](const Node& node, const KernelContext& context,
                               std::span<const Tensor> outputs) { return time_ns(node, context, outputs); },
-            .takes_part = updates_variable,
+            .takes_part = [](const Node& node) { return node.op().does_update_variable(); },
             .now_ns = [this] { return now_ns(); },
             .drop_work = [this] { drop_work(); }};
   }

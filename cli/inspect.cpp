@@ -129,7 +129,7 @@ void print_ops(const Graph& graph) {
   double flops = 0;
   for (int id = 0; id < graph.size(); ++id) {
     auto& [count, sum] = by_op[graph.node(id).op().name()];
-    const double more = flops_of(graph.node(id));
+    const double more = cost_of(graph.node(id)).flops;
     ++count;
     sum += more;
     flops += more;

@@ -185,7 +185,7 @@ Gradient::~Gradient() = default;
 Gradient gradient(GradientFn function) { return {std::move(function), {}}; }
 Gradient not_differentiable(std::string_view reason) { return {{}, reason}; }
 
-OpDef::OpDef(std::string_view name) : name_(name) {}
+OpDef::OpDef(std::string_view name) : name_(name), cost_(arithmetic_cost) {}
 OpDef::OpDef(const OpDef& other) = default;
 OpDef::OpDef(OpDef&& other) noexcept = default;
 OpDef::~OpDef() = default;
@@ -208,6 +208,16 @@ OpDef& OpDef::stateful() {
 OpDef& OpDef::control_flow(ControlFlow flow) {
   control_flow_ = flow;
   return *this;
+}
+
+OpDef& OpDef::cost(CostFn fn) {
+  cost_ = std::move(fn);
+  return *this;
+}
+
+OpDef& OpDef::updates_variable() {
+  updates_variable_ = true;
+  return cost(update_cost);
 }
 
 OpDef& OpDef::input(std::string_view text) {

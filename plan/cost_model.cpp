@@ -34,11 +34,6 @@ Error no_cost_model(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-double NodeCost::time_ns(const DeviceRates& rates) const {
-  if (flops <= 0 && bytes <= 0) return 0;
-  return rates.launch_ns + std::max(flops / rates.flops, bytes / rates.memory_bandwidth) * 1e9;
-}
-
 void CostModel::add(const std::string& node, std::string_view kind, double ns, double output_bytes, int64_t steps,
                     double firings) {
   const auto known = [](double value) { return value >= 0 && value <= kMostMeasured; };

@@ -27,7 +27,7 @@ bool asks_resource(const Node& node) { return !node.inputs().empty() && node.inp
 
 /// Whether where it runs matters only for what it reads and who reads it.
 bool is_light(const Node& node) {
-  if (updates_variable(node)) return false;
+  if (node.op().does_update_variable()) return false;
   if (asks_resource(node) || node.op().control_flow() != ControlFlow::kNone) return true;
   const NodeCost cost = cost_of(node);
   return cost.flops == 0 && cost.bytes == 0;

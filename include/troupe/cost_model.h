@@ -10,17 +10,9 @@
 #include "troupe/device_rates.h"
 #include "troupe/export.h"
 #include "troupe/graph.h"
+#include "troupe/op_cost.h"
 
 namespace TROUPE_API troupe {
-
-/// What a node has to do.
-struct NodeCost {
-  double flops = 0;
-  double bytes = 0;  // read and written
-
-  /// By the roofline: the longer of arithmetic and memory, and the launch; 0 where there is nothing to do.
-  double time_ns(const DeviceRates& rates) const;
-};
 
 /// What was seen of one node on one kind of device.
 struct MeasuredCost {

@@ -14,6 +14,7 @@
 
 #include "troupe/attr.h"
 #include "troupe/export.h"
+#include "troupe/op_cost.h"
 
 namespace TROUPE_API troupe {
 
@@ -144,6 +145,12 @@ class OpDef {
   /// The op has state or an effect: it is never merged, folded or dropped as a duplicate.
   OpDef& stateful();
   OpDef& control_flow(ControlFlow flow);
+  /// How much work a node of it is. Unless stated it is arithmetic_cost, and nothing for control flow and for what
+  /// makes the handle of a resource.
+  OpDef& cost(CostFn fn);
+  /// It changes the variable of its first input where that lives, which takes arithmetic: update_cost, unless another
+  /// is stated. Other ops on resources ask for something that is there, and take no time of a device.
+  OpDef& updates_variable();
 
   const std::string& name() const { return name_; }
   const std::string& doc() const { return doc_; }
@@ -155,6 +162,8 @@ class OpDef {
   const Gradient& gradient() const { return gradient_; }
   bool is_stateful() const { return stateful_; }
   ControlFlow control_flow() const { return control_flow_; }
+  const CostFn& cost_fn() const { return cost_; }
+  bool does_update_variable() const { return updates_variable_; }
 
  private:
   friend class OpRegistry;
@@ -163,7 +172,8 @@ class OpDef {
   std::vector<AttrDef> attrs_;
   ShapeFn shape_;
   Gradient gradient_;
-  bool stateful_ = false;
+  CostFn cost_;
+  bool stateful_ = false, updates_variable_ = false;
   ControlFlow control_flow_ = ControlFlow::kNone;
 };
 

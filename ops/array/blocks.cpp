@@ -287,7 +287,8 @@ OpDef nd_op(const char* name, const std::string& pads) {
       .output("output: T")
       .attr("T: type")
       .attr(type_attr("Tblock_shape", IndexTypes{}, "int32"))
-      .attr(type_attr("T" + pads, IndexTypes{}, "int32"));
+      .attr(type_attr("T" + pads, IndexTypes{}, "int32"))
+      .cost(move_cost);
 }
 
 }  // namespace
@@ -329,7 +330,8 @@ void register_block_ops(OpRegistry& ops, KernelRegistry& kernels) {
         .output("output: T")
         .attr("T: type")
         .attr("block_size: int >= 2")
-        .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'");
+        .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
+        .cost(move_cost);
   };
   ops.add(depth_op("SpaceToDepth")
               .shape(to_depth_shape)

@@ -386,6 +386,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tidx", IndexTypes{}, "int32"))
               .shape([](ShapeContext& c) { return concat_shape(c, "ConcatV2"); })
+              .cost(move_cost)
               .doc("Tensors joined along a dimension; their other sizes agree."),
           gradient(concat_gradient));
   ops.add(OpDef("Concat")
@@ -395,6 +396,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("N: int >= 2")
               .attr("T: type")
               .shape([](ShapeContext& c) { return concat_shape(c, "Concat"); })
+              .cost(move_cost)
               .doc("ConcatV2 with the dimension first."),
           gradient(concat_gradient));
   ops.add(OpDef("ParallelConcat")
@@ -425,6 +427,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("num_split: int >= 1")
               .attr("T: type")
               .shape(split_shape)
+              .cost(move_cost)
               .doc("The parts of equal size along a dimension. Views where it is the first."),
           gradient([](GradientContext& c) -> Status {
             std::vector<Output> dys = all_dys(c);
@@ -442,6 +445,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tlen", TypeList<int8_t, int32_t, int64_t>{}, "int64"))
               .shape(split_v_shape)
+              .cost(move_cost)
               .doc("The parts of the given sizes along a dimension; one size may be -1. Views where it is the first."),
           gradient([](GradientContext& c) -> Status {
             std::vector<Output> dys = all_dys(c);
@@ -457,6 +461,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr("axis: int = 0")
               .shape(pack_shape)
+              .cost(move_cost)
               .doc("Tensors of one shape as the rows of a new dimension."),
           gradient([](GradientContext& c) -> Status {
             if (!c.dy(0)) return {};
@@ -473,6 +478,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr("axis: int = 0")
               .shape(unpack_shape)
+              .cost(move_cost)
               .doc("The rows of a dimension, which is dropped. Views where it is the first."),
           gradient([](GradientContext& c) -> Status {
             const std::vector<Output> dys = all_dys(c);

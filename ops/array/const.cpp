@@ -284,6 +284,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .shape(unchanged_shape)
+              .cost(no_cost)
               .doc("Its input, unchanged. The buffer is shared, not copied."),
           gradient(pass_gradients));
   ops.add(OpDef("IdentityN")
@@ -291,6 +292,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: list(type) >= 1")
               .shape(shapes_of_inputs)
+              .cost(no_cost)
               .doc("Its inputs, unchanged."),
           gradient(pass_gradients));
   ops.add(OpDef("StopGradient")
@@ -298,6 +300,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .shape(unchanged_shape)
+              .cost(no_cost)
               .doc("Its input, unchanged; no gradient flows back through it."),
           gradient(no_flow));
   ops.add(OpDef("PreventGradient")
@@ -306,6 +309,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr("message: string = ''")
               .shape(unchanged_shape)
+              .cost(no_cost)
               .doc("Its input, unchanged; asking for a gradient through it is an error with "
                    "`message`."),
           gradient([](GradientContext& c) -> Status {
@@ -322,6 +326,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, c.attr<PartialShape>("shape"));
                 return {};
               })
+              .cost(no_cost)
               .doc("Its input, unless the output is fed. `shape` is what may be fed."),
           gradient(pass_gradients));
   ops.add(OpDef("GuaranteeConst")
@@ -344,6 +349,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, std::move(shape));
                 return {};
               })
+              .cost(no_cost)
               .doc("Its input, unchanged. Error where its shape is not `shape`, sizes left open aside."),
           gradient(pass_gradients));
   kernels.add<EnsureShape>("EnsureShape", DeviceKind::kCpu, {});
@@ -353,6 +359,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("T", FloatTypes{}))
               .attr("message: string")
               .shape(unchanged_shape)
+              .cost(move_cost)
               .doc("Its input, unchanged. Error with `message`, index and value where an element is NaN or "
                    "infinite."),
           gradient([](GradientContext& c) -> Status {
@@ -374,6 +381,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(out_type)
               .shape(rank_vectors)
+              .cost(no_cost)
               .doc("The sizes of a tensor, as a vector."),
           not_differentiable(integer));
   ops.add(OpDef("ShapeN")
@@ -383,6 +391,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(out_type)
               .shape(rank_vectors)
+              .cost(no_cost)
               .doc("The sizes of each tensor."),
           not_differentiable(integer));
   ops.add(OpDef("Size")
@@ -391,6 +400,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(out_type)
               .shape(scalar_shape)
+              .cost(no_cost)
               .doc("How many elements a tensor has."),
           not_differentiable(integer));
   ops.add(OpDef("Rank")
@@ -398,6 +408,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: int32")
               .attr("T: type")
               .shape(scalar_shape)
+              .cost(no_cost)
               .doc("How many dimensions a tensor has."),
           not_differentiable(integer));
   for (const char* op : {"Shape", "ShapeN", "Size", "Rank"}) kernels.add<ShapeKernel>(op, DeviceKind::kCpu, {});
@@ -406,6 +417,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .output("y: T")
               .attr("T: type")
               .shape(unchanged_shape)
+              .cost(move_cost)
               .doc("Zeros (false, empty strings) of the shape and dtype of x."),
           not_differentiable("it is constant"));
   ops.add(OpDef("OnesLike")
@@ -415,6 +427,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
                     "int64, uint64, "
                     "complex64, bool}")
               .shape(unchanged_shape)
+              .cost(move_cost)
               .doc("Ones (true) of the shape and dtype of x."),
           not_differentiable("it is constant"));
   kernels.add<Like<0>>("ZerosLike", DeviceKind::kCpu, {});
@@ -426,6 +439,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("index_type", IndexTypes{}, "int32"))
               .shape(fill_shape)
+              .cost(move_cost)
               .doc("A tensor of sizes `dims` whose elements are all the scalar `value`."),
           gradient(fill_gradient));
   kernels.add<Fill>("Fill", DeviceKind::kCpu, {});
@@ -469,6 +483,7 @@ void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("value: tensor")
               .attr("dtype: type")
               .shape(const_shape)
+              .cost(no_cost)
               .doc("A tensor fixed when the graph is built."),
           not_differentiable("it is constant"));
   kernels.add("Const", DeviceKind::kCpu, {}, builtin(KernelKind::kConst, Builtin::kConst));
@@ -480,10 +495,11 @@ void register_const_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, c.attr<PartialShape>("shape"));
                 return {};
               })
+              .cost(no_cost)
               .doc("A tensor that must be fed. Running it without a feed is an error."),
           not_differentiable("it has no inputs"));
   kernels.add("Placeholder", DeviceKind::kCpu, {}, builtin(KernelKind::kPlaceholder, Builtin::kPlaceholder));
-  ops.add(OpDef("NoOp").shape(no_outputs).doc("Does nothing; carries control dependencies."),
+  ops.add(OpDef("NoOp").shape(no_outputs).cost(no_cost).doc("Does nothing; carries control dependencies."),
           not_differentiable("it has no outputs"));
   kernels.add("NoOp", DeviceKind::kCpu, {}, builtin(KernelKind::kNoOp, Builtin::kNoOp));
   add_identities(ops, kernels);

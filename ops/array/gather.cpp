@@ -157,6 +157,7 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
           .attr(type_attr("Tindices", NarrowOrIndexTypes{}))
           .attr(type_attr("Taxis", IndexTypes{}))
           .shape(gather_shape)
+          .cost(pick_cost)
           .doc("The slices of params along `axis` that the indices name. The first batch_dims dimensions of both go "
                "together. Error for an index out of range."),
       gradient(gather_v2_gradient));
@@ -168,6 +169,7 @@ void add_gathers(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("Tparams: type")
               .attr(type_attr("Tindices", IndexTypes{}))
               .shape(rows_gathered_shape)
+              .cost(pick_cost)
               .doc("The rows of params that the indices name. Error for an index out of range, whatever "
                    "validate_indices."),
           gradient(gather_rows_gradient));

@@ -273,6 +273,7 @@ void register_gather_nd_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}))
               .attr(kPolicy)
               .shape(gather_nd_shape)
+              .cost(pick_cost)
               .doc(std::string("The slices of params at rows of indices into its leading dimensions.") + kBad),
           gradient([](GradientContext& c) -> Status {
             if (c.dy(0)) c.set_dx(0, spread(c, c.input(0), c.input(1), c.dy(0)));
@@ -288,6 +289,7 @@ void register_gather_nd_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}))
               .attr(kPolicy)
               .shape(scatter_nd_shape)
+              .cost(move_cost)
               .doc(std::string("Zeros of `shape`, or empty strings, to which slices of updates are added at rows of "
                                "indices.") +
                    kBad),

@@ -232,7 +232,8 @@ OpDef mirror_op(const char* name, const std::string& type) {
       .output("output: T")
       .attr(type)
       .attr(type_attr("Tpaddings", IndexTypes{}, "int32"))
-      .attr("mode: {'REFLECT', 'SYMMETRIC'}");
+      .attr("mode: {'REFLECT', 'SYMMETRIC'}")
+      .cost(move_cost);
 }
 
 }  // namespace
@@ -246,6 +247,7 @@ void register_pad_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(paddings)
               .shape(pad_shape)
+              .cost(move_cost)
               .doc("The input with paddings[i] zeros before and after dimension i."),
           gradient(pad_gradient));
   ops.add(OpDef("PadV2")
@@ -259,6 +261,7 @@ void register_pad_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0));
                 return pad_shape(c);
               })
+              .cost(move_cost)
               .doc("The input with paddings[i] copies of constant_values before and after dimension i."),
           gradient(pad_gradient));
   ops.add(mirror_op(kMirrorPad, "T: type")

@@ -145,6 +145,7 @@ void register_partition_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("num_partitions: int >= 1")
               .attr("T: type")
               .shape(partition_shape)
+              .cost(move_cost)
               .doc("Rows of data, each appended to the output that partitions names for it. Error for one that is not "
                    "in [0, num_partitions)."),
           gradient(partition_gradient));
@@ -157,6 +158,7 @@ void register_partition_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("N: int >= 1")
                 .attr("T: type")
                 .shape(stitch_shape)
+                .cost(move_cost)
                 .doc("Rows of all data, each at the row that its indices name; the last one counts where several go "
                      "to one row, and rows that none goes to are 0. Error for a negative index."),
             gradient(stitch_gradient));

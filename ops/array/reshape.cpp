@@ -335,6 +335,7 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tshape", IndexTypes{}, "int32"))
               .shape(reshape_shape)
+              .cost(no_cost)
               .doc("The same elements in another shape; one size may be -1 and follows from the others. A view."),
           gradient(reshape_gradient));
   ops.add(OpDef("ExpandDims")
@@ -344,6 +345,7 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tdim", IndexTypes{}, "int32"))
               .shape(expand_dims_shape)
+              .cost(no_cost)
               .doc("Inserts a dimension of size 1 before dimension `dim` (-1: after the last). A view."),
           gradient(reshape_gradient));
   ops.add(OpDef("Squeeze")
@@ -357,6 +359,7 @@ void add_views(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, out);
                 return {};
               })
+              .cost(no_cost)
               .doc("Drops the dimensions in squeeze_dims, which must be 1; all that are 1 if there are none. A view."),
           gradient(reshape_gradient));
   kernels.add<Reshape>("Reshape", DeviceKind::kCpu, {});
@@ -373,6 +376,7 @@ void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("T: type")
                 .attr(type_attr("Tperm", IndexTypes{}, "int32"))
                 .shape(transpose_shape)
+                .cost(move_cost)
                 .doc(doc),
             gradient(transpose_gradient));
   };
@@ -392,6 +396,7 @@ void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tmultiples", IndexTypes{}, "int32"))
               .shape(tile_shape)
+              .cost(move_cost)
               .doc("The input repeated multiples[i] times along dimension i."),
           gradient(tile_gradient));
   kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCpu, {});
@@ -405,6 +410,7 @@ void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, PartialShape{-1, c.input(0).rank()});
                 return {};
               })
+              .cost(move_cost)
               .doc("The indices of elements that are true or not zero, one row each, in row-major order."),
           not_differentiable("it gives indices"));
   add_cpu_kernels<Where>(kernels, "Where", WhereTypes{});

@@ -210,6 +210,7 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .shape(reverse_shape)
+              .cost(move_cost)
               .doc("The tensor with the order of elements reversed along each dimension i where dims[i] is true."),
           gradient(reverse_gradient));
   ops.add(OpDef("ReverseV2")
@@ -219,6 +220,7 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tidx", IndexTypes{}, "int32"))
               .shape(reverse_shape)
+              .cost(move_cost)
               .doc("The tensor with the order of elements reversed along the dimensions in `axis`."),
           gradient(reverse_gradient));
   ops.add(OpDef("ReverseSequence")
@@ -230,6 +232,7 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tlen", IndexTypes{}, "int64"))
               .shape(reverse_sequence_shape)
+              .cost(move_cost)
               .doc("The first seq_lengths[i] elements along seq_dim in reverse order, for each i along batch_dim. A "
                    "length beyond the dimension is an error."),
           gradient(reverse_sequence_gradient));
@@ -244,6 +247,7 @@ void register_reverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .attr(type_attr("Tshift", IndexTypes{}))
           .attr(type_attr("Taxis", IndexTypes{}))
           .shape(roll_shape)
+          .cost(move_cost)
           .doc("Elements moved by shift[i] places along axis[i]; those that go beyond the end come in at the start. "
                "Shifts along one dimension add up."),
       gradient([](GradientContext& c) -> Status {

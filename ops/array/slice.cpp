@@ -262,6 +262,7 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Index", IndexTypes{}))
               .shape(slice_shape)
+              .cost(pick_cost)
               .doc("The box of `size` elements from `begin`; size -1 is the rest of a dimension. A view where only the "
                    "first dimension is cut."),
           gradient(slice_gradient));
@@ -273,6 +274,7 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
                       .output("output: T"),
                   SliceIndexTypes{})
               .shape(strided_slice_shape)
+              .cost(pick_cost)
               .doc("input[begin:end:strides, ...]. Bit i of a mask is for entry i: begin_mask and end_mask ignore it, "
                    "ellipsis_mask is '...', new_axis_mask adds a dimension, shrink_axis_mask takes one index."),
           gradient(strided_slice_gradient));
@@ -290,6 +292,7 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, s);
                 return {};
               })
+              .cost(move_cost)
               .doc("The gradient of StridedSlice: dy in its place in zeros of `shape`."),
           gradient([](GradientContext& c) -> Status {
             if (!c.dy(0)) return {};

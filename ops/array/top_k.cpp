@@ -234,6 +234,7 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("TI", OneHotIndices{}, "int64"))
               .shape(one_hot_shape)
+              .cost(move_cost)
               .doc("For each index a row of `depth` values: on_value at the index, off_value "
                    "elsewhere; all off_value where the index is out of range."),
           not_differentiable("it is constant in indices"));

@@ -380,6 +380,7 @@ void register_tensor_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("value: dtype")
               .attr("dtype: type")
               .shape(array_read_shape)
+              .cost(move_cost)
               .doc("Reads element index."),
           gradient(array_read_gradient));
   ops.add(on_array("TensorArrayGatherV3")

@@ -99,6 +99,8 @@ void register_blocked_image_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("explicit_paddings: list(int) = []")
               .attr("dilations: list(int) = [1, 1, 1, 1]")
               .shape(blocked_conv_shape)
+              .cost([dense = ops.find("Conv2D")->cost_fn(), depthwise = ops.find("DepthwiseConv2dNative")->cost_fn()](
+                        const CostContext& c) { return (c.attrs().at<bool>("depthwise") ? depthwise : dense)(c); })
               .doc("The result of _FusedConv2D, or with `depthwise` of _FusedDepthwiseConv2dNative, on images of so "
                    "many channels, in blocks as _BlockImages makes them. The input is in blocks too, where it is "
                    "`blocked`, and so is the image that Add takes. A pass makes it. Relu and Relu6 of a NaN may be 0."),

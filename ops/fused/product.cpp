@@ -63,6 +63,7 @@ void register_fused_product_ops(OpRegistry& ops, KernelRegistry& kernels) {
     const std::string name = op.name();
     ops.add(with_epilogue(std::move(op))
                 .shape(ops.find(plain)->shape_fn())
+                .cost(ops.find(plain)->cost_fn())
                 .doc("The result of " + plain +
                      ", then of fused_ops: BiasAdd of the first of args or nothing, on CPUs Add of the next of args or "
                      "nothing, and one of Relu, Relu6, Elu, Tanh, Sigmoid, Swish (x times its Sigmoid), "

@@ -80,6 +80,7 @@ void add_relu_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shar
               c.set_output(0, std::move(y));
               return {};
             })
+              .cost(ops.find("MatMul")->cost_fn())
               .doc("ReluGrad(MatMul(a, b), features), and with num_sums 1 the BiasAddGrad of that. A pass makes it. "
                    "On a GPU, an infinite gradient where features is not above 0 may give 0."),
           not_differentiable("passes make it, after gradients"));
@@ -100,6 +101,7 @@ void add_bias_gradient(OpRegistry& ops, KernelRegistry& kernels, const std::shar
               c.set_output(0, std::move(y));
               return {};
             })
+              .cost(ops.find("MatMul")->cost_fn())
               .doc("MatMul(a, b), and the BiasAddGrad of that operand whose rows the product sums over: of a, which is "
                    "transposed, or of b, which is not. A pass makes it."),
           not_differentiable("passes make it, after gradients"));

@@ -331,6 +331,12 @@ Status attention_shape(ShapeContext& c) {
   return {};
 }
 
+/// The products of each query with the keys, and of its weights with the values.
+NodeCost attention_cost(const CostContext& c) {
+  const double keys = c.input_size(1, c.attrs().at<std::string>("layouts")[1] == 'h' ? -2 : -3);
+  return {2 * keys * (c.input_elements(0) + c.output_elements(0)), c.all_bytes()};
+}
+
 }  // namespace
 
 void register_fused_transformer_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -362,6 +368,7 @@ void register_fused_transformer_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("hidden: float")
               .attr("layouts: string")
               .shape(attention_shape)
+              .cost(attention_cost)
               .doc("softmax(scale queries keys^T) values of each head, [batch, heads, time, size] each, or where "
                    "layouts have t in place of h (queries, keys, values, y) [batch, time, heads, size]. To the scores "
                    "before softmax added adds at most one tensor; where a mask, at most one, is false they are hidden. "

@@ -97,6 +97,7 @@ void register_iterator_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("components: output_types")
               .attr("output_types: list(type) >= 1")
               .attr("output_shapes: list(shape) >= 1")
+              .cost(move_cost)
               .doc("The next element of the dataset; waits for it. Fails with out-of-range at the end, and where an "
                    "element does not have the types and shapes promised.")
               .shape(get_next_shape)

@@ -131,9 +131,17 @@ Status batch_matmul_gradient(GradientContext& c) {
   return {};
 }
 
+/// A multiplication and an addition for each element of the product and each inner index.
+CostFn product_cost(const char* transposed) {
+  return [transposed](const CostContext& c) -> NodeCost {
+    const double inner = c.input_size(0, c.attrs().get_or<bool>(transposed, false) ? -2 : -1);
+    return {2 * c.output_elements(0) * inner, c.all_bytes()};
+  };
+}
+
 OpDef with_adjoints(OpDef op) {
   op.attr("adj_x: bool = false").attr("adj_y: bool = false").attr("grad_x: bool = false").attr("grad_y: bool = false");
-  return op.shape(batch_matmul_shape);
+  return op.shape(batch_matmul_shape).cost(product_cost("adj_x"));
 }
 
 /// The combinations of types TensorFlow has: one for all, or bytes that give int32 or join bfloat16.
@@ -162,6 +170,7 @@ void register_matmul_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("grad_a: bool = false")
               .attr("grad_b: bool = false")
               .shape(matmul_shape)
+              .cost(product_cost("transpose_a"))
               .doc("The product [m,n] of matrix a [m,k] (or [k,m] with transpose_a) and matrix b [k,n] (or [n,k] with "
                    "transpose_b). 16-bit floats are multiplied and added up as float32; grad_a and grad_b have no "
                    "effect. Inner sizes that differ are an error."),

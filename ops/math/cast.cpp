@@ -127,6 +127,7 @@ void register_cast_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("DstT", types))
               .attr("Truncate: bool = false")
               .shape(unchanged_shape)
+              .cost(move_cost)
               .doc("x in another type: to integers truncated and limited to what fits, to bool whether not zero, to "
                    "fewer bits rounded or, with Truncate, cut off."),
           gradient(cast_gradient));
@@ -141,6 +142,7 @@ void register_cast_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 c.set_output(0, out);
                 return {};
               })
+              .cost(move_cost)
               .doc("The same bits as another type. A larger one takes the last dimension, a smaller one adds one."),
           not_differentiable("it reads bits"));
   kernels.add<Bitcast>("Bitcast", DeviceKind::kCpu, {});

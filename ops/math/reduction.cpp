@@ -272,6 +272,7 @@ OpDef reduction(const char* name, const std::vector<DType>& types, const char* d
       .attr(type_attr("T", types))
       .attr(type_attr("Tidx", IndexTypes{}, "int32"))
       .shape(reduce_shape)
+      .cost(reduction_cost)
       .doc(std::string(doc) +
            " Over the dimensions in reduction_indices, where negative ones count from the end; they "
            "are dropped, or stay with size 1 if keep_dims.");
@@ -308,6 +309,7 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("keep_dims: bool = false")
                 .attr(type_attr("Tidx", IndexTypes{}, "int32"))
                 .shape(reduce_shape)
+                .cost(reduction_cost)
                 .doc(std::string(op[1] == 'l' ? "Whether all are true" : "Whether any is true") +
                      ", over the dimensions in reduction_indices."),
             not_differentiable("its result is boolean"));
@@ -318,6 +320,7 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr(type_attr("T", FloatTypes{}))
               .shape(scalar_shape)
+              .cost(reduction_cost)
               .doc("Half the sum of squares."),
           gradient([](GradientContext& c) -> Status {
             if (c.dy(0)) c.set_dx(0, c.op("Mul", {c.input(0), c.dy(0)}));
@@ -336,6 +339,7 @@ void register_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr(max ? type_attr("output_type", ArgMaxResults{}, "int64")
                           : type_attr("output_type", IndexTypes{}, "int64"))
                 .shape(arg_shape)
+                .cost(reduction_cost)
                 .doc(std::string("The index of the ") + (max ? "largest" : "smallest") +
                      " element along a dimension; the first where several are equal."),
             not_differentiable("it gives indices"));

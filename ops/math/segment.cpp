@@ -281,7 +281,7 @@ void add(OpRegistry& ops, KernelRegistry& kernels, const SegmentRule& rule, cons
   const bool narrow = name == "UnsortedSegmentSum";
   op.attr(narrow ? type_attr("Tindices", TypeList<int16_t, int32_t, int64_t>{}) : type_attr("Tindices", IndexTypes{}));
   if (counted) op.attr(type_attr("Tnumsegments", IndexTypes{}, "int32"));
-  op.shape(sorted ? sorted_shape : segment_shape);
+  op.shape(sorted ? sorted_shape : segment_shape).cost(reduction_cost);
   const char* empty = rule.empty == EmptySegment::kZero     ? "0"
                       : rule.empty == EmptySegment::kOne    ? "1"
                       : rule.empty == EmptySegment::kLowest ? "the lowest number"

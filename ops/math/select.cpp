@@ -326,6 +326,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .shape(select_shape)
+              .cost(move_cost)
               .doc("t where the condition holds, else e. The condition is a scalar, of the same "
                    "shape, or a vector that chooses whole rows."),
           gradient(select_gradient));
@@ -336,6 +337,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("T: type")
               .shape(select_v2_shape)
+              .cost(move_cost)
               .doc("t where the condition holds, else e. All three broadcast."),
           gradient(select_v2_gradient));
   kernels.add<SelectKernel>("Select", DeviceKind::kCpu, {});
@@ -386,6 +388,7 @@ void register_select_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .attr(type_attr("Tidx", IndexTypes{}, "int32"))
               .shape(broadcast_to_shape)
+              .cost(move_cost)
               .doc("The input repeated to `shape` by the rules of broadcasting."),
           gradient(broadcast_to_gradient));
   register_broadcast_moves(kernels, host_moves());

@@ -268,6 +268,7 @@ void register_bias_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("T", NumberOrComplexTypes{}))
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
               .shape(bias_add_grad_shape)
+              .cost(reduction_cost)
               .doc("The sum of out_backprop over all dimensions but the channels: the gradient of BiasAdd by bias."),
           gradient(bias_add_grad_gradient));
   kernels.add<BiasAdd>("BiasAdd", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});

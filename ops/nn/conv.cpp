@@ -2,6 +2,7 @@
 // Convolutions over images: Conv2D, DepthwiseConv2dNative and the two ops that are the gradients of each.
 #include "devices/parallel.h"
 #include "ops/nn/conv_kernel.h"
+#include "ops/nn/costs.h"
 #include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
@@ -93,6 +94,7 @@ void add_family(OpRegistry& ops, KernelRegistry& kernels, Family f, bool depthwi
                                      : "a convolution (filter [height, width, channels / groups, filters])";
   ops.add(with_window(OpDef(f.forward).input("input: T").input("filter: T").output("output: T"), depthwise)
               .shape(conv_shape(ConvDirection::kOutput, depthwise))
+              .cost(convolution_cost(ConvDirection::kOutput, depthwise, 2))
               .doc("The result of " + what +
                    " over images [batch, height, width, channels], or [batch, channels, height, width] with NCHW. "
                    "Channels that do not fit and a filter larger than the padded image are errors."),
@@ -102,6 +104,7 @@ void add_family(OpRegistry& ops, KernelRegistry& kernels, Family f, bool depthwi
           OpDef(f.by_input).input("input_sizes: int32").input("filter: T").input("out_backprop: T").output("output: T"),
           depthwise)
           .shape(conv_shape(ConvDirection::kInput, depthwise))
+          .cost(convolution_cost(ConvDirection::kInput, depthwise, 2))
           .doc("The gradient of " + what + " by its input, of which input_sizes is the shape."),
       by_input_gradient(f));
   ops.add(with_window(OpDef(f.by_filter)
@@ -111,6 +114,7 @@ void add_family(OpRegistry& ops, KernelRegistry& kernels, Family f, bool depthwi
                           .output("output: T"),
                       depthwise)
               .shape(conv_shape(ConvDirection::kFilter, depthwise))
+              .cost(convolution_cost(ConvDirection::kFilter, depthwise, 2))
               .doc("The gradient of " + what + " by its filter, of which filter_sizes is the shape."),
           by_filter_gradient(f));
   const auto add = [&](const char* op, ConvDirection direction) {

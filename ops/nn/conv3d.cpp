@@ -2,6 +2,7 @@
 // Convolutions over volumes: Conv3D and its gradients by input and filter, as products of matrices: the columns of
 // what is under the window, place by place, times the filter.
 #include "devices/parallel.h"
+#include "ops/nn/costs.h"
 #include "ops/nn/register.h"
 #include "ops/nn/volume.h"
 #include "ops/parts/gemm.h"
@@ -10,8 +11,6 @@
 
 namespace troupe {
 namespace {
-
-enum class Direction { kOutput, kInput, kFilter };
 
 /// A convolution; -1: not known.
 struct Conv3dShape {
@@ -43,22 +42,22 @@ struct Conv3dShape {
 
 template <class T> class Conv3D final : public ComputeKernel {
  public:
-  Conv3D(const VolumeAttrs& attrs, Direction direction) : attrs_(attrs), direction_(direction) {}
+  Conv3D(const VolumeAttrs& attrs, ConvDirection direction) : attrs_(attrs), direction_(direction) {}
   Status compute(KernelContext& c) override {
     TROUPE_RETURN_IF_ERROR(attrs_.check_layout());
     Shape in = c.input(0).shape(), filter = c.input(1).shape();
-    if (direction_ == Direction::kInput) {
+    if (direction_ == ConvDirection::kInput) {
       TROUPE_ASSIGN(in, volume_from(c.input(0), "input_sizes"));
     }
-    if (direction_ == Direction::kFilter) {
+    if (direction_ == ConvDirection::kFilter) {
       TROUPE_ASSIGN(filter, volume_from(c.input(1), "filter_sizes"));
     }
     TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs_, in, filter));
     TROUPE_ASSIGN(const Shape out, Shape::make(s.out.dims()));
-    if (direction_ != Direction::kOutput && c.input(2).shape() != out)
+    if (direction_ != ConvDirection::kOutput && c.input(2).shape() != out)
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
                               c.input(2).shape().str(), out.str(), in.str(), filter.str());
-    const Shape& made = direction_ == Direction::kOutput ? out : direction_ == Direction::kInput ? in : filter;
+    const Shape& made = direction_ == ConvDirection::kOutput ? out : direction_ == ConvDirection::kInput ? in : filter;
     TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, made, c.device().allocator));
     if (in.elements() > 0 && filter.elements() > 0 && out.elements() > 0) {
       TROUPE_RETURN_IF_ERROR(convolve(c, s, y));
@@ -74,7 +73,7 @@ template <class T> class Conv3D final : public ComputeKernel {
     const int64_t most = std::clamp<int64_t>((int64_t{1} << 20) / window, 1, places);
     TROUPE_ASSIGN(Tensor columns, c.allocate(dtype_of<T>, Shape{most, window}));
     Tensor part;  // of the filter's gradient
-    if (direction_ == Direction::kFilter) {
+    if (direction_ == ConvDirection::kFilter) {
       TROUPE_ASSIGN(part, c.allocate(dtype_of<T>, y.shape()));
     }
     T* cols = columns.mutable_data<T>();
@@ -82,12 +81,12 @@ template <class T> class Conv3D final : public ComputeKernel {
       for (int64_t begin = 0; begin < places; begin += most) {
         const int64_t count = std::min(most, places - begin), at = (n * places + begin) * filters;
         bool done = true;
-        if (direction_ == Direction::kInput) {
+        if (direction_ == ConvDirection::kInput) {
           done = gemm<T>(c.input(2).data<T>() + at, false, c.input(1).data<T>(), true, cols, count, window, filters);
           add_columns<T>(s.axes, s.in_channels, cols, begin, count, y.mutable_data<T>() + n * s.in_volume());
         } else {
           gather(c, s, n, begin, count, cols);
-          if (direction_ == Direction::kOutput) {
+          if (direction_ == ConvDirection::kOutput) {
             done = gemm<T>(cols, false, c.input(1).data<T>(), false, y.mutable_data<T>() + at, count, filters, window);
           } else {
             T *to = y.mutable_data<T>(), *from = part.mutable_data<T>();
@@ -107,7 +106,7 @@ template <class T> class Conv3D final : public ComputeKernel {
   }
 
   const VolumeAttrs attrs_;
-  const Direction direction_;
+  const ConvDirection direction_;
 };
 
 /// Constant input i, sizes, as a shape; five unknown ones where it is no constant.
@@ -118,18 +117,18 @@ Result<PartialShape> volume_sizes_input(ShapeContext& c, int i) {
   return PartialShape(shape);
 }
 
-ShapeFn conv3d_shape(Direction direction) {
+ShapeFn conv3d_shape(ConvDirection direction) {
   return [=](ShapeContext& c) -> Status {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(c.attrs()));
     PartialShape input = c.input(0), filter = c.input(1);
-    if (direction == Direction::kInput) {
+    if (direction == ConvDirection::kInput) {
       TROUPE_ASSIGN(input, volume_sizes_input(c, 0));
     }
-    if (direction == Direction::kFilter) {
+    if (direction == ConvDirection::kFilter) {
       TROUPE_ASSIGN(filter, volume_sizes_input(c, 1));
     }
     TROUPE_ASSIGN(const Conv3dShape s, Conv3dShape::of(attrs, input, filter));
-    if (direction == Direction::kOutput) {
+    if (direction == ConvDirection::kOutput) {
       TROUPE_ASSIGN(PartialShape out, PartialShape::make(s.out.dims()));
       c.set_output(0, std::move(out));
       return {};
@@ -137,7 +136,7 @@ ShapeFn conv3d_shape(Direction direction) {
     if (!s.out.compatible(c.input(2)))
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}", c.input(2).str(),
                               s.out.str(), input.str(), filter.str());
-    c.set_output(0, direction == Direction::kInput ? input : filter);
+    c.set_output(0, direction == ConvDirection::kInput ? input : filter);
     return {};
   };
 }
@@ -179,7 +178,7 @@ OpDef with_volume_window(OpDef op) {
       .attr("dilations: list(int) = [1, 1, 1, 1, 1]");
 }
 
-void add_kernels(KernelRegistry& kernels, const char* op, Direction direction) {
+void add_kernels(KernelRegistry& kernels, const char* op, ConvDirection direction) {
   const auto make = [=]<class T>(const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(*init.attrs));
     return std::unique_ptr<ComputeKernel>(new Conv3D<T>(attrs, direction));
@@ -195,7 +194,8 @@ void add_kernels(KernelRegistry& kernels, const char* op, Direction direction) {
 
 void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(with_volume_window(OpDef("Conv3D").input("input: T").input("filter: T").output("output: T"))
-              .shape(conv3d_shape(Direction::kOutput))
+              .shape(conv3d_shape(ConvDirection::kOutput))
+              .cost(convolution_cost(ConvDirection::kOutput, false, 3))
               .doc("The convolution of volumes [batch,depth,height,width,channels] with a filter "
                    "[depth,height,width,channels,filters]. Channels that do not fit and, with padding VALID, a filter "
                    "larger than the volume are errors."),
@@ -206,7 +206,8 @@ void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                  .input("out_backprop: T")
                                  .output("output: T")
                                  .attr(type_attr("Tshape", IndexTypes{}, "int32")))
-              .shape(conv3d_shape(Direction::kInput))
+              .shape(conv3d_shape(ConvDirection::kInput))
+              .cost(convolution_cost(ConvDirection::kInput, false, 3))
               .doc("The gradient of Conv3D by its input, of which input_sizes is the shape."),
           gradient(volume_by_input_gradient));
   ops.add(with_volume_window(OpDef("Conv3DBackpropFilterV2")
@@ -214,12 +215,13 @@ void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                  .input("filter_sizes: int32")
                                  .input("out_backprop: T")
                                  .output("output: T"))
-              .shape(conv3d_shape(Direction::kFilter))
+              .shape(conv3d_shape(ConvDirection::kFilter))
+              .cost(convolution_cost(ConvDirection::kFilter, false, 3))
               .doc("The gradient of Conv3D by its filter, of which filter_sizes is the shape."),
           gradient(volume_by_filter_gradient));
-  add_kernels(kernels, "Conv3D", Direction::kOutput);
-  add_kernels(kernels, "Conv3DBackpropInputV2", Direction::kInput);
-  add_kernels(kernels, "Conv3DBackpropFilterV2", Direction::kFilter);
+  add_kernels(kernels, "Conv3D", ConvDirection::kOutput);
+  add_kernels(kernels, "Conv3DBackpropInputV2", ConvDirection::kInput);
+  add_kernels(kernels, "Conv3DBackpropFilterV2", ConvDirection::kFilter);
 }
 
 }  // namespace troupe

@@ -166,6 +166,15 @@ OpDef with_inputs(OpDef op) {
   return op;
 }
 
+/// The products of [x, h] of every step with the weights [inputs + units, 4 * units]: `per_weight` operations for each
+/// weight and row. Backward there are two as large, by the weights and by [x, h].
+CostFn lstm_cost(int per_weight) {
+  return [per_weight](const CostContext& c) -> NodeCost {
+    const double rows = c.input_size(1, 0) * c.input_size(1, 1);
+    return {per_weight * rows * c.input_elements(4), c.all_bytes()};
+  };
+}
+
 }  // namespace
 
 void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -178,6 +187,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
     forward.attr(floats);
     ops.add(std::move(forward)
                 .shape(lstm_shape)
+                .cost(lstm_cost(2))
                 .doc(fmt::format(
                     "A sequence x [steps, batch, inputs] through an LSTM that begins with the cell cs_prev and the "
                     "result h_prev [batch, units]. For each step the gates {} are [x, h] times w [inputs + units, 4 * "
@@ -196,6 +206,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("use_peephole: bool")
                 .attr(floats)
                 .shape(lstm_grad_shape)
+                .cost(lstm_cost(4))
                 .doc(fmt::format("The gradients of {} by its inputs, from its results and the gradients by cs and h. "
                                  "Clipping counts as no change.",
                                  second ? "BlockLSTMV2" : "BlockLSTM")),

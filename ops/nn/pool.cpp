@@ -6,6 +6,7 @@
 
 #include "devices/parallel.h"
 #include "ops/nn/conv_kernel.h"
+#include "ops/nn/costs.h"
 #include "ops/nn/pool_shapes.h"
 #include "ops/nn/register.h"
 #include "ops/parts/simd_clones.h"
@@ -463,6 +464,7 @@ template <class K, class Types> void add_pool_kernels(KernelRegistry& kernels, c
 void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(with_pool(OpDef("MaxPool").input("input: T").output("output: T"), true)
               .shape(pool_shape)
+              .cost(pool_cost())
               .doc("The largest value in each window of ksize places over images. A window larger than the padded "
                    "image is an error."),
           gradient(max_pool_gradient));
@@ -471,6 +473,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
           OpDef("MaxPoolGrad").input("orig_input: T").input("orig_output: T").input("grad: T").output("output: T"),
           true)
           .shape(max_pool_grad_shape)
+          .cost(pool_cost(2))
           .doc("The gradient of MaxPool: grad goes to the first place of each window that holds its largest value."),
       gradient(max_pool_grad_gradient));
   ops.add(OpDef("MaxPoolGradGrad")
@@ -484,15 +487,18 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("data_format: {'NHWC', 'NCHW'} = 'NHWC'")
               .attr(type_attr("T", NumberTypes{}))
               .shape(max_pool_grad_grad_shape)
+              .cost(pool_cost())
               .doc("The gradient of MaxPoolGrad by its grad: of each window the value of `grad`, which is of the "
                    "image's shape, at the first place that holds the window's largest value."),
           gradient(max_pool_grad_grad_gradient));
   ops.add(with_pool(OpDef("AvgPool").input("value: T").output("output: T"), false)
               .shape(pool_shape)
+              .cost(pool_cost())
               .doc("The mean of the places of the image in each window of ksize places; padding does not count."),
           gradient(avg_pool_gradient));
   ops.add(with_pool(OpDef("AvgPoolGrad").input("orig_input_shape: int32").input("grad: T").output("output: T"), false)
               .shape(avg_pool_grad_shape)
+              .cost(pool_cost(1))
               .doc("The gradient of AvgPool: grad shared among the places of each window."),
           gradient(avg_pool_grad_gradient));
   const auto second = [](OpDef op) {
@@ -502,14 +508,17 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
   };
   ops.add(second(OpDef("MaxPoolV2").input("input: T"))
               .shape(max_pool_v2_shape)
+              .cost(pool_cost())
               .doc("MaxPool with the window and the strides, four numbers each, as inputs."),
           gradient(max_pool_v2_gradient));
   ops.add(second(OpDef("MaxPoolGradV2").input("orig_input: T").input("orig_output: T").input("grad: T"))
               .shape([](ShapeContext& c) { return max_pool_grad_v2_shape(c, false); })
+              .cost(pool_cost(2))
               .doc("MaxPoolGrad with the window and the strides, four numbers each, as inputs."),
           gradient(max_pool_grad_v2_gradient));
   ops.add(second(OpDef("MaxPoolGradGradV2").input("orig_input: T").input("orig_output: T").input("grad: T"))
               .shape([](ShapeContext& c) { return max_pool_grad_v2_shape(c, true); })
+              .cost(pool_cost())
               .doc("MaxPoolGradGrad with the window and the strides, four numbers each, as inputs."),
           gradient(max_pool_grad_v2_gradient));
   add_pool_kernels<MaxPool>(kernels, "MaxPoolV2", MaxPoolTypes{});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools over volumes: MaxPool3D, AvgPool3D and their gradients.
 #include "devices/parallel.h"
+#include "ops/nn/costs.h"
 #include "ops/nn/pool_shapes.h"
 #include "ops/nn/register.h"
 #include "ops/nn/volume.h"
@@ -220,6 +221,7 @@ void add_pool3d_kernels(KernelRegistry& kernels, const char* op, std::initialize
 void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(with_pool3d(OpDef("MaxPool3D").input("input: T").output("output: T"))
               .shape(pool3d_shape)
+              .cost(pool_cost())
               .doc("The largest value in each window of ksize places over volumes [batch,depth,height,width,channels]. "
                    "A window larger than the volume is an error with padding VALID."),
           gradient(max_pool3d_gradient));
@@ -231,6 +233,7 @@ void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
                       "float32")
               .attr(type_attr("TInput", FloatTypes{}, "float32"))
               .shape(max_pool3d_grad_shape)
+              .cost(pool_cost(2))
               .doc("The gradient of MaxPool3D: grad goes to all places of each window that hold its largest value."),
           gradient(max_pool3d_grad_gradient));
   ops.add(
@@ -240,16 +243,19 @@ void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
                       .input("grad: T")
                       .output("output: T"))
           .shape(max_pool3d_grad_grad_shape)
+          .cost(pool_cost())
           .doc(
               "The gradient of MaxPool3DGrad by its grad: of each window the value of `grad`, which is of the volume's "
               "shape, at the first place that holds the window's largest value."),
       gradient(max_pool3d_grad_grad_gradient));
   ops.add(with_pool3d(OpDef("AvgPool3D").input("input: T").output("output: T"))
               .shape(pool3d_shape)
+              .cost(pool_cost())
               .doc("The mean of the places of the volume in each window of ksize places; padding does not count."),
           gradient(avg_pool3d_gradient));
   ops.add(with_pool3d(OpDef("AvgPool3DGrad").input("orig_input_shape: int32").input("grad: T").output("output: T"))
               .shape(avg_pool3d_grad_shape)
+              .cost(pool_cost(1))
               .doc("The gradient of AvgPool3D: grad shared among the places of each window."),
           gradient(avg_pool3d_grad_gradient));
   add_pool3d_kernels<MaxPool3D>(kernels, "MaxPool3D");

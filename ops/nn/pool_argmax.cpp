@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MaxPoolWithArgmax, which tells where the largest values are, and its gradient.
 #include "devices/parallel.h"
+#include "ops/nn/costs.h"
 #include "ops/nn/register.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
@@ -189,6 +190,7 @@ void register_pool_argmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(
       with_window(OpDef("MaxPoolWithArgmax").input("input: T").output("output: T").output("argmax: Targmax"))
           .shape(argmax_shape)
+          .cost(pool_cost())
           .doc("MaxPool, and where in the image, as a sequence of numbers, the largest values are; the first of equal "
                "ones. With include_batch_in_index places are counted through the whole batch."),
       gradient(argmax_gradient));
@@ -198,6 +200,7 @@ void register_pool_argmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
                           .input("argmax: Targmax")
                           .output("output: T"))
               .shape(argmax_grad_shape)
+              .cost(reduction_cost)
               .doc("The gradient of MaxPoolWithArgmax: grad added at the places of argmax. Error for a place outside."),
           not_differentiable("TensorFlow's CPU kernels give it none"));
   add_argmax_kernels<MaxPoolWithArgmax>(kernels, "MaxPoolWithArgmax");

@@ -229,6 +229,7 @@ void register_random_integer_ops(OpRegistry& ops, KernelRegistry& kernels) {
     const std::string name = op.name();
     ops.add(op.attr("T: type")
                 .shape(unchanged_shape)
+                .cost(move_cost)
                 .doc(std::string("The rows of the first dimension in random order.") + random_doc(form)),
             not_differentiable(kRandom));
     kernels.add<Shuffle>(name, DeviceKind::kCpu, {});

@@ -275,6 +275,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("components: component_types")
               .attr("component_types: list(type) >= 1")
               .attr("timeout_ms: int = -1")
+              .cost(move_cost)
               .doc("Takes one element; waits for one. Fails with out-of-range when the queue is closed and empty.")
               .shape(dequeue_shape)
               .stateful(),
@@ -287,6 +288,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("components: component_types")
               .attr("component_types: list(type) >= 1")
               .attr("timeout_ms: int = -1")
+              .cost(move_cost)
               .doc("Takes `n` elements stacked on a new first axis; waits for them. Fails with out-of-range when the "
                    "queue is closed and holds fewer.")
               .shape(dequeue_many_shape<false>)
@@ -299,6 +301,7 @@ void register_queue_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("components: component_types")
               .attr("component_types: list(type) >= 1")
               .attr("timeout_ms: int = -1")
+              .cost(move_cost)
               .doc("As QueueDequeueManyV2, but takes what is left once the queue is closed, if anything is.")
               .shape(dequeue_many_shape<true>)
               .stateful(),

@@ -147,6 +147,7 @@ void register_resource_gather_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("validate_indices: bool = true")
               .attr("dtype: type")
               .attr(indices)
+              .cost(pick_cost)
               .doc("Rows of the variable: output[..., :] = variable[indices[...], :], read at its host. The first "
                    "`batch_dims` dimensions are those of the indices too. An index out of range is an error.")
               .shape(resource_gather_shape)
@@ -159,6 +160,7 @@ void register_resource_gather_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: dtype")
               .attr("dtype: type")
               .attr(indices)
+              .cost(pick_cost)
               .doc("Slices of the variable by the last dimension of `indices`, as GatherNd, read at its host. An index "
                    "out of range is an error.")
               .shape(resource_gather_nd_shape)

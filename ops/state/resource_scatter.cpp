@@ -264,6 +264,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                  "of range or an integer division by zero is an error that changes nothing.",
                                  formula))
                 .shape(scatter_shape)
+                .updates_variable()
                 .stateful(),
             not_differentiable(kNoValue));
     kernels.add<ScatterKernel>(name, DeviceKind::kCpu, {});
@@ -283,6 +284,7 @@ void register_resource_scatter_ops(OpRegistry& ops, KernelRegistry& kernels) {
                              "range is an error that changes nothing.",
                              formula))
             .shape(resource_scatter_nd_shape)
+            .updates_variable()
             .stateful(),
         not_differentiable(kNoValue));
     kernels.add<ScatterKernel>(nd, DeviceKind::kCpu, {});

@@ -325,6 +325,7 @@ void register_save_restore_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .input("shape_and_slices: string")
           .output("tensors: dtypes")
           .attr("dtypes: list(type) >= 1")
+          .cost(move_cost)
           .doc("Reads tensors, or slices of them, by name from the checkpoint `prefix`: TensorFlow's (V2 or V1) or a "
                "safetensors file, whatever is there." +
                failing)

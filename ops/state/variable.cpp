@@ -233,6 +233,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("resource: resource")
               .output("value: dtype")
               .attr("dtype: type")
+              .cost(no_cost)
               .doc("The variable's value at the moment of the read; later updates do not change it. Fails "
                    "when the "
                    "variable has no value.")
@@ -268,6 +269,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("dtype: type")
                 .doc(std::string(verb) + " the variable, in place. Shapes must be equal; integers wrap around.")
                 .shape(assign_shape)
+                .updates_variable()
                 .stateful(),
             not_differentiable(no_value));
   add_accumulate_kernels<float, double, bfloat16, float16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t,

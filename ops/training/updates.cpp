@@ -290,7 +290,7 @@ class Rules {
     if (sparse) op.attr(type_attr("Tindices", IndexTypes{}));
     op.attr("use_locking: bool = false");
     if (!any.flag.empty()) op.attr(fmt::format("{}: bool = {}", any.flag, any.flag == "update_slots"));
-    ops_.add(op.doc(doc).shape(apply_shape(any.variables, any.gradient, sparse)).stateful(),
+    ops_.add(op.doc(doc).shape(apply_shape(any.variables, any.gradient, sparse)).updates_variable().stateful(),
              not_differentiable("it has no output; what it writes is read by other nodes"));
     for (const Update& update : updates) {
       KernelRegistry::Types types = {{"T", {update.dtype}}};

@@ -139,11 +139,11 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
   auto p = [&, i = 0](PartialShape shape) mutable { return f.placeholder(fmt::format("p{}", i++), std::move(shape)); };
   const auto ints = [&](std::initializer_list<int32_t> v) { return f.s.constant(Tensor::of<int32_t>(v)); };
   const Output a = p({3, 4}), b = p({4, 5});
-  CHECK(flops_of(*f.s.node("MatMul", {a, b})) == 2 * 3 * 4 * 5);
-  CHECK(flops_of(*f.s.node("MatMul", {p({4, 3}), b}, {{"transpose_a", true}})) == 2 * 3 * 4 * 5);
-  CHECK(flops_of(*f.s.node("BatchMatMulV2", {p({7, 3, 4}), p({7, 4, 5})})) == 7 * 2 * 3 * 4 * 5);
+  CHECK(cost_of(*f.s.node("MatMul", {a, b})).flops == 2 * 3 * 4 * 5);
+  CHECK(cost_of(*f.s.node("MatMul", {p({4, 3}), b}, {{"transpose_a", true}})).flops == 2 * 3 * 4 * 5);
+  CHECK(cost_of(*f.s.node("BatchMatMulV2", {p({7, 3, 4}), p({7, 4, 5})})).flops == 7 * 2 * 3 * 4 * 5);
   const Attrs fused = {{"num_args", int64_t{0}}, {"fused_ops", std::vector<std::string>{"Tanh"}}};
-  CHECK(flops_of(*f.s.node("_FusedMatMul", {a, b}, fused)) == 2 * 3 * 4 * 5);
+  CHECK(cost_of(*f.s.node("_FusedMatMul", {a, b}, fused)).flops == 2 * 3 * 4 * 5);
   const auto zeros = [&](const Shape& shape) { return f.s.constant(*Tensor::zeros(DType::kFloat32, shape)); };
   const Node* attention = f.s.node("_FusedAttention", {zeros({2, 3, 5, 4}), zeros({2, 7, 3, 4}), zeros({2, 3, 7, 6})},
                                    {{"num_added", int64_t{0}},
@@ -152,34 +152,71 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
                                     {"hidden", 0.f},
                                     {"layouts", std::string("hthh")}});
   REQUIRE(attention);
-  CHECK(flops_of(*attention) == 2 * 2 * 3 * 5 * 7 * (4 + 6));
+  CHECK(cost_of(*attention).flops == 2 * 2 * 3 * 5 * 7 * (4 + 6));
 
   // 3 x 3 filters from 4 to 8 channels over images of 10 x 12, stride 2: 5 x 6 outputs.
   const Attrs attrs = {{"strides", std::vector<int64_t>{1, 2, 2, 1}}, {"padding", std::string("SAME")}};
   const Output x = p({2, 10, 12, 4}), w = p({3, 3, 4, 8}), dy = p({2, 5, 6, 8});
   const double conv = 2.0 * (2 * 5 * 6 * 8) * (3 * 3 * 4);
-  CHECK(flops_of(*f.s.node("Conv2D", {x, w}, attrs)) == conv);
-  CHECK(flops_of(*f.s.node("Conv2DBackpropInput", {ints({2, 10, 12, 4}), w, dy}, attrs)) == conv);
-  CHECK(flops_of(*f.s.node("Conv2DBackpropFilter", {x, ints({3, 3, 4, 8}), dy}, attrs)) == conv);
+  CHECK(cost_of(*f.s.node("Conv2D", {x, w}, attrs)).flops == conv);
+  CHECK(cost_of(*f.s.node("Conv2DBackpropInput", {ints({2, 10, 12, 4}), w, dy}, attrs)).flops == conv);
+  CHECK(cost_of(*f.s.node("Conv2DBackpropFilter", {x, ints({3, 3, 4, 8}), dy}, attrs)).flops == conv);
   Attrs fused_conv = attrs;
   fused_conv.set("num_args", int64_t{0});
   fused_conv.set("fused_ops", std::vector<std::string>{"Relu"});
-  CHECK(flops_of(*f.s.node("_FusedConv2D", {x, w}, fused_conv)) == conv);
+  CHECK(cost_of(*f.s.node("_FusedConv2D", {x, w}, fused_conv)).flops == conv);
   const Output deep = p({3, 3, 4, 2}), deep_dy = p({2, 5, 6, 8});
   const double depthwise = 2.0 * (2 * 5 * 6 * 8) * (3 * 3);
-  CHECK(flops_of(*f.s.node("DepthwiseConv2dNative", {x, deep}, attrs)) == depthwise);
-  CHECK(flops_of(*f.s.node("DepthwiseConv2dNativeBackpropInput", {ints({2, 10, 12, 4}), deep, deep_dy}, attrs)) ==
+  CHECK(cost_of(*f.s.node("DepthwiseConv2dNative", {x, deep}, attrs)).flops == depthwise);
+  CHECK(cost_of(*f.s.node("DepthwiseConv2dNativeBackpropInput", {ints({2, 10, 12, 4}), deep, deep_dy}, attrs)).flops ==
         depthwise);
-  CHECK(flops_of(*f.s.node("DepthwiseConv2dNativeBackpropFilter", {x, ints({3, 3, 4, 2}), deep_dy}, attrs)) ==
+  CHECK(cost_of(*f.s.node("DepthwiseConv2dNativeBackpropFilter", {x, ints({3, 3, 4, 2}), deep_dy}, attrs)).flops ==
         depthwise);
   const Attrs window = {{"ksize", std::vector<int64_t>{1, 3, 3, 1}},
                         {"strides", std::vector<int64_t>{1, 2, 2, 1}},
                         {"padding", std::string("SAME")}};
-  CHECK(flops_of(*f.s.node("MaxPool", {x}, window)) == 9 * (2 * 5 * 6 * 4));
-  CHECK(flops_of(*f.s.node("Sum", {x, ints({0, 1})})) == 2 * 10 * 12 * 4);
-  CHECK(flops_of(*f.s.node("Relu", {x})) == 2 * 10 * 12 * 4);
-  CHECK(flops_of(*f.s.node("Transpose", {a, ints({1, 0})})) == 0);
+  CHECK(cost_of(*f.s.node("MaxPool", {x}, window)).flops == 9 * (2 * 5 * 6 * 4));
+  CHECK(cost_of(*f.s.node("Sum", {x, ints({0, 1})})).flops == 2 * 10 * 12 * 4);
+  CHECK(cost_of(*f.s.node("Relu", {x})).flops == 2 * 10 * 12 * 4);
+  CHECK(cost_of(*f.s.node("Transpose", {a, ints({1, 0})})).flops == 0);
   REQUIRE(f.s.ok());
+}
+
+TEST_CASE("an op of one's own states its cost") {
+  test::PassFixture f;
+  f.ops.add(OpDef("Cubic")
+                .input("x: float32")
+                .output("y: float32")
+                .doc("A test's.")
+                .shape(unchanged_shape)
+                .cost([](const CostContext& c) -> NodeCost {
+                  const double n = c.input_size(0, -1);
+                  return {n * n * n, c.input_bytes(0) + c.output_bytes(0) + c.input_bytes(7) + c.output_size(3, 5) - 1};
+                }),
+            not_differentiable("a test's"));
+  f.ops.add(OpDef("Unstated").input("x: float32").output("y: float32").doc("A test's.").shape(unchanged_shape),
+            not_differentiable("a test's"));
+  const Output x = f.placeholder("x", {2, 10}), open = f.placeholder("open", {-1, 10});
+  CHECK(cost_of(*f.s.node("Cubic", {x})).flops == 1000);
+  CHECK(cost_of(*f.s.node("Cubic", {x})).bytes == 2 * 4 * 20);
+  CHECK(cost_of(*f.s.node("Cubic", {open})).bytes == 2 * 4 * 10);  // what is not known counts as 1
+  CHECK(cost_of(*f.s.node("Unstated", {x})).flops == 20);
+  CHECK(estimated_ns(*f.s.node("Cubic", {x}), {.flops = 1e9, .memory_bandwidth = 1e12, .launch_ns = 5}) == 1005);
+  REQUIRE(f.s.ok());
+}
+
+TEST_CASE("passes' forms of products and convolutions cost what the plain ops do") {
+  test::RealOps real;
+  const auto has_cost_of = [&](const char* fused, const char* plain) {
+    const auto& a = real.ops.find(fused)->cost_fn();
+    const auto& b = real.ops.find(plain)->cost_fn();
+    return a.target_type() == b.target_type();
+  };
+  for (const char* op : {"_FusedMatMul", "_FusedMatMulReluGrad", "_FusedMatMulBiasAddGrad"})
+    CHECK(has_cost_of(op, "MatMul"));
+  CHECK(has_cost_of("_FusedConv2D", "Conv2D"));
+  CHECK(has_cost_of("_FusedDepthwiseConv2dNative", "DepthwiseConv2dNative"));
+  CHECK_FALSE(has_cost_of("_FusedMatMul", "Relu"));
 }
 
 TEST_CASE("what a node moves, and what takes a device no time") {
@@ -203,8 +240,8 @@ TEST_CASE("what a node moves, and what takes a device no time") {
   CHECK(estimated_ns(*f.s.node("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}), rates) == 0);
   CHECK(estimated_ns(*f.s.node("AssignVariableOp", {v, x}), rates) == 0);
   const Node* update = f.s.node("ResourceApplyGradientDescent", {v, lr, x});
-  CHECK(updates_variable(*update));
-  CHECK(flops_of(*update) == 8 * 16);
+  CHECK(update->op().does_update_variable());
+  CHECK(cost_of(*update).flops == 8 * 16);
   CHECK(estimated_ns(*update, rates) > 100);
   REQUIRE(f.s.ok());
   // Measured: of that kind; simulated devices also take what was measured on the CPU.
