@@ -4,8 +4,8 @@
 #include <random>
 #include <set>
 
-#include "tests/actors/fixtures.h"
 #include "tests/actors/simulation.h"
+#include "tests/engine/fixtures.h"
 #include "tests/io/temporary_directory.h"
 #include "tests/repeats.h"
 

@@ -7,8 +7,8 @@
 
 #include "actors/engine_impl.h"
 #include "actors/network.h"
-#include "tests/actors/fixtures.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 
 using namespace troupe;
 using Catch::Contains;

@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "tests/actors/fake_cluster.h"
-#include "tests/actors/fixtures.h"
-#include "tests/actors/random_graph.h"
-#include "tests/actors/random_loops.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
+#include "tests/engine/random_graph.h"
+#include "tests/engine/random_loops.h"
 #include "tests/repeats.h"
 #include "troupe/gradients.h"
 #include "troupe/partial_run.h"

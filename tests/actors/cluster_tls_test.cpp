@@ -4,9 +4,9 @@
 #include <atomic>
 #include <thread>
 
-#include "tests/actors/fixtures.h"
 #include "tests/actors/relay.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 #include "tests/net/keys.h"
 #include "tests/repeats.h"
 #include "troupe/cluster.h"

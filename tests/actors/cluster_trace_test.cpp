@@ -2,10 +2,10 @@
 // Traces and measured costs of steps that several tasks run: what one engine reports of the same step, with the
 // devices' numbers and on one clock.
 #include "tests/actors/fake_cluster.h"
-#include "tests/actors/fixtures.h"
-#include "tests/actors/random_graph.h"
-#include "tests/actors/random_loops.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
+#include "tests/engine/random_graph.h"
+#include "tests/engine/random_loops.h"
 #include "tests/repeats.h"
 #include "troupe/cost_model.h"
 #include "troupe/trace_file.h"

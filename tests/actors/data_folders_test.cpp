@@ -2,8 +2,8 @@
 // What graphs of a cluster's client may do to the files of a task: nothing outside its data folders, by any op.
 #include <filesystem>
 
-#include "tests/actors/fixtures.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 
 using namespace troupe;
 using Catch::Contains;

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "actors/engine_impl.h"
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 
 namespace troupe {
 namespace {

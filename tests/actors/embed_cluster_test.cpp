@@ -6,8 +6,8 @@
 
 #include <future>
 
-#include "tests/actors/fixtures.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 

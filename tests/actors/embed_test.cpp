@@ -5,7 +5,7 @@
 #include <caf/all.hpp>
 #include <catch2/catch.hpp>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 
 namespace troupe {
 namespace {

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <thread>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "troupe/embed.h"
 
 namespace troupe {

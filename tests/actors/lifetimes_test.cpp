@@ -9,7 +9,7 @@
 #include <latch>
 #include <thread>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 

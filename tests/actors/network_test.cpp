@@ -6,9 +6,9 @@
 
 #include "actors/engine_impl.h"
 #include "actors/network.h"
-#include "tests/actors/fixtures.h"
 #include "tests/actors/relay.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/cluster.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "actors/engine_impl.h"
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "tests/system/program.h"
 #include "troupe/embed.h"

@@ -2,8 +2,8 @@
 // ClusterOptions::scatter: nodes at random on the devices of tasks.
 #include <set>
 
-#include "tests/actors/fixtures.h"
 #include "tests/actors/socket_cluster.h"
+#include "tests/engine/fixtures.h"
 #include "troupe/dataset.h"
 #include "troupe/nn.h"
 #include "troupe/optimizers.h"

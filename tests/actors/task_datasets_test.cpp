@@ -3,7 +3,7 @@
 #include "actors/task_datasets.h"
 
 #include "actors/engine_impl.h"
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 
 using namespace troupe;
 

@@ -11,7 +11,7 @@
 #include <limits>
 #include <random>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 #include "troupe/resource.h"

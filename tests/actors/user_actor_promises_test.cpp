@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 

@@ -8,7 +8,7 @@
 #include <latch>
 #include <thread>
 
-#include "tests/actors/fixtures.h"
+#include "tests/engine/fixtures.h"
 #include "troupe/control_flow.h"
 #include "troupe/embed.h"
 

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches and loops through Session: what runs, what is dead, when loops end, and what is refused.
+#include "troupe/control_flow.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "tests/engine/fixtures.h"
+#include "troupe/gradients.h"
+#include "troupe/graph_def.h"
+
+using namespace troupe;
+
+namespace {
+
+struct Flow : TestEngine {
+  using TestEngine::TestEngine;
+
+  float number(std::vector<Feed> feeds, Output fetch) { return value(std::move(feeds), fetch).data<float>()[0]; }
+  Error error(std::vector<Feed> feeds, Output fetch, RunOptions options = {}) {
+    auto result = session->run(std::move(feeds), {fetch}, {}, options);
+    REQUIRE_FALSE(result.ok());
+    return result.error();
+  }
+  Output scalar(std::string_view name = "x") { return placeholder(DType::kFloat32, PartialShape::scalar(), name); }
+  Output fail_if_run(const Scope& s, Output x) { return s.after({s.node("Abort", {})}).op("Identity", {x}); }
+};
+
+/// Counts up from 0 to `limit` and adds the numbers passed: {limit, sum}.
+Outputs count(const Scope& scope, Output limit, WhileOptions options = {}) {
+  return while_loop(
+      scope, {scope.constant(0.f), scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], limit});
+      },
+      [](const Scope& s, const Outputs& v) {
+        return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), s.op("AddV2", {v[1], v[0]})};
+      },
+      std::move(options));
+}
+
+}  // namespace
+
+TEST_CASE("of a cond only the branch taken runs") {
+  Flow t;
+  const Output x = t.scalar(), zero = t.scope.constant(0.f);
+  const Output y = cond(
+      t.scope, t.scope.op("Less", {x, zero}),
+      [&](const Scope& s) { return Outputs{t.fail_if_run(s, s.op("Neg", {x}))}; },
+      [&](const Scope& s) {
+        return Outputs{s.op("Mul", {x, s.constant(10.f)})};
+      })[0];
+  CHECK(t.number({{x, f(3)}}, y) == 30);
+  CHECK(t.error({{x, f(-3)}}, y).op == "Abort");
+  CHECK(t.number({{x, f(4)}}, y) == 40);
+}
+
+TEST_CASE("conds nest, and give what is outside of them through") {
+  Flow t;
+  const Output x = t.scalar(), zero = t.scope.constant(0.f), big = t.scope.constant(100.f);
+  const Outputs sign = cond(
+      t.scope, t.scope.op("Less", {x, zero}),
+      [&](const Scope& s) {
+        return Outputs{s.constant(-1.f), x};
+      },
+      [&](const Scope& s) {
+        return cond(
+            s, s.op("Less", {x, big}),
+            [&](const Scope& in) {
+              return Outputs{in.constant(1.f), x};
+            },
+            [&](const Scope& in) {
+              return Outputs{in.constant(2.f), big};
+            });
+      });
+  for (auto [value, kind, passed] : {std::tuple(-5.f, -1.f, -5.f), {5.f, 1.f, 5.f}, {500.f, 2.f, 100.f}}) {
+    CHECK(t.number({{x, f(value)}}, sign[0]) == kind);
+    CHECK(t.number({{x, f(value)}}, sign[1]) == passed);
+  }
+}
+
+TEST_CASE("gradients flow through the branch taken") {
+  Flow t;
+  const Output x = t.scalar();
+  const Output y = cond(
+      t.scope, t.scope.op("Less", {x, t.scope.constant(0.f)}),
+      [&](const Scope& s) {
+        return Outputs{s.op("Mul", {x, s.constant(5.f)})};
+      },
+      [&](const Scope& s) {
+        return Outputs{s.op("Mul", {x, x})};
+      })[0];
+  auto dx = gradients(t.scope, {t.scope.op("AddV2", {y, x})}, {x});
+  REQUIRE(dx.ok());
+  CHECK(t.number({{x, f(-2)}}, (*dx)[0]) == 6);
+  CHECK(t.number({{x, f(4)}}, (*dx)[0]) == 9);
+}
+
+TEST_CASE("a dead tensor cannot be fetched") {
+  Flow t;
+  const Output x = t.scalar();
+  const Node* both = t.scope.named("both").node("Switch", {x, t.scope.constant(Tensor::scalar(true))});
+  CHECK(t.number({{x, f(7)}}, both->out(1)) == 7);
+  const Error error = t.error({{x, f(7)}}, t.scope.named("after").op("Neg", {both->out(0)}));
+  CHECK(error.node == "after");
+  CHECK_THAT(error.message, Catch::Contains("dead"));
+  CHECK(t.number({{x, f(8)}}, both->out(1)) == 8);
+}
+
+TEST_CASE("a while loop runs until its predicate fails, with any number of iterations at once") {
+  for (int parallel : {1, 2, 10}) {
+    Flow t;
+    const Output n = t.scalar();
+    const Outputs out = count(t.scope, n, {.parallel_iterations = parallel});
+    for (float limit : {0.f, 1.f, 5.f, 1000.f}) {
+      CHECK(t.number({{n, f(limit)}}, out[0]) == limit);
+      CHECK(t.number({{n, f(limit)}}, out[1]) == limit * (limit - 1) / 2);
+    }
+  }
+}
+
+TEST_CASE("a loop whose value is the same after every iteration ends") {
+  Flow t;
+  const Output outside = t.scalar();
+  for (const bool computed : {false, true}) {
+    const Outputs ends = while_loop(
+        t.scope, {t.scope.constant(0.f), t.scope.constant(7.f)},
+        [](const Scope& s, const Outputs& v) {
+          return s.op("Less", {v[0], s.constant(3.f)});
+        },
+        [&](const Scope& s, const Outputs& v) {
+          return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), computed ? s.op("Neg", {outside}) : outside};
+        });
+    auto result = t.session->run({{outside, f(5)}}, ends, {}, {.deadline = std::chrono::seconds(20)});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(f(3)));
+    CHECK((*result)[1].identical(f(computed ? -5.f : 5.f)));
+  }
+}
+
+TEST_CASE("loops nest, and use what is outside of them") {
+  Flow t;
+  const Output n = t.scalar(), step = t.scalar("step");
+  // sum over i < n, j < i of (j + step)
+  const Output total = while_loop(
+      t.scope, {t.scope.constant(0.f), t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], n});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Outputs inner = while_loop(
+            s, {s.constant(0.f), v[1]},
+            [&](const Scope& in, const Outputs& w) {
+              return in.op("Less", {w[0], v[0]});
+            },
+            [&](const Scope& in, const Outputs& w) {
+              return Outputs{in.op("AddV2", {w[0], in.constant(1.f)}),
+                             in.op("AddV2", {w[1], in.op("AddV2", {w[0], step})})};
+            });
+        return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), inner[1]};
+      })[1];
+  float expected = 0;
+  for (int i = 0; i < 12; ++i)
+    for (int j = 0; j < i; ++j) expected += static_cast<float>(j) + 2;
+  CHECK(t.number({{n, f(12)}, {step, f(2)}}, total) == expected);
+  CHECK(t.number({{n, f(0)}, {step, f(2)}}, total) == 0);
+}
+
+TEST_CASE("a cond in a loop chooses in each iteration; a loop in a branch not taken does not run") {
+  Flow t;
+  const Output start = t.scalar(), two = t.scope.constant(2.f), one = t.scope.constant(1.f);
+  // The steps of Collatz from start down to 1.
+  const Output steps = while_loop(
+      t.scope, {start, t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Greater", {v[0], one});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Output odd = s.op("Greater", {s.op("FloorMod", {v[0], two}), s.constant(0.5f)});
+        const Outputs next = cond(
+            s, odd,
+            [&](const Scope& in) {
+              return Outputs{in.op("AddV2", {in.op("Mul", {v[0], in.constant(3.f)}), one})};
+            },
+            [&](const Scope& in) {
+              return Outputs{in.op("RealDiv", {v[0], two})};
+            });
+        return Outputs{next[0], s.op("AddV2", {v[1], one})};
+      })[1];
+  CHECK(t.number({{start, f(27)}}, steps) == 111);
+  CHECK(t.number({{start, f(1)}}, steps) == 0);
+
+  const Output skipped = cond(
+      t.scope, t.scope.op("Less", {start, two}), [&](const Scope& s) { return Outputs{s.constant(-1.f)}; },
+      [&](const Scope& s) { return Outputs{count(s, start)[1]}; })[0];
+  CHECK(t.number({{start, f(1)}}, skipped) == -1);
+  CHECK(t.number({{start, f(4)}}, skipped) == 6);
+}
+
+TEST_CASE("a loop that never ends is stopped by a deadline, and the session goes on") {
+  Flow t;
+  const Output x = t.scalar();
+  const Output forever = while_loop(
+      t.scope, {x},
+      [](const Scope& s, const Outputs& v) {
+        return s.op("Equal", {v[0], v[0]});
+      },
+      [](const Scope& s, const Outputs& v) { return Outputs{s.op("Neg", {v[0]})}; })[0];
+  RunOptions options;
+  options.deadline = std::chrono::milliseconds(50);
+  CHECK(t.error({{x, f(1)}}, forever, options).code == Code::kDeadlineExceeded);
+  CHECK(t.number({{x, f(2)}}, t.scope.op("Neg", {x})) == -2);
+}
+
+TEST_CASE("a loop updates a variable in every iteration") {
+  Flow t;
+  const Output v = t.variable("v", DType::kFloat32, {}), n = t.scalar();
+  REQUIRE(t.session->run(std::vector<Feed>{}, {}, {t.scope.node("AssignVariableOp", {v, t.scope.constant(0.f)})}).ok());
+  const Output last = while_loop(
+      t.scope, {t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& i) {
+        return s.op("Less", {i[0], n});
+      },
+      [&](const Scope& s, const Outputs& i) {
+        const Node* add = s.node("AssignAddVariableOp", {v, s.constant(2.f)});
+        return Outputs{s.after(std::vector<const Node*>{add}).op("AddV2", {i[0], s.constant(1.f)})};
+      })[0];
+  CHECK(t.number({{n, f(300)}}, last) == 300);
+  CHECK(t.number({}, t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})) == 600);
+}
+
+TEST_CASE("branches and loops cross devices") {
+  Flow t({1, 1});
+  const Output x = t.scope.device("/cpu:1").op("Neg", {t.scalar()});
+  const Output input = x.node->inputs()[0];
+  const Output y = cond(
+      t.scope, t.scope.op("Less", {x, t.scope.constant(0.f)}),
+      [&](const Scope& s) {
+        return Outputs{s.device("/cpu:1").op("Mul", {x, s.constant(2.f)})};
+      },
+      [&](const Scope& s) { return Outputs{count(s.device("/cpu:1"), x)[1]}; })[0];
+  CHECK(t.number({{input, f(3)}}, y) == -6);
+  CHECK(t.number({{input, f(-4)}}, y) == 6);
+}
+
+TEST_CASE("what waits for a side of a Switch by a control edge lives with that side, on any device") {
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    Flow t({1, 1});
+    const Scope there = t.scope.device(device);
+    const Output x = t.scalar(), p = t.placeholder(DType::kBool, PartialShape::scalar(), "p");
+    const Node* sides = t.scope.node("Switch", {x, p});
+    const Output no = t.scope.op("Identity", {sides->out(0)}), yes = t.scope.op("Identity", {sides->out(1)});
+    const Output one = there.after({yes}).constant(1.f), ten = there.after({no}).constant(10.f);
+    const Output two = there.op("AddV2", {one, one}), twenty = there.op("AddV2", {ten, ten});
+    const Node* chosen = there.node("Merge", {one, ten});
+    const Node* sum = there.node("Merge", {two, twenty});
+    for (bool value : {false, true, false}) {
+      const std::vector<Feed> feeds = {{x, f(5)}, {p, Tensor::scalar(value)}};
+      CHECK(t.number(feeds, chosen->out(0)) == (value ? 1 : 10));
+      CHECK(t.value(feeds, chosen->out(1)).identical(Tensor::scalar(value ? 0 : 1)));
+      CHECK(t.number(feeds, sum->out(0)) == (value ? 2 : 20));
+      CHECK(t.number(feeds, value ? one : ten) == (value ? 1 : 10));
+      CHECK_THAT(t.error(feeds, value ? ten : one).message, Catch::Contains("dead"));
+      CHECK_THAT(t.error(feeds, value ? twenty : two).message, Catch::Contains("dead"));
+    }
+  }
+}
+
+TEST_CASE("a constant of a body is the same in every iteration, whoever would write into it") {
+  for (int parallel : {1, 4}) {
+    Flow t;
+    const Output n = t.scalar();
+    const Outputs out = while_loop(
+        t.scope, {t.scope.constant(0.f), t.scope.constant(Tensor::of<float>({0, 0}))},
+        [&](const Scope& s, const Outputs& v) {
+          return s.op("Less", {v[0], n});
+        },
+        [](const Scope& s, const Outputs& v) {
+          const Output row = s.constant(Tensor::of<float>({1, 2}));
+          const Output last =
+              s.op("Exp", {s.op("Neg", {s.op("Neg", {row})})});  // element-wise, in place where it may be
+          return Outputs{s.op("AddV2", {v[0], s.constant(1.f)}), s.op("AddV2", {row, s.op("Mul", {last, v[1]})})};
+        },
+        {.parallel_iterations = parallel});
+    float a = 0, b = 0;
+    for (int i = 0; i < 5; ++i) {
+      a = 1 + std::exp(1.f) * a;
+      b = 2 + std::exp(2.f) * b;
+    }
+    const Tensor result = t.value({{n, f(5)}}, out[1]);
+    CHECK(result.data<float>()[0] == Approx(a));
+    CHECK(result.data<float>()[1] == Approx(b));
+    CHECK(t.value({{n, f(0)}}, out[1]).identical(Tensor::of<float>({0, 0})));
+  }
+}
+
+TEST_CASE("shapes may change in a loop where that is declared") {
+  Flow t;
+  const Output one = t.scope.constant(Tensor::of<float>({1}));
+  const auto predicate = [&](const Scope& s, const Outputs& v) {
+    return s.op("Less", {s.op("Size", {v[0]}), s.constant(Tensor::scalar<int32_t>(5))});
+  };
+  const auto grow = [](const Scope& s, const Outputs& v) {
+    return Outputs{s.op("ConcatV2", {v[0], v[0], s.constant(Tensor::scalar<int32_t>(0))}, {{"N", int64_t{2}}})};
+  };
+  const Output grown = while_loop(t.scope, {one}, predicate, grow, {.shapes = {PartialShape{-1}}})[0];
+  CHECK(grown.shape() == PartialShape{-1});
+  CHECK(t.value({}, grown).shape() == Shape{8});
+  CHECK(while_loop(t.scope, {one}, predicate, grow).empty());
+  CHECK_THAT(t.scope.status().error().message, Catch::Contains("[1]") && Catch::Contains("[2]"));
+}
+
+TEST_CASE("loops go to GraphDef and back") {
+  Flow t;
+  const Output n = t.scalar("n");
+  const std::string name = count(t.scope, n)[1].node->name();
+  const std::string bytes = to_graph_def(t.graph);
+  Graph copy(t.engine->ops());
+  Status read = from_graph_def(bytes, copy);
+  INFO((read.ok() ? "" : read.error().str()));
+  REQUIRE(read.ok());
+  CHECK(to_graph_def(copy) == bytes);
+  Session session(*t.engine, copy);
+  auto sum = session.run({{*copy.output("n"), f(10)}}, {*copy.output(name)});
+  REQUIRE(sum.ok());
+  CHECK((*sum)[0].data<float>()[0] == 45);
+}
+
+TEST_CASE("faults of branches and loops name the node") {
+  Flow t;
+  const Output n = t.scalar("n");
+  Output inside;
+  const Outputs out = while_loop(
+      t.scope, {t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[0], n});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        inside = s.named("inside").op("AddV2", {v[0], s.constant(1.f)});
+        return Outputs{inside};
+      });
+  CHECK_THAT(t.error({{n, f(2)}}, inside).message, Catch::Contains("inside a loop"));
+  CHECK_THAT(t.error({{n, f(2)}, {inside, f(2)}}, out[0]).message, Catch::Contains("fed"));
+  const Error mixed = t.error({{n, f(2)}}, t.scope.named("mixed").op("AddV2", {inside, t.scope.op("Neg", {n})}));
+  CHECK(mixed.node == "mixed");
+  CHECK_THAT(mixed.message, Catch::Contains("'while'") && Catch::Contains("outside of every loop"));
+  CHECK(t.error({{n, f(2)}}, t.scope.named("lost").op("Exit", {n})).node == "lost");
+  const Output live = t.scope.named("merge").op("Merge", {t.scope.op("Exp", {n}), t.scope.op("Neg", {n})});
+  CHECK_THAT(t.error({{n, f(2)}}, live).message, Catch::Contains("two of its inputs are live"));
+  CHECK(t.number({{live.node->inputs()[1], f(5)}, {n, f(2)}}, t.scope.op("Merge", {live.node->inputs()[1]})) == 5);
+
+  NodeSpec open{.op = "Merge", .name = "open"};
+  open.inputs = {t.scope.op("Enter", {n}, {{"frame_name", std::string("f")}}), Output()};
+  auto merge = t.graph.add(std::move(open));
+  REQUIRE(merge.ok());
+  CHECK_THAT(t.error({{n, f(2)}}, t.scope.op("Exit", {(*merge)->out()})).message, Catch::Contains("not closed"));
+  CHECK(t.graph.close_loop(**merge, n).error().node == "open");
+  CHECK(t.number({{n, f(3)}}, out[0]) == 3);
+}

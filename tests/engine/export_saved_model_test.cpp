@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// SavedModels written by export_saved_model(): what they hold, that load_saved_model() reads them back, and that what
+// cannot be written leaves nothing.
+#include <filesystem>
+
+#include "graph/graph_def/meta_graph.h"
+#include "io/checkpoint_reader.h"
+#include "io/whole_file.h"
+#include "tests/engine/fixtures.h"
+#include "tests/graph/saved_models.h"
+#include "troupe/ops.h"
+#include "troupe/optimizers.h"
+#include "troupe/saved_model.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Contains;
+
+namespace {
+
+/// y = x w + b with its loss and train op, of which a served model needs little.
+struct Line {
+  explicit Line(Engine& engine) : engine(engine), graph(engine.ops()), session(engine, graph) {
+    const Scope scope(graph), near = scope.device("/cpu:0");
+    x = ops::Placeholder(scope.named("x"), DType::kFloat32, {.shape = {-1, 2}});
+    labels = ops::Placeholder(scope.named("labels"), DType::kFloat32, {.shape = {-1, 1}});
+    y = nn::dense(near, model, x, 1, "line");
+    const Output error = y - labels;
+    loss = ops::Mean(scope, error * error, scope.constant(Tensor::of<int32_t>({0, 1})));
+    train = nn::minimize(scope, model, nn::adam(nn::constant_rate(0.1f)), loss);
+    REQUIRE(scope.status().ok());
+    REQUIRE(session.run(model.initializers()).ok());
+    for (int i = 0; i < 3; ++i)
+      REQUIRE(session.run({{x, kX}, {labels, Tensor::of<float>({1, 2}, {2, 1})}}, {}, {train}).ok());
+  }
+  std::map<std::string, ModelSignature> signatures() const {
+    return {{"serving_default", {.inputs = {{"in", {x}}}, .outputs = {{"out", {y}}}}}};
+  }
+  Status write(const std::string& folder, const ExportOptions& options = {}) const {
+    const auto snapshot = engine.snapshot().get();
+    REQUIRE(snapshot.ok());
+    return export_saved_model(folder, graph, signatures(), *snapshot, options);
+  }
+
+  const Tensor kX = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
+  Engine& engine;
+  Graph graph;
+  Session session;
+  nn::Variables model;
+  Output x, labels, y, loss;
+  const Node* train = nullptr;
+};
+
+void check_failed(const Status& status, Code code, const std::vector<std::string>& parts) {
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.error().code == code);
+  for (const std::string& part : parts) CHECK_THAT(status.error().str(), Contains(part));
+}
+
+}  // namespace
+
+TEST_CASE("an exported graph gives the same when it is loaded") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  Line line(*t.engine);
+  const Status written = line.write(dir.file("new/out"));
+  INFO((written.ok() ? "" : written.error().str()));
+  REQUIRE(written.ok());
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.file("new")), {}) == 1);
+  auto wanted = line.session.run({{line.x, line.kX}}, {line.y});
+  REQUIRE(wanted.ok());
+  const auto checkpoint = CheckpointReader::open({}, dir.file("new/out/variables/variables"));
+  REQUIRE(checkpoint.ok());
+  CHECK(checkpoint->entries().size() == 2);  // no slots of the optimizer
+  // By another engine, and once more from what that has.
+  const TestEngine other;
+  auto model = load_saved_model(*other.engine, dir.file("new/out"));
+  INFO((model.ok() ? "" : model.error().str()));
+  REQUIRE(model.ok());
+  CHECK(model->tags() == std::vector<std::string>{"serve"});
+  const ModelSignature& signature = model->signatures().at("serving_default");
+  CHECK(signature.method == "tensorflow/serving/predict");
+  CHECK(signature.inputs.at("in").shape == PartialShape{-1, 2});
+  for (int id = 0; id < model->graph().size(); ++id) CHECK(model->graph().node(id).device().empty());
+  auto out = model->run("serving_default", {{"in", line.kX}});
+  REQUIRE(out.ok());
+  CHECK(out->at("out").identical((*wanted)[0]));
+  const auto snapshot = other.engine->snapshot(model->container()).get();
+  REQUIRE(snapshot.ok());
+  REQUIRE(
+      export_saved_model(dir.file("again"), model->graph(), model->signatures(), *snapshot, {.tags = {"a", "b"}}).ok());
+  auto again = load_saved_model(*other.engine, dir.file("again"), {.tags = {"b", "a"}});
+  INFO((again.ok() ? "" : again.error().str()));
+  REQUIRE(again.ok());
+  CHECK(again->run("serving_default", {{"in", line.kX}})->at("out").identical((*wanted)[0]));
+}
+
+TEST_CASE("a model that is loaded frozen answers alike, and signatures that write variables are not frozen") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  Line line(*t.engine);
+  const Scope scope(line.graph);
+  const Output calls = line.model.handle(scope, "calls", Shape{}, nn::zeros(), false, DType::kInt32);
+  const Node* const add = scope.node("AssignAddVariableOp", {calls, scope.constant(1)});
+  const Output count =
+      scope.after(std::vector<const Node*>{add}).op("ReadVariableOp", {calls}, {{"dtype", DType::kInt32}});
+  REQUIRE(scope.status().ok());
+  REQUIRE(line.session.run(line.model.initializers()).ok());
+  auto signatures = line.signatures();
+  signatures["count"] = {.inputs = {}, .outputs = {{"calls", {count}}}};
+  // An input that no output needs.
+  signatures["serving_default"].inputs["unused"] = {line.labels};
+  const auto snapshot = t.engine->snapshot().get();
+  REQUIRE(snapshot.ok());
+  const Status written = export_saved_model(dir.file("out"), line.graph, signatures, *snapshot);
+  INFO((written.ok() ? "" : written.error().str()));
+  REQUIRE(written.ok());
+  const auto wanted = line.session.run({{line.x, line.kX}}, {line.y});
+  REQUIRE(wanted.ok());
+
+  const auto model = load_saved_model(*t.engine, dir.file("out"), {.freeze = true});
+  INFO((model.ok() ? "" : model.error().str()));
+  REQUIRE(model.ok());
+  const std::map<std::string, Tensor> inputs = {{"in", line.kX}, {"unused", Tensor::of<float>({1, 2}, {2, 1})}};
+  const auto check_out = [&] {
+    const auto out = model->run("serving_default", inputs);
+    INFO((out.ok() ? "" : out.error().str()));
+    REQUIRE(out.ok());
+    CHECK(out->at("out").identical((*wanted)[0]));
+  };
+  check_out();
+  for (int i = 1; i <= 3; ++i) CHECK(model->run("count", {})->at("calls").identical(Tensor::scalar(i)));
+  // The frozen signature keeps the values that the model was loaded with.
+  Snapshot other = t.engine->snapshot(model->container()).get().value();
+  other.variables.at("line/bias") = Tensor::of<float>({100}, {1});
+  REQUIRE(t.engine->restore(other, model->container()).ok());
+  check_out();
+  CHECK(!model->run("serving_default", {{"in", line.kX}}).ok());
+  CHECK(!model->run("serving_default", {{"in", Tensor::of<float>({1, 2, 3}, {1, 3})}, {"unused", inputs.at("unused")}})
+             .ok());
+}
+
+TEST_CASE("an exported model initialises itself with its assets") {
+  const TestEngine t;
+  const SampleModel sample;
+  const auto model = load_saved_model(*t.engine, sample.folder());
+  REQUIRE(model.ok());
+  const auto snapshot = t.engine->snapshot(model->container()).get();
+  REQUIRE(snapshot.ok());
+  sample.write("other.txt", "three");
+  const Graph& graph = model->graph();
+  const Status written = export_saved_model(
+      sample.file("out"), graph, model->signatures(), *snapshot,
+      {.initializer = graph.output("init")->node, .assets = {{*graph.output("path"), sample.file("other.txt")}}});
+  INFO((written.ok() ? "" : written.error().str()));
+  REQUIRE(written.ok());
+  const auto loaded = load_saved_model(*t.engine, sample.file("out"));
+  INFO((loaded.ok() ? "" : loaded.error().str()));
+  REQUIRE(loaded.ok());
+  CHECK(loaded->run("vocabulary", {})->at("text").identical(Tensor::scalar<std::string>("three")));
+  CHECK(loaded->run("serving_default", {{"x", Tensor::of<float>({2})}})->at("y").identical(Tensor::of<float>({6})));
+}
+
+TEST_CASE("a model without variables has no checkpoint, and an input may have a default") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  Graph graph(t.engine->ops());
+  const Scope scope(graph);
+  const Output x = ops::Placeholder(scope.named("x"), DType::kFloat32, {.shape = {}}),
+               by = ops::Placeholder(scope.named("save"), DType::kFloat32);
+  std::filesystem::create_directory(dir.file("out"));
+  REQUIRE(export_saved_model(dir.file("out"), graph,
+                             {{"f",
+                               {.inputs = {{"x", {x}}, {"by", {.output = by, .value = Tensor::scalar(4.f)}}},
+                                .outputs = {{"y", {x * by}}},
+                                .method = "mine"}}},
+                             {})
+              .ok());
+  CHECK_FALSE(std::filesystem::exists(dir.file("out/variables")));
+  const auto model = load_saved_model(*t.engine, dir.file("out"));
+  REQUIRE(model.ok());
+  CHECK(model->signatures().at("f").method == "mine");
+  CHECK(model->run("f", {{"x", Tensor::scalar(3.f)}})->at("y").identical(Tensor::scalar(12.f)));
+}
+
+TEST_CASE("what cannot be exported is an error, and nothing is left") {
+  const TestEngine t;
+  const TemporaryDirectory dir;
+  Line line(*t.engine);
+  const auto snapshot = t.engine->snapshot().get();
+  REQUIRE(snapshot.ok());
+  const auto write = [&](const std::map<std::string, ModelSignature>& signatures, const ExportOptions& options = {}) {
+    return export_saved_model(dir.file("out"), line.graph, signatures, *snapshot, options);
+  };
+  check_failed(write({}), Code::kInvalidArgument, {"without signatures"});
+  check_failed(write({{"f", {.inputs = {{"x", {line.x}}}}}}), Code::kInvalidArgument, {"'f'", "no outputs"});
+  check_failed(write({{"f", {.outputs = {{"y", {line.y}}}}}}), Code::kInvalidArgument, {"'f'", "'x'", "not among"});
+  check_failed(write({{"f", {.outputs = {{"y", {}}}}}}), Code::kInvalidArgument, {"'f'", "'y'", "empty"});
+  check_failed(write({{"f", {.inputs = {{"x", {line.x, DType::kInt32}}}, .outputs = {{"y", {line.y}}}}}}),
+               Code::kInvalidArgument, {"'x'", "int32", "float32"});
+  Graph other(t.engine->ops());
+  const Output foreign = Scope(other).constant(Tensor::scalar(1.f));
+  check_failed(write({{"f", {.outputs = {{"y", {foreign}}}}}}), Code::kInvalidArgument, {"another graph"});
+  check_failed(write(line.signatures(), {.initializer = foreign.node}), Code::kInvalidArgument, {"another graph"});
+  check_failed(write(line.signatures(), {.assets = {{line.x, "words.txt"}}}), Code::kInvalidArgument,
+               {"words.txt", "string"});
+  const Output path = ops::Placeholder(Scope(line.graph).named("path"), DType::kString);
+  check_failed(write(line.signatures(), {.assets = {{path, "a/words"}, {path, "b/words"}}}), Code::kInvalidArgument,
+               {"a/words", "b/words", "one name"});
+  check_failed(write(line.signatures(), {.assets = {{path, dir.file("gone")}}}), Code::kNotFound, {"gone"});
+  check_failed(export_saved_model(dir.file("out"), line.graph, line.signatures(), {}), Code::kNotFound,
+               {"2 variables are without a value", "'line/bias'", "'line/"});
+  Snapshot wrong = *snapshot;
+  for (auto& [name, value] : wrong.variables) value = Tensor::scalar(1.f);
+  check_failed(export_saved_model(dir.file("out"), line.graph, line.signatures(), wrong), Code::kInvalidArgument,
+               {"line/", "must be"});
+  CHECK(std::filesystem::is_empty(dir.path()));
+  dir.write("file", "x");
+  check_failed(line.write(dir.file("file")), Code::kAlreadyExists, {"file", "there already"});
+  check_failed(line.write(dir.path()), Code::kAlreadyExists, {"there already"});
+  REQUIRE_FALSE(line.write(dir.file("file/out")).ok());
+  REQUIRE_FALSE(line.write("").ok());
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frozen graphs give what the graph with variables gave, and what cannot be frozen is an error.
+#include "tests/engine/fixtures.h"
+#include "tests/graph/saved_models.h"
+#include "troupe/control_flow.h"
+#include "troupe/graph_def.h"
+#include "troupe/saved_model.h"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Contains;
+
+namespace {
+
+struct Frozen : TestEngine {
+  Frozen() : v(variable("v", DType::kFloat32, {3})) {
+    REQUIRE(engine->restore({{{"v", Tensor::of<float>({1, 2, 3})}}}).ok());
+  }
+  Output read() { return scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}); }
+  /// The value of `out` by the frozen graph in an engine without variables.
+  Tensor frozen_value(const std::vector<Feed>& feeds, Output out) {
+    const auto snapshot = engine->snapshot().get();
+    REQUIRE(snapshot.ok());
+    const auto bytes = freeze_graph(graph, {out}, snapshot->variables);
+    INFO((bytes.ok() ? "" : bytes.error().str()));
+    REQUIRE(bytes.ok());
+    TestEngine other;
+    const Status added = from_graph_def(*bytes, other.graph);
+    INFO((added.ok() ? "" : added.error().str()));
+    REQUIRE(added.ok());
+    for (int id = 0; id < other.graph.size(); ++id) CHECK(other.graph.node(id).op().name() != "VarHandleOp");
+    std::vector<Feed> again;
+    for (const Feed& f : feeds) again.push_back({*other.graph.output(f.output.name()), f.value});
+    return other.value(std::move(again), *other.graph.output(out.name()));
+  }
+  void check_same(const std::vector<Feed>& feeds, Output out) {
+    CHECK(frozen_value(feeds, out).identical(value(feeds, out)));
+  }
+  const Output v;
+};
+
+}  // namespace
+
+TEST_CASE("reads of variables and gathers from them are frozen") {
+  Frozen t;
+  const Output x = t.placeholder(DType::kFloat32, {3});
+  t.check_same({{x, Tensor::of<float>({4, 5, 6})}}, t.scope.op("Mul", {x, t.read()}));
+  const Output i = t.placeholder(DType::kInt32, {-1}, "i");
+  t.check_same({{i, Tensor::of<int32_t>({2, 0})}},
+               t.scope.op("ResourceGather", {t.v, i}, {{"dtype", DType::kFloat32}}));
+}
+
+TEST_CASE("variables that are read in loops and branches are frozen") {
+  Frozen t;
+  const Output start = t.scope.constant(Tensor::of<float>({0, 0, 0}));
+  const Output limit = t.scope.constant(Tensor::scalar<float>(9));
+  const auto loop = while_loop(
+      t.scope, {start},
+      [&](const Scope& s, const std::vector<Output>& state) {
+        const Output all = s.op("Sum", {state[0], s.constant(Tensor::of<int32_t>({0}))});
+        return s.op("Less", {all, limit});
+      },
+      [&](const Scope& s, const std::vector<Output>& state) {
+        const Output step = s.op("ReadVariableOp", {t.v}, {{"dtype", DType::kFloat32}});
+        return std::vector{s.op("AddV2", {state[0], step})};
+      });
+  INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
+  REQUIRE(loop.size() == 1);
+  CHECK(t.frozen_value({}, loop[0]).identical(Tensor::of<float>({2, 4, 6})));
+  t.check_same({}, loop[0]);
+  const Output p = t.placeholder(DType::kBool, {}, "p");
+  const auto branch = cond(
+      t.scope, p,
+      [&](const Scope& s) {
+        return std::vector{s.op("ReadVariableOp", {t.v}, {{"dtype", DType::kFloat32}})};
+      },
+      [&](const Scope&) { return std::vector{start}; });
+  REQUIRE(branch.size() == 1);
+  t.check_same({{p, Tensor::scalar(true)}}, branch[0]);
+  t.check_same({{p, Tensor::scalar(false)}}, branch[0]);
+}
+
+TEST_CASE("a loaded model is frozen from a snapshot of its container") {
+  const SampleModel sample;
+  Frozen t;
+  auto model = load_saved_model(*t.engine, sample.folder());
+  REQUIRE(model.ok());
+  const auto snapshot = t.engine->snapshot(model->container()).get();
+  REQUIRE(snapshot.ok());
+  const Output y = model->signatures().at("serving_default").outputs.at("y").output;
+  const auto bytes = freeze_graph(model->graph(), {y}, snapshot->variables);
+  REQUIRE(bytes.ok());
+  TestEngine other;
+  REQUIRE(from_graph_def(*bytes, other.graph).ok());
+  CHECK_FALSE(other.graph.find("restore"));
+  CHECK(other.value({{*other.graph.output("x:0"), Tensor::of<float>({2})}}, *other.graph.output(y.name()))
+            .identical(Tensor::of<float>({6})));
+}
+
+TEST_CASE("what cannot be frozen is an error with node and values") {
+  Frozen t;
+  const Output r = t.read();
+  const auto error = [&](const std::vector<Output>& outputs, const std::map<std::string, Tensor>& values) {
+    const auto bytes = freeze_graph(t.graph, outputs, values);
+    REQUIRE_FALSE(bytes.ok());
+    return bytes.error();
+  };
+  CHECK(error({}, {}).code == Code::kInvalidArgument);
+  CHECK(error({r}, {}).code == Code::kNotFound);
+  CHECK(error({r}, {}).node == "v");
+  CHECK_THAT(error({r}, {{"v", f(1)}}).message, Contains("[]") && Contains("[3]"));
+  CHECK_THAT(error({r}, {{"v", Tensor::of<int32_t>({1, 2, 3})}}).message, Contains("int32"));
+  const Node* add = t.scope.named("add").node(
+      "AssignAddVariableOp", {t.v, t.scope.constant(Tensor::of<float>({1, 1, 1}))}, {{"dtype", DType::kFloat32}});
+  const Output after = t.scope.after({add}).op("ReadVariableOp", {t.v}, {{"dtype", DType::kFloat32}});
+  const Error update = error({after}, {{"v", Tensor::of<float>({1, 2, 3})}});
+  CHECK(update.node == "add");
+  CHECK_THAT(update.message, Contains("'v'"));
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs with a function library through Session: calls, If, Case, While, what they nest, and what is refused.
+#include "tests/engine/fixtures.h"
+#include "troupe/graph_def.h"
+
+using namespace troupe;
+using Catch::Contains;
+
+namespace {
+
+std::string text(std::string body, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = body.find(from, at)) != std::string::npos; at += to.size())
+    body.replace(at, from.size(), to);
+  return body;
+}
+
+/// A function of float32 arguments `in` (names divided by spaces) with one output.
+std::string function(const std::string& name, std::string in, const std::string& nodes, const std::string& ret,
+                     const std::string& out_type = "DT_FLOAT", const std::string& more = "") {
+  std::string args;
+  for (in += ' '; !in.empty(); in.erase(0, in.find(' ') + 1))
+    args += "input_arg { name: '" + in.substr(0, in.find(' ')) + "' type: DT_FLOAT } ";
+  return "function { signature { name: '" + name + "' " + args + "output_arg { name: 'out' type: " + out_type +
+         " } } " + nodes + " ret { key: 'out' value: '" + ret + "' } " + more + "} ";
+}
+
+std::string node(const std::string& name, const std::string& op, std::string inputs, const std::string& attrs = "") {
+  std::string out = "node { name: '" + name + "' op: '" + op + "' ";
+  for (inputs += ' '; inputs.size() > 1; inputs.erase(0, inputs.find(' ') + 1))
+    out += "input: '" + inputs.substr(0, inputs.find(' ')) + "' ";
+  return out + attrs + "} ";
+}
+std::string node_def(const std::string& name, const std::string& op, const std::string& inputs,
+                     const std::string& attrs = "") {
+  return text(node(name, op, inputs, attrs), "node { name: '" + name, "node_def { name: '" + name);
+}
+std::string func(const std::string& attr, const std::string& name) {
+  return "attr { key: '" + attr + "' value { func { name: '" + name + "' } } } ";
+}
+std::string scalar(const std::string& value) {
+  return "attr { key: 'dtype' value { type: DT_FLOAT } } attr { key: 'value' value { tensor { dtype: DT_FLOAT "
+         "tensor_shape { } float_val: " +
+         value + " } } } ";
+}
+
+const std::string kInput =
+    "node { name: 'x' op: 'Placeholder' attr { key: 'dtype' value { type: DT_FLOAT } } "
+    "attr { key: 'shape' value { shape { } } } } ";
+
+struct Imported : TestEngine {
+  using TestEngine::TestEngine;
+  Status load(const std::string& nodes, const std::string& functions) {
+    return from_graph_def(kInput + nodes + "library { " + functions + "} ", graph);
+  }
+  float run(float x, const std::string& fetch) {
+    auto out = graph.output(fetch);
+    REQUIRE(out.ok());
+    auto result = session->run({{*graph.output("x:0"), Tensor::scalar(x)}}, {*out});
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    return (*result)[0].data<float>()[0];
+  }
+  Error refused(const std::string& nodes, const std::string& functions) {
+    const Status status = load(nodes, functions);
+    REQUIRE(!status.ok());
+    return status.error();
+  }
+};
+
+const std::string kTwice = function("twice", "a", node_def("sum", "AddV2", "a a"), "sum:z:0");
+
+}  // namespace
+
+TEST_CASE("a call becomes the nodes of its function, and calls nest") {
+  Imported t;
+  const std::string four =
+      function("four", "a",
+               node_def("one", "PartitionedCall", "a", func("f", "twice")) + node_def("two", "twice", "one:output:0"),
+               "two:out:0");
+  REQUIRE(
+      t.load(node("y", "StatefulPartitionedCall", "x", func("f", "four")) + node("z", "Neg", "y:0"), kTwice + four));
+  CHECK(t.run(3, "y:0") == 12);
+  CHECK(t.run(3, "z:0") == -12);
+  CHECK(t.graph.find("y/one/sum"));
+}
+
+TEST_CASE("If runs the branch taken only") {
+  Imported t;
+  const std::string positive = function("positive", "a", node_def("root", "Sqrt", "a"), "root:y:0");
+  const std::string negative = function(
+      "negative", "a", node_def("stop", "Abort", "") + node_def("same", "Identity", "a ^stop"), "same:output:0");
+  REQUIRE(t.load(node("zero", "Const", "", scalar("0")) + node("is", "Greater", "x zero") +
+                     node("y", "If", "is x", func("then_branch", "positive") + func("else_branch", "negative")),
+                 positive + negative));
+  CHECK(t.run(9, "y:0") == 3);
+  auto failed = t.session->run({{*t.graph.output("x:0"), Tensor::scalar(-1.f)}}, {*t.graph.output("y:0")});
+  REQUIRE(!failed.ok());
+  CHECK(failed.error().node == "y/else/stop");
+  CHECK(t.run(16, "y:0") == 4);
+}
+
+TEST_CASE("what a branch must run, runs before what waits for the If") {
+  Imported t;
+  const std::string stops = function("stops", "a", node_def("stop", "Abort", ""), "a", "DT_FLOAT",
+                                     "control_ret { key: 'stop' value: 'stop' } ");
+  const std::string passes = function("passes", "a", "", "a");
+  REQUIRE(t.load(node("zero", "Const", "", scalar("0")) + node("is", "Greater", "x zero") +
+                     node("y", "If", "is x", func("then_branch", "passes") + func("else_branch", "stops")) +
+                     node("z", "Neg", "x ^y"),
+                 stops + passes));
+  CHECK(t.run(2, "z:0") == -2);
+  CHECK(!t.session->run({{*t.graph.output("x:0"), Tensor::scalar(-1.f)}}, {*t.graph.output("z:0")}).ok());
+}
+
+TEST_CASE("Case takes the branch of its index, the last for others") {
+  Imported t;
+  const std::string branches =
+      "attr { key: 'branches' value { list { func { name: 'twice' } func { name: 'minus' } } } } ";
+  const std::string minus = function("minus", "a", node_def("n", "Neg", "a"), "n:y:0");
+  REQUIRE(t.load(
+      node("i", "Cast", "x", "attr { key: 'DstT' value { type: DT_INT32 } } ") + node("y", "Case", "i x", branches),
+      kTwice + minus));
+  CHECK(t.run(0, "y:0") == 0);
+  CHECK(t.run(1, "y:0") == -1);
+  CHECK(t.run(5, "y:0") == -5);
+}
+
+TEST_CASE("While runs its body while its condition holds") {
+  Imported t;
+  const auto two = [](const std::string& name, const std::string& nodes, const std::string& out) {
+    return "function { signature { name: '" + name +
+           "' input_arg { name: 'a' type: DT_FLOAT } input_arg { name: 'most' type: DT_FLOAT } " + out + " ";
+  };
+  const std::string less = two("less", "", "output_arg { name: 'out' type: DT_BOOL } }") +
+                           node_def("is", "Less", "a most") + "ret { key: 'out' value: 'is:z:0' } } ";
+  const std::string body =
+      two("body", "", "output_arg { name: 'o1' type: DT_FLOAT } output_arg { name: 'o2' type: DT_FLOAT } }") +
+      node_def("next", "PartitionedCall", "a", func("f", "twice")) +
+      "ret { key: 'o1' value: 'next:output:0' } ret { key: 'o2' value: 'most' } } ";
+  REQUIRE(t.load(
+      node("one", "Const", "", scalar("1")) + node("y", "While", "one x", func("cond", "less") + func("body", "body")),
+      kTwice + less + body));
+  CHECK(t.run(100, "y:0") == 128);
+  CHECK(t.run(0.5, "y:0") == 1);
+  CHECK(t.run(100, "y:1") == 100);
+}
+
+TEST_CASE("calls that do not fit are refused with the call") {
+  const std::string call = node("y", "PartitionedCall", "x", func("f", "twice"));
+  const auto error = [](const std::string& nodes, const std::string& functions) {
+    Imported t;
+    const Error e = t.refused(nodes, functions);
+    CHECK(e.node == "y");
+    return e.message;
+  };
+  CHECK_THAT(error(call, ""), Contains("function 'twice' is not in the library"));
+  CHECK_THAT(error(node("y", "PartitionedCall", "x"), kTwice), Contains("attribute f names no function"));
+  CHECK_THAT(error(node("y", "PartitionedCall", "x x", func("f", "twice")), kTwice), Contains("takes 1 inputs, not 2"));
+  CHECK_THAT(error(call, function("twice", "a", node_def("s", "Neg", "b"), "s:y:0")),
+             Contains("'b' is not in the function"));
+  CHECK_THAT(error(call, function("twice", "a", node_def("s", "Neg", "a"), "s:w:0")), Contains("'s:w:0'"));
+  CHECK_THAT(error(node("y", "If", "x", func("then_branch", "twice") + func("else_branch", "twice")), kTwice),
+             Contains("takes 1 inputs, not 0"));
+  CHECK_THAT(error(node("y", "While", "x", func("cond", "twice") + func("body", "none")), kTwice), Contains("'none'"));
+  Imported t;
+  const Error e =
+      t.refused(call, function("twice", "a", node_def("s", "PartitionedCall", "a", func("f", "twice")), "s:output:0"));
+  CHECK_THAT(e.message, Contains("function 'twice' calls itself"));
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Users' code that throws, or is not of the kind that it should be, where no request waits for it. See barrier_test.cpp
+// for kernels and replies.
+#include <set>
+
+#include "actors/engine_impl.h"
+#include "tests/engine/fixtures.h"
+#include "tests/repeats.h"
+#include "troupe/dataset.h"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Tiresome final : public Resource {
+  bool wants_work() const override { throw std::runtime_error("in wants_work"); }
+};
+
+class Answers final : public ResourceKernel {
+  void execute(Resource&, ResourceRequest request) override { request.reply(std::vector<Tensor>{Tensor::scalar(1.f)}); }
+};
+
+class MakesHandle final : public ComputeKernel {
+  Status compute(KernelContext& c) override {
+    auto handle = std::make_shared<ResourceHandle>();
+    handle->type = "tiresome";
+    handle->name = "it";
+    handle->factory = []() -> Result<std::unique_ptr<Resource>> { return std::unique_ptr<Resource>(new Tiresome()); };
+    c.set_output(0, Tensor::scalar<ResourceRef>(std::move(handle)));
+    return {};
+  }
+};
+
+class Bare final : public Kernel {};
+
+/// Computes, whatever it is registered as.
+Result<std::unique_ptr<Kernel>> make_answer(const KernelInit&) {
+  class Answer final : public ComputeKernel {
+    Status compute(KernelContext& c) override {
+      c.set_output(0, Tensor::scalar(2.f));
+      return {};
+    }
+  };
+  return std::unique_ptr<Kernel>(new Answer());
+}
+
+class Unsure final : public ComputeKernel {
+  bool shareable() const override { throw std::runtime_error("in shareable"); }
+  Status compute(KernelContext&) override { return {}; }
+};
+
+void register_those(OpRegistry& ops, KernelRegistry& kernels) {
+  const auto none = not_differentiable("a test's");
+  const auto source = [&](const char* name, const char* output) {
+    ops.add(OpDef(name).output(output).doc("A test's.").shape(scalar_shape).stateful(), none);
+  };
+  source("Tiresome", "y: resource");
+  kernels.add<MakesHandle>("Tiresome", DeviceKind::kCpu, {});
+  ops.add(OpDef("Answers").input("r: resource").output("y: float32").doc("A test's.").shape(scalar_shape).stateful(),
+          none);
+  kernels.add<Answers>("Answers", DeviceKind::kCpu, {});
+  source("Bare", "y: float32");
+  kernels.add<Bare>("Bare", DeviceKind::kCpu, {});
+  source("Untold", "y: float32");
+  kernels.add("Untold", DeviceKind::kCpu, {}, make_answer);
+  source("Mistold", "y: float32");
+  kernels.add("Mistold", DeviceKind::kCpu, {}, {KernelKind::kBlocking, make_answer});
+  source("Unsure", "y: float32");
+  kernels.add<Unsure>("Unsure", DeviceKind::kCpu, {});
+}
+
+struct UserEngine {
+  std::unique_ptr<Engine> engine = *Engine::create({.cpu_threads = {1, 1}, .register_ops = register_those});
+  Graph graph{engine->ops()};
+  Scope scope{graph};
+  Session session{*engine, graph};
+  RunResult run(Output fetch) { return session.run({fetch}, RunOptions{.deadline = 60s}); }
+};
+
+TEST_CASE("a resource that throws when it is asked for background work serves on") {
+  UserEngine u;
+  const Output handle = u.scope.op("Tiresome", {});
+  const Output y = u.scope.op("Answers", {handle}), there = u.scope.device("/cpu:1").op("Answers", {handle});
+  std::set<caf::actor_id> hosts;
+  for (int i = 0; i < repeats(50); ++i) {
+    const RunResult r = u.session.run({y, there}, RunOptions{.deadline = 60s});
+    INFO((r.ok() ? "" : r.error().str()));
+    REQUIRE(r.ok());
+    hosts.insert(u.engine->impl().directory->find("tiresome//it").id());
+  }
+  CHECK(hosts.size() == 1);
+}
+
+TEST_CASE("a kernel that derives from Kernel alone is an error that says what to derive from") {
+  UserEngine u;
+  for (int i = 0; i < 2; ++i) {
+    const RunResult r = u.run(u.scope.named("bare").op("Bare", {}));
+    refused(r, Code::kInternal, "must derive from ComputeKernel, ResourceKernel or BlockingKernel");
+    CHECK(r.error().op == "Bare");
+    CHECK(r.error().node == (i == 0 ? "bare" : "bare_1"));
+  }
+}
+
+TEST_CASE("a kernel of another kind than its registration says is an error that names both") {
+  UserEngine u;
+  const RunResult untold = u.run(u.scope.op("Untold", {}));
+  REQUIRE(untold.ok());
+  CHECK((*untold)[0].data<float>()[0] == 2);
+  for (int i = 0; i < 2; ++i) {
+    const RunResult r = u.run(u.scope.named("mistold").op("Mistold", {}));
+    refused(r, Code::kInternal, "its kernel is registered as blocking, but the one made is compute");
+    CHECK(r.error().op == "Mistold");
+    CHECK(r.error().node == (i == 0 ? "mistold" : "mistold_1"));
+  }
+}
+
+TEST_CASE("what shareable() and a priority throw names the node") {
+  UserEngine u;
+  const RunResult r = u.run(u.scope.named("unsure").op("Unsure", {}));
+  refused(r, Code::kInternal, "in shareable");
+  CHECK(r.error().op == "Unsure");
+  CHECK(r.error().node == "unsure");
+
+  SessionOptions options;
+  options.priority = [](const Node&) -> int { throw std::runtime_error("in a priority"); };
+  Session session(*u.engine, u.graph, options);
+  const Output size = u.scope.constant(Tensor::of<int32_t>({2}));
+  const Output drawn = u.scope.named("drawn").op("RandomUniform", {size}, {{"dtype", DType::kFloat32}});
+  const RunResult no_plan = session.run({drawn});
+  refused(no_plan, Code::kInternal, "in a priority");
+  CHECK(no_plan.error().node == "drawn");
+  CHECK(no_plan.error().op == "RandomUniform");
+}
+
+/// A stage that does not know whether it waits.
+struct Undecided final : Dataset::Stage {
+  Result<std::unique_ptr<DatasetIterator>> iterate() const override { return make_error(Code::kInternal, "none"); }
+  std::vector<DType> dtypes() const override { return {DType::kInt32}; }
+  std::vector<PartialShape> shapes() const override { return {{}}; }
+  bool may_wait() const override { throw std::runtime_error("in may_wait"); }
+};
+
+TEST_CASE("a dataset whose may_wait() throws is refused, and its name stays free") {
+  UserEngine u;
+  const Dataset undecided(std::make_shared<Undecided>());
+  for (const Dataset& d : {undecided, undecided.repeat()}) {
+    const Status added = u.engine->add_dataset("numbers", d);
+    REQUIRE_FALSE(added.ok());
+    CHECK_THAT(added.error().message, Catch::Contains("in may_wait"));
+  }
+  CHECK(u.engine->add_dataset("numbers", *Dataset::from_tensors({Tensor::of<int32_t>({1, 2})})).ok());
+}
+
+}  // namespace
+}  // namespace troupe
