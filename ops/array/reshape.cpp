@@ -135,7 +135,7 @@ Result<std::vector<int64_t>> permutation(const Tensor& t, int rank) {
     return invalid_argument("{} numbers permute a tensor of rank {}", perm.size(), rank);
   for (int64_t p : perm) {
     if (p < 0 || p >= static_cast<int64_t>(perm.size()) || seen[p])
-      return invalid_argument("[{}] is no permutation of {} numbers", join(perm), perm.size());
+      return invalid_argument("[{}] is not a permutation of {} numbers", join(perm), perm.size());
     seen[p] = true;
   }
   return perm;

@@ -53,7 +53,7 @@ class UnravelIndex final : public ComputeKernel {
     int64_t elements = 1;
     for (int64_t n : dims)
       if (n < 0 || __builtin_mul_overflow(elements, n, &elements))
-        return invalid_argument("dims [{}] are no sizes of a tensor", join(dims));
+        return invalid_argument("dims [{}] are not the sizes of a tensor", join(dims));
     const auto n = static_cast<int64_t>(flat.size()), rank = static_cast<int64_t>(dims.size());
     std::vector<int64_t> places(static_cast<size_t>(rank * n));
     for (int64_t i = 0; i < n; ++i) {

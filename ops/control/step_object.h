@@ -26,7 +26,7 @@ template <class T> Result<std::shared_ptr<T>> step_object(const Tensor& t) {
   if (t.dtype() == DType::kResource && t.elements() == 1)
     if (const ResourceRef& ref = t.data<ResourceRef>()[0]; ref && ref->type == T::kKind)
       return static_cast<const StepHandle<T>*>(ref.get())->object;
-  return invalid_argument("{} is no handle of a {}", t.str(), T::kKind);
+  return invalid_argument("{} is not a handle of a {}", t.str(), T::kKind);
 }
 
 }  // namespace troupe

@@ -121,7 +121,7 @@ class ExtractGlimpse final : public ComputeKernel {
     float at = normalized_ ? offset * whole : offset;
     if (centered_) at = (normalized_ || !second_ ? at / 2 : at) + whole / 2;
     if (!second_ || (normalized_ && centered_)) at -= half;
-    if (!std::isfinite(at)) return invalid_argument("offset {} is no place", offset);
+    if (!std::isfinite(at)) return invalid_argument("offset {} must be finite", offset);
     constexpr float kFar = 0x1p40f;  // beyond any image
     return static_cast<int64_t>(std::clamp(at, -kFar, kFar));
   }

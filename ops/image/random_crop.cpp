@@ -40,8 +40,9 @@ struct Wishes {
   Status check() const {
     const auto range = [](const std::vector<float>& r) { return r.size() == 2 && r[0] > 0 && r[0] <= r[1]; };
     if (!range(ratios) || !std::isfinite(ratios[1]))
-      return invalid_argument("aspect_ratio_range [{}] is no range above 0", join(ratios));
-    if (!range(areas) || areas[1] > 1) return invalid_argument("area_range [{}] is no range in (0, 1]", join(areas));
+      return invalid_argument("aspect_ratio_range [{}] must be a range above 0", join(ratios));
+    if (!range(areas) || areas[1] > 1)
+      return invalid_argument("area_range [{}] must be a range in (0, 1]", join(areas));
     if (attempts <= 0) return invalid_argument("max_attempts must be above 0, not {}", attempts);
     return {};
   }

@@ -39,7 +39,7 @@ class DecodeRaw final : public ComputeKernel {
       if (values[i].size() != bytes)
         return invalid_argument("string {} has {} bytes, string 0 has {}: they must be equally long", i,
                                 values[i].size(), bytes);
-    if (bytes % size != 0) return invalid_argument("{} bytes are no whole number of {}", bytes, to_string(dtype_));
+    if (bytes % size != 0) return invalid_argument("{} bytes are not a whole number of {}", bytes, to_string(dtype_));
     if (x.rank() == kMaxRank) return invalid_argument("input {} has no room for a dimension", x.shape().str());
     std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
     sizes.push_back(static_cast<int64_t>(bytes / size));
@@ -153,7 +153,7 @@ class DecodeCsv final : public ComputeKernel {
       if (none) value = otherwise.data<T>()[0];
       else if constexpr (std::is_same_v<T, std::string>) value = field;
       else if (!read_number<T>(field, value))
-        status = invalid_argument("\"{}\" is no {}", field, to_string(out.dtype()));
+        status = invalid_argument("\"{}\" cannot be read as {}", field, to_string(out.dtype()));
     });
     return status;
   }
@@ -248,7 +248,7 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("little_endian: bool = true")
               .shape(raw_shape)
               .doc("The bytes of strings as numbers, on a new last dimension: fixed_length bytes of each, zeros after "
-                   "those that are shorter. Error for a fixed_length that is no whole number of numbers."),
+                   "those that are shorter. Error for a fixed_length that is not a whole number of numbers."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<DecodeRaw>("DecodePaddedRaw", DeviceKind::kCpu, {});
   ops.add(OpDef("DecodeCSV")
@@ -263,7 +263,7 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(csv_shape)
               .doc("The fields of lines (RFC 4180), each as its type, those of `select_cols` alone where given. A "
                    "field that "
-                   "is empty or `na_value` gets its default; without one it is an error, as is what is no number."),
+                   "is empty or `na_value` gets its default; without one it is an error, as is what is not a number."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<DecodeCsv>("DecodeCSV", DeviceKind::kCpu, {});
   ops.add(OpDef("SerializeTensor")

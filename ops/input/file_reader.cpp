@@ -109,7 +109,7 @@ void FileReader::ask_queue(const ResourceRef& queue) {
   waiting_ = Waiting::kQueue;
   question_ = host().ask(queue, [](Resource& resource, Reply reply) {
     auto* queue = dynamic_cast<Queue*>(&resource);
-    if (!queue) return reply(invalid_argument("input 1 is no queue"));
+    if (!queue) return reply(invalid_argument("input 1 is not a queue"));
     const QueueOptions& options = queue->options();
     if (options.dtypes != std::vector{DType::kString} ||
         (!options.shapes.empty() && !options.shapes[0].compatible(Shape())))

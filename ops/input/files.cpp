@@ -83,7 +83,7 @@ template <bool kAll> class ShardName final : public ComputeKernel {
 
 void register_file_ops(OpRegistry& ops, KernelRegistry& kernels) {
   const auto cpu = DeviceKind::kCpu;
-  const char* reason = "files and their names are no numbers";
+  const char* reason = "files and their names are not numbers";
   ops.add(OpDef("ReadFile")
               .input("filename: string")
               .output("contents: string")

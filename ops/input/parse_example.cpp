@@ -42,7 +42,7 @@ class Batch {
     features_.resize(serialized.size());
     for (size_t i = 0; i < serialized.size(); ++i) {
       if (!examples_[i].ParseFromString(serialized[i]))
-        return invalid_argument("record {}: {} bytes are no tf.Example", i, serialized[i].size());
+        return invalid_argument("record {}: {} bytes are not a tf.Example", i, serialized[i].size());
       for (const proto::FeatureEntry& e : examples_[i].features().feature())
         if (e.value().kind_case() != proto::Feature::KIND_NOT_SET) features_[i][e.key()] = &e.value();
     }

@@ -62,7 +62,7 @@ struct SequenceRecord {
 
   Status parse(const std::string& bytes, size_t i) {
     if (!message.ParseFromString(bytes))
-      return invalid_argument("record {}: {} bytes are no tf.SequenceExample", i, bytes.size());
+      return invalid_argument("record {}: {} bytes are not a tf.SequenceExample", i, bytes.size());
     for (const proto::FeatureEntry& e : message.context().feature())
       if (e.value().kind_case() != proto::Feature::KIND_NOT_SET) context[e.key()] = &e.value();
     for (const proto::FeatureListEntry& e : message.feature_lists().feature_list()) lists[e.key()] = &e.value();

@@ -173,7 +173,7 @@ class MergeSummary final : public ComputeKernel {
       for (const std::string& bytes : c.input(i).values<std::string>()) {
         proto::Summary one;
         if (!one.ParseFromString(bytes))
-          return invalid_argument("input {} holds {} bytes that are no Summary", i, bytes.size());
+          return invalid_argument("input {} holds {} bytes that are not a Summary", i, bytes.size());
         for (auto& value : *one.mutable_value()) {
           if (!tags.insert(value.tag()).second) return invalid_argument("the tag '{}' is there twice", value.tag());
           *all.add_value() = std::move(value);

@@ -175,7 +175,7 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
   binary(Binary<special::zeta>{}, "Zeta", "x", "q", "z", full,
          "Hurwitz' zeta function, the sum of (q + n)^-x over n >= 0. The shapes broadcast.", gradient(zeta_gradient));
   binary(Binary<special::polygamma>{}, "Polygamma", "a", "x", "z", full,
-         "The derivative of order a of Digamma; NaN where a is no whole number >= 0. The shapes broadcast.",
+         "The derivative of order a of Digamma; NaN where a is not a whole number >= 0. The shapes broadcast.",
          gradient(polygamma_gradient));
   ops.add(OpDef("Betainc")
               .input("a: T")

@@ -113,7 +113,7 @@ Result<std::vector<double>> fixed_unigrams(const KernelInit& init) {
     total += counts[k];
   }
   if (!(total > 0) || std::isinf(total))
-    return invalid_argument("the counts are no distribution: their sum is {}", total);
+    return invalid_argument("the counts must add up to a finite number above 0, got {}", total);
   return counts;
 }
 

@@ -48,7 +48,7 @@ Status prepare(std::vector<int64_t>& labels, int64_t b, const Sequences& s, cons
       ended = true;
       continue;
     }
-    if (ended) return invalid_argument("sequence {} has label {} after one that is no class", b, labels[i]);
+    if (ended) return invalid_argument("sequence {} has label {} after one that is not a class", b, labels[i]);
     kept.push_back(labels[i]);
   }
   if (static_cast<int64_t>(kept.size()) > s.lengths[b] && !attrs.ignore_longer)

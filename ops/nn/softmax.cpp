@@ -275,7 +275,7 @@ void register_softmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("Tlabels: {int32, int64} = int64")
               .shape(sparse_xent_shape)
               .doc("For each row of the matrix features the cross-entropy between its softmax and the class in labels; "
-                   "backprop is its gradient by features. A label that is no column is an error."),
+                   "backprop is its gradient by features. A label that is not a column is an error."),
           gradient(sparse_xent_gradient));
   const KernelRegistry::Types served = {{"T", FloatTypes::dtypes()}};
   for (const char* op : {"Softmax", "LogSoftmax"}) kernels.add<SoftmaxKernel>(op, DeviceKind::kCpu, served);

@@ -18,7 +18,7 @@ Result<std::string> tensor_bytes(const Tensor& x) {
 
 Result<Tensor> tensor_of_bytes(const std::string& bytes) {
   proto::TensorProto message;
-  if (!message.ParseFromString(bytes)) return invalid_argument("{} bytes are no TensorProto", bytes.size());
+  if (!message.ParseFromString(bytes)) return invalid_argument("{} bytes are not a TensorProto", bytes.size());
   return ProtoReader().tensor(message);
 }
 

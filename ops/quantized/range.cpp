@@ -19,7 +19,7 @@ Result<CodeRange> range_at(const KernelContext& c, int i) {
 Result<CodeRange> rising_range_at(const KernelContext& c, int i) {
   TROUPE_ASSIGN(const CodeRange r, range_at(c, i));
   if (!(r.low < r.high))
-    return invalid_argument("inputs {} and {} are no range: {} is not below {}", i, i + 1, r.low, r.high);
+    return invalid_argument("inputs {} and {} are not a range: {} is not below {}", i, i + 1, r.low, r.high);
   return r;
 }
 

@@ -95,7 +95,7 @@ template <class T> class Multinomial final : public ComputeKernel {
       for (int64_t k = 0; k < classes; ++k)
         if (std::isfinite(x(k))) largest = std::max(largest, x(k));
       for (int64_t k = 0; k < classes; ++k) sums[k] = sum += std::isfinite(x(k)) ? std::exp(x(k) - largest) : 0;
-      if (!(sum > 0)) return invalid_argument("logits of row {} are no distribution", r);
+      if (!(sum > 0)) return invalid_argument("logits of row {} are not a distribution", r);
       with_type(out_, IndexTypes{}, [&]<class I>() {
         for (int64_t i = 0; i < n; ++i) {
           const auto at = std::ranges::upper_bound(sums, words.uniform() * sum) - sums.begin();

@@ -31,7 +31,7 @@ struct CrossColumn {
 };
 
 Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
-  if (x.shape.rank() != 2) return invalid_argument("a sparse input of shape {} is no matrix", x.shape.str());
+  if (x.shape.rank() != 2) return invalid_argument("a sparse input of shape {} must be a matrix", x.shape.str());
   if (x.shape[0] != rows) return invalid_argument("a sparse input has {} rows, the first input {}", x.shape[0], rows);
   CrossColumn out{x.values, true, {}, 0};
   for (int64_t i = 0; i < x.size(); ++i) {
@@ -44,7 +44,7 @@ Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
 }
 
 Result<CrossColumn> dense_column(const Tensor& x, int64_t rows) {
-  if (x.rank() != 2) return invalid_argument("a dense input of shape {} is no matrix", x.shape().str());
+  if (x.rank() != 2) return invalid_argument("a dense input of shape {} must be a matrix", x.shape().str());
   if (x.dim(0) != rows) return invalid_argument("a dense input has {} rows, the first input {}", x.dim(0), rows);
   return CrossColumn{&x, false, {}, x.dim(1)};
 }
@@ -212,7 +212,7 @@ void register_sparse_cross_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                 : "As int64 the FarmHash fingerprints of features, or the numbers they are, hashed "
                                   "together from hash_key on, modulo num_buckets unless that is 0; as strings joined "
                                   "with \"_X_\" between them.")),
-            not_differentiable("features are no numbers"));
+            not_differentiable("features are not numbers"));
     kernels.add<SparseCross>(name, DeviceKind::kCpu, {});
   }
 }

@@ -76,7 +76,7 @@ Result<Shape> open_shape(std::vector<int64_t> sizes, int64_t elements) {
     if (sizes[i] == -1 && open >= 0) return invalid_argument("new_shape [{}] has two open sizes", join(sizes));
     if (sizes[i] == -1) open = static_cast<int64_t>(i);
     else if (sizes[i] < 0 || __builtin_mul_overflow(known, sizes[i], &known))
-      return invalid_argument("new_shape [{}] is no shape", join(sizes));
+      return invalid_argument("new_shape [{}] is not a shape", join(sizes));
   }
   if (open >= 0) sizes[open] = known > 0 ? elements / known : 0;
   TROUPE_ASSIGN(const Shape shape, Shape::make(sizes));

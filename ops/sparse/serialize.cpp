@@ -26,7 +26,7 @@ Result<Tensor> unpacked(const Tensor& in, int64_t at) {
   if (in.dtype() != DType::kVariant) return tensor_of_bytes(in.data<std::string>()[at]);
   const TensorListRef& list = in.data<TensorListRef>()[at];
   if (!list || list->elements.size() != 1 || !list->elements[0].defined())
-    return invalid_argument("element {} is no serialized tensor", at);
+    return invalid_argument("element {} is not a serialized tensor", at);
   return list->elements[0];
 }
 

@@ -169,7 +169,8 @@ class SparseSliceGrad final : public ComputeKernel {
       places.push_back(i);
       ++next;
     }
-    if (next != out.dim(0)) return invalid_argument("{} of output_indices are none of the input's", out.dim(0) - next);
+    if (next != out.dim(0))
+      return invalid_argument("{} of output_indices are not among the input's", out.dim(0) - next);
     with_storage(g.dtype(), [&]<class S>() {
       const S* value = static_cast<const S*>(g.raw());
       for (int64_t i : places) static_cast<S*>(d.mutable_raw())[i] = *value++;

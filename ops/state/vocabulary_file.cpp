@@ -19,7 +19,7 @@ constexpr int64_t kLineNumber = -1, kWholeLine = -2;
 Status set_from_text(Tensor& t, int64_t at, std::string_view text) {
   const auto number = [&]<class T>(T* out) -> Status {
     if (read_number<T>(text, out[at])) return {};
-    return invalid_argument("\"{}\" is no {}", text, to_string(t.dtype()));
+    return invalid_argument("\"{}\" cannot be read as {}", text, to_string(t.dtype()));
   };
   switch (t.dtype()) {
     case DType::kString: t.mutable_data<std::string>()[at] = text; return {};

@@ -18,7 +18,7 @@ Result<Pattern> compile(const std::string& text) {
   options.set_log_errors(false);
   auto pattern = std::make_shared<const re2::RE2>(text, options);
   if (pattern->ok()) return Pattern(std::move(pattern));
-  return invalid_argument("pattern \"{}\" is no regular expression: {}", text, pattern->error());
+  return invalid_argument("pattern \"{}\" is not a regular expression: {}", text, pattern->error());
 }
 
 /// The pattern of the node, or of input 1, which seldom changes: the last one is kept.

@@ -57,6 +57,6 @@ template <class To, class F> class StringMap final : public ComputeKernel {
   const F f_;
 };
 
-inline const char* const kNoGradientOfStrings = "strings are no numbers";
+inline const char* const kNoGradientOfStrings = "strings are not numbers";
 
 }  // namespace troupe

@@ -39,7 +39,7 @@ namespace {
 template <class T> struct ReadNumber {
   Status operator()(const std::string& x, T& y) const {
     if (read_number<T>(x, y)) return {};
-    return invalid_argument("\"{}\" is no {}", x, to_string(dtype_of<T>));
+    return invalid_argument("\"{}\" cannot be read as {}", x, to_string(dtype_of<T>));
   }
 };
 template <class T> class ReadNumbers final : public ComputeKernel {

@@ -170,13 +170,13 @@ struct Decode64 {
     size_t padding = 0;
     for (; padding < 2 && digits.ends_with('='); ++padding) digits.remove_suffix(1);
     if (digits.size() % 4 == 1 || (padding > 0 && x.size() % 4 != 0))
-      return invalid_argument("{} characters are no base 64", x.size());
+      return invalid_argument("{} characters are not base 64", x.size());
     y.clear();
     uint32_t bits = 0;
     int count = 0;
     for (const char c : digits) {
       const size_t digit = kDigits.find(c);
-      if (digit == std::string_view::npos) return invalid_argument("'{}' is no digit of web-safe base 64", c);
+      if (digit == std::string_view::npos) return invalid_argument("'{}' is not a digit of web-safe base 64", c);
       bits = bits << 6 | static_cast<uint32_t>(digit);
       count += 6;
       if (count < 8) continue;

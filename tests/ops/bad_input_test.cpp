@@ -173,7 +173,7 @@ TEST_CASE("ranges of integers that stand for numbers are checked", "[bad_input]"
     CHECK_THAT(r.error().message, Catch::Contains(words));
   };
   for (const char* op : {"QuantizedAdd", "QuantizedMul", "QuantizedMatMul"}) {
-    fails(op, {matrix, matrix, high, low, low, high}, "inputs 2 and 3 are no range: 2 is not below -1");
+    fails(op, {matrix, matrix, high, low, low, high}, "inputs 2 and 3 are not a range: 2 is not below -1");
     fails(op, {matrix, matrix, low, high, high, high}, "inputs 4 and 5");
     fails(op, {matrix, matrix, low, high, two, high}, "input 4");
   }
@@ -300,7 +300,7 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
     return Tensor::of<std::string>(std::vector<std::string>(static_cast<size_t>(n), "\xff"), Shape{n});
   };
   check_fails("DeserializeSparse", {text(2)}, "[...,3], not [2]", wanted);
-  check_fails("DeserializeSparse", {text(3)}, "1 bytes are no TensorProto", wanted);
+  check_fails("DeserializeSparse", {text(3)}, "1 bytes are not a TensorProto", wanted);
   check_fails("DeserializeManySparse", {*text(0).reshape({0, 3})}, "[0,3] has no sparse tensor", wanted);
   const auto packed = apply("SerializeManySparse", {places, two, sizes});
   REQUIRE(packed.ok());
@@ -318,10 +318,10 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseCrossV2", {places, L({1, 2}), L({3, 2}), L({1, 2}, {2, 1}), S("-")}, "2 rows, the first input 3",
               one);
   check_fails("SparseCrossV2", {L({1, 0, 0, 0}, {2, 2}), L({1, 2}), L({2, 1}), S("-")}, "must be sorted", one);
-  check_fails("SparseCrossV2", {L({1}, {1, 1}), L({1}), L({2}), S("-")}, "[2] is no matrix", one);
+  check_fails("SparseCrossV2", {L({1}, {1, 1}), L({1}), L({2}), S("-")}, "[2] must be a matrix", one);
   check_fails("SparseCrossV2", {places, L({1, 2}), sizes, L({1}, {1, 1}), S("-")}, "2 types for N = 1 sparse inputs",
               {{"N", int64_t{1}}, {"sparse_types", std::vector<DType>{DType::kInt64, DType::kInt64}}});
-  check_fails("SparseCrossV2", {L({1}), S("-")}, "dense input of shape [1] is no matrix", no_sparse);
+  check_fails("SparseCrossV2", {L({1}), S("-")}, "dense input of shape [1] must be a matrix", no_sparse);
   check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }

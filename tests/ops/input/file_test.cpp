@@ -55,7 +55,7 @@ TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
   CHECK_THAT(csv("1"), Contains("record 1: 1 fields where 2"));
   CHECK_THAT(csv("1,2,3"), Contains("3 fields"));
   CHECK_THAT(csv(",2"), Contains("field 0: it is required"));
-  CHECK_THAT(csv("1,x"), Contains("field 1: \"x\" is no int32"));
+  CHECK_THAT(csv("1,x"), Contains("field 1: \"x\" cannot be read as int32"));
   CHECK_THAT(csv("\"1,2"), Contains("quotes of field 0 do not end"));
   CHECK_THAT(csv("\""), Contains("do not end"));
   CHECK_THAT(csv("\"1\"2,3"), Contains("'2' after the quotes"));
@@ -68,7 +68,7 @@ TEST_CASE("lines and bytes that are wrong are errors", "[files]") {
   CHECK_THAT(failure("DecodePaddedRaw", {S("abc"), I(0)}, wide), Contains("above 0, not 0"));
   CHECK_THAT(failure("DecodeRaw", {S({"abcd", "abcdefgh"})}, wide), Contains("string 1 has 8 bytes"));
   CHECK_THAT(failure("ParseTensor", {S("\xff")}, {{"out_type", DType::kInt32}}),
-             Contains("1 bytes are no TensorProto"));
+             Contains("1 bytes are not a TensorProto"));
   CHECK_THAT(failure("ParseTensor", {S("\x08\x07")}, {{"out_type", DType::kInt32}}), Contains("string, not int32"));
   CHECK_THAT(failure("ParseTensor", {S("\x08\x03\x12\x02\x12\0\x22\x01\x01")}, {{"out_type", DType::kInt32}}),
              Contains("bytes"));

@@ -116,7 +116,7 @@ TEST_CASE("sequences of features that are not as promised are errors", "[example
   fails(one, "n", DType::kInt64, true, "record 0: 'n' has 2 values");
   fails(one, "n", DType::kString, false, "feature list 'n' is int64, not string");
   fails(one, "x", DType::kInt64, true, "feature list 'x' is required");
-  fails(S("\xff\xff"), "n", DType::kInt64, false, "2 bytes are no tf.SequenceExample");
+  fails(S("\xff\xff"), "n", DType::kInt64, false, "2 bytes are not a tf.SequenceExample");
   CHECK_FALSE(parse(bytes, "n", DType::kInt64, false, none, 0).ok());
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("CTCLoss refuses labels that do not fit and takes those that no path h
   const Tensor logits = random_tensor<double>({4, 1, 3}, 3);
   check_error(apply("CTCLoss", {logits, kPlaces, I({1, 0}), I({5})}), "sequence_length 5");
   check_error(apply("CTCLoss", {logits, kPlaces, I({1, 0}), I({1})}), "2 labels, its length is 1");
-  check_error(apply("CTCLoss", {logits, kPlaces, I({2, 0}), I({4})}), "label 0 after one that is no class");
+  check_error(apply("CTCLoss", {logits, kPlaces, I({2, 0}), I({4})}), "label 0 after one that is not a class");
   check_error(apply("CTCLoss", {logits, kPlaces, I({-1, 0}), I({4})}), "label -1");
   check_error(apply("CTCLoss", {logits, L({1, 0, 0, 0}, {2, 2}), I({1, 0}), I({4})}), "sequence 1 in a batch of 1");
   const Tensor none = *apply("CTCLoss", {logits, kPlaces, I({1, 1}), I({2})});

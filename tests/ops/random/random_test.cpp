@@ -193,7 +193,7 @@ TEST_CASE("random ops refuse seeds, keys and ranges that are none", "[random][ba
   check_kernel_fails("RandomGamma", {shape, D(NAN)}, "alpha nan at position 0");
   check_kernel_fails("StatelessRandomGammaV2", {shape, L({1, 2}), D({1, 2, 3})}, "shape [2] does not end with [3]");
   check_kernel_fails("StatelessMultinomial", {F({NAN, INFINITY}, {1, 2}), I(1), L({1, 2})},
-                     "row 0 are no distribution");
+                     "row 0 are not a distribution");
 }
 
 TEST_CASE("Gamma and Poisson numbers have their moments for each parameter", "[random]") {

@@ -108,7 +108,7 @@ TEST_CASE("a constant table is filled from the lines of a file") {
     REQUIRE_FALSE(bad.ok());
     return bad.error().message;
   };
-  CHECK_THAT(message(attrs(1, 0, -1), file), Contains("line 1") && Contains("\"red\" is no int64"));
+  CHECK_THAT(message(attrs(1, 0, -1), file), Contains("line 1") && Contains("\"red\" cannot be read as int64"));
   CHECK_THAT(message(attrs(0, 2, -1), file), Contains("no column 2"));
   CHECK_THAT(message(attrs(0, -1, 4), file), Contains("3 lines"));
   CHECK_THAT(message(attrs(0, -1, -1), Tensor::scalar<std::string>(directory.file("gone"))), Contains("gone"));

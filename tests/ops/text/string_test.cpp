@@ -36,9 +36,9 @@ Status act(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs
 }  // namespace
 
 TEST_CASE("strings that cannot be used are errors", "[strings]") {
-  check_string_fails("StringToNumber", {S({"1", "x1"})}, "\"x1\" is no float32 (element 1 of [2])");
-  check_string_fails("StringToNumber", {S({""})}, "is no float32");
-  check_string_fails("StringToNumber", {S({"2147483648"})}, "is no int32", {{"out_type", DType::kInt32}});
+  check_string_fails("StringToNumber", {S({"1", "x1"})}, "\"x1\" cannot be read as float32 (element 1 of [2])");
+  check_string_fails("StringToNumber", {S({""})}, "cannot be read as float32");
+  check_string_fails("StringToNumber", {S({"2147483648"})}, "cannot be read as int32", {{"out_type", DType::kInt32}});
   check_string_fails("Substr", {S({"abc"}), I(4), I(1)}, "pos 4");
   check_string_fails("Substr", {S({"abc"}), I(-4), I(1)}, "pos -4");
   check_string_fails("Substr", {S({"abc"}), I({1}), I({1, 2})}, "one shape");
@@ -57,7 +57,7 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_string_fails("StringToHashBucketStrong", {S("a")}, "two numbers",
                      {{"num_buckets", int64_t{2}}, {"key", std::vector<int64_t>{1}}});
   check_string_fails("StringFormat", {I(1)}, "2 places for 1", {{"template", "%s %s"}});
-  check_string_fails("RegexFullMatch", {S("a"), S("(")}, "\"(\" is no regular expression");
+  check_string_fails("RegexFullMatch", {S("a"), S("(")}, "\"(\" is not a regular expression");
   check_string_fails("StaticRegexFullMatch", {S("a")}, "missing", {{"pattern", "["}});
   check_string_fails("RegexReplace", {S("a"), S("a"), S("\\1")}, "does not fit pattern");
   check_string_fails("RegexFullMatch", {S("a"), S({"a", "b"})}, "[2]");
