@@ -9,6 +9,7 @@
 #include "plan/op_costs.h"
 #include "tests/graph/passes/pass_fixture.h"
 #include "tests/io/temporary_directory.h"
+#include "troupe/cost_model.h"
 
 using namespace troupe;
 using Catch::Contains;

@@ -32,6 +32,7 @@
 #include "troupe/nn.h"
 #include "troupe/npy.h"
 #include "troupe/op.h"
+#include "troupe/op_cost.h"
 #include "troupe/operators.h"
 #include "troupe/ops.h"
 #include "troupe/optimizers.h"
@@ -74,7 +75,12 @@ struct Reading final : BlockingKernel {
 };
 
 Status of_own_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(OpDef("Doubled").input("x: float").output("y: float").doc("Twice x.").shape(unchanged_shape),
+  ops.add(OpDef("Doubled")
+              .input("x: float")
+              .output("y: float")
+              .doc("Twice x.")
+              .shape(unchanged_shape)
+              .cost(arithmetic_cost),
           not_differentiable("an example"));
   kernels.add<Doubled>("Doubled", DeviceKind::kCpu, {});
   kernels.add<Reading>("Reading", DeviceKind::kCpu, {});
