@@ -70,7 +70,7 @@ TEST_CASE("axes are checked", "[bad_input]") {
   check_fails("Sum", {kMatrix, I({2})}, "axis 2 of a tensor of rank 2");
   check_fails("Sum", {kMatrix, I({0, -2})}, "named twice");
   check_fails("ArgMax", {kMatrix, I(-3)}, "axis -3");
-  check_fails("Transpose", {kMatrix, I({0, 0})}, "no permutation");
+  check_fails("Transpose", {kMatrix, I({0, 0})}, "not a permutation");
   check_fails("Transpose", {kMatrix, I({0})}, "rank 2");
   check_fails("ConcatV2", {kMatrix, D({1, 2}, {1, 2}), I(0)}, "[");
   check_fails("ConcatV2", {D(1), D(2), I(0)}, "a");
@@ -128,7 +128,7 @@ TEST_CASE("indices are checked and named", "[bad_input]") {
   fails("TopKV2", {D({1, 2}), I(3)}, "top 3");
   fails("OneHot", {I({1}), I(-2), D(1), D(0)}, "depth -2");
   fails("RandomUniformInt", {I({2}), I(3), I(3)}, "minval 3");
-  fails("InvertPermutation", {I({0, 5})}, "no permutation");
+  fails("InvertPermutation", {I({0, 5})}, "not a permutation");
 }
 
 TEST_CASE("a placeholder that is not fed names itself", "[bad_input]") {

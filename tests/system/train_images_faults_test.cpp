@@ -95,7 +95,7 @@ TEST_CASE("train_images on a full disk ends with an error and keeps what was sav
   }
 }
 
-TEST_CASE("train_images stops at a loss that is no number, with the step and the node") {
+TEST_CASE("train_images stops at a loss that is not a number, with the step and the node") {
   const Data data;
   const Directory out;
   const std::vector<std::string> options = {"--optimizer", "sgd", "--lr", "1e30"};

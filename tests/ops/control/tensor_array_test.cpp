@@ -46,7 +46,7 @@ TEST_CASE("elements of a tensor array are written once and read once") {
       t.error(t.op("TensorArrayReadV3",
                    {t.op("StackV2", {t.of(I(-1))}, {{"elem_type", DType::kFloat64}}), t.of(I(0)), t.flow}, t.dtype))
           .message,
-      Catch::Contains("no handle of a tensor array"));
+      Catch::Contains("not a handle of a tensor array"));
 }
 
 TEST_CASE("an element that is read twice gets both gradients") {

@@ -66,7 +66,7 @@ TEST_CASE("random parts of images are of the size and ratio wished for and hold 
   check_image_fails("SampleDistortedBoundingBoxV2", {size, F({}, {1, 0, 4}), share}, "no bounding_boxes");
   check_image_fails("SampleDistortedBoundingBoxV2", {size, F({0, 0, 2, 1}, {1, 1, 4}), share}, "not inside");
   check_image_fails("SampleDistortedBoundingBoxV2", {I({0, 5, 3}), object, share}, "image_size");
-  check_image_fails("SampleDistortedBoundingBoxV2", {size, object, share}, "no range",
+  check_image_fails("SampleDistortedBoundingBoxV2", {size, object, share}, "must be a range",
                     {{"area_range", std::vector<float>{0.5f}}});
 }
 

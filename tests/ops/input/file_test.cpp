@@ -148,7 +148,7 @@ TEST_CASE("summaries hold numbers, histograms and pictures", "[files]") {
   const Tensor not_utf8 = *apply("ScalarSummary", {S("\xff"), D(1)});
   CHECK(summary_of("MergeSummary", {one, not_utf8}).value(1).tag() == "\xff");
   CHECK_THAT(failure("MergeSummary", {one, one}), Contains("'a' is there twice"));
-  CHECK_THAT(failure("MergeSummary", {S("\xff\xff")}), Contains("no Summary"));
+  CHECK_THAT(failure("MergeSummary", {S("\xff\xff")}), Contains("not a Summary"));
   CHECK_THAT(failure("ScalarSummary", {S({"a", "b"}), D(1)}), Contains("one shape"));
   CHECK_THAT(failure("HistogramSummary", {S("h"), D({1, NAN})}), Contains("element 1 is nan"));
   CHECK_THAT(failure("ImageSummary", {S("i"), F({1, 2}, {1, 1, 1, 2})}, attrs), Contains("[1,1,1,2]"));

@@ -42,9 +42,9 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_string_fails("Substr", {S({"abc"}), I(4), I(1)}, "pos 4");
   check_string_fails("Substr", {S({"abc"}), I(-4), I(1)}, "pos -4");
   check_string_fails("Substr", {S({"abc"}), I({1}), I({1, 2})}, "one shape");
-  check_string_fails("DecodeBase64", {S({"a"})}, "no base 64");
+  check_string_fails("DecodeBase64", {S({"a"})}, "not base 64");
   check_string_fails("DecodeBase64", {S({"a$=="})}, "'$'");
-  check_string_fails("DecodeBase64", {S({"YQ="})}, "no base 64");
+  check_string_fails("DecodeBase64", {S({"YQ="})}, "not base 64");
   check_string_fails("StringJoin", {S({"a"}), S({"a", "b"})}, "[1] and [2]");
   check_string_fails("ReduceJoin", {S({"a"}), I({1})}, "axis 1");
   check_string_fails("ReduceJoin", {S({"a"}), I({0, -1})}, "twice");
