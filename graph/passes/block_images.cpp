@@ -43,6 +43,7 @@ bool ImageBlocks::is_convolution(const Node& node, Role& role) const {
   const Tensor* filter = step_.constant(node.inputs()[1]);
   const PartialShape in = step_.shape(node.inputs()[0]), out = step_.shape(node.out());
   if (!filter || filter->rank() != 4 || !is_known(in) || !is_known(out)) return false;
+  if (in[1] * in[2] == 1 && out[1] * out[2] == 1) return false;  // one place is the same either way
   // Of one channel the kernels for blocks are so much faster that even a third of a block is worth it.
   if (!fills_blocks(out[3]) && (depthwise || in[3] != 1 || 3 * out[3] < kBlockChannels)) return false;
   if (depthwise ? filter->dim(3) != 1 || in[3] % kBlockChannels != 0 : filter->dim(2) != in[3]) return false;
@@ -61,19 +62,44 @@ ImageBlocks::Role ImageBlocks::role(const Node& node, const PassDevices& devices
   const std::string& op = node.op().name();
   if (op == "MaxPool") role = Role::kPool;
   else if (op == "Relu" || op == "Relu6" || op == "AddV2" || op == "Add") role = Role::kElements;
+  else if (op == "Mul" && (scales(node, 0) || scales(node, 1))) return Role::kScale;
+  else if (op == "Mean" && is_mean_of_places(node)) return Role::kMean;
   else return Role::kNone;
   const PartialShape out = step_.shape(node.out());
   if (!is_known(out)) return Role::kNone;
   for (const Output& input : node.inputs()) {
     const Output now = step_.now(input);
     const PartialShape in = step_.shape(now);
-    if (role_of(*now.node) == Role::kNone || step_.is_fed(now) || !is_known(in)) return Role::kNone;
+    if (!gives_blocks(*now.node) || step_.is_fed(now) || !is_known(in)) return Role::kNone;
     if (role == Role::kElements && !std::ranges::equal(in.dims(), out.dims())) return Role::kNone;
   }
   return role;
 }
 
+bool ImageBlocks::scales(const Node& node, size_t image) const {
+  const Output of = step_.now(node.inputs()[image]), by = step_.now(node.inputs()[1 - image]);
+  const PartialShape x = step_.shape(of), scale = step_.shape(by);
+  if (!gives_blocks(*of.node) || step_.is_fed(of) || !is_known(x) || !is_known(scale)) return false;
+  return (scale[0] == 1 || scale[0] == x[0]) && scale[1] == 1 && scale[2] == 1 && scale[3] == x[3] && x[1] * x[2] > 1;
+}
+
+bool ImageBlocks::is_mean_of_places(const Node& node) const {
+  const Output of = step_.now(node.inputs()[0]);
+  const Tensor* over = step_.constant(node.inputs()[1]);
+  if (!gives_blocks(*of.node) || step_.is_fed(of) || !is_known(step_.shape(of)) || !over || over->elements() != 2)
+    return false;
+  const auto dimension = [&](int64_t i) {
+    const int64_t d = over->dtype() == DType::kInt64 ? over->data<int64_t>()[i] : over->data<int32_t>()[i];
+    return d < 0 ? d + 4 : d;
+  };
+  return std::min(dimension(0), dimension(1)) == 1 && std::max(dimension(0), dimension(1)) == 2;
+}
+
 std::vector<size_t> ImageBlocks::images(const Node& node, Role role) const {
+  if (role == Role::kScale) {
+    const PartialShape x = step_.shape(node.inputs()[0]);
+    return {x[1] * x[2] > 1 ? size_t{0} : size_t{1}};  // the other is of one place
+  }
   std::vector<size_t> out;
   if (role != Role::kFirst) out.push_back(0);
   if (role == Role::kElements && node.inputs().size() > 1) out.push_back(1);
@@ -117,7 +143,7 @@ void ImageBlocks::drop_losses() {
   };
   for (const Node* node : step_.nodes())
     for (size_t i = 0; i < node->inputs().size(); ++i)
-      if (const Output now = step_.now(node->inputs()[i]); reads_blocks(*node, i) && role_of(*now.node) != Role::kNone)
+      if (const Output now = step_.now(node->inputs()[i]); reads_blocks(*node, i) && gives_blocks(*now.node))
         parent[static_cast<size_t>(root(node->id()))] = root(now.node->id());
   std::vector<double> gains(roles_.size());
   std::vector<bool> leaves(roles_.size());
@@ -126,16 +152,16 @@ void ImageBlocks::drop_losses() {
     gains[static_cast<size_t>(root(node->id()))] += gain(*node, role_of(*node));
     for (size_t i = 0; i < node->inputs().size(); ++i) {
       const Output now = step_.now(node->inputs()[i]);
-      const bool has_role = role_of(*now.node) != Role::kNone;
+      const bool in_blocks = gives_blocks(*now.node);
       if (reads_blocks(*node, i)) {
-        if (!has_role) enters[{{now.node->id(), now.port}, root(node->id())}] = now;
-      } else if (has_role) {
+        if (!in_blocks) enters[{{now.node->id(), now.port}, root(node->id())}] = now;
+      } else if (in_blocks) {
         leaves[static_cast<size_t>(now.node->id())] = true;
       }
     }
   }
   step_.for_each_wanted([&](const Output& o) {
-    if (role_of(*o.node) != Role::kNone) leaves[static_cast<size_t>(o.node->id())] = true;
+    if (gives_blocks(*o.node)) leaves[static_cast<size_t>(o.node->id())] = true;
   });
   for (const auto& [key, image] : enters)
     gains[static_cast<size_t>(key.second)] -= kChange * image_elements(step_.shape(image));
@@ -159,6 +185,13 @@ Output ImageBlocks::make(const Node& node, Role role) {
   for (const size_t i : images(node, role))
     if (!(inputs[i] = in_blocks(node, inputs[i]))) return {};
   const PartialShape in = step_.shape(node.inputs()[0]), out = step_.shape(node.out());
+  if (role == Role::kMean)
+    return step_.add_like(node, "_MeanOfBlockedImages", {inputs[0]},
+                          {{"channels", in[3]}, {"keep_dims", node.attrs().get_or("keep_dims", false)}});
+  if (role == Role::kScale) {
+    const size_t image = images(node, role)[0];
+    return step_.add_like(node, "_ScaleBlockedImages", {inputs[image], inputs[1 - image]});
+  }
   if (role == Role::kElements) return step_.add_like(node, node.op().name(), std::move(inputs), node.attrs());
   if (role == Role::kPool) {
     // The blocks of an image are images of 16 channels.
@@ -189,7 +222,9 @@ bool ImageBlocks::visit(const Node& node) {
   if (role == Role::kNone) return false;
   const Output made = make(node, role);
   if (!made) return false;
-  const Output by = step_.add_like(node, "_UnblockImages", {made}, {{"channels", step_.shape(node.out())[3]}});
+  const Output by = gives_blocks(node)
+                        ? step_.add_like(node, "_UnblockImages", {made}, {{"channels", step_.shape(node.out())[3]}})
+                        : made;
   if (!by) return false;
   step_.replace(node, {&by, 1});
   return true;

@@ -11,10 +11,11 @@
 namespace troupe {
 
 /// Puts _BlockedConv2D in place of convolutions of float32 on CPUs, plain or fused, whose filters are constants, and
-/// runs the sums, Relus and MaxPools between them on images in blocks of 16 channels (ops/parts/image_blocks.h), as
-/// processors with AVX-512 like them. _BlockImages and _UnblockImages stand where images come in and go out; a
-/// convolution of up to 3 channels makes blocks itself. Done for connected nodes as a whole, where what the kernels
-/// gain outweighs the changes at the borders, by inferred shapes alone.
+/// runs the sums, Relus, MaxPools, means of whole images and scales of channels (squeeze and excitation) between them
+/// on images in blocks of 16 channels (ops/parts/image_blocks.h), as processors with AVX-512 like them. _BlockImages
+/// and _UnblockImages stand where images come in and go out; a convolution of up to 3 channels makes blocks itself.
+/// Done for connected nodes as a whole, where what the kernels gain outweighs the changes at the borders, by inferred
+/// shapes alone.
 ///
 /// Left alone: sizes that are not known but for the batch, NCHW, groups, few channels, what is fed, nodes with control
 /// inputs, what runs on GPUs.
@@ -33,6 +34,8 @@ class ImageBlocks {
     kConvolution,
     kElements,  // element by element
     kPool,
+    kScale,  // each channel by a number: Mul with [batch or 1, 1, 1, channels]
+    kMean,   // over all places; its output is not in blocks
   };
   Role role(const Node& node, const PassDevices& devices) const;
   bool is_convolution(const Node& node, Role& role) const;
@@ -40,6 +43,13 @@ class ImageBlocks {
     const auto id = static_cast<size_t>(node.id());
     return id < roles_.size() ? roles_[id] : Role::kNone;
   }
+  bool gives_blocks(const Node& node) const {
+    const Role role = role_of(node);
+    return role != Role::kNone && role != Role::kMean;
+  }
+  /// Whether a Mul scales the channels of its input `image`.
+  bool scales(const Node& node, size_t image) const;
+  bool is_mean_of_places(const Node& node) const;
   /// The inputs that are images, in blocks where the node takes part.
   std::vector<size_t> images(const Node& node, Role role) const;
   /// Nanoseconds that the kernel of an image of the batch gains.

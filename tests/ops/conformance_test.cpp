@@ -51,6 +51,8 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_ReduceScatter",
                                             "_BlockImages",
                                             "_BlockedConv2D",
+                                            "_MeanOfBlockedImages",
+                                            "_ScaleBlockedImages",
                                             "_UnblockImages",
                                             "_FusedAttention",
                                             "_FusedConv2D",

@@ -74,6 +74,37 @@ TEST_CASE("convolutions hand images on in blocks, with the sums and pools betwee
                     "))), " + pooled + "))), int32[2] [1, 2])");
 }
 
+TEST_CASE("squeeze and excitation stay in blocks: the mean comes out, the scales come in") {
+  for (const bool scales_first : {false, true}) {
+    BlockFixture f;
+    const Output x = f.placeholder("x", {-1, 32, 32, 3});
+    const Output image = f.conv(f.conv(x, 3, 64, 3, 2), 64, 64, 3);
+    const Output mean = f.s.op("Mean", {image, f.s.constant(Tensor::of<int32_t>({2, -3}))}, {{"keep_dims", true}});
+    const Output gate = f.s.op("Sigmoid", {f.conv(mean, 64, 64)});
+    const Output scaled = scales_first ? f.s.op("Mul", {gate, image}) : f.s.op("Mul", {image, gate});
+    const std::string text = without_constants(f.blocked(f.summed(f.conv(scaled, 64, 64, 3, 4))));
+    const std::string blocked = "_BlockedConv2D(_BlockedConv2D(x))";
+    CHECK(text == "Sum(_UnblockImages(_BlockedConv2D(_ScaleBlockedImages(" + blocked +
+                      ", Sigmoid(Conv2D(_MeanOfBlockedImages(" + blocked + ")))))), int32[2] [1, 2])");
+  }
+}
+
+TEST_CASE("a product that is not of channels, and a mean over other dimensions, are of plain images") {
+  BlockFixture f;
+  const Output x = f.placeholder("x", {1, 32, 32, 3}), image = f.conv(f.conv(x, 3, 64, 3), 64, 64, 3);
+  const auto plain = [&](Output y) {
+    const std::string text = f.blocked(f.summed(y));
+    return text.find("_UnblockImages") != std::string::npos && text.find("_ScaleBlocked") == std::string::npos &&
+           text.find("_MeanOfBlocked") == std::string::npos;
+  };
+  CHECK(plain(f.s.op("Mul", {image, f.placeholder("rows", {1, 32, 1, 64})})));
+  CHECK(plain(f.s.op("Mul", {image, f.placeholder("one", {1, 1, 1, 1})})));
+  CHECK(plain(f.s.op("Mul", {image, f.placeholder("vector", {64})})));
+  CHECK(plain(f.s.op("Mul", {image, image})));
+  CHECK(plain(f.s.op("Mean", {image, f.s.constant(Tensor::of<int32_t>({1, 3}))}, {{"keep_dims", true}})));
+  CHECK(plain(f.s.op("Mean", {image, f.s.constant(Tensor::of<int32_t>({1}))}, {{"keep_dims", true}})));
+}
+
 TEST_CASE("borders that cost more than blocks gain stay, and what is not made for blocks") {
   BlockFixture f;
   const Output x = f.placeholder("x", {-1, 8, 8, 32}), first = f.placeholder("first", {-1, 16, 16, 3});

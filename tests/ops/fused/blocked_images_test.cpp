@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// _BlockImages, _UnblockImages and _BlockedConv2D against what they stand for; bad shapes.
+// What works on images in blocks against what it stands for; bad shapes.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -70,6 +70,27 @@ TEST_CASE("images come back from blocks as they went in, and what fills blocks i
     }
 }
 
+TEST_CASE("means and scales of images in blocks are those of the images") {
+  for (const int64_t channels : {1, 16, 20, 64})
+    for (const int64_t batch : {0, 1, 3}) {
+      BlockedFixture f;
+      const Output x = f.values({batch, 5, 3, channels}), y = f.blocked(x);
+      const Output over = f.s.constant(Tensor::of<int32_t>({1, 2}));
+      std::vector<Output> fetches;
+      for (const bool keep : {false, true}) {
+        fetches.push_back(f.s.op("Mean", {x, over}, {{"keep_dims", keep}}));
+        fetches.push_back(f.s.op("_MeanOfBlockedImages", {y}, {{"channels", channels}, {"keep_dims", keep}}));
+      }
+      for (const int64_t of : {int64_t{1}, batch}) {  // one for all, one for each
+        const Output scales = f.values({of, 1, 1, channels});
+        fetches.push_back(f.s.op("Mul", {x, scales}));
+        fetches.push_back(f.unblocked(f.s.op("_ScaleBlockedImages", {y, scales}), channels));
+      }
+      const auto r = f.run(fetches);
+      for (size_t i = 0; i < r.size(); i += 2) f.same(r[i + 1], r[i]);
+    }
+}
+
 TEST_CASE("convolutions on blocks give what those on images give") {
   const std::vector<std::vector<std::string>> epilogues = {
       {}, {"BiasAdd"}, {"BiasAdd", "Relu6"}, {"BiasAdd", "Sigmoid"}, {"Add"}, {"BiasAdd", "Add", "Relu"}};
@@ -136,6 +157,14 @@ TEST_CASE("blocks that are not of so many channels, and what does not fit them, 
     f.feeds.emplace_back(fed, BlockedFixture::numbers(shape));
     return fed;
   };
+  const Output two = hidden({2, 2, 3, 3, 16});
+  CHECK(fault("_MeanOfBlockedImages", {two}, {{"channels", int64_t{16}}}) ==
+        "[2,2,3,3,16] are not 16 channels in blocks of 16");
+  CHECK(fault("_ScaleBlockedImages", {two, hidden({2, 20})}) == "scales must have rank 4, but have [2,20]");
+  CHECK(fault("_ScaleBlockedImages", {two, hidden({2, 1, 1, 40})}) ==
+        "[2,2,3,3,16] are not 40 channels in blocks of 16");
+  CHECK(fault("_ScaleBlockedImages", {two, hidden({3, 1, 1, 20})}) == "scales [3,1,1,20] do not fit images [2,3,3,20]");
+  CHECK(fault("_ScaleBlockedImages", {two, hidden({2, 3, 1, 20})}) == "scales [2,3,1,20] do not fit images [2,3,3,20]");
   CHECK(fault("_BlockImages", {hidden({2, 3, 16})}) == "images must have rank 4, but their shape is [2,3,16]");
   CHECK(fault("_UnblockImages", {hidden({2, 2, 3, 3, 16})}, {{"channels", int64_t{16}}}) ==
         "[2,2,3,3,16] are not 16 channels in blocks of 16");
