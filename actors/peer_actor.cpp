@@ -103,10 +103,8 @@ void PeerActor::up(const LaneUp& m) {
     if (const auto peer = caf::actor_cast<caf::actor>(weak))
       caf::anon_send(peer, LaneBroken{n, connection, std::move(why)});
   };
-  net::LaneOptions options = {.allocator = c_.network->allocator(),
-                              .on_header = [stream, connection](const auto& h) { stream->begins(connection, h); }};
-  auto handler =
-      LaneHandler::make(c_.network->multiplexer(), std::move(*m.connection), std::move(options), std::move(callbacks));
+  auto handler = LaneHandler::make(c_.network->multiplexer(), std::move(*m.connection), {{}, c_.network->allocator()},
+                                   std::move(callbacks));
   if (const Status fits = stream->connect(connection, std::move(handler), m.resumed, m.received); !fits.ok())
     return lost(fits.error());
   heartbeat_.heard(steady_ns());

@@ -73,13 +73,6 @@ bool PeerStream::connected() const {
   return connection_ != nullptr;
 }
 
-void PeerStream::begins(uint64_t number, const net::FrameHeader& header) {
-  const std::lock_guard guard(mutex_);
-  if (closed_ || number != number_) return;
-  // A number that is wrong is the error of receive(), to which the whole frame comes.
-  if (stream_.acknowledge(header.acknowledged).ok()) unload();
-}
-
 void PeerStream::receive(uint64_t number, std::vector<net::ReceivedFrame> frames, int64_t now, const Take& take) {
   const std::lock_guard receiving(receiving_);
   Result<std::vector<net::ReceivedFrame>> fresh = std::vector<net::ReceivedFrame>();

@@ -37,9 +37,6 @@ class PeerStream {
   void close();
   bool connected() const;
 
-  /// The header of a large frame that is on its way over a connection, on the multiplexer's thread: lets go of the
-  /// frames that it acknowledges, so that what comes may take their memory.
-  void begins(uint64_t number, const net::FrameHeader& header);
   /// What came over a connection, on the multiplexer's thread: acknowledges it, sends what there is credit for now, and
   /// calls `take` with those frames that are to be delivered, or an error of net::Stream::receive(). What came over an
   /// old connection is dropped: it comes again. `take` may call all functions but receive() and close().

@@ -4,7 +4,6 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -122,11 +121,7 @@ struct ReceivedFrame {
 /// announces much and sends little holds little. One thread at a time. After an error it must not be used again.
 class FrameReader {
  public:
-  /// Told the header of each frame whose tensors have kLargePayload bytes or more, before there is memory for them.
-  using OnHeader = std::function<void(const FrameHeader&)>;
-  static constexpr uint64_t kLargePayload = uint64_t{64} << 10;
-  explicit FrameReader(FrameLimits limits = {}, std::shared_ptr<Allocator> allocator = system_allocator(),
-                       OnHeader on_header = {});
+  explicit FrameReader(FrameLimits limits = {}, std::shared_ptr<Allocator> allocator = system_allocator());
   ~FrameReader();
   FrameReader(FrameReader&&) noexcept;
 

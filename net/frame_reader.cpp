@@ -13,8 +13,7 @@ namespace troupe::net {
 
 class FrameReader::State {
  public:
-  State(FrameLimits limits, std::shared_ptr<Allocator> allocator, OnHeader on_header)
-      : limits_(limits), allocator_(std::move(allocator)), on_header_(std::move(on_header)) {}
+  State(FrameLimits limits, std::shared_ptr<Allocator> allocator) : limits_(limits), allocator_(std::move(allocator)) {}
 
   Result<size_t> feed(std::span<const char> bytes) {
     size_t taken = 0;
@@ -84,7 +83,6 @@ class FrameReader::State {
       }
       case Stage::kHead: {
         TROUPE_RETURN_IF_ERROR(read_table(std::string_view(text_).substr(header_.body)));
-        if (on_header_ && header_.payload >= kLargePayload) on_header_(header_);
         frame_.body = text_.substr(0, header_.body);
         return next_tensor();
       }
@@ -160,7 +158,6 @@ class FrameReader::State {
 
   const FrameLimits limits_;
   const std::shared_ptr<Allocator> allocator_;
-  const OnHeader on_header_;
   Stage stage_ = Stage::kHeader;
   uint64_t size_ = FrameHeader::kBytes, got_ = 0;  // of the stage, in bytes
   std::string text_;                               // header, head or blob, as far as it has come
@@ -170,8 +167,8 @@ class FrameReader::State {
   Frame frame_;
 };
 
-FrameReader::FrameReader(FrameLimits limits, std::shared_ptr<Allocator> allocator, OnHeader on_header)
-    : state_(std::make_unique<State>(limits, std::move(allocator), std::move(on_header))) {}
+FrameReader::FrameReader(FrameLimits limits, std::shared_ptr<Allocator> allocator)
+    : state_(std::make_unique<State>(limits, std::move(allocator))) {}
 FrameReader::~FrameReader() = default;
 FrameReader::FrameReader(FrameReader&&) noexcept = default;
 

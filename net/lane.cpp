@@ -24,8 +24,7 @@ constexpr int kMostPieces = 128;  // of one call
 }  // namespace
 
 Lane::Lane(std::unique_ptr<Transport> transport, LaneOptions options)
-    : transport_(std::move(transport)),
-      reader_(options.limits, std::move(options.allocator), std::move(options.on_header)), buffer_(kBufferBytes) {
+    : transport_(std::move(transport)), reader_(options.limits, std::move(options.allocator)), buffer_(kBufferBytes) {
   fcntl(fd(), F_SETFL, fcntl(fd(), F_GETFL) | O_NONBLOCK);
   const int on = 1;
   setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // of a socket that is not TCP: refused, and not needed

@@ -19,7 +19,6 @@ namespace troupe::net {
 struct LaneOptions {
   FrameLimits limits = {};                                    // of frames that come in
   std::shared_ptr<Allocator> allocator = system_allocator();  // of their tensors
-  FrameReader::OnHeader on_header = {};                       // by the thread that reads
 };
 
 /// What went over a lane so far; frames that are complete.

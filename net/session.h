@@ -72,9 +72,6 @@ class Stream {
   /// order and for frames without a number, false for a duplicate. `now` in nanoseconds. Errors: kDataLoss for a gap,
   /// with both numbers, and for an acknowledgement of what was not sent. A connection with an error must be closed.
   Result<bool> receive(const FrameHeader& header, int64_t now);
-  /// The peer has all up to `number`: what was kept of them is let go. receive() does so too; a frame that is large
-  /// tells it early. Error: kDataLoss for what was not sent, which changes nothing.
-  Status acknowledge(uint64_t number);
   /// All up to here have come.
   uint64_t received() const { return received_; }
   /// An ACK frame, when one is due.
@@ -92,6 +89,7 @@ class Stream {
   const StreamCounters& counters() const { return counters_; }
 
  private:
+  Status acknowledge(uint64_t number);
   OutgoingFrame outgoing(FrameRef frame, uint64_t sequence);
 
   StreamOptions options_;

@@ -129,29 +129,6 @@ TEST_CASE("a stream that is closed takes nothing any more, though frames are on 
   }
 }
 
-TEST_CASE("the header of a large frame lets go of what it acknowledges; a wrong one changes nothing") {
-  Pair pair;
-  pair.connect();
-  End& from = pair.ends[0];
-  from.stream->send(numbered(1, 1));
-  from.stream->send(numbered(2, 1));
-  const uint64_t bytes = from.load->bytes();
-  net::FrameHeader header;
-  header.acknowledged = 3;  // of two
-  from.stream->begins(1, header);
-  CHECK(from.load->bytes() == bytes);
-  header.acknowledged = 1;
-  from.stream->begins(2, header);  // of a connection that is not the present one
-  CHECK(from.load->bytes() == bytes);
-  from.stream->begins(1, header);
-  CHECK(from.load->bytes() == bytes / 2);
-  from.stream->begins(1, header);
-  CHECK(from.load->bytes() == bytes / 2);
-  from.stream->close();
-  header.acknowledged = 2;
-  from.stream->begins(1, header);
-}
-
 TEST_CASE("a stream counts what it is told of until it is acknowledged") {
   Pair pair;
   End& from = pair.ends[0];

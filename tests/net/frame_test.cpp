@@ -125,25 +125,6 @@ TEST_CASE("bytes of a tensor may be written straight into its memory") {
   CHECK(reader.take()->frame.tensors[0].identical(tensor));
 }
 
-TEST_CASE("the header of a large frame is told once, before its tensors have memory") {
-  int told = 0;
-  const auto memory = counting();
-  FrameReader reader({}, memory, [&](const FrameHeader& header) {
-    ++told;
-    CHECK(header.acknowledged == 5);
-    CHECK(memory->stats().peak == 0);
-  });
-  const std::string large =
-      bytes_of(encoded({FrameType::kTensor, "b", {Tensor::zeros(DType::kFloat32, {1 << 14}).value()}}), 7, 5);
-  REQUIRE(read_all(reader, large, 1000).value().size() == 1);
-  CHECK(told == 1);
-  CHECK(memory->stats().peak >= 1 << 16);
-  const std::string small =
-      bytes_of(encoded({FrameType::kTensor, "b", {Tensor::zeros(DType::kFloat32, {(1 << 14) - 1}).value()}}), 8, 6);
-  REQUIRE(read_all(reader, small, 1000).value().size() == 1);
-  CHECK(told == 1);
-}
-
 TEST_CASE("each flipped bit of a small frame is an error or another frame, and takes no memory") {
   const Frame frame{FrameType::kTensor, "b", {Tensor::of<bool>({true, false}), Tensor::of<std::string>({"ab", "c"})}};
   const std::string bytes = bytes_of(encoded(frame));
