@@ -23,7 +23,7 @@ int32_t next_code_point(const std::string& s, size_t& at) {
   if ((n == 1 && first >= 0x80) || at + n > s.size()) return ++at, -1;
   for (size_t i = 1; i < n; ++i) {
     const auto byte = static_cast<unsigned char>(s[at + i]);
-    if ((byte & 0xC0) != 0x80) return ++at, -1;
+    if (!continues_character(s[at + i])) return ++at, -1;
     code = code << 6 | (byte & 0x3F);
   }
   at += n;
@@ -100,19 +100,24 @@ struct Length {
   const bool utf8;
 };
 
-/// `length` units of s from `pos`, negative ones counted from the end.
+/// Where the character behind the next `characters` of s begins, from that at `at` on; bytes that continue one are part
+/// of it.
+size_t skip_characters(const std::string& s, size_t at, int64_t characters) {
+  for (; characters > 0 && at < s.size(); --characters) do
+      ++at;
+    while (at < s.size() && continues_character(s[at]));
+  return at;
+}
+
+/// `length` units of s from `pos`, negative ones counted from the end. Of negative lengths bytes go to the end, and
+/// characters are none.
 Result<std::string> part_of(const std::string& s, int64_t pos, int64_t length, bool utf8) {
-  const int64_t size = utf8 ? utf8_characters(s) : static_cast<int64_t>(s.size());
+  const int64_t size = utf8 ? utf8_characters(s) + (!s.empty() && continues_character(s[0])) : std::ssize(s);
   if (pos > size || pos < -size) return invalid_argument("pos {} is out of range of \"{}\"", pos, s);
   if (pos < 0) pos += size;
-  length = std::min(length < 0 ? size : length, size - pos);
-  if (!utf8) return s.substr(static_cast<size_t>(pos), static_cast<size_t>(length));
-  const auto skip = [&s](size_t at, int64_t characters) {
-    for (; characters > 0; --characters) at = std::min(s.size(), at + utf8_length(static_cast<unsigned char>(s[at])));
-    return at;
-  };
-  const size_t begin = skip(0, pos);
-  return s.substr(begin, skip(begin, length) - begin);
+  if (!utf8) return s.substr(static_cast<size_t>(pos), length < 0 ? std::string::npos : static_cast<size_t>(length));
+  const size_t begin = skip_characters(s, 0, pos);
+  return s.substr(begin, skip_characters(s, begin, length) - begin);
 }
 
 template <class I> class Substr final : public ComputeKernel {
@@ -219,19 +224,19 @@ void register_string_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<StringMap<int32_t, Length>>("StringLength", cpu, {});
   kernels.add<StringMap<std::string, Encode64>>("EncodeBase64", cpu, {});
   kernels.add<StringMap<std::string, Decode64>>("DecodeBase64", cpu, {});
-  ops.add(
-      OpDef("Substr")
-          .input("input: string")
-          .input("pos: T")
-          .input("len: T")
-          .output("output: string")
-          .attr(type_attr("T", IndexTypes{}))
-          .attr(unit)
-          .shape(substr_shape)
-          .doc("The `len` bytes, or characters of UTF-8, from `pos` on, fewer at the end; `pos` may count from the "
-               "end (-1: the last). The shape of `pos` and `len` broadcasts with that of `input`. Fails where `pos` "
-               "is outside the string."),
-      not_differentiable(kNoGradientOfStrings));
+  ops.add(OpDef("Substr")
+              .input("input: string")
+              .input("pos: T")
+              .input("len: T")
+              .output("output: string")
+              .attr(type_attr("T", IndexTypes{}))
+              .attr(unit)
+              .shape(substr_shape)
+              .doc("The `len` bytes, or characters of UTF-8, from `pos` on, fewer at the end; `pos` may count from the "
+                   "end (-1: the last). A negative `len` takes all bytes up to the end, but no characters. The shape "
+                   "of `pos` and `len` broadcasts with that of `input`. Fails where `pos` "
+                   "is outside the string."),
+          not_differentiable(kNoGradientOfStrings));
   add_cpu_kernels<Substr>(kernels, "Substr", IndexTypes{});
 }
 

@@ -38,6 +38,21 @@ inline std::vector<OpCase> string_cases() {
       {"Substr", {S({"hello", "world"}), I(1), I(3)}, {}, {S({"ell", "orl"})}},
       {"Substr", {S({"hello", "world"}), L({-2, 5}), L({9, 1})}, {}, {S({"lo", ""})}},
       {"Substr", {S({"a€b"}), I({1, -1}), I({1, 1})}, characters, {S({"€", "b"})}},
+      {"Substr",
+       {S({"a€b"}), I({0, -3, 1}), I({-1, -5, -2})},
+       {},
+       {S({"a€b",
+           "\x82\xac"
+           "b",
+           "€b"})}},
+      {"Substr", {S({"a€b"}), I({0, 1, -1, 3}), I({-1, -3, -1, -1})}, characters, {S({"", "", "", ""})}},
+      {"Substr",
+       {S({"\x80"
+           "a\x80"
+           "b"}),
+        I({0, 1, -1}), I({1, 1, 1})},
+       characters,
+       {S({"\x80", "a\x80", "b"})}},
       {"Substr", {none, I(0), I(3)}, {}, {none}},
       {"StringJoin", {S({"a", "b"}), S("-"), S({"c", "d"})}, dot, {S({"a.-.c", "b.-.d"})}},
       {"ReduceJoin", {grid, I({0})}, dot, {S({"a.d", "b.e", "c.f"})}},
