@@ -91,9 +91,9 @@ void ends_of(const Tensor& t, int64_t ends, int axis, int64_t at, std::string& o
           std::string(static_cast<size_t>(t.rank() - axis - 1), '\n') + std::string(static_cast<size_t>(axis) + 1, ' ');
   };
   out += '[';
-  const bool all = ends < 0 || n <= 2 * ends;
+  const bool all = n <= 2 * ends;
   for (int64_t i = 0; i < n; ++i) {
-    if (i > 0) space();
+    if (i > 0 || ends == 0) space();
     if (!all && i == ends) {
       out += "...";
       i = n - ends - 1;
@@ -119,8 +119,10 @@ std::string text_of_first(const Tensor& t, int64_t most) {
 }
 
 std::string text_of_ends(const Tensor& t, int64_t ends) {
+  const int64_t n = t.elements(), most = ends < 0 ? n : std::min(ends, n);
+  if (t.rank() == 0 && most == 0) return "...";
   std::string out;
-  ends_of(t, ends, 0, 0, out);
+  ends_of(t, most, 0, 0, out);
   return out;
 }
 
