@@ -215,6 +215,43 @@ struct CenteredRmsPropRule {
   }
 };
 
+/// RMSProp of rows, where TensorFlow has ms = ms * rho + grad^2 * (1 - rho) and mom = mom * momentum + 1 / sqrt(ms +
+/// epsilon) * lr * grad: as RMSProp, but for large numbers the parts overflow elsewhere.
+struct RmsPropRowsRule : RmsPropRule {
+  template <class T, class A = Arithmetic<T>>
+  TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
+    T *var = v[0], *mean_square = v[1], *mom = v[2];
+    const A lr = s[0], rho = s[1], by = A(1) - rho, momentum = s[2], epsilon = s[3];
+    TROUPE_EACH(i, n) {
+      const A grad = widen(g[i]);
+      const A ms = widen(mean_square[i]) * rho + grad * grad * by;
+      const A step = widen(mom[i]) * momentum + A(1) / std::sqrt(ms + epsilon) * lr * grad;
+      mean_square[i] = narrow<T>(ms);
+      mom[i] = narrow<T>(step);
+      var[i] = narrow<T>(widen(var[i]) - step);
+    }
+  }
+};
+
+/// The same of CenteredRMSProp, with mg = mg * rho + grad * (1 - rho) and ms + epsilon - mg^2.
+struct CenteredRmsPropRowsRule : CenteredRmsPropRule {
+  template <class T, class A = Arithmetic<T>>
+  TROUPE_RULE void run(T* const* v, const T* g, const A* s, bool, int64_t n) {
+    T *var = v[0], *mean = v[1], *mean_square = v[2], *mom = v[3];
+    const A lr = s[0], rho = s[1], by = A(1) - rho, momentum = s[2], epsilon = s[3];
+    TROUPE_EACH(i, n) {
+      const A grad = widen(g[i]);
+      const A ms = widen(mean_square[i]) * rho + grad * grad * by;
+      const A mg = widen(mean[i]) * rho + grad * by;
+      const A step = widen(mom[i]) * momentum + A(1) / std::sqrt((ms + epsilon) - mg * mg) * lr * grad;
+      mean_square[i] = narrow<T>(ms);
+      mean[i] = narrow<T>(mg);
+      mom[i] = narrow<T>(step);
+      var[i] = narrow<T>(widen(var[i]) - step);
+    }
+  }
+};
+
 struct AdadeltaRule {
   static constexpr int kVariables = 3, kScalars = 3, kGradient = 3;
   static constexpr std::string_view kFlag = "";

@@ -54,8 +54,8 @@ void register_sparse_updates_gpu(KernelRegistry& kernels) {
   add_rule<AdagradRule>(kernels, "Adagrad", floats);
   add_rule<AdagradV2Rule>(kernels, "AdagradV2", floats);
   add_rule<AdagradDaRule>(kernels, "AdagradDA", floats);
-  add_rule<RmsPropRule>(kernels, "RMSProp", floats);
-  add_rule<CenteredRmsPropRule>(kernels, "CenteredRMSProp", floats);
+  add_rule<RmsPropRowsRule>(kernels, "RMSProp", floats);
+  add_rule<CenteredRmsPropRowsRule>(kernels, "CenteredRMSProp", floats);
   add_rule<AdadeltaRule>(kernels, "Adadelta", floats);
   add_rule<FtrlRule>(kernels, "Ftrl", floats);
   add_rule<FtrlV2Rule>(kernels, "FtrlV2", floats);

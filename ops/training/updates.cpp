@@ -51,7 +51,9 @@ TROUPE_FLOATS(AdamRule)
 TROUPE_FLOATS(AdagradRule)
 TROUPE_FLOATS(AdagradV2Rule)
 TROUPE_FLOATS(RmsPropRule)
+TROUPE_FLOATS(RmsPropRowsRule)
 TROUPE_FLOATS(CenteredRmsPropRule)
+TROUPE_FLOATS(CenteredRmsPropRowsRule)
 TROUPE_FLOATS(AdadeltaRule)
 TROUPE_FLOATS(FtrlRule)
 TROUPE_FLOATS(FtrlV2Rule)
@@ -259,13 +261,13 @@ class Rules {
             "gradient's shape.");
   }
 
-  /// ResourceSparseApply<name> too.
-  template <class Rule>
+  /// ResourceSparseApply<name> too, by `RowsRule`.
+  template <class Rule, class RowsRule = Rule>
   void add_both(const std::string& name, const WordList& variables, WordList rest, const std::string& doc) {
     add<Rule>(name, variables, rest, doc);
     rest[Rule::kGradient] = "grad";
     rest.insert(rest.begin() + Rule::kGradient + 1, "indices: Tindices");
-    add("ResourceSparseApply" + name, updates<Rule>(), true, variables, rest,
+    add("ResourceSparseApply" + name, updates<RowsRule>(), true, variables, rest,
         doc +
             " For the rows of the variables that the vector `indices` names, one after the other (a row may come "
             "twice), with as many rows of `grad`. An index out of range is an error that changes nothing.");
@@ -339,13 +341,14 @@ void register_update_ops(OpRegistry& ops, KernelRegistry& kernels) {
       "gradient_accumulator += grad; gradient_squared_accumulator += grad^2; var = -lr * "
       "sign(gradient_accumulator) * max(|gradient_accumulator| - global_step * l1, 0) / (l2 * "
       "global_step * lr + sqrt(gradient_squared_accumulator)).");
-  rules.add_both<RmsPropRule>("RMSProp", {"var", "ms", "mom"}, {"lr", "rho", "momentum", "epsilon", "grad"},
-                              "ms += (grad^2 - ms) * (1 - rho); mom = mom * momentum + lr * grad / sqrt(ms + epsilon); "
-                              "var -= mom.");
-  rules.add_both<CenteredRmsPropRule>("CenteredRMSProp", {"var", "mg", "ms", "mom"},
-                                      {"lr", "rho", "momentum", "epsilon", "grad"},
-                                      "ms += (grad^2 - ms) * (1 - rho); mg += (grad - mg) * (1 - rho); mom = mom * "
-                                      "momentum + lr * grad / sqrt(ms - mg^2 + epsilon); var -= mom.");
+  rules.add_both<RmsPropRule, RmsPropRowsRule>(
+      "RMSProp", {"var", "ms", "mom"}, {"lr", "rho", "momentum", "epsilon", "grad"},
+      "ms += (grad^2 - ms) * (1 - rho); mom = mom * momentum + lr * grad / sqrt(ms + epsilon); "
+      "var -= mom.");
+  rules.add_both<CenteredRmsPropRule, CenteredRmsPropRowsRule>(
+      "CenteredRMSProp", {"var", "mg", "ms", "mom"}, {"lr", "rho", "momentum", "epsilon", "grad"},
+      "ms += (grad^2 - ms) * (1 - rho); mg += (grad - mg) * (1 - rho); mom = mom * "
+      "momentum + lr * grad / sqrt(ms - mg^2 + epsilon); var -= mom.");
   rules.add_both<AdadeltaRule>("Adadelta", {"var", "accum", "accum_update"}, {"lr", "rho", "epsilon", "grad"},
                                "accum = accum * rho + grad^2 * (1 - rho); update = sqrt(accum_update + epsilon) / "
                                "sqrt(accum + epsilon) * grad; var -= lr * update; accum_update = accum_update * rho + "

@@ -93,10 +93,47 @@ TEST_CASE("a sparse update changes rows one after the other as the dense one doe
       const Tensor got = f.read(sparse[v]);
       for (int64_t row = 0; row < 4; ++row) {
         const Tensor expected = f.read(rows[static_cast<size_t>(row)][v]);
-        for (int64_t i = 2 * row; i < 2 * row + 2; ++i) CHECK(got.data<double>()[i] == expected.data<double>()[i]);
+        for (int64_t i = 2 * row; i < 2 * row + 2; ++i)
+          CHECK(got.data<double>()[i] == Approx(expected.data<double>()[i]).epsilon(1e-12));
       }
     }
   }
+}
+
+// Expected: TensorFlow 2.21. The dense op has ms + (grad^2 - ms) * (1 - rho), lr * grad first, and so infinity.
+TEST_CASE("large numbers overflow in a sparse RMSProp where TensorFlow's do") {
+  const float inf = INFINITY;
+  const auto updated = [&](const std::string& op, std::vector<Tensor> slots) {
+    StateFixture f;
+    std::vector<StateFixture::Arg> args;
+    slots.insert(slots.begin(), Tensor::of<float>({1, 1, 1}));
+    for (const Tensor& slot : slots) {
+      args.push_back(f.variable("v" + std::to_string(args.size()), {3}, DType::kFloat32));
+      f.assign(args.back(), slot);
+    }
+    const std::vector<StateFixture::Arg> variables = args;
+    for (const float scalar : {3e38f, 0.9f, 0.9f, 1e-7f}) args.push_back(Tensor::scalar(scalar));
+    args.push_back(Tensor::of<float>({1, 3e38f, 3e19f}));
+    args.push_back(Tensor::of<int32_t>({0, 1, 2}));
+    const auto done = f.run(op, args);
+    if (!done.ok()) FAIL(done.error().str());
+    std::vector<Tensor> out;
+    for (const auto& v : variables) out.push_back(f.read(v));
+    return out;
+  };
+  const auto check = [](const Tensor& got, std::vector<float> expected) {
+    for (size_t i = 0; i < expected.size(); ++i) CHECK(got.data<float>()[i] == Approx(expected[i]).epsilon(1e-6));
+  };
+  const Tensor ms = Tensor::of<float>({3e38f, 1, -3e38f}), mom = Tensor::of<float>({0, 3e38f, 1});
+  const auto plain = updated("ResourceSparseApplyRMSProp", {ms, mom});
+  check(plain[0], {-1.82574203e19f, -2.7e38f, 0.1f});
+  check(plain[1], {2.7e38f, inf, inf});
+  check(plain[2], {1.8257420e19f, 2.7e38f, 0.9f});
+  const auto centered =
+      updated("ResourceSparseApplyCenteredRMSProp", {Tensor::of<float>({3e38f, -3e38f, 1e19f}), ms, mom});
+  check(centered[1], {2.7e38f, -2.4e38f, 1.2e19f});
+  check(centered[2], {2.7e38f, inf, inf});
+  CHECK(centered[3].data<float>()[2] == Approx(0.9f));
 }
 
 TEST_CASE("a sparse update that does not fit is refused and changes nothing") {
