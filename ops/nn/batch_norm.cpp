@@ -95,12 +95,17 @@ TROUPE_SIMD_CLONES void sum_rows(const float* __restrict a, const float* __restr
   sum_rows_body(a, x, m, centre, sums, products, rows, n);
 }
 
-/// out[r][i] = g[r][i] * p[i] + (x[r][i] - m[i]) * q[i] + b[i]; each coefficient moves on by `step` with i.
+/// out[r][i] = g[r][i] * p[i] + (x[r][i] - m[i]) * q[i] + b[i], without the first where `p` is null: a 0 in its place
+/// would make NaN of an infinite g. Each coefficient moves on by `step` with i.
 template <class T>
 [[gnu::always_inline]] inline void affine_body(T* out, const T* g, const T* x, const T* m, const T* p, const T* q,
                                                const T* b, int64_t rows, int64_t n, int64_t step) {
   for (int64_t r = 0; r < rows; ++r, out += n, g += n, x += n) {
-    if (step == 0)
+    if (!p && step == 0)
+      for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - *m) * *q + *b;
+    else if (!p)
+      for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - m[i]) * q[i] + b[i];
+    else if (step == 0)
       for (int64_t i = 0; i < n; ++i) out[i] = g[i] * *p + (x[i] - *m) * *q + *b;
     else
       for (int64_t i = 0; i < n; ++i) out[i] = g[i] * p[i] + (x[i] - m[i]) * q[i] + b[i];
@@ -172,6 +177,7 @@ template <class T> struct Sums {
   }
 };
 
+/// affine() of all channels; `p` may be empty.
 template <class T>
 void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const std::vector<T>& m,
                      const std::vector<T>& p, const std::vector<T>& q, const std::vector<T>& b, int threads) {
@@ -180,13 +186,14 @@ void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const 
     parallel_for(threads, v.outer * v.channels, 1 + kCheapGrain / v.inner, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t c = i % v.channels, at = i * v.inner;
-        affine(out + at, g + at, x + at, &m[c], &p[c], &q[c], &b[c], 1, v.inner, 0);
+        affine(out + at, g + at, x + at, &m[c], p.empty() ? nullptr : &p[c], &q[c], &b[c], 1, v.inner, 0);
       }
     });
   } else {
     parallel_for(threads, v.outer, 1 + kCheapGrain / v.channels, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * v.channels;
-      affine(out + at, g + at, x + at, m.data(), p.data(), q.data(), b.data(), end - begin, v.channels, 1);
+      affine(out + at, g + at, x + at, m.data(), p.empty() ? nullptr : p.data(), q.data(), b.data(), end - begin,
+             v.channels, 1);
     });
   }
 }
@@ -237,7 +244,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
       mean = vector_of<T>(c.input(3));
       variance = vector_of<T>(c.input(4));
     }
-    const std::vector<T> scale = vector_of<T>(c.input(1)), offset = vector_of<T>(c.input(2)), none(v.channels, T(0));
+    const std::vector<T> scale = vector_of<T>(c.input(1)), offset = vector_of<T>(c.input(2));
     std::vector<T> factor(v.channels);
     for (int64_t i = 0; i < v.channels; ++i)
       factor[i] = scale[i] / std::sqrt(variance[i] + static_cast<T>(attrs_.epsilon));
@@ -260,7 +267,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor batch_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor batch_variance, vector(c, variance));
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
-    affine_channels(v, y.mutable_data<T>(), x.data<T>(), x.data<T>(), vector_of<T>(reserve_mean), none, factor, offset,
+    affine_channels(v, y.mutable_data<T>(), x.data<T>(), x.data<T>(), vector_of<T>(reserve_mean), {}, factor, offset,
                     c.threads());
     if (relu_.on)
       add_and_rectify(y.mutable_data<T>(), relu_.side ? c.input(5).data<T>() : nullptr,
@@ -314,7 +321,9 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
       q[i] = static_cast<T>(-scale[i] * inverse * inverse * inverse * sums.product[i] / n);
       b[i] = static_cast<T>(-scale[i] * inverse * sums.sum[i] / n);
     }
-    affine_channels(v, dx.mutable_data<T>(), g.data<T>(), x.data<T>(), mean, p, q, b, c.threads());
+    if (attrs_.training) affine_channels(v, dx.mutable_data<T>(), g.data<T>(), x.data<T>(), mean, p, q, b, c.threads());
+    else  // x has no part in it, be it infinite
+      affine_channels(v, dx.mutable_data<T>(), g.data<T>(), g.data<T>(), q, {}, p, b, c.threads());
     c.set_output(0, std::move(dx));
     c.set_output(1, std::move(by_scale));
     c.set_output(2, std::move(by_offset));

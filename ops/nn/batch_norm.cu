@@ -110,6 +110,11 @@ template <class T> struct GradientsOfChannels {
 /// What becomes of x in a channel: (x - m) * q + b, with g * p added in gradients.
 template <class A> struct alignas(16) Coefficients { A m, p, q, b; };
 
+/// The gradient by x. Where q is 0, as in inference, x has no part in it, be it infinite.
+template <class A> __device__ A gradient_by_x(const Coefficients<A>& c, A x, A g) {
+  return (c.q == A(0) ? A(0) : (x - c.m) * c.q) + c.b + g * c.p;
+}
+
 /// The inputs and outputs of FusedBatchNormV3 that have a number for each channel. Outputs are set from `computed`
 /// statistics alone; without, mean and variance are those given.
 template <class A> struct ChannelVectors {
@@ -357,8 +362,7 @@ __global__ void apply_gradient_rows(Pack<T, kNormPack<T>>* out, Pack<T, kNormPac
         TROUPE_UNROLL
         for (int j = 0; j < N; ++j) {
           if ((on[k] >> j & 1) == 0) of_g[k].at[j] = T();
-          of_x[k].at[j] =
-              narrow<T>((widen(of_x[k].at[j]) - c.of[j].m) * c.of[j].q + c.of[j].b + widen(of_g[k].at[j]) * c.of[j].p);
+          of_x[k].at[j] = narrow<T>(gradient_by_x(c.of[j], widen(of_x[k].at[j]), widen(of_g[k].at[j])));
         }
         out[at] = of_x[k];
         if (rectified) rectified[at] = of_g[k];
@@ -438,7 +442,7 @@ __global__ void apply_gradient(T* out, T* rectified, const T* g, const T* x, con
     TROUPE_UNROLL
     for (int k = 0; k < kCount; ++k) {
       if ((on >> k & 1) == 0) of_g.at[k] = T();
-      of_x.at[k] = narrow<T>((widen(of_x.at[k]) - c.m) * c.q + c.b + widen(of_g.at[k]) * c.p);
+      of_x.at[k] = narrow<T>(gradient_by_x(c, widen(of_x.at[k]), widen(of_g.at[k])));
       if (++inner == images.sizes.size[2]) {
         inner = 0;
         if (++channel == images.sizes.size[1]) channel = 0;

@@ -66,6 +66,39 @@ TEST_CASE("Batch normalisation agrees with its definition") {
         }
 }
 
+// Expected: TensorFlow 2.21.
+TEST_CASE("Inference of batch normalisation reads infinities as its formula says") {
+  const float inf = INFINITY, nan = NAN;
+  const auto check = [](const Tensor& got, const std::vector<float>& expected) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (std::isnan(expected[i])) CHECK(std::isnan(got.data<float>()[i]));
+      else CHECK(got.data<float>()[i] == expected[i]);
+    }
+  };
+  const Tensor one = Tensor::of<float>({1}), two = Tensor::of<float>({2}), none = Tensor::of<float>({});
+  const Tensor infinite = Tensor::of<float>({inf});
+  for (const bool first : {false, true}) {
+    Attrs attrs = attrs_of_norm(first, false);
+    attrs.set("epsilon", 0.0f);
+    const Tensor x = Tensor::of<float>({inf, -inf, 3, 1}, first ? Shape{1, 1, 2, 2} : Shape{1, 2, 2, 1});
+    const auto norm = [&](const Tensor& mean, const Tensor& variance) {
+      return must(apply("FusedBatchNormV3", {x, two, one, mean, variance}, attrs));
+    };
+    check(norm(one, Tensor::of<float>({4})), {inf, -inf, 3, 1});
+    check(norm(one, infinite), {nan, nan, 1, 1});
+    check(norm(infinite, Tensor::of<float>({4})), {nan, -inf, -inf, -inf});
+    attrs = Attrs{{"data_format", std::string(first ? "NCHW" : "NHWC")}, {"is_training", false}, {"epsilon", 0.0f}};
+    const Tensor g = Tensor::of<float>({1, -2, 0.5f, 2}, x.shape());
+    const auto by_x = [&](const Tensor& mean, const Tensor& variance, const Tensor& dy) {
+      return must(apply("FusedBatchNormGradV3", {dy, x, two, mean, variance, none}, attrs));
+    };
+    check(by_x(one, Tensor::of<float>({4}), g), {1, -2, 0.5f, 2});
+    check(by_x(one, infinite, g), {0, 0, 0, 0});
+    check(by_x(infinite, infinite, g), {0, 0, 0, 0});
+    check(by_x(infinite, Tensor::of<float>({4}), x), {inf, -inf, 3, 1});
+  }
+}
+
 struct Form {
   bool volumes, first, training;
 };
