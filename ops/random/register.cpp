@@ -5,6 +5,7 @@
 namespace troupe {
 
 void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  register_index_shuffle_ops(ops, kernels);
   register_random_binomial_ops(ops, kernels);
   register_random_float_ops(ops, kernels);
   register_random_gamma_ops(ops, kernels);

@@ -11,6 +11,7 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_random_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_index_shuffle_ops(OpRegistry&, KernelRegistry&);
 void register_random_binomial_ops(OpRegistry&, KernelRegistry&);
 void register_random_float_ops(OpRegistry&, KernelRegistry&);
 void register_random_gamma_ops(OpRegistry&, KernelRegistry&);

@@ -124,6 +124,23 @@ inline std::vector<OpCase> random_cases() {
     out.push_back({op, {I({3, 5}), L({1, 2})}, {}, {}, false, true});
   out.push_back({"RandomUniformInt", {I({7}), I(-3), I(9)}, {}, {}, false, true});
   out.push_back({"RandomShuffle", {ramp({5, 2})}, {}, {}, false, true});
+  // Expected: TensorFlow 2.21.
+  const Tensor seed = L({1, 2, 3}), other = L({7, 8, 9});
+  out.push_back({"RandomIndexShuffle", {I({0, 1, 2, 3, 4}), I({1, 2, 3}), I(4)}, {}, {I({2, 0, 3, 4, 1})}});
+  out.push_back({"RandomIndexShuffle", {L({0, 5}), seed, L(10)}, {}, {L({2, 10})}});
+  out.push_back({"RandomIndexShuffle", {L(5), seed, L({1000000, 10})}, {}, {L({358786, 10})}});
+  out.push_back({"RandomIndexShuffle", {L(5), other, L(int64_t{1} << 40)}, {}, {L(300218818)}});
+  out.push_back({"RandomIndexShuffle", {L(65536), seed, L(65536)}, {}, {L(7886)}});
+  out.push_back({"RandomIndexShuffle",
+                 {L(12345678901), other, L(int64_t{1} << 62)},
+                 {{"rounds", int64_t{6}}},
+                 {L(2130261260248033135)}});
+  out.push_back({"RandomIndexShuffle", {L(3), L({-1, -2, -3}), L(3)}, {{"rounds", int64_t{8}}}, {L(2)}});
+  out.push_back({"RandomIndexShuffle",
+                 {Tensor::of<uint32_t>({0, 1, 2}), Tensor::of<uint64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {3, 3}),
+                  Tensor::of<uint32_t>({4, 8, 9})},
+                 {},
+                 {Tensor::of<uint32_t>({2, 1, 8})}});
   out.push_back({"Multinomial", {F({0, 1, 2, 3}, {2, 2}), I(5)}, {}, {}, false, true});
   out.push_back({"StatelessMultinomial", {F({0, 1, 2, 3}, {2, 2}), I(5), I({1, 2})}, {}, {}, false, true});
   const Tensor key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0}), philox = I(1);

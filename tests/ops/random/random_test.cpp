@@ -270,6 +270,16 @@ TEST_CASE("truncated normal numbers lie between their bounds with the moments of
   CHECK(apply("ParameterizedTruncatedNormal", {I({0, 2}), D(0), D(1), D(0), D(1)})->shape() == Shape{0, 2});
 }
 
+TEST_CASE("an index that cannot be shuffled is an error", "[random]") {
+  const Tensor seed = L({1, 2, 3});
+  check_kernel_fails("RandomIndexShuffle", {L(5), seed, L(4)}, "index must be in [0, 4], got 5");
+  check_kernel_fails("RandomIndexShuffle", {L(-1), seed, L(4)}, "index must be at least 0, got -1");
+  check_kernel_fails("RandomIndexShuffle", {L(0), seed, L(-4)}, "max_index must be at least 0, got -4");
+  check_kernel_fails("RandomIndexShuffle", {L(0), seed, L(4)}, "got 5", {{"rounds", int64_t{5}}});
+  check_always_fails("RandomIndexShuffle", {L(0), L({1, 2}), L(4)}, "seed [2]");
+  check_always_fails("RandomIndexShuffle", {L({0, 1}), seed, L({4, 4, 4})}, "index [2] and max_index [3]");
+}
+
 TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random]") {
   // The mean is alpha, so that the derivatives have the mean 1.
   Graph graph(Registries::all().ops);
