@@ -10,10 +10,12 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_text_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_ngram_ops(OpRegistry&, KernelRegistry&);
 void register_regex_ops(OpRegistry&, KernelRegistry&);
 void register_string_hash_ops(OpRegistry&, KernelRegistry&);
 void register_string_number_ops(OpRegistry&, KernelRegistry&);
 void register_string_part_ops(OpRegistry&, KernelRegistry&);
 void register_string_ops(OpRegistry&, KernelRegistry&);
+void register_unicode_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

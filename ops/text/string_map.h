@@ -10,9 +10,6 @@
 
 namespace troupe {
 
-/// How many bytes the UTF-8 character has that starts with `first`; 1 for what starts none.
-inline size_t utf8_length(unsigned char first) { return first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1; }
-
 /// Whether a byte of UTF-8 belongs to the character that began before it.
 inline bool continues_character(char byte) { return (byte & 0xC0) == 0x80; }
 

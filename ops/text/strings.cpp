@@ -9,36 +9,12 @@
 #include "ops/parts/type_dispatch.h"
 #include "ops/text/register.h"
 #include "ops/text/string_map.h"
+#include "ops/text/unicode.h"
 
 namespace troupe {
 namespace {
 
 // -- upper and lower case ---------------------------------------------------------------------------------------------
-
-/// The code point at s[at], which moves behind it; -1 where there is none.
-int32_t next_code_point(const std::string& s, size_t& at) {
-  const auto first = static_cast<unsigned char>(s[at]);
-  const size_t n = utf8_length(first);
-  int32_t code = n == 1 ? first : first & (0x7F >> n);
-  if ((n == 1 && first >= 0x80) || at + n > s.size()) return ++at, -1;
-  for (size_t i = 1; i < n; ++i) {
-    const auto byte = static_cast<unsigned char>(s[at + i]);
-    if (!continues_character(s[at + i])) return ++at, -1;
-    code = code << 6 | (byte & 0x3F);
-  }
-  at += n;
-  return code;
-}
-
-void append_utf8(int32_t code, std::string& out) {
-  const auto put = [&](int32_t byte) { out += static_cast<char>(byte); };
-  if (code < 0x80) return put(code);
-  if (code < 0x800) return put(0xC0 | code >> 6), put(0x80 | (code & 0x3F));
-  if (code < 0x10000) put(0xE0 | code >> 12);
-  else put(0xF0 | code >> 18), put(0x80 | (code >> 12 & 0x3F));
-  put(0x80 | (code >> 6 & 0x3F));
-  put(0x80 | (code & 0x3F));
-}
 
 constexpr int32_t kSharpS = 0xDF;  // the one letter in common use whose upper case is two
 
@@ -64,9 +40,9 @@ template <bool kUpper> class ChangeCase {
     }
     if (!locale_) return make_error(Code::kInternal, "the system has no locale C.UTF-8");
     for (size_t at = 0; at < x.size();) {
-      const int32_t code = next_code_point(x, at);
+      const int32_t code = utf8_code_point(x, at);
       const auto wide = static_cast<wint_t>(code);
-      if (code < 0) append_utf8(0xFFFD, y);
+      if (code < 0) append_utf8(kReplacement, y);
       else if (kUpper && code == kSharpS) y += "SS";
       else
         append_utf8(static_cast<int32_t>(kUpper ? towupper_l(wide, locale_.get()) : towlower_l(wide, locale_.get())),

@@ -9,6 +9,84 @@ inline Tensor S(std::initializer_list<std::string> v) { return Tensor::of<std::s
 inline Tensor S(std::initializer_list<std::string> v, const Shape& s) { return Tensor::of<std::string>(v, s); }
 inline Tensor S(const char* v) { return Tensor::scalar<std::string>(v); }
 
+inline Attrs ngrams(std::vector<int64_t> widths, int64_t pads, bool preserve = false) {
+  return {{"separator", "-"},  {"ngram_widths", std::move(widths)},   {"left_pad", "L"}, {"right_pad", "R"},
+          {"pad_width", pads}, {"preserve_short_sequences", preserve}};
+}
+
+/// Expected: TensorFlow 2.21.
+inline std::vector<OpCase> ragged_string_cases() {
+  const Tensor words = S({"a", "b", "c", "d"}), rows = L({0, 3, 3, 4}), smile = S({"a\xf0\x9f\x98\x80\xff"});
+  const Attrs utf8 = {{"input_encoding", "UTF-8"}}, utf16 = {{"input_encoding", "UTF-16-BE"}},
+              utf32 = {{"input_encoding", "UTF-32-BE"}};
+  const auto with = [](Attrs attrs, const char* name, AttrValue value) {
+    attrs.set(name, std::move(value));
+    return attrs;
+  };
+  const auto bytes = [](const char* s, size_t n) { return S({std::string(s, n)}); };
+  const auto out = [](const char* encoding) { return Attrs{{"output_encoding", encoding}}; };
+  return {
+      {"StringNGrams", {words, rows}, ngrams({2}, 0), {S({"a-b", "b-c"}), L({0, 2, 2, 2})}},
+      {"StringNGrams",
+       {words, rows},
+       ngrams({3}, -1),
+       {S({"L-L-a", "L-a-b", "a-b-c", "b-c-R", "c-R-R", "L-L-R", "L-R-R", "L-L-d", "L-d-R", "d-R-R"}),
+        L({0, 5, 7, 10})}},
+      {"StringNGrams",
+       {words, I({0, 3, 3, 4})},
+       ngrams({1, 3}, 1),
+       {S({"a", "b", "c", "L-a-b", "a-b-c", "b-c-R", "d", "L-d-R"}), I({0, 6, 6, 8})}},
+      {"StringNGrams", {words, rows}, ngrams({5}, 0, true), {S({"a-b-c", "d"}), L({0, 1, 1, 2})}},
+      {"StringNGrams", {words, rows}, ngrams({}, 1, true), {S({"L-a-b-c-R", "L-d-R"}), L({0, 1, 1, 2})}},
+      {"StringNGrams", {S({}, {0}), L({0, 0})}, ngrams({3}, -1), {S({}, {0}), L({0, 0})}},
+      {"StringNGrams", {S({}, {0}), L({})}, ngrams({3}, -1), {S({}, {0}), L({})}},
+      {"UnicodeDecode",
+       {S({"aä€", "",
+           "\xe2\x82"
+           "b"},
+          {3, 1})},
+       utf8,
+       {L({0, 3, 3, 5}), I({'a', 0xE4, 0x20AC, 0xFFFD, 'b'})}},
+      {"UnicodeDecodeWithOffsets", {smile}, utf8, {L({0, 3}), I({'a', 0x1F600, 0xFFFD}), L({0, 1, 5})}},
+      {"UnicodeDecodeWithOffsets",
+       {S({"\xed\xa0\x80\xc0\xf0\x9f\x98"})},
+       with(with(utf8, "replacement_char", int64_t{'?'}), "Tsplits", DType::kInt32),
+       {I({0, 5}), I({'?', '?', '?', '?', '?'}), L({0, 1, 2, 3, 4})}},
+      {"UnicodeDecodeWithOffsets",
+       {S({"a\x01\xff"
+           "b"})},
+       with(with(utf8, "errors", "ignore"), "replace_control_characters", true),
+       {L({0, 2}), I({'a', 'b'}), L({0, 3})}},
+      {"UnicodeDecodeWithOffsets",
+       {bytes("\xd8\x3d\xde\x00\xde\x00\x00"
+              "a\xd8\x3d\xde",
+              11)},
+       utf16,
+       {L({0, 4}), I({0x1F600, 0xFFFD, 'a', 0xFFFD}), L({0, 4, 6, 8})}},
+      {"UnicodeDecodeWithOffsets",
+       {bytes("\0\x01\xf6\0\0\0\xd8\0\0\x11\0\0\0", 13)},
+       utf32,
+       {L({0, 4}), I({0x1F600, 0xFFFD, 0xFFFD, 0xFFFD}), L({0, 4, 8, 12})}},
+      {"UnicodeDecode", {S({"a\xff"})}, {{"input_encoding", "latin1"}}, {L({0, 2}), I({'a', 0xFF})}},
+      {"UnicodeDecode", {S({"a\xff"})}, {{"input_encoding", "US-ASCII"}}, {L({0, 2}), I({'a', 0xFFFD})}},
+      {"UnicodeDecode", {bytes("a\0", 2)}, {{"input_encoding", "UTF-16LE"}}, {L({0, 1}), I({'a'})}},
+      {"UnicodeEncode",
+       {I({'a', 0x1F600, 0x110000, 0xD83D}), L({0, 2, 2, 4})},
+       out("UTF-8"),
+       {S({"a\xf0\x9f\x98\x80", "", "\xef\xbf\xbd\xef\xbf\xbd"})}},
+      {"UnicodeEncode", {I({'a', -1}), L({0, 2})}, with(out("UTF-16-BE"), "errors", "ignore"), {bytes("\0a", 2)}},
+      {"UnicodeEncode", {I({}), I({0})}, out("UTF-32-BE"), {S({}, {0})}},
+      {"UnicodeTranscode",
+       {smile},
+       with(utf8, "output_encoding", "UTF-16-BE"),
+       {bytes("\0a\xd8\x3d\xde\0\xff\xfd", 8)}},
+      {"UnicodeTranscode",
+       {smile},
+       with(with(utf8, "output_encoding", "UTF-32-BE"), "replacement_char", int64_t{'?'}),
+       {bytes("\0\0\0a\0\x01\xf6\0\0\0\0?", 12)}},
+  };
+}
+
 inline std::vector<OpCase> string_cases() {
   const Tensor grid = S({"a", "b", "c", "d", "e", "f"}, {2, 3}), none = S({}, {0});
   const Attrs utf8 = {{"encoding", "utf-8"}}, characters = {{"unit", "UTF8_CHAR"}}, dot = {{"separator", "."}};

@@ -61,6 +61,27 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_string_fails("StaticRegexFullMatch", {S("a")}, "missing", {{"pattern", "["}});
   check_string_fails("RegexReplace", {S("a"), S("a"), S("\\1")}, "does not fit pattern");
   check_string_fails("RegexFullMatch", {S("a"), S({"a", "b"})}, "[2]");
+  const Tensor words = S({"a", "b"});
+  check_string_fails("StringNGrams", {words, L({1, 2})}, "data_splits must begin with 0, got 1", ngrams({1}, 0));
+  check_string_fails("StringNGrams", {words, L({0, 2, 1, 2})}, "1 follows 2 at position 2", ngrams({1}, 0));
+  check_string_fails("StringNGrams", {words, L({0, 1})}, "must end with the number of values, 2, got 1",
+                     ngrams({1}, 0));
+  check_string_fails("StringNGrams", {words, L({})}, "must not be empty for 2 values", ngrams({1}, 0));
+  check_string_fails("StringNGrams", {words, L({0, 2})}, "got 0", ngrams({0}, 0));
+  check_string_fails("StringNGrams", {words, L({0, 2})}, "pad_width must be at least 0", ngrams({}, -1, true));
+  check_string_fails("StringNGrams", {words, L({0, 2})}, "more than 2147483648 bytes", ngrams({INT32_MAX}, -1));
+  const Attrs utf8 = {{"input_encoding", "UTF-8"}, {"output_encoding", "UTF-8"}, {"errors", "strict"}};
+  Attrs controls = utf8, out = {{"output_encoding", "UTF-8"}, {"errors", "strict"}};
+  controls.set("replace_control_characters", true);
+  check_string_fails("UnicodeDecode", {S({"a\xff"})}, "byte 1 of", {{"input_encoding", "UTF-8"}, {"errors", "strict"}});
+  check_string_fails("UnicodeDecode", {S({"a"})}, "the encoding \"shift-jis\"", {{"input_encoding", "shift-jis"}});
+  check_string_fails("UnicodeTranscode", {S({"a", "\xff"})}, "(element 1 of [2])", utf8);
+  check_string_fails("UnicodeTranscode", {S({"a\x01"})}, "a control character", controls);
+  check_string_fails("UnicodeEncode", {I({-1}), L({0, 1})}, "-1 at position 0", out);
+  check_string_fails("UnicodeEncode", {I({97}), L({})}, "must not be empty", out);
+  check_string_fails("UnicodeEncode", {I({}), L({})}, "at least one", out);
+  out.set("replacement_char", int64_t{0xD800});
+  check_string_fails("UnicodeEncode", {I({97}), L({0, 1})}, "a code point, got 55296", out);
   CHECK_THAT(act("PrintV2", {S("x")}, {{"output_stream", "nowhere"}}).error().str(), Contains("nowhere"));
 }
 
