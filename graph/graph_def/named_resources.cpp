@@ -14,6 +14,15 @@ namespace {
 
 using proto::NodeDef;
 
+/// What an op on a staging area becomes; empty where it is none.
+std::string staging_form(std::string_view op) {
+  if (op == "Stage") return "_StagingAreaPut";
+  if (op == "Unstage") return "_StagingAreaGet";
+  if (op == "StagePeek" || op == "StageSize" || op == "StageClear")
+    return fmt::format("_StagingArea{}", op.substr(std::string_view("Stage").size()));
+  return "";
+}
+
 class ResourceRewrite {
  public:
   explicit ResourceRewrite(proto::GraphDef& def) : def_(def) {
@@ -25,13 +34,13 @@ class ResourceRewrite {
     *serialize.mutable_input() = node.input();
     copy_attr(node, "T", serialize, "T");
     set_attr(serialize, "out_type").set_type(proto::DT_VARIANT);
-    NodeDef map = map_of(node);
+    NodeDef map = handle_of(node, "map", "_SparseTensorsMap");
     become(node, "_SparseTensorsMapInsert", {map.name(), serialize.name()});
     added_.insert(added_.end(), {map, serialize});
   }
 
   void take_sparse(NodeDef& node) {
-    NodeDef map = map_of(node), take = beside(node, "taken", "_SparseTensorsMapTake");
+    NodeDef map = handle_of(node, "map", "_SparseTensorsMap"), take = beside(node, "taken", "_SparseTensorsMapTake");
     take.add_input(map.name());
     for (const std::string& input : node.input()) take.add_input(input);
     NodeDef old = node;
@@ -39,6 +48,18 @@ class ResourceRewrite {
     copy_attr(old, "dtype", node, "dtype");
     set_attr(node, "Tserialized").set_type(proto::DT_VARIANT);
     added_.insert(added_.end(), {map, take});
+  }
+
+  void stage(NodeDef& node) {
+    const std::string form = staging_form(node.op());
+    NodeDef area = handle_of(node, "area", "_StagingArea");
+    for (const char* attr : {"dtypes", "capacity", "memory_limit"}) copy_attr(node, attr, area, attr);
+    std::vector<std::string> inputs = {area.name()};
+    inputs.insert(inputs.end(), node.input().begin(), node.input().end());
+    const NodeDef old = node;
+    become(node, form.c_str(), inputs);
+    if (form != "_StagingAreaSize" && form != "_StagingAreaClear") copy_attr(old, "dtypes", node, "dtypes");
+    added_.push_back(std::move(area));
   }
 
   void finish() {
@@ -58,15 +79,15 @@ class ResourceRewrite {
     return out;
   }
 
-  /// The map that a node names; its handle is made where the node is, also in a loop or a branch.
-  NodeDef map_of(const NodeDef& node) {
-    NodeDef map = beside(node, "map", "_SparseTensorsMap");
-    copy_attr(node, "container", map, "container");
+  /// The resource that a node names; its handle is made where the node is, also in a loop or a branch.
+  NodeDef handle_of(const NodeDef& node, const char* what, const char* op) {
+    NodeDef handle = beside(node, what, op);
+    copy_attr(node, "container", handle, "container");
     const auto* shared = find_attr(node, "shared_name");
-    set_attr(map, "shared_name").set_s(shared && !shared->s().empty() ? shared->s() : node.name());
+    set_attr(handle, "shared_name").set_s(shared && !shared->s().empty() ? shared->s() : node.name());
     for (const std::string& input : node.input())
-      map.add_input(is_control(input) ? input : "^" + input.substr(0, input.rfind(':')));
-    return map;
+      handle.add_input(is_control(input) ? input : "^" + input.substr(0, input.rfind(':')));
+    return handle;
   }
 
   static void copy_attr(const NodeDef& from, const char* name, NodeDef& to, const char* as) {
@@ -88,6 +109,7 @@ class ResourceRewrite {
 }  // namespace
 
 std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
+  if (const std::string form = staging_form(op); !form.empty() && ops.find(form)) return "_StagingArea, " + form;
   if (!ops.find("_SparseTensorsMap")) return "";
   if (op == "AddSparseToTensorsMap") return "SerializeSparse, _SparseTensorsMap, _SparseTensorsMapInsert";
   if (op == "AddManySparseToTensorsMap") return "SerializeManySparse, _SparseTensorsMap, _SparseTensorsMapInsert";
@@ -100,7 +122,8 @@ void give_handles(proto::GraphDef& def, const OpRegistry& ops) {
   for (NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op()) || form_with_handle(node.op(), ops).empty()) continue;
     if (!rewrite) rewrite = std::make_unique<ResourceRewrite>(def);
-    if (node.op().starts_with("Take")) rewrite->take_sparse(node);
+    if (!staging_form(node.op()).empty()) rewrite->stage(node);
+    else if (node.op().starts_with("Take")) rewrite->take_sparse(node);
     else rewrite->add_sparse(node, node.op().starts_with("AddMany"));
   }
   if (rewrite) rewrite->finish();

@@ -3,6 +3,7 @@
 // batches_of_sparse_tensors checks.
 #include "graph/graph_def/named_resources.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "graph/graph_def/node_def.h"
@@ -59,6 +60,24 @@ TEST_CASE("maps of sparse tensors get handles, where their users are") {
   CHECK(f.inputs("take") == Names{"take/taken"});
   CHECK(f.inputs("take/taken") == Names{"take/map_1", "queue"});
   for (const char* map : {"many/map", "one/map", "take/map_1"}) CHECK(f.shared_name(map) == "many");
+}
+
+TEST_CASE("ops on a staging area share its handle by name") {
+  GraphDefFixture f;
+  set_attr(f.add("put", "Stage", {"x", "^before"}), "shared_name").set_s("area");
+  set_attr(f.add("take", "Unstage", {"^put"}), "shared_name").set_s("area");
+  set_attr(*std::ranges::find(*f.def.mutable_node(), "take", &proto::NodeDef::name), "capacity").set_i(3);
+  f.add("size", "StageSize", {});
+  give_handles(f.def, f.ops);
+  CHECK(f.node("put").op() == "_StagingAreaPut");
+  CHECK(f.inputs("put") == Names{"put/area", "x", "^before"});
+  CHECK(f.inputs("put/area") == Names{"^x", "^before"});
+  CHECK(f.node("take").op() == "_StagingAreaGet");
+  CHECK(f.inputs("take") == Names{"take/area", "^put"});
+  CHECK(find_attr(f.node("take/area"), "capacity")->i() == 3);
+  CHECK(f.node("size").op() == "_StagingAreaSize");
+  for (const char* area : {"put/area", "take/area"}) CHECK(f.shared_name(area) == "area");
+  CHECK(f.shared_name("size/area") == "size");
 }
 
 TEST_CASE("a map's user without inputs is an error, not a crash", "[bad_input]") {
