@@ -68,11 +68,23 @@ struct EventWriter::State {
   RecordWriter writer;
   const std::string path;
   WallClock clock;
+  int64_t most_events = INT64_MAX, events = 0;  // since the last flush
+  double most_seconds = kMostSeconds, flushed = 0;
 
-  Status write(proto::Event event) {
+  Status write(proto::Event event, bool stamp = true) {
     std::lock_guard guard(mutex);
-    TROUPE_RETURN_IF_ERROR(guarded_call([&] { event.set_wall_time(clock()); }));
-    return writer.write(event.SerializeAsString());
+    double now = 0;
+    TROUPE_RETURN_IF_ERROR(guarded_call([&] { now = clock(); }));
+    if (stamp) event.set_wall_time(now);
+    TROUPE_RETURN_IF_ERROR(writer.write(event.SerializeAsString()));
+    if (++events <= most_events && now - flushed <= most_seconds) return {};
+    flushed = now;
+    return flush();
+  }
+  /// Under the mutex.
+  Status flush() {
+    events = 0;
+    return writer.flush();
   }
 };
 
@@ -82,7 +94,10 @@ EventWriter::~EventWriter() {
   if (Status status = flush(); !status.ok()) log_warning("events lost: {}", status.error().str());
 }
 
-Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock) {
+Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& directory, WallClock clock,
+                                                       const std::string& suffix) {
+  if (suffix.find('/') != std::string::npos)
+    return invalid_argument("the suffix of an event file must not have a '/', got \"{}\"", suffix);
   if (!clock) clock = system_seconds;
   const auto files = make_posix_file_system();
   TROUPE_RETURN_IF_ERROR(files->make_directories(directory));
@@ -91,9 +106,10 @@ Result<std::unique_ptr<EventWriter>> EventWriter::open(const std::string& direct
   const std::string stem =
       fmt::format("{}/events.out.tfevents.{:010}.{}.{}", directory, static_cast<int64_t>(now), host_name(), ::getpid());
   std::string path;
-  for (int n = 0; path.empty() || !claim(path); ++n) path = fmt::format("{}.{}", stem, n);
+  for (int n = 0; path.empty() || !claim(path); ++n) path = fmt::format("{}.{}{}", stem, n, suffix);
   TROUPE_ASSIGN(RecordWriter writer, RecordWriter::create(*files, path));
   std::unique_ptr<EventWriter> out(new EventWriter(std::make_unique<State>(std::move(writer), path, std::move(clock))));
+  out->state_->flushed = now;
   proto::Event event;
   event.set_file_version("brain.Event:2");
   TROUPE_RETURN_IF_ERROR(out->state_->write(std::move(event)));
@@ -149,15 +165,40 @@ Status EventWriter::image(std::string_view tag, int64_t step, const Tensor& imag
   return count > 0 ? state_->write(std::move(event)) : Status();
 }
 
-Status EventWriter::graph(std::string_view graph_def) {
+Status EventWriter::graph(std::string_view graph_def, int64_t step) {
   proto::Event event;
+  event.set_step(step);
   event.set_graph_def(std::string(graph_def));
   return state_->write(std::move(event));
 }
 
+Status EventWriter::summary(int64_t step, std::string_view bytes) {
+  proto::Event event;
+  event.set_step(step);
+  if (bytes.size() > INT32_MAX ||
+      !event.mutable_summary()->ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return make_error(Code::kDataLoss, "{} bytes are not a Summary", bytes.size());
+  for (const auto& value : event.summary().value()) TROUPE_RETURN_IF_ERROR(check_tag(value.tag()));
+  return state_->write(std::move(event));
+}
+
+Status EventWriter::event(std::string_view bytes) {
+  proto::Event event;
+  if (bytes.size() > INT32_MAX || !event.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return make_error(Code::kDataLoss, "{} bytes are not an Event", bytes.size());
+  for (const auto& value : event.summary().value()) TROUPE_RETURN_IF_ERROR(check_tag(value.tag()));
+  return state_->write(std::move(event), false);
+}
+
 Status EventWriter::flush() {
   std::lock_guard guard(state_->mutex);
-  return state_->writer.flush();
+  return state_->flush();
+}
+
+void EventWriter::flush_after(int64_t events, double seconds) {
+  std::lock_guard guard(state_->mutex);
+  state_->most_events = events;
+  state_->most_seconds = seconds;
 }
 
 const std::string& EventWriter::path() const { return state_->path; }

@@ -7,6 +7,7 @@ namespace troupe {
 void register_logging_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_print_ops(ops, kernels);
   register_summary_ops(ops, kernels);
+  register_summary_writer_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -12,5 +12,6 @@ void register_logging_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 void register_print_ops(OpRegistry&, KernelRegistry&);
 void register_summary_ops(OpRegistry&, KernelRegistry&);
+void register_summary_writer_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe
