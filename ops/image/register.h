@@ -16,6 +16,7 @@ void register_crop_ops(OpRegistry&, KernelRegistry&);
 void register_draw_boxes_ops(OpRegistry&, KernelRegistry&);
 void register_image_file_ops(OpRegistry&, KernelRegistry&);
 void register_glimpse_ops(OpRegistry&, KernelRegistry&);
+void register_projective_ops(OpRegistry&, KernelRegistry&);
 void register_random_crop_ops(OpRegistry&, KernelRegistry&);
 void register_resize_ops(OpRegistry&, KernelRegistry&);
 void register_scale_translate_ops(OpRegistry&, KernelRegistry&);

@@ -10,6 +10,7 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_ragged_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_count_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_cross_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_map_ops(OpRegistry&, KernelRegistry&);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad input of the elementary ops: each is an error that names what is wrong, whether the graph's builder can see it or
 // only the kernel.
+#include <cmath>
+
 #include "tests/ops/check_op.h"
 #include "tests/ops/op_case.h"
+#include "troupe/gradients.h"
 
 namespace troupe::testing {
 namespace {
@@ -324,6 +327,62 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseCrossV2", {L({1}), S("-")}, "dense input of shape [1] must be a matrix", no_sparse);
   check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
+}
+
+TEST_CASE("partitions that do not fit one another are refused", "[bad_input]") {
+  const auto types = [](std::vector<std::string> words) {
+    return Attrs{{"row_partition_types", std::move(words)}, {"num_row_partition_tensors", int64_t{1}}};
+  };
+  const Attrs splits = types({"ROW_SPLITS"});
+  const char* op = "RaggedTensorToTensor";
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L({0, 1})}, "of 1 values, but there are 2", splits);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L({0, 2, 1, 2})}, "got 1 at position 2", splits);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L({0, int64_t{1} << 40})}, "at most 2", splits);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L({})}, "numbers from 0 on", splits);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I({0, 1}), L({0, 2})}, "default_value [2]", splits);
+  check_fails(op, {L({-1, 2, 2}), I({1, 2}), I(0), L({0, 2})}, "shape [?,2,2] does not fit", splits);
+  check_fails(op, {L(-1), I(1), I(0), L({0, 1})}, "at least one dimension", splits);
+  check_fails(op, {L(-1), I({1, 2}), I(0), L({0, 2})}, "\"ROWS\" at position 0", types({"ROWS"}));
+  check_fails(op, {L(-1), I({1, 2}), I(0), L({0, 2})}, "must be as many", types({"ROW_SPLITS", "ROW_SPLITS"}));
+  const Attrs ids = {{"row_partition_types", std::vector<std::string>{"FIRST_DIM_SIZE", "VALUE_ROWIDS"}},
+                     {"num_row_partition_tensors", int64_t{2}}};
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L(2), L({1, 0})}, "must not fall", ids);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L(2), L({0, 2})}, "in [0, 2), got 2", ids);
+  check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L(-2), L({0, 0})}, "-2", ids);
+  CHECK(apply(op, {L(-1), I({1, 2}), I(0), L(int64_t{1} << 62), L({0, 0})}, ids).status().error().message.size() > 0);
+}
+
+TEST_CASE("projective transforms that do not fit their images are refused", "[bad_input]") {
+  const Tensor image = F({1, 2}, {1, 1, 2, 1}), same = F({1, 0, 0, 0, 1, 0, 0, 0}, {1, 8}), size = I({1, 2});
+  const Attrs nearest = {{"interpolation", "NEAREST"}};
+  const char* op = "ImageProjectiveTransformV2";
+  check_kernel_fails(op, {F({1, 2}, {1, 2}), same, size}, "[batch, height, width, channels]", nearest);
+  check_kernel_fails(op, {image, F({1, 0, 0}, {1, 3}), size}, "transforms must be [1 or 1,8]", nearest);
+  check_fails(op, {image, same, I({0, 2})}, "above 0", nearest);
+  check_fails(op, {image, same, I({2, 2, 2})}, "above 0", nearest);
+  check_kernel_fails(op, {image, same, size}, "\"CUBIC\"", {{"interpolation", "CUBIC"}});
+  check_kernel_fails(op, {image, same, size}, "\"EDGE\"", {{"interpolation", "NEAREST"}, {"fill_mode", "EDGE"}});
+  const float inf = INFINITY, nan = NAN;
+  for (const char* mode : {"CONSTANT", "REFLECT", "WRAP", "NEAREST"})
+    for (const char* interpolation : {"NEAREST", "BILINEAR"})
+      for (const float wild : {inf, -inf, nan, 3e38f, -3e38f})
+        CHECK(apply(op, {image, F({wild, 0, 1, 0, wild, 1, 0, 0}, {1, 8}), I({2, 3})},
+                    {{"interpolation", interpolation}, {"fill_mode", mode}})
+                  .ok());
+}
+
+TEST_CASE("the gradient of a projective transform goes back through its inverse", "[gradients]") {
+  // Expected: TensorFlow 2.21.
+  Graph graph(Registries::all().ops);
+  const Scope scope(graph);
+  const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{1, 3, 4, 1}}});
+  const Output t = scope.constant(F({1, 0.5f, 0, 0.25f, 1, 0, 0.125f, 0}, {1, 8}));
+  const Output y = scope.op("ImageProjectiveTransformV3", {x, t, scope.constant(I({2, 3})), scope.constant(0.0f)},
+                            {{"interpolation", "BILINEAR"}});
+  const auto dx = gradients(scope, {y}, {x}, {scope.constant(F({1, 2, 3, 4, 5, 6}, {1, 2, 3, 1}))});
+  REQUIRE(dx.ok());
+  const Tensor got = Evaluator().value((*dx)[0], {{x, *Tensor::zeros(DType::kFloat32, {1, 3, 4, 1})}});
+  check_close(doubles(got), {1, 1.5555556, 0, 0, 1.7422221, 4.3846154, 4.2396679, 0, 0, 0, 0, 0}, 1e-5);
 }
 
 }  // namespace troupe::testing

@@ -116,11 +116,13 @@ const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
     for (const auto& part :
-         {const_cases(),    unary_cases(),   binary_cases(),   reduction_cases(), array_cases(),   gather_cases(),
-          random_cases(),   matrix_cases(),  complex_cases(),  move_cases(),      block_cases(),   diagonal_cases(),
-          nd_index_cases(), einsum_cases(),  rounding_cases(), string_cases(),    special_cases(), bessel_cases(),
-          scan_cases(),     segment_cases(), set_cases(),      sequence_cases(),  fourier_cases(), resize_cases(),
-          image_cases(),    sparse_cases(),  linear_cases(),   window_cases(),    volume_cases(),  quantized_cases()})
+         {const_cases(),   unary_cases(),         binary_cases(),   reduction_cases(),  array_cases(),
+          gather_cases(),  random_cases(),        matrix_cases(),   complex_cases(),    move_cases(),
+          block_cases(),   diagonal_cases(),      nd_index_cases(), einsum_cases(),     rounding_cases(),
+          string_cases(),  ragged_string_cases(), ragged_cases(),   projective_cases(), special_cases(),
+          bessel_cases(),  scan_cases(),          segment_cases(),  set_cases(),        sequence_cases(),
+          fourier_cases(), resize_cases(),        image_cases(),    sparse_cases(),     linear_cases(),
+          window_cases(),  volume_cases(),        quantized_cases()})
       out.insert(out.end(), part.begin(), part.end());
     return out;
   }();
@@ -134,10 +136,13 @@ bool depends_on_values(const std::string& op) {
                             "PlaceholderWithDefault",
                             "Unique",
                             "ListDiff",
+                            "StringNGrams",
                             "StringSplit",
+                            "UnicodeDecode",
                             "DecodeRaw",
                             "DecodePaddedRaw",
                             "ParseTensor",
+                            "RaggedTensorToTensor",
                             "DecodeWav",
                             "DeserializeSparse",
                             "DeserializeManySparse",

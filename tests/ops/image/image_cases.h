@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of ops on images: sizes, crops, colours, boxes.
 #pragma once
+#include <array>
+
 #include <cmath>
 
 #include "tests/ops/op_case.h"
@@ -50,6 +52,50 @@ inline std::vector<OpCase> resize_cases() {
   for (const Attrs& attrs : {Attrs(), align, half})
     for (const Tensor& size : {I({5, 7}), I({2, 3})})
       for (const char* op : {"ResizeBilinear", "ResizeBicubic"}) out.push_back({op, {image, size}, attrs});
+  return out;
+}
+
+/// Expected: TensorFlow 2.21.
+inline std::vector<OpCase> projective_cases() {
+  std::vector<OpCase> out;
+  const Tensor image = F({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, {1, 3, 4, 1}), fill = Tensor::scalar(-1.0f);
+  const auto add = [&](const Tensor& x, const Tensor& transform, std::array<int32_t, 2> size, const Tensor& missing,
+                       const char* interpolation, const char* mode, const Tensor& expected) {
+    out.push_back({"ImageProjectiveTransformV3",
+                   {x, transform, I({size[0], size[1]}), missing},
+                   {{"interpolation", interpolation}, {"fill_mode", mode}},
+                   {expected},
+                   false});
+  };
+  const Tensor shift = F({1, 0, -2.5f, 0, 1, 1.25f, 0, 0}, {1, 8}), far = F({1, 0, -30.25f, 0, 1, 50.5f, 0, 0}, {1, 8}),
+               perspective = F({1, 0.5f, 0, 0.25f, 1, 0, 0.125f, 0}, {1, 8}),
+               singular = F({1, 0, 0, 0, 1, 0, -1, 0}, {1, 8});
+  const Shape s = {1, 3, 4, 1};
+  const char *nearest = "NEAREST", *bilinear = "BILINEAR";
+  add(image, shift, {3, 4}, fill, nearest, "CONSTANT", F({-1, -1, -1, 6, -1, -1, -1, 10, -1, -1, -1, -1}, s));
+  add(image, shift, {3, 4}, fill, bilinear, "CONSTANT",
+      F({-1, -1, 2.5f, 6.5f, -1, -1, 2.75f, 6.875f, -1, -1, -1, -1}, s));
+  add(image, shift, {3, 4}, fill, nearest, "REFLECT", F({7, 6, 5, 6, 11, 10, 9, 10, 11, 10, 9, 10}, s));
+  add(image, shift, {3, 4}, fill, bilinear, "REFLECT",
+      F({7.5f, 6.5f, 6, 6.5f, 10.5f, 9.5f, 9, 9.5f, 9.5f, 8.5f, 8, 8.5f}, s));
+  add(image, shift, {3, 4}, fill, nearest, "WRAP", F({7, 8, 8, 6, 3, 4, 4, 2, 3, 4, 4, 2}, s));
+  add(image, shift, {3, 4}, fill, bilinear, "WRAP",
+      F({7.5f, 8.5f, 9, 6.5f, 2.5f, 3.5f, 4, 1.5f, 3.5f, 4.5f, 5, 2.5f}, s));
+  add(image, shift, {3, 4}, fill, nearest, "NEAREST", F({5, 5, 5, 6, 9, 9, 9, 10, 9, 9, 9, 10}, s));
+  add(image, shift, {3, 4}, fill, bilinear, "NEAREST", F({6, 6, 6, 6.5f, 9, 9, 9, 9.5f, 9, 9, 9, 9.5f}, s));
+  add(image, perspective, {2, 3}, fill, bilinear, "CONSTANT",
+      F({1, 25.f / 9, 4.2f, 5.5f, 61.f / 9, 7.8f}, {1, 2, 3, 1}));
+  add(Tensor::of<uint8_t>({20, 40, 60, 80, 100, 120, 140, 160, 180, 200, 220, 240}, s), perspective, {2, 3},
+      Tensor::scalar(7.0f), bilinear, "CONSTANT", Tensor::of<uint8_t>({20, 55, 84, 110, 135, 156}, {1, 2, 3, 1}));
+  add(image, far, {1, 3}, fill, bilinear, "REFLECT", F({10.75f, 11.75f, 12}, {1, 1, 3, 1}));
+  add(image, far, {1, 3}, fill, bilinear, "WRAP", F({4, 4, 4}, {1, 1, 3, 1}));
+  add(image, singular, {1, 2}, fill, nearest, "CONSTANT", F({1, -1}, {1, 1, 2, 1}));
+  out.push_back(
+      {"ImageProjectiveTransformV2",
+       {F({1, 2, 3, 4}, {2, 1, 2, 1}), F({1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, {2, 8}), I({1, 2})},
+       {{"interpolation", nearest}},
+       {F({2, 0, 3, 4}, {2, 1, 2, 1})},
+       false});
   return out;
 }
 

@@ -8,6 +8,43 @@
 
 namespace troupe::testing {
 
+/// Expected: TensorFlow 2.21.
+inline std::vector<OpCase> ragged_cases() {
+  const auto types = [](std::vector<std::string> words) {
+    const auto n = static_cast<int64_t>(words.size());
+    return Attrs{{"row_partition_types", std::move(words)}, {"num_row_partition_tensors", n}};
+  };
+  const Attrs splits = types({"ROW_SPLITS"}), twice = types({"ROW_SPLITS", "ROW_SPLITS"}),
+              ids = types({"FIRST_DIM_SIZE", "VALUE_ROWIDS"});
+  const char* op = "RaggedTensorToTensor";
+  const Tensor four = I({1, 2, 3, 4}), nine = I(9), pairs = D({1, 2, 3, 4, 5, 6}, {3, 2});
+  return {
+      {op, {L(-1), four, I(0), L({0, 2, 2, 4})}, splits, {I({1, 2, 0, 0, 3, 4}, {3, 2})}},
+      {op, {L({2, -1}), four, nine, L({0, 3, 4, 4})}, splits, {I({1, 2, 3, 4, 9, 9}, {2, 3})}},
+      {op, {I({-1, 2}), D({1, 2, 3, 4}), D(9), I({0, 3, 4, 4})}, splits, {D({1, 2, 4, 9, 9, 9}, {3, 2})}},
+      {op,
+       {L({5, 3}), four, nine, L(4), L({0, 0, 2, 3})},
+       ids,
+       {I({1, 2, 9, 9, 9, 9, 3, 9, 9, 4, 9, 9, 9, 9, 9}, {5, 3})}},
+      {op,
+       {L({-1, -1, -1}), D({1, 2, 3, 4, 5}), D(0), L({0, 2, 3}), L({0, 2, 2, 5})},
+       twice,
+       {D({1, 2, 0, 0, 0, 0, 3, 4, 5, 0, 0, 0}, {2, 2, 3})}},
+      {op,
+       {L({-1, 1, -1}), I({1, 2, 3, 4, 5}), I(0), L({0, 2, 3}), L({0, 2, 2, 5})},
+       twice,
+       {I({1, 2, 0, 3, 4, 5}, {2, 1, 3})}},
+      {op, {L({-1, -1, 2}), pairs, D({7, 8}), L({0, 2, 3})}, splits, {D({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2})}},
+      {op, {L({-1, -1, 2}), pairs, D({7}), L({0, 2, 3})}, splits, {D({1, 2, 3, 4, 5, 6, 7, 7}, {2, 2, 2})}},
+      {op,
+       {L(-1), Tensor::of<std::string>({"a", "b"}), Tensor::scalar<std::string>("-"), L({0, 0, 2})},
+       splits,
+       {Tensor::of<std::string>({"-", "-", "a", "b"}, {2, 2})}},
+      {op, {L(-1), I({}, {0}), nine, L({0, 0, 0})}, splits, {I({}, {2, 0})}},
+      {op, {L(-1), I({1, 2}), nine, L(2)}, types({"FIRST_DIM_SIZE"}), {I({1, 2})}},
+  };
+}
+
 inline std::vector<OpCase> sparse_cases() {
   const auto S = [](std::initializer_list<std::string> v) { return Tensor::of<std::string>(v); };
   // [[0, 1, 0], [2, 0, -3]] and [[4, -1, 0], [0, 0, 5]]
