@@ -194,6 +194,7 @@ class Lowering {
     if (op == "If" || op == "StatelessIf") return lower_if();
     if (op == "Case" || op == "StatelessCase") return lower_case();
     if (op == "While" || op == "StatelessWhile") return lower_while();
+    if (op == "SymbolicGradient") return lower_gradient();
     return lower_call(op.ends_with("PartitionedCall") ? "f" : "");
   }
 
@@ -365,6 +366,37 @@ class Lowering {
       pivot.push_back("^" + inputs_[0].substr(0, inputs_[0].find(':')));
     TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, pivot));
     finish(r);
+    return {};
+  }
+
+  /// The function on Identities of the arguments, so that gradients by these have no other paths to the values.
+  Status lower_gradient() {
+    TROUPE_ASSIGN(const FunctionDef* f, function_of("f"));
+    const auto arguments = static_cast<size_t>(f->signature().input_arg_size());
+    const auto values = static_cast<size_t>(f->signature().output_arg_size());
+    if (inputs_.size() != arguments + values || arguments == 0)
+      return invalid_argument("function '{}' has {} arguments and {} values: the gradient takes as many inputs, not {}",
+                              f->signature().name(), arguments, values, inputs_.size());
+    std::vector<std::string> args;
+    for (size_t i = 0; i < arguments; ++i) {
+      NodeDef& arg = make(fmt::format("argument_{}", i), "Identity", {inputs_[i]});
+      set_type(arg, f->signature().input_arg(static_cast<int>(i)).type());
+      args.push_back(arg.name());
+    }
+    std::vector<std::string> pivot = controls_;
+    if (pivot.empty() && !args.empty()) pivot.push_back("^" + args[0]);
+    TROUPE_ASSIGN(const Results r, put_in(*f, "function", args, pivot));
+    NodeDef& node = made_.emplace_back();
+    node.set_name(call_->name());
+    node.set_device(call_->device());
+    node.set_op(std::string(kFunctionGradient));
+    set_attr(node, "values").set_i(static_cast<int64_t>(values));
+    set_attr(node, "arguments").set_i(static_cast<int64_t>(arguments));
+    for (const std::string& v : r.values) node.add_input(v);
+    for (const std::string& a : args) node.add_input(a);
+    for (size_t i = arguments; i < inputs_.size(); ++i) node.add_input(inputs_[i]);
+    for (const std::string& c : r.controls) node.add_input(c);
+    for (const std::string& c : controls_) node.add_input(c);
     return {};
   }
 
@@ -552,6 +584,7 @@ class Lowering {
 
 std::string form_of_call(std::string_view op) {
   if (op == "PartitionedCall" || op == "StatefulPartitionedCall") return "the nodes of its function, IdentityN";
+  if (op == "SymbolicGradient") return "the nodes of its function and of their gradients, IdentityN";
   constexpr std::string_view kStateless = "Stateless";
   if (op.starts_with(kStateless)) op.remove_prefix(kStateless.size());
   if (op == "If" || op == "Case") return "the nodes of its functions, Switch, Merge, IdentityN";

@@ -19,11 +19,17 @@
 
 namespace troupe {
 
+/// What is left of a SymbolicGradient, for whoever adds the nodes to a graph, since gradients are nodes of a graph: an
+/// op whose inputs are the function's values, its arguments, and the gradients by the values, so many of each as the
+/// attributes `values` and `arguments` say; its outputs are the gradients by the arguments.
+inline constexpr std::string_view kFunctionGradient = "_FunctionGradient";
+
 /// What a call of a function by an op becomes, as text; empty where the op is none that calls.
 std::string form_of_call(std::string_view op);
 
 /// Puts in every function that a node calls, also those that functions call: PartitionedCall, StatefulPartitionedCall,
-/// a node named as a function; If, StatelessIf, Case, StatelessCase, While, StatelessWhile. Takes the library out.
+/// a node named as a function; If, StatelessIf, Case, StatelessCase, While, StatelessWhile, SymbolicGradient. Takes the
+/// library out.
 /// Errors name the call: kNotFound for a function or an output of a node that is not there; kInvalidArgument for
 /// another number of inputs or outputs than the function has, a function that calls itself, or calls within more than
 /// 64 calls; kResourceExhausted for calls that would become more than 1,000,000 nodes or 1 GiB, before memory is taken

@@ -15,8 +15,10 @@
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
 #include "graph/graph_def/named_resources.h"
+#include "graph/graph_def/node_def.h"
 #include "graph/graph_def/reference_variables.h"
 #include "graph/graph_def/renamed_ops.h"
+#include "troupe/gradients.h"
 
 namespace troupe {
 namespace {
@@ -28,6 +30,17 @@ constexpr int kMinConsumer = 12;
 constexpr int kMostNestedMessages = 64;
 /// How many nodes of one unknown op, or of one cycle, an error names.
 constexpr size_t kMostNodesNamed = 20;
+
+/// What to do without an op that there is not, as the end of a sentence about it; empty of most.
+std::string_view instead_of(std::string_view op) {
+  if (op == "PyFunc" || op == "PyFuncStateless" || op == "EagerPyFunc")
+    return "calls a function of a Python program, which is not here: put a node of an op of your own "
+           "(docs/adding_an_op.md) or an actor_call (troupe/embed.h) in its place";
+  if (op == "CreateSummaryDbWriter")
+    return "writes to an SQLite database: CreateSummaryFileWriter writes event files, which TensorBoard reads";
+  if (op == "UnicodeScript") return "needs the table of scripts of Unicode: look them up before, in the data";
+  return "";
+}
 
 /// Keeps the first error of a text, in place of printing it.
 class FirstError : public google::protobuf::io::ErrorCollector {
@@ -72,7 +85,7 @@ class Import {
   Status check_ops() const {
     std::map<std::string_view, std::vector<std::string_view>> unknown;
     for (const proto::NodeDef& n : def_.node())
-      if (!graph_.ops().find(n.op())) unknown[n.op()].push_back(n.name());
+      if (!graph_.ops().find(n.op()) && n.op() != kFunctionGradient) unknown[n.op()].push_back(n.name());
     if (unknown.empty()) return {};
     std::string list;
     for (auto& [op, nodes] : unknown) {
@@ -81,6 +94,9 @@ class Import {
       list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", op, join(nodes, ", "),
                           all > kMostNodesNamed ? fmt::format(" and {} more", all - kMostNodesNamed) : "");
     }
+    for (const auto& [op, nodes] : unknown)
+      if (const std::string_view instead = instead_of(op); !instead.empty())
+        list += fmt::format("; {} {}", op, instead);
     return make_error(Code::kNotFound, "ops that are not known, with their nodes: {}", list);
   }
 
@@ -116,7 +132,10 @@ class Import {
 
   /// Whether input `e` of node i closes a loop.
   bool is_back_edge(int i, const Edge& e) const {
-    const auto flow = [&](int node) { return graph_.ops().find(def_.node(node).op())->control_flow(); };
+    const auto flow = [&](int node) {
+      const OpDef* op = graph_.ops().find(def_.node(node).op());
+      return op ? op->control_flow() : ControlFlow::kNone;
+    };
     return e.port >= 0 && flow(e.node) == ControlFlow::kNextIteration && flow(i) == ControlFlow::kMerge;
   }
 
@@ -184,8 +203,49 @@ class Import {
     }
   }
 
+  /// The gradients that a kFunctionGradient stands for, and an IdentityN of them under its name.
+  Status add_gradients(int i) {
+    const proto::NodeDef& def = def_.node(i);
+    for (const Node* node : added_)
+      if (node && node->open())
+        return at(i, make_error(Code::kUnimplemented, "there is no SymbolicGradient in a graph with loops"));
+    NodeSpec spec;
+    spec.op = "IdentityN";
+    spec.name = prefix_ + def.name();
+    spec.device = def.device();
+    std::vector<Output> inputs;
+    for (const Edge& e : edges_[i]) {
+      if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
+      else if (e.port >= added_[e.node]->num_outputs())
+        return at(i, invalid_argument("'{}' has no output {}", added_[e.node]->name(), e.port));
+      else inputs.push_back({added_[e.node], e.port});
+    }
+    const proto::AttrValue *n = find_attr(def, "values"), *m = find_attr(def, "arguments");
+    const auto values = static_cast<size_t>(n ? n->i() : 0), arguments = static_cast<size_t>(m ? m->i() : 0);
+    if (values == 0 || arguments == 0 || values > inputs.size() || arguments != inputs.size() - 2 * values)
+      return at(i, invalid_argument("a gradient of {} values by {} arguments does not have {} inputs", values,
+                                    arguments, inputs.size()));
+    const auto part = [&](size_t begin, size_t count) {
+      const auto at = inputs.begin() + static_cast<std::ptrdiff_t>(begin);
+      return std::vector<Output>(at, at + static_cast<std::ptrdiff_t>(count));
+    };
+    const std::vector<Output> xs = part(values, arguments);
+    const Scope scope = Scope(graph_).scope(spec.name);
+    auto dxs = gradients(scope, part(0, values), xs, part(values + arguments, values));
+    if (!dxs.ok()) return at(i, std::move(dxs.error()));
+    for (size_t k = 0; k < arguments; ++k)
+      spec.inputs.push_back((*dxs)[k] ? (*dxs)[k] : scope.op("ZerosLike", {xs[k]}));
+    if (!scope.ok()) return at(i, scope.status().error());
+    std::vector<DType> dtypes;
+    for (const Output& dx : spec.inputs) dtypes.push_back(dx.dtype());
+    spec.attrs.set("T", std::move(dtypes));
+    TROUPE_ASSIGN(added_[i], graph_.add(std::move(spec)));
+    return {};
+  }
+
   Status add(int i) {
     const proto::NodeDef& def = def_.node(i);
+    if (def.op() == kFunctionGradient) return add_gradients(i);
     NodeSpec spec;
     spec.op = def.op();
     spec.name = prefix_ + def.name();

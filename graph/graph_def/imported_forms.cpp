@@ -58,6 +58,12 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "BiasAddV1",
                                  "FusedBatchNormV2",
                                  "FusedBatchNormGradV2",
+                                 "Stage",
+                                 "StageClear",
+                                 "StagePeek",
+                                 "StageSize",
+                                 "SymbolicGradient",
+                                 "Unstage",
                                  "MutexAcquire",
                                  "MutexRelease",
                                  "PlaceholderV2"};

@@ -145,6 +145,48 @@ TEST_CASE("While runs its body while its condition holds") {
   CHECK(t.run(100, "y:1") == 100);
 }
 
+TEST_CASE("SymbolicGradient is the gradient of its function alone") {
+  Imported f;
+  const std::string product =
+      function("product", "a b", node_def("ab", "Mul", "a b") + node_def("aab", "Mul", "ab:z:0 a"), "aab:z:0");
+  const std::string unused = function("first", "a b", node_def("copy", "Identity", "a"), "copy:output:0");
+  REQUIRE(f.load(node("square", "Mul", "x x") + node("gradients", "Neg", "x") +
+                     node("g", "SymbolicGradient", "x square gradients", func("f", "product")) +
+                     node("h", "SymbolicGradient", "x square x", func("f", "first")),
+                 product + unused)
+              .ok());
+  // a^2 b at a = 3, b = 9, times -3: 2 a b is 54 and a^2 is 9. That b depends on x too is not the function's.
+  CHECK(f.run(3, "g:0") == -162);
+  CHECK(f.run(3, "g:1") == -27);
+  CHECK(f.run(3, "h:0") == 3);
+  CHECK(f.run(3, "h:1") == 0);
+}
+
+TEST_CASE("a SymbolicGradient that cannot be is refused with its node", "[bad_input]") {
+  const std::string square = function("square", "a", node_def("aa", "Mul", "a a"), "aa:z:0");
+  const auto fails = [&](const std::string& nodes, const char* words) {
+    Imported f;
+    const Status status = f.load(nodes, square);
+    REQUIRE_FALSE(status.ok());
+    CHECK_THAT(status.error().str(), Contains("'g'") && Contains(words));
+  };
+  fails(node("g", "SymbolicGradient", "x", func("f", "square")), "1 arguments and 1 values");
+  fails(node("g", "SymbolicGradient", "x x", func("f", "nobody")), "'nobody' is not in the library");
+  fails(node("g", "SymbolicGradient", "x x"), "names no function");
+  fails(node("g", "_FunctionGradient", "x x x"), "does not have 3 inputs");
+  fails(node("g", "_FunctionGradient", "x x x",
+             "attr { key: 'values' value { i: 2 } } attr { key: 'arguments' value { i: -1 } } "),
+        "does not have 3 inputs");
+}
+
+TEST_CASE("ops that cannot be here are refused with what to do instead", "[bad_input]") {
+  Imported f;
+  const Status status = f.load(node("f", "PyFunc", "x") + node("db", "CreateSummaryDbWriter", "x"), "");
+  REQUIRE_FALSE(status.ok());
+  CHECK_THAT(status.error().str(),
+             Contains("PyFunc (f)") && Contains("actor_call") && Contains("CreateSummaryFileWriter"));
+}
+
 TEST_CASE("calls that do not fit are refused with the call") {
   const std::string call = node("y", "PartitionedCall", "x", func("f", "twice"));
   const auto error = [](const std::string& nodes, const std::string& functions) {
