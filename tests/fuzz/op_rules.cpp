@@ -297,6 +297,9 @@ ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor ScaleAndTranslate 
   @align_corners=false
 ResizeBicubic ResizeBilinear ResizeNearestNeighbor : h:1..4 w:1..4 images=[b,h,w,c] size={(1..5),(1..5)}
   @align_corners=true @half_pixel_centers=false
+ImageProjectiveTransformV2 ImageProjectiveTransformV3 : h:1..4 w:1..4 images=[b,h,w,c] transforms=[1,8](-0.9..0.9)|[b,8](-0.1..0.9)
+  output_shape={(1..5),(1..5)} fill_value=[] @interpolation='NEAREST'|'BILINEAR'
+  @fill_mode='CONSTANT'|'REFLECT'|'WRAP'|'NEAREST'
 ResizeBicubicGrad ResizeBilinearGrad ResizeNearestNeighborGrad ScaleAndTranslateGrad : h:1..4 w:1..4 p:1..4 q:1..4
   grads=[b,p,q,c] original_image=[b,h,w,c] size={h,w} scale=[2](0.5..2.0) translation=[2](-1.0..1.0)
   @kernel_type='lanczos3'|'box' @align_corners=false
@@ -384,6 +387,11 @@ RegexFullMatch RegexReplace StaticRegexFullMatch StaticRegexReplace : input=[*S]
   @pattern='[a-z]+' @rewrite='y'
 ShardedFilename ShardedFilespec : basename=[] shard==1 num_shards==3
 StringFormat : @T={float32} inputs=[*S] @template='a~%s' @placeholder='%s'
+StringNGrams : k:1..3 data=[n] data_splits={0,n} @ngram_widths={1,2}|{} @pad_width=(0..2)
+UnicodeDecode UnicodeDecodeWithOffsets UnicodeTranscode : input=[*S] @input_encoding='UTF-8'|'UTF-16-BE'|'UTF-32-BE'
+  @output_encoding='UTF-8'|'UTF-16-BE' @errors='replace'|'ignore' @replacement_char=(32..99)
+UnicodeEncode : input_values=[n](-5..999) input_splits={0,n} @errors='replace'|'ignore' @replacement_char=(32..99)
+RandomIndexShuffle : index=<5 seed=[3] max_index=(4..9) @rounds=4|6
 StringSplit : input=[n] delimiter=''|'~'|','
 StringSplitV2 : input=[n] sep=''|','
 StringToHashBucketStrong : @key={1,2}
@@ -421,6 +429,8 @@ SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SegmentMaxV2 SegmentMin
   data=[n,*R] segment_ids=[n]:segments num_segments==n
 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum : m:1..4 data=[*A,*R] segment_ids=[*A]<m
   num_segments==m
+RaggedTensorToTensor : n:1..4 shape==-1 values=[n,*R] default_value=[] row_partition_tensors={0,n} @T=$T
+  @row_partition_types='ROW_SPLITS' @num_row_partition_tensors=1
 SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum SparseSegmentMeanWithNumSegments
   SparseSegmentSqrtNWithNumSegments SparseSegmentSumWithNumSegments : n:1..4 data=[n,*R] indices=[k]<n
   segment_ids=[k]:segments num_segments==k
@@ -610,8 +620,20 @@ SparseAccumulatorApplyGradient : n:1..4 k:0..n a<-SparseConditionalAccumulator @
 SparseAccumulatorTakeGradient : n:1..4 k:1..n a<-SparseConditionalAccumulator @shape=[n,*R] ;
   <-SparseAccumulatorApplyGradient handle=%a local_step==0 gradient_indices=[k]:permutation gradient_values=[k,*R]
   gradient_shape={n,*R} @has_known_shape=true ; handle=%a num_required==1
+_StagingArea : a<- @dtypes={float32} @capacity=0|(1..3) @memory_limit=0 ; <-_StagingAreaSize handle=%a
+_StagingAreaPut : a<-_StagingArea @dtypes=$dtypes ; handle=%a values=[*S] ; <-_StagingAreaSize handle=%a
+_StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingAreaPut @dtypes=$dtypes handle=%a
+  values=[*S] ; handle=%a index==0
+_StagingAreaSize _StagingAreaClear : a<-_StagingArea @dtypes={float32} ; <-_StagingAreaPut @dtypes={float32} handle=%a
+  values=[*S] ; handle=%a
 MutexLock : m<-MutexV2 ; mutex=%m
-ConsumeMutexLock : m<-MutexV2 ; l<-MutexLock mutex=%m ; mutex_lock=%l
+Consume_StagingArea : a<- @dtypes={float32} @capacity=0|(1..3) @memory_limit=0 ; <-_StagingAreaSize handle=%a
+_StagingAreaPut : a<-_StagingArea @dtypes=$dtypes ; handle=%a values=[*S] ; <-_StagingAreaSize handle=%a
+_StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingAreaPut @dtypes=$dtypes handle=%a
+  values=[*S] ; handle=%a index==0
+_StagingAreaSize _StagingAreaClear : a<-_StagingArea @dtypes={float32} ; <-_StagingAreaPut @dtypes={float32} handle=%a
+  values=[*S] ; handle=%a
+MutexLock : m<-MutexV2 ; l<-MutexLock mutex=%m ; mutex_lock=%l
 _EventCount : e<- @shared_name='' ; <-_EventCountAdvance handle=%e
 _EventCountAdvance _EventCountAwait : e<-_EventCount ; <-_EventCountAdvance handle=%e ; handle=%e count=(0..1) @slack=0
 

@@ -108,3 +108,25 @@ def quantized(case):
         q, low, high = tf.quantization.quantize(x, lows, highs, tf.qint8, mode="SCALED", round_mode="HALF_TO_EVEN",
                                                 narrow_range=narrow, axis=1)
         case.fetch(low, high, tf.quantization.dequantize(q, low, high, mode="SCALED", narrow_range=narrow, axis=1))
+
+
+@golden()
+def ragged_rows(case):
+    """Rows of different lengths as tensors, with their gradients."""
+    x = case.feed("x", case.floats(7))
+    pairs = case.feed("pairs", case.floats(5, 2, seed=2))
+    missing = case.feed("missing", np.float32(0.25))
+    splits = tf.RaggedTensor.from_row_splits(x, [0, 3, 3, 7], validate=False)
+    ids = tf.RaggedTensor.from_value_rowids(pairs, [0, 0, 2, 4, 4], nrows=6, validate=False)
+    nested = tf.RaggedTensor.from_nested_row_splits(x, [[0, 2, 3], [0, 4, 4, 7]], validate=False)
+    for rows, shape in ((splits, None), (splits, [None, 2]), (splits, [5, 5]), (ids, None), (ids, [4, 1, 2]),
+                        (nested, None), (nested, [None, 1, 3])):
+        case.fetch_with_gradients([rows.to_tensor(missing, shape=shape)], [x if rows is not ids else pairs, missing])
+
+
+@golden()
+def shuffled_indices(case):
+    i = case.feed("i", np.arange(12, dtype=np.int64))
+    for most, seed, rounds in ((11, [1, 2, 3], 4), (10**6, [4, 5, 6], 4), (2**45, [-7, 8, 9], 8)):
+        case.fetch(tf.raw_ops.RandomIndexShuffle(index=i, seed=tf.constant(seed, tf.int64), max_index=tf.constant(most, tf.int64),
+                                                 rounds=rounds))

@@ -90,3 +90,19 @@ def suppression(case):
                R.NonMaxSuppressionV2(boxes=boxes, scores=scores, max_output_size=6, iou_threshold=0.2),
                *R.NonMaxSuppressionV4(boxes=boxes, scores=scores, max_output_size=7, iou_threshold=0.3, score_threshold=0.1,
                                       pad_to_max_output_size=True))
+
+
+@golden()
+def projected(case):
+    """Images through projective transforms, with the gradients that TensorFlow has."""
+    x = case.feed("x", case.floats(2, 5, 4, 2, low=0))
+    turns = case.feed("turns", np.float32([[0.8, 0.6, -0.5, -0.6, 0.8, 1.5, 0, 0], [1, 0.2, 0.3, 0.1, 0.9, -0.4, 0.05, -0.02]]))
+    one = case.feed("one", np.float32([[-1.5, 0.25, 6, 0.5, 2.25, -7, 0.03, 0]]))
+    for transforms in (turns, one):
+        for mode in ("CONSTANT", "REFLECT", "WRAP", "NEAREST"):
+            for interpolation in ("NEAREST", "BILINEAR"):
+                y = tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=[6, 3], fill_value=0.5,
+                                                          interpolation=interpolation, fill_mode=mode)
+                case.fetch_with_gradients([y], [x])
+    case.fetch(tf.raw_ops.ImageProjectiveTransformV2(images=tf.cast(x * 200, tf.uint8), transforms=turns, output_shape=[5, 4],
+                                                     interpolation="BILINEAR"))

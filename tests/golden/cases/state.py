@@ -228,3 +228,36 @@ def batches_of_sparse_tensors(case):
         case.fetch(*R.TakeManySparseFromTensorsMap(sparse_handles=[kept], dtype=dtype, shared_name=name),
                    *R.TakeManySparseFromTensorsMap(sparse_handles=tf.gather(rows, [3, 0, 1]), dtype=dtype,
                                                    shared_name=name + "_rows"))
+
+
+@golden(steps=3)
+def staged(case):
+    """A staging area: what a step puts in, the next one takes out."""
+    x = case.feed("x", case.floats(3, 2))
+    options = {"dtypes": [tf.float32, tf.int32], "shared_name": "area", "capacity": 4, "memory_limit": 1000}
+    put = tf.raw_ops.Stage(values=[x * 2, tf.constant([1, 2])], shared_name="area", capacity=4, memory_limit=1000)
+    with tf1.control_dependencies([put]):
+        size = tf.raw_ops.StageSize(**options)
+        first = tf.raw_ops.StagePeek(index=0, **options)
+    with tf1.control_dependencies([size, *first]):
+        taken = tf.raw_ops.Unstage(**options)
+    with tf1.control_dependencies(taken):
+        left = tf.raw_ops.StageSize(**options)
+    case.fetch(size, *first, *[tf.identity(t) for t in taken], left)
+
+
+@golden()
+def gradients_of_functions(case):
+    """SymbolicGradient, which calls the gradient of a function."""
+    from tensorflow.python.framework import function
+    from tensorflow.python.ops import functional_ops
+
+    @function.Defun(tf.float32, tf.float32, func_name="two_values")
+    def two_values(a, b):
+        return a * a * b, tf.sin(b)
+
+    two_values.add_to_graph(tf1.get_default_graph())
+    x = case.feed("x", case.floats(4))
+    y = x * 3
+    case.fetch(*functional_ops.symbolic_gradient(input=[x, y, tf.exp(x), tf.fill([4], 2.0)], Tout=[tf.float32, tf.float32],
+                                                 f=two_values))

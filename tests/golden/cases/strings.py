@@ -320,3 +320,31 @@ def crosses(case):
     fetch(tf.SparseTensor(*R.SparseCross(
         indices=[words.indices], values=[words.values], shapes=[words.dense_shape], dense_inputs=[texts], hashed_output=False,
         num_buckets=0, hash_key=0, out_type=tf.string, internal_type=tf.string)))
+
+
+@golden()
+def grams_and_characters(case):
+    """N-grams of the rows of ragged tensors, and texts as code points."""
+    words = case.feed("words", np.array([b"a", b"bc", b"", b"d", b"e"], dtype=object))
+    for splits, widths, pads, preserve in (([0, 3, 3, 5], [2], 0, False), ([0, 3, 3, 5], [1, 3], -1, False),
+                                           ([0, 1, 5], [4], 1, True), ([0, 5], [9], 0, True)):
+        grams = R.StringNGrams(data=words, data_splits=tf.constant(splits, tf.int64), separator="-", ngram_widths=widths,
+                               left_pad="<", right_pad=">", pad_width=pads, preserve_short_sequences=preserve)
+        fetch_text(case, grams.ngrams)
+        case.fetch(grams.ngrams_splits)
+    x = case.feed("texts", np.array([b"", "aä€😀".encode(), b"\xe2\x82a\xff\x80", b"\xed\xa0\x80\xf4\x90\x80\x80", b"\x01\x1f b"],
+                                    dtype=object))
+    for errors in ("replace", "ignore"):
+        for controls in (False, True):
+            options = {"errors": errors, "replacement_char": 63, "replace_control_characters": controls}
+            case.fetch(*R.UnicodeDecodeWithOffsets(input=x, input_encoding="UTF-8", **options))
+            case.fetch(*R.UnicodeDecode(input=x, input_encoding="latin1", Tsplits=tf.int32, **options))
+            for encoding in ("UTF-8", "UTF-16-BE", "UTF-32-BE"):
+                coded = R.UnicodeTranscode(input=x, input_encoding="UTF-8", output_encoding=encoding, **options)
+                case.fetch(*R.UnicodeDecodeWithOffsets(input=coded, input_encoding=encoding, **options))
+                cut = tf.strings.substr(coded, tf.zeros_like(tf.strings.length(coded)), tf.maximum(tf.strings.length(coded) - 1, 0))
+                case.fetch(*R.UnicodeDecodeWithOffsets(input=cut, input_encoding=encoding, **options))
+    codes = case.feed("codes", np.int32([97, 0x1F600, -1, 0x110000, 0xD83D, 0x20AC]))
+    for encoding in ("UTF-8", "UTF-16-BE", "UTF-32-BE"):
+        fetch_text(case, tf.io.encode_base64(R.UnicodeEncode(input_values=codes, input_splits=tf.constant([0, 2, 2, 6], tf.int64),
+                                                             output_encoding=encoding)))
