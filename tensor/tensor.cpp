@@ -163,7 +163,8 @@ void Tensor::unshare() {
 bool Tensor::identical(const Tensor& other) const {
   if (dtype() != other.dtype() || !(shape_ == other.shape_)) return false;
   if (!defined() || elements() == 0) return true;
-  if (space() != Space::kHost || other.space() != Space::kHost) return data_ == other.data_;
+  if (data_ == other.data_) return true;
+  if (space() != Space::kHost || other.space() != Space::kHost) return false;
   bool same = false;
   const bool objects =
       with_objects(dtype(), [&]<class T>() { same = std::ranges::equal(values<T>(), other.values<T>()); });
