@@ -265,3 +265,16 @@ TEST_CASE("system memory is one object, is aligned, and refuses what no system h
   for (size_t n = SIZE_MAX; n > SIZE_MAX - kAlignment; --n) CHECK(a->allocate(n) == nullptr);
   CHECK_NOTHROW(a->trim());
 }
+
+TEST_CASE("large blocks begin at a huge page, and all of them may be written") {
+  constexpr size_t kHuge = size_t{2} << 20;
+  const auto caching = make_caching_allocator();
+  for (const auto& a : {system_allocator(), caching})
+    for (const size_t n : {2 * kHuge, 2 * kHuge + 1, 3 * kHuge - 1, 5 * kHuge + 4097}) {
+      auto* p = static_cast<char*>(a->allocate(n));
+      REQUIRE(p);
+      CHECK(reinterpret_cast<uintptr_t>(p) % kHuge == 0);
+      std::memset(p, 7, n);
+      a->deallocate(p, n);
+    }
+}
