@@ -132,6 +132,20 @@ Result<Tensor> Tensor::reshape(const Shape& shape) const {
   return t;
 }
 
+Result<Tensor> Tensor::bitcast(DType dtype, const Shape& shape) const {
+  if (!defined() || is_object(this->dtype()) || !is_known(dtype) || is_object(dtype))
+    return invalid_argument("{} cannot be read as {}", to_string(this->dtype()), to_string(dtype));
+  TROUPE_RETURN_IF_ERROR(Shape::make(shape.dims()));
+  if (static_cast<size_t>(shape.elements()) * size_of(dtype) != bytes())
+    return invalid_argument("{} bytes are not {}{}", bytes(), to_string(dtype), shape.str());
+  if (reinterpret_cast<uintptr_t>(data_) % size_of(dtype) != 0)
+    return invalid_argument("a view of {} may not begin within an element", to_string(dtype));
+  Tensor t = *this;
+  t.kind_.dtype = dtype;
+  t.shape_ = shape;
+  return t;
+}
+
 Result<Tensor> Tensor::slice(int64_t begin, int64_t end) const {
   if (!defined() || rank() == 0 || begin < 0 || end < begin || end > shape_[0])
     return invalid_argument("rows [{}, {}) of a tensor of shape {}", begin, end, shape_.str());

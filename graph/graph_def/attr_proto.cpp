@@ -223,25 +223,32 @@ Result<AttrValue> ProtoReader::attr(const proto::AttrValue& value, std::string_v
   return invalid_argument("has no value");
 }
 
+Result<Tensor> ProtoReader::of_content(std::string_view content, const Tensor* apart, DType dtype, const Shape& shape) {
+  if (dtype == DType::kString) return strings_from_content(content, shape);
+  const auto bytes = shape.elements() * static_cast<int64_t>(size_of(dtype));
+  if (bytes != static_cast<int64_t>(content.size()))
+    return invalid_argument("tensor {} {} needs {} bytes, but has {}", to_string(dtype), shape.str(), bytes,
+                            content.size());
+  if (apart && dtype != DType::kBool) return apart->bitcast(dtype, shape);
+  TROUPE_ASSIGN(Tensor t, Tensor::make(dtype, shape));
+  if (dtype == DType::kBool) std::ranges::transform(content, t.mutable_data<bool>(), [](char c) { return c != 0; });
+  else std::memcpy(t.mutable_raw(), content.data(), content.size());
+  return t;
+}
+
 Result<Tensor> ProtoReader::tensor(const proto::TensorProto& value) {
   TROUPE_ASSIGN(const DType dtype, read_type(value.dtype()));
   if (is_object(dtype) && dtype != DType::kString)
     return make_error(Code::kUnimplemented, "tensors of {}s cannot be read", to_string(dtype));
   if (value.tensor_shape().unknown_rank()) return invalid_argument("a tensor must have a known shape");
   TROUPE_ASSIGN(const Shape shape, Shape::make(sizes(value.tensor_shape())));
-  const std::string& content = value.tensor_content();
   const int64_t n = shape.elements();
-  if (!content.empty()) {
-    if (dtype == DType::kString) return strings_from_content(content, shape);
-    const auto bytes = n * static_cast<int64_t>(size_of(dtype));
-    if (bytes != static_cast<int64_t>(content.size()))
-      return invalid_argument("tensor {} {} needs {} bytes, but has {}", to_string(dtype), shape.str(), bytes,
-                              content.size());
-    TROUPE_ASSIGN(Tensor t, Tensor::make(dtype, shape));
-    if (dtype == DType::kBool) std::ranges::transform(content, t.mutable_data<bool>(), [](char c) { return c != 0; });
-    else std::memcpy(t.mutable_raw(), content.data(), content.size());
-    return t;
+  if (const uint32_t at = value.content_apart(); at > 0) {
+    if (at > apart_.size()) return invalid_argument("a tensor's content must come with it, not apart as number {}", at);
+    const Tensor& apart = apart_[at - 1];
+    return of_content({reinterpret_cast<const char*>(apart.data<uint8_t>()), apart.bytes()}, &apart, dtype, shape);
   }
+  if (!value.tensor_content().empty()) return of_content(value.tensor_content(), nullptr, dtype, shape);
   if (n == 0) return Tensor::make(dtype, shape);  // TensorFlow writes the value that a tf.zeros would repeat
   const int64_t given = count_values(dtype, value);
   if (given > n)

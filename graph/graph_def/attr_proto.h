@@ -2,6 +2,8 @@
 // Attributes, shapes and tensors to and from TensorFlow's protobuf messages.
 #pragma once
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "graph/graph_def/graph.pb.h"
 #include "troupe/attr.h"
@@ -17,6 +19,9 @@ class ProtoReader {
  public:
   static constexpr int64_t kMostRepeated = int64_t{1} << 30;
 
+  /// `apart` has the raw bytes that content_apart stands for (large_constants.h).
+  explicit ProtoReader(std::vector<Tensor> apart = {}) : apart_(std::move(apart)) {}
+
   /// `type` is the schema's word for the attribute ("list(int)"), which tells the type of an empty list; "" if unknown.
   /// Errors: kInvalidArgument for types, shapes and counts that do not fit; kUnimplemented for functions and for types
   /// Troupe has not; kResourceExhausted.
@@ -24,6 +29,10 @@ class ProtoReader {
   Result<Tensor> tensor(const proto::TensorProto& value);
 
  private:
+  /// The tensor of raw bytes, of which `apart` is the memory where they were read apart.
+  static Result<Tensor> of_content(std::string_view content, const Tensor* apart, DType dtype, const Shape& shape);
+
+  const std::vector<Tensor> apart_;
   int64_t repeated_bytes_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "graph/graph_def/attr_proto.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
+#include "graph/graph_def/large_constants.h"
 #include "graph/graph_def/named_resources.h"
 #include "graph/graph_def/node_def.h"
 #include "graph/graph_def/reference_variables.h"
@@ -61,8 +62,10 @@ struct Edge {
 class Import {
  public:
   /// `prefix` ends in '/' or is empty.
-  Import(const proto::GraphDef& def, Graph& graph, std::string prefix, std::string_view container)
-      : def_(def), graph_(graph), prefix_(std::move(prefix)), container_(container), edges_(def.node_size()) {}
+  Import(const proto::GraphDef& def, Graph& graph, std::string prefix, std::string_view container,
+         std::vector<Tensor> apart)
+      : def_(def), graph_(graph), prefix_(std::move(prefix)), container_(container), reader_(std::move(apart)),
+        edges_(def.node_size()) {}
 
   Status run() {
     TROUPE_RETURN_IF_ERROR(check_ops());
@@ -288,6 +291,34 @@ class Import {
   std::vector<const Node*> added_;
 };
 
+Status check_size(int64_t bytes, std::string_view what) {
+  if (bytes <= 0) return make_error(Code::kDataLoss, "no {}: it is empty", what);
+  if (bytes > INT32_MAX) return make_error(Code::kDataLoss, "no {}: {} bytes are over 2 GiB", what, bytes);
+  return {};
+}
+
+bool has_a_field(const google::protobuf::Message& message) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
+  return !fields.empty();
+}
+
+/// Parses what is not a message's wire bytes as its text.
+Status parse_text(std::string_view bytes, std::string_view what, google::protobuf::Message& out) {
+  FirstError error;
+  google::protobuf::TextFormat::Parser text;
+  text.RecordErrorsTo(&error);
+  text.AllowUnknownField(true);
+  text.SetRecursionLimit(kMostNestedMessages);
+  out.Clear();
+  if (!text.ParseFromString(std::string(bytes), &out))
+    return make_error(Code::kDataLoss, "no {}: as binary it ends early or is malformed ({} bytes), and as text: {}",
+                      what, bytes.size(), error.text);
+  if (!has_a_field(out))
+    return make_error(Code::kDataLoss, "no {}: its {} bytes have no field of one", what, bytes.size());
+  return {};
+}
+
 }  // namespace
 
 void to_proto(const Graph& graph, proto::GraphDef& out) {
@@ -326,48 +357,50 @@ std::string to_graph_def_text(const Graph& graph) {
   return out;
 }
 
-Status parse_binary_or_text(std::string_view bytes, std::string_view what, google::protobuf::Message& out) {
-  if (bytes.empty()) return make_error(Code::kDataLoss, "no {}: it is empty", what);
-  if (bytes.size() > INT32_MAX)
-    return make_error(Code::kDataLoss, "no {}: {} bytes are over 2 GiB", what, bytes.size());
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  const auto says_nothing = [&] {
-    out.GetReflection()->ListFields(out, &fields);
-    return fields.empty();
-  };
+bool parse_wire(std::string_view bytes, google::protobuf::Message& out) {
   google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                static_cast<int>(bytes.size()));
   input.SetRecursionLimit(kMostNestedMessages);
-  if (out.ParseFromCodedStream(&input) && input.ConsumedEntireMessage() && !says_nothing()) return {};
-  FirstError error;
-  google::protobuf::TextFormat::Parser text;
-  text.RecordErrorsTo(&error);
-  text.AllowUnknownField(true);
-  text.SetRecursionLimit(kMostNestedMessages);
-  out.Clear();
-  if (!text.ParseFromString(std::string(bytes), &out))
-    return make_error(Code::kDataLoss, "no {}: as binary it ends early or is malformed ({} bytes), and as text: {}",
-                      what, bytes.size(), error.text);
-  if (says_nothing())
-    return make_error(Code::kDataLoss, "no {}: its {} bytes have no field of one", what, bytes.size());
-  return {};
+  return out.ParseFromCodedStream(&input) && input.ConsumedEntireMessage() && has_a_field(out);
 }
 
-Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix, std::string_view container) {
+Status parse_binary_or_text(std::string_view bytes, std::string_view what, google::protobuf::Message& out) {
+  TROUPE_RETURN_IF_ERROR(check_size(static_cast<int64_t>(bytes.size()), what));
+  return parse_wire(bytes, out) ? Status() : parse_text(bytes, what, out);
+}
+
+Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix, std::string_view container,
+                    std::vector<Tensor> apart) {
   std::string scope(prefix);
   if (!scope.empty() && scope.back() != '/') scope += '/';
   TROUPE_RETURN_IF_ERROR(put_in_functions(def, graph.ops()));
   rename_old_ops(def, graph.ops());
   give_handles(def, graph.ops());
   TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(def, graph.ops(), scope));
-  return Import(def, graph, std::move(scope), container).run();
+  return Import(def, graph, std::move(scope), container, std::move(apart)).run();
 }
 
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix) {
+  const auto read = [bytes](int64_t offset, void* to, size_t count) {
+    std::memcpy(to, bytes.data() + offset, count);
+    return Status();
+  };
+  return from_graph_def({static_cast<int64_t>(bytes.size()), read}, graph, prefix);
+}
+
+Status from_graph_def(const ByteSource& source, Graph& graph, std::string_view prefix) {
+  TROUPE_RETURN_IF_ERROR(check_size(source.size, "GraphDef"));
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
-  TROUPE_RETURN_IF_ERROR(parse_binary_or_text(bytes, "GraphDef", *def));
-  return import_graph(*def, graph, prefix, {});
+  std::vector<Tensor> apart;
+  TROUPE_ASSIGN(const bool binary, parse_apart(source, *def, apart));
+  if (!binary) {
+    std::string text(static_cast<size_t>(source.size), '\0');
+    TROUPE_RETURN_IF_ERROR(source.read(0, text.data(), text.size()));
+    apart.clear();
+    TROUPE_RETURN_IF_ERROR(parse_text(text, "GraphDef", *def));
+  }
+  return import_graph(*def, graph, prefix, {}, std::move(apart));
 }
 
 }  // namespace troupe

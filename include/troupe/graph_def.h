@@ -2,6 +2,7 @@
 // Graphs as TensorFlow's GraphDef protobuf, binary and text. Implemented in graph/graph_def/graph_def.cpp and, as far
 // as it freezes, graph/graph_def/frozen_graph.cpp.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -35,5 +36,15 @@ Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& 
 /// of its nodes are named), a prefix that no name begins with, or what Graph::add refuses. After an error the graph may
 /// hold some of the nodes; do not run it.
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix = {});
+
+/// Bytes that are read where they are needed, as a file's.
+struct ByteSource {
+  int64_t size = 0;
+  /// Copies `bytes` bytes from `offset` on, which is called with no more than there are.
+  std::function<Status(int64_t offset, void* to, size_t bytes)> read;
+};
+
+/// The same of what `source` has; large constants are read straight into their tensors. Errors: also those of `source`.
+Status from_graph_def(const ByteSource& source, Graph& graph, std::string_view prefix = {});
 
 }  // namespace troupe

@@ -166,6 +166,9 @@ class alignas(32) Tensor {
   /// A view with another shape of as many elements. Errors: kInvalidArgument for another count, a negative size, or an
   /// undefined tensor.
   Result<Tensor> reshape(const Shape& shape) const;
+  /// A view of the same bytes as elements of another dtype. Errors: kInvalidArgument for objects, an undefined tensor,
+  /// a shape of more or fewer bytes, and bytes that begin where the dtype may not.
+  Result<Tensor> bitcast(DType dtype, const Shape& shape) const;
   /// A view of rows [begin, end) of the first dimension. Errors: kInvalidArgument for rows that are not there, a scalar
   /// or an undefined tensor.
   Result<Tensor> slice(int64_t begin, int64_t end) const;

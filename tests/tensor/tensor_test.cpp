@@ -115,6 +115,26 @@ TEST_CASE("views share the buffer; rows and shapes are checked") {
   CHECK(Tensor::zeros(DType::kFloat32, {0, 3})->slice(0, 0)->shape() == Shape{0, 3});
 }
 
+TEST_CASE("a view may be of another dtype where the bytes are as many and begin well") {
+  const Tensor t = Tensor::of<int32_t>({1, 0x40000000, -1, 0}, {2, 2});
+  const auto wide = t.bitcast(DType::kInt64, {2});
+  REQUIRE(wide.ok());
+  CHECK(wide->shares_buffer(t));
+  CHECK(wide->identical(Tensor::of<int64_t>({0x4000000000000001, 0xFFFFFFFF})));
+  CHECK(t.bitcast(DType::kFloat32, {4})->data<float>()[1] == 2.F);
+  CHECK(t.slice(0, 0)->bitcast(DType::kBool, {0, 7})->shape() == Shape{0, 7});
+  for (const Shape& shape : {Shape{3}, Shape{}, Shape{-2, -1}, Shape{INT64_MAX, 2}}) {
+    INFO(shape.str());
+    CHECK(!t.bitcast(DType::kInt64, shape).ok());
+  }
+  const Tensor bytes = *Tensor::zeros(DType::kUInt8, {9});
+  CHECK_THAT(bytes.slice(1, 9)->bitcast(DType::kInt64, {1}).error().message, Catch::Contains("within an element"));
+  CHECK(!t.bitcast(DType::kString, {2}).ok());
+  CHECK(!t.bitcast(DType::kInvalid, {2}).ok());
+  CHECK(!Tensor::of<std::string>({"a"}).bitcast(DType::kUInt8, {32}).ok());
+  CHECK(!Tensor().bitcast(DType::kUInt8, {0}).ok());
+}
+
 TEST_CASE("slicing and reshaping an undefined tensor is an error") {
   CHECK(!Tensor().slice(0, 0).ok());
   CHECK(!Tensor().reshape({1}).ok());

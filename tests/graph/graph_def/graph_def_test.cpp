@@ -2,7 +2,9 @@
 // GraphDef in and out: round trips, TensorFlow's encodings, and bytes that are wrong.
 #include "troupe/graph_def.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <random>
 
 #include "tests/graph/fake_ops.h"
@@ -251,4 +253,87 @@ TEST_CASE("mutated and truncated bytes never crash the reader") {
   }
   CHECK(loaded > 0);
   CHECK(loaded < 6000);
+}
+
+namespace {
+
+/// A graph with constants that are many bytes, among others.
+void build_large(test::Fixture& f) {
+  std::vector<float> floats(5000);
+  std::iota(floats.begin(), floats.end(), -7.F);
+  f.scope.constant(Tensor::of<float>(floats, {50, 100}));
+  f.scope.constant(Tensor::scalar(1.F));
+  Tensor bools = *Tensor::make(DType::kBool, {6000});
+  for (int i = 0; i < 6000; ++i) bools.mutable_data<bool>()[i] = i % 3 == 0;
+  f.scope.constant(bools);
+  f.scope.constant(Tensor::of<std::string>({std::string(9000, 'x'), "y"}));
+  std::vector<int64_t> words(1000, INT64_MIN);
+  f.scope.constant(Tensor::of<int64_t>(words, {10, 100}));
+  REQUIRE(f.scope.ok());
+}
+
+/// What reads `bytes`; `where` gets the places that it was asked to copy to.
+ByteSource source_of(const std::string& bytes, std::vector<const void*>* where = nullptr) {
+  return {static_cast<int64_t>(bytes.size()), [&bytes, where](int64_t offset, void* to, size_t count) -> Status {
+            REQUIRE((offset >= 0 && static_cast<size_t>(offset) + count <= bytes.size()));
+            if (where) where->push_back(to);
+            std::memcpy(to, bytes.data() + offset, count);
+            return {};
+          }};
+}
+
+}  // namespace
+
+TEST_CASE("large constants are read straight into their tensors, the rest as ever") {
+  test::Fixture f, read;
+  build_large(f);
+  const std::string bytes = to_graph_def(f.graph);
+  std::vector<const void*> where;
+  REQUIRE(from_graph_def(source_of(bytes, &where), read.graph).ok());
+  check_equal(f.graph, read.graph);
+  CHECK(to_graph_def(read.graph) == bytes);
+  int straight = 0;
+  for (int id = 0; id < read.graph.size(); ++id)
+    straight += std::ranges::count(where, read.graph.node(id).attrs().get<Tensor>("value")->raw()) > 0;
+  CHECK(straight == 2);
+  test::Fixture text;
+  REQUIRE(from_graph_def(source_of(to_graph_def_text(f.graph)), text.graph).ok());
+  check_equal(f.graph, text.graph);
+}
+
+TEST_CASE("a source that ends early or fails is an error") {
+  test::Fixture f;
+  build_large(f);
+  const std::string bytes = to_graph_def(f.graph);
+  for (size_t size = 0; size < bytes.size(); size += 1 + size / 50) {
+    Graph graph(f.ops);
+    INFO(size);
+    const Status status = from_graph_def(bytes.substr(0, size), graph);
+    CHECK((status.ok() || status.error().message.find('\n') == std::string::npos));
+  }
+  for (const int64_t from : {0, 100, 10000, 30000}) {
+    Graph graph(f.ops);
+    ByteSource source = source_of(bytes);
+    source.read = [from, read = source.read](int64_t offset, void* to, size_t count) -> Status {
+      if (offset + static_cast<int64_t>(count) > from) return make_error(Code::kDataLoss, "the disk is gone");
+      return read(offset, to, count);
+    };
+    CHECK(from_graph_def(source, graph).error().message == "the disk is gone");
+  }
+}
+
+TEST_CASE("large constants of a wrong size, or that are elsewhere, are errors") {
+  test::Fixture f;
+  std::vector<float> floats(2000, 1.F);
+  f.scope.constant(Tensor::of<float>(floats));
+  const std::string bytes = to_graph_def(f.graph);
+  // tensor_shape (2) { dim (2) { size (1): 2000 } }
+  const std::string shape("\x12\x05\x12\x03\x08\xD0\x0F", 7);
+  const size_t at = bytes.find(shape);
+  REQUIRE(at != std::string::npos);
+  std::string other = bytes;
+  other[at + 5] = '\xD1';
+  CHECK_THAT(import_error(other).message, Contains("needs 8004 bytes, but has 8000"));
+  CHECK_THAT(tensor_of("DT_FLOAT", "tensor_shape { dim { size: 2 } } content_apart: 1").error().message,
+             Contains("content must come with it"));
 }
