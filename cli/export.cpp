@@ -9,7 +9,6 @@
 #include "cli/model_file.h"
 #include "cli/read_graph.h"
 #include "graph/prune.h"
-#include "io/whole_file.h"
 #include "programs/program.h"
 #include "troupe/saved_model.h"
 
@@ -52,9 +51,8 @@ struct Source {
 Status load(Engine& engine, const Options& o, Source& out) {
   if (!names_model(o.graph)) {
     if (!o.tags.empty()) return invalid_argument("--tags is of models, and '{}' is a graph", o.graph);
-    TROUPE_ASSIGN(const std::string bytes, read_file(o.graph));
     out.own_graph.emplace(engine.ops());
-    TROUPE_RETURN_IF_ERROR(add_graph(bytes, o.graph, *out.own_graph));
+    TROUPE_RETURN_IF_ERROR(read_graph(o.graph, {}, *out.own_graph));
     out.own_session.emplace(engine, *out.own_graph, SessionOptions{.soft_placement = true});
     return {};
   }
