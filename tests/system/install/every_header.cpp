@@ -25,6 +25,7 @@
 #include "troupe/gradients.h"
 #include "troupe/graph.h"
 #include "troupe/graph_def.h"
+#include "troupe/graph_file.h"
 #include "troupe/graph_passes.h"
 #include "troupe/guarded.h"
 #include "troupe/idx.h"
@@ -107,6 +108,8 @@ Status of_files(const std::string& path, const Tensor& tensor, Engine& engine) {
   TROUPE_ASSIGN(auto checkpoints, Checkpointer::open(path));
   TROUPE_RETURN_IF_ERROR(checkpoints.save({{"x", tensor}}, 1).status());
   TROUPE_RETURN_IF_ERROR(checkpoints.load_latest().status());
+  Graph graph(engine.ops());
+  TROUPE_RETURN_IF_ERROR(read_graph_def(path, graph));
   TROUPE_ASSIGN(const SavedModel model, load_saved_model(engine, path));
   TROUPE_RETURN_IF_ERROR(model.run("serving_default", {{"x", tensor}}).status());
   TROUPE_ASSIGN(auto events, EventWriter::open(path));
