@@ -41,15 +41,19 @@ class RestingPolicy : public caf::policy::work_stealing {
     explicit worker_data(caf::scheduler::abstract_coordinator* scheduler)
         : work_stealing::worker_data(scheduler),
           most_spin(get_or(scheduler->system().config(), kSpins, true) ? kMostSpin : kLeastSpin) {}
-    bool resting = false;  // under waitdata.lock
+    worker_data(const worker_data& other) : work_stealing::worker_data(other), most_spin(other.most_spin) {}
+    bool resting = false;             // under waitdata.lock
+    std::atomic<bool> spins = false;  // and has not been given a job
     const std::chrono::nanoseconds most_spin;
     std::chrono::nanoseconds spin = most_spin;  // of the worker's thread
   };
 
+  /// A job from outside, which CAF gives to each worker in turn: one that spins takes it, in place of one that must be
+  /// woken. So a thread that asks for one step after the other finds the same worker, and the others sleep.
   template <class Worker> void external_enqueue(Worker* self, caf::resumable* job) {
-    worker_data& own = d(self);
-    own.queue.append(job);
-    if (sleeps(own)) own.waitdata.cv.notify_one();
+    worker_data& to = awake(self);
+    to.queue.append(job);
+    if (sleeps(to)) to.waitdata.cv.notify_one();
     else wake_one(*self->parent());
   }
 
@@ -86,18 +90,31 @@ class RestingPolicy : public caf::policy::work_stealing {
   template <class Worker> caf::resumable* spin(Worker* self) {
     worker_data& own = d(self);
     const auto begun = std::chrono::steady_clock::now();
-    for (int i = 0;; ++i) {
-      if (auto* job = own.queue.take_head()) return job;
+    caf::resumable* job = nullptr;
+    own.spins.store(true, std::memory_order_relaxed);
+    for (int i = 0; !(job = own.queue.take_head()); ++i) {
       if (i % kSpinsBetweenThefts != 0) {
         relax();
         continue;
       }
-      if (auto* job = try_steal(self)) return job;
-      if (std::chrono::steady_clock::now() - begun >= own.spin) break;
+      if ((job = try_steal(self)) || std::chrono::steady_clock::now() - begun >= own.spin) break;
       if (i > 0) std::this_thread::yield();
     }
-    own.spin = std::max(own.spin / 2, kLeastSpin);
-    return nullptr;
+    own.spins.store(false, std::memory_order_relaxed);
+    if (!job) own.spin = std::max(own.spin / 2, kLeastSpin);
+    return job;
+  }
+
+  /// A worker that spins, if there is one, which counts as busy from now on; else `self`. One that goes to sleep just
+  /// then sees the job, or is seen asleep by who gave it.
+  template <class Worker> static worker_data& awake(Worker* self) {
+    if (d(self).spins.exchange(false, std::memory_order_relaxed)) return d(self);
+    auto& scheduler = *self->parent();
+    for (size_t i = 0; i < scheduler.num_workers(); ++i)
+      if (worker_data& other = d(scheduler.worker_by_id(i));
+          other.spins.load(std::memory_order_relaxed) && other.spins.exchange(false, std::memory_order_relaxed))
+        return other;
+    return d(self);
   }
 
   /// The lock is free again when the worker is called: it would wake up to wait for it.

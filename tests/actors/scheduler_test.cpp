@@ -37,6 +37,23 @@ TEST_CASE("workers spin for long unless the configuration says not to") {
   }
 }
 
+TEST_CASE("what a thread sends goes to a worker that spins") {
+  Config config(3);
+  caf::actor_system system(config);
+  auto& scheduler = dynamic_cast<Scheduler&>(system.scheduler());
+  int there = 0;
+  for (size_t i = 0; i < 30; ++i) {
+    until_resting(system, 3);
+    auto& worker = *scheduler.worker_by_id(i % 3);
+    worker.data().spins = true;
+    std::promise<std::thread::id> ran;
+    system.spawn([&](caf::event_based_actor*) { ran.set_value(std::this_thread::get_id()); });
+    there += ran.get_future().get() == worker.get_thread().get_id();
+    CHECK_FALSE(worker.data().spins);
+  }
+  CHECK(there > 20);  // of 30; another may have stolen one. Dealt out in turn it would be 10
+}
+
 TEST_CASE("workers that rest wake for a message from a thread") {
   Config config(2);
   caf::actor_system system(config);
