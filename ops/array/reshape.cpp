@@ -387,7 +387,7 @@ void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
               .output("y: T")
               .attr(type_attr("T", IndexTypes{}, "int32"))
               .shape(unchanged_shape)
-              .doc("y[x[i]] = i. Error where x is no permutation."),
+              .doc("y[x[i]] = i. Error where x is not a permutation."),
           not_differentiable("it gives integers"));
   ops.add(OpDef("Tile")
               .input("input: T")
