@@ -203,23 +203,31 @@ NETWORKS = {"lenet": (lenet, (1, 28, 28)), "mobilenet": (mobilenet, (3, 224, 224
 CLASSES = {"lenet": 10, "lstm": 10, "bert": 10}
 
 
+def values(net, batch):
+    """A value for each input of a network, by name."""
+    make, shape = NETWORKS[net]
+    random = numpy.random.default_rng(1)
+    if shape not in ((128,), (1,)):
+        return {"x": random.random((batch, *shape), numpy.float32)}
+    past = [f"past{i}" for i in range(24)] if net == "gpt2_next" else []
+    return {"x": random.integers(0, WORDS, (batch, *shape), numpy.int64),
+            **{name: random.standard_normal((batch, 12, PAST, 64), numpy.float32) for name in past}}
+
+
 def model(net, batch):
     """A checked ONNX model, and a value for each of its inputs by name."""
     make, shape = NETWORKS[net]
-    b, random = Builder(), numpy.random.default_rng(1)
+    b, given = Builder(), values(net, batch)
     if shape in ((128,), (1,)):
-        values = {"x": random.integers(0, WORDS, (batch, *shape), numpy.int64)}
-        past = [f"past{i}" for i in range(24)] if net == "gpt2_next" else []
-        values.update({name: random.standard_normal((batch, 12, PAST, 64), numpy.float32) for name in past})
+        past = [name for name in given if name != "x"]
         y = make(b, "x", batch, 1, past) if past else make(b, "x", batch)
         result = (batch * shape[0], WORDS) if make == gpt2 else (batch, CLASSES[net])
     else:
-        values = {"x": random.random((batch, *shape), numpy.float32)}
         y, result = make(b, "x"), (batch, CLASSES.get(net, 1000))
     inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-              for name, v in values.items()]
+              for name, v in given.items()]
     graph = helper.make_graph(b.nodes, net, inputs, [helper.make_tensor_value_info(y, TensorProto.FLOAT, result)],
                               b.weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     checker.check_model(made)
-    return made, values
+    return made, given
