@@ -225,7 +225,7 @@ class Import {
     }
     const proto::AttrValue *n = find_attr(def, "values"), *m = find_attr(def, "arguments");
     const auto values = static_cast<size_t>(n ? n->i() : 0), arguments = static_cast<size_t>(m ? m->i() : 0);
-    if (values == 0 || arguments == 0 || values > inputs.size() || arguments != inputs.size() - 2 * values)
+    if (values == 0 || arguments == 0 || values > inputs.size() / 2 || arguments != inputs.size() - 2 * values)
       return at(i, invalid_argument("a gradient of {} values by {} arguments does not have {} inputs", values,
                                     arguments, inputs.size()));
     const auto part = [&](size_t begin, size_t count) {
