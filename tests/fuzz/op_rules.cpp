@@ -429,8 +429,8 @@ SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SegmentMaxV2 SegmentMin
   data=[n,*R] segment_ids=[n]:segments num_segments==n
 UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum : m:1..4 data=[*A,*R] segment_ids=[*A]<m
   num_segments==m
-RaggedTensorToTensor : n:1..4 shape==-1 values=[n,*R] default_value=[] row_partition_tensors={0,n} @T=$T
-  @row_partition_types='ROW_SPLITS' @num_row_partition_tensors=1
+RaggedTensorToTensor : n:1..4 shape==-1 values=[n,*R] default_value=[] row_partition_tensors={0,n}
+  @row_partition_types={'ROW_SPLITS'} @num_row_partition_tensors=1
 SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum SparseSegmentMeanWithNumSegments
   SparseSegmentSqrtNWithNumSegments SparseSegmentSumWithNumSegments : n:1..4 data=[n,*R] indices=[k]<n
   segment_ids=[k]:segments num_segments==k
@@ -620,6 +620,16 @@ SparseAccumulatorApplyGradient : n:1..4 k:0..n a<-SparseConditionalAccumulator @
 SparseAccumulatorTakeGradient : n:1..4 k:1..n a<-SparseConditionalAccumulator @shape=[n,*R] ;
   <-SparseAccumulatorApplyGradient handle=%a local_step==0 gradient_indices=[k]:permutation gradient_values=[k,*R]
   gradient_shape={n,*R} @has_known_shape=true ; handle=%a num_required==1
+CreateSummaryFileWriter : w<-SummaryWriter ; writer=%w logdir='$D/logs' max_queue=(0..3) flush_millis==1000
+  filename_suffix='' ; <-FlushSummaryWriter writer=%w
+FlushSummaryWriter CloseSummaryWriter : w<-SummaryWriter ; <-CreateSummaryFileWriter writer=%w logdir='$D/logs'
+  max_queue==1 flush_millis==1000 filename_suffix='' ; writer=%w
+WriteSummary WriteScalarSummary WriteHistogramSummary WriteImageSummary WriteAudioSummary WriteGraphSummary : h:1..4 w:1..4
+  s<-SummaryWriter ; <-CreateSummaryFileWriter writer=%s logdir='$D/logs' max_queue==1 flush_millis==1000
+  filename_suffix='' ; writer=%s step=[] tag='tag' value=[] values=[*S] tensor=[b,h,w]|[]|[b,h,w,3] summary_metadata=''
+  bad_color={255,0,0,255} sample_rate=(1.0..9.0) ; <-FlushSummaryWriter writer=%s
+WriteRawProtoSummary ImportEvent : w<-SummaryWriter ; <-CreateSummaryFileWriter writer=%w logdir='$D/logs' max_queue==1
+  flush_millis==1000 filename_suffix='' ; writer=%w step=[] tensor='' event=''
 _StagingArea : a<- @dtypes={float32} @capacity=0|(1..3) @memory_limit=0 ; <-_StagingAreaSize handle=%a
 _StagingAreaPut : a<-_StagingArea @dtypes=$dtypes ; handle=%a values=[*S] ; <-_StagingAreaSize handle=%a
 _StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingAreaPut @dtypes=$dtypes handle=%a
@@ -627,13 +637,7 @@ _StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingA
 _StagingAreaSize _StagingAreaClear : a<-_StagingArea @dtypes={float32} ; <-_StagingAreaPut @dtypes={float32} handle=%a
   values=[*S] ; handle=%a
 MutexLock : m<-MutexV2 ; mutex=%m
-Consume_StagingArea : a<- @dtypes={float32} @capacity=0|(1..3) @memory_limit=0 ; <-_StagingAreaSize handle=%a
-_StagingAreaPut : a<-_StagingArea @dtypes=$dtypes ; handle=%a values=[*S] ; <-_StagingAreaSize handle=%a
-_StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingAreaPut @dtypes=$dtypes handle=%a
-  values=[*S] ; handle=%a index==0
-_StagingAreaSize _StagingAreaClear : a<-_StagingArea @dtypes={float32} ; <-_StagingAreaPut @dtypes={float32} handle=%a
-  values=[*S] ; handle=%a
-MutexLock : m<-MutexV2 ; l<-MutexLock mutex=%m ; mutex_lock=%l
+ConsumeMutexLock : m<-MutexV2 ; l<-MutexLock mutex=%m ; mutex_lock=%l
 _EventCount : e<- @shared_name='' ; <-_EventCountAdvance handle=%e
 _EventCountAdvance _EventCountAwait : e<-_EventCount ; <-_EventCountAdvance handle=%e ; handle=%e count=(0..1) @slack=0
 
