@@ -97,7 +97,7 @@ TEST_CASE("a synchronous trainer that loses a task ends with the bits of one tha
 }
 
 TEST_CASE("tasks that are killed at random moments leave the bits of one engine") {
-  constexpr int64_t kRun = kSlowness > 1 ? 40 : 200;
+  constexpr int64_t kRun = kSlowness > 1 ? 15 : 200;
   const auto expected = alone(kSyncMode, 2, 6 * kRun);
   LossFixture f(2, kSyncMode, [](TrainerOptions& o) { o.recovery.snapshot_interval = std::chrono::milliseconds(50); });
   f.restarts = false;
@@ -116,7 +116,7 @@ TEST_CASE("tasks that are killed at random moments leave the bits of one engine"
   // Between runs, in runs, in snapshots and in tests.
   for (int i = 0; i < 6; ++i) {
     CHECK(f.run(kRun, [&](const StepReport& r) {
-             if (r.step % 50 == 0) f.snapshot();
+             if (r.step % (kRun / 4) == 0) f.snapshot();
            }).updates == kRun);
     CHECK(f.trainer->step() == kRun * (i + 1));
     const auto tested = f.trainer->evaluate(circle(96, 32, 1, 5));
