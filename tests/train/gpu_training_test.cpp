@@ -31,7 +31,7 @@ void initialise(Trainer& trainer) {
 }
 
 /// Under a sanitizer kernels of the fake take most of the time, and a few updates pass all of the code.
-constexpr int64_t kUpdates = kSlowness > 1 ? 2 : 60, kFewUpdates = kSlowness > 1 ? 3 : 12;
+constexpr int64_t kManyUpdates = kSlowness > 1 ? 2 : 60, kFewUpdates = kSlowness > 1 ? 3 : 12;
 
 /// Within what another order of additions rounds to.
 void check_close(const Trained& got, const Trained& expected) {
@@ -71,18 +71,18 @@ TEST_CASE("gpu: a trainer learns on GPUs in every mode") {
   initialise(*trainer);
   double first = 0, last = 0;
   int64_t reports = 0;
-  const auto summary = trainer->run(kUpdates, [&](const StepReport& r) {
+  const auto summary = trainer->run(kManyUpdates, [&](const StepReport& r) {
     if (reports++ == 0) first = r.loss;
     last = r.loss;
   });
   INFO((summary.ok() ? "" : summary.error().str()));
   REQUIRE(summary.ok());
   CHECK(std::isfinite(last));
-  if (kUpdates == 60) CHECK(last < 0.9 * first);
+  if (kManyUpdates == 60) CHECK(last < 0.9 * first);
   const auto tested = trainer->evaluate(circle(128, 32, 1));
   INFO((tested.ok() ? "" : tested.error().str()));
   REQUIRE(tested.ok());
-  if (kUpdates == 60) CHECK(tested->accuracy > 0.6);
+  if (kManyUpdates == 60) CHECK(tested->accuracy > 0.6);
   // The weights are on the GPUs, and come to the host for a checkpoint.
   for (const auto& [name, value] : snapshot_of(*engine).variables) CHECK(value.space() == Space::kHost);
 }
