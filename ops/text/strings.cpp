@@ -85,8 +85,8 @@ size_t skip_characters(const std::string& s, size_t at, int64_t characters) {
   return at;
 }
 
-/// `length` units of s from `pos`, negative ones counted from the end. Of negative lengths bytes go to the end, and
-/// characters are none.
+/// `length` units of s from `pos`, which counts from the end where it is negative. A negative length takes all bytes up
+/// to the end, but no characters.
 Result<std::string> part_of(const std::string& s, int64_t pos, int64_t length, bool utf8) {
   const int64_t size = utf8 ? utf8_characters(s) + (!s.empty() && continues_character(s[0])) : std::ssize(s);
   if (pos > size || pos < -size) return invalid_argument("pos {} is out of range of \"{}\"", pos, s);
