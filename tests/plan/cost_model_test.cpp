@@ -183,6 +183,27 @@ TEST_CASE("operations of products, convolutions and their gradients, counted by 
   REQUIRE(f.s.ok());
 }
 
+TEST_CASE("operations of volumes and sparse updates, counted by hand") {
+  test::PassFixture f;
+  const auto ints = [&](std::initializer_list<int32_t> v) { return f.s.constant(Tensor::of<int32_t>(v)); };
+  const std::vector<int64_t> once = {1, 1, 1, 1, 1};
+  const Attrs attrs{{"strides", once}, {"padding", std::string("SAME")}};
+  const Output x = f.placeholder("x", {2, 4, 5, 6, 3}), w = f.placeholder("w", {3, 3, 3, 3, 8});
+  const Output dy = f.placeholder("dy", {2, 4, 5, 6, 8});
+  const double conv = 2.0 * (2 * 4 * 5 * 6 * 8) * (3 * 3 * 3 * 3);
+  CHECK(cost_of(*f.s.node("Conv3D", {x, w}, attrs)).flops == conv);
+  CHECK(cost_of(*f.s.node("Conv3DBackpropInputV2", {ints({2, 4, 5, 6, 3}), w, dy}, attrs)).flops == conv);
+  CHECK(cost_of(*f.s.node("Conv3DBackpropFilterV2", {x, ints({3, 3, 3, 3, 8}), dy}, attrs)).flops == conv);
+  const Attrs window{
+      {"ksize", std::vector<int64_t>{1, 2, 2, 2, 1}}, {"strides", once}, {"padding", std::string("SAME")}};
+  CHECK(cost_of(*f.s.node("MaxPool3D", {x}, window)).flops == 8 * (2 * 4 * 5 * 6 * 3));
+  const Output table = f.s.op("VarHandleOp", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{100, 7}}});
+  const Node* rows = f.s.node("ResourceScatterAdd", {table, ints({3, 4}), f.placeholder("rows", {2, 7})});
+  CHECK(rows->op().does_update_variable());
+  CHECK(cost_of(*rows).flops == 2 * 7);
+  REQUIRE(f.s.ok());
+}
+
 TEST_CASE("an op of one's own states its cost") {
   test::PassFixture f;
   f.ops.add(OpDef("Cubic")
