@@ -83,7 +83,9 @@ Result<std::shared_ptr<Engine::Impl>> Engine::Impl::make(EngineOptions options, 
 }
 
 void Engine::Impl::start(EngineOptions options) {
-  register_all_ops(ops, kernels);
+  if (!options.op_library) options.op_library = make_op_library();
+  ops = options.op_library->ops;
+  kernels = options.op_library->kernels;
   if (gpus) gpus->platform().register_kernels(kernels);
   if (gpus && gpus->collectives()) register_card_collectives(ops, kernels, gpus->collectives());
   kernels.check_from_now_on();

@@ -11,8 +11,8 @@
 #include "cli/read_graph.h"
 #include "io/checkpoint_reader.h"
 #include "io/whole_file.h"
-#include "ops/all.h"
 #include "plan/op_costs.h"
+#include "troupe/op_library.h"
 
 namespace troupe {
 namespace {
@@ -228,10 +228,8 @@ Result<size_t> print_model(const Options& o, const ModelFile& model) {
 }
 
 Status inspect(const Options& o) {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
-  Graph graph(ops);
+  const auto library = make_op_library();
+  Graph graph(library->ops);
   if (names_model(o.graph)) {
     TROUPE_ASSIGN(ModelFile model, ModelFile::open(o.graph));
     TROUPE_ASSIGN(const size_t index, print_model(o, model));

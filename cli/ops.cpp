@@ -10,9 +10,9 @@
 #include "cli/op_text.h"
 #include "cli/ops_page.h"
 #include "graph/graph_def/imported_forms.h"
-#include "ops/all.h"
 #include "troupe/graph_def.h"
 #include "troupe/npy.h"
+#include "troupe/op_library.h"
 
 namespace troupe {
 namespace {
@@ -143,9 +143,8 @@ void print_json(const OpRegistry& ops) {
 }
 
 Status list_ops(const std::string& name, const std::string& golden, bool json) {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto library = make_op_library();
+  const auto& [ops, kernels] = *library;
   if (json) return print_json(ops), Status();
   if (!golden.empty()) return print_page(ops, kernels, golden);
   if (!name.empty()) {

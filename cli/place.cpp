@@ -9,10 +9,10 @@
 #include "cli/commands.h"
 #include "cli/devices.h"
 #include "cli/read_graph.h"
-#include "ops/all.h"
 #include "ops/gpu_kernels.h"
 #include "programs/cluster_flags.h"
 #include "troupe/cluster.h"
+#include "troupe/op_library.h"
 
 namespace troupe {
 namespace {
@@ -188,9 +188,7 @@ Status place_graph(const Options& o) {
   options.placing = o.by_hand ? Placing::kByHand : Placing::kByCost;
   options.soft = !o.strict;
   options.alternatives = o.explain && !o.by_hand;
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  auto [ops, kernels] = *make_op_library();
   const bool knows_gpus = add_cuda_kernels(kernels);
   if (knows_gpus)
     options.has_kernel = [&](const Node& node, const std::string& kind) {

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "cli/builders.h"
-#include "ops/all.h"
+#include "troupe/op_library.h"
 
 namespace {
 
@@ -34,9 +34,8 @@ int main(int argc, char** argv) {
   app.add_option("--source", source, "File for the bodies, ops.cpp");
   CLI11_PARSE(app, argc, argv);
 
-  troupe::OpRegistry ops;
-  troupe::KernelRegistry kernels;
-  troupe::register_all_ops(ops, kernels);
-  const bool written = write_if_changed(header, builders_header(ops)) && write_if_changed(source, builders_source(ops));
+  const auto library = troupe::make_op_library();
+  const bool written = write_if_changed(header, builders_header(library->ops)) &&
+                       write_if_changed(source, builders_source(library->ops));
   return written ? 0 : 1;
 }

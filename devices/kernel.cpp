@@ -73,11 +73,12 @@ void KernelContext::no_such(const char* what, int i, int count) {
 }
 
 void KernelRegistry::add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory) {
-  entries_[std::string(op)].push_back({kind, std::move(types), std::move(factory), checked_});
+  add(op, kind, std::move(types), std::move(factory), HostMemory());
 }
 
 void KernelRegistry::add(std::string_view op, DeviceKind kind, Types types, KernelFactory factory, HostMemory host) {
-  entries_[std::string(op)].push_back({kind, std::move(types), std::move(factory), checked_, std::move(host)});
+  entries_[std::string(op)].push_back(
+      std::make_shared<const Entry>(Entry{kind, std::move(types), std::move(factory), checked_, std::move(host)}));
 }
 
 void KernelRegistry::add(std::string_view op, DeviceKind kind, std::string_view attr, DType dtype,
@@ -108,12 +109,12 @@ Result<const KernelRegistry::Entry*> KernelRegistry::find(std::string_view op, D
                                                           const Attrs& attrs) const {
   const auto at = entries_.find(op);
   if (at != entries_.end())
-    for (const Entry& e : at->second)
-      if (is_for(e, kind, attrs) && of_types(e.types, attrs)) return &e;
+    for (const auto& e : at->second)
+      if (is_for(*e, kind, attrs) && of_types(e->types, attrs)) return e.get();
   std::string there, asked;
   if (at != entries_.end())
-    for (const Entry& e : at->second)
-      there += fmt::format("{}{}: {}", there.empty() ? "" : " | ", name_of(e.kind), describe(e.types));
+    for (const auto& e : at->second)
+      there += fmt::format("{}{}: {}", there.empty() ? "" : " | ", name_of(e->kind), describe(e->types));
   for (const auto& [name, value] : attrs)
     if (const DType* dtype = std::get_if<DType>(&value)) asked += fmt::format(" {}={}", name, to_string(*dtype));
   return make_error(Code::kUnimplemented, "no kernel on {} for{}; there are: {}", name_of(kind),
@@ -138,20 +139,20 @@ Result<KernelRegistry::HostMemory> KernelRegistry::host_memory(std::string_view 
 
 bool KernelRegistry::serves(std::string_view op, DeviceKind kind, const Attrs& attrs) const {
   const auto at = entries_.find(op);
-  return at != entries_.end() && std::ranges::any_of(at->second, [&](const Entry& e) {
-           return is_for(e, kind, attrs) && of_types(e.types, attrs);
+  return at != entries_.end() && std::ranges::any_of(at->second, [&](const auto& e) {
+           return is_for(*e, kind, attrs) && of_types(e->types, attrs);
          });
 }
 
 bool KernelRegistry::has(std::string_view op, DeviceKind kind) const {
   auto at = entries_.find(op);
-  return at != entries_.end() && std::ranges::any_of(at->second, [kind](const Entry& e) { return e.kind == kind; });
+  return at != entries_.end() && std::ranges::any_of(at->second, [kind](const auto& e) { return e->kind == kind; });
 }
 
 std::vector<std::pair<DeviceKind, KernelRegistry::Types>> KernelRegistry::kernels(std::string_view op) const {
   std::vector<std::pair<DeviceKind, Types>> out;
   if (auto at = entries_.find(op); at != entries_.end())
-    for (const Entry& e : at->second) out.emplace_back(e.kind, e.types);
+    for (const auto& e : at->second) out.emplace_back(e->kind, e->types);
   return out;
 }
 

@@ -274,7 +274,7 @@ void OpRegistry::add(const OpDef& schema, Gradient gradient) {
   }
   op.gradient_ = std::move(gradient);
   std::string name = op.name_;
-  const bool added = ops_.try_emplace(name, std::make_unique<OpDef>(std::move(op))).second;
+  const bool added = ops_.try_emplace(name, std::make_shared<const OpDef>(std::move(op))).second;
   if (!added)
     bad_op(name,
            "it is registered twice: call each function that registers ops once in EngineOptions::register_ops, "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls the list of every family.
+// The one list of lists: calls that of every family.
 #include "ops/all.h"
 
 #include "ops/array/register.h"
@@ -18,10 +18,13 @@
 #include "ops/state/register.h"
 #include "ops/text/register.h"
 #include "ops/training/register.h"
+#include "troupe/op_library.h"
 
 namespace troupe {
 
-void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
+std::shared_ptr<const OpLibrary> make_op_library() {
+  auto library = std::make_shared<OpLibrary>();
+  auto& [ops, kernels] = *library;
   register_array_ops(ops, kernels);
   register_control_ops(ops, kernels);
   register_image_ops(ops, kernels);
@@ -39,6 +42,7 @@ void register_all_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_training_ops(ops, kernels);
   // After those whose kernels its own are made of; the others may come in any order.
   register_fused_ops(ops, kernels);
+  return library;
 }
 
 void register_card_collectives(OpRegistry& ops, KernelRegistry& kernels,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of GPUs of every family, in both variants: on_cuda::register_gpu_kernels is in programs that nvcc helped
-// to build, on_fake::register_gpu_kernels in those that link the fake. Beside register_all_ops, which has those of
+// to build, on_fake::register_gpu_kernels in those that link the fake. Beside make_op_library, which has those of
 // CPUs.
 #pragma once
 #include "ops/parts/gpu_variants.h"

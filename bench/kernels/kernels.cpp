@@ -8,15 +8,14 @@
 #include <cstdlib>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
 #include "programs/program.h"
+#include "troupe/op_library.h"
 
 namespace {
 using namespace troupe;
 
 struct Bench {
-  OpRegistry ops;
-  KernelRegistry kernels;
+  const std::shared_ptr<const OpLibrary> library = make_op_library();
   DeviceInfo device;
 
   /// Prints the best of the calls that fit in 0.2 s, in microseconds.
@@ -31,16 +30,16 @@ struct Bench {
       std::printf("%s: %s\n", name, error.str().c_str());
       return 0.0;
     };
-    for (const AttrDef& a : ops.find(op)->attrs())
+    for (const AttrDef& a : library->ops.find(op)->attrs())
       if (a.default_value && !attrs.has(a.name)) attrs.set(a.name, *a.default_value);
     for (const char* type : {"T", "U"}) attrs.set(type, DType::kFloat32);
     KernelInit init;
     init.op = op;
     init.attrs = &attrs;
-    auto kernel = kernels.make(init, DeviceKind::kCpu);
+    auto kernel = library->kernels.make(init, DeviceKind::kCpu);
     if (!kernel.ok()) return failed(kernel.error());
     const int inputs = static_cast<int>(values.size());
-    const int outputs = static_cast<int>(ops.find(op)->outputs().size());
+    const int outputs = static_cast<int>(library->ops.find(op)->outputs().size());
     std::vector<uint32_t> slots(inputs);
     for (int i = 0; i < inputs; ++i) slots[i] = i;
     values.resize(inputs + outputs);
@@ -163,7 +162,6 @@ int main(int argc, char** argv) {
   bool by_layout = false;
   app.add_flag("--layouts", by_layout, "Kernels on images instead, in each of their layouts");
   if (const auto status = programs::begin(app, argc, argv)) return *status;
-  register_all_ops(b.ops, b.kernels);
   b.device.allocator = make_caching_allocator();
   set_team(b.device.threads);
   if (by_layout) {

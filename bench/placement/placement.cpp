@@ -10,10 +10,10 @@
 #include <functional>
 #include <random>
 
-#include "ops/all.h"
 #include "plan/placement.h"
 #include "programs/program.h"
 #include "troupe/gradients.h"
+#include "troupe/op_library.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -289,9 +289,7 @@ int main(int argc, char** argv) {
   if (const auto status = programs::begin(app, argc, argv)) return *status;
   const auto wanted = [&](const char* part) { return std::ranges::find(parts, part) != parts.end(); };
 
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  auto [ops, kernels] = *make_op_library();
   if (wanted("graphs")) {
     std::printf(
         "| training step, %d simulated GPUs | nodes | by cost, us | one device, us | best of %d random, us | one / by "

@@ -13,7 +13,7 @@
 #include "troupe/deadline.h"
 #include "troupe/export.h"
 #include "troupe/graph.h"
-#include "troupe/kernel.h"
+#include "troupe/op_library.h"
 
 namespace TROUPE_API troupe {
 
@@ -130,6 +130,8 @@ struct EngineOptions {
   GpuOptions gpus = {};
   /// Simulated devices, after those; at most 100,000.
   SimOptions sim = {};
+  /// The built-in ops (make_op_library), for programs that make many engines. Null: the engine makes its own.
+  std::shared_ptr<const OpLibrary> op_library = {};
   /// Registers ops and kernels of the user's own, after the built-in ones.
   std::function<void(OpRegistry&, KernelRegistry&)> register_ops = {};
   ClusterOptions cluster = {};

@@ -238,7 +238,8 @@ class KernelFactory {
 };
 
 /// Which kernel serves an op, by device kind and types. What the executor carries out itself (from KernelKind::kConst
-/// on) serves devices of every kind. Filled once (ops/all.h), then only read, by any thread.
+/// on) serves devices of every kind. Filled once (ops/all.cpp), then only read, by any thread. A copy shares the
+/// kernels' factories that it was made with, and may be added to.
 class KernelRegistry {
  public:
   /// Types a kernel is for, by type attribute; attributes not named here may be anything.
@@ -290,7 +291,7 @@ class KernelRegistry {
   Result<const Entry*> find(std::string_view op, DeviceKind kind, const Attrs& attrs) const;
   bool checked_ = false;
   std::shared_ptr<const DataFolders> data_folders_;
-  std::map<std::string, std::vector<Entry>, std::less<>> entries_;
+  std::map<std::string, std::vector<std::shared_ptr<const Entry>>, std::less<>> entries_;
 };
 
 }  // namespace troupe

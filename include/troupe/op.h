@@ -177,7 +177,8 @@ class OpDef {
   ControlFlow control_flow_ = ControlFlow::kNone;
 };
 
-/// All ops an engine knows. Filled once by explicit calls (ops/all.h), then only read, by any thread.
+/// All ops an engine knows. Filled once by explicit calls (ops/all.cpp), then only read, by any thread. A copy shares
+/// the ops that it was made with, and may be added to.
 class OpRegistry {
  public:
   /// Adds an op. A second op of the same name, no doc, no shape function, or neither a gradient nor a reason for none
@@ -186,10 +187,11 @@ class OpRegistry {
   const OpDef* find(std::string_view name) const;
   /// Names that look like `name`, for messages.
   std::vector<std::string> near(std::string_view name) const;
-  const std::map<std::string, std::unique_ptr<OpDef>, std::less<>>& all() const { return ops_; }
+  using Ops = std::map<std::string, std::shared_ptr<const OpDef>, std::less<>>;
+  const Ops& all() const { return ops_; }
 
  private:
-  std::map<std::string, std::unique_ptr<OpDef>, std::less<>> ops_;
+  Ops ops_;  // a copy of the registry has the same ones
 };
 
 /// Shape functions that many ops share.

@@ -12,6 +12,7 @@
 
 #include "actors/engine_impl.h"
 #include "graph/graph_def/graph.pb.h"
+#include "tests/op_library.h"
 #include "troupe/graph_def.h"
 #include "troupe/session.h"
 
@@ -85,6 +86,7 @@ class FakeCluster {
 
   explicit FakeCluster(uint32_t seed = 1, int tasks = 2, int devices = 2, EngineOptions options = {}) : wire_(seed) {
     options.cpu_threads.assign(static_cast<size_t>(devices), 1);
+    options.op_library = testing::op_library();
     auto made = Engine::create(options);
     REQUIRE(made.ok());
     client = std::move(*made);
@@ -239,7 +241,8 @@ class Scatter {
 /// engine that has as many devices.
 struct Both {
   Both(FakeCluster& cluster, const Graph& built, uint32_t seed, SessionOptions options = {})
-      : engine(*Engine::create({.cpu_threads = std::vector<int>(cluster.devices().size(), 1)})),
+      : engine(*Engine::create(
+            {.cpu_threads = std::vector<int>(cluster.devices().size(), 1), .op_library = testing::op_library()})),
         cut_graph(cluster.client->ops()), whole_graph(engine->ops()) {
     const Scatter scatter(to_graph_def(built), cluster.client->ops(), cluster.devices(), seed);
     REQUIRE(from_graph_def(scatter.text, cut_graph).ok());

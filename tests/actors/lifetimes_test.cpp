@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 
@@ -20,7 +21,7 @@ using namespace std::chrono_literals;
 
 /// Ends the program where there is none: also for threads, whose assertions Catch cannot count.
 std::unique_ptr<Engine> make_engine(std::vector<int> threads = {1}) {
-  return Engine::create({.cpu_threads = std::move(threads)}).value();
+  return Engine::create({.cpu_threads = std::move(threads), .op_library = testing::op_library()}).value();
 }
 
 /// A graph with a sum, and with a dequeue that waits for ever.

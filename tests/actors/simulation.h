@@ -15,11 +15,11 @@
 #include "actors/resource_actor.h"
 #include "actors/step_timer.h"
 #include "containers/container.h"
-#include "ops/all.h"
 #include "ops/input/file_reader.h"
 #include "ops/input/iterator_resource.h"
 #include "plan/plan.h"
 #include "queues/queue.h"
+#include "tests/op_library.h"
 #include "troupe/dataset.h"
 #include "troupe/scope.h"
 
@@ -31,7 +31,6 @@ using Messages = std::vector<std::string>;
 class Simulation {
  public:
   explicit Simulation(uint32_t count = 2) : system_(configure(config_)), scheduler_(coordinator(system_)) {
-    register_all_ops(ops, kernels);
     scheduler_.clock().current_time += std::chrono::hours(1);  // a real clock is not at 0
     directory = std::make_shared<Directory>([this](std::unique_ptr<Resource> resource) -> caf::actor {
       const std::string name = dynamic_cast<Container*>(resource.get())          ? "container"
@@ -119,8 +118,8 @@ class Simulation {
     return out;
   }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
   Scope scope{graph};
   std::vector<DeviceInfo> devices;

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/io/temporary_directory.h"
+#include "tests/op_library.h"
 #include "troupe/cluster.h"
 
 namespace troupe {
@@ -17,6 +18,7 @@ struct SocketCluster {
     options.cluster.spec = fmt::format("{{\"name\":\"test\",\"cluster\":{{\"worker\":[{}]}}}}", list);
     options.cluster.wait = std::chrono::seconds(60);
     options.cluster.data_folders = {"/"};
+    options.op_library = testing::op_library();
     options.cluster.silence = std::chrono::seconds(60);  // machines of tests are busy
     workers.resize(static_cast<size_t>(count));
     for (int i = 0; start_all && i < count; ++i) start(i);

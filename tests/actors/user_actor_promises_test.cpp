@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
 
@@ -31,7 +32,8 @@ class PlainAnswerer : public caf::event_based_actor {
 
 struct Asking {
   Asking() {
-    auto made = Engine::create({.cpu_threads = {1, 1}, .register_ops = register_actor_ops});
+    auto made = Engine::create(
+        {.cpu_threads = {1, 1}, .op_library = testing::op_library(), .register_ops = register_actor_ops});
     REQUIRE(made.ok());
     engine = std::move(*made);
     graph = std::make_unique<Graph>(engine->ops());

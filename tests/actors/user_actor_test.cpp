@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "troupe/control_flow.h"
 #include "troupe/embed.h"
 
@@ -33,7 +34,8 @@ class Answerer : public caf::event_based_actor {
 
 struct ActorEngine {
   explicit ActorEngine(std::vector<int> threads = {1}) {
-    auto made = Engine::create({.cpu_threads = std::move(threads), .register_ops = register_actor_ops});
+    auto made = Engine::create(
+        {.cpu_threads = std::move(threads), .op_library = testing::op_library(), .register_ops = register_actor_ops});
     REQUIRE(made.ok());
     engine = std::move(*made);
     graph = std::make_unique<Graph>(engine->ops());

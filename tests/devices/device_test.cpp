@@ -7,8 +7,8 @@
 
 #include "devices/executor.h"
 #include "gpu/compute.h"
-#include "ops/all.h"
 #include "plan/plan.h"
+#include "tests/op_library.h"
 #include "troupe/control_flow.h"
 #include "troupe/scope.h"
 
@@ -168,7 +168,6 @@ class Posts final : public Outbox {
 /// cpu:0 and gpu:0.
 struct Pair {
   Pair() {
-    register_all_ops(ops, kernels);
     const KernelRegistry::Types floats = {{"T", {DType::kFloat32}}};
     kernels.add<FarPlusOne>("Neg", DeviceKind::kCuda, floats);
     kernels.add<FarTimes>("Mul", DeviceKind::kCuda, floats, {{-1}, {}});
@@ -243,8 +242,8 @@ struct Pair {
   Output placeholder() { return scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}}); }
   float result(size_t i = 0) { return (*results.at(i))[0].data<float>()[0]; }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
   Scope scope{graph};
   Scope far_scope = scope.device("/gpu:0");

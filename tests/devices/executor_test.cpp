@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "ops/all.h"
 #include "plan/plan.h"
+#include "tests/op_library.h"
 #include "troupe/scope.h"
 
 namespace troupe {
@@ -42,7 +42,6 @@ struct Recorder : Outbox {
 /// Two devices, their executors, and steps of a graph on them.
 struct Stage {
   Stage() {
-    register_all_ops(ops, kernels);
     for (uint32_t i = 0; i < 2; ++i) {
       devices.push_back(
           {fmt::format("/job:localhost/replica:0/task:0/device:cpu:{}", i), DeviceKind::kCpu, 1, system_allocator()});
@@ -73,8 +72,8 @@ struct Stage {
     }
   }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
   Scope scope{graph};
   std::optional<KernelCache> cache{std::in_place};

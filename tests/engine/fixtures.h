@@ -4,6 +4,7 @@
 #pragma once
 #include <catch2/catch.hpp>
 
+#include "tests/op_library.h"
 #include "troupe/scope.h"
 #include "troupe/session.h"
 
@@ -63,7 +64,8 @@ struct TestEngine {
 
  private:
   static std::unique_ptr<Engine> make(std::vector<int> cpu_threads, int64_t memory_limit) {
-    auto engine = Engine::create({.cpu_threads = std::move(cpu_threads), .memory_limit = memory_limit});
+    auto engine = Engine::create(
+        {.cpu_threads = std::move(cpu_threads), .memory_limit = memory_limit, .op_library = testing::op_library()});
     REQUIRE(engine.ok());
     return std::move(*engine);
   }

@@ -9,6 +9,7 @@
 
 #include "tests/actors/simulation.h"
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "troupe/control_flow.h"
 #include "troupe/gradients.h"
 #include "troupe/optimizers.h"
@@ -74,7 +75,7 @@ struct Towers {
 };
 
 EngineOptions simulated(int count) {
-  EngineOptions out{.cpu_threads = {1}};
+  EngineOptions out{.cpu_threads = {1}, .op_library = testing::op_library()};
   out.sim.devices.assign(static_cast<size_t>(count), kRates);
   out.sim.link = kLink;
   return out;

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/control_flow.h"
 
@@ -17,7 +18,7 @@ struct ParameterDevice {
   static constexpr int kLayers = 16;
 
   ParameterDevice(SessionOptions options, bool quantized, bool simulated = false) {
-    EngineOptions devices{.cpu_threads = {1, 1}};
+    EngineOptions devices{.cpu_threads = {1, 1}, .op_library = testing::op_library()};
     if (simulated) devices.sim.devices = {DeviceRates{}, DeviceRates{}};
     options.default_device = simulated ? "/sim:0" : "/cpu:0";
     engine = *Engine::create(std::move(devices));

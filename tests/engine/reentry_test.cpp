@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "troupe/graph_def.h"
 
 namespace troupe {
@@ -82,7 +83,8 @@ struct Reentry {
           none);
       kernels.add<UsesQuiet>("UsesQuiet", DeviceKind::kCpu, {});
     };
-    engine = *Engine::create({.cpu_threads = {1, 1}, .register_ops = register_ops});
+    engine =
+        *Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library(), .register_ops = register_ops});
     graph.emplace(engine->ops());
     scope.emplace(*graph);
     other = scope->named("other").op("Neg", {scope->op("Placeholder", {}, {{"dtype", DType::kFloat32}})});

@@ -6,6 +6,7 @@
 
 #include "plan/op_costs.h"
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "troupe/control_flow.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
@@ -51,7 +52,7 @@ struct Sim {
   static std::unique_ptr<Engine> make(int count, SimOptions options) {
     if (options.devices.empty()) options.devices.assign(static_cast<size_t>(count), kRates);
     if (options.link.latency_ns == LinkRates{}.latency_ns) options.link = kLink;
-    auto engine = Engine::create({.cpu_threads = {1}, .sim = std::move(options)});
+    auto engine = Engine::create({.cpu_threads = {1}, .sim = std::move(options), .op_library = testing::op_library()});
     REQUIRE(engine.ok());
     return std::move(*engine);
   }
@@ -307,7 +308,7 @@ TEST_CASE("what takes longer than the clock can tell is an error that names the 
 TEST_CASE("rates that are none are refused") {
   for (const DeviceRates& rates : {DeviceRates{.flops = 0}, DeviceRates{.memory_bandwidth = -1},
                                    DeviceRates{.launch_ns = -1}, DeviceRates{.memory = -1}}) {
-    auto engine = Engine::create({.sim = {.devices = {rates}}});
+    auto engine = Engine::create({.sim = {.devices = {rates}}, .op_library = testing::op_library()});
     REQUIRE_FALSE(engine.ok());
     CHECK_THAT(engine.error().message, Catch::Contains("sim:0"));
   }

@@ -5,6 +5,7 @@
 
 #include "actors/engine_impl.h"
 #include "tests/engine/fixtures.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/dataset.h"
 
@@ -71,7 +72,8 @@ void register_those(OpRegistry& ops, KernelRegistry& kernels) {
 }
 
 struct UserEngine {
-  std::unique_ptr<Engine> engine = *Engine::create({.cpu_threads = {1, 1}, .register_ops = register_those});
+  std::unique_ptr<Engine> engine =
+      *Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library(), .register_ops = register_those});
   Graph graph{engine->ops()};
   Scope scope{graph};
   Session session{*engine, graph};

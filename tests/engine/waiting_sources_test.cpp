@@ -12,6 +12,7 @@
 
 #include "tests/engine/fixtures.h"
 #include "tests/io/temporary_directory.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/checkpoint.h"
@@ -66,7 +67,7 @@ struct WaitKernel final : BlockingKernel {
 /// One device with one thread, unless `devices` says otherwise, and one thread for all actors.
 struct OneThread {
   explicit OneThread(int devices = 1, SimOptions sim = {}) {
-    EngineOptions options;
+    EngineOptions options{.op_library = testing::op_library()};
     options.cpu_threads.assign(static_cast<size_t>(devices), 1);
     options.scheduler_threads = 1;
     options.sim = std::move(sim);

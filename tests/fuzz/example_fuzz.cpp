@@ -35,7 +35,7 @@ class Parser {
   Result<std::vector<Tensor>> parse(const Tensor& records) { return evaluator_.run(values_, {{records_, records}}); }
 
  private:
-  Graph graph_{testing::Registries::all().ops};
+  Graph graph_{testing::op_library()->ops};
   Scope scope_{graph_};
   Output records_;
   std::vector<Output> values_;

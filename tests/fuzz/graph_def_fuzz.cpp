@@ -5,17 +5,12 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/graph_def.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const troupe::OpRegistry* ops = [] {
-    auto* registry = new troupe::OpRegistry;
-    troupe::KernelRegistry kernels;
-    troupe::register_all_ops(*registry, kernels);
-    return registry;
-  }();
-  troupe::Graph graph(*ops), again(*ops);
+  const troupe::OpRegistry& ops = troupe::testing::op_library()->ops;
+  troupe::Graph graph(ops), again(ops);
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (!troupe::from_graph_def(bytes, graph).ok() || graph.size() == 0) return 0;
   if (!troupe::from_graph_def(troupe::to_graph_def(graph), again).ok() || again.size() != graph.size()) std::abort();

@@ -21,8 +21,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "ops/all.h"
 #include "tests/fuzz/op_runner.h"
+#include "tests/op_library.h"
 
 namespace {
 
@@ -268,9 +268,7 @@ int main(int argc, char** argv) {
   }
 
   // No engine here: a process with threads cannot fork one that goes on.
-  OpRegistry registry;
-  KernelRegistry kernels;
-  register_all_ops(registry, kernels);
+  const auto& [registry, kernels] = *testing::op_library();
   const auto ops = wanted_ops(registry, options.ops);
   if (ops.empty()) return complain(fmt::format("no op matches '{}'", options.ops));
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

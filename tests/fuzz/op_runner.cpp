@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/fuzz/op_call.h"
+#include "tests/op_library.h"
 #include "troupe/control_flow.h"
 #include "troupe/dataset.h"
 #include "troupe/graph_def.h"
@@ -105,6 +106,7 @@ Result<std::unique_ptr<CaseRunner>> CaseRunner::create(std::chrono::milliseconds
   EngineOptions options;
   options.cpu_threads = {1, 2};
   options.memory_limit = int64_t{8} << 20;
+  options.op_library = testing::op_library();
   TROUPE_ASSIGN(auto engine, Engine::create(std::move(options)));
   TROUPE_ASSIGN(const Dataset numbers,
                 Dataset::from_tensors({Tensor::of<float>({1, 2}, {1, 2}), Tensor::of<int64_t>({3})}));

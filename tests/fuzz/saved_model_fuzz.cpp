@@ -7,15 +7,10 @@
 #include <string_view>
 
 #include "graph/graph_def/meta_graph.h"
-#include "ops/all.h"
+#include "tests/op_library.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const troupe::OpRegistry* ops = [] {
-    auto* registry = new troupe::OpRegistry;
-    troupe::KernelRegistry kernels;
-    troupe::register_all_ops(*registry, kernels);
-    return registry;
-  }();
+  const troupe::OpRegistry& ops = troupe::testing::op_library()->ops;
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
   auto file = data[0] == 1 ? troupe::MetaGraphs::of_meta_graph(bytes) : troupe::MetaGraphs::of_saved_model(bytes);
@@ -24,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t i = 0; i < file->graphs().size(); ++i) {
     const auto found = file->find(file->graphs()[i].tags);
     if (!file->graphs()[i].tags.empty() && !found.ok()) std::abort();
-    troupe::Graph graph(*ops);
+    troupe::Graph graph(ops);
     (void)file->add_to(i, graph, "container").ok();
   }
   return 0;

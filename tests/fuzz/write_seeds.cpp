@@ -25,7 +25,7 @@
 #include "troupe/npy.h"
 
 using namespace troupe;
-using testing::Registries;
+using testing::op_library;
 
 namespace {
 
@@ -93,7 +93,7 @@ Status build_network(const Scope& s) {
 }
 
 Status write_graphs(const Folder& folder) {
-  const OpRegistry& ops = Registries::all().ops;
+  const OpRegistry& ops = op_library()->ops;
   int count = 0;
   for (const auto& cases :
        {testing::const_cases(), testing::unary_cases(), testing::binary_cases(), testing::reduction_cases(),

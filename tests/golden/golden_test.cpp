@@ -15,6 +15,7 @@
 #include "tests/actors/socket_cluster.h"
 #include "tests/gpu/fake_platform.h"
 #include "tests/io/temporary_directory.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/npy.h"
 
@@ -87,6 +88,7 @@ struct Case {
       else if (name.starts_with("feed ")) job.feeds[name.substr(5)] = tensor;
       else expected[name.substr(name.find(' ') + 1)] = tensor;
     }
+    job.engine.op_library = testing::op_library();
     job.init = how["init"];
     job.steps = how["steps"];
     job.fetches = how["fetches"];

@@ -64,7 +64,7 @@ TEST_CASE("GPUs fuse every function that CPUs fuse, and every type, into what it
   for (const DType dtype : gpu_types(parity, "_FusedElementwise"))
     for (const std::string_view name : fusable_ops()) {
       const std::string op(name);
-      const bool unary = Registries::all().ops.find(op)->inputs().size() == 1;
+      const bool unary = op_library()->ops.find(op)->inputs().size() == 1;
       const Tensor x = random_values(dtype, Shape{1027}, 1, true), y = random_values(dtype, Shape{1027}, 2, true);
       check_program(parity, {x, y}, {{op, 0, unary ? -1 : 1}, {"Square", 2}});
     }

@@ -11,6 +11,7 @@
 #include "gpu/fake/fake_runtime.h"
 #include "ops/gpu_kernels.h"
 #include "tests/gpu/real_gpu.h"
+#include "tests/op_library.h"
 #include "troupe/engine.h"
 
 namespace troupe::testing {
@@ -48,7 +49,7 @@ struct FakeGpus {
     }
     GpuOptions gpus{.cards = cards, .devices_per_card = devices_per_card, .platform = platform};
     if (on_real_gpu()) gpus.memory_limit = limit;
-    return {.cpu_threads = {1}, .gpus = std::move(gpus)};
+    return {.cpu_threads = {1}, .gpus = std::move(gpus), .op_library = op_library()};
   }
 
   int64_t limit = 0;                                  // bytes of a device, where a test asked for few; else 0

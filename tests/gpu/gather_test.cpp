@@ -94,7 +94,7 @@ TEST_CASE("Parts of variables that GPUs read are those that CPUs read") {
   register_tested_kernels(gpu_kernels);
   const std::string name = "table";
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kInt64, DType::kInt8, DType::kBool}) {
-    Variables cpu(Registries::all().kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+    Variables cpu(op_library()->kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
     const Tensor value = random_values(dtype, Shape{6, 4, 3}, 5);
     cpu.assign(name, value);
     gpu.assign(name, value);

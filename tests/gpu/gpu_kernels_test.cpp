@@ -8,11 +8,11 @@ namespace {
 TEST_CASE("Ops with kernels on GPUs have such on CPUs, for the same types") {
   Parity parity;
   int served = 0;
-  for (const auto& [name, def] : Registries::all().ops.all()) {
+  for (const auto& [name, def] : op_library()->ops.all()) {
     for (const auto& [kind, types] : parity.gpu_kernels().kernels(name)) {
       CHECK(kind == DeviceKind::kCuda);
       INFO(name);
-      CHECK(Registries::all().kernels.has(name, DeviceKind::kCpu));
+      CHECK(op_library()->kernels.has(name, DeviceKind::kCpu));
       ++served;
     }
   }

@@ -102,7 +102,7 @@ class Parity {
 
   /// Whether the GPU has a kernel for the op of a case.
   bool served(const ParityCase& c) {
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Node* node = node_of(graph, c);
     return gpu_kernels_.serves(c.op, DeviceKind::kCuda, node->attrs());
   }
@@ -111,7 +111,7 @@ class Parity {
   /// Runs a case: with inputs that kernels may write into, with such as others want too, or with such as begin
   /// anywhere in memory.
   Result<std::vector<Tensor>> run(DeviceKind kind, const ParityCase& c, Layout layout = Layout::kOwn) {
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Node* node = node_of(graph, c);
     KernelInit init;
     init.op = node->op().name();
@@ -124,7 +124,7 @@ class Parity {
     }
     for (int p = 0; p < node->num_outputs(); ++p) init.output_dtypes.push_back(node->dtype(p));
     const bool gpu = kind == DeviceKind::kCuda;
-    const KernelRegistry& kernels = gpu ? gpu_kernels_ : Registries::all().kernels;
+    const KernelRegistry& kernels = gpu ? gpu_kernels_ : op_library()->kernels;
     TROUPE_ASSIGN(std::unique_ptr<Kernel> kernel, kernels.make(init, kind));
     KernelRegistry::HostMemory host;
     if (gpu) {

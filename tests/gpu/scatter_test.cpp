@@ -94,7 +94,7 @@ TEST_CASE("Scatters over variables in a GPU's memory agree with those of CPUs") 
       Attrs attrs = {{nd ? "T" : "dtype", dtype}, {"Tindices", DType::kInt32}};
       if (!gpu_kernels.serves(op, DeviceKind::kCuda, attrs)) continue;
       ++tried;
-      Variables cpu(Registries::all().kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+      Variables cpu(op_library()->kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
       const Tensor value = random_values(dtype, Shape{7, 5, 3}, 6);
       cpu.assign(name, value);
       gpu.assign(name, value);

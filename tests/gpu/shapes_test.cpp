@@ -75,7 +75,7 @@ TEST_CASE("Arithmetic of int32 is at the host beside a GPU, that of other types 
   Parity parity;
   for (const ParityCase& c : shape_cases()) {
     INFO(c.op);
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     Scope scope(graph);
     std::vector<Output> inputs;
     for (const Tensor& x : c.inputs) inputs.push_back(scope.op("Placeholder", {}, {{"dtype", x.dtype()}}));

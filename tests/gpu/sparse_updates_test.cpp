@@ -23,9 +23,9 @@ Tensor some_rows(const Rows& rows, uint64_t seed) {
 }
 
 /// The op for a type on both devices, a few times, with the values shared before the last.
-void check_rows(const Registries& registries, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
+void check_rows(const OpLibrary& library, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
                 const Rows& rows, bool flag) {
-  Variables cpu(registries.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+  Variables cpu(library.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
   Attrs attrs;
   for (const AttrDef& a : op.attrs()) {
     if (a.type == "type") attrs.set(a.name, a.name == "T" ? dtype : rows.dtype);
@@ -92,18 +92,18 @@ void check_rows(const Registries& registries, const KernelRegistry& gpu_kernels,
 }
 
 TEST_CASE("Updates of rows of variables on GPUs agree with those of CPUs") {
-  const Registries& registries = Registries::all();
+  const OpLibrary& library = *op_library();
   KernelRegistry gpu_kernels;
   register_tested_kernels(gpu_kernels);
   int ops = 0;
-  for (const auto& [name, op] : registries.ops.all()) {
+  for (const auto& [name, op] : library.ops.all()) {
     if (!name.starts_with("ResourceSparseApply")) continue;
     ++ops;
     for (DType dtype : FloatTypes::dtypes()) {
-      check_rows(registries, gpu_kernels, *op, dtype, {Shape{5, 67}, 40, DType::kInt32}, false);
-      check_rows(registries, gpu_kernels, *op, dtype, {Shape{40, 3, 2}, 9, DType::kInt64}, true);
-      check_rows(registries, gpu_kernels, *op, dtype, {Shape{3}, 70, DType::kInt64}, true);
-      check_rows(registries, gpu_kernels, *op, dtype, {Shape{3, 2}, 0, DType::kInt32}, false);
+      check_rows(library, gpu_kernels, *op, dtype, {Shape{5, 67}, 40, DType::kInt32}, false);
+      check_rows(library, gpu_kernels, *op, dtype, {Shape{40, 3, 2}, 9, DType::kInt64}, true);
+      check_rows(library, gpu_kernels, *op, dtype, {Shape{3}, 70, DType::kInt64}, true);
+      check_rows(library, gpu_kernels, *op, dtype, {Shape{3, 2}, 0, DType::kInt32}, false);
     }
   }
   CHECK(ops == 12);

@@ -7,9 +7,9 @@ namespace troupe::testing {
 namespace {
 
 /// The op for a type on both devices, a few times, with the values shared before the last.
-void check_update(const Registries& registries, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
+void check_update(const OpLibrary& library, const KernelRegistry& gpu_kernels, const OpDef& op, DType dtype,
                   const Shape& shape, bool flag) {
-  Variables cpu(registries.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
+  Variables cpu(library.kernels, DeviceKind::kCpu), gpu(gpu_kernels, DeviceKind::kCuda);
   Attrs attrs;
   for (const AttrDef& a : op.attrs()) {
     if (a.type == "type") attrs.set(a.name, dtype);
@@ -60,11 +60,11 @@ void check_update(const Registries& registries, const KernelRegistry& gpu_kernel
 }  // namespace
 
 TEST_CASE("Updates of variables on GPUs agree with those of CPUs") {
-  const Registries& registries = Registries::all();
+  const OpLibrary& library = *op_library();
   KernelRegistry gpu_kernels;
   register_tested_kernels(gpu_kernels);
   int ops = 0;
-  for (const auto& [name, op] : registries.ops.all()) {
+  for (const auto& [name, op] : library.ops.all()) {
     const bool applies = name.starts_with("ResourceApply"),
                adds = name == "AssignAddVariableOp" || name == "AssignSubVariableOp";
     if (!applies && !adds) continue;
@@ -75,8 +75,8 @@ TEST_CASE("Updates of variables on GPUs agree with those of CPUs") {
       attrs.set(applies ? "T" : "dtype", dtype);
       if (applies && !is_floating(dtype)) continue;
       REQUIRE(gpu_kernels.serves(name, DeviceKind::kCuda, attrs));
-      check_update(registries, gpu_kernels, *op, dtype, Shape{5, 67}, false);
-      check_update(registries, gpu_kernels, *op, dtype, Shape{3}, true);
+      check_update(library, gpu_kernels, *op, dtype, Shape{5, 67}, false);
+      check_update(library, gpu_kernels, *op, dtype, Shape{3}, true);
     }
   }
   CHECK(ops == 20);

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/gradients.h"
 
@@ -90,9 +90,7 @@ std::vector<Output> make_inputs(const Scope& scope, Draw& draw) {
 }  // namespace
 
 TEST_CASE("wrong nodes of every op are errors") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   int added = 0, refused = 0, differentiated = 0;
   for (const auto& [name, op] : ops.all()) {
     INFO(name);

@@ -4,17 +4,15 @@
 
 #include <catch2/catch.hpp>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/scope.h"
 
 using namespace troupe;
 
 namespace {
 
-struct ShapeOps {
-  ShapeOps() { register_all_ops(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
+struct ShapeOps : OpLibrary {
+  ShapeOps() : OpLibrary(*testing::op_library()) {}
   Graph graph{ops};
   Scope scope{graph};
 

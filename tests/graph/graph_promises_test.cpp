@@ -6,9 +6,9 @@
 #include <limits>
 #include <thread>
 
-#include "ops/all.h"
 #include "tests/aborts.h"
 #include "tests/graph/fake_ops.h"
+#include "tests/op_library.h"
 #include "troupe/gradients.h"
 #include "troupe/graph_def.h"
 
@@ -17,10 +17,8 @@ using Catch::Contains;
 
 namespace {
 
-struct AllOps {
-  AllOps() { register_all_ops(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
+struct AllOps : OpLibrary {
+  AllOps() : OpLibrary(*testing::op_library()) {}
 };
 
 /// A loop's Merge that is still open, in a graph of all ops.

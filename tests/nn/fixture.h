@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "tests/op_library.h"
 #include "troupe/optimizers.h"
 #include "troupe/session.h"
 
@@ -13,7 +14,8 @@ namespace troupe::nn {
 using Names = std::vector<std::string>;
 
 inline std::unique_ptr<Engine> engine_of(int devices) {
-  auto made = Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)});
+  auto made = Engine::create(
+      {.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1), .op_library = testing::op_library()});
   REQUIRE(made.ok());
   return std::move(*made);
 }

@@ -135,7 +135,7 @@ TEST_CASE("indices are checked and named", "[bad_input]") {
 }
 
 TEST_CASE("a placeholder that is not fed names itself", "[bad_input]") {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output p = scope.named("images").op("Placeholder", {}, {{"dtype", DType::kFloat32}});
   const auto r = Evaluator().run({scope.op("Relu", {p})});
@@ -144,7 +144,7 @@ TEST_CASE("a placeholder that is not fed names itself", "[bad_input]") {
 }
 
 TEST_CASE("a gradient through PreventGradient is an error with its message", "[bad_input]") {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}});
   const Output y = scope.op("PreventGradient", {x}, {{"message", std::string("not here")}});
@@ -154,7 +154,7 @@ TEST_CASE("a gradient through PreventGradient is an error with its message", "[b
 }
 
 TEST_CASE("ClipByValue has no gradient for complex numbers", "[bad_input]") {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kComplex64}});
   const Output bound = scope.constant(Tensor::scalar(complex64(1, 1)));
@@ -373,7 +373,7 @@ TEST_CASE("projective transforms that do not fit their images are refused", "[ba
 
 TEST_CASE("the gradient of a projective transform goes back through its inverse", "[gradients]") {
   // Expected: TensorFlow 2.21.
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{1, 3, 4, 1}}});
   const Output t = scope.constant(F({1, 0.5f, 0, 0.25f, 1, 0, 0.125f, 0}, {1, 8}));

@@ -57,7 +57,7 @@ inline const Node* add_node(const Scope& scope, const std::string& op, const std
 /// Output `port` of an op on constants, or the error of building or running it.
 inline Result<Tensor> apply(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}, int port = 0,
                             int threads = 1) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Node* node = add_node(scope, op, inputs, std::move(attrs));
   if (!scope.ok()) return scope.status();
@@ -72,7 +72,7 @@ inline Result<Tensor> apply(const std::string& op, const std::vector<Tensor>& in
 /// The same with inputs of unknown shape, so that only the kernel can find what is wrong.
 inline Result<Tensor> apply_unshaped(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {},
                                      int port = 0) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   std::vector<Output> in;
   std::vector<std::pair<Output, Tensor>> feeds;
@@ -117,7 +117,7 @@ inline void check_always_fails(const std::string& op, const std::vector<Tensor>&
 /// differences.
 inline void check_gradients(const std::string& op, std::vector<Tensor> inputs, Attrs attrs = {},
                             std::vector<int> checked = {0}, int port = 0, double tolerance = 1e-6) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   std::vector<Output> in;
   std::vector<std::pair<Output, Tensor>> feeds;

@@ -176,7 +176,7 @@ bool differentiable(DType dtype) { return is_floating(dtype) || dtype == DType::
 /// A graph with the case's node; inputs are constants, or placeholders of known or unknown shape.
 struct BuiltCase {
   enum class Inputs { kConstants, kPlaceholders, kUnknownShapes };
-  Graph graph{Registries::all().ops};
+  Graph graph{op_library()->ops};
   Scope scope{graph};
   std::vector<Output> in;
   std::vector<std::pair<Output, Tensor>> feeds;
@@ -257,7 +257,7 @@ Result<std::vector<Tensor>> analytic(const OpCase& c, BuiltCase& b, const std::v
 TEST_CASE("every op with a kernel has an example", "[conformance]") {
   std::set<std::string> have;
   for (const OpCase& c : all_cases()) have.insert(c.op);
-  for (const auto& [name, op] : Registries::all().ops.all()) {
+  for (const auto& [name, op] : op_library()->ops.all()) {
     INFO(name);
     CHECK(op->doc().size() > 3);
     CHECK(op->shape_fn());
@@ -267,12 +267,12 @@ TEST_CASE("every op with a kernel has an example", "[conformance]") {
     CHECK((excused || have.count(name)));
     const bool expanded =
         name == "_AllGather" || name == "_AllReduce" || name == "_Broadcast" || name == "_ReduceScatter";
-    CHECK(Registries::all().kernels.has(name, DeviceKind::kCpu) != expanded);
+    CHECK(op_library()->kernels.has(name, DeviceKind::kCpu) != expanded);
   }
 }
 
 TEST_CASE("names and defaults that functions and graphs of TensorFlow go by", "[conformance]") {
-  const OpRegistry& ops = Registries::all().ops;
+  const OpRegistry& ops = op_library()->ops;
   CHECK(ops.find("ComplexAbs")->inputs()[0].name == "x");
   CHECK(ops.find("ComplexAbs")->outputs()[0].name == "y");
   CHECK(std::get<DType>(*ops.find("MaxPool3DGrad")->find_attr("T")->default_value) == DType::kFloat32);
@@ -426,7 +426,7 @@ struct Precision {
 
 TEST_CASE("gradients agree with finite differences", "[conformance]") {
   for (const OpCase& c : all_cases()) {
-    const OpDef& op = *Registries::all().ops.find(c.op);
+    const OpDef& op = *op_library()->ops.find(c.op);
     if (!c.gradient || c.random || !op.gradient().function) continue;
     INFO(title(c));
     const Precision precision(c);
@@ -477,7 +477,7 @@ TEST_CASE("gradients agree with finite differences", "[conformance]") {
 
 TEST_CASE("gradients on inputs of unknown shape are those on known ones", "[conformance]") {
   for (const OpCase& c : all_cases()) {
-    const OpDef& op = *Registries::all().ops.find(c.op);
+    const OpDef& op = *op_library()->ops.find(c.op);
     if (!c.gradient || !op.gradient().function) continue;
     INFO(title(c));
     BuiltCase known(c, BuiltCase::Inputs::kPlaceholders), unknown(c, BuiltCase::Inputs::kUnknownShapes);

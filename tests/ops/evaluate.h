@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "devices/parallel.h"
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "tests/ops/guarded_allocator.h"
 #include "troupe/blocking_kernel.h"
 #include "troupe/graph.h"
@@ -17,21 +17,10 @@
 
 namespace troupe::testing {
 
-/// Ops and kernels of all families, made once.
-struct Registries {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  Registries() { register_all_ops(ops, kernels); }
-  static const Registries& all() {
-    static const Registries registries;
-    return registries;
-  }
-};
-
 /// Evaluates graphs. Resources live as long as the evaluator; kernels are made once for each node.
 class Evaluator {
  public:
-  explicit Evaluator(int threads = 1, const Registries& registries = Registries::all()) : registries_(registries) {
+  explicit Evaluator(int threads = 1, const OpLibrary& library = *op_library()) : library_(library) {
     device_.name = "/job:localhost/task:0/device:cpu:0";
     device_.threads = threads;
     device_.allocator = own_allocator(new GuardedAllocator);
@@ -143,7 +132,7 @@ class Evaluator {
         init.constants.push_back(constant ? *in.node->attrs().get<Tensor>("value") : Tensor());
       }
       for (int p = 0; p < n.num_outputs(); ++p) init.output_dtypes.push_back(n.dtype(p));
-      TROUPE_ASSIGN(kernel, registries_.kernels.make(init, DeviceKind::kCpu));
+      TROUPE_ASSIGN(kernel, library_.kernels.make(init, DeviceKind::kCpu));
     }
     if (auto* compute = dynamic_cast<ComputeKernel*>(kernel.get())) {
       KernelContext context(values, uses, inputs.data(), static_cast<int>(inputs.size()), first, n.num_outputs(),
@@ -189,7 +178,7 @@ class Evaluator {
     return {};
   }
 
-  const Registries& registries_;
+  const OpLibrary& library_;
   DeviceInfo device_;
   int64_t step_ = 0;
   std::map<std::string, std::unique_ptr<Resource>> resources_;

@@ -82,7 +82,7 @@ TEST_CASE("gradients of 16-bit floats are near those of float32") {
     for (const HalfCase& k : half_cases()) {
       INFO(k.op << " of " << to_string(half));
       const auto gradient_of = [&](bool narrow) {
-        Graph graph(Registries::all().ops);
+        Graph graph(op_library()->ops);
         const Scope scope(graph);
         std::vector<Tensor> inputs = k.inputs;
         for (size_t i = 0; i < std::min(k.first_wide, inputs.size()); ++i)

@@ -57,16 +57,16 @@ Result<std::unique_ptr<Kernel>> make(const OpDef& op, DeviceKind device, const A
   KernelInit init{op.name(), "node", &attrs, dtypes_of(op.inputs(), attrs), dtypes_of(op.outputs(), attrs), {}, {}};
   init.input_shapes.resize(init.input_dtypes.size());
   init.constants.resize(init.input_dtypes.size());
-  return Registries::all().kernels.make(init, device);
+  return op_library()->kernels.make(init, device);
 }
 
 }  // namespace
 
 TEST_CASE("the kind of every kernel is known without making it, and is that of the kernel made") {
-  const KernelRegistry& kernels = Registries::all().kernels;
+  const KernelRegistry& kernels = op_library()->kernels;
   int made = 0;
   std::set<std::string> refused;
-  for (const auto& [name, op] : Registries::all().ops.all()) {
+  for (const auto& [name, op] : op_library()->ops.all()) {
     for (const auto& [device, types] : kernels.kernels(name)) {
       const Attrs attrs = attrs_for(*op, types);
       INFO(name << " of " << types.size() << " types");
@@ -91,7 +91,7 @@ TEST_CASE("the kind of every kernel is known without making it, and is that of t
 }
 
 TEST_CASE("a kernel's kind follows from attributes where these decide what may wait") {
-  const auto& [ops, kernels] = Registries::all();
+  const auto& [ops, kernels] = *op_library();
   for (const auto& [op, attr, file] : {std::tuple("PrintV2", "output_stream", "file:///tmp/x"),
                                        {"FixedUnigramCandidateSampler", "vocab_file", "words"}}) {
     Attrs attrs = attrs_for(*ops.find(op), {});

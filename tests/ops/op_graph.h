@@ -9,7 +9,7 @@
 namespace troupe::testing {
 
 struct OpGraph {
-  Graph graph{Registries::all().ops};
+  Graph graph{op_library()->ops};
   Scope scope{graph};
   Evaluator evaluator;
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <variant>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "tests/ops/fake_host.h"
 #include "tests/queues/recording_sink.h"
 #include "troupe/graph.h"
@@ -23,8 +23,6 @@ class StateFixture {
     Arg(Output output, Tensor value) : output(output), value(std::move(value)) {}
     Arg(Tensor value) : value(std::move(value)) {}
   };
-
-  StateFixture() { register_all_ops(ops, kernels); }
 
   /// The handle that an op makes from constants; its host is made with it, unless it is there.
   Result<Arg> try_handle(const std::string& op, const std::string& name, Attrs attrs,
@@ -103,8 +101,8 @@ class StateFixture {
     if (!out.ok()) FAIL(out.error().str());
   }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
   RecordingSink sink;
   FakeHost host;                                           // of all that ask one

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/scope.h"
 
 using namespace troupe;
@@ -16,8 +16,6 @@ namespace {
 constexpr double kMicrosecond = 1000;
 
 struct Weights {
-  Weights() { register_all_ops(ops, kernels); }
-
   Output read(const std::string& name, int64_t size = 256) {
     handles.push_back(first.op(
         "VarHandleOp", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape{size, size}}, {"shared_name", name}}));
@@ -54,8 +52,8 @@ struct Weights {
     return static_cast<int>(std::ranges::find(products, product, &Output::node) - products.begin());
   }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
   Scope scope{graph}, first = scope.device("/cpu:0"), second = scope.device("/cpu:1"), third = scope.device("/cpu:2");
   std::vector<Output> handles, reads, products;

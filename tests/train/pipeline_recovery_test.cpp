@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines that lose tasks, over sockets.
 #include "tests/actors/socket_cluster.h"
+#include "tests/op_library.h"
 #include "tests/train/cluster_fixture.h"
 #include "tests/train/pipeline_fixture.h"
 
@@ -11,7 +12,7 @@ TEST_CASE("a pipeline that loses tasks ends with the bits of one that does not")
     INFO("schedule " << static_cast<int>(schedule));
     constexpr int64_t kBatches = 12;
     PipelineOptions options = options_of(schedule, 2, adam(constant_rate(.02f)));
-    const auto engine = Engine::create({.cpu_threads = {1, 1}});
+    const auto engine = Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library()});
     REQUIRE(engine.ok());
     const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
     REQUIRE(whole->run(kBatches).ok());

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "tests/op_library.h"
 #include "tests/train/pipeline_fixture.h"
 #include "troupe/trace.h"
 
@@ -102,7 +103,7 @@ std::vector<StageFn> products(int count) {
 
 /// Devices that take 1 ms for a product of the test and next to nothing for anything else.
 std::unique_ptr<Engine> simulated(int devices) {
-  EngineOptions o;
+  EngineOptions o{.op_library = testing::op_library()};
   const DeviceRates rates{.flops = 2. * kWidth * kWidth * kWidth / 1e-3, .memory_bandwidth = 1e18, .launch_ns = 1e-6};
   o.sim.devices.assign(static_cast<size_t>(devices), rates);
   o.sim.compute = false;

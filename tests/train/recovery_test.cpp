@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/actors/socket_cluster.h"
+#include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "tests/train/cluster_fixture.h"
 #include "tests/train/trainer_fixture.h"
@@ -17,7 +18,8 @@ using std::chrono::seconds;
 
 /// What one engine with as many devices makes of it.
 std::map<std::string, Tensor> alone(const Mode& mode, int devices, int64_t updates) {
-  const auto engine = Engine::create({.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1)});
+  const auto engine = Engine::create(
+      {.cpu_threads = std::vector<int>(static_cast<size_t>(devices), 1), .op_library = testing::op_library()});
   REQUIRE(engine.ok());
   const auto trainer = trainer_of(**engine, settings(**engine, mode));
   REQUIRE(trainer->initialise().ok());

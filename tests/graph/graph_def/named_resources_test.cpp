@@ -7,7 +7,7 @@
 #include <catch2/catch.hpp>
 
 #include "graph/graph_def/node_def.h"
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/graph_def.h"
 
 using namespace troupe;
@@ -15,7 +15,6 @@ using namespace troupe;
 namespace {
 
 struct GraphDefFixture {
-  GraphDefFixture() { register_all_ops(ops, kernels); }
   proto::NodeDef& add(const char* name, const char* op, std::initializer_list<const char*> inputs) {
     proto::NodeDef& node = *def.add_node();
     node.set_name(name);
@@ -34,8 +33,8 @@ struct GraphDefFixture {
   }
   std::string shared_name(std::string_view map) const { return find_attr(node(map), "shared_name")->s(); }
 
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   proto::GraphDef def;
 };
 

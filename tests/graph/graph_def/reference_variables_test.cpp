@@ -6,7 +6,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <set>
 
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/graph_def.h"
 
 using namespace troupe;
@@ -44,7 +44,6 @@ const std::string kFloat = "=type:DT_FLOAT";
 const std::string kVariable = " | dtype=type:DT_FLOAT shape=shape:{dim:{size:2}}";
 
 struct LoadFixture {
-  LoadFixture() { register_all_ops(ops, kernels); }
   Status load(const std::vector<std::string>& lines, std::string_view prefix = {}) {
     return from_graph_def(text_of(lines), graph, prefix);
   }
@@ -63,8 +62,8 @@ struct LoadFixture {
     for (const Node* c : n->control_inputs()) controls.insert(c->name());
     return fmt::format("{} {} | {}", n->op().name(), fmt::join(inputs, ", "), fmt::join(controls, ", "));
   }
-  OpRegistry ops;
-  KernelRegistry kernels;
+  OpRegistry ops = testing::op_library()->ops;
+  KernelRegistry kernels = testing::op_library()->kernels;
   Graph graph{ops};
 };
 

@@ -5,14 +5,12 @@
 #include <catch2/catch.hpp>
 
 #include "graph/graph_def/node_def.h"
-#include "ops/all.h"
+#include "tests/op_library.h"
 
 using namespace troupe;
 
 TEST_CASE("ops of older graphs get the names of those on handles") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   const auto renamed = [&](const char* op) {
     proto::GraphDef def;
     def.add_node()->set_op(op);
@@ -62,9 +60,7 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
 }
 
 TEST_CASE("mutexes have the white paper's names too") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   for (const auto& [op, form] :
        {std::pair("MutexAcquire", "MutexLock"), std::pair("MutexRelease", "ConsumeMutexLock")}) {
     proto::GraphDef def;
@@ -76,9 +72,7 @@ TEST_CASE("mutexes have the white paper's names too") {
 }
 
 TEST_CASE("older versions of FusedBatchNorm become the third") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   proto::GraphDef def;
   const auto add = [&](const char* op, std::initializer_list<const char*> inputs) {
     proto::NodeDef& node = *def.add_node();
@@ -104,9 +98,7 @@ TEST_CASE("older versions of FusedBatchNorm become the third") {
 }
 
 TEST_CASE("the batch norm of the first graphs becomes FusedBatchNorm's") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   for (const bool scaled : {true, false}) {
     proto::GraphDef def;
     proto::NodeDef& node = *def.add_node();
@@ -129,9 +121,7 @@ TEST_CASE("the batch norm of the first graphs becomes FusedBatchNorm's") {
 }
 
 TEST_CASE("a batch norm of the first graphs that lacks inputs stays one that import refuses", "[bad_input]") {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   proto::GraphDef def;
   proto::NodeDef& node = *def.add_node();
   node.set_op("BatchNormWithGlobalNormalization");

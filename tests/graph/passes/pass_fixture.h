@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "graph/passes/passes.h"
-#include "ops/all.h"
+#include "tests/op_library.h"
 #include "troupe/scope.h"
 
 namespace troupe {
@@ -13,10 +13,8 @@ using Outputs = std::vector<Output>;
 
 namespace test {
 
-struct RealOps {
-  RealOps() { register_all_ops(ops, kernels); }
-  OpRegistry ops;
-  KernelRegistry kernels;
+struct RealOps : OpLibrary {
+  RealOps() : OpLibrary(*testing::op_library()) {}
 };
 
 struct PassFixture : RealOps {

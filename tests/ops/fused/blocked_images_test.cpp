@@ -12,7 +12,7 @@ namespace {
 
 struct BlockedFixture {
   testing::Evaluator evaluator;
-  Graph graph{testing::Registries::all().ops};
+  Graph graph{testing::op_library()->ops};
   Scope s{graph};
   std::vector<std::pair<Output, Tensor>> feeds;
 

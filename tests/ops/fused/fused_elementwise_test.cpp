@@ -14,7 +14,7 @@ using Numbers = std::vector<int64_t>;
 
 struct ElementwiseFixture {
   testing::Evaluator evaluator{2};
-  Graph graph{testing::Registries::all().ops};
+  Graph graph{testing::op_library()->ops};
   Scope s{graph};
 
   Output fused(std::vector<Output> args, Strings ops, Numbers operands) {

@@ -15,7 +15,7 @@ using OpNames = std::vector<std::string>;
 
 struct ProductFixture {
   testing::Evaluator evaluator;
-  Graph graph{testing::Registries::all().ops};
+  Graph graph{testing::op_library()->ops};
   Scope s{graph};
 
   /// Const, or fed, so that a kernel cannot take it for one.

@@ -15,7 +15,7 @@ struct TransformerOps {
   explicit TransformerOps(int threads = 1) : evaluator(threads) {}
 
   testing::Evaluator evaluator;
-  Graph graph{testing::Registries::all().ops};
+  Graph graph{testing::op_library()->ops};
   Scope s{graph};
   std::mt19937 random{7};
 

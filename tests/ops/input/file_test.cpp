@@ -30,7 +30,7 @@ proto::Summary summary_of(const std::string& op, const std::vector<Tensor>& inpu
 
 TEST_CASE("files are written, read and found", "[files]") {
   const TemporaryDirectory directory;
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const std::string path = directory.file("new/a.txt");
   const Node* write = add_node(scope, "WriteFile", {S(path.c_str()), S("some text")});

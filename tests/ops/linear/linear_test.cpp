@@ -10,7 +10,7 @@ using Build = std::function<Output(const Scope&, Output)>;
 
 /// The gradient of sum(w * build(x)), w random, against central differences.
 void check_built(const Tensor& x, const Build& build, double tolerance = 1e-6) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output in = scope.op("Placeholder", {}, {{"dtype", x.dtype()}, {"shape", PartialShape(x.shape())}});
   const Output y = build(scope, in);

@@ -123,7 +123,7 @@ TEST_CASE("Batch normalisation's gradients agree with finite differences") {
 TEST_CASE("Batch normalisation's second derivatives agree with finite differences") {
   for (const auto& [volumes, first, training] : kForms) {
     const Shape s = shape_of(volumes, first);
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Scope scope(graph);
     std::vector<Output> in;
     std::vector<std::pair<Output, Tensor>> feeds;

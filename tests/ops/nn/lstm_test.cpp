@@ -111,7 +111,7 @@ TEST_CASE("an LSTM's gradients agree with differences") {
     std::vector<Tensor> in = inputs(o);
     const Tensor by_cs = random_tensor<float>({kSteps, kBatch, kUnits}, 50);
     const Tensor by_h = random_tensor<float>({kSteps, kBatch, kUnits}, 51);
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Scope scope(graph);
     std::vector<Output> nodes;
     for (const Tensor& t : in) nodes.push_back(scope.constant(t));
@@ -167,7 +167,7 @@ TEST_CASE("wrong inputs of an LSTM are errors that say which") {
   fails(4, zeros({8, 5}), "w must have shape [8,20], not [8,5]");
   fails(6, zeros({4}), "wcf must have shape [5], not [4]");
   fails(8, zeros({21}), "[21]");
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Node* node = add_node(scope, "BlockLSTM", inputs(o));
   REQUIRE(scope.ok());

@@ -131,7 +131,7 @@ TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
   Attrs padded = attrs;
   padded.set("padding", std::string("EXPLICIT"));
   padded.set("explicit_paddings", std::vector<int64_t>{0, 0, 1, 1, 0, 0, 0, 0});
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Node* pool = add_node(scope, "MaxPool", {x}, padded);
   REQUIRE(scope.ok());

@@ -39,7 +39,7 @@ std::vector<Tensor> gru_inputs() {
 }
 
 struct BuiltCell {
-  Graph graph{Registries::all().ops};
+  Graph graph{op_library()->ops};
   Scope scope{graph};
   std::vector<Output> in;
   explicit BuiltCell(const std::vector<Tensor>& inputs) {

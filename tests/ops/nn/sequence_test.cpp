@@ -154,7 +154,7 @@ TEST_CASE("different samples are different, and impossible ones refused") {
 }
 
 TEST_CASE("a learned sampler comes to draw the true classes") {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Attrs attrs = {{"num_true", int64_t{1}},
                        {"num_sampled", int64_t{1000}},

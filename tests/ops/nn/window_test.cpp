@@ -93,7 +93,7 @@ TEST_CASE("pools and convolutions of volumes differentiate twice", "[window]") {
 TEST_CASE("regions of fractional pools cover the image and have two sizes", "[window]") {
   const Tensor x = random_tensor<double>({1, 29, 17, 1}, 1);
   for (const bool pseudo : {false, true}) {
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Scope scope(graph);
     const Attrs attrs = {{"pooling_ratio", std::vector<float>{1, 1.5f, 2.6f, 1}}, {"pseudo_random", pseudo}};
     const Node* node = add_node(scope, "FractionalMaxPool", {x}, attrs);

@@ -11,7 +11,7 @@ namespace {
 
 /// Two runs of one node on `threads` threads.
 std::vector<Tensor> two_runs(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs, int threads = 1) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Node* node = add_node(scope, op, inputs, std::move(attrs));
   REQUIRE(scope.ok());
@@ -109,7 +109,7 @@ TEST_CASE("seeds decide, runs differ, threads do not matter", "[random]") {
 }
 
 TEST_CASE("a random step decides what a run draws, whatever ran before", "[random]") {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output x = scope.op("RandomUniform", {scope.constant(I({50}))},
                             {{"dtype", DType::kFloat32}, {"seed", int64_t{5}}, {"seed2", int64_t{6}}});
@@ -282,7 +282,7 @@ TEST_CASE("an index that cannot be shuffled is an error", "[random]") {
 
 TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random]") {
   // The mean is alpha, so that the derivatives have the mean 1.
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Output alpha = scope.op("Placeholder", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape{3}}});
   const Output y = scope.op("StatelessRandomGammaV2", {scope.constant(I({4000, 3})), scope.constant(L({1, 2})), alpha});

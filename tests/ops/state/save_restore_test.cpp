@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/op_library.h"
 #include "tests/ops/state_fixture.h"
 #include "troupe/blocking_kernel.h"
 
@@ -29,9 +30,7 @@ Tensor texts(std::initializer_list<std::string> s) { return Tensor::of<std::stri
 
 Result<std::vector<Tensor>> run(const std::string& op, std::vector<Tensor> values, const Attrs& attrs,
                                 std::vector<DType> outputs, std::shared_ptr<Allocator> allocator = system_allocator()) {
-  OpRegistry ops;
-  KernelRegistry kernels;
-  register_all_ops(ops, kernels);
+  const auto& [ops, kernels] = *testing::op_library();
   KernelInit init{op, "node", &attrs, {}, std::move(outputs), {}, {}};
   TROUPE_ASSIGN(const auto kernel, kernels.make(init, DeviceKind::kCpu));
   return dynamic_cast<BlockingKernel&>(*kernel).run({std::move(values), std::move(allocator), 4});

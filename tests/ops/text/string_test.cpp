@@ -26,7 +26,7 @@ void check_string_fails(const std::string& op, const std::vector<Tensor>& inputs
 
 /// Runs an op without outputs.
 Status act(const std::string& op, const std::vector<Tensor>& inputs, Attrs attrs = {}) {
-  Graph graph(Registries::all().ops);
+  Graph graph(op_library()->ops);
   const Scope scope(graph);
   const Node* node = add_node(scope, op, inputs, std::move(attrs));
   if (!scope.ok()) return scope.status();

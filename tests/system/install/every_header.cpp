@@ -34,6 +34,7 @@
 #include "troupe/npy.h"
 #include "troupe/op.h"
 #include "troupe/op_cost.h"
+#include "troupe/op_library.h"
 #include "troupe/operators.h"
 #include "troupe/ops.h"
 #include "troupe/optimizers.h"
