@@ -30,7 +30,9 @@ std::vector<std::vector<double>> rounds(int repeats, size_t numbers, const std::
     for (size_t i = 0; i < commands.size(); ++i) {
       if (round > 0 && all[i].empty()) continue;
       std::vector<double> measured = measure(commands[i]);
-      if (measured.size() >= numbers) all[i].push_back(std::move(measured));
+      if (measured.empty()) continue;
+      measured.resize(std::max(measured.size(), numbers));
+      all[i].push_back(std::move(measured));
     }
   std::vector<std::vector<double>> medians(commands.size(), std::vector<double>(numbers));
   for (size_t i = 0; i < commands.size(); ++i)

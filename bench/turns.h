@@ -14,8 +14,8 @@ std::string peers_folder(const std::string& question);
 /// The numbers that a shell command prints; none when it fails. What it says on standard error goes to the end of the
 /// file TROUPE_BENCH_LOG, where that is set.
 std::vector<double> measure(const std::string& command);
-/// The commands take turns, `repeats` rounds. Of each the medians of its first `numbers` numbers, 0 where it does not
-/// work; what fails at its first turn gets no other.
+/// The commands take turns, `repeats` rounds. Of each the medians of its first `numbers` numbers, 0 for those that it
+/// does not print and where it does not work; what fails at its first turn gets no other.
 std::vector<std::vector<double>> rounds(int repeats, size_t numbers, const std::vector<std::string>& commands);
 
 /// "VmRSS" (resident) or "VmHWM" (its peak) of this process, in MiB.

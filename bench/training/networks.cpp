@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/training/networks.h"
 
+#include <unistd.h>
+
 #include <chrono>
+#include <fstream>
 #include <random>
 
 #include "bench/turns.h"
@@ -119,6 +122,19 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
   return out;
 }
 
+namespace {
+
+/// Seconds that the machine's cores have been at work since it started, all together.
+double busy_seconds() {
+  std::ifstream file("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft_interrupts = 0;
+  file >> cpu >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts;
+  return (user + nice + system + interrupts + soft_interrupts) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+}  // namespace
+
 Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps,
                              const std::string& cluster) {
   EngineOptions where;
@@ -150,10 +166,12 @@ Result<Speed> train_replicas(const std::string& net, const std::string& mode, in
   TROUPE_RETURN_IF_ERROR(trainer->initialise());
   const bool each = options.mode == nn::ReplicaMode::kAsync;  // an update is one of one replica
   TROUPE_RETURN_IF_ERROR(trainer->run(each ? 20 * replicas : 20));
+  const double busy = busy_seconds();
   const auto begin = std::chrono::steady_clock::now();
   TROUPE_RETURN_IF_ERROR(trainer->run(each ? int64_t{steps} * replicas : steps));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   Speed out;
+  out.busy_cores = (busy_seconds() - busy) / seconds;
   out.images_per_second = static_cast<double>(replicas) * steps * kBatch / seconds;
   return out;
 }

@@ -15,6 +15,7 @@ struct Speed {
   double resident_100 = 0;   // MiB after 100 steps
   double resident_last = 0;  // MiB after the last
   double peak = 0;           // MiB
+  double busy_cores = 0;     // of the whole machine meanwhile: of all processes, and of the kernel
 };
 
 /// Trains on random images with plain gradient descent, batch 64: `replicas` devices of `threads` each, asynchronous
@@ -22,7 +23,8 @@ struct Speed {
 Result<Speed> train(const std::string& net, int threads, int replicas, int steps);
 
 /// The same work by nn::Trainer, one thread a replica, fed through queues; `mode` is one of kModes, `steps` of each
-/// replica. Only images_per_second is measured. `cluster`: on devices of its tasks; empty: in this process.
+/// replica. Only images_per_second and busy_cores are measured. `cluster`: on devices of its tasks; empty: in this
+/// process.
 Result<Speed> train_replicas(const std::string& net, const std::string& mode, int replicas, int steps,
                              const std::string& cluster = {});
 inline constexpr const char* kModes[] = {"sync", "ring", "zero", "async", "stale", "local"};

@@ -40,6 +40,12 @@ std::string peer(const Settings& s, const std::string& which, const std::string&
   return fmt::format("'{}' '{}/{}.py' {} {} {}", s.python, s.peers, which, net, threads, steps);
 }
 
+/// Two of the same at once, which know nothing of each other: what the machine gives two replicas at most.
+std::string twice(const std::string& command) { return fmt::format("{0} & {0} & wait", command); }
+/// Images a second of both, each of which printed `numbers` numbers.
+double both(const std::vector<double>& printed, size_t numbers) { return printed[0] + printed[numbers]; }
+constexpr size_t kPrinted = 5;
+
 void speed_table(const Settings& s) {
   std::printf(
       "| training step, batch 64, images/s | threads | Troupe | PyTorch | TensorFlow | Troupe / faster peer | at least "
@@ -73,26 +79,31 @@ void replica_table(const Settings& s) {
 
 void modes_table(const Settings& s) {
   std::printf(
-      "\n| two replicas by the trainer, one thread each, images/s | one replica | two | ratio | at least 1.8 "
-      "|\n|---|---|---|---|---|\n");
+      "\n| two replicas by the trainer, one thread each, images/s | one replica | two programs apart | two replicas | "
+      "of "
+      "two apart | of one | at least 1.8 |\n|---|---|---|---|---|---|---|\n");
   const int steps = steps_for(s, "lenet");
   const auto command = [&](const char* mode, int replicas) {
     return ours(s, "lenet", 1, replicas, steps) + fmt::format(" --mode {}", mode);
   };
-  std::vector<std::string> commands = {command("sync", 1)};
+  std::vector<std::string> commands = {command("sync", 1), twice(command("sync", 1))};
   for (const char* mode : kModes) commands.push_back(command(mode, 2));
-  const auto numbers = rounds(s.repeats, 1, commands);
-  for (size_t i = 0; i < std::size(kModes); ++i)
-    std::printf("| lenet, %s | %s | %s | %s\n", kModes[i], show(numbers[0][0]).c_str(), show(numbers[i + 1][0]).c_str(),
-                verdict(numbers[i + 1][0], numbers[0][0], 0, 1.8).c_str());
+  const auto numbers = rounds(s.repeats, 2 * kPrinted, commands);
+  const double one = numbers[0][0], apart = both(numbers[1], kPrinted);
+  for (size_t i = 0; i < std::size(kModes); ++i) {
+    const double two = numbers[i + 2][0];
+    std::printf("| lenet, %s | %s | %s | %s | %.2f | %s\n", kModes[i], show(one).c_str(), show(apart).c_str(),
+                show(two).c_str(), two / apart, verdict(two, one, 0, 1.8).c_str());
+  }
   std::fflush(stdout);
 }
 
 void workers_table(const Settings& s) {
   std::printf(
-      "\n| replicas on worker processes, one thread each, images/s | one | two | ratio | at least | PyTorch DDP "
-      "(gloo): "
-      "one | two | ratio | Troupe's two / PyTorch's | at least 1.0 |\n|---|---|---|---|---|---|---|---|---|---|\n");
+      "\n| replicas on worker processes, one thread each, images/s | one | busy cores | two clusters apart | two "
+      "replicas | busy cores | of two apart | of one | at least | PyTorch DDP (gloo): one | two | ratio | Troupe's two "
+      "/ "
+      "PyTorch's | at least 1.0 |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   const auto ratio = [](double a, double b) { return b > 0 ? fmt::format("{:.2f}", a / b) : std::string("-"); };
   for (const char* net : {"lenet", "convnet"}) {
     const int steps = steps_for(s, net);
@@ -100,19 +111,22 @@ void workers_table(const Settings& s) {
       // What is asynchronous asks for variables at any time: they are with a server, as there is one to any such
       // training.
       const int servers = mode == std::string("async") ? 1 : 0;
-      return fmt::format("'{}' launch -n 2 --servers {} -- ", s.troupe, servers) + ours(s, net, 1, n, steps) +
+      return fmt::format("'{}' launch -n {} --servers {} -- ", s.troupe, n, servers) + ours(s, net, 1, n, steps) +
              fmt::format(" --mode {} --workers", mode);
     };
     const auto ddp = [&](int n) { return peer(s, "peer_ddp", net, n, steps); };
-    const auto numbers =
-        rounds(s.repeats, 1,
-               {workers("sync", 1), workers("sync", 2), workers("async", 1), workers("async", 2), ddp(1), ddp(2)});
-    const auto one = [&](size_t i) { return numbers[i][0]; };
-    for (const auto& [mode, at, wanted] : {std::tuple("sync", 0, "1.7"), std::tuple("async", 2, "1.9")}) {
+    std::vector<std::string> commands = {ddp(1), ddp(2)};
+    for (const char* mode : {"sync", "async"})
+      commands.insert(commands.end(), {workers(mode, 1), twice(workers(mode, 1)), workers(mode, 2)});
+    const auto numbers = rounds(s.repeats, 2 * kPrinted, commands);
+    const double theirs = numbers[0][0], their_two = numbers[1][0];
+    for (const auto& [mode, at, wanted] : {std::tuple("sync", 2, "1.7"), std::tuple("async", 5, "1.9")}) {
       const auto i = static_cast<size_t>(at);
-      std::printf("| %s, %s | %s | %s | %s | %s | %s | %s | %s %s\n", net, mode, show(one(i)).c_str(),
-                  show(one(i + 1)).c_str(), ratio(one(i + 1), one(i)).c_str(), wanted, show(one(4)).c_str(),
-                  show(one(5)).c_str(), ratio(one(5), one(4)).c_str(), verdict(one(i + 1), one(5), 0).c_str());
+      const double one = numbers[i][0], apart = both(numbers[i + 1], kPrinted), two = numbers[i + 2][0];
+      std::printf("| %s, %s | %s | %.2f | %s | %s | %.2f | %s | %s | %s | %s | %s | %s | %s\n", net, mode,
+                  show(one).c_str(), numbers[i][4], show(apart).c_str(), show(two).c_str(), numbers[i + 2][4],
+                  ratio(two, apart).c_str(), ratio(two, one).c_str(), wanted, show(theirs).c_str(),
+                  show(their_two).c_str(), ratio(their_two, theirs).c_str(), verdict(two, their_two, 0).c_str());
       std::fflush(stdout);
     }
   }
@@ -123,7 +137,7 @@ void memory_table(const Settings& s) {
   for (auto& [name, command] : {std::pair<std::string, std::string>("Troupe", ours(s, "lenet", 1, 1, s.memory_steps)),
                                 {"PyTorch", peer(s, "peer_pytorch", "lenet", 1, s.memory_steps)},
                                 {"TensorFlow", peer(s, "peer_tensorflow", "lenet", 1, s.memory_steps)}}) {
-    if (const auto m = measure(command); m.size() == 4)
+    if (const auto m = measure(command); m.size() >= 4)
       std::printf("| %s | %.1f | %.1f | %.1f |\n", name.c_str(), m[1], m[2], m[3]);
     else std::printf("| %s | not installed | | |\n", name.c_str());
     std::fflush(stdout);
@@ -175,7 +189,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "bench_training: %s\n", r.error().str().c_str());
       return programs::kFailed;
     }
-    std::printf("%f %f %f %f\n", r->images_per_second, r->resident_100, r->resident_last, r->peak);
+    std::printf("%f %f %f %f %f\n", r->images_per_second, r->resident_100, r->resident_last, r->peak, r->busy_cores);
     return programs::end({});
   }
   if (only.empty() || only == "speed") speed_table(s);
