@@ -111,7 +111,8 @@ void workers_table(const Settings& s) {
       // What is asynchronous asks for variables at any time: they are with a server, as there is one to any such
       // training.
       const int servers = mode == std::string("async") ? 1 : 0;
-      return fmt::format("'{}' launch -n {} --servers {} -- ", s.troupe, n, servers) + ours(s, net, 1, n, steps) +
+      // Tasks share the cores: one of two has a thread.
+      return fmt::format("'{}' launch -n 2 --servers {} -- ", s.troupe, servers) + ours(s, net, 1, n, steps) +
              fmt::format(" --mode {} --workers", mode);
     };
     const auto ddp = [&](int n) { return peer(s, "peer_ddp", net, n, steps); };
