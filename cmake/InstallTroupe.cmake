@@ -33,7 +33,7 @@ function(troupe_install target kind)
     DESTINATION ${package_dir} ${ARGN})
 
   # CAF and oneDNN have no pkg-config files.
-  set(behind "-lspdlog -lprotobuf -lz -lpng -ljpeg -lre2 -lssl -lcrypto -lcaf_io -lcaf_core -lgomp -pthread")
+  set(behind "-lspdlog -lprotobuf -lz -lpng -ljpeg -lre2 -licuuc -lssl -lcrypto -lcaf_io -lcaf_core -lgomp -pthread")
   if(TROUPE_CAF_ROOT)
     string(PREPEND behind "-L${TROUPE_CAF_ROOT}/lib ")
   endif()

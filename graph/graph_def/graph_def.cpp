@@ -39,7 +39,6 @@ std::string_view instead_of(std::string_view op) {
            "(docs/adding_an_op.md) or an actor_call (troupe/embed.h) in its place";
   if (op == "CreateSummaryDbWriter")
     return "writes to an SQLite database: CreateSummaryFileWriter writes event files, which TensorBoard reads";
-  if (op == "UnicodeScript") return "needs the table of scripts of Unicode: look them up before, in the data";
   return "";
 }
 

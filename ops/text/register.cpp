@@ -12,6 +12,7 @@ void register_text_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_string_part_ops(ops, kernels);
   register_string_ops(ops, kernels);
   register_unicode_ops(ops, kernels);
+  register_unicode_script_ops(ops, kernels);
 }
 
 }  // namespace troupe

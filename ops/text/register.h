@@ -17,5 +17,6 @@ void register_string_number_ops(OpRegistry&, KernelRegistry&);
 void register_string_part_ops(OpRegistry&, KernelRegistry&);
 void register_string_ops(OpRegistry&, KernelRegistry&);
 void register_unicode_ops(OpRegistry&, KernelRegistry&);
+void register_unicode_script_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

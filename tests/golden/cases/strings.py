@@ -2,6 +2,7 @@
 """Strings, and what is parsed from and printed to them."""
 import base64
 import gzip
+import unicodedata
 import zlib
 
 import numpy as np
@@ -348,3 +349,10 @@ def grams_and_characters(case):
     for encoding in ("UTF-8", "UTF-16-BE", "UTF-32-BE"):
         fetch_text(case, tf.io.encode_base64(R.UnicodeEncode(input_values=codes, input_splits=tf.constant([0, 2, 2, 6], tf.int64),
                                                              output_encoding=encoding)))
+
+
+@golden()
+def scripts_of_characters(case):
+    """The scripts of characters that Unicode had early, which later versions leave alone, and of numbers beyond."""
+    known = [c for c in range(0, 0x30000, 37) if unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"]
+    case.fetch(tf.strings.unicode_script(case.feed("codes", np.int32([*known, 0xD800, 0x10FFFF, 0x110000, -1]))))

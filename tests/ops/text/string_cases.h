@@ -84,6 +84,13 @@ inline std::vector<OpCase> ragged_string_cases() {
        {smile},
        with(with(utf8, "output_encoding", "UTF-32-BE"), "replacement_char", int64_t{'?'}),
        {bytes("\0\0\0a\0\x01\xf6\0\0\0\0?", 12)}},
+      // Latin, Greek, Cyrillic, Han, Arabic, Hiragana, Hangul; common, inherited, not assigned; ends of the range
+      {"UnicodeScript",
+       {I({'A', 0x3B1, 0x416, 0x4E2D, 0x627, 0x3042, 0xAC00, ' ', 0x300, 0x378, 0x10FFFF, 0x110000, -1, INT32_MIN})},
+       {},
+       {I({25, 14, 8, 17, 2, 20, 18, 0, 1, 103, 103, -1, -1, -1})}},
+      {"UnicodeScript", {I({0xE9, 0xD800, 0x1F600, 0x5D0}, {2, 2})}, {}, {I({25, 103, 0, 19}, {2, 2})}},
+      {"UnicodeScript", {I({}, {0, 3})}, {}, {I({}, {0, 3})}},
   };
 }
 
