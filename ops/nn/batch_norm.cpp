@@ -177,6 +177,15 @@ template <class T> struct Sums {
   }
 };
 
+/// The sum over channel c of a * ((x - m) * factor): finite in places where that of a * (x - m), times factor, is not.
+template <class T> double scaled_product(const ImagesView& v, const T* a, const T* x, T m, T factor, int64_t c) {
+  double sum = 0;
+  for (int64_t o = 0; o < v.outer; ++o)
+    for (int64_t at = (o * v.channels + c) * v.inner, end = at + v.inner; at < end; ++at)
+      sum += a[at] * ((x[at] - m) * factor);
+  return sum;
+}
+
 /// affine() of all channels; `p` may be empty.
 template <class T>
 void affine_channels(const ImagesView& v, T* out, const T* g, const T* x, const std::vector<T>& m,
@@ -314,7 +323,11 @@ template <class T> class BatchNormGrad final : public ComputeKernel {
     const double n = static_cast<double>(std::max<int64_t>(v.count(), 1));
     for (int64_t i = 0; i < v.channels; ++i) {
       const double inverse = 1 / std::sqrt(static_cast<double>(variance[i]) + static_cast<T>(attrs_.epsilon));
-      by_scale.mutable_data<T>()[i] = static_cast<T>(sums.product[i] * inverse);
+      // Inference overflows as TensorFlow's does, which multiplies the sum there.
+      const bool term_by_term = attrs_.training && !std::isfinite(sums.product[i]);
+      by_scale.mutable_data<T>()[i] =
+          static_cast<T>(term_by_term ? scaled_product(v, g.data<T>(), x.data<T>(), mean[i], static_cast<T>(inverse), i)
+                                      : sums.product[i] * inverse);
       by_offset.mutable_data<T>()[i] = static_cast<T>(sums.sum[i]);
       p[i] = static_cast<T>(scale[i] * inverse);
       if (!attrs_.training) continue;

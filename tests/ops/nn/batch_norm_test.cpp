@@ -66,6 +66,40 @@ TEST_CASE("Batch normalisation agrees with its definition") {
         }
 }
 
+// Expected: TensorFlow 2.21 without oneDNN.
+TEST_CASE("The gradient by the scale scales each difference in training, before a sum overflows") {
+  const float inf = INFINITY;
+  struct Case {
+    std::vector<float> g, x;  // of each of the two channels, which differ in their variance: infinite and 1e30
+    std::vector<float> training, inference;  // of the latter none where it depends on products being rounded
+  };
+  const Case cases[] = {
+      {{1e20f, 1}, {1e20f, 0}, {0, 1e25f}, {NAN, inf}}, {{1e20f, -1e20f}, {1e20f, 1e20f}, {0, 0}, {}},
+      {{1, 2}, {1e20f, 0}, {0, 1e5f}, {0, 1e5f}},       {{inf, 1}, {1, 0}, {NAN, inf}, {NAN, inf}},
+      {{1, 1}, {inf, 0}, {NAN, inf}, {NAN, inf}},
+  };
+  for (const Case& k : cases)
+    for (const bool first : {false, true})
+      for (const bool training : {true, false}) {
+        const std::vector<float>& expected = training ? k.training : k.inference;
+        const auto images = [&](const std::vector<float>& v) {
+          return first ? Tensor::of<float>({v[0], v[1], v[0], v[1]}, {1, 2, 2, 1})
+                       : Tensor::of<float>({v[0], v[0], v[1], v[1]}, {1, 2, 1, 2});
+        };
+        const auto got = apply("FusedBatchNormGradV3",
+                               {images(k.g), images(k.x), Tensor::of<float>({1, 1}), Tensor::of<float>({0, 0}),
+                                Tensor::of<float>({inf, 1e30f}), Tensor::of<float>({})},
+                               {{"data_format", std::string(first ? "NCHW" : "NHWC")}, {"is_training", training}}, 1);
+        REQUIRE(got.ok());
+        for (size_t i = 0; i < expected.size(); ++i) {
+          const float value = got->data<float>()[i];
+          INFO("g " << k.g[0] << " x " << k.x[0] << " channel " << i << " training " << training << ": " << value);
+          if (std::isnan(expected[i])) CHECK(std::isnan(value));
+          else CHECK(value == Approx(expected[i]));
+        }
+      }
+}
+
 // Expected: TensorFlow 2.21.
 TEST_CASE("Inference of batch normalisation reads infinities as its formula says") {
   const float inf = INFINITY, nan = NAN;
