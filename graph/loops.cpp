@@ -13,6 +13,12 @@ bool is_loop_merge(const Node& node) {
           }));
 }
 
+/// Whether frame `outer` is `inner` or around it.
+bool is_around(const Frames& frames, int outer, int inner) {
+  while (inner != outer && inner > 0) inner = frames.frames[static_cast<size_t>(inner)].parent;
+  return inner == outer;
+}
+
 bool decides_loop(const Node& node) { return node.inputs()[1].node->op().name() == "LoopCond"; }
 
 Error odd(const Node& node, std::string_view why) {
@@ -56,7 +62,9 @@ Result<Loops> Loops::find(const Graph& graph, const std::vector<Output>& ys) {
       loop.frame = inner;
       loop.parent = frame;
       if (node->attrs().get_or<bool>("is_constant", false)) loop.invariants.push_back(node);
-    } else if (loop_merge && !node->open()) {
+    } else if (node->open()) {
+      if (!is_around(out.frames_, frame, out.frame_of(ys[0]))) return odd(*node, "it is not closed yet");
+    } else if (loop_merge) {
       CarriedValue value;
       value.merge = node;
       for (const Output& in : node->inputs()) {

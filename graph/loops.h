@@ -32,8 +32,9 @@ struct Loop {
 
 class Loops {
  public:
-  /// Of what `ys` need. The frames inside which a loop is not yet closed may be differentiated within. Errors: those of
-  /// find_frames; a loop that is not made of Enter, Merge, Switch and NextIteration as the white paper has it.
+  /// Of what `ys` need. The frames inside which a loop is not yet closed may be differentiated within, not through.
+  /// Errors: those of find_frames; a loop that is not made of Enter, Merge, Switch and NextIteration as the white paper
+  /// has it.
   static Result<Loops> find(const Graph& graph, const std::vector<Output>& ys);
 
   bool any() const { return !loops_.empty(); }

@@ -11,6 +11,7 @@
 #include <map>
 #include <queue>
 
+#include "graph/flow_context.h"
 #include "graph/graph_def/attr_proto.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
@@ -19,6 +20,7 @@
 #include "graph/graph_def/node_def.h"
 #include "graph/graph_def/reference_variables.h"
 #include "graph/graph_def/renamed_ops.h"
+#include "graph/loops.h"
 #include "troupe/gradients.h"
 
 namespace troupe {
@@ -72,9 +74,7 @@ class Import {
     TROUPE_ASSIGN(const std::vector<int> order, sort());
     added_.resize(def_.node_size());
     for (int i : order) TROUPE_RETURN_IF_ERROR(add(i));
-    for (int i : order)
-      if (added_[i]->open()) TROUPE_RETURN_IF_ERROR(close_loop(i));
-    return {};
+    return close_loops();
   }
 
  private:
@@ -141,12 +141,20 @@ class Import {
     return e.port >= 0 && flow(e.node) == ControlFlow::kNextIteration && flow(i) == ControlFlow::kMerge;
   }
 
-  Status close_loop(int i) {
-    const auto back = std::ranges::find_if(edges_[i], [&](const Edge& e) { return is_back_edge(i, e); });
-    return graph_.close_loop(*added_[i], {added_[back->node], back->port});
+  /// Closes those loops whose ends are there.
+  Status close_loops() {
+    for (int i = 0; i < def_.node_size(); ++i) {
+      if (!added_[i] || !added_[i]->open()) continue;
+      const auto back = std::ranges::find_if(edges_[i], [&](const Edge& e) { return is_back_edge(i, e); });
+      if (const Node* next = added_[back->node])
+        TROUPE_RETURN_IF_ERROR(graph_.close_loop(*added_[i], {next, back->port}));
+    }
+    return {};
   }
 
-  /// The nodes so that inputs come first (but those that close loops), else in the order of the file.
+  /// The nodes so that inputs come first (but those that close loops), else in the order of the file. Gradients come
+  /// when nothing else can, since the loops they go through must be closed, and the last first: a function that calls
+  /// another is put in before it.
   Result<std::vector<int>> sort() const {
     const int n = def_.node_size();
     std::vector<int> waits(n), order;
@@ -159,14 +167,20 @@ class Import {
       }
     }
     std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+    std::priority_queue<int> gradients;
+    const auto is_ready = [&](int i) {
+      if (def_.node(i).op() == kFunctionGradient) gradients.push(i);
+      else ready.push(i);
+    };
     for (int i = 0; i < n; ++i)
-      if (waits[i] == 0) ready.push(i);
-    while (!ready.empty()) {
-      const int i = ready.top();
-      ready.pop();
+      if (waits[i] == 0) is_ready(i);
+    while (!ready.empty() || !gradients.empty()) {
+      const int i = ready.empty() ? gradients.top() : ready.top();
+      if (ready.empty()) gradients.pop();
+      else ready.pop();
       order.push_back(i);
       for (int c : consumers[i])
-        if (--waits[c] == 0) ready.push(c);
+        if (--waits[c] == 0) is_ready(c);
     }
     if (static_cast<int>(order.size()) < n) return cycle(waits);
     return order;
@@ -208,9 +222,7 @@ class Import {
   /// The gradients that a kFunctionGradient stands for, and an IdentityN of them under its name.
   Status add_gradients(int i) {
     const proto::NodeDef& def = def_.node(i);
-    for (const Node* node : added_)
-      if (node && node->open())
-        return at(i, make_error(Code::kUnimplemented, "there is no SymbolicGradient in a graph with loops"));
+    TROUPE_RETURN_IF_ERROR(close_loops());
     NodeSpec spec;
     spec.op = "IdentityN";
     spec.name = prefix_ + def.name();
@@ -231,9 +243,13 @@ class Import {
       const auto at = inputs.begin() + static_cast<std::ptrdiff_t>(begin);
       return std::vector<Output>(at, at + static_cast<std::ptrdiff_t>(count));
     };
-    const std::vector<Output> xs = part(values, arguments);
-    const Scope scope = Scope(graph_).scope(spec.name);
-    auto dxs = gradients(scope, part(0, values), xs, part(values + arguments, values));
+    const std::vector<Output> ys = part(0, values), xs = part(values, arguments);
+    auto loops = Loops::find(graph_, ys);
+    if (!loops.ok()) return at(i, std::move(loops.error()));
+    Scope scope = Scope(graph_).scope(spec.name);
+    if (loops->frame_of(ys[0]) != 0)  // within a loop what has no inputs waits for the first argument
+      scope = scope.within(std::make_shared<FlowContext>(nullptr, xs[0].node, [](Output there) { return there; }));
+    auto dxs = gradients(scope, ys, xs, part(values + arguments, values));
     if (!dxs.ok()) return at(i, std::move(dxs.error()));
     for (size_t k = 0; k < arguments; ++k)
       spec.inputs.push_back((*dxs)[k] ? (*dxs)[k] : scope.op("ZerosLike", {xs[k]}));

@@ -69,6 +69,20 @@ struct Imported : TestEngine {
 
 const std::string kTwice = function("twice", "a", node_def("sum", "AddV2", "a a"), "sum:z:0");
 
+/// The functions of kLoop, a While that calls `called` by `step_op` on its first value while that is below its second.
+std::string doubling(const std::string& step_op, const std::string& called) {
+  const auto two = [](const std::string& name, const std::string& out, const std::string& nodes) {
+    return "function { signature { name: '" + name +
+           "' input_arg { name: 'a' type: DT_FLOAT } input_arg { name: 'most' type: DT_FLOAT } " + out + " } " + nodes;
+  };
+  return two("less", "output_arg { name: 'out' type: DT_BOOL }",
+             node_def("is", "Less", "a most") + "ret { key: 'out' value: 'is:z:0' } } ") +
+         two("body", "output_arg { name: 'o1' type: DT_FLOAT } output_arg { name: 'o2' type: DT_FLOAT }",
+             node_def("next", step_op, step_op == "SymbolicGradient" ? "a a" : "a", func("f", called)) +
+                 "ret { key: 'o1' value: 'next:output:0' } ret { key: 'o2' value: 'most' } } ");
+}
+const std::string kLoop = func("cond", "less") + func("body", "body");
+
 }  // namespace
 
 TEST_CASE("a call becomes the nodes of its function, and calls nest") {
@@ -160,6 +174,47 @@ TEST_CASE("SymbolicGradient is the gradient of its function alone") {
   CHECK(f.run(3, "g:1") == -27);
   CHECK(f.run(3, "h:0") == 3);
   CHECK(f.run(3, "h:1") == 0);
+}
+
+TEST_CASE("SymbolicGradient goes through the loops of its function, beside others") {
+  Imported f;
+  const std::string grown = function("grown", "a b", node_def("loop", "While", "a b", kLoop), "loop:output:0");
+  REQUIRE(f.load(node("most", "Const", "", scalar("10")) + node("before", "While", "x most", kLoop) +
+                     node("g", "SymbolicGradient", "before most x", func("f", "grown")) +
+                     node("h", "SymbolicGradient", "x most before", func("f", "grown")) +
+                     node("after", "While", "h most", kLoop),
+                 kTwice + doubling("PartitionedCall", "twice") + grown)
+              .ok());
+  CHECK(f.run(3, "before:0") == 12);
+  CHECK(f.run(3, "g:0") == 3);       // 12 is not doubled
+  CHECK(f.run(3, "h:0") == 4 * 12);  // 3 is doubled twice
+  CHECK(f.run(3, "after:0") == 48);  // 48 is not
+}
+
+TEST_CASE("SymbolicGradient stands in the body of a loop") {
+  Imported f;
+  // The gradient by a of (a^2 + 1) is 2 a, times a: the body gives 2 a^2.
+  const std::string square = function("square", "a",
+                                      node_def("aa", "Mul", "a a") + node_def("one", "Const", "", scalar("1")) +
+                                          node_def("sum", "AddV2", "aa:z:0 one:output:0"),
+                                      "sum:z:0");
+  REQUIRE(f.load(node("most", "Const", "", scalar("100")) + node("y", "While", "x most", kLoop),
+                 doubling("SymbolicGradient", "square") + square)
+              .ok());
+  CHECK(f.run(2, "y:0") == 128);  // 2, 8, 128
+  CHECK(f.run(100, "y:0") == 100);
+}
+
+TEST_CASE("SymbolicGradient goes through a loop whose body has one") {
+  Imported f;
+  const std::string square = function("square", "a", node_def("aa", "Mul", "a a"), "aa:z:0");
+  const std::string grown = function("grown", "a b", node_def("loop", "While", "a b", kLoop), "loop:output:0");
+  REQUIRE(f.load(node("most", "Const", "", scalar("100")) + node("one", "Const", "", scalar("1")) +
+                     node("g", "SymbolicGradient", "x most one", func("f", "grown")),
+                 doubling("SymbolicGradient", "square") + square + grown)
+              .ok());
+  // The body gives 2 a^2: of 2 the loop makes 2 (2 a^2)^2 = 8 a^4, whose gradient is 32 a^3.
+  CHECK(f.run(2, "g:0") == 256);
 }
 
 TEST_CASE("a SymbolicGradient that cannot be is refused with its node", "[bad_input]") {
