@@ -86,10 +86,13 @@ size_t skip_characters(const std::string& s, size_t at, int64_t characters) {
 }
 
 /// `length` units of s from `pos`, which counts from the end where it is negative. A negative length takes all bytes up
-/// to the end, but no characters.
+/// to the end, but no characters, of which TensorFlow allows it only from a position that counts from the start.
 Result<std::string> part_of(const std::string& s, int64_t pos, int64_t length, bool utf8) {
   const int64_t size = utf8 ? utf8_characters(s) + (!s.empty() && continues_character(s[0])) : std::ssize(s);
   if (pos > size || pos < -size) return invalid_argument("pos {} is out of range of \"{}\"", pos, s);
+  if (utf8 && pos < 0 && length < 0)
+    return invalid_argument("len must be at least 0 where pos counts characters from the end, got pos {} and len {}",
+                            pos, length);
   if (pos < 0) pos += size;
   if (!utf8) return s.substr(static_cast<size_t>(pos), length < 0 ? std::string::npos : static_cast<size_t>(length));
   const size_t begin = skip_characters(s, 0, pos);
@@ -210,8 +213,8 @@ void register_string_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(substr_shape)
               .doc("The `len` bytes, or characters of UTF-8, from `pos` on, fewer at the end; `pos` may count from the "
                    "end (-1: the last). A negative `len` takes all bytes up to the end, but no characters. The shape "
-                   "of `pos` and `len` broadcasts with that of `input`. Fails where `pos` "
-                   "is outside the string."),
+                   "of `pos` and `len` broadcasts with that of `input`. Fails where `pos` is outside the string, and "
+                   "of characters where `pos` and `len` are both negative."),
           not_differentiable(kNoGradientOfStrings));
   add_cpu_kernels<Substr>(kernels, "Substr", IndexTypes{});
 }

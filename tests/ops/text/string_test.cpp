@@ -41,6 +41,7 @@ TEST_CASE("strings that cannot be used are errors", "[strings]") {
   check_string_fails("StringToNumber", {S({"2147483648"})}, "cannot be read as int32", {{"out_type", DType::kInt32}});
   check_string_fails("Substr", {S({"abc"}), I(4), I(1)}, "pos 4");
   check_string_fails("Substr", {S({"abc"}), I(-4), I(1)}, "pos -4");
+  check_string_fails("Substr", {S({"abc"}), I(-1), I(-2)}, "got pos -1 and len -2", {{"unit", "UTF8_CHAR"}});
   check_string_fails("Substr", {S({"abc"}), I({1}), I({1, 2})}, "one shape");
   check_string_fails("DecodeBase64", {S({"a"})}, "not base 64");
   check_string_fails("DecodeBase64", {S({"a$=="})}, "'$'");
