@@ -25,6 +25,11 @@ int64_t thread_cpu_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
+/// In how many pieces of at least `grain` to split n.
+int64_t pieces_of(int threads, int64_t n, int64_t grain) {
+  return std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, std::max(threads, 1));
+}
+
 }  // namespace
 
 int set_team(int threads) {
@@ -76,13 +81,26 @@ void Team::end() {
 }
 
 void parallel_for(int threads, int64_t n, int64_t grain, RangeFunction f) {
-  const int64_t pieces = std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, std::max(threads, 1));
+  const int64_t pieces = pieces_of(threads, n, grain);
   if (pieces == 1) {
     if (n > 0) f(0, n);
     return;
   }
 #pragma omp parallel for num_threads(int(pieces)) schedule(static, 1)
   for (int64_t i = 0; i < pieces; ++i) f(n * i / pieces, n * (i + 1) / pieces);
+}
+
+void parallel_phases(int threads, int64_t phases, int64_t n, int64_t grain, PhaseFunction f) {
+  const int64_t pieces = pieces_of(threads, n, grain);
+  if (pieces == 1) {
+    for (int64_t phase = 0; n > 0 && phase < phases; ++phase) f(phase, 0, n);
+    return;
+  }
+#pragma omp parallel num_threads(int(pieces))
+  for (int64_t phase = 0; phase < phases; ++phase) {
+#pragma omp for schedule(static, 1)
+    for (int64_t i = 0; i < pieces; ++i) f(phase, n * i / pieces, n * (i + 1) / pieces);
+  }
 }
 
 }  // namespace troupe

@@ -31,23 +31,28 @@ class BriefWaits {
   std::thread holder_;
 };
 
-/// A reference to a function f(begin, end), for the time of a call.
-class RangeFunction {
+/// A reference to a function, for the time of a call.
+template <class... Arguments> class FunctionReference {
  public:
   template <class F>
-  requires(!std::is_same_v<std::remove_cvref_t<F>, RangeFunction>) RangeFunction(F&& f)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionReference>) FunctionReference(F&& f)
       : f_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
-        call_([](void* f, int64_t begin, int64_t end) { (*static_cast<std::remove_reference_t<F>*>(f))(begin, end); }) {
-  }
-  void operator()(int64_t begin, int64_t end) const { call_(f_, begin, end); }
+        call_([](void* f, Arguments... arguments) { (*static_cast<std::remove_reference_t<F>*>(f))(arguments...); }) {}
+  void operator()(Arguments... arguments) const { call_(f_, arguments...); }
 
  private:
   void* f_;
-  void (*call_)(void*, int64_t, int64_t);
+  void (*call_)(void*, Arguments...);
 };
+using RangeFunction = FunctionReference<int64_t, int64_t>;           // f(begin, end)
+using PhaseFunction = FunctionReference<int64_t, int64_t, int64_t>;  // f(phase, begin, end)
 
 /// Calls f(begin, end) on disjoint ranges that cover [0, n), in at most `threads` pieces of at least `grain`; on the
 /// calling thread alone when that makes one piece. Returns when all are done. f must not throw.
 void parallel_for(int threads, int64_t n, int64_t grain, RangeFunction f);
+
+/// Calls f(phase, begin, end) for each of `phases` on ranges as parallel_for() makes them; a phase begins when all of
+/// the one before is done. A thread has the same range in every phase, so that what it read and wrote is in its cache.
+void parallel_phases(int threads, int64_t phases, int64_t n, int64_t grain, PhaseFunction f);
 
 }  // namespace troupe
