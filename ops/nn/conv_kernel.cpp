@@ -18,6 +18,7 @@
 
 #include "devices/parallel.h"
 #include "ops/parts/image_blocks.h"
+#include "ops/parts/steady_tensor.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 #ifdef TROUPE_ONEDNN
@@ -81,46 +82,6 @@ struct BlockedForm {
 
 #ifdef TROUPE_ONEDNN
 using dnnl::memory;
-
-/// Tells a filter that stays the same from call to call, as a variable's when nobody trains it. It is held then: who
-/// would change a tensor that others hold makes a copy, so the same memory is the same filter. Thread-safe.
-class SteadyFilter {
- public:
-  struct Seen {
-    int64_t version = 0;  // of the filter that is held; 0: this is another
-    bool let_go = false;  // one that was held before is not any more
-  };
-  /// `constant`: it is to be expected, and held at once.
-  explicit SteadyFilter(bool constant) : patience_(constant ? 0 : 4) {}
-  Seen see(const Tensor& filter) {
-    const std::lock_guard lock(mutex_);
-    Seen out;
-    if (held_.defined() && held_.raw() != filter.raw()) {
-      held_ = {};
-      out.let_go = true;
-      patience_ = std::max<int64_t>(1, 8 * patience_);
-      calls_ = 0;
-    }
-    if (!held_.defined()) {
-      calls_ = filter.raw() == last_ ? calls_ + 1 : 0;
-      last_ = filter.raw();
-      if (calls_ < patience_) return out;
-      held_ = filter;
-      ++version_;
-    }
-    out.version = version_;
-    return out;
-  }
-
- private:
-  std::mutex mutex_;
-  Tensor held_;
-  const void* last_ = nullptr;
-  int64_t calls_ = 0, version_ = 0;
-  // Calls with the same memory before it is held. In training it is the same and yet changes: once held, the update
-  // makes a copy, and more patience is needed.
-  int64_t patience_;
-};
 
 /// What a primitive is made for beside the shape.
 struct Setting {
@@ -405,7 +366,7 @@ template <class T> class CpuConvolution final : public ComputeKernel {
   const std::optional<BlockedForm> blocked_;
   std::unique_ptr<ComputeKernel> plain_;  // does without blocks where `blocked_` cannot be had
 #ifdef TROUPE_ONEDNN
-  SteadyFilter steady_;
+  SteadyTensor steady_;
   onednn::PrimitiveCache primitives_;
 #endif
 };
