@@ -3,20 +3,34 @@
 // a step is in recurrent_cells.cpp.
 //
 // The products with the input are one for all steps; those with the state add to them step by step, and one loop makes
-// all that follows from a row of gates. The gradient goes back the same way: the gates' gradients first, step by step,
-// then those of weights and input by one product each.
+// all that follows from a row of gates. With few rows a step is bound by reading the weights: then each thread takes
+// some units, whose weights lie together (gate_panels.h), and the threads meet once a step. The gradient goes back the
+// same way: the gates' gradients first, step by step, then those of weights and input by one product each.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <mutex>
 
+#include "devices/parallel.h"
+#include "ops/nn/gate_panels.h"
 #include "ops/nn/lstm_steps.h"
 #include "ops/nn/packed_product.h"
 #include "ops/nn/register.h"
+#include "ops/parts/steady_tensor.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 #include "troupe/graph.h"
 
 namespace troupe {
 namespace {
+
+/// Rows of a step with fewer of which reading the weights takes longer than multiplying by them, and rows of all steps
+/// from which on laying them out for once is worth it.
+constexpr int64_t kManyRows = 8, kPanelRows = 32;
+/// Multiplications of a step that are worth a second thread, which waits for the first after each.
+constexpr int64_t kStepGrain = 1 << 17;
+/// Rows of the input that stay in the second-level cache while all panels are gone through.
+constexpr int64_t kRowsAtOnce = 256;
 
 class BlockLstm final : public ComputeKernel {
  public:
@@ -29,41 +43,112 @@ class BlockLstm final : public ComputeKernel {
 
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
-    float* out[7];  // i, cs, f, o, ci, co, h
+    Results out;
     for (int i = 0; i < 7; ++i) {
       TROUPE_ASSIGN(Tensor t, c.allocate(DType::kFloat32, l.results()));
       out[i] = t.mutable_data<float>();
       std::fill_n(out[i] + l.steps * l.state(), (l.most_steps - l.steps) * l.state(), 0.f);
       c.set_output(i, std::move(t));
     }
+    TROUPE_ASSIGN(const Tensor panels, panels_for(c, l));
+    return panels.defined() ? by_panels(c, l, panels.data<float>(), out) : by_rows(c, l, out);
+  }
+
+ private:
+  using Results = std::array<float*, 7>;  // i, cs, f, o, ci, co, h
+
+  /// The results of step t.
+  static LstmStates step(const Lstm& l, const Results& out, int64_t t) {
+    const int64_t at = t * l.state();
+    return {.c_before = t > 0 ? out[1] + at - l.state() : l.c0,
+            .i = out[0] + at,
+            .cs = out[1] + at,
+            .f = out[2] + at,
+            .o = out[3] + at,
+            .ci = out[4] + at,
+            .co = out[5] + at,
+            .h = out[6] + at};
+  }
+  /// What step t has from the one before.
+  static const float* state(const Lstm& l, const Results& out, int64_t t) {
+    return t > 0 ? out[6] + (t - 1) * l.state() : l.h0;
+  }
+
+  /// The weights in panels where that pays; kept while they stay the same. Else an undefined tensor.
+  Result<Tensor> panels_for(const KernelContext& c, const Lstm& l) {
+    if (l.batch >= kManyRows) return Tensor();
+    const SteadyTensor::Seen seen = steady_.see(c.input(l.first() + 3));
+    const auto lay_out = [&] { return gate_panels(c, l.w, l.inputs + l.units, l.units); };
+    const std::lock_guard lock(mutex_);
+    if (seen.let_go) kept_ = {};
+    if (seen.version == 0) return l.steps * l.batch < kPanelRows ? Tensor() : lay_out();
+    if (!kept_.defined() || kept_version_ != seen.version) {
+      TROUPE_ASSIGN(kept_, lay_out());
+      kept_version_ = seen.version;
+    }
+    return kept_;
+  }
+
+  /// Each thread takes some panels. The first phase makes their products with the input, for all steps; in each one
+  /// after, a step of their units is made. Every other step goes through the panels backwards, so that it begins with
+  /// those which the step before left in the cache.
+  Status by_panels(const KernelContext& c, const Lstm& l, const float* weights, const Results& out) const {
+    const int64_t panels = panels_of(l.units), rows = l.steps * l.batch;
+    TROUPE_ASSIGN(Tensor all_sums, c.allocate(DType::kFloat32, {panels, rows, kPanelColumns}));
+    float* sums = all_sums.mutable_data<float>();
+    const auto of_panel = [&](int64_t panel, int64_t row) { return sums + (panel * rows + row) * kPanelColumns; };
+    const auto weights_of = [&](int64_t panel, int64_t row) {
+      return weights + (panel * (l.inputs + l.units) + row) * kPanelColumns;
+    };
+    const auto make_step = [&](int64_t t, int64_t panel) {
+      float* here = of_panel(panel, t * l.batch);
+      multiply_panel(state(l, out, t), l.batch, l.units, weights_of(panel, l.inputs), true, here);
+      const int64_t first = panel * kPanelUnits;
+      const LstmPart part = {.first_row = 0,
+                             .rows = l.batch,
+                             .first_unit = first,
+                             .units = std::min(kPanelUnits, l.units - first),
+                             .sums = here,
+                             .gate = kPanelUnits};
+      lstm_forward_part(l, order_, part, step(l, out, t), forget_bias_, clip_);
+    };
+    const int64_t per_panel = std::max<int64_t>(l.batch * l.units * kPanelColumns, 1);
+    const auto take_input = [&](int64_t row, int64_t panel) {
+      multiply_panel(l.x + row * l.inputs, std::min(kRowsAtOnce, rows - row), l.inputs, weights_of(panel, 0), false,
+                     of_panel(panel, row));
+    };
+    parallel_phases(c.threads(), 1 + l.steps, panels, kStepGrain / per_panel + 1,
+                    [&](int64_t phase, int64_t begin, int64_t end) {
+                      if (phase == 0)
+                        for (int64_t row = 0; row < rows; row += kRowsAtOnce)
+                          for (int64_t panel = begin; panel < end; ++panel) take_input(row, panel);
+                      else
+                        for (int64_t i = begin; i < end; ++i) make_step(phase - 1, phase % 2 ? i : begin + end - 1 - i);
+                    });
+    return {};
+  }
+
+  Status by_rows(const KernelContext& c, const Lstm& l, const Results& out) const {
     TROUPE_ASSIGN(Tensor sums, c.allocate(DType::kFloat32, {l.steps, l.batch, 4 * l.units}));
     float* gates = sums.mutable_data<float>();
-    const int64_t rows = l.steps * l.batch;
-    if (!gemm(l.x, false, l.w, false, gates, rows, 4 * l.units, l.inputs)) return product_failed(l);
+    if (!gemm(l.x, false, l.w, false, gates, l.steps * l.batch, 4 * l.units, l.inputs)) return product_failed(l);
     TROUPE_ASSIGN(const PackedProduct add_recurrent,
                   packed_product(c, l.recurrent(), false, true, l.batch, 4 * l.units, l.units, l.steps));
-    for (int64_t t = 0; t < l.steps; ++t) {
-      const int64_t at = t * l.state();
-      const float* h = t > 0 ? out[6] + at - l.state() : l.h0;
-      if (!add_recurrent(h, gates + 4 * at)) return product_failed(l);
-      const LstmStates step = {.c_before = t > 0 ? out[1] + at - l.state() : l.c0,
-                               .i = out[0] + at,
-                               .cs = out[1] + at,
-                               .f = out[2] + at,
-                               .o = out[3] + at,
-                               .ci = out[4] + at,
-                               .co = out[5] + at,
-                               .h = out[6] + at};
-      lstm_forward(c, l, order_, gates + 4 * at, step, forget_bias_, clip_);
+    for (int64_t t = 0; t < l.steps; ++t, gates += 4 * l.state()) {
+      if (!add_recurrent(state(l, out, t), gates)) return product_failed(l);
+      lstm_forward(c, l, order_, gates, step(l, out, t), forget_bias_, clip_);
     }
     return {};
   }
 
- private:
   const std::string op_;
   const GateOrder order_;
   const bool peephole_;
   float clip_, forget_bias_ = 0;
+  SteadyTensor steady_{false};  // the weights
+  std::mutex mutex_;
+  Tensor kept_;  // guarded by mutex_, as is its version: panels of the steady weights
+  int64_t kept_version_ = 0;
 };
 
 class BlockLstmGrad final : public ComputeKernel {

@@ -4,6 +4,7 @@
 #include "ops/nn/lstm_steps.h"
 
 #include "devices/parallel.h"
+#include "ops/nn/gate_panels.h"
 #include "ops/nn/recurrent_units.h"
 #include "ops/parts/simd_clones.h"
 #include "ops/parts/type_dispatch.h"
@@ -11,38 +12,50 @@
 namespace troupe {
 namespace {
 
-/// One row of one step. Arrays of `n` units.
-struct ForwardRow {
-  const float *in_gate, *cell_gate, *forget_gate, *out_gate;  // sums of products
+/// Some units of rows of one step.
+struct ForwardRows {
+  const float *in_gate, *cell_gate, *forget_gate, *out_gate;  // sums of products, `row_of_sums` apart
   const float *in_bias, *cell_bias, *forget_bias, *out_bias;
-  const float *wci, *wcf, *wco, *c_before;
+  const float *wci, *wcf, *wco;
+  const float* c_before;  // like the results `row_of_units` apart
   float *i, *cs, *f, *o, *ci, *co, *h;
+  int64_t rows, row_of_sums, row_of_units;
 };
 
+/// Row `row`, of n units.
 template <bool kPeephole>
-[[gnu::always_inline]] inline void forward_units(const ForwardRow& r, int64_t n, float more_forget, float clip) {
+[[gnu::always_inline]] inline void forward_units(const ForwardRows& r, int64_t row, int64_t n, float more_forget,
+                                                 float clip) {
+  const int64_t sum = row * r.row_of_sums, at = row * r.row_of_units;
 #pragma GCC ivdep
   for (int64_t k = 0; k < n; ++k) {
-    const LstmGates sums = {.in = r.in_gate[k] + r.in_bias[k],
-                            .cell = r.cell_gate[k] + r.cell_bias[k],
-                            .forget = r.forget_gate[k] + r.forget_bias[k] + more_forget,
-                            .out = r.out_gate[k] + r.out_bias[k]};
+    const LstmGates sums = {.in = r.in_gate[sum + k] + r.in_bias[k],
+                            .cell = r.cell_gate[sum + k] + r.cell_bias[k],
+                            .forget = r.forget_gate[sum + k] + r.forget_bias[k] + more_forget,
+                            .out = r.out_gate[sum + k] + r.out_bias[k]};
     LstmPeepholes w;
     if constexpr (kPeephole) w = {r.wci[k], r.wcf[k], r.wco[k]};
-    const LstmUnit u = lstm_unit<kPeephole>(sums, r.c_before[k], w, clip);
-    r.i[k] = u.i;
-    r.cs[k] = u.cs;
-    r.f[k] = u.f;
-    r.o[k] = u.o;
-    r.ci[k] = u.ci;
-    r.co[k] = u.co;
-    r.h[k] = u.h;
+    const LstmUnit u = lstm_unit<kPeephole>(sums, r.c_before[at + k], w, clip);
+    r.i[at + k] = u.i;
+    r.cs[at + k] = u.cs;
+    r.f[at + k] = u.f;
+    r.o[at + k] = u.o;
+    r.ci[at + k] = u.ci;
+    r.co[at + k] = u.co;
+    r.h[at + k] = u.h;
   }
 }
 
-TROUPE_SIMD_CLONES void forward_row(const ForwardRow& r, int64_t n, float more_forget, float clip) {
-  if (r.wci) forward_units<true>(r, n, more_forget, clip);
-  else forward_units<false>(r, n, more_forget, clip);
+template <bool kPeephole>
+[[gnu::always_inline]] inline void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+  for (int64_t row = 0; row < r.rows; ++row)
+    if (n == kPanelUnits) forward_units<kPeephole>(r, row, kPanelUnits, more_forget, clip);  // without rests
+    else forward_units<kPeephole>(r, row, n, more_forget, clip);
+}
+
+TROUPE_SIMD_CLONES void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
+  if (r.wci) forward_rows<true>(r, n, more_forget, clip);
+  else forward_rows<false>(r, n, more_forget, clip);
 }
 
 /// One row of one step. Arrays of `n` units.
@@ -80,11 +93,9 @@ TROUPE_SIMD_CLONES void add_product_to(float* sum, const float* x, const float* 
   for (int64_t k = 0; k < n; ++k) sum[k] += x[k] * y[k];
 }
 
-/// Calls f(row) for each row of a step.
-template <class F> void each_row(const KernelContext& c, const Lstm& l, const F& f) {
-  parallel_for(c.threads(), l.batch, kDearGrain / std::max<int64_t>(l.units, 1) + 1, [&](int64_t row, int64_t end) {
-    for (; row < end; ++row) f(row);
-  });
+/// Calls f(begin, end) on rows of a step.
+void some_rows(const KernelContext& c, const Lstm& l, RangeFunction f) {
+  parallel_for(c.threads(), l.batch, kDearGrain / std::max<int64_t>(l.units, 1) + 1, f);
 }
 
 }  // namespace
@@ -149,38 +160,49 @@ Result<Lstm> Lstm::of(const KernelContext& c, std::string_view op, bool peephole
   return l;
 }
 
+void lstm_forward_part(const Lstm& l, GateOrder order, const LstmPart& part, const LstmStates& step, float forget_bias,
+                       float clip) {
+  const float *sums = part.sums, *bias = l.b + part.first_unit;
+  const auto peephole = [&](const float* w) { return w ? w + part.first_unit : nullptr; };
+  const int64_t to = part.first_row * l.units + part.first_unit;
+  const ForwardRows r = {.in_gate = sums,
+                         .cell_gate = sums + order.cell * part.gate,
+                         .forget_gate = sums + order.forget * part.gate,
+                         .out_gate = sums + 3 * part.gate,
+                         .in_bias = bias,
+                         .cell_bias = bias + order.cell * l.units,
+                         .forget_bias = bias + order.forget * l.units,
+                         .out_bias = bias + 3 * l.units,
+                         .wci = peephole(l.wci),
+                         .wcf = peephole(l.wcf),
+                         .wco = peephole(l.wco),
+                         .c_before = step.c_before + to,
+                         .i = step.i + to,
+                         .cs = step.cs + to,
+                         .f = step.f + to,
+                         .o = step.o + to,
+                         .ci = step.ci + to,
+                         .co = step.co + to,
+                         .h = step.h + to,
+                         .rows = part.rows,
+                         .row_of_sums = 4 * part.gate,
+                         .row_of_units = l.units};
+  forward_rows(r, part.units, forget_bias, clip);
+}
+
 void lstm_forward(const KernelContext& c, const Lstm& l, GateOrder order, const float* gates, const LstmStates& step,
                   float forget_bias, float clip) {
   const int64_t n = l.units;
-  each_row(c, l, [&](int64_t row) {
-    const float* sum = gates + 4 * row * n;
-    const int64_t to = row * n;
-    const ForwardRow r = {.in_gate = sum,
-                          .cell_gate = sum + order.cell * n,
-                          .forget_gate = sum + order.forget * n,
-                          .out_gate = sum + 3 * n,
-                          .in_bias = l.b,
-                          .cell_bias = l.b + order.cell * n,
-                          .forget_bias = l.b + order.forget * n,
-                          .out_bias = l.b + 3 * n,
-                          .wci = l.wci,
-                          .wcf = l.wcf,
-                          .wco = l.wco,
-                          .c_before = step.c_before + to,
-                          .i = step.i + to,
-                          .cs = step.cs + to,
-                          .f = step.f + to,
-                          .o = step.o + to,
-                          .ci = step.ci + to,
-                          .co = step.co + to,
-                          .h = step.h + to};
-    forward_row(r, n, forget_bias, clip);
+  some_rows(c, l, [&](int64_t begin, int64_t end) {
+    const LstmPart part = {
+        .first_row = begin, .rows = end - begin, .first_unit = 0, .units = n, .sums = gates + 4 * begin * n, .gate = n};
+    lstm_forward_part(l, order, part, step, forget_bias, clip);
   });
 }
 
 void lstm_backward(const KernelContext& c, const Lstm& l, GateOrder order, const LstmGradients& step, float* gates) {
   const int64_t n = l.units;
-  each_row(c, l, [&](int64_t row) {
+  const auto make_row = [&](int64_t row) {
     const int64_t in = row * n;
     float* sum = gates + 4 * in;
     const BackwardRow r = {.wci = l.wci,
@@ -201,6 +223,9 @@ void lstm_backward(const KernelContext& c, const Lstm& l, GateOrder order, const
                            .forget_gate = sum + order.forget * n,
                            .out_gate = sum + 3 * n};
     backward_row(r, n);
+  };
+  some_rows(c, l, [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) make_row(row);
   });
 }
 

@@ -56,6 +56,16 @@ struct LstmStates {
 void lstm_forward(const KernelContext& c, const Lstm& l, GateOrder order, const float* gates, const LstmStates& step,
                   float forget_bias, float clip);
 
+/// Some rows and units of a step, and their sums of products: rows of four gates, `gate` elements each.
+struct LstmPart {
+  int64_t first_row, rows, first_unit, units;
+  const float* sums;
+  int64_t gate;
+};
+/// The same for a part of a step, by the calling thread.
+void lstm_forward_part(const Lstm& l, GateOrder order, const LstmPart& part, const LstmStates& step, float forget_bias,
+                       float clip);
+
 /// Results of one step and the gradients by them, [batch, units] each.
 struct LstmGradients {
   const float* c_before;

@@ -40,6 +40,17 @@ std::vector<Tensor> inputs(const Options& o) {
   return out;
 }
 
+/// x [..., rows, n] with its rows so many times over.
+Tensor repeated(const Tensor& x, int64_t times) {
+  std::vector<int64_t> dims(x.shape().dims().begin(), x.shape().dims().end());
+  const int64_t block = x.dim(-1) * x.dim(-2), blocks = x.elements() / block;
+  dims[dims.size() - 2] *= times;
+  Tensor y = *Tensor::make(DType::kFloat32, *Shape::make(dims));
+  for (int64_t i = 0; i < blocks * times; ++i)
+    std::copy_n(x.data<float>() + i / times * block, block, y.mutable_data<float>() + i * block);
+  return y;
+}
+
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// All seven outputs, [steps, batch, units] each, of inputs as in inputs().
@@ -103,6 +114,67 @@ TEST_CASE("a sequence through an LSTM is what plain loops make of it") {
         check_close(doubles(*got), want[port], 2e-6);
       }
     }
+}
+
+TEST_CASE("an LSTM gives the same, to the bit, on one thread and more, however its units fill panels") {
+  // More steps than rows are worth laying out the weights for; 250 units leave a panel in part, and two threads share.
+  for (const int64_t units : {3, 16, 250})
+    for (const int64_t batch : {1, 3}) {
+      constexpr int64_t kLong = 40, kWide = 19;
+      std::vector<Tensor> in = {Tensor::scalar(kLong)};
+      uint32_t seed = 1;
+      for (const Shape& s : {Shape{kLong, batch, kWide}, {batch, units}, {batch, units}, {kWide + units, 4 * units}})
+        in.push_back(random_tensor<float>(s, seed++));
+      float* w = in[4].mutable_data<float>();  // small, so that 40 steps do not magnify what is rounded
+      for (int64_t i = 0; i < in[4].elements(); ++i) w[i] *= 0.05f;
+      for (int i = 0; i < 3; ++i) in.push_back(random_tensor<float>({units}, seed++));
+      in.push_back(random_tensor<float>({4 * units}, seed++));
+      const Attrs attrs = {{"use_peephole", true}};
+      const auto run = [&](const std::vector<Tensor>& inputs, int port, int threads) {
+        auto got = apply("BlockLSTM", inputs, attrs, port, threads);
+        INFO((got.ok() ? "" : got.error().str()));
+        REQUIRE(got.ok());
+        return doubles(*got);
+      };
+      for (const int port : {1, 6}) {
+        const auto one = run(in, port, 1);
+        CHECK(run(in, port, 2) == one);
+        // Rows do not meet: eight of them, which go another way, are each what it is alone.
+        std::vector<Tensor> wide = in;
+        for (const int i : {1, 2, 3}) wide[i] = repeated(in[i], 8);
+        const auto many = run(wide, port, 2);
+        for (int64_t t = 0; t < kLong; ++t)
+          for (int64_t k = 0; k < 8 * batch * units; ++k)
+            REQUIRE(many[t * 8 * batch * units + k] ==
+                    Approx(one[t * batch * units + k % (batch * units)]).margin(1e-4));
+      }
+    }
+}
+
+TEST_CASE("an LSTM whose weights stay the same from call to call is what plain loops make, and sees others") {
+  for (const Options& o : kOptions) {
+    const std::vector<Tensor> in = inputs(o);
+    std::vector<Tensor> other = in;
+    other[4] = random_tensor<float>(in[4].shape(), 77);
+    Graph graph(Registries::all().ops);
+    const Scope scope(graph);
+    const Node* node = add_node(scope, o.op, in, o.attrs());
+    REQUIRE(scope.ok());
+    Evaluator evaluator(2);
+    const auto check = [&](const std::vector<Tensor>& now) {
+      const auto want = plain_lstm(o, as_doubles(now));
+      std::vector<Output> fetches;
+      for (int port = 0; port < 7; ++port) fetches.push_back(node->out(port));
+      auto got = evaluator.run(fetches, {{node->inputs()[4], now[4]}});
+      INFO(o.op << (got.ok() ? "" : got.error().str()));
+      REQUIRE(got.ok());
+      for (size_t port = 0; port < 7; ++port) check_close(doubles((*got)[port]), want[port], 2e-6);
+    };
+    for (int i = 0; i < 8; ++i) check(in);
+    check(other);
+    for (int i = 0; i < 40; ++i) check(in);
+    for (int i = 0; i < 2; ++i) check(other);
+  }
 }
 
 TEST_CASE("an LSTM's gradients agree with differences") {

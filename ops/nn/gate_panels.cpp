@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sums of some rows stay in registers while a panel is read once: as many rows as the processor has registers for.
+#include "ops/nn/gate_panels.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "devices/parallel.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// `kRows` rows by vectors of `kLanes` columns, four of them at a time. Without the pragmas GCC keeps the sums in
+/// memory.
+template <int kLanes, int kRows>
+[[gnu::always_inline]] inline void multiply_tile(const float* a, int64_t k, const float* b, bool add, float* sums) {
+  typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+  constexpr int kVectors = 4;
+  for (int64_t column = 0; column < kPanelColumns; column += kVectors * kLanes) {
+    Vector sum[kRows][kVectors] = {};
+    if (add) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          std::memcpy(&sum[r][v], sums + r * kPanelColumns + column + v * kLanes, sizeof(Vector));
+    }
+    for (int64_t i = 0; i < k; ++i) {
+      Vector x[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        std::memcpy(&x[v], b + i * kPanelColumns + column + v * kLanes, sizeof(Vector));
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const float factor = a[r * k + i];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sum[r][v] += factor * x[v];
+      }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        std::memcpy(sums + r * kPanelColumns + column + v * kLanes, &sum[r][v], sizeof(Vector));
+  }
+}
+
+/// `rows` rows, which are at most `kMost`.
+template <int kLanes, int kMost>
+[[gnu::always_inline]] inline void multiply_few(const float* a, int64_t rows, int64_t k, const float* b, bool add,
+                                                float* sums) {
+  if (rows == kMost) return multiply_tile<kLanes, kMost>(a, k, b, add, sums);
+  if constexpr (kMost > 1) multiply_few<kLanes, kMost - 1>(a, rows, k, b, add, sums);
+}
+
+/// All rows, in groups of at most `kMost` and about the same number.
+template <int kLanes, int kMost>
+[[gnu::always_inline]] inline void multiply_rows(const float* a, int64_t rows, int64_t k, const float* b, bool add,
+                                                 float* sums) {
+  const int64_t groups = (rows + kMost - 1) / kMost;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t row = rows * g / groups, end = rows * (g + 1) / groups;
+    multiply_few<kLanes, kMost>(a + row * k, end - row, k, b, add, sums + row * kPanelColumns);
+  }
+}
+
+using Multiply = void (*)(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums);
+
+void multiply_plain(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
+  multiply_rows<4, 2>(a, rows, k, b, add, sums);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void multiply_avx2(const float* a, int64_t rows, int64_t k, const float* b,
+                                                       bool add, float* sums) {
+  multiply_rows<8, 2>(a, rows, k, b, add, sums);
+}
+__attribute__((target("avx512f"))) void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b,
+                                                        bool add, float* sums) {
+  multiply_rows<16, 7>(a, rows, k, b, add, sums);
+}
+#endif
+
+/// The best for this processor.
+Multiply chosen() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return multiply_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_avx2;
+#endif
+  return multiply_plain;
+}
+
+/// One panel of gate_panels(), of units from `first` on.
+void copy_panel(const float* w, int64_t depth, int64_t units, int64_t first, float* to) {
+  const int64_t n = std::min(kPanelUnits, units - first);
+  for (int64_t row = 0; row < depth; ++row)
+    for (int64_t gate = 0; gate < 4; ++gate, to += kPanelUnits) {
+      const float* from = w + (4 * row + gate) * units + first;
+      if (n == kPanelUnits) {
+        std::memcpy(to, from, kPanelUnits * sizeof(float));
+      } else {
+        std::copy_n(from, n, to);
+        std::fill(to + n, to + kPanelUnits, 0.0f);
+      }
+    }
+}
+
+}  // namespace
+
+Result<Tensor> gate_panels(const KernelContext& c, const float* w, int64_t depth, int64_t units) {
+  const int64_t panels = panels_of(units), size = depth * kPanelColumns;
+  TROUPE_ASSIGN(Tensor packed, c.allocate(DType::kFloat32, {panels, depth, kPanelColumns}));
+  float* to = packed.mutable_data<float>();
+  parallel_for(c.threads(), panels, kCheapGrain / std::max<int64_t>(size, 1) + 1, [&](int64_t panel, int64_t end) {
+    for (; panel < end; ++panel) copy_panel(w, depth, units, panel * kPanelUnits, to + panel * size);
+  });
+  return packed;
+}
+
+void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
+  static const Multiply multiply = chosen();
+  multiply(a, rows, k, b, add, sums);
+}
+
+}  // namespace troupe
