@@ -53,9 +53,10 @@ void DeviceActor::on_exit() {
 }
 
 void DeviceActor::run() {
-  const bool lent = Lender::of(context()) != nullptr;
-  const EngineThread mark(directory_.get(), lent);
-  const bool more = lent ? executor_.run(kLentQuantumNs, Executor::Turn::kLent) : executor_.run(kQuantumNs);
+  const Lender* const lender = Lender::of(context());
+  const EngineThread mark(directory_.get(), lender != nullptr);
+  const bool hurries = lender && lender->time() == Lender::Time::kBrief;
+  const bool more = hurries ? executor_.run(kLentQuantumNs, Executor::Turn::kLent) : executor_.run(kQuantumNs);
   if (more && !std::exchange(will_go_on_, true)) send(this, GoOn{});
 }
 

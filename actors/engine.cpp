@@ -106,6 +106,7 @@ void Engine::Impl::start(EngineOptions options) {
   }
   all_devices = devices;
   counters.resize(devices.size());
+  leaders.resize(devices.size());
   dead_.resize(devices.size());
   links = options.sim.devices.empty() ? kWithinProcess : options.sim.link;
   if (!system_) start_system(options);

@@ -17,6 +17,7 @@
 #include "actors/worker.h"
 #include "devices/blocking_pool.h"
 #include "devices/executor.h"
+#include "devices/team_leader.h"
 #include "troupe/engine.h"
 
 namespace troupe {
@@ -83,6 +84,7 @@ class Engine::Impl : public std::enable_shared_from_this<Engine::Impl> {
   std::vector<std::unique_ptr<Device>> working_devices;  // but the simulated ones, which are last
   std::vector<DeviceInfo> all_devices;                   // those of other tasks last
   std::deque<Executor::Counters> counters;               // of each device
+  std::deque<TeamLeader> leaders;                        // of each device
   Links links;                                           // between all_devices, as placement takes them
   uint64_t scatter = 0;                                  // see ClusterOptions
   std::atomic<int64_t> next_step{1};

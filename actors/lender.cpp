@@ -16,9 +16,12 @@ void Lender::exec_later(caf::resumable* actor) {
   else hand_over(job);
 }
 
-void Lender::run() {
+void Lender::run(const std::function<bool()>& done) {
   while (const auto job = std::exchange(next_, {})) {
-    switch (job->actor->resume(this, 1)) {
+    caf::resumable::resume_result result;
+    do result = job->actor->resume(this, 1);
+    while (result == caf::resumable::resume_later && !done());
+    switch (result) {
       case caf::resumable::resume_later: hand_over(*job); break;
       case caf::resumable::awaiting_message:
       case caf::resumable::done: intrusive_ptr_release(job->actor); break;

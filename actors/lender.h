@@ -2,12 +2,14 @@
 // Lender: lets a thread that has told an actor something run that actor itself, in place of waking a thread of the
 // scheduler for it: a wake-up takes 10 to 40 us on a virtual machine, longer than most answers do.
 //
-// The thread may have other duties, which wait meanwhile. So an actor runs for one message, a device fires only what is
-// known to be cheap (Executor::Turn::kLent), and what is left of it goes to a worker of the scheduler. One actor waits
-// for the thread at a time: what is told to a second one wakes it at home, so that both run at once.
+// A thread with other duties keeps them waiting meanwhile. So an actor runs for one message, a device fires only what
+// is known to be cheap (Executor::Turn::kLent), and what is left of it goes to a worker of the scheduler. A thread that
+// would wait anyway has time until what it waits for is there. One actor waits for the thread at a time: what is told
+// to a second one wakes it at home, so that both run at once.
 #pragma once
 #include <caf/all.hpp>
 
+#include <functional>
 #include <optional>
 
 namespace troupe {
@@ -15,7 +17,9 @@ namespace troupe {
 /// Of one thread, for as long as one likes.
 class Lender final : public caf::execution_unit {
  public:
-  explicit Lender(caf::actor_system& system) : execution_unit(&system) {}
+  enum class Time : uint8_t { kBrief, kAll };  // the thread has other duties; it would only wait
+
+  explicit Lender(caf::actor_system& system, Time time = Time::kBrief) : execution_unit(&system), time_(time) {}
   ~Lender() override;
   Lender(const Lender&) = delete;
 
@@ -29,7 +33,12 @@ class Lender final : public caf::execution_unit {
   }
   /// Runs the actor that was told something, and whom that tells something by this. Not within an actor, nor with a
   /// mutex held that one may want.
-  void run();
+  void run() {
+    run([] { return true; });
+  }
+  /// The same, for as long as that actor has messages and `done` says false.
+  void run(const std::function<bool()>& done);
+  Time time() const { return time_; }
   /// By which an actor runs whose context that is; nullptr: on a thread of the scheduler.
   static Lender* of(caf::execution_unit* context);
 
@@ -43,6 +52,7 @@ class Lender final : public caf::execution_unit {
   };
   void hand_over(const Job& job);
 
+  const Time time_;
   std::optional<Job> next_;
   caf::execution_unit* home_ = nullptr;
   bool lends_ = false;

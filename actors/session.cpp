@@ -11,6 +11,7 @@
 
 #include "actors/cluster_view.h"
 #include "actors/engine_impl.h"
+#include "actors/lender.h"
 #include "actors/messages.h"
 #include "actors/partial_run.h"
 #include "actors/run_server.h"
@@ -19,6 +20,8 @@
 #include "base/making.h"
 #include "base/recently_used.h"
 #include "base/relax.h"
+#include "base/stack.h"
+#include "devices/parallel.h"
 #include "graph/feed_check.h"
 #include "graph/prune.h"
 #include "plan/plan.h"
@@ -69,6 +72,46 @@ CancelToken::CancelToken() : state_(std::make_shared<State>()) {}
 void CancelToken::cancel() { state_->cancel(); }
 bool CancelToken::cancelled() const { return state_->cancelled(); }
 
+namespace {
+
+/// Lets the thread that waits for a step run one of the step's devices (lender.h), so that a step of one device wakes
+/// nobody and stays in one core's cache. Not a thread whose stack is small, or not the system's: it may be a fiber's.
+/// While it helps, the engine does not end.
+class Helper {
+ public:
+  explicit Helper(Engine::Impl& engine)
+      : engine_(engine), lender_(engine.system(), Lender::Time::kAll), free_(!engine.network && has_stack(kStack)) {}
+  ~Helper() {
+    if (helps_) engine_.directory->steps.answered();
+  }
+  Helper(const Helper&) = delete;
+
+  /// Within from_outside().
+  void tell(uint32_t device, RunStep message) {
+    const DeviceInfo& info = engine_.devices[device];
+    if (!free_ || info.kind != DeviceKind::kCpu || (info.threads > 1 && !engine_.leaders[device].take()))
+      return engine_.directory->tell_device(device, std::move(message));
+    free_ = false;
+    helps_ = true;
+    engine_.directory->steps.will_answer();
+    engine_.directory->tell_device_by(&lender_, device, std::move(message));
+  }
+  void run(const std::function<bool()>& done) {
+    const int team = set_team(1);
+    lender_.run(done);
+    set_team(team);
+  }
+
+ private:
+  static constexpr size_t kStack = size_t{1} << 20;
+
+  Engine::Impl& engine_;
+  Lender lender_;
+  bool free_, helps_ = false;
+};
+
+}  // namespace
+
 // -- session ----------------------------------------------------------------------------------------------------------
 
 class Session::Prepared {
@@ -99,9 +142,11 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   Result<std::shared_ptr<Prepared>> prepare(std::vector<Output> feeds, std::vector<Output> fetches,
                                             const std::vector<const Node*>& targets, bool partial = false);
   /// Begins a step; an error if it cannot begin, and then nothing calls `done`. `inline_end`: a step without nodes ends
-  /// here, on the caller's thread. `partial`: of a partial run, which brings its values later.
+  /// here, on the caller's thread. `partial`: of a partial run, which brings its values later. `helper`: of a caller
+  /// that will run what it is told, at once.
   Status start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
-               const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial = nullptr);
+               const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial = nullptr,
+               Helper* helper = nullptr);
   /// Has the step end by its deadline.
   void watch(const StepRef& call, std::chrono::nanoseconds deadline);
   /// start(), whose errors come to `done` as all results do.
@@ -199,9 +244,11 @@ class Waiter {
   RunCallback callback() {
     return [this](RunResult r) {
       result_ = std::move(r);
+      has_result_.store(true, std::memory_order_relaxed);
       done_.release();
     };
   }
+  bool done() const { return has_result_.load(std::memory_order_relaxed); }
   RunResult wait(bool spins) {
     const auto begun = std::chrono::steady_clock::now();
     bool done = false;
@@ -219,6 +266,7 @@ class Waiter {
   static constexpr std::chrono::microseconds kMostSpin{50};
 
   std::optional<RunResult> result_;
+  std::atomic<bool> has_result_ = false;
   std::binary_semaphore done_{0};
 };
 
@@ -325,7 +373,8 @@ Result<std::pair<std::shared_ptr<const StepPlan>, std::shared_ptr<CutProgram>>> 
 }
 
 Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback& done,
-                            const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial) {
+                            const RunOptions& run, bool inline_end, std::shared_ptr<PartialStep> partial,
+                            Helper* helper) {
   TROUPE_RETURN_IF_ERROR(status());
   if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
   if (prepared->session.lock().get() != this)
@@ -394,7 +443,8 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
     for (const PartitionPlan& partition : plan.partitions) {
       const caf::actor& actor = e->directory->devices[partition.device];
       if (actor == e->sim && std::exchange(simulated, true)) continue;  // it has been told of all that it does
-      e->directory->tell_device(partition.device, RunStep{partition.device, call});
+      if (helper) helper->tell(partition.device, RunStep{partition.device, call});
+      else e->directory->tell_device(partition.device, RunStep{partition.device, call});
     }
   });
   if (!begun) call->fail(e->status().error());
@@ -460,7 +510,9 @@ RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vec
   TROUPE_RETURN_IF_ERROR(e->may_wait("Session::run", "run_async"));
   Waiter waiter;
   RunCallback done = waiter.callback();
-  TROUPE_RETURN_IF_ERROR(start(prepared, std::move(values), done, run, true));
+  Helper helper(*e);
+  TROUPE_RETURN_IF_ERROR(start(prepared, std::move(values), done, run, true, nullptr, &helper));
+  helper.run([&] { return waiter.done(); });
   return waiter.wait(!e->network);
 }
 

@@ -132,7 +132,8 @@ class Session {
   void close();
 
   /// Runs what the fetches and targets need, once, and returns the fetched tensors in order. Nodes beyond feeds do not
-  /// run. The graph may have grown since the last run. Blocks; on a thread of the engine it is an error.
+  /// run. The graph may have grown since the last run. Blocks; on a thread of the engine it is an error. The calling
+  /// thread may run kernels of the step meanwhile, if it has a megabyte of stack.
   /// Errors: the first of the step (see Error's fields); kDeadlineExceeded; kCancelled; kNotFound, kInvalidArgument for
   /// feeds and fetches that do not fit, with the names and shapes, or are of another graph; kFailedPrecondition where
   /// no step can begin: a closed session, an engine that has gone, a child after fork(), a thread of the engine.

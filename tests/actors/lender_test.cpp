@@ -114,6 +114,20 @@ TEST_CASE("what is left after one message goes to the scheduler") {
   CHECK_FALSE(second.here());
 }
 
+TEST_CASE("a thread that would wait anyway goes on until what it waits for is there") {
+  Stage s;
+  s.begin(s.actors[0]);
+  for (const bool done : {false, true}) {
+    Told first, second;
+    Lender patient(s.system, Lender::Time::kAll);
+    patient.tell(s.actors[0], SayTwice{first.where, second.where});
+    patient.run([done] { return done; });
+    CHECK(first.here());
+    CHECK(second.here() == !done);
+    s.begin(s.actors[0]);
+  }
+}
+
 TEST_CASE("an actor that is at work elsewhere stays there") {
   Stage s;
   s.begin(s.actors[0]);

@@ -156,7 +156,7 @@ TEST_CASE("an LSTM whose weights stay the same from call to call is what plain l
     const std::vector<Tensor> in = inputs(o);
     std::vector<Tensor> other = in;
     other[4] = random_tensor<float>(in[4].shape(), 77);
-    Graph graph(Registries::all().ops);
+    Graph graph(op_library()->ops);
     const Scope scope(graph);
     const Node* node = add_node(scope, o.op, in, o.attrs());
     REQUIRE(scope.ok());
