@@ -97,9 +97,8 @@ class Helper {
     engine_.directory->tell_device_by(&lender_, device, std::move(message));
   }
   void run(const std::function<bool()>& done) {
-    const int team = set_team(1);
+    const KeptTeam kept;
     lender_.run(done);
-    set_team(team);
   }
 
  private:

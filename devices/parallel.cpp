@@ -32,11 +32,13 @@ int64_t pieces_of(int threads, int64_t n, int64_t grain) {
 
 }  // namespace
 
-int set_team(int threads) {
+void set_team(int threads) {
   const int before = omp_get_max_threads(), after = std::clamp(threads, 1, omp_get_thread_limit());
   if (after != before) omp_set_num_threads(after);
-  return before;
 }
+
+KeptTeam::KeptTeam() : threads_(omp_get_max_threads()) {}
+KeptTeam::~KeptTeam() { omp_set_num_threads(threads_); }
 
 BriefWaits::BriefWaits() {
 #if defined(__GNUC__) && !defined(__clang__)

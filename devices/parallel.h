@@ -11,9 +11,19 @@
 namespace troupe {
 
 /// Sets how many threads help the calling one, itself among them: at most OMP_THREAD_LIMIT, since oneDNN leaves work
-/// out, or waits for ever, when it gets fewer than it asked for. Whoever runs kernels calls this before. Returns the
-/// number before.
-int set_team(int threads);
+/// out, or waits for ever, when it gets fewer than it asked for. Whoever runs kernels calls this before.
+void set_team(int threads);
+
+/// When it dies the calling thread has as many helpers as when it was made: for threads that are a program's own.
+class KeptTeam {
+ public:
+  KeptTeam();
+  ~KeptTeam();
+  KeptTeam(const KeptTeam&) = delete;
+
+ private:
+  const int threads_;
+};
 
 /// While one of these lives, threads of teams that wait, for work or for one another, go to sleep after some
 /// microseconds in place of some milliseconds: see contention.h. GNU's OpenMP waits so once it has more threads than

@@ -13,17 +13,6 @@ namespace {
 /// Of the outputs of one node; what is folded is smaller still.
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-/// Keeps kernels on the calling thread: results must not depend on how many cores there are.
-class OneThread {
- public:
-  OneThread() : before_(set_team(1)) {}
-  ~OneThread() { set_team(before_); }
-  OneThread(const OneThread&) = delete;
-
- private:
-  const int before_;
-};
-
 }  // namespace
 
 std::optional<std::vector<Tensor>> evaluate(const KernelRegistry& kernels, const Node& node,
@@ -47,7 +36,8 @@ std::optional<std::vector<Tensor>> evaluate(const KernelRegistry& kernels, const
   const DeviceInfo device{"planner", DeviceKind::kCpu, 1, make_caching_allocator(kMostBytes, 0)};
   KernelContext context(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, node.num_outputs(), device,
                         0);
-  const OneThread one_thread;
+  const KeptTeam kept;
+  set_team(1);  // results must not depend on how many cores there are
   if (!run_kernel(*compute, context).ok()) return {};
   values.erase(values.begin(), values.begin() + n);
   if (!check_outputs(node, *compute, values).ok()) return {};

@@ -274,14 +274,14 @@ void register_decode_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("A tensor as the bytes of a TensorProto. Handles and lists are errors."),
           not_differentiable(kNoGradientOfStrings));
   kernels.add<SerializeTensor>("SerializeTensor", DeviceKind::kCpu, {});
-  ops.add(
-      OpDef("ParseTensor")
-          .input("serialized: string")
-          .output("output: out_type")
-          .attr("out_type: type")
-          .shape([](ShapeContext& c) { return c.with_rank(0, 0).status(); })
-          .doc("The tensor that the bytes of a TensorProto hold. Fails where they are none, or one of another type."),
-      not_differentiable(kNoGradientOfStrings));
+  ops.add(OpDef("ParseTensor")
+              .input("serialized: string")
+              .output("output: out_type")
+              .attr("out_type: type")
+              .shape([](ShapeContext& c) { return c.with_rank(0, 0).status(); })
+              .doc("The tensor that the bytes of a TensorProto hold. Fails for other bytes, and for a tensor of "
+                   "another type."),
+          not_differentiable(kNoGradientOfStrings));
   kernels.add<ParseTensor>("ParseTensor", DeviceKind::kCpu, {});
   ops.add(
       OpDef("DecodeCompressed")

@@ -120,8 +120,9 @@ void register_string_number_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .output("output: out_type")
           .attr(type_attr("out_type", Numbers{}, "float32"))
           .shape(unchanged_shape)
-          .doc("The number that each string is, with white space around it or none. Fails for what is none, and for "
-               "integers that do not fit."),
+          .doc(
+              "The number that each string is, with or without white space around it. Fails for other strings, and for "
+              "integers that do not fit."),
       not_differentiable(kNoGradientOfStrings));
   add_cpu_kernels<ReadNumbers>(kernels, "StringToNumber", Numbers{}, "out_type");
   ops.add(
