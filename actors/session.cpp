@@ -97,6 +97,7 @@ class Helper {
     engine_.directory->tell_device_by(&lender_, device, std::move(message));
   }
   void run(const std::function<bool()>& done) {
+    if (!helps_) return;
     const KeptTeam kept;
     lender_.run(done);
   }

@@ -74,14 +74,15 @@ class BlockLstm final : public ComputeKernel {
     return t > 0 ? out[6] + (t - 1) * l.state() : l.h0;
   }
 
-  /// The weights in panels where that pays; kept while they stay the same. Else an undefined tensor.
+  /// The weights in panels where that pays; kept while they stay the same. Else an undefined tensor. Shapes alone
+  /// decide which: panels add up in another order, and a step that is made again has the same bits.
   Result<Tensor> panels_for(const KernelContext& c, const Lstm& l) {
-    if (l.batch >= kManyRows) return Tensor();
+    if (l.batch >= kManyRows || l.steps * l.batch < kPanelRows) return Tensor();
     const SteadyTensor::Seen seen = steady_.see(c.input(l.first() + 3));
     const auto lay_out = [&] { return gate_panels(c, l.w, l.inputs + l.units, l.units); };
     const std::lock_guard lock(mutex_);
     if (seen.let_go) kept_ = {};
-    if (seen.version == 0) return l.steps * l.batch < kPanelRows ? Tensor() : lay_out();
+    if (seen.version == 0) return lay_out();
     if (!kept_.defined() || kept_version_ != seen.version) {
       TROUPE_ASSIGN(kept_, lay_out());
       kept_version_ = seen.version;
