@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups are found from the last node to the first: a node joins its readers where these are all of one group. So a
-// group can have no way out of itself and back in, and to put one node in its place makes no cycle.
+// Groups are found from the last node to the first: a node joins its readers where these are all of one group, or is
+// doubled so that they are. So a group can have no way out of itself and back in, and to put one node in its place
+// makes no cycle.
 #include "graph/passes/fuse_elementwise.h"
 
 #include <algorithm>
@@ -56,58 +57,124 @@ constexpr std::string_view kOps[] = {"Abs",
                                      "Sub",
                                      "TanhGrad"};
 
-// What is known of the readers of a node: none yet, several groups or other nodes, or the root of one group.
-constexpr int32_t kNobody = -1, kOthers = -2;
+/// What takes no longer than to read and write memory.
+constexpr std::string_view kQuick[] = {"Abs", "AddN", "AddV2", "Add",       "Maximum",  "Minimum", "Mul",
+                                       "Neg", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Square",  "SquaredDifference",
+                                       "Sub"};
+
+// What is known of the readers of a node: none yet, others than groups, or a group, or several.
+constexpr int32_t kNobody = -1, kOthers = -2, kFirstSet = -3;
 
 }  // namespace
 
 std::span<const std::string_view> fusable_ops() { return kOps; }
 
-ElementwiseFusion::ElementwiseFusion(StepGraph& step, PassDevices devices) : step_(step), devices_(std::move(devices)) {
+ElementwiseFusion::ElementwiseFusion(StepGraph& step, PassDevices devices, ElementwiseGroups groups)
+    : step_(step), devices_(std::move(devices)), which_(groups), add_n_(step.ops().find("AddN")) {
   if (!step.ops().find("_FusedElementwise")) return;
   for (const std::string_view name : kOps)
     if (const OpDef* op = step.ops().find(name)) ops_.insert(op);
+  if (add_n_) ops_.insert(add_n_);
+  for (const std::string_view name : kQuick)
+    if (const OpDef* op = step.ops().find(name)) quick_.insert(op);
   const auto ids = static_cast<size_t>(step.ids());
-  next_.assign(ids, -1);
-  size_.assign(ids, 0);
-  std::vector<int32_t> readers(ids, kNobody);
-  step.for_each_wanted([&](Output o) { readers[static_cast<size_t>(o.node->id())] = kOthers; });
+  group_of_.assign(ids, -1);
+  readers_.assign(ids, kNobody);
+  step.for_each_wanted([&](Output o) { note_reader(o, kOthers); });
   const auto& nodes = step.nodes();
   for (size_t i = nodes.size(); i-- > 0;) {
     const Node& node = *nodes[i];
-    const auto id = static_cast<size_t>(node.id());
-    int32_t root = kOthers;
-    if (fusable(node)) {
-      root = readers[id] >= 0 && joins(node, readers[id]) ? readers[id] : node.id();
-      // A group is a ring from the root to its members, the latest found first.
-      next_[id] = root == node.id() ? root : std::exchange(next_[static_cast<size_t>(root)], node.id());
-      ++size_[static_cast<size_t>(root)];
+    if (!fusable(node)) {
+      for (const Output& input : node.inputs()) note_reader(input, kOthers);
+    } else if (std::vector<int32_t> readers = readers_of(node); joins_all(node, readers)) {
+      for (const int32_t group : readers) add(node, group);
+    } else {
+      group_of_[static_cast<size_t>(node.id())] = static_cast<int32_t>(groups_.size());
+      groups_.emplace_back();
+      add(node, static_cast<int32_t>(groups_.size()) - 1);
     }
-    for (const Output& input : node.inputs()) {
-      int32_t& of_input = readers[static_cast<size_t>(step.now(input).node->id())];
-      of_input = of_input == kNobody || of_input == root ? root : kOthers;
-    }
-    step.for_each_control(node, [&](const Output& o) { readers[static_cast<size_t>(o.node->id())] = kOthers; });
+    step.for_each_control(node, [&](const Output& o) { note_reader(o, kOthers); });
   }
+}
+
+std::vector<int32_t> ElementwiseFusion::readers_of(const Node& node) const {
+  const int32_t readers = readers_[static_cast<size_t>(node.id())];
+  if (readers <= kFirstSet) return sets_[static_cast<size_t>(kFirstSet - readers)];
+  return readers < 0 ? std::vector<int32_t>() : std::vector<int32_t>{readers};
+}
+
+void ElementwiseFusion::note_reader(const Output& input, int32_t group) {
+  int32_t& readers = readers_[static_cast<size_t>(step_.now(input).node->id())];
+  if (readers == group || readers == kOthers) return;
+  if (readers == kNobody || group == kOthers || !which_.compute_again) {
+    readers = readers == kNobody ? group : kOthers;
+    return;
+  }
+  if (readers >= 0) {
+    sets_.push_back({readers});
+    readers = kFirstSet - static_cast<int32_t>(sets_.size() - 1);
+  }
+  auto& set = sets_[static_cast<size_t>(kFirstSet - readers)];
+  if (std::ranges::find(set, group) == set.end()) set.push_back(group);
 }
 
 bool ElementwiseFusion::fusable(const Node& node) const {
   if (!ops_.contains(&node.op()) || !node.control_inputs().empty() || step_.is_fed(node)) return false;
+  const bool on_gpu = devices_.on_gpu && devices_.on_gpu(node);
+  if (on_gpu && which_.cpus_only) return false;
+  if (&node.op() == add_n_ && (on_gpu || node.inputs().size() < 2 || node.inputs().size() > 8)) return false;
   return step_.shape(node.out()).has_rank() && devices_.serves(node, "_FusedElementwise");
 }
 
-bool ElementwiseFusion::joins(const Node& node, int root_id) const {
-  const Node& root = step_.node(root_id);
-  return size_[static_cast<size_t>(root_id)] < kMostNodes && node.dtype(0) == root.dtype(0) && same_place(node, root) &&
+bool ElementwiseFusion::joins(const Node& node, const Group& group) const {
+  const Node& root = *group.members.front();
+  return group.functions + functions(node) <= kMostNodes && node.dtype(0) == root.dtype(0) && same_place(node, root) &&
          step_.shape(node.out()) == step_.shape(root.out());
+}
+
+bool ElementwiseFusion::joins_all(const Node& node, const std::vector<int32_t>& groups) const {
+  constexpr size_t kMostTimes = 4;
+  if (groups.empty() || groups.size() > kMostTimes) return false;
+  for (const int32_t g : groups)
+    if (!joins(node, groups_[static_cast<size_t>(g)])) return false;
+  if (groups.size() == 1) return true;
+  const PartialShape shape = step_.shape(node.out());
+  if (!quick_.contains(&node.op())) {
+    int64_t known = 1;
+    for (int d = 0; d < shape.rank(); ++d) known *= std::max<int64_t>(shape.dim(d), 1);
+    if (known < kLarge) return false;
+  }
+  // Each group reads the node's inputs in place of the node.
+  for (const int32_t g : groups) {
+    const auto& inputs = groups_[static_cast<size_t>(g)].inputs;
+    std::vector<Output> more;
+    for (const Output& input : node.inputs())
+      if (const Output now = step_.now(input); step_.shape(now) == shape &&
+                                               std::ranges::find(inputs, now) == inputs.end() &&
+                                               std::ranges::find(more, now) == more.end())
+        more.push_back(now);
+    if (more.size() > 1) return false;
+  }
+  return true;
+}
+
+void ElementwiseFusion::add(const Node& node, int32_t group) {
+  Group& to = groups_[static_cast<size_t>(group)];
+  to.members.push_back(&node);
+  to.functions += functions(node);
+  for (const Output& input : node.inputs()) {
+    const Output now = step_.now(input);
+    if (std::ranges::find(to.inputs, now) == to.inputs.end()) to.inputs.push_back(now);
+    note_reader(input, group);
+  }
 }
 
 bool ElementwiseFusion::visit(const Node& root) {
   const auto id = static_cast<size_t>(root.id());
-  if (id >= size_.size() || size_[id] < 2) return false;
-  std::vector<const Node*> members;
-  for (int32_t at = next_[id]; at != root.id(); at = next_[static_cast<size_t>(at)]) members.push_back(&step_.node(at));
-  members.push_back(&root);
+  if (id >= group_of_.size() || group_of_[id] < 0) return false;
+  const Group& group = groups_[static_cast<size_t>(group_of_[id])];
+  if (group.functions < 2 || group.members.size() < 2) return false;
+  const std::vector<const Node*> members(group.members.rbegin(), group.members.rend());
 
   std::vector<Output> inputs;
   const auto is_member = [&](const Output& o) { return std::ranges::find(members, o.node) != members.end(); };
@@ -117,18 +184,23 @@ bool ElementwiseFusion::visit(const Node& root) {
         inputs.push_back(now);
   std::vector<std::string> ops;
   std::vector<int64_t> operands;
+  std::vector<int64_t> results;  // of members: which value the last of their functions makes
+  const auto add = [&](const Node& n, int64_t a, int64_t b) {
+    ops.push_back(n.op().name());
+    operands.insert(operands.end(), {a, b});
+    return static_cast<int64_t>(inputs.size() + ops.size()) - 1;
+  };
   for (const Node* n : members) {
-    ops.push_back(n->op().name());
-    for (size_t i = 0; i < 2; ++i) {
-      if (i >= n->inputs().size()) {
-        operands.push_back(-1);
-        continue;
-      }
+    const auto operand = [&](size_t i) -> int64_t {
+      if (i >= n->inputs().size()) return -1;
       const Output now = step_.now(n->inputs()[i]);
       const auto member = std::ranges::find(members, now.node);
-      operands.push_back(member != members.end() ? static_cast<int64_t>(inputs.size()) + (member - members.begin())
-                                                 : std::ranges::find(inputs, now) - inputs.begin());
-    }
+      return member != members.end() ? results[static_cast<size_t>(member - members.begin())]
+                                     : std::ranges::find(inputs, now) - inputs.begin();
+    };
+    int64_t result = add(*n, operand(0), operand(1));
+    for (size_t i = 2; i < n->inputs().size(); ++i) result = add(*n, result, operand(i));
+    results.push_back(result);
   }
   const Output fused = step_.add_like(root, "_FusedElementwise", std::move(inputs),
                                       {{"ops", std::move(ops)}, {"operands", std::move(operands)}});

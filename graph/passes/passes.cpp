@@ -127,12 +127,15 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     fuse<ImageBlocks>(step, devices);
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);
-  if (passes.fuse_elementwise) fuse<ElementwiseFusion>(step, devices);
+  const bool training = passes.fuse_training && !is_inference(step);
+  if (passes.fuse_elementwise || training)
+    fuse<ElementwiseFusion>(step, devices,
+                            ElementwiseGroups{.cpus_only = !passes.fuse_elementwise, .compute_again = training});
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_epilogues ||
-         passes.fuse_elementwise || HostLogic::may_apply(step);
+  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_training ||
+         passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

@@ -38,11 +38,15 @@ struct GraphPasses {
   /// before them, and attention and layer norms as one node each. Of a NaN, Relu and Relu6 after a convolution or a
   /// product by a constant may then make 0.
   bool fuse_inference = true;
+  /// On CPUs, in steps that compute gradients, element-wise nodes that only feed one another run as one, in one pass
+  /// over memory; what the forward pass has for the gradients is computed again there where both are made of the same,
+  /// so that it need not be kept.
+  bool fuse_training = true;
   /// The same in all steps and on GPUs, there with the gradients of Relu and of biases with a product beside them. Of a
   /// NaN, Relu and GELU by tanh after a product on a GPU may make 0 too, and an infinite gradient may become 0 there
   /// where Relu is off. Off unless asked for, as is the one below.
   bool fuse_epilogues = false;
-  /// Element-wise nodes that only feed one another run as one, in one pass over memory.
+  /// Element-wise nodes that only feed one another run as one in all steps and on GPUs.
   bool fuse_elementwise = false;
 
   /// Each switch that `kGraphPasses` lists.
@@ -62,11 +66,12 @@ struct GraphPass {
 
 /// Every switch of GraphPasses, in the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
-    {"fold_constants", &GraphPasses::fold_constants},   {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
-    {"merge_common", &GraphPasses::merge_common},       {"choose_layout", &GraphPasses::choose_layout},
-    {"sum_products", &GraphPasses::sum_products},       {"fold_batch_norm", &GraphPasses::fold_batch_norm},
-    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm}, {"fuse_inference", &GraphPasses::fuse_inference},
-    {"fuse_epilogues", &GraphPasses::fuse_epilogues},   {"fuse_elementwise", &GraphPasses::fuse_elementwise},
+    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},         {"choose_layout", &GraphPasses::choose_layout},
+    {"sum_products", &GraphPasses::sum_products},         {"fold_batch_norm", &GraphPasses::fold_batch_norm},
+    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm},   {"fuse_inference", &GraphPasses::fuse_inference},
+    {"fuse_training", &GraphPasses::fuse_training},       {"fuse_epilogues", &GraphPasses::fuse_epilogues},
+    {"fuse_elementwise", &GraphPasses::fuse_elementwise},
 };
 
 constexpr GraphPasses GraphPasses::all() {

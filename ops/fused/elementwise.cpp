@@ -44,6 +44,12 @@ FusedLoops find_loops(const KernelRegistry& kernels) {
       loops[{op, dtype}] = unary ? FusedLoop{unary->loop(), nullptr, unary->grain()}
                                  : FusedLoop{nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
     }
+  // Of two at a time.
+  for (DType dtype : FullFloatTypes::dtypes()) {
+    FusedLoop sum = loops.at({"AddV2", dtype});
+    sum.broadcasts = false;
+    loops[{"AddN", dtype}] = sum;
+  }
   return loops;
 }
 
@@ -53,18 +59,24 @@ struct Instruction {
   size_t block = 0;     // where its result is kept
 };
 
+/// Where the element of the first input of `plan` lies that is read beside element `at` of the result.
+int64_t first_of(const Broadcast& plan, int64_t at) {
+  int64_t rest = at / plan.run();
+  int64_t from = plan.stride[0][plan.rank - 1] * (at % plan.run());
+  for (int d = plan.rank - 2; d >= 0; --d) {
+    from += rest % plan.size[d] * plan.stride[0][d];
+    rest /= plan.size[d];
+  }
+  return from;
+}
+
 /// Elements [begin, begin + n) of the first input of `plan`, repeated as it says.
 void expand(const Broadcast& plan, const char* in, size_t size, int64_t begin, int64_t n, char* out) {
   const int64_t run = plan.run();
   const bool repeats = plan.stride[0][plan.rank - 1] == 0;
   while (n > 0) {
-    int64_t rest = begin / run, base = 0;
-    for (int d = plan.rank - 2; d >= 0; --d) {
-      base += rest % plan.size[d] * plan.stride[0][d];
-      rest /= plan.size[d];
-    }
-    const int64_t from = begin % run, count = std::min(run - from, n);
-    const char* source = in + static_cast<size_t>(repeats ? base : base + from) * size;
+    const int64_t count = std::min(run - begin % run, n);
+    const char* source = in + static_cast<size_t>(first_of(plan, begin)) * size;
     if (!repeats) std::memcpy(out, source, static_cast<size_t>(count) * size);
     else if (size == 4) std::fill_n(reinterpret_cast<float*>(out), count, *reinterpret_cast<const float*>(source));
     else std::fill_n(reinterpret_cast<double*>(out), count, *reinterpret_cast<const double*>(source));
@@ -91,58 +103,78 @@ class FusedElementwise final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, form_.result(c, shape));
     std::vector<Source> sources(inputs_);
     std::vector<Broadcast> plans;
-    const auto repeat = [&](size_t i) -> Status {
-      TROUPE_ASSIGN(Broadcast plan, plan_broadcast(c.input(static_cast<int>(i)).shape(), shape));
-      sources[i].scalar = false;
-      sources[i].plan = plans.size();
-      plans.push_back(std::move(plan));
+    plans.reserve(inputs_);  // pointers into it stay
+    Layout layout;
+    const auto plan = [&](size_t i) -> Status {
+      TROUPE_ASSIGN(Broadcast made, plan_broadcast(c.input(static_cast<int>(i)).shape(), shape));
+      sources[i].plan = &plans.emplace_back(std::move(made));
       return {};
     };
     for (size_t i = 0; i < inputs_; ++i) {
       const Tensor& x = c.input(static_cast<int>(i));
-      sources[i].data = static_cast<const char*>(x.raw());
+      Source& source = sources[i];
+      source.data = static_cast<const char*>(x.raw());
       if (x.elements() == n) continue;
-      sources[i].scalar = x.elements() == 1;
-      if (!sources[i].scalar) TROUPE_RETURN_IF_ERROR(repeat(i));
+      source.how = Reading::kElement;
+      if (x.elements() == 1) continue;
+      TROUPE_RETURN_IF_ERROR(plan(i));
+      if (source.plan->run() < kShortest) source.how = Reading::kRepeated;
+      else if (source.plan->stride[0][source.plan->rank - 1] == 1) source.how = Reading::kRun;
     }
-    // Loops take one scalar beside a block; another becomes a block.
-    for (const Instruction& i : program_)
-      if (is_scalar(sources, i.a) && is_scalar(sources, i.b)) TROUPE_RETURN_IF_ERROR(repeat(i.a));
+    // Loops take one element beside a block; another becomes a block.
+    for (const Instruction& i : program_) {
+      if (!is_element(sources, i.a) || !is_element(sources, i.b)) continue;
+      sources[i.a].how = Reading::kRepeated;
+      if (!sources[i.a].plan) TROUPE_RETURN_IF_ERROR(plan(i.a));
+    }
+    for (Source& source : sources) {
+      if (source.how == Reading::kRepeated) source.block = blocks_ + layout.repeated++;
+      else if (source.plan) layout.run = std::min(layout.run, source.plan->run());
+    }
     char* out = static_cast<char*>(y.mutable_raw());
-    parallel_for(c.threads(), n, grain_, [&](int64_t begin, int64_t end) { run(sources, plans, out, begin, end); });
+    parallel_for(c.threads(), n, grain_, [&](int64_t begin, int64_t end) { run(sources, layout, out, begin, end); });
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
-  static constexpr size_t kNone = SIZE_MAX;
-  /// How an input is read: as it lies, as one element, or repeated, by way of a block.
+  /// Runs of repeated inputs that are shorter are copied into a block.
+  static constexpr int64_t kShortest = 128;
+  /// How an input is read beside a block of the result: as it lies from the same element on; where the part of it lies
+  /// that is repeated; as one element; or from a block into which it was repeated.
+  enum class Reading { kWhole, kRun, kElement, kRepeated };
   struct Source {
     const char* data = nullptr;
-    bool scalar = false;
-    size_t plan = kNone;  // of repetition; its block is behind those for results
+    Reading how = Reading::kWhole;
+    const Broadcast* plan = nullptr;  // of what is not there once only, for all elements or for each
+    size_t block = 0;                 // of kRepeated: behind those for results
+  };
+  struct Layout {
+    int64_t run = INT64_MAX;  // blocks of the result end at its multiples, with the runs that are read in place
+    size_t repeated = 0;      // blocks
   };
 
-  bool is_scalar(const std::vector<Source>& sources, size_t operand) const {
-    return operand < inputs_ && sources[operand].scalar;
+  bool is_element(const std::vector<Source>& sources, size_t operand) const {
+    return operand < inputs_ && sources[operand].how == Reading::kElement;
   }
 
-  void run(const std::vector<Source>& sources, const std::vector<Broadcast>& plans, char* out, int64_t begin,
-           int64_t end) const {
+  void run(const std::vector<Source>& sources, const Layout& layout, char* out, int64_t begin, int64_t end) const {
     alignas(64) char scratch[kScratchBytes];
-    const size_t blocks = std::max<size_t>(blocks_ + plans.size(), 1);
+    const size_t blocks = std::max<size_t>(blocks_ + layout.repeated, 1);
     const auto fit = kScratchBytes / static_cast<int64_t>(blocks * size_) / 16 * 16;
     const int64_t length = std::min(fit, kLongest);
     const size_t stride = static_cast<size_t>(length) * size_;
-    for (int64_t at = begin; at < end; at += length) {
-      const int64_t n = std::min(length, end - at);
+    for (int64_t at = begin, n = 0; at < end; at += n) {
+      n = std::min({length, end - at, layout.run - at % layout.run});
       const size_t offset = static_cast<size_t>(at) * size_;
       for (const Source& s : sources)
-        if (s.plan != kNone) expand(plans[s.plan], s.data, size_, at, n, scratch + (blocks_ + s.plan) * stride);
+        if (s.how == Reading::kRepeated) expand(*s.plan, s.data, size_, at, n, scratch + s.block * stride);
       const auto place = [&](size_t operand) -> const char* {
         if (operand >= inputs_) return scratch + program_[operand - inputs_].block * stride;
         const Source& s = sources[operand];
-        return s.plan != kNone ? scratch + (blocks_ + s.plan) * stride : s.scalar ? s.data : s.data + offset;
+        if (s.how == Reading::kWhole) return s.data + offset;
+        if (s.how == Reading::kRepeated) return scratch + s.block * stride;
+        return s.plan ? s.data + static_cast<size_t>(first_of(*s.plan, at)) * size_ : s.data;
       };
       for (const Instruction& i : program_) {
         char* to = &i == &program_.back() ? out + offset : scratch + i.block * stride;
@@ -150,9 +182,9 @@ class FusedElementwise final : public ComputeKernel {
         if (i.loop.unary) i.loop.unary(to, place(i.a), n, kNoParameters);
         else
           i.loop.binary(to, place(i.a), place(i.b), n,
-                        is_scalar(sources, i.a)   ? Operands::kLeftScalar
-                        : is_scalar(sources, i.b) ? Operands::kRightScalar
-                                                  : Operands::kBoth);
+                        is_element(sources, i.a)   ? Operands::kLeftScalar
+                        : is_element(sources, i.b) ? Operands::kRightScalar
+                                                   : Operands::kBoth);
       }
     }
   }

@@ -11,12 +11,14 @@ namespace {
 
 struct ElementwiseFixture : test::PassFixture {
   static GraphPasses passes() { return only(&GraphPasses::fuse_elementwise); }
+  /// As by default in a step that computes gradients.
+  static GraphPasses training() { return only(&GraphPasses::fuse_training); }
   /// The functions of each fused node that `fetches` need, and the ops of all other nodes but Placeholder and Const.
-  std::string fused(std::vector<Output> fetches, std::vector<Output> fed = {}) {
+  std::string fused(std::vector<Output> fetches, std::vector<Output> fed = {}, const GraphPasses& by = passes()) {
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     StepGraph step(graph, fed, fetches, {});
-    run_passes(step, passes(), {});
+    run_passes(step, by, {});
     std::string out;
     for (const Node* n : step.nodes()) {
       if (n->op().name() == "Placeholder" || n->op().name() == "Const") continue;
@@ -114,4 +116,46 @@ TEST_CASE("groups stay within their branch and their loop") {
   CHECK(loop.starts_with("[Cos,Sin] Enter"));
   CHECK(loop.find("[Neg,Exp]") != std::string::npos);
   CHECK(loop.ends_with("[Tanh,Abs]"));
+}
+
+TEST_CASE("a sum of several tensors is as many sums of two, where they have the shape of the result") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {2, 3}), y = f.placeholder("y", {2, 3});
+  const Output sum = f.s.op("AddN", {x, f.s.op("Neg", {y}), y});
+  CHECK(f.fused({f.s.op("Exp", {sum})}) == "[Neg,AddN,AddN,Exp]");
+  CHECK(f.fused({sum, f.s.op("Exp", {sum})}) == "[Neg,AddN,AddN] Exp");
+  StepGraph step(f.graph, {}, {&sum, 1}, {});
+  run_passes(step, ElementwiseFixture::passes(), {});
+  CHECK(*step.now(sum).node->attrs().get<std::vector<int64_t>>("operands") == std::vector<int64_t>{0, -1, 1, 2, 3, 0});
+  const Output one = f.s.op("AddN", {x}), nine = f.s.op("AddN", {x, x, x, x, x, x, x, x, y});
+  CHECK(f.fused({f.s.op("Exp", {one}), f.s.op("Exp", {nine})}) == "AddN AddN Exp Exp");
+}
+
+TEST_CASE("steps that compute gradients fuse by default and compute again what they would have to keep") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {512, 512}), dy = f.placeholder("dy", {512, 512});
+  const Output half = f.s.op("Mul", {x, f.s.constant(0.5f)}), t = f.s.op("Tanh", {half}), y = f.s.op("Mul", {t, x});
+  const Output dx = f.s.op("Mul", {f.s.op("TanhGrad", {t, f.s.op("Mul", {dy, x})}), f.s.constant(0.5f)});
+  CHECK(f.fused({y, dx}, {}, ElementwiseFixture::training()) == "[Mul,Tanh,Mul] [Mul,Tanh,Mul,TanhGrad,Mul]");
+  CHECK(f.fused({y, dx}) == "[Mul,Tanh] Mul [Mul,TanhGrad,Mul]");
+  CHECK(f.fused({y}, {}, ElementwiseFixture::training()) == "Mul Tanh Mul");  // no gradients here
+  CHECK(f.fused({y, dx}, {}, GraphPasses()) == f.fused({y, dx}, {}, ElementwiseFixture::training()));
+  // What somebody else reads is there anyway.
+  CHECK(f.fused({y, dx, t}, {}, ElementwiseFixture::training()) == "[Mul,Tanh] Mul [Mul,TanhGrad,Mul]");
+}
+
+TEST_CASE("nothing is computed again that a cache near a core holds, or that is made of more") {
+  ElementwiseFixture f;
+  const auto fused = [&](const PartialShape& shape, const char* op, bool two) {
+    const std::string n = fmt::format("{}", f.graph.size());
+    const Output x = f.placeholder("x" + n, shape), z = f.placeholder("z" + n, shape),
+                 dy = f.placeholder("dy" + n, shape);
+    const Output a = two ? f.s.op("Mul", {x, z}) : f.s.op(op, {x});
+    const Output y = f.s.op("Neg", {f.s.op("Abs", {a})}), dx = f.s.op("Neg", {f.s.op("ReluGrad", {a, dy})});
+    return f.fused({y, dx}, {}, ElementwiseFixture::training());
+  };
+  CHECK(fused({-1, 1024, 512}, "Sigmoid", false) == "[Sigmoid,Abs,Neg] [Sigmoid,ReluGrad,Neg]");
+  CHECK(fused({-1, 512}, "Sigmoid", false) == "Sigmoid [Abs,Neg] [ReluGrad,Neg]");
+  CHECK(fused({-1, 512}, "Square", false) == "[Square,Abs,Neg] [Square,ReluGrad,Neg]");
+  CHECK(fused({512, 512}, "", true) == "Mul [Abs,Neg] [ReluGrad,Neg]");
 }

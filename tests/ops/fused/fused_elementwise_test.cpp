@@ -41,7 +41,8 @@ struct ElementwiseFixture {
 TEMPLATE_TEST_CASE("inputs are read as they lie, as scalars, rows, columns and anything that broadcasts", "", float,
                    double) {
   ElementwiseFixture f;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{0, 7}, Shape{5, 7}, Shape{3, 40, 101}, Shape{2, 3, 4, 5}}) {
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{0, 7}, Shape{5, 7}, Shape{3, 40, 101}, Shape{2, 3, 4, 5},
+                             Shape{2, 3, 700}, Shape{2, 130, 3}}) {
     INFO(shape.str());
     const Output x = f.values<TestType>(shape);
     std::vector<Shape> others = {{}, {1}, shape};
@@ -72,6 +73,27 @@ TEST_CASE("every fusable op has a loop and gives what its own kernel does") {
     const Output alone = f.s.op(op, unary ? std::vector{x} : std::vector{x, y});
     f.check_same(f.fused({x, y}, {op, "Square"}, {0, unary ? -1 : 1, 2, -1}), f.s.op("Square", {alone}));
   }
+}
+
+TEST_CASE("rows and columns are read beside one another") {
+  ElementwiseFixture f;
+  const Output x = f.values<float>({4, 5, 300}), row = f.values<float>({300}), column = f.values<float>({4, 5, 1}),
+               part = f.values<float>({5, 300}), other = f.values<float>({5, 1});
+  // (column * other - row) * part + column * x: two columns meet before anything else.
+  f.check_same(
+      f.fused({x, row, column, part, other}, {"Mul", "Sub", "Mul", "Mul", "AddV2"}, {2, 4, 5, 1, 6, 3, 2, 0, 7, 8}),
+      f.s.op("AddV2", {f.s.op("Mul", {f.s.op("Sub", {f.s.op("Mul", {column, other}), row}), part}),
+                       f.s.op("Mul", {column, x})}));
+}
+
+TEST_CASE("a sum of several tensors adds them in their order, and takes no other shape") {
+  ElementwiseFixture f;
+  const Output x = f.values<float>({3, 200}), y = f.s.op("Exp", {x}), z = f.s.op("Square", {x});
+  f.check_same(f.fused({x, y, z}, {"AddN", "AddN", "Neg"}, {0, 1, 3, 2, 4, -1}),
+               f.s.op("Neg", {f.s.op("AddN", {x, y, z})}));
+  const auto refused = f.evaluator.run({f.fused({x, f.values<float>({200})}, {"AddN", "Neg"}, {0, 1, 2, -1})});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message == "in AddN: shapes [3,200] and [200] differ");
 }
 
 TEST_CASE("many functions reuse their blocks") {
