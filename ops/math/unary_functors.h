@@ -75,7 +75,12 @@ TROUPE_UNARY(Cosh, std::cosh(x));
 TROUPE_UNARY(Asinh, std::asinh(x));
 TROUPE_UNARY(Acosh, std::acosh(x));
 TROUPE_UNARY(Atanh, std::atanh(x));
-TROUPE_UNARY(Erf, std::erf(x));
+struct Erf {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
+    if constexpr (std::is_same_v<T, float>) return fast_math::erf(x);
+    else return std::erf(x);
+  }
+};
 TROUPE_UNARY(Erfc, std::erfc(x));
 TROUPE_UNARY(Floor, std::floor(x));
 TROUPE_UNARY(Ceil, std::ceil(x));
