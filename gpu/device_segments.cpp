@@ -80,7 +80,7 @@ void* DeviceSegments::allocate(Owner owner, size_t bytes) {
 void DeviceSegments::deallocate(Owner owner, void* memory, size_t bytes) noexcept {
   if (options_.poison) options_.poison(memory, block_bytes(bytes));
   std::lock_guard guard(mutex_);
-  Block* block = blocks_.find(memory);
+  AddressBlock* block = blocks_.find(memory);
   TROUPE_CHECK(block && block->bytes == block_bytes(bytes) && block->pool % 2 == owner);
   count(owner, -static_cast<int64_t>(block->bytes));
   block = blocks_.give_back(block, next_mark_);
@@ -92,7 +92,7 @@ void DeviceSegments::deallocate(Owner owner, void* memory, size_t bytes) noexcep
 
 DeviceSegments::Place DeviceSegments::fit(Owner owner, int pool, size_t bytes) {
   const auto find = [&](bool any) {
-    Block* const block = blocks_.best_fit(pool + owner, bytes, any ? UINT64_MAX : passed_);
+    AddressBlock* const block = blocks_.best_fit(pool + owner, bytes, any ? UINT64_MAX : passed_);
     return Place{block, block ? block->at : nullptr};
   };
   const Place place = find(owner == kStream || lost_);
@@ -122,15 +122,15 @@ DeviceSegments::Place DeviceSegments::find_large(Owner owner, size_t bytes) {
 
 DeviceSegments::Place DeviceSegments::grow(Owner owner, size_t bytes) {
   // Memory that is free before a hole serves too.
-  const auto free_before = [&](const Block* hole) -> size_t {
-    const Block* const before = hole->before;
+  const auto free_before = [&](const AddressBlock* hole) -> size_t {
+    const AddressBlock* const before = hole->before;
     const bool serves =
         before && !before->used && before->pool == kLarge + owner && (owner == kStream || idle(*before));
     return serves ? before->bytes : 0;
   };
-  Block* best = nullptr;
+  AddressBlock* best = nullptr;
   size_t least = SIZE_MAX;
-  for (Block* const hole : blocks_.free(kHoles)) {
+  for (AddressBlock* const hole : blocks_.free(kHoles)) {
     const size_t needed = round_up_to(bytes - std::min(bytes, free_before(hole)), unit_);
     if (needed <= hole->bytes && (needed < least || (needed == least && hole->at < best->at))) {
       best = hole;
@@ -155,30 +155,31 @@ DeviceSegments::Place DeviceSegments::grow(Owner owner, size_t bytes) {
     done += piece;
   }
   if (done == 0) return {};
-  Block* const block = blocks_.move(best, from, done, kLarge + owner, 0);
+  AddressBlock* const block = blocks_.move(best, from, done, kLarge + owner, 0);
   return done == least ? Place{block, at} : Place{};
 }
 
 DeviceSegments::Place DeviceSegments::take_over(Owner owner, size_t bytes) {
   if (owner == kTransfers) {
-    Block* const block = blocks_.best_fit(kLarge + kStream, bytes, lost_ ? UINT64_MAX : passed_);
+    AddressBlock* const block = blocks_.best_fit(kLarge + kStream, bytes, lost_ ? UINT64_MAX : passed_);
     if (!block) return {};
     char* const at = block->at;
     return {blocks_.move(block, at, bytes, kLarge + kTransfers, block->mark), at};
   }
-  const std::vector<Block*> free(blocks_.free(kLarge + kTransfers).begin(), blocks_.free(kLarge + kTransfers).end());
-  for (Block* const block : free) blocks_.move(block, block->at, block->bytes, kLarge + kStream, block->mark);
+  const std::vector<AddressBlock*> free(blocks_.free(kLarge + kTransfers).begin(),
+                                        blocks_.free(kLarge + kTransfers).end());
+  for (AddressBlock* const block : free) blocks_.move(block, block->at, block->bytes, kLarge + kStream, block->mark);
   return fit(owner, kLarge, bytes);
 }
 
 void DeviceSegments::give_back_idle() {
-  Block* block = first_;
+  AddressBlock* block = first_;
   for (auto it = pieces_.begin(); it != pieces_.end();) {
     const auto [at, bytes] = *it;
     char* const end = at + bytes;
     while (block->at + block->bytes <= at) block = block->after;
     bool free = true;
-    for (const Block* b = block; free && b && b->at < end; b = b->after)
+    for (const AddressBlock* b = block; free && b && b->at < end; b = b->after)
       free = !b->used && b->pool < kSmall && idle(*b);
     if (!free) {
       ++it;

@@ -13,9 +13,9 @@
 #include <memory>
 #include <mutex>
 
-#include "gpu/address_blocks.h"
 #include "gpu/device_memory.h"
 #include "gpu/event_pool.h"
+#include "tensor/address_blocks.h"
 
 namespace troupe::gpu {
 
@@ -41,7 +41,7 @@ class DeviceSegments {
 
   /// Addresses within a free block of the owner that it may use.
   struct Place {
-    Block* block = nullptr;  // null: there are none
+    AddressBlock* block = nullptr;  // null: there are none
     char* at = nullptr;
   };
   Place find_small(Owner owner, size_t bytes);
@@ -50,7 +50,7 @@ class DeviceSegments {
   Place grow(Owner owner, size_t bytes);
   /// Takes what the other owner has free, as far as this one may use it.
   Place take_over(Owner owner, size_t bytes);
-  bool idle(const Block& block) const { return lost_ || block.mark <= passed_; }
+  bool idle(const AddressBlock& block) const { return lost_ || block.mark <= passed_; }
   void give_back_idle();
   /// Puts a mark behind all that was freed so far.
   void mark();
@@ -74,7 +74,7 @@ class DeviceSegments {
 
   mutable std::mutex mutex_;
   AddressBlocks blocks_{kPools};
-  Block* first_ = nullptr;  // by address
+  AddressBlock* first_ = nullptr;  // by address
   std::map<char*, size_t> pieces_;
   int64_t mapped_ = 0, maps_ = 0;  // bytes, and calls that mapped some
   uint64_t next_mark_ = 1;         // what is freed now is idle when this one is passed

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/check.h"
-#include "gpu/address_blocks.h"
+#include "tensor/address_blocks.h"
 
 namespace troupe::gpu {
 namespace {
@@ -26,7 +26,7 @@ class PinnedAllocator final : public Allocator {
   void* allocate(size_t bytes) override {
     std::lock_guard guard(mutex_);
     ++stats_.allocations;
-    Block* block = nullptr;
+    AddressBlock* block = nullptr;
     const size_t rounded = bytes > SIZE_MAX / 2 ? 0 : rounded_to(bytes);
     if (rounded > 0) {
       const int pool = rounded <= kMostShared ? kShared : kLarge;
@@ -46,7 +46,7 @@ class PinnedAllocator final : public Allocator {
 
   void deallocate(void* memory, size_t bytes) noexcept override {
     std::unique_lock lock(mutex_);
-    Block* const block = blocks_.find(memory);
+    AddressBlock* const block = blocks_.find(memory);
     TROUPE_CHECK(block && block->bytes == rounded_to(bytes));
     stats_.in_use -= static_cast<int64_t>(block->bytes);
     blocks_.give_back(block);
@@ -79,7 +79,7 @@ class PinnedAllocator final : public Allocator {
     return std::max((bytes + kPinnedRound - 1) / kPinnedRound * kPinnedRound, kPinnedRound);
   }
 
-  Block* pin(int pool, size_t bytes) {
+  AddressBlock* pin(int pool, size_t bytes) {
     const size_t segment = (bytes + kPinnedUnit - 1) / kPinnedUnit * kPinnedUnit;
     const auto fits = [&] {
       if (stats_.limit == 0) return true;
@@ -99,8 +99,8 @@ class PinnedAllocator final : public Allocator {
 
   void unpin_free() {
     for (const int pool : {kShared, kLarge}) {
-      const std::vector<Block*> free(blocks_.free(pool).begin(), blocks_.free(pool).end());
-      for (Block* const block : free) {
+      const std::vector<AddressBlock*> free(blocks_.free(pool).begin(), blocks_.free(pool).end());
+      for (AddressBlock* const block : free) {
         if (block->before || block->after) continue;  // a part of its segment is used
         pinned_ -= static_cast<int64_t>(block->bytes);
         runtime_->unpin(block->at, block->bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caching allocator. Invariants:
-//  1. A block of class c has exactly class_bytes(c) bytes, so any cached block of the class serves.
+//  1. A block is of the heap, if it is large and there is room, or of a class c; that has exactly class_bytes(c) bytes,
+//     so any cached block of the class serves.
 //  2. in_use + cached is what the system gave; in_use <= limit when there is one. So only what the system gives is
 //     counted beside in_use, and a block that comes from the cache and goes back costs two atomic operations each way.
 //  3. held_ is in_use, and 1 more while the allocator has owners: at 0 it goes.
@@ -15,6 +16,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "tensor/block_heap.h"
 
 namespace troupe {
 namespace {
@@ -81,6 +84,8 @@ class CachingAllocator final : public Allocator {
   CachingAllocator(int64_t limit, int64_t cache_limit)
       : limit_(std::max<int64_t>(limit, 0)), cache_limit_(std::clamp<int64_t>(cache_limit, 0, kMostCached)) {}
   void* allocate(size_t bytes) override {
+    if (bytes >= kLarge)
+      if (void* memory = allocate_large(bytes)) return memory;
     const int c = class_of(bytes);
     if (c >= kClasses) return refuse();
     const auto size = static_cast<int64_t>(class_bytes(c));
@@ -105,6 +110,14 @@ class CachingAllocator final : public Allocator {
   }
 
   void deallocate(void* memory, size_t bytes) noexcept override {
+    if (bytes >= kLarge && heap_.holds(memory)) {
+      const auto size = static_cast<int64_t>(BlockHeap::rounded(bytes));
+      const bool keep = cache_limit_ > 0 && given_.load(std::memory_order_relaxed) <= most();
+      heap_.deallocate(memory, bytes, keep);
+      if (!keep) given_.fetch_sub(size, std::memory_order_relaxed);
+      let_go(size);
+      return;
+    }
     const int c = class_of(bytes);
     const auto size = static_cast<int64_t>(class_bytes(c));
     if (cache_limit_ == 0 || given_.load(std::memory_order_relaxed) > most()) {
@@ -120,7 +133,7 @@ class CachingAllocator final : public Allocator {
   void release() noexcept override { let_go(kOwned); }
 
   AllocatorStats stats() const override {
-    int64_t asked = 0, hits = 0;
+    int64_t asked = large_asked_.load(), hits = large_hits_.load();
     for (FreeList& list : lists_) {
       std::lock_guard guard(list.lock);
       asked += list.asked;
@@ -131,6 +144,8 @@ class CachingAllocator final : public Allocator {
   }
 
   void trim() override {
+    while (give_back_largest()) {
+    }
     for (int c = 0; c < kClasses; ++c)
       while (void* memory = pop(c, false)) give_back(memory, c);
   }
@@ -150,8 +165,40 @@ class CachingAllocator final : public Allocator {
   /// What the system may have given while blocks are kept for reuse.
   int64_t most() const { return peak_.load(std::memory_order_relaxed) + cache_limit_; }
 
+  /// A block of the heap, or nullptr where that has no room or the limit would be passed.
+  void* allocate_large(size_t bytes) {
+    const auto size = static_cast<int64_t>(BlockHeap::rounded(bytes));
+    const int64_t in_use = size < 0 ? -1 : take(size);
+    if (in_use < 0) return nullptr;
+    size_t fresh = 0;
+    void* const memory = heap_.allocate(bytes, fresh);
+    if (!memory) {
+      held_.fetch_sub(size, std::memory_order_relaxed);
+      return nullptr;
+    }
+    if (in_use > peak_.load(std::memory_order_relaxed)) raise_peak(in_use);
+    large_asked_.fetch_add(1, std::memory_order_relaxed);
+    if (fresh == 0) {
+      large_hits_.fetch_add(1, std::memory_order_relaxed);
+      return memory;
+    }
+    const auto more = static_cast<int64_t>(fresh);
+    const int64_t given = given_.fetch_add(more, std::memory_order_relaxed) + more;
+    if (limit_ > 0 && given > limit_) trim();
+    else trim_to_most();
+    return memory;
+  }
+
+  bool give_back_largest() {
+    const auto bytes = static_cast<int64_t>(heap_.give_back_largest());
+    given_.fetch_sub(bytes, std::memory_order_relaxed);
+    return bytes > 0;
+  }
+
   /// Gives cached blocks back, the largest first, as far as that is passed.
   void trim_to_most() {
+    while (given_.load(std::memory_order_relaxed) > most() && give_back_largest()) {
+    }
     for (int c = kClasses - 1; c >= 0; --c)
       while (given_.load(std::memory_order_relaxed) > most()) {
         void* memory = pop(c, false);
@@ -203,11 +250,14 @@ class CachingAllocator final : public Allocator {
     }
   }
 
+  static constexpr size_t kLarge = size_t{1} << 20;
   static constexpr int64_t kOwned = 1;
   static constexpr int64_t kMostCached = INT64_MAX / 2;  // leaves room for a sum with bytes in use
   const int64_t limit_;
   const int64_t cache_limit_;
   std::atomic<int64_t> held_{kOwned}, peak_{0}, given_{0}, failures_{0};
+  std::atomic<int64_t> large_asked_{0}, large_hits_{0};
+  BlockHeap heap_;
   mutable FreeList lists_[kClasses];
 };
 

@@ -50,9 +50,11 @@ class Allocator {
 std::shared_ptr<Allocator> own_allocator(Allocator* allocator);
 
 /// A caching allocator of host memory: freed blocks wait in lists by size class (four classes to a power of two)
-/// and are used again, so a training loop stops calling the system after its first step. When the limit would be
-/// passed, cached blocks go first. The system is asked for no more than was in use at once and `cache_limit` bytes (0:
-/// no cache), so that a step that takes 3 GB finds them again. Negative limits count as 0.
+/// and are used again, so a training loop stops calling the system after its first step. Blocks of 1 MiB and more lie
+/// side by side in one range of addresses, twice as large as the machine's memory, where free ones merge and are
+/// divided again; but they are as the others where the process is limited in addresses (RLIMIT_AS). When the limit
+/// would be passed, cached blocks go first. The system is asked for no more than was in use at once and `cache_limit`
+/// bytes (0: no cache), so that a step that takes 3 GB finds them again. Negative limits count as 0.
 std::shared_ptr<Allocator> make_caching_allocator(int64_t limit = 0, int64_t cache_limit = int64_t{1} << 30);
 
 /// Plain system memory without cache or limit, for tensors made outside an engine. Always the same object.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AddressBlocks: how address space is divided among who uses it. Free blocks are kept by size, in pools, and merge with
 // free neighbours of their pool. What the memory is and when it may be used again is decided by who has an
-// AddressBlocks: see device_memory.h and pinned_memory.h.
+// AddressBlocks: see tensor/block_heap.h, gpu/device_memory.h and gpu/pinned_memory.h.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-namespace troupe::gpu {
+namespace troupe {
 
 /// A range of addresses that is used or free as a whole.
-struct Block {
+struct AddressBlock {
   char* at = nullptr;
   size_t bytes = 0;
   int pool = 0;
@@ -21,8 +21,8 @@ struct Block {
   uint64_t mark = 0;
   /// Blocks merge with those of the same slab alone; null: in none.
   const char* slab = nullptr;
-  Block* before = nullptr;  // the neighbours by address
-  Block* after = nullptr;
+  AddressBlock* before = nullptr;  // the neighbours by address
+  AddressBlock* after = nullptr;
 };
 
 /// Not thread-safe. Owns its blocks: a pointer to a free one is good until the next call that changes blocks, but for
@@ -33,25 +33,25 @@ class AddressBlocks {
   ~AddressBlocks();
   AddressBlocks(const AddressBlocks&) = delete;
 
-  /// New address space, free; it borders on nothing. What begins at `at` stays this very Block until remove().
-  Block* add(char* at, size_t bytes, int pool);
+  /// New address space, free; it borders on nothing. What begins at `at` stays this very AddressBlock until remove().
+  AddressBlock* add(char* at, size_t bytes, int pool);
   /// Forgets address space that was added, is free and one block.
-  void remove(Block* block);
+  void remove(AddressBlock* block);
 
   /// The smallest free block of a pool of at least `bytes` whose mark is at most `mark`; of several the one with the
   /// lowest address. nullptr: none.
-  Block* best_fit(int pool, size_t bytes, uint64_t mark = UINT64_MAX) const;
+  AddressBlock* best_fit(int pool, size_t bytes, uint64_t mark = UINT64_MAX) const;
   /// Takes [at, at + bytes) of a free block, in which it lies, into use; the rest stays free.
-  Block* use(Block* block, char* at, size_t bytes);
+  AddressBlock* use(AddressBlock* block, char* at, size_t bytes);
   /// The block in use that begins at an address; nullptr: none does.
-  Block* find(const void* at) const;
+  AddressBlock* find(const void* at) const;
   /// A used block becomes free, and one with its free neighbours of the same pool and slab: that one.
-  Block* give_back(Block* block, uint64_t mark = 0);
+  AddressBlock* give_back(AddressBlock* block, uint64_t mark = 0);
   /// Makes [at, at + bytes) of a free block, in which it lies, a block of its own of another pool, slab and mark, and
   /// merges it there: the block that it then is, or is a part of.
-  Block* move(Block* block, char* at, size_t bytes, int pool, uint64_t mark, const char* slab = nullptr);
+  AddressBlock* move(AddressBlock* block, char* at, size_t bytes, int pool, uint64_t mark, const char* slab = nullptr);
 
-  using Free = std::set<Block*, bool (*)(const Block*, const Block*)>;
+  using Free = std::set<AddressBlock*, bool (*)(const AddressBlock*, const AddressBlock*)>;
   /// The free blocks of a pool, the smallest first.
   const Free& free(int pool) const { return free_[pool].blocks; }
   size_t free_bytes(int pool) const { return free_[pool].bytes; }
@@ -62,18 +62,18 @@ class AddressBlocks {
     Free blocks;
     size_t bytes = 0;
   };
-  void insert(Block* block);
-  void erase(Block* block);
+  void insert(AddressBlock* block);
+  void erase(AddressBlock* block);
   /// Takes [at, at + bytes) out of a free block and its pool; what is left of it stays there.
-  Block* take(Block* block, char* at, size_t bytes);
+  AddressBlock* take(AddressBlock* block, char* at, size_t bytes);
   /// Cuts what is behind the first `bytes` off, neither in use nor in a pool.
-  Block* cut(Block* block, size_t bytes);
-  Block* merge(Block* block);
+  AddressBlock* cut(AddressBlock* block, size_t bytes);
+  AddressBlock* merge(AddressBlock* block);
   /// Takes `after` into `block`.
-  void join(Block* block, Block* after);
+  void join(AddressBlock* block, AddressBlock* after);
 
   std::vector<Pool> free_;
-  std::unordered_map<const void*, Block*> used_;
+  std::unordered_map<const void*, AddressBlock*> used_;
 };
 
-}  // namespace troupe::gpu
+}  // namespace troupe
