@@ -95,6 +95,21 @@ Result<double> run_file(int64_t batch, const Settings& s, const GraphPasses& pas
   return speed(session, inputs, fetches, {}, batch, s);
 }
 
+/// Makes `frozen` of what `fetches` need, with constants in place of the variables, which then go; writes it to the
+/// file `write` too unless that is empty.
+Status freeze(Engine& engine, const Graph& graph, const std::vector<Output>& fetches, const std::string& write,
+              Graph& frozen) {
+  std::string bytes;
+  {
+    TROUPE_ASSIGN(const Snapshot weights, engine.snapshot().get());
+    TROUPE_ASSIGN(bytes, freeze_graph(graph, fetches, weights.variables));
+  }
+  engine.reset_container("");
+  if (!write.empty() && !(std::ofstream(write, std::ios::binary) << bytes).flush())
+    return make_error(Code::kUnavailable, "cannot write {}", write);
+  return from_graph_def(bytes, frozen);
+}
+
 /// Makes a network and measures it.
 Result<double> run(const std::string& net, bool training, int64_t batch, const Settings& s) {
   TROUPE_ASSIGN(const GraphPasses passes, GraphPasses::parse(s.passes));
@@ -116,12 +131,8 @@ Result<double> run(const std::string& net, bool training, int64_t batch, const S
   Session session(*engine, graph, {.passes = passes});
   TROUPE_RETURN_IF_ERROR(session.run(std::vector<Feed>{}, {}, variables.initializers()));
   if (s.frozen && !training) {
-    TROUPE_ASSIGN(const Snapshot weights, engine->snapshot().get());
-    TROUPE_ASSIGN(const std::string bytes, freeze_graph(graph, fetches, weights.variables));
-    if (!s.write.empty() && !(std::ofstream(s.write, std::ios::binary) << bytes).flush())
-      return make_error(Code::kUnavailable, "cannot write {}", s.write);
     Graph frozen(engine->ops());
-    TROUPE_RETURN_IF_ERROR(from_graph_def(bytes, frozen));
+    TROUPE_RETURN_IF_ERROR(freeze(*engine, graph, fetches, s.write, frozen));
     Session other(*engine, frozen, {.passes = passes});
     const auto at = [&](const Output& o) { return frozen.find(o.node->name())->out(o.port); };
     std::vector<Output> inputs;
