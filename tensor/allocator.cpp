@@ -22,11 +22,8 @@
 namespace troupe {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
-
 /// `size` bytes of the system, of which `used` are to be written; nullptr where it refuses. Large blocks begin at a
-/// huge page and ask for such as far as they will be written: then the system clears, and the processor maps, 2 MiB at
-/// once and not 4 KiB, which makes the first writes to fresh memory three times as fast.
+/// huge page and ask for such as far as they will be written.
 void* system_memory(size_t size, size_t used) {
   const bool large = used >= kHugePage;
   void* memory = nullptr;

@@ -18,13 +18,6 @@
 #endif
 
 namespace troupe {
-namespace {
-
-// Huge pages: the system clears, and the processor maps, 2 MiB at once and not 4 KiB, which makes the first writes to
-// fresh memory three times as fast.
-constexpr size_t kHugePage = size_t{2} << 20;
-
-}  // namespace
 
 BlockHeap::~BlockHeap() {
   char* const first = first_.load(std::memory_order_relaxed);

@@ -11,6 +11,10 @@
 
 namespace troupe {
 
+/// Memory in pages of this many bytes is cleared by the system, and mapped by the processor, at once and not by 4 KiB,
+/// which makes the first writes to it three times as fast.
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
 /// Thread-safe. As many addresses as twice the machine's memory are reserved with the first block, but none where the
 /// process is limited in addresses; the system gives memory for those that are written. Blocks must have come back
 /// before the heap goes.
