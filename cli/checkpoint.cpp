@@ -149,7 +149,8 @@ void add_checkpoint(CLI::App& app, Job& job) {
       *app.add_subcommand("checkpoint", "Lists and converts checkpoints: TensorFlow's (V2 and V1) and safetensors");
   checkpoint.require_subcommand(1);
   const std::string which =
-      "A checkpoint: the prefix of TensorFlow's files (model.ckpt of model.ckpt.index), a file, or a pattern of files";
+      "A checkpoint: the prefix of TensorFlow's files (model.ckpt of model.ckpt.index), a file, a pattern of files, "
+      "or the folder of the latest";
 
   CLI::App& list_app = *checkpoint.add_subcommand("list", "Prints the tensors: name, type, shape, bytes");
   list_app.add_option("CHECKPOINT", o->from, which)->required();

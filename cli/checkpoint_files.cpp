@@ -98,6 +98,10 @@ class Restore {
 }  // namespace
 
 Result<CheckpointReader> open_checkpoint(const std::string& path) {
+  if (std::error_code error; std::filesystem::is_directory(path, error)) {
+    TROUPE_ASSIGN(const std::string latest, checkpoint_of_folder(path));
+    return CheckpointReader::open({}, latest);
+  }
   const std::string prefix = bundle_prefix(path);
   const bool of_data = !prefix.empty() && bundle_index(prefix) != path;
   return CheckpointReader::open({}, of_data ? prefix : path, true);

@@ -15,8 +15,8 @@ namespace troupe {
 /// What tf.train.Checkpoint notes of Python's objects, as a text: not a weight, and of use to nobody else.
 inline constexpr std::string_view kSavedObjects = "_CHECKPOINTABLE_OBJECT_GRAPH";
 
-/// Opens a checkpoint by its prefix, the path of one of its files, or a pattern of files. Errors: those of
-/// CheckpointReader::open().
+/// Opens a checkpoint by its prefix, the path of one of its files, a pattern of files, or the folder that it is in
+/// (checkpoint_of_folder()). Errors: those of CheckpointReader::open().
 Result<CheckpointReader> open_checkpoint(const std::string& path);
 
 /// Where and how a checkpoint is written: a safetensors file for a name that ends so, else TensorFlow's second format.

@@ -432,9 +432,10 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
       ->allow_extra_args(false);
-  run_app.add_option("--checkpoint", o->job.checkpoint,
-                     "What variables begin with, after --init: a TensorFlow checkpoint (V2 or V1), by its prefix, or a "
-                     "safetensors file; what it lacks and what nobody takes is listed");
+  run_app.add_option(
+      "--checkpoint", o->job.checkpoint,
+      "What variables begin with, after --init: a TensorFlow checkpoint (V2 or V1), by its prefix, a "
+      "safetensors file, or a folder with one, of several the latest; what it lacks and what nobody takes is listed");
   run_app.add_option("--checkpoint-out", o->job.checkpoint_out,
                      "Where variables are written after the last step: a name that ends in .safetensors, or the prefix "
                      "of a TensorFlow checkpoint (V2); what is there is replaced once the new one is whole");

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checkpoint_reader.h"
 
-#include <algorithm>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
+#include <google/protobuf/text_format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/join.h"
 #include "io/file_kind.h"
 #include "io/file_pattern.h"
 #include "io/safetensors.h"
+#include "io/saved_tensors.pb.h"
 #include "io/slice_checkpoint.h"
 #include "io/sorted_table.h"
 #include "io/tensor_bundle.h"
+#include "troupe/checkpoint.h"
 
 namespace troupe {
 namespace {
@@ -58,7 +67,58 @@ bool any_overlap(const std::vector<UsedPart>& used, const TensorSlice& wanted) {
   return false;
 }
 
+/// Says nothing: what is wrong with the text is told by who asked.
+class NoMessages final : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+};
+
+/// Whether a checkpoint is there by that prefix or path.
+bool is_checkpoint(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(bundle_index(path.string()), ignored) ||
+         std::filesystem::is_regular_file(path, ignored);
+}
+
 }  // namespace
+
+Result<std::string> checkpoint_of_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path in = folder;
+  std::error_code error;
+  if (const fs::path state = in / "checkpoint"; fs::is_regular_file(state, error)) {
+    std::ifstream file(state, std::ios::binary);
+    google::protobuf::io::IstreamInputStream stream(&file);
+    google::protobuf::TextFormat::Parser parser;
+    NoMessages none;
+    parser.RecordErrorsTo(&none);
+    parser.AllowUnknownField(true);
+    proto::CheckpointState latest;
+    if (!parser.Parse(&stream, &latest) || latest.model_checkpoint_path().empty())
+      return make_error(Code::kDataLoss, "'{}' does not say which checkpoint is the latest", state.string());
+    const fs::path named = in / latest.model_checkpoint_path();  // an absolute path stays as it is
+    const fs::path moved = in / named.filename();
+    return (is_checkpoint(named) || !is_checkpoint(moved) ? named : moved).string();
+  }
+  if (const fs::path variables = in / "variables" / "variables"; is_checkpoint(variables)) return variables.string();
+  if (const auto kept = Checkpointer::read_list(folder); kept.ok() && !kept->empty()) {
+    TROUPE_ASSIGN(const Checkpointer::Loaded latest, Checkpointer::read_latest(folder));
+    return latest.path;
+  }
+  std::vector<std::string> found;
+  for (fs::directory_iterator it(in, error), end; !error && it != end; it.increment(error)) {
+    const std::string path = it->path().string();
+    if (path.ends_with(".safetensors")) found.push_back(path);
+    else if (path.ends_with(".index")) found.push_back(bundle_prefix(path));
+  }
+  if (error) return make_error(Code::kUnavailable, "cannot list '{}': {}", folder, error.message());
+  if (found.size() == 1) return found[0];
+  if (found.empty()) return make_error(Code::kNotFound, "there is no checkpoint in the folder '{}'", folder);
+  std::ranges::sort(found);
+  return invalid_argument(
+      "the folder '{}' has {} checkpoints and no file \"checkpoint\" that says which is the latest: {}", folder,
+      found.size(), join(found, ", "));
+}
 
 Result<std::unique_ptr<PartSource>> open_checkpoint_file(const FileAccess& access, const std::string& path) {
   TROUPE_ASSIGN(auto file, access.open(path));

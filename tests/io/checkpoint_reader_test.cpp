@@ -4,10 +4,14 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
+
 #include "io/safetensors.h"
+#include "io/tensor_bundle.h"
 #include "io/tfrecord.h"
 #include "tests/io/saved_samples.h"
 #include "tests/io/temporary_directory.h"
+#include "troupe/checkpoint.h"
 
 using namespace troupe;
 using Catch::Contains;
@@ -109,4 +113,44 @@ TEST_CASE("no file of a checkpoint may lie outside the data folders") {
   const auto linked = CheckpointReader::open(access, dir.file("in/m"));
   REQUIRE(linked.ok());
   CHECK_THAT(linked->read("a", {}).error().message, outside);
+}
+TEST_CASE("a folder stands for its latest checkpoint, or the only one") {
+  const TemporaryDirectory dir;
+  const auto save = [&](const std::string& name) {
+    REQUIRE(write_bundle({}, dir.file(name), to_save({{"v", Tensor::scalar(1.f)}})).ok());
+  };
+  const auto found = [&](const std::string& folder = "") {
+    const auto path = checkpoint_of_folder(dir.file(folder));
+    return path.ok() ? std::filesystem::relative(*path, dir.path()).string() : path.error().message;
+  };
+  CHECK_THAT(found(), Contains("there is no checkpoint in the folder"));
+  CHECK_THAT(found("nowhere"), Contains("cannot list"));
+  save("model.ckpt-7");
+  CHECK(found() == "model.ckpt-7");
+  save("model.ckpt-12");
+  CHECK_THAT(found(), Contains("has 2 checkpoints") && Contains("model.ckpt-12, ") && Contains("model.ckpt-7"));
+  dir.write("checkpoint",
+            "model_checkpoint_path: \"model.ckpt-7\"\nall_model_checkpoint_paths: \"model.ckpt-7\"\n"
+            "last_preserved_timestamp: 1.5\n");
+  CHECK(found() == "model.ckpt-7");
+  // Absolute, and moved since.
+  dir.write("checkpoint", "model_checkpoint_path: \"" + dir.file("model.ckpt-12") + "\"\n");
+  CHECK(found() == "model.ckpt-12");
+  dir.write("checkpoint", "model_checkpoint_path: \"/no/such/model.ckpt-7\"\n");
+  CHECK(found() == "model.ckpt-7");
+  dir.write("checkpoint", "model_checkpoint_path: \"gone\"\n");
+  CHECK(found() == "gone");
+  for (const char* text :
+       {"", "all_model_checkpoint_paths: \"model.ckpt-7\"\n", "model_checkpoint_path: \"x", "\x01\x02"}) {
+    dir.write("checkpoint", text);
+    CHECK_THAT(found(), Contains("does not say which checkpoint is the latest"));
+  }
+  // A SavedModel, and a Checkpointer's folder.
+  std::filesystem::create_directories(dir.file("model/variables"));
+  save("model/variables/variables");
+  CHECK(found("model") == "model/variables/variables");
+  auto kept = Checkpointer::open(dir.file("kept"));
+  REQUIRE(kept.ok());
+  for (const int64_t step : {3, 20}) REQUIRE(kept->save({{"v", Tensor::scalar(1.f)}}, step).ok());
+  CHECK(found("kept") == "kept/checkpoint-20.safetensors");
 }

@@ -100,6 +100,19 @@ TEST_CASE("variables begin with a checkpoint of any format and are written in ei
   CHECK(w.saved("first.ckpt").size() == 3);
 }
 
+TEST_CASE("a folder stands for the latest checkpoint in it") {
+  const Weights w;
+  std::filesystem::create_directory(w.file("logs"));
+  w.save("logs/a", {{"v", Tensor::of<float>({1, 1})}, {"count", Tensor::scalar(1.f)}});
+  w.save("logs/b", kWhole);
+  const Ended none = w.run({"--checkpoint", w.file("logs"), "--fetch", "read_count"});
+  CHECK(none.status == 1);
+  CHECK_THAT(none.err, Contains("has 2 checkpoints"));
+  w.write("logs/checkpoint", "model_checkpoint_path: \"b\"\n");
+  CHECK(w.run({"--checkpoint", w.file("logs"), "--fetch", "read_count"}).out == "read_count float32[] 6\n");
+  CHECK_THAT(testing::run({"checkpoint", "list", w.file("logs")}).out, Contains("count"));
+}
+
 TEST_CASE("floating weights of another type become those of the variables") {
   const Weights w;
   w.save("half.ckpt", {{"v", Tensor::of<bfloat16>({bfloat16(1.5f), bfloat16(-2.f)})}, {"count", Tensor::scalar(2.5)}});
