@@ -62,7 +62,10 @@ constexpr std::string_view kQuick[] = {"Abs", "AddN", "AddV2", "Add",       "Max
                                        "Neg", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Square",  "SquaredDifference",
                                        "Sub"};
 
-// What is known of the readers of a node: none yet, others than groups, or a group, or several.
+/// How many groups may each compute a node again.
+constexpr size_t kMostTimes = 4;
+
+// What is known of the readers of a node: none yet, others than groups or too many of these, or a group, or several.
 constexpr int32_t kNobody = -1, kOthers = -2, kFirstSet = -3;
 
 }  // namespace
@@ -115,7 +118,9 @@ void ElementwiseFusion::note_reader(const Output& input, int32_t group) {
     readers = kFirstSet - static_cast<int32_t>(sets_.size() - 1);
   }
   auto& set = sets_[static_cast<size_t>(kFirstSet - readers)];
-  if (std::ranges::find(set, group) == set.end()) set.push_back(group);
+  if (std::ranges::find(set, group) != set.end()) return;
+  if (set.size() < kMostTimes) set.push_back(group);
+  else readers = kOthers;
 }
 
 bool ElementwiseFusion::fusable(const Node& node) const {
@@ -133,8 +138,7 @@ bool ElementwiseFusion::joins(const Node& node, const Group& group) const {
 }
 
 bool ElementwiseFusion::joins_all(const Node& node, const std::vector<int32_t>& groups) const {
-  constexpr size_t kMostTimes = 4;
-  if (groups.empty() || groups.size() > kMostTimes) return false;
+  if (groups.empty()) return false;
   for (const int32_t g : groups)
     if (!joins(node, groups_[static_cast<size_t>(g)])) return false;
   if (groups.size() == 1) return true;

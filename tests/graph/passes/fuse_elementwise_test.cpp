@@ -159,3 +159,16 @@ TEST_CASE("nothing is computed again that a cache near a core holds, or that is 
   CHECK(fused({-1, 512}, "Square", false) == "[Square,Abs,Neg] [Square,ReluGrad,Neg]");
   CHECK(fused({512, 512}, "", true) == "Mul [Abs,Neg] [ReluGrad,Neg]");
 }
+
+TEST_CASE("four groups compute a node again, but not five") {
+  for (const int groups : {4, 5}) {
+    ElementwiseFixture f;
+    const Output x = f.placeholder("x", {512}), dy = f.placeholder("dy", {512}), a = f.s.op("Square", {x});
+    std::vector<Output> fetches = {f.s.op("Neg", {f.s.op("ReluGrad", {a, dy})})};
+    for (int i = 1; i < groups; ++i) fetches.push_back(f.s.op("Exp", {f.s.op("Neg", {a})}));
+    // Each is a group of its own: what is the same would be merged under another switch.
+    const std::string fused = f.fused(fetches, {}, ElementwiseFixture::training());
+    CHECK((fused.find("[Square,Neg,Exp]") != std::string::npos) == (groups == 4));
+    CHECK((fused.find("Square [ReluGrad,Neg]") != std::string::npos) == (groups == 5));
+  }
+}
