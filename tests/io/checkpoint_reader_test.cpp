@@ -152,5 +152,5 @@ TEST_CASE("a folder stands for its latest checkpoint, or the only one") {
   auto kept = Checkpointer::open(dir.file("kept"));
   REQUIRE(kept.ok());
   for (const int64_t step : {3, 20}) REQUIRE(kept->save({{"v", Tensor::scalar(1.f)}}, step).ok());
-  CHECK(found("kept") == "kept/checkpoint-20.safetensors");
+  CHECK(found("kept") == "kept/checkpoint-000000000020.safetensors");
 }
