@@ -11,7 +11,7 @@ TEST_CASE("Local response normalisation on GPUs agrees with that of CPUs") {
   Parity parity;
   for (DType dtype : gpu_types(parity, "LRN"))
     for (const Shape& shape : {Shape{1, 1, 1, 1}, Shape{2, 3, 4, 5}, Shape{3, 2, 1, 70}, Shape{0, 2, 2, 3},
-                               Shape{2, 2, 2, 0}, Shape{40, 9, 11, 8}, Shape{3, 4}})  // the last: an error
+                               Shape{2, 2, 2, 0}, Shape{7, 9, 11, 8}, Shape{3, 4}})  // the last: an error
       for (int64_t radius : {-1, 0, 2, 5, 1000})
         for (float beta : {0.5f, 0.75f, 0.0f}) {
           const Attrs attrs{{"depth_radius", radius}, {"bias", 1.5f}, {"alpha", 0.3f}, {"beta", beta}};
