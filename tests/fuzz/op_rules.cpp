@@ -211,6 +211,7 @@ Conv2D _FusedConv2D : ~close h:1..6 w:1..6 kh:1..h kw:1..w s:1..3 c:1..3 o:1..3 
   @num_args=1 args=[o] @fused_ops={'BiasAdd'}|{'BiasAdd','Relu'}
 _BlockedConv2D : ~close input=[b,1,4,4,16] filter=[3,3,16,5] @depthwise=false @blocked=true @channels=16
   @strides={1,1,1,1} @padding='SAME' @dilations={1,1,1,1} @explicit_paddings={} @num_args=1 args=[5] @fused_ops={'BiasAdd'}
+_BlockImages : h:1..3 w:1..3 images=[b,h,w,20]
 _UnblockImages _MeanOfBlockedImages : ~close h:1..3 w:1..3 blocked=[b,2,h,w,16] @channels=20
 _ScaleBlockedImages : h:1..3 w:1..3 blocked=[b,2,h,w,16] scales=[b,1,1,20]
 Conv2D : ~close h:1..6 w:1..6 kh:1..h kw:1..w s:1..3 c:1..3 o:1..3 input=[b,c,h,w] filter=[kh,kw,c,o]
