@@ -14,6 +14,7 @@
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
 #include "graph/passes/fuse_layer_norm.h"
+#include "graph/passes/fuse_pointwise_depthwise.h"
 #include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
 #include "graph/passes/simplify.h"
@@ -123,8 +124,10 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
     fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);
-  if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step))
+  if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step)) {
     fuse<ImageBlocks>(step, devices);
+    if (has_any(step, {"_BlockedConv2D"})) fuse<PointwiseDepthwiseFusion>(step);
+  }
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);
   const bool training = passes.fuse_training && !is_inference(step);

@@ -9,6 +9,7 @@ void register_fused_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_fused_product_ops(ops, kernels);
   register_product_gradient_ops(ops, kernels);
   register_blocked_image_ops(ops, kernels);
+  register_pointwise_depthwise_ops(ops, kernels);
   register_fused_transformer_ops(ops, kernels);
 }
 

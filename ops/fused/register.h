@@ -16,6 +16,7 @@ void register_fused_elementwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_product_ops(OpRegistry&, KernelRegistry&);
 void register_product_gradient_ops(OpRegistry&, KernelRegistry&);
 void register_blocked_image_ops(OpRegistry&, KernelRegistry&);
+void register_pointwise_depthwise_ops(OpRegistry&, KernelRegistry&);
 void register_fused_transformer_ops(OpRegistry&, KernelRegistry&);
 
 /// Kernels of GPUs. Launches are those of the variant.

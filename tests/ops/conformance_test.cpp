@@ -51,6 +51,7 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_ReduceScatter",
                                             "_BlockImages",
                                             "_BlockedConv2D",
+                                            "_BlockedPointwiseDepthwise",
                                             "_MeanOfBlockedImages",
                                             "_ScaleBlockedImages",
                                             "_UnblockImages",

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// _BlockedPointwiseDepthwise: a 1x1 convolution and the depthwise one behind it, as in MobileNets and EfficientNets.
+// What is between, the largest images of such networks, is never in memory: some rows of one block at a time, in the
+// cache.
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <numeric>
+
+#include "devices/parallel.h"
+#include "ops/fused/register.h"
+#include "ops/nn/block_rows.h"
+#include "ops/nn/conv_kernel.h"
+#include "ops/parts/image_blocks.h"
+#include "ops/parts/type_dispatch.h"
+
+namespace troupe {
+namespace {
+
+/// Bytes of the input that all blocks read before the next of its rows are begun: about half of a second-level cache.
+constexpr int64_t kBandBytes = 768 << 10;
+/// Places of a block that are made at once, where rows are short.
+constexpr int64_t kPlacesAtOnce = 2 * kMostPlaces;
+
+/// Both convolutions; `depthwise` says what the attributes of the node do.
+struct Both {
+  ConvShape pointwise, depthwise;
+  static Result<Both> resolve(const WindowAttrs& attrs, const PartialShape& images, const PartialShape& pointwise,
+                              const PartialShape& depthwise) {
+    Both out;
+    const WindowAttrs one{.layout = ChannelLayout(Attrs()), .padding = "VALID"};
+    TROUPE_ASSIGN(out.pointwise, ConvShape::resolve(one, images, pointwise, false));
+    const PartialShape between{images[0], out.pointwise.y.out, out.pointwise.x.out, out.pointwise.out_channels};
+    TROUPE_ASSIGN(out.depthwise, ConvShape::resolve(attrs, between, depthwise, true));
+    return out;
+  }
+};
+
+Error not_pointwise(const std::string& filter, int64_t channels, int64_t middle) {
+  return invalid_argument("pointwise filter {} is not [1,1,{},{}]", filter, channels, middle);
+}
+
+/// The attributes of one of the two as a _BlockedConv2D.
+Attrs attrs_of(const KernelInit& init, bool depthwise) {
+  const auto& ops = init.attr<std::vector<std::string>>(depthwise ? "depthwise_ops" : "pointwise_ops");
+  Attrs out;
+  out.set("T", DType::kFloat32);
+  out.set("depthwise", depthwise);
+  out.set("blocked", true);
+  out.set("channels", init.attr<int64_t>(depthwise ? "middle" : "channels"));
+  out.set("fused_ops", ops);
+  out.set("num_args", int64_t{std::ranges::find(ops, "BiasAdd") != ops.end()});
+  out.set("strides", depthwise ? init.attr<std::vector<int64_t>>("strides") : std::vector<int64_t>{1, 1, 1, 1});
+  out.set("padding", depthwise ? init.attr<std::string>("padding") : std::string("VALID"));
+  out.set("explicit_paddings",
+          depthwise ? init.attr<std::vector<int64_t>>("explicit_paddings") : std::vector<int64_t>());
+  out.set("dilations", std::vector<int64_t>{1, 1, 1, 1});
+  return out;
+}
+
+/// Filters and biases, a part for each block of 16 channels: [channels, 16] of the pointwise one, its bias, [places,
+/// 16] of the depthwise one, its bias. What is beyond the channels is 0.
+struct Part {
+  int64_t channels, places;
+  int64_t size() const { return (channels + 1 + places + 1) * kImageBlock; }
+  int64_t bias() const { return channels * kImageBlock; }
+  int64_t depthwise() const { return bias() + kImageBlock; }
+  int64_t depthwise_bias() const { return depthwise() + places * kImageBlock; }
+};
+
+/// One call: the rows of results lie one behind the other, by image, band of rows, block, row.
+struct PairRows {
+  const ConvShape& shape;  // of the depthwise convolution
+  const BlockRows &first, &second;
+  const float *x, *parts;
+  float* y;
+  Part part;
+  int64_t blocks, blocks_in, bands;
+
+  int64_t count() const { return shape.batch * blocks * shape.y.out; }
+  int64_t row_places() const {
+    return std::max(shape.x.in + shape.x.lo, (shape.x.out - 1) * shape.x.stride + shape.x.size);
+  }
+
+  /// Rows [begin, end) of all.
+  void run(int64_t begin, int64_t end) const {
+    // Rows between the two that are made together, in turns within a buffer; behind them one of zeros.
+    const int64_t together = std::clamp<int64_t>(
+        (kPlacesAtOnce + shape.x.in * shape.y.stride - 1) / (shape.x.in * shape.y.stride), 1, shape.y.out);
+    const int64_t held = (together - 1) * shape.y.stride + shape.y.size, pitch = row_places() * kImageBlock;
+    const auto buffer = std::make_unique<float[]>(static_cast<size_t>((held + 1) * pitch));  // padding is 0
+    std::vector<const float*> taps(static_cast<size_t>(shape.y.size));
+    while (begin < end) {
+      const int64_t of_image = shape.y.out * blocks, image = begin / of_image, at = begin % of_image;
+      int64_t band = at * bands / of_image;
+      while (first_row(band + 1) * blocks <= at) ++band;
+      while (first_row(band) * blocks > at) --band;
+      const int64_t from = first_row(band), rows = first_row(band + 1) - from;
+      const int64_t block = (at - from * blocks) / rows, row = from + (at - from * blocks) % rows;
+      const int64_t last = std::min(from + rows, row + end - begin);
+      run_block(image, block, row, last, together, held, pitch, buffer.get(), taps.data());
+      begin += last - row;
+    }
+  }
+
+ private:
+  int64_t first_row(int64_t band) const { return shape.y.out * band / bands; }
+
+  void run_block(int64_t image, int64_t block, int64_t begin, int64_t end, int64_t together, int64_t held,
+                 int64_t pitch, float* buffer, const float** taps) const {
+    const WindowAxis &v = shape.y, &h = shape.x;
+    const float* const from = x + image * blocks_in * v.in * h.in * kImageBlock;
+    float* const to = y + (image * blocks + block) * v.out * h.out * kImageBlock;
+    const float* const weights = parts + block * part.size();
+    const float* const zeros = buffer + held * pitch;
+    int64_t made = std::max<int64_t>(0, begin * v.stride - v.lo);  // rows between that are done with or in the buffer
+    for (int64_t row = begin; row < end; row += together) {
+      const int64_t last = std::min(end, row + together);
+      const int64_t needed = std::min(v.in, (last - 1) * v.stride - v.lo + v.size);
+      made = std::max(made, row * v.stride - v.lo);
+      if (needed > made) {
+        make_between(from + made * h.in * kImageBlock, made, needed, held, pitch, weights, buffer);
+        made = needed;
+      }
+      for (int64_t r = row; r < last; ++r) {
+        for (int64_t i = 0; i < v.size; ++i) {
+          const int64_t between = r * v.stride - v.lo + i;
+          taps[i] = between < 0 || between >= v.in ? zeros : buffer + between % held * pitch;
+        }
+        second.depthwise(h.out, h.stride, taps, v.size, h.size, weights + part.depthwise(),
+                         weights + part.depthwise_bias(), to + r * h.out * kImageBlock);
+      }
+    }
+  }
+
+  /// Rows [begin, end) between the two, of which `from` is the first of the input.
+  void make_between(const float* from, int64_t begin, int64_t end, int64_t held, int64_t pitch, const float* weights,
+                    float* buffer) const {
+    const int64_t width = shape.x.in, places = (end - begin) * width;
+    const int64_t groups = (places + kMostPlaces - 1) / kMostPlaces;
+    float* const wrap = buffer + held * pitch;
+    float* place = buffer + begin % held * pitch + shape.x.lo * kImageBlock;
+    int64_t column = 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t p = places * g / groups, n = places * (g + 1) / groups - p;
+      float* to[kMostPlaces];
+      for (int64_t i = 0; i < n; ++i) {
+        to[i] = place;
+        place += kImageBlock;
+        if (++column < width) continue;
+        column = 0;
+        place += pitch - width * kImageBlock;
+        if (place >= wrap) place -= held * pitch;
+      }
+      first.pointwise(n, from + p * kImageBlock, shape.y.in * width * kImageBlock, part.channels, weights,
+                      weights + part.bias(), to);
+    }
+  }
+};
+
+class BlockedPointwiseDepthwise final : public ComputeKernel {
+ public:
+  static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init, const EpilogueKernels& epilogues) {
+    const Attrs attrs[2] = {attrs_of(init, false), attrs_of(init, true)};
+    TROUPE_ASSIGN(WindowAttrs window, WindowAttrs::parse(attrs[1]));
+    std::unique_ptr<BlockedPointwiseDepthwise> out(
+        new BlockedPointwiseDepthwise(std::move(window), init.attr<int64_t>("channels"), init.attr<int64_t>("middle")));
+    std::optional<BlockActivation> activations[2];
+    for (int i = 0; i < 2; ++i) {
+      KernelInit one = init;
+      one.attrs = &attrs[i];
+      TROUPE_ASSIGN(const EpilogueForm form, EpilogueForm::parse(one));
+      out->biases_[i] = form.bias;
+      activations[i] = BlockActivation::of(form.activation);
+      one.constants.clear();
+      one.constants.resize(2);
+      if (init.constants.size() > 2) one.constants[1] = init.constants[static_cast<size_t>(1 + i)];
+      TROUPE_ASSIGN(out->alone_[i], make_blocked_conv_kernel(one, epilogues));
+    }
+    if (init.attr<int64_t>("num_args") != out->biases_[0] + out->biases_[1])
+      return invalid_argument("{} args for {} biases", init.attr<int64_t>("num_args"),
+                              out->biases_[0] + out->biases_[1]);
+    if (BlockRows::available() && activations[0] && activations[1]) {
+      out->first_.emplace(*activations[0]);
+      out->second_.emplace(*activations[1]);
+    }
+    out->constant_ = init.constants.size() > 2 && std::ranges::all_of(init.constants.begin() + 1, init.constants.end(),
+                                                                      [](const Tensor& t) { return t.defined(); });
+    return std::unique_ptr<ComputeKernel>(std::move(out));
+  }
+
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Shape images, unblocked_shape(c.input(0).shape(), channels_));
+    TROUPE_ASSIGN(const Both both, Both::resolve(attrs_, images, c.input(1).shape(), c.input(2).shape()));
+    const ConvShape &p = both.pointwise, &d = both.depthwise;
+    if (const Shape& filter = c.input(1).shape(); filter != Shape{1, 1, channels_, middle_})
+      return not_pointwise(filter.str(), channels_, middle_);
+    const bool fits = d.out_channels == p.out_channels && d.x.stride <= 2 && d.y.dilation == 1 && d.x.dilation == 1 &&
+                      c.input(0).elements() > 0 && d.batch * d.y.out * d.x.out * d.out_channels > 0;
+    for (int i = 0, at = 3; i < 2; ++i)
+      if (biases_[i] && c.input(at++).shape() != Shape{p.out_channels})
+        return invalid_argument("bias {} for {} channels", c.input(at - 1).shape().str(), p.out_channels);
+    return first_ && fits ? together(c, both) : one_after_another(c);
+  }
+
+ private:
+  BlockedPointwiseDepthwise(WindowAttrs attrs, int64_t channels, int64_t middle)
+      : attrs_(std::move(attrs)), channels_(channels), middle_(middle) {}
+
+  Status together(KernelContext& c, const Both& both) {
+    const ConvShape& d = both.depthwise;
+    const int64_t dims[] = {d.batch, image_blocks(d.out_channels), d.y.out, d.x.out, kImageBlock};
+    TROUPE_ASSIGN(const Shape made, Shape::make(dims));
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, made));
+    const Part part{both.pointwise.in_channels, d.y.size * d.x.size};
+    TROUPE_ASSIGN(const Tensor parts, parts_for(c, part, d.out_channels));
+    const int64_t blocks_in = image_blocks(part.channels), row_of_input = blocks_in * d.x.in * kImageBlock;
+    const int64_t rows_of_band =
+        std::max<int64_t>(kBandBytes / (row_of_input * int64_t{sizeof(float)}) / d.y.stride, 1);
+    const PairRows rows{.shape = d,
+                        .first = *first_,
+                        .second = *second_,
+                        .x = c.input(0).data<float>(),
+                        .parts = parts.data<float>(),
+                        .y = y.mutable_data<float>(),
+                        .part = part,
+                        .blocks = image_blocks(d.out_channels),
+                        .blocks_in = blocks_in,
+                        .bands = (d.y.out + rows_of_band - 1) / rows_of_band};
+    const int64_t vectors = d.x.in * d.y.stride * part.channels + d.x.out * part.places;  // of a row, multiplied
+    parallel_for(c.threads(), rows.count(), 1 + kCheapGrain / std::max<int64_t>(vectors, 1),
+                 [&](int64_t begin, int64_t end) { rows.run(begin, end); });
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+  /// Filters and biases in parts; those that are constants stay so.
+  Result<Tensor> parts_for(const KernelContext& c, const Part& part, int64_t channels) {
+    if (!constant_) return pack(c, part, channels);
+    const std::lock_guard lock(mutex_);
+    const auto is_kept = [&](size_t i) { return kept_from_[i].raw() == c.input(static_cast<int>(i) + 1).raw(); };
+    if (!kept_.defined()) {
+      TROUPE_ASSIGN(kept_, pack(c, part, channels));
+      for (int i = 1; i < c.num_inputs(); ++i) kept_from_.push_back(c.input(i));
+    }
+    for (size_t i = 0; i < kept_from_.size(); ++i)
+      if (!is_kept(i)) return pack(c, part, channels);  // another was fed
+    return kept_;
+  }
+
+  Result<Tensor> pack(const KernelContext& c, const Part& part, int64_t channels) const {
+    const int64_t blocks = image_blocks(channels);
+    TROUPE_ASSIGN(Tensor packed, c.allocate(DType::kFloat32, {blocks, part.size()}));
+    float* const to = packed.mutable_data<float>();
+    std::fill_n(to, packed.elements(), 0.0f);
+    // `rows` of all channels, into what is `offset` in each part.
+    const auto copy = [&](const float* from, int64_t rows, int64_t offset) {
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t b = 0; b < blocks; ++b)
+          std::copy_n(from + r * channels + b * kImageBlock, std::min(kImageBlock, channels - b * kImageBlock),
+                      to + b * part.size() + offset + r * kImageBlock);
+    };
+    copy(c.input(1).data<float>(), part.channels, 0);
+    copy(c.input(2).data<float>(), part.places, part.depthwise());
+    if (biases_[0]) copy(c.input(3).data<float>(), 1, part.bias());
+    if (biases_[1]) copy(c.input(3 + biases_[0]).data<float>(), 1, part.depthwise_bias());
+    return packed;
+  }
+
+  /// By the kernels of _BlockedConv2D, where the loops have no code for it.
+  Status one_after_another(KernelContext& c) {
+    Tensor image = c.input(0);
+    for (int i = 0, bias = 3; i < 2; ++i) {
+      std::vector<Tensor> values = {std::move(image), c.input(1 + i)};
+      if (biases_[i]) values.push_back(c.input(bias++));
+      const auto n = static_cast<uint32_t>(values.size());
+      std::vector<uint32_t> slots(n);
+      std::iota(slots.begin(), slots.end(), 0);
+      const std::vector<int32_t> uses(n, 2);
+      values.emplace_back();
+      KernelContext one(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, 1, c.device(), c.step());
+      TROUPE_RETURN_IF_ERROR(alone_[i]->compute(one));
+      image = std::move(values.back());
+    }
+    c.set_output(0, std::move(image));
+    return {};
+  }
+
+  const WindowAttrs attrs_;  // of the depthwise one
+  const int64_t channels_, middle_;
+  bool biases_[2] = {};
+  bool constant_ = false;  // filters and biases, unless a step feeds them
+  std::unique_ptr<ComputeKernel> alone_[2];
+  std::optional<BlockRows> first_, second_;
+  std::mutex mutex_;
+  Tensor kept_;                    // guarded by mutex_
+  std::vector<Tensor> kept_from_;  // guarded by mutex_
+};
+
+Status pointwise_depthwise_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(0, 5));
+  const int64_t channels = c.attr<int64_t>("channels"), middle = c.attr<int64_t>("middle");
+  const int64_t blocks = image_blocks(channels);
+  if ((x[1] >= 0 && x[1] != blocks) || (x[4] >= 0 && x[4] != kImageBlock))
+    return invalid_argument("{} are not {} channels in blocks of {}", x.str(), channels, kImageBlock);
+  TROUPE_ASSIGN(const PartialShape filter, c.with_rank(1, 4));
+  const int64_t wanted[] = {1, 1, channels, middle};
+  for (int i = 0; i < 4; ++i)
+    if (filter[i] >= 0 && filter[i] != wanted[i]) return not_pointwise(filter.str(), channels, middle);
+  TROUPE_ASSIGN(const WindowAttrs attrs, WindowAttrs::parse(c.attrs()));
+  TROUPE_ASSIGN(const Both both, Both::resolve(attrs, {x[0], x[2], x[3], channels}, filter, c.input(2)));
+  const ConvShape& d = both.depthwise;
+  c.set_output(0, PartialShape{d.batch, image_blocks(d.out_channels), d.y.out, d.x.out, kImageBlock});
+  return {};
+}
+
+NodeCost pointwise_depthwise_cost(const CostContext& c) {
+  const double between = c.input_elements(0) / std::max(c.input_size(1, 2), 1.0) * c.input_size(1, 3);
+  const double taps = c.input_size(2, 0) * c.input_size(2, 1);
+  return {2 * between * c.input_size(1, 2) + 2 * c.output_elements(0) * taps, c.all_bytes()};
+}
+
+}  // namespace
+
+void register_pointwise_depthwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  ops.add(OpDef("_BlockedPointwiseDepthwise")
+              .input("input: float32")
+              .input("pointwise_filter: float32")
+              .input("depthwise_filter: float32")
+              .input("args: num_args * float32")
+              .output("output: float32")
+              .attr("channels: int >= 1")
+              .attr("middle: int >= 1")
+              .attr("num_args: int >= 0")
+              .attr("pointwise_ops: list(string)")
+              .attr("depthwise_ops: list(string)")
+              .attr("strides: list(int)")
+              .attr("padding: {'SAME', 'VALID', 'EXPLICIT'}")
+              .attr("explicit_paddings: list(int) = []")
+              .shape(pointwise_depthwise_shape)
+              .cost(pointwise_depthwise_cost)
+              .doc("A _BlockedConv2D of 1x1 places and stride 1, from so many channels to `middle`, and the depthwise "
+                   "one of its result, "
+                   "whose strides and padding the attributes say. Each may have a bias, which is in args, and an "
+                   "activation behind it. A pass makes it."),
+          not_differentiable("passes make it, in steps without gradients"));
+  kernels.add("_BlockedPointwiseDepthwise", DeviceKind::kCpu, KernelRegistry::Types{},
+              KernelFactory([epilogues = std::make_shared<const EpilogueKernels>(kernels)](
+                                const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+                return BlockedPointwiseDepthwise::make(init, *epilogues);
+              }));
+}
+
+}  // namespace troupe
