@@ -19,8 +19,8 @@ namespace {
 
 /// Bytes of the input that all blocks read before the next of its rows are begun: about half of a second-level cache.
 constexpr int64_t kBandBytes = 768 << 10;
-/// Places of a block that are made at once, where rows are short.
-constexpr int64_t kPlacesAtOnce = 2 * kMostPlaces;
+/// Places of a block that are made at once, where rows are short: of small images all, which are best divided.
+constexpr int64_t kPlacesAtOnce = 2 * kMostPlaces, kSmallImage = 256;
 
 /// Both convolutions; `depthwise` says what the attributes of the node do.
 struct Both {
@@ -85,8 +85,10 @@ struct PairRows {
   /// Rows [begin, end) of all.
   void run(int64_t begin, int64_t end) const {
     // Rows between the two that are made together, in turns within a buffer; behind them one of zeros.
-    const int64_t together = std::clamp<int64_t>(
-        (kPlacesAtOnce + shape.x.in * shape.y.stride - 1) / (shape.x.in * shape.y.stride), 1, shape.y.out);
+    const int64_t step = shape.x.in * shape.y.stride;  // places that a row of results needs more
+    const int64_t together = shape.y.in * shape.x.in <= kSmallImage
+                                 ? shape.y.out
+                                 : std::clamp<int64_t>((kPlacesAtOnce + step - 1) / step, 1, shape.y.out);
     const int64_t held = (together - 1) * shape.y.stride + shape.y.size, pitch = row_places() * kImageBlock;
     const auto buffer = std::make_unique<float[]>(static_cast<size_t>((held + 1) * pitch));  // padding is 0
     std::vector<const float*> taps(static_cast<size_t>(shape.y.size));
