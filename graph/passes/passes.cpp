@@ -8,6 +8,7 @@
 #include "graph/passes/block_images.h"
 #include "graph/passes/choose_layout.h"
 #include "graph/passes/cse.h"
+#include "graph/passes/drop_gates.h"
 #include "graph/passes/fold_batch_norm.h"
 #include "graph/passes/fuse_attention.h"
 #include "graph/passes/fuse_batch_norm.h"
@@ -120,6 +121,7 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if (passes.fuse_inference && is_inference(step)) {
     if (AttentionFusion::may_apply(step)) fuse<AttentionFusion>(step, devices);
     if (LayerNormFusion::may_apply(step)) fuse<LayerNormFusion>(step, devices);
+    if (has_any(step, {"BlockLSTM", "BlockLSTMV2"})) fuse<GateDropping>(step, devices);
   }
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))

@@ -25,8 +25,8 @@ namespace troupe {
 namespace {
 
 /// Rows of a step with fewer of which reading the weights takes longer than multiplying by them, and rows of all steps
-/// from which on laying them out for once is worth it.
-constexpr int64_t kManyRows = 8, kPanelRows = 32;
+/// from which on laying them out for once is worth it. Without gates to write panels are faster for more rows, too.
+constexpr int64_t kManyRows = 8, kManyRowsOfStates = 65, kPanelRows = 32;
 /// Multiplications of a step that are worth a second thread, which waits for the first after each.
 constexpr int64_t kStepGrain = 1 << 17;
 /// Rows of the input that stay in the second-level cache while all panels are gone through.
@@ -34,40 +34,42 @@ constexpr int64_t kRowsAtOnce = 256;
 
 class BlockLstm final : public ComputeKernel {
  public:
+  /// Of _BlockLSTMStates too, which gives cs and h of what its attribute `op` says.
   explicit BlockLstm(const KernelInit& init)
-      : op_(init.op), order_(init.op), peephole_(init.attr<bool>("use_peephole")),
-        clip_(init.attr<float>("cell_clip")) {
+      : states_only_(init.op == "_BlockLSTMStates"), op_(states_only_ ? init.attr<std::string>("op") : init.op),
+        order_(op_), peephole_(init.attr<bool>("use_peephole")), clip_(init.attr<float>("cell_clip")) {
     if (const float* bias = init.attrs->get<float>("forget_bias")) forget_bias_ = *bias;
     if (!(clip_ > 0)) clip_ = INFINITY;
   }
 
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const Lstm l, Lstm::of(c, op_, peephole_));
-    Results out;
-    for (int i = 0; i < 7; ++i) {
+    Results out = {};
+    for (int i = 0, port = 0; i < 7; ++i) {
+      if (states_only_ && i != 1 && i != 6) continue;
       TROUPE_ASSIGN(Tensor t, c.allocate(DType::kFloat32, l.results()));
       out[i] = t.mutable_data<float>();
       std::fill_n(out[i] + l.steps * l.state(), (l.most_steps - l.steps) * l.state(), 0.f);
-      c.set_output(i, std::move(t));
+      c.set_output(port++, std::move(t));
     }
     TROUPE_ASSIGN(const Tensor panels, panels_for(c, l));
     return panels.defined() ? by_panels(c, l, panels.data<float>(), out) : by_rows(c, l, out);
   }
 
  private:
-  using Results = std::array<float*, 7>;  // i, cs, f, o, ci, co, h
+  using Results = std::array<float*, 7>;  // i, cs, f, o, ci, co, h; nullptr: not wanted
 
   /// The results of step t.
   static LstmStates step(const Lstm& l, const Results& out, int64_t t) {
-    const int64_t at = t * l.state();
-    return {.c_before = t > 0 ? out[1] + at - l.state() : l.c0,
-            .i = out[0] + at,
-            .cs = out[1] + at,
-            .f = out[2] + at,
-            .o = out[3] + at,
-            .ci = out[4] + at,
-            .co = out[5] + at,
-            .h = out[6] + at};
+    const auto at = [&](int i) { return out[i] ? out[i] + t * l.state() : nullptr; };
+    return {.c_before = t > 0 ? at(1) - l.state() : l.c0,
+            .i = at(0),
+            .cs = at(1),
+            .f = at(2),
+            .o = at(3),
+            .ci = at(4),
+            .co = at(5),
+            .h = at(6)};
   }
   /// What step t has from the one before.
   static const float* state(const Lstm& l, const Results& out, int64_t t) {
@@ -77,7 +79,8 @@ class BlockLstm final : public ComputeKernel {
   /// The weights in panels where that pays; kept while they stay the same. Else an undefined tensor. Shapes alone
   /// decide which: panels add up in another order, and a step that is made again has the same bits.
   Result<Tensor> panels_for(const KernelContext& c, const Lstm& l) {
-    if (l.batch >= kManyRows || l.steps * l.batch < kPanelRows) return Tensor();
+    const int64_t many = states_only_ ? kManyRowsOfStates : kManyRows;
+    if (l.batch >= many || l.steps * l.batch < kPanelRows) return Tensor();
     const SteadyTensor::Seen seen = steady_.see(c.input(l.first() + 3));
     const auto lay_out = [&] { return gate_panels(c, l.w, l.inputs + l.units, l.units); };
     const std::lock_guard lock(mutex_);
@@ -142,6 +145,7 @@ class BlockLstm final : public ComputeKernel {
     return {};
   }
 
+  const bool states_only_;
   const std::string op_;
   const GateOrder order_;
   const bool peephole_;
@@ -224,6 +228,13 @@ Status lstm_shape(ShapeContext& c) {
   return {};
 }
 
+Status lstm_states_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape x, c.with_rank(1, 3));
+  TROUPE_ASSIGN(const PartialShape b, c.with_rank(8, 1));
+  for (int i = 0; i < 2; ++i) c.set_output(i, PartialShape{x.dim(0), x.dim(1), b.dim(0) < 0 ? -1 : b.dim(0) / 4});
+  return {};
+}
+
 Status lstm_grad_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 3));
   for (int i = 0; i < 8; ++i) c.set_output(i, c.input(i + 1));
@@ -298,6 +309,23 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                  second ? "BlockLSTMV2" : "BlockLSTM")),
             not_differentiable("TensorFlow defines none"));
   }
+  OpDef states("_BlockLSTMStates");
+  states.input("seq_len_max: int64");
+  for (const char* name : {"x", "cs_prev", "h_prev", "w", "wci", "wcf", "wco", "b"})
+    states.input(std::string(name) + ": float32");
+  ops.add(std::move(states)
+              .output("cs: float32")
+              .output("h: float32")
+              .attr("op: {'BlockLSTM', 'BlockLSTMV2'}")
+              .attr("forget_bias: float = 0.0")
+              .attr("cell_clip: float = 0.0")
+              .attr("use_peephole: bool = false")
+              .shape(lstm_states_shape)
+              .cost(lstm_cost(2))
+              .doc("The outputs cs and h of the BlockLSTM or BlockLSTMV2 that `op` names. A pass makes it where nobody "
+                   "reads the others."),
+          not_differentiable("a pass makes it, in steps without gradients"));
+  kernels.add<BlockLstm>("_BlockLSTMStates", DeviceKind::kCpu, {});
   for (const char* op : {"BlockLSTM", "BlockLSTMV2", "LSTMBlockCell"}) {
     kernels.add<BlockLstm>(op, DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
     add_half_kernels<BlockLstm>(kernels, op);

@@ -17,13 +17,13 @@ struct ForwardRows {
   const float *in_gate, *cell_gate, *forget_gate, *out_gate;  // sums of products, `row_of_sums` apart
   const float *in_bias, *cell_bias, *forget_bias, *out_bias;
   const float *wci, *wcf, *wco;
-  const float* c_before;  // like the results `row_of_units` apart
-  float *i, *cs, *f, *o, *ci, *co, *h;
+  const float* c_before;                // like the results `row_of_units` apart
+  float *i, *cs, *f, *o, *ci, *co, *h;  // all, or cs and h alone
   int64_t rows, row_of_sums, row_of_units;
 };
 
 /// Row `row`, of n units.
-template <bool kPeephole>
+template <bool kPeephole, bool kGates>
 [[gnu::always_inline]] inline void forward_units(const ForwardRows& r, int64_t row, int64_t n, float more_forget,
                                                  float clip) {
   const int64_t sum = row * r.row_of_sums, at = row * r.row_of_units;
@@ -36,26 +36,30 @@ template <bool kPeephole>
     LstmPeepholes w;
     if constexpr (kPeephole) w = {r.wci[k], r.wcf[k], r.wco[k]};
     const LstmUnit u = lstm_unit<kPeephole>(sums, r.c_before[at + k], w, clip);
-    r.i[at + k] = u.i;
     r.cs[at + k] = u.cs;
-    r.f[at + k] = u.f;
-    r.o[at + k] = u.o;
-    r.ci[at + k] = u.ci;
-    r.co[at + k] = u.co;
     r.h[at + k] = u.h;
+    if constexpr (kGates) {
+      r.i[at + k] = u.i;
+      r.f[at + k] = u.f;
+      r.o[at + k] = u.o;
+      r.ci[at + k] = u.ci;
+      r.co[at + k] = u.co;
+    }
   }
 }
 
-template <bool kPeephole>
+template <bool kPeephole, bool kGates>
 [[gnu::always_inline]] inline void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
   for (int64_t row = 0; row < r.rows; ++row)
-    if (n == kPanelUnits) forward_units<kPeephole>(r, row, kPanelUnits, more_forget, clip);  // without rests
-    else forward_units<kPeephole>(r, row, n, more_forget, clip);
+    if (n == kPanelUnits) forward_units<kPeephole, kGates>(r, row, kPanelUnits, more_forget, clip);  // without rests
+    else forward_units<kPeephole, kGates>(r, row, n, more_forget, clip);
 }
 
 TROUPE_SIMD_CLONES void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
-  if (r.wci) forward_rows<true>(r, n, more_forget, clip);
-  else forward_rows<false>(r, n, more_forget, clip);
+  if (r.wci && r.i) forward_rows<true, true>(r, n, more_forget, clip);
+  else if (r.wci) forward_rows<true, false>(r, n, more_forget, clip);
+  else if (r.i) forward_rows<false, true>(r, n, more_forget, clip);
+  else forward_rows<false, false>(r, n, more_forget, clip);
 }
 
 /// One row of one step. Arrays of `n` units.
@@ -165,6 +169,7 @@ void lstm_forward_part(const Lstm& l, GateOrder order, const LstmPart& part, con
   const float *sums = part.sums, *bias = l.b + part.first_unit;
   const auto peephole = [&](const float* w) { return w ? w + part.first_unit : nullptr; };
   const int64_t to = part.first_row * l.units + part.first_unit;
+  const auto result = [&](float* x) { return x ? x + to : nullptr; };
   const ForwardRows r = {.in_gate = sums,
                          .cell_gate = sums + order.cell * part.gate,
                          .forget_gate = sums + order.forget * part.gate,
@@ -177,12 +182,12 @@ void lstm_forward_part(const Lstm& l, GateOrder order, const LstmPart& part, con
                          .wcf = peephole(l.wcf),
                          .wco = peephole(l.wco),
                          .c_before = step.c_before + to,
-                         .i = step.i + to,
+                         .i = result(step.i),
                          .cs = step.cs + to,
-                         .f = step.f + to,
-                         .o = step.o + to,
-                         .ci = step.ci + to,
-                         .co = step.co + to,
+                         .f = result(step.f),
+                         .o = result(step.o),
+                         .ci = result(step.ci),
+                         .co = result(step.co),
                          .h = step.h + to,
                          .rows = part.rows,
                          .row_of_sums = 4 * part.gate,

@@ -47,7 +47,7 @@ struct Lstm : LstmShape {
   const float* recurrent() const { return w + inputs * 4 * units; }
 };
 
-/// Results of one step, or the arrays of the step that a gradient needs, [batch, units] each.
+/// Results of one step, [batch, units] each; i, f, o, ci and co are all there, or all nullptr: not wanted.
 struct LstmStates {
   const float* c_before;
   float *i, *cs, *f, *o, *ci, *co, *h;

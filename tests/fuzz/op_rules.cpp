@@ -271,6 +271,8 @@ _FusedBatchNormReluGrad : ~close y_backprop=[1,2,2,4] x=[1,2,2,4] scale=[4] rese
 BlockLSTM BlockLSTMV2 BlockLSTMGrad BlockLSTMGradV2 : ~close t:1..3 h:1..3 n:1..2 q:1..3 seq_len_max=(0..t) x=[t,n,q]
   cs_prev=[n,h] h_prev=[n,h] w=[q+h,4*h] wci=[h] wcf=[h] wco=[h] b=[4*h] i=[t,n,h] cs=[t,n,h] f=[t,n,h] o=[t,n,h]
   ci=[t,n,h] co=[t,n,h] h=[t,n,h] cs_grad=[t,n,h] h_grad=[t,n,h]
+_BlockLSTMStates : ~close t:1..3 h:1..3 n:1..9 q:1..3 seq_len_max=(0..t) x=[t,n,q] cs_prev=[n,h] h_prev=[n,h]
+  w=[q+h,4*h] wci=[h] wcf=[h] wco=[h] b=[4*h] @op='BlockLSTM'|'BlockLSTMV2'
 LSTMBlockCell LSTMBlockCellGrad : ~close h:1..3 n:1..2 q:1..3 x=[n,q] cs_prev=[n,h] h_prev=[n,h] w=[q+h,4*h] wci=[h]
   wcf=[h] wco=[h] b=[4*h] i=[n,h] cs=[n,h] f=[n,h] o=[n,h] ci=[n,h] co=[n,h] cs_grad=[n,h] h_grad=[n,h]
 GRUBlockCell GRUBlockCellGrad : ~close h:1..3 n:1..2 q:1..3 x=[n,q] h_prev=[n,h] w_ru=[q+h,2*h] w_c=[q+h,h]

@@ -52,6 +52,7 @@ const std::set<std::string>& tested_elsewhere() {
                                             "_BlockImages",
                                             "_BlockedConv2D",
                                             "_BlockedPointwiseDepthwise",
+                                            "_BlockLSTMStates",
                                             "_MeanOfBlockedImages",
                                             "_ScaleBlockedImages",
                                             "_UnblockImages",

@@ -159,6 +159,53 @@ TEST_CASE("an LSTM gives the same, to the bit, on one thread and more, however i
     }
 }
 
+TEST_CASE("an LSTM without its gates has the same cells and results") {
+  for (const Options& each : kOptions)
+    for (const auto& [o, threads] : {std::pair(each, 1), {each, 2}, {longer(each), 1}, {longer(each), 2}}) {
+      const std::vector<Tensor> in = inputs(o);
+      const auto want = plain_lstm(o, as_doubles(in));
+      Attrs attrs = o.attrs();
+      attrs.set("op", o.op);
+      for (int port = 0; port < 2; ++port) {
+        INFO(o.op << " output " << port);
+        auto got = apply("_BlockLSTMStates", in, attrs, port, threads);
+        INFO((got.ok() ? "" : got.error().str()));
+        REQUIRE(got.ok());
+        CHECK(got->shape() == Shape{o.steps, kBatch, kUnits});
+        check_close(doubles(*got), want[port == 0 ? 1 : 6], 2e-6);
+      }
+    }
+}
+
+TEST_CASE("an LSTM without its gates takes any number of rows, the same to the bit on one thread and more") {
+  constexpr int64_t kLong = 6;
+  for (const int64_t units : {3, 16, 150})
+    for (const int64_t wide : {0, 1, 140})
+      for (const int64_t batch : {1, 7, 8, 15, 33, 64, 65}) {
+        INFO(units << " units, " << wide << " inputs, " << batch << " rows");
+        std::vector<Tensor> in = {Tensor::scalar(kLong)};
+        uint32_t seed = 1;
+        for (const Shape& s : {Shape{kLong, batch, wide}, {batch, units}, {batch, units}, {wide + units, 4 * units}})
+          in.push_back(random_tensor<float>(s, seed++));
+        float* w = in[4].mutable_data<float>();
+        for (int64_t i = 0; i < in[4].elements(); ++i) w[i] *= 0.1f;
+        for (int i = 0; i < 3; ++i) in.push_back(random_tensor<float>({units}, seed++));
+        in.push_back(random_tensor<float>({4 * units}, seed++));
+        const auto run = [&](const char* op, const Attrs& attrs, int port, int threads) {
+          auto got = apply(op, in, attrs, port, threads);
+          INFO((got.ok() ? "" : got.error().str()));
+          REQUIRE(got.ok());
+          return doubles(*got);
+        };
+        const Attrs attrs{{"op", std::string("BlockLSTM")}, {"forget_bias", 1.0f}, {"cell_clip", 3.0f}};
+        for (const int port : {0, 1}) {
+          const auto one = run("_BlockLSTMStates", attrs, port, 1);
+          CHECK(run("_BlockLSTMStates", attrs, port, 3) == one);
+          check_close(one, run("BlockLSTM", {}, port == 0 ? 1 : 6, 1), 2e-5);
+        }
+      }
+}
+
 TEST_CASE("an LSTM whose weights stay the same from call to call makes the same bits, and sees others") {
   std::vector<Options> all(std::begin(kOptions), std::end(kOptions));
   for (const Options& o : kOptions) all.push_back(longer(o));
