@@ -8,15 +8,15 @@
 namespace troupe {
 
 /// The product of _FusedMatMul whose second factor is a Const of float32, with bias, added matrix and activation on the
-/// way out of the registers, by oneDNN; of one row by a loop. The layout takes as much memory as the constant, for each
-/// of the first two numbers of rows that come. Any number of threads.
+/// way, part by part; of one row by a loop. The layout takes as much memory as the constant, without AVX-512 (by
+/// oneDNN) for each of the first two numbers of rows that come. Any number of threads.
 class KeptProduct {
  public:
   /// nullptr where the factor is not such, or oneDNN is not there.
   static std::unique_ptr<KeptProduct> make(const KernelInit& init, const Epilogue& epilogue);
   ~KeptProduct();
   /// The result. Undefined where the plain way must do: another factor was fed, few elements, shapes that do not fit,
-  /// a third number of rows, a processor that oneDNN has no such code for.
+  /// without AVX-512 a third number of rows, or a processor that oneDNN has no such code for.
   Result<Tensor> compute(KernelContext& c);
 
  private:

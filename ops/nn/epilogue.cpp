@@ -8,12 +8,40 @@
 #include "base/join.h"
 #include "ops/nn/activation_functors.h"
 #include "ops/parts/elementwise.h"
+#include "ops/parts/simd_clones.h"
 
 namespace troupe {
 namespace {
 
 constexpr std::string_view kActivations[] = {"Relu",  "Relu6",           "Elu",      "Tanh", "Sigmoid",
                                              "Swish", "GeluApproximate", "GeluExact"};
+
+/// kActivations[which] of float32 in place.
+TROUPE_SIMD_CLONES void activate(int which, float* x, int64_t n) {
+  namespace f = activation_functors;
+  const auto each = [&]<class F>(F) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < n; ++i) x[i] = F::apply(x[i]);
+  };
+  switch (which) {
+    case 0: return each(f::Relu());
+    case 1: return each(f::Relu6());
+    case 2: return each(f::Elu());
+    case 3: return each(f::Tanh());
+    case 4: return each(f::Sigmoid());
+    case 5: return each(f::Swish());
+    case 6: return each(f::GeluApproximate());
+    case 7: return each(f::GeluExact());
+  }
+}
+
+/// to = sums [+ bias] [+ image].
+TROUPE_SIMD_CLONES void add_rest(const float* sums, const float* bias, const float* image, float* to, int64_t n) {
+  if (bias && image)
+    for (int64_t i = 0; i < n; ++i) to[i] = sums[i] + bias[i] + image[i];
+  else if (bias || image)
+    for (int64_t i = 0; i < n; ++i) to[i] = sums[i] + (bias ? bias : image)[i];
+  else std::copy_n(sums, n, to);
+}
 
 std::string key(std::string_view op, DType dtype, std::string_view data_format) {
   return fmt::format("{} {} {}", op, to_string(dtype), op == "BiasAdd" ? data_format : "");
@@ -78,12 +106,24 @@ Result<EpilogueForm> EpilogueForm::parse(const KernelInit& init, bool takes_imag
 Result<Epilogue> Epilogue::make(const KernelInit& init, const EpilogueKernels& kernels, bool takes_image) {
   Epilogue out;
   TROUPE_ASSIGN(out.form_, EpilogueForm::parse(init, takes_image));
+  if (!out.form_.activation.empty())
+    out.activation_ = static_cast<int>(std::ranges::find(kActivations, out.form_.activation) - kActivations);
   const auto format = init.attrs->get_or<std::string>("data_format", "NHWC");
   for (const std::string& op : init.attr<std::vector<std::string>>("fused_ops")) {
     out.steps_.push_back(kernels.find(op, init.attr<DType>("T"), format));
     TROUPE_CHECK(out.steps_.back());
   }
   return out;
+}
+
+void Epilogue::apply_part(const KernelContext& c, const Part& part, float* y) const {
+  const float* bias = form_.bias ? c.input(2).data<float>() + part.at % part.n : nullptr;
+  const float* image = form_.image ? c.input(this->image()).data<float>() + part.at : nullptr;
+  for (int64_t row = 0; row < part.rows; ++row) {
+    float* const to = y + part.at + row * part.n;
+    add_rest(part.sums + row * part.row_of_sums, bias, image ? image + row * part.n : nullptr, to, part.columns);
+    activate(activation_, to, part.columns);
+  }
 }
 
 Status Epilogue::apply(const KernelContext& c, Tensor& y) const {

@@ -60,19 +60,18 @@ template <int kLanes, int kMost>
 }
 
 /// All rows, in groups of at most `kMost` and about the same number. They go through a part of the panel that fits the
-/// first-level cache before the next part is read, which the groups after the first ask for.
+/// first-level cache before the next part is read, which the last groups ask for.
 template <int kLanes, int kMost>
 [[gnu::always_inline]] inline void multiply_rows(const float* a, int64_t rows, int64_t k, const float* b, bool add,
                                                  float* sums) {
   if (k == 0 && !add) std::fill_n(sums, rows * kPanelColumns, 0.0f);
   const int64_t groups = (rows + kMost - 1) / kMost, part = groups == 1 ? k : kPartRows;
-  constexpr int64_t kLinesOfRow = kPanelColumns / kLine;  // so many groups ask for the next part
+  const int64_t asking = std::max<int64_t>(1, groups - kPanelColumns / kLine);  // from this group on, a line each row
   for (int64_t from = 0; from < k; from += part, add = true)
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t row = rows * g / groups, end = rows * (g + 1) / groups;
       const float* const here = b + from * kPanelColumns;
-      const float* const next =
-          g > 0 && g <= kLinesOfRow ? here + part * kPanelColumns + (g - 1) * part * kLine : nullptr;
+      const float* const next = g >= asking ? here + part * kPanelColumns + (g - asking) * part * kLine : nullptr;
       multiply_few<kLanes, kMost>(a + row * k + from, k, end - row, std::min(part, k - from), here, add, next,
                                   sums + row * kPanelColumns);
     }
@@ -128,6 +127,14 @@ Result<Tensor> gate_panels(const KernelContext& c, const float* w, int64_t depth
     for (; panel < end; ++panel) copy_panel(w, depth, units, panel * kPanelUnits, to + panel * size);
   });
   return packed;
+}
+
+bool panels_are_fast() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f");
+#else
+  return false;
+#endif
 }
 
 void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {

@@ -12,6 +12,7 @@ using namespace troupe;
 namespace {
 
 using OpNames = std::vector<std::string>;
+using Outputs = std::vector<Output>;
 
 struct ProductFixture {
   testing::Evaluator evaluator;
@@ -122,6 +123,36 @@ TEMPLATE_TEST_CASE("fused products by a large constant give what their nodes giv
             f.check<TestType>("MatMul", x, w, bias, ops, attrs, adds ? f.values<TestType>({rows, n}) : Output());
           }
     }
+}
+
+TEST_CASE("rows by a constant that is laid out in panels, of any numbers of rows, columns and threads") {
+  for (const int threads : {1, 2, 5})
+    for (const auto& [k, n] : {std::pair<int64_t, int64_t>{300, 100}, {1400, 100}, {130, 2100}, {9000, 30}})
+      for (const bool transposed : {false, true}) {
+        ProductFixture f{testing::Evaluator(threads)};
+        const Output w = f.values<float>(transposed ? Shape{n, k} : Shape{k, n}), bias = f.values<float>({n});
+        for (const int64_t m : {2, 9, 27, 29, 130, 300, 600}) {
+          if (m * k * n > 100'000'000) continue;
+          INFO(fmt::format("[{},{}] by [{},{}]{}, {} threads", m, k, k, n, transposed ? " transposed" : "", threads));
+          const Output x = f.values<float>({m, k});
+          for (const OpNames& ops : {OpNames{}, {"BiasAdd", "GeluExact"}}) {
+            const Output one = f.fused("MatMul", ops.empty() ? Outputs{x, w} : Outputs{x, w, bias}, ops,
+                                       {{"transpose_b", transposed}});
+            Output expected = f.s.op("MatMul", {x, w}, {{"transpose_b", transposed}});
+            if (!ops.empty()) expected = f.gelu<float>(f.s.op("BiasAdd", {expected, bias}), true);
+            REQUIRE(f.s.ok());
+            auto r = f.evaluator.run({one, expected});
+            REQUIRE(r.ok());
+            double worst = 0, largest = 1;
+            for (int64_t i = 0; i < (*r)[1].elements(); ++i) {
+              const double want = (*r)[1].data<float>()[i];
+              worst = std::max(worst, std::fabs((*r)[0].data<float>()[i] - want));
+              largest = std::max(largest, std::fabs(want));
+            }
+            CHECK(worst < 1e-5 * largest);
+          }
+        }
+      }
 }
 
 TEST_CASE("one row by a constant gives what its nodes give, on any number of threads") {
