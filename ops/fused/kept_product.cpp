@@ -7,6 +7,7 @@
 #include "ops/fused/kept_product.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 
 #include "devices/parallel.h"
@@ -127,15 +128,18 @@ struct KeptProduct::State {
     const int64_t wanted = (kPiecesOfThread * c.threads() + count - 1) / count;
     const int64_t pieces = std::max(std::min(wanted, m / kLeastRows), (m + kMostRowsAtOnce - 1) / kMostRowsAtOnce);
     const int64_t blocks = std::max<int64_t>(pieces, 1);
+    const int64_t most_sums = (m + blocks - 1) / blocks * kPanelColumns;
+    TROUPE_ASSIGN(Tensor all_sums, c.allocate(DType::kFloat32, {c.threads(), most_sums}));
+    float* const first_sums = all_sums.mutable_data<float>();
+    std::atomic<int64_t> taken = 0;  // of the sums
     parallel_for(c.threads(), count * blocks, 1, [&](int64_t begin, int64_t end) {
-      const auto sums =
-          std::make_unique_for_overwrite<float[]>(static_cast<size_t>(((m + blocks - 1) / blocks + 1) * kPanelColumns));
+      float* const sums = first_sums + taken++ * most_sums;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t panel = i / blocks, first = panel * kPanelColumns;
         const int64_t row = m * (i % blocks) / blocks, rows = m * (i % blocks + 1) / blocks - row;
-        multiply_panel(a + row * k, rows, k, b + panel * k * kPanelColumns, false, sums.get());
+        multiply_panel(a + row * k, rows, k, b + panel * k * kPanelColumns, false, sums);
         epilogue.apply_part(c,
-                            {.sums = sums.get(),
+                            {.sums = sums,
                              .row_of_sums = kPanelColumns,
                              .rows = rows,
                              .columns = std::min(kPanelColumns, n - first),

@@ -3,11 +3,12 @@
 // What is between, the largest images of such networks, is never in memory: some rows of one block at a time, in the
 // cache.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
-#include <numeric>
 
 #include "devices/parallel.h"
+#include "ops/fused/part_kernels.h"
 #include "ops/fused/register.h"
 #include "ops/nn/block_rows.h"
 #include "ops/nn/conv_kernel.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr int64_t kBandBytes = 768 << 10;
 /// Places of a block that are made at once, where rows are short: of small images all, which are best divided.
 constexpr int64_t kPlacesAtOnce = 2 * kMostPlaces, kSmallImage = 256;
+constexpr int64_t kMostTaps = 16;  // rows of a filter
 
 /// Both convolutions; `depthwise` says what the attributes of the node do.
 struct Both {
@@ -76,22 +78,22 @@ struct PairRows {
   float* y;
   Part part;
   int64_t blocks, blocks_in, bands;
+  /// Rows between the two that are made together, in turns within a buffer; behind them is one of zeros.
+  int64_t together = made_together(shape);
+  int64_t held = (together - 1) * shape.y.stride + shape.y.size;
+  int64_t pitch = row_places() * kImageBlock;
 
   int64_t count() const { return shape.batch * blocks * shape.y.out; }
   int64_t row_places() const {
     return std::max(shape.x.in + shape.x.lo, (shape.x.out - 1) * shape.x.stride + shape.x.size);
   }
 
+  /// Floats that run() needs for itself.
+  int64_t buffer_size() const { return (held + 1) * pitch; }
+
   /// Rows [begin, end) of all.
-  void run(int64_t begin, int64_t end) const {
-    // Rows between the two that are made together, in turns within a buffer; behind them one of zeros.
-    const int64_t step = shape.x.in * shape.y.stride;  // places that a row of results needs more
-    const int64_t together = shape.y.in * shape.x.in <= kSmallImage
-                                 ? shape.y.out
-                                 : std::clamp<int64_t>((kPlacesAtOnce + step - 1) / step, 1, shape.y.out);
-    const int64_t held = (together - 1) * shape.y.stride + shape.y.size, pitch = row_places() * kImageBlock;
-    const auto buffer = std::make_unique<float[]>(static_cast<size_t>((held + 1) * pitch));  // padding is 0
-    std::vector<const float*> taps(static_cast<size_t>(shape.y.size));
+  void run(int64_t begin, int64_t end, float* buffer) const {
+    std::fill_n(buffer, buffer_size(), 0.0f);  // padding
     while (begin < end) {
       const int64_t of_image = shape.y.out * blocks, image = begin / of_image, at = begin % of_image;
       int64_t band = at * bands / of_image;
@@ -100,16 +102,20 @@ struct PairRows {
       const int64_t from = first_row(band), rows = first_row(band + 1) - from;
       const int64_t block = (at - from * blocks) / rows, row = from + (at - from * blocks) % rows;
       const int64_t last = std::min(from + rows, row + end - begin);
-      run_block(image, block, row, last, together, held, pitch, buffer.get(), taps.data());
+      run_block(image, block, row, last, buffer);
       begin += last - row;
     }
   }
 
  private:
+  static int64_t made_together(const ConvShape& s) {
+    const int64_t step = s.x.in * s.y.stride;  // places that a row of results needs more
+    if (s.y.in * s.x.in <= kSmallImage) return s.y.out;
+    return std::clamp<int64_t>((kPlacesAtOnce + step - 1) / step, 1, s.y.out);
+  }
   int64_t first_row(int64_t band) const { return shape.y.out * band / bands; }
 
-  void run_block(int64_t image, int64_t block, int64_t begin, int64_t end, int64_t together, int64_t held,
-                 int64_t pitch, float* buffer, const float** taps) const {
+  void run_block(int64_t image, int64_t block, int64_t begin, int64_t end, float* buffer) const {
     const WindowAxis &v = shape.y, &h = shape.x;
     const float* const from = x + image * blocks_in * v.in * h.in * kImageBlock;
     float* const to = y + (image * blocks + block) * v.out * h.out * kImageBlock;
@@ -121,10 +127,11 @@ struct PairRows {
       const int64_t needed = std::min(v.in, (last - 1) * v.stride - v.lo + v.size);
       made = std::max(made, row * v.stride - v.lo);
       if (needed > made) {
-        make_between(from + made * h.in * kImageBlock, made, needed, held, pitch, weights, buffer);
+        make_between(from + made * h.in * kImageBlock, made, needed, weights, buffer);
         made = needed;
       }
       for (int64_t r = row; r < last; ++r) {
+        const float* taps[kMostTaps];
         for (int64_t i = 0; i < v.size; ++i) {
           const int64_t between = r * v.stride - v.lo + i;
           taps[i] = between < 0 || between >= v.in ? zeros : buffer + between % held * pitch;
@@ -136,8 +143,7 @@ struct PairRows {
   }
 
   /// Rows [begin, end) between the two, of which `from` is the first of the input.
-  void make_between(const float* from, int64_t begin, int64_t end, int64_t held, int64_t pitch, const float* weights,
-                    float* buffer) const {
+  void make_between(const float* from, int64_t begin, int64_t end, const float* weights, float* buffer) const {
     const int64_t width = shape.x.in, places = (end - begin) * width;
     const int64_t groups = (places + kMostPlaces - 1) / kMostPlaces;
     float* const wrap = buffer + held * pitch;
@@ -186,8 +192,9 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
       out->first_.emplace(*activations[0]);
       out->second_.emplace(*activations[1]);
     }
-    out->constant_ = init.constants.size() > 2 && std::ranges::all_of(init.constants.begin() + 1, init.constants.end(),
-                                                                      [](const Tensor& t) { return t.defined(); });
+    if (init.constants.size() > 2 && std::ranges::all_of(init.constants.begin() + 1, init.constants.end(),
+                                                         [](const Tensor& t) { return t.defined(); }))
+      out->constants_.assign(init.constants.begin() + 1, init.constants.end());
     return std::unique_ptr<ComputeKernel>(std::move(out));
   }
 
@@ -197,8 +204,9 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
     const ConvShape &p = both.pointwise, &d = both.depthwise;
     if (const Shape& filter = c.input(1).shape(); filter != Shape{1, 1, channels_, middle_})
       return not_pointwise(filter.str(), channels_, middle_);
-    const bool fits = d.out_channels == p.out_channels && d.x.stride <= 2 && d.y.dilation == 1 && d.x.dilation == 1 &&
-                      c.input(0).elements() > 0 && d.batch * d.y.out * d.x.out * d.out_channels > 0;
+    const bool fits = d.out_channels == p.out_channels && d.x.stride <= 2 && d.y.size <= kMostTaps &&
+                      d.x.lo < d.x.size && d.y.dilation == 1 && d.x.dilation == 1 && c.input(0).elements() > 0 &&
+                      d.batch * d.y.out * d.x.out * d.out_channels > 0;
     for (int i = 0, at = 3; i < 2; ++i)
       if (biases_[i] && c.input(at++).shape() != Shape{p.out_channels})
         return invalid_argument("bias {} for {} channels", c.input(at - 1).shape().str(), p.out_channels);
@@ -230,23 +238,25 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
                         .blocks_in = blocks_in,
                         .bands = (d.y.out + rows_of_band - 1) / rows_of_band};
     const int64_t vectors = d.x.in * d.y.stride * part.channels + d.x.out * part.places;  // of a row, multiplied
+    TROUPE_ASSIGN(Tensor buffers, c.allocate(DType::kFloat32, {c.threads(), rows.buffer_size()}));
+    float* const buffer = buffers.mutable_data<float>();
+    std::atomic<int64_t> taken = 0;  // of the buffers
     parallel_for(c.threads(), rows.count(), 1 + kCheapGrain / std::max<int64_t>(vectors, 1),
-                 [&](int64_t begin, int64_t end) { rows.run(begin, end); });
+                 [&](int64_t begin, int64_t end) { rows.run(begin, end, buffer + taken++ * rows.buffer_size()); });
     c.set_output(0, std::move(y));
     return {};
   }
 
   /// Filters and biases in parts; those that are constants stay so.
   Result<Tensor> parts_for(const KernelContext& c, const Part& part, int64_t channels) {
-    if (!constant_) return pack(c, part, channels);
+    bool constant = !constants_.empty();
+    for (size_t i = 0; i < constants_.size(); ++i)  // unless another is fed
+      constant = constant && constants_[i].raw() == c.input(static_cast<int>(i) + 1).raw();
+    if (!constant) return pack(c, part, channels);
     const std::lock_guard lock(mutex_);
-    const auto is_kept = [&](size_t i) { return kept_from_[i].raw() == c.input(static_cast<int>(i) + 1).raw(); };
     if (!kept_.defined()) {
       TROUPE_ASSIGN(kept_, pack(c, part, channels));
-      for (int i = 1; i < c.num_inputs(); ++i) kept_from_.push_back(c.input(i));
     }
-    for (size_t i = 0; i < kept_from_.size(); ++i)
-      if (!is_kept(i)) return pack(c, part, channels);  // another was fed
     return kept_;
   }
 
@@ -273,16 +283,9 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
   Status one_after_another(KernelContext& c) {
     Tensor image = c.input(0);
     for (int i = 0, bias = 3; i < 2; ++i) {
-      std::vector<Tensor> values = {std::move(image), c.input(1 + i)};
-      if (biases_[i]) values.push_back(c.input(bias++));
-      const auto n = static_cast<uint32_t>(values.size());
-      std::vector<uint32_t> slots(n);
-      std::iota(slots.begin(), slots.end(), 0);
-      const std::vector<int32_t> uses(n, 2);
-      values.emplace_back();
-      KernelContext one(values.data(), uses.data(), slots.data(), static_cast<int>(n), n, 1, c.device(), c.step());
-      TROUPE_RETURN_IF_ERROR(alone_[i]->compute(one));
-      image = std::move(values.back());
+      std::vector<Tensor> inputs = {std::move(image), c.input(1 + i)};
+      if (biases_[i]) inputs.push_back(c.input(bias++));
+      TROUPE_ASSIGN(image, run_part(*alone_[i], c, std::move(inputs), false));
     }
     c.set_output(0, std::move(image));
     return {};
@@ -291,12 +294,11 @@ class BlockedPointwiseDepthwise final : public ComputeKernel {
   const WindowAttrs attrs_;  // of the depthwise one
   const int64_t channels_, middle_;
   bool biases_[2] = {};
-  bool constant_ = false;  // filters and biases, unless a step feeds them
+  std::vector<Tensor> constants_;  // filters and biases; none: some are not
   std::unique_ptr<ComputeKernel> alone_[2];
   std::optional<BlockRows> first_, second_;
   std::mutex mutex_;
-  Tensor kept_;                    // guarded by mutex_
-  std::vector<Tensor> kept_from_;  // guarded by mutex_
+  Tensor kept_;  // guarded by mutex_: parts of the constants
 };
 
 Status pointwise_depthwise_shape(ShapeContext& c) {

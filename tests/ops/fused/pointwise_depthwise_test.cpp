@@ -138,7 +138,7 @@ TEST_CASE("a filter that is fed in place of a constant is taken, and the constan
 TEST_CASE("what is not finite comes out as the functions have it") {
   if (!BlockRows::available()) return;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  for (const std::string& name : {"", "Relu", "Relu6", "Swish"}) {
+  for (const std::string name : {"", "Relu", "Relu6", "Swish"}) {
     INFO(name);
     const BlockRows rows(*BlockActivation::of(name));
     const std::vector<float> x = {nan, inf, -inf, 0, 1, -1, 200, -200, 88, -88, 1e-30f, 3e38f, -3e38f, 7, -7, 20};
