@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// With AVX-512 the constant lies in panels of 64 columns, which are asked for ahead of time (gate_panels.h): measured
-// with one thread, BERT with 128 words is 1.04 times as fast as with oneDNN, which lays it out where there is none.
-// Bias and GELU, a tenth of a transformer's time after its products, find the part that was just
-// made in the cache. One row is bound by reading the constant: a loop over it as it lies reads 15 to 18 GB/s, oneDNN's
-// product 10 to 13 once it is laid out and 12 to 16 before.
+// With AVX-512 the constant lies in panels of 64 columns, which are asked for ahead of time
+// (ops/parts/panel_product.h): measured with one thread, BERT with 128 words is 1.04 times as fast as with oneDNN,
+// which lays it out where there is none. Bias and GELU, a tenth of a transformer's time after its products, find the
+// part that was just made in the cache. One row is bound by reading the constant: a loop over it as it lies reads 15 to
+// 18 GB/s, oneDNN's product 10 to 13 once it is laid out and 12 to 16 before.
 #include "ops/fused/kept_product.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "devices/parallel.h"
-#include "ops/nn/gate_panels.h"
+#include "ops/parts/panel_product.h"
 #include "ops/parts/simd_clones.h"
 #ifdef TROUPE_ONEDNN
 #include "ops/parts/onednn.h"
