@@ -44,6 +44,9 @@ class Epilogue {
   /// The input that is added as a whole; -1: none.
   int image() const { return form_.image ? 2 + form_.bias : -1; }
   const std::string& activation() const { return form_.activation; }
+  /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`, the image
+  /// input image().
+  Status apply(const KernelContext& c, Tensor& y) const;
   /// The same for a part that was just made: `rows` of `columns`, one after the other in `sums` with `row_of_sums`
   /// between them, of which the first is element `at` of rows of n in the bias, the image and `y`. Any thread.
   struct Part {
@@ -51,9 +54,6 @@ class Epilogue {
     int64_t row_of_sums, rows, columns, at, n;
   };
   void apply_part(const KernelContext& c, const Part& part, float* y) const;
-  /// Does it by the ops' own kernels, in place where `y` has no other holder. The bias is input 2 of `c`, the image
-  /// input image().
-  Status apply(const KernelContext& c, Tensor& y) const;
 
  private:
   std::vector<std::shared_ptr<ComputeKernel>> steps_;
