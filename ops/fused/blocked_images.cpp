@@ -6,7 +6,7 @@
 #include "ops/nn/conv_kernel.h"
 #include "ops/nn/epilogue.h"
 #include "ops/parts/image_blocks.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {

@@ -11,8 +11,8 @@
 #include <string_view>
 
 #include "devices/parallel.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/panel_product.h"
-#include "ops/parts/simd_clones.h"
 #ifdef TROUPE_ONEDNN
 #include "ops/parts/onednn.h"
 #endif

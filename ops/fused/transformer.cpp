@@ -5,33 +5,19 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "devices/parallel.h"
 #include "ops/fused/register.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gemm.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
+#include "ops/parts/lanes.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
 namespace {
 
 // -- layer norm -------------------------------------------------------------------------------------------------------
-
-/// Sums are taken in so many parts, which become the elements of registers.
-constexpr int64_t kLanes = 16;
-
-template <class T, class F> [[gnu::always_inline]] inline T sum_of(int64_t n, F&& f) {
-  std::array<T, kLanes> lanes = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t j = 0; j < kLanes; ++j) lanes[static_cast<size_t>(j)] += f(i + j);
-  for (; i < n; ++i) lanes[0] += f(i);
-  T sum = 0;
-  for (const T lane : lanes) sum += lane;
-  return sum;
-}
 
 /// y = (x - mean) / sqrt(variance + epsilon) gamma + beta of a row; either of the latter may be nullptr.
 template <class T>
@@ -174,20 +160,10 @@ TROUPE_SIMD_CLONES void hide_scores(float* s, int64_t n, const bool* mask, int64
   for (int64_t i = 0; i < n; ++i) s[i] = mask[i] ? s[i] : hidden;
 }
 TROUPE_SIMD_CLONES void softmax_of_scores(float* s, int64_t n) {
-  std::array<float, kLanes> lanes;
-  lanes.fill(-std::numeric_limits<float>::infinity());
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t j = 0; j < kLanes; ++j) {
-      float& lane = lanes[static_cast<size_t>(j)];
-      lane = s[i + j] > lane ? s[i + j] : lane;
-    }
-  for (; i < n; ++i) lanes[0] = s[i] > lanes[0] ? s[i] : lanes[0];
-  float largest = lanes[0];
-  for (const float lane : lanes) largest = lane > largest ? lane : largest;
-  for (i = 0; i < n; ++i) s[i] = fast_math::exp(s[i] - largest);
+  const float largest = largest_of(s, n);
+  for (int64_t i = 0; i < n; ++i) s[i] = fast_math::exp(s[i] - largest);
   const float factor = 1 / sum_of<float>(n, [=](int64_t k) { return s[k]; });
-  for (i = 0; i < n; ++i) s[i] *= factor;
+  for (int64_t i = 0; i < n; ++i) s[i] *= factor;
 }
 
 /// The scores of one query, and the sum of values by its weights: one call of a product costs as much as these.

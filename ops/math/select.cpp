@@ -7,6 +7,7 @@
 #include "ops/parts/element_list.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/moves.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
@@ -111,7 +112,8 @@ using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, in
 
 /// Elements [begin, end) of the sum of all inputs, in their order, a block at a time, so that the result does not
 /// depend on which buffer is reused or on threads.
-template <class T> void add_inputs(const KernelContext& c, T* out, int64_t begin, int64_t end) {
+template <class T>
+[[gnu::always_inline]] inline void add_inputs_body(const KernelContext& c, T* out, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 256;
   Arithmetic<T> sum[kBlock];
   for (int64_t at = begin; at < end; at += kBlock) {
@@ -124,6 +126,12 @@ template <class T> void add_inputs(const KernelContext& c, T* out, int64_t begin
     }
     for (int64_t i = 0; i < n; ++i) out[at + i] = narrow<T>(sum[i]);
   }
+}
+template <class T> void add_inputs(const KernelContext& c, T* out, int64_t begin, int64_t end) {
+  add_inputs_body(c, out, begin, end);
+}
+TROUPE_SIMD_CLONES void add_inputs(const KernelContext& c, float* out, int64_t begin, int64_t end) {
+  add_inputs_body(c, out, begin, end);
 }
 
 class AddNKernel final : public ComputeKernel {

@@ -10,7 +10,7 @@
 #include "ops/nn/activation_functors.h"
 #include "ops/nn/register.h"
 #include "ops/parts/gradient_math.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 

@@ -4,7 +4,7 @@
 
 #include "devices/parallel.h"
 #include "ops/nn/register.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 #include "troupe/graph.h"

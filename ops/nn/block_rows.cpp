@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ops/parts/image_blocks.h"
+#include "ops/parts/instruction_sets.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -28,8 +29,6 @@ std::optional<BlockActivation> BlockActivation::of(std::string_view name) {
 
 #if defined(__x86_64__)
 namespace {
-
-#define TROUPE_AVX512 __attribute__((target("avx512f")))
 
 struct ClampVector {
   __m512 least, most;
@@ -142,7 +141,7 @@ BlockRows::BlockRows(const BlockActivation& activation)
       depthwise_(activation.swish ? troupe::depthwise<SwishVector, 1> : troupe::depthwise<ClampVector, 1>),
       depthwise_by_2_(activation.swish ? troupe::depthwise<SwishVector, 2> : troupe::depthwise<ClampVector, 2>) {}
 
-bool BlockRows::available() { return __builtin_cpu_supports("avx512f"); }
+bool BlockRows::available() { return has_avx512(); }
 #else
 BlockRows::BlockRows(const BlockActivation& activation) : activation_(activation) {}
 bool BlockRows::available() { return false; }

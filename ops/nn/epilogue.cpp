@@ -8,7 +8,7 @@
 #include "base/join.h"
 #include "ops/nn/activation_functors.h"
 #include "ops/parts/elementwise.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 
 namespace troupe {
 namespace {

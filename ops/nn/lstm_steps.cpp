@@ -6,7 +6,7 @@
 #include "devices/parallel.h"
 #include "ops/nn/gate_panels.h"
 #include "ops/nn/recurrent_units.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {

@@ -9,7 +9,7 @@
 #include "ops/nn/costs.h"
 #include "ops/nn/pool_shapes.h"
 #include "ops/nn/register.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/window.h"

@@ -2,14 +2,13 @@
 // Softmax, LogSoftmax and the cross-entropies of softmax with their gradients.
 #include "ops/nn/softmax.h"
 
-#include <limits>
-
 #include "devices/parallel.h"
 #include "ops/nn/register.h"
 #include "ops/parts/fast_math.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
-#include "ops/parts/simd_clones.h"
+#include "ops/parts/instruction_sets.h"
+#include "ops/parts/lanes.h"
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -33,22 +32,30 @@ Status check_sparse_labels(const Shape& labels, const Shape& logits) {
 
 namespace {
 
-template <class A> void exp_all(A* e, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) e[i] = std::exp(e[i]);
+/// e[i] -= max e.
+template <class A> [[gnu::always_inline]] inline void shift_row(A* e, int64_t n) {
+  const A largest = largest_of(e, n);
+  for (int64_t i = 0; i < n; ++i) e[i] -= largest;
 }
-TROUPE_SIMD_CLONES void exp_all(float* e, int64_t n) {
+TROUPE_SIMD_CLONES void shift(float* e, int64_t n) { shift_row(e, n); }
+void shift(double* e, int64_t n) { shift_row(e, n); }
+
+/// e[i] = exp(e[i]); returns their sum.
+TROUPE_SIMD_CLONES float exp_all(float* e, int64_t n) {
   for (int64_t i = 0; i < n; ++i) e[i] = fast_math::exp(e[i]);
+  return sum_of<float>(n, [=](int64_t i) { return e[i]; });
+}
+double exp_all(double* e, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) e[i] = std::exp(e[i]);
+  return sum_of<double>(n, [=](int64_t i) { return e[i]; });
 }
 
 /// e[i] = exp(x[i] - max x); returns the logarithm of their sum and sets `sum`. `shifted`, if any, gets x[i] - max x.
 template <class T, class A> A exponentials(const T* x, int64_t stride, int64_t n, A* e, A* shifted, A& sum) {
-  A largest = -std::numeric_limits<A>::infinity();
-  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, widen(x[i * stride]));
-  for (int64_t i = 0; i < n; ++i) e[i] = widen(x[i * stride]) - largest;
+  for (int64_t i = 0; i < n; ++i) e[i] = widen(x[i * stride]);
+  shift(e, n);
   if (shifted) std::copy_n(e, n, shifted);
-  exp_all(e, n);
-  sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += e[i];
+  sum = exp_all(e, n);
   return std::log(sum);
 }
 
@@ -69,7 +76,7 @@ template <class T> void softmax_rows(const T* in, T* out, int64_t rows, int64_t 
     if (log)
       for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(shifted[i] - log_sum);
     else
-      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(e[i] / sum);
+      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(e[i] * (1 / sum));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ops/parts/broadcast.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/parts/wrapping.h"
 
@@ -105,6 +106,11 @@ template <class F, class T, class R>
 [[gnu::flatten]] TROUPE_AVX2 bool binary_avx2(void* out, const void* a, const void* b, int64_t n, Operands operands) {
   return binary_body<F, T, R>(out, a, b, n, operands);
 }
+template <class F, class T, class R>
+[[gnu::flatten]] TROUPE_AVX512 bool binary_avx512(void* out, const void* a, const void* b, int64_t n,
+                                                  Operands operands) {
+  return binary_body<F, T, R>(out, a, b, n, operands);
+}
 
 /// F::apply(x) or F::apply(x, parameters) on Arithmetic<T>.
 template <class F, class T, class R>
@@ -125,6 +131,10 @@ template <class F, class T, class R>
 }
 template <class F, class T, class R>
 [[gnu::flatten]] TROUPE_AVX2 void unary_avx2(void* out, const void* in, int64_t n, const double* parameters) {
+  unary_body<F, T, R>(out, in, n, parameters);
+}
+template <class F, class T, class R>
+[[gnu::flatten]] TROUPE_AVX512 void unary_avx512(void* out, const void* in, int64_t n, const double* parameters) {
   unary_body<F, T, R>(out, in, n, parameters);
 }
 
@@ -163,6 +173,7 @@ namespace elementwise {
 template <class F, class T> TypedLoop<BinaryLoop> binary_loop() {
   using R = ResultOf<F, T>;
   if constexpr (std::is_same_v<T, float>) {
+    if (has_avx512()) return {dtype_of<T>, dtype_of<R>, binary_avx512<F, T, R>};
     if (has_avx2()) return {dtype_of<T>, dtype_of<R>, binary_avx2<F, T, R>};
   }
   return {dtype_of<T>, dtype_of<R>, binary_plain<F, T, R>};
@@ -170,6 +181,7 @@ template <class F, class T> TypedLoop<BinaryLoop> binary_loop() {
 template <class F, class T> TypedLoop<UnaryLoop> unary_loop() {
   using R = ResultOf<F, T>;
   if constexpr (std::is_same_v<T, float>) {
+    if (has_avx512()) return {dtype_of<T>, dtype_of<R>, unary_avx512<F, T, R>};
     if (has_avx2()) return {dtype_of<T>, dtype_of<R>, unary_avx2<F, T, R>};
   }
   return {dtype_of<T>, dtype_of<R>, unary_plain<F, T, R>};

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/parts/instruction_sets.h"
+
 namespace troupe {
 namespace {
 
@@ -84,8 +86,7 @@ __attribute__((target("avx2,fma"))) void multiply_avx2(const float* a, int64_t r
                                                        bool add, float* sums) {
   multiply_rows<8, 2>(a, rows, k, b, add, sums);
 }
-__attribute__((target("avx512f"))) void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b,
-                                                        bool add, float* sums) {
+TROUPE_AVX512 void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
   multiply_rows<16, 7>(a, rows, k, b, add, sums);
 }
 #endif
@@ -93,7 +94,7 @@ __attribute__((target("avx512f"))) void multiply_avx512(const float* a, int64_t 
 /// The best for this processor.
 Multiply chosen() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return multiply_avx512;
+  if (has_avx512()) return multiply_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return multiply_avx2;
 #endif
   return multiply_plain;
@@ -101,13 +102,7 @@ Multiply chosen() {
 
 }  // namespace
 
-bool panels_are_fast() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f");
-#else
-  return false;
-#endif
-}
+bool panels_are_fast() { return has_avx512(); }
 
 void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
   static const Multiply multiply = chosen();

@@ -75,19 +75,4 @@ inline constexpr int64_t kCheapGrain = 32768;
 /// The same for operations of about ten nanoseconds.
 inline constexpr int64_t kDearGrain = 2048;
 
-/// Whether this processor has AVX2: loops over floats have a second version for it.
-inline bool has_avx2() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2");
-  return has;
-#else
-  return false;
-#endif
-}
-#if defined(__x86_64__)
-#define TROUPE_AVX2 __attribute__((target("avx2")))
-#else
-#define TROUPE_AVX2
-#endif
-
 }  // namespace troupe

@@ -5,6 +5,7 @@
 
 #include "devices/parallel.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/generator.h"
 #include "ops/random/register.h"

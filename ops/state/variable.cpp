@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "containers/container.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/resource_kernel.h"
-#include "ops/parts/simd_clones.h"
 #include "ops/parts/variable_memory.h"
 #include "ops/state/register.h"
 #include "ops/state/variable_shape.h"

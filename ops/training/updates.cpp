@@ -8,8 +8,8 @@
 
 #include "containers/container.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/instruction_sets.h"
 #include "ops/parts/resource_kernel.h"
-#include "ops/parts/simd_clones.h"
 #include "ops/parts/variable_memory.h"
 #include "ops/state/variable_shape.h"
 #include "ops/training/proximal_rules.h"
