@@ -25,6 +25,7 @@ class AddContext : public ShapeContext {
   DType input_dtype(int i) const override { return source(i).dtype(); }
   Output source(int i) const override { return spec_.inputs[checked("input", i, spec_.inputs.size())]; }
   std::optional<Tensor> constant_input(int i) const override { return constant_value(source(i)); }
+  PartialShape sizes_input(int i) const override { return known_sizes(source(i)); }
   const Attrs& attrs() const override { return spec_.attrs; }
   void set_output(int i, PartialShape shape) override {
     shapes_[checked("output", i, shapes_.size())] = std::move(shape);

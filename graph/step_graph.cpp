@@ -26,7 +26,7 @@ StepGraph::StepGraph(const Graph& graph, std::span<const Output> fed, std::span<
   for (const Output& f : fed) {
     fed_.emplace_back(f.node->id(), f.port);
     has_feed_[f.node->id()] = true;
-    shapes_hold_ = shapes_hold_ && !constant_value(f);
+    shapes_hold_ = shapes_hold_ && !is_partly_known(f);
   }
   std::ranges::sort(fed_);
 }

@@ -55,6 +55,9 @@ class ShapeContext {
   virtual Output source(int i) const = 0;
   /// The value of input i where it is a constant, for ops whose output shape depends on it (Reshape, Fill, ...).
   virtual std::optional<Tensor> constant_input(int i) const = 0;
+  /// The shape whose sizes input i, a vector, holds, as far as these follow from constants and known shapes. A negative
+  /// one counts as unknown.
+  virtual PartialShape sizes_input(int i) const = 0;
   virtual const Attrs& attrs() const = 0;
   virtual void set_output(int i, PartialShape shape) = 0;
 

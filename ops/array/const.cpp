@@ -224,8 +224,8 @@ Status shape_given(ShapeContext& c) {
   if (auto dims = c.constant_input(0)) {
     TROUPE_ASSIGN(const Shape shape, shape_of_dims(*dims));
     c.set_output(0, shape);
-  } else if (c.input(0).has_rank() && c.input(0)[0] >= 0 && c.input(0)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(0)[0])));
+  } else {
+    c.set_output(0, c.sizes_input(0));
   }
   return {};
 }

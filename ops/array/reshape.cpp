@@ -41,9 +41,17 @@ Status reshape_shape(ShapeContext& c) {
   if (const auto sizes = c.constant_input(1)) {
     TROUPE_ASSIGN(const PartialShape shape, reshaped(*sizes, x.fully_known() ? x.shape().elements() : -1));
     c.set_output(0, shape);
-  } else if (c.input(1).has_rank() && c.input(1)[0] >= 0 && c.input(1)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(1)[0])));
+    return {};
   }
+  PartialShape shape = c.sizes_input(1);
+  int open = -1;  // the only size that is not known
+  int64_t product = 1;
+  for (int i = 0; shape.has_rank() && i < shape.rank(); ++i) {
+    if (shape[i] < 0 || __builtin_mul_overflow(product, shape[i], &product)) open = open == -1 ? i : -2;
+  }
+  if (open >= 0 && product > 0 && x.fully_known() && x.shape().elements() % product == 0)
+    shape.set(open, x.shape().elements() / product);
+  c.set_output(0, std::move(shape));
   return {};
 }
 

@@ -292,8 +292,8 @@ Status broadcast_to_shape(ShapeContext& c) {
     if (both.has_rank() && !both.compatible(shape))
       return invalid_argument("{} does not broadcast to {}", c.input(0).str(), shape.str());
     c.set_output(0, shape);
-  } else if (c.input(1).has_rank() && c.input(1)[0] >= 0 && c.input(1)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(1)[0])));
+  } else {
+    c.set_output(0, c.sizes_input(1));
   }
   return {};
 }

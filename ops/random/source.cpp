@@ -82,8 +82,8 @@ Status shape_said_by(ShapeContext& c, int input) {
   if (const auto sizes = c.constant_input(input)) {
     TROUPE_ASSIGN(const Shape shape, shape_from(*sizes, "shape"));
     c.set_output(0, shape);
-  } else if (c.input(input).has_rank() && c.input(input)[0] >= 0 && c.input(input)[0] <= kMaxRank) {
-    c.set_output(0, PartialShape::of_rank(static_cast<int>(c.input(input)[0])));
+  } else {
+    c.set_output(0, c.sizes_input(input));
   }
   return {};
 }
