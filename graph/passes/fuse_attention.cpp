@@ -3,18 +3,95 @@
 #include "graph/passes/fuse_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "graph/passes/same_place.h"
 
 namespace troupe {
 namespace {
 
+/// Three times four letters.
+struct Equation {
+  std::string a, b, out;
+
+  static std::optional<Equation> of(const Node& einsum) {
+    std::string text = einsum.attrs().get_or("equation", std::string());
+    std::erase(text, ' ');
+    if (text.size() != 15 || text[4] != ',' || text.substr(9, 2) != "->") return {};
+    Equation e{text.substr(0, 4), text.substr(5, 4), text.substr(11)};
+    for (const std::string& part : {e.a, e.b, e.out})
+      for (size_t i = 0; i < part.size(); ++i)
+        if (part[i] == '.' || part.find(part[i]) != i) return {};
+    return e;
+  }
+};
+
+/// How a tensor lies whose letters are `letters`: 'h' as [batch, heads, time, size], 't' as [batch, time, heads, size];
+/// 0: otherwise.
+char layout_of(std::string_view letters, char batch, char head, char time, char size) {
+  if (letters[0] != batch || letters[3] != size) return 0;
+  if (letters[1] == head && letters[2] == time) return 'h';
+  return letters[1] == time && letters[2] == head ? 't' : 0;
+}
+
+/// A product of heads: which of its inputs are the two factors, and how these and the result lie.
+struct HeadProduct {
+  size_t left = 0, right = 1;
+  char left_layout = 'h', right_layout = 'h', layout = 'h';
+};
+
 bool is_batch_product(const Node& node, bool transposed) {
   const std::string& op = node.op().name();
   return (op == "BatchMatMulV2" || op == "BatchMatMul") && !node.attrs().get_or("adj_x", false) &&
          node.attrs().get_or("adj_y", false) == transposed && node.dtype(0) == DType::kFloat32;
 }
+
+std::optional<Equation> equation_of(const Node& node) {
+  if (node.op().name() != "Einsum" || node.inputs().size() != 2 || node.dtype(0) != DType::kFloat32) return {};
+  return Equation::of(node);
+}
+
+/// Scores [batch, heads, queries, keys] of queries and keys.
+std::optional<HeadProduct> scores_of(const Node& node) {
+  if (is_batch_product(node, true)) return HeadProduct{};
+  const auto e = equation_of(node);
+  if (!e) return {};
+  const char batch = e->out[0], head = e->out[1], query = e->out[2], key = e->out[3];
+  for (const bool swapped : {false, true}) {
+    const std::string &q = swapped ? e->b : e->a, &k = swapped ? e->a : e->b;
+    const char size = q[3];
+    if (e->out.find(size) != std::string::npos) continue;
+    const char of_q = layout_of(q, batch, head, query, size), of_k = layout_of(k, batch, head, key, size);
+    if (of_q && of_k) return HeadProduct{swapped ? 1U : 0U, swapped ? 0U : 1U, of_q, of_k};
+  }
+  return {};
+}
+
+/// Values by weights [batch, heads, queries, keys].
+std::optional<HeadProduct> weighting_of(const Node& node) {
+  if (is_batch_product(node, false)) return HeadProduct{};
+  const auto e = equation_of(node);
+  if (!e) return {};
+  for (const bool swapped : {false, true}) {
+    const std::string &w = swapped ? e->b : e->a, &v = swapped ? e->a : e->b;
+    const char size = v[3];
+    if (w.find(size) != std::string::npos) continue;
+    const char of_v = layout_of(v, w[0], w[1], w[3], size), of_y = layout_of(e->out, w[0], w[1], w[2], size);
+    if (of_v && of_y) return HeadProduct{swapped ? 1U : 0U, swapped ? 0U : 1U, 'h', of_v, of_y};
+  }
+  return {};
+}
+
+/// Whether `value` is a bool as a number, 0 or 1, perhaps of another shape.
+bool is_of_bool(const StepGraph& step, const Output& value) {
+  const Node& node = *value.node;
+  if (node.op().name() == "Reshape") return is_of_bool(step, step.now(node.inputs()[0]));
+  return node.op().name() == "Cast" && node.inputs()[0].dtype() == DType::kBool;
+}
+
+char other(char layout) { return layout == 'h' ? 't' : 'h'; }
 
 bool has_rank_4(const StepGraph& step, const Output& o) {
   const PartialShape shape = step.shape(o);
@@ -43,9 +120,35 @@ bool AttentionFusion::swaps_heads(const Node& node) const {
                                         : perm->dtype() == DType::kInt32 && is(perm->data<int32_t>());
 }
 
+const Node* AttentionFusion::find_blend(const Node& difference, const Node& last, Parts& parts) const {
+  const Node *kept = before(difference.inputs()[0], last), *hidden = before(difference.inputs()[1], last);
+  if (!kept || !hidden || kept->op().name() != "Mul" || hidden->op().name() != "Mul") return nullptr;
+  for (const size_t i : {0, 1}) {
+    const auto number = float_number(step_, hidden->inputs()[i]);
+    const Node* rest = number ? before(hidden->inputs()[1 - i], last) : nullptr;
+    if (!rest || rest->op().name() != "Sub" || float_number(step_, rest->inputs()[0]) != 1.0f) continue;
+    const Output mask = step_.now(rest->inputs()[1]);
+    for (const size_t j : {0, 1}) {
+      if (step_.now(kept->inputs()[j]) != mask || !is_of_bool(step_, mask)) continue;
+      parts.hidden = -*number;
+      parts.masks.push_back(mask);
+      return before(kept->inputs()[1 - j], last);
+    }
+  }
+  return nullptr;
+}
+
 bool AttentionFusion::find_scores(Output o, const Node& last, Parts& parts) const {
-  const PartialShape shape = step_.shape(o);
   const Node* node = before(o, last);
+  // A number added to all scores changes no weight.
+  while (node && (node->op().name() == "AddV2" || node->op().name() == "Add")) {
+    const auto is_finite = [&](size_t i) {
+      const auto number = float_number(step_, node->inputs()[i]);
+      return number && std::isfinite(*number);
+    };
+    if (!is_finite(0) && !is_finite(1)) break;
+    node = before(node->inputs()[is_finite(0) ? 1 : 0], last);
+  }
   while (node && node->op().name() == "SelectV2") {
     const auto hidden = float_number(step_, node->inputs()[2]);
     if (!hidden || (!parts.masks.empty() && *hidden != parts.hidden)) return false;
@@ -53,16 +156,21 @@ bool AttentionFusion::find_scores(Output o, const Node& last, Parts& parts) cons
     parts.masks.push_back(step_.now(node->inputs()[0]));
     node = before(node->inputs()[1], last);
   }
-  if (node && (node->op().name() == "AddV2" || node->op().name() == "Add")) {
+  if (node && node->op().name() == "Sub" && parts.masks.empty())
+    if (const Node* kept = find_blend(*node, last, parts)) node = kept;
+  const bool difference = node && node->op().name() == "Sub";
+  if (difference || (node && (node->op().name() == "AddV2" || node->op().name() == "Add"))) {
     const Node* sum = node;
     node = nullptr;
     for (const size_t i : {0, 1}) {
+      if (difference && i == 1) break;
       const Node* side = before(sum->inputs()[i], last);
       if (!side) continue;
       const std::string& op = side->op().name();
-      if (!is_batch_product(*side, true) && op != "Mul" && op != "RealDiv" && op != "Div") continue;
+      if (!scores_of(*side) && op != "Mul" && op != "RealDiv" && op != "Div") continue;
       node = side;
       parts.added = step_.now(sum->inputs()[1 - i]);
+      parts.subtracted = difference;
       break;
     }
   }
@@ -76,23 +184,24 @@ bool AttentionFusion::find_scores(Output o, const Node& last, Parts& parts) cons
     parts.scale = product ? *number : 1 / *number;
     node = before(node->inputs()[1 - at], last);
   }
-  if (!node || !is_batch_product(*node, true)) return false;
-  // What was added or hid something must not have made more of them.
-  const PartialShape scores = step_.shape(node->out());
-  if (!shape.has_rank() || !scores.has_rank() || shape.rank() != 4 || scores.rank() != 4) return false;
-  for (int i = 0; i < 4; ++i)
-    if (scores[i] != shape[i] && scores[i] >= 0) return false;
-  parts.queries = step_.now(node->inputs()[0]);
-  parts.keys = step_.now(node->inputs()[1]);
+  const auto scores = node ? scores_of(*node) : std::nullopt;
+  if (!scores) return false;
+  parts.queries = step_.now(node->inputs()[scores->left]);
+  parts.keys = step_.now(node->inputs()[scores->right]);
+  parts.layouts[0] = scores->left_layout;
+  parts.layouts[1] = scores->right_layout;
   return true;
 }
 
 std::optional<AttentionFusion::Parts> AttentionFusion::find(const Node& product, const Node& last) const {
-  if (!is_batch_product(product, false) || !is_free(product)) return {};
-  const Node* softmax = before(product.inputs()[0], last);
+  const auto weighting = weighting_of(product);
+  if (!weighting || !is_free(product)) return {};
+  const Node* softmax = before(product.inputs()[weighting->left], last);
   if (!softmax || softmax->op().name() != "Softmax") return {};
   Parts parts;
-  parts.values = step_.now(product.inputs()[1]);
+  parts.values = step_.now(product.inputs()[weighting->right]);
+  parts.layouts[2] = weighting->right_layout;
+  parts.layouts[3] = weighting->layout;
   if (!find_scores(softmax->inputs()[0], last, parts)) return {};
   const auto rank_up_to_4 = [&](const Output& o) {
     const PartialShape shape = step_.shape(o);
@@ -105,7 +214,7 @@ std::optional<AttentionFusion::Parts> AttentionFusion::find(const Node& product,
     if (!has_rank_4(step_, *o)) return {};
     if (swaps_heads(*o->node)) {
       *o = step_.now(o->node->inputs()[0]);
-      parts.layouts[i] = 't';
+      parts.layouts[i] = other(parts.layouts[i]);
     }
     ++i;
   }
@@ -129,10 +238,18 @@ AttentionFusion::AttentionFusion(StepGraph& step, const PassDevices& devices) : 
     if (!product || last.num_outputs() != 1) continue;
     auto parts = find(*product, last);
     if (!parts || (devices.has_kernel && !devices.has_kernel(last, "_FusedAttention", {}))) continue;
-    if (swapped) parts->layouts[3] = 't';
+    if (swapped) parts->layouts[3] = other(parts->layouts[3]);
     taken[static_cast<size_t>(product->id())] = true;
     found_.emplace(last.id(), std::move(*parts));
   }
+}
+
+Output AttentionFusion::as_bool(const Output& mask, const Node& node) {
+  if (mask.dtype() == DType::kBool) return mask;
+  const Output of = step_.now(mask.node->inputs()[0]);
+  if (mask.node->op().name() == "Cast") return of;
+  const Output inner = as_bool(of, node);
+  return inner ? step_.add_like(node, "Reshape", {inner, mask.node->inputs()[1]}) : Output{};
 }
 
 bool AttentionFusion::visit(const Node& node) {
@@ -140,9 +257,12 @@ bool AttentionFusion::visit(const Node& node) {
   if (at == found_.end()) return false;
   const Parts& parts = at->second;
   std::vector<Output> inputs = {parts.queries, parts.keys, parts.values};
-  if (parts.added) inputs.push_back(parts.added);
+  if (parts.added) inputs.push_back(parts.subtracted ? step_.add_like(node, "Neg", {parts.added}) : parts.added);
+  if (!inputs.back()) return false;
   Output mask;
-  for (const Output& next : parts.masks) {
+  for (const Output& of : parts.masks) {
+    const Output next = as_bool(of, node);
+    if (!next) return false;
     mask = mask ? step_.add_like(node, "LogicalAnd", {mask, next}) : next;
     if (!mask) return false;
   }

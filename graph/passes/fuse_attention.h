@@ -13,9 +13,11 @@ namespace troupe {
 
 /// Puts _FusedAttention in place of BatchMatMulV2(Softmax(scores), values) of four dimensions of float32 on CPUs, where
 /// scores are BatchMatMulV2(queries, keys) with the keys transposed, in this order perhaps divided or multiplied by a
-/// constant, with something added, and where masks are false replaced by a constant. Transpositions of queries, keys,
-/// values and the result between [batch, heads, time, size] and [batch, time, heads, size] go into it too. Left alone:
-/// nodes of which what is in between has another reader, is fetched or fed, and nodes with control inputs.
+/// constant, with something added or subtracted, where masks are false replaced by a constant (s mask - c (1 - mask)
+/// counts, with a mask of bools as numbers), and with numbers added. Either product may be an Einsum that amounts to
+/// it. Transpositions of queries, keys, values and the result between [batch, heads, time, size] and [batch, time,
+/// heads, size] go into it too. Left alone: nodes of which what is in between has another reader, is fetched or fed,
+/// and nodes with control inputs.
 class AttentionFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
@@ -29,7 +31,8 @@ class AttentionFusion {
   struct Parts {
     Output queries, keys, values;
     Output added = {};               // to the scores; none: empty
-    std::vector<Output> masks = {};  // all must be true
+    bool subtracted = false;         // in place of that
+    std::vector<Output> masks = {};  // all must be true, or 1
     float scale = 1, hidden = 0;
     std::string layouts = "hhhh";
   };
@@ -38,6 +41,10 @@ class AttentionFusion {
   const Node* before(Output o, const Node& last) const;
   /// Whether `node` swaps the middle two of four dimensions.
   bool swaps_heads(const Node& node) const;
+  /// The node of the scores s of which `difference` is s mask - c (1 - mask), with a mask of 0 and 1; sets mask and -c.
+  const Node* find_blend(const Node& difference, const Node& last, Parts& parts) const;
+  /// A mask as bools, by a new node before `node` if need be.
+  Output as_bool(const Output& mask, const Node& node);
   bool find_scores(Output o, const Node& last, Parts& parts) const;
   std::optional<Parts> find(const Node& product, const Node& last) const;
 

@@ -205,24 +205,36 @@ class Attention final : public ComputeKernel {
     for (int i = 0; i < 3; ++i)
       if (c.input(i).rank() != 4)
         return invalid_argument("input {} has shape {}, not rank 4", i, c.input(i).shape().str());
-    const HeadTensor q(c.input(0).shape(), form_.layouts[0]), k(c.input(1).shape(), form_.layouts[1]),
-        v(c.input(2).shape(), form_.layouts[2]);
-    const int64_t batch = widest({q.batch, k.batch, v.batch}), heads = widest({q.heads, k.heads, v.heads});
-    if (q.size != k.size || k.time != v.time || batch < 0 || heads < 0)
+    HeadTensor q(c.input(0).shape(), form_.layouts[0]), k(c.input(1).shape(), form_.layouts[1]);
+    const HeadTensor v(c.input(2).shape(), form_.layouts[2]);
+    std::vector<Shape> beside;  // the scores
+    for (int i = 3; i < c.num_inputs(); ++i) beside.push_back(c.input(i).shape());
+    std::array<int64_t, 4> scores = {widest(q.batch, k.batch), widest(q.heads, k.heads), q.time, k.time};
+    for (const Shape& shape : beside)
+      for (int i = 0; i < std::min(shape.rank(), 4); ++i) {
+        int64_t& size = scores[static_cast<size_t>(3 - i)];
+        if (const int64_t both = widest(size, shape.dim(-1 - i)); both >= 0) size = both;  // else it is told below
+      }
+    const int64_t batch = widest(scores[0], v.batch), heads = widest(scores[1], v.heads);
+    if (q.size != k.size || scores[3] != v.time || batch < 0 || heads < 0)
       return invalid_argument("queries {}, keys {} and values {} do not fit one another, in layouts {}",
                               c.input(0).shape().str(), c.input(1).shape().str(), c.input(2).shape().str(), layouts());
     const bool heads_first = form_.layouts[3] == HeadLayout::kHeadsFirst;
+    // One query or key where what is added or hides has more stands for all.
+    const bool repeats = q.time != scores[2] || k.time != scores[3];
+    if (q.time != scores[2]) q.to_time = 0;
+    if (k.time != scores[3]) k.to_time = 0;
+    const int64_t time = scores[2], n = scores[3];
     TROUPE_ASSIGN(const Shape shape,
-                  Shape::make(std::array{batch, heads_first ? heads : q.time, heads_first ? q.time : heads, v.size}));
+                  Shape::make(std::array{batch, heads_first ? heads : time, heads_first ? time : heads, v.size}));
     TROUPE_ASSIGN(Tensor result, c.allocate(DType::kFloat32, shape));
     const HeadTensor y(shape, form_.layouts[3]);
-    const std::array<int64_t, 4> scores = {batch, heads, q.time, k.time};
     ScoreTensor added, mask;
     if (added_) {
-      TROUPE_ASSIGN(added, ScoreTensor::make(c.input(3).shape(), scores, "what is added"));
+      TROUPE_ASSIGN(added, ScoreTensor::make(beside.front(), scores, "what is added"));
     }
     if (masked_) {
-      TROUPE_ASSIGN(mask, ScoreTensor::make(c.input(3 + added_).shape(), scores, "mask"));
+      TROUPE_ASSIGN(mask, ScoreTensor::make(beside.back(), scores, "mask"));
     }
     if (result.elements() == 0) {
       c.set_output(0, std::move(result));
@@ -234,16 +246,16 @@ class Attention final : public ComputeKernel {
     const float* adds = added_ ? c.input(3).data<float>() : nullptr;
     const bool* sees = masked_ ? c.input(3 + added_).data<bool>() : nullptr;
     float* ys = result.mutable_data<float>();
-    const int64_t n = k.time;
-    const int64_t rows = std::min(q.time, std::max(kFewestScoreRows, kScoresAtOnce / std::max<int64_t>(n, 1)));
-    const int64_t blocks = (q.time + rows - 1) / rows, work = rows * std::max<int64_t>(n, 1) * (q.size + v.size);
+    const int64_t rows =
+        repeats ? 1 : std::min(time, std::max(kFewestScoreRows, kScoresAtOnce / std::max<int64_t>(n, 1)));
+    const int64_t blocks = (time + rows - 1) / rows, work = rows * std::max<int64_t>(n, 1) * (q.size + v.size);
     const int64_t parts = batch * heads * blocks;  // not more than the result has elements
     std::atomic<bool> ok{true};
     parallel_for(c.threads(), parts, 1 + kLeastPart / std::max<int64_t>(work, 1), [&](int64_t begin, int64_t end) {
       std::vector<float> s(static_cast<size_t>(rows * n));
       for (int64_t part = begin; part < end; ++part) {
         const int64_t first = part % blocks * rows, h = part / blocks % heads, b = part / blocks / heads;
-        const int64_t m = std::min(rows, q.time - first);
+        const int64_t m = std::min(rows, time - first);
         const float* of_q = qs + q.at(b, h) + first * q.to_time;
         const float *of_k = ks + k.at(b, h), *of_v = vs + v.at(b, h);
         float* of_y = ys + y.at(b, h) + first * y.to_time;
@@ -267,16 +279,8 @@ class Attention final : public ComputeKernel {
  private:
   static constexpr int64_t kLeastPart = 65536;  // multiplications worth a thread
 
-  /// What sizes broadcast to; -1 if they do not.
-  static int64_t widest(std::array<int64_t, 3> sizes) {
-    int64_t result = 1;
-    for (const int64_t size : sizes) {
-      if (size == 1) continue;
-      if (result != 1 && result != size) return -1;
-      result = size;
-    }
-    return result;
-  }
+  /// What two sizes broadcast to; -1 if they do not.
+  static int64_t widest(int64_t a, int64_t b) { return a == b || b == 1 ? a : a == 1 ? b : -1; }
   std::string layouts() const {
     std::string text;
     for (const HeadLayout l : form_.layouts) text += l == HeadLayout::kHeadsFirst ? 'h' : 't';
@@ -297,13 +301,19 @@ Status attention_shape(ShapeContext& c) {
   const auto of = [&](size_t i, int heads_first, int time_first) {
     return in[i][form.layouts[i] == HeadLayout::kHeadsFirst ? heads_first : time_first];
   };
-  TROUPE_ASSIGN(PartialShape both, broadcast(PartialShape{in[0][0], of(0, 1, 2)}, PartialShape{in[1][0], of(1, 1, 2)}));
-  TROUPE_ASSIGN(both, broadcast(both, PartialShape{in[2][0], of(2, 1, 2)}));
-  const int64_t time = of(0, 2, 1), size = in[2][3];
+  TROUPE_ASSIGN(const PartialShape both,
+                broadcast(PartialShape{in[0][0], of(0, 1, 2)}, PartialShape{in[1][0], of(1, 1, 2)}));
+  PartialShape scores{both[0], both[1], of(0, 2, 1), of(1, 2, 1)};
+  for (int i = 3; i < c.num_inputs(); ++i) {
+    TROUPE_ASSIGN(scores, broadcast(scores, c.input(i)));
+  }
+  TROUPE_ASSIGN(scores, broadcast(scores, PartialShape{in[2][0], of(2, 1, 2), 1, 1}));
+  if (!scores.has_rank() || scores.rank() != 4) return {};  // what is added has a rank that is not known, or too high
+  const int64_t time = scores[2], size = in[2][3];
   if (in[0][3] >= 0 && in[1][3] >= 0 && in[0][3] != in[1][3])
     return invalid_argument("inner sizes differ: {} x {}", in[0].str(), in[1].str());
-  c.set_output(0, form.layouts[3] == HeadLayout::kHeadsFirst ? PartialShape{both[0], both[1], time, size}
-                                                             : PartialShape{both[0], time, both[1], size});
+  c.set_output(0, form.layouts[3] == HeadLayout::kHeadsFirst ? PartialShape{scores[0], scores[1], time, size}
+                                                             : PartialShape{scores[0], time, scores[1], size});
   return {};
 }
 
@@ -348,7 +358,7 @@ void register_fused_transformer_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("softmax(scale queries keys^T) values of each head, [batch, heads, time, size] each, or where "
                    "layouts have t in place of h (queries, keys, values, y) [batch, time, heads, size]. To the scores "
                    "before softmax added adds at most one tensor; where a mask, at most one, is false they are hidden. "
-                   "Both broadcast to [batch, heads, queries, keys]. A pass makes it."),
+                   "Both broadcast with [batch, heads, queries, keys]. A pass makes it."),
           none);
   kernels.add("_FusedAttention", DeviceKind::kCpu, {}, Attention::make);
 }

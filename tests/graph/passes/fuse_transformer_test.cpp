@@ -148,6 +148,69 @@ TEST_CASE("attention becomes one node, with factor, masks and the places of head
   CHECK(f.attribute<std::string>(f.attend(f.scores(f.swap(qt), f.k), f.v), "layouts") == "thhh");
 }
 
+TEST_CASE("attention becomes one node where products are Einsums, as Keras has them") {
+  AttentionFixture f;
+  const Output qt = f.placeholder("qt", {-1, 5, 2, 4}), kt = f.placeholder("kt", {-1, 7, 2, 4}),
+               vt = f.placeholder("vt", {-1, 7, 2, 6});
+  const auto einsum = [&](const char* equation, const Output& a, const Output& b) {
+    return f.op("Einsum", a, b, {{"equation", equation}});
+  };
+  const auto softmax = [&](const Output& of) { return f.s.op("Softmax", {of}); };
+  const Output keras = einsum("acbe,aecd->abcd", softmax(einsum("aecd,abcd->acbe", kt, qt)), vt);
+  CHECK(f.fused(keras) == "_FusedAttention(qt, kt, vt)");
+  CHECK(f.attribute<std::string>(keras, "layouts") == "tttt");
+  const Output heads = einsum("bhkd,bhqk->bqhd", f.v, softmax(einsum("bhqd, bhkd -> bhqk", f.q, f.k)));
+  CHECK(f.fused(heads) == "_FusedAttention(q, k, v)");
+  CHECK(f.attribute<std::string>(heads, "layouts") == "hhht");
+  CHECK(f.attribute<std::string>(f.swap(heads), "layouts") == "hhhh");
+  const Output mixed = f.attend(einsum("bhqd,bkhd->bhqk", f.swap(qt), kt), f.v);
+  CHECK(f.fused(mixed) == "_FusedAttention(qt, kt, v)");
+  CHECK(f.attribute<std::string>(mixed, "layouts") == "tthh");
+
+  const auto stays = [&](Output o) { return f.fused(o).find("_FusedAttention") == std::string::npos; };
+  CHECK(stays(einsum("bhqk,bhkd->hbqd", softmax(einsum("bhqd,bhkd->bhqk", f.q, f.k)), f.v)));
+  CHECK(stays(einsum("bhqk,bhqd->bhkd", softmax(einsum("bhqd,bhkd->bhqk", f.q, f.k)), f.q)));
+}
+
+TEST_CASE("attention becomes one node where something is subtracted, or a mask is a number") {
+  AttentionFixture f;
+  const Output scaled = f.op("RealDiv", f.scores(f.q, f.k), f.number(4));
+  const Output less = f.placeholder("less", {-1, 1, 1, 7});
+  CHECK(f.fused(f.attend(f.op("Sub", scaled, less), f.v)) == "_FusedAttention(q, k, v, Neg(less))");
+  CHECK(f.fused(f.attend(f.op("Sub", less, f.scores(f.q, f.k)), f.v)).find("_FusedAttention") == std::string::npos);
+
+  // As GPT-2 of the transformers library: w b - 1e4 (1 - b).
+  const auto blend = [&](const Output& scores, const Output& b, float one = 1) {
+    return f.op("Sub", f.op("Mul", scores, b), f.op("Mul", f.number(1e4f), f.op("Sub", f.number(one), b)));
+  };
+  const auto as_number = [&](const Output& of) { return f.s.op("Cast", {of}, {{"DstT", DType::kFloat32}}); };
+  const Output b = f.op("Reshape", as_number(f.mask), f.s.constant(Tensor::of<int32_t>({1, 1, 5, 7})));
+  const Output all = f.attend(f.op("AddV2", blend(scaled, b), f.number(0)), f.v);
+  CHECK(f.fused(all) == "_FusedAttention(q, k, v, Reshape(mask, int32[4] [1, 1, 5, 7]))");
+  CHECK(f.attribute<float>(all, "hidden") == -1e4f);
+  CHECK(f.fused(f.attend(blend(f.op("AddV2", scaled, less), as_number(f.mask)), f.v)) ==
+        "_FusedAttention(q, k, v, less, mask)");
+  const auto hidden = [&](const Output& o) { return f.fused(f.attend(o, f.v)).find("mask") != std::string::npos; };
+  CHECK_FALSE(hidden(blend(scaled, f.placeholder("weights", {5, 7}))));
+  CHECK_FALSE(f.fused(f.attend(blend(scaled, as_number(f.mask), 2), f.v)).starts_with("_FusedAttention(q, k, v, m"));
+}
+
+TEST_CASE("attention of sizes that are not known becomes one node, with what is added to all scores left out") {
+  AttentionFixture f;
+  const auto any = PartialShape{-1, -1, -1, -1};
+  const Output q = f.placeholder("q_any", any), k = f.placeholder("k_any", any), v = f.placeholder("v_any", any),
+               added = f.placeholder("added_any", any);
+  const Output scores = f.op("AddV2", f.op("RealDiv", f.scores(q, k), f.number(4)), added);
+  CHECK(f.fused(f.attend(f.op("AddV2", scores, f.number(1e-9f)), v)) ==
+        "_FusedAttention(q_any, k_any, v_any, added_any)");
+  CHECK(f.fused(f.attend(f.op("AddV2", f.number(-3), f.hide(f.mask, scores)), v)) ==
+        "_FusedAttention(q_any, k_any, v_any, added_any, mask)");
+  const Output infinite = f.attend(f.op("AddV2", scores, f.number(INFINITY)), v);
+  CHECK(f.fused(infinite).find("_FusedAttention") == std::string::npos);
+  const Output more = f.placeholder("more", PartialShape::of_rank(5));
+  CHECK(f.fused(f.attend(f.op("AddV2", f.scores(q, k), more), v)).find("_FusedAttention") == std::string::npos);
+}
+
 TEST_CASE("what is almost attention stays") {
   AttentionFixture f;
   const auto stays = [&](Output o) { return f.fused(o).find("_FusedAttention") == std::string::npos; };
@@ -157,10 +220,6 @@ TEST_CASE("what is almost attention stays") {
                               f.s.op("Mean", {weights, f.s.constant(Tensor::of<int32_t>({0, 1, 2, 3}))})})));
   CHECK(stays(f.op("BatchMatMulV2", f.q, f.placeholder("w", {-1, 2, 4, 6}))));
   CHECK(stays(f.attend(f.s.op("Relu", {f.scores(f.q, f.k)}), f.v)));
-  const Output many = f.placeholder("many", {3, 5, 7}, DType::kBool);  // of more heads than there are
-  const Output q1 = f.placeholder("q1", {-1, 1, 5, 4}), k1 = f.placeholder("k1", {-1, 1, 7, 4});
-  const Output v1 = f.placeholder("v1", {-1, 1, 7, 6});
-  CHECK(stays(f.attend(f.hide(many, f.scores(q1, k1)), v1)));
   const Output two = f.hide(f.mask, f.hide(f.padding, f.scores(f.q, f.k), -3), -4);
   CHECK(stays(f.attend(two, f.v)));
   const Output q3 = f.placeholder("q3", {2, 5, 4}), k3 = f.placeholder("k3", {2, 7, 4}),

@@ -146,6 +146,24 @@ TEST_CASE("fused attention broadcasts batch and heads, and takes tensors without
   }
 }
 
+TEST_CASE("what is added to scores of fused attention, or hides them, may have more batches, heads and rows") {
+  TransformerOps f(2);
+  struct Case {
+    Shape q, k, v, added, mask;
+  };
+  for (const Case& z : {Case{{1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 2}, {5, 1, 1, 6}, {}},
+                        {{2, 1, 3, 4}, {2, 1, 6, 4}, {2, 1, 6, 2}, {}, {3, 3, 6}},
+                        {{2, 2, 1, 4}, {2, 2, 6, 4}, {2, 2, 6, 2}, {5, 6}, {2, 1, 5, 1}},
+                        {{2, 2, 3, 4}, {2, 2, 1, 4}, {2, 2, 6, 2}, {6}, {}},
+                        {{1, 1, 1, 4}, {1, 1, 1, 4}, {1, 1, 6, 2}, {2, 1, 5, 1}, {3, 1, 6}}}) {
+    TransformerOps::Form form{"hhhh", 0.5f, -4};
+    if (z.added.rank() > 0) form.added = f.values<float>(z.added);
+    if (z.mask.rank() > 0) form.mask = f.mask(z.mask);
+    const Output q = f.values<float>(z.q), k = f.values<float>(z.k), v = f.values<float>(z.v);
+    f.check<float>(f.attention(q, k, v, form), f.plain(q, k, v, form), 1e-5);
+  }
+}
+
 TEST_CASE("NaN and infinity in fused attention go where they go in its nodes") {
   TransformerOps f;
   Tensor scores = *Tensor::zeros(DType::kFloat32, {3, 17});
