@@ -79,8 +79,9 @@ const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::
     if (!product || (product->op().name() != "MatMul" && !before_reshape(*product, last))) continue;
     const Output other = sum.inputs()[1 - i];
     const PartialShape to = step_.shape(product->out()), of = step_.shape(other);
-    if (!to.has_rank() || to.rank() < 2 || !of.has_rank() || of.rank() != 1) continue;
-    if (const int64_t columns = to[to.rank() - 1]; columns < 0 || columns != of[0]) continue;
+    if (!to.has_rank() || to.rank() < 2 || !of.fully_known() || of.rank() < 1 || of.rank() > to.rank()) continue;
+    const int64_t columns = to[to.rank() - 1];
+    if (columns < 0 || columns != of[of.rank() - 1] || columns != of.shape().elements()) continue;
     bias = other;
     return product;
   }
@@ -107,12 +108,17 @@ const Node* EpilogueFusion::before_image(const Node& sum, const Node& last, std:
 }
 
 const Node* EpilogueFusion::before_reshape(const Node& reshape, const Node& last) const {
+  const Node* product = before_wider(reshape, last);
+  return product && product->op().name() == "MatMul" ? product : nullptr;
+}
+
+const Node* EpilogueFusion::before_wider(const Node& reshape, const Node& last) const {
   if (reshape.op().name() != "Reshape") return nullptr;
-  const Node* product = before(reshape, 0, last);
-  if (!product || product->op().name() != "MatMul") return nullptr;
-  const PartialShape from = step_.shape(product->out()), to = step_.shape(reshape.out());
+  const Node* matrix = before(reshape, 0, last);
+  if (!matrix) return nullptr;
+  const PartialShape from = step_.shape(matrix->out()), to = step_.shape(reshape.out());
   if (!from.has_rank() || from.rank() != 2 || from[1] < 0 || !to.has_rank() || to.rank() < 2) return nullptr;
-  return to[to.rank() - 1] == from[1] ? product : nullptr;
+  return to[to.rank() - 1] == from[1] ? matrix : nullptr;
 }
 
 EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices, bool cpus_only)
@@ -142,7 +148,13 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices, bool
     if (!at) continue;
     if (on_gpu && cpus_only) continue;
     const Node *sum = nullptr, *image_sum = nullptr;
-    if (!on_gpu) {
+    if (at != &last)
+      if (const Node* biased = before_wider(*at, last))
+        if (std::optional<Output> bias; before_bias(*biased, last, bias)) {
+          parts.reshape = at;
+          at = biased;
+        }
+    if (!on_gpu && !parts.reshape) {
       if (const Node* to = before_image(*at, last, parts.image)) {
         image_sum = at;
         at = to;
@@ -152,7 +164,7 @@ EpilogueFusion::EpilogueFusion(StepGraph& step, const PassDevices& devices, bool
       sum = at;
       at = product;
     }
-    if (at != &last)
+    if (at != &last && !parts.reshape)
       if (const Node* product = before_reshape(*at, last)) {
         parts.reshape = at;
         at = product;
@@ -174,7 +186,14 @@ bool EpilogueFusion::visit(const Node& node) {
   std::vector<Output> inputs = product->inputs();
   std::vector<std::string> ops;
   if (bias) {
-    inputs.push_back(*bias);
+    const PartialShape shape = step_.shape(*bias);
+    Output vector = *bias;
+    if (shape.has_rank() && shape.rank() > 1) {
+      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1}), node);
+      if (sizes.ok()) vector = step_.add_like(node, "Reshape", {vector, *sizes}, {});
+      if (!sizes.ok() || !vector) return false;
+    }
+    inputs.push_back(vector);
     ops.push_back("BiasAdd");
   }
   if (image) {

@@ -13,9 +13,9 @@ namespace troupe {
 /// DepthwiseConv2dNative with what follows them: BiasAdd, one of Relu, Relu6, Elu, Tanh, Sigmoid and on CPUs x *
 /// Sigmoid(x), or both, on the same device, where that has a kernel for it. After a MatMul, an Add of a vector along
 /// the last axis counts as BiasAdd, the nodes of a GELU (graph/passes/gelu.h) as an activation, and a Reshape that
-/// keeps the last axis may come before both: it is then the last. On CPUs what is of the same known shape may be added
-/// before the activation. Left alone: nodes of which what is in between has another reader, is fetched or fed, and
-/// nodes with control inputs.
+/// keeps the last axis may come before either: it is then the last. On CPUs what is of the same known shape may be
+/// added before the activation. Left alone: nodes of which what is in between has another reader, is fetched or fed,
+/// and nodes with control inputs.
 class EpilogueFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on; with
@@ -28,7 +28,7 @@ class EpilogueFusion {
   /// The parts of a fused node; it comes in place of the last.
   struct Parts {
     const Node* product = nullptr;
-    const Node* reshape = nullptr;  // right behind the product
+    const Node* reshape = nullptr;  // behind the product, or behind its bias
     std::optional<Output> bias;     // what is added
     std::optional<Output> image;    // the same, of the result's shape
     std::string activation;         // as fused_ops have it; "": none
@@ -50,6 +50,8 @@ class EpilogueFusion {
   const Node* before_image(const Node& sum, const Node& last, std::optional<Output>& image) const;
   /// The MatMul of which `reshape` is and keeps the last axis, or nullptr.
   const Node* before_reshape(const Node& reshape, const Node& last) const;
+  /// The matrix of which `reshape` is and keeps the last axis, or nullptr.
+  const Node* before_wider(const Node& reshape, const Node& last) const;
 
   StepGraph& step_;
   const Readers readers_;

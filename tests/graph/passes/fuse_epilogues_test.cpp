@@ -70,6 +70,13 @@ TEST_CASE("a bias and an activation pass a reshape of the product that keeps its
   CHECK(f.fused(f.s.op("BiasAdd", {reshaped({2, 3, 2}), b})) == fused);
   CHECK(f.fused(f.s.op("Relu", {reshaped({2, 3, 2})})) == "Reshape(_FusedMatMul(x, w), int32[3] [2, 3, 2])");
   CHECK(f.fused(reshaped({2, 3, 2})) == "Reshape(MatMul(x, w), int32[3] [2, 3, 2])");
+  const Output behind = f.s.op("AddV2", {f.s.op("MatMul", {x, w}), b});
+  const auto widened = [&](Output o) { return f.s.op("Reshape", {o, f.s.constant(Tensor::of<int32_t>({2, 3, 2}))}); };
+  CHECK(f.fused(f.s.op("Tanh", {widened(behind)})) == fused);
+  CHECK(f.fused(widened(f.s.op("AddV2", {f.s.op("MatMul", {x, w}), b}))) == fused);
+  CHECK(f.fused(f.s.op("Tanh", {widened(widened(f.s.op("MatMul", {x, w})))})).find("_Fused") == std::string::npos);
+  CHECK(f.fused(f.s.op("BiasAdd", {widened(f.s.op("AddV2", {f.s.op("MatMul", {x, w}), b})), b})) ==
+        "BiasAdd(" + fused + ", b)");
   const Output three = f.placeholder("three", {3});
   CHECK(f.fused(f.s.op("BiasAdd", {reshaped({2, 2, 3}), three})) ==
         "BiasAdd(Reshape(MatMul(x, w), int32[3] [2, 2, 3]), three)");
@@ -129,8 +136,9 @@ TEST_CASE("a product takes the sum of a residual block, behind a reshape too") {
   CHECK(f.fused(sum) == "Reshape(_FusedMatMul(x, w, b, Reshape(y, int64[2] [-1, 2])), int32[3] [2, 3, 2])");
   const Output open = f.placeholder("open", {-1, 3}), other = f.placeholder("other", {-1, 2});
   CHECK(f.fused(f.s.op("AddV2", {f.s.op("MatMul", {open, w}), other})) == "AddV2(MatMul(open, w), other)");
-  const Output row = f.placeholder("row", {1, 2});
-  CHECK(f.fused(f.s.op("AddV2", {product(), row})) == "AddV2(MatMul(x, w), row)");
+  const Output row = f.placeholder("row", {1, 2}), rows = f.placeholder("rows", {2, 1, 2});
+  CHECK(f.fused(f.s.op("AddV2", {product(), row})) == "_FusedMatMul(x, w, Reshape(row, int64[1] [-1]))");
+  CHECK(f.fused(f.s.op("AddV2", {product(), rows})) == "AddV2(MatMul(x, w), rows)");
 }
 
 TEST_CASE("a product takes the Swish after it") {
