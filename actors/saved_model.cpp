@@ -53,6 +53,13 @@ Status find_tensors(const Graph& graph, std::string_view what, const std::map<st
   return {};
 }
 
+/// What a variable's node names it; empty for other nodes.
+std::string variable_name(const Node& node) {
+  if (node.op().name() != "VarHandleOp") return "";
+  const auto* shared = node.attrs().get<std::string>("shared_name");
+  return shared && !shared->empty() ? *shared : node.name();
+}
+
 }  // namespace
 
 class SavedModel::Impl {
@@ -172,6 +179,29 @@ class SavedModel::Impl {
     return check_feed(output, feeds.values.back());
   }
 
+  /// Sets variables that the restore left out from those that begin as their copies. tf.saved_model.save writes each of
+  /// Keras 3's variables twice: functions read one, and the checkpoint has the other, which is initialised with it.
+  Status set_from_copies() {
+    std::map<std::string, std::string> copies;  // by the names of the originals
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& assign = graph_.node(id);
+      if (assign.op().name() != "AssignVariableOp") continue;
+      const Node& read = *assign.inputs()[1].node;
+      if (read.op().name() != "ReadVariableOp") continue;
+      const std::string original = variable_name(*read.inputs()[0].node),
+                        copy = variable_name(*assign.inputs()[0].node);
+      if (!original.empty() && !copy.empty()) copies.emplace(original, copy);
+    }
+    if (copies.empty()) return {};
+    TROUPE_ASSIGN(const Snapshot restored, engine_.snapshot(options_.container).get());
+    Snapshot out;
+    for (const auto& [original, copy] : copies)
+      if (const auto at = restored.variables.find(copy);
+          at != restored.variables.end() && !restored.variables.contains(original))
+        out.variables.emplace(original, at->second);
+    return out.variables.empty() ? Status() : engine_.restore(out, options_.container);
+  }
+
   Status initialize() {
     // A .meta file has them too where a SavedModel was written before, but not the folder.
     if (!files_.saved_model) meta_.assets.clear(), meta_.init_op.clear();
@@ -187,6 +217,7 @@ class SavedModel::Impl {
       if (Status fits = add_feed(feeds, meta_.filename_tensor, checkpoint); !fits.ok())
         return in_model("the checkpoint's name", meta_.filename_tensor, std::move(fits.error()));
       TROUPE_RETURN_IF_ERROR(run_op("restore op", meta_.restore_op, std::move(feeds)));
+      TROUPE_RETURN_IF_ERROR(set_from_copies());
     } else if (!meta_.restore_op.empty() && files_.saved_model && variables() > 0) {
       return make_error(Code::kNotFound, "the model has {} variables, and its checkpoint is not there: {}", variables(),
                         in_quotes(files_.checkpoint + ".index"));

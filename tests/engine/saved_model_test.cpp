@@ -65,6 +65,23 @@ TEST_CASE("a SavedModel runs its signatures with restored variables and its asse
   CHECK((*beyond)[0].identical(x_of({3, 12})));
 }
 
+TEST_CASE("a variable of which only a copy is restored has the copy's value") {
+  const TestEngine t;
+  const std::string copy = R"(  node { name: 'copy' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_FLOAT } }
+         attr { key: 'shape' value { shape { } } } attr { key: 'shared_name' value { s: 'copy of w' } } }
+  node { name: 'first' op: 'ReadVariableOp' input: 'w' attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'begin' op: 'AssignVariableOp' input: 'copy' input: 'first'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+)";
+  const std::string set = "node { name: 'set' op: 'AssignVariableOp' input: ";
+  const std::string graph = replaced(sample_meta_graph(), "  " + set + "'w'", copy + "  " + set + "'copy'");
+  const SampleModel sample(graph);
+  auto model = load_saved_model(*t.engine, sample.folder());
+  INFO((model.ok() ? "" : model.error().str()));
+  REQUIRE(model.ok());
+  check_y(*model, 2, 6);
+}
+
 TEST_CASE("a SavedModel in text and one named by its file load alike") {
   const TestEngine t;
   const SampleModel sample;
