@@ -127,7 +127,7 @@ class Lowering {
       // The name of the call, at least with a '/', comes before that of each node, and of each input within.
       const uint64_t name = call.name().size() + 1;
       out.add(in);
-      out.add({1 + ends, 1 + ends, CallSize::product(name, 1 + ends)});
+      out.add({2 + ends, 2 + ends, CallSize::product(name, 2 + ends)});
       out.bytes = CallSize::sum(out.bytes, CallSize::product(name, CallSize::sum(in.nodes, in.inputs)));
     }
     return out;
@@ -292,9 +292,18 @@ class Lowering {
     return fmt::format("{}{}:{}", prefix, name, port);
   }
 
-  /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes without inputs wait for `pivot`.
+  /// Whether a node has effects, or sees those of others.
+  bool has_state(const NodeDef& node) const {
+    const std::string& op = node.op();
+    if (is_call(node)) return op != "PartitionedCall" && !op.starts_with("Stateless");
+    const OpDef* def = ops_.find(op);
+    return def && def->is_stateful();
+  }
+
+  /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes without inputs wait for `pivot`, nodes
+  /// with state for `before` too.
   Result<Results> put_in(const FunctionDef& f, const std::string& part, const std::vector<std::string>& args,
-                         const std::vector<std::string>& pivot) {
+                         const std::vector<std::string>& pivot, const std::vector<std::string>& before = {}) {
     const proto::OpSignature& signature = f.signature();
     if (static_cast<int>(args.size()) != signature.input_arg_size())
       return invalid_argument("function '{}' takes {} inputs, not {}", signature.name(), signature.input_arg_size(),
@@ -340,6 +349,8 @@ class Lowering {
       }
       if (!waits)
         for (const std::string& p : pivot) node.add_input(p);
+      else if (!before.empty() && has_state(from))
+        for (const std::string& b : before) node.add_input(b);
       made_.push_back(std::move(node));
     }
 
@@ -361,10 +372,15 @@ class Lowering {
 
   Status lower_call(std::string_view attr) {
     TROUPE_ASSIGN(const FunctionDef* f, attr.empty() ? function(call_->op()) : function_of(attr));
-    std::vector<std::string> pivot = controls_;
+    std::vector<std::string> before = controls_;
+    if (before.size() > 1) {  // one edge for each node, not one for each pair; no function's node has such a name
+      make("_begin", "NoOp", controls_);
+      before = {"^" + name_of("_begin")};
+    }
+    std::vector<std::string> pivot = before;
     if (in_loop_ && pivot.empty() && !inputs_.empty())  // what has no inputs must be in the loop too
       pivot.push_back("^" + inputs_[0].substr(0, inputs_[0].find(':')));
-    TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, pivot));
+    TROUPE_ASSIGN(const Results r, put_in(*f, "", inputs_, pivot, before));
     finish(r);
     return {};
   }

@@ -190,6 +190,31 @@ def functions_with_state(case):
 
 
 @golden(steps=2)
+def calls_in_order(case):
+    """Calls that wait for one another, of functions that read their arguments first."""
+    x = case.feed("x", case.floats(3), (None,))
+    total = tf1.get_variable("total", initializer=np.float32([1, 2, 3]), use_resource=True)
+    count = tf1.get_variable("count", initializer=np.float32(0), use_resource=True)
+
+    @tf.function
+    def step(y):
+        loss = tf.reduce_sum(total * y) + count
+        total.assign_sub(0.1 * y * loss)
+        count.assign_add(1.0)
+        return loss
+
+    @tf.function
+    def steps(y):
+        return [step(y) for _ in range(3)]
+
+    first = steps(x)
+    with tf1.control_dependencies([first[2]]):
+        halved, counted = total.assign(total / 2), count.assign_add(10.0)
+    with tf1.control_dependencies([halved, counted]):
+        case.fetch(*first, step(x))
+
+
+@golden(steps=2)
 def references_in_a_loop(case):
     """A reference goes through the control flow of a loop, which changes what it refers to."""
     kept = R.Variable(shape=(2,), dtype=tf.float32, shared_name="kept")
