@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often numbers come, where what is counted or the counts are sparse: SparseBincount, DenseCountSparseOutput,
-// SparseCountSparseOutput.
+// How often numbers come, where what is counted or the counts are sparse or ragged: SparseBincount, RaggedBincount,
+// DenseCountSparseOutput, SparseCountSparseOutput, RaggedCountSparseOutput.
 #include <map>
 
 #include "ops/math/counted.h"
 #include "ops/sparse/input.h"
+#include "ops/sparse/ragged_input.h"
 #include "ops/sparse/register.h"
 #include "troupe/graph.h"
 
@@ -23,6 +24,34 @@ Result<Counted> counted_of(const SparseInput& x, const Tensor& weights) {
   for (int64_t i = 0; i < x.size(); ++i) out.row.push_back(x.at(i)[0]);
   return out;
 }
+
+/// The values of a ragged tensor of splits and values, inputs 0 and 1, by its rows. Errors: as Counted::all; values
+/// that are not a vector, splits that are not theirs.
+Result<Counted> counted_rows(const KernelContext& c, const Tensor& weights) {
+  TROUPE_ASSIGN(const RaggedInput x, RaggedInput::read(c, 0, 1, 1));
+  if (x.values->rank() != 1) return invalid_argument("values must be a vector, not {}", x.values->shape().str());
+  TROUPE_ASSIGN(Counted out, Counted::all(*x.values, weights));
+  out.rows_apart = true;
+  out.rows = x.rows();
+  const std::vector<int64_t>& splits = x.splits[0];
+  for (int64_t row = 0; row < out.rows; ++row)
+    out.row.resize(static_cast<size_t>(splits[static_cast<size_t>(row) + 1]), row);
+  return out;
+}
+
+class RaggedBincount final : public ComputeKernel {
+ public:
+  explicit RaggedBincount(const KernelInit& init) : binary_(init.attr<bool>("binary_output")) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(const Counted counted, counted_rows(c, c.input(3)));
+    TROUPE_ASSIGN(Tensor y, counted.bins(c, c.input(2), c.input(3).dtype(), binary_));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const bool binary_;
+};
 
 class SparseBincount final : public ComputeKernel {
  public:
@@ -43,9 +72,14 @@ class SparseBincount final : public ComputeKernel {
 class CountSparseOutput final : public ComputeKernel {
  public:
   explicit CountSparseOutput(const KernelInit& init)
-      : sparse_(init.op == "SparseCountSparseOutput"), least_(init.attr<int64_t>("minlength")),
-        most_(init.attr<int64_t>("maxlength")), binary_(init.attr<bool>("binary_output")) {}
+      : sparse_(init.op == "SparseCountSparseOutput"), ragged_(init.op == "RaggedCountSparseOutput"),
+        least_(init.attr<int64_t>("minlength")), most_(init.attr<int64_t>("maxlength")),
+        binary_(init.attr<bool>("binary_output")) {}
   Status compute(KernelContext& c) override {
+    if (ragged_) {
+      TROUPE_ASSIGN(const Counted counted, counted_rows(c, c.input(2)));
+      return count(c, counted, c.input(2).dtype());
+    }
     if (!sparse_) {
       TROUPE_ASSIGN(const Counted counted, Counted::by_row(c.input(0), c.input(1)));
       return count(c, counted, c.input(1).dtype());
@@ -91,7 +125,7 @@ class CountSparseOutput final : public ComputeKernel {
     return {};
   }
 
-  const bool sparse_;
+  const bool sparse_, ragged_;
   const int64_t least_, most_;
   const bool binary_;
 };
@@ -112,12 +146,27 @@ Status sparse_bincount_shape(ShapeContext& c) {
   return {};
 }
 
+Status ragged_bincount_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const PartialShape splits, c.with_rank(0, 1));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+  TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0).status());
+  int64_t size = -1;
+  if (const auto constant = c.constant_input(2)) {
+    TROUPE_ASSIGN(size, count_from(*constant, "size"));
+  }
+  c.set_output(0, PartialShape{splits.has_rank() && splits[0] > 0 ? splits[0] - 1 : -1, size});
+  return {};
+}
+
 Status count_shape(ShapeContext& c) {
   int rank = -1;  // of the counts
   if (c.num_inputs() == 2) {
     const PartialShape& x = c.input(0);
     if (x.has_rank() && x.rank() > 2) return invalid_argument("values of shape {} have more than rows", x.str());
     if (x.has_rank()) rank = std::max(x.rank(), 1);
+  } else if (c.num_inputs() == 3) {
+    for (int i : {0, 1}) TROUPE_RETURN_IF_ERROR(c.with_rank(i, 1).status());
+    rank = 2;
   } else {
     TROUPE_ASSIGN(const PartialShape places, sparse_shapes(c, 0, 1, 2));
     rank = static_cast<int>(places[1]);
@@ -148,10 +197,25 @@ void register_sparse_count_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    "whether it comes. Error for a negative number."),
           none);
   kernels.add<SparseBincount>("SparseBincount", DeviceKind::kCpu, {});
-  for (const bool sparse : {false, true}) {
-    const std::string name = sparse ? "SparseCountSparseOutput" : "DenseCountSparseOutput";
+  ops.add(OpDef("RaggedBincount")
+              .input("splits: int64")
+              .input("values: Tidx")
+              .input("size: Tidx")
+              .input("weights: T")
+              .output("output: T")
+              .attr(type_attr("Tidx", IndexTypes{}))
+              .attr(type_attr("T", WeightTypes{}))
+              .attr("binary_output: bool = false")
+              .shape(ragged_bincount_shape)
+              .doc("As SparseBincount of the rows of a ragged tensor."),
+          none);
+  kernels.add<RaggedBincount>("RaggedBincount", DeviceKind::kCpu, {});
+  for (const std::string kind : {"Dense", "Sparse", "Ragged"}) {
+    const std::string name = kind + "CountSparseOutput";
+    const bool sparse = kind == "Sparse", ragged = kind == "Ragged";
     OpDef op(name);
     if (sparse) op.input("indices: int64");
+    if (ragged) op.input("splits: int64");
     op.input("values: T");
     if (sparse) op.input("dense_shape: int64");
     ops.add(op.input("weights: output_type")
@@ -164,8 +228,11 @@ void register_sparse_count_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .attr("binary_output: bool")
                 .attr(type_attr("output_type", WeightTypes{}))
                 .shape(count_shape)
-                .doc(std::string("How often each number comes in ") + (sparse ? "a sparse " : "a ") +
-                     "vector, or in each row of a matrix, as a sparse tensor of those that come; or the sums of their "
+                .doc(std::string("How often each number comes in ") +
+                     (ragged   ? "each row of a ragged tensor"
+                      : sparse ? "a sparse vector, or in each row of a matrix"
+                               : "a vector, or in each row of a matrix") +
+                     ", as a sparse tensor of those that come; or the sums of their "
                      "weights unless these are empty; with binary_output ones. Counts are maxlength wide, which larger "
                      "numbers are left out of, or as wide as needed, and at least minlength. Error for a negative "
                      "number."),

@@ -6,6 +6,8 @@ namespace troupe {
 
 void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_ragged_ops(ops, kernels);
+  register_ragged_row_ops(ops, kernels);
+  register_ragged_variant_ops(ops, kernels);
   register_sparse_count_ops(ops, kernels);
   register_sparse_cross_ops(ops, kernels);
   register_sparse_map_ops(ops, kernels);

@@ -11,6 +11,8 @@ namespace troupe {
 void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels);
 
 void register_ragged_ops(OpRegistry&, KernelRegistry&);
+void register_ragged_row_ops(OpRegistry&, KernelRegistry&);
+void register_ragged_variant_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_count_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_cross_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_map_ops(OpRegistry&, KernelRegistry&);

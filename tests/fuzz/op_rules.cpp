@@ -438,6 +438,18 @@ UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum : m
   num_segments==m
 RaggedTensorToTensor : n:1..4 shape==-1 values=[n,*R] default_value=[] row_partition_tensors={0,n}
   @row_partition_types={'ROW_SPLITS'} @num_row_partition_tensors=1
+RaggedRange : starts=[n](0..3) limits=[n](0..6)|[](0..6) deltas=[](1..2)
+RaggedGather : n:1..4 params_nested_splits={0,1,n} params_dense_values=[n,*R] indices=[k]<2 @PARAMS_RAGGED_RANK=1
+  @OUTPUT_RAGGED_RANK=1
+RaggedTensorToSparse : n:1..4 rt_nested_splits={0,1,n} rt_dense_values=[n,*R] @RAGGED_RANK=1
+RaggedTensorToVariant : n:1..4 v<- rt_nested_splits={0,1,n} rt_dense_values=[n,*R] @RAGGED_RANK=1
+  @batched_input=true|false ; <-RaggedTensorFromVariant encoded_ragged=%v @Tvalues=$Tvalues @Tsplits=$Tsplits
+  @input_ragged_rank=-1 @output_ragged_rank=1
+RaggedTensorFromVariant RaggedTensorToVariantGradient : n:1..4 v<-RaggedTensorToVariant rt_nested_splits={0,1,n}
+  rt_dense_values=[n,*R] @RAGGED_RANK=1 @batched_input=true @Tvalues=$Tvalues @Tsplits=$Tsplits ; encoded_ragged=%v
+  encoded_ragged_grad=%v row_splits={0,1,n} dense_values_shape={n,*R} @input_ragged_rank=0|-1 @output_ragged_rank=1
+RaggedBincount RaggedCountSparseOutput : n:1..4 splits={0,1,n} values=[n]<5 size=(0..6) weights=[0]|[n] @minlength=-1
+  @maxlength=-1|3
 SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum SparseSegmentMeanWithNumSegments
   SparseSegmentSqrtNWithNumSegments SparseSegmentSumWithNumSegments : n:1..4 data=[n,*R] indices=[k]<n
   segment_ids=[k]:segments num_segments==k

@@ -344,6 +344,17 @@ TEST_CASE("partitions that do not fit one another are refused", "[bad_input]") {
   check_fails(op, {L(-1), I(1), I(0), L({0, 1})}, "at least one dimension", splits);
   check_fails(op, {L(-1), I({1, 2}), I(0), L({0, 2})}, "\"ROWS\" at position 0", types({"ROWS"}));
   check_fails(op, {L(-1), I({1, 2}), I(0), L({0, 2})}, "must be as many", types({"ROW_SPLITS", "ROW_SPLITS"}));
+  const Attrs one = {{"PARAMS_RAGGED_RANK", int64_t{1}}, {"OUTPUT_RAGGED_RANK", int64_t{1}}};
+  check_kernel_fails("RaggedGather", {L({0, 2}), I({1, 2}), I({0, 1})}, "index 1 at position 1", one);
+  check_kernel_fails("RaggedGather", {L({0, 1}), I({1, 2}), I({0})}, "end at 1, where there are 2", one);
+  check_kernel_fails("RaggedGather", {L({0, 3, 2}), I({1, 2}), I({0})}, "must not fall, got 2 at position 2", one);
+  check_fails("RaggedGather", {L({0, 2}), I({1, 2}), I({0, 1}, {1, 2})}, "OUTPUT_RAGGED_RANK is 1", one);
+  check_fails("RaggedTensorToSparse", {L({0, 1}), I(1)}, "must not be a scalar", {{"RAGGED_RANK", int64_t{1}}});
+  check_kernel_fails("RaggedRange", {I({0, 1}), I(3), I({1, 0})}, "delta is 0 at position 1");
+  check_kernel_fails("RaggedRange", {D(0), D(INFINITY), D(1)}, "too many steps of 1 from 0 to inf");
+  check_kernel_fails("RaggedRange", {I({0, 1}), I({3}), I(1)}, "limits are 1, where others are 2");
+  check_kernel_fails("RaggedBincount", {L({0, 1}), I({1, 2}), I(3), I({})}, "end at 1, where there are 2");
+  check_kernel_fails("RaggedBincount", {L({1, 2}), I({1, 2}), I(3), I({})}, "numbers from 0 on");
   const Attrs ids = {{"row_partition_types", std::vector<std::string>{"FIRST_DIM_SIZE", "VALUE_ROWIDS"}},
                      {"num_row_partition_tensors", int64_t{2}}};
   check_kernel_fails(op, {L(-1), I({1, 2}), I(0), L(2), L({1, 0})}, "must not fall", ids);

@@ -144,7 +144,7 @@ bool depends_on_values(const std::string& op) {
                             "DecodeRaw",
                             "DecodePaddedRaw",
                             "ParseTensor",
-                            "RaggedTensorToTensor",
+                            "Ragged",
                             "DecodeWav",
                             "DeserializeSparse",
                             "DeserializeManySparse",

@@ -125,6 +125,75 @@ def ragged_rows(case):
 
 
 @golden()
+def ragged_gathers(case):
+    """Rows of ragged tensors by index, of sparse ones and of numbers in steps, with their gradients."""
+    x = case.feed("x", case.floats(7))
+    pairs = case.feed("pairs", case.floats(5, 2, seed=2))
+    rows = tf.RaggedTensor.from_row_splits(x, [0, 3, 3, 7], validate=False)
+    wide = tf.RaggedTensor.from_row_splits(pairs, np.int32([0, 1, 4, 5, 5]), validate=False)
+    nested = tf.RaggedTensor.from_nested_row_splits(x, [[0, 2, 3], [0, 4, 4, 7]], validate=False)
+    for ragged, values, indices in ((rows, x, [2, 0, 1, 2]), (wide, pairs, [[1, 1], [3, 0]]), (nested, x, [1, 0, 1]),
+                                    (rows, x, np.zeros([0], np.int64))):
+        taken = tf.gather(ragged, indices)
+        case.fetch(*taken.nested_row_splits)
+        case.fetch_with_gradients([taken.flat_values], [values])
+    for ragged, values in ((rows, x), (wide, pairs), (nested, x)):
+        sparse = ragged.to_sparse()
+        case.fetch(sparse.indices, sparse.dense_shape)
+        case.fetch_with_gradients([sparse.values], [values])
+    ends = case.feed("ends", np.float32([2.5, -1, 7, 0.3]))
+    for starts, limits, deltas in ((0.0, ends, 1.0), (ends, -ends, -0.7), (tf.cast(ends, tf.int32), 9, [2, 3, 20, 1]),
+                                   (5, 1, 2), (3.0, 0.0, -0.1)):
+        case.fetch(*tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=deltas, Tsplits=tf.int32))
+
+
+@golden("ragged_map_v1", v2=False)
+@golden("ragged_map_v2", v2=True)
+def ragged_map(case, v2):
+    """Loops over rows of different lengths, which are elements of lists, with their gradients."""
+    (tf1.enable_control_flow_v2 if v2 else tf1.disable_control_flow_v2)()
+    x = case.feed("x", case.floats(7))
+    pairs = case.feed("pairs", case.floats(5, 2, seed=2))
+    rows = tf.RaggedTensor.from_row_splits(x, [0, 3, 3, 7], validate=False)
+    wide = tf.RaggedTensor.from_row_splits(pairs, [0, 1, 4, 5], validate=False)
+    nested = tf.RaggedTensor.from_nested_row_splits(x, [[0, 2, 3], [0, 4, 4, 7]], validate=False)
+    row = tf.RaggedTensorSpec([None], tf.float32)
+    sums = tf.map_fn(lambda r: tf.reduce_sum(r * r), rows, fn_output_signature=tf.float32)
+    doubled = tf.map_fn(lambda r: tf.concat([r, 2 * r], 0), rows, fn_output_signature=row)
+    columns = tf.map_fn(lambda r: r[:, 0], wide, fn_output_signature=row)
+    lengths = tf.map_fn(lambda r: tf.cast(r.row_lengths(), tf.float32) + tf.reduce_sum(r), nested, fn_output_signature=row)
+    case.fetch(doubled.row_splits, columns.row_splits, lengths.flat_values, lengths.row_splits)
+    if v2:
+        case.fetch_with_gradients([sums, doubled.flat_values], [x])
+        case.fetch_with_gradients([columns.flat_values], [pairs])
+    else:
+        case.fetch(sums, doubled.flat_values, columns.flat_values)
+    encode = tf.raw_ops.RaggedTensorToVariant
+    one = encode(rt_nested_splits=[rows.row_splits], rt_dense_values=x, batched_input=False)
+    several = tf.stack([tf.stack([one, one]), tf.stack([one, one])])
+    for encoded, inner, outer in ((one, 1, 1), (several, 1, 3), (several, -1, 3),
+                                  (encode(rt_nested_splits=[], rt_dense_values=pairs, batched_input=True), -1, 0)):
+        parts = tf.raw_ops.RaggedTensorFromVariant(encoded_ragged=encoded, input_ragged_rank=inner, output_ragged_rank=outer,
+                                                   Tvalues=tf.float32)
+        case.fetch(*parts.output_nested_splits, parts.output_dense_values)
+
+
+@golden()
+def ragged_counts(case):
+    """How often numbers come in rows of different lengths."""
+    x = case.feed("x", np.int32([3, 1, 1, 0, 5, 3, 3]))
+    weights = case.feed("weights", case.floats(7))
+    rows = tf.RaggedTensor.from_row_splits(x, [0, 3, 3, 7], validate=False)
+    for arguments in ({}, {"size": 4}, {"binary_output": True}):
+        given = {"size": 7, "weights": np.int32([]), **arguments}
+        case.fetch(tf.raw_ops.RaggedBincount(splits=rows.row_splits, values=x, **given))
+    case.fetch(tf.raw_ops.RaggedBincount(splits=rows.row_splits, values=x, size=6, weights=weights))
+    for arguments in ({}, {"minlength": 9}, {"maxlength": 4}, {"binary_output": True}, {"weights": weights}):
+        given = {"weights": np.int64([]), "binary_output": False, **arguments}
+        case.fetch(*tf.raw_ops.RaggedCountSparseOutput(splits=rows.row_splits, values=x, **given))
+
+
+@golden()
 def shuffled_indices(case):
     i = case.feed("i", np.arange(12, dtype=np.int64))
     for most, seed, rounds in ((11, [1, 2, 3], 4), (10**6, [4, 5, 6], 4), (2**45, [-7, 8, 9], 8)):
