@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes out of tensors and into them: Slice, StridedSlice, StridedSliceGrad, TensorStridedSliceUpdate.
+// Boxes out of tensors and into them: Slice, StridedSlice, StridedSliceGrad, TensorStridedSliceUpdate, XlaDynamicSlice,
+// XlaDynamicUpdateSlice.
 #include <algorithm>
 #include <span>
 
@@ -239,6 +240,79 @@ Status strided_slice_update_gradient(GradientContext& c) {
   return {};
 }
 
+/// Where a box of `size` begins in x, moved so that it lies within. Errors: another rank, a box larger than x.
+Result<std::vector<int64_t>> box_within(const PartialShape& x, const Tensor& start, std::span<const int64_t> size) {
+  TROUPE_ASSIGN(std::vector<int64_t> begin, int_values(start, "start_indices"));
+  if (std::ssize(begin) != x.rank() || std::ssize(size) != x.rank())
+    return invalid_argument("{} start indices of a box of {} dimensions in a tensor of shape {}", begin.size(),
+                            size.size(), x.str());
+  for (int i = 0; i < x.rank(); ++i) {
+    if (size[i] < 0 || size[i] > x[i])
+      return invalid_argument("a box of size {} in dimension {} is not within {}", size[i], i, x.str());
+    begin[i] = std::clamp<int64_t>(begin[i], 0, x[i] - size[i]);
+  }
+  return begin;
+}
+
+class DynamicSlice final : public ComputeKernel {
+ public:
+  DynamicSlice(const KernelInit&, const Moves& moves) : moves_(moves) {}
+  Status compute(KernelContext& c) override {
+    const Tensor& x = c.input(0);
+    TROUPE_ASSIGN(const std::vector<int64_t> size, int_values(c.input(2), "size_indices"));
+    TROUPE_ASSIGN(const std::vector<int64_t> begin, box_within(x.shape(), c.input(1), size));
+    TROUPE_ASSIGN(const Shape shape, Shape::make(size));
+    const std::vector<int64_t> ones(begin.size(), 1);
+    TROUPE_ASSIGN(Tensor y, sliced(c, moves_, x, begin, ones, size, shape));
+    c.set_output(0, std::move(y));
+    return {};
+  }
+
+ private:
+  const Moves& moves_;
+};
+
+class DynamicUpdateSlice final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    const Tensor& update = c.input(1);
+    const Shape shape = c.input(0).shape();
+    TROUPE_ASSIGN(const std::vector<int64_t> begin, box_within(shape, c.input(2), update.shape().dims()));
+    TROUPE_ASSIGN(Tensor y, writable_input(c, 0, update));
+    if (update.elements() > 0) {
+      const auto from = strides_of(update.shape()), to = strides_of(shape);
+      StridedCopy box;
+      int64_t first = 0;
+      for (int i = 0; i < shape.rank(); ++i) {
+        first += begin[i] * to[i];
+        box.push(update.dim(i), from[i], to[i]);
+      }
+      strided_copy(y.dtype(), advance(y.mutable_raw(), first, y.dtype()), update.raw(), box, c.threads());
+    }
+    c.set_output(0, std::move(y));
+    return {};
+  }
+};
+
+Status dynamic_slice_shape(ShapeContext& c) {
+  if (const auto size = c.constant_input(2)) {
+    TROUPE_ASSIGN(const Shape shape, shape_from(*size, "size_indices"));
+    c.set_output(0, shape);
+  } else if (c.input(0).has_rank()) {
+    c.set_output(0, PartialShape::of_rank(c.input(0).rank()));
+  }
+  return {};
+}
+
+Status dynamic_update_slice_shape(ShapeContext& c) {
+  const PartialShape &x = c.input(0), &update = c.input(1);
+  if (x.has_rank() && update.has_rank() && x.rank() != update.rank())
+    return invalid_argument("a box of shape {} in a tensor of shape {}", update.str(), x.str());
+  TROUPE_RETURN_IF_ERROR(c.with_rank(2, 1).status());
+  c.set_output(0, x);
+  return {};
+}
+
 using SliceIndexTypes = TypeList<int16_t, int32_t, int64_t>;
 
 template <class Types = IndexTypes> OpDef strided(OpDef op, Types types = {}) {
@@ -309,7 +383,31 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(strided_slice_update_shape)
               .doc("The input with value, which is broadcast, in place of what StridedSlice would read."),
           gradient(strided_slice_update_gradient));
+  ops.add(OpDef("XlaDynamicSlice")
+              .input("input: T")
+              .input("start_indices: Tindices")
+              .input("size_indices: Tindices")
+              .output("output: T")
+              .attr("T: type")
+              .attr(type_attr("Tindices", IndexTypes{}))
+              .shape(dynamic_slice_shape)
+              .cost(pick_cost)
+              .doc("The box of `size_indices` elements from `start_indices`, which is moved so that it lies within the "
+                   "input. Error for a box that is larger than the input."),
+          not_differentiable("TensorFlow gives it none"));
+  ops.add(OpDef("XlaDynamicUpdateSlice")
+              .input("input: T")
+              .input("update: T")
+              .input("indices: Tindices")
+              .output("output: T")
+              .attr("T: type")
+              .attr(type_attr("Tindices", IndexTypes{}))
+              .shape(dynamic_update_slice_shape)
+              .doc("The input with `update` in the box from `indices` on, which is moved so that it lies within the "
+                   "input. Error for an update that is larger than the input."),
+          not_differentiable("TensorFlow gives it none"));
   register_slice_moves(kernels, host_moves());
+  kernels.add<DynamicUpdateSlice>("XlaDynamicUpdateSlice", DeviceKind::kCpu, {});
   kernels.add<StridedSliceUpdate>("TensorStridedSliceUpdate", DeviceKind::kCpu, {});
 }
 
@@ -317,6 +415,7 @@ void register_slice_moves(KernelRegistry& kernels, const Moves& moves) {
   moves.add<Slice>(kernels, "Slice", {1, 2});
   moves.add<StridedSlice>(kernels, "StridedSlice", {1, 2, 3});
   moves.add<StridedSliceGrad>(kernels, "StridedSliceGrad", {0, 1, 2, 3});
+  moves.add<DynamicSlice>(kernels, "XlaDynamicSlice", {1, 2});
 }
 
 }  // namespace troupe

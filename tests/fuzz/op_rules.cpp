@@ -121,6 +121,8 @@ Squeeze : input=[*A,1,*B] @squeeze_dims={r(A)}
 StridedSlice : input=[*S] begin=[r(S)]=0 end={*S} strides=[r(S)]=1|[r(S)]=2
 StridedSlice : *S:1..3:2..3 input=[*S] begin={1} end={-1} strides={-1} @begin_mask=(0..3) @end_mask=(0..3)
   @shrink_axis_mask=(0..1) @new_axis_mask=(0..1) @ellipsis_mask=0
+XlaDynamicSlice XlaDynamicUpdateSlice : *S:1..3:1..3 input=[*S] update=[*S] start_indices=[r(S)](-2..2)
+  indices=[r(S)](-2..2) size_indices=[r(S)](0..1)
 StridedSliceGrad TensorStridedSliceUpdate : shape={*S} input=[*S] dy=[*S] value=[*S] begin=[r(S)]=0 end={*S}
   strides=[r(S)]=1 @shrink_axis_mask=0 @new_axis_mask=0 @ellipsis_mask=0
 Tile : input=[*S] multiples=[r(S)]<3

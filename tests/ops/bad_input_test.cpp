@@ -96,6 +96,10 @@ TEST_CASE("slices stay inside", "[bad_input]") {
   check_fails("StridedSlice", {kMatrix, I({0}), I({1}), I({0})}, "stride");
   check_fails("StridedSlice", {kMatrix, I({0, 0, 0}), I({1, 1, 1}), I({1, 1, 1})}, "3 entries");
   check_fails("StridedSlice", {kMatrix, I({0, 0}), I({1, 1}), I({1, 1})}, "ellipsis", {{"ellipsis_mask", int64_t{3}}});
+  check_kernel_fails("XlaDynamicSlice", {kMatrix, I({0, 0}), I({1, 4})}, "size 4 in dimension 1 is not within [2,3]");
+  check_kernel_fails("XlaDynamicSlice", {kMatrix, I({0}), I({1})}, "1 start indices of a box of 1 dimensions");
+  check_fails("XlaDynamicUpdateSlice", {kMatrix, D({1}), I({0, 0})}, "in a tensor of shape [2,3]");
+  check_kernel_fails("XlaDynamicUpdateSlice", {kMatrix, D({1, 2, 3}, {3, 1}), I({0, 0})}, "size 3 in dimension 0");
   check_fails("TensorStridedSliceUpdate", {kMatrix, I({0}), I({1}), I({1}), D({1, 2})}, "[1,3]");
   check_fails("Pad", {kMatrix, I({1, 1}, {1, 2})}, "paddings");
   check_fails("Pad", {D({1}), I({1, -1}, {1, 2})}, "-1 is not a size");

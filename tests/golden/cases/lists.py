@@ -3,6 +3,7 @@
 import numpy as np
 
 from make import golden, tf, tf1
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 
 @golden()
@@ -59,6 +60,17 @@ def parts(case):
     narrow = tf.raw_ops.GatherV2(params=x, indices=tf.constant([1, 1], tf.int16), axis=0)
     case.fetch_with_gradients(dealt + [back, part, wide, tf.ensure_shape(sum_of, (5, None)), rows, narrow], [x])
     case.fetch(parallel, tf1.guarantee_const(x))
+
+
+@golden()
+def dynamic_slices(case):
+    """Boxes read and set where a tensor says, as caches of keys and values are."""
+    x = case.feed("x", case.floats(5, 3), (None, 3))
+    at = case.feed("at", np.int32(2), ())
+    update, read = gen_xla_ops.xla_dynamic_update_slice, gen_xla_ops.xla_dynamic_slice
+    cache = update(input=tf.zeros([2, 4, 3]), update=x[tf.newaxis, :2], indices=tf.stack([0, at, 0]))
+    beyond = update(input=cache, update=x[tf.newaxis, 2:], indices=tf.stack([at, at, -at]))
+    case.fetch(cache, beyond, read(beyond, tf.stack([0, at, 1]), [1, 3, 2]))
 
 
 @golden(tolerance=1e-4)
