@@ -254,7 +254,10 @@ class Trainer::Impl {
       launches.clear();
       lock.lock();
       const auto wake = next_wake();
-      const auto woken = [&] { return !reports_.empty() || !news_.empty() || stop_ || idle() || may_recover(); };
+      const auto earlier = [&] { return next_wake() < wake; };
+      const auto woken = [&] {
+        return !reports_.empty() || !news_.empty() || stop_ || idle() || may_recover() || earlier();
+      };
       if (wake == Clock::time_point::max()) changed_.wait(lock, woken);
       else changed_.wait_until(lock, wake, woken);
       if (stop_) {
@@ -266,6 +269,7 @@ class Trainer::Impl {
         take_care(launches);
         continue;
       }
+      if (earlier()) continue;
       if (!news_.empty()) {
         const TaskReport told = news_.front();
         news_.pop_front();
@@ -461,6 +465,7 @@ class Trainer::Impl {
       const auto at = whole.ok() && !broken_ ? step_of(*whole) : Error();
       if (at.ok()) kept_ = Kept{*whole, *at, batches};
       next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
+      changed_.notify_all();  // run() waits for that
     }
     if (broken_) wanted_.insert(wanted_.end(), wanted.begin(), wanted.end());
     else
@@ -667,6 +672,7 @@ class Trainer::Impl {
     r.retry_at = r.aside_since + (why ? Clock::duration() : kPause);
     ++r.batches_lost;
     look_after_tasks();
+    changed_.notify_all();  // run() looks after it
     return true;
   }
   void take_back(Replica& r) {
@@ -781,6 +787,7 @@ class Trainer::Impl {
                      .batches = batches_->repeatable() ? 0 : read,
                      .seconds = seconds.count()});
     broken_.reset();
+    next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
     done_ = started_ = kept.step - first_step_;
     position_ = kept.batches;
     filled_ = taken_ = 0;

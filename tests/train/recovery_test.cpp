@@ -2,6 +2,7 @@
 // Trainers that lose tasks: over sockets, whose tasks the tests end and start again at steps that they choose, or at
 // random moments.
 #include <atomic>
+#include <semaphore>
 #include <thread>
 
 #include "tests/actors/socket_cluster.h"
@@ -134,6 +135,43 @@ TEST_CASE("tasks that are killed at random moments leave the bits of one engine"
   for (const auto& [name, value] : expected) {
     INFO(name);
     CHECK(last.variables.at(name).identical(value));
+  }
+}
+
+TEST_CASE("a run keeps snapshots at its interval, also without on_step and after a loss") {
+  for (const bool reports : {false, true}) {
+    INFO((reports ? "with" : "without") << " on_step");
+    std::atomic<int64_t> until_kill = 100;  // batches that are read
+    std::atomic<bool> done = false, failed = false;
+    std::counting_semaphore<> due(0);
+    const Dataset data = circle(512, 32).map([&](Element batch) {
+      if (--until_kill == 0) due.release();
+      return batch;
+    });
+    LossFixture f(
+        2, kSyncMode, [](TrainerOptions& o) { o.recovery.snapshot_interval = std::chrono::milliseconds(1); }, data);
+    f.restarts = false;
+    std::thread killer([&] {
+      for (due.acquire(); !done && !failed; due.acquire()) {
+        f.kill(1);
+        if (!f.cluster.try_start(1).ok()) failed = true;
+      }
+    });
+    int64_t last = 0;
+    int later = 0, losses = 0;
+    f.on_task = [&](const TaskReport& report) {
+      if (!report.back) return;
+      later += report.step > last;
+      last = report.step;
+      if (later == 3 || ++losses == 30 || failed) f.trainer->stop();
+      else until_kill = 2 * report.step + 100;  // what it goes back by is read again
+    };
+    f.run(1'000'000, reports ? [](const StepReport&) {} : std::function<void(const StepReport&)>());
+    done = true;
+    due.release();
+    killer.join();
+    CHECK_FALSE(failed);
+    CHECK(later == 3);
   }
 }
 
