@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "net/packed.h"
 #include "troupe/graph_def.h"
+#include "troupe/guarded.h"
 
 namespace troupe {
 namespace {
@@ -523,7 +524,9 @@ std::shared_ptr<void> Network::watch(std::function<void()> changed) {
 
 void Network::tell_watchers() {
   const std::lock_guard guard(watch_mutex_);
-  for (const auto& [number, changed] : watchers_) changed();
+  for (const auto& [number, changed] : watchers_)
+    if (const Status called = guarded_call(changed); !called.ok())
+      log_error("what watches the cluster failed: {}", called.error().message);
 }
 
 bool Network::is_ready(const net::TaskId& task) const {

@@ -315,6 +315,22 @@ TEST_CASE("a task that goes ends the steps that need it, and the session goes on
   }
 }
 
+TEST_CASE("what watches a cluster hears of tasks that go and come, and may throw") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  std::atomic<int> heard = 0;
+  const auto watch = watch_cluster(*engine, [&] {
+    if (++heard % 2 == 0) throw std::runtime_error("not now");
+    throw 1;
+  });
+  tasks.workers[1].reset();
+  while (heard == 0) std::this_thread::yield();
+  tasks.start(1);
+  while (!t.run(ramp(4)).ok()) std::this_thread::yield();
+  CHECK(heard >= 2);
+}
+
 TEST_CASE("variables stay with their tasks when a client goes") {
   SocketCluster tasks(2);
   const auto build = [](Engine& engine, auto&& use) {
