@@ -14,6 +14,8 @@ namespace {
 
 /// Handles mean something to their own task alone.
 bool crosses(DType dtype) { return dtype != DType::kResource; }
+/// Whether another task takes it as a feed and gives it as a fetch. Lists go from node to node alone.
+bool crosses_to_caller(DType dtype) { return crosses(dtype) && dtype != DType::kVariant; }
 
 /// But where it is to be: that is settled.
 Attrs attrs_of(const Node& node) {
@@ -89,10 +91,19 @@ class Planner::PartWriter {
       if (made_[merge]->open()) TROUPE_RETURN_IF_ERROR(part_.graph->close_loop(*made_[merge], made_[next]->out()));
     for (const auto& [slot, fetch] : draft_->plan.fetches) {
       TROUPE_ASSIGN(const Output output, output_of(slot, 0));
-      part_.fetches.emplace_back(fetch, output);
+      TROUPE_RETURN_IF_ERROR(add_fetch(fetch, output));
     }
     return {};
   }
+  Status add_fetch(uint32_t index, const Output& output) {
+    if (is_remote() && !crosses_to_caller(output.dtype()))
+      return at_node(make_error(Code::kUnimplemented, "its output {} is a {}, which cannot be fetched from {}",
+                                output.port, to_string(output.dtype()), part_.task),
+                     *output.node);
+    part_.fetches.emplace_back(index, output);
+    return {};
+  }
+  bool is_remote() const { return part_.task != p_.context_.task; }
 
   void find_sources() {
     sources_.assign(draft_->uses.size(), {});
@@ -180,8 +191,7 @@ class Planner::PartWriter {
     const PlanNode& node = draft_->plan.nodes[i];
     if (node.kind == NodeKind::kSend && node.to.partition == kCaller) {
       TROUPE_ASSIGN(const Output fetch, output_of(input_slot(node, 0), 0));
-      part_.fetches.emplace_back(node.to.node, fetch);
-      return {};
+      return add_fetch(node.to.node, fetch);
     }
     if (node.kind == NodeKind::kRecv && !p_.pair_of_recv_.contains({partition_, i})) {
       TROUPE_ASSIGN(const Output fed, feed(feed_of_recv(i)));
@@ -329,8 +339,8 @@ class Planner::PartWriter {
     for (const auto& [known, output] : part_.feeds)
       if (known == index) return output;
     const Output& fed = p_.plan_->feeds[index];
-    if (!crosses(fed.dtype()))
-      return at_node(make_error(Code::kUnimplemented, "a {} cannot be fed to another task", to_string(fed.dtype())),
+    if (is_remote() && !crosses_to_caller(fed.dtype()))
+      return at_node(make_error(Code::kUnimplemented, "a {} cannot be fed to {}", to_string(fed.dtype()), part_.task),
                      *fed.node);
     TROUPE_ASSIGN(const Node* node, add({"Placeholder",
                                          part_.graph->unique_name(fed.node->name() + "/fed"),

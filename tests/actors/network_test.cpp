@@ -65,6 +65,40 @@ TEST_CASE("tensors small and large go from task to task and come back as they we
   CHECK((*strings)[0].data<std::string>()[2] == "long enough to be elsewhere");
 }
 
+TEST_CASE("handles and lists that would be fetched from another task, or fed to one, are an error of their node") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  const Attrs floats = {{"component_types", std::vector<DType>{DType::kFloat32}}};
+  const Attrs list_of = {{"element_dtype", DType::kFloat32}, {"shape_type", DType::kInt32}};
+  const auto empty_list = [&](const Scope& on, const std::string& name) {
+    return on.named(name).op("EmptyTensorList", {on.constant(Tensor::of<int32_t>({2})), on.constant(3)}, list_of);
+  };
+  const auto names = [&](const RunResult& result, const std::string& node, const std::string& says) {
+    refused(result, Code::kUnimplemented, says);
+    CHECK(result.error().node == node);
+  };
+  const Output queue = t.first.named("queue").op("FIFOQueueV2", {}, floats);
+  names(t.session.run(queue), "queue", "a resource, which cannot be fetched from /job:worker/replica:0/task:0");
+  const Output list = empty_list(t.second, "list");
+  names(t.session.run(list), "list", "a variant, which cannot be fetched from /job:worker/replica:0/task:1");
+  const auto own = t.session.run({empty_list(t.scope, "own"), t.scope.op("FIFOQueueV2", {}, floats)});
+  REQUIRE(own.ok());
+  const Output fed_list = t.second.named("fed_list").op("Placeholder", {}, {{"dtype", DType::kVariant}});
+  const Output fed_queue = t.first.named("fed_queue").op("Placeholder", {}, {{"dtype", DType::kResource}});
+  names(t.session.run({{fed_list, (*own)[0]}}, t.second.op("TensorListLength", {fed_list})), "fed_list",
+        "a variant cannot be fed to /job:worker/replica:0/task:1");
+  names(t.session.run({{fed_queue, (*own)[1]}}, t.first.op("QueueSizeV2", {fed_queue})), "fed_queue",
+        "a resource cannot be fed to /job:worker/replica:0/task:0");
+  // To the client's own nodes of a step that other tasks take part in, they can.
+  const Output fed_here = t.scope.op("Placeholder", {}, {{"dtype", DType::kResource}});
+  const auto size =
+      t.session.run({{fed_here, (*own)[1]}, {t.x, ramp(2)}}, {t.scope.op("QueueSizeV2", {fed_here}), t.back});
+  INFO((size.ok() ? "" : size.error().str()));
+  REQUIRE(size.ok());
+  CHECK((*size)[0].identical(Tensor::scalar<int32_t>(0)));
+}
+
 TEST_CASE("steps of several threads are under way over sockets at once") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
