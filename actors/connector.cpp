@@ -34,11 +34,15 @@ constexpr int64_t kAcceptPause = 100 * kMillisecond;
 constexpr int64_t kNever = INT64_MAX;
 constexpr int kAcceptsInTurn = 64;  // of one listening socket before others are served
 
-/// Whether trying again may help.
-bool may_change(net::Refusal refusal) {
-  // Of TLS: certificates are renewed, and processes started again with them.
-  return refusal == net::Refusal::kClosing || refusal == net::Refusal::kBusy || refusal == net::Refusal::kLate ||
-         refusal == net::Refusal::kNotTroupe || refusal == net::Refusal::kTls;
+/// Whether trying again may help: unless the fault is this process's own, another one may come to listen there.
+bool may_change(const net::Rejected& why) {
+  switch (why.code) {
+    case net::Refusal::kSelf:
+    case net::Refusal::kWrongWay:
+    case net::Refusal::kOldIncarnation: return false;
+    case net::Refusal::kBadHello: return !why.by_peer;
+    default: return true;
+  }
 }
 
 }  // namespace
@@ -390,7 +394,7 @@ void Connector::Impl::shake_hands(Dials::iterator at) {
   }
   const net::Rejected* rejected = dial.handshake->rejected();
   if (!rejected) return fail(at, make_error(Code::kInternal, "the connection broke within the handshake"), true);
-  fail(at, rejected->error(at->first.first), may_change(rejected->code));
+  fail(at, rejected->error(at->first.first), may_change(*rejected));
 }
 
 void Connector::Impl::fail(Dials::iterator at, const Error& why, bool again) {

@@ -69,10 +69,10 @@ class Connector {
   Connector(const Connector&) = delete;
 
   /// Dials a task until it is connected (`up`), cancelled or refused for good (`failed` without `again`). It tries at
-  /// once, then again 20 ms after a failure, 40 ms after the next, and so on up to 1 s. Nobody there, a connection that
-  /// breaks or is late, an answer that is not Troupe's and a peer that is closing or busy are tried again; other
-  /// refusals end the dial, since they will not change. A second dial of (task, lane) replaces the first. `known`,
-  /// `received` and `epoch`: net::Dialer's.
+  /// once, then again 20 ms after a failure, 40 ms after the next, and so on up to 1 s: a process of the right task,
+  /// cluster and version may follow one that is not. A fault of this side's own ends the dial: a task that dials itself
+  /// or a lower one, a process that another has followed, a HELLO that nobody reads. A second dial of (task, lane)
+  /// replaces the first. `known`, `received` and `epoch`: net::Dialer's.
   void dial(const net::TaskId& to, const net::Address& address, uint32_t lane, net::Incarnation known,
             uint64_t received, uint64_t epoch = 0);
   /// Tries those dials of the task at once that wait to be tried again.

@@ -16,16 +16,16 @@ using net::TaskId;
 
 const TaskId kWorker0 = {"worker", 0}, kWorker1 = {"worker", 1}, kPs = {"ps", 0};
 
-/// The only failure of one dial from `from` to `to`, which listens as `at`; checks that the dial is over.
-Error final_failure(const net::Identity& from, const TaskId& to, const net::Identity& at, uint32_t lane = 0) {
+/// The first failure of one dial from `from` to `to`, which listens as `at`; checks whether it will be tried again.
+Error failure_of(const net::Identity& from, const TaskId& to, const net::Identity& at, bool again, uint32_t lane = 0) {
   Party listener(at, loopback()), dialer(from);
   dialer.start();
   dialer->dial(to, listener.address(), lane, {}, 0);
   const auto failure = dialer.next_failure();
-  CHECK_FALSE(failure.again);
+  CHECK(failure.again == again);
   CHECK(failure.to == to);
   CHECK_THAT(failure.why.message, Contains(to.str()) && Contains(listener.address().str()));
-  CHECK(dialer->counters().failed_tries == 1);
+  if (!again) CHECK(dialer->counters().failed_tries == 1);
   CHECK(dialer.ups() == 0);
   CHECK(listener.ups() == 0);
   return failure.why;
@@ -132,31 +132,49 @@ TEST_CASE("a task may start before or after those who dial it") {
   }
 }
 
-TEST_CASE("a refusal that will not change ends the dial") {
+TEST_CASE("a refusal of another process than the one that is meant does not end the dial") {
   const ClosesAll closes_all;
   const auto ps = identity_of("ps", 0), worker = identity_of("worker", 0);
   SECTION("another cluster") {
     auto other = ps;
     other.cluster = net::ClusterSpec::make("other", ps.cluster.jobs()).value();
-    CHECK_THAT(final_failure(other, kWorker0, worker).message, Contains("'other'") && Contains("'mine'"));
+    CHECK_THAT(failure_of(other, kWorker0, worker, true).message, Contains("'other'") && Contains("'mine'"));
   }
   SECTION("another version") {
     auto newer = ps;
     newer.lowest = 2, newer.highest = 3;
-    CHECK_THAT(final_failure(newer, kWorker0, worker).message, Contains("versions 2 to 3") && Contains("1 to 1"));
+    CHECK_THAT(failure_of(newer, kWorker0, worker, true).message, Contains("versions 2 to 3") && Contains("1 to 1"));
   }
   SECTION("a task that the cluster does not have") {
-    CHECK_THAT(final_failure(identity_of("ps", 9), kWorker0, worker).message, Contains("9"));
+    CHECK_THAT(failure_of(identity_of("ps", 9), kWorker0, worker, true).message, Contains("9"));
   }
   SECTION("meant for another task") {
-    CHECK_THAT(final_failure(ps, kWorker1, worker).message, Contains("/job:worker/task:0"));
+    CHECK_THAT(failure_of(ps, kWorker1, worker, true).message, Contains("/job:worker/task:0"));
   }
+  SECTION("the right one follows") {
+    const TemporaryDirectory directory;
+    const net::Address address = unix_path(directory.file("socket"));
+    auto other = std::make_unique<Party>(identity_of("worker", 1), address);
+    Party dialer(ps);
+    dialer.start();
+    dialer->dial(kWorker0, address, 0, {}, 0);
+    CHECK(dialer.next_failure().again);
+    other.reset();
+    Party right(worker, address);
+    CHECK(dialer.next_up().accepted.peer == kWorker0);
+    right.next_up();
+  }
+}
+
+TEST_CASE("a refusal that will not change ends the dial") {
+  const ClosesAll closes_all;
+  const auto ps = identity_of("ps", 0), worker = identity_of("worker", 0);
   SECTION("the higher task dials") {
-    CHECK_THAT(final_failure(worker, kPs, ps).message, Contains("the lower one does"));
+    CHECK_THAT(failure_of(worker, kPs, ps, false).message, Contains("the lower one does"));
   }
-  SECTION("itself") { CHECK_THAT(final_failure(ps, kPs, ps).message, Contains("dialed itself")); }
+  SECTION("itself") { CHECK_THAT(failure_of(ps, kPs, ps, false).message, Contains("dialed itself")); }
   SECTION("a lane that nobody has") {
-    CHECK_THAT(final_failure(ps, kWorker0, worker, net::kMostLanes).message, Contains("lane 16"));
+    CHECK_THAT(failure_of(ps, kWorker0, worker, false, net::kMostLanes).message, Contains("lane 16"));
   }
   SECTION("a path that is too long") {
     Party dialer(ps);

@@ -349,6 +349,31 @@ TEST_CASE("a task that goes ends the steps that need it, and the session goes on
   }
 }
 
+TEST_CASE("a task at whose address a stranger has been comes back") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  REQUIRE(t.run(ramp(3)).ok());
+  tasks.workers[1].reset();
+  EngineOptions other = tasks.options;
+  other.cluster.spec.replace(other.cluster.spec.find("\"test\""), 6, "\"other\"");
+  other.cluster.job = "worker";
+  other.cluster.task = 1;
+  {
+    const auto stranger = ClusterWorker::start(other);
+    INFO((stranger.ok() ? "" : stranger.error().str()));
+    REQUIRE(stranger.ok());
+    while (cluster_status(*engine)[1].reason.find("of 'other'") == std::string::npos) std::this_thread::yield();
+    refused(t.run(ramp(4)), Code::kUnavailable, "task:1");
+  }
+  tasks.start(1);
+  RunResult again = t.run(ramp(4));
+  while (!again.ok() && again.error().code == Code::kUnavailable) again = t.run(ramp(4));
+  INFO((again.ok() ? "" : again.error().str()));
+  REQUIRE(again.ok());
+  CHECK((*again)[0].identical(ramp(4)));
+}
+
 TEST_CASE("what watches a cluster hears of tasks that go and come, and may throw") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
