@@ -265,6 +265,7 @@ void ClusterView::reset(const std::string& container) {
     std::lock_guard guard(mutex_);
     unplaced_.erase(container);
     std::erase_if(homes_, [within = within(container)](const auto& home) { return is_within(home.first, within); });
+    resets_.fetch_add(1, std::memory_order_release);
   }
   // What begins later finds it empty.
   hold([self = shared_from_this(), container](const auto&) {

@@ -49,6 +49,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   /// Sets variables where they are; those that are nowhere yet when a step first uses them.
   void restore(const std::string& container, const Variables& variables, std::function<void(Status)> done);
   void reset(const std::string& container);
+  /// How many there were: what home() told before the last one may hold no more.
+  uint64_t resets() const { return resets_.load(std::memory_order_acquire); }
   /// Has the datasets of that name, the client's and the tasks', begin again. A task that is lost begins by itself.
   /// Errors: kNotFound where there is none; kUnavailable where there is none and a task that is lost may have one.
   void restart_dataset(const std::string& name, std::function<void(Status)> done);
@@ -85,6 +87,7 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   std::unordered_map<std::string, uint32_t> numbers_;              // of devices
   std::map<std::string, std::map<std::string, Tensor>> unplaced_;  // by container: restored, and nowhere yet
   std::map<std::string, uint32_t> homes_;                          // of resources
+  std::atomic<uint64_t> resets_{0};
   std::map<std::string, std::set<std::string>> holders_;           // by container: tasks that were ever homes in it
 };
 

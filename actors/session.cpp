@@ -116,10 +116,14 @@ class Helper {
 
 class Session::Prepared {
  public:
+  using Homes = std::map<std::string, uint32_t>;
   std::weak_ptr<Impl> session;  // whose it is
   std::shared_ptr<const StepPlan> plan;
   std::vector<const Node*> targets;
   std::shared_ptr<CutProgram> program;  // of a plan that several tasks run
+  /// In a cluster: on which devices the plan has its resources, by key, and ClusterView::resets() when that held last.
+  Homes homes;
+  std::atomic<uint64_t> resets = 0;
   /// The plan without passes, for runs that check numerics; made for the first of them, kept under plans_mutex.
   std::shared_ptr<const StepPlan> as_written;
   std::shared_ptr<CutProgram> program_as_written;
@@ -158,7 +162,10 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
   RunResult run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, const RunOptions& run);
   Result<std::shared_ptr<const StepPlan>> plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                const std::vector<const Node*>& targets, const GraphPasses& passes,
-                                               bool partial);
+                                               bool partial, Prepared::Homes* homes = nullptr);
+  /// Gives what was reset since the plan was made the home again that the plan has for it, with what was restored
+  /// meanwhile. Error: it has another one by now.
+  Status claim_homes(Prepared& prepared);
   /// The plan without passes, and the program of it.
   Result<std::pair<std::shared_ptr<const StepPlan>, std::shared_ptr<CutProgram>>> as_written(Prepared& prepared);
   /// Tells the tasks of a plan that several run; nullptr for one of this task alone.
@@ -300,7 +307,9 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
   const Making making(this, key);
   auto prepared = std::make_shared<Prepared>();
   prepared->session = weak_from_this();
-  TROUPE_ASSIGN(prepared->plan, plan(std::move(feeds), std::move(fetches), targets, options.passes, partial));
+  if (e->cluster) prepared->resets = e->cluster->resets();
+  TROUPE_ASSIGN(prepared->plan,
+                plan(std::move(feeds), std::move(fetches), targets, options.passes, partial, &prepared->homes));
   prepared->targets = targets;
   TROUPE_ASSIGN(prepared->program, tell_tasks(*prepared->plan));
   std::vector<std::shared_ptr<Prepared>> gone;  // when nobody waits for the lock any more
@@ -315,7 +324,8 @@ Result<std::shared_ptr<Session::Prepared>> Session::Impl::prepare(std::vector<Ou
 /// Makes a plan; without a lock, since it calls the user's functions.
 Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> feeds, std::vector<Output> fetches,
                                                             const std::vector<const Node*>& targets,
-                                                            const GraphPasses& passes, bool partial) {
+                                                            const GraphPasses& passes, bool partial,
+                                                            Prepared::Homes* homes) {
   PlanContext context{.kernels = e->kernels,
                       .devices = e->all_devices,
                       .soft_placement = options.soft_placement,
@@ -332,8 +342,10 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
                       .task = e->cluster ? e->cluster->task : std::string(),
                       .scatter = e->scatter};
   if (e->cluster)
-    context.home = [cluster = e->cluster](const std::string& key, uint32_t device) {
-      return cluster->home(key, device);
+    context.home = [cluster = e->cluster, homes](const std::string& key, uint32_t device) {
+      const uint32_t home = cluster->home(key, device);
+      if (homes) homes->emplace(key, home);
+      return home;
     };
   if (e->gpus && e->gpus->collectives())
     context.collectives = [this](std::span<const uint32_t> devices) {
@@ -345,6 +357,19 @@ Result<std::shared_ptr<const StepPlan>> Session::Impl::plan(std::vector<Output> 
     TROUPE_ASSIGN(context.default_device, find_device(options.default_device, e->all_devices));
   }
   return guarded([&] { return make_plan(graph, std::move(feeds), std::move(fetches), targets, context, kernels); });
+}
+
+Status Session::Impl::claim_homes(Prepared& prepared) {
+  const uint64_t resets = e->cluster->resets();
+  if (prepared.resets == resets) return {};
+  for (const auto& [key, device] : prepared.homes) {
+    const std::string &then = e->all_devices[device].name, &now = e->all_devices[e->cluster->home(key, device)].name;
+    if (task_of(then) != task_of(now))
+      return invalid_argument("{} is on {} since its container was reset, and was on {} when this was first run", key,
+                              task_of(now), task_of(then));
+  }
+  prepared.resets = resets;
+  return {};
 }
 
 Result<std::shared_ptr<CutProgram>> Session::Impl::tell_tasks(const StepPlan& plan) {
@@ -379,6 +404,7 @@ Status Session::Impl::start(const std::shared_ptr<Prepared>& prepared, std::vect
   if (!prepared) return invalid_argument("nothing was prepared to be run: the pointer is empty");
   if (prepared->session.lock().get() != this)
     return invalid_argument("what was prepared by another session cannot be run by this one");
+  if (e->cluster) TROUPE_RETURN_IF_ERROR(claim_homes(*prepared));
   std::pair chosen(prepared->plan, prepared->program);
   if (run.check_numerics) {
     TROUPE_ASSIGN(chosen, as_written(*prepared));

@@ -372,6 +372,12 @@ TEST_CASE("what is restored is where a step uses it, in any number of tasks, and
     for (const Tensor& value : *values) CHECK(number(value) == 5.f);
     cluster.client->reset_container("");
     refused(c.session.run(c.reads), Code::kFailedPrecondition, "no value yet");
+    // Where steps find it that were planned before the reset.
+    REQUIRE(cluster.client->restore(taken).ok());
+    const auto again = c.session.run(c.reads);
+    INFO((again.ok() ? "" : again.error().str()));
+    REQUIRE(again.ok());
+    for (const Tensor& value : *again) CHECK(number(value) == 5.f);
   }
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     FakeCluster cluster(seed);
@@ -410,6 +416,9 @@ TEST_CASE("after a reset what a container had may be on other tasks") {
     INFO((result.ok() ? "" : result.error().str()));
     CHECK(result.ok());
     refused(session.run(moved), Code::kInvalidArgument, "would be another one of the same name");
+    // What was planned before the reset does not make a second one.
+    refused(session.run(first), Code::kInvalidArgument, "since its container was reset");
+    CHECK(session.run(other).ok());
   }
 }
 
