@@ -164,8 +164,10 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
 /// Waits for the answers of all tasks.
 class ClusterView::Gathering {
  public:
-  Gathering(size_t tasks, std::function<void()> made, std::function<void(Result<Variables>)> done)
-      : left_(tasks), not_made_(tasks), made_(std::move(made)), done_(std::move(done)) {}
+  /// `home`: the task on which alone a variable of that name counts; empty: on any, but not on two.
+  Gathering(size_t tasks, std::function<void()> made, std::function<void(Result<Variables>)> done,
+            std::function<std::string(const std::string& name)> home = {})
+      : left_(tasks), not_made_(tasks), made_(std::move(made)), done_(std::move(done)), home_(std::move(home)) {}
   void made(std::vector<bool>& told, size_t task) {
     std::function<void()> all;
     {
@@ -182,6 +184,7 @@ class ClusterView::Gathering {
       if (error_.ok()) error_ = std::move(result.error());
     } else {
       for (auto& [name, value] : *result) {
+        if (const std::string home = home_ ? home_(name) : ""; !home.empty() && home != task) continue;
         const auto [at, fresh] = from_.try_emplace(name, task);
         if (fresh) all_.emplace(name, std::move(value));
         else if (error_.ok())
@@ -199,6 +202,7 @@ class ClusterView::Gathering {
   size_t left_, not_made_;
   std::function<void()> made_;
   std::function<void(Result<Variables>)> done_;
+  std::function<std::string(const std::string&)> home_;
   Variables all_;
   std::map<std::string, std::string> from_;
   Status error_;
@@ -206,7 +210,10 @@ class ClusterView::Gathering {
 
 void ClusterView::ask_all(ContainerAsk::Kind kind, const std::string& container, const std::vector<int64_t>& steps,
                           std::function<void()> made, std::function<void(Result<Variables>)> done) {
-  const auto gathering = std::make_shared<Gathering>(links.size(), std::move(made), std::move(done));
+  const auto home = [self = shared_from_this(), container](const std::string& name) {
+    return self->home_task(container, name);
+  };
+  const auto gathering = std::make_shared<Gathering>(links.size(), std::move(made), std::move(done), home);
   const auto told = std::make_shared<std::vector<bool>>(links.size());
   size_t number = 0;
   for (const auto& [name, link] : links) {
@@ -258,6 +265,12 @@ bool ClusterView::has_any(const std::string& task, const std::string& container)
   std::lock_guard guard(mutex_);
   const auto holders = holders_.find(within(container));
   return holders != holders_.end() && holders->second.contains(task);
+}
+
+std::string ClusterView::home_task(const std::string& container, const std::string& name) const {
+  std::lock_guard guard(mutex_);
+  const auto home = homes_.find(variable_key(container, name));
+  return home == homes_.end() ? std::string() : task_of(devices_[home->second]);
 }
 
 void ClusterView::reset(const std::string& container) {

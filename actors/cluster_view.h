@@ -42,8 +42,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
 
   /// A cut through all tasks' containers of that name: each step is in it wholly or not at all, and none is held up for
   /// longer than it takes to tell the tasks. It waits for the steps under way that may change variables, whether they
-  /// have begun to or not. Variables of one name on two tasks are an error; a task that is not there is, if it is the
-  /// home of one.
+  /// have begun to or not. A variable that has a home counts there alone, whatever another client has left elsewhere;
+  /// others of one name on two tasks are an error, and so is a task that is not there, if it is the home of one.
   using Variables = ContainerAsk::Variables;
   void snapshot(const std::string& container, std::function<void(Result<Variables>)> done);
   /// Sets variables where they are; those that are nowhere yet when a step first uses them.
@@ -71,6 +71,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
                std::function<void()> made, std::function<void(Result<Variables>)> done);
   /// Whether something of the container may be on that task.
   bool has_any(const std::string& task, const std::string& container) const;
+  /// The task of that variable's home; empty: it has none yet.
+  std::string home_task(const std::string& container, const std::string& name) const;
 
   mutable std::mutex mutex_;
   std::set<int64_t> steps_, sent_;  // the second: of those that may change variables
@@ -88,7 +90,7 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   std::map<std::string, std::map<std::string, Tensor>> unplaced_;  // by container: restored, and nowhere yet
   std::map<std::string, uint32_t> homes_;                          // of resources
   std::atomic<uint64_t> resets_{0};
-  std::map<std::string, std::set<std::string>> holders_;           // by container: tasks that were ever homes in it
+  std::map<std::string, std::set<std::string>> holders_;  // by container: tasks that were ever homes in it
 };
 
 /// Tells the tasks of a cut step of its parts, and in the end that they may forget them.

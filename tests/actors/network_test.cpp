@@ -411,6 +411,37 @@ TEST_CASE("variables stay with their tasks when a client goes") {
   });
 }
 
+TEST_CASE("of variables that a former client left elsewhere a snapshot has those that the client's steps use") {
+  SocketCluster tasks(3);
+  const auto with_variable = [&](int task, const auto& then) {
+    const auto engine = tasks.client();
+    Graph graph(engine->ops());
+    const Scope on = Scope(graph).device(fmt::format("/job:worker/task:{}", task));
+    const Output v = on.op("VarHandleOp", {},
+                           {{"shared_name", std::string("v")}, {"dtype", DType::kInt32}, {"shape", PartialShape{}}});
+    Session session(*engine, graph);
+    REQUIRE(session.run(on.node("AssignVariableOp", {v, on.constant(task)})).ok());
+    then(*engine);
+  };
+  with_variable(0, [](Engine&) {});
+  const auto has = [](int32_t value) {
+    return [value](Engine& engine) {
+      const auto taken = engine.snapshot().get();
+      INFO((taken.ok() ? "" : taken.error().str()));
+      REQUIRE(taken.ok());
+      CHECK(taken->variables.at("v").identical(Tensor::scalar(value)));
+    };
+  };
+  with_variable(1, has(1));
+  with_variable(2, has(2));
+  with_variable(0, has(0));
+  // Who uses none is told of two.
+  const auto of_none = tasks.client()->snapshot().get();
+  REQUIRE_FALSE(of_none.ok());
+  CHECK(of_none.error().code == Code::kAlreadyExists);
+  CHECK(of_none.error().message.find("variable 'v' is on /job:worker/replica:0/task:") != std::string::npos);
+}
+
 TEST_CASE("snapshots, restoring and resets reach the variables of all tasks over sockets") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
