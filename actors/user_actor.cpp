@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "actors/engine_impl.h"
 #include "actors/messages.h"
@@ -20,12 +21,13 @@ using UserOutputs = Result<std::vector<Tensor>>;
 class ActorInbox {
  public:
   struct Contents {
-    std::vector<std::pair<uint64_t, UserOutputs>> answers;  // by request, in the order in which they came
-    Status end;                                             // of the actor
+    /// By request, in the order in which they came; nothing: it was dropped.
+    std::vector<std::pair<uint64_t, std::optional<UserOutputs>>> answers;
+    Status end;  // of the actor
   };
   explicit ActorInbox(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  void answer(uint64_t request, UserOutputs outputs) {
+  void answer(uint64_t request, std::optional<UserOutputs> outputs) {
     {
       std::lock_guard guard(mutex_);
       contents_.answers.emplace_back(request, std::move(outputs));
@@ -53,11 +55,10 @@ class ActorInbox {
 /// What the copies of an ActorReply share.
 class ActorReply::State {
  public:
-  State(std::shared_ptr<ActorInbox> inbox, std::shared_ptr<std::atomic<bool>> wanted, uint64_t request,
-        std::string actor)
-      : inbox_(std::move(inbox)), wanted_(std::move(wanted)), request_(request), actor_(std::move(actor)) {}
+  State(std::shared_ptr<ActorInbox> inbox, std::shared_ptr<std::atomic<bool>> wanted, uint64_t request)
+      : inbox_(std::move(inbox)), wanted_(std::move(wanted)), request_(request) {}
   ~State() {
-    answer(make_error(Code::kCancelled, "the actor '{}' dropped the request without an answer, or has ended", actor_));
+    if (wanted_->exchange(false)) inbox_->answer(request_, std::nullopt);
   }
   bool wanted() const { return wanted_->load(); }
   void answer(UserOutputs outputs) {
@@ -71,7 +72,6 @@ class ActorReply::State {
   const std::shared_ptr<ActorInbox> inbox_;
   const std::shared_ptr<std::atomic<bool>> wanted_;
   const uint64_t request_;
-  const std::string actor_;
 };
 
 void ActorReply::operator()(Result<std::vector<Tensor>> outputs) const {
@@ -114,15 +114,17 @@ class ActorResource final : public HostedResource {
     const int64_t step = reply.tag().step;
     auto wanted = std::make_shared<std::atomic<bool>>(true);
     open_.emplace(request, Open{std::move(reply), wanted, std::move(expected)});
-    const auto state = std::make_shared<ActorReply::State>(inbox_, std::move(wanted), request, name_);
+    const auto state = std::make_shared<ActorReply::State>(inbox_, std::move(wanted), request);
     caf::anon_send(actor_, ActorRequest{call, step, std::move(inputs), ActorReply(state)});
   }
 
   void woken() override {
     ActorInbox::Contents contents = inbox_->take();
-    for (auto& [request, outputs] : contents.answers) {
+    for (auto& [request, answer] : contents.answers) {
       const auto at = open_.find(request);
-      if (at == open_.end()) continue;  // its step has ended meanwhile
+      if (at == open_.end()) continue;              // its step has ended meanwhile
+      if (!answer && !contents.end.ok()) continue;  // dropped as the actor ended, of which all hear below
+      UserOutputs outputs = answer ? std::move(*answer) : dropped();
       if (outputs.ok()) {
         if (Status right = check(*outputs, *at->second.expected); !right.ok()) outputs = std::move(right.error());
       }
@@ -154,6 +156,9 @@ class ActorResource final : public HostedResource {
     std::shared_ptr<const Expected> expected;
   };
 
+  Error dropped() const {
+    return make_error(Code::kCancelled, "the actor '{}' dropped the request without an answer, or has ended", name_);
+  }
   static void finish(Open& open, UserOutputs outputs) {
     *open.wanted = false;
     open.reply(std::move(outputs));
