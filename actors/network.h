@@ -65,7 +65,12 @@ class Network : public std::enable_shared_from_this<Network> {
   Engine::Impl& engine() { return engine_; }
   caf::io::network::default_multiplexer& multiplexer() { return multiplexer_; }
   const OpRegistry& ops() const { return engine_.ops; }
-  std::shared_ptr<Allocator> allocator() const { return engine_.devices[0].allocator; }
+  /// Of what comes: the first device's or, where that has a limit, the system's. A limit is for what a device makes;
+  /// what is sent to it was made elsewhere, as what a caller feeds is.
+  std::shared_ptr<Allocator> allocator() const {
+    const std::shared_ptr<Allocator>& own = engine_.devices[0].allocator;
+    return own->stats().limit > 0 ? system_allocator() : own;
+  }
   /// All lanes of a peer are connected, for the first time.
   void is_up(const PeerContext& peer);
   /// The lane is to be dialled again: it broke, though the peer may be there.

@@ -99,6 +99,26 @@ TEST_CASE("handles and lists that would be fetched from another task, or fed to 
   CHECK((*size)[0].identical(Tensor::scalar<int32_t>(0)));
 }
 
+TEST_CASE("what comes to a task that is larger than its devices may hold does not end the connection") {
+  SocketCluster tasks(2, false);
+  tasks.options.memory_limit = 1 << 20;
+  for (const int task : {0, 1}) tasks.start(task);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  const Tensor large = ramp(1 << 20);
+  const auto result = t.session.run({{t.x, large}}, {t.there});
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  CHECK((*result)[0].identical(large));
+  // What a device makes itself is its own error.
+  const Output filled = t.second.named("filled").op("Fill", {t.second.constant(Tensor::of<int32_t>({1 << 20})), t.x});
+  const auto refusal = t.session.run({{t.x, Tensor::scalar(1.f)}}, {filled});
+  refused(refusal, Code::kResourceExhausted, "limit 1048576");
+  CHECK(refusal.error().node == "filled");
+  CHECK(t.run(ramp(4)).ok());
+  for (const TaskStatus& task : cluster_status(*engine)) CHECK(task.lives == 1);
+}
+
 TEST_CASE("steps of several threads are under way over sockets at once") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
