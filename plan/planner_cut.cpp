@@ -466,8 +466,8 @@ Status Planner::find_homes() {
 Status Planner::bring_home(const Node& node) {
   const std::string key = resource_key(node);
   if (key.empty() || !context_.home) return {};
-  if (node.op().name() == "IteratorV2") {
-    // Each process has datasets of its own, of one name perhaps, and a step makes none.
+  if (node.op().name() == "IteratorV2" || node.op().name() == "ActorHandle") {
+    // Each process has datasets and actors of its own, of one name perhaps, and a step makes none.
     if (const uint32_t at = placer_.by_hand(node); tasks_[at] != tasks_[device_of(node)]) moved_[node.id()] = at;
     return {};
   }

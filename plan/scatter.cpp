@@ -39,11 +39,11 @@ std::vector<uint32_t> scatter(const Graph& graph, const StepGraph& step, const C
                               const DeviceList& devices, const std::string& own, uint64_t seed) {
   IdSets sets(std::max(step.ids(), graph.size()));
   std::map<std::string, int> makers;
-  std::vector<int> iterators;
+  std::vector<int> of_process;
   const auto take = [&](const Node& node) {
     for (const Output& in : node.inputs())
       if (in.dtype() == DType::kResource) sets.unite(node.id(), in.node->id());
-    if (node.op().name().starts_with("Iterator")) iterators.push_back(node.id());
+    if (node.op().name().starts_with("Iterator") || node.op().name() == "ActorHandle") of_process.push_back(node.id());
     const std::string key = resource_key(node);
     if (!key.empty()) sets.unite(node.id(), makers.try_emplace(key, node.id()).first->second);
   };
@@ -55,7 +55,7 @@ std::vector<uint32_t> scatter(const Graph& graph, const StepGraph& step, const C
     sets.unite(node->id(), groups.try_emplace(constraints.group(*node), node->id()).first->second);
   }
   std::vector<bool> stays(static_cast<size_t>(std::max(step.ids(), graph.size())));
-  for (const int id : iterators) stays[static_cast<size_t>(sets.root(id))] = true;
+  for (const int id : of_process) stays[static_cast<size_t>(sets.root(id))] = true;
 
   std::vector<uint32_t> out(static_cast<size_t>(step.ids()));
   std::vector<uint32_t> allowed;

@@ -183,6 +183,39 @@ TEST_CASE("a task in a program's actor system ends and comes back, and the sessi
   }
 }
 
+TEST_CASE("tasks may have actors of one name, and a node asks that of its device") {
+  SocketCluster tasks(2, false);
+  tasks.options.register_ops = register_actor_ops;
+  for (const int task : {0, 1}) tasks.start(task);
+  const auto engine = tasks.client();
+  const auto add = [](Engine& to, float factor) {
+    const caf::actor actor = actor_system(to).spawn([factor](caf::event_based_actor*) -> caf::behavior {
+      return {[factor](const ActorRequest& request) {
+        request.reply(std::vector{Tensor::scalar(factor * request.inputs[0].data<float>()[0])});
+      }};
+    });
+    REQUIRE(add_actor(to, "scale", actor).ok());
+    return actor;
+  };
+  const caf::actor actors[] = {add(tasks.workers[0]->engine(), 2), add(tasks.workers[1]->engine(), 3), add(*engine, 5)};
+  {
+    Graph graph(engine->ops());
+    const Scope scope(graph);
+    Output y = scope.constant(1.f);
+    for (const std::string device : {"/job:worker/task:0", "/job:worker/task:1", ""}) {
+      const Node* call = actor_call(scope.device(device), "scale", "", {y}, {{DType::kFloat32, PartialShape{}}});
+      REQUIRE(call);
+      y = call->out();
+    }
+    Session session(*engine, graph);
+    const auto result = session.run(y);
+    INFO((result.ok() ? "" : result.error().str()));
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(Tensor::scalar(30.f)));
+  }
+  for (const caf::actor& actor : actors) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+}
+
 TEST_CASE("an actor system that cannot carry a cluster is an error that says what it lacks") {
   SocketCluster tasks(1);
   EngineOptions task = tasks.options;
