@@ -54,7 +54,7 @@ struct TaskStatus {
   bool ready = false;                // and connected to all others that are up
   bool busy = false;                 // not up, but there: it serves another client
   std::string reason;                // where it is not up
-  int64_t lives = 0;                 // how many processes have been this task since the engine began, this one counted
+  int64_t lives = 0;                 // how often it has come since the engine began: anew, or back after a loss
   std::vector<std::string> devices;  // full names; empty while it was never up
 };
 /// Of an engine with a cluster, its tasks in the order of their names; of others nothing.
