@@ -56,6 +56,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "TakeManySparseFromTensorsMap",
                                  "BatchNormWithGlobalNormalization",
                                  "BiasAddV1",
+                                 "CheckNumericsV2",
                                  "FusedBatchNormV2",
                                  "FusedBatchNormGradV2",
                                  "Stage",

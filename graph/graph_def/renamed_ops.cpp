@@ -56,7 +56,8 @@ std::string newer_name(const std::string& op) {
   if (op == "FusedBatchNormGrad" || op == "FusedBatchNormGradV2") return "FusedBatchNormGradV3";
   if (op == kGlobalNormalization) return "FusedBatchNormV3";
   if (op == "BiasAddV1") return "BiasAdd";
-  if (op == "MutexAcquire") return "MutexLock";  // as the white paper's table 1 calls it
+  if (op == "CheckNumericsV2") return "CheckNumerics";  // another message
+  if (op == "MutexAcquire") return "MutexLock";         // as the white paper's table 1 calls it
   if (op == "MutexRelease") return "ConsumeMutexLock";
   return is_old(op) ? op + "V2" : "";
 }

@@ -151,7 +151,7 @@ def older_names(case):
                R.BatchMatrixBandPart(input=x, num_lower=1, num_upper=0), R.BatchMatrixDiag(diagonal=diagonal), diagonal,
                R.BatchMatrixSetDiag(input=x, diagonal=diagonal * 2), R.BatchSelfAdjointEigV2(input=square)[0],
                R.BatchSvd(input=square)[0])
-    case.fetch(R.BiasAddV1(value=x, bias=[1.0, 2, 3]))
+    case.fetch(R.BiasAddV1(value=x, bias=[1.0, 2, 3]), R.CheckNumericsV2(tensor=x, message="x"))
 
 
 @golden()
