@@ -435,6 +435,7 @@ void Network::has_connected(net::Accepted accepted, Connection connection) {
       if (!same || given_up) {
         if (same_life) why = make_error(peer.up ? Code::kUnavailable : Code::kCancelled, "its connections are new");
         old = std::move(at->second);
+        if (old->role == net::PeerRole::kClient) ++clients_leaving_;
         peers_.erase(at);
         at = peers_.end();
       }
@@ -467,13 +468,18 @@ void Network::has_connected(net::Accepted accepted, Connection connection) {
     }
   }
   if (old) {
-    // Before its successor can ask for anything.
-    tell_worker(accepted.peer, *old, why);
+    if (old->role == net::PeerRole::kTask) tell_worker(accepted.peer, old->role, old->life, why);
     caf::anon_send(old->actor, LeavePeer{why.message, why.code});
   }
   if (!actor) return;
-  caf::anon_send(actor, LaneUp{accepted.lane, std::make_shared<Connection>(std::move(connection)), accepted.resumed,
-                               accepted.received});
+  const std::lock_guard guard(mutex_);
+  give(accepted.role, actor,
+       LaneUp{accepted.lane, std::make_shared<Connection>(std::move(connection)), accepted.resumed, accepted.received});
+}
+
+void Network::give(net::PeerRole role, const caf::actor& actor, LaneUp lane) {
+  if (role == net::PeerRole::kClient && clients_leaving_ > 0) held_.emplace_back(actor, std::move(lane));
+  else caf::anon_send(actor, std::move(lane));
 }
 
 std::map<net::TaskId, Network::Peer>::iterator Network::current(const PeerContext& context) {
@@ -565,7 +571,7 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
       why_not_[task] = why.message;
       if (const auto link = links_.find(task); link != links_.end()) link->second->down(why);
       if (client && connector_) connector_->forget(task);
-      if (client) asked_by_.reset(), asked_for_.clear(), there_.clear();
+      if (client) ++clients_leaving_, asked_by_.reset(), asked_for_.clear(), there_.clear();
       gone_.push_back({task, context.incarnation, context.epoch});
       if (gone_.size() > kMostGone) gone_.pop_front();
       if (context.dials) stop_dialling(task);
@@ -573,8 +579,13 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
   }
   if (why.code != Code::kCancelled && client) log_info("{} has gone: {}", task.str(), why.message);
   else if (why.code != Code::kCancelled && !left) log_warning("{}", why.message);
+  if (peer || client) tell_worker(task, context.role, context.incarnation, why);
+  if (client) {
+    const std::lock_guard guard(mutex_);
+    if (--clients_leaving_ == 0)
+      for (auto& [actor, lane] : std::exchange(held_, {})) caf::anon_send(actor, std::move(lane));
+  }
   if (peer) {
-    tell_worker(task, *peer, why);
     const std::lock_guard guard(mutex_);
     if (!stopped_ && context.dials && wants(task) && !peers_.contains(task) && !dialling_.contains(task)) dial(task);
   }
@@ -582,9 +593,9 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
   tell_watchers();
 }
 
-void Network::tell_worker(const net::TaskId& task, const Peer& peer, const Error& why) {
+void Network::tell_worker(const net::TaskId& task, net::PeerRole role, const net::Incarnation& life, const Error& why) {
   if (!engine_.worker) return;
-  if (peer.role == net::PeerRole::kClient) engine_.worker->drop_client(peer.life.low, why);
+  if (role == net::PeerRole::kClient) engine_.worker->drop_client(life.low, why);
   engine_.worker->lost_task(task_name(task), why);
 }
 

@@ -114,8 +114,12 @@ class Network : public std::enable_shared_from_this<Network> {
   std::map<net::TaskId, Peer>::iterator current(const PeerContext& context);
   /// Under mutex_: whether all tasks that a client has found are up; then it is told.
   void answer_ready();
-  /// Not under mutex_: that a peer has gone.
-  void tell_worker(const net::TaskId& task, const Peer& peer, const Error& why);
+  /// Not under mutex_: that a task has gone, or a client. Of the latter its own actor tells it, which brings nothing
+  /// any more: what comes late of it would be taken for its successor's.
+  void tell_worker(const net::TaskId& task, net::PeerRole role, const net::Incarnation& life, const Error& why);
+  /// Under mutex_: gives the actor of a peer a connection; that of a client when the worker knows that those before it
+  /// have gone.
+  void give(net::PeerRole role, const caf::actor& actor, LaneUp lane);
   void tell(const caf::actor& peer, Result<net::FrameRef> frame, PeerLane lane = PeerLane::kControl);
   net::Peers all_peers() const;
   /// Of a client, under mutex_: whether the task is up and connected to all others that are.
@@ -155,6 +159,8 @@ class Network : public std::enable_shared_from_this<Network> {
   std::set<net::TaskId> asked_for_;
   std::map<net::TaskId, net::Incarnation> there_;  // of those: that the client has found, and which it is
   std::map<net::TaskId, int64_t> lives_;           // of tasks, that were up
+  int clients_leaving_ = 0;                        // clients of which the worker has not been told that they have gone
+  std::vector<std::pair<caf::actor, LaneUp>> held_;  // connections of who comes after them
   bool stopped_ = false;
 
   std::mutex watch_mutex_;  // held while a watcher is called

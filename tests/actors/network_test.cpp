@@ -369,6 +369,57 @@ TEST_CASE("a task that goes ends the steps that need it, and the session goes on
   }
 }
 
+TEST_CASE("what a client asked for before it gave a task up is not done once it is connected anew") {
+  SocketCluster tasks(1, false);
+  tasks.options.scheduler_threads = 1;
+  tasks.start(0);
+  tasks.options.scheduler_threads = 0;
+  tasks.options.cluster.silence = std::chrono::seconds(2);  // of the client
+  const std::string through = tasks.directory.file("relay");
+  Relay relay(through, tasks.path(0));
+  const auto engine = Engine::create(tasks.options_by(0, through));
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  Scope scope(graph);
+  const Scope on = scope.device("/job:worker/task:0");
+  const std::vector<DType> types = {DType::kFloat32};
+  const Output queue =
+      on.op("FIFOQueueV2", {}, {{"component_types", types}, {"shared_name", std::string("of floats")}});
+  const Output x = on.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::unknown()}});
+  const Output taken = on.op("Mul", {on.op("QueueDequeueV2", {queue}, {{"component_types", types}}), x});
+  const Output waiting = on.op("QueueSizeV2", {queue});
+  const Node* put = on.node("QueueEnqueueV2", {queue, on.constant(7.f)});
+  Session session(**engine, graph);
+  REQUIRE(session.run(waiting).ok());
+  // The task's actors stand still, while it makes connections and reads what comes.
+  std::promise<void> stands, goes_on;
+  tasks.workers[0]->engine().impl().system().spawn([&] {
+    stands.set_value();
+    goes_on.get_future().wait();
+  });
+  stands.get_future().wait();
+  const int64_t lives = cluster_status(**engine)[0].lives;
+  const uint64_t before = relay.bytes();
+  const Tensor large = ramp(10'000);
+  auto lost = session.run_future({{x, large}}, {taken});
+  while (relay.bytes() < before + large.bytes()) std::this_thread::yield();
+  relay.stall_after(0);
+  const RunResult end = lost.get();
+  relay.stall_after(UINT64_MAX);
+  while (cluster_status(**engine)[0].lives == lives) std::this_thread::yield();
+  goes_on.set_value();
+  refused(end, Code::kUnavailable, "nothing came from it");
+
+  RunResult done = session.run({put});
+  while (!done.ok() && done.error().code == Code::kUnavailable) done = session.run({put});
+  INFO((done.ok() ? "" : done.error().str()));
+  REQUIRE(done.ok());
+  while (tasks.workers[0]->engine().impl().worker->running() > 0) std::this_thread::yield();
+  const auto left = session.run(waiting);
+  REQUIRE(left.ok());
+  CHECK((*left)[0].identical(Tensor::scalar<int32_t>(1)));
+}
+
 TEST_CASE("a task at whose address a stranger has been comes back") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
