@@ -179,7 +179,10 @@ Output reshape(StepGraph& step, const Node& node) {
   const Node* inner = nullptr;
   for (const char* op : {"Reshape", "ExpandDims", "Squeeze"})
     if (!inner) inner = made_by(step, node, op);
-  if (!inner || !rest_constant(step, *inner) || !step.shape(inner->inputs()[0]).fully_known()) return {};
+  if (!inner || !rest_constant(step, *inner)) return {};
+  const PartialShape from = step.shape(inner->inputs()[0]);
+  // Without elements a size that is left open may depend on the shape between.
+  if (!from.fully_known() || from.shape().elements() == 0) return {};
   if (same_shape(step, inner->inputs()[0], node.out())) return inner->inputs()[0];
   if (node.op().name() != "Reshape") return {};
   return step.add_like(node, "Reshape", {inner->inputs()[0], node.inputs()[1]});

@@ -14,22 +14,33 @@
 
 namespace troupe {
 
-Result<PartialShape> reshaped(const Tensor& sizes, int64_t elements) {
+Result<PartialShape> reshaped(const Tensor& sizes, const PartialShape& from) {
   TROUPE_ASSIGN(std::vector<int64_t> dims, int_values(sizes, "shape"));
   TROUPE_ASSIGN(PartialShape out, PartialShape::make(dims));
   int open = -1;
-  int64_t product = 1;
+  bool has_zero = false;
+  int64_t product = 1;  // of the others
   for (int i = 0; i < out.rank(); ++i) {
-    if (out[i] >= 0) {
+    if (out[i] > 0) {
       product *= out[i];
+    } else if (out[i] == 0) {
+      has_zero = true;
     } else {
       if (open >= 0) return invalid_argument("shape {} leaves two sizes open", out.str());
       open = i;
     }
   }
-  if (elements < 0) return out;
+  if (!from.fully_known()) return out;
+  const int64_t elements = from.shape().elements();
+  if (open >= 0 && has_zero && elements == 0) {
+    // As in TensorFlow, a size left open beside one of 0 is what the sizes other than 0 give.
+    int64_t rest = 1;
+    for (const int64_t size : from.dims()) rest *= std::max<int64_t>(size, 1);
+    out.set(open, rest / product);
+    return out;
+  }
+  if (has_zero) product = 0;
   if (open >= 0 && product > 0 && elements % product == 0) out.set(open, elements / product);
-  else if (open >= 0 && product == 0 && elements == 0) out.set(open, 0);
   else if (open >= 0 || product != elements)
     return invalid_argument("{} elements do not fit shape {}", elements, out.str());
   return out;
@@ -39,7 +50,7 @@ Status reshape_shape(ShapeContext& c) {
   const PartialShape& x = c.input(0);
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
   if (const auto sizes = c.constant_input(1)) {
-    TROUPE_ASSIGN(const PartialShape shape, reshaped(*sizes, x.fully_known() ? x.shape().elements() : -1));
+    TROUPE_ASSIGN(const PartialShape shape, reshaped(*sizes, x));
     c.set_output(0, shape);
     return {};
   }
@@ -62,7 +73,7 @@ namespace {
 class Reshape final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
-    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).elements()));
+    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).shape()));
     TROUPE_ASSIGN(Tensor y, c.input(0).reshape(shape.shape()));
     c.set_output(0, std::move(y));
     return {};

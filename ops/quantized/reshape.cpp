@@ -14,7 +14,7 @@ class QuantizedReshape final : public ComputeKernel {
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(const CodeRange range, range_at(c, 2));
     set_range(c, 1, range);
-    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).elements()));
+    TROUPE_ASSIGN(const PartialShape shape, reshaped(c.input(1), c.input(0).shape()));
     TROUPE_ASSIGN(Tensor y, c.input(0).reshape(shape.shape()));
     c.set_output(0, std::move(y));
     return {};

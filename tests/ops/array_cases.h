@@ -16,6 +16,13 @@ inline std::vector<OpCase> array_cases() {
   };
   return {
       {"Reshape", {x, I({3, -1})}, {}, {D({1, 2, 3, 4, 5, 6}, {3, 2})}},
+      // Beside a 0 a size left open is what the sizes other than 0 give: TensorFlow's results.
+      {"Reshape", {D({}, {0, 5, 32}), I({0, -1, 4, 8})}, {}, {D({}, {0, 5, 4, 8})}},
+      {"Reshape", {D({}, {2, 0}), I({-1, 0})}, {}, {D({}, {2, 0})}},
+      {"Reshape", {D({}, {0, 5}), I({-1, 0})}, {}, {D({}, {5, 0})}},
+      {"Reshape", {D({}, {2, 0, 4}), I({0, -1, 3})}, {}, {D({}, {0, 2, 3})}},
+      {"Reshape", {D({}, {0}), I({0, -1})}, {}, {D({}, {0, 1})}},
+      {"Reshape", {D({}, {0, 4}), I({2, -1})}, {}, {D({}, {2, 0})}},
       {"Reshape", {D(2), I({1, 1})}, {}, {D({2}, {1, 1})}},
       {"Reshape", {x, L({6})}, {}, {D({1, 2, 3, 4, 5, 6})}},
       {"ExpandDims", {x, I(1)}, {}, {D({1, 2, 3, 4, 5, 6}, {2, 1, 3})}},

@@ -115,6 +115,9 @@ TEST_CASE("transpositions join, reshapes give way to the last") {
   CHECK(f.simple(reshape(x, {2, 3, 4})) == "x");
   CHECK(f.simple(reshape(reshape(x, {6, 4}), {24})) == "Reshape(x, int32[1] [24])");
   CHECK(f.simple(reshape(reshape(x, {6, 4}), {2, 3, 4})) == "x");
+  const Output empty = f.placeholder("empty", {0, 6});
+  CHECK(f.simple(reshape(reshape(empty, {2, -1}), {0, -1})) ==
+        "Reshape(Reshape(empty, int32[2] [2, -1]), int32[2] [0, -1])");
   CHECK(f.simple(reshape(reshape(u, {2, 3}), {-1})) == "Reshape(Reshape(u, int32[2] [2, 3]), int32[1] [-1])");
   CHECK(f.simple(f.s.op("Squeeze", {f.s.op("ExpandDims", {x, f.s.constant(0)})})) == "x");
   CHECK(f.simple(f.s.op("Tile", {x, f.ints({1, 1, 1})})) == "x");
