@@ -40,6 +40,7 @@ char layout_of(std::string_view letters, char batch, char head, char time, char 
 struct HeadProduct {
   size_t left = 0, right = 1;
   char left_layout = 'h', right_layout = 'h', layout = 'h';
+  bool broadcasts = false;  // batches and heads
 };
 
 bool is_batch_product(const Node& node, bool transposed) {
@@ -48,6 +49,8 @@ bool is_batch_product(const Node& node, bool transposed) {
          node.attrs().get_or("adj_y", false) == transposed && node.dtype(0) == DType::kFloat32;
 }
 
+bool broadcasts(const Node& product) { return product.op().name() == "BatchMatMulV2"; }
+
 std::optional<Equation> equation_of(const Node& node) {
   if (node.op().name() != "Einsum" || node.inputs().size() != 2 || node.dtype(0) != DType::kFloat32) return {};
   return Equation::of(node);
@@ -55,7 +58,7 @@ std::optional<Equation> equation_of(const Node& node) {
 
 /// Scores [batch, heads, queries, keys] of queries and keys.
 std::optional<HeadProduct> scores_of(const Node& node) {
-  if (is_batch_product(node, true)) return HeadProduct{};
+  if (is_batch_product(node, true)) return HeadProduct{.broadcasts = broadcasts(node)};
   const auto e = equation_of(node);
   if (!e) return {};
   const char batch = e->out[0], head = e->out[1], query = e->out[2], key = e->out[3];
@@ -71,7 +74,7 @@ std::optional<HeadProduct> scores_of(const Node& node) {
 
 /// Values by weights [batch, heads, queries, keys].
 std::optional<HeadProduct> weighting_of(const Node& node) {
-  if (is_batch_product(node, false)) return HeadProduct{};
+  if (is_batch_product(node, false)) return HeadProduct{.broadcasts = broadcasts(node)};
   const auto e = equation_of(node);
   if (!e) return {};
   for (const bool swapped : {false, true}) {
@@ -190,7 +193,7 @@ bool AttentionFusion::find_scores(Output o, const Node& last, Parts& parts) cons
   parts.keys = step_.now(node->inputs()[scores->right]);
   parts.layouts[0] = scores->left_layout;
   parts.layouts[1] = scores->right_layout;
-  return true;
+  return scores->broadcasts == parts.broadcasts;
 }
 
 std::optional<AttentionFusion::Parts> AttentionFusion::find(const Node& product, const Node& last) const {
@@ -202,6 +205,7 @@ std::optional<AttentionFusion::Parts> AttentionFusion::find(const Node& product,
   parts.values = step_.now(product.inputs()[weighting->right]);
   parts.layouts[2] = weighting->right_layout;
   parts.layouts[3] = weighting->layout;
+  parts.broadcasts = weighting->broadcasts;
   if (!find_scores(softmax->inputs()[0], last, parts)) return {};
   const auto rank_up_to_4 = [&](const Output& o) {
     const PartialShape shape = step_.shape(o);
@@ -273,6 +277,7 @@ bool AttentionFusion::visit(const Node& node) {
   attrs.set("scale", parts.scale);
   attrs.set("hidden", parts.hidden);
   attrs.set("layouts", parts.layouts);
+  attrs.set("broadcasts", parts.broadcasts);
   const Output fused = step_.add_like(node, "_FusedAttention", std::move(inputs), std::move(attrs));
   if (!fused) return false;
   step_.replace(node, {&fused, 1});

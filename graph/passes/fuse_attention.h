@@ -15,9 +15,9 @@ namespace troupe {
 /// scores are BatchMatMulV2(queries, keys) with the keys transposed, in this order perhaps divided or multiplied by a
 /// constant, with something added or subtracted, where masks are false replaced by a constant (s mask - c (1 - mask)
 /// counts, with a mask of bools as numbers), and with numbers added. Either product may be an Einsum that amounts to
-/// it. Transpositions of queries, keys, values and the result between [batch, heads, time, size] and [batch, time,
-/// heads, size] go into it too. Left alone: nodes of which what is in between has another reader, is fetched or fed,
-/// and nodes with control inputs.
+/// it, which broadcasts as little as BatchMatMul: then both do. Transpositions of queries, keys, values and the result
+/// between [batch, heads, time, size] and [batch, time, heads, size] go into it too. Left alone: nodes of which what is
+/// in between has another reader, is fetched or fed, and nodes with control inputs.
 class AttentionFusion {
  public:
   /// Finds what is to be fused in `step`, which must outlive it and change by visit() alone from now on.
@@ -35,6 +35,7 @@ class AttentionFusion {
     std::vector<Output> masks = {};  // all must be true, or 1
     float scale = 1, hidden = 0;
     std::string layouts = "hhhh";
+    bool broadcasts = true;  // both products do, batches and heads
   };
   bool is_free(const Node& node) const { return node.control_inputs().empty() && !step_.is_fed(node); }
   /// The node of `o` if `last` may be made without it, which is read once.

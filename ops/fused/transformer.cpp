@@ -191,7 +191,8 @@ class Attention final : public ComputeKernel {
  public:
   Attention(const KernelInit& init, AttentionForm form)
       : form_(form), scale_(init.attr<float>("scale")), hidden_(init.attr<float>("hidden")),
-        added_(init.attr<int64_t>("num_added") > 0), masked_(init.attr<int64_t>("num_masks") > 0) {}
+        added_(init.attr<int64_t>("num_added") > 0), masked_(init.attr<int64_t>("num_masks") > 0),
+        broadcasts_(init.attr<bool>("broadcasts")) {}
 
   static Result<std::unique_ptr<ComputeKernel>> make(const KernelInit& init) {
     TROUPE_ASSIGN(const AttentionForm form, AttentionForm::parse(init.attr<std::string>("layouts")));
@@ -210,6 +211,7 @@ class Attention final : public ComputeKernel {
     std::vector<Shape> beside;  // the scores
     for (int i = 3; i < c.num_inputs(); ++i) beside.push_back(c.input(i).shape());
     std::array<int64_t, 4> scores = {widest(q.batch, k.batch), widest(q.heads, k.heads), q.time, k.time};
+    const bool scores_fit = q.batch == k.batch && q.heads == k.heads;
     for (const Shape& shape : beside)
       for (int i = 0; i < std::min(shape.rank(), 4); ++i) {
         int64_t& size = scores[static_cast<size_t>(3 - i)];
@@ -219,6 +221,12 @@ class Attention final : public ComputeKernel {
     if (q.size != k.size || scores[3] != v.time || batch < 0 || heads < 0)
       return invalid_argument("queries {}, keys {} and values {} do not fit one another, in layouts {}",
                               c.input(0).shape().str(), c.input(1).shape().str(), c.input(2).shape().str(), layouts());
+    if (!broadcasts_ && (!scores_fit || scores[0] != v.batch || scores[1] != v.heads))
+      return invalid_argument(
+          "queries {}, keys {} and values {}, in layouts {}, with scores [{},{},{},{}] differ in "
+          "batch or heads, which do not broadcast here",
+          c.input(0).shape().str(), c.input(1).shape().str(), c.input(2).shape().str(), layouts(), scores[0], scores[1],
+          scores[2], scores[3]);
     const bool heads_first = form_.layouts[3] == HeadLayout::kHeadsFirst;
     // One query or key where what is added or hides has more stands for all.
     const bool repeats = q.time != scores[2] || k.time != scores[3];
@@ -289,7 +297,7 @@ class Attention final : public ComputeKernel {
 
   const AttentionForm form_;
   const float scale_, hidden_;
-  const bool added_, masked_;
+  const bool added_, masked_, broadcasts_;
 };
 
 Status attention_shape(ShapeContext& c) {
@@ -353,12 +361,14 @@ void register_fused_transformer_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("scale: float")
               .attr("hidden: float")
               .attr("layouts: string")
+              .attr("broadcasts: bool = true")
               .shape(attention_shape)
               .cost(attention_cost)
               .doc("softmax(scale queries keys^T) values of each head, [batch, heads, time, size] each, or where "
                    "layouts have t in place of h (queries, keys, values, y) [batch, time, heads, size]. To the scores "
                    "before softmax added adds at most one tensor; where a mask, at most one, is false they are hidden. "
-                   "Both broadcast with [batch, heads, queries, keys]. A pass makes it."),
+                   "Both broadcast with [batch, heads, queries, keys]. Batches and heads of queries, keys and values "
+                   "do so with broadcasts, else those of each product must be equal. A pass makes it."),
           none);
   kernels.add("_FusedAttention", DeviceKind::kCpu, {}, Attention::make);
 }

@@ -163,9 +163,15 @@ TEST_CASE("attention becomes one node where products are Einsums, as Keras has t
   CHECK(f.fused(heads) == "_FusedAttention(q, k, v)");
   CHECK(f.attribute<std::string>(heads, "layouts") == "hhht");
   CHECK(f.attribute<std::string>(f.swap(heads), "layouts") == "hhhh");
-  const Output mixed = f.attend(einsum("bhqd,bkhd->bhqk", f.swap(qt), kt), f.v);
-  CHECK(f.fused(mixed) == "_FusedAttention(qt, kt, v)");
-  CHECK(f.attribute<std::string>(mixed, "layouts") == "tthh");
+  const auto mixed = [&](const char* product) {
+    return f.op(product, softmax(einsum("bhqd,bkhd->bhqk", f.swap(qt), kt)), f.v);
+  };
+  CHECK(f.fused(mixed("BatchMatMul")) == "_FusedAttention(qt, kt, v)");
+  CHECK(f.attribute<std::string>(mixed("BatchMatMul"), "layouts") == "tthh");
+  // One of these broadcasts a batch of one, the other refuses it.
+  CHECK(f.fused(mixed("BatchMatMulV2")).find("_FusedAttention") == std::string::npos);
+  CHECK_FALSE(f.attribute<bool>(keras, "broadcasts"));
+  CHECK(f.attribute<bool>(f.attend(f.scores(f.q, f.k), f.v), "broadcasts"));
 
   const auto stays = [&](Output o) { return f.fused(o).find("_FusedAttention") == std::string::npos; };
   CHECK(stays(einsum("bhqk,bhkd->hbqd", softmax(einsum("bhqd,bhkd->bhqk", f.q, f.k)), f.v)));

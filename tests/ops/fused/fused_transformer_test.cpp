@@ -54,6 +54,7 @@ struct TransformerOps {
     std::string layouts = "hhhh";
     float scale = 1, hidden = -1e9f;
     Output added = {}, mask = {};
+    bool broadcasts = true;
   };
   Output attention(const Output& q, const Output& k, const Output& v, const Form& form) {
     std::vector<Output> inputs = {q, k, v};
@@ -64,7 +65,8 @@ struct TransformerOps {
                  {"num_masks", int64_t{form.mask ? 1 : 0}},
                  {"scale", form.scale},
                  {"hidden", form.hidden},
-                 {"layouts", form.layouts}});
+                 {"layouts", form.layouts},
+                 {"broadcasts", form.broadcasts}});
   }
   Output plain(Output q, Output k, Output v, const Form& form) {
     const auto swapped = [&](Output o, char layout) {
@@ -143,6 +145,33 @@ TEST_CASE("fused attention broadcasts batch and heads, and takes tensors without
                                 {Shape{1, 2, 3, 0}, Shape{1, 2, 6, 0}, Shape{1, 2, 6, 2}}}) {
     const Output x = f.values<float>(a), y = f.values<float>(b), z = f.values<float>(c);
     f.check<float>(f.attention(x, y, z, {}), f.plain(x, y, z, {}), 1e-5);
+  }
+}
+
+TEST_CASE("fused attention in place of Einsums refuses batches and heads that differ") {
+  struct Case {
+    Shape q, k, v, added;
+    bool fits;
+  };
+  for (const Case& z : {Case{{2, 2, 3, 4}, {2, 2, 6, 4}, {2, 2, 6, 2}, {1, 1, 3, 6}, true},
+                        {{1, 2, 3, 4}, {1, 2, 6, 4}, {5, 2, 6, 2}, {5, 1, 1, 6}, true},  // as the sum broadcasts
+                        {{1, 2, 3, 4}, {5, 2, 6, 4}, {5, 2, 6, 2}, {6}, false},
+                        {{5, 2, 3, 4}, {1, 2, 6, 4}, {5, 2, 6, 2}, {6}, false},
+                        {{5, 1, 3, 4}, {5, 2, 6, 4}, {5, 2, 6, 2}, {6}, false},
+                        {{5, 2, 3, 4}, {5, 2, 6, 4}, {1, 2, 6, 2}, {6}, false},
+                        {{1, 2, 3, 4}, {1, 2, 6, 4}, {5, 2, 6, 2}, {6}, false},
+                        {{1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 2}, {5, 1, 1, 6}, false}}) {
+    TransformerOps f;
+    const Output q = f.values<float>(z.q), k = f.values<float>(z.k), v = f.values<float>(z.v);
+    const TransformerOps::Form form{.added = f.values<float>(z.added), .broadcasts = false};
+    if (z.fits) {
+      f.check<float>(f.attention(q, k, v, form), f.plain(q, k, v, form), 1e-5);
+      continue;
+    }
+    const auto refused = f.evaluator.run({f.attention(q, k, v, form)});
+    REQUIRE_FALSE(refused.ok());
+    CHECK_THAT(refused.error().message, Catch::Contains(z.q.str()) && Catch::Contains(z.k.str()) &&
+                                            Catch::Contains(z.v.str()) && Catch::Contains("do not broadcast"));
   }
 }
 
