@@ -81,7 +81,7 @@ const Node* EpilogueFusion::before_bias(const Node& sum, const Node& last, std::
     const PartialShape to = step_.shape(product->out()), of = step_.shape(other);
     if (!to.has_rank() || to.rank() < 2 || !of.fully_known() || of.rank() < 1 || of.rank() > to.rank()) continue;
     const int64_t columns = to[to.rank() - 1];
-    if (columns < 0 || columns != of[of.rank() - 1] || columns != of.shape().elements()) continue;
+    if (columns <= 0 || columns != of[of.rank() - 1] || columns != of.shape().elements()) continue;
     bias = other;
     return product;
   }
@@ -100,7 +100,7 @@ const Node* EpilogueFusion::before_image(const Node& sum, const Node& last, std:
     // Where sizes are not known the kernel of a convolution looks again.
     const PartialShape a = step_.shape(to->out()), b = step_.shape(other);
     if (!a.has_rank() || !b.has_rank() || !std::ranges::equal(a.dims(), b.dims())) continue;
-    if (matrix ? a.rank() < 2 || !a.fully_known() : a.rank() != 4) continue;
+    if (matrix ? a.rank() < 2 || !a.fully_known() || a[a.rank() - 1] == 0 : a.rank() != 4) continue;
     image = other;
     return to;
   }

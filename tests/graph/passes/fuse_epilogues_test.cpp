@@ -134,6 +134,9 @@ TEST_CASE("a product takes the sum of a residual block, behind a reshape too") {
   CHECK(f.fused(f.s.op("Relu", {f.s.op("AddV2", {flat, product()})})) == "_FusedMatMul(x, w, flat)");
   const Output sum = f.s.op("AddV2", {y, f.s.op("BiasAdd", {wide(), b})});
   CHECK(f.fused(sum) == "Reshape(_FusedMatMul(x, w, b, Reshape(y, int64[2] [-1, 2])), int32[3] [2, 3, 2])");
+  const Output none = f.s.op(
+      "Reshape", {f.s.op("MatMul", {x, f.placeholder("w0", {3, 0})}), f.s.constant(Tensor::of<int32_t>({2, 3, 0}))});
+  CHECK(f.fused(f.s.op("AddV2", {none, f.placeholder("y0", {2, 3, 0})})).starts_with("AddV2(Reshape"));
   const Output open = f.placeholder("open", {-1, 3}), other = f.placeholder("other", {-1, 2});
   CHECK(f.fused(f.s.op("AddV2", {f.s.op("MatMul", {open, w}), other})) == "AddV2(MatMul(open, w), other)");
   const Output row = f.placeholder("row", {1, 2}), rows = f.placeholder("rows", {2, 1, 2});
