@@ -8,6 +8,8 @@ namespace troupe {
 
 Result<std::map<std::string, Tensor>> read_npz(const std::string& path) {
   TROUPE_ASSIGN(const std::string bytes, read_file(path));
+  if (bytes.starts_with("\x93NUMPY"))
+    return invalid_argument("'{}' is one NumPy array (.npy), not a .npz file of arrays by name", path);
   TROUPE_ASSIGN(const ZipMembers members, read_zip(bytes, path));
   std::map<std::string, Tensor> out;
   for (const auto& [member, data] : members) {

@@ -2,11 +2,13 @@
 #include "troupe/cost_model.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 
 #include "plan/op_costs.h"
 
@@ -82,14 +84,16 @@ Status CostModel::save(const std::string& path) const {
     return make_error(Code::kNotFound, "the cost model cannot be written to '{}': it is not a regular file", path);
   const std::string beside = path + ".new";
   std::remove(beside.c_str());  // of a program that was killed
+  errno = 0;
   std::ofstream out(beside, std::ios::trunc);
   out << json{{"format", "troupe cost model"}, {"version", 1}, {"nodes", std::move(nodes)}}.dump(
              1, ' ', false, json::error_handler_t::replace)
       << '\n';
   out.close();
   if (!out || std::rename(beside.c_str(), path.c_str()) != 0) {
+    const std::string why = std::generic_category().message(errno);
     std::remove(beside.c_str());
-    return make_error(Code::kNotFound, "the cost model cannot be written to '{}'", path);
+    return make_error(Code::kNotFound, "the cost model cannot be written to '{}': {}", path, why);
   }
   return {};
 }

@@ -164,6 +164,16 @@ TEST_CASE("no cut and no flipped bit of an archive is read as other data") {
   }
 }
 
+TEST_CASE("an array is not an archive of arrays, and is named for what it is") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("x.npy");
+  REQUIRE(write_npy(path, Tensor::of<float>({1, 2})).ok());
+  const auto read = read_npz(path);
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.error().code == Code::kInvalidArgument);
+  CHECK_THAT(read.error().message, Catch::Contains(path) && Catch::Contains("(.npy)"));
+}
+
 TEST_CASE("an .npz member of another kind is an error") {
   TemporaryDirectory dir;
   dir.write("x.npz", *write_zip({{"readme.txt", "hello"}}, false));
