@@ -191,6 +191,9 @@ Status check_target(const GraphVariables& variables, const std::string& path) {
       if (!can_hold(target.kind, variable.dtype))
         others.push_back(fmt::format("{} {}", in_quotes(name), to_string(variable.dtype)));
   if (!others.empty()) return invalid_argument("{} cannot hold {}", to_string(target.kind), join(others, ", "));
+  const std::string last = std::filesystem::path(target.path).filename();
+  if (last.empty() || last == "." || last == "..")
+    return invalid_argument("checkpoint {} cannot be written: it must end in the name of a file", in_quotes(path));
   std::filesystem::path folder = folder_of(target.path);
   std::error_code ignored;
   while (!std::filesystem::exists(folder, ignored) && folder.has_relative_path())

@@ -404,16 +404,20 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   }
   std::map<std::string, Tensor> out;
   std::vector<Tensor> fetched;
-  if (!signature.fetches.empty() || !signature.targets.empty()) {
+  const bool has_steps = !signature.fetches.empty() || !signature.targets.empty();
+  if (has_steps) {
     TROUPE_ASSIGN(fetched, steps.run());
-    if (!job.costs.empty()) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
   }
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(save_variables(*engine, variables, job.checkpoint_out));
+  if (!job.costs.empty() && has_steps) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));
   for (size_t i = 0; i < fetched.size(); ++i) out[signature.names[i]] = std::move(fetched[i]);
   return out;
 }
 
 void add_run(CLI::App& app, Job& job) {
+  // An empty one is a slip, such as a variable of a shell that is not set, and would lose what the run made.
+  const CLI::Validator names_file(
+      [](const std::string& text) { return std::string(text.empty() ? "the name of a file is missing" : ""); }, "");
   auto o = std::make_shared<Options>();
   CLI::App& run_app = *app.add_subcommand("run", "Runs steps of a graph or a SavedModel and writes what is fetched");
   run_app
@@ -426,19 +430,24 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--tags", o->job.tags, "TAG,...: which graph of a SavedModel [the only one, or that of serve]")
       ->delimiter(',')
       ->allow_extra_args(false);
-  run_app.add_option(
-      "--feeds", o->feeds,
-      "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step");
+  run_app
+      .add_option("--feeds", o->feeds,
+                  "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step")
+      ->check(names_file);
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
       ->allow_extra_args(false);
-  run_app.add_option(
-      "--checkpoint", o->job.checkpoint,
-      "What variables begin with, after --init: a TensorFlow checkpoint (V2 or V1), by its prefix, a "
-      "safetensors file, or a folder with one, of several the latest; what it lacks and what nobody takes is listed");
-  run_app.add_option("--checkpoint-out", o->job.checkpoint_out,
-                     "Where variables are written after the last step: a name that ends in .safetensors, or the prefix "
-                     "of a TensorFlow checkpoint (V2); what is there is replaced once the new one is whole");
+  run_app
+      .add_option("--checkpoint", o->job.checkpoint,
+                  "What variables begin with, after --init: a TensorFlow checkpoint (V2 or V1), by its prefix, a "
+                  "safetensors file, or a folder with one, of several the latest; what it lacks and what nobody takes "
+                  "is listed")
+      ->check(names_file);
+  run_app
+      .add_option("--checkpoint-out", o->job.checkpoint_out,
+                  "Where variables are written after the last step: a name that ends in .safetensors, or the prefix "
+                  "of a TensorFlow checkpoint (V2); what is there is replaced once the new one is whole")
+      ->check(names_file);
   run_app.add_option("--steps", o->steps, "How many steps [1; with --data as many as they give]")
       ->check(CLI::Range(int64_t{1}, INT64_MAX - 1));  // a greater number is read as INT64_MAX
   add_data(run_app, o->job.data);
@@ -446,7 +455,8 @@ void add_run(CLI::App& app, Job& job) {
       ->delimiter(',')
       ->allow_extra_args(false);
   run_app.add_option("--target", o->job.targets, "NODE,...: run in each step")->delimiter(',')->allow_extra_args(false);
-  run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed");
+  run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed")
+      ->check(names_file);
   run_app.add_option("--deadline", o->job.deadline, "Seconds that a step, or --init, may take [any]")
       ->check(CLI::Range(1e-3, 1e9));
   run_app.add_flag("--all-steps", o->job.all_steps, "Fetches of all steps, stacked on a new first axis [of the last]");
@@ -457,9 +467,12 @@ void add_run(CLI::App& app, Job& job) {
   run_app.add_option("--passes", o->passes, "all, none or NAME,...: graph passes to run [those on by default]");
   run_app.add_flag("--place", o->place,
                    "Place nodes by cost [by hand: where they ask to be, else on the first device]");
-  run_app.add_option("--costs", o->job.costs,
-                     "A file for what nodes cost: begun with, if it is there, and written with what 20 steps measured");
-  run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens");
+  run_app
+      .add_option("--costs", o->job.costs,
+                  "A file for what nodes cost: begun with, if it is there, and written with what 20 steps measured")
+      ->check(names_file);
+  run_app.add_option("--trace", o->job.trace, "A file for the trace of the steps, which Perfetto opens")
+      ->check(names_file);
   o->cluster.add_to(run_app);
   run_app.callback([o, &job] { job = [o] { return run(*o); }; });
 }

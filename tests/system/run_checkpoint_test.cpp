@@ -171,12 +171,24 @@ TEST_CASE("checkpoints that do not fit or cannot be written are one line, and ch
   CHECK(w.saved("good.ckpt").at("v").identical(kWhole.at("v")));
   w.write("file", "x");
   check_error(w.run({"--init", "init", "--checkpoint-out", w.file("file/x.ckpt")}), 1, {"cannot be written", "file"});
+  for (const std::string folder : {w.file(""), w.file("."), w.file("..")})
+    check_error(w.run({"--init", "init", "--checkpoint-out", folder}), 1, {folder, "the name of a file"});
+  for (const char* option : {"--checkpoint", "--checkpoint-out", "--out", "--feeds", "--costs", "--trace"})
+    check_error(w.run({"--init", "init", option, ""}), 2, {option, "name of a file is missing"});
   check_error(w.run({"--checkpoint-out", w.file("x.ckpt")}), 1, {"no variable of the graph has a value"});
   CHECK_FALSE(std::filesystem::exists(w.file("x.ckpt.index")));
   w.write("texts.pbtxt", R"(node { name: 'texts' op: 'VarHandleOp' attr { key: 'dtype' value { type: DT_STRING } }
                                    attr { key: 'shape' value { shape {} } } })");
   check_error(run({"run", w.file("texts.pbtxt"), "--checkpoint-out", w.file("x.safetensors")}), 1,
               {"a safetensors file cannot hold 'texts' string"});
+}
+
+TEST_CASE("a run whose costs cannot be written has written its checkpoint") {
+  const Weights w;
+  check_error(w.run({"--init", "init", "--target", "more", "--checkpoint-out", w.file("kept.ckpt"), "--costs",
+                     w.file("none/costs")}),
+              1, {"none/costs", "No such file or directory"});
+  CHECK(w.saved("kept.ckpt").contains("v"));
 }
 
 TEST_CASE("a SavedModel begins with other weights than its own") {
