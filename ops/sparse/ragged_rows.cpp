@@ -36,7 +36,7 @@ template <class Next> Result<Tensor> make_splits(const KernelContext& c, DType d
 
 using RaggedRangeTypes = TypeList<bfloat16, float, double, int32_t, int64_t>;
 
-/// How many steps lead from start to before limit; -1 where that is no number.
+/// How many steps lead from start to before limit; -1 where that is not a number.
 template <class T> int64_t steps(T start_, T limit_, T delta_) {
   const auto start = widen(start_), limit = widen(limit_), delta = widen(delta_);
   if (delta > 0 ? start >= limit : start <= limit) return 0;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "graph/step_graph.h"
 #include "tests/op_library.h"
 #include "troupe/scope.h"
 
@@ -100,4 +101,18 @@ TEST_CASE("sizes that read one another many times are looked at for a bounded ti
   Output at = o.scope.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape::scalar()}});
   for (int i = 0; i < 60; ++i) at = o.scope.op("AddV2", {at, at});
   CHECK(known_sizes(o.scope.op("Pack", {o.scope.constant(7), at})).str() == "[7,?]");
+}
+
+TEST_CASE("a step that is fed sizes of which some were known goes by no shape that follows from them") {
+  ShapeOps o;
+  const Output x = o.scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{-1, 12}}});
+  const Output rows = o.slice(o.scope.op("Shape", {x}), 0, 1, {{"shrink_axis_mask", 1}});
+  const Output sizes = o.scope.op("Pack", {rows, o.scope.constant(12)});
+  const Output y = o.scope.op("Reshape", {x, sizes});
+  REQUIRE(o.scope.ok());
+  CHECK(y.shape().str() == "[?,12]");
+  CHECK(StepGraph(o.graph, {}, {&y, 1}, {}).shape(y).str() == "[?,12]");
+  CHECK(StepGraph(o.graph, {&x, 1}, {&y, 1}, {}).shape(y).str() == "[?,12]");
+  CHECK(StepGraph(o.graph, {&rows, 1}, {&y, 1}, {}).shape(y).str() == "[?,12]");
+  CHECK_FALSE(StepGraph(o.graph, {&sizes, 1}, {&y, 1}, {}).shape(y).has_rank());
 }
