@@ -51,7 +51,9 @@ LoopValue LoopBuilder::split(Output merge) const {
   const Node* branch = inside_.named("switch").node("Switch", {merge, condition_});
   if (!branch) return {};
   const Output value = inside_.named("value").op("Identity", {branch->out(1)});
-  return {merge, value, outer_.named("exit").op("Exit", {branch->out(0)})};
+  // The Enters have waited for what the loop waits for, and an Exit, whose inputs are in the loop, cannot.
+  const Scope leaving = Scope::beside(*branch)->within(outer_.flow());
+  return {merge, value, leaving.named("exit").op("Exit", {branch->out(0)})};
 }
 
 bool LoopBuilder::ends_with_condition(Output output) const {

@@ -230,6 +230,37 @@ TEST_CASE("a loop updates a variable in every iteration") {
   CHECK(t.number({}, t.scope.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}})) == 600);
 }
 
+TEST_CASE("a loop waits for what its scope is after, and so does one in its body") {
+  Flow t;
+  const Output v = t.variable("v", DType::kFloat32, {}), x = t.scalar();
+  const auto set = [&](const Scope& s, Output value) { return s.node("AssignVariableOp", {v, value}); };
+  const auto read = [&](const Scope& s) { return s.op("ReadVariableOp", {v}, {{"dtype", DType::kFloat32}}); };
+  REQUIRE(t.session->run(std::vector<Feed>{}, {}, {set(t.scope, t.scope.constant(1.f))}).ok());
+  // The variable becomes x, doubles in each of three iterations, and grows by 1 in the two of a loop in each.
+  const Output last = while_loop(
+      t.scope.after(std::vector<const Node*>{set(t.scope, x)}), {t.scope.constant(0.f)},
+      [&](const Scope& s, const Outputs& i) {
+        return s.op("Less", {i[0], s.constant(3.f)});
+      },
+      [&](const Scope& s, const Outputs& i) {
+        const Scope began = s.after(std::vector<Output>{i[0]});
+        const Node* doubled = set(began, began.op("Mul", {read(began), began.constant(2.f)}));
+        const Output ended = while_loop(
+            s.after(std::vector<const Node*>{doubled}), {s.op("Mul", {i[0], s.constant(0.f)})},
+            [&](const Scope& in, const Outputs& j) {
+              return in.op("Less", {j[0], in.constant(2.f)});
+            },
+            [&](const Scope& in, const Outputs& j) {
+              const Node* more = in.node("AssignAddVariableOp", {v, in.constant(1.f)});
+              return Outputs{in.after(std::vector<const Node*>{more}).op("AddV2", {j[0], in.constant(1.f)})};
+            })[0];
+        return Outputs{s.after(std::vector<Output>{ended}).op("AddV2", {i[0], s.constant(1.f)})};
+      })[0];
+  const Output after = read(t.scope.after(std::vector<Output>{last}));
+  CHECK(t.number({{x, f(5)}}, after) == 54);  // 12, 26, 54
+  CHECK(t.number({{x, f(0)}}, after) == 14);
+}
+
 TEST_CASE("branches and loops cross devices") {
   Flow t({1, 1});
   const Output x = t.scope.device("/cpu:1").op("Neg", {t.scalar()});
