@@ -4,7 +4,6 @@
 
 #include <zlib.h>
 
-#include <bit>
 #include <cstring>
 
 #include "net/frame_layout.h"
@@ -12,15 +11,6 @@
 
 namespace troupe::net {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "tensors travel as they are in memory");
-
-template <class T> void put(char* to, T value) { std::memcpy(to, &value, sizeof value); }
-template <class T> T get(const char* from) {
-  T out;
-  std::memcpy(&out, from, sizeof out);
-  return out;
-}
 
 /// Of all bytes before it.
 uint32_t header_checksum(const char* header) {
@@ -66,14 +56,14 @@ std::array<char, FrameHeader::kBytes> FrameHeader::encode() const {
   std::array<char, kBytes> out = {};
   char* const to = out.data();
   std::memcpy(to, kMagic.data(), kMagic.size());
-  put(to + 4, static_cast<uint8_t>(type));
-  put(to + 8, body);
-  put(to + 12, tensors);
-  put(to + 16, table);
-  put(to + 20, payload);
-  put(to + 28, sequence);
-  put(to + 36, acknowledged);
-  put(to + kChecksumAt, header_checksum(to));
+  put_number(to + 4, static_cast<uint8_t>(type));
+  put_number(to + 8, body);
+  put_number(to + 12, tensors);
+  put_number(to + 16, table);
+  put_number(to + 20, payload);
+  put_number(to + 28, sequence);
+  put_number(to + 36, acknowledged);
+  put_number(to + kChecksumAt, header_checksum(to));
   return out;
 }
 
@@ -81,18 +71,18 @@ Result<FrameHeader> FrameHeader::decode(std::span<const char, kBytes> bytes, con
   const char* const from = bytes.data();
   if (std::string_view(from, kMagic.size()) != kMagic)
     return bad_header(fmt::format("it begins with '{}', not with '{}'", std::string_view(from, kMagic.size()), kMagic));
-  if (const auto told = get<uint32_t>(from + kChecksumAt); told != header_checksum(from))
+  if (const auto told = load_number<uint32_t>(from + kChecksumAt); told != header_checksum(from))
     return bad_header(fmt::format("its checksum is {:08x}, not {:08x}", header_checksum(from), told));
   FrameHeader out;
-  out.type = static_cast<FrameType>(get<uint8_t>(from + 4));
+  out.type = static_cast<FrameType>(load_number<uint8_t>(from + 4));
   if (!is_known(out.type)) return bad_header(fmt::format("unknown {}", to_string(out.type)));
   if (from[5] || from[6] || from[7]) return bad_header(to_string(out.type) + " with bytes that must be 0");
-  out.body = get<uint32_t>(from + 8);
-  out.tensors = get<uint32_t>(from + 12);
-  out.table = get<uint32_t>(from + 16);
-  out.payload = get<uint64_t>(from + 20);
-  out.sequence = get<uint64_t>(from + 28);
-  out.acknowledged = get<uint64_t>(from + 36);
+  out.body = load_number<uint32_t>(from + 8);
+  out.tensors = load_number<uint32_t>(from + 12);
+  out.table = load_number<uint32_t>(from + 16);
+  out.payload = load_number<uint64_t>(from + 20);
+  out.sequence = load_number<uint64_t>(from + 28);
+  out.acknowledged = load_number<uint64_t>(from + 36);
   const auto beyond = [&](const char* what, uint64_t value, uint64_t limit) {
     return make_error(Code::kResourceExhausted, "{} with {} {}, at most {}", to_string(out.type), value, what, limit);
   };

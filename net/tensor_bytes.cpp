@@ -2,22 +2,10 @@
 #include "net/tensor_bytes.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+
+#include "net/frame_layout.h"
 
 namespace troupe::net {
-namespace {
-
-static_assert(std::endian::native == std::endian::little, "tensors travel as they are in memory");
-
-template <class T> void put(char* to, T value) { std::memcpy(to, &value, sizeof value); }
-template <class T> T load(const char* from) {
-  T out;
-  std::memcpy(&out, from, sizeof out);
-  return out;
-}
-
-}  // namespace
 
 Status check_travels(const Tensor& tensor) {
   if (is_object(tensor.dtype()) && tensor.dtype() != DType::kString)
@@ -28,8 +16,8 @@ Status check_travels(const Tensor& tensor) {
 void put_entry(const Tensor& tensor, uint64_t bytes, std::string& out) {
   const int rank = tensor.defined() ? tensor.rank() : 0;
   char entry[kEntryBytes + kMaxRank * 8] = {static_cast<char>(tensor.dtype()), static_cast<char>(rank)};
-  put(entry + 4, bytes);
-  for (int d = 0; d < rank; ++d) put(entry + kEntryBytes + 8 * d, tensor.dim(d));
+  put_number(entry + 4, bytes);
+  for (int d = 0; d < rank; ++d) put_number(entry + kEntryBytes + 8 * d, tensor.dim(d));
   out.append(entry, kEntryBytes + 8 * static_cast<size_t>(rank));
 }
 
@@ -45,11 +33,11 @@ Result<TableEntry> take_entry(std::string_view& table) {
     return bad(fmt::format("a {} cannot come from another process", to_string(out.dtype)));
   if (rank > kMaxRank) return bad(fmt::format("rank {}, at most {}", rank, kMaxRank));
   if (table[2] || table[3]) return bad("bytes that must be 0");
-  out.bytes = load<uint64_t>(table.data() + 4);
+  out.bytes = load_number<uint64_t>(table.data() + 4);
   table.remove_prefix(kEntryBytes);
   if (table.size() < size_t{rank} * 8) return bad("the table ends within its sizes");
   int64_t sizes[kMaxRank];
-  for (int d = 0; d < rank; ++d) sizes[d] = load<int64_t>(table.data() + 8 * d);
+  for (int d = 0; d < rank; ++d) sizes[d] = load_number<int64_t>(table.data() + 8 * d);
   table.remove_prefix(size_t{rank} * 8);
   auto shape = Shape::make(std::span<const int64_t>(sizes, rank));
   if (!shape.ok()) return bad(shape.error().message);
@@ -78,7 +66,7 @@ std::string string_blob(const Tensor& tensor) {
   out.reserve(bytes);
   for (const std::string& value : values) {
     char length[8];
-    put<uint64_t>(length, value.size());
+    put_number<uint64_t>(length, value.size());
     out.append(length, sizeof length);
   }
   for (const std::string& value : values) out += value;
@@ -90,7 +78,7 @@ Status take_strings(std::string_view blob, Tensor& tensor) {
   std::string_view rest = blob.substr(8 * n);
   auto* const out = tensor.mutable_data<std::string>();
   for (size_t i = 0; i < n; ++i) {
-    const auto length = load<uint64_t>(blob.data() + 8 * i);
+    const auto length = load_number<uint64_t>(blob.data() + 8 * i);
     if (length > rest.size())
       return make_error(Code::kDataLoss, "string {} has {} bytes and {} are left", i, length, rest.size());
     out[i] = rest.substr(0, length);

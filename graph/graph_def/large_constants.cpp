@@ -30,9 +30,9 @@ constexpr size_t kContent = std::size(kWay) - 1;
 constexpr uint32_t kContentApart = proto::TensorProto::kContentApartFieldNumber << 3 | WireFormatLite::WIRETYPE_VARINT;
 
 /// A ByteSource as protobuf reads it.
-class Source final : public io::CopyingInputStream {
+class SourceStream final : public io::CopyingInputStream {
  public:
-  explicit Source(const ByteSource& source) : source_(source) {}
+  explicit SourceStream(const ByteSource& source) : source_(source) {}
   int Read(void* to, int size) override {
     const int64_t bytes = std::min<int64_t>(size, source_.size - at_);
     if (bytes > 0) status_ = source_.read(at_, to, static_cast<size_t>(bytes));
@@ -111,7 +111,7 @@ class Walk {
 }  // namespace
 
 Result<bool> parse_apart(const ByteSource& source, proto::GraphDef& def, std::vector<Tensor>& apart) {
-  Source file(source);
+  SourceStream file(source);
   io::CopyingInputStreamAdaptor stream(&file);
   io::CodedInputStream in(&stream);
   in.PushLimit(static_cast<int>(source.size));

@@ -43,22 +43,6 @@ std::future<RunResult> later(PartialRun& run, const FeedList& feeds, const Outpu
   return promise->get_future();
 }
 
-void check_same(const RunResult& got, const RunResult& expected) {
-  INFO((got.ok() ? "" : got.error().str()) << " / " << (expected.ok() ? "" : expected.error().str()));
-  REQUIRE(got.ok() == expected.ok());
-  if (!got.ok()) {
-    CHECK(got.error().code == expected.error().code);
-    CHECK(got.error().message == expected.error().message);
-    CHECK(got.error().node == expected.error().node);
-    return;
-  }
-  REQUIRE(got->size() == expected->size());
-  for (size_t i = 0; i < got->size(); ++i) {
-    INFO(i << ": " << (*got)[i].str(12) << " / " << (*expected)[i].str(12));
-    CHECK((*got)[i].identical((*expected)[i]));
-  }
-}
-
 /// Gives the feeds to a partial run of several tasks and to one of one engine, in an order and a split drawn from
 /// `random`, and takes the fetches one by one, each as soon as it comes. What the calls return is the same.
 void split(Both& both, const Named& values, const NameList& wanted, std::mt19937& random,

@@ -15,17 +15,6 @@ namespace {
 
 constexpr const char* kOwn = "/job:localhost/replica:0/task:0";
 
-void check_same(const RunResult& got, const RunResult& expected) {
-  INFO((got.ok() ? "" : got.error().str()) << " / " << (expected.ok() ? "" : expected.error().str()));
-  REQUIRE(got.ok() == expected.ok());
-  if (!got.ok()) return;
-  REQUIRE(got->size() == expected->size());
-  for (size_t i = 0; i < got->size(); ++i) {
-    INFO(i << ": " << (*got)[i].str(12) << " / " << (*expected)[i].str(12));
-    CHECK((*got)[i].identical((*expected)[i]));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("a step runs on the devices of three tasks") {

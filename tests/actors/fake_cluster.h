@@ -255,6 +255,23 @@ struct Both {
   std::unique_ptr<Session> cut, whole;
 };
 
+/// Both failed with the same error, or have the same bits.
+inline void check_same(const RunResult& got, const RunResult& expected) {
+  INFO((got.ok() ? "" : got.error().str()) << " / " << (expected.ok() ? "" : expected.error().str()));
+  REQUIRE(got.ok() == expected.ok());
+  if (!got.ok()) {
+    CHECK(got.error().code == expected.error().code);
+    CHECK(got.error().message == expected.error().message);
+    CHECK(got.error().node == expected.error().node);
+    return;
+  }
+  REQUIRE(got->size() == expected->size());
+  for (size_t i = 0; i < got->size(); ++i) {
+    INFO(i << ": " << (*got)[i].str(12) << " / " << (*expected)[i].str(12));
+    CHECK((*got)[i].identical((*expected)[i]));
+  }
+}
+
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 inline Named by_name(const std::vector<Feed>& feeds) {

@@ -10,8 +10,8 @@
 namespace troupe {
 namespace {
 
-struct Config : caf::actor_system_config {
-  explicit Config(size_t workers) { set("scheduler.max-threads", workers); }
+struct WorkersConfig : caf::actor_system_config {
+  explicit WorkersConfig(size_t workers) { set("scheduler.max-threads", workers); }
 };
 
 /// An execution unit that is no worker.
@@ -20,7 +20,7 @@ struct Elsewhere : caf::execution_unit {
 };
 
 TEST_CASE("each device has a worker of its own, as far as there are enough") {
-  Config config(2);
+  WorkersConfig config(2);
   caf::actor_system system(config);
   const Homes homes(system, 3);
   std::set<caf::execution_unit*> doors;
@@ -36,7 +36,7 @@ TEST_CASE("each device has a worker of its own, as far as there are enough") {
 }
 
 TEST_CASE("an actor that a door wakes runs, and on its own worker a device is told directly") {
-  Config config(2);
+  WorkersConfig config(2);
   caf::actor_system system(config);
   const Homes homes(system, 2);
   std::promise<std::pair<caf::execution_unit*, bool>> promise;

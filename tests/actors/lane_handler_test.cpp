@@ -10,12 +10,10 @@
 #include <future>
 #include <thread>
 
+#include "tests/actors/middleman_config.h"
+
 namespace troupe {
 namespace {
-
-struct MiddlemanConfig : caf::actor_system_config {
-  MiddlemanConfig() { load<caf::io::middleman>(); }
-};
 
 /// A peer that has closed the connection, and whose last bytes came with the handshake.
 class ClosedTransport final : public net::Transport {
@@ -37,7 +35,7 @@ void wait_for_end(const std::weak_ptr<LaneHandler>& lane) {
 }
 
 TEST_CASE("a lane whose peer has left before it began ends, and closes its socket") {
-  MiddlemanConfig config;
+  testing::MiddlemanConfig config;
   caf::actor_system system(config);
   auto& multiplexer = dynamic_cast<caf::io::network::default_multiplexer&>(system.middleman().backend());
   const Sockets sockets;
@@ -58,7 +56,7 @@ TEST_CASE("a lane whose peer has left before it began ends, and closes its socke
 }
 
 TEST_CASE("a lane that is closed ends, whether it has begun or not") {
-  MiddlemanConfig config;
+  testing::MiddlemanConfig config;
   caf::actor_system system(config);
   auto& multiplexer = dynamic_cast<caf::io::network::default_multiplexer&>(system.middleman().backend());
   for (const bool starts : {false, true}) {

@@ -12,14 +12,11 @@
 
 #include "base/steady_clock.h"
 #include "net/messages.h"
+#include "tests/actors/middleman_config.h"
 #include "tests/repeats.h"
 
 namespace troupe {
 namespace {
-
-struct Config : caf::actor_system_config {
-  Config() { load<caf::io::middleman>(); }
-};
 
 /// One end of a lane: a stream, and what has come for it. The frames are RELEASEs: program is the number among those
 /// that one thread sends, session that thread.
@@ -45,7 +42,7 @@ struct End {
 /// Two ends in one process, over a pair of sockets.
 struct Pair {
   End ends[2];
-  Config config;
+  testing::MiddlemanConfig config;
   caf::actor_system system{config};
   uint64_t connections = 0;
 

@@ -12,8 +12,8 @@
 namespace troupe {
 namespace {
 
-struct Config : caf::actor_system_config {
-  explicit Config(size_t workers) {
+struct SchedulerConfig : caf::actor_system_config {
+  explicit SchedulerConfig(size_t workers) {
     set("scheduler.max-threads", workers);
     load<Scheduler>();
   }
@@ -27,7 +27,7 @@ void until_resting(caf::actor_system& system, int count) {
 
 TEST_CASE("workers spin for long unless the configuration says not to") {
   for (const bool spins : {true, false}) {
-    Config config(2);
+    SchedulerConfig config(2);
     if (!spins) caf::put(config.content, RestingPolicy::kSpins, false);
     caf::actor_system system(config);
     auto& scheduler = dynamic_cast<Scheduler&>(system.scheduler());
@@ -38,7 +38,7 @@ TEST_CASE("workers spin for long unless the configuration says not to") {
 }
 
 TEST_CASE("what a thread sends goes to a worker that spins") {
-  Config config(3);
+  SchedulerConfig config(3);
   caf::actor_system system(config);
   auto& scheduler = dynamic_cast<Scheduler&>(system.scheduler());
   int there = 0;
@@ -54,7 +54,7 @@ TEST_CASE("what a thread sends goes to a worker that spins") {
 }
 
 TEST_CASE("workers that rest wake for a message from a thread") {
-  Config config(2);
+  SchedulerConfig config(2);
   caf::actor_system system(config);
   for (int i = 0; i < 3; ++i) {
     until_resting(system, 2);
@@ -65,7 +65,7 @@ TEST_CASE("workers that rest wake for a message from a thread") {
 }
 
 TEST_CASE("a worker that rests takes what waits behind a long turn of another") {
-  Config config(2);
+  SchedulerConfig config(2);
   caf::actor_system system(config);
   for (int i = 0; i < 3; ++i) {
     until_resting(system, 2);
@@ -81,7 +81,7 @@ TEST_CASE("a worker that rests takes what waits behind a long turn of another") 
 }
 
 TEST_CASE("a worker that rests takes what threads send to a busy one") {
-  Config config(2);
+  SchedulerConfig config(2);
   caf::actor_system system(config);
   until_resting(system, 2);
   std::promise<void> busy, end;
@@ -100,7 +100,7 @@ TEST_CASE("a worker that rests takes what threads send to a busy one") {
 }
 
 TEST_CASE("a crowd of workers that rest and wake loses no message") {
-  Config config(4);
+  SchedulerConfig config(4);
   caf::actor_system system(config);
   constexpr int kActors = 50, kMessages = 200;
   std::atomic<int> received{0};
@@ -121,7 +121,7 @@ TEST_CASE("a crowd of workers that rest and wake loses no message") {
 
 TEST_CASE("a system whose workers rest ends at once") {
   for (int workers : {1, 4}) {
-    Config config(static_cast<size_t>(workers));
+    SchedulerConfig config(static_cast<size_t>(workers));
     caf::actor_system system(config);
     until_resting(system, workers);
   }

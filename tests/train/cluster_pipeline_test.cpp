@@ -7,9 +7,6 @@
 namespace troupe::nn {
 namespace {
 
-const auto kSchedules = {PipelineSchedule::kGPipe, PipelineSchedule::kOneFOneB, PipelineSchedule::kInterleaved,
-                         PipelineSchedule::kZeroBubble};
-
 std::unique_ptr<Pipeline> made(Engine& engine, const ModelFn& model, const PipelineOptions& options, int batches) {
   auto pipeline = Pipeline::create(engine, model, points(batches), options);
   INFO((pipeline.ok() ? std::string() : pipeline.error().str()));

@@ -9,6 +9,8 @@
 
 namespace troupe::nn {
 
+inline const auto kSchedules = {PipelineSchedule::kGPipe, PipelineSchedule::kOneFOneB, PipelineSchedule::kInterleaved,
+                                PipelineSchedule::kZeroBubble};
 constexpr int kMicroBatches = 6;
 
 inline Dataset points(int64_t batches, int64_t rows = 24, int64_t features = 8) {

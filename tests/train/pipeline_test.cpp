@@ -10,9 +10,6 @@
 namespace troupe::nn {
 namespace {
 
-const auto kSchedules = {PipelineSchedule::kGPipe, PipelineSchedule::kOneFOneB, PipelineSchedule::kInterleaved,
-                         PipelineSchedule::kZeroBubble};
-
 TEST_CASE("every schedule gives the bits of a run without a pipeline") {
   struct Case {
     const char* name;
