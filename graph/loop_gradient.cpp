@@ -187,9 +187,11 @@ class LoopGradient {
     }
     const Output value = recall_live(kept);
     if (!maybe_dead || !value) return value;
-    // Dead where it was.
-    const Node* branch = backward_.inside().node("Switch", {value, alive});
-    return branch ? branch->out(1) : Output{};
+    // Dead where it was. What is kept in place of the dead has another shape.
+    const Scope& inside = backward_.inside();
+    const Node* branch = inside.node("Switch", {value, alive});
+    if (!branch || !forward.shape().has_rank()) return branch ? branch->out(1) : Output{};
+    return inside.op("EnsureShape", {branch->out(1)}, {{"shape", forward.shape()}});
   }
 
   Output recall_live(Output kept) {

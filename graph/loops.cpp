@@ -53,9 +53,13 @@ Result<Loops> Loops::find(const Graph& graph, const std::vector<Output>& ys) {
     for (const Node* before : node->control_inputs()) count(*before);
     if (flow_of(*node) == ControlFlow::kMerge && !loop_merge) depth = std::max(0, depth - 1);
     if (flow_of(*node) == ControlFlow::kSwitch && !decides_loop(*node)) ++depth;
+    const int frame = out.frames_.of[static_cast<size_t>(node->id())];
+    if (flow_of(*node) == ControlFlow::kAlive) {  // in every iteration
+      const auto loop = out.loops_.find(frame);
+      depth = loop == out.loops_.end() ? 0 : out.depth_of(*loop->second.carried[0].merge);
+    }
     out.depths_[static_cast<size_t>(node->id())] = static_cast<int16_t>(depth);
 
-    const int frame = out.frames_.of[static_cast<size_t>(node->id())];
     if (flow_of(*node) == ControlFlow::kEnter) {
       const int inner = out.frames_.of_output(*node);
       Loop& loop = out.loops_[inner];

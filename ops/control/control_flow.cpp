@@ -86,6 +86,12 @@ Status merge_gradient(GradientContext& c) {
   return {};
 }
 
+/// Dead where the data was, as the gradient of what a branch makes is where that is not taken.
+Status alive_gradient(GradientContext& c) {
+  if (c.dy(0)) c.set_dx(0, c.ops("Switch", {c.dy(0), c.output(1)})[1]);
+  return {};
+}
+
 Status no_loop_gradient(GradientContext&) {
   return make_error(Code::kUnimplemented, "a while loop of Enter and Exit has no gradient");
 }
@@ -171,7 +177,7 @@ void register_control_flow_ops(OpRegistry& ops, KernelRegistry& kernels) {
           })
           .doc("data and true; where data is dead, a vector without elements and false. The gradients of loops keep "
                "values of branches by it."),
-      ControlFlow::kAlive, not_differentiable("only gradients make it"));
+      ControlFlow::kAlive, gradient(alive_gradient));
   ops.add(OpDef("LoopCond")
               .input("input: bool")
               .output("output: bool")

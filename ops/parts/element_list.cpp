@@ -144,6 +144,7 @@ Result<Tensor> add_nested(const KernelContext& c, const Tensor& a, const Tensor&
   if (a.dtype() != b.dtype() || a.shape() != b.shape())
     return invalid_argument("{}{} and {}{} cannot be added", to_string(a.dtype()), a.shape().str(),
                             to_string(b.dtype()), b.shape().str());
+  if (a.elements() == 0) return a;  // of variants too, which loops' gradients keep in place of dead lists
   if (a.dtype() == DType::kVariant) {
     TROUPE_ASSIGN(const TensorList* x, list_of(a));
     TROUPE_ASSIGN(const TensorList* y, list_of(b));
@@ -163,6 +164,7 @@ Result<Tensor> zeros_nested(const KernelContext& c, const Tensor& t, int depth) 
   if (!t.defined()) return Tensor();
   if (t.dtype() != DType::kVariant) return Tensor::zeros(t.dtype(), t.shape(), c.device().allocator);
   TROUPE_RETURN_IF_ERROR(check_nested(depth));
+  if (t.elements() == 0) return t;
   TROUPE_ASSIGN(const TensorList* list, list_of(t));
   TensorList zeros{list->dtype, list->shape, list->most, {}};
   for (const Tensor& element : list->elements) {

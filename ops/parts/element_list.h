@@ -42,10 +42,11 @@ template <class T> Status resize_elements(const KernelContext& c, std::vector<T>
 /// Views of consecutive rows of `t`, as many as `lengths` say. Error: they do not add up to the rows.
 Result<std::vector<Tensor>> part_elements(const Tensor& t, std::span<const int64_t> lengths);
 
-/// a + b; the other where one is undefined. Errors: shapes or dtypes that differ, no numbers, lists more than 1,000
-/// deep.
+/// a + b; the other where one is undefined. Without elements any dtype is added. Errors: shapes or dtypes that differ,
+/// no numbers, lists more than 1,000 deep.
 Result<Tensor> add_elements(const KernelContext& c, const Tensor& a, const Tensor& b);
-/// Zeros like `t`; of lists, lists of zeros; undefined of an undefined one. Error: lists more than 1,000 deep.
+/// Zeros like `t`; of lists, lists of zeros; undefined of an undefined one, `t` of one without elements. Error: lists
+/// more than 1,000 deep.
 Result<Tensor> zeros_like(const KernelContext& c, const Tensor& t);
 
 /// The list of a scalar kVariant. Error: it is something else, or empty.

@@ -31,6 +31,7 @@ class RandomLoops {
     const auto device = devices_() % 5;
     return placed_ && device < 3 ? s.device("/cpu:" + std::to_string(device)) : s;
   }
+  Scope perhaps_later(const Scope& s, const Outputs& from) { return pick(3) ? s : s.after(Outputs{any(from)}); }
   Output any(const Outputs& from) {
     return from[from.size() - 1 - static_cast<size_t>(pick(static_cast<int>(std::min<size_t>(from.size(), 5))))];
   }
@@ -56,7 +57,8 @@ class RandomLoops {
   Output branch(const Scope& s, const Outputs& from, int depth) {
     const Output sum = on(s).op("Sum", {any(from), on(s).constant(0)});
     const auto side = [&](const Scope& in) { return Outputs{several(in, from, depth)}; };
-    return cond(on(s), on(s).op("Less", {sum, on(s).constant(0.f)}), side, side)[0];
+    const Output less = on(s).op("Less", {sum, on(s).constant(0.f)});
+    return cond(on(perhaps_later(s, from)), less, side, side)[0];
   }
   /// A value, or what loops make of it, whose counters live even where it is dead.
   Output half_dead(const Scope& s, Outputs from, int depth) {
@@ -78,7 +80,7 @@ class RandomLoops {
     const int times = pick(5), parallel = 1 + pick(4), carried = 1 + pick(3);
     Outputs init = {on(s).constant(0)};
     for (int i = 0; i < carried; ++i) init.push_back(any(from));
-    const Scope around = pick(3) ? s : on(s);
+    const Scope later = perhaps_later(s, from), around = pick(3) ? later : on(later);
     const Outputs last = while_loop(
         around, init,
         [&](const Scope& in, const Outputs& v) {

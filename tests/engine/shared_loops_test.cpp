@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops that several devices take part in: results, ends, and how far one device may be ahead of another.
 #include <chrono>
+#include <cmath>
 #include <random>
 
 #include "tests/actors/simulation.h"
@@ -106,31 +107,89 @@ TEST_CASE("random loops with their nodes anywhere give the same bits as on one d
   }
 }
 
+namespace {
+
+/// Those gradients of `ys` that there are, and which of the random loops' inputs each is by.
+struct Gradients {
+  Gradients(TestEngine& t, const Outputs& ys, const Outputs& xs) {
+    const auto found = gradients(t.scope, ys, xs);
+    INFO((found.ok() ? "" : found.error().str()));
+    REQUIRE(found.ok());
+    for (size_t i = 0; i < xs.size(); ++i) {
+      if (!(*found)[i]) continue;
+      outputs.push_back((*found)[i]);
+      inputs.push_back(xs[i]);
+    }
+  }
+  Outputs outputs, inputs;
+};
+
+std::vector<Tensor> values(TestEngine& t, const std::vector<Feed>& feeds, const Outputs& fetches) {
+  RunOptions options;
+  options.deadline = std::chrono::seconds(60);
+  auto result = t.session->run(feeds, fetches, {}, options);
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  return std::move(*result);
+}
+
+/// The sum of all elements of `ys` where `moved` is added to an element of `input`.
+double sum_beside(TestEngine& t, const Outputs& ys, Output input, size_t element, float moved) {
+  const Tensor there = values(t, {}, {input})[0];
+  std::vector<float> beside(there.data<float>(), there.data<float>() + there.elements());
+  beside[element] += moved;
+  double sum = 0;
+  for (const Tensor& y : values(t, {{input, Tensor::of<float>(std::span<const float>(beside))}}, ys))
+    for (int64_t i = 0; i < y.elements(); ++i) sum += y.data<float>()[i];
+  return sum;
+}
+
+}  // namespace
+
 TEST_CASE("gradients of random loops are the same wherever their nodes are") {
   int compared = 0;
-  for (uint32_t seed = 100; seed < 106; ++seed) {  // not all have gradients
+  for (uint32_t seed = 100; seed < 106; ++seed) {
     INFO("seed " << seed);
     std::vector<Tensor> expected;
     for (const bool placed : {false, true}) {
       TestEngine t({1, 1, 1});
       const RandomLoops random(t.scope, seed, placed);
       REQUIRE(t.scope.ok());
-      const auto found = gradients(t.scope, random.outputs, random.inputs);
-      if (!found.ok()) break;  // a shape that is not known in a loop of the gradient's
-      Outputs dxs;
-      for (const Output& dx : *found)
-        if (dx) dxs.push_back(dx);
-      RunOptions options;
-      options.deadline = std::chrono::seconds(60);
-      const auto result = t.session->run(std::vector<Feed>{}, dxs, {}, options);
-      INFO((result.ok() ? "" : result.error().str()));
-      REQUIRE(result.ok());
-      for (size_t i = 0; i < expected.size(); ++i) CHECK(expected[i].identical((*result)[i]));
+      const std::vector<Tensor> found = values(t, {}, Gradients(t, random.outputs, random.inputs).outputs);
+      for (size_t i = 0; i < expected.size(); ++i) CHECK(expected[i].identical(found[i]));
       compared += static_cast<int>(expected.size());
-      expected = *result;
+      expected = found;
     }
   }
   CHECK(compared > 0);
+}
+
+TEST_CASE("gradients of random loops, and the gradients of these, are what differences say") {
+  int compared = 0;
+  for (uint32_t seed = 100; seed < 100 + repeats(8); ++seed) {
+    TestEngine t({1, 1, 1});
+    const RandomLoops random(t.scope, seed, false);
+    REQUIRE(t.scope.ok());
+    Outputs ys = random.outputs;
+    for (int order = 1; order <= 2 && !ys.empty(); ++order) {
+      const Gradients by(t, ys, random.inputs);
+      for (size_t k = 0; k < by.outputs.size(); ++k) {
+        const Tensor found = values(t, {}, {by.outputs[k]})[0];
+        for (size_t i = 0; i < static_cast<size_t>(found.elements()); ++i) {
+          const auto slope = [&](float h) {
+            return (sum_beside(t, ys, by.inputs[k], i, h) - sum_beside(t, ys, by.inputs[k], i, -h)) / (2 * h);
+          };
+          const double near = slope(1e-3f * static_cast<float>(order)), far = slope(2e-3f * static_cast<float>(order));
+          if (std::abs(near - far) > 0.02 * (1 + std::abs(near))) continue;  // another branch is taken, or rounding
+          INFO("seed " << seed << ", order " << order << ", by element " << i << " of " << by.inputs[k].name());
+          CHECK(found.data<float>()[i] == Approx(near).margin(0.05).epsilon(0.05));
+          ++compared;
+        }
+      }
+      ys = by.outputs;
+    }
+  }
+  CHECK(compared > 10);
 }
 
 TEST_CASE("loops on several devices end as they should, whatever the order of messages") {
