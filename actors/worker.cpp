@@ -54,11 +54,15 @@ void Worker::add_program(uint64_t client, uint64_t number, uint64_t session, Rea
   std::shared_ptr<KernelCache> kernels;
   std::vector<PartRun> waiting;
   uint64_t visit = 0;
+  std::vector<Client> forgotten;  // when the mutex is free again
   {
     std::lock_guard guard(mutex_);
     if (closed_) return;
     Client& c = clients_[client];
-    if (c.visit == 0 || std::exchange(c.gone, false)) c.visit = ++last_visit_;
+    if (c.visit == 0 || std::exchange(c.gone, false)) {
+      c.visit = ++last_visit_;
+      forget_strays(forgotten);
+    }
     visit = c.visit;
     auto& kept = c.kernels[session];
     if (!kept) kept = std::make_shared<KernelCache>();
@@ -80,6 +84,13 @@ void Worker::add_program(uint64_t client, uint64_t number, uint64_t session, Rea
   if (!begun.ok())
     plan(
         client, planned, [&]() -> Result<Program> { return begun.error(); }, *kernels);
+}
+
+void Worker::forget_strays(std::vector<Client>& out) {
+  for (auto at = clients_.begin(); at != clients_.end();) {
+    const auto c = at++;
+    if (c->second.visit == 0 && c->second.waiting.empty()) out.push_back(std::move(clients_.extract(c).mapped()));
+  }
 }
 
 void Worker::plan(uint64_t client, const std::shared_ptr<Planned>& planned, const Read& read, KernelCache& kernels) {
@@ -240,7 +251,8 @@ Worker::Step* Worker::find(uint64_t client, int64_t number) {
 
 void Worker::ended(uint64_t client, int64_t number, Result<std::vector<Tensor>> result) {
   Step step;
-  Client gone;
+  uint64_t visit = 0;
+  Client gone;  // when the mutex is free again
   {
     std::lock_guard guard(mutex_);
     const auto c = clients_.find(client);
@@ -250,10 +262,19 @@ void Worker::ended(uint64_t client, int64_t number, Result<std::vector<Tensor>> 
     step = std::move(at->second);
     c->second.steps.erase(at);
     if (number >= c->second.oldest) c->second.ended.insert(number);
-    if (c->second.gone && c->second.steps.empty()) gone = std::move(clients_.extract(c).mapped());
+    if (c->second.gone && c->second.steps.empty()) visit = let_go(c, gone);
   }
   answer(step, std::move(result));
-  if (gone.visit != 0 && host_.datasets) host_.datasets->went(gone.visit);
+  if (visit != 0 && host_.datasets) host_.datasets->went(visit);
+}
+
+uint64_t Worker::let_go(std::map<uint64_t, Client>::iterator at, Client& out) {
+  Client& c = at->second;
+  c.gone = false;
+  const uint64_t visit = std::exchange(c.visit, 0);
+  // Else its next life has begun, though its first program has not come.
+  if (c.waiting.empty() && c.early.empty() && c.aborted.empty()) out = std::move(clients_.extract(at).mapped());
+  return visit;
 }
 
 void Worker::answer(Step& step, Result<std::vector<Tensor>> result) {
@@ -449,6 +470,7 @@ void Worker::drop_session(uint64_t client, uint64_t session) {
 void Worker::drop_client(uint64_t client, const Error& why) {
   std::unordered_map<uint64_t, std::shared_ptr<Planned>> programs;
   std::map<int64_t, std::vector<EdgeValue>> early;
+  uint64_t visit = 0;
   Client gone;
   end_steps([&](uint64_t c, int64_t, const Step&) { return c == client; }, why);
   {
@@ -457,11 +479,13 @@ void Worker::drop_client(uint64_t client, const Error& why) {
     if (c == clients_.end()) return;
     programs.swap(c->second.programs);
     early.swap(c->second.early);
-    if (c->second.steps.empty()) gone = std::move(clients_.extract(c).mapped());
-    else c->second.gone = true;
+    c->second.newest_program = 0;  // if it comes back, it tells of each again
+    c->second.aborted.clear();
+    c->second.gone = true;
+    if (c->second.steps.empty()) visit = let_go(c, gone);
     if (closed_) return;
   }
-  if (gone.visit != 0 && host_.datasets) host_.datasets->went(gone.visit);
+  if (visit != 0 && host_.datasets) host_.datasets->went(visit);
 }
 
 void Worker::lost_task(const std::string& task, const Error& why) {

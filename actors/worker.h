@@ -125,6 +125,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void deliver(const StepRef& call, EdgeValue value, Lender* lender);
   /// Under mutex_: no step before `oldest` is under way; what was kept for one goes to `out`.
   static void forget_before(Client& c, int64_t oldest, std::vector<EdgeValue>& out);
+  /// Under mutex_: the client that has gone has no step any more. Returns its visit; what was kept for it goes to
+  /// `out`.
+  uint64_t let_go(std::map<uint64_t, Client>::iterator at, Client& out);
+  /// Under mutex_: drops what came from other tasks for clients after they had gone. One client is served at a time.
+  void forget_strays(std::vector<Client>& out);
   static Status check(const EdgeReceiver* receiver, const EdgeValue& value);
   /// Under mutex_; nullptr: there is none.
   Step* find(uint64_t client, int64_t number);
