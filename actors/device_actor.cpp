@@ -65,8 +65,8 @@ void DeviceActor::send_tensors(uint32_t device, std::vector<ReadyTensor> tensors
                           context());
 }
 
-Status DeviceActor::use_resource(const ResourceRef& handle, ResourceUse use) {
-  return requests_.add(handle, std::move(use));
+Status DeviceActor::use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) {
+  return requests_.add(of, handle, std::move(use));
 }
 
 void DeviceActor::run_blocking(BlockingUse use) { directory_->blocking->run_kernel(std::move(use)); }

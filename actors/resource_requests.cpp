@@ -7,7 +7,7 @@ namespace {
 constexpr size_t kMaxKnown = 65'536;
 }  // namespace
 
-Status ResourceRequests::add(const ResourceRef& handle, ResourceUse use) {
+Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, ResourceUse use) {
   if (generation_ != directory_->generation() || known_.size() > kMaxKnown) {
     flush();
     known_.clear();
@@ -27,6 +27,7 @@ Status ResourceRequests::add(const ResourceRef& handle, ResourceUse use) {
     host.actor = std::move(*actor);
     at->second.host = &host;
   }
+  if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
   Host& host = *at->second.host;
   if (host.gathered.empty()) asked_.push_back(&host);
   host.gathered.push_back(std::move(use));

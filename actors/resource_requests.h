@@ -14,8 +14,10 @@ class ResourceRequests {
                    int64_t* unsettled = nullptr)
       : self_(self), device_(device), directory_(std::move(directory)), unsettled_(unsettled) {}
 
-  /// Keeps a request for the host of `handle`. Errors: those of Directory::host.
-  Status add(const ResourceRef& handle, ResourceUse use);
+  /// Keeps a request of step `of` for the host of `handle`. Errors: those of Directory::host; kCancelled when the step
+  /// has failed. That is looked at once the host is found: what fails a step may reset the container after it, and what
+  /// is then made there must not be asked for it.
+  Status add(const StepCall& of, const ResourceRef& handle, ResourceUse use);
   /// Sends what was gathered.
   void flush();
   /// Has every host that may have requests of the step drop them.

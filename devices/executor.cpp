@@ -453,7 +453,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
     return false;
   }
   const ResourceRef ref = handle.data<ResourceRef>()[0];
-  Status status = outbox_.use_resource(ref, std::move(use));
+  Status status = outbox_.use_resource(*s.call, ref, std::move(use));
   if (!status.ok()) {
     fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
     return false;

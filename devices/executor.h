@@ -30,8 +30,9 @@ class Outbox {
   virtual ~Outbox() = default;
   /// To another device's executor: tensors_ready().
   virtual void send_tensors(uint32_t device, std::vector<ReadyTensor> tensors) = 0;
-  /// A request; an error if there is no such resource. The answer comes by answered(), even if at once.
-  virtual Status use_resource(const ResourceRef& handle, ResourceUse use) = 0;
+  /// A request of step `of`; an error if there is no such resource, or if the step has failed by the time that it is
+  /// found: it may have been made after that. The answer comes by answered(), even if at once.
+  virtual Status use_resource(const StepCall& of, const ResourceRef& handle, ResourceUse use) = 0;
   /// Has the kernel run elsewhere. The answer comes by answered(), perhaps after the end of the step.
   virtual void run_blocking(BlockingUse use) = 0;
   /// Sends on what use_resource has gathered.

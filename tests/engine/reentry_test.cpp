@@ -18,6 +18,7 @@ namespace {
 /// What the functions of these tests do when they are called.
 struct Hooks {
   std::function<void()> shape, kernel, compute, resource;
+  std::atomic<int> uses{0};
 };
 
 void call(std::function<void()>& hook) {
@@ -58,7 +59,15 @@ class AsksHandle final : public ComputeKernel {
 };
 
 class UsesQuiet final : public ResourceKernel {
-  void execute(Resource&, ResourceRequest request) override { request.reply(std::vector<Tensor>{Tensor::scalar(1.f)}); }
+ public:
+  explicit UsesQuiet(std::shared_ptr<Hooks> hooks) : hooks_(std::move(hooks)) {}
+  void execute(Resource&, ResourceRequest request) override {
+    ++hooks_->uses;
+    request.reply(std::vector<Tensor>{Tensor::scalar(1.f)});
+  }
+
+ private:
+  const std::shared_ptr<Hooks> hooks_;
 };
 
 struct Reentry {
@@ -81,7 +90,9 @@ struct Reentry {
       ops.add(
           OpDef("UsesQuiet").input("r: resource").output("y: float32").doc("A test's.").shape(scalar_shape).stateful(),
           none);
-      kernels.add<UsesQuiet>("UsesQuiet", DeviceKind::kCpu, {});
+      kernels.add("UsesQuiet", DeviceKind::kCpu, {}, [hooks](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+        return std::unique_ptr<Kernel>(new UsesQuiet(hooks));
+      });
     };
     engine =
         *Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library(), .register_ops = register_ops});
@@ -115,6 +126,19 @@ struct Reentry {
   Output other;
   std::unique_ptr<Session> session;
 };
+
+TEST_CASE("a step that has failed asks nothing of a resource that was made after that") {
+  Reentry r;
+  const Output y = r.scope->op("UsesQuiet", {r.scope->op("Quiet", {})});
+  CancelToken token;
+  // When the node has begun to look for the resource: as where a client that is back has reset a container, while a
+  // device is about to ask it for a step of that client's former life.
+  r.hooks->resource = [&] { token.cancel(); };
+  refused(r.session->run({y}, {.cancel = token}), Code::kCancelled, "cancelled");
+  // The next step's request comes after what the first one may have asked.
+  CHECK(r.session->run({y}).ok());
+  CHECK(r.hooks->uses == 1);
+}
 
 TEST_CASE("a priority function may use the session that asks it") {
   std::function<void()> hook;
