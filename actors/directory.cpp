@@ -102,6 +102,11 @@ std::vector<caf::actor> Directory::remove_container(const std::string& container
   return out;
 }
 
+std::string why_reset(const std::string& container, const std::string& by) {
+  return container.empty() ? fmt::format("the default container was reset{}", by)
+                           : fmt::format("container '{}' was reset{}", container, by);
+}
+
 uint64_t Directory::add_asking(caf::actor host) {
   std::lock_guard guard(mutex_);
   asking_.emplace(++last_asking_, std::move(host));

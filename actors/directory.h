@@ -114,4 +114,7 @@ class Directory {
   std::atomic<uint64_t> generation_{0};
 };
 
+/// What steps are told that wait for something of a container which is reset; `by`: whom, if it is known.
+std::string why_reset(const std::string& container, const std::string& by = "");
+
 }  // namespace troupe

@@ -500,7 +500,7 @@ Status Engine::remove_dataset(const std::string& name) {
   TROUPE_RETURN_IF_ERROR(impl_->status());
   const caf::actor host = impl_->directory->remove(iterator_key(name));
   if (!host) return no_dataset(name);
-  caf::anon_send(host, CloseResource{});
+  caf::anon_send(host, CloseResource{fmt::format("dataset '{}' was removed", name)});
   return {};
 }
 
@@ -572,7 +572,8 @@ Status Engine::restore(const Snapshot& snapshot, const std::string& container, D
 void Engine::reset_container(const std::string& container) {
   if (!impl_->usable()) return;
   if (impl_->cluster) return impl_->cluster->reset(container);
-  for (const caf::actor& host : impl_->directory->remove_container(container)) caf::anon_send(host, CloseResource{});
+  const std::string why = why_reset(container, impl_->datasets ? " by its task" : "");
+  for (const caf::actor& host : impl_->directory->remove_container(container)) caf::anon_send(host, CloseResource{why});
   if (container.empty() && impl_->datasets) impl_->datasets->reset();
 }
 

@@ -94,8 +94,10 @@ struct CallBack {
 struct WithResource {
   std::function<void(Resource*)> call;
 };
-/// To a resource actor: drop the resource; answer this and all later requests with an error.
-struct CloseResource {};
+/// To a resource actor: drop the resource; answer what waits and all later requests with an error that says `why`.
+struct CloseResource {
+  std::string why;
+};
 /// A resource actor to itself: do a piece of background work.
 struct Work {};
 /// To a resource actor, from any thread: look whether those that wait can be answered.

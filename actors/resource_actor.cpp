@@ -12,7 +12,7 @@
 namespace troupe {
 namespace {
 
-Error closed() { return make_error(Code::kFailedPrecondition, "the resource was closed"); }
+Error closed(const std::string& why) { return make_error(Code::kFailedPrecondition, "{}", why); }
 
 }  // namespace
 
@@ -82,7 +82,7 @@ caf::behavior ResourceActor::make_behavior() {
           Reply reply(port_, tag);
           Status status;
           if (resource_) status = guarded_call([&] { m.question->use(*resource_, std::move(reply)); });
-          else reply(closed());
+          else reply(closed(why_closed_));
           if (!status.ok()) {
             if (current_) answer(tag, std::move(status.error()));
             else if (ResourceAnswer* given = answer_given(tag); given && !given->outputs.ok())
@@ -112,7 +112,7 @@ caf::behavior ResourceActor::make_behavior() {
       [this](const TakeSnapshot& m) {
         handle([&] {
           if (cuts_) cuts_->snapshot(at_host(m.done), m.also);
-          else m.done(make_error(Code::kFailedPrecondition, "the container was reset"));
+          else m.done(closed(why_closed_));
           if (m.made) m.made();
         });
       },
@@ -122,7 +122,7 @@ caf::behavior ResourceActor::make_behavior() {
         });
       },
       [this](const WithResource& m) { handle([&] { attempt([&] { m.call(resource_.get()); }); }); },
-      [this](CloseResource) { handle([&] { close(); }); },
+      [this](const CloseResource& m) { handle([&] { close(m.why); }); },
       [this](Work) {
         handle([&] {
           will_work_ = false;
@@ -135,7 +135,7 @@ caf::behavior ResourceActor::make_behavior() {
 void ResourceActor::on_exit() {
   // Where the engine goes on, this actor has died: its watcher tells the steps, which need not hear that it was closed.
   silent_ = directory_->from_outside([] {});
-  handle([&] { close(); });
+  handle([&] { close("the engine is being destroyed"); });
   port_.reset();
   directory_.reset();
 }
@@ -217,7 +217,7 @@ void ResourceActor::run(ResourceUse request) {
   current_ = key(tag);
   Reply reply(port_, tag);
   if (!resource_) {
-    reply(closed());
+    reply(closed(why_closed_));
     return;
   }
   const auto now = [this] { return home_system().clock().now(); };
@@ -287,15 +287,16 @@ void ResourceActor::cancel(uint64_t requester, int64_t step) {
   }
 }
 
-void ResourceActor::close() {
-  cuts_.reset();
-  (void)guarded_call([&] { resource_.reset(); }).ok();  // what waited in it is answered on the way
-  hosted_ = nullptr;
-  held_.clear();
+void ResourceActor::close(const std::string& why) {
+  if (resource_) why_closed_ = why;
   while (!waiting_.empty()) {
     const auto [requester, step, node, iteration] = *waiting_.begin();
-    answer({requester, step, node, iteration}, closed());
+    answer({requester, step, node, iteration}, make_error(Code::kCancelled, "{}", why_closed_));
   }
+  cuts_.reset();
+  (void)guarded_call([&] { resource_.reset(); }).ok();
+  hosted_ = nullptr;
+  held_.clear();
   for (const auto& [question, actor] : asked_)
     if (actor) send(actor, CancelUses{number_, static_cast<int64_t>(question)});
   asked_.clear();

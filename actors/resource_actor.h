@@ -86,12 +86,14 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   void cancel(uint64_t requester, int64_t step);
   /// The tag of a question of our own.
   RequestTag question(caf::actor to);
-  void close();
+  /// Answers what waits with kCancelled and `why`, and lets go of the resource.
+  void close(const std::string& why);
   /// At the end of each handler: sends the answers gathered, and asks itself for work if there is some.
   void settle();
 
   std::shared_ptr<Directory> directory_;
   std::unique_ptr<Resource> resource_;                // nullptr once closed
+  std::string why_closed_;                            // then
   HostedResource* hosted_;                            // the same, where it is one
   std::unique_ptr<Cuts> cuts_;                        // of a container
   std::shared_ptr<Port> port_;                        // where replies come in

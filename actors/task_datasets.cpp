@@ -24,7 +24,7 @@ Status TaskDatasets::begin() {
 void TaskDatasets::came(uint64_t visit) {
   const std::lock_guard guard(mutex_);
   if (visit <= visit_) return;
-  if (used_) begin_anew();
+  if (used_) begin_anew("another client has come");
   visit_ = visit;
   used_ = true;
 }
@@ -32,18 +32,19 @@ void TaskDatasets::came(uint64_t visit) {
 void TaskDatasets::went(uint64_t visit) {
   const std::lock_guard guard(mutex_);
   if (visit != visit_ || !used_) return;
-  begin_anew();
+  begin_anew("its client has gone");
   used_ = false;
 }
 
 void TaskDatasets::reset() {
   const std::lock_guard guard(mutex_);
-  begin_anew();
+  begin_anew(why_reset(""));
 }
 
-void TaskDatasets::begin_anew() {
+void TaskDatasets::begin_anew(const std::string& why) {
   for (const auto& [name, dataset] : datasets_)
-    if (const caf::actor host = directory_->remove(iterator_key(name))) caf::anon_send(host, CloseResource{});
+    if (const caf::actor host = directory_->remove(iterator_key(name)))
+      caf::anon_send(host, CloseResource{fmt::format("dataset '{}' begins anew: {}", name, why)});
   if (const Status made = begin(); !made.ok() && made.error().code != Code::kCancelled)
     log_error("{}", made.error().message);
 }

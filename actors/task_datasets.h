@@ -32,7 +32,7 @@ class TaskDatasets {
 
  private:
   /// Under mutex_: replaces all iterators; an error is logged.
-  void begin_anew();
+  void begin_anew(const std::string& why);
 
   const std::map<std::string, Dataset> datasets_;
   const std::shared_ptr<Directory> directory_;

@@ -277,7 +277,7 @@ Status remove_actor(Engine& engine, const std::string& name) {
   TROUPE_RETURN_IF_ERROR(engine.status());
   const caf::actor host = engine.impl().directory->remove(key_of(name));
   if (!host) return make_error(Code::kNotFound, "the engine has no actor '{}'", name);
-  caf::anon_send(host, CloseResource{});
+  caf::anon_send(host, CloseResource{fmt::format("actor '{}' was removed", name)});
   return {};
 }
 

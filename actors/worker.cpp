@@ -419,8 +419,9 @@ void Worker::end_steps(const Which& which, const Error& why) {
 void Worker::ask(uint64_t client, ContainerAsk ask) {
   ask.done = answered_once(std::move(ask.done), make_error(Code::kCancelled, "the container's actor has gone"));
   if (ask.kind == ContainerAsk::Kind::kReset) {
+    const std::string why = why_reset(ask.container, " by the client");
     for (const caf::actor& host : host_.directory->remove_container(ask.container))
-      caf::anon_send(host, CloseResource{});
+      caf::anon_send(host, CloseResource{why});
     if (ask.container.empty() && host_.datasets) host_.datasets->reset();
     return ask.done(ContainerAsk::Variables());
   }

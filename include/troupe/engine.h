@@ -207,8 +207,8 @@ class Engine {
   /// as long as it likes.
   Status restore(const Snapshot& snapshot, const std::string& container = "", Deadline deadline = {});
   /// Drops every resource of a container, of a cluster on all tasks: variables, queues, iterators. Steps that wait for
-  /// one end with an error. Datasets that were added are the default container's; actors that were added (embed.h) are
-  /// in none.
+  /// one end with kCancelled, and the container's name. Datasets that were added are the default container's; actors
+  /// that were added (embed.h) are in none.
   void reset_container(const std::string& container);
 
   /// The virtual clock of the simulated devices, nanoseconds; 0 without any.

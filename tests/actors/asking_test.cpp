@@ -85,7 +85,8 @@ TEST_CASE("protocol: a queue that closes tells the reader, and a reader that clo
   Reading other;
   const StepRef again = other.start({other.value});
   other.settle();
-  for (const caf::actor& host : other.directory->remove_container("")) caf::anon_send(host, CloseResource{});
+  for (const caf::actor& host : other.directory->remove_container(""))
+    caf::anon_send(host, CloseResource{"it was reset"});
   other.settle();
   CHECK_FALSE(other.results.at(again->id).ok());
 }

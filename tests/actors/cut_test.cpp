@@ -379,6 +379,18 @@ TEST_CASE("what is restored is where a step uses it, in any number of tasks, and
   }
 }
 
+TEST_CASE("a step that waits on a task is told that the client has reset the container") {
+  FakeCluster cluster;
+  Waits w(cluster);
+  const Output size = w.second.op("QueueSizeV2", {w.element.node->inputs()[0]});
+  REQUIRE(w.session.run(NodeList(w.put)).ok());
+  REQUIRE(w.session.run({{w.x, Tensor::scalar(1)}}, {w.waited}).ok());
+  auto waiting = w.session.run_future({{w.x, Tensor::scalar(1)}}, {w.waited});
+  REQUIRE(w.session.run(size).ok());  // once it is answered the other one waits
+  cluster.client->reset_container("");
+  refused(waiting.get(), Code::kCancelled, "the default container was reset by the client");
+}
+
 TEST_CASE("after a reset what a container had may be on other tasks") {
   for (const std::string container : {"", "c", "a/b\\c"}) {
     INFO("container '" << container << "'");

@@ -97,7 +97,7 @@ TEST_CASE("protocol: a queue that closes answers who waits, and who comes later"
   const StepRef waiting = p.start({element});
   p.settle();
   CHECK(p.results.empty());
-  for (const caf::actor& host : p.directory->remove_container("")) caf::anon_send(host, CloseResource{});
+  for (const caf::actor& host : p.directory->remove_container("")) caf::anon_send(host, CloseResource{"it was reset"});
   CHECK(p.settle() == Messages{"queue CloseResource", "cpu:0 ResourceAnswers"});
   CHECK(p.code(waiting) == Code::kCancelled);
   // The handle makes a new queue: nobody is there to fill it.
@@ -116,7 +116,7 @@ TEST_CASE("protocol: a device lets go of hosts that are gone, and other steps st
     p.prepare({p.scope.node("AssignVariableOp", {p.variable("v", "/cpu:0", container), p.scope.constant(i)})});
     caf::actor host = p.directory->remove("container/" + container);
     REQUIRE(host);
-    caf::anon_send(host, CloseResource{});
+    caf::anon_send(host, CloseResource{"it was reset"});
     caf::anon_send_exit(host, caf::exit_reason::user_shutdown);
     gone.push_back(host.address());
   }

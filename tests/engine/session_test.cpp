@@ -412,6 +412,40 @@ TEST_CASE("resetting a container answers who waits in it") {
   CHECK((r.ok() ? (*r)[0].identical(Tensor::scalar(2)) : r.error().op == "QueueDequeueV2"));
 }
 
+TEST_CASE("a step that waits for what is reset or removed is told what that was") {
+  TestEngine t;
+  const std::vector<DType> types = {DType::kInt32};
+  const Node* other = t.scope.node("NoOp", {});
+  const auto told = [&](const Output& waits, const std::function<void()>& ends) {
+    auto waiting = t.session->run_future({}, {waits});
+    // The device takes up one step after the other: when this one has ended, the first waits.
+    REQUIRE(t.session->run(other).ok());
+    ends();
+    return waiting.get();
+  };
+  const auto in = [&](const std::string& container) {
+    return t.dequeue(t.scope.op("FIFOQueueV2", {}, {{"component_types", types}, {"container", container}}), types[0]);
+  };
+  refused(told(in(""), [&] { t.engine->reset_container(""); }), Code::kCancelled, "the default container was reset");
+  refused(told(in("c"), [&] { t.engine->reset_container("c"); }), Code::kCancelled, "container 'c' was reset");
+  const auto silent = Dataset::from_function(
+      [](const std::stop_token& stop) -> Result<std::optional<Element>> {
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any().wait(lock, stop, [] { return false; });
+        return std::optional<Element>();
+      },
+      types, {PartialShape::scalar()});
+  REQUIRE(silent.ok());
+  const std::vector<PartialShape> shapes = {PartialShape::scalar()};
+  const Output iterator =
+      t.scope.op("IteratorV2", {}, {{"shared_name", "silent"}, {"output_types", types}, {"output_shapes", shapes}});
+  const Output next = t.scope.op("IteratorGetNext", {iterator}, {{"output_types", types}, {"output_shapes", shapes}});
+  REQUIRE(t.engine->add_dataset("silent", *silent).ok());
+  const auto removed = told(next, [&] { REQUIRE(t.engine->remove_dataset("silent").ok()); });
+  refused(removed, Code::kCancelled, "dataset 'silent' was removed");
+}
+
 TEST_CASE("an iterator feeds steps until its end, and can start again") {
   TestEngine t;
   auto data = Dataset::from_tensors({Tensor::of<int32_t>({1, 2, 3, 4})});
