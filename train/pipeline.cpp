@@ -124,7 +124,7 @@ class Pipeline::Impl {
     look_after_tasks();  // what a task had that has started again meanwhile is not in it
     lock.lock();
     if (!error_ && !taken.ok() && watch_ && taken.error().code == Code::kUnavailable) error_ = taken.error();
-    if (may_be_lost() && kept_->snapshot) taken = *kept_->snapshot;
+    if ((gave_up_ || may_be_lost()) && kept_->snapshot) taken = *kept_->snapshot;
     else if (error_) taken = *error_;
     else if (taken.ok() && watch_ && kept_) kept_ = Kept{*taken, first_step_ + updates(), position()};
     --snapshots_;

@@ -195,7 +195,8 @@ class Trainer::Impl {
         std::unique_lock lock(mutex_);
         look_after_tasks();
         while (broken_ && !goes_on_from_kept()) recover(lock, false);
-        if (broken_) return *kept_->snapshot;
+        if ((broken_ || gave_up_) && kept_->snapshot) return *kept_->snapshot;
+        if (gave_up_) return *error_;
         catch_up(lock, false);
         wanted_.push_back([promise](std::optional<Result<Snapshot>> s) { promise->set_value(std::move(s)); });
         schedule(launches);
@@ -756,7 +757,10 @@ class Trainer::Impl {
         if (input_started_) enqueue_next(0, more);
       } else if (back.error().code != Code::kUnavailable) error_ = back.error();
     }
-    if (error_) broken_.reset();
+    if (error_) {
+      gave_up_ = gave_up_ || broken_;
+      broken_.reset();
+    }
     recovering_ = false;
     changed_.notify_all();
     schedule(more);
@@ -925,6 +929,7 @@ class Trainer::Impl {
   std::map<int64_t, int> pushes_;  // gradients pushed, by local step
   std::deque<StepReport> reports_;
   std::optional<Error> error_;
+  bool gave_up_ = false;  // that is of a task that was lost and not got over: what it had is gone
   std::optional<Dataset> batches_;
   TaskWatch::Names vital_;  // tasks without which no replica can do
   std::optional<Error> broken_;

@@ -150,8 +150,9 @@ class Pipeline {
   /// The variables, slots and the global step after a whole batch, for restore() and checkpoint.h: also while a run is
   /// in progress, from any thread but the engine's, on_step included. The batches under way end first and the next
   /// waits, so the pipeline is empty once. step_of() tells which step it is of: in on_step mostly a later one than the
-  /// report's. While a task is lost it is the one that training will go on from. Errors: the one that has ended the
-  /// steps, since some stages may have made an update that others have not; those of Engine::snapshot.
+  /// report's. While a task is lost it is the one that training will go on from, and after a run that has ended
+  /// since the task did not come back, the last one that was kept. Errors: another one that has ended the steps, since
+  /// some stages may have made an update that others have not; those of Engine::snapshot.
   Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches` with training off, each as one micro-batch through the stages of the first

@@ -204,7 +204,8 @@ class Trainer {
   /// on_step, so a snapshot taken there is mostly of a later step than its report: step_of() tells. Where runs give
   /// bit-identical variables, what a snapshot of step N has is the same in every run. kAsync: each update is in it
   /// wholly or not at all. kLocal: it is taken when copies are averaged. Waits until the update in progress has been
-  /// made. While a task is lost that all need, it is the one that training will go on from.
+  /// made. While a task is lost that all need, it is the one that training will go on from, and after a run that has
+  /// ended since the task did not come back, the last one that was kept. Error: that of such a run, where none was.
   Result<Snapshot> snapshot();
 
   /// Tests on every batch of `batches`, replicas' devices side by side, with training off. Batches without rows count

@@ -81,6 +81,10 @@ TEST_CASE("a pipeline's task that does not come back is the run's error, or a st
       REQUIRE_FALSE(summary.ok());
       CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
       CHECK_FALSE(pipeline->run(1).ok());
+      const auto taken = pipeline->snapshot();
+      INFO((taken.ok() ? "" : taken.error().str()));
+      REQUIRE(taken.ok());
+      CHECK(step_of(*taken).value() == 0);
     }
   }
 }

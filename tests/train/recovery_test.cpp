@@ -274,6 +274,16 @@ TEST_CASE("a task that does not come back is the run's error") {
     CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
     CHECK(f.told.size() == (at_once ? 0 : 1));
     CHECK(f.trainer->run(1).error().str() == summary.error().str());
+    // What was kept is there to be saved, whether the task is still away or back with nothing.
+    for (const bool back : {false, true}) {
+      if (back) f.start_missing();
+      const auto taken = f.trainer->snapshot();
+      if (at_once) continue;
+      INFO((taken.ok() ? "" : taken.error().str()));
+      REQUIRE(taken.ok());
+      CHECK(step_of(*taken).value() == 0);
+      CHECK(taken->variables.size() == f.trainer->variables().all().size());
+    }
   }
   LossFixture f(2, kAsyncMode, [&](TrainerOptions& o) {
     o.recovery.wait = std::chrono::milliseconds(50);
