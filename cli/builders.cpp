@@ -212,7 +212,8 @@ std::string builders_header(const OpRegistry& ops) {
     for (const AttrDef& a : op->attrs())
       if (!a.default_value || told(*op, a)) types += fmt::format(" {}.", text_of(a));
     out += comment("/// ", types);
-    if (!op->gradient().function) out += comment("/// ", "No gradient: " + op->gradient().no_gradient_reason + ".");
+    if (!op->gradient().no_gradient_reason.empty())
+      out += comment("/// ", "No gradient: " + op->gradient().no_gradient_reason + ".");
     out += declaration(*op, true) + ";\n";
   }
   return out + "\n}  // namespace ops\n}  // namespace troupe\n";

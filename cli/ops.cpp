@@ -46,7 +46,8 @@ void print_op(const OpDef& op, const KernelRegistry& kernels) {
   print_rows("outputs", {text_of(op.outputs())});
   print_rows("attributes", attrs);
   print_rows("devices", kernel_lines(kernels, op.name()));
-  print_rows("gradient", {op.gradient().function ? "yes" : "none: " + op.gradient().no_gradient_reason});
+  print_rows("gradient",
+             {op.gradient().no_gradient_reason.empty() ? "yes" : "none: " + op.gradient().no_gradient_reason});
 }
 
 /// The ops of the graph of a golden case: as TensorFlow wrote them, and as they are once it is read.

@@ -33,8 +33,8 @@ std::string ops_page(const OpRegistry& ops, const OpText& devices, const OpText&
     const Gradient& g = op->gradient();
     out += fmt::format("| `{}` | {}{} | {} | {} | {} | {} | {} | {} |\n", name, cell(op->doc()),
                        op->is_stateful() ? " Stateful." : "", cell(text_of(op->inputs())), cell(text_of(op->outputs())),
-                       cell(attrs), cell(devices(name)), g.function ? "yes" : "none: " + cell(g.no_gradient_reason),
-                       judge(name));
+                       cell(attrs), cell(devices(name)),
+                       g.no_gradient_reason.empty() ? "yes" : "none: " + cell(g.no_gradient_reason), judge(name));
   }
   out +=
       "\n## Ops that become others\n\n"

@@ -22,10 +22,11 @@ struct GradientOptions {
 /// Adds the nodes that compute sum(dys[i] * d ys[i] / d xs[j]) and returns one Output for each x (empty where no y
 /// depends on x). dys default to ones. Paths stop at stop_gradients. Several paths into one tensor add up by AddN, in
 /// an order that depends on the graph alone. New nodes go to the devices of those they differentiate, in a scope
-/// "gradients". An op that is not differentiable ends its paths, as do edges that are not floating. An x may be the
-/// handle of a variable: its gradient is that of all its reads. Errors: ys or xs that are not floating; a scope to be
-/// recomputed without a node between ys and xs; what the gradient function of an op reports, with the node.
-/// Source: TensorFlow white paper, section 4.1; tf.gradients.
+/// "gradients". An op that is not differentiable ends its paths, as do edges that are not floating;
+/// one whose gradient is not defined is an error (kUnimplemented), not a constant. An x may be the handle of a
+/// variable: its gradient is that of all its reads. Errors: ys or xs that are not floating; a scope to be recomputed
+/// without a node between ys and xs; what the gradient function of an op reports, with the node. Source: TensorFlow
+/// white paper, section 4.1; tf.gradients.
 Result<std::vector<Output>> gradients(const ScopeAt& scope, const std::vector<Output>& ys,
                                       const std::vector<Output>& xs, const std::vector<Output>& dys = {},
                                       const std::vector<Output>& stop_gradients = {},

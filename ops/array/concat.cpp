@@ -407,7 +407,7 @@ void register_concat_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("shape: shape")
               .shape(parallel_concat_shape)
               .doc("Tensors whose first dimension is 1, joined along it to one of `shape`."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   ops.add(OpDef("ConcatOffset")
               .input("concat_dim: int32")
               .input("shape: N * shape_type")

@@ -335,7 +335,7 @@ void add_identities(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .shape(unchanged_shape)
               .doc("Its input, unchanged, of which is promised that it is the same in every run."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<EnsureShape>("PlaceholderWithDefault", DeviceKind::kCpu, {});
   for (const char* op : {"Identity", "IdentityN", "StopGradient", "PreventGradient", "GuaranteeConst"})
     kernels.add<Forward>(op, DeviceKind::kCpu, {});

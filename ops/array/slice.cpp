@@ -394,7 +394,7 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .cost(pick_cost)
               .doc("The box of `size_indices` elements from `start_indices`, which is moved so that it lies within the "
                    "input. Error for a box that is larger than the input."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   ops.add(OpDef("XlaDynamicUpdateSlice")
               .input("input: T")
               .input("update: T")
@@ -405,7 +405,7 @@ void register_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(dynamic_update_slice_shape)
               .doc("The input with `update` in the box from `indices` on, which is moved so that it lies within the "
                    "input. Error for an update that is larger than the input."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   register_slice_moves(kernels, host_moves());
   kernels.add<DynamicUpdateSlice>("XlaDynamicUpdateSlice", DeviceKind::kCpu, {});
   kernels.add<StridedSliceUpdate>("TensorStridedSliceUpdate", DeviceKind::kCpu, {});

@@ -6,6 +6,7 @@
 #include "base/join.h"
 #include "devices/parallel.h"
 #include "ops/image/register.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "troupe/graph.h"
@@ -295,6 +296,18 @@ Status crop_gradient(GradientContext& c) {
   return {};
 }
 
+/// The op is linear in grads; by the boxes it changes as the crops of what comes back do.
+Status crop_grad_image_gradient(GradientContext& c) {
+  const Output grads = c.input(0), boxes = c.input(1), images = c.input(2), g = c.dy(0);
+  if (!g) return {};
+  const auto method = c.node().attrs().get_or<std::string>("method", "bilinear");
+  const auto ends = [&](int32_t n) { return c.constant(Tensor::of<int32_t>({n})); };
+  const Output size = c.op("Slice", {c.op("Shape", {grads}), ends(1), ends(2)});
+  c.set_dx(0, c.op("CropAndResize", {g, boxes, images, size}, {{"method", method}}));
+  if (method == "bilinear") c.set_dx(1, c.op("CropAndResizeGradBoxes", {grads, g, boxes, images}));
+  return {};
+}
+
 }  // namespace
 
 void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -323,7 +336,7 @@ void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(method)
               .shape(crop_grad_image_shape)
               .doc("The gradient of CropAndResize by its images, which have image_size."),
-          not_differentiable("TensorFlow gives it none"));
+          gradient(crop_grad_image_gradient));
   ops.add(OpDef("CropAndResizeGradBoxes")
               .input("grads: float32")
               .input("image: T")
@@ -338,7 +351,7 @@ void register_crop_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 return {};
               })
               .doc("The gradient of CropAndResize by its boxes, those of a bilinear one."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   kernels.add<CropAndResize>("CropAndResize", DeviceKind::kCpu, {{"T", CropTypes::dtypes()}});
   kernels.add<CropGradImage>("CropAndResizeGradImage", DeviceKind::kCpu, {{"T", CropGradTypes::dtypes()}});
   kernels.add<CropGradBoxes>("CropAndResizeGradBoxes", DeviceKind::kCpu, {{"T", CropTypes::dtypes()}});

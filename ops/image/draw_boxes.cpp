@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ops/image/register.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/through_float32.h"
 
 namespace troupe {
@@ -109,7 +110,7 @@ void register_draw_boxes_ops(OpRegistry& ops, KernelRegistry& kernels) {
                                  "the first and 1 the last pixel), ") +
                      (second ? "in `colors` or, where these are empty, in ten of its own, in turn."
                              : "in ten colours in turn.")),
-            not_differentiable("TensorFlow gives it none"));
+            second ? undefined_gradient() : not_differentiable("TensorFlow gives it none"));
     kernels.add<DrawBoxes>(name, DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
     add_half_kernels<DrawBoxes>(kernels, name);
   }

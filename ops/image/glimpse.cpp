@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ExtractGlimpse and ExtractGlimpseV2: windows of images, which may reach beyond them into noise.
 #include "ops/image/register.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/random/draws.h"
@@ -170,7 +171,7 @@ void register_glimpse_ops(OpRegistry& ops, KernelRegistry& kernels) {
                     "are spread, or 'zero'; which random numbers is not defined, as in TensorFlow.",
                     second ? "The offset is the window's centre where it is normalized and centered, else its corner."
                            : "The offset is the window's centre.")),
-            not_differentiable("TensorFlow defines none"));
+            second ? undefined_gradient() : not_differentiable("TensorFlow defines none"));
     kernels.add(op, DeviceKind::kCpu, {}, ExtractGlimpse::make);
   }
 }

@@ -8,6 +8,7 @@
 #include "base/join.h"
 #include "ops/image/register.h"
 #include "ops/image/resample.h"
+#include "ops/parts/gradient_math.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -220,6 +221,19 @@ Status resize_gradient(GradientContext& c) {
   return {};
 }
 
+/// Linear in grads, so what comes back is resized as the images were.
+Status resize_grad_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  Attrs attrs;
+  for (const char* name : {"align_corners", "half_pixel_centers"})
+    if (const AttrValue* v = c.node().attrs().find(name)) attrs.set(name, *v);
+  const auto ends = [&](int32_t n) { return c.constant(Tensor::of<int32_t>({n})); };
+  const Output size = c.op("Slice", {c.op("Shape", {c.input(0)}), ends(1), ends(2)});
+  const std::string name = c.node().op().name();
+  c.set_dx(0, c.op(name.substr(0, name.size() - std::string_view("Grad").size()), {c.dy(0), size}, std::move(attrs)));
+  return {};
+}
+
 OpDef with_corners(OpDef op) { return op.attr("align_corners: bool = false").attr("half_pixel_centers: bool = false"); }
 
 }  // namespace
@@ -257,7 +271,6 @@ Status set_resized_grad_shape(ShapeContext& c) {
 }
 
 void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  const char* none = "TensorFlow gives it none";
   const std::string corners =
       " align_corners maps the outermost pixels on one another, half_pixel_centers takes pixels by their middle.";
   const auto resize = [&](const char* name, bool same, const std::string& doc) {
@@ -289,16 +302,16 @@ void register_resize_ops(OpRegistry& ops, KernelRegistry& kernels) {
                  "Images [batch,height,width,channels] of another size, each pixel the mean of "
                  "the area it covers.")
               .attr("align_corners: bool = false"),
-          not_differentiable(none));
+          undefined_gradient());
   ops.add(grad("ResizeBilinearGrad", type_attr("T", TypeList<float, bfloat16, float16, double>{})),
-          not_differentiable(none));
-  ops.add(grad("ResizeBicubicGrad", type_attr("T", FullFloatTypes{})), not_differentiable(none));
+          gradient(resize_grad_gradient));
+  ops.add(grad("ResizeBicubicGrad", type_attr("T", FullFloatTypes{})), gradient(resize_grad_gradient));
   ops.add(with_corners(OpDef("ResizeNearestNeighborGrad").input("grads: T").input("size: int32").output("output: T"))
               .attr(type_attr("T", ResizeGrad::NearestTypes{}))
               .shape(resize_shape)
               .doc("The gradient of ResizeNearestNeighbor by images of this size: pixels that came from one place "
                    "are added there."),
-          not_differentiable(none));
+          gradient(resize_grad_gradient));
   for (const char* op : {"ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor", "ResizeArea"})
     kernels.add<Resize>(op, DeviceKind::kCpu, {});
   for (const char* op : {"ResizeBilinearGrad", "ResizeBicubicGrad", "ResizeNearestNeighborGrad"})

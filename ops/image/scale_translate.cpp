@@ -7,6 +7,7 @@
 
 #include "ops/image/register.h"
 #include "ops/image/resample.h"
+#include "ops/parts/gradient_math.h"
 #include "troupe/graph.h"
 
 namespace troupe {
@@ -188,7 +189,7 @@ void register_scale_translate_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("antialias: bool = true")
               .shape(scaled_grad_shape)
               .doc("The gradient of ScaleAndTranslate by its images."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   for (const char* op : {"ScaleAndTranslate", "ScaleAndTranslateGrad"})
     kernels.add<ScaleAndTranslate>(op, DeviceKind::kCpu, {});
 }

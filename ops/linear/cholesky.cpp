@@ -98,7 +98,7 @@ void register_cholesky_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("T", TypeList<float16, float, double>{}))
               .shape(cholesky_grad_shape)
               .doc("The gradient of Cholesky, from its result l and the gradient by that."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient());
   add_cpu_kernels<Cholesky>(kernels, "Cholesky", LinearTypes{});
   add_half_kernels<Cholesky<float>>(kernels, "Cholesky");
   add_cpu_kernels<CholeskyGrad>(kernels, "CholeskyGrad", FullFloatTypes{});

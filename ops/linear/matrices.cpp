@@ -130,7 +130,8 @@ Output safe_reciprocal(GradientContext& c, Output x) {
 Output reciprocal_differences(GradientContext& c, Output x) {
   const Output row = c.op("ExpandDims", {x, c.constant(Tensor::scalar<int32_t>(-2))});
   const Output column = c.op("ExpandDims", {x, c.constant(Tensor::scalar<int32_t>(-1))});
-  return safe_reciprocal(c, c.op("Sub", {row, column}));
+  const Output f = safe_reciprocal(c, c.op("Sub", {row, column}));
+  return c.op("MatrixSetDiag", {f, c.op("ZerosLike", {x})});  // whose own derivative would be huge
 }
 
 Output columns_of(GradientContext& c, Output x, int64_t begin, int64_t end) {

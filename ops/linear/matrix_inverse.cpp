@@ -172,7 +172,7 @@ void register_matrix_inverse_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("Factors of each square matrix in the last two dimensions: u on and above the diagonal of `lu`, "
                    "below it l, whose own diagonal is 1; row i of l * u is row p[i] of the matrix. Error for a matrix "
                    "without an inverse."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   ops.add(OpDef("MatrixInverse")
               .input("input: T")
               .output("output: T")

@@ -232,7 +232,7 @@ void register_schur_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The matrix whose exponential is the given one, for each square matrix in the last two dimensions: "
                    "the one whose eigenvalues have imaginary parts in (-pi, pi]. NaN for one that is singular or "
                    "not finite."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   add_cpu_kernels<Logarithm>(kernels, "MatrixLogarithm", TypeList<complex64>{});
 }
 

@@ -158,7 +158,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   for (const char* op : {"Mod", "TruncateMod"})
     ops.add(
         binary_op(op, numbers, "The rest of truncated division; it has the sign of x. Zero y of integers: an error."),
-        not_differentiable("TensorFlow defines none; FloorMod has one"));
+        undefined_gradient("TensorFlow defines none, and a path through it is an error; FloorMod has one"));
   ops.add(binary_op("FloorMod", numbers,
                     "The rest of floored division; it has the sign of y. Zero y of integers: an "
                     "error."),

@@ -55,8 +55,9 @@ Status angle_gradient(GradientContext& c) {
 /// dy along the direction of x; 0 where x is.
 Status magnitude_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const Output dy = complex(c, c.dy(0), scalar_like(c, DType::kFloat32, 0));
-  c.set_dx(0, c.op("Mul", {dy, c.op("Sign", {c.input(0)})}));
+  const auto to_complex = [&](Output real) { return complex(c, real, scalar_like(c, DType::kFloat32, 0)); };
+  const Output x = c.input(0), direction = c.op("DivNoNan", {x, to_complex(c.output(0))});
+  c.set_dx(0, c.op("Mul", {to_complex(c.dy(0)), direction}));
   return {};
 }
 

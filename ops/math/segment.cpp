@@ -215,11 +215,15 @@ class Rows {
       return {};
     }
     Output kept = c_.op("GreaterEqual", {ids_, scalar_like(c_, ids_.dtype(), 0)});
-    const PartialShape &x = c_.input(0).shape(), &ids = ids_.shape();
-    if (!x.has_rank() || !ids.has_rank())
-      return invalid_argument("the gradient needs the known ranks of data and segment_ids");
-    for (int i = ids.rank(); i < x.rank(); ++i)
-      kept = c_.op("ExpandDims", {kept, c_.constant(Tensor::scalar<int32_t>(-1))});
+    const Output x = c_.input(0), zero = c_.constant(Tensor::scalar<int32_t>(0));
+    if (x.shape().has_rank() && ids_.shape().has_rank()) {
+      for (int i = ids_.shape().rank(); i < x.shape().rank(); ++i)
+        kept = c_.op("ExpandDims", {kept, c_.constant(Tensor::scalar<int32_t>(-1))});
+    } else {
+      const Output inner = c_.op("Sub", {c_.op("Rank", {x}), c_.op("Rank", {ids_})});
+      const Output ones = c_.op("Fill", {c_.op("ExpandDims", {inner, zero}), c_.constant(Tensor::scalar<int32_t>(1))});
+      kept = c_.op("Reshape", {kept, c_.op("ConcatV2", {c_.op("Shape", {ids_}), ones, zero})});
+    }
     c_.set_dx(0, c_.op("SelectV2", {kept, dx, scalar_like(c_, dx.dtype(), 0)}));
     return {};
   }
@@ -240,7 +244,7 @@ Status segment_mean_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
   const Rows rows(c);
   const Output counts = rows.reduce("Sum", c.op("OnesLike", {c.input(0)}));
-  return rows.set(rows.of_segment(c.op("RealDiv", {c.dy(0), counts})));
+  return rows.set(rows.of_segment(c.op("DivNoNan", {c.dy(0), counts})));
 }
 
 /// Shared among the rows that hold the extreme.

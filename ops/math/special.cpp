@@ -168,10 +168,10 @@ void register_special_ops(OpRegistry& ops, KernelRegistry& kernels) {
          "The upper regularised incomplete gamma function Q(a, x) = 1 - P(a, x). The shapes broadcast.",
          igamma_gradient(true));
   binary(Binary<special::igamma_grad_a>{}, "IgammaGradA", "a", "x", "z", full,
-         "The gradient of Igamma by a. The shapes broadcast.", not_differentiable("TensorFlow defines none"));
+         "The gradient of Igamma by a. The shapes broadcast.", undefined_gradient());
   binary(Binary<special::random_gamma_grad>{}, "RandomGammaGrad", "alpha", "sample", "output", full,
          "The gradient of a sample of the gamma distribution by its shape alpha. The shapes broadcast.",
-         not_differentiable("TensorFlow defines none"));
+         undefined_gradient());
   binary(Binary<special::zeta>{}, "Zeta", "x", "q", "z", full,
          "Hurwitz' zeta function, the sum of (q + n)^-x over n >= 0. The shapes broadcast.", gradient(zeta_gradient));
   binary(Binary<special::polygamma>{}, "Polygamma", "a", "x", "z", full,

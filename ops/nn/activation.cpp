@@ -175,7 +175,16 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
                            return {};
                          }));
   add_grad<SoftsignGrad>(ops, kernels, "SoftsignGrad", "features", floats, "gradients / (1 + |features|)^2.",
-                         not_differentiable("TensorFlow defines none"));
+                         gradient([](GradientContext& c) -> Status {
+                           const Output g = c.dy(0), x = c.input(1);
+                           if (!g) return {};
+                           c.set_dx(0, c.op("SoftsignGrad", {g, x}));
+                           const Output steep = c.op("SoftsignGrad", {c.op("Mul", {g, c.input(0)}), x});
+                           const Output two = scalar_like(c, x.dtype(), -2), one = scalar_like(c, x.dtype(), 1);
+                           c.set_dx(1, c.op("Mul", {c.op("RealDiv", {steep, c.op("AddV2", {c.op("Abs", {x}), one})}),
+                                                    c.op("Mul", {c.op("Sign", {x}), two})}));
+                           return {};
+                         }));
   ops.add(OpDef("LeakyReluGrad")
               .input("gradients: T")
               .input("features: T")

@@ -332,7 +332,7 @@ void register_fractional_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(fractional_max_grad_shape)
               .doc("The gradient of FractionalMaxPool: out_backprop goes to the first place of each region that holds "
                    "its largest value."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   ops.add(OpDef("FractionalAvgPoolGrad")
               .input("orig_input_tensor_shape: int64")
               .input("out_backprop: T")
@@ -343,7 +343,7 @@ void register_fractional_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(types)
               .shape(fractional_avg_grad_shape)
               .doc("The gradient of FractionalAvgPool: out_backprop in equal parts to all places of each region."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<FractionalMaxPoolGrad>("FractionalMaxPoolGrad", DeviceKind::kCpu, {{"T", FractionalTypes::dtypes()}});
   kernels.add<FractionalAvgPoolGrad>("FractionalAvgPoolGrad", DeviceKind::kCpu, {{"T", FractionalTypes::dtypes()}});
 }

@@ -159,7 +159,7 @@ void register_lrn_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 return {};
               })
               .doc("The gradient of LRN by its input, from the gradient of its output."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<Lrn>("LRN", DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
   kernels.add<LrnGrad>("LRNGrad", DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
   add_half_kernels<Lrn>(kernels, "LRN");

@@ -16,6 +16,7 @@
 #include "ops/nn/lstm_steps.h"
 #include "ops/nn/packed_product.h"
 #include "ops/nn/register.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/steady_tensor.h"
 #include "ops/parts/through_float32.h"
 #include "ops/parts/type_dispatch.h"
@@ -307,7 +308,7 @@ void register_lstm_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .doc(fmt::format("The gradients of {} by its inputs, from its results and the gradients by cs and h. "
                                  "Clipping counts as no change.",
                                  second ? "BlockLSTMV2" : "BlockLSTM")),
-            not_differentiable("TensorFlow defines none"));
+            undefined_gradient());
   }
   OpDef states("_BlockLSTMStates");
   states.input("seq_len_max: int64");

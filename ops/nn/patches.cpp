@@ -280,7 +280,7 @@ void register_patches_ops(OpRegistry& ops, KernelRegistry& kernels) {
             gradient);
     add_dilation(kernels, name, part);
   };
-  const Gradient none = not_differentiable("TensorFlow gives it none");
+  const Gradient none = undefined_gradient();
   add("Dilation2D", DilationPart::kOutput, "output", gradient(dilation_gradient),
       "The largest sum of an image [batch,height,width,channels] and a filter [height,width,channels] under each "
       "window, each channel on its own.");

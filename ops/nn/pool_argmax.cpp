@@ -167,6 +167,25 @@ Status argmax_gradient(GradientContext& c) {
   return {};
 }
 
+/// By grad, what comes back from the places of argmax.
+Status argmax_grad_gradient(GradientContext& c) {
+  if (!c.dy(0)) return {};
+  const auto vector = [&](int32_t n) { return c.constant(Tensor::of<int32_t>({n})); };
+  const Output argmax = c.input(2), zero = c.constant(Tensor::scalar<int32_t>(0));
+  if (c.node().attrs().get_or("include_batch_in_index", false)) {
+    c.set_dx(1, c.op("GatherV2", {c.op("Reshape", {c.dy(0), vector(-1)}), argmax, zero}));
+    return {};
+  }
+  const Output images = c.op("Slice", {c.op("Shape", {argmax}), vector(0), vector(1)});
+  const Output flat = c.op("ConcatV2", {images, vector(-1), zero});
+  const Output picked =
+      c.op("GatherV2",
+           {c.op("Reshape", {c.dy(0), flat}), c.op("Reshape", {argmax, flat}), c.constant(Tensor::scalar<int32_t>(1))},
+           {{"batch_dims", int64_t{1}}});
+  c.set_dx(1, c.op("Reshape", {picked, c.op("Shape", {argmax})}));
+  return {};
+}
+
 template <class K> void add_argmax_kernels(KernelRegistry& kernels, const char* op) {
   const auto make = [](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(ArgmaxAttrs attrs, ArgmaxAttrs::parse(*init.attrs));
@@ -202,7 +221,7 @@ void register_pool_argmax_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(argmax_grad_shape)
               .cost(reduction_cost)
               .doc("The gradient of MaxPoolWithArgmax: grad added at the places of argmax. Error for a place outside."),
-          not_differentiable("TensorFlow's CPU kernels give it none"));
+          gradient(argmax_grad_gradient));
   add_argmax_kernels<MaxPoolWithArgmax>(kernels, "MaxPoolWithArgmax");
   add_argmax_kernels<MaxPoolGradWithArgmax>(kernels, "MaxPoolGradWithArgmax");
 }

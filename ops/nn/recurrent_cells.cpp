@@ -294,7 +294,7 @@ void register_recurrent_cell_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(lstm_cell_shape)
               .doc("The gradients of LSTMBlockCell by cs_prev, by the sums of its gates and by the peepholes, from its "
                    "results and the gradients by cs and h. Clipping counts as no change."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<LstmCellGrad>("LSTMBlockCellGrad", DeviceKind::kCpu, {{"T", {DType::kFloat32}}});
   add_half_kernels<LstmCellGrad>(kernels, "LSTMBlockCellGrad");
   const std::string only = type_attr("T", TypeList<float>{});
@@ -311,7 +311,7 @@ void register_recurrent_cell_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(gru_cell_shape)
               .doc("The gradients of GRUBlockCell by x, by h_prev, by the sum of c and by those of r and u, from its "
                    "results and the gradient by h."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<GruCell>("GRUBlockCell", DeviceKind::kCpu, {});
   kernels.add<GruCellGrad>("GRUBlockCellGrad", DeviceKind::kCpu, {});
 }

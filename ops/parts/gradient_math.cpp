@@ -6,6 +6,13 @@
 
 namespace troupe {
 
+Gradient undefined_gradient(std::string_view reason) {
+  const auto refuse = [](GradientContext&) -> Status {
+    return make_error(Code::kUnimplemented, "the op has no gradient");
+  };
+  return {refuse, reason};
+}
+
 Output scalar_like(GradientContext& c, DType dtype, double value) {
   Tensor t;
   with_type(dtype, NumberOrComplexTypes{}, [&]<class T>() {

@@ -10,6 +10,9 @@
 
 namespace troupe {
 
+/// Of an op that has a gradient which nobody has defined: a path through it is an error of gradients(), as in
+/// TensorFlow; with not_differentiable() the loss would be taken for a constant there. `reason` is documented.
+Gradient undefined_gradient(std::string_view reason = "TensorFlow defines none, and a path through it is an error");
 /// A Const scalar of the numeric `dtype` with this value.
 Output scalar_like(GradientContext& c, DType dtype, double value);
 /// The conjugate of complex x; x itself where it is real. A gradient is taken by real and imaginary part: that of an

@@ -7,6 +7,7 @@
 
 #include "devices/parallel.h"
 #include "io/wav.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/signal/fourier.h"
@@ -257,7 +258,7 @@ Status mfcc_shape(ShapeContext& c) {
 }  // namespace
 
 void register_audio_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  const Gradient none = not_differentiable("TensorFlow defines none");
+  const Gradient none = undefined_gradient();
   ops.add(OpDef("DecodeWav")
               .input("contents: string")
               .output("audio: float32")

@@ -413,7 +413,7 @@ void register_sparse_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 return {};
               })
               .doc("The gradients of SparseAdd by the values of both: zero where the sum has none."),
-          not_differentiable("TensorFlow gives it none"));
+          undefined_gradient("TensorFlow gives it none; here a path through it is an error"));
   kernels.add<SparseAddGrad>("SparseAddGrad", DeviceKind::kCpu, {{"T", AddTypes::dtypes()}});
   ops.add(OpDef("SparseTensorDenseAdd")
               .input("a_indices: Tindices")

@@ -2,6 +2,7 @@
 // Ragged tensors as elements of lists: RaggedTensorToVariant, RaggedTensorFromVariant and their gradients. An element
 // is a list of its splits, the outermost first, and its values. tf.map_fn goes over rows so.
 #include "ops/parts/element_list.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/sparse/ragged_input.h"
 #include "ops/sparse/register.h"
@@ -286,7 +287,7 @@ void register_ragged_variant_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .shape(to_variant_gradient_shape)
           .doc("The gradient of RaggedTensorToVariant by the values: those of its elements one after another, zeros "
                "for elements that are not set."),
-      not_differentiable("TensorFlow gives it none"));
+      undefined_gradient());
   kernels.add<ToVariant>("RaggedTensorToVariant", DeviceKind::kCpu, {});
   kernels.add<FromVariant>("RaggedTensorFromVariant", DeviceKind::kCpu, {});
   kernels.add<ToVariantGradient>("RaggedTensorToVariantGradient", DeviceKind::kCpu, {});

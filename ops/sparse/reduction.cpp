@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/wrapping.h"
 #include "ops/sparse/input.h"
 #include "ops/sparse/register.h"
@@ -206,7 +207,7 @@ void register_sparse_reduction_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      (sparse ? "where there are any." : "0 where there are none.")),
             dx);
   };
-  const Gradient none = not_differentiable("TensorFlow gives it none");
+  const Gradient none = undefined_gradient();
   const std::string all = type_attr("T", NumberOrComplexTypes{}), real = type_attr("T", NumberTypes{});
   add("SparseReduceSum", all, "The sum", gradient(sparse_sum_gradient));
   add("SparseReduceSumSparse", all, "The sum", none);

@@ -139,18 +139,17 @@ Status sparse_segment_grad_shape(ShapeContext& c) {
   return rows_shape(c, rows);
 }
 
-Gradient by_data(const std::string& grad_op) {
-  return gradient([grad_op](GradientContext& c) -> Status {
-    const Output x = c.input(0);
-    if (!c.dy(0)) return {};
-    Output rows;
-    if (x.shape().has_rank() && x.shape()[0] >= 0 && x.shape()[0] <= INT32_MAX) {
-      rows = c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape()[0])));
-    } else {
-      const Output zero = c.constant(Tensor::scalar<int32_t>(0));
-      rows = c.op("GatherV2", {c.op("Shape", {x}), zero, zero});
-    }
-    c.set_dx(0, c.op(grad_op, {c.dy(0), c.input(1), c.input(2), rows}));
+Output rows_of(GradientContext& c, Output x) {
+  if (x.shape().has_rank() && x.shape()[0] >= 0 && x.shape()[0] <= INT32_MAX)
+    return c.constant(Tensor::scalar<int32_t>(static_cast<int32_t>(x.shape()[0])));
+  const Output zero = c.constant(Tensor::scalar<int32_t>(0));
+  return c.op("GatherV2", {c.op("Shape", {x}), zero, zero});
+}
+
+/// The gradient by data, or of that by the rows: the one op's is the other.
+Gradient by_rows(const std::string& op) {
+  return gradient([op](GradientContext& c) -> Status {
+    if (c.dy(0)) c.set_dx(0, c.op(op, {c.dy(0), c.input(1), c.input(2), rows_of(c, c.input(0))}));
     return {};
   });
 }
@@ -172,7 +171,7 @@ void add_forward(OpRegistry& ops, KernelRegistry& kernels, const std::string& ba
     op.doc(std::string("Row i is ") + what +
            " of the rows of data at those indices whose segment id is i, and 0 if there is none. Error for an index "
            "out of range, or ids that do not ascend.");
-    ops.add(std::move(op), by_data(base + "Grad"));
+    ops.add(std::move(op), by_rows(base + "Grad"));
     kernels.add(name, DeviceKind::kCpu, {{"T", TypeList<T...>::dtypes()}},
                 [divisor](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
                   return std::unique_ptr<ComputeKernel>(new SparseSegment<TypeList<T...>>(divisor));
@@ -193,7 +192,7 @@ void add_grad(OpRegistry& ops, KernelRegistry& kernels, const std::string& base,
         .doc("The gradient of " + base + " by data" +
              (unique ? ": the rows that were picked, and which rows of data these are."
                      : ", which has output_dim0 rows."));
-    ops.add(std::move(op), not_differentiable("TensorFlow defines none"));
+    ops.add(std::move(op), unique ? undefined_gradient() : by_rows(base + "WithNumSegments"));
     kernels.add(name, DeviceKind::kCpu, {}, [=](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
       return std::unique_ptr<ComputeKernel>(new SparseSegmentGrad(divisor, unique));
     });

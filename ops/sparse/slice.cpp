@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/join.h"
+#include "ops/parts/gradient_math.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/wrapping.h"
 #include "ops/sparse/input.h"
@@ -247,7 +248,7 @@ void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr("T: type")
               .shape(sparse_split_shape)
               .doc("The parts of a sparse tensor along a dimension, of one size or, the first ones, one longer."),
-          not_differentiable(none));
+          undefined_gradient());
   kernels.add<SparseSplit>("SparseSplit", DeviceKind::kCpu, {});
   ops.add(OpDef("SparseSlice")
               .input("indices: int64")
@@ -279,7 +280,7 @@ void register_sparse_slice_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 return {};
               })
               .doc("The gradient of SparseSlice by the values: zero for those that are not in the slice."),
-          not_differentiable(none));
+          undefined_gradient());
   kernels.add<SparseSliceGrad>("SparseSliceGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
 }
 

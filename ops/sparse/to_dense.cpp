@@ -246,7 +246,7 @@ void register_sparse_to_dense_ops(OpRegistry& ops, KernelRegistry& kernels) {
               })
               .doc("The gradients of SparseFillEmptyRows: the values taken back from where they went, and the sum of "
                    "the others."),
-          not_differentiable("TensorFlow defines none"));
+          undefined_gradient());
   kernels.add<FillEmptyRowsGrad>("SparseFillEmptyRowsGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
 }
 
