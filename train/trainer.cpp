@@ -712,9 +712,13 @@ class Trainer::Impl {
       keep_snapshot();
       next_kept_ = Clock::time_point::max();  // until that is taken
     }
-    // All are aside for too long.
-    if (slowest() == INT64_MAX && now >= later(last_update_, options_.recovery.wait))
-      error_ = make_error(Code::kUnavailable, "no replica is left: {}", replicas_[0].why_aside);
+    // So many are aside, for too long, that no update can be made.
+    const auto aside = [](const Replica& r) { return r.phase == Phase::kAside; };
+    const auto left = std::ssize(replicas_) - std::ranges::count_if(replicas_, aside);
+    if (const int least = hybrid() ? needed() : 1; left < least && now >= later(last_update_, options_.recovery.wait))
+      error_ = make_error(Code::kUnavailable, "{} of {} replicas {} left, and an update needs {}: {}", left,
+                          replicas_.size(), left == 1 ? "is" : "are", least,
+                          std::ranges::find_if(replicas_, aside)->why_aside);
     schedule(launches);
   }
 

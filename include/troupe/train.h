@@ -61,9 +61,9 @@ struct TaskReport {
 /// Where the steps of all replicas need a lost task, which with kSync and kLocal is any, all wait until it is back, go
 /// back to the last snapshot and go on from there: with kSync to the same bits as if nothing had happened, if the
 /// dataset gives the same elements when it is iterated again. With kAsync and kHybrid replicas on a lost task that has
-/// no variables are left out, and the others go on; once the task is back, they take the variables as they are and go
-/// on too. A batch that they had is lost. A dataset that is not Dataset::repeatable goes on where it is: what was taken
-/// from it and not trained on is lost.
+/// no variables are left out, and the others go on, in kHybrid if an update can do without them, and else wait; once
+/// the task is back, they take the variables as they are and go on too. A batch that they had is lost. A dataset that
+/// is not Dataset::repeatable goes on where it is: what was taken from it and not trained on is lost.
 struct RecoveryOptions {
   /// How long a run waits without an update before the loss is its error. 0: at once.
   std::chrono::nanoseconds wait{std::chrono::minutes(5)};

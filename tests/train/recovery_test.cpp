@@ -285,17 +285,26 @@ TEST_CASE("a task that does not come back is the run's error") {
       CHECK(taken->variables.size() == f.trainer->variables().all().size());
     }
   }
-  LossFixture f(2, kAsyncMode, [&](TrainerOptions& o) {
-    o.recovery.wait = std::chrono::milliseconds(50);
-    o.devices = {o.devices[1]};
-    o.variable_devices = {"/job:worker/task:0"};
-  });
-  f.restarts = false;
-  const auto summary = f.trainer->run(1'000'000, [&](const StepReport& report) {
-    if (report.step == 3) f.kill(1);
-  });
-  REQUIRE_FALSE(summary.ok());
-  CHECK_THAT(summary.error().str(), Catch::Contains("no replica is left") && Catch::Contains("task:1"));
+  // Nor does one, without variables, whose replica no update can do without.
+  for (const Mode& mode : {kAsyncMode, kHybridMode}) {
+    INFO(mode.name);
+    const bool hybrid = mode.mode == ReplicaMode::kHybrid;
+    LossFixture f(2, mode, [&](TrainerOptions& o) {
+      o.recovery.wait = std::chrono::milliseconds(50);
+      if (!hybrid) o.devices = {o.devices[1]};
+      o.variable_devices = {"/job:worker/task:0"};
+    });
+    f.restarts = false;
+    bool killed = false;
+    const auto summary = f.trainer->run(1'000'000, [&](const StepReport& report) {
+      if (report.step >= 3 && !std::exchange(killed, true)) f.kill(1);
+    });
+    REQUIRE_FALSE(summary.ok());
+    CHECK(summary.error().code == Code::kUnavailable);
+    CHECK_THAT(summary.error().str(), Catch::Contains(hybrid ? "1 of 2 replicas is left, and an update needs 2"
+                                                             : "0 of 1 replicas are left, and an update needs 1") &&
+                                          Catch::Contains("task:1"));
+  }
 }
 
 TEST_CASE("a run that is stopped while it waits for a task ends, and gives what it would go on from") {
