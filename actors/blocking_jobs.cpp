@@ -33,6 +33,8 @@ class BlockingJobs::Asked {
 
 void BlockingJobs::run_kernel(BlockingUse use) {
   const RequestTag tag = use.tag;
+  if (const StepRef call = use.call.lock()) use.request.stop = call->stop_token();
+  use.request.functions = functions_;
   run(
       [use = std::make_shared<const BlockingUse>(std::move(use))]() -> Result<std::vector<Tensor>> {
         if (const StepRef call = use->call.lock(); !call || call->failed())

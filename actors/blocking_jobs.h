@@ -23,7 +23,8 @@ class BlockingJobs : public std::enable_shared_from_this<BlockingJobs> {
   using Run = std::function<Status(Job)>;
 
   /// The actors are those of `directory`, until close().
-  BlockingJobs(Run run, const Directory& directory) : run_(std::move(run)), directory_(&directory) {}
+  BlockingJobs(Run run, std::shared_ptr<FunctionCaller> functions, const Directory& directory)
+      : run_(std::move(run)), functions_(std::move(functions)), directory_(&directory) {}
 
   /// Runs the kernel, unless its step has failed by then. The device that asked gets one answer, in any case.
   void run_kernel(BlockingUse use);
@@ -44,6 +45,7 @@ class BlockingJobs : public std::enable_shared_from_this<BlockingJobs> {
   void answer(const RequestTag& tag, Result<std::vector<Tensor>> outputs);
 
   const Run run_;
+  const std::shared_ptr<FunctionCaller> functions_;
   std::mutex mutex_;
   const Directory* directory_;  // nullptr: closed
 };

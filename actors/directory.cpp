@@ -137,6 +137,11 @@ std::vector<caf::actor> Directory::all() const {
   return out;
 }
 
+const Directory*& Directory::inside_from() {
+  static thread_local const Directory* inside = nullptr;
+  return inside;
+}
+
 void Directory::clear() {
   decltype(hosts_) hosts;
   decltype(asking_) asking;
@@ -145,6 +150,7 @@ void Directory::clear() {
   asking.swap(asking_);
   devices.clear();
   blocking = nullptr;
+  functions = nullptr;
   spawn_ = nullptr;
 }
 

@@ -21,6 +21,7 @@
 namespace troupe {
 
 class BlockingJobs;
+class FunctionCaller;
 
 class Directory {
  public:
@@ -30,6 +31,7 @@ class Directory {
   /// Before the first step; then constant.
   std::vector<caf::actor> devices;
   std::shared_ptr<BlockingJobs> blocking;
+  std::shared_ptr<FunctionCaller> functions;
   Homes homes;
   StepTable steps;
   /// Where devices have memory of their own: calls back, perhaps later and on another thread, with all values in the
@@ -84,9 +86,12 @@ class Directory {
   /// Calls `send`, unless the engine has begun to end; it does not go on until this returns. For threads that are not
   /// the engine's own, and may come late.
   template <class F> bool from_outside(F&& send) const {
+    const Directory*& inside = inside_from();
+    if (inside == this) return send(), true;  // what it sends has made this thread come again
     const std::shared_lock guard(door_);
-    if (!shut_) return send(), true;
-    return false;
+    if (shut_) return false;
+    const Inside mark(inside, this);
+    return send(), true;
   }
   /// Changes whenever hosts go; who keeps the answers of host() asks again then.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
@@ -98,6 +103,14 @@ class Directory {
     std::optional<std::string> container;
   };
   static constexpr uint64_t kFirstAsking = uint64_t{1} << 32;  // above the devices' indices
+  /// Where a thread keeps which directory's door it has open.
+  static const Directory*& inside_from();
+  struct Inside {
+    Inside(const Directory*& at, const Directory* now) : at(at), before(std::exchange(at, now)) {}
+    ~Inside() { at = before; }
+    const Directory*& at;
+    const Directory* const before;
+  };
   /// Under mutex_: the host of that key, which must agree with `handle`; an empty actor where there is none.
   Result<caf::actor> look_up(const std::string& key, const ResourceHandle& handle) const;
   /// Under mutex_: spawns a host and takes it in.

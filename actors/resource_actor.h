@@ -70,6 +70,7 @@ class ResourceActor : public caf::event_based_actor, private ResourceHost, priva
   uint64_t run_blocking(Job job) override;
   Status start_blocking(Job job) override;
   std::function<void()> waker() override;
+  std::shared_ptr<FunctionCaller> functions() override { return directory_->functions; }
   /// Runs it, or keeps it until values that it uses have come from a GPU, and those that came before are run.
   void use(ResourceUse request);
   /// The values of variables of that request which are in the memory of a GPU that is not the request's.

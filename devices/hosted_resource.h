@@ -2,6 +2,7 @@
 // Resources that want more of their host than requests: to ask another resource, to have files read, to be woken from
 // outside. Each is a message, so nothing waits: the resource goes on when the answer comes.
 #pragma once
+#include "tensor/function_caller.h"
 #include "troupe/resource.h"
 
 namespace troupe {
@@ -27,6 +28,8 @@ class ResourceHost {
   /// A function that any thread may call at any time; then woken() is called, if the host is still there. Not to be
   /// called under a lock that the resource takes.
   virtual std::function<void()> waker() = 0;
+  /// Calls the functions that nodes carry; on threads where one may wait alone. None: there is nobody to call them.
+  virtual std::shared_ptr<FunctionCaller> functions() { return {}; }
 };
 
 class HostedResource : public Resource {

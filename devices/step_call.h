@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "devices/step_plan.h"
@@ -62,11 +64,25 @@ class StepCall {
 
   /// Keeps the first error; true if this was it, and then the caller tells the other partitions.
   bool fail(Error error) {
-    std::lock_guard guard(mutex_);
-    if (failed_.load(std::memory_order_relaxed)) return false;
-    error_ = std::move(error);
-    failed_.store(true, std::memory_order_release);
+    std::optional<std::stop_source> watched;
+    {
+      std::lock_guard guard(mutex_);
+      if (failed_.load(std::memory_order_relaxed)) return false;
+      error_ = std::move(error);
+      failed_.store(true, std::memory_order_release);
+      watched = stop_;
+    }
+    if (watched) watched->request_stop();
     return true;
+  }
+  /// Asks to stop when the step fails: on the thread of fail(), without a lock.
+  std::stop_token stop_token() {
+    std::lock_guard guard(mutex_);
+    if (!stop_) {
+      stop_.emplace();
+      if (failed_.load(std::memory_order_relaxed)) stop_->request_stop();  // nobody has a token yet
+    }
+    return stop_->get_token();
   }
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// What it has failed with; before it is done.
@@ -103,6 +119,7 @@ class StepCall {
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   Error error_;
+  std::optional<std::stop_source> stop_;  // none: nobody asked
   Done done_;
 };
 

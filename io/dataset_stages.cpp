@@ -298,9 +298,10 @@ Result<FlowPtr<Element>> FlowStage::flow(const Pass& pass) const {
   return FlowPtr<Element>(new ViewFlow(std::move(from), *rows()));
 }
 
-Result<std::unique_ptr<DatasetIterator>> FlowStage::iterate() const {
+Result<std::unique_ptr<DatasetIterator>> FlowStage::iterate(Pass pass) const {
   std::stop_source stop;
-  TROUPE_ASSIGN(FlowPtr<Element> from, flow({0, stop.get_token()}));
+  pass.stop = stop.get_token();
+  TROUPE_ASSIGN(FlowPtr<Element> from, flow(pass));
   return std::unique_ptr<DatasetIterator>(new IteratorOfFlow(std::move(from), std::move(stop)));
 }
 

@@ -3,6 +3,7 @@
 // shuffle, repeat, take, skip and shard then move 8 bytes an element, and batch gathers the rows in one pass.
 // So each of these algorithms is a template over what flows: int64_t row numbers, or Elements.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/function_caller.h"
 #include "troupe/dataset.h"
 
 namespace troupe {
@@ -28,9 +30,17 @@ struct Pass {
   std::stop_token stop = {};  // the iterator was cancelled: what waits need not go on
   /// Whether the iterator has had the error that its source ends with; all its passes share this.
   std::shared_ptr<bool> told = std::make_shared<bool>(false);
+  std::shared_ptr<FunctionCaller> functions = {};  // calls functions of graphs; none: nobody does
+  int depth = 0;                                   // datasets that functions gave, around this one
+  /// Where a dataset that a function gives says how many elements are wanted ahead; none: nobody asks.
+  std::shared_ptr<std::atomic<int64_t>> ahead = {};
 
   /// Pass `inner` of a repeat within this one.
-  Pass nested(uint64_t inner) const { return {number * 0x9e3779b97f4a7c15u + inner, stop, told}; }
+  Pass nested(uint64_t inner) const {
+    Pass out = *this;
+    out.number = number * 0x9e3779b97f4a7c15u + inner;
+    return out;
+  }
 };
 
 /// Starts a pass.
@@ -181,7 +191,9 @@ class FlowStage : public Dataset::Stage {
   virtual Result<FlowPtr<int64_t>> row_flow(const Pass& pass) const;
   /// Elements of a pass. Rows are views by default.
   virtual Result<FlowPtr<Element>> flow(const Pass& pass) const;
-  Result<std::unique_ptr<DatasetIterator>> iterate() const final;
+  Result<std::unique_ptr<DatasetIterator>> iterate() const final { return iterate(Pass()); }
+  /// The same by somebody who calls functions; `pass` has no stop.
+  Result<std::unique_ptr<DatasetIterator>> iterate(Pass pass) const;
 };
 
 using StagePtr = std::shared_ptr<const Dataset::Stage>;

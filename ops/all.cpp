@@ -4,6 +4,7 @@
 
 #include "ops/array/register.h"
 #include "ops/control/register.h"
+#include "ops/data/register.h"
 #include "ops/fused/register.h"
 #include "ops/image/register.h"
 #include "ops/input/register.h"
@@ -27,6 +28,7 @@ std::shared_ptr<const OpLibrary> make_op_library() {
   auto& [ops, kernels] = *library;
   register_array_ops(ops, kernels);
   register_control_ops(ops, kernels);
+  register_data_ops(ops, kernels);
   register_image_ops(ops, kernels);
   register_input_ops(ops, kernels);
   register_linear_ops(ops, kernels);

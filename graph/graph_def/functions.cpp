@@ -51,6 +51,8 @@ class Lowering {
   Status run() {
     for (const FunctionDef& f : def_.library().function()) functions_[f.signature().name()] = &f;
     if (std::ranges::none_of(def_.node(), [&](const NodeDef& node) { return is_call(node); })) {
+      for (NodeDef& node : *def_.mutable_node())
+        if (Status status = carry_functions(node); !status.ok()) return at(node, std::move(status.error()));
       def_.clear_library();
       return {};
     }
@@ -63,6 +65,7 @@ class Lowering {
       Pending next = std::move(pending.front());
       pending.pop_front();
       if (!is_call(next.node)) {
+        if (Status status = carry_functions(next.node); !status.ok()) return at(next.node, std::move(status.error()));
         *def_.add_node() = std::move(next.node);
         continue;
       }
@@ -366,6 +369,83 @@ class Lowering {
     }
     for (const proto::NameEntry& e : f.control_ret()) out.controls.push_back("^" + prefix + e.value());
     return out;
+  }
+
+  // -- functions that nodes carry -------------------------------------------------------------------------------------
+
+  /// Puts a graph of its own in the place of each function that a node, which is none that calls, names: the bytes of a
+  /// FunctionBody.
+  Status carry_functions(NodeDef& node) const {
+    const OpDef* op = ops_.find(node.op());
+    if (!op) return {};
+    bool carries = false;
+    for (proto::AttrEntry& attr : *node.mutable_attr()) {
+      if (attr.value().value_case() != proto::AttrValue::kFunc) continue;
+      const AttrDef* def = op->find_attr(attr.key());
+      if (!def || def->type != "string") continue;
+      TROUPE_ASSIGN(std::string body, body_of(attr.value().func()));
+      attr.mutable_value()->set_s(std::move(body));
+      carries = true;
+    }
+    if (carries) set_attr(node, kContainerOfFunctions).set_s("");
+    return {};
+  }
+
+  Result<std::string> body_of(const proto::NameAttrList& called) const {
+    TROUPE_ASSIGN(const FunctionDef* f, function(called.name()));
+    proto::GraphDef body;
+    NodeDef call;
+    call.set_name("call");
+    call.set_op("StatefulPartitionedCall");
+    set_attr(call, "f").mutable_func()->set_name(called.name());
+    const auto add = [&](const std::string& name, const char* op, const char* attr, int type) -> NodeDef& {
+      NodeDef& node = *body.add_node();
+      node.set_name(name);
+      node.set_op(op);
+      set_attr(node, attr).set_type(static_cast<proto::DataType>(type));
+      return node;
+    };
+    for (const proto::OpArg& arg : f->signature().input_arg()) {
+      const std::string name = fmt::format("argument_{}", call.input_size());
+      add(name, "Placeholder", "dtype", arg.type());
+      call.add_input(name);
+    }
+    for (int i = 0; i < f->signature().output_arg_size(); ++i)
+      add(fmt::format("result_{}", i), "Identity", "T", f->signature().output_arg(i).type())
+          .add_input(fmt::format("call:{}", i));
+    NodeDef& done = *body.add_node();
+    done.set_name("done");
+    done.set_op("NoOp");
+    done.add_input("^call");
+    *body.add_node() = std::move(call);
+    TROUPE_RETURN_IF_ERROR(add_library(*f, body));
+    if (body.ByteSizeLong() > kMostLoweredBytes)
+      return make_error(Code::kResourceExhausted, "function '{}' has {} bytes with those that it calls; {} are most",
+                        called.name(), body.ByteSizeLong(), kMostLoweredBytes);
+    return body.SerializeAsString();
+  }
+
+  /// Gives `body` this function and all that it and these name. Error: an op that there is not.
+  Status add_library(const FunctionDef& first, proto::GraphDef& body) const {
+    std::unordered_set<const FunctionDef*> known{&first};
+    std::vector<const FunctionDef*> waiting{&first};
+    const auto name = [&](const std::string& function) {
+      const auto at = functions_.find(function);
+      if (at != functions_.end() && known.insert(at->second).second) waiting.push_back(at->second);
+    };
+    while (!waiting.empty()) {
+      const FunctionDef& f = *waiting.back();
+      waiting.pop_back();
+      *body.mutable_library()->add_function() = f;
+      for (const NodeDef& node : f.node_def()) {
+        if (!ops_.find(node.op())) name(node.op());
+        for (const proto::AttrEntry& attr : node.attr()) {
+          if (attr.value().value_case() == proto::AttrValue::kFunc) name(attr.value().func().name());
+          for (const proto::NameAttrList& in : attr.value().list().func()) name(in.name());
+        }
+      }
+    }
+    return {};
   }
 
   // -- the calls ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,9 @@
 //                                   y/body/... , y/next_0 = NextIteration(b's value)
 //                                   y/exit_0 = Exit(y/switch_0)    y = IdentityN(y/exit_0)
 //
+// A function that another node names, as a MapDataset does, becomes a graph of its own which the node carries, for
+// whoever runs it to call (tensor/function_caller.h).
+//
 // The node of the call stays under its name with its outputs (IdentityN; NoOp where there are none), and runs after
 // everything that the function says must run.
 #pragma once
@@ -23,6 +26,9 @@ namespace troupe {
 /// op whose inputs are the function's values, its arguments, and the gradients by the values, so many of each as the
 /// attributes `values` and `arguments` say; its outputs are the gradients by the arguments.
 inline constexpr std::string_view kFunctionGradient = "_FunctionGradient";
+
+/// The attribute of a node that carries functions which says the container of the resources in these that name none.
+inline constexpr std::string_view kContainerOfFunctions = "_container";
 
 /// What a call of a function by an op becomes, as text; empty where the op is none that calls.
 std::string form_of_call(std::string_view op);

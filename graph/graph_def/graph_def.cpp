@@ -13,6 +13,7 @@
 
 #include "graph/flow_context.h"
 #include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/function_body.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
 #include "graph/graph_def/large_constants.h"
@@ -289,6 +290,7 @@ class Import {
     if (!container_.empty() && op->find_attr("container"))
       if (const auto* named = spec.attrs.get<std::string>("container"); !named || named->empty())
         spec.attrs.set("container", container_);
+    if (!container_.empty() && find_attr(def, kContainerOfFunctions)) spec.attrs.set(kContainerOfFunctions, container_);
     for (const Edge& e : edges_[i]) {
       if (e.port < 0) spec.control_inputs.push_back(added_[e.node]);
       else if (is_back_edge(i, e)) spec.inputs.emplace_back();
@@ -393,6 +395,14 @@ Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix,
   give_handles(def, graph.ops());
   TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(def, graph.ops(), scope));
   return Import(def, graph, std::move(scope), container, std::move(apart)).run();
+}
+
+Status import_function(std::string_view bytes, Graph& graph, std::string_view container) {
+  google::protobuf::Arena arena;
+  auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
+  TROUPE_RETURN_IF_ERROR(check_size(static_cast<int64_t>(bytes.size()), "GraphDef of a function"));
+  if (!parse_wire(bytes, *def)) return make_error(Code::kDataLoss, "the function is not a GraphDef");
+  return import_graph(*def, graph, {}, container);
 }
 
 Status from_graph_def(std::string_view bytes, Graph& graph, std::string_view prefix) {

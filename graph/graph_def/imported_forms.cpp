@@ -65,6 +65,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "StageSize",
                                  "SymbolicGradient",
                                  "Unstage",
+                                 "MakeIterator",
                                  "MutexAcquire",
                                  "MutexRelease",
                                  "PlaceholderV2"};

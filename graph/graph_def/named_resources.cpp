@@ -14,6 +14,8 @@ namespace {
 
 using proto::NodeDef;
 
+constexpr std::string_view kMakeIterator = "MakeIterator";
+
 /// What an op on a staging area becomes; empty where it is none.
 std::string staging_form(std::string_view op) {
   if (op == "Stage") return "_StagingAreaPut";
@@ -60,6 +62,13 @@ class ResourceRewrite {
     become(node, form.c_str(), inputs);
     if (form != "_StagingAreaSize" && form != "_StagingAreaClear") copy_attr(old, "dtypes", node, "dtypes");
     added_.push_back(std::move(area));
+  }
+
+  /// What gives an iterator its dataset runs at the iterator's host, so the handle comes first; and there may be an
+  /// iterator without a dataset.
+  static void set_dataset(NodeDef& node) {
+    node.set_op("_SetIteratorDataset");
+    if (node.input_size() >= 2) node.mutable_input()->SwapElements(0, 1);
   }
 
   void finish() {
@@ -110,6 +119,7 @@ class ResourceRewrite {
 
 std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
   if (const std::string form = staging_form(op); !form.empty() && ops.find(form)) return "_StagingArea, " + form;
+  if (op == kMakeIterator) return ops.find("_SetIteratorDataset") ? "_SetIteratorDataset" : "";
   if (!ops.find("_SparseTensorsMap")) return "";
   if (op == "AddSparseToTensorsMap") return "SerializeSparse, _SparseTensorsMap, _SparseTensorsMapInsert";
   if (op == "AddManySparseToTensorsMap") return "SerializeManySparse, _SparseTensorsMap, _SparseTensorsMapInsert";
@@ -119,14 +129,23 @@ std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
 
 void give_handles(proto::GraphDef& def, const OpRegistry& ops) {
   std::unique_ptr<ResourceRewrite> rewrite;  // few graphs need one
+  bool makes_iterators = false;
   for (NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op()) || form_with_handle(node.op(), ops).empty()) continue;
+    if (node.op() == kMakeIterator) {
+      makes_iterators = true;
+      ResourceRewrite::set_dataset(node);
+      continue;
+    }
     if (!rewrite) rewrite = std::make_unique<ResourceRewrite>(def);
     if (!staging_form(node.op()).empty()) rewrite->stage(node);
     else if (node.op().starts_with("Take")) rewrite->take_sparse(node);
     else rewrite->add_sparse(node, node.op().starts_with("AddMany"));
   }
   if (rewrite) rewrite->finish();
+  if (makes_iterators)
+    for (NodeDef& node : *def.mutable_node())
+      if (node.op() == "IteratorV2" || node.op() == "Iterator") set_attr(node, "_dataset_comes_later").set_b(true);
 }
 
 }  // namespace troupe

@@ -2,10 +2,15 @@
 // BlockingKernel: the code of an op that may wait: for files, or anything else. Implemented in devices/, like
 // troupe/kernel.h.
 #pragma once
+#include <functional>
+#include <stop_token>
+
 #include "troupe/export.h"
 #include "troupe/kernel.h"
 
 namespace TROUPE_API troupe {
+
+class FunctionCaller;  // tensor/function_caller.h
 
 /// What a BlockingKernel is called with.
 struct BlockingRequest {
@@ -13,6 +18,10 @@ struct BlockingRequest {
   std::shared_ptr<Allocator> allocator;  // of the asking device
   int64_t step = 0;
   int64_t random_step = -1;  // as KernelContext::random_step()
+  /// Calls the functions that nodes carry.
+  std::shared_ptr<FunctionCaller> functions = {};
+  /// Told when the step has failed, and nobody wants the outputs any more: run() need not go on.
+  std::stop_token stop = {};
 };
 
 /// Runs on a thread apart, where it may wait as long as it likes: device, other steps and other blocking kernels go on

@@ -12,7 +12,9 @@ namespace {
 Result<std::unique_ptr<ComputeKernel>> make_iterator_handle(const KernelInit& init) {
   ResourceHandle handle = make_handle(init, "iterator");
   handle.input = true;
-  handle.factory = [name = handle.name]() -> Result<std::unique_ptr<Resource>> {
+  const auto* later = init.attrs->get<bool>("_dataset_comes_later");
+  handle.factory = [name = handle.name, later = later && *later]() -> Result<std::unique_ptr<Resource>> {
+    if (later) return std::unique_ptr<Resource>(std::make_unique<IteratorResource>(name));
     return make_error(Code::kNotFound, "there is no dataset '{}'", name);
   };
   return std::unique_ptr<ComputeKernel>(std::make_unique<HandleKernel>(std::move(handle)));
@@ -79,31 +81,34 @@ Status get_next_shape(ShapeContext& c) {
 }  // namespace
 
 void register_iterator_ops(OpRegistry& ops, KernelRegistry& kernels) {
-  ops.add(OpDef("IteratorV2")
-              .output("handle: resource")
-              .attr("shared_name: string = ''")
-              .attr("container: string = ''")
-              .attr("output_types: list(type) >= 1")
-              .attr("output_shapes: list(shape) >= 1")
-              .doc("A handle to the iterator over the dataset that the engine knows as `shared_name` (the node's name "
-                   "when empty).")
-              .shape(scalar_shape)
-              .stateful(),
-          not_differentiable("a handle is not a number"));
-  kernels.add("IteratorV2", DeviceKind::kCpu, {}, make_iterator_handle);
-
-  ops.add(OpDef("IteratorGetNext")
-              .input("iterator: resource")
-              .output("components: output_types")
-              .attr("output_types: list(type) >= 1")
-              .attr("output_shapes: list(shape) >= 1")
-              .cost(move_cost)
-              .doc("The next element of the dataset; waits for it. Fails with out-of-range at the end, and where an "
-                   "element does not have the types and shapes promised.")
-              .shape(get_next_shape)
-              .stateful(),
-          not_differentiable("elements come from a dataset"));
-  kernels.add<GetNextKernel>("IteratorGetNext", DeviceKind::kCpu, {});
+  for (const char* name : {"Iterator", "IteratorV2"}) {
+    ops.add(OpDef(name)
+                .output("handle: resource")
+                .attr("shared_name: string = ''")
+                .attr("container: string = ''")
+                .attr("output_types: list(type) >= 1")
+                .attr("output_shapes: list(shape) >= 1")
+                .doc("A handle to the iterator over the dataset that the engine knows as `shared_name` (the node's "
+                     "name when empty), or that a MakeIterator of the graph gives it.")
+                .shape(scalar_shape)
+                .stateful(),
+            not_differentiable("a handle is not a number"));
+    kernels.add(name, DeviceKind::kCpu, {}, make_iterator_handle);
+  }
+  for (const char* name : {"IteratorGetNext", "IteratorGetNextSync"}) {
+    ops.add(OpDef(name)
+                .input("iterator: resource")
+                .output("components: output_types")
+                .attr("output_types: list(type) >= 1")
+                .attr("output_shapes: list(shape) >= 1")
+                .cost(move_cost)
+                .doc("The next element of the dataset; waits for it. Fails with out-of-range at the end, and where an "
+                     "element does not have the types and shapes promised.")
+                .shape(get_next_shape)
+                .stateful(),
+            not_differentiable("elements come from a dataset"));
+    kernels.add<GetNextKernel>(name, DeviceKind::kCpu, {});
+  }
 }
 
 }  // namespace troupe

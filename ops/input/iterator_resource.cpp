@@ -23,8 +23,8 @@ class IteratorResource::Producer {
 
   /// `before` has the iterator that this one replaces: it stays until there is a new one, so that a source with
   /// somebody at its other end is never without a reader.
-  Producer(Dataset dataset, std::function<void()> wake, std::shared_ptr<Producer> before)
-      : dataset_(std::move(dataset)), wake_(std::move(wake)), before_(std::move(before)) {}
+  Producer(const Source& source, std::function<void()> wake, std::shared_ptr<Producer> before)
+      : dataset_(source.dataset), ahead_(source.ahead), wake_(std::move(wake)), before_(std::move(before)) {}
 
   // -- by the host ----------------------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ class IteratorResource::Producer {
       waiting_ = static_cast<int64_t>(waiting.size());
       woken_ = false;
       // To wake a thread costs more than many an element: not for each, but once more than half of them are gone.
-      start = !running_ && wants_more() && (waiting_ > 0 || 2 * std::ssize(ready_) < dataset_.prefetch_depth());
+      start = !running_ && wants_more() && (waiting_ > 0 || 2 * std::ssize(ready_) < *ahead_);
     }
     for (auto& [reply, answer] : answers) reply(std::move(answer));
     return start;
@@ -98,7 +98,7 @@ class IteratorResource::Producer {
   }
 
  private:
-  bool wants_more() const { return !stopped_ && !end_ && std::ssize(ready_) - waiting_ < dataset_.prefetch_depth(); }
+  bool wants_more() const { return !stopped_ && !end_ && std::ssize(ready_) - waiting_ < *ahead_; }
 
   Answer end_with(Error error) {
     const std::lock_guard lock(mutex_);
@@ -127,6 +127,7 @@ class IteratorResource::Producer {
   }
 
   const Dataset dataset_;
+  const std::shared_ptr<const std::atomic<int64_t>> ahead_;
   const std::function<void()> wake_;
   mutable std::mutex mutex_;                   // guards the rest
   std::shared_ptr<DatasetIterator> iterator_;  // set once, by the job, which alone calls next()
@@ -139,17 +140,73 @@ class IteratorResource::Producer {
   bool stopped_ = false;
 };
 
-IteratorResource::IteratorResource(Dataset dataset)
-    : dataset_(std::move(dataset)), may_wait_(dataset_.may_wait()),
-      producer_(std::make_shared<Producer>(dataset_, nullptr, nullptr)) {}
+namespace {
+
+/// A dataset of a graph, with who calls its functions.
+class BoundStage final : public Dataset::Stage {
+ public:
+  BoundStage(StagePtr stage, std::shared_ptr<FunctionCaller> functions, std::shared_ptr<std::atomic<int64_t>> ahead)
+      : stage_(std::move(stage)), functions_(std::move(functions)), ahead_(std::move(ahead)) {}
+  Result<std::unique_ptr<DatasetIterator>> iterate() const override {
+    const auto* ours = dynamic_cast<const FlowStage*>(stage_.get());
+    if (!ours) return stage_->iterate();
+    Pass pass;
+    pass.functions = functions_;
+    pass.ahead = ahead_;
+    return ours->iterate(std::move(pass));
+  }
+  std::vector<DType> dtypes() const override { return stage_->dtypes(); }
+  std::vector<PartialShape> shapes() const override { return stage_->shapes(); }
+  int64_t size() const override { return stage_->size(); }
+  bool may_wait() const override { return stage_->may_wait(); }
+  bool repeatable() const override { return stage_->repeatable(); }
+
+ private:
+  const StagePtr stage_;
+  const std::shared_ptr<FunctionCaller> functions_;
+  const std::shared_ptr<std::atomic<int64_t>> ahead_;
+};
+
+}  // namespace
+
+IteratorResource::Source IteratorResource::bind(StagePtr stage, int64_t ahead) {
+  auto wanted = std::make_shared<std::atomic<int64_t>>(ahead);
+  const bool may_wait = stage->may_wait();
+  return {Dataset(std::make_shared<BoundStage>(std::move(stage), host_->functions(), wanted)), wanted, may_wait};
+}
+
+IteratorResource::IteratorResource(Dataset dataset) {
+  const bool may_wait = dataset.may_wait();
+  auto ahead = std::make_shared<const std::atomic<int64_t>>(dataset.prefetch_depth());
+  source_ = Source{std::move(dataset), std::move(ahead), may_wait};
+  producer_ = std::make_shared<Producer>(*source_, nullptr, nullptr);
+}
+
+IteratorResource::IteratorResource(std::string name) : name_(std::move(name)) {}
+
+IteratorResource::IteratorResource(StagePtr stage, int64_t ahead) : unbound_(std::move(stage)), ahead_(ahead) {}
 
 IteratorResource::~IteratorResource() { let_go(std::move(producer_)); }
 
 void IteratorResource::attach(ResourceHost& host) {
   host_ = &host;
   HostedResource::attach(host);
-  producer_ = std::make_shared<Producer>(dataset_, host.waker(), nullptr);
+  if (unbound_) source_ = bind(std::exchange(unbound_, nullptr), ahead_);
+  if (!source_) return;
+  producer_ = std::make_shared<Producer>(*source_, host.waker(), nullptr);
   serve();
+}
+
+void IteratorResource::set_dataset(StagePtr stage, int64_t ahead) {
+  clear();
+  source_ = bind(std::move(stage), ahead);
+  producer_ = std::make_shared<Producer>(*source_, host_->waker(), nullptr);
+  serve();
+}
+
+void IteratorResource::clear() {
+  let_go(std::exchange(producer_, nullptr));
+  source_.reset();
 }
 
 void IteratorResource::get_next(Reply reply) {
@@ -158,7 +215,13 @@ void IteratorResource::get_next(Reply reply) {
 }
 
 void IteratorResource::serve() {
-  if (!producer_->serve(waiting_) || !may_wait_ || !host_) return;
+  if (!producer_) {
+    for (Reply& reply : std::exchange(waiting_, {}))
+      reply(make_error(Code::kFailedPrecondition,
+                       "the iterator '{}' has no dataset: its initializer, a MakeIterator, must run first", name_));
+    return;
+  }
+  if (!producer_->serve(waiting_) || !source_->may_wait || !host_) return;
   producer_->set_running(true);
   const Status status = host_->start_blocking([producer = producer_] { producer->run(); });
   if (status.ok()) return;
@@ -178,13 +241,14 @@ void IteratorResource::cancel(uint64_t requester, int64_t step) {
 }
 
 void IteratorResource::restart() {
+  if (!producer_) return;
   const std::shared_ptr<Producer> before = Producer::with_iterator(producer_);
   producer_->stop();
-  producer_ = std::make_shared<Producer>(dataset_, host_ ? host_->waker() : nullptr, before);
+  producer_ = std::make_shared<Producer>(*source_, host_ ? host_->waker() : nullptr, before);
   serve();
 }
 
-bool IteratorResource::wants_work() const { return !may_wait_ && producer_->wants_work(); }
+bool IteratorResource::wants_work() const { return producer_ && !source_->may_wait && producer_->wants_work(); }
 
 void IteratorResource::work() {
   if (!wants_work()) return;
@@ -193,8 +257,9 @@ void IteratorResource::work() {
 }
 
 void IteratorResource::let_go(std::shared_ptr<Producer> producer) {
+  if (!producer) return;
   producer->stop();
-  if (host_ && may_wait_) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
+  if (host_ && source_->may_wait) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
 }
 
 }  // namespace troupe

@@ -8,9 +8,11 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "devices/hosted_resource.h"
+#include "io/dataset_stages.h"
 #include "troupe/dataset.h"
 
 namespace troupe {
@@ -24,11 +26,20 @@ class IteratorResource final : public HostedResource {
  public:
   /// Throws what the dataset's may_wait() throws.
   explicit IteratorResource(Dataset dataset);
+  /// Over no dataset yet: `name` is what errors call it.
+  explicit IteratorResource(std::string name);
+  /// Over a dataset of a graph, whose functions the host calls; see set_dataset().
+  IteratorResource(StagePtr stage, int64_t ahead);
   ~IteratorResource() override;
   /// Answers with the next element, kOutOfRange at the end, or the element's error; in the order of asking.
   void get_next(Reply reply);
   /// Starts again from the first element; what was produced ahead is dropped, those that wait go on waiting.
   void restart();
+  /// From now on over the elements of `stage`, from the first one on: `ahead` of them are produced before they are
+  /// asked for, and as many more as a dataset that a function gives asks for (Pass::ahead).
+  void set_dataset(StagePtr stage, int64_t ahead);
+  /// Over no dataset any more.
+  void clear();
 
   void attach(ResourceHost& host) override;
   void cancel(uint64_t requester, int64_t step) override;
@@ -43,10 +54,20 @@ class IteratorResource final : public HostedResource {
   /// Ends the iterator, on a thread where that may take its time.
   void let_go(std::shared_ptr<Producer> producer);
 
-  const Dataset dataset_;
-  const bool may_wait_;  // as the dataset says
+  /// A dataset, and how many of its elements are wanted ahead.
+  struct Source {
+    Dataset dataset;
+    std::shared_ptr<const std::atomic<int64_t>> ahead;
+    bool may_wait = true;  // as the dataset says
+  };
+  Source bind(StagePtr stage, int64_t ahead);
+
+  const std::string name_;
+  std::optional<Source> source_;
+  StagePtr unbound_;   // of a graph, until there is a host
+  int64_t ahead_ = 0;  // of unbound_
   ResourceHost* host_ = nullptr;
-  std::shared_ptr<Producer> producer_;
+  std::shared_ptr<Producer> producer_;  // where there is a source
   std::deque<Reply> waiting_;
 };
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/data/dataset_op.h"
+
+#include "ops/text/string_map.h"
+#include "troupe/op_cost.h"
+
+namespace troupe {
+namespace {
+
+class DatasetKernel final : public ComputeKernel {
+ public:
+  DatasetKernel(MakeDataset make, ElementTypes dtypes, ElementShapes shapes)
+      : make_(std::move(make)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+  Status compute(KernelContext& c) override {
+    TROUPE_ASSIGN(GraphDataset made, make_(DatasetInputs(c, dtypes_, shapes_)));
+    c.set_output(0, dataset_tensor(std::move(made)));
+    return {};
+  }
+
+ private:
+  const MakeDataset make_;
+  const ElementTypes dtypes_;
+  const ElementShapes shapes_;
+};
+
+}  // namespace
+
+Element DatasetInputs::tensors(int begin, int end) const {
+  Element out;
+  for (int i = begin; i < (end < 0 ? context_.num_inputs() : end); ++i) out.push_back(tensor(i));
+  return out;
+}
+
+Result<int64_t> DatasetInputs::integer(int i, const char* what, int64_t least) const {
+  const Tensor& t = tensor(i);
+  if (t.elements() != 1) return invalid_argument("{} must be a scalar, not {}", what, t.str());
+  const int64_t value = t.dtype() == DType::kInt32 ? t.data<int32_t>()[0] : t.data<int64_t>()[0];
+  if (value < least) return invalid_argument("{} must be at least {}, got {}", what, least, value);
+  return value;
+}
+
+Result<bool> DatasetInputs::boolean(int i, const char* what) const {
+  const Tensor& t = tensor(i);
+  if (t.elements() != 1) return invalid_argument("{} must be a scalar, not {}", what, t.str());
+  return t.data<bool>()[0];
+}
+
+Result<std::string> DatasetInputs::string(int i, const char* what) const { return one_string(tensor(i), what); }
+
+void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDataset plan, DatasetSchema schema) {
+  const std::string name = def.name();
+  def.output("handle: variant");
+  if (schema.types) def.attr(fmt::format("{}: list(type) >= 1", schema.types)).attr("output_shapes: list(shape) >= 1");
+  if (schema.metadata) def.attr("metadata: string = ''");
+  def.shape(scalar_shape).cost(no_cost);
+  ops.add(def, not_differentiable("a dataset is not a number"));
+  kernels.add(
+      name, DeviceKind::kCpu, {},
+      [plan = std::move(plan), types = schema.types](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
+        TROUPE_ASSIGN(MakeDataset make, plan(init));
+        ElementTypes dtypes{DType::kString};
+        ElementShapes shapes{PartialShape::scalar()};
+        if (types) {
+          dtypes = init.attr<ElementTypes>(types);
+          shapes = init.attr<ElementShapes>("output_shapes");
+        }
+        if (dtypes.size() != shapes.size())
+          return invalid_argument("{} has {} types but output_shapes {}", types, dtypes.size(), shapes.size());
+        return std::unique_ptr<ComputeKernel>(new DatasetKernel(std::move(make), std::move(dtypes), std::move(shapes)));
+      });
+}
+
+}  // namespace troupe

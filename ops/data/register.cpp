@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls every function of the list.
+#include "ops/data/register.h"
+
+namespace troupe {
+
+void register_data_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  register_data_iterator_ops(ops, kernels);
+  register_data_source_ops(ops, kernels);
+  register_data_stage_ops(ops, kernels);
+  register_data_function_ops(ops, kernels);
+}
+
+}  // namespace troupe

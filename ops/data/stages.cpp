@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets made of another without a function: batches, repetition, parts.
+#include "ops/data/dataset_op.h"
+#include "ops/data/register.h"
+
+namespace troupe {
+namespace {
+
+Result<GraphDataset> reordered(const DatasetInputs& in, Reorder reorder) {
+  TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+  return GraphDataset{make_reorder_stage(from.stage, reorder)};
+}
+
+PlanDataset batch(int drop_remainder) {
+  return plan_dataset([drop_remainder](const DatasetInputs& in) -> Result<GraphDataset> {
+    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    TROUPE_ASSIGN(const int64_t size, in.integer(1, "batch_size", 1));
+    bool drop = false;
+    if (drop_remainder > 0) {
+      TROUPE_ASSIGN(drop, in.boolean(drop_remainder, "drop_remainder"));
+    }
+    return GraphDataset{make_batch_stage(from.stage, size, drop)};
+  });
+}
+
+OpDef on_dataset(std::string_view name) { return OpDef(name).input("input_dataset: variant"); }
+
+}  // namespace
+
+void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  add_dataset_op(ops, kernels,
+                 on_dataset("BatchDataset")
+                     .input("batch_size: int64")
+                     .doc("Batches of batch_size elements on a new first axis, the last one perhaps smaller."),
+                 batch(0));
+  add_dataset_op(ops, kernels,
+                 on_dataset("BatchDatasetV2")
+                     .input("batch_size: int64")
+                     .input("drop_remainder: bool")
+                     .attr("parallel_copy: bool = false")
+                     .doc("Batches of batch_size elements on a new first axis; a smaller last one unless "
+                          "drop_remainder. Error: elements of different shapes. parallel_copy makes no difference."),
+                 batch(2));
+  add_dataset_op(ops, kernels,
+                 on_dataset("RepeatDataset")
+                     .input("count: int64")
+                     .doc("count passes over the dataset; for ever where it is negative."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const int64_t count, in.integer(1, "count"));
+                   return reordered(in, {Reorder::Kind::kRepeat, std::max<int64_t>(count, -1)});
+                 }));
+  add_dataset_op(
+      ops, kernels,
+      on_dataset("TakeDataset").input("count: int64").doc("The first count elements; all where it is negative."),
+      plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+        TROUPE_ASSIGN(const int64_t count, in.integer(1, "count"));
+        return reordered(in, {Reorder::Kind::kRange, 0, std::max<int64_t>(count, -1)});
+      }));
+  add_dataset_op(ops, kernels,
+                 on_dataset("SkipDataset")
+                     .input("count: int64")
+                     .doc("All but the first count elements; none where it is negative."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const int64_t count, in.integer(1, "count"));
+                   if (count < 0) return reordered(in, {Reorder::Kind::kRange, 0, 0});
+                   return reordered(in, {Reorder::Kind::kRange, count});
+                 }));
+  add_dataset_op(ops, kernels,
+                 on_dataset("PrefetchDataset")
+                     .input("buffer_size: int64")
+                     .attr("slack_period: int = 0")
+                     .attr("legacy_autotune: bool = true")
+                     .attr("buffer_size_min: int = 0")
+                     .doc("The same elements, of which an iterator has so many ready before they are asked for, where "
+                          "this is the last stage but for options; 2 for -1. The other attributes make no difference."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   TROUPE_ASSIGN(const int64_t size, in.integer(1, "buffer_size", -1));
+                   return GraphDataset{from.stage, size < 0 ? 2 : size};
+                 }));
+}
+
+}  // namespace troupe
