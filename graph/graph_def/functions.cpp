@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/imported_forms.h"
 #include "graph/graph_def/node_def.h"
 
 namespace troupe {
@@ -303,10 +304,56 @@ class Lowering {
     return def && def->is_stateful();
   }
 
+  using Names = std::unordered_set<std::string_view>;
+
+  /// What an input "^node", "node:output:0" or "argument" begins with.
+  static std::string_view source_of(std::string_view input) {
+    if (is_control(input)) input.remove_prefix(1);
+    return input.substr(0, input.find(':'));
+  }
+
+  /// The names of the arguments of `f` that are `so`.
+  static Names arguments_that(const FunctionDef& f, const std::vector<bool>& so) {
+    Names out;
+    for (size_t i = 0; i < so.size(); ++i)
+      if (so[i]) out.insert(f.signature().input_arg(static_cast<int>(i)).name());
+    return out;
+  }
+
+  /// The arguments `always` of `f`, and the nodes that follow from these alone, through nodes without state.
+  Names following(const FunctionDef& f, const Names& always) const {
+    Names out = always;
+    if (always.empty()) return out;
+    std::unordered_map<std::string_view, std::vector<int>> consumers;
+    std::vector<int> waits(static_cast<size_t>(f.node_def_size()));
+    std::vector<int> ready;
+    for (int i = 0; i < f.node_def_size(); ++i) {
+      const NodeDef& node = f.node_def(i);
+      if (node.input_size() == 0 || has_state(node)) continue;
+      int& left = waits[static_cast<size_t>(i)];
+      for (const std::string& in : node.input())
+        if (!always.contains(source_of(in))) {
+          ++left;
+          consumers[source_of(in)].push_back(i);
+        }
+      if (left == 0) ready.push_back(i);
+    }
+    while (!ready.empty()) {
+      const std::string_view name = f.node_def(ready.back()).name();
+      ready.pop_back();
+      out.insert(name);
+      for (const int i : consumers[name])
+        if (--waits[static_cast<size_t>(i)] == 0) ready.push_back(i);
+    }
+    return out;
+  }
+
   /// Adds the nodes of `f` below `part`, with `args` for its arguments. Nodes without inputs wait for `pivot`, nodes
-  /// with state for `before` too.
+  /// with state for `before` too. Nodes with state whose inputs are all `always` there, whether `f` runs
+  /// or not, wait for `pivot` as well.
   Result<Results> put_in(const FunctionDef& f, const std::string& part, const std::vector<std::string>& args,
-                         const std::vector<std::string>& pivot, const std::vector<std::string>& before = {}) {
+                         const std::vector<std::string>& pivot, const std::vector<std::string>& before = {},
+                         const Names& always = {}) {
     const proto::OpSignature& signature = f.signature();
     if (static_cast<int>(args.size()) != signature.input_arg_size())
       return invalid_argument("function '{}' takes {} inputs, not {}", signature.name(), signature.input_arg_size(),
@@ -350,6 +397,9 @@ class Lowering {
         }
         waits = true;
       }
+      if (waits && !always.empty() && has_state(from))
+        waits =
+            !std::ranges::all_of(from.input(), [&](const std::string& in) { return always.contains(source_of(in)); });
       if (!waits)
         for (const std::string& p : pivot) node.add_input(p);
       else if (!before.empty() && has_state(from))
@@ -438,7 +488,14 @@ class Lowering {
       waiting.pop_back();
       *body.mutable_library()->add_function() = f;
       for (const NodeDef& node : f.node_def()) {
-        if (!ops_.find(node.op())) name(node.op());
+        if (!ops_.find(node.op())) {
+          name(node.op());
+          if (!functions_.contains(node.op()) && imported_form(node.op(), ops_).empty()) {
+            const std::string_view instead = instead_of(node.op());
+            return make_error(Code::kNotFound, "in function '{}', {} '{}' is an op that is not known{}{}",
+                              f.signature().name(), node.op(), node.name(), instead.empty() ? "" : "; it ", instead);
+          }
+        }
         for (const proto::AttrEntry& attr : node.attr()) {
           if (attr.value().value_case() == proto::AttrValue::kFunc) name(attr.value().func().name());
           for (const proto::NameAttrList& in : attr.value().list().func()) name(in.name());
@@ -646,7 +703,8 @@ class Lowering {
       set_type(make(numbered("value", i), "Identity", {branch + ":1"}), type(i));
       set_type(make(numbered("exit", i), "Exit", {branch}), type(i));
     }
-    TROUPE_ASSIGN(const Results next, put_in(*body, "body", values, {"^" + values[first]}));
+    const Names always = following(*body, arguments_that(*body, invariant));
+    TROUPE_ASSIGN(const Results next, put_in(*body, "body", values, {"^" + values[first]}, {}, always));
     Results out;
     for (int i = 0; i < n; ++i) {
       out.types.push_back(type(i));
@@ -657,6 +715,10 @@ class Lowering {
       NodeDef& node = make(numbered("next", i), "NextIteration", {next.values[static_cast<size_t>(i)]});
       set_type(node, type(i));
       for (const std::string& c : next.controls) node.add_input(c);
+      // What is there in every iteration would go on to the next one after the last.
+      for (const proto::NameEntry& ret : body->ret())
+        if (ret.key() == body->signature().output_arg(i).name() && always.contains(source_of(ret.value())))
+          node.add_input("^" + values[first]);
       out.values.push_back(name_of(numbered("exit", i)));
     }
     controls_.clear();  // the Enters wait for them
