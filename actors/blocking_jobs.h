@@ -23,7 +23,8 @@ class BlockingJobs : public std::enable_shared_from_this<BlockingJobs> {
   using Run = std::function<Status(Job)>;
 
   /// The actors are those of `directory`, until close().
-  BlockingJobs(Run run, std::shared_ptr<FunctionCaller> functions, const Directory& directory)
+  /// `functions` calls the functions that nodes carry; none: nobody does.
+  BlockingJobs(Run run, const Directory& directory, std::shared_ptr<FunctionCaller> functions = {})
       : run_(std::move(run)), functions_(std::move(functions)), directory_(&directory) {}
 
   /// Runs the kernel, unless its step has failed by then. The device that asked gets one answer, in any case.

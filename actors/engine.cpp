@@ -155,7 +155,7 @@ void Engine::Impl::start_actors(const EngineOptions& options) {
   directory = std::make_shared<Directory>(spawn, watch_resource);
   directory->functions = std::make_shared<GraphFunctions>(weak_from_this());
   directory->blocking = std::make_shared<BlockingJobs>(
-      [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, directory->functions, *directory);
+      [pool = pool](BlockingJobs::Job job) { return pool->run(std::move(job)); }, *directory, directory->functions);
   const auto cpus = static_cast<uint32_t>(options.cpu_threads.size());
   const auto working = cpus + static_cast<uint32_t>(gpus ? gpus->infos().size() : 0);
   for (uint32_t i = 0; i < cpus; ++i) working_devices.push_back(std::make_unique<CpuDevice>(devices[i]));

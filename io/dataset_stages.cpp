@@ -19,14 +19,6 @@ class CountFlow final : public Flow<int64_t> {
   int64_t size_;
 };
 
-/// Row `i` of a tensor, as a view.
-Result<Tensor> row_of(const Tensor& tensor, int64_t i) {
-  TROUPE_ASSIGN(const Tensor one, tensor.slice(i, i + 1));
-  Shape shape = tensor.shape();
-  shape.erase(0);
-  return one.reshape(shape);
-}
-
 class ViewFlow final : public Flow<Element> {
  public:
   ViewFlow(FlowPtr<int64_t> rows, Element components) : rows_(std::move(rows)), components_(std::move(components)) {}
@@ -238,6 +230,13 @@ class MapStage final : public FlowStage {
 };
 
 }  // namespace
+
+Result<Tensor> row_of(const Tensor& tensor, int64_t i) {
+  TROUPE_ASSIGN(const Tensor one, tensor.slice(i, i + 1));
+  Shape shape = tensor.shape();
+  shape.erase(0);
+  return one.reshape(shape);
+}
 
 Status check_components(const Element& element, const std::vector<DType>& dtypes,
                         const std::vector<PartialShape>& shapes, const char* who) {

@@ -198,6 +198,9 @@ class FlowStage : public Dataset::Stage {
 
 using StagePtr = std::shared_ptr<const Dataset::Stage>;
 
+/// Row `i` of a tensor of rank 1 or more, as a view.
+Result<Tensor> row_of(const Tensor& tensor, int64_t i);
+
 /// kInvalidArgument, naming the component, for an element without these components. `who` gave it: "the function".
 Status check_components(const Element& element, const std::vector<DType>& dtypes,
                         const std::vector<PartialShape>& shapes, const char* who);

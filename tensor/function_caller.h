@@ -13,8 +13,8 @@ namespace troupe {
 
 /// A function as a node carries it: a value.
 struct FunctionBody {
-  /// A GraphDef. Its arguments are the placeholders "argument_0", "argument_1", ...; its results the outputs of the
-  /// nodes "result_0", "result_1", ...; the node "done" runs after all that the function must do.
+  /// A GraphDef, as bytes or text. Its arguments are the placeholders "argument_0", "argument_1", ...; its results the
+  /// outputs of the nodes "result_0", "result_1", ...; the node "done" runs after all that the function must do.
   std::string graph;
   /// Of its resources that name no container.
   std::string container;

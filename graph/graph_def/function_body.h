@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// Adds the graph of a function, the bytes of a GraphDef, to `graph`; resources that name no container are of
-/// `container`. Errors: those of from_graph_def().
+/// Adds the graph of a function, the bytes of a GraphDef or its text, to `graph`; resources that name no container are
+/// of `container`. Errors: those of from_graph_def().
 Status import_function(std::string_view bytes, Graph& graph, std::string_view container);
 
 }  // namespace troupe

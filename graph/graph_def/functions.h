@@ -39,7 +39,8 @@ std::string form_of_call(std::string_view op);
 /// Errors name the call: kNotFound for a function or an output of a node that is not there; kInvalidArgument for
 /// another number of inputs or outputs than the function has, a function that calls itself, or calls within more than
 /// 64 calls; kResourceExhausted for calls that would become more than 1,000,000 nodes or 1 GiB, before memory is taken
-/// for them; kUnimplemented for arguments that are lists.
+/// for them; kUnimplemented for arguments that are lists; kNotFound for an op that is not known in a function that a
+/// node carries.
 Status put_in_functions(proto::GraphDef& def, const OpRegistry& ops);
 
 }  // namespace troupe

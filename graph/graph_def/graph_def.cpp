@@ -16,6 +16,7 @@
 #include "graph/graph_def/function_body.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
+#include "graph/graph_def/imported_forms.h"
 #include "graph/graph_def/large_constants.h"
 #include "graph/graph_def/named_resources.h"
 #include "graph/graph_def/node_def.h"
@@ -34,16 +35,6 @@ constexpr int kMinConsumer = 12;
 constexpr int kMostNestedMessages = 64;
 /// How many nodes of one unknown op, or of one cycle, an error names.
 constexpr size_t kMostNodesNamed = 20;
-
-/// What to do without an op that there is not, as the end of a sentence about it; empty of most.
-std::string_view instead_of(std::string_view op) {
-  if (op == "PyFunc" || op == "PyFuncStateless" || op == "EagerPyFunc")
-    return "calls a function of a Python program, which is not here: put a node of an op of your own "
-           "(docs/adding_an_op.md) or an actor_call (troupe/embed.h) in its place";
-  if (op == "CreateSummaryDbWriter")
-    return "writes to an SQLite database: CreateSummaryFileWriter writes event files, which TensorBoard reads";
-  return "";
-}
 
 /// Keeps the first error of a text, in place of printing it.
 class FirstError : public google::protobuf::io::ErrorCollector {
@@ -400,8 +391,7 @@ Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix,
 Status import_function(std::string_view bytes, Graph& graph, std::string_view container) {
   google::protobuf::Arena arena;
   auto* def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
-  TROUPE_RETURN_IF_ERROR(check_size(static_cast<int64_t>(bytes.size()), "GraphDef of a function"));
-  if (!parse_wire(bytes, *def)) return make_error(Code::kDataLoss, "the function is not a GraphDef");
+  TROUPE_RETURN_IF_ERROR(parse_binary_or_text(bytes, "GraphDef of a function", *def));
   return import_graph(*def, graph, {}, container);
 }
 

@@ -17,6 +17,15 @@ std::string imported_form(const std::string& op, const OpRegistry& ops) {
   return "";
 }
 
+std::string_view instead_of(std::string_view op) {
+  if (op == "PyFunc" || op == "PyFuncStateless" || op == "EagerPyFunc" || op == "GeneratorDataset")
+    return "calls a function of a Python program, which is not here: put a node of an op of your own "
+           "(docs/adding_an_op.md) or an actor_call (troupe/embed.h) in its place";
+  if (op == "CreateSummaryDbWriter")
+    return "writes to an SQLite database: CreateSummaryFileWriter writes event files, which TensorBoard reads";
+  return "";
+}
+
 std::set<std::string> ops_in_file(std::string_view bytes) {
   proto::GraphDef def;
   std::set<std::string> out;

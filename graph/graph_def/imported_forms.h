@@ -21,4 +21,7 @@ std::set<std::string> ops_in_file(std::string_view bytes);
 /// All ops that become others, and what.
 std::map<std::string, std::string> imported_forms(const OpRegistry& ops);
 
+/// What to do without an op that there is not, as the end of a sentence about it; empty of most.
+std::string_view instead_of(std::string_view op);
+
 }  // namespace troupe

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/data/carried_function.h"
 
+#include "ops/data/dataset_value.h"
+
 namespace troupe {
 
 CarriedFunction::CarriedFunction(const KernelInit& init, std::string_view attr)
@@ -36,6 +38,15 @@ PassFn CarriedFunction::bind(std::shared_ptr<CarriedFunction> function, Element 
   return [function = std::move(function), captured = std::move(captured)](const Pass& pass, Element element) {
     element.insert(element.end(), captured.begin(), captured.end());
     return function->call(pass.functions, std::move(element), pass.stop);
+  };
+}
+
+StageOfElementFn CarriedFunction::bind_stage(std::shared_ptr<CarriedFunction> function, Element captured) {
+  return [by = bind(std::move(function), std::move(captured))](const Pass& pass, Element element) -> Result<StagePtr> {
+    TROUPE_ASSIGN(const Element out, by(pass, std::move(element)));
+    if (out.size() != 1) return invalid_argument("the function must give one dataset, not {} values", out.size());
+    TROUPE_ASSIGN(GraphDataset dataset, dataset_of(out[0], "what the function gives"));
+    return std::move(dataset.stage);
   };
 }
 

@@ -24,6 +24,8 @@ class CarriedFunction {
 
   /// The function of elements that are followed by `captured`.
   static PassFn bind(std::shared_ptr<CarriedFunction> function, Element captured);
+  /// The same of one that gives a dataset.
+  static StageOfElementFn bind_stage(std::shared_ptr<CarriedFunction> function, Element captured);
 
  private:
   Result<std::shared_ptr<GraphFunction>> prepared(const std::shared_ptr<FunctionCaller>& functions);

@@ -9,7 +9,7 @@ namespace {
 
 class DatasetKernel final : public ComputeKernel {
  public:
-  DatasetKernel(MakeDataset make, ElementTypes dtypes, ElementShapes shapes)
+  DatasetKernel(MakeDataset make, ComponentTypes dtypes, ComponentShapes shapes)
       : make_(std::move(make)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
   Status compute(KernelContext& c) override {
     TROUPE_ASSIGN(GraphDataset made, make_(DatasetInputs(c, dtypes_, shapes_)));
@@ -19,8 +19,8 @@ class DatasetKernel final : public ComputeKernel {
 
  private:
   const MakeDataset make_;
-  const ElementTypes dtypes_;
-  const ElementShapes shapes_;
+  const ComponentTypes dtypes_;
+  const ComponentShapes shapes_;
 };
 
 }  // namespace
@@ -47,6 +47,14 @@ Result<bool> DatasetInputs::boolean(int i, const char* what) const {
 
 Result<std::string> DatasetInputs::string(int i, const char* what) const { return one_string(tensor(i), what); }
 
+OpDef with_function(std::string_view name, std::string_view attr) {
+  return OpDef(name)
+      .input("input_dataset: variant")
+      .input("other_arguments: Targuments")
+      .attr(fmt::format("{}: string", attr))
+      .attr("Targuments: list(type) >= 0");
+}
+
 void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDataset plan, DatasetSchema schema) {
   const std::string name = def.name();
   def.output("handle: variant");
@@ -58,11 +66,11 @@ void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDat
       name, DeviceKind::kCpu, {},
       [plan = std::move(plan), types = schema.types](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
         TROUPE_ASSIGN(MakeDataset make, plan(init));
-        ElementTypes dtypes{DType::kString};
-        ElementShapes shapes{PartialShape::scalar()};
+        ComponentTypes dtypes{DType::kString};
+        ComponentShapes shapes{PartialShape::scalar()};
         if (types) {
-          dtypes = init.attr<ElementTypes>(types);
-          shapes = init.attr<ElementShapes>("output_shapes");
+          dtypes = init.attr<ComponentTypes>(types);
+          shapes = init.attr<ComponentShapes>("output_shapes");
         }
         if (dtypes.size() != shapes.size())
           return invalid_argument("{} has {} types but output_shapes {}", types, dtypes.size(), shapes.size());

@@ -13,7 +13,7 @@ namespace troupe {
 /// The inputs and attributes of a node that makes a dataset.
 class DatasetInputs {
  public:
-  DatasetInputs(const KernelContext& context, const ElementTypes& dtypes, const ElementShapes& shapes)
+  DatasetInputs(const KernelContext& context, const ComponentTypes& dtypes, const ComponentShapes& shapes)
       : context_(context), dtypes_(dtypes), shapes_(shapes) {}
 
   const Tensor& tensor(int i) const { return context_.input(i); }
@@ -25,13 +25,13 @@ class DatasetInputs {
   Result<bool> boolean(int i, const char* what) const;
   Result<std::string> string(int i, const char* what) const;
   /// What the node says of the dataset's elements.
-  const ElementTypes& dtypes() const { return dtypes_; }
-  const ElementShapes& shapes() const { return shapes_; }
+  const ComponentTypes& dtypes() const { return dtypes_; }
+  const ComponentShapes& shapes() const { return shapes_; }
 
  private:
   const KernelContext& context_;
-  const ElementTypes& dtypes_;
-  const ElementShapes& shapes_;
+  const ComponentTypes& dtypes_;
+  const ComponentShapes& shapes_;
 };
 
 /// Makes the dataset of a node, by any thread.
@@ -52,5 +52,8 @@ void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDat
 inline PlanDataset plan_dataset(MakeDataset make) {
   return [make = std::move(make)](const KernelInit&) -> Result<MakeDataset> { return make; };
 }
+
+/// An op whose input_dataset goes through the function in the attribute `attr`, which takes other_arguments too.
+OpDef with_function(std::string_view name, std::string_view attr);
 
 }  // namespace troupe

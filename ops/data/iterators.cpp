@@ -27,7 +27,7 @@ Result<std::unique_ptr<ComputeKernel>> one_shot_handle(const KernelInit& init) {
     return dataset.stage;
   };
   const StagePtr stage =
-      make_late_stage(make, init.attr<ElementTypes>("output_types"), init.attr<ElementShapes>("output_shapes"));
+      make_late_stage(make, init.attr<ComponentTypes>("output_types"), init.attr<ComponentShapes>("output_shapes"));
   handle.factory = [stage]() -> Result<std::unique_ptr<Resource>> {
     return std::unique_ptr<Resource>(std::make_unique<IteratorResource>(stage, 0));
   };
@@ -37,7 +37,7 @@ Result<std::unique_ptr<ComputeKernel>> one_shot_handle(const KernelInit& init) {
 /// Answers of IteratorGetNext as an optional: one without a value at the end.
 class OptionalReply final : public ReplySink {
  public:
-  static Reply wrap(Reply reply, ElementTypes dtypes) {
+  static Reply wrap(Reply reply, ComponentTypes dtypes) {
     const RequestTag tag = reply.tag();
     return Reply(*new OptionalReply(std::move(reply), std::move(dtypes)), tag);
   }
@@ -46,7 +46,7 @@ class OptionalReply final : public ReplySink {
     if (!outputs.ok() && outputs.error().code != Code::kOutOfRange) return reply_(std::move(outputs));
     TensorList list;
     if (outputs.ok()) {
-      Status fits = check_components(*outputs, dtypes_, ElementShapes(dtypes_.size()), "the iterator");
+      Status fits = check_components(*outputs, dtypes_, ComponentShapes(dtypes_.size()), "the iterator");
       if (!fits.ok()) return reply_(std::move(fits.error()));
       list.elements = std::move(*outputs);
     }
@@ -54,21 +54,21 @@ class OptionalReply final : public ReplySink {
   }
 
  private:
-  OptionalReply(Reply reply, ElementTypes dtypes) : reply_(std::move(reply)), dtypes_(std::move(dtypes)) {}
+  OptionalReply(Reply reply, ComponentTypes dtypes) : reply_(std::move(reply)), dtypes_(std::move(dtypes)) {}
   Reply reply_;
-  const ElementTypes dtypes_;
+  const ComponentTypes dtypes_;
 };
 
 class NextAsOptionalKernel final : public ResourceKernel {
  public:
-  explicit NextAsOptionalKernel(const KernelInit& init) : dtypes_(init.attr<ElementTypes>("output_types")) {}
+  explicit NextAsOptionalKernel(const KernelInit& init) : dtypes_(init.attr<ComponentTypes>("output_types")) {}
   void execute(Resource& resource, ResourceRequest request) override {
-    if (auto* iterator = core_as<IteratorResource>(resource, request, "dataset iterator"))
+    if (auto* iterator = iterator_of(resource, request))
       iterator->get_next(OptionalReply::wrap(std::move(request.reply), dtypes_));
   }
 
  private:
-  const ElementTypes dtypes_;
+  const ComponentTypes dtypes_;
 };
 
 /// The text that stands for an iterator: what its handle says of it, with the length of the container before it. Runs
@@ -114,13 +114,28 @@ class HandleFromText final : public ComputeKernel {
 class SetDatasetKernel final : public ResourceKernel {
  public:
   void execute(Resource& resource, ResourceRequest request) override {
-    auto* iterator = core_as<IteratorResource>(resource, request, "dataset iterator");
+    auto* iterator = iterator_of(resource, request);
     if (!iterator) return;
     auto dataset = dataset_of(request.inputs[1], "dataset");
     if (!dataset.ok()) return request.reply(std::move(dataset.error()));
     iterator->set_dataset(dataset->stage, dataset->ahead);
     request.reply(std::vector<Tensor>());
   }
+};
+
+/// A new iterator each time, and what would delete it in TensorFlow.
+class NewIteratorKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext& c) override {
+    c.set_output(0, Tensor::scalar<ResourceRef>(std::make_shared<const AnonymousIterator>()));
+    if (c.num_outputs() > 1) c.set_output(1, list_tensor({}));
+    return {};
+  }
+};
+
+class DeleteIteratorKernel final : public ComputeKernel {
+ public:
+  Status compute(KernelContext&) override { return {}; }  // it goes with the last of its handles
 };
 
 }  // namespace
@@ -141,6 +156,29 @@ void register_data_iterator_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .stateful(),
           none);
   kernels.add("OneShotIterator", cpu, {}, one_shot_handle);
+  for (const char* name : {"AnonymousIterator", "AnonymousIteratorV2", "AnonymousIteratorV3"}) {
+    OpDef def(name);
+    def.output("handle: resource");
+    if (name == std::string_view("AnonymousIteratorV2")) def.output("deleter: variant");
+    ops.add(def.attr("output_types: list(type) >= 1")
+                .attr("output_shapes: list(shape) >= 1")
+                .doc("A handle to a new iterator without a name, which lives as long as its handle and gets its "
+                     "dataset from a MakeIterator.")
+                .shape(scalar_shape)
+                .cost(no_cost)
+                .stateful(),
+            none);
+    kernels.add<NewIteratorKernel>(name, cpu, {});
+  }
+  ops.add(OpDef("DeleteIterator")
+              .input("handle: resource")
+              .input("deleter: variant")
+              .doc("Does nothing: an iterator without a name goes with the last reference to it.")
+              .shape(no_outputs)
+              .cost(no_cost)
+              .stateful(),
+          none);
+  kernels.add<DeleteIteratorKernel>("DeleteIterator", cpu, {});
   ops.add(OpDef("IteratorGetNextAsOptional")
               .input("iterator: resource")
               .output("optional: variant")

@@ -10,9 +10,14 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_data_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_data_file_ops(OpRegistry&, KernelRegistry&);
+void register_data_function_ops(OpRegistry&, KernelRegistry&);
+void register_data_group_ops(OpRegistry&, KernelRegistry&);
 void register_data_iterator_ops(OpRegistry&, KernelRegistry&);
+void register_data_join_ops(OpRegistry&, KernelRegistry&);
+void register_data_reduce_ops(OpRegistry&, KernelRegistry&);
+void register_data_shuffle_ops(OpRegistry&, KernelRegistry&);
 void register_data_source_ops(OpRegistry&, KernelRegistry&);
 void register_data_stage_ops(OpRegistry&, KernelRegistry&);
-void register_data_function_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

@@ -23,6 +23,9 @@ PlanDataset batch(int drop_remainder) {
   });
 }
 
+/// The input as it is.
+Result<GraphDataset> as_it_is(const DatasetInputs& in) { return in.dataset(); }
+
 OpDef on_dataset(std::string_view name) { return OpDef(name).input("input_dataset: variant"); }
 
 }  // namespace
@@ -78,6 +81,87 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    TROUPE_ASSIGN(const int64_t size, in.integer(1, "buffer_size", -1));
                    return GraphDataset{from.stage, size < 0 ? 2 : size};
                  }));
+  add_dataset_op(ops, kernels,
+                 on_dataset("ParallelBatchDataset")
+                     .input("batch_size: int64")
+                     .input("num_parallel_calls: int64")
+                     .input("drop_remainder: bool")
+                     .attr("parallel_copy: bool = false")
+                     .attr("deterministic: string = 'default'")
+                     .doc("As BatchDatasetV2; num_parallel_calls, parallel_copy and deterministic make no difference."),
+                 batch(3));
+  add_dataset_op(ops, kernels,
+                 on_dataset("ShardDataset")
+                     .input("num_shards: int64")
+                     .input("index: int64")
+                     .attr("require_non_empty: bool = false")
+                     .doc("Every num_shards-th element, from element index on. Error: an index that is not from 0 to "
+                          "below num_shards. require_non_empty makes no difference."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const int64_t count, in.integer(1, "num_shards", 1));
+                   TROUPE_ASSIGN(const int64_t index, in.integer(2, "index", 0));
+                   if (index >= count)
+                     return invalid_argument("index must be below num_shards, {}, got {}", count, index);
+                   return reordered(in, {Reorder::Kind::kShard, index, -1, count});
+                 }));
+  add_dataset_op(ops, kernels,
+                 on_dataset("AssertCardinalityDataset")
+                     .input("cardinality: int64")
+                     .doc("The same elements, and an error where there are more or fewer than cardinality; -1 and -2 "
+                          "are any number."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   TROUPE_ASSIGN(const int64_t count, in.integer(1, "cardinality"));
+                   return GraphDataset{make_counted_stage(from.stage, count)};
+                 }),
+                 {.metadata = false});
+  add_dataset_op(ops, kernels,
+                 on_dataset("IgnoreErrorsDataset")
+                     .attr("log_warning: bool = false")
+                     .doc("The elements that are no errors. log_warning makes no difference."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   return GraphDataset{make_error_free_stage(from.stage)};
+                 }),
+                 {.metadata = false});
+  // What tells TensorFlow how to run a pipeline, and changes nothing of its elements.
+  const char* passed_on = "The same dataset: what the other inputs and attributes ask for makes no difference here.";
+  add_dataset_op(ops, kernels, on_dataset("OptionsDataset").attr("serialized_options: string").doc(passed_on),
+                 plan_dataset(as_it_is));
+  add_dataset_op(ops, kernels,
+                 on_dataset("ModelDataset")
+                     .attr("algorithm: int = 0")
+                     .attr("cpu_budget: int = 0")
+                     .attr("ram_budget: int = 0")
+                     .doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels,
+                 on_dataset("OptimizeDataset")
+                     .input("optimizations: string")
+                     .attr("optimization_configs: list(string) = []")
+                     .doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels,
+                 on_dataset("OptimizeDatasetV2")
+                     .input("optimizations_enabled: string")
+                     .input("optimizations_disabled: string")
+                     .input("optimizations_default: string")
+                     .attr("optimization_configs: list(string) = []")
+                     .doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("AssertNextDataset").input("transformations: string").doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("RewriteDataset").input("rewrite_name: string").doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("PrivateThreadPoolDataset").input("num_threads: int64").doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels,
+                 on_dataset("MaxIntraOpParallelismDataset").input("max_intra_op_parallelism: int64").doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("FinalizeDataset").attr("has_captured_ref: bool = false").doc(passed_on),
+                 plan_dataset(as_it_is), {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("NonSerializableDataset").doc(passed_on), plan_dataset(as_it_is),
+                 {.metadata = false});
 }
 
 }  // namespace troupe

@@ -62,7 +62,7 @@ class GetNextKernel final : public ResourceKernel {
                                                      init.attr<std::vector<PartialShape>>("output_shapes"))) {}
 
   void execute(Resource& resource, ResourceRequest request) override {
-    if (auto* iterator = core_as<IteratorResource>(resource, request, "dataset iterator"))
+    if (auto* iterator = iterator_of(resource, request))
       iterator->get_next(CheckedReply::wrap(std::move(request.reply), expected_));
   }
 

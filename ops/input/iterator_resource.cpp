@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/input/iterator_resource.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "ops/parts/resource_kernel.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -260,6 +262,69 @@ void IteratorResource::let_go(std::shared_ptr<Producer> producer) {
   if (!producer) return;
   producer->stop();
   if (host_ && source_->may_wait) (void)host_->start_blocking([gone = std::move(producer)] {}).ok();
+}
+
+namespace {
+/// The kind of their host, of which an engine has one.
+constexpr const char* kAnonymousType = "anonymous iterator";
+}  // namespace
+
+AnonymousIterator::AnonymousIterator()
+    : core(new IteratorResource("without a name"), [](IteratorResource* gone) {
+        gone->detach();  // on whatever thread had the last handle
+        delete gone;
+      }) {
+  type = kAnonymousType;
+  input = true;
+  factory = []() -> Result<std::unique_ptr<Resource>> {
+    return std::unique_ptr<Resource>(std::make_unique<AnonymousIterators>());
+  };
+}
+
+Result<IteratorResource*> AnonymousIterators::use(const AnonymousIterator& handle) {
+  IteratorResource& core = *handle.core;
+  if (core.host_ == &host()) return &core;
+  if (core.host_) return invalid_argument("an iterator without a name is of one engine alone");
+  core.attach(host());
+  std::erase_if(known_, [](const auto& known) { return known.expired(); });
+  known_.push_back(handle.core);
+  return &core;
+}
+
+void AnonymousIterators::cancel(uint64_t requester, int64_t step) {
+  for (const auto& known : known_)
+    if (const auto core = known.lock()) core->cancel(requester, step);
+}
+
+void AnonymousIterators::woken() {
+  for (const auto& known : known_)
+    if (const auto core = known.lock()) core->woken();
+}
+
+bool AnonymousIterators::wants_work() const {
+  return std::ranges::any_of(known_, [](const auto& known) {
+    const auto core = known.lock();
+    return core && core->wants_work();
+  });
+}
+
+void AnonymousIterators::work() {
+  for (const auto& known : known_)
+    if (const auto core = known.lock()) core->work();
+}
+
+IteratorResource* iterator_of(Resource& resource, ResourceRequest& request) {
+  auto* shared = dynamic_cast<AnonymousIterators*>(&resource);
+  if (!shared) return core_as<IteratorResource>(resource, request, "dataset iterator");
+  const ResourceHandle* handle = handle_at(request, 0);
+  if (!handle || handle->type != kAnonymousType) {
+    request.reply(invalid_argument("the op needs a dataset iterator"));
+    return nullptr;
+  }
+  auto core = shared->use(*static_cast<const AnonymousIterator*>(handle));
+  if (core.ok()) return *core;
+  request.reply(std::move(core.error()));
+  return nullptr;
 }
 
 }  // namespace troupe

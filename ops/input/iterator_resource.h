@@ -14,6 +14,7 @@
 #include "devices/hosted_resource.h"
 #include "io/dataset_stages.h"
 #include "troupe/dataset.h"
+#include "troupe/kernel.h"
 
 namespace troupe {
 
@@ -40,6 +41,8 @@ class IteratorResource final : public HostedResource {
   void set_dataset(StagePtr stage, int64_t ahead);
   /// Over no dataset any more.
   void clear();
+  /// Its host is not asked for anything any more: it may go before this.
+  void detach() { host_ = nullptr; }
 
   void attach(ResourceHost& host) override;
   void cancel(uint64_t requester, int64_t step) override;
@@ -66,9 +69,33 @@ class IteratorResource final : public HostedResource {
   std::optional<Source> source_;
   StagePtr unbound_;   // of a graph, until there is a host
   int64_t ahead_ = 0;  // of unbound_
+  friend class AnonymousIterators;
   ResourceHost* host_ = nullptr;
   std::shared_ptr<Producer> producer_;  // where there is a source
   std::deque<Reply> waiting_;
 };
+
+/// A handle of an iterator without a name, which lives as long as its handle.
+struct AnonymousIterator final : ResourceHandle {
+  AnonymousIterator();
+  const std::shared_ptr<IteratorResource> core;
+};
+
+/// The host of all iterators without a name: a passive core that calls theirs.
+class AnonymousIterators final : public HostedResource {
+ public:
+  /// The core of a handle. Error: another engine has used it.
+  Result<IteratorResource*> use(const AnonymousIterator& handle);
+  void cancel(uint64_t requester, int64_t step) override;
+  void woken() override;
+  bool wants_work() const override;
+  void work() override;
+
+ private:
+  std::vector<std::weak_ptr<IteratorResource>> known_;
+};
+
+/// The iterator that a request is for. Otherwise replies an error and returns nullptr.
+IteratorResource* iterator_of(Resource& resource, ResourceRequest& request);
 
 }  // namespace troupe

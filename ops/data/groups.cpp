@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets whose elements are made of several, or are parts of one: padded batches, windows, rows, groups by key.
+#include "ops/data/dataset_op.h"
+#include "ops/data/register.h"
+#include "ops/parts/element_list.h"
+
+namespace troupe {
+namespace {
+
+PlanDataset padded_batch(bool drops) {
+  return [drops](const KernelInit& init) -> Result<MakeDataset> {
+    const auto n = static_cast<int>(init.attr<int64_t>("N"));
+    return MakeDataset([n, drops](const DatasetInputs& in) -> Result<GraphDataset> {
+      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+      TROUPE_ASSIGN(const int64_t size, in.integer(1, "batch_size", 1));
+      ComponentShapes padded;
+      for (const Tensor& t : in.tensors(2, 2 + n)) {
+        if (t.rank() != 1) return invalid_argument("padded_shapes must be vectors, got {}", t.str());
+        TROUPE_ASSIGN(PartialShape shape, partial_shape_from(t));
+        padded.push_back(std::move(shape));
+      }
+      Element values = in.tensors(2 + n, 2 + 2 * n);
+      if (std::ssize(values) != n || in.dtypes().size() != values.size())
+        return invalid_argument("{} padded_shapes and {} padding_values, of {} types", n, values.size(),
+                                in.dtypes().size());
+      for (const Tensor& t : values)
+        if (t.rank() != 0) return invalid_argument("padding_values must be scalars, got {}", t.str());
+      bool drop = false;
+      if (drops) {
+        TROUPE_ASSIGN(drop, in.boolean(2 + 2 * n, "drop_remainder"));
+      }
+      return GraphDataset{make_padded_batch_stage(from.stage, size, drop, std::move(padded), std::move(values))};
+    });
+  };
+}
+
+OpDef padded_op(std::string_view name) {
+  return OpDef(name)
+      .input("input_dataset: variant")
+      .input("batch_size: int64")
+      .input("padded_shapes: N * int64")
+      .input("padding_values: Toutput_types")
+      .attr("N: int >= 1");
+}
+
+/// For each component a dataset of what it is in the elements.
+Result<Element> datasets_of(std::vector<Element> elements, const ComponentTypes& dtypes,
+                            const ComponentShapes& shapes) {
+  Element out;
+  for (size_t c = 0; c < dtypes.size(); ++c) {
+    auto column = std::make_shared<std::vector<Element>>();
+    for (Element& element : elements) {
+      if (element.size() != dtypes.size())
+        return invalid_argument("an element of {} components, where {} are expected", element.size(), dtypes.size());
+      column->push_back({std::move(element[c])});
+    }
+    out.push_back(dataset_tensor({make_list_stage(std::move(column), {dtypes[c]}, {shapes[c]})}));
+  }
+  return out;
+}
+
+Result<GraphDataset> windows(const DatasetInputs& in) {
+  TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+  TROUPE_ASSIGN(const int64_t size, in.integer(1, "size", 1));
+  TROUPE_ASSIGN(const int64_t shift, in.integer(2, "shift", 1));
+  TROUPE_ASSIGN(const int64_t stride, in.integer(3, "stride", 1));
+  TROUPE_ASSIGN(const bool drop, in.boolean(4, "drop_remainder"));
+  const auto gather = [dtypes = from.stage->dtypes(), shapes = from.stage->shapes()](std::vector<Element> elements) {
+    return datasets_of(std::move(elements), dtypes, shapes);
+  };
+  return GraphDataset{make_window_stage(from.stage, size, shift, stride, drop, gather, in.dtypes(), in.shapes())};
+}
+
+Result<MakeDataset> group_by_window(const KernelInit& init) {
+  auto key = std::make_shared<CarriedFunction>(init, "key_func");
+  auto reduce = std::make_shared<CarriedFunction>(init, "reduce_func");
+  auto size = std::make_shared<CarriedFunction>(init, "window_size_func");
+  const int of_key = 1 + static_cast<int>(init.attr<ComponentTypes>("Tkey_func_other_arguments").size());
+  const int of_reduce = of_key + static_cast<int>(init.attr<ComponentTypes>("Treduce_func_other_arguments").size());
+  return MakeDataset([=](const DatasetInputs& in) -> Result<GraphDataset> {
+    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    GroupFns fns;
+    fns.key = CarriedFunction::bind(key, in.tensors(1, of_key));
+    fns.window_size = CarriedFunction::bind(size, in.tensors(of_reduce));
+    fns.reduce = [by = CarriedFunction::bind_stage(reduce, in.tensors(of_key, of_reduce)),
+                  dtypes = from.stage->dtypes(),
+                  shapes = from.stage->shapes()](const Pass& pass, Tensor of, std::vector<Element> elements) {
+      auto list = std::make_shared<const std::vector<Element>>(std::move(elements));
+      return by(pass, {std::move(of), dataset_tensor({make_list_stage(std::move(list), dtypes, shapes)})});
+    };
+    return GraphDataset{make_group_stage(from.stage, std::move(fns), in.dtypes(), in.shapes())};
+  });
+}
+
+}  // namespace
+
+void register_data_group_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  const std::string padded =
+      "Batches of batch_size elements on a new first axis. Each component is padded behind with its padding value to "
+      "its padded shape, in which -1 is the largest size in the batch. Errors: an element of another rank, or larger.";
+  add_dataset_op(ops, kernels, padded_op("PaddedBatchDataset").doc(padded), padded_batch(false), {"Toutput_types"});
+  add_dataset_op(ops, kernels,
+                 padded_op("PaddedBatchDatasetV2")
+                     .input("drop_remainder: bool")
+                     .attr("parallel_copy: bool = false")
+                     .doc(padded + " parallel_copy makes no difference."),
+                 padded_batch(true), {"Toutput_types"});
+  add_dataset_op(ops, kernels,
+                 OpDef("WindowDataset")
+                     .input("input_dataset: variant")
+                     .input("size: int64")
+                     .input("shift: int64")
+                     .input("stride: int64")
+                     .input("drop_remainder: bool")
+                     .doc("Windows of size elements, stride apart, each shift elements after the one before: for each "
+                          "component a dataset of it. Those at the end may be smaller, unless drop_remainder."),
+                 plan_dataset(windows));
+  add_dataset_op(ops, kernels,
+                 OpDef("UnbatchDataset")
+                     .input("input_dataset: variant")
+                     .doc("Row i of each component of each element. Errors: scalars; components of other numbers of "
+                          "rows."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   return GraphDataset{make_unbatch_stage(from.stage, in.dtypes(), in.shapes())};
+                 }));
+  OpDef group = OpDef("GroupByWindowDataset").input("input_dataset: variant");
+  for (const char* name : {"key_func", "reduce_func", "window_size_func"})
+    group.input(fmt::format("{0}_other_arguments: T{0}_other_arguments", name))
+        .attr(fmt::format("{}: string", name))
+        .attr(fmt::format("T{}_other_arguments: list(type) >= 0", name));
+  group.doc(
+      "The elements of the datasets that reduce_func gives of a key and a dataset of elements with this key by "
+      "key_func: as many as window_size_func gives of the key, and at the end, by keys, of those that are left. "
+      "Keys are int64.");
+  add_dataset_op(ops, kernels, std::move(group), group_by_window);
+}
+
+}  // namespace troupe

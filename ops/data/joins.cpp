@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Datasets made of several, or of those that a function gives: side by side, one after the other, in turns.
+#include <algorithm>
+#include <thread>
+
+#include "ops/data/dataset_op.h"
+#include "ops/data/register.h"
+
+namespace troupe {
+namespace {
+
+/// A cycle_length or num_parallel_calls that is left to us.
+constexpr int64_t kAutotune = -1;
+
+Result<std::vector<StagePtr>> stages_of(const DatasetInputs& in, int begin) {
+  std::vector<StagePtr> out;
+  for (const Tensor& t : in.tensors(begin)) {
+    TROUPE_ASSIGN(GraphDataset dataset, dataset_of(t, "each of the datasets"));
+    out.push_back(std::move(dataset.stage));
+  }
+  return out;
+}
+
+/// In turns, by the function `f`; `behind` inputs are behind the arguments that it captured, of which the first two are
+/// cycle_length and block_length. None: one after the other.
+PlanDataset interleave(int behind) {
+  return [behind](const KernelInit& init) -> Result<MakeDataset> {
+    auto f = std::make_shared<CarriedFunction>(init, "f");
+    const int end = static_cast<int>(init.input_dtypes.size()) - behind;
+    return MakeDataset([f, end, behind](const DatasetInputs& in) -> Result<GraphDataset> {
+      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+      int64_t cycle = 1, block = 1;
+      if (behind > 0) {
+        TROUPE_ASSIGN(cycle, in.integer(end, "cycle_length"));
+        if (cycle == kAutotune) cycle = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+        if (cycle < 1) return invalid_argument("cycle_length must be at least 1, got {}", cycle);
+        TROUPE_ASSIGN(block, in.integer(end + 1, "block_length", 1));
+      }
+      return GraphDataset{make_interleave_stage(from.stage, CarriedFunction::bind_stage(f, in.tensors(1, end)), cycle,
+                                                block, in.dtypes(), in.shapes())};
+    });
+  };
+}
+
+}  // namespace
+
+void register_data_join_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  add_dataset_op(ops, kernels,
+                 OpDef("ZipDataset")
+                     .input("input_datasets: N * variant")
+                     .attr("N: int >= 1")
+                     .doc("Element i of each dataset side by side, until one of them ends."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(std::vector<StagePtr> stages, stages_of(in, 0));
+                   return GraphDataset{make_zip_stage(std::move(stages))};
+                 }));
+  add_dataset_op(ops, kernels,
+                 OpDef("ConcatenateDataset")
+                     .input("input_dataset: variant")
+                     .input("another_dataset: variant")
+                     .doc("The elements of one dataset, then those of the other. Error: of other types."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const std::vector<StagePtr> stages, stages_of(in, 0));
+                   TROUPE_ASSIGN(StagePtr stage, make_concatenate_stage(stages[0], stages[1]));
+                   return GraphDataset{std::move(stage)};
+                 }));
+  add_dataset_op(
+      ops, kernels,
+      OpDef("DirectedInterleaveDataset")
+          .input("selector_input_dataset: variant")
+          .input("data_input_datasets: N * variant")
+          .attr("N: int >= 1")
+          .attr("stop_on_empty_dataset: bool = false")
+          .doc("The next element of the dataset whose number the selector gives, an int64 scalar. One that "
+               "has ended is passed over, or ends the whole where stop_on_empty_dataset."),
+      [](const KernelInit& init) -> Result<MakeDataset> {
+        const bool stop = init.attr<bool>("stop_on_empty_dataset");
+        return MakeDataset([stop](const DatasetInputs& in) -> Result<GraphDataset> {
+          TROUPE_ASSIGN(const GraphDataset selector, in.dataset());
+          TROUPE_ASSIGN(std::vector<StagePtr> stages, stages_of(in, 1));
+          return GraphDataset{make_directed_stage(selector.stage, std::move(stages), stop, in.dtypes(), in.shapes())};
+        });
+      },
+      {.metadata = false});
+  add_dataset_op(ops, kernels,
+                 with_function("FlatMapDataset", "f")
+                     .doc("The elements of the datasets that the function f gives of each element, followed by "
+                          "other_arguments, one dataset after the other."),
+                 interleave(0));
+  const auto cycle = [](OpDef def) { return def.input("cycle_length: int64").input("block_length: int64"); };
+  const std::string doc =
+      "The elements of the datasets that the function f gives of the first cycle_length elements, each followed by "
+      "other_arguments, block_length of each in turn; where one ends, the next takes its place. A cycle_length of -1 "
+      "is as many as there are cores.";
+  const std::string same = doc + " Always in this order; the other inputs and attributes make no difference.";
+  add_dataset_op(ops, kernels, cycle(with_function("InterleaveDataset", "f")).doc(doc), interleave(2));
+  add_dataset_op(ops, kernels,
+                 cycle(with_function("ParallelInterleaveDataset", "f"))
+                     .input("sloppy: bool")
+                     .input("buffer_output_elements: int64")
+                     .input("prefetch_input_elements: int64")
+                     .doc(same),
+                 interleave(5));
+  add_dataset_op(ops, kernels,
+                 cycle(with_function("ParallelInterleaveDatasetV2", "f"))
+                     .input("num_parallel_calls: int64")
+                     .attr("sloppy: bool = false")
+                     .doc(same),
+                 interleave(3));
+  add_dataset_op(ops, kernels,
+                 cycle(with_function("ParallelInterleaveDatasetV3", "f"))
+                     .input("num_parallel_calls: int64")
+                     .attr("deterministic: string = 'default'")
+                     .doc(same),
+                 interleave(3));
+  add_dataset_op(ops, kernels,
+                 cycle(with_function("ParallelInterleaveDatasetV4", "f"))
+                     .input("buffer_output_elements: int64")
+                     .input("prefetch_input_elements: int64")
+                     .input("num_parallel_calls: int64")
+                     .attr("deterministic: string = 'default'")
+                     .doc(same),
+                 interleave(5));
+  add_dataset_op(ops, kernels,
+                 cycle(with_function("LegacyParallelInterleaveDatasetV2", "f"))
+                     .input("buffer_output_elements: int64")
+                     .input("prefetch_input_elements: int64")
+                     .attr("deterministic: string = 'default'")
+                     .doc(same),
+                 interleave(4));
+}
+
+}  // namespace troupe
