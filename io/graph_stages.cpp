@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_set>
 
 #include "troupe/guarded.h"
 
@@ -213,6 +214,33 @@ class ErrorFreeFlow final : public Flow<Element> {
   const Pass pass_;
 };
 
+class UniqueFlow final : public Flow<Element> {
+ public:
+  explicit UniqueFlow(FlowPtr<Element> from) : from_(std::move(from)) {}
+  Result<std::optional<Element>> next() override {
+    for (;;) {
+      TROUPE_ASSIGN(std::optional<Element> element, from_->next());
+      if (!element || seen_.insert(key(*element)).second) return element;
+    }
+  }
+
+ private:
+  static std::string key(const Element& element) {
+    std::string out;
+    for (const Tensor& t : element) {
+      out += t.shape().str();
+      if (t.dtype() == DType::kString) {
+        for (const std::string& s : t.values<std::string>()) out += std::to_string(s.size()) + ':' + s;
+      } else if (t.elements() > 0) {
+        out.append(static_cast<const char*>(t.raw()), t.bytes());
+      }
+    }
+    return out;
+  }
+  const FlowPtr<Element> from_;
+  std::unordered_set<std::string> seen_;
+};
+
 class CountedFlow final : public Flow<Element> {
  public:
   CountedFlow(FlowPtr<Element> from, int64_t count) : from_(std::move(from)), count_(count) {}
@@ -353,6 +381,15 @@ StagePtr make_error_free_stage(StagePtr input) {
         return FlowPtr<Element>(new ErrorFreeFlow(std::move(from), pass));
       },
       true);
+}
+
+Result<StagePtr> make_unique_stage(StagePtr input) {
+  for (const DType dtype : input->dtypes())
+    if (is_object(dtype) && dtype != DType::kString)
+      return invalid_argument("elements of {}s cannot be compared", to_string(dtype));
+  return StagePtr(std::make_shared<SomeOfStage>(
+      std::move(input),
+      [](FlowPtr<Element> from, const Pass&) { return FlowPtr<Element>(new UniqueFlow(std::move(from))); }, true));
 }
 
 StagePtr make_counted_stage(StagePtr input, int64_t count) {

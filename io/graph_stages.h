@@ -31,6 +31,8 @@ StagePtr make_take_while_stage(StagePtr input, PassFn keep);
 StagePtr make_scan_stage(StagePtr input, Element state, PassFn fn, ComponentTypes dtypes, ComponentShapes shapes);
 /// The elements that are no errors; an end of the iterator by kCancelled is one. Source: IgnoreErrorsDataset.
 StagePtr make_error_free_stage(StagePtr input);
+/// Each element the first time that it comes, compared bit by bit. Error: handles or lists. Source: UniqueDataset.
+Result<StagePtr> make_unique_stage(StagePtr input);
 /// The elements, and an error at the end if they are not so many; -1 and -2 as Dataset::size() has them, of which
 /// nothing is checked. Source: AssertCardinalityDataset.
 StagePtr make_counted_stage(StagePtr input, int64_t count);

@@ -1,9 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets that begin a pipeline: tensors and ranges of numbers.
+#include <algorithm>
+
 #include "ops/data/dataset_op.h"
 #include "ops/data/register.h"
 
 namespace troupe {
+namespace {
+
+/// The slices of a sparse tensor along its first dimension, each as places, values and shape.
+class SparseSlicesFlow final : public Flow<Element> {
+ public:
+  SparseSlicesFlow(Tensor indices, Tensor values, Tensor shape)
+      : indices_(std::move(indices)), values_(std::move(values)), shape_(std::move(shape)) {}
+  Result<std::optional<Element>> next() override {
+    if (slice_ >= shape_.data<int64_t>()[0]) return std::optional<Element>();
+    const int64_t rank = shape_.elements(), begin = at_;
+    const int64_t* const places = indices_.data<int64_t>();
+    while (at_ < values_.elements() && places[at_ * rank] == slice_) ++at_;
+    ++slice_;
+    TROUPE_ASSIGN(const Shape form, Shape::make(std::vector<int64_t>{at_ - begin, rank - 1}));
+    TROUPE_ASSIGN(Tensor within, Tensor::make(DType::kInt64, form));
+    auto* out = within.mutable_data<int64_t>();
+    for (int64_t i = begin; i < at_; ++i) out = std::copy_n(places + i * rank + 1, rank - 1, out);
+    TROUPE_ASSIGN(Tensor values, values_.slice(begin, at_));
+    TROUPE_ASSIGN(Tensor shape, shape_.slice(1, rank));
+    return std::optional<Element>({std::move(within), std::move(values), std::move(shape)});
+  }
+
+ private:
+  const Tensor indices_, values_, shape_;
+  int64_t slice_ = 0, at_ = 0;
+};
+
+class SparseSlicesStage final : public FlowStage {
+ public:
+  SparseSlicesStage(Tensor indices, Tensor values, Tensor shape)
+      : indices_(std::move(indices)), values_(std::move(values)), shape_(std::move(shape)) {}
+  Result<FlowPtr<Element>> flow(const Pass&) const override {
+    return FlowPtr<Element>(new SparseSlicesFlow(indices_, values_, shape_));
+  }
+  ComponentTypes dtypes() const override { return {DType::kInt64, values_.dtype(), DType::kInt64}; }
+  ComponentShapes shapes() const override {
+    const int64_t rank = shape_.elements() - 1;
+    return {{-1, rank}, {-1}, {rank}};
+  }
+  int64_t size() const override { return std::max<int64_t>(shape_.data<int64_t>()[0], 0); }
+  bool may_wait() const override { return false; }
+
+ private:
+  const Tensor indices_, values_, shape_;
+};
+
+Result<GraphDataset> sparse_slices(const DatasetInputs& in) {
+  const Tensor &indices = in.tensor(0), &values = in.tensor(1), &shape = in.tensor(2);
+  if (shape.rank() != 1 || shape.elements() < 1 || values.rank() != 1 || indices.rank() != 2 ||
+      indices.dim(0) != values.dim(0) || indices.dim(1) != shape.dim(0))
+    return invalid_argument("indices {}, values {} and dense_shape {} are not those of a sparse tensor",
+                            indices.shape().str(), values.shape().str(), shape.shape().str());
+  const int64_t rank = shape.elements();
+  for (int64_t i = 0, before = 0; i < values.elements(); ++i) {
+    const int64_t at = indices.data<int64_t>()[i * rank];
+    if (at < before || at >= shape.data<int64_t>()[0])
+      return invalid_argument("indices must ascend in the first dimension, from 0 to below {}: row {} begins with {}",
+                              shape.data<int64_t>()[0], i, at);
+    before = at;
+  }
+  for (const Tensor* t : {&indices, &values, &shape}) t->freeze();
+  return GraphDataset{std::make_shared<SparseSlicesStage>(indices, values, shape)};
+}
+
+}  // namespace
 
 void register_data_source_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_dataset_op(ops, kernels,
@@ -35,6 +102,16 @@ void register_data_source_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    return GraphDataset{make_rows_stage(std::move(components))};
                  }),
                  {"Toutput_types"});
+  add_dataset_op(ops, kernels,
+                 OpDef("SparseTensorSliceDataset")
+                     .input("indices: int64")
+                     .input("values: Tvalues")
+                     .input("dense_shape: int64")
+                     .attr("Tvalues: type")
+                     .stateful()
+                     .doc("The slices of a sparse tensor along its first dimension, each as indices, values and "
+                          "dense_shape. Error: indices whose first column does not ascend."),
+                 plan_dataset(sparse_slices), {.types = nullptr, .metadata = false});
   add_dataset_op(ops, kernels,
                  OpDef("RangeDataset")
                      .input("start: int64")

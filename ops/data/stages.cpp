@@ -115,6 +115,12 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    return GraphDataset{make_counted_stage(from.stage, count)};
                  }),
                  {.metadata = false});
+  add_dataset_op(ops, kernels, on_dataset("UniqueDataset").doc("Each element the first time that it comes."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   TROUPE_ASSIGN(StagePtr stage, make_unique_stage(from.stage));
+                   return GraphDataset{std::move(stage)};
+                 }));
   add_dataset_op(ops, kernels,
                  on_dataset("IgnoreErrorsDataset")
                      .attr("log_warning: bool = false")

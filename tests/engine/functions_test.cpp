@@ -159,6 +159,30 @@ TEST_CASE("While runs its body while its condition holds") {
   CHECK(t.run(100, "y:1") == 100);
 }
 
+TEST_CASE("what follows from invariants of a While alone ends with its last iteration") {
+  Imported t;
+  const std::string less =
+      "function { signature { name: 'less' input_arg { name: 'a' type: DT_FLOAT } input_arg { name: 'y' type: DT_FLOAT "
+      "} "
+      "input_arg { name: 'most' type: DT_FLOAT } output_arg { name: 'out' type: DT_BOOL } } " +
+      node_def("is", "Less", "a most") + "ret { key: 'out' value: 'is:z:0' } } ";
+  const std::string body =
+      "function { signature { name: 'body' input_arg { name: 'a' type: DT_FLOAT } input_arg { name: 'y' type: DT_FLOAT "
+      "} "
+      "input_arg { name: 'most' type: DT_FLOAT } output_arg { name: 'o1' type: DT_FLOAT } output_arg { name: 'o2' "
+      "type: "
+      "DT_FLOAT } output_arg { name: 'o3' type: DT_FLOAT } } " +
+      node_def("next", "PartitionedCall", "a", func("f", "twice")) + node_def("square", "Mul", "most most") +
+      "ret { key: 'o1' value: 'next:output:0' } ret { key: 'o2' value: 'square:z:0' } ret { key: 'o3' value: 'most' } "
+      "} ";
+  REQUIRE(t.load(node("one", "Const", "", scalar("1")) +
+                     node("y", "While", "one one x", func("cond", "less") + func("body", "body")),
+                 kTwice + less + body));
+  CHECK(t.run(10, "y:0") == 16);
+  CHECK(t.run(10, "y:1") == 100);
+  CHECK(t.run(0.5, "y:1") == 1);
+}
+
 TEST_CASE("SymbolicGradient is the gradient of its function alone") {
   Imported f;
   const std::string product =

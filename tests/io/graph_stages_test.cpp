@@ -126,6 +126,11 @@ TEST_CASE("errors are left out where they are to be, and a count is checked") {
   CHECK(error_of(make_counted_stage(range(3), 5)) == "5 elements were said to be there, and there are 3");
 }
 
+TEST_CASE("only the first of equal elements is unique") {
+  const StagePtr twice = make_reorder_stage(growing(4), {Reorder::Kind::kRepeat, 2});
+  CHECK(drain(*make_unique_stage(twice)) == Numbers{1, 2, 2, 3, 3, 3});
+}
+
 TEST_CASE("zip ends with the first that ends, and an error costs an element of each") {
   const StagePtr both = make_zip_stage({range(5), range(3)});
   CHECK(both->size() == 3);
