@@ -22,7 +22,7 @@ struct Hold {
   std::shared_ptr<std::promise<void>> begun;
   std::shared_future<void> until;
 };
-struct Pass {
+struct PassOn {
   caf::actor to;
   Say say;
 };
@@ -33,7 +33,7 @@ struct Pass {
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Say)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::SayTwice)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Hold)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::Pass)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::PassOn)
 
 namespace troupe {
 namespace {
@@ -53,7 +53,7 @@ class Teller : public caf::event_based_actor {
           m.begun->set_value();
           m.until.wait();
         },
-        [this](const Pass& m) {
+        [this](const PassOn& m) {
           if (Lender* const lender = Lender::of(context())) lender->tell(m.to, m.say);
           else send(m.to, m.say);
         },
@@ -161,7 +161,7 @@ TEST_CASE("a lent actor can lend the thread to another") {
   s.begin(s.actors[0]);
   s.begin(s.actors[1]);
   Told told;
-  s.lender.tell(s.actors[0], Pass{s.actors[1], {told.where}});
+  s.lender.tell(s.actors[0], PassOn{s.actors[1], {told.where}});
   s.lender.run();
   REQUIRE(told.came());
   CHECK(told.here());
