@@ -13,6 +13,7 @@
 #include "train/evaluation.h"
 #include "train/gpus.h"
 #include "train/pipeline_graph.h"
+#include "train/shards.h"
 #include "train/task_watch.h"
 #include "train/tasks.h"
 #include "troupe/guarded.h"
@@ -99,6 +100,7 @@ class Pipeline::Impl {
 
   Status restore(const Snapshot& snapshot) {
     if (source_) return make_error(Code::kFailedPrecondition, "restore: the pipeline has run already");
+    TROUPE_RETURN_IF_ERROR(check_of_model(snapshot, variables_.trainable()));
     std::vector<Tensor> found;
     const Status restored = begin([&]() -> Status {
       TROUPE_RETURN_IF_ERROR(assign_initial());

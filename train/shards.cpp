@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/shards.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -101,6 +102,17 @@ Result<std::vector<Snapshot>> part_slots(const std::vector<Shards>& shards,
     }
   }
   return out;
+}
+
+Status check_of_model(const Snapshot& snapshot, const std::vector<Variable>& trainable) {
+  if (trainable.empty() ||
+      std::ranges::any_of(trainable, [&](const Variable& v) { return snapshot.variables.contains(v.name); }))
+    return {};
+  if (snapshot.variables.empty()) return invalid_argument("restore: the snapshot is empty");
+  return invalid_argument(
+      "restore: the snapshot is of another model: of {} trainable variables, such as '{}', none is among its {}, such "
+      "as '{}'",
+      trainable.size(), trainable.front().name, snapshot.variables.size(), snapshot.variables.begin()->first);
 }
 
 Result<int64_t> step_of(const Snapshot& snapshot) {

@@ -164,6 +164,7 @@ class Trainer::Impl {
 
   Status restore(const Snapshot& snapshot) {
     if (input_started_) return make_error(Code::kFailedPrecondition, "restore: the trainer has run already");
+    TROUPE_RETURN_IF_ERROR(check_of_model(snapshot, variables_.trainable()));
     std::vector<Tensor> found;
     const Status restored = begin([&]() -> Status {
       TROUPE_RETURN_IF_ERROR(assign_initial());

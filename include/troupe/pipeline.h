@@ -129,8 +129,8 @@ class Pipeline {
 
   /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
   Status initialise();
-  /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step. Before the first
-  /// run only, else kFailedPrecondition.
+  /// initialise(), then the values of a checkpoint, all or none; step() goes on from its global step.
+  /// Errors as of Trainer::restore.
   Status restore(const Snapshot& snapshot);
 
   /// Trains on `batches` batches, or until stop() or the end of the data; returns when the last update is made.

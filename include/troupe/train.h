@@ -179,7 +179,9 @@ class Trainer {
   /// Assigns every variable its initial value. Before the first run step() is then 0, also after a restore().
   Status initialise();
   /// initialise(), then the values of a checkpoint, all or none, in any mode whatever mode it comes from; step() goes
-  /// on from its global step. Before the first run only, else kFailedPrecondition.
+  /// on from its global step. What the checkpoint lacks keeps its initial value. Errors: kInvalidArgument for a
+  /// checkpoint without any of the model's trainable variables, which is another model's, and for values that do not
+  /// fit; kFailedPrecondition after the first run.
   Status restore(const Snapshot& snapshot);
 
   /// Trains for `updates` updates, or until stop() or the end of the data. Between two runs nothing changes the

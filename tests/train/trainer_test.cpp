@@ -137,6 +137,24 @@ TEST_CASE("a resumed synchronous run, with dropout, continues bit by bit") {
   CHECK(identical(snapshot_of(*engine), snapshot_of(*fresh)));
 }
 
+TEST_CASE("the snapshot of another model is not restored, one that lacks a variable is") {
+  auto engine = engine_of(1);
+  auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync), circle(512, 16));
+  REQUIRE(trainer->initialise().ok());
+  Snapshot taken = trainer->snapshot().value();
+  Snapshot other;
+  for (const auto& [name, value] : taken.variables)
+    other.variables[name == "global_step" ? name : "its/" + name] = value;
+  for (const Snapshot& wrong : {Snapshot(), other}) {
+    const Status status = trainer->restore(wrong);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.error().code == Code::kInvalidArgument);
+    CHECK_THAT(status.error().message, Catch::Contains("restore: the snapshot is "));
+  }
+  taken.variables.erase(trainer->variables().trainable().back().name);
+  CHECK(trainer->restore(taken).ok());
+}
+
 TEST_CASE("training with blocks computed again, with dropout and batch norm, is the same bit by bit") {
   const auto blocks = [](const Scope& root, Variables& v, const std::vector<Output>& batch, bool training) {
     Output x = batch[0];
