@@ -206,31 +206,33 @@ Status resize_grad_shape(ShapeContext& c) {
   return set_resized_grad_shape(c);
 }
 
+/// [height, width] of images.
+Output size_of(GradientContext& c, Output images) {
+  const auto ints = [&](int32_t v) { return c.constant(Tensor::of<int32_t>({v})); };
+  return c.op("StridedSlice", {c.op("Shape", {images}), ints(1), ints(3), ints(1)});
+}
+
+Attrs corners_of(const Node& node) {
+  Attrs attrs;
+  for (const char* name : {"align_corners", "half_pixel_centers"}) attrs.set(name, node.attrs().get_or(name, false));
+  return attrs;
+}
+
 Status resize_gradient(GradientContext& c) {
   const Output x = c.input(0), g = c.dy(0);
   if (!g || !is_floating(x.dtype())) return {};
-  Attrs attrs;
-  for (const char* name : {"align_corners", "half_pixel_centers"})
-    attrs.set(name, c.node().attrs().get_or(name, false));
-  Output second = x;
-  if (c.node().op().name() == "ResizeNearestNeighbor") {
-    const auto ints = [&](int32_t v) { return c.constant(Tensor::of<int32_t>({v})); };
-    second = c.op("StridedSlice", {c.op("Shape", {x}), ints(1), ints(3), ints(1)});
-  }
-  c.set_dx(0, c.op(c.node().op().name() + "Grad", {g, second}, std::move(attrs)));
+  const std::string& name = c.node().op().name();
+  const Output second = name == "ResizeNearestNeighbor" ? size_of(c, x) : x;
+  c.set_dx(0, c.op(name + "Grad", {g, second}, corners_of(c.node())));
   return {};
 }
 
 /// Linear in grads, so what comes back is resized as the images were.
 Status resize_grad_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  Attrs attrs;
-  for (const char* name : {"align_corners", "half_pixel_centers"})
-    if (const AttrValue* v = c.node().attrs().find(name)) attrs.set(name, *v);
-  const auto ends = [&](int32_t n) { return c.constant(Tensor::of<int32_t>({n})); };
-  const Output size = c.op("Slice", {c.op("Shape", {c.input(0)}), ends(1), ends(2)});
-  const std::string name = c.node().op().name();
-  c.set_dx(0, c.op(name.substr(0, name.size() - std::string_view("Grad").size()), {c.dy(0), size}, std::move(attrs)));
+  const std::string& name = c.node().op().name();
+  const std::string forward = name.substr(0, name.size() - std::string_view("Grad").size());
+  c.set_dx(0, c.op(forward, {c.dy(0), size_of(c, c.input(0))}, corners_of(c.node())));
   return {};
 }
 
