@@ -16,7 +16,7 @@ using ComponentShapes = std::vector<PartialShape>;
 /// One element. Source: TensorDataset.
 StagePtr make_single_stage(Element element);
 /// Scalars from `start` on, by `step`, as long as they are before `stop`. Of int64, or whatever number `dtype` is.
-/// Error: a step of 0, a dtype that is no number. Source: RangeDataset.
+/// Error: a step of 0, a dtype other than a number's. Source: RangeDataset.
 Result<StagePtr> make_range_stage(int64_t start, int64_t stop, int64_t step, DType dtype);
 
 /// What `fn` makes of each element, checked against dtypes and shapes. An error costs this element. Source: MapDataset.
@@ -100,7 +100,7 @@ StagePtr make_words_stage(MakeDrawFn make);
 class ElementCache {
  public:
   using Elements = std::shared_ptr<const std::vector<Element>>;
-  /// nullptr: there are none yet.
+  /// nullptr until a pass has ended.
   Elements get() const;
   /// The first stay.
   void set(std::vector<Element> elements);

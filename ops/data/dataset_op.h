@@ -20,7 +20,7 @@ class DatasetInputs {
   /// Inputs `begin` to `end` (-1: all).
   Element tensors(int begin, int end = -1) const;
   Result<GraphDataset> dataset(int i = 0) const { return dataset_of(context_.input(i)); }
-  /// Errors: it is no scalar, `what` names it; it is below `least`.
+  /// Errors: it is not a scalar, `what` names it; it is below `least`.
   Result<int64_t> integer(int i, const char* what, int64_t least = INT64_MIN) const;
   Result<bool> boolean(int i, const char* what) const;
   Result<std::string> string(int i, const char* what) const;
