@@ -58,9 +58,11 @@ constexpr std::string_view kOps[] = {"Abs",
                                      "TanhGrad"};
 
 /// What takes no longer than to read and write memory.
-constexpr std::string_view kQuick[] = {"Abs", "AddN", "AddV2", "Add",       "Maximum",  "Minimum", "Mul",
-                                       "Neg", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Square",  "SquaredDifference",
-                                       "Sub"};
+constexpr std::string_view kQuick[] = {
+    "Abs", "AddN", "AddV2", "Add",       "BiasAdd",  "Maximum", "Minimum",           "Mul",
+    "Neg", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Square",  "SquaredDifference", "Sub"};
+
+constexpr std::string_view kReductions[] = {"Max", "Mean", "Min", "Sum"};
 
 /// How many groups may each compute a node again.
 constexpr size_t kMostTimes = 4;
@@ -71,13 +73,18 @@ constexpr int32_t kNobody = -1, kOthers = -2, kFirstSet = -3;
 }  // namespace
 
 std::span<const std::string_view> fusable_ops() { return kOps; }
+std::span<const std::string_view> fusable_reductions() { return kReductions; }
 
 ElementwiseFusion::ElementwiseFusion(StepGraph& step, PassDevices devices, ElementwiseGroups groups)
-    : step_(step), devices_(std::move(devices)), which_(groups), add_n_(step.ops().find("AddN")) {
+    : step_(step), devices_(std::move(devices)), which_(groups), add_n_(step.ops().find("AddN")),
+      bias_add_(step.ops().find("BiasAdd")), broadcast_to_(step.ops().find("BroadcastTo")) {
   if (!step.ops().find("_FusedElementwise")) return;
   for (const std::string_view name : kOps)
     if (const OpDef* op = step.ops().find(name)) ops_.insert(op);
-  if (add_n_) ops_.insert(add_n_);
+  for (const OpDef* op : {add_n_, bias_add_})
+    if (op) ops_.insert(op);
+  for (const std::string_view name : kReductions)
+    if (const OpDef* op = step.ops().find(name)) reductions_.insert(op);
   for (const std::string_view name : kQuick)
     if (const OpDef* op = step.ops().find(name)) quick_.insert(op);
   const auto ids = static_cast<size_t>(step.ids());
@@ -91,6 +98,8 @@ ElementwiseFusion::ElementwiseFusion(StepGraph& step, PassDevices devices, Eleme
       for (const Output& input : node.inputs()) note_reader(input, kOthers);
     } else if (std::vector<int32_t> readers = readers_of(node); joins_all(node, readers)) {
       for (const int32_t group : readers) add(node, group);
+    } else if (by_rows(node)) {  // never a root
+      for (const Output& input : node.inputs()) note_reader(input, kOthers);
     } else {
       group_of_[static_cast<size_t>(node.id())] = static_cast<int32_t>(groups_.size());
       groups_.emplace_back();
@@ -124,17 +133,58 @@ void ElementwiseFusion::note_reader(const Output& input, int32_t group) {
 }
 
 bool ElementwiseFusion::fusable(const Node& node) const {
-  if (!ops_.contains(&node.op()) || !node.control_inputs().empty() || step_.is_fed(node)) return false;
+  if (!(ops_.contains(&node.op()) || by_rows(node)) || !node.control_inputs().empty() || step_.is_fed(node))
+    return false;
   const bool on_gpu = devices_.on_gpu && devices_.on_gpu(node);
-  if (on_gpu && which_.cpus_only) return false;
+  if (on_gpu && (which_.cpus_only || by_rows(node))) return false;
+  if (by_rows(node) && !keeps_rows(node)) return false;
+  if (&node.op() == bias_add_ && (on_gpu || !adds_last(node))) return false;
   if (&node.op() == add_n_ && (on_gpu || node.inputs().size() < 2 || node.inputs().size() > 8)) return false;
   return step_.shape(node.out()).has_rank() && devices_.serves(node, "_FusedElementwise");
 }
 
+bool ElementwiseFusion::adds_last(const Node& node) const {
+  const PartialShape x = step_.shape(node.inputs()[0]), bias = step_.shape(node.inputs()[1]);
+  return node.attrs().get_or<std::string>("data_format", "NHWC") != "NCHW" && x.has_rank() && x.rank() >= 2 &&
+         bias.fully_known() && bias.rank() == 1 && bias[0] == x.dim(-1);
+}
+
+bool ElementwiseFusion::keeps_rows(const Node& node) const {
+  const Tensor* second = step_.constant(node.inputs()[1]);
+  if (!second) return false;
+  if (&node.op() == broadcast_to_) return true;
+  const PartialShape shape = step_.shape(node.inputs()[0]);
+  if (second->elements() != 1 || !shape.has_rank() || !node.attrs().get_or("keep_dims", false)) return false;
+  const int64_t axis = second->dtype() == DType::kInt32 ? second->data<int32_t>()[0] : second->data<int64_t>()[0];
+  return axis == -1 || axis == shape.rank() - 1;
+}
+
+bool ElementwiseFusion::is_of_rows(const Output& value, const Node& root) const {
+  const PartialShape rows = step_.shape(value), all = step_.shape(root.out());
+  if (!all.fully_known() || !rows.fully_known() || all.rank() < 1 || rows.rank() != all.rank()) return false;
+  if (devices_.on_gpu && devices_.on_gpu(root)) return false;
+  const int64_t n = all.dim(-1);
+  return n >= kFewestInRow && n <= kMostInRow && rows.dim(-1) == 1 &&
+         std::ranges::equal(rows.dims().first(static_cast<size_t>(rows.rank() - 1)),
+                            all.dims().first(static_cast<size_t>(all.rank() - 1)));
+}
+
+bool ElementwiseFusion::reduces(const Node& node, int depth) const {
+  if (reductions_.contains(&node.op())) return true;
+  return depth > 0 && ops_.contains(&node.op()) && std::ranges::any_of(node.inputs(), [&](const Output& input) {
+           return reduces(*step_.now(input).node, depth - 1);
+         });
+}
+
 bool ElementwiseFusion::joins(const Node& node, const Group& group) const {
   const Node& root = *group.members.front();
-  return group.functions + functions(node) <= kMostNodes && node.dtype(0) == root.dtype(0) && same_place(node, root) &&
-         step_.shape(node.out()) == step_.shape(root.out());
+  if (group.functions + functions(node) > kMostNodes || node.dtype(0) != root.dtype(0) || !same_place(node, root))
+    return false;
+  const PartialShape shape = step_.shape(root.out());
+  if (reductions_.contains(&node.op())) return is_of_rows(node.out(), root) && step_.shape(node.inputs()[0]) == shape;
+  const bool same = step_.shape(node.out()) == shape;
+  if (&node.op() == broadcast_to_) return same && is_of_rows(step_.now(node.inputs()[0]), root);
+  return same || (is_of_rows(node.out(), root) && reduces(node));
 }
 
 bool ElementwiseFusion::joins_all(const Node& node, const std::vector<int32_t>& groups) const {
@@ -142,8 +192,9 @@ bool ElementwiseFusion::joins_all(const Node& node, const std::vector<int32_t>& 
   for (const int32_t g : groups)
     if (!joins(node, groups_[static_cast<size_t>(g)])) return false;
   if (groups.size() == 1) return true;
-  const PartialShape shape = step_.shape(node.out());
-  if (!quick_.contains(&node.op())) {
+  const Node& root = *groups_[static_cast<size_t>(groups.front())].members.front();
+  const PartialShape shape = step_.shape(root.out());
+  if (!quick_.contains(&node.op()) && !by_rows(node) && !is_of_rows(node.out(), root)) {
     int64_t known = 1;
     for (int d = 0; d < shape.rank(); ++d) known *= std::max<int64_t>(shape.dim(d), 1);
     if (known < kLarge) return false;
@@ -152,7 +203,7 @@ bool ElementwiseFusion::joins_all(const Node& node, const std::vector<int32_t>& 
   for (const int32_t g : groups) {
     const auto& inputs = groups_[static_cast<size_t>(g)].inputs;
     std::vector<Output> more;
-    for (const Output& input : node.inputs())
+    for (const Output& input : operands(node))
       if (const Output now = step_.now(input); step_.shape(now) == shape &&
                                                std::ranges::find(inputs, now) == inputs.end() &&
                                                std::ranges::find(more, now) == more.end())
@@ -166,7 +217,8 @@ void ElementwiseFusion::add(const Node& node, int32_t group) {
   Group& to = groups_[static_cast<size_t>(group)];
   to.members.push_back(&node);
   to.functions += functions(node);
-  for (const Output& input : node.inputs()) {
+  to.rows |= by_rows(node);
+  for (const Output& input : operands(node)) {
     const Output now = step_.now(input);
     if (std::ranges::find(to.inputs, now) == to.inputs.end()) to.inputs.push_back(now);
     note_reader(input, group);
@@ -183,31 +235,35 @@ bool ElementwiseFusion::visit(const Node& root) {
   std::vector<Output> inputs;
   const auto is_member = [&](const Output& o) { return std::ranges::find(members, o.node) != members.end(); };
   for (const Node* n : members)
-    for (const Output& in : n->inputs())
+    for (const Output& in : operands(*n))
       if (const Output now = step_.now(in); !is_member(now) && std::ranges::find(inputs, now) == inputs.end())
         inputs.push_back(now);
+  // What has the result's shape, for BroadcastTo.
+  const auto like = std::ranges::find_if(inputs, [&](Output o) { return step_.shape(o) == step_.shape(root.out()); });
+  if (group.rows && like == inputs.end()) return false;
   std::vector<std::string> ops;
-  std::vector<int64_t> operands;
+  std::vector<int64_t> places;   // of the operands of each function
   std::vector<int64_t> results;  // of members: which value the last of their functions makes
   const auto add = [&](const Node& n, int64_t a, int64_t b) {
-    ops.push_back(n.op().name());
-    operands.insert(operands.end(), {a, b});
+    ops.push_back(&n.op() == bias_add_ ? "AddV2" : n.op().name());
+    places.insert(places.end(), {a, b});
     return static_cast<int64_t>(inputs.size() + ops.size()) - 1;
   };
   for (const Node* n : members) {
+    const std::span<const Output> of = operands(*n);
     const auto operand = [&](size_t i) -> int64_t {
-      if (i >= n->inputs().size()) return -1;
-      const Output now = step_.now(n->inputs()[i]);
+      if (i >= of.size()) return &n->op() == broadcast_to_ ? like - inputs.begin() : -1;
+      const Output now = step_.now(of[i]);
       const auto member = std::ranges::find(members, now.node);
       return member != members.end() ? results[static_cast<size_t>(member - members.begin())]
                                      : std::ranges::find(inputs, now) - inputs.begin();
     };
     int64_t result = add(*n, operand(0), operand(1));
-    for (size_t i = 2; i < n->inputs().size(); ++i) result = add(*n, result, operand(i));
+    for (size_t i = 2; i < of.size(); ++i) result = add(*n, result, operand(i));
     results.push_back(result);
   }
   const Output fused = step_.add_like(root, "_FusedElementwise", std::move(inputs),
-                                      {{"ops", std::move(ops)}, {"operands", std::move(operands)}});
+                                      {{"ops", std::move(ops)}, {"operands", std::move(places)}});
   if (!fused) return false;
   step_.replace(root, {&fused, 1});
   return true;

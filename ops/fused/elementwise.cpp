@@ -6,9 +6,8 @@
 
 #include "base/check.h"
 #include "graph/passes/fuse_elementwise.h"
-#include "ops/fused/fused_program.h"
+#include "ops/fused/fused_rows.h"
 #include "ops/fused/register.h"
-#include "ops/parts/elementwise.h"
 
 namespace troupe {
 namespace {
@@ -18,32 +17,39 @@ constexpr int64_t kScratchBytes = 24 << 10;
 /// Elements of the longest block.
 constexpr int64_t kLongest = 2048;
 
-/// The loop of an op for one type.
-struct FusedLoop {
-  UnaryLoop unary = nullptr;  // or
-  BinaryLoop binary = nullptr;
-  int64_t grain = 1;
-  bool broadcasts = true;
-};
 using FusedLoops = std::map<std::pair<std::string_view, DType>, FusedLoop>;
 
 FusedLoops find_loops(const KernelRegistry& kernels) {
+  const auto make = [&](std::string_view op, DType dtype) {
+    Attrs attrs;
+    attrs.set("T", dtype);
+    KernelInit init;
+    init.op = op;
+    init.attrs = &attrs;
+    auto kernel = kernels.make(init, DeviceKind::kCpu);
+    TROUPE_CHECK(kernel.ok());
+    return std::move(*kernel);
+  };
   FusedLoops loops;
   for (const std::string_view op : fusable_ops())
     for (DType dtype : FullFloatTypes::dtypes()) {
-      Attrs attrs;
-      attrs.set("T", dtype);
-      KernelInit init;
-      init.op = op;
-      init.attrs = &attrs;
-      const auto kernel = kernels.make(init, DeviceKind::kCpu);
-      TROUPE_CHECK(kernel.ok());
-      const auto* unary = dynamic_cast<const UnaryKernel*>(kernel->get());
-      const auto* binary = dynamic_cast<const BinaryKernel*>(kernel->get());
+      const auto kernel = make(op, dtype);
+      const auto* unary = dynamic_cast<const UnaryKernel*>(kernel.get());
+      const auto* binary = dynamic_cast<const BinaryKernel*>(kernel.get());
       TROUPE_CHECK((unary && unary->out() == dtype) || (binary && binary->out() == dtype));
-      loops[{op, dtype}] = unary ? FusedLoop{unary->loop(), nullptr, unary->grain()}
-                                 : FusedLoop{nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
+      loops[{op, dtype}] =
+          unary ? FusedLoop{FusedKind::kUnary, unary->loop(), nullptr, unary->grain()}
+                : FusedLoop{FusedKind::kBinary, nullptr, binary->loop(), binary->grain(), binary->broadcasts()};
     }
+  for (const std::string_view op : fusable_reductions())
+    for (DType dtype : FullFloatTypes::dtypes()) {
+      const auto kernel = make(op, dtype);
+      const auto* reduction = dynamic_cast<const ReduceKernel*>(kernel.get());
+      TROUPE_CHECK(reduction);
+      loops[{op, dtype}] = {.kind = FusedKind::kReduce, .grain = kCheapGrain, .reduce = reduction->loops()};
+    }
+  for (DType dtype : FullFloatTypes::dtypes())
+    loops[{"BroadcastTo", dtype}] = {.kind = FusedKind::kSpread, .grain = kCheapGrain};
   // Of two at a time.
   for (DType dtype : FullFloatTypes::dtypes()) {
     FusedLoop sum = loops.at({"AddV2", dtype});
@@ -53,30 +59,13 @@ FusedLoops find_loops(const KernelRegistry& kernels) {
   return loops;
 }
 
-struct Instruction {
-  FusedLoop loop;
-  size_t a = 0, b = 0;  // as in FusedStep
-  size_t block = 0;     // where its result is kept
-};
-
-/// Where the element of the first input of `plan` lies that is read beside element `at` of the result.
-int64_t first_of(const Broadcast& plan, int64_t at) {
-  int64_t rest = at / plan.run();
-  int64_t from = plan.stride[0][plan.rank - 1] * (at % plan.run());
-  for (int d = plan.rank - 2; d >= 0; --d) {
-    from += rest % plan.size[d] * plan.stride[0][d];
-    rest /= plan.size[d];
-  }
-  return from;
-}
-
 /// Elements [begin, begin + n) of the first input of `plan`, repeated as it says.
 void expand(const Broadcast& plan, const char* in, size_t size, int64_t begin, int64_t n, char* out) {
   const int64_t run = plan.run();
   const bool repeats = plan.stride[0][plan.rank - 1] == 0;
   while (n > 0) {
     const int64_t count = std::min(run - begin % run, n);
-    const char* source = in + static_cast<size_t>(first_of(plan, begin)) * size;
+    const char* source = in + static_cast<size_t>(place_of_first(plan, begin)) * size;
     if (!repeats) std::memcpy(out, source, static_cast<size_t>(count) * size);
     else if (size == 4) std::fill_n(reinterpret_cast<float*>(out), count, *reinterpret_cast<const float*>(source));
     else std::fill_n(reinterpret_cast<double*>(out), count, *reinterpret_cast<const double*>(source));
@@ -88,13 +77,9 @@ void expand(const Broadcast& plan, const char* in, size_t size, int64_t begin, i
 
 class FusedElementwise final : public ComputeKernel {
  public:
-  FusedElementwise(FusedProgram form, std::vector<Instruction> program, size_t blocks)
+  FusedElementwise(FusedProgram form, std::vector<FusedInstruction> program, size_t blocks)
       : form_(std::move(form)), size_(size_of(form_.dtype)), inputs_(form_.inputs), blocks_(blocks),
-        program_(std::move(program)) {
-    double dear = 0;
-    for (const Instruction& i : program_) dear += 1.0 / static_cast<double>(i.loop.grain);
-    grain_ = std::max<int64_t>(static_cast<int64_t>(1 / dear), 256);
-  }
+        program_(std::move(program)), grain_(grain_of(program_)) {}
   bool shareable() const override { return true; }
 
   Status compute(KernelContext& c) override {
@@ -122,7 +107,7 @@ class FusedElementwise final : public ComputeKernel {
       else if (source.plan->stride[0][source.plan->rank - 1] == 1) source.how = Reading::kRun;
     }
     // Loops take one element beside a block; another becomes a block.
-    for (const Instruction& i : program_) {
+    for (const FusedInstruction& i : program_) {
       if (!is_element(sources, i.a) || !is_element(sources, i.b)) continue;
       sources[i.a].how = Reading::kRepeated;
       if (!sources[i.a].plan) TROUPE_RETURN_IF_ERROR(plan(i.a));
@@ -174,9 +159,9 @@ class FusedElementwise final : public ComputeKernel {
         const Source& s = sources[operand];
         if (s.how == Reading::kWhole) return s.data + offset;
         if (s.how == Reading::kRepeated) return scratch + s.block * stride;
-        return s.plan ? s.data + static_cast<size_t>(first_of(*s.plan, at)) * size_ : s.data;
+        return s.plan ? s.data + static_cast<size_t>(place_of_first(*s.plan, at)) * size_ : s.data;
       };
-      for (const Instruction& i : program_) {
+      for (const FusedInstruction& i : program_) {
         char* to = &i == &program_.back() ? out + offset : scratch + i.block * stride;
         constexpr double kNoParameters[2] = {};
         if (i.loop.unary) i.loop.unary(to, place(i.a), n, kNoParameters);
@@ -192,12 +177,12 @@ class FusedElementwise final : public ComputeKernel {
   const FusedProgram form_;
   const size_t size_, inputs_;
   const size_t blocks_;  // for results
-  const std::vector<Instruction> program_;
-  int64_t grain_ = 1;
+  const std::vector<FusedInstruction> program_;
+  const int64_t grain_;
 };
 
 /// Gives each result but the last a block, again once its last reader has run. Returns how many blocks there are.
-size_t assign_blocks(std::vector<Instruction>& program, size_t inputs) {
+size_t assign_blocks(std::vector<FusedInstruction>& program, size_t inputs) {
   std::vector<size_t> last(program.size(), 0), free;
   for (size_t j = 0; j < program.size(); ++j)
     for (size_t operand : {program[j].a, program[j].b})
@@ -218,12 +203,13 @@ Result<std::unique_ptr<ComputeKernel>> make_fused(const KernelInit& init, const 
   const auto find = [&](std::string_view op) -> std::optional<FusedFunction> {
     const auto at = loops.find({op, dtype});
     if (at == loops.end()) return {};
-    return FusedFunction{at->first.first, at->second.unary != nullptr, at->second.broadcasts};
+    return FusedFunction{at->first.first, at->second.kind, at->second.broadcasts};
   };
   TROUPE_ASSIGN(FusedProgram form, FusedProgram::parse(init, find));
-  std::vector<Instruction> program;
+  std::vector<FusedInstruction> program;
   for (const FusedStep& s : form.steps) program.push_back({loops.at({s.function.op, dtype}), s.a, s.b});
   const size_t blocks = assign_blocks(program, form.inputs);
+  if (form.by_rows()) return make_fused_rows(std::move(form), std::move(program), blocks);
   return std::unique_ptr<ComputeKernel>(new FusedElementwise(std::move(form), std::move(program), blocks));
 }
 
@@ -248,7 +234,8 @@ void register_fused_elementwise_ops(OpRegistry& ops, KernelRegistry& kernels) {
           })
           .doc("The last result of the element-wise functions `ops`, each applied to two `operands` (of which one of "
                "a single tensor ignores the second): below N an input, from there on the result of an earlier "
-               "function. A pass makes it."),
+               "function. On CPUs Max, Mean, Min and Sum are of the last dimension, which stays with size 1, and "
+               "BroadcastTo repeats to the shape of its second operand. A pass makes it."),
       not_differentiable("passes make it, after gradients"));
   kernels.add("_FusedElementwise", DeviceKind::kCpu, {{"T", FullFloatTypes::dtypes()}},
               [loops = find_loops(kernels)](const KernelInit& init) { return make_fused(init, loops); });

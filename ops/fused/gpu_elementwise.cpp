@@ -20,14 +20,15 @@ struct NamedGpuFunction {
 };
 template <class F> inline constexpr bool kFusedBroadcasts = !requires { typename F::SameShape; };
 constexpr NamedGpuFunction kGpuFunctions[] = {
-#define TROUPE_UNARY_ENTRY(name, functor) {{#name, true}, GpuFunction::k##name},
-#define TROUPE_BINARY_ENTRY(name, functor) {{#name, false, kFusedBroadcasts<functor>}, GpuFunction::k##name},
+#define TROUPE_UNARY_ENTRY(name, functor) {{#name, FusedKind::kUnary}, GpuFunction::k##name},
+#define TROUPE_BINARY_ENTRY(name, functor) \
+  {{#name, FusedKind::kBinary, kFusedBroadcasts<functor>}, GpuFunction::k##name},
     TROUPE_FUSED_UNARY(TROUPE_UNARY_ENTRY) TROUPE_FUSED_BINARY(TROUPE_BINARY_ENTRY)
 #undef TROUPE_UNARY_ENTRY
 #undef TROUPE_BINARY_ENTRY
         {{"AddV2"}, GpuFunction::kAdd},
     {{"RealDiv"}, GpuFunction::kDiv},
-    {{"Round", true}, GpuFunction::kRint},
+    {{"Round", FusedKind::kUnary}, GpuFunction::kRint},
 };
 
 const NamedGpuFunction* find_gpu_function(std::string_view op) {
@@ -68,7 +69,7 @@ GpuProgram make_gpu_program(const FusedProgram& from) {
     GpuInstruction& to = program.code[program.length++];
     to.function = find_gpu_function(step.function.op)->function;
     to.a = operand(step.a);
-    if (!step.function.unary) to.b = operand(step.b);
+    if (step.function.kind == FusedKind::kBinary) to.b = operand(step.b);
     for (size_t read = 0; read < order[k]; ++read)  // operands are read before a result is kept
       if (slot[read] != GpuInstruction::kNoSlot && last_reader[read] == order[k]) free.push_back(slot[read]);
     if (!kept[order[k]]) continue;

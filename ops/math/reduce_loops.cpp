@@ -2,6 +2,7 @@
 // The order of reductions.
 #include "ops/math/reduce_loops.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "devices/parallel.h"
@@ -129,6 +130,31 @@ void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& l
   ReductionLoop reduction(plan, x, loops, out, threads);
   if (plan.inner_reduced) reduction.inner();
   else reduction.outer();
+}
+
+void reduce_row(const void* x, int64_t n, size_t size, const ReduceLoops& loops, void* out) {
+  alignas(8) char acc[8];
+  loops.init(acc, 1);
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    alignas(8) char block[8];
+    loops.init(block, 1);
+    loops.run(block, static_cast<const char*>(x) + static_cast<size_t>(begin) * size, std::min(kBlock, n - begin));
+    loops.merge(acc, block, 1);
+  }
+  loops.finish(out, acc, 1, n);
+}
+
+Status ReduceKernel::compute(KernelContext& c) {
+  const Tensor& x = c.input(0);
+  std::array<bool, kMaxRank> reduced;
+  reduced.fill(true);
+  if (!all_) {
+    TROUPE_ASSIGN(reduced, reduced_axes(c.input(1), x.rank()));
+  }
+  TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), reduced_shape(x.shape(), reduced, keep_dims_)));
+  if (y.elements() > 0) reduce(x, reduced, loops_, y.mutable_raw(), c.threads());
+  c.set_output(0, std::move(y));
+  return {};
 }
 
 }  // namespace troupe

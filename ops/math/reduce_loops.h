@@ -7,6 +7,7 @@
 
 #include "ops/parts/reduce_plan.h"
 #include "ops/parts/type_dispatch.h"
+#include "troupe/kernel.h"
 
 namespace troupe {
 
@@ -23,5 +24,20 @@ struct ReduceLoops {
 /// Reduces x over the dimensions where `reduced` is true into `out`, whose elements are in the order of the others.
 /// Sums in blocks, so that rounding grows slowly; the order depends on the shape alone, never on threads.
 void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& loops, void* out, int threads);
+/// The result of n neighbouring elements of `size` bytes. In the order of reduce(), where rows are shorter than 65,536.
+void reduce_row(const void* x, int64_t n, size_t size, const ReduceLoops& loops, void* out);
+
+/// Sum, Mean and their kin, of the dimensions that the second input names, or of `all`.
+class ReduceKernel final : public ComputeKernel {
+ public:
+  ReduceKernel(ReduceLoops loops, bool keep_dims, bool all) : loops_(loops), keep_dims_(keep_dims), all_(all) {}
+  Status compute(KernelContext& c) override;
+  const ReduceLoops& loops() const { return loops_; }
+
+ private:
+  const ReduceLoops loops_;
+  const bool keep_dims_;
+  const bool all_;
+};
 
 }  // namespace troupe

@@ -56,28 +56,6 @@ template <class R, class T> ReduceLoops loops_of() {
           finish<typename R::End, A, T>};
 }
 
-class ReduceKernel final : public ComputeKernel {
- public:
-  ReduceKernel(ReduceLoops loops, bool keep_dims, bool all) : loops_(loops), keep_dims_(keep_dims), all_(all) {}
-  Status compute(KernelContext& c) override {
-    const Tensor& x = c.input(0);
-    std::array<bool, kMaxRank> reduced;
-    reduced.fill(true);
-    if (!all_) {
-      TROUPE_ASSIGN(reduced, reduced_axes(c.input(1), x.rank()));
-    }
-    TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), reduced_shape(x.shape(), reduced, keep_dims_)));
-    if (y.elements() > 0) reduce(x, reduced, loops_, y.mutable_raw(), c.threads());
-    c.set_output(0, std::move(y));
-    return {};
-  }
-
- private:
-  const ReduceLoops loops_;
-  const bool keep_dims_;
-  const bool all_;
-};
-
 void add_kernel(KernelRegistry& kernels, const char* op, DType dtype, const ReduceLoops& loops, bool all) {
   kernels.add(op, DeviceKind::kCpu, "T", dtype, [=](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     return std::unique_ptr<ComputeKernel>(new ReduceKernel(loops, init.attrs->get_or<bool>("keep_dims", false), all));

@@ -70,8 +70,9 @@ Output sum_to(GradientContext& c, Output g, Output x, Output y) {
       const int at = i - (whole->rank() - xs.rank());
       if (at < 0 || (xs[at] == 1 && (*whole)[i] != 1)) axes.push_back(i);
     }
-    const Output sum = c.op("Sum", {g, int_vector(c, axes)});
-    return xs.rank() == whole->rank() - static_cast<int>(axes.size()) ? sum : c.op("Reshape", {sum, sizes_of(c, x)});
+    const bool keeps = xs.rank() == whole->rank();
+    const Output sum = c.op("Sum", {g, int_vector(c, axes)}, {{"keep_dims", keeps}});
+    return keeps || sum.shape() == xs ? sum : c.op("Reshape", {sum, sizes_of(c, x)});
   }
   const Output sx = c.op("Shape", {x}), sy = c.op("Shape", {y});
   const std::vector<Output> axes = c.ops("BroadcastGradientArgs", {sx, sy});

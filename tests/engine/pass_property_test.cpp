@@ -339,3 +339,51 @@ TEST_CASE("passes leave the gradients of an unrolled recurrent network as they a
   REQUIRE((expected.ok() && result.ok()));
   for (size_t i = 0; i < 2; ++i) check_close((*expected)[i], (*result)[i]);
 }
+
+TEST_CASE("passes leave rows that are reduced and spread, and their gradients, as they are") {
+  const std::vector<GraphPasses> each = {*GraphPasses::parse("fuse_elementwise"), GraphPasses(), GraphPasses::all()};
+  for (uint32_t seed = 0; seed < repeats(60); ++seed) {
+    INFO("seed " << seed);
+    TestEngine t;
+    std::mt19937 random(seed);
+    const auto pick = [&](size_t n) { return random() % n; };
+    const int64_t n = std::array<int64_t, 4>{64, 70, 128, 300}[pick(4)];
+    const Shape all = pick(2) ? Shape{5, n} : Shape{2, 3, n};
+    Shape rows = all;
+    rows.set(all.rank() - 1, 1);
+    std::vector<Feed> feeds;
+    Outputs values, xs;
+    for (const Shape& shape : {all, all, Shape{n}, rows}) {
+      xs.push_back(t.scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}}));
+      Tensor value = *Tensor::make(DType::kFloat32, shape);
+      float* to = value.mutable_data<float>();
+      for (int64_t i = 0; i < value.elements(); ++i) to[i] = static_cast<float>(pick(2001)) * 1e-3f - 1;
+      feeds.push_back({xs.back(), value});
+    }
+    values = xs;
+    const Output last = t.scope.constant(-1);
+    const Output sizes = t.scope.constant(Tensor::of<int64_t>(all.dims()));
+    const auto any = [&] { return values[values.size() - 1 - pick(std::min<size_t>(values.size(), 6))]; };
+    for (size_t i = 0, count = 4 + pick(12); i < count; ++i) {
+      const Output a = any(), b = any();
+      switch (pick(6)) {
+        case 0: values.push_back(t.scope.op(pick(2) ? "Tanh" : "Sigmoid", {a})); break;
+        case 1: values.push_back(t.scope.op(pick(2) ? "Mean" : "Sum", {a, last}, {{"keep_dims", true}})); break;
+        case 2: values.push_back(t.scope.op("BroadcastTo", {a, sizes})); break;
+        case 3: values.push_back(t.scope.op("Mul", {a, b})); break;
+        case 4: values.push_back(t.scope.op(pick(2) ? "AddV2" : "Sub", {a, b})); break;
+        case 5: values.push_back(t.scope.op("Tanh", {t.scope.op("Mul", {a, t.scope.constant(0.1f)})})); break;
+      }
+      if (pick(4) == 0) values.push_back(t.scope.op("Tanh", {values.back()}));
+    }
+    Outputs fetches = {values.back(), values[values.size() - 2]};
+    INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
+    REQUIRE(t.scope.ok());
+    const auto dxs = gradients(t.scope, {values.back()}, xs);
+    INFO((dxs.ok() ? "" : dxs.error().str()));
+    REQUIRE(dxs.ok());
+    for (const Output& dx : *dxs)
+      if (dx) fetches.push_back(dx);
+    check_passes(t, each, feeds, fetches);
+  }
+}

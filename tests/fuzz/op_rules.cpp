@@ -161,6 +161,8 @@ _FusedAttention : ~close queries=[b,h,m,d] keys=[b,h,n,d] values=[b,h,n,w] @layo
 _FusedElementwise : @N=2 args=[*S] @ops={'Add'}|{'Mul'} @operands={0,1}
 _FusedElementwise : @N=2 args=[*S] @ops={'Add','Relu'} @operands={0,1,2}
 _FusedElementwise : @N=2 args=[*S] @ops={'AddN','Relu'} @operands={0,1,2}
+_FusedElementwise : @N=2 args=[*S,n] @ops={'Mean','Sub','Mul'} @operands={0,0,0,2,3,1}
+_FusedElementwise : @N=2 args=[*S,n] @ops={'Sum','BroadcastTo','Add'} @operands={0,0,2,1,3,1}
 BandedTriangularSolve : ~close n:1..4 k:1..n matrix=[*A,k,n](1.0..2.0) rhs=[*A,n,m]
 Cholesky SelfAdjointEigV2 MatrixSquareRoot MatrixLogarithm : input=[*A,n,n]:positive
 CholeskyGrad : l=[*A,n,n]:lower grad=[*A,n,n]

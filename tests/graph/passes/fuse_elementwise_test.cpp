@@ -4,6 +4,7 @@
 
 #include "tests/graph/passes/pass_fixture.h"
 #include "troupe/control_flow.h"
+#include "troupe/gradients.h"
 
 using namespace troupe;
 
@@ -131,6 +132,15 @@ TEST_CASE("a sum of several tensors is as many sums of two, where they have the 
   CHECK(f.fused({f.s.op("Exp", {one}), f.s.op("Exp", {nine})}) == "AddN AddN Exp Exp");
 }
 
+TEST_CASE("a bias along the last dimension is added in a group, where it is known to fit") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {-1, 3}), b = f.placeholder("b", {3}), any = f.placeholder("any", {-1});
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {x, b})})}) == "[AddV2,Exp]");
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {x, any})})}) == "BiasAdd Exp");
+  const Output images = f.placeholder("images", {2, 3, 4, 4});
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {images, b}, {{"data_format", "NCHW"}})})}) == "BiasAdd Exp");
+}
+
 TEST_CASE("steps that compute gradients fuse by default and compute again what they would have to keep") {
   ElementwiseFixture f;
   const Output x = f.placeholder("x", {512, 512}), dy = f.placeholder("dy", {512, 512});
@@ -142,6 +152,52 @@ TEST_CASE("steps that compute gradients fuse by default and compute again what t
   CHECK(f.fused({y, dx}, {}, GraphPasses()) == f.fused({y, dx}, {}, ElementwiseFixture::training()));
   // What somebody else reads is there anyway.
   CHECK(f.fused({y, dx, t}, {}, ElementwiseFixture::training()) == "[Mul,Tanh] Mul [Mul,TanhGrad,Mul]");
+}
+
+TEST_CASE("rows that are reduced and spread again stay within a group, and so do layer norms and their gradients") {
+  ElementwiseFixture f;
+  const Output x = f.placeholder("x", {8, 128}), dy = f.placeholder("dy", {8, 128});
+  const Output last = f.s.constant(Tensor::of<int32_t>({-1})), first = f.s.constant(Tensor::of<int32_t>({0}));
+  const auto reduced = [&](const char* op, Output v, Output axis, bool keep = true) {
+    return f.s.op(op, {v, axis}, {{"keep_dims", keep}});
+  };
+  const auto less = [&](Output v, Output by) { return f.s.op("Exp", {f.s.op("Sub", {v, by})}); };
+  CHECK(f.fused({less(x, reduced("Max", x, last))}) == "[Max,Sub,Exp]");
+  CHECK(f.fused({less(x, f.s.op("Sqrt", {reduced("Sum", f.s.op("Square", {x}), last)}))}) ==
+        "[Square,Sum,Sqrt,Sub,Exp]");
+  const Output wide = f.s.op("BroadcastTo", {reduced("Sum", x, last), f.s.constant(Tensor::of<int32_t>({8, 128}))});
+  CHECK(f.fused({less(x, wide)}) == "[Sum,BroadcastTo,Sub,Exp]");
+  // Of another dimension, or which drop it, or of a result that is wanted.
+  CHECK(f.fused({less(x, reduced("Sum", x, first))}) == "Sum [Sub,Exp]");
+  CHECK(f.fused({less(x, reduced("Sum", x, first, false))}) == "Sum [Sub,Exp]");
+  const Output sum = reduced("Sum", f.s.op("Abs", {x}), last);
+  CHECK(f.fused({less(x, sum), sum}) == "Abs Sum [Sub,Exp]");
+  CHECK(f.fused({sum}) == "Abs Sum");
+  // Short rows, long ones, and what is not known.
+  for (const PartialShape& shape : {PartialShape{8, 63}, PartialShape{8, 8193}, PartialShape{-1, 128}}) {
+    const Output y = f.placeholder(fmt::format("y{}", f.graph.size()), shape);
+    CHECK(f.fused({less(y, reduced("Max", y, last))}) == "Max [Sub,Exp]");
+  }
+
+  const Output gamma = f.placeholder("gamma", {128}), beta = f.placeholder("beta", {128});
+  const Output centered = f.s.op("Sub", {x, reduced("Mean", x, last)});
+  const Output variance = reduced("Mean", f.s.op("Square", {centered}), last);
+  const Output root = f.s.op("Rsqrt", {f.s.op("AddV2", {variance, f.s.constant(1e-5f)})});
+  const Output normal = f.s.op("Mul", {centered, root});
+  const Output y = f.s.op("AddV2", {f.s.op("Mul", {normal, gamma}), beta});
+  CHECK(f.fused({y}) == "[Mean,Sub,Square,Mean,AddV2,Rsqrt,Mul,Mul,AddV2]");
+  const auto grads = gradients(f.s, {y}, {x, gamma, beta}, {dy});
+  REQUIRE(grads.ok());
+  std::vector<Output> fetches = *grads;
+  fetches.push_back(y);
+  StepGraph step(f.graph, {}, fetches, {});
+  run_passes(step, GraphPasses(), [&](const Node& n, std::span<const Tensor> in) { return f.compute(n, in); });
+  std::map<std::string, int> ops;
+  for (const Node* n : step.nodes()) ++ops[n->op().name()];
+  CHECK(ops["_FusedElementwise"] == 3);  // y, dx, and what is summed to be dgamma
+  CHECK(ops["Sum"] == 2);
+  ops.erase("Const"), ops.erase("Placeholder"), ops.erase("_FusedElementwise"), ops.erase("Sum");
+  for (const auto& [op, count] : ops) FAIL(op << " " << count);
 }
 
 TEST_CASE("nothing is computed again that a cache near a core holds, or that is made of more") {

@@ -110,6 +110,33 @@ TEST_CASE("many functions reuse their blocks") {
   f.check_same(f.fused({x}, ops, operands), made.back());
 }
 
+TEMPLATE_TEST_CASE("rows are reduced and spread in the order of their own kernels", "", float, double) {
+  ElementwiseFixture f;
+  const Output last = f.s.constant(Tensor::of<int32_t>({-1}));
+  for (const Shape& shape : {Shape{3, 5}, Shape{1}, Shape{700}, Shape{2, 3, 64}, Shape{1, 9000}, Shape{4, 1},
+                             Shape{0, 7}, Shape{7, 0}, Shape{40, 130}}) {
+    INFO(shape.str());
+    Shape column = shape;
+    column.set(shape.rank() - 1, 1);
+    const Output x = f.values<TestType>(shape), gamma = f.values<TestType>({shape.dim(-1)}),
+                 shift = f.values<TestType>(column), two = f.s.constant(Tensor::scalar(TestType(2)));
+    for (const std::string op : {"Sum", "Mean", "Max", "Min"}) {
+      INFO(op);
+      const auto reduced = [&](Output v) { return f.s.op(op, {v, last}, {{"keep_dims", true}}); };
+      // x - reduced(x * gamma) * shift * 2, then gamma * that.
+      const Output by_rows = f.s.op("Mul", {f.s.op("Mul", {reduced(f.s.op("Mul", {x, gamma})), shift}), two});
+      f.check_same(f.fused({x, gamma, shift, two}, {"Mul", op, "Mul", "Mul", "Sub", "Mul"},
+                           {0, 1, 4, -1, 5, 2, 6, 3, 0, 7, 1, 8}),
+                   f.s.op("Mul", {gamma, f.s.op("Sub", {x, by_rows})}));
+      // The column first, its own reduction, and a row repeated.
+      const Output wide = f.s.op("BroadcastTo", {f.s.op("AddV2", {reduced(shift), reduced(x)}),
+                                                 f.s.constant(Tensor::of<int64_t>(shape.dims()))});
+      f.check_same(f.fused({shift, x}, {op, op, "AddV2", "BroadcastTo", "AddN"}, {0, -1, 1, -1, 2, 3, 4, 1, 5, 1}),
+                   f.s.op("AddN", {wide, x}));
+    }
+  }
+}
+
 TEST_CASE("shapes that do not fit are named with their function, and bad programs are refused") {
   ElementwiseFixture f;
   const auto fault = [&](std::vector<Output> args, Strings ops, Numbers operands) {
@@ -128,6 +155,16 @@ TEST_CASE("shapes that do not fit are named with their function, and bad program
   r = f.evaluator.run({f.fused({a, b}, {"Neg", "ReluGrad"}, {0, -1, 2, 1})}, {{a, feed({2, 1})}, {b, feed({2})}});
   REQUIRE_FALSE(r.ok());
   CHECK(r.error().message == "in ReluGrad: shapes [2,1] and [2] differ");
+
+  r = f.evaluator.run({f.fused({a, b}, {"Sum", "AddV2"}, {0, -1, 2, 1})}, {{a, feed({})}, {b, feed({3})}});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message == "in Sum: a scalar has no last dimension");
+  r = f.evaluator.run({f.fused({a, b}, {"BroadcastTo", "Neg"}, {0, 1, 2, -1})}, {{a, feed({2, 3})}, {b, feed({3})}});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message == "in BroadcastTo: [2,3] does not broadcast to [3]");
+  r = f.evaluator.run({f.fused({a, b}, {"Mul", "Sum"}, {0, 1, 2, -1})}, {{a, feed({2, 3})}, {b, feed({3})}});
+  REQUIRE_FALSE(r.ok());
+  CHECK(r.error().message.find("a value [2,3] is larger than the result [2,1]") == 0);
 
   const Output x = f.values<float>({2});
   CHECK(fault({x}, {"MatMul"}, {0, 0}).find("'MatMul' of float32 cannot be fused") == 0);
