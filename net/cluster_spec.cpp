@@ -118,6 +118,8 @@ Result<ClusterSpec> ClusterSpec::make(std::string name, Jobs jobs) {
   for (const auto& [job, tasks] : jobs) {
     if (job == kClientJob)
       return invalid_argument("cluster '{}': no job is called '{}', which those are that ask for steps", name, job);
+    if (job == kOwnJob)
+      return invalid_argument("cluster '{}': no job is called '{}', which a client's own devices are of", name, job);
     if (tasks.empty()) return invalid_argument("cluster '{}': job '{}' has no tasks", name, job);
     for (const auto& [task, address] : tasks) {
       const TaskId id{job, task};

@@ -20,6 +20,8 @@ inline constexpr int kMostTasks = 1000;
 inline constexpr size_t kLongestName = 200;
 /// The job of those that run steps on a cluster without being a task of it. No job of a cluster has this name.
 inline constexpr std::string_view kClientJob = "client";
+/// The job of a client's own devices, and of those of an engine without a cluster. No job of a cluster has this name.
+inline constexpr std::string_view kOwnJob = "localhost";
 
 /// One process of a cluster. Ordered by job, then by number: of two tasks the lower one dials.
 struct TaskId {

@@ -76,6 +76,7 @@ TEST_CASE("faults of a cluster name key and value") {
   CHECK_THAT(fault(R"({"cluster": {"9": ["a:1"]}})"), Contains("'9' is not a name of a job"));
   CHECK_THAT(fault(R"({"cluster": {"client": ["a:1"]}})"), Contains("no job is called 'client'"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": "a b"})"), Contains("'a b' is not a name of a cluster"));
+  CHECK_THAT(fault(R"({"cluster": {"localhost": ["a:1"]}})"), Contains("no job is called 'localhost'"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": 3})"), Contains("name is not a text: 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "jobs": 3})"), Contains("a cluster has no 'jobs': 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "task": 3})"), Contains("'task' has no 'type'"));
