@@ -9,7 +9,10 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "net/certificates.h"
@@ -79,12 +82,17 @@ class Keys {
 
   Status make(const std::vector<std::string>& clients) {
     if (mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) return cannot("make the folder", folder_, errno);
-    TROUPE_RETURN_IF_ERROR(find_authority());
+    std::vector<std::pair<std::string, net::CertificateName>> all;
     for (const net::TaskId& task : spec_.tasks())
-      TROUPE_RETURN_IF_ERROR(add(fmt::format("{}-{}", task.job, task.task), {spec_.name(), task}));
-    TROUPE_RETURN_IF_ERROR(add("client", {spec_.name(), {}}));
-    for (const std::string& client : clients)
-      TROUPE_RETURN_IF_ERROR(add("client-" + client, {spec_.name(), {}, client}));
+      all.push_back({fmt::format("{}-{}", task.job, task.task), {spec_.name(), task}});
+    all.push_back({"client", {spec_.name(), {}}});
+    for (const std::string& client : clients) all.push_back({"client-" + client, {spec_.name(), {}, client}});
+    std::map<std::string, net::CertificateName> whose;
+    for (const auto& [name, who] : all)
+      if (const auto& first = whose.try_emplace(name, who).first->second; first != who)
+        return invalid_argument("{} and {} would both have the folder '{}'", first.uri(), who.uri(), path(name));
+    TROUPE_RETURN_IF_ERROR(find_authority());
+    for (const auto& [name, who] : all) TROUPE_RETURN_IF_ERROR(add(name, who));
     return {};
   }
 
@@ -114,7 +122,7 @@ class Keys {
   Status add(const std::string& name, const net::CertificateName& who) {
     const std::string at = path(name), unfinished = at + ".new";
     if (exists(at)) {
-      TROUPE_ASSIGN(const std::string certificate, read_file(at + "/" + programs::kCertificateFile));
+      TROUPE_ASSIGN(const std::string certificate, check_kept(at, who));
       return tell(name, certificate, who.uri() + ", kept");
     }
     TROUPE_ASSIGN(const auto made, net::issue_certificate(authority_, who, {now_ - kBefore, now_ + days_ * kDay}));
@@ -127,6 +135,21 @@ class Keys {
     TROUPE_RETURN_IF_ERROR(write_new(in + programs::kCertificateFile, made.certificate, 0644));
     if (rename(unfinished.c_str(), at.c_str()) != 0) return cannot("make the folder", at, errno);
     return tell(name, made.certificate, who.uri() + ", new");
+  }
+
+  /// The certificate in a folder that was there. Errors: it is not what would be made now, though perhaps older.
+  Result<std::string> check_kept(const std::string& folder, const net::CertificateName& who) const {
+    net::KeyPair kept;
+    std::string authority;
+    const auto in = folder + "/";
+    TROUPE_ASSIGN(kept.certificate, read_file(in + programs::kCertificateFile));
+    TROUPE_ASSIGN(kept.key, read_file(in + programs::kKeyFile));
+    TROUPE_ASSIGN(authority, read_file(in + programs::kCaFile));
+    for (const std::string& by : {authority_.certificate, authority})
+      if (const Status fits = net::check_issued(by, kept, who); !fits.ok())
+        return make_error(fits.error().code, "'{}' {}: remove it, and run this again to make it anew", folder,
+                          fits.error().message);
+    return std::move(kept.certificate);
   }
 
   Status tell(const std::string& name, const std::string& certificate, const std::string& what) const {

@@ -68,6 +68,13 @@ Result<KeyPair> end(X509* certificate, EVP_PKEY* key, EVP_PKEY* signer) {
   return KeyPair{text_of(public_part.get()), text_of(private_part.get())};
 }
 
+/// Without a password; null where it cannot be read.
+KeyPtr private_key(const std::string& pem) {
+  const BioPtr from(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+  return KeyPtr(PEM_read_bio_PrivateKey(
+      from.get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
+}
+
 int64_t seconds_of(const ASN1_TIME* time) {
   std::tm parts = {};
   return ASN1_TIME_to_tm(time, &parts) == 1 ? static_cast<int64_t>(timegm(&parts)) : 0;
@@ -93,9 +100,7 @@ Result<KeyPair> issue_certificate(const KeyPair& authority, const CertificateNam
   TROUPE_RETURN_IF_ERROR(name.check());
   begin_openssl();
   const auto issuers = read_certificates(authority.certificate);
-  const BioPtr from(BIO_new_mem_buf(authority.key.data(), static_cast<int>(authority.key.size())));
-  const KeyPtr signer(PEM_read_bio_PrivateKey(
-      from.get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
+  const KeyPtr signer = private_key(authority.key);
   if (issuers.empty()) return invalid_argument("the authority's certificate cannot be read");
   if (!signer) return invalid_argument("the authority's key cannot be read: {}", openssl_text());
   X509* const issuer = issuers[0].get();
@@ -125,6 +130,25 @@ Result<Validity> validity_of(const std::string& certificate) {
   const auto all = read_certificates(certificate);
   if (all.empty()) return invalid_argument("the certificate cannot be read");
   return Validity{seconds_of(X509_get0_notBefore(all[0].get())), seconds_of(X509_get0_notAfter(all[0].get()))};
+}
+
+Status check_issued(const std::string& authority, const KeyPair& kept, const CertificateName& name) {
+  begin_openssl();
+  const auto bad = [](const std::string& what) { return make_error(Code::kFailedPrecondition, "{}", what); };
+  const auto issuers = read_certificates(authority), own = read_certificates(kept.certificate);
+  if (issuers.empty()) return bad("has an authority that cannot be read");
+  if (own.empty()) return bad("has a certificate that cannot be read");
+  const auto named = name_in(own[0].get());
+  if (!named.ok()) return bad("has a certificate of another kind: " + named.error().message);
+  if (*named != name) return bad(fmt::format("has the certificate of {}, not of {}", named->uri(), name.uri()));
+  const auto has_signed = [&](const X509Ptr& issuer) {
+    return X509_verify(own[0].get(), X509_get0_pubkey(issuer.get())) == 1;
+  };
+  if (std::ranges::none_of(issuers, has_signed)) return bad("has a certificate of another authority");
+  const KeyPtr key = private_key(kept.key);
+  if (!key || X509_check_private_key(own[0].get(), key.get()) != 1) return bad("has no key of its certificate");
+  ERR_clear_error();
+  return {};
 }
 
 }  // namespace troupe::net

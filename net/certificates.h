@@ -31,4 +31,8 @@ Result<KeyPair> issue_certificate(const KeyPair& authority, const CertificateNam
 /// What a certificate says. Errors: kInvalidArgument: it cannot be read.
 Result<Validity> validity_of(const std::string& certificate);
 
+/// Whether `kept` is what `authority` has issued for `name`, at whatever time. Errors, to be read behind whose it is:
+/// kFailedPrecondition for another's certificate, another authority, or a key that is not the certificate's.
+Status check_issued(const std::string& authority, const KeyPair& kept, const CertificateName& name);
+
 }  // namespace troupe::net

@@ -62,6 +62,29 @@ TEST_CASE("an authority issues certificates with names, dates and random numbers
   CHECK(net::validity_of(long_one.certificate)->to == net::validity_of(authority.certificate)->to);
 }
 
+TEST_CASE("what an authority has issued is told from what it has not, also once it has expired") {
+  const auto authority = net::make_authority("mine", around_now(0, 1'000'000)).value();
+  const auto other = net::make_authority("mine", around_now()).value();
+  const auto name = task_named("worker", 1);
+  const auto made = net::issue_certificate(authority, name, {1, 2}).value();
+  CHECK(net::check_issued(authority.certificate, made, name).ok());
+  CHECK(net::check_issued(other.certificate + authority.certificate, made, name).ok());
+  const auto fault = [&](const std::string& by, const net::KeyPair& kept, const CertificateName& whose) {
+    const Status fits = net::check_issued(by, kept, whose);
+    REQUIRE_FALSE(fits.ok());
+    CHECK(fits.error().code == Code::kFailedPrecondition);
+    return fits.error().message;
+  };
+  CHECK(fault(authority.certificate, made, task_named("worker", 2)) ==
+        "has the certificate of troupe://mine/job:worker/task:1, not of troupe://mine/job:worker/task:2");
+  CHECK(fault(other.certificate, made, name) == "has a certificate of another authority");
+  CHECK(fault(authority.certificate, {made.certificate, other.key}, name) == "has no key of its certificate");
+  CHECK(fault(authority.certificate, {made.certificate, "no PEM"}, name) == "has no key of its certificate");
+  CHECK(fault(authority.certificate, {"no PEM", made.key}, name) == "has a certificate that cannot be read");
+  CHECK(fault("no PEM", made, name) == "has an authority that cannot be read");
+  CHECK_THAT(fault(authority.certificate, authority, name), Contains("has a certificate of another kind"));
+}
+
 TEST_CASE("what makes no certificate is an error") {
   const auto authority = net::make_authority("mine", around_now()).value();
   const auto other = net::make_authority("mine", around_now()).value();

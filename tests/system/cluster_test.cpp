@@ -314,6 +314,32 @@ TEST_CASE("cluster: keys makes certificates, and those who have them talk TLS") 
   CHECK(TemporaryDirectory::read(keys + "/ca.pem") == authority);
   CHECK(status({"--tls", keys + "/client-alice"}).status == 0);
 
+  // What is kept must be what it is for.
+  const std::string first_kept = keys + "/worker-0", key = first_kept + "/key.pem";
+  const auto refused = [&](const std::string& what) {
+    check_error(run(make), 1, {"'" + first_kept + "' " + what, "remove it"});
+    std::filesystem::remove_all(first_kept);
+    CHECK(run(make).status == 0);
+  };
+  const auto copy_over = [](const std::string& from, const std::string& to) {
+    std::filesystem::copy_file(from, to, std::filesystem::copy_options::overwrite_existing);
+  };
+  copy_over(keys + "/worker-1/certificate.pem", first_kept + "/certificate.pem");
+  refused("has the certificate of troupe://troupe/job:worker/task:1, not of troupe://troupe/job:worker/task:0");
+  for (const char* const file : {"/certificate.pem", "/key.pem"})
+    copy_over(others + "/worker-0" + file, first_kept + file);
+  refused("has a certificate of another authority");
+  copy_over(others + "/ca.pem", first_kept + "/ca.pem");
+  refused("has a certificate of another authority");
+  copy_over(keys + "/worker-1/key.pem", key);
+  refused("has no key of its certificate");
+  std::filesystem::remove(key);
+  check_error(run(make), 1, {key, "No such file"});
+  std::filesystem::remove_all(first_kept);
+  check_error(run({"cluster", "keys", "--cluster", R"({"cluster": {"client-a": ["localhost:1"]}})", "--out",
+                   c.file("twice"), "--client", "a-0"}),
+              1, {"client/a-0 would both have the folder", "client-a-0"});
+
   check_error(run({"cluster", "keys", "--out", keys}), 2, {"--cluster"});
   check_error(run({"cluster", "keys", "--cluster", c.json}), 2, {"--out"});
   more.back() = "0";
