@@ -24,7 +24,7 @@ std::string read_spec(const std::string& source, const std::string& told) {
   std::string out;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(told.c_str(), "rbe"), std::fclose);
   if (file) {
-    out.resize(kMostBytes);
+    out.resize(kMostBytes + 1);  // what is larger is told to be
     out.resize(std::fread(out.data(), 1, out.size(), file.get()));
   }
   if (!file || std::ferror(file.get()))

@@ -221,6 +221,8 @@ TEST_CASE("cluster: what is wrong is one line") {
   check_error(run({"worker"}), 2, {"--cluster", "TF_CONFIG"});
   check_error(worker("{\"cluster\""), 2, {"--cluster", "{\"cluster\""});
   check_error(worker(c.file("none.json")), 2, {"none.json", "No such file"});
+  c.write("large.json", c.json + std::string(2 << 20, ' '));
+  check_error(worker(c.file("large.json")), 2, {"bytes, at most 1048576"});
   check_error(worker(R"({"cluster": {"localhost": ["localhost:1"]}})", {"--job", "localhost"}), 2, {"'localhost'"});
   check_error(worker(c.path()), 2, {c.path(), "Is a directory"});
   check_error(worker(c.json, {}), 2, {"which task", "--job"});
