@@ -48,7 +48,7 @@ class PemFile {
   /// Errors: others than its owner may read or change it. Its group may read what is root's, as that of a container is.
   Status check_private() const {
     struct stat file = {};
-    if (fd_ < 0 || fstat(fd_, &file) != 0) return {};  // which read() tells
+    if (fd_ < 0 || fstat(fd_, &file) != 0 || S_ISDIR(file.st_mode)) return {};  // which read() tells
     const mode_t others = file.st_uid == 0 && geteuid() != 0 ? 027 : 077;
     if ((file.st_mode & others) == 0) return {};
     return bad(path_, fmt::format("is a key that others may read or change (mode {:04o}): chmod 600 it",

@@ -410,6 +410,8 @@ TEST_CASE("files that are no good are named, with what is wrong") {
              Contains(good.certificate) && Contains("is not of this cluster's authority"));
   CHECK_THAT(error(with(good, &TlsFiles::key, keys.files(self).key), self).message,
              Contains("is not the key of the certificate in"));
+  const std::string folder = std::filesystem::path(good.key).parent_path();
+  CHECK_THAT(error(with(good, &TlsFiles::key, folder), self).message, Contains(folder) && Contains("Is a directory"));
   for (const mode_t mode : {0640, 0604, 0620, 0644}) {
     const TlsFiles open_key = keys.files(self);
     chmod(open_key.key.c_str(), mode);
