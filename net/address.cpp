@@ -88,6 +88,7 @@ Result<Address> Address::parse(std::string_view text) {
     if (out.path.find('\0') != out.path.npos) return bad("has a zero byte in its path");
     return out;
   }
+  if (text.find("://") != text.npos) return bad("is a URL, not host:port, [IPv6]:port or unix:PATH");
   const size_t colon = text.rfind(':');
   if (colon == text.npos || text.ends_with(']')) return bad("has no port, such as host:2222");
   const auto port = plain_number(text.substr(colon + 1));
