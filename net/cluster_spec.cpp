@@ -89,7 +89,10 @@ Result<std::map<int, Address>> parse_job(const std::string& job, const json& val
 }
 
 Result<ClusterSpec> parse_cluster(const json& all) {
-  constexpr std::string_view kKnown[] = {"name", "cluster", "task", "environment", "rpc_layer", "session_master"};
+  // All but the first three are what TF_CONFIG has for others.
+  constexpr std::string_view kKnown[] = {
+      "name",   "cluster",   "task",           "environment",        "job", "rpc_layer", "service",
+      "master", "model_dir", "session_master", "eval_session_master"};
   for (const auto& [key, value] : all.items())
     if (std::ranges::find(kKnown, key) == std::end(kKnown))
       return invalid_argument("a cluster has no '{}': {}", key, shown(value));

@@ -39,7 +39,8 @@ TEST_CASE("a cluster comes from JSON and goes back") {
 TEST_CASE("TF_CONFIG names the task too; sparse maps of tasks may have gaps") {
   const auto config = ClusterConfig::parse(R"({
     "cluster": {"worker": {"3": "host3:2222", "0": "unix:/tmp/s"}, "chief": ["c:1"]},
-    "task": {"type": "worker", "index": "3"}, "environment": "cloud"})")
+    "task": {"type": "worker", "index": "3"}, "environment": "cloud",
+    "job": {"job_name": "x"}, "service": {}, "master": "", "model_dir": "/m", "eval_session_master": ""})")
                           .value();
   CHECK(config.cluster.name() == "troupe");
   CHECK(config.task == TaskId{"worker", 3});
@@ -75,8 +76,8 @@ TEST_CASE("faults of a cluster name key and value") {
                   "cluster": {"w": ["a:1"]}})") == "none");
   CHECK_THAT(fault(R"({"cluster": {"9": ["a:1"]}})"), Contains("'9' is not a name of a job"));
   CHECK_THAT(fault(R"({"cluster": {"client": ["a:1"]}})"), Contains("no job is called 'client'"));
-  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": "a b"})"), Contains("'a b' is not a name of a cluster"));
   CHECK_THAT(fault(R"({"cluster": {"localhost": ["a:1"]}})"), Contains("no job is called 'localhost'"));
+  CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": "a b"})"), Contains("'a b' is not a name of a cluster"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "name": 3})"), Contains("name is not a text: 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "jobs": 3})"), Contains("a cluster has no 'jobs': 3"));
   CHECK_THAT(fault(R"({"cluster": {"w": ["a:1"]}, "task": 3})"), Contains("'task' has no 'type'"));
