@@ -21,6 +21,7 @@ class FrameReader::State {
       const std::span<const char> rest = bytes.subspan(taken);
       const auto n = static_cast<size_t>(std::min<uint64_t>(rest.size(), due()));
       if (stage_ == Stage::kRaw) std::memcpy(raw_ + got_, rest.data(), n);
+      else if (stage_ == Stage::kString) strings_[string_].append(rest.data(), n);
       else text_.append(rest.data(), n);
       taken += n;
       TROUPE_RETURN_IF_ERROR(filled(n));
@@ -54,12 +55,17 @@ class FrameReader::State {
     if (stage_ == Stage::kComplete) return to_string(header_.type) + ", complete";
     if (stage_ == Stage::kHead)
       return fmt::format("{} of {} bytes of the body of {}", got_, size_, to_string(header_.type));
-    return fmt::format("{} of {} bytes of tensor {} of {}", got_, size_, frame_.tensors.size() - 1,
-                       to_string(header_.type));
+    const auto of = [&](const std::string& what, size_t tensor) {
+      return fmt::format("{} of {} bytes of {}tensor {} of {}", got_, size_, what, tensor, to_string(header_.type));
+    };
+    if (stage_ == Stage::kLengths) return of("the lengths of ", frame_.tensors.size());
+    const std::string what = stage_ == Stage::kString ? fmt::format("string {} of ", string_) : std::string();
+    return of(what, frame_.tensors.size() - 1);
   }
 
  private:
-  enum class Stage { kHeader, kHead, kRaw, kBlob, kComplete };
+  /// Of a tensor of strings first all lengths come, and then one string after the other.
+  enum class Stage { kHeader, kHead, kRaw, kLengths, kString, kComplete };
 
   uint64_t due() const { return size_ - got_; }
 
@@ -90,10 +96,16 @@ class FrameReader::State {
         if (frame_.tensors.back().dtype() == DType::kBool)
           TROUPE_RETURN_IF_ERROR(of_tensor(frame_.tensors.size() - 1, check_bools(frame_.tensors.back())));
         return next_tensor();
-      case Stage::kBlob:
+      case Stage::kLengths: {
+        const size_t tensor = frame_.tensors.size();
+        TROUPE_RETURN_IF_ERROR(of_tensor(tensor, check_lengths(text_, table_[tensor].bytes - text_.size())));
+        lengths_.swap(text_);
         TROUPE_RETURN_IF_ERROR(make_tensor());
-        TROUPE_RETURN_IF_ERROR(of_tensor(frame_.tensors.size() - 1, take_strings(text_, frame_.tensors.back())));
-        return next_tensor();
+        strings_ = frame_.tensors.back().mutable_data<std::string>();
+        string_ = 0;
+        return next_string();
+      }
+      case Stage::kString: ++string_; return next_string();
       case Stage::kComplete: break;
     }
     return {};
@@ -127,8 +139,8 @@ class FrameReader::State {
     while (frame_.tensors.size() < table_.size()) {
       const TableEntry& entry = table_[frame_.tensors.size()];
       if (entry.dtype == DType::kString && entry.bytes > 0) {
-        // Its objects take memory only once what they are to hold has come.
-        enter(Stage::kBlob, entry.bytes);
+        // Its objects take memory only once their lengths have come.
+        enter(Stage::kLengths, static_cast<uint64_t>(entry.shape.elements()) * 8);
         return {};
       }
       TROUPE_RETURN_IF_ERROR(make_tensor());
@@ -139,6 +151,21 @@ class FrameReader::State {
     }
     enter(Stage::kComplete, 0);
     return {};
+  }
+
+  /// Begins the next string, of which none is due that has no bytes. It gets its memory now and is filled as its bytes
+  /// come: to fill a large tensor all at once takes so long that this side would seem to be lost.
+  Status next_string() {
+    for (; string_ < lengths_.size() / 8; ++string_) {
+      const auto length = load_number<uint64_t>(lengths_.data() + 8 * string_);
+      if (length == 0) continue;
+      strings_[string_].reserve(length);
+      enter(Stage::kString, length);
+      return {};
+    }
+    lengths_.clear();
+    if (lengths_.capacity() > kKeptText) lengths_.shrink_to_fit();
+    return next_tensor();
   }
 
   Status make_tensor() {
@@ -160,8 +187,11 @@ class FrameReader::State {
   const std::shared_ptr<Allocator> allocator_;
   Stage stage_ = Stage::kHeader;
   uint64_t size_ = FrameHeader::kBytes, got_ = 0;  // of the stage, in bytes
-  std::string text_;                               // header, head or blob, as far as it has come
+  std::string text_;                               // header, head or lengths, as far as they have come
   char* raw_ = nullptr;                            // the tensor that is due
+  std::string lengths_;                            // of the strings of the tensor that is due
+  std::string* strings_ = nullptr;                 // of it
+  size_t string_ = 0;                              // the one that is due
   FrameHeader header_;
   std::vector<TableEntry> table_;
   Frame frame_;

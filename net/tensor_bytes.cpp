@@ -73,19 +73,28 @@ std::string string_blob(const Tensor& tensor) {
   return out;
 }
 
+Status check_lengths(std::string_view lengths, uint64_t bytes) {
+  const size_t n = lengths.size() / 8;
+  for (size_t i = 0; i < n; ++i) {
+    const auto length = load_number<uint64_t>(lengths.data() + 8 * i);
+    if (length > bytes) return make_error(Code::kDataLoss, "string {} has {} bytes and {} are left", i, length, bytes);
+    bytes -= length;
+  }
+  if (bytes == 0) return {};
+  return make_error(Code::kDataLoss, "{} bytes are left behind {} strings", bytes, n);
+}
+
 Status take_strings(std::string_view blob, Tensor& tensor) {
   const auto n = static_cast<size_t>(tensor.elements());
   std::string_view rest = blob.substr(8 * n);
+  TROUPE_RETURN_IF_ERROR(check_lengths(blob.substr(0, 8 * n), rest.size()));
   auto* const out = tensor.mutable_data<std::string>();
   for (size_t i = 0; i < n; ++i) {
     const auto length = load_number<uint64_t>(blob.data() + 8 * i);
-    if (length > rest.size())
-      return make_error(Code::kDataLoss, "string {} has {} bytes and {} are left", i, length, rest.size());
     out[i] = rest.substr(0, length);
     rest.remove_prefix(length);
   }
-  if (rest.empty()) return {};
-  return make_error(Code::kDataLoss, "{} bytes are left behind {} strings", rest.size(), n);
+  return {};
 }
 
 Status check_bools(const Tensor& tensor) {

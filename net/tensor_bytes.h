@@ -32,6 +32,8 @@ Result<TableEntry> take_entry(std::string_view& table);
 
 /// The contents of a tensor of strings: the length of each, then their bytes.
 std::string string_blob(const Tensor& tensor);
+/// Whether these lengths of strings, one behind the other, are those of `bytes` bytes. Error: kDataLoss.
+Status check_lengths(std::string_view lengths, uint64_t bytes);
 /// Fills a tensor of strings from a blob that is as long as its entry says. Error: kDataLoss for lengths that disagree.
 Status take_strings(std::string_view blob, Tensor& tensor);
 /// Error: kDataLoss for an element that is neither 0 nor 1.

@@ -246,6 +246,26 @@ TEST_CASE("contents that contradict the table are errors") {
   CHECK(with(60, 0) == "tensor 0 of TENSOR: 21 bytes for string[0]");
 }
 
+TEST_CASE("strings are filled one after the other as their bytes come") {
+  const Tensor strings = Tensor::of<std::string>({"abc", "", "de", std::string(100'000, 'x')}, {2, 2});
+  const std::string bytes = one_tensor(strings);
+  const size_t lengths = bytes.size() - 32 - 100'005;
+  FrameReader reader;
+  size_t at = 0;
+  const auto come = [&](size_t until) {
+    CHECK(read_all(reader, bytes.substr(at, until - at)).value().empty());
+    at = until;
+    return reader.progress();
+  };
+  CHECK(come(lengths + 5) == "5 of 32 bytes of the lengths of tensor 0 of TENSOR");
+  CHECK(come(lengths + 32) == "0 of 3 bytes of string 0 of tensor 0 of TENSOR");
+  CHECK(come(lengths + 32 + 4) == "1 of 2 bytes of string 2 of tensor 0 of TENSOR");
+  CHECK(come(lengths + 32 + 5 + 99'999) == "99999 of 100000 bytes of string 3 of tensor 0 of TENSOR");
+  const auto frames = read_all(reader, bytes.substr(bytes.size() - 1)).value();
+  REQUIRE(frames.size() == 1);
+  CHECK(frames[0].frame.tensors[0].identical(strings));
+}
+
 TEST_CASE("an announcement alone takes no memory") {
   const Tensor big = Tensor::zeros(DType::kUInt8, {int64_t{1} << 20}).value();
   const FrameRef frame = encoded({FrameType::kTensor, "", {big, big, big}});
