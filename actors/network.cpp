@@ -332,15 +332,9 @@ Status Network::connect(std::chrono::nanoseconds limit, bool queues) {
     for (const net::TaskId& task : tasks) {
       const auto there = devices_.find(task);
       if (!is_ready(task)) {
-        const auto why = why_not_.find(task);
-        const auto peer = peers_.find(task);
-        missing.push_back(fmt::format("{} ({})", task.str(),
-                                      peer != peers_.end() && peer->second.up ? "it waits for others"
-                                      : why != why_not_.end()                 ? why->second
-                                                                              : "no answer"));
+        missing.push_back(fmt::format("{} ({})", task.str(), why_not_ready(task)));
         continue;
       }
-      if (there->second.error) return *there->second.error;
       RemoteTask& r = remote.emplace_back();
       r.name = task_name(task);
       for (const net::DeviceRecord& record : there->second.devices) r.devices.push_back(device_of(record));
@@ -407,6 +401,7 @@ void Network::has_failed(const net::TaskId& to, const Error& why, bool again) {
   // Its process has ended: nothing would go on by waiting.
   if (const auto peer = peers_.find(to); peer != peers_.end() && why.code == Code::kNotFound)
     caf::anon_send(peer->second.actor, PeerGone{});
+  if (there_.contains(to)) cannot_be_ready(why);
 }
 
 void Network::has_connected(net::Accepted accepted, Connection connection) {
@@ -538,7 +533,18 @@ void Network::tell_watchers() {
 bool Network::is_ready(const net::TaskId& task) const {
   const auto peer = peers_.find(task);
   const auto said = devices_.find(task);
-  return peer != peers_.end() && peer->second.up && said != devices_.end() && said->second.round == round_;
+  return peer != peers_.end() && peer->second.up && said != devices_.end() && said->second.round == round_ &&
+         !said->second.error;
+}
+
+std::string Network::why_not_ready(const net::TaskId& task) const {
+  if (const auto peer = peers_.find(task); peer != peers_.end() && peer->second.up) {
+    const auto said = devices_.find(task);
+    const bool told = said != devices_.end() && said->second.round == round_ && said->second.error;
+    return told ? said->second.error->message : "it waits for others";
+  }
+  const auto why = why_not_.find(task);
+  return why == why_not_.end() ? "no answer" : why->second;
 }
 
 net::Peers Network::all_peers() const {
@@ -571,7 +577,7 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
       why_not_[task] = why.message;
       if (const auto link = links_.find(task); link != links_.end()) link->second->down(why);
       if (client && connector_) connector_->forget(task);
-      if (client) ++clients_leaving_, asked_by_.reset(), asked_for_.clear(), there_.clear();
+      if (client) ++clients_leaving_, asked_by_.reset(), asked_for_.clear(), there_.clear(), told_why_.clear();
       gone_.push_back({task, context.incarnation, context.epoch});
       if (gone_.size() > kMostGone) gone_.pop_front();
       if (context.dials) stop_dialling(task);
@@ -606,16 +612,22 @@ void Network::told_peers(const net::TaskId& from, const net::Peers& peers) {
   if (asked_by_ == from && peers.round < round_) return;  // overtaken
   asked_by_ = from;
   round_ = peers.round;
+  waits_ = true;
+  told_why_round_ = false;
   there_.clear();
   for (const net::Peers::Peer& peer : peers.peers) {
-    if (peer.task == identity_.task || !options_.cluster.find(peer.task)) continue;
-    asked_for_.insert(peer.task);
+    if (peer.task == identity_.task) continue;
     if (peer.incarnation != net::Incarnation()) there_[peer.task] = peer.incarnation;
+    if (!options_.cluster.find(peer.task)) continue;
+    asked_for_.insert(peer.task);
     if (stopped_ || !(identity_.task < peer.task) || peers_.contains(peer.task)) continue;
     if (dialling_.contains(peer.task)) connector_->hurry(peer.task);
     else dial(peer.task);
   }
   answer_ready();
+  for (const auto& [task, life] : there_)
+    if (!options_.cluster.find(task))
+      cannot_be_ready(invalid_argument("the list of tasks of {} has no {}", identity_.task.str(), task.str()));
 }
 
 void Network::answer_ready() {
@@ -626,15 +638,31 @@ void Network::answer_ready() {
     return peer != peers_.end() && peer->second.up && peer->second.life == there.second;
   });
   if (client == peers_.end() || !all) return;
+  waits_ = false;
   net::Ready ready{round_};
   for (const DeviceInfo& device : engine_.devices) ready.devices.push_back(record_of(device));
+  tell(client->second.actor, net::make_frame(ready));
+}
+
+void Network::cannot_be_ready(const Error& why) {
+  const bool known = why.message == told_why_;
+  if (!waits_ || !asked_by_ || (known && told_why_round_)) return;
+  const auto client = peers_.find(*asked_by_);
+  if (client == peers_.end()) return;
+  if (!known) log_warning("{}", why.message);
+  told_why_ = why.message;
+  told_why_round_ = true;
+  net::Ready ready{round_};
+  ready.error = why;
   tell(client->second.actor, net::make_frame(ready));
 }
 
 void Network::told_ready(const net::TaskId& from, const net::Ready& ready) {
   {
     const std::lock_guard guard(mutex_);
-    devices_[from] = ready;
+    net::Ready& kept = devices_[from];
+    if (ready.error) kept.round = ready.round, kept.error = ready.error;
+    else kept = ready;
   }
   changed_.notify_all();
   tell_watchers();
@@ -699,8 +727,7 @@ std::vector<TaskStatus> Network::status() const {
     status.ready = status.up && is_ready(task);
     if (const auto lives = lives_.find(task); lives != lives_.end()) status.lives = lives->second;
     status.busy = !status.up && busy_.contains(task);
-    if (const auto why = why_not_.find(task); !status.up)
-      status.reason = why == why_not_.end() ? "no answer" : why->second;
+    if (!status.ready) status.reason = why_not_ready(task);
     if (const auto devices = devices_.find(task); devices != devices_.end())
       for (const net::DeviceRecord& device : devices->second.devices) status.devices.push_back(device.name);
   }

@@ -114,6 +114,8 @@ class Network : public std::enable_shared_from_this<Network> {
   std::map<net::TaskId, Peer>::iterator current(const PeerContext& context);
   /// Under mutex_: whether all tasks that a client has found are up; then it is told.
   void answer_ready();
+  /// Under mutex_: tells a client that waits for that why they are not.
+  void cannot_be_ready(const Error& why);
   /// Not under mutex_: that a task has gone, or a client. Of the latter its own actor tells it, which brings nothing
   /// any more: what comes late of it would be taken for its successor's.
   void tell_worker(const net::TaskId& task, net::PeerRole role, const net::Incarnation& life, const Error& why);
@@ -124,6 +126,8 @@ class Network : public std::enable_shared_from_this<Network> {
   net::Peers all_peers() const;
   /// Of a client, under mutex_: whether the task is up and connected to all others that are.
   bool is_ready(const net::TaskId& task) const;
+  /// Of a client, under mutex_, where it is not.
+  std::string why_not_ready(const net::TaskId& task) const;
   /// Not under mutex_.
   void tell_watchers();
 
@@ -153,9 +157,12 @@ class Network : public std::enable_shared_from_this<Network> {
   bool queues_ = false;                         // for tasks that are busy, and has not got all yet
   std::string last_refused_;                    // logged
   std::chrono::steady_clock::time_point refused_at_ = {};
-  std::map<net::TaskId, net::Ready> devices_;  // of a client: what tasks have
+  std::map<net::TaskId, net::Ready> devices_;  // of a client: what tasks have, or why they are not ready
   uint64_t round_ = 0;                         // of PEERS, the latest that was sent or has come
   std::optional<net::TaskId> asked_by_;        // of a task: the client that waits for READY
+  bool waits_ = false;                         // it still does
+  std::string told_why_;                       // it has been told, in this round or an earlier one
+  bool told_why_round_ = false;
   std::set<net::TaskId> asked_for_;
   std::map<net::TaskId, net::Incarnation> there_;  // of those: that the client has found, and which it is
   std::map<net::TaskId, int64_t> lives_;           // of tasks, that were up

@@ -28,7 +28,7 @@ std::string devices_of(const TaskStatus& task) {
     out.push_back(device.ok() && device->kind && device->index ? fmt::format("{}:{}", *device->kind, *device->index)
                                                                : printable(name));
   }
-  return out.empty() ? "not told before all tasks are up" : join(out, ", ");
+  return join(out, ", ");
 }
 
 Status show_status(const Options& o) {
@@ -49,9 +49,14 @@ Status show_status(const Options& o) {
          task.up     ? "up"
          : task.busy ? "busy"
                      : "down",
-         task.up ? devices_of(task) : printable(task.reason));
+         task.ready ? devices_of(task)
+         : task.up  ? "not connected to all that are up: " + printable(task.reason)
+                    : printable(task.reason));
   const auto down = std::ranges::count_if(tasks, [](const TaskStatus& task) { return !task.up && !task.busy; });
-  if (down == 0) return {};
+  const auto apart = std::ranges::count_if(tasks, [](const TaskStatus& task) { return task.up && !task.ready; });
+  if (down == 0 && apart == 0) return {};
+  if (down == 0)
+    return make_error(Code::kUnavailable, "{} of {} tasks are not connected to all others", apart, tasks.size());
   return make_error(Code::kUnavailable, "{} of {} tasks are not up", down, tasks.size());
 }
 
@@ -66,8 +71,8 @@ void add_cluster(CLI::App& app, Job& job) {
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   status.footer(
-      "Exit status: 0 all tasks are up, or busy with another client; 1 one is not; 2 a wrong command line, or "
-      "environment.");
+      "Exit status: 0 all tasks are up, or busy with another client; 1 one is not, or does not reach the others; 2 a "
+      "wrong command line,\nor environment.");
   status.callback([o, &job] {
     if (!o->cluster.given())
       throw CLI::ValidationError("status", "which cluster? --cluster and TROUPE_CLUSTER say nothing");

@@ -53,7 +53,7 @@ struct TaskStatus {
   bool up = false;
   bool ready = false;                // and connected to all others that are up
   bool busy = false;                 // not up, but there: it serves another client
-  std::string reason;                // where it is not up
+  std::string reason;                // where it is not up, or not ready
   int64_t lives = 0;                 // how often it has come since the engine began: anew, or back after a loss
   std::vector<std::string> devices;  // full names; empty while it was never up
 };

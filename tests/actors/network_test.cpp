@@ -232,6 +232,41 @@ TEST_CASE("a client waits for tasks that come later, and names those that do not
   CHECK_FALSE((*status)[1].up);
 }
 
+TEST_CASE("a task that does not reach one that is up tells the client why") {
+  std::string why;
+  const auto check = [&](SocketCluster& tasks) {
+    tasks.start(0), tasks.start(1);
+    const auto status = probe_cluster(tasks.options.cluster, std::chrono::seconds(2));
+    REQUIRE(status.ok());
+    REQUIRE(status->size() == 2);
+    for (const TaskStatus& task : *status) CHECK((task.up && !task.ready));
+    CHECK_THAT((*status)[0].reason, Catch::Contains(why));
+    CHECK((*status)[1].reason == "it waits for others");
+    EngineOptions impatient = tasks.options;
+    impatient.cluster.wait = std::chrono::seconds(2);
+    const auto engine = Engine::create(impatient);
+    REQUIRE_FALSE(engine.ok());
+    CHECK_THAT(engine.error().message, Catch::Contains("/job:worker/task:0 (" + why));
+  };
+  {
+    SocketCluster tasks(2, false);
+    const std::string elsewhere = tasks.directory.path() + "/elsewhere";
+    tasks.of_task = [&](ClusterOptions& own, int task) {
+      if (task == 0) own.spec = tasks.options_by(1, elsewhere).cluster.spec;
+    };
+    why = "dialing /job:worker/task:1 at unix:" + elsewhere + ": no connection";
+    check(tasks);
+  }
+  {
+    SocketCluster tasks(2, false);
+    tasks.of_task = [&](ClusterOptions& own, int task) {
+      if (task == 0) own.spec = fmt::format(R"({{"name":"test","cluster":{{"worker":["unix:{}"]}}}})", tasks.path(0));
+    };
+    why = "the list of tasks of /job:worker/task:0 has no /job:worker/task:1";
+    check(tasks);
+  }
+}
+
 TEST_CASE("a second client is refused with the first one's name, and served when that has gone") {
   SocketCluster tasks(1);
   auto first = tasks.client();

@@ -200,6 +200,23 @@ TEST_CASE("cluster: a task that serves another client is busy, not down") {
   CHECK_THAT(busy.out, Contains("it serves /job:client/task:"));
 }
 
+TEST_CASE("cluster: status tells of tasks that are up and do not reach one another") {
+  const Cluster c(2), other(2);
+  const auto first = c.start(0);
+  Program second(kTroupePath, {"worker", "--cluster", other.file("cluster.json"), "--job", "worker", "--task", "1"});
+  REQUIRE(second.read_for(minutes(1), " listens at unix:"));
+  // To the client both are there; the first one looks for the second where its own list says.
+  const std::string list =
+      R"({"cluster": {"worker": ["unix:)" + c.file("w0") + R"(", "unix:)" + other.file("w1") + "\"]}}";
+  const auto status = run({"cluster", "status", "--cluster", list, "--timeout", "3"});
+  CHECK(status.status == 1);
+  CHECK_THAT(status.out, Contains(c.file("w0") +
+                                  "  up     not connected to all that are up: dialing /job:worker/task:1 at "
+                                  "unix:" +
+                                  c.file("w1")));
+  CHECK_THAT(status.err, Contains("2 of 2 tasks are not connected to all others"));
+}
+
 TEST_CASE("cluster: TF_CONFIG says which task a worker is") {
   const Cluster c(1);
   const std::string config =
