@@ -684,7 +684,9 @@ bool Network::send(const std::string& to, EdgeValue value) {
   if (packed.ok()) message.form = std::move(packed->form);
   auto frame = packed.ok() ? net::make_frame(message, std::move(packed->tensors)) : packed.error();
   if (!frame.ok()) {
-    engine_.worker->abort(value.client, value.step, frame.error());
+    Error why = frame.error();
+    why.message = fmt::format("its value cannot be sent to {}: {}", to, why.message);
+    engine_.worker->cannot_send(value.client, value.step, value.edge, std::move(why));
     return false;
   }
   const auto lane = (*frame)->bytes() > kMostUrgentBytes ? PeerLane::kBulk : PeerLane::kControl;

@@ -385,6 +385,25 @@ void Worker::abort(uint64_t client, int64_t number, const Error& error) {
   end_steps([&](uint64_t c, int64_t n, const Step&) { return c == client && n == number; }, error);
 }
 
+void Worker::cannot_send(uint64_t client, int64_t number, uint32_t edge, Error error) {
+  std::shared_ptr<const Graph> graph;
+  {
+    std::lock_guard guard(mutex_);
+    if (const Step* step = find(client, number); step && step->program) graph = step->program->program.graph;
+  }
+  for (int id = 0; graph && id < graph->size(); ++id) {
+    const Node& node = graph->node(id);
+    if (node.op().control_flow() != ControlFlow::kSend || node.inputs().empty()) continue;
+    if (node.attrs().at<int64_t>("edge") != edge) continue;
+    const Node& sender = *node.inputs()[0].node;
+    error.node = sender.name();
+    error.op = sender.op().name();
+    error.device = sender.device();
+    break;
+  }
+  abort(client, number, error);
+}
+
 void Worker::end_steps(const Which& which, const Error& why) {
   std::vector<StepRef> calls;
   std::vector<Step> waiting;  // for their plans

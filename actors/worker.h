@@ -69,6 +69,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   void run(uint64_t client, PartRun run, Lender* lender = nullptr);
   void received(EdgeValue value, Lender* lender = nullptr);
   void abort(uint64_t client, int64_t step, const Error& error);
+  /// Ends a step of which what goes over that edge cannot be sent. The error is that of the node whose output it is.
+  void cannot_send(uint64_t client, int64_t step, uint32_t edge, Error error);
   void ask(uint64_t client, ContainerAsk ask);
   /// The client has gone: its steps end, its programs are dropped.
   void drop_client(uint64_t client, const Error& why);

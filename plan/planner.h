@@ -162,6 +162,23 @@ class Planner {
   Status find_edges();
   void number_edges(const std::vector<std::vector<uint32_t>>& renumbered);
 
+  // -- planner_datasets.cpp: what cannot go from task to task ---------------------------------------------------------
+
+  /// What made the dataset or the lock in a value; nullptr: it holds none.
+  const Node* maker_of(Output value) const;
+  /// Where a node goes that reads a handle of `holder` (nullptr: none), or datasets: to the task of that handle, to
+  /// that where it asks to be, or to that of a dataset; the datasets that are elsewhere come along. Returns nothing for
+  /// other nodes. Error: a dataset is made elsewhere, and has to be.
+  Result<std::optional<uint32_t>> place_reader(const Node& node, const Node* holder);
+  Error does_not_go(Output value, const Node& reader, uint32_t device) const;
+  /// Error: several readers want a dataset on several tasks.
+  Status check_readers() const;
+  /// Whether what makes the dataset of `value` may be in the task of `device`, with the datasets that that reads; adds
+  /// what has to move there.
+  bool may_go(Output value, uint32_t device, std::vector<const Node*>& moves) const;
+  /// Whether what a node asks for leaves that device open.
+  bool leaves_open(const Node& node, uint32_t device) const;
+
   // -- planner_partial.cpp: partial runs ------------------------------------------------------------------------------
 
   /// Adds to the plan which feeds each fetch needs, as the step's graph is now.
@@ -229,6 +246,7 @@ class Planner {
   // Of steps that tasks share:
   std::vector<std::string> tasks_;                                          // by device
   std::unordered_map<int, uint32_t> moved_;                                 // devices, by node id
+  bool brings_ = false;                                                     // datasets were moved in this round
   std::map<std::tuple<int, int, bool, std::string>, Place> first_in_task_;  // Recvs
   std::map<std::pair<uint32_t, uint32_t>, size_t> pair_of_send_, pair_of_recv_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress

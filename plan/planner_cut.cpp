@@ -416,11 +416,12 @@ Status Planner::place_tasks(const std::vector<const Node*>& needed) {
   // What moves takes others along, which may be why more has to move.
   constexpr int kMostRounds = 8;
   for (int round = 0; round < kMostRounds; ++round) {
+    brings_ = false;
     TROUPE_RETURN_IF_ERROR(find_homes());
     TROUPE_RETURN_IF_ERROR(place_loops(needed));
-    if (!bring_makers()) break;
+    if (!bring_makers() && !brings_) break;
   }
-  return {};
+  return brings_ ? check_readers() : Status();
 }
 
 bool Planner::bring_makers() {
@@ -458,7 +459,8 @@ Status Planner::find_homes() {
                        *node);
     }
     if (!holder) TROUPE_RETURN_IF_ERROR(bring_home(*node));
-    if (holder && tasks_[device_of(*holder)] != tasks_[device_of(*node)]) moved_[node->id()] = device_of(*holder);
+    TROUPE_ASSIGN(const auto place, place_reader(*node, holder));
+    if (place && tasks_[*place] != tasks_[device_of(*node)]) moved_[node->id()] = *place;
   }
   return {};
 }
