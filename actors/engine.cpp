@@ -314,9 +314,11 @@ Status Engine::Impl::may_wait(std::string_view what, std::string_view instead) c
 }
 
 Status Engine::Impl::check_thread(std::string_view what, std::string_view instead) const {
-  if (on_own_thread())
+  // An actor of the user's own in the system holds a thread up as one of the engine's does.
+  if (on_own_thread() || directory->homes.on_worker())
     return make_error(Code::kFailedPrecondition,
-                      "{} would wait for itself: it was called by a callback, kernel or actor of the engine; call {}",
+                      "{} would wait for itself: it was called by a callback, a kernel or an actor, on a thread of the "
+                      "engine's actor system; call {}",
                       what, instead);
   return {};
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/homes.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "actors/scheduler.h"
@@ -23,7 +24,8 @@ Homes::Homes(caf::actor_system& system, uint32_t devices) : devices_(devices) {
   const auto add_workers = [&](auto* scheduler) {
     for (size_t i = 0; scheduler && i < scheduler->num_workers(); ++i) {
       auto& worker = *scheduler->worker_by_id(i);
-      homes_.push_back({&worker, std::make_unique<Door<std::remove_reference_t<decltype(worker)>>>(system, worker)});
+      homes_.push_back({&worker, std::make_unique<Door<std::remove_reference_t<decltype(worker)>>>(system, worker),
+                        worker.get_thread().get_id()});
     }
   };
   add_workers(dynamic_cast<Scheduler*>(&system.scheduler()));
@@ -35,6 +37,11 @@ caf::execution_unit* Homes::of(uint32_t device, caf::execution_unit* from) const
   if (homes_.empty() || device >= devices_) return from;
   const Home& home = homes_[device % homes_.size()];
   return home.worker == from ? from : home.door.get();
+}
+
+bool Homes::on_worker() const {
+  const auto here = std::this_thread::get_id();
+  return std::ranges::any_of(homes_, [here](const Home& home) { return home.thread == here; });
 }
 
 }  // namespace troupe

@@ -9,6 +9,7 @@
 #include <caf/all.hpp>
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 namespace troupe {
@@ -23,11 +24,14 @@ class Homes {
   /// Where device `device` is to wake, as abstract_actor::enqueue takes it, when an actor on `from` (nullptr: a thread
   /// that is no worker) tells it something. Any thread, while the system runs.
   caf::execution_unit* of(uint32_t device, caf::execution_unit* from) const;
+  /// Whether the calling thread is that of a worker, which runs actors of anybody's in the system. Any thread.
+  bool on_worker() const;
 
  private:
   struct Home {
     const caf::execution_unit* worker;
     std::unique_ptr<caf::execution_unit> door;  // for all but the worker itself
+    std::thread::id thread;
   };
   std::vector<Home> homes_;  // by worker
   uint32_t devices_ = 0;

@@ -50,7 +50,8 @@ Result<std::unique_ptr<Engine>> create_engine(caf::actor_system& system, EngineO
 Result<std::unique_ptr<ClusterWorker>> start_worker(caf::actor_system& system, EngineOptions options);
 
 /// The actor system of an engine, to spawn actors beside its own. In a system of the engine's own they must have ended
-/// before the engine does.
+/// before the engine does. Calls that wait for the engine (Session::run, ...) are errors in actors of its system, of
+/// whichever kind, that are not detached: the steps may need their threads.
 caf::actor_system& actor_system(Engine& engine);
 
 // -- sessions that actors of other nodes ask --------------------------------------------------------------------------

@@ -52,6 +52,41 @@ TEST_CASE("an actor asks for steps and gets an answer for each") {
   for (int i = 0; i < kSteps; ++i) CHECK(got[static_cast<size_t>(i)] == 2 * i);
 }
 
+/// Runs a step within its handler.
+class Waiting : public caf::event_based_actor {
+ public:
+  Waiting(caf::actor_config& config, Session& session, Output fetch, std::promise<RunResult>& result)
+      : caf::event_based_actor(config), session_(session), fetch_(fetch), result_(result) {}
+  caf::behavior make_behavior() override {
+    result_.set_value(session_.run(fetch_));
+    return {};
+  }
+
+ private:
+  Session& session_;
+  const Output fetch_;
+  std::promise<RunResult>& result_;
+};
+
+TEST_CASE("an actor may not wait for a step, which may need its thread, unless it has one of its own") {
+  const auto check = [](Engine& engine) {
+    Graph graph(engine.ops());
+    const Output y = Scope(graph).op("Neg", {Scope(graph).constant(1.0f)});
+    Session session(engine, graph);
+    std::promise<RunResult> waited, detached;
+    actor_system(engine).spawn<Waiting>(std::ref(session), y, std::ref(waited));
+    refused(waited.get_future().get(), Code::kFailedPrecondition, "an actor, on a thread of the engine's actor system");
+    actor_system(engine).spawn<Waiting, caf::detached>(std::ref(session), y, std::ref(detached));
+    CHECK(detached.get_future().get().ok());
+    CHECK(session.run(y).ok());
+  };
+  const TestEngine own;
+  check(*own.engine);
+  caf::actor_system_config config;
+  caf::actor_system system(config);
+  check(*create_engine(system, {.cpu_threads = {1}, .op_library = testing::op_library()}).value());
+}
+
 TEST_CASE("a step that cannot start is answered too") {
   TestEngine t;
   const Output x = t.placeholder(DType::kInt32, {});
