@@ -66,12 +66,12 @@ class Folder {
 
 Result<net::ClusterSpec> make_spec(const Options& o, const Folder& folder) {
   net::ClusterSpec::Jobs jobs;
-  const auto add = [&](const std::string& job, int count) {
-    for (int i = 0; i < count; ++i)
-      jobs[job][i] = {net::Address::Kind::kUnix, "", 0, folder.file(fmt::format("{}-{}", job, i))};
-  };
-  add("ps", o.servers);
-  add("worker", o.workers);
+  for (const auto& [job, count] : {std::pair("ps", o.servers), std::pair("worker", o.workers)})
+    for (int i = 0; i < count; ++i) {
+      auto address = net::Address::parse("unix:" + folder.file(fmt::format("{}-{}", job, i)));
+      if (!address.ok()) return invalid_argument("{}; TMPDIR can name another folder", address.error().message);
+      jobs[job][i] = std::move(*address);
+    }
   return net::ClusterSpec::make("launch", std::move(jobs));
 }
 

@@ -518,6 +518,15 @@ TEST_CASE("cluster: launch passes signals on, and its workers end with it howeve
   std::filesystem::remove_all(socket.parent_path());
 }
 
+TEST_CASE("cluster: launch says where its sockets have no room") {
+  const TemporaryDirectory here;
+  const std::string folder = here.file(std::string(100, 'd'));
+  std::filesystem::create_directory(folder);
+  check_error(run({"TMPDIR=" + folder, kTroupePath, "launch", "-n", "1", "--", "true"}, "/usr/bin/env"), 1,
+              {folder, "more than 107 bytes", "TMPDIR"});
+  CHECK(std::filesystem::is_empty(folder));
+}
+
 TEST_CASE("cluster: launch names a worker that dies, and --restart starts it again") {
   const std::string kill_one = kBrothers + "kill -9 ${all%% *}; exec ../cli/troupe cluster status --timeout ";
   Program gone(kTroupePath, {"launch", "-n", "2", "--", "sh", "-c", kill_one + "0.5"});
