@@ -103,7 +103,11 @@ class Network::Link final : public TaskLink {
     if (run.trace) message.flags |= net::RunProgram::kTrace;
     if (run.costs) message.flags |= net::RunProgram::kTime;
     auto frame = net::make_frame(message, std::move(run.feeds));
-    Error refused = frame.ok() ? Error() : frame.error();
+    Error refused;
+    if (!frame.ok()) {
+      refused = frame.error();
+      refused.message = fmt::format("its feeds cannot be sent to {}: {}", task_name(task_), refused.message);
+    }
     Lender lender(network_.engine().system());
     bool asked = false;
     {

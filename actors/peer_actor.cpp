@@ -233,7 +233,8 @@ Status PeerActor::handle_step(net::ReceivedFrame& received) {
       run.random_step = message.random_step;
       run.trace = message.flags & net::RunProgram::kTrace;
       run.costs = message.flags & net::RunProgram::kTime;
-      run.done = [peer = caf::actor(this), urgent = c_.streams[0], step = message.step](PartEnd end) {
+      run.done = [peer = caf::actor(this), urgent = c_.streams[0], step = message.step,
+                  network = c_.network](PartEnd end) {
         net::StepDone done;
         done.step = step;
         done.costs = std::move(end.costs);
@@ -248,6 +249,8 @@ Status PeerActor::handle_step(net::ReceivedFrame& received) {
           done = {};
           done.step = step;
           done.error = frame.error();
+          done.error->message =
+              fmt::format("its fetches cannot be sent from {}: {}", network->engine().task, done.error->message);
           frame = net::make_frame(done);
         }
         if (!frame.ok()) return;

@@ -65,6 +65,16 @@ TEST_CASE("tensors small and large go from task to task and come back as they we
   CHECK((*strings)[0].data<std::string>()[2] == "long enough to be elsewhere");
 }
 
+TEST_CASE("more fetches than a frame has tensors are an error that names the task") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  ThereAndBack t(*engine);
+  const std::vector<Output> fetches((1 << 16) + 1, t.negative);
+  refused(t.session.run({{t.x, ramp(1)}}, fetches), Code::kResourceExhausted,
+          "its fetches cannot be sent from /job:worker/replica:0/task:1: ");
+  CHECK(t.run(ramp(1)).ok());
+}
+
 TEST_CASE("handles and lists that would be fetched from another task, or fed to one, are an error of their node") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
