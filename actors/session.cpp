@@ -18,6 +18,7 @@
 #include "actors/session_impl.h"
 #include "actors/step_timer.h"
 #include "base/engine_thread.h"
+#include "base/long_wait.h"
 #include "base/making.h"
 #include "base/recently_used.h"
 #include "base/relax.h"
@@ -449,6 +450,7 @@ void Session::Impl::answer(RunCallback done, RunResult result, bool of_step) {
 RunResult Session::Impl::run(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values,
                              const RunOptions& run) {
   TROUPE_RETURN_IF_ERROR(e->may_wait("Session::run", "run_async"));
+  const LongWait wait;
   Waiter waiter;
   RunCallback done = waiter.callback();
   SessionHelper helper(*e);

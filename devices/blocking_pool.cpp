@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/long_wait.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -19,7 +20,7 @@ constexpr std::chrono::nanoseconds kForEver = std::chrono::hours(24 * 365);
 }  // namespace
 
 /// Shared with the threads, so that one that is left behind still finds it.
-struct BlockingPool::State {
+struct BlockingPool::State : std::enable_shared_from_this<State>, WaitObserver {
   using Threads = std::list<std::thread>;
 
   explicit State(Options o) : options(std::move(o)) {}
@@ -31,31 +32,55 @@ struct BlockingPool::State {
   Threads threads;
   std::thread ended;  // the last one that did; the next joins it
   size_t idle = 0;
+  size_t waiting = 0;  // in a LongWait
   bool closed = false;
   bool abandoned = false;  // threads that are still there have been detached
 
-  /// Under the mutex.
-  Status start(const std::shared_ptr<State>& self) {
+  // -- under the mutex ------------------------------------------------------------------------------------------------
+
+  /// Those that count for most_threads.
+  size_t counted() const { return threads.size() - waiting; }
+  /// Threads that waited have come back: one of those that work is to end.
+  bool too_many() const { return counted() > options.most_threads; }
+  Status start() {
     const Status status = guarded([&]() -> Status {
       if (options.may_start && !options.may_start()) return make_error(Code::kResourceExhausted, "not allowed");
       threads.emplace_back();
-      threads.back() = std::thread(serve, self, std::prev(threads.end()));
+      threads.back() = std::thread(serve, shared_from_this(), std::prev(threads.end()));
       return {};
     });
     if (!status.ok() && !threads.empty() && !threads.back().joinable()) threads.pop_back();
     return status;
   }
 
+  // -- by the threads -------------------------------------------------------------------------------------------------
+
+  void wait_begins() override {
+    const std::lock_guard lock(mutex);
+    ++waiting;
+    // Where it fails, the job waits for a thread that comes back.
+    if (!closed && jobs.size() > idle && counted() < options.most_threads) (void)start().ok();
+  }
+  void wait_ended() override {
+    const std::lock_guard lock(mutex);
+    --waiting;
+  }
+
   static void serve(const std::shared_ptr<State>& s, Threads::iterator self) {
+    LongWait::observe_thread(s.get());
     std::unique_lock lock(s->mutex);
     do {
-      while (!s->jobs.empty()) {
+      while (!s->jobs.empty() && !s->too_many()) {
         Job job = std::move(s->jobs.front());
         s->jobs.pop_front();
         lock.unlock();
         (void)guarded_call(job).ok();
         job = nullptr;
         lock.lock();
+      }
+      if (s->too_many()) {
+        s->work.notify_one();  // what there is to do is for another
+        break;
       }
       ++s->idle;
       s->work.wait_for(lock, s->options.keep_idle, [&] { return s->closed || !s->jobs.empty(); });
@@ -84,9 +109,9 @@ Status BlockingPool::run(Job job) {
     s.work.notify_one();
     return {};
   }
-  if (s.threads.size() >= s.options.most_threads) return {};
-  Status status = s.start(state_);
-  if (status.ok() || !s.threads.empty()) return {};
+  if (s.counted() >= s.options.most_threads) return {};
+  Status status = s.start();
+  if (status.ok() || s.counted() > 0) return {};
   refused = std::move(s.jobs.back());
   s.jobs.pop_back();
   return make_error(Code::kResourceExhausted, "no thread could be started for what may wait: {}",

@@ -16,7 +16,8 @@ class BlockingPool {
  public:
   using Job = std::function<void()>;
   struct Options {
-    /// Jobs that run or wait at once; those beyond it begin when others end, first come first served.
+    /// Jobs that run at once; those beyond it begin when others end, first come first served. A job that is in a
+    /// LongWait does not count: what it waits for may be a job that needs a thread too.
     size_t most_threads = 256;
     /// A thread with nothing to do ends after that.
     std::chrono::milliseconds keep_idle{5'000};
@@ -31,8 +32,8 @@ class BlockingPool {
   BlockingPool(const BlockingPool&) = delete;
 
   /// Has `job` called, once, by another thread; what it throws is caught. A job that is not called in the end is
-  /// destroyed, by shutdown(). Errors: kCancelled after shutdown(); kResourceExhausted where not even one thread can
-  /// be started. Where there is one, the job waits for it.
+  /// destroyed, by shutdown(). Errors: kCancelled after shutdown(); kResourceExhausted where no thread can be
+  /// started and there is none but those in a LongWait. Where there is one, the job waits for it.
   Status run(Job job);
   /// Takes no more jobs, destroys those that have not begun, and waits for the others, but at most `patience`. Threads
   /// that have not come back by then are left behind: they end with their jobs. True: none was left.

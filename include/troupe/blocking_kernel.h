@@ -25,9 +25,9 @@ struct BlockingRequest {
 };
 
 /// Runs on a thread apart, where it may wait as long as it likes: device, other steps and other blocking kernels go on
-/// meanwhile, and up to 256 run at once in an engine. So run() may be called by several threads at the same time, for
-/// one node too, in any order but that of the graph's edges: what a kernel keeps between calls needs a mutex, and nodes
-/// that must not overlap a control edge.
+/// meanwhile, and up to 256 run at once in an engine, beside those that wait in Session::run. So run() may be called by
+/// several threads at the same time, for one node too, in any order but that of the graph's edges: what a kernel keeps
+/// between calls needs a mutex, and nodes that must not overlap a control edge.
 ///
 /// A step that fails, is cancelled or meets its deadline does not wait for run(): what that returns then is dropped.
 /// The engine keeps kernel and request alive until it returns, also beyond the end of session and engine, which waits

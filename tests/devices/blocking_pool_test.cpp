@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/long_wait.h"
 #include "tests/repeats.h"
 
 using namespace troupe;
@@ -202,4 +203,87 @@ TEST_CASE("what a refused job holds may use the pool as it goes") {
   std::shared_ptr<void> held(nullptr, [&](void*) { threads = pool.threads(); });
   CHECK(pool.run([held = std::move(held)] {}).error().code == Code::kResourceExhausted);
   CHECK(threads == 0);
+}
+
+TEST_CASE("jobs that wait for other jobs do not keep these from a thread") {
+  constexpr int kDeep = 5;
+  BlockingPool pool({.most_threads = 2});
+  struct Nested {
+    static void run(BlockingPool& pool, int depth) {
+      if (depth == 0) return;
+      const auto ran = std::make_shared<std::promise<void>>();
+      std::future<void> done = ran->get_future();
+      const Status asked = pool.run([&pool, ran, depth] {
+        run(pool, depth - 1);
+        ran->set_value();
+      });
+      const LongWait wait;
+      if (asked.ok()) done.wait();
+    }
+  };
+  std::vector<std::future<void>> all;
+  std::vector<std::promise<void>> ran(10);
+  for (std::promise<void>& each : ran) {
+    all.push_back(each.get_future());
+    REQUIRE(pool.run([&pool, &each] {
+                  Nested::run(pool, kDeep);
+                  each.set_value();
+                })
+                .ok());
+  }
+  for (const std::future<void>& each : all) REQUIRE(comes(each));
+  while (pool.threads() > 2) std::this_thread::yield();  // those that came in the place of others end
+}
+
+TEST_CASE("jobs that have waited count again") {
+  BlockingPool pool({.most_threads = 1});
+  const auto back = std::make_shared<Gate>(), go = std::make_shared<Gate>();
+  std::promise<void> waited, began;
+  std::future<void> first_is_back = waited.get_future(), second_runs = began.get_future();
+  REQUIRE(pool.run([&waited, back, go] {
+                {
+                  const LongWait wait;
+                  const LongWait within;
+                  back->opened.wait();
+                }
+                waited.set_value();
+                go->opened.wait();
+              })
+              .ok());
+  REQUIRE(pool.run([&began, go] {
+                began.set_value();
+                go->opened.wait();
+              })
+              .ok());
+  REQUIRE(comes(second_runs));
+  back->open();
+  REQUIRE(comes(first_is_back));
+  CHECK(pool.threads() == 2);
+  std::promise<void> third;
+  std::future<void> third_runs = third.get_future();
+  REQUIRE(pool.run([&third] { third.set_value(); }).ok());
+  CHECK(pool.threads() == 2);
+  CHECK(third_runs.wait_for(0s) != std::future_status::ready);
+  go->open();
+  CHECK(comes(third_runs));
+}
+
+TEST_CASE("where no thread can be had and all that there are wait for others, a job is refused") {
+  bool may = true;
+  BlockingPool pool({.may_start = [&may] { return may; }});
+  const auto gate = std::make_shared<Gate>();
+  std::promise<void> begun;
+  std::future<void> waits = begun.get_future();
+  REQUIRE(pool.run([gate, &begun] {
+                const LongWait wait;
+                begun.set_value();
+                gate->opened.wait();
+              })
+              .ok());
+  REQUIRE(comes(waits));
+  may = false;
+  const Status refused = pool.run([] {});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().code == Code::kResourceExhausted);
+  gate->open();
 }

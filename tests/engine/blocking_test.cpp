@@ -117,5 +117,50 @@ TEST_CASE("256 blocking kernels of one node run at once, and one more when one o
   CHECK(room->inside() == kMost + 1);
 }
 
+TEST_CASE("256 blocking kernels that wait for steps do not keep these from their threads") {
+  constexpr int kMost = 256;
+  const auto room = std::make_shared<Room>();
+  const auto ask = std::make_shared<std::function<RunResult()>>();
+  struct Ask final : BlockingKernel {
+    Ask(std::shared_ptr<Room> room, std::shared_ptr<std::function<RunResult()>> ask)
+        : room(std::move(room)), ask(std::move(ask)) {}
+    Result<std::vector<Tensor>> run(const BlockingRequest&) override {
+      room->enter();
+      return (*ask)();
+    }
+    const std::shared_ptr<Room> room;
+    const std::shared_ptr<std::function<RunResult()>> ask;
+  };
+  struct Pass final : BlockingKernel {
+    Result<std::vector<Tensor>> run(const BlockingRequest& request) override { return request.inputs; }
+  };
+  auto engine = Engine::create({.register_ops = [&](OpRegistry& ops, KernelRegistry& kernels) {
+    for (const char* name : {"AskAnother", "PassOn"})
+      ops.add(OpDef(name).input("x: int32").output("y: int32").doc("x.").stateful().shape(unchanged_shape),
+              not_differentiable("a test"));
+    kernels.add<Pass>("PassOn", DeviceKind::kCpu, {});
+    kernels.add("AskAnother", DeviceKind::kCpu, {}, [=](const KernelInit&) -> Result<std::unique_ptr<Kernel>> {
+      return std::unique_ptr<Kernel>(std::make_unique<Ask>(room, ask));
+    });
+  }});
+  REQUIRE(engine.ok());
+  Graph graph((*engine)->ops());
+  const Scope scope(graph);
+  const Output x = scope.constant(Tensor::scalar(7));
+  const Output inner = scope.op("PassOn", {x}), outer = scope.op("AskAnother", {x});
+  Session session(**engine, graph);
+  *ask = [&] { return session.run({inner}); };
+  std::vector<std::future<RunResult>> steps;
+  for (int i = 0; i < kMost; ++i) steps.push_back(session.run_future({}, {outer}));
+  REQUIRE(room->wait_for(kMost));
+  room->open();
+  for (auto& step : steps) {
+    REQUIRE(step.wait_for(std::chrono::seconds(60)) == std::future_status::ready);
+    const RunResult result = step.get();
+    REQUIRE(result.ok());
+    CHECK((*result)[0].identical(Tensor::scalar(7)));
+  }
+}
+
 }  // namespace
 }  // namespace troupe
