@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "actors/graph_functions.h"
 
+#include <future>
+
 #include "actors/session_impl.h"
+#include "base/long_wait.h"
 #include "graph/graph_def/function_body.h"
 
 namespace troupe {
 namespace {
 
 /// One function with its graph and the session that runs it.
-class SessionFunction final : public GraphFunction {
+class SessionFunction final : public GraphFunction, public std::enable_shared_from_this<SessionFunction> {
  public:
   static Result<std::shared_ptr<GraphFunction>> make(std::shared_ptr<Engine::Impl> engine, const FunctionBody& body) {
     auto out = std::make_shared<SessionFunction>(std::move(engine));
@@ -21,15 +24,45 @@ class SessionFunction final : public GraphFunction {
   ~SessionFunction() override { session_->close(); }
 
   Result<std::vector<Tensor>> call(std::vector<Tensor> arguments, const std::stop_token& stop) override {
-    if (arguments.size() != arguments_)
-      return invalid_argument("a function of {} arguments was called with {}", arguments_, arguments.size());
+    TROUPE_RETURN_IF_ERROR(check(arguments));
     RunOptions run;
     run.cancel = CancelToken();
     const std::stop_callback cancel(stop, [token = *run.cancel]() mutable { token.cancel(); });
     return session_->run(prepared_, std::move(arguments), run);
   }
 
+  BegunCall begin(std::vector<Tensor> arguments, const std::stop_token& stop) override {
+    if (Status fits = check(arguments); !fits.ok()) return [fits] { return fits.error(); };
+    auto promise = std::make_shared<std::promise<RunResult>>();
+    auto step = std::make_shared<Step>(shared_from_this(), promise->get_future(), stop);
+    RunOptions run;
+    run.cancel = step->token;
+    session_->start_async(
+        prepared_, std::move(arguments), [promise](RunResult result) { promise->set_value(std::move(result)); }, run);
+    return [step] {
+      const LongWait wait;
+      return step->result.get();
+    };
+  }
+
  private:
+  /// A call that was begun.
+  struct Step {
+    Step(std::shared_ptr<SessionFunction> of, std::future<RunResult> result, const std::stop_token& stop)
+        : function(std::move(of)), result(std::move(result)), cancel(stop, [this] { token.cancel(); }) {}
+    ~Step() { token.cancel(); }
+
+    const std::shared_ptr<SessionFunction> function;
+    CancelToken token;
+    std::future<RunResult> result;
+    const std::stop_callback<std::function<void()>> cancel;
+  };
+
+  Status check(const std::vector<Tensor>& arguments) const {
+    if (arguments.size() == arguments_) return {};
+    return invalid_argument("a function of {} arguments was called with {}", arguments_, arguments.size());
+  }
+
   static SessionOptions options() {
     SessionOptions out;
     out.soft_placement = true;
@@ -64,6 +97,12 @@ Result<std::shared_ptr<GraphFunction>> GraphFunctions::prepare(const FunctionBod
   const std::shared_ptr<Engine::Impl> engine = engine_.lock();
   if (!engine) return make_error(Code::kFailedPrecondition, "the engine has gone");
   return SessionFunction::make(engine, body);
+}
+
+Status GraphFunctions::run_apart(std::function<void()> job) {
+  const std::shared_ptr<Engine::Impl> engine = engine_.lock();
+  if (!engine) return make_error(Code::kFailedPrecondition, "the engine has gone");
+  return engine->pool->run(std::move(job));
 }
 
 }  // namespace troupe

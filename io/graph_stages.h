@@ -19,8 +19,18 @@ StagePtr make_single_stage(Element element);
 /// Error: a step of 0, a dtype other than a number's. Source: RangeDataset.
 Result<StagePtr> make_range_stage(int64_t start, int64_t stop, int64_t step, DType dtype);
 
+/// Begins a function of an element, which may wait, and gives what waits for it. Source: ParallelMapDataset.
+using BeginFn = std::function<BegunCall(const Pass& pass, Element element)>;
+
 /// What `fn` makes of each element, checked against dtypes and shapes. An error costs this element. Source: MapDataset.
 StagePtr make_pass_map_stage(StagePtr input, PassFn fn, ComponentTypes dtypes, ComponentShapes shapes);
+
+/// The same in the same order, of up to `calls` elements at once. Source: ParallelMapDataset.
+StagePtr make_parallel_map_stage(StagePtr input, BeginFn begin, int64_t calls, ComponentTypes dtypes,
+                                 ComponentShapes shapes);
+/// The input, of which a thread apart makes up to `ahead` elements before they are asked for; as it is where it never
+/// waits. Source: PrefetchDataset.
+StagePtr make_prefetch_stage(StagePtr input, int64_t ahead);
 
 /// The elements for which `keep` gives a scalar true. Source: FilterDataset.
 StagePtr make_filter_stage(StagePtr input, PassFn keep);
@@ -46,9 +56,10 @@ Result<StagePtr> make_concatenate_stage(StagePtr first, StagePtr second);
 /// The dataset that an element stands for.
 using StageOfElementFn = std::function<Result<StagePtr>(const Pass& pass, Element element)>;
 /// The elements of the datasets that `fn` makes of the first `cycle` elements, `block` of each in turn; where one ends,
-/// the next takes its place. With a cycle of 1, one after the other. Sources: InterleaveDataset, FlatMapDataset.
-StagePtr make_interleave_stage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, ComponentTypes dtypes,
-                               ComponentShapes shapes);
+/// the next takes its place. With a cycle of 1, one after the other. Of `parallel` datasets threads apart make elements
+/// before it is their turn. Sources: InterleaveDataset, FlatMapDataset, ParallelInterleaveDataset.
+StagePtr make_interleave_stage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, int64_t parallel,
+                               ComponentTypes dtypes, ComponentShapes shapes);
 /// The next element of the input whose number the selector gives. One that has ended is passed over, or ends it all.
 /// Source: DirectedInterleaveDataset.
 StagePtr make_directed_stage(StagePtr selector, std::vector<StagePtr> inputs, bool stop_on_empty, ComponentTypes dtypes,

@@ -2,6 +2,7 @@
 // Stages of several datasets: side by side, one after the other, in turns.
 #include <algorithm>
 
+#include "io/ahead_flow.h"
 #include "io/graph_stages.h"
 
 namespace troupe {
@@ -142,10 +143,14 @@ class ConcatenateStage final : public FlowStage {
 
 // -- in turns ---------------------------------------------------------------------------------------------------------
 
+/// Elements that are made ahead of each dataset.
+constexpr int64_t kLeastAhead = 16;
+
 class InterleaveFlow final : public Flow<Element> {
  public:
-  InterleaveFlow(FlowPtr<Element> from, StageOfElementFn fn, int64_t cycle, int64_t block, Pass pass)
-      : from_(std::move(from)), fn_(std::move(fn)), cycle_(cycle), block_(block), pass_(std::move(pass)) {}
+  InterleaveFlow(FlowPtr<Element> from, StageOfElementFn fn, int64_t cycle, int64_t block, int64_t parallel, Pass pass)
+      : from_(std::move(from)), fn_(std::move(fn)), cycle_(cycle), block_(block), parallel_(parallel),
+        pass_(std::move(pass)) {}
   Result<std::optional<Element>> next() override {
     while (from_ || open_ > 0) {
       if (at_ < slots_.size() && slots_[at_]) {
@@ -164,7 +169,7 @@ class InterleaveFlow final : public Flow<Element> {
           continue;
         }
         TROUPE_ASSIGN(const StagePtr stage, fn_(pass_, std::move(*element)));
-        TROUPE_ASSIGN(FlowPtr<Element> flow, flow_within(stage, pass_));
+        TROUPE_ASSIGN(FlowPtr<Element> flow, begin(stage));
         if (at_ >= slots_.size()) slots_.resize(at_ + 1);  // the cycle may be far longer than the input
         slots_[at_] = std::move(flow);
         ++open_;
@@ -176,6 +181,11 @@ class InterleaveFlow final : public Flow<Element> {
   }
 
  private:
+  Result<FlowPtr<Element>> begin(const StagePtr& stage) const {
+    if (static_cast<int64_t>(at_) >= parallel_ || !stage->may_wait()) return flow_within(stage, pass_);
+    const auto source = [&](const Pass& pass) { return flow_within(stage, pass); };
+    return AheadFlow<Element>::make(source, std::max(block_, kLeastAhead), pass_);
+  }
   void advance() {
     taken_ = 0;
     ++at_;
@@ -184,7 +194,7 @@ class InterleaveFlow final : public Flow<Element> {
 
   FlowPtr<Element> from_;  // none: it has ended
   const StageOfElementFn fn_;
-  const int64_t cycle_, block_;
+  const int64_t cycle_, block_, parallel_;
   const Pass pass_;
   std::vector<FlowPtr<Element>> slots_;
   size_t at_ = 0;
@@ -193,13 +203,13 @@ class InterleaveFlow final : public Flow<Element> {
 
 class InterleaveStage final : public FlowStage {
  public:
-  InterleaveStage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, ComponentTypes dtypes,
-                  ComponentShapes shapes)
-      : input_(std::move(input)), fn_(std::move(fn)), cycle_(cycle), block_(block), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+  InterleaveStage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, int64_t parallel,
+                  ComponentTypes dtypes, ComponentShapes shapes)
+      : input_(std::move(input)), fn_(std::move(fn)), cycle_(cycle), block_(block), parallel_(parallel),
+        dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
-    return FlowPtr<Element>(new InterleaveFlow(std::move(from), fn_, cycle_, block_, pass));
+    return FlowPtr<Element>(new InterleaveFlow(std::move(from), fn_, cycle_, block_, parallel_, pass));
   }
   ComponentTypes dtypes() const override { return dtypes_; }
   ComponentShapes shapes() const override { return shapes_; }
@@ -209,7 +219,7 @@ class InterleaveStage final : public FlowStage {
  private:
   const StagePtr input_;
   const StageOfElementFn fn_;
-  const int64_t cycle_, block_;
+  const int64_t cycle_, block_, parallel_;
   const ComponentTypes dtypes_;
   const ComponentShapes shapes_;
 };
@@ -282,9 +292,9 @@ Result<StagePtr> make_concatenate_stage(StagePtr first, StagePtr second) {
   return StagePtr(std::make_shared<ConcatenateStage>(std::move(first), std::move(second)));
 }
 
-StagePtr make_interleave_stage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, ComponentTypes dtypes,
-                               ComponentShapes shapes) {
-  return std::make_shared<InterleaveStage>(std::move(input), std::move(fn), cycle, block, std::move(dtypes),
+StagePtr make_interleave_stage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, int64_t parallel,
+                               ComponentTypes dtypes, ComponentShapes shapes) {
+  return std::make_shared<InterleaveStage>(std::move(input), std::move(fn), cycle, block, parallel, std::move(dtypes),
                                            std::move(shapes));
 }
 

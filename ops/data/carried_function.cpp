@@ -24,7 +24,18 @@ Result<std::shared_ptr<GraphFunction>> CarriedFunction::prepared(const std::shar
 Result<Element> CarriedFunction::call(const std::shared_ptr<FunctionCaller>& functions, Element arguments,
                                       const std::stop_token& stop) {
   auto function = prepared(functions);
-  Result<Element> out = function.ok() ? (*function)->call(std::move(arguments), stop) : std::move(function.error());
+  return named(function.ok() ? (*function)->call(std::move(arguments), stop) : std::move(function.error()));
+}
+
+BegunCall CarriedFunction::begin(const std::shared_ptr<CarriedFunction>& self,
+                                 const std::shared_ptr<FunctionCaller>& functions, Element arguments,
+                                 const std::stop_token& stop) {
+  auto function = self->prepared(functions);
+  if (!function.ok()) return [self, error = function.error()] { return self->named(error); };
+  return [self, call = (*function)->begin(std::move(arguments), stop)] { return self->named(call()); };
+}
+
+Result<Element> CarriedFunction::named(Result<Element> out) const {
   if (!out.ok()) {
     Error& error = out.error();
     std::string inner = error.node.empty() ? "" : fmt::format("{} '{}': ", error.op, error.node);
@@ -41,12 +52,19 @@ PassFn CarriedFunction::bind(std::shared_ptr<CarriedFunction> function, Element 
   };
 }
 
+BeginFn CarriedFunction::bind_begun(std::shared_ptr<CarriedFunction> function, Element captured) {
+  return [function = std::move(function), captured = std::move(captured)](const Pass& pass, Element element) {
+    element.insert(element.end(), captured.begin(), captured.end());
+    return begin(function, pass.functions, std::move(element), pass.stop);
+  };
+}
+
 StageOfElementFn CarriedFunction::bind_stage(std::shared_ptr<CarriedFunction> function, Element captured) {
   return [by = bind(std::move(function), std::move(captured))](const Pass& pass, Element element) -> Result<StagePtr> {
     TROUPE_ASSIGN(const Element out, by(pass, std::move(element)));
     if (out.size() != 1) return invalid_argument("the function must give one dataset, not {} values", out.size());
     TROUPE_ASSIGN(GraphDataset dataset, dataset_of(out[0], "what the function gives"));
-    return std::move(dataset.stage);
+    return stage_within(std::move(dataset));
   };
 }
 

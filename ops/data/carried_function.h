@@ -22,12 +22,20 @@ class CarriedFunction {
   Result<Element> call(const std::shared_ptr<FunctionCaller>& functions, Element arguments,
                        const std::stop_token& stop);
 
+  /// Begins such a call; errors come to whoever waits for it.
+  static BegunCall begin(const std::shared_ptr<CarriedFunction>& self, const std::shared_ptr<FunctionCaller>& functions,
+                         Element arguments, const std::stop_token& stop);
+
   /// The function of elements that are followed by `captured`.
   static PassFn bind(std::shared_ptr<CarriedFunction> function, Element captured);
+  /// The same of one whose calls are begun before they are waited for.
+  static BeginFn bind_begun(std::shared_ptr<CarriedFunction> function, Element captured);
   /// The same of one that gives a dataset.
   static StageOfElementFn bind_stage(std::shared_ptr<CarriedFunction> function, Element captured);
 
  private:
+  /// With the names of both nodes.
+  Result<Element> named(Result<Element> out) const;
   Result<std::shared_ptr<GraphFunction>> prepared(const std::shared_ptr<FunctionCaller>& functions);
 
   FunctionBody body_;

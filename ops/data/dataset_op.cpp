@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/data/dataset_op.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "ops/text/string_map.h"
 #include "troupe/op_cost.h"
 
@@ -31,6 +34,11 @@ Element DatasetInputs::tensors(int begin, int end) const {
   return out;
 }
 
+Result<StagePtr> DatasetInputs::stage(int i, const char* what) const {
+  TROUPE_ASSIGN(GraphDataset dataset, dataset_of(context_.input(i), what));
+  return stage_within(std::move(dataset));
+}
+
 Result<int64_t> DatasetInputs::integer(int i, const char* what, int64_t least) const {
   const Tensor& t = tensor(i);
   if (t.elements() != 1) return invalid_argument("{} must be a scalar, not {}", what, t.str());
@@ -43,6 +51,13 @@ Result<bool> DatasetInputs::boolean(int i, const char* what) const {
   const Tensor& t = tensor(i);
   if (t.elements() != 1) return invalid_argument("{} must be a scalar, not {}", what, t.str());
   return t.data<bool>()[0];
+}
+
+Result<int64_t> DatasetInputs::parallel_calls(int i) const {
+  TROUPE_ASSIGN(const int64_t calls, integer(i, "num_parallel_calls"));
+  if (calls == -1) return std::clamp<int64_t>(std::thread::hardware_concurrency(), 2, 16);
+  if (calls < 1) return invalid_argument("num_parallel_calls must be at least 1, or -1, got {}", calls);
+  return calls;
 }
 
 Result<std::string> DatasetInputs::string(int i, const char* what) const { return one_string(tensor(i), what); }

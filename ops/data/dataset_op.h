@@ -20,9 +20,13 @@ class DatasetInputs {
   /// Inputs `begin` to `end` (-1: all).
   Element tensors(int begin, int end = -1) const;
   Result<GraphDataset> dataset(int i = 0) const { return dataset_of(context_.input(i)); }
+  /// The stage of that dataset, for another one behind it.
+  Result<StagePtr> stage(int i = 0, const char* what = "input_dataset") const;
   /// Errors: it is not a scalar, `what` names it; it is below `least`.
   Result<int64_t> integer(int i, const char* what, int64_t least = INT64_MIN) const;
   Result<bool> boolean(int i, const char* what) const;
+  /// A num_parallel_calls: -1 is as many as there are cores, from 2 to 16.
+  Result<int64_t> parallel_calls(int i) const;
   Result<std::string> string(int i, const char* what) const;
   /// What the node says of the dataset's elements.
   const ComponentTypes& dtypes() const { return dtypes_; }

@@ -2,6 +2,7 @@
 // A dataset is a list of one handle, so that a variant holds it as it holds lists.
 #include "ops/data/dataset_value.h"
 
+#include "io/graph_stages.h"
 #include "troupe/resource.h"
 #include "troupe/tensor_list.h"
 
@@ -25,6 +26,8 @@ Tensor dataset_tensor(GraphDataset dataset) {
   list.elements.push_back(Tensor::scalar<ResourceRef>(std::move(handle)));
   return list_tensor(std::move(list));
 }
+
+StagePtr stage_within(GraphDataset dataset) { return make_prefetch_stage(std::move(dataset.stage), dataset.ahead); }
 
 Result<GraphDataset> dataset_of(const Tensor& t, const char* what) {
   if (t.dtype() == DType::kVariant && t.elements() == 1)

@@ -11,11 +11,14 @@ namespace troupe {
 /// Immutable; any thread.
 struct GraphDataset {
   StagePtr stage;
-  /// How many elements an iterator over it produces ahead of those who ask, by its last prefetch.
+  /// How many elements are produced ahead of those who ask, by a prefetch behind the stage.
   int64_t ahead = 0;
 };
 
 Tensor dataset_tensor(GraphDataset dataset);
+
+/// The stage with its prefetch, for another stage behind it.
+StagePtr stage_within(GraphDataset dataset);
 
 /// Error: the tensor is something else; `what` names it.
 Result<GraphDataset> dataset_of(const Tensor& t, const char* what = "input_dataset");

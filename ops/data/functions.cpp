@@ -6,15 +6,27 @@
 namespace troupe {
 namespace {
 
-/// `behind`: inputs behind the arguments that the function captured.
-PlanDataset map_by(int behind) {
-  return [behind](const KernelInit& init) -> Result<MakeDataset> {
+/// What `f` gives of each element, of up to `calls` at once.
+StagePtr mapped(StagePtr from, const std::shared_ptr<CarriedFunction>& f, Element captured, int64_t calls,
+                const ComponentTypes& dtypes, const ComponentShapes& shapes) {
+  if (calls == 1)
+    return make_pass_map_stage(std::move(from), CarriedFunction::bind(f, std::move(captured)), dtypes, shapes);
+  return make_parallel_map_stage(std::move(from), CarriedFunction::bind_begun(f, std::move(captured)), calls, dtypes,
+                                 shapes);
+}
+
+/// `parallel`: num_parallel_calls is behind the arguments that the function captured.
+PlanDataset map_by(bool parallel) {
+  return [parallel](const KernelInit& init) -> Result<MakeDataset> {
     auto f = std::make_shared<CarriedFunction>(init, "f");
-    const int end = static_cast<int>(init.input_dtypes.size()) - behind;
-    return MakeDataset([f, end](const DatasetInputs& in) -> Result<GraphDataset> {
-      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-      return GraphDataset{
-          make_pass_map_stage(from.stage, CarriedFunction::bind(f, in.tensors(1, end)), in.dtypes(), in.shapes())};
+    const int end = static_cast<int>(init.input_dtypes.size()) - (parallel ? 1 : 0);
+    return MakeDataset([f, end, parallel](const DatasetInputs& in) -> Result<GraphDataset> {
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
+      int64_t calls = 1;
+      if (parallel) {
+        TROUPE_ASSIGN(calls, in.parallel_calls(end));
+      }
+      return GraphDataset{mapped(from, f, in.tensors(1, end), calls, in.dtypes(), in.shapes())};
     });
   };
 }
@@ -24,25 +36,25 @@ Result<MakeDataset> map_and_batch(const KernelInit& init) {
   auto f = std::make_shared<CarriedFunction>(init, "f");
   const int end = static_cast<int>(init.input_dtypes.size()) - 3;
   return MakeDataset([f, end](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    TROUPE_ASSIGN(const StagePtr from, in.stage());
     TROUPE_ASSIGN(const int64_t size, in.integer(end, "batch_size", 1));
+    TROUPE_ASSIGN(const int64_t calls, in.parallel_calls(end + 1));
     TROUPE_ASSIGN(const bool drop, in.boolean(end + 2, "drop_remainder"));
-    StagePtr mapped = make_pass_map_stage(from.stage, CarriedFunction::bind(f, in.tensors(1, end)), in.dtypes(),
-                                          ComponentShapes(in.shapes().size()));
-    return GraphDataset{make_batch_stage(std::move(mapped), size, drop)};
+    return GraphDataset{make_batch_stage(
+        mapped(from, f, in.tensors(1, end), calls, in.dtypes(), ComponentShapes(in.shapes().size())), size, drop)};
   });
 }
 
 using MakeSomeOf = StagePtr (*)(StagePtr input, PassFn keep);
 
-/// Some of the elements, by the function `predicate`; `behind` as of map_by.
+/// Some of the elements, by the function `predicate`; `behind`: inputs behind the arguments that it captured.
 PlanDataset some_by(MakeSomeOf make, int behind = 0) {
   return [make, behind](const KernelInit& init) -> Result<MakeDataset> {
     auto predicate = std::make_shared<CarriedFunction>(init, "predicate");
     const int end = static_cast<int>(init.input_dtypes.size()) - behind;
     return MakeDataset([predicate, make, end](const DatasetInputs& in) -> Result<GraphDataset> {
-      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-      return GraphDataset{make(from.stage, CarriedFunction::bind(predicate, in.tensors(1, end)))};
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
+      return GraphDataset{make(from, CarriedFunction::bind(predicate, in.tensors(1, end)))};
     });
   };
 }
@@ -51,8 +63,8 @@ Result<MakeDataset> scan(const KernelInit& init) {
   auto f = std::make_shared<CarriedFunction>(init, "f");
   const int states = static_cast<int>(init.attr<ComponentTypes>("Tstate").size());
   return MakeDataset([f, states](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-    return GraphDataset{make_scan_stage(from.stage, in.tensors(1, 1 + states),
+    TROUPE_ASSIGN(const StagePtr from, in.stage());
+    return GraphDataset{make_scan_stage(from, in.tensors(1, 1 + states),
                                         CarriedFunction::bind(f, in.tensors(1 + states)), in.dtypes(), in.shapes())};
   });
 }
@@ -67,18 +79,19 @@ void register_data_function_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .attr("force_synchronous: bool = false")
                      .doc("What the function f, a GraphDef, gives of each element, followed by other_arguments. An "
                           "error costs one element. Other attributes make no difference."),
-                 map_by(0));
-  const char* mapped =
+                 map_by(false));
+  const char* parallel =
       "What the function f, a GraphDef, gives of each element, followed by other_arguments, in the order of the "
-      "elements. An error costs one element. Other inputs and attributes make no difference.";
+      "elements. Up to num_parallel_calls elements are at work at once; -1: as many as there are cores. An error costs "
+      "one element. Other attributes make no difference.";
   add_dataset_op(ops, kernels,
                  with_function("ParallelMapDataset", "f")
                      .input("num_parallel_calls: int32")
                      .attr("use_inter_op_parallelism: bool = true")
                      .attr("sloppy: bool = false")
                      .attr("preserve_cardinality: bool = false")
-                     .doc(mapped),
-                 map_by(1));
+                     .doc(parallel),
+                 map_by(true));
   add_dataset_op(ops, kernels,
                  with_function("ParallelMapDatasetV2", "f")
                      .input("num_parallel_calls: int64")
@@ -86,8 +99,8 @@ void register_data_function_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .attr("deterministic: string = 'default'")
                      .attr("preserve_cardinality: bool = false")
                      .attr("use_unbounded_threadpool: bool = false")
-                     .doc(mapped),
-                 map_by(1));
+                     .doc(parallel),
+                 map_by(true));
   add_dataset_op(ops, kernels,
                  with_function("MapAndBatchDataset", "f")
                      .input("batch_size: int64")
@@ -95,7 +108,8 @@ void register_data_function_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .input("drop_remainder: bool")
                      .attr("preserve_cardinality: bool = false")
                      .doc("Batches of batch_size of what the function f gives of each element, followed by "
-                          "other_arguments; a smaller last one unless drop_remainder."),
+                          "other_arguments, of up to num_parallel_calls elements at once; a smaller last one unless "
+                          "drop_remainder."),
                  map_and_batch);
   add_dataset_op(ops, kernels,
                  with_function("FilterDataset", "predicate")

@@ -11,7 +11,7 @@ PlanDataset padded_batch(bool drops) {
   return [drops](const KernelInit& init) -> Result<MakeDataset> {
     const auto n = static_cast<int>(init.attr<int64_t>("N"));
     return MakeDataset([n, drops](const DatasetInputs& in) -> Result<GraphDataset> {
-      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
       TROUPE_ASSIGN(const int64_t size, in.integer(1, "batch_size", 1));
       ComponentShapes padded;
       for (const Tensor& t : in.tensors(2, 2 + n)) {
@@ -29,7 +29,7 @@ PlanDataset padded_batch(bool drops) {
       if (drops) {
         TROUPE_ASSIGN(drop, in.boolean(2 + 2 * n, "drop_remainder"));
       }
-      return GraphDataset{make_padded_batch_stage(from.stage, size, drop, std::move(padded), std::move(values))};
+      return GraphDataset{make_padded_batch_stage(from, size, drop, std::move(padded), std::move(values))};
     });
   };
 }
@@ -60,15 +60,15 @@ Result<Element> datasets_of(std::vector<Element> elements, const ComponentTypes&
 }
 
 Result<GraphDataset> windows(const DatasetInputs& in) {
-  TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+  TROUPE_ASSIGN(const StagePtr from, in.stage());
   TROUPE_ASSIGN(const int64_t size, in.integer(1, "size", 1));
   TROUPE_ASSIGN(const int64_t shift, in.integer(2, "shift", 1));
   TROUPE_ASSIGN(const int64_t stride, in.integer(3, "stride", 1));
   TROUPE_ASSIGN(const bool drop, in.boolean(4, "drop_remainder"));
-  const auto gather = [dtypes = from.stage->dtypes(), shapes = from.stage->shapes()](std::vector<Element> elements) {
+  const auto gather = [dtypes = from->dtypes(), shapes = from->shapes()](std::vector<Element> elements) {
     return datasets_of(std::move(elements), dtypes, shapes);
   };
-  return GraphDataset{make_window_stage(from.stage, size, shift, stride, drop, gather, in.dtypes(), in.shapes())};
+  return GraphDataset{make_window_stage(from, size, shift, stride, drop, gather, in.dtypes(), in.shapes())};
 }
 
 Result<MakeDataset> group_by_window(const KernelInit& init) {
@@ -78,17 +78,17 @@ Result<MakeDataset> group_by_window(const KernelInit& init) {
   const int of_key = 1 + static_cast<int>(init.attr<ComponentTypes>("Tkey_func_other_arguments").size());
   const int of_reduce = of_key + static_cast<int>(init.attr<ComponentTypes>("Treduce_func_other_arguments").size());
   return MakeDataset([=](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    TROUPE_ASSIGN(const StagePtr from, in.stage());
     GroupFns fns;
     fns.key = CarriedFunction::bind(key, in.tensors(1, of_key));
     fns.window_size = CarriedFunction::bind(size, in.tensors(of_reduce));
     fns.reduce = [by = CarriedFunction::bind_stage(reduce, in.tensors(of_key, of_reduce)),
-                  dtypes = from.stage->dtypes(),
-                  shapes = from.stage->shapes()](const Pass& pass, Tensor of, std::vector<Element> elements) {
+                  dtypes = from->dtypes(),
+                  shapes = from->shapes()](const Pass& pass, Tensor of, std::vector<Element> elements) {
       auto list = std::make_shared<const std::vector<Element>>(std::move(elements));
       return by(pass, {std::move(of), dataset_tensor({make_list_stage(std::move(list), dtypes, shapes)})});
     };
-    return GraphDataset{make_group_stage(from.stage, std::move(fns), in.dtypes(), in.shapes())};
+    return GraphDataset{make_group_stage(from, std::move(fns), in.dtypes(), in.shapes())};
   });
 }
 
@@ -121,8 +121,8 @@ void register_data_group_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .doc("Row i of each component of each element. Errors: scalars; components of other numbers of "
                           "rows."),
                  plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
-                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-                   return GraphDataset{make_unbatch_stage(from.stage, in.dtypes(), in.shapes())};
+                   TROUPE_ASSIGN(const StagePtr from, in.stage());
+                   return GraphDataset{make_unbatch_stage(from, in.dtypes(), in.shapes())};
                  }));
   OpDef group = OpDef("GroupByWindowDataset").input("input_dataset: variant");
   for (const char* name : {"key_func", "reduce_func", "window_size_func"})

@@ -16,28 +16,35 @@ Result<std::vector<StagePtr>> stages_of(const DatasetInputs& in, int begin) {
   std::vector<StagePtr> out;
   for (const Tensor& t : in.tensors(begin)) {
     TROUPE_ASSIGN(GraphDataset dataset, dataset_of(t, "each of the datasets"));
-    out.push_back(std::move(dataset.stage));
+    out.push_back(stage_within(std::move(dataset)));
   }
   return out;
 }
 
+/// Of which of the datasets in turn elements are made ahead: none, all, or as many as the last input says.
+enum class Ahead { kNone, kAll, kByInput };
+
 /// In turns, by the function `f`; `behind` inputs are behind the arguments that it captured, of which the first two are
 /// cycle_length and block_length. None: one after the other.
-PlanDataset interleave(int behind) {
-  return [behind](const KernelInit& init) -> Result<MakeDataset> {
+PlanDataset interleave(int behind, Ahead ahead = Ahead::kNone) {
+  return [behind, ahead](const KernelInit& init) -> Result<MakeDataset> {
     auto f = std::make_shared<CarriedFunction>(init, "f");
     const int end = static_cast<int>(init.input_dtypes.size()) - behind;
-    return MakeDataset([f, end, behind](const DatasetInputs& in) -> Result<GraphDataset> {
-      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-      int64_t cycle = 1, block = 1;
+    return MakeDataset([f, end, behind, ahead](const DatasetInputs& in) -> Result<GraphDataset> {
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
+      int64_t cycle = 1, block = 1, parallel = 0;
       if (behind > 0) {
         TROUPE_ASSIGN(cycle, in.integer(end, "cycle_length"));
         if (cycle == kAutotune) cycle = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
         if (cycle < 1) return invalid_argument("cycle_length must be at least 1, got {}", cycle);
         TROUPE_ASSIGN(block, in.integer(end + 1, "block_length", 1));
       }
-      return GraphDataset{make_interleave_stage(from.stage, CarriedFunction::bind_stage(f, in.tensors(1, end)), cycle,
-                                                block, in.dtypes(), in.shapes())};
+      if (ahead == Ahead::kAll) parallel = std::min<int64_t>(cycle, 16);
+      if (ahead == Ahead::kByInput) {
+        TROUPE_ASSIGN(parallel, in.parallel_calls(end + behind - 1));
+      }
+      return GraphDataset{make_interleave_stage(from, CarriedFunction::bind_stage(f, in.tensors(1, end)), cycle, block,
+                                                parallel, in.dtypes(), in.shapes())};
     });
   };
 }
@@ -76,9 +83,9 @@ void register_data_join_ops(OpRegistry& ops, KernelRegistry& kernels) {
       [](const KernelInit& init) -> Result<MakeDataset> {
         const bool stop = init.attr<bool>("stop_on_empty_dataset");
         return MakeDataset([stop](const DatasetInputs& in) -> Result<GraphDataset> {
-          TROUPE_ASSIGN(const GraphDataset selector, in.dataset());
+          TROUPE_ASSIGN(const StagePtr selector, in.stage());
           TROUPE_ASSIGN(std::vector<StagePtr> stages, stages_of(in, 1));
-          return GraphDataset{make_directed_stage(selector.stage, std::move(stages), stop, in.dtypes(), in.shapes())};
+          return GraphDataset{make_directed_stage(selector, std::move(stages), stop, in.dtypes(), in.shapes())};
         });
       },
       {.metadata = false});
@@ -92,7 +99,10 @@ void register_data_join_ops(OpRegistry& ops, KernelRegistry& kernels) {
       "The elements of the datasets that the function f gives of the first cycle_length elements, each followed by "
       "other_arguments, block_length of each in turn; where one ends, the next takes its place. A cycle_length of -1 "
       "is as many as there are cores.";
-  const std::string same = doc + " Always in this order; the other inputs and attributes make no difference.";
+  const std::string same = doc +
+                           " Always in this order, but elements are made before it is their turn, of "
+                           "num_parallel_calls datasets at once where there is this input; the others and the "
+                           "attributes make no difference.";
   add_dataset_op(ops, kernels, cycle(with_function("InterleaveDataset", "f")).doc(doc), interleave(2));
   add_dataset_op(ops, kernels,
                  cycle(with_function("ParallelInterleaveDataset", "f"))
@@ -100,19 +110,19 @@ void register_data_join_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .input("buffer_output_elements: int64")
                      .input("prefetch_input_elements: int64")
                      .doc(same),
-                 interleave(5));
+                 interleave(5, Ahead::kAll));
   add_dataset_op(ops, kernels,
                  cycle(with_function("ParallelInterleaveDatasetV2", "f"))
                      .input("num_parallel_calls: int64")
                      .attr("sloppy: bool = false")
                      .doc(same),
-                 interleave(3));
+                 interleave(3, Ahead::kByInput));
   add_dataset_op(ops, kernels,
                  cycle(with_function("ParallelInterleaveDatasetV3", "f"))
                      .input("num_parallel_calls: int64")
                      .attr("deterministic: string = 'default'")
                      .doc(same),
-                 interleave(3));
+                 interleave(3, Ahead::kByInput));
   add_dataset_op(ops, kernels,
                  cycle(with_function("ParallelInterleaveDatasetV4", "f"))
                      .input("buffer_output_elements: int64")
@@ -120,14 +130,14 @@ void register_data_join_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .input("num_parallel_calls: int64")
                      .attr("deterministic: string = 'default'")
                      .doc(same),
-                 interleave(5));
+                 interleave(5, Ahead::kByInput));
   add_dataset_op(ops, kernels,
                  cycle(with_function("LegacyParallelInterleaveDatasetV2", "f"))
                      .input("buffer_output_elements: int64")
                      .input("prefetch_input_elements: int64")
                      .attr("deterministic: string = 'default'")
                      .doc(same),
-                 interleave(4));
+                 interleave(4, Ahead::kAll));
 }
 
 }  // namespace troupe

@@ -13,7 +13,7 @@ Status for_each_element(const BlockingRequest& request, const GraphDataset& data
   Pass pass;
   pass.functions = request.functions;
   pass.stop = request.stop;
-  TROUPE_ASSIGN(const FlowPtr<Element> flow, elements_of(dataset.stage)(pass));
+  TROUPE_ASSIGN(const FlowPtr<Element> flow, elements_of(stage_within(dataset))(pass));
   for (;;) {
     if (request.stop.stop_requested()) return make_error(Code::kCancelled, "the step has failed");
     TROUPE_ASSIGN(std::optional<Element> element, flow->next());

@@ -130,7 +130,7 @@ PlanDataset shuffle(const ShuffleForm& form) {
   return [form](const KernelInit& init) -> Result<MakeDataset> {
     const bool others = form.always_others || (form.attr && init.attr<bool>("reshuffle_each_iteration"));
     return MakeDataset([form, others](const DatasetInputs& in) -> Result<GraphDataset> {
-      TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
       constexpr int64_t kAll = -2;  // a buffer for the whole dataset
       TROUPE_ASSIGN(int64_t buffer, in.integer(1, "buffer_size"));
       if (buffer == kAll) buffer = INT64_MAX;
@@ -153,7 +153,7 @@ PlanDataset shuffle(const ShuffleForm& form) {
         }
         seeds = std::make_shared<Seeds>(seed, seed2, others);
       }
-      return GraphDataset{make_draw_stage(from.stage, buffer, count, draws_of(std::move(seeds)))};
+      return GraphDataset{make_draw_stage(from, buffer, count, draws_of(std::move(seeds)))};
     });
   };
 }
@@ -164,7 +164,7 @@ OpDef shuffled(std::string_view name) {
 
 PlanDataset cache(bool has_handle) {
   return plan_dataset([has_handle](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    TROUPE_ASSIGN(const StagePtr from, in.stage());
     TROUPE_ASSIGN(const std::string file, in.string(1, "filename"));
     if (!file.empty())
       return make_error(Code::kUnimplemented,
@@ -175,7 +175,7 @@ PlanDataset cache(bool has_handle) {
       kept = handle->cache;
     }
     if (!kept) kept = std::make_shared<ElementCache>();
-    return GraphDataset{make_cache_stage(from.stage, std::move(kept))};
+    return GraphDataset{make_cache_stage(from, std::move(kept))};
   });
 }
 

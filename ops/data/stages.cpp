@@ -7,19 +7,19 @@ namespace troupe {
 namespace {
 
 Result<GraphDataset> reordered(const DatasetInputs& in, Reorder reorder) {
-  TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-  return GraphDataset{make_reorder_stage(from.stage, reorder)};
+  TROUPE_ASSIGN(const StagePtr from, in.stage());
+  return GraphDataset{make_reorder_stage(from, reorder)};
 }
 
 PlanDataset batch(int drop_remainder) {
   return plan_dataset([drop_remainder](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+    TROUPE_ASSIGN(const StagePtr from, in.stage());
     TROUPE_ASSIGN(const int64_t size, in.integer(1, "batch_size", 1));
     bool drop = false;
     if (drop_remainder > 0) {
       TROUPE_ASSIGN(drop, in.boolean(drop_remainder, "drop_remainder"));
     }
-    return GraphDataset{make_batch_stage(from.stage, size, drop)};
+    return GraphDataset{make_batch_stage(from, size, drop)};
   });
 }
 
@@ -68,19 +68,20 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                    if (count < 0) return reordered(in, {Reorder::Kind::kRange, 0, 0});
                    return reordered(in, {Reorder::Kind::kRange, count});
                  }));
-  add_dataset_op(ops, kernels,
-                 on_dataset("PrefetchDataset")
-                     .input("buffer_size: int64")
-                     .attr("slack_period: int = 0")
-                     .attr("legacy_autotune: bool = true")
-                     .attr("buffer_size_min: int = 0")
-                     .doc("The same elements, of which an iterator has so many ready before they are asked for, where "
-                          "this is the last stage but for options; 2 for -1. The other attributes make no difference."),
-                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
-                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-                   TROUPE_ASSIGN(const int64_t size, in.integer(1, "buffer_size", -1));
-                   return GraphDataset{from.stage, size < 0 ? 2 : size};
-                 }));
+  add_dataset_op(
+      ops, kernels,
+      on_dataset("PrefetchDataset")
+          .input("buffer_size: int64")
+          .attr("slack_period: int = 0")
+          .attr("legacy_autotune: bool = true")
+          .attr("buffer_size_min: int = 0")
+          .doc("The same elements, of which so many are made before they are asked for, by a thread of their "
+               "own; 2 for -1. The other attributes make no difference."),
+      plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+        TROUPE_ASSIGN(const StagePtr from, in.stage());
+        TROUPE_ASSIGN(const int64_t size, in.integer(1, "buffer_size", -1));
+        return GraphDataset{from, size < 0 ? 2 : size};
+      }));
   add_dataset_op(ops, kernels,
                  on_dataset("ParallelBatchDataset")
                      .input("batch_size: int64")
@@ -110,15 +111,15 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .doc("The same elements, and an error where there are more or fewer than cardinality; -1 and -2 "
                           "are any number."),
                  plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
-                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
+                   TROUPE_ASSIGN(const StagePtr from, in.stage());
                    TROUPE_ASSIGN(const int64_t count, in.integer(1, "cardinality"));
-                   return GraphDataset{make_counted_stage(from.stage, count)};
+                   return GraphDataset{make_counted_stage(from, count)};
                  }),
                  {.metadata = false});
   add_dataset_op(ops, kernels, on_dataset("UniqueDataset").doc("Each element the first time that it comes."),
                  plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
-                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-                   TROUPE_ASSIGN(StagePtr stage, make_unique_stage(from.stage));
+                   TROUPE_ASSIGN(const StagePtr from, in.stage());
+                   TROUPE_ASSIGN(StagePtr stage, make_unique_stage(from));
                    return GraphDataset{std::move(stage)};
                  }));
   add_dataset_op(ops, kernels,
@@ -126,8 +127,8 @@ void register_data_stage_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .attr("log_warning: bool = false")
                      .doc("The elements that are no errors. log_warning makes no difference."),
                  plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
-                   TROUPE_ASSIGN(const GraphDataset from, in.dataset());
-                   return GraphDataset{make_error_free_stage(from.stage)};
+                   TROUPE_ASSIGN(const StagePtr from, in.stage());
+                   return GraphDataset{make_error_free_stage(from)};
                  }),
                  {.metadata = false});
   // What tells TensorFlow how to run a pipeline, and changes nothing of its elements.

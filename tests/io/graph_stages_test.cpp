@@ -4,7 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <condition_variable>
 #include <numeric>
+#include <thread>
 
 using namespace troupe;
 
@@ -16,8 +18,7 @@ StagePtr range(int64_t n) { return *make_range_stage(0, n, 1, DType::kInt64); }
 int64_t number(const Tensor& t) { return t.data<int64_t>()[0]; }
 
 /// The values of component 0 of all elements, at most `most` of them; an error shows as -1000.
-Numbers drain(const StagePtr& stage, size_t most = 1000) {
-  auto iterator = stage->iterate();
+Numbers drain(Result<std::unique_ptr<DatasetIterator>> iterator, size_t most = 1000) {
   INFO((iterator.ok() ? "" : iterator.error().message));
   REQUIRE(iterator.ok());
   Numbers out;
@@ -36,6 +37,8 @@ Numbers drain(const StagePtr& stage, size_t most = 1000) {
   }
   return out;
 }
+
+Numbers drain(const StagePtr& stage, size_t most = 1000) { return drain(stage->iterate(), most); }
 
 /// The first error.
 std::string error_of(const StagePtr& stage) {
@@ -67,6 +70,51 @@ StagePtr growing(int64_t n) {
 
 const StageOfElementFn kRangeOf = [](const Pass&, Element element) -> Result<StagePtr> {
   return make_range_stage(0, number(element[0]), 1, DType::kInt64);
+};
+
+/// What calls functions, but for the functions: it has threads, which are joined at its end.
+class Threads final : public FunctionCaller {
+ public:
+  ~Threads() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
+  Result<std::shared_ptr<GraphFunction>> prepare(const FunctionBody&) override {
+    return make_error(Code::kUnimplemented, "no functions");
+  }
+  Status run_apart(std::function<void()> job) override {
+    const std::lock_guard lock(mutex_);
+    threads_.emplace_back(std::move(job));
+    return {};
+  }
+  Result<std::unique_ptr<DatasetIterator>> iterate(const StagePtr& stage) {
+    Pass pass;
+    pass.functions = std::shared_ptr<FunctionCaller>(std::shared_ptr<void>(), this);
+    return dynamic_cast<const FlowStage&>(*stage).iterate(std::move(pass));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::thread> threads_;
+};
+
+/// Counts, and waits for a count.
+class Counted {
+ public:
+  void add() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    changed_.notify_all();
+  }
+  /// Whether it was so many before a minute was over.
+  bool wait_for(int count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return count_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
 };
 
 }  // namespace
@@ -153,9 +201,20 @@ TEST_CASE("concatenation goes on with the other dataset, of the same types") {
 }
 
 TEST_CASE("interleave takes turns, and the next input takes the place of one that has ended") {
-  const auto turns = [](int64_t inputs, int64_t cycle, int64_t block) {
-    return drain(
-        make_interleave_stage(range(inputs), kRangeOf, cycle, block, {DType::kInt64}, {PartialShape::scalar()}));
+  const StageOfElementFn slow = [](const Pass&, Element element) -> Result<StagePtr> {
+    return make_pass_map_stage(range(number(element[0])),
+                               on_number([](int64_t i) -> Result<Tensor> { return Tensor::scalar(i); }),
+                               {DType::kInt64}, {PartialShape::scalar()});
+  };
+  const auto turns = [&](int64_t inputs, int64_t cycle, int64_t block) {
+    Numbers out = drain(
+        make_interleave_stage(range(inputs), kRangeOf, cycle, block, 0, {DType::kInt64}, {PartialShape::scalar()}));
+    for (const int64_t parallel : {1, 16}) {
+      Threads threads;
+      CHECK(drain(threads.iterate(make_interleave_stage(range(inputs), slow, cycle, block, parallel, {DType::kInt64},
+                                                        {PartialShape::scalar()}))) == out);
+    }
+    return out;
   };
   CHECK(turns(4, 1, 1) == Numbers{0, 0, 1, 0, 1, 2});
   CHECK(turns(4, 2, 1) == Numbers{0, 0, 1, 0, 1, 2});
@@ -168,7 +227,7 @@ TEST_CASE("interleave takes turns, and the next input takes the place of one tha
 TEST_CASE("datasets that functions give nest only so deep") {
   StagePtr inner;
   const StageOfElementFn itself = [&inner](const Pass&, Element) -> Result<StagePtr> { return inner; };
-  inner = make_interleave_stage(range(1), itself, 1, 1, {DType::kInt64}, {PartialShape::scalar()});
+  inner = make_interleave_stage(range(1), itself, 1, 1, 0, {DType::kInt64}, {PartialShape::scalar()});
   CHECK(error_of(inner) == "functions that give datasets must nest at most 64 deep");
   inner.reset();
 }
@@ -280,4 +339,69 @@ TEST_CASE("a stage that is made late is made once in each pass, with that pass")
   CHECK(*made == 0);
   CHECK(drain(make_reorder_stage(late, {Reorder::Kind::kRepeat, 2})) == Numbers{0, 1, 0, 1});
   CHECK(*made == 2);
+}
+
+TEST_CASE("a parallel map has several elements at work and gives them in order") {
+  Threads threads;
+  Counted begun;
+  const auto begin = [&](const Pass&, Element element) -> BegunCall {
+    const int64_t i = number(element[0]);
+    begun.add();
+    return [&, i]() -> Result<Element> {
+      if (!begun.wait_for(i == 0 ? 3 : 1)) return make_error(Code::kInternal, "one at a time");
+      if (i == 4) return make_error(Code::kInvalidArgument, "four");
+      return Element{Tensor::scalar(i * i)};
+    };
+  };
+  const StagePtr stage = make_parallel_map_stage(range(7), begin, 3, {DType::kInt64}, {PartialShape::scalar()});
+  CHECK(stage->size() == 7);
+  CHECK(drain(threads.iterate(stage)) == Numbers{0, 1, 4, 9, -1000, 25, 36});
+}
+
+TEST_CASE("a map without threads to work ahead gives the same") {
+  const auto begin = [](const Pass&, Element element) -> BegunCall {
+    return [element]() -> Result<Element> { return element; };
+  };
+  CHECK(drain(make_parallel_map_stage(range(3), begin, 8, {DType::kInt64}, {PartialShape::scalar()})) ==
+        Numbers{0, 1, 2});
+  CHECK(drain(make_parallel_map_stage(range(1), begin, 8, {DType::kInt32}, {PartialShape::scalar()})) ==
+        Numbers{-1000});
+}
+
+TEST_CASE("a prefetch makes elements before they are asked for") {
+  Threads threads;
+  Counted made;
+  const auto count = on_number([&](int64_t i) -> Result<Tensor> {
+    made.add();
+    if (i == 2) return make_error(Code::kInvalidArgument, "two");
+    return Tensor::scalar(i);
+  });
+  const StagePtr slow = make_pass_map_stage(range(9), count, {DType::kInt64}, {PartialShape::scalar()});
+  const StagePtr stage = make_prefetch_stage(slow, 4);
+  CHECK(make_prefetch_stage(slow, 0) == slow);
+  CHECK(stage->size() == 9);
+  auto iterator = threads.iterate(stage);
+  REQUIRE(iterator.ok());
+  CHECK(number((**(*iterator)->next())[0]) == 0);
+  CHECK(made.wait_for(5));
+  CHECK(drain(std::move(iterator)) == Numbers{1, -1000, 3, 4, 5, 6, 7, 8});
+}
+
+TEST_CASE("a prefetch that is dropped ends what it waits for") {
+  Threads threads;  // waits at its end
+  Counted waiting;
+  const PassFn wait = [&](const Pass& pass, Element element) -> Result<Element> {
+    if (number(element[0]) == 0) return element;
+    std::mutex mutex;
+    std::condition_variable_any never;
+    std::unique_lock lock(mutex);
+    waiting.add();
+    never.wait(lock, pass.stop, [] { return false; });
+    return make_error(Code::kCancelled, "cancelled");
+  };
+  auto iterator = threads.iterate(
+      make_prefetch_stage(make_pass_map_stage(range(9), wait, {DType::kInt64}, {PartialShape::scalar()}), 4));
+  REQUIRE(iterator.ok());
+  CHECK((*iterator)->next().ok());
+  CHECK(waiting.wait_for(1));
 }
