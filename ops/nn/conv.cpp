@@ -97,7 +97,8 @@ void add_family(OpRegistry& ops, KernelRegistry& kernels, Family f, bool depthwi
               .cost(convolution_cost(ConvDirection::kOutput, depthwise, 2))
               .doc("The result of " + what +
                    " over images [batch, height, width, channels], or [batch, channels, height, width] with NCHW. "
-                   "Channels that do not fit and a filter larger than the padded image are errors."),
+                   "Channels that do not fit are errors, and a filter larger than the padded image by two strides or "
+                   "more."),
           forward_gradient(f));
   ops.add(
       with_window(

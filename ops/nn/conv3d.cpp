@@ -198,7 +198,7 @@ void register_conv3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .cost(convolution_cost(ConvDirection::kOutput, false, 3))
               .doc("The convolution of volumes [batch,depth,height,width,channels] with a filter "
                    "[depth,height,width,channels,filters]. Channels that do not fit and, with padding VALID, a filter "
-                   "larger than the volume are errors."),
+                   "larger than the volume by two strides or more are errors."),
           gradient(conv_gradient));
   ops.add(with_volume_window(OpDef("Conv3DBackpropInputV2")
                                  .input("input_sizes: Tshape")

@@ -466,7 +466,7 @@ void register_pool_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(pool_shape)
               .cost(pool_cost())
               .doc("The largest value in each window of ksize places over images. A window larger than the padded "
-                   "image is an error."),
+                   "image by two strides or more is an error."),
           gradient(max_pool_gradient));
   ops.add(
       with_pool(

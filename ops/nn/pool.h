@@ -32,7 +32,8 @@ struct PoolShape {
   bool tiles() const;
 };
 
-/// Errors: an input that is not images, padding as large as the window, a window larger than the padded input.
+/// Errors: an input that is not images, padding as large as the window, a window larger than the padded input by two
+/// strides or more.
 Result<PoolShape> pool_of(const PoolWindow& window, const KernelContext& c, const Shape& in);
 /// The pool of input 0 of MaxPoolGrad, or with `image` of MaxPoolGradGrad. Errors: as of pool_of(); orig_output and
 /// grad, inputs 1 and 2, do not fit it.

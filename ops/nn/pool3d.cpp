@@ -223,7 +223,7 @@ void register_pool3d_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(pool3d_shape)
               .cost(pool_cost())
               .doc("The largest value in each window of ksize places over volumes [batch,depth,height,width,channels]. "
-                   "A window larger than the volume is an error with padding VALID."),
+                   "A window larger than the volume by two strides or more is an error with padding VALID."),
           gradient(max_pool3d_gradient));
   ops.add(with_pool3d(OpDef("MaxPool3DGrad")
                           .input("orig_input: TInput")

@@ -15,8 +15,8 @@ namespace troupe {
 struct WindowAxis {
   int64_t in = -1, size = -1, stride = 1, dilation = 1, lo = 0, hi = 0, out = -1;
 
-  /// Sets what follows from the rest: `out`, and with `same` (padding SAME) lo and hi. Error, which names `what`: the
-  /// window is larger than the padded input.
+  /// Sets what follows from the rest: `out`, and with `same` (padding SAME) lo and hi. A window that is larger than the
+  /// padded input stands nowhere; one that is larger by 2 * stride or more is an error, which names `what`.
   Status place(bool same, const char* what);
 };
 
@@ -39,7 +39,7 @@ struct WindowAttrs {
   /// Errors: lists of other than 4 (8 for explicit_paddings) values, values below 1 (0 for paddings), windows along
   /// batch or channels.
   static Result<WindowAttrs> parse(const Attrs& attrs);
-  /// Places the window; `in` and `size` may be -1. Error: the window is larger than the padded input.
+  /// Places the window; `in` and `size` may be -1. Error: that of WindowAxis::place().
   Result<WindowAxis> axis(int dimension, int64_t in, int64_t size) const;
 };
 

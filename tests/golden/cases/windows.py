@@ -115,3 +115,19 @@ def global_normalization(case):
     for scaled in (False, True):
         case.fetch(tf.raw_ops.BatchNormWithGlobalNormalization(
             t=x, m=mean, v=variance, beta=beta, gamma=gamma, variance_epsilon=0.01, scale_after_normalization=scaled))
+
+
+@golden()
+def windows_too_large(case):
+    """Windows larger than what they go over, which TensorFlow rounds to none: nothing comes of them."""
+    x = case.feed("x", case.floats(2, 3, 5, 2), (None, None, None, 2))
+    w = case.feed("w", case.floats(4, 2, 2, 3, seed=2), (None, None, 2, 3))
+    volume = case.feed("volume", case.floats(1, 3, 3, 4, 1), (None, None, None, None, 1))
+    y = tf.nn.conv2d(x, w, 1, "VALID")
+    case.fetch(tf.shape(y), tf.gradients(y, x)[0])
+    case.fetch(*[tf.shape(y) for y in (
+        tf.nn.conv2d(x, w, 3, "VALID"), tf.nn.depthwise_conv2d(x, w, [1, 1, 1, 1], "VALID"),
+        tf.nn.max_pool2d(x, 4, 1, "VALID"), tf.nn.avg_pool2d(x, [4, 2], 2, "VALID"),
+        tf.nn.max_pool_with_argmax(x, 4, 1, "VALID")[1], tf.nn.dilation2d(x, w[..., 0], [1] * 4, "VALID", "NHWC", [1] * 4),
+        tf.nn.conv3d(volume, w[:, :, :1, None], [1] * 5, "VALID"), tf.nn.max_pool3d(volume, 4, 1, "VALID"),
+        tf.nn.avg_pool3d(volume, 4, 1, "VALID"), tf.image.extract_patches(x, [1, 4, 2, 1], [1] * 4, [1] * 4, "VALID"))])

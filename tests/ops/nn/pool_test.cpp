@@ -145,7 +145,7 @@ TEST_CASE("MaxPoolGradGrad reads the first place of the largest value") {
 
 TEST_CASE("Pools that do not fit are errors") {
   const Tensor x = random_tensor<float>({1, 4, 4, 2}, 1);
-  Attrs attrs = attrs_of_pool({{}, 5, 1, "VALID"}, false);
+  Attrs attrs = attrs_of_pool({{}, 6, 1, "VALID"}, false);
   for (const char* op : {"MaxPool", "AvgPool"}) {
     CHECK_THAT(apply(op, {x}, attrs).error().str(), Catch::Contains("larger than the height of 4"));
     CHECK_THAT(apply_unshaped(op, {x}, attrs).error().str(), Catch::Contains("larger than the height of 4"));
