@@ -2,38 +2,19 @@
 // Crosses of the features of each row, as new features: SparseCross, SparseCrossV2.
 #include <algorithm>
 #include <iterator>
-#include <limits>
 
+#include "ops/sparse/crosses.h"
 #include "ops/sparse/input.h"
 #include "ops/sparse/register.h"
-#include "ops/text/string_hash.h"
 #include "troupe/graph.h"
 
 namespace troupe {
 namespace {
 
-/// The features of one input, by row: those of a sparse matrix in the order of its indices, or all of a dense one.
-struct CrossColumn {
-  /// Places of values, from begin to before end.
-  struct Places {
-    int64_t begin, end;
-  };
-  const Tensor* values;
-  bool sparse;
-  std::vector<int64_t> rows;  // of the values of a sparse matrix, sorted
-  int64_t width;              // of a dense one
-
-  Places at(int64_t row) const {
-    if (!sparse) return {row * width, (row + 1) * width};
-    const auto found = std::ranges::equal_range(rows, row);
-    return {found.begin() - rows.begin(), found.end() - rows.begin()};
-  }
-};
-
 Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
   if (x.shape.rank() != 2) return invalid_argument("a sparse input of shape {} must be a matrix", x.shape.str());
   if (x.shape[0] != rows) return invalid_argument("a sparse input has {} rows, the first input {}", x.shape[0], rows);
-  CrossColumn out{x.values, true, {}, 0};
+  CrossColumn out{CrossColumn::Kind::kSparse, x.values};
   for (int64_t i = 0; i < x.size(); ++i) {
     if (i > 0 && x.at(i)[0] < x.at(i - 1)[0])
       return invalid_argument("indices[{}] is of row {}, the one before of row {}: they must be sorted", i, x.at(i)[0],
@@ -46,33 +27,19 @@ Result<CrossColumn> sparse_column(const SparseInput& x, int64_t rows) {
 Result<CrossColumn> dense_column(const Tensor& x, int64_t rows) {
   if (x.rank() != 2) return invalid_argument("a dense input of shape {} must be a matrix", x.shape().str());
   if (x.dim(0) != rows) return invalid_argument("a dense input has {} rows, the first input {}", x.dim(0), rows);
-  return CrossColumn{&x, false, {}, x.dim(1)};
+  return CrossColumn{CrossColumn::Kind::kDense, &x, {}, {}, x.dim(1)};
 }
 
 /// The rows that may have crosses, in order: no more than some input has values, whatever `rows` says.
 std::vector<int64_t> crossed_rows(const std::vector<CrossColumn>& columns, int64_t rows) {
   std::vector<int64_t> out;
-  const auto sparse = std::ranges::find(columns, true, &CrossColumn::sparse);
+  const auto sparse = std::ranges::find(columns, CrossColumn::Kind::kSparse, &CrossColumn::kind);
   if (sparse != columns.end()) {
     std::ranges::unique_copy(sparse->rows, std::back_inserter(out));
   } else if (std::ranges::all_of(columns, [](const CrossColumn& c) { return c.width > 0; })) {
     for (int64_t r = 0; r < rows; ++r) out.push_back(r);
   }
   return out;
-}
-
-uint64_t feature_number(const Tensor& values, int64_t i) {
-  return values.dtype() == DType::kString ? farm_fingerprint(values.data<std::string>()[i])
-                                          : static_cast<uint64_t>(values.data<int64_t>()[i]);
-}
-
-/// The fingerprint of two fingerprints, as TensorFlow joins them.
-uint64_t joined_hash(uint64_t a, uint64_t b) {
-  constexpr uint64_t kMul = 0xc6a4a7935bd1e995;
-  const auto mix = [](uint64_t x) { return x ^ (x >> 47); };
-  uint64_t out = (a ^ kMul ^ (mix(b * kMul) * kMul)) * kMul;
-  out = mix(out) * kMul;
-  return mix(out);
 }
 
 class SparseCross final : public ComputeKernel {
@@ -95,33 +62,24 @@ class SparseCross final : public ComputeKernel {
     std::vector<int64_t> counts;  // of crosses, by row of `crossed`
     int64_t total = 0, most = 0;
     for (const int64_t r : crossed) {
-      int64_t crosses = 1;
-      for (const CrossColumn& column : columns) {
-        const auto [begin, end] = column.at(r);
-        if (__builtin_mul_overflow(crosses, end - begin, &crosses)) return too_many(r);
-      }
-      if (__builtin_add_overflow(total, crosses, &total)) return too_many(r);
-      counts.push_back(crosses);
-      most = std::max(most, crosses);
+      const std::optional<int64_t> crosses = count_crosses(columns, r);
+      if (!crosses || __builtin_add_overflow(total, *crosses, &total)) return too_many(r);
+      counts.push_back(*crosses);
+      most = std::max(most, *crosses);
     }
     TROUPE_ASSIGN(const Shape matrix, Shape::make(std::array{total, int64_t{2}}));
     TROUPE_ASSIGN(Tensor indices, c.allocate(DType::kInt64, matrix));
     TROUPE_ASSIGN(Tensor values, c.allocate(out_, Shape{total}));
     int64_t at = 0, *place = indices.mutable_data<int64_t>();
-    std::vector<int64_t> chosen(columns.size());  // by column: which of its values; the last one goes round first
-    std::vector<CrossColumn::Places> places(columns.size());
     for (size_t row = 0; row < crossed.size(); ++row) {
-      for (size_t k = 0; k < columns.size(); ++k) {
-        places[k] = columns[k].at(crossed[row]);
-        chosen[k] = places[k].begin;
-      }
-      for (int64_t i = 0; i < counts[row]; ++i, ++at) {
+      if (counts[row] == 0) continue;
+      int64_t i = 0;
+      for_each_cross(columns, crossed[row], [&](const std::vector<int64_t>& chosen) {
         *place++ = crossed[row];
-        *place++ = i;
-        if (out_ == DType::kInt64) values.mutable_data<int64_t>()[at] = bucket(columns, chosen);
-        else values.mutable_data<std::string>()[at] = text(columns, chosen, separator);
-        for (size_t k = columns.size(); k-- > 0 && ++chosen[k] == places[k].end;) chosen[k] = places[k].begin;
-      }
+        *place++ = i++;
+        if (out_ == DType::kInt64) values.mutable_data<int64_t>()[at++] = cross_bucket(columns, chosen, key_, buckets_);
+        else values.mutable_data<std::string>()[at++] = cross_text(columns, chosen, separator);
+      });
     }
     c.set_output(0, std::move(indices));
     c.set_output(1, std::move(values));
@@ -150,25 +108,6 @@ class SparseCross final : public ComputeKernel {
       out.push_back(std::move(column));
     }
     rows = std::max<int64_t>(rows, 0);  // -1: there is no input
-    return out;
-  }
-
-  int64_t bucket(const std::vector<CrossColumn>& columns, const std::vector<int64_t>& chosen) const {
-    uint64_t hash = key_;
-    for (size_t k = 0; k < columns.size(); ++k) hash = joined_hash(hash, feature_number(*columns[k].values, chosen[k]));
-    return static_cast<int64_t>(hash % (buckets_ > 0 ? static_cast<uint64_t>(buckets_)
-                                                     : static_cast<uint64_t>(std::numeric_limits<int64_t>::max())));
-  }
-
-  std::string text(const std::vector<CrossColumn>& columns, const std::vector<int64_t>& chosen,
-                   const std::string& separator) const {
-    std::string out;
-    for (size_t k = 0; k < columns.size(); ++k) {
-      const Tensor& values = *columns[k].values;
-      if (k > 0) out += separator;
-      if (values.dtype() == DType::kString) out += values.data<std::string>()[chosen[k]];
-      else out += std::to_string(values.data<int64_t>()[chosen[k]]);
-    }
     return out;
   }
 

@@ -10,6 +10,7 @@ void register_sparse_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_ragged_variant_ops(ops, kernels);
   register_sparse_count_ops(ops, kernels);
   register_sparse_cross_ops(ops, kernels);
+  register_ragged_cross_ops(ops, kernels);
   register_sparse_map_ops(ops, kernels);
   register_sparse_math_ops(ops, kernels);
   register_sparse_matmul_ops(ops, kernels);

@@ -15,6 +15,7 @@ void register_ragged_row_ops(OpRegistry&, KernelRegistry&);
 void register_ragged_variant_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_count_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_cross_ops(OpRegistry&, KernelRegistry&);
+void register_ragged_cross_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_map_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_math_ops(OpRegistry&, KernelRegistry&);
 void register_sparse_matmul_ops(OpRegistry&, KernelRegistry&);

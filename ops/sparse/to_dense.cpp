@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors given by indices and values, as embeddings take them: SparseToDense, SparseFillEmptyRows and its gradient.
+// Tensors given by indices and values, as embeddings take them: SparseToDense, SparseFillEmptyRows and
+// RaggedFillEmptyRows and their gradients.
 #include <algorithm>
 
 #include "ops/parts/gradient_math.h"
@@ -89,12 +90,21 @@ Status sparse_to_dense_gradient(GradientContext& c) {
   return {};
 }
 
-/// Rows of a sparse matrix without a value get default_value in their first column.
+/// Rows of a sparse matrix without a value get default_value in their first column. Of a ragged one the row of each
+/// value takes the place of indices, and the number of rows that of the shape.
 class FillEmptyRows final : public ComputeKernel {
  public:
+  explicit FillEmptyRows(const KernelInit& init) : ragged_(init.op == "RaggedFillEmptyRows") {}
   Status compute(KernelContext& c) override {
-    const Tensor &indices = c.input(0), &values = c.input(1), &other = c.input(3);
-    TROUPE_ASSIGN(const std::vector<int64_t> sizes, int_values(c.input(2), "dense_shape"));
+    const Tensor &values = c.input(1), &other = c.input(3);
+    Tensor indices = c.input(0);
+    if (ragged_) {
+      if (indices.rank() != 1 || c.input(2).rank() != 0)
+        return invalid_argument("value_rowids of shape {} and nrows of shape {}", indices.shape().str(),
+                                c.input(2).shape().str());
+      TROUPE_ASSIGN(indices, indices.reshape(Shape{indices.elements(), 1}));
+    }
+    TROUPE_ASSIGN(const std::vector<int64_t> sizes, int_values(c.input(2), ragged_ ? "nrows" : "dense_shape"));
     if (indices.rank() != 2 || values.rank() != 1 || indices.shape()[0] != values.elements() || sizes.empty() ||
         indices.shape()[1] != static_cast<int64_t>(sizes.size()))
       return invalid_argument("indices of shape {}, values of shape {} and dense_shape of {} sizes",
@@ -135,12 +145,18 @@ class FillEmptyRows final : public ComputeKernel {
         if (empty.data<bool>()[r]) y[first[r]] = *static_cast<const S*>(other.raw());
       for (int64_t i = 0; i < n; ++i) y[place[i]] = static_cast<const S*>(values.raw())[i];
     });
+    if (ragged_) {
+      TROUPE_ASSIGN(filled, filled.reshape(Shape{total}));
+    }
     c.set_output(0, std::move(filled));
     c.set_output(1, std::move(out));
     c.set_output(2, std::move(empty));
     c.set_output(3, std::move(map));
     return {};
   }
+
+ private:
+  const bool ragged_;
 };
 
 Status fill_empty_rows_shape(ShapeContext& c) {
@@ -155,6 +171,23 @@ Status fill_empty_rows_shape(ShapeContext& c) {
     TROUPE_ASSIGN(const auto s, int_values(*sizes, "dense_shape"));
     if (s.empty() || s[0] < 0) return invalid_argument("dense_shape {} has no rows", sizes->str());
     rows = s[0];
+  }
+  c.set_output(2, PartialShape{rows});
+  c.set_output(3, PartialShape{values.has_rank() ? values[0] : -1});
+  return {};
+}
+
+Status fill_ragged_rows_shape(ShapeContext& c) {
+  TROUPE_RETURN_IF_ERROR(c.with_rank(0, 1).status());
+  TROUPE_ASSIGN(const PartialShape values, c.with_rank(1, 1));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0).status());
+  TROUPE_RETURN_IF_ERROR(c.with_rank(3, 0).status());
+  c.set_output(0, PartialShape{-1});
+  c.set_output(1, PartialShape{-1});
+  int64_t rows = -1;
+  if (const auto n = c.constant_input(2)) {
+    rows = *n->data<int64_t>();
+    if (rows < 0) return invalid_argument("nrows must be at least 0, got {}", rows);
   }
   c.set_output(2, PartialShape{rows});
   c.set_output(3, PartialShape{values.has_rank() ? values[0] : -1});
@@ -191,6 +224,17 @@ class FillEmptyRowsGrad final : public ComputeKernel {
   }
 };
 
+Gradient fill_empty_rows_gradient(const char* op) {
+  return gradient([op](GradientContext& c) -> Status {
+    if (!c.dy(1)) return {};
+    const auto dx = c.ops(op, {c.output(3), c.dy(1)});
+    if (dx.size() < 2) return {};
+    c.set_dx(1, dx[0]);
+    c.set_dx(3, dx[1]);
+    return {};
+  });
+}
+
 }  // namespace
 
 void register_sparse_to_dense_ops(OpRegistry& ops, KernelRegistry& kernels) {
@@ -222,32 +266,42 @@ void register_sparse_to_dense_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .shape(fill_empty_rows_shape)
               .doc("A sparse tensor ordered by rows in which each row without a value has default_value at its start; "
                    "which rows those are; and where each value went."),
-          gradient([](GradientContext& c) -> Status {
-            if (!c.dy(1)) return {};
-            const auto dx = c.ops("SparseFillEmptyRowsGrad", {c.output(3), c.dy(1)});
-            if (dx.size() < 2) return {};
-            c.set_dx(1, dx[0]);
-            c.set_dx(3, dx[1]);
-            return {};
-          }));
+          fill_empty_rows_gradient("SparseFillEmptyRowsGrad"));
   kernels.add<FillEmptyRows>("SparseFillEmptyRows", DeviceKind::kCpu, {});
-  ops.add(OpDef("SparseFillEmptyRowsGrad")
-              .input("reverse_index_map: int64")
-              .input("grad_values: T")
-              .output("d_values: T")
-              .output("d_default_value: T")
-              .attr(type_attr("T", NumberOrComplexTypes{}))
-              .shape([](ShapeContext& c) -> Status {
-                TROUPE_ASSIGN(const PartialShape map, c.with_rank(0, 1));
-                TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
-                c.set_output(0, map);
-                c.set_output(1, PartialShape::scalar());
-                return {};
-              })
-              .doc("The gradients of SparseFillEmptyRows: the values taken back from where they went, and the sum of "
-                   "the others."),
-          undefined_gradient());
-  kernels.add<FillEmptyRowsGrad>("SparseFillEmptyRowsGrad", DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
+  ops.add(OpDef("RaggedFillEmptyRows")
+              .input("value_rowids: int64")
+              .input("values: T")
+              .input("nrows: int64")
+              .input("default_value: T")
+              .output("output_value_rowids: int64")
+              .output("output_values: T")
+              .output("empty_row_indicator: bool")
+              .output("reverse_index_map: int64")
+              .attr("T: type")
+              .shape(fill_ragged_rows_shape)
+              .doc("A ragged matrix, given by the row of each value, in which each row without a value has "
+                   "default_value; which rows those are; and where each value went."),
+          fill_empty_rows_gradient("RaggedFillEmptyRowsGrad"));
+  kernels.add<FillEmptyRows>("RaggedFillEmptyRows", DeviceKind::kCpu, {});
+  for (const char* name : {"SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad"}) {
+    ops.add(OpDef(name)
+                .input("reverse_index_map: int64")
+                .input("grad_values: T")
+                .output("d_values: T")
+                .output("d_default_value: T")
+                .attr(type_attr("T", NumberOrComplexTypes{}))
+                .shape([](ShapeContext& c) -> Status {
+                  TROUPE_ASSIGN(const PartialShape map, c.with_rank(0, 1));
+                  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
+                  c.set_output(0, map);
+                  c.set_output(1, PartialShape::scalar());
+                  return {};
+                })
+                .doc("The gradients of SparseFillEmptyRows or RaggedFillEmptyRows: the values taken back from where "
+                     "they went, and the sum of the others."),
+            undefined_gradient());
+    kernels.add<FillEmptyRowsGrad>(name, DeviceKind::kCpu, {{"T", NumberOrComplexTypes::dtypes()}});
+  }
 }
 
 }  // namespace troupe

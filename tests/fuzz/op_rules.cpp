@@ -487,7 +487,11 @@ SparseCrossV2 : *L:2..2:1..3 k:0..p(L) @N=1 indices=[k,2]:places(L) values=[k] s
 SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul : *L:1..3:1..3 k:0..min(p(L),6) dense=[*b(L)](1..3)
   sp_indices=[k,r(L)]:places(L) sp_values=[k] sp_shape={*L}
 SparseFillEmptyRows : *L:2..2:1..3 k:0..p(L) indices=[k,2]:places(L) values=[k] dense_shape={*L} default_value=[]
-SparseFillEmptyRowsGrad : m:1..4 reverse_index_map=[n]<m grad_values=[m]
+RaggedFillEmptyRows : m:1..4 value_rowids=[n]<m values=[n] nrows==m default_value=[]
+RaggedCross : n:1..4 @Nsparse=0 @input_order='RD' ragged_values=[n] ragged_row_splits={0,1,n} dense_inputs=[2,?]
+  @ragged_values_types={int64}|{string} @ragged_splits_types={int32}|{int64} @sparse_values_types={} @dense_types={int64}
+  @out_values_type=int64 @hashed_output=true @num_buckets=(0..9) @hash_key=1
+SparseFillEmptyRowsGrad RaggedFillEmptyRowsGrad : m:1..4 reverse_index_map=[n]<m grad_values=[m]
 SparseReduceMax SparseReduceMaxSparse SparseReduceSum SparseReduceSumSparse : *L:1..3:1..3 k:0..min(p(L),6)
   input_indices=[k,r(L)]:places(L) input_values=[k] input_shape={*L} reduction_axes={0}|{}|{-1}
 SparseReorder : *L:1..3:1..3 k:0..min(p(L),6) input_indices=[k,r(L)]:places(L) input_values=[k] input_shape={*L}

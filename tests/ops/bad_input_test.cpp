@@ -279,6 +279,7 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseToDense", {I({1, 1}), I({4}), D({1, 2}), D(0)}, "repeated");
   check_fails("SparseToDense", {I({1, 2}), I({4}), D({1}), D(0)}, "for 2 indices");
   check_fails("SparseFillEmptyRows", {L({5, 0}, {1, 2}), D({1}), L({3, 2}), D(0)}, "index 5");
+  check_fails("RaggedFillEmptyRows", {L({5}), D({1}), L(3), D(0)}, "index 5");
   check_fails("SparseFillEmptyRowsGrad", {L({3}), D({1, 2})}, "index 3");
   const Tensor places = L({0, 1, 2, 0}, {2, 2}), b = D({1, 2}, {2, 1});
   check_fails("SparseTensorDenseMatMul", {places, D({1, 2}), L({2, 2}), b}, "index 2 at [1,0]");

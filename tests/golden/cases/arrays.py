@@ -147,6 +147,38 @@ def ragged_gathers(case):
         case.fetch(*tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=deltas, Tsplits=tf.int32))
 
 
+@golden()
+def ragged_features(case):
+    """Crosses of ragged, sparse and dense features; empty rows that get a value, with the gradients."""
+    words = case.feed("words", np.array([b"a", b"b", b"c", b"d"]))
+    ragged = tf.RaggedTensor.from_row_splits(words, [0, 1, 1, 4], validate=False)
+    numbers = tf.RaggedTensor.from_row_splits(case.feed("numbers", np.int64([5, 6, 7])), [0, 1, 2, 3], validate=False)
+    sparse, dense = tf.sparse.from_dense([["p", ""], ["", "q"], ["r", "s"]]), tf.constant([[1], [2], [3]], tf.int64)
+    for inputs in ([ragged, numbers], [dense, ragged, sparse], [sparse], [sparse, numbers]):
+        for rows in (tf.ragged.cross(inputs), tf.ragged.cross_hashed(inputs, 100, 7), tf.ragged.cross_hashed(inputs)):
+            case.fetch(rows.values, rows.row_splits)
+    x, missing = case.feed("x", case.floats(4)), case.feed("missing", np.float32(0.25))
+    filled = tf.raw_ops.RaggedFillEmptyRows(value_rowids=[1, 1, 3, 4], values=x, nrows=6, default_value=missing)
+    case.fetch(*filled)
+    case.fetch_with_gradients([filled[1]], [x, missing])
+
+
+@golden()
+def layouts(case):
+    """Dimensions of images in other layouts, rows that others take the place of."""
+    for dtype in (np.int32, np.int64):
+        for source, target, n in (("NHWC", "NCHW", 4), ("NCDHW", "NDHWC", 5)):
+            formats = {"src_format": source, "dst_format": target}
+            at = case.feed(f"at_{n}_{np.dtype(dtype).name}", np.arange(-n, n).astype(dtype))
+            case.fetch(tf.raw_ops.DataFormatDimMap(x=at, **formats))
+            for sizes in (at[:n], tf.reshape(at, (n, 2)), at[:n - 2], tf.reshape(at[:2 * n - 4], (n - 2, 2))):
+                case.fetch(tf.raw_ops.DataFormatVecPermute(x=sizes, **formats))
+    x, v = case.feed("x", case.floats(4, 3)), case.feed("v", case.floats(3, 3, seed=2))
+    for change in (tf.raw_ops.InplaceUpdate, tf.raw_ops.InplaceAdd, tf.raw_ops.InplaceSub):
+        case.fetch(change(x=x + 0, i=[2, 0, 2], v=v))
+    case.fetch(tf.raw_ops.DeepCopy(x=x), *tf.math.approx_max_k(x, 2))
+
+
 @golden("ragged_map_v1", v2=False)
 @golden("ragged_map_v2", v2=True)
 def ragged_map(case, v2):
