@@ -138,14 +138,16 @@ std::string with_words_for_largest(std::string text) {
   return text;
 }
 
-/// CLI11 says of an unknown subcommand only that one is required.
-std::string with_subcommands(std::string text, const CLI::App& app, int argc, char** argv) {
+/// CLI11 says of an unknown subcommand only that one is required. `from` to `to`: what is given to `app`.
+std::string with_subcommands(std::string text, const CLI::App& app, char** from, char** to) {
+  char** const given = std::find_if(from, to, [](const char* a) { return a[0] != '-'; });
+  if (const auto chosen = app.get_subcommands(); !chosen.empty())
+    return given == to ? text : with_subcommands(std::move(text), *chosen[0], given + 1, to);
   std::string known;
   for (const CLI::App* each : app.get_subcommands(std::function<bool(const CLI::App*)>()))
     known += (known.empty() ? "" : ", ") + each->get_name();
-  if (known.empty() || !app.get_subcommands().empty()) return text;
-  const auto given = std::find_if(argv + 1, argv + argc, [](const char* a) { return a[0] != '-'; });
-  return (given == argv + argc ? text : fmt::format("there is no subcommand '{}'", *given)) + "; there are " + known;
+  if (known.empty()) return text;
+  return (given == to ? text : fmt::format("there is no subcommand '{}'", *given)) + "; there are " + known;
 }
 
 /// CLI11 lets NaN through every range, and takes an integer that does not fit for the nearest that does.
@@ -188,7 +190,7 @@ std::optional<int> begin(CLI::App& app, int argc, char** argv, OnSignal what) {
     check_numbers(app);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0)
-      return complain(with_subcommands(with_words_for_largest(e.what()), app, argc, argv), kBadCommandLine);
+      return complain(with_subcommands(with_words_for_largest(e.what()), app, argv + 1, argv + argc), kBadCommandLine);
     std::ostringstream text;
     app.exit(e, text, text);
     print_text(text.str());

@@ -256,7 +256,8 @@ TEST_CASE("cluster: what is wrong is one line") {
               {"--tls", "none/ca.pem", "No such file"});
   check_error(run({"TROUPE_CLUSTER={}", kTroupePath, "run", "g"}, "/usr/bin/env"), 2, {"TROUPE_CLUSTER: "});
   check_error(run({"cluster", "status"}), 2, {"--cluster"});
-  check_error(run({"cluster"}), 2, {"subcommand"});
+  check_error(run({"cluster"}), 2, {"subcommand", "there are status, keys"});
+  check_error(run({"cluster", "statsu", "--timeout", "1"}), 2, {"no subcommand 'statsu'; there are status, keys"});
 
   // The port of another one.
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
