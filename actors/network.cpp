@@ -359,7 +359,7 @@ bool Network::done_connecting(const std::vector<net::TaskId>& tasks, bool queues
     const auto peer = peers_.find(task);
     const bool up = peer != peers_.end() && peer->second.up;
     all = all && (is_ready(task) || (!queues && busy_.contains(task)));
-    any_refuses = any_refuses || (!up && refuse_.contains(task));
+    any_refuses = any_refuses || (up ? cannot_change(task) : refuse_.contains(task));
     all_known = all_known && (up || why_not_.contains(task));
   }
   return stopped_ || all || (any_refuses && all_known);
@@ -539,6 +539,13 @@ bool Network::is_ready(const net::TaskId& task) const {
   const auto said = devices_.find(task);
   return peer != peers_.end() && peer->second.up && said != devices_.end() && said->second.round == round_ &&
          !said->second.error;
+}
+
+bool Network::cannot_change(const net::TaskId& task) const {
+  const auto said = devices_.find(task);
+  if (said == devices_.end() || said->second.round != round_ || !said->second.error) return false;
+  const Code code = said->second.error->code;
+  return code == Code::kFailedPrecondition || code == Code::kInvalidArgument;
 }
 
 std::string Network::why_not_ready(const net::TaskId& task) const {

@@ -126,6 +126,8 @@ class Network : public std::enable_shared_from_this<Network> {
   net::Peers all_peers() const;
   /// Of a client, under mutex_: whether the task is up and connected to all others that are.
   bool is_ready(const net::TaskId& task) const;
+  /// Of a client, under mutex_: whether a task that is up cannot be ready, however long one waits.
+  bool cannot_change(const net::TaskId& task) const;
   /// Of a client, under mutex_, where it is not.
   std::string why_not_ready(const net::TaskId& task) const;
   /// Not under mutex_.
