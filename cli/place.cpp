@@ -217,12 +217,14 @@ void add_place(CLI::App& app, Job& job) {
   CLI::App& place_app =
       *app.add_subcommand("place", "Tells where the nodes of a graph would go, and how long a step would take");
   place_app.add_option("GRAPH", o->graph, "A GraphDef, binary or text; its Placeholders count as fed")->required();
-  place_app
-      .add_option("--devices", o->devices,
-                  "cpu=N, gpu=N or sim=N:flops=F,bandwidth=B,launch=NS,memory=M, several with +: per second and bytes; "
-                  "k, M, G, "
-                  "T may follow a number. /job:NAME/task:N/ in front: of another machine")
-      ->capture_default_str();
+  const CLI::Option* const devices =
+      place_app
+          .add_option(
+              "--devices", o->devices,
+              "cpu=N, gpu=N or sim=N:flops=F,bandwidth=B,launch=NS,memory=M, several with +: per second and "
+              "bytes; k, M, G, T may follow a number. /job:NAME/task:N/ in front: of another machine. Not with a "
+              "cluster, which has its own")
+          ->capture_default_str();
   place_app.add_option("--link", o->link,
                        "bandwidth=B,latency=NS: of the links between devices [10e9, 1000; with --cluster as measured]");
   o->cluster.add_to(place_app);
@@ -234,7 +236,13 @@ void add_place(CLI::App& app, Job& job) {
   place_app.add_flag("--explain", o->explain, "Tell of each node where it goes and why, and the critical path");
   place_app.add_flag("--by-hand", o->by_hand, "Leave nodes where they ask to be, all others on the first device");
   place_app.add_flag("--strict", o->strict, "Refuse devices that are not there [the nearest is taken]");
-  place_app.callback([o, &job] { job = [o] { return place_graph(*o); }; });
+  place_app.callback([o, devices, &job] {
+    if (o->cluster.given() && devices->count() > 0)
+      throw CLI::ValidationError("--devices",
+                                 "a cluster has its own devices: leave out either that or --cluster and "
+                                 "TROUPE_CLUSTER");
+    job = [o] { return place_graph(*o); };
+  });
 }
 
 }  // namespace troupe

@@ -256,6 +256,7 @@ TEST_CASE("cluster: what is wrong is one line") {
               {"--tls", "none/ca.pem", "No such file"});
   check_error(run({"TROUPE_CLUSTER={}", kTroupePath, "run", "g"}, "/usr/bin/env"), 2, {"TROUPE_CLUSTER: "});
   check_error(run({"cluster", "status"}), 2, {"--cluster"});
+  check_error(run({"place", "g", "--cluster", c.json, "--devices", "cpu=2"}), 2, {"--devices", "its own devices"});
   check_error(run({"cluster"}), 2, {"subcommand", "there are status, keys"});
   check_error(run({"cluster", "statsu", "--timeout", "1"}), 2, {"no subcommand 'statsu'; there are status, keys"});
 
