@@ -94,7 +94,7 @@ TEST_CASE("copies run after the last block, the last block's first") {
   int64_t last = begins.at(BlockChain::block(kBlocks - 1) + "/Sigmoid_1");
   for (int i = kBlocks; i-- > 0;) {
     CHECK(begins.at("gradients/" + BlockChain::block(i) + "/MatMul") > last);
-    last = begins.at("gradients/" + BlockChain::block(i) + "/BiasAdd_1");
+    last = begins.at("gradients/" + BlockChain::block(i) + "/MatMul_1");
   }
 }
 

@@ -200,7 +200,7 @@ TEST_CASE("ranges of integers that stand for numbers are checked", "[bad_input]"
   fails("QuantizedConv2D", {x, image, low, high, low, high}, "not of shape [2]", conv);
   fails("QuantizedConv2D", {image, Tensor::of<uint8_t>({}, {0, 2, 1, 1}), low, high, low, high}, "no weights", conv);
   const Attrs pool{
-      {"ksize", std::vector<int64_t>{1, 2, 2, 1}}, {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "VALID"}};
+      {"ksize", std::vector<int64_t>{1, 3, 2, 1}}, {"strides", std::vector<int64_t>{1, 1, 1, 1}}, {"padding", "VALID"}};
   fails("QuantizedMaxPool", {image, low, high}, "larger than the height of 1", pool);
   fails("QuantizedAvgPool", {image, two, high}, "input 1", pool);
   fails("QuantizedInstanceNorm", {image, high, low}, "2 is not below -1");

@@ -142,14 +142,16 @@ TEST_CASE("fractional pools that do not fit are refused", "[window][bad_input]")
 TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {
   const Tensor x = F({1, 2}, {1, 1, 2, 1}), line = F({1, 2, 3}, {1, 1, 1, 3, 1});
   check_always_fails("MaxPoolWithArgmax", {F({1}, {1})}, "rank 4", pool_attrs());
-  check_always_fails("MaxPoolWithArgmax", {F({1}, {1, 1, 1, 1})}, "larger than the width of 1", pool_attrs());
+  Attrs wide = pool_attrs();
+  wide.set("ksize", Ints{1, 1, 6, 1});
+  check_always_fails("MaxPoolWithArgmax", {F({1}, {1, 1, 1, 1})}, "larger than the width of 1", wide);
   check_always_fails("MaxPoolGradWithArgmax", {x, F({1, 2}, {1, 1, 2, 1}), L({0, 0}, {1, 1, 2, 1})},
                      "not the pool [1,1,1,1]", pool_attrs());
   const auto outside = apply("MaxPoolGradWithArgmax", {x, F({1}, {1, 1, 1, 1}), L({2}, {1, 1, 1, 1})}, pool_attrs());
   REQUIRE_FALSE(outside.ok());
   CHECK_THAT(outside.error().message, Catch::Contains("argmax 2 at position 0"));
   Attrs patches = rates();
-  patches.set("ksizes", Ints{1, 2, 2, 1});
+  patches.set("ksizes", Ints{1, 6, 2, 1});
   check_always_fails("ExtractImagePatches", {x}, "larger than the height of 1", patches);
   patches.set("ksizes", Ints{2, 1, 1, 1});
   check_always_fails("ExtractImagePatches", {x}, "batch and channels", patches);
@@ -159,7 +161,7 @@ TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {
                      "is not the result [1,1,2,1]", rates());
   const Attrs pool = volume_attrs({1, 1, 2}, {1, 1, 2}, "VALID"), conv = volume_attrs({}, {1, 1, 1}, "VALID");
   check_always_fails("MaxPool3D", {x}, "rank 5", pool);
-  check_always_fails("MaxPool3D", {line}, "larger than the depth of 1", volume_attrs({2, 1, 1}, {1, 1, 1}, "VALID"));
+  check_always_fails("MaxPool3D", {line}, "larger than the depth of 1", volume_attrs({3, 1, 1}, {1, 1, 1}, "VALID"));
   check_always_fails("MaxPool3D", {line}, "1 or more", volume_attrs({1, 0, 1}, {1, 1, 1}, "VALID"));
   check_always_fails("MaxPool3D", {line}, "batch and channels",
                      {{"ksize", Ints{1, 1, 1, 1, 2}}, {"strides", Ints(5, 1)}, {"padding", "VALID"}});
@@ -167,7 +169,7 @@ TEST_CASE("windows that do not fit are refused", "[window][bad_input]") {
     return Attrs{{"ksizes", std::move(size)}, {"strides", Ints(5, 1)}, {"padding", "VALID"}};
   };
   check_always_fails("ExtractVolumePatches", {x}, "rank 5", cubes(Ints(5, 1)));
-  check_always_fails("ExtractVolumePatches", {line}, "larger than the depth of 1", cubes({1, 2, 1, 1, 1}));
+  check_always_fails("ExtractVolumePatches", {line}, "larger than the depth of 1", cubes({1, 3, 1, 1, 1}));
   check_always_fails("ExtractVolumePatches", {line}, "batch and channels", cubes({1, 1, 1, 1, 2}));
   check_always_fails("ExtractVolumePatches", {line}, "5 values, not 6", cubes(Ints(6, 1)));
   check_always_fails("MaxPool3DGrad", {line, line, line}, "not", pool);
