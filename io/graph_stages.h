@@ -81,6 +81,10 @@ StagePtr make_window_stage(StagePtr input, int64_t size, int64_t shift, int64_t 
 /// Source: PaddedBatchDataset.
 StagePtr make_padded_batch_stage(StagePtr input, int64_t size, bool drop_remainder, ComponentShapes padded,
                                  Element values);
+/// The rows of the elements in batches of these sizes, one size after another and again from the first on; the last
+/// batch may be smaller, unless `drop_remainder`. Source: RebatchDatasetV2.
+StagePtr make_rebatch_stage(StagePtr input, std::vector<int64_t> sizes, bool drop_remainder, ComponentTypes dtypes,
+                            ComponentShapes shapes);
 /// Row i of each component of each element. Errors: scalars, other numbers of rows. Source: UnbatchDataset.
 StagePtr make_unbatch_stage(StagePtr input, ComponentTypes dtypes, ComponentShapes shapes);
 
@@ -93,6 +97,16 @@ struct GroupFns {
 /// The elements of what `fns.reduce` makes of as many elements of one key as `fns.window_size` says, and at the end, by
 /// keys, of those that are left. Source: GroupByWindowDataset.
 StagePtr make_group_stage(StagePtr input, GroupFns fns, ComponentTypes dtypes, ComponentShapes shapes);
+
+/// What makes one element of those with one key, an int64 scalar.
+struct ReducerFns {
+  PassFn key;
+  PassFn begin;   // of a key: the first state
+  PassFn reduce;  // of a state, followed by an element: the next state
+  PassFn end;     // of the last state: the element
+};
+/// One element for each key, by keys, when the input has ended. Source: GroupByReducerDataset.
+StagePtr make_reducer_stage(StagePtr input, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes);
 
 // -- order and memory (shuffle_stage.cpp, cache_stage.cpp) ------------------------------------------------------------
 

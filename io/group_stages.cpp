@@ -2,6 +2,7 @@
 // Stages that make one element of several, or several of one: windows, padded batches, rows, groups by key.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 
 #include "io/graph_stages.h"
@@ -273,6 +274,58 @@ class RowsOfElementsStage final : public FlowStage {
   const ComponentShapes shapes_;
 };
 
+/// Rows in batches of several sizes.
+class RebatchFlow final : public Flow<Element> {
+ public:
+  RebatchFlow(FlowPtr<Element> rows, const std::vector<int64_t>& sizes, bool drop_remainder)
+      : rows_(std::move(rows)), sizes_(sizes), drop_(drop_remainder) {}
+  Result<std::optional<Element>> next() override {
+    const int64_t size = sizes_[at_ % sizes_.size()];
+    while (std::ssize(held_) < size) {
+      TROUPE_ASSIGN(std::optional<Element> row, rows_->next());
+      if (!row) break;
+      held_.push_back(std::move(*row));
+    }
+    if (held_.empty() || (drop_ && std::ssize(held_) < size)) return std::optional<Element>();
+    ++at_;
+    const StagePtr batch = make_batch_stage(
+        make_list_stage(std::make_shared<const std::vector<Element>>(std::exchange(held_, {})), {}, {}), size, false);
+    TROUPE_ASSIGN(const FlowPtr<Element> flow, elements_of(batch)(Pass()));
+    return flow->next();
+  }
+
+ private:
+  const FlowPtr<Element> rows_;
+  const std::vector<int64_t> sizes_;
+  const bool drop_;
+  size_t at_ = 0;
+  std::vector<Element> held_;
+};
+
+class RebatchStage final : public FlowStage {
+ public:
+  RebatchStage(StagePtr input, std::vector<int64_t> sizes, bool drop_remainder, ComponentTypes dtypes,
+               ComponentShapes shapes)
+      : input_(std::move(input)), sizes_(std::move(sizes)), drop_(drop_remainder), dtypes_(std::move(dtypes)),
+        shapes_(std::move(shapes)) {}
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
+    TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
+    return FlowPtr<Element>(new RebatchFlow(FlowPtr<Element>(new RowsOfElementsFlow(std::move(from))), sizes_, drop_));
+  }
+  ComponentTypes dtypes() const override { return dtypes_; }
+  ComponentShapes shapes() const override { return shapes_; }
+  int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
+  bool may_wait() const override { return input_->may_wait(); }
+  bool repeatable() const override { return input_->repeatable(); }
+
+ private:
+  const StagePtr input_;
+  const std::vector<int64_t> sizes_;
+  const bool drop_;
+  const ComponentTypes dtypes_;
+  const ComponentShapes shapes_;
+};
+
 // -- groups by key ----------------------------------------------------------------------------------------------------
 
 class GroupFlow final : public Flow<Element> {
@@ -360,7 +413,85 @@ class GroupStage final : public FlowStage {
   const ComponentShapes shapes_;
 };
 
+class ReducerFlow final : public Flow<Element> {
+ public:
+  ReducerFlow(FlowPtr<Element> from, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes, Pass pass)
+      : from_(std::move(from)), fns_(std::move(fns)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)),
+        pass_(std::move(pass)) {}
+  Result<std::optional<Element>> next() override {
+    while (from_) TROUPE_RETURN_IF_ERROR(take());
+    if (states_.empty()) return std::optional<Element>();
+    const auto first = states_.begin();
+    Element state = std::move(first->second);
+    states_.erase(first);
+    TROUPE_ASSIGN(Element out, fns_.end(pass_, std::move(state)));
+    TROUPE_RETURN_IF_ERROR(check_components(out, dtypes_, shapes_, "finalize_func"));
+    return std::optional<Element>(std::move(out));
+  }
+
+ private:
+  Status take() {
+    TROUPE_ASSIGN(std::optional<Element> element, from_->next());
+    if (!element) {
+      from_.reset();
+      return {};
+    }
+    TROUPE_ASSIGN(const Element key, fns_.key(pass_, *element));
+    if (key.size() != 1 || key[0].dtype() != DType::kInt64 || key[0].elements() != 1)
+      return invalid_argument("key_func must give one int64 scalar");
+    auto at = states_.find(key[0].data<int64_t>()[0]);
+    if (at == states_.end()) {
+      TROUPE_ASSIGN(Element state, fns_.begin(pass_, key));
+      at = states_.emplace(key[0].data<int64_t>()[0], std::move(state)).first;
+    }
+    Element arguments = at->second;
+    std::ranges::move(*element, std::back_inserter(arguments));
+    TROUPE_ASSIGN(Element state, fns_.reduce(pass_, std::move(arguments)));
+    if (state.size() != at->second.size())
+      return invalid_argument("reduce_func gave {} values, where the state has {}", state.size(), at->second.size());
+    at->second = std::move(state);
+    return {};
+  }
+
+  FlowPtr<Element> from_;  // none: it has ended
+  const ReducerFns fns_;
+  const ComponentTypes dtypes_;
+  const ComponentShapes shapes_;
+  const Pass pass_;
+  std::map<int64_t, Element> states_;
+};
+
+class ReducerStage final : public FlowStage {
+ public:
+  ReducerStage(StagePtr input, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes)
+      : input_(std::move(input)), fns_(std::move(fns)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
+    TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
+    return FlowPtr<Element>(new ReducerFlow(std::move(from), fns_, dtypes_, shapes_, pass));
+  }
+  ComponentTypes dtypes() const override { return dtypes_; }
+  ComponentShapes shapes() const override { return shapes_; }
+  int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
+  bool repeatable() const override { return false; }
+
+ private:
+  const StagePtr input_;
+  const ReducerFns fns_;
+  const ComponentTypes dtypes_;
+  const ComponentShapes shapes_;
+};
+
 }  // namespace
+
+StagePtr make_rebatch_stage(StagePtr input, std::vector<int64_t> sizes, bool drop_remainder, ComponentTypes dtypes,
+                            ComponentShapes shapes) {
+  return std::make_shared<RebatchStage>(std::move(input), std::move(sizes), drop_remainder, std::move(dtypes),
+                                        std::move(shapes));
+}
+
+StagePtr make_reducer_stage(StagePtr input, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes) {
+  return std::make_shared<ReducerStage>(std::move(input), std::move(fns), std::move(dtypes), std::move(shapes));
+}
 
 StagePtr make_window_stage(StagePtr input, int64_t size, int64_t shift, int64_t stride, bool drop_remainder,
                            GatherFn gather, ComponentTypes dtypes, ComponentShapes shapes) {

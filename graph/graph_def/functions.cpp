@@ -11,6 +11,8 @@
 #include "graph/graph_def/attr_proto.h"
 #include "graph/graph_def/imported_forms.h"
 #include "graph/graph_def/node_def.h"
+#include "graph/graph_def/parsing_datasets.h"
+#include "graph/graph_def/renamed_ops.h"
 
 namespace troupe {
 namespace {
@@ -426,7 +428,9 @@ class Lowering {
   /// Puts a graph of its own in the place of each function that a node, which is none that calls, names: the bytes of a
   /// FunctionBody.
   Status carry_functions(NodeDef& node) const {
+    if (!form_of_parsing(node.op()).empty()) return parse_by_map(node);
     const OpDef* op = ops_.find(node.op());
+    if (!op) op = ops_.find(newer_form(node.op(), ops_));
     if (!op) return {};
     bool carries = false;
     for (proto::AttrEntry& attr : *node.mutable_attr()) {

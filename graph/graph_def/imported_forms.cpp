@@ -4,6 +4,7 @@
 
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/named_resources.h"
+#include "graph/graph_def/parsing_datasets.h"
 #include "graph/graph_def/reference_variables.h"
 #include "graph/graph_def/renamed_ops.h"
 
@@ -11,8 +12,8 @@ namespace troupe {
 
 std::string imported_form(const std::string& op, const OpRegistry& ops) {
   if (ops.find(op)) return "";
-  for (std::string form :
-       {form_of_call(op), newer_form(op, ops), form_with_handle(op, ops), form_without_references(op, ops)})
+  for (std::string form : {form_of_call(op), std::string(form_of_parsing(op)), newer_form(op, ops),
+                           form_with_handle(op, ops), form_without_references(op, ops)})
     if (!form.empty()) return form;
   return "";
 }
@@ -54,6 +55,8 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "RefSwitch",
                                  "Case",
                                  "If",
+                                 "ParseExampleDataset",
+                                 "ParseExampleDatasetV2",
                                  "PartitionedCall",
                                  "StatefulPartitionedCall",
                                  "StatelessCase",
@@ -78,6 +81,11 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "MutexAcquire",
                                  "MutexRelease",
                                  "PlaceholderV2"};
+  for (const char* name :
+       {"AssertNext", "DenseToSparseBatch", "DirectedInterleave", "GroupByReducer", "GroupByWindow", "IgnoreErrors",
+        "MapAndBatch", "MaxIntraOpParallelism", "NonSerializable", "ParallelInterleave", "ParseExample",
+        "PrivateThreadPool", "Random", "Scan", "TakeWhile", "Unbatch", "Unique"})
+    names.insert(fmt::format("Experimental{}Dataset", name));
   constexpr std::string_view kHandle = "Resource";
   for (const auto& [name, op] : ops.all()) {
     names.insert("Batch" + name);

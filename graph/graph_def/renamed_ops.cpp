@@ -48,6 +48,7 @@ bool takes_batches(std::string_view op) {
 
 std::string newer_name(const std::string& op) {
   if (op.starts_with("Batch") && takes_batches(op.substr(5))) return op.substr(5);
+  if (op.starts_with("Experimental")) return op.substr(12);  // datasets, before they were there to stay
   if (op == "PlaceholderV2") return "Placeholder";
   if (op.starts_with("Accumulator") || op == "ConditionalAccumulator") return "Resource" + op;
   if (op == "MutableDenseHashTable") return "";  // its other form has one input more

@@ -74,6 +74,24 @@ Result<GraphDataset> sparse_slices(const DatasetInputs& in) {
 
 void register_data_source_ops(OpRegistry& ops, KernelRegistry& kernels) {
   add_dataset_op(ops, kernels,
+                 OpDef("ListDataset")
+                     .input("tensors: Tinput_types")
+                     .attr("Tinput_types: list(type) >= 1")
+                     .doc("Elements of so many of the tensors one after another as there are output_types. Error: "
+                          "tensors are left, or are others than these."),
+                 plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+                   const Element all = in.tensors(0);
+                   const auto n = std::ssize(in.dtypes());
+                   if (std::ssize(all) % n != 0)
+                     return invalid_argument("{} tensors are no elements of {} components", all.size(), n);
+                   auto elements = std::make_shared<std::vector<Element>>();
+                   for (auto at = all.begin(); at != all.end(); at += n) {
+                     elements->emplace_back(at, at + n);
+                     TROUPE_RETURN_IF_ERROR(check_components(elements->back(), in.dtypes(), in.shapes(), "the list"));
+                   }
+                   return GraphDataset{make_list_stage(std::move(elements), in.dtypes(), in.shapes())};
+                 }));
+  add_dataset_op(ops, kernels,
                  OpDef("TensorDataset")
                      .input("components: Toutput_types")
                      .stateful()

@@ -405,3 +405,37 @@ TEST_CASE("a prefetch that is dropped ends what it waits for") {
   CHECK((*iterator)->next().ok());
   CHECK(waiting.wait_for(1));
 }
+
+TEST_CASE("rows come in batches of several sizes in turn") {
+  const StagePtr fours = make_batch_stage(range(10), 4, false);
+  const auto again = [&](std::vector<int64_t> sizes, bool drop) {
+    return make_rebatch_stage(fours, std::move(sizes), drop, {DType::kInt64}, {PartialShape{-1}});
+  };
+  const auto sizes = [](const StagePtr& stage) {
+    const auto iterator = stage->iterate();
+    REQUIRE(iterator.ok());
+    Numbers out;
+    while (const auto element = *(*iterator)->next()) out.push_back((*element)[0].dim(0));
+    return out;
+  };
+  CHECK(drain(again({3, 1}, false)) == Numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(sizes(again({3, 1}, false)) == Numbers{3, 1, 3, 1, 2});
+  CHECK(sizes(again({3, 1}, true)) == Numbers{3, 1, 3, 1});
+  CHECK(sizes(again({20}, false)) == Numbers{10});
+  CHECK(sizes(again({20}, true)).empty());
+}
+
+TEST_CASE("a reducer gives one element for each key, by keys") {
+  ReducerFns fns;
+  fns.key = on_number([](int64_t i) -> Result<Tensor> { return Tensor::scalar(-(i % 3)); });
+  fns.begin = on_number([](int64_t key) -> Result<Tensor> { return Tensor::scalar(100 * key); });
+  fns.reduce = [](const Pass&, Element both) -> Result<Element> {
+    return Element{Tensor::scalar(number(both[0]) + number(both[1]))};
+  };
+  fns.end = on_number([](int64_t sum) -> Result<Tensor> { return Tensor::scalar(2 * sum); });
+  const auto reduced = [&](DType dtype) {
+    return make_reducer_stage(range(6), fns, {dtype}, {PartialShape::scalar()});
+  };
+  CHECK(drain(reduced(DType::kInt64)) == Numbers{2 * (-200 + 2 + 5), 2 * (-100 + 1 + 4), 2 * 3});
+  CHECK(error_of(reduced(DType::kInt32)).find("finalize_func") != std::string::npos);
+}

@@ -51,6 +51,8 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
     CHECK(renamed(op) == op);
   CHECK(renamed("BiasAddV1") == "BiasAdd");
   CHECK(renamed("PlaceholderV2") == "Placeholder");
+  CHECK(renamed("ExperimentalScanDataset") == "ScanDataset");
+  CHECK(renamed("ExperimentalSqlDataset") == "ExperimentalSqlDataset");
   for (const char* op : {"MatrixInverse", "MatrixDeterminant", "MatrixSolve", "MatrixSolveLs", "MatrixTriangularSolve",
                          "MatrixBandPart", "MatrixDiag", "MatrixDiagPart", "MatrixSetDiag", "Cholesky", "CholeskyGrad",
                          "SelfAdjointEigV2", "Svd", "FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D"})

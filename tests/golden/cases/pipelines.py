@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets of tf.data in graphs, by what a step takes of them."""
+import numpy as np
+
+from make import golden, tf, tf1
+
+experimental = tf.data.experimental
+
+
+def taken(dataset, values=lambda x: x):
+    """All elements, one after another, as one vector of int64."""
+    start = tf.zeros([0], tf.int64)
+    return dataset.reduce(start, lambda all, *x: tf.concat([all, tf.reshape(tf.cast(values(*x), tf.int64), [-1])], 0))
+
+
+@golden()
+def datasets_ahead(case):
+    """Maps and interleaves with several elements at work, prefetches in the middle."""
+    numbers = tf.data.Dataset.range(case.feed("n", np.int64(12)))
+    square, more = (lambda x: x * x), (lambda x: x + 1)
+    pipeline = numbers.map(square, num_parallel_calls=4).prefetch(2).filter(lambda x: x % 3 != 1)
+    case.fetch(taken(pipeline.map(more, num_parallel_calls=2).batch(3).prefetch(1).unbatch().repeat(2)))
+    for calls in (1, 2, 3):
+        inner = lambda i: tf.data.Dataset.range(i).map(lambda j: 10 * i + j, num_parallel_calls=calls).prefetch(2)
+        case.fetch(taken(numbers.interleave(inner, cycle_length=3, block_length=2, num_parallel_calls=calls)))
+    case.fetch(taken(numbers.apply(experimental.map_and_batch(square, 5, num_parallel_calls=3))))
+    nested = lambda x: tf.data.Dataset.range(x).map(square, num_parallel_calls=2).reduce(np.int64(0), tf.add)
+    case.fetch(taken(numbers.map(nested, num_parallel_calls=3)))
+
+
+@golden()
+def datasets_regrouped(case):
+    """Batches of other sizes and of sparse rows, one element for each key, lists."""
+    numbers = tf.data.Dataset.range(case.feed("n", np.int64(14)))
+    case.fetch(taken(numbers.batch(6).rebatch([3, 1, 4]), tf.shape), taken(numbers.batch(5).rebatch(4, True)))
+    rows = numbers.map(lambda x: tf.range(x % 5)).apply(experimental.dense_to_sparse_batch(4, [6]))
+    case.fetch(taken(rows, tf.sparse.to_dense))
+    reducer = experimental.Reducer(lambda key: (key, np.int64(1)), lambda state, x: (state[0] + x, state[1] * 2),
+                                   lambda total, count: total * 1000 + count)
+    case.fetch(taken(numbers.apply(experimental.group_by_reducer(lambda x: 2 - x % 3, reducer))))
+    listed = experimental.from_list([{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": 6}])
+    case.fetch(taken(listed, lambda x: x["a"] * 10 + x["b"]))
+
+
+@golden()
+def datasets_parsed(case):
+    """Batches of records to dense, sparse and ragged features."""
+    def record(i):
+        feature = {"few": tf.train.Feature(int64_list=tf.train.Int64List(value=range(i))),
+                   "one": tf.train.Feature(int64_list=tf.train.Int64List(value=[i * i]))}
+        if i != 1:
+            feature["two"] = tf.train.Feature(float_list=tf.train.FloatList(value=[i, 0.5]))
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+    records = tf.data.Dataset.from_tensor_slices([record(i) for i in range(5)]).batch(3)
+    features = {"one": tf.io.FixedLenFeature([], tf.int64), "two": tf.io.FixedLenFeature([2], tf.float32, [7.0, 8.0]),
+                "few": tf.io.VarLenFeature(tf.int64)}
+    parsed = records.apply(experimental.parse_example_dataset(features, num_parallel_calls=2))
+    case.fetch(taken(parsed, lambda x: tf.sparse.to_dense(x["few"])), taken(parsed, lambda x: x["one"]),
+               taken(parsed, lambda x: x["two"] * 2))
+    features["few"] = tf.io.RaggedFeature(tf.int64)
+    parsed = records.apply(experimental.parse_example_dataset(features))
+    case.fetch(taken(parsed, lambda x: x["few"].to_tensor(-1)))
