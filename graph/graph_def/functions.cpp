@@ -201,7 +201,7 @@ class Lowering {
     if (op == "Case" || op == "StatelessCase") return lower_case();
     if (op == "While" || op == "StatelessWhile") return lower_while();
     if (op == "SymbolicGradient") return lower_gradient();
-    return lower_call(op.ends_with("PartitionedCall") ? "f" : "");
+    return lower_call(op.ends_with("PartitionedCall") || op == "BatchFunction" ? "f" : "");
   }
 
   // -- nodes ----------------------------------------------------------------------------------------------------------
@@ -745,7 +745,8 @@ class Lowering {
 }  // namespace
 
 std::string form_of_call(std::string_view op) {
-  if (op == "PartitionedCall" || op == "StatefulPartitionedCall") return "the nodes of its function, IdentityN";
+  if (op == "PartitionedCall" || op == "StatefulPartitionedCall" || op == "BatchFunction")
+    return "the nodes of its function, IdentityN";
   if (op == "SymbolicGradient") return "the nodes of its function and of their gradients, IdentityN";
   constexpr std::string_view kStateless = "Stateless";
   if (op.starts_with(kStateless)) op.remove_prefix(kStateless.size());

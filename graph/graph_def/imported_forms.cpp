@@ -67,7 +67,17 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "AddSparseToTensorsMap",
                                  "TakeManySparseFromTensorsMap",
                                  "BatchNormWithGlobalNormalization",
+                                 "BatchFunction",
                                  "BiasAddV1",
+                                 "ApproxTopK",
+                                 "Copy",
+                                 "CopyHost",
+                                 "DebugIdentity",
+                                 "DebugIdentityV2",
+                                 "DebugIdentityV3",
+                                 "DeepCopy",
+                                 "XlaOptimizationBarrier",
+                                 "XlaSharding",
                                  "CheckNumericsV2",
                                  "FusedBatchNormV2",
                                  "FusedBatchNormGradV2",
@@ -90,6 +100,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
   for (const auto& [name, op] : ops.all()) {
     names.insert("Batch" + name);
     if (name.ends_with("V2") || name.ends_with("V3")) names.insert(name.substr(0, name.size() - 2));
+    if (name.starts_with("TensorArray") && name.ends_with("V3")) names.insert(name.substr(0, name.size() - 1) + "2");
     if (name.starts_with(kHandle)) names.insert(name.substr(kHandle.size()));
   }
   std::map<std::string, std::string> out;

@@ -49,6 +49,13 @@ bool takes_batches(std::string_view op) {
 std::string newer_name(const std::string& op) {
   if (op.starts_with("Batch") && takes_batches(op.substr(5))) return op.substr(5);
   if (op.starts_with("Experimental")) return op.substr(12);  // datasets, before they were there to stay
+  if (op.starts_with("TensorArray")) return (op.ends_with("V2") ? op.substr(0, op.size() - 2) : op) + "V3";
+  // What watches or moves a value, and what a compiler would make of it.
+  static constexpr std::string_view kSame[] = {
+      "Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "XlaSharding"};
+  if (std::ranges::find(kSame, op) != std::end(kSame)) return "Identity";
+  if (op == "XlaOptimizationBarrier") return "IdentityN";
+  if (op == "ApproxTopK") return "TopK";  // which is as exact as asked and more
   if (op == "PlaceholderV2") return "Placeholder";
   if (op.starts_with("Accumulator") || op == "ConditionalAccumulator") return "Resource" + op;
   if (op == "MutableDenseHashTable") return "";  // its other form has one input more
@@ -102,6 +109,20 @@ std::optional<proto::NodeDef> take_fused_norm(proto::NodeDef& node) {
   return ones;
 }
 
+/// Attributes that the node's new op does not have, and that change nothing.
+void drop_unknown_attrs(proto::NodeDef& node, const OpDef& op) {
+  auto& attrs = *node.mutable_attr();
+  attrs.erase(std::remove_if(attrs.begin(), attrs.end(),
+                             [&](const auto& e) { return !e.key().starts_with('_') && !op.find_attr(e.key()); }),
+              attrs.end());
+}
+
+/// Whether an ApproxTopK asks for the largest along the last dimension, as TopK does.
+bool is_top_k(const proto::NodeDef& node) {
+  const auto *dimension = find_attr(node, "reduction_dimension"), *largest = find_attr(node, "is_max_k");
+  return (!dimension || dimension->i() == -1) && (!largest || largest->b());
+}
+
 }  // namespace
 
 std::string newer_form(const std::string& op, const OpRegistry& ops) {
@@ -114,12 +135,13 @@ void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops) {
   for (proto::NodeDef& node : *def.mutable_node()) {
     if (ops.find(node.op())) continue;
     const std::string form = newer_form(node.op(), ops);
-    if (form.empty()) continue;
+    if (form.empty() || (node.op() == "ApproxTopK" && !is_top_k(node))) continue;
     if (node.op() == kGlobalNormalization) {
       if (auto ones = take_fused_norm(node)) added.push_back(std::move(*ones));
       continue;
     }
     node.set_op(form);
+    if (form.starts_with("Identity") || form == "TopK") drop_unknown_attrs(node, *ops.find(form));
     if (form.starts_with("FusedBatchNorm")) take_third_version(node);
   }
   for (proto::NodeDef& node : added) *def.add_node() = std::move(node);

@@ -9,9 +9,11 @@ void register_array_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_block_ops(ops, kernels);
   register_concat_ops(ops, kernels);
   register_const_ops(ops, kernels);
+  register_data_format_ops(ops, kernels);
   register_diagonal_ops(ops, kernels);
   register_gather_ops(ops, kernels);
   register_gather_nd_ops(ops, kernels);
+  register_inplace_ops(ops, kernels);
   register_order_ops(ops, kernels);
   register_pad_ops(ops, kernels);
   register_partition_ops(ops, kernels);

@@ -10,6 +10,7 @@ void register_control_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_edge_ops(ops, kernels);
   register_optional_ops(ops, kernels);
   register_stack_ops(ops, kernels);
+  register_stand_in_ops(ops, kernels);
   register_tensor_array_ops(ops, kernels);
   register_tensor_list_ops(ops, kernels);
   register_tensor_list_kernels(kernels);

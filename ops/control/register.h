@@ -19,6 +19,7 @@ void register_control_flow_ops(OpRegistry&, KernelRegistry&);
 void register_edge_ops(OpRegistry&, KernelRegistry&);
 void register_optional_ops(OpRegistry&, KernelRegistry&);
 void register_stack_ops(OpRegistry&, KernelRegistry&);
+void register_stand_in_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_array_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_ops(OpRegistry&, KernelRegistry&);
 void register_tensor_list_kernels(KernelRegistry&);

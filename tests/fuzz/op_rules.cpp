@@ -491,6 +491,11 @@ RaggedFillEmptyRows : m:1..4 value_rowids=[n]<m values=[n] nrows==m default_valu
 RaggedCross : n:1..4 @Nsparse=0 @input_order='RD' ragged_values=[n] ragged_row_splits={0,1,n} dense_inputs=[2,?]
   @ragged_values_types={int64}|{string} @ragged_splits_types={int32}|{int64} @sparse_values_types={} @dense_types={int64}
   @out_values_type=int64 @hashed_output=true @num_buckets=(0..9) @hash_key=1
+DataFormatDimMap : x=[*S](-4..3)
+DataFormatVecPermute : x=[4]|[2]|[4,2]|[2,2]
+InplaceUpdate InplaceAdd InplaceSub : n:1..4 m:0..3 x=[n,*S] i=[m] v=[m,*S]
+FakeParam : @shape=[*S]
+DeviceIndex : @device_names={'CPU','GPU'}
 SparseFillEmptyRowsGrad RaggedFillEmptyRowsGrad : m:1..4 reverse_index_map=[n]<m grad_values=[m]
 SparseReduceMax SparseReduceMaxSparse SparseReduceSum SparseReduceSumSparse : *L:1..3:1..3 k:0..min(p(L),6)
   input_indices=[k,r(L)]:places(L) input_values=[k] input_shape={*L} reduction_axes={0}|{}|{-1}

@@ -15,6 +15,17 @@ inline std::vector<OpCase> array_cases() {
                  {"shrink_axis_mask", shrink}};
   };
   return {
+      {"DataFormatDimMap", {I({0, 1, 2, 3, -1})}, {}, {I({0, 2, 3, 1, 1})}},
+      {"DataFormatVecPermute", {L({1, 2, 3, 4})}, {}, {L({1, 4, 2, 3})}},
+      {"DataFormatVecPermute",
+       {I({1, 2, 3, 4, 5, 6}, {3, 2})},
+       {{"src_format", std::string("NDHWC")}, {"dst_format", std::string("WCHDN")}},
+       {I({5, 6, 3, 4, 1, 2}, {3, 2})}},
+      {"DeviceIndex", {}, {{"device_names", std::vector<std::string>{"GPU", "CPU"}}}, {I(1)}},
+      {"FakeParam", {}, {{"dtype", DType::kFloat64}, {"shape", PartialShape{1, 2}}}, {D({0, 0}, {1, 2})}},
+      {"InplaceUpdate", {D({1, 2, 3, 4}, {2, 2}), I({1, -1}), D({5, 6, 7, 8}, {2, 2})}, {}, {D({1, 2, 7, 8}, {2, 2})}},
+      {"InplaceAdd", {D({1, 2, 3, 4}, {2, 2}), I({1, 1}), D({5, 6, 7, 8}, {2, 2})}, {}, {D({1, 2, 15, 18}, {2, 2})}},
+      {"InplaceSub", {L({1, 2, 3}), I({0}), L({5})}, {}, {L({-4, 2, 3})}},
       {"Reshape", {x, I({3, -1})}, {}, {D({1, 2, 3, 4, 5, 6}, {3, 2})}},
       // Beside a 0 a size left open is what the sizes other than 0 give: TensorFlow's results.
       {"Reshape", {D({}, {0, 5, 32}), I({0, -1, 4, 8})}, {}, {D({}, {0, 5, 4, 8})}},

@@ -279,6 +279,11 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseToDense", {I({1, 1}), I({4}), D({1, 2}), D(0)}, "repeated");
   check_fails("SparseToDense", {I({1, 2}), I({4}), D({1}), D(0)}, "for 2 indices");
   check_fails("SparseFillEmptyRows", {L({5, 0}, {1, 2}), D({1}), L({3, 2}), D(0)}, "index 5");
+  check_fails("InplaceUpdate", {D({1, 2}), I({0}), D({1, 2})}, "no rows of x");
+  check_fails("InplaceAdd", {D({}), I({0}), D({1})}, "has no rows");
+  check_fails("DataFormatDimMap", {I({4})}, "dimension 4 is not in [-4, 4)");
+  check_fails("DataFormatVecPermute", {I({1, 2, 3})}, "4 or 2 numbers", {});
+  check_fails("DataFormatVecPermute", {I({1, 2})}, "the same 4 or 5 letters", {{"dst_format", std::string("NCHH")}});
   check_fails("RaggedFillEmptyRows", {L({5}), D({1}), L(3), D(0)}, "index 5");
   check_fails("SparseFillEmptyRowsGrad", {L({3}), D({1, 2})}, "index 3");
   const Tensor places = L({0, 1, 2, 0}, {2, 2}), b = D({1, 2}, {2, 1});

@@ -174,8 +174,8 @@ def layouts(case):
             for sizes in (at[:n], tf.reshape(at, (n, 2)), at[:n - 2], tf.reshape(at[:2 * n - 4], (n - 2, 2))):
                 case.fetch(tf.raw_ops.DataFormatVecPermute(x=sizes, **formats))
     x, v = case.feed("x", case.floats(4, 3)), case.feed("v", case.floats(3, 3, seed=2))
-    for change in (tf.raw_ops.InplaceUpdate, tf.raw_ops.InplaceAdd, tf.raw_ops.InplaceSub):
-        case.fetch(change(x=x + 0, i=[2, 0, 2], v=v))
+    for k, change in enumerate((tf.raw_ops.InplaceUpdate, tf.raw_ops.InplaceAdd, tf.raw_ops.InplaceSub)):
+        case.fetch(change(x=x * (2.0 + k), i=[2, 0, 2], v=v))  # TensorFlow writes into x
     case.fetch(tf.raw_ops.DeepCopy(x=x), *tf.math.approx_max_k(x, 2))
 
 

@@ -232,3 +232,16 @@ def references_in_a_loop(case):
     number.op._update_input(1, R.NextIteration(data=more + R.Enter(data=np.int32(1), frame_name="loop", is_constant=True)))
     left = R.RefExit(data=out)
     case.fetch(tf.negative(left), R.Exit(data=done))
+
+
+@golden()
+def batched_calls(case):
+    """Calls that TensorFlow gathers to batches."""
+    x = case.feed("x", case.floats(4, 3), (None, 3))
+    scale = tf.constant([1.0, 2.0, 3.0])
+
+    @tf.nondifferentiable_batch_function(1, 8, 1000)
+    def scaled(y):
+        return y * scale, tf.reduce_sum(y, 1)
+
+    case.fetch(*scaled(x))

@@ -61,6 +61,52 @@ TEST_CASE("ops of older graphs get the names of those on handles") {
   CHECK(renamed("BatchSelfAdjointEig") == "BatchSelfAdjointEig");
 }
 
+TEST_CASE("what only watches a value becomes Identity, without what else it says") {
+  const auto& [ops, kernels] = *testing::op_library();
+  for (const char* op : {"Copy", "DebugIdentityV2", "DeepCopy", "XlaSharding", "XlaOptimizationBarrier"}) {
+    proto::GraphDef def;
+    proto::NodeDef& node = *def.add_node();
+    node.set_op(op);
+    set_attr(node, "T").set_type(proto::DT_FLOAT);
+    set_attr(node, "tensor_name").set_s("x");
+    set_attr(node, "_class").set_s("loc");
+    rename_old_ops(def, ops);
+    CHECK(node.op().starts_with("Identity"));
+    CHECK(find_attr(node, "T"));
+    CHECK(find_attr(node, "_class"));
+    CHECK_FALSE(find_attr(node, "tensor_name"));
+  }
+}
+
+TEST_CASE("ApproxTopK is TopK where it asks for the largest along the last dimension") {
+  const auto& [ops, kernels] = *testing::op_library();
+  for (const auto& [dimension, largest] : {std::pair(-1, true), std::pair(0, true), std::pair(-1, false)}) {
+    proto::GraphDef def;
+    proto::NodeDef& node = *def.add_node();
+    node.set_op("ApproxTopK");
+    set_attr(node, "k").set_i(3);
+    set_attr(node, "reduction_dimension").set_i(dimension);
+    set_attr(node, "is_max_k").set_b(largest);
+    rename_old_ops(def, ops);
+    const bool is_top_k = dimension == -1 && largest;
+    CHECK(node.op() == (is_top_k ? "TopK" : "ApproxTopK"));
+    CHECK(node.attr_size() == (is_top_k ? 1 : 3));
+  }
+}
+
+TEST_CASE("tensor arrays of older graphs get their later names") {
+  const auto& [ops, kernels] = *testing::op_library();
+  for (const auto& [op, form] :
+       {std::pair("TensorArray", "TensorArrayV3"), std::pair("TensorArrayV2", "TensorArrayV3"),
+        std::pair("TensorArrayWriteV2", "TensorArrayWriteV3"), std::pair("TensorArrayGradV2", "TensorArrayGradV3"),
+        std::pair("TensorArrayPack", "TensorArrayPack")}) {
+    proto::GraphDef def;
+    def.add_node()->set_op(op);
+    rename_old_ops(def, ops);
+    CHECK(def.node(0).op() == form);
+  }
+}
+
 TEST_CASE("mutexes have the white paper's names too") {
   const auto& [ops, kernels] = *testing::op_library();
   for (const auto& [op, form] :
