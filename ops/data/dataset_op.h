@@ -25,7 +25,7 @@ class DatasetInputs {
   /// Errors: it is not a scalar, `what` names it; it is below `least`.
   Result<int64_t> integer(int i, const char* what, int64_t least = INT64_MIN) const;
   Result<bool> boolean(int i, const char* what) const;
-  /// A num_parallel_calls: -1 is as many as there are cores, from 2 to 16.
+  /// A num_parallel_calls: -1 is twice as many as there are cores, from 4 to 16.
   Result<int64_t> parallel_calls(int i) const;
   Result<std::string> string(int i, const char* what) const;
   /// What the node says of the dataset's elements.

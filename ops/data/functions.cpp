@@ -82,8 +82,8 @@ void register_data_function_ops(OpRegistry& ops, KernelRegistry& kernels) {
                  map_by(false));
   const char* parallel =
       "What the function f, a GraphDef, gives of each element, followed by other_arguments, in the order of the "
-      "elements. Up to num_parallel_calls elements are at work at once; -1: as many as there are cores. An error costs "
-      "one element. Other attributes make no difference.";
+      "elements. Up to num_parallel_calls elements are at work at once; -1: twice as many as there are cores. An error "
+      "costs one element. Other attributes make no difference.";
   add_dataset_op(ops, kernels,
                  with_function("ParallelMapDataset", "f")
                      .input("num_parallel_calls: int32")
