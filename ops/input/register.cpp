@@ -10,6 +10,7 @@ void register_input_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_iterator_ops(ops, kernels);
   register_parse_example_ops(ops, kernels);
   register_parse_sequence_ops(ops, kernels);
+  register_proto_ops(ops, kernels);
   register_reader_ops(ops, kernels);
 }
 

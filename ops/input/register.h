@@ -15,6 +15,7 @@ void register_file_ops(OpRegistry&, KernelRegistry&);
 void register_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_parse_example_ops(OpRegistry&, KernelRegistry&);
 void register_parse_sequence_ops(OpRegistry&, KernelRegistry&);
+void register_proto_ops(OpRegistry&, KernelRegistry&);
 void register_reader_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

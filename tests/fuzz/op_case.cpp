@@ -334,6 +334,7 @@ class Making {
     if (text.size() >= 2 && text.front() == '\'') text = text.substr(1, text.size() - 2);
     for (size_t at; (at = text.find("$D")) != std::string::npos;) text.replace(at, 2, folder_);
     std::ranges::replace(text, '~', ' ');
+    std::ranges::replace(text, '^', '\n');
     return text;
   }
 

@@ -491,6 +491,19 @@ RaggedFillEmptyRows : m:1..4 value_rowids=[n]<m values=[n] nrows==m default_valu
 RaggedCross : n:1..4 @Nsparse=0 @input_order='RD' ragged_values=[n] ragged_row_splits={0,1,n} dense_inputs=[2,?]
   @ragged_values_types={int64}|{string} @ragged_splits_types={int32}|{int64} @sparse_values_types={} @dense_types={int64}
   @out_values_type=int64 @hashed_output=true @num_buckets=(0..9) @hash_key=1
+DecodeProtoV2 : bytes={''} @output_types={int64} @message_format='binary' @message_type='M' @field_names={'ffffff'} @descriptor_source='bytes://^)"
+                                  // FileDescriptorSet: message M { optional int64 ffffff = 1; } in file a
+                                  "\x18^\x01"
+                                  "a\"\x13^\x01M\x12\x0e^\x06"
+                                  "ffffff\x18\x01~\x01(\x03"
+                                  R"('
+EncodeProto : sizes=[2,1]<2 values=[2,1] @Tinput_types={int64} @message_type='M' @field_names={'ffffff'} @descriptor_source='bytes://^)"
+                                  // FileDescriptorSet: message M { optional int64 ffffff = 1; } in file a
+                                  "\x18^\x01"
+                                  "a\"\x13^\x01M\x12\x0e^\x06"
+                                  "ffffff\x18\x01~\x01(\x03"
+                                  R"('
+DecodeJSONExample : json_examples='{}'
 DataFormatDimMap : x=[*S](-4..3)
 DataFormatVecPermute : x=[4]|[2]|[4,2]|[2,2]
 InplaceUpdate InplaceAdd InplaceSub : n:1..4 m:0..3 x=[n,*S] i=[m] v=[m,*S]

@@ -90,6 +90,9 @@ const std::set<std::string>& tested_elsewhere() {
                                             "FusedBatchNormGrad",
                                             "FusedBatchNormV2",
                                             "FusedBatchNormGradV2",
+                                            "DecodeProtoV2",  // tests/ops/input/protos_test.cpp
+                                            "EncodeProto",
+                                            "DecodeJSONExample",
                                             "DecodePng",
                                             "DecodeJpeg",
                                             "DecodeAndCropJpeg",

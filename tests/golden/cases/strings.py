@@ -6,6 +6,7 @@ import unicodedata
 import zlib
 
 import numpy as np
+from google.protobuf import descriptor_pb2, text_format
 
 from make import golden, tf, tf1
 
@@ -356,3 +357,44 @@ def scripts_of_characters(case):
     """The scripts of characters that Unicode had early, which later versions leave alone, and of numbers beyond."""
     known = [c for c in range(0, 0x30000, 37) if unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"]
     case.fetch(tf.strings.unicode_script(case.feed("codes", np.int32([*known, 0xD800, 0x10FFFF, 0x110000, -1]))))
+
+
+@golden()
+def messages(case):
+    """Protocol buffers taken apart and put together by types that come with the op, and examples from JSON."""
+    text = """file { name: 'a.proto' package: 't'
+      enum_type { name: 'E' value { name: 'A' number: 3 } value { name: 'B' number: 5 } }
+      message_type { name: 'Part' field { name: 'x' number: 1 label: LABEL_OPTIONAL type: TYPE_INT32 } }
+      message_type { name: 'Whole' """
+    names, types = [], []
+    kinds = [("int32", tf.int32, "default_value: '7'"), ("int64", tf.int64, ""), ("string", tf.string, "default_value: 'dd'"),
+             ("float", tf.float32, ""), ("bool", tf.bool, ""), ("uint64", tf.uint64, ""), ("double", tf.float64, ""),
+             ("bytes", tf.string, ""), ("sint64", tf.int64, ""), ("message", tf.string, "type_name: '.t.Part'"),
+             ("enum", tf.int32, "type_name: '.t.E'"), ("fixed32", tf.uint32, "")]
+    for name, dtype, more in kinds:
+        for label in ("optional", "repeated"):
+            if label == "repeated" and more.startswith("default"):
+                more = ""
+            names.append(f"{label}_{name}")
+            types.append(dtype)
+            text += (f"field {{ name: '{names[-1]}' number: {len(names)} label: LABEL_{label.upper()} "
+                     f"type: TYPE_{name.upper()} {more} }} ")
+    files = text_format.Parse(text + "} }", descriptor_pb2.FileDescriptorSet())
+    source = b"bytes://" + files.SerializeToString()
+    written = case.feed("written", np.array([
+        b"optional_int32: 3 repeated_int64: 4 repeated_int64: -5 optional_string: 'q' repeated_float: 1.5 optional_bool: true "
+        b"repeated_message { x: 4 } repeated_message { } optional_enum: B optional_uint64: 9 repeated_double: 2.5 "
+        b"repeated_bytes: 'a' repeated_bytes: 'bc' optional_sint64: -8 repeated_fixed32: 11 repeated_enum: A",
+        b"repeated_int64: 1 optional_message { x: 1 } repeated_bool: false", b""]), (None,))
+    arguments = {"message_type": "t.Whole", "field_names": names, "descriptor_source": source}
+    sizes, values = tf.io.decode_proto(written, output_types=types, message_format="text", **arguments)
+    case.fetch(sizes, *[v for v in values if v.dtype != tf.string])
+    encoded = tf.reshape(tf.io.encode_proto(sizes, values, **arguments), (1, 3))
+    fetch_text(case, tf.io.encode_base64(encoded))
+    sizes, values = tf.io.decode_proto(encoded, output_types=types, **arguments)
+    case.fetch(sizes, *[v for v in values if v.dtype != tf.string])
+    fetch_text(case, *[tf.io.encode_base64(v) for v in values if v.dtype == tf.string])
+    json = case.feed("json", np.array([
+        b'{"features":{"feature":{"a":{"int64List":{"value":["1","2"]}}}}}', b'{"features":{"feature":{"b":{"floatList":'
+        b'{"value":[1.5]}}}}}', b'{"features":{"feature":{"c":{"bytesList":{"value":["YWI="]}}}}}', b"{}"]), (None,))
+    fetch_text(case, tf.io.encode_base64(tf.io.decode_json_example(json)))
