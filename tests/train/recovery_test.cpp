@@ -93,7 +93,9 @@ TEST_CASE("a synchronous trainer that loses a task ends with the bits of one tha
         CHECK_FALSE(f.told[0].back);
         CHECK(f.told[1].back);
         CHECK(f.told[1].step >= snapshot_at);
-        CHECK(f.told[1].updates == f.told[0].step - f.told[1].step);
+        // A step whose end was on its way as the task was lost has updated too.
+        const int64_t ended_late = f.told[1].updates - (f.told[0].step - f.told[1].step);
+        CHECK((ended_late == 0 || ended_late == 1));
         CHECK(f.told[1].batches == 0);
         check_values(values_of(*f.client, f.trainer->variables()), expected);
       }
