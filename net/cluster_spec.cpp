@@ -21,7 +21,7 @@ constexpr size_t kLongestSpec = size_t{1} << 20;
 constexpr int kDeepest = 8;
 
 /// A value as JSON, cut short.
-std::string shown(const json& value) {
+std::string json_text(const json& value) {
   std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
@@ -66,7 +66,7 @@ Result<std::map<int, Address>> parse_job(const std::string& job, const json& val
   std::map<int, Address> out;
   const auto add = [&](int task, const json& text) -> Status {
     const std::string name = TaskId{job, task}.str();
-    if (!text.is_string()) return invalid_argument("{} has no address but {}", name, shown(text));
+    if (!text.is_string()) return invalid_argument("{} has no address but {}", name, json_text(text));
     auto address = Address::parse(text.get_ref<const std::string&>());
     if (!address.ok()) return invalid_argument("{}: {}", name, address.error().message);
     out.emplace(task, std::move(*address));
@@ -83,7 +83,7 @@ Result<std::map<int, Address>> parse_job(const std::string& job, const json& val
       TROUPE_RETURN_IF_ERROR(add(*task, address));
     }
   } else {
-    return invalid_argument("job '{}' is neither a list of addresses nor a map of them: {}", job, shown(value));
+    return invalid_argument("job '{}' is neither a list of addresses nor a map of them: {}", job, json_text(value));
   }
   return out;
 }
@@ -95,15 +95,15 @@ Result<ClusterSpec> parse_cluster(const json& all) {
       "master", "model_dir", "session_master", "eval_session_master"};
   for (const auto& [key, value] : all.items())
     if (std::ranges::find(kKnown, key) == std::end(kKnown))
-      return invalid_argument("a cluster has no '{}': {}", key, shown(value));
+      return invalid_argument("a cluster has no '{}': {}", key, json_text(value));
   std::string name = "troupe";
   if (const auto at = all.find("name"); at != all.end()) {
-    if (!at->is_string()) return invalid_argument("a cluster's name is not a text: {}", shown(*at));
+    if (!at->is_string()) return invalid_argument("a cluster's name is not a text: {}", json_text(*at));
     name = at->get<std::string>();
   }
   const auto cluster = all.find("cluster");
   if (cluster == all.end() || !cluster->is_object())
-    return invalid_argument("a cluster's JSON has no 'cluster' that maps jobs to addresses: {}", shown(all));
+    return invalid_argument("a cluster's JSON has no 'cluster' that maps jobs to addresses: {}", json_text(all));
   ClusterSpec::Jobs jobs;
   for (const auto& [job, value] : cluster->items()) {
     TROUPE_ASSIGN(jobs[job], parse_job(job, value));
@@ -150,10 +150,10 @@ Result<ClusterConfig> ClusterConfig::parse(std::string_view text) {
   const auto task = all.find("task");
   if (task == all.end()) return out;
   if (!task->is_object() || !task->contains("type") || !(*task)["type"].is_string())
-    return invalid_argument("'task' has no 'type' that names a job: {}", shown(*task));
+    return invalid_argument("'task' has no 'type' that names a job: {}", json_text(*task));
   const json index = task->value("index", json());
   const auto number = task_number(index);
-  if (!number) return invalid_argument("'task' has no 'index' from 0 on: {}", shown(*task));
+  if (!number) return invalid_argument("'task' has no 'index' from 0 on: {}", json_text(*task));
   out.task = TaskId{(*task)["type"].get<std::string>(), *number};
   TROUPE_RETURN_IF_ERROR(out.cluster.address(*out.task).status());
   return out;

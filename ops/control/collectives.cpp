@@ -30,7 +30,7 @@ Status check_devices(ShapeContext& c) {
 }
 
 /// What is known of the shape of all inputs, where they differ along `axis` at most.
-Result<PartialShape> merged(ShapeContext& c, std::optional<int> axis = {}) {
+Result<PartialShape> merged_shape(ShapeContext& c, std::optional<int> axis = {}) {
   PartialShape known;
   for (int i = 0; i < c.num_inputs(); ++i) {
     PartialShape shape = c.input(i);
@@ -53,7 +53,7 @@ Status check_reduction(ShapeContext& c) {
 Status all_reduce_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(check_devices(c));
   TROUPE_RETURN_IF_ERROR(check_reduction(c));
-  TROUPE_ASSIGN(const PartialShape shape, merged(c));
+  TROUPE_ASSIGN(const PartialShape shape, merged_shape(c));
   for (int i = 0; i < c.num_outputs(); ++i) c.set_output(i, shape);
   return {};
 }
@@ -61,7 +61,7 @@ Status all_reduce_shape(ShapeContext& c) {
 Status reduce_scatter_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(check_devices(c));
   TROUPE_RETURN_IF_ERROR(check_reduction(c));
-  TROUPE_ASSIGN(PartialShape shape, merged(c));
+  TROUPE_ASSIGN(PartialShape shape, merged_shape(c));
   const auto axis = static_cast<int>(std::min<int64_t>(c.attr<int64_t>("axis"), INT32_MAX));
   if (shape.has_rank() && axis >= shape.rank()) return invalid_argument("axis {} of {}", axis, shape.str());
   std::vector<int64_t> sizes = c.attr<std::vector<int64_t>>("sizes");
@@ -86,7 +86,7 @@ Status reduce_scatter_shape(ShapeContext& c) {
 Status all_gather_shape(ShapeContext& c) {
   TROUPE_RETURN_IF_ERROR(check_devices(c));
   const auto axis = static_cast<int>(std::min<int64_t>(c.attr<int64_t>("axis"), INT32_MAX));
-  TROUPE_ASSIGN(PartialShape shape, merged(c, axis));
+  TROUPE_ASSIGN(PartialShape shape, merged_shape(c, axis));
   int64_t sum = 0;
   for (int i = 0; i < c.num_inputs(); ++i) {
     const int64_t size = c.input(i).has_rank() ? c.input(i)[axis] : -1;

@@ -9,7 +9,7 @@
 namespace troupe {
 namespace {
 
-Status same_shapes(const Tensor& a, const Tensor& b) {
+Status tensors_fit(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape()) return invalid_argument("shapes {} and {} differ", a.shape().str(), b.shape().str());
   return {};
 }
@@ -18,7 +18,7 @@ template <class T> class Cross final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
     const Tensor &a = c.input(0), &b = c.input(1);
-    TROUPE_RETURN_IF_ERROR(same_shapes(a, b));
+    TROUPE_RETURN_IF_ERROR(tensors_fit(a, b));
     if (a.rank() == 0 || a.dim(-1) != 3)
       return invalid_argument("the last dimension of shape {} is not 3", a.shape().str());
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<T>, a.shape()));
@@ -45,7 +45,7 @@ class ApproximateEqual final : public ComputeKernel {
   explicit ApproximateEqual(const KernelInit& init) : tolerance_(init.attr<float>("tolerance")) {}
   Status compute(KernelContext& c) override {
     const Tensor &a = c.input(0), &b = c.input(1);
-    TROUPE_RETURN_IF_ERROR(same_shapes(a, b));
+    TROUPE_RETURN_IF_ERROR(tensors_fit(a, b));
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kBool, a.shape()));
     bool* out = y.mutable_data<bool>();
     with_type(a.dtype(), NumberOrComplexTypes{}, [&]<class T>() {

@@ -122,7 +122,7 @@ Result<PartialShape> fractional_pooled(const Attrs& attrs, const PartialShape& i
   return PartialShape::make(out);
 }
 
-template <class T> void largest_of(const T* in, const std::vector<int64_t>& places, int64_t channels, T* out) {
+template <class T> void largest_in(const T* in, const std::vector<int64_t>& places, int64_t channels, T* out) {
   std::copy_n(in + places[0], channels, out);
   for (const int64_t at : places)
     for (int64_t k = 0; k < channels; ++k) out[k] = in[at + k] > out[k] ? in[at + k] : out[k];
@@ -157,7 +157,7 @@ class FractionalPool final : public ComputeKernel {
         const T* in = x.data<T>();
         T* out = y.mutable_data<T>();
         r.each_of_all(c.threads(), [&](int64_t to, const std::vector<int64_t>& places) {
-          max_ ? largest_of(in, places, r.channels, out + to) : mean_of(in, places, r.channels, out + to);
+          max_ ? largest_in(in, places, r.channels, out + to) : mean_of(in, places, r.channels, out + to);
         });
       });
     c.set_output(0, std::move(y));

@@ -65,7 +65,7 @@ Result<std::vector<int64_t>> rows_of_values(const Tensor& partition, bool are_sp
 }
 
 /// The place of each value within its row.
-std::vector<int64_t> columns_of(const std::vector<int64_t>& rows) {
+std::vector<int64_t> columns_in_rows(const std::vector<int64_t>& rows) {
   std::vector<int64_t> out(rows.size(), 0);
   for (size_t i = 1; i < rows.size(); ++i)
     if (rows[i] == rows[i - 1]) out[i] = out[i - 1] + 1;
@@ -116,7 +116,7 @@ class RaggedToTensor final : public ComputeKernel {
                            : types_.are_splits[at]  ? c.input(input + 1).elements() - 1
                                                     : INT32_MAX;
       TROUPE_ASSIGN(parents.emplace_back(), rows_of_values(c.input(input), types_.are_splits[at - 1], nodes, most));
-      columns.push_back(columns_of(parents.back()));
+      columns.push_back(columns_in_rows(parents.back()));
       nodes = std::ssize(parents.back());
       int64_t& size = sizes[at];
       if (size < 0) size = columns.back().empty() ? 0 : *std::ranges::max_element(columns.back()) + 1;

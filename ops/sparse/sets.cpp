@@ -98,7 +98,7 @@ Result<Operation> operation_from(const Attrs& attrs) {
   return invalid_argument("set_operation '{}' is none of a-b, b-a, intersection, union", name);
 }
 
-template <class M> std::vector<M> combine(const std::set<M>& a, const std::set<M>& b, Operation operation) {
+template <class M> std::vector<M> combined_members(const std::set<M>& a, const std::set<M>& b, Operation operation) {
   std::vector<M> out;
   const auto to = std::back_inserter(out);
   if (operation == Operation::kOnlyFirst) std::ranges::set_difference(a, b, to);
@@ -133,7 +133,7 @@ template <class M> class SetOperation final : public ComputeKernel {
     std::vector<M> values;
     int64_t longest = 0;
     for (int64_t group : groups) {
-      const std::vector<M> members = combine(in(sets[0], group), in(sets[1], group), operation);
+      const std::vector<M> members = combined_members(in(sets[0], group), in(sets[1], group), operation);
       std::vector<int64_t> at(static_cast<size_t>(a.groups.rank()) + 1);
       for (int64_t rest = group, d = a.groups.rank() - 1; d >= 0; --d) {
         at[d] = rest % a.groups[static_cast<int>(d)];
