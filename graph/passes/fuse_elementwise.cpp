@@ -146,7 +146,7 @@ bool ElementwiseFusion::fusable(const Node& node) const {
 bool ElementwiseFusion::adds_last(const Node& node) const {
   const PartialShape x = step_.shape(node.inputs()[0]), bias = step_.shape(node.inputs()[1]);
   return node.attrs().get_or<std::string>("data_format", "NHWC") != "NCHW" && x.has_rank() && x.rank() >= 2 &&
-         bias.fully_known() && bias.rank() == 1 && bias[0] == x.dim(-1);
+         bias.fully_known() && bias.rank() == 1 && bias[0] == x.dim(-1) && bias[0] >= kFewestInRow;
 }
 
 bool ElementwiseFusion::keeps_rows(const Node& node) const {

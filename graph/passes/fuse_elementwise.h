@@ -57,7 +57,7 @@ class ElementwiseFusion {
   bool fusable(const Node& node) const;
   /// Whether the op is one of the reductions or BroadcastTo.
   bool by_rows(const Node& node) const { return &node.op() == broadcast_to_ || reductions_.contains(&node.op()); }
-  /// Whether a BiasAdd is what AddV2 is.
+  /// Whether a BiasAdd is what AddV2 is, and the bias is long: a short one is repeated faster by BiasAdd itself.
   bool adds_last(const Node& node) const;
   /// Whether a reduction is of the last dimension to size 1, or the shape of a BroadcastTo is constant.
   bool keeps_rows(const Node& node) const;

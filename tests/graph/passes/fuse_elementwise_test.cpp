@@ -132,12 +132,14 @@ TEST_CASE("a sum of several tensors is as many sums of two, where they have the 
   CHECK(f.fused({f.s.op("Exp", {one}), f.s.op("Exp", {nine})}) == "AddN AddN Exp Exp");
 }
 
-TEST_CASE("a bias along the last dimension is added in a group, where it is known to fit") {
+TEST_CASE("a long bias along the last dimension is added in a group, where it is known to fit") {
   ElementwiseFixture f;
-  const Output x = f.placeholder("x", {-1, 3}), b = f.placeholder("b", {3}), any = f.placeholder("any", {-1});
+  const Output x = f.placeholder("x", {-1, 64}), b = f.placeholder("b", {64}), any = f.placeholder("any", {-1});
   CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {x, b})})}) == "[AddV2,Exp]");
+  const Output few = f.placeholder("few", {-1, 63}), short_one = f.placeholder("short_one", {63});
+  CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {few, short_one})})}) == "BiasAdd Exp");
   CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {x, any})})}) == "BiasAdd Exp");
-  const Output images = f.placeholder("images", {2, 3, 4, 4});
+  const Output images = f.placeholder("images", {2, 64, 4, 4});
   CHECK(f.fused({f.s.op("Exp", {f.s.op("BiasAdd", {images, b}, {{"data_format", "NCHW"}})})}) == "BiasAdd Exp");
 }
 

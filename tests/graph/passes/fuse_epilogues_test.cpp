@@ -175,7 +175,7 @@ TEST_CASE("by default products of steps without gradients are fused, and batch n
   const Output relu = f.s.op("Relu", {f.s.op("BiasAdd", {f.conv(x, v), b})});
   CHECK(by_default(relu) == "_FusedConv2D(x, v, b)");
   const Output gradient = f.s.op("ReluGrad", {relu, relu});
-  CHECK(by_default(gradient) == "_FusedElementwise(Conv2D(x, v), b)");
+  CHECK(by_default(gradient) == "_FusedElementwise(BiasAdd(Conv2D(x, v), b))");
   CHECK(by_default(f.s.op("Relu", {f.norm(f.conv(x, f.filter({1, 1, 2, 2})))->out()})).starts_with("_FusedConv2D(x, "));
   StepGraph step(f.graph, {}, {&relu, 1}, {});
   run_device_passes(step, GraphPasses(),
