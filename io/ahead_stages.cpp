@@ -58,11 +58,11 @@ class AwaitFlow final : public Flow<Element> {
   const ComponentShapes shapes_;
 };
 
-class ParallelMapStage final : public FlowStage {
+class ParallelMapStage final : public TypedStage {
  public:
   ParallelMapStage(StagePtr input, BeginFn begin, int64_t calls, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), begin_(std::move(begin)), calls_(calls), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), begin_(std::move(begin)),
+        calls_(calls) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     const auto begin = [this](const Pass& within) -> Result<FlowPtr<BegunCall>> {
       TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(within));
@@ -71,8 +71,6 @@ class ParallelMapStage final : public FlowStage {
     TROUPE_ASSIGN(FlowPtr<BegunCall> calls, AheadFlow<BegunCall>::make(begin, calls_ - 1, pass));
     return FlowPtr<Element>(new AwaitFlow(std::move(calls), dtypes_, shapes_));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size(); }
   bool repeatable() const override { return false; }
 
@@ -80,8 +78,6 @@ class ParallelMapStage final : public FlowStage {
   const StagePtr input_;
   const BeginFn begin_;
   const int64_t calls_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 }  // namespace

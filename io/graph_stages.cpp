@@ -126,24 +126,20 @@ class PassMapFlow final : public Flow<Element> {
   const Pass pass_;
 };
 
-class PassMapStage final : public FlowStage {
+class PassMapStage final : public TypedStage {
  public:
   PassMapStage(StagePtr input, PassFn fn, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), fn_(std::move(fn)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), fn_(std::move(fn)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new PassMapFlow(std::move(from), fn_, dtypes_, shapes_, pass));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size(); }
   bool repeatable() const override { return false; }
 
  private:
   const StagePtr input_;
   const PassFn fn_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 /// Whether a predicate says so.
@@ -294,17 +290,15 @@ class ScanFlow final : public Flow<Element> {
   const Pass pass_;
 };
 
-class ScanStage final : public FlowStage {
+class ScanStage final : public TypedStage {
  public:
   ScanStage(StagePtr input, Element state, PassFn fn, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), state_(std::move(state)), fn_(std::move(fn)), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), state_(std::move(state)),
+        fn_(std::move(fn)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new ScanFlow(std::move(from), state_, fn_, dtypes_, shapes_, pass));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size(); }
   bool repeatable() const override { return false; }
 
@@ -312,26 +306,20 @@ class ScanStage final : public FlowStage {
   const StagePtr input_;
   const Element state_;
   const PassFn fn_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
-class LateStage final : public FlowStage {
+class LateStage final : public TypedStage {
  public:
   LateStage(MakeStageFn make, ComponentTypes dtypes, ComponentShapes shapes)
-      : make_(std::move(make)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), make_(std::move(make)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(const StagePtr stage, make_(pass));
     return flow_within(stage, pass);
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   bool repeatable() const override { return false; }
 
  private:
   const MakeStageFn make_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 }  // namespace

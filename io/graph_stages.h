@@ -13,6 +13,18 @@ using PassFn = std::function<Result<Element>(const Pass& pass, Element element)>
 using ComponentTypes = std::vector<DType>;
 using ComponentShapes = std::vector<PartialShape>;
 
+/// Base of stages that are told what their elements are.
+class TypedStage : public FlowStage {
+ public:
+  TypedStage(ComponentTypes dtypes, ComponentShapes shapes) : dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+  ComponentTypes dtypes() const final { return dtypes_; }
+  ComponentShapes shapes() const final { return shapes_; }
+
+ protected:
+  const ComponentTypes dtypes_;
+  const ComponentShapes shapes_;
+};
+
 /// One element. Source: TensorDataset.
 StagePtr make_single_stage(Element element);
 /// Scalars from `start` on, by `step`, as long as they are before `stop`. Of int64, or whatever number `dtype` is.

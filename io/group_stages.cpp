@@ -53,17 +53,15 @@ class WindowFlow final : public Flow<Element> {
   std::deque<Element> held_;
 };
 
-class WindowStage final : public FlowStage {
+class WindowStage final : public TypedStage {
  public:
   WindowStage(StagePtr input, const WindowForm& form, GatherFn gather, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), form_(form), gather_(std::move(gather)), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), form_(form),
+        gather_(std::move(gather)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new WindowFlow(std::move(from), form_, gather_));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override {
     const int64_t n = input_->size();
     int64_t length;
@@ -79,8 +77,6 @@ class WindowStage final : public FlowStage {
   const StagePtr input_;
   const WindowForm form_;
   const GatherFn gather_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 // -- padded batches ---------------------------------------------------------------------------------------------------
@@ -254,24 +250,20 @@ class RowsOfElementsFlow final : public Flow<Element> {
   int64_t at_ = 0, rows_ = 0;
 };
 
-class RowsOfElementsStage final : public FlowStage {
+class RowsOfElementsStage final : public TypedStage {
  public:
   RowsOfElementsStage(StagePtr input, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new RowsOfElementsFlow(std::move(from)));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
   bool may_wait() const override { return input_->may_wait(); }
   bool repeatable() const override { return input_->repeatable(); }
 
  private:
   const StagePtr input_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 /// Rows in batches of several sizes.
@@ -302,18 +294,16 @@ class RebatchFlow final : public Flow<Element> {
   std::vector<Element> held_;
 };
 
-class RebatchStage final : public FlowStage {
+class RebatchStage final : public TypedStage {
  public:
   RebatchStage(StagePtr input, std::vector<int64_t> sizes, bool drop_remainder, ComponentTypes dtypes,
                ComponentShapes shapes)
-      : input_(std::move(input)), sizes_(std::move(sizes)), drop_(drop_remainder), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), sizes_(std::move(sizes)),
+        drop_(drop_remainder) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new RebatchFlow(FlowPtr<Element>(new RowsOfElementsFlow(std::move(from))), sizes_, drop_));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
   bool may_wait() const override { return input_->may_wait(); }
   bool repeatable() const override { return input_->repeatable(); }
@@ -322,8 +312,6 @@ class RebatchStage final : public FlowStage {
   const StagePtr input_;
   const std::vector<int64_t> sizes_;
   const bool drop_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 // -- groups by key ----------------------------------------------------------------------------------------------------
@@ -394,23 +382,19 @@ class GroupFlow final : public Flow<Element> {
   FlowPtr<Element> group_;  // whose elements come now
 };
 
-class GroupStage final : public FlowStage {
+class GroupStage final : public TypedStage {
  public:
   GroupStage(StagePtr input, GroupFns fns, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), fns_(std::move(fns)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), fns_(std::move(fns)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new GroupFlow(std::move(from), fns_, pass));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   bool repeatable() const override { return false; }
 
  private:
   const StagePtr input_;
   const GroupFns fns_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 class ReducerFlow final : public Flow<Element> {
@@ -461,24 +445,20 @@ class ReducerFlow final : public Flow<Element> {
   std::map<int64_t, Element> states_;
 };
 
-class ReducerStage final : public FlowStage {
+class ReducerStage final : public TypedStage {
  public:
   ReducerStage(StagePtr input, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), fns_(std::move(fns)), dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), fns_(std::move(fns)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new ReducerFlow(std::move(from), fns_, dtypes_, shapes_, pass));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
   bool repeatable() const override { return false; }
 
  private:
   const StagePtr input_;
   const ReducerFns fns_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 }  // namespace

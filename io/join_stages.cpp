@@ -201,18 +201,16 @@ class InterleaveFlow final : public Flow<Element> {
   int64_t open_ = 0, taken_ = 0;
 };
 
-class InterleaveStage final : public FlowStage {
+class InterleaveStage final : public TypedStage {
  public:
   InterleaveStage(StagePtr input, StageOfElementFn fn, int64_t cycle, int64_t block, int64_t parallel,
                   ComponentTypes dtypes, ComponentShapes shapes)
-      : input_(std::move(input)), fn_(std::move(fn)), cycle_(cycle), block_(block), parallel_(parallel),
-        dtypes_(std::move(dtypes)), shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), input_(std::move(input)), fn_(std::move(fn)), cycle_(cycle),
+        block_(block), parallel_(parallel) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new InterleaveFlow(std::move(from), fn_, cycle_, block_, parallel_, pass));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
   bool repeatable() const override { return false; }
 
@@ -220,8 +218,6 @@ class InterleaveStage final : public FlowStage {
   const StagePtr input_;
   const StageOfElementFn fn_;
   const int64_t cycle_, block_, parallel_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 class DirectedFlow final : public Flow<Element> {
@@ -254,27 +250,23 @@ class DirectedFlow final : public Flow<Element> {
   const bool stop_;
 };
 
-class DirectedStage final : public FlowStage {
+class DirectedStage final : public TypedStage {
  public:
   DirectedStage(StagePtr selector, std::vector<StagePtr> inputs, bool stop_on_empty, ComponentTypes dtypes,
                 ComponentShapes shapes)
-      : selector_(std::move(selector)), inputs_(std::move(inputs)), stop_(stop_on_empty), dtypes_(std::move(dtypes)),
-        shapes_(std::move(shapes)) {}
+      : TypedStage(std::move(dtypes), std::move(shapes)), selector_(std::move(selector)), inputs_(std::move(inputs)),
+        stop_(stop_on_empty) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> selector, elements_of(selector_)(pass));
     TROUPE_ASSIGN(auto flows, begin_all(inputs_, pass));
     return FlowPtr<Element>(new DirectedFlow(std::move(selector), std::move(flows), stop_));
   }
-  ComponentTypes dtypes() const override { return dtypes_; }
-  ComponentShapes shapes() const override { return shapes_; }
   bool repeatable() const override { return false; }
 
  private:
   const StagePtr selector_;
   const std::vector<StagePtr> inputs_;
   const bool stop_;
-  const ComponentTypes dtypes_;
-  const ComponentShapes shapes_;
 };
 
 }  // namespace
