@@ -2,10 +2,12 @@
 #include "bench/turns.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace troupe::bench {
@@ -15,13 +17,31 @@ std::string peers_folder(const std::string& question) {
   return std::string(folder ? folder : BENCH_DIR) + "/" + question;
 }
 
+namespace {
+
+/// The last line that a file has, without those of spaces alone.
+std::string last_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);)
+    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
+  return last;
+}
+
+}  // namespace
+
 std::vector<double> measure(const std::string& command) {
-  const char* const log = std::getenv("TROUPE_BENCH_LOG");
-  std::FILE* pipe = popen(fmt::format("{} 2>>'{}'", command, log ? log : "/dev/null").c_str(), "r");
+  const char* const kept = std::getenv("TROUPE_BENCH_LOG");
+  const std::string log =
+      kept ? kept : (std::filesystem::temp_directory_path() / fmt::format("troupe_bench_{}", getpid())).string();
+  std::FILE* pipe = popen(fmt::format("{} 2>>'{}'", command, log).c_str(), "r");
   if (!pipe) return {};
   std::vector<double> numbers;
   for (double number; std::fscanf(pipe, "%lf", &number) == 1;) numbers.push_back(number);
-  return pclose(pipe) == 0 ? numbers : std::vector<double>();
+  const bool worked = pclose(pipe) == 0;
+  if (!worked) std::fprintf(stderr, "no numbers from %s: %s\n", command.c_str(), last_line(log).c_str());
+  if (!kept) std::filesystem::remove(log);
+  return worked ? numbers : std::vector<double>();
 }
 
 std::vector<std::vector<double>> rounds(int repeats, size_t numbers, const std::vector<std::string>& commands) {
@@ -55,7 +75,7 @@ double memory_mib(const char* what) {
 }
 
 std::string show(double number) {
-  return number <= 0 ? "not installed" : number < 100 ? fmt::format("{:.1f}", number) : fmt::format("{:.0f}", number);
+  return number <= 0 ? "no numbers" : number < 100 ? fmt::format("{:.1f}", number) : fmt::format("{:.0f}", number);
 }
 
 std::string verdict(double ours, double peer, double other, double at_least) {

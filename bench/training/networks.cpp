@@ -82,6 +82,7 @@ Result<Speed> train(const std::string& net, int threads, int replicas, int steps
   std::vector<Output> losses;
   std::vector<const Node*> updates;
   for (int i = 0; i < replicas; ++i) {
+    variables.reuse();
     const Scope s = root.scope(fmt::format("replica{}", i)).device(fmt::format("/cpu:{}", i));
     const Output x = s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{kBatch, 28, 28, 1}}});
     const Output y = s.op("Placeholder", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{kBatch}}});

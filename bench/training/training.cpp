@@ -140,7 +140,7 @@ void memory_table(const Settings& s) {
                                 {"TensorFlow", peer(s, "peer_tensorflow", "lenet", 1, s.memory_steps)}}) {
     if (const auto m = measure(command); m.size() >= 4)
       std::printf("| %s | %.1f | %.1f | %.1f |\n", name.c_str(), m[1], m[2], m[3]);
-    else std::printf("| %s | not installed | | |\n", name.c_str());
+    else std::printf("| %s | no numbers | | |\n", name.c_str());
     std::fflush(stdout);
   }
 }
