@@ -82,7 +82,10 @@ std::string checkpoint_to_restore(const ModelFiles& files, bool sharded_v1) {
   if (!names.ok()) return "";
   const std::string begin = prefix.filename().string() + "-00000-of-";
   const bool any = std::ranges::any_of(*names, [&](const std::string& name) { return name.starts_with(begin); });
-  return any ? files.checkpoint + "-?????-of-?????" : "";
+  return any ? files.checkpoint +
+                   "-?????"
+                   "-of-?????"
+             : "";  // in two, for ??- is a trigraph
 }
 
 Result<std::string> find_asset(const ModelFiles& files, const std::string& name) {

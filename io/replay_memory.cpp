@@ -12,7 +12,6 @@
 #include "troupe/guarded.h"
 
 namespace troupe {
-namespace {
 
 /// Numbers by place, whose sums are known: node i has children 2i and 2i + 1, the root is 1.
 class SumTree {
@@ -54,6 +53,8 @@ class SumTree {
   size_t leaves_ = 0;
   std::vector<double> nodes_;
 };
+
+namespace {
 
 /// Elements of one batch.
 constexpr int64_t kMostDrawn = int64_t{1} << 24;
