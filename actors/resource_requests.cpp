@@ -16,16 +16,12 @@ Status ResourceRequests::add(const StepCall& of, const ResourceRef& handle, Reso
     // asked.
     std::erase_if(hosts_, [&](const auto& host) { return directory_->find(host.first) != host.second.actor; });
   }
-  auto [at, fresh] = known_.try_emplace(handle.get(), Known{handle, nullptr});
-  if (fresh) {
-    auto actor = directory_->host(*handle);
-    if (!actor.ok()) {
-      known_.erase(at);
-      return std::move(actor.error());
-    }
+  auto at = known_.find(handle.get());
+  if (at == known_.end()) {
+    TROUPE_ASSIGN(auto actor, directory_->host(*handle));
     Host& host = hosts_[handle->host_key()];
-    host.actor = std::move(*actor);
-    at->second.host = &host;
+    host.actor = std::move(actor);
+    at = known_.emplace(handle.get(), Known{handle, &host}).first;
   }
   if (of.failed()) return make_error(Code::kCancelled, "the step has failed");
   Host& host = *at->second.host;

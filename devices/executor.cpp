@@ -53,7 +53,7 @@ double output_bytes(const PlanNode& node, const Iteration& in) {
 /// it is asked for in time, first the slots, then the values they hold.
 void fetch_ahead(const StepState& s) {
   const PartitionPlan& plan = *s.plan;
-  const std::vector<Tensor>& values = s.iterations[0]->values;
+  const auto& values = s.iterations[0]->values;
   const size_t waiting = plan.control_flow ? 0 : s.ready.size();
   if (waiting > 8) {
     const PlanNode& node = plan.nodes[s.ready.ahead(8).node];
@@ -70,7 +70,7 @@ void fetch_ahead(const StepState& s) {
 /// Whether a node of a device that runs on has all outputs in the host's memory, and so is done.
 bool is_at_host(const StepState& s, Ready at) {
   const PlanNode& node = s.plan->nodes[at.node];
-  const std::vector<Tensor>& values = s.iterations[at.iteration]->values;
+  const auto& values = s.iterations[at.iteration]->values;
   for (uint32_t i = 0; i < node.num_outputs; ++i)
     if (const Tensor& t = values[node.first_output + i]; !t.defined() || t.space() != Space::kHost) return false;
   return node.kind == NodeKind::kCompute && node.num_outputs > 0;
@@ -452,7 +452,8 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
          invalid_argument("input 0 must be a handle of a resource, not {}", handle.str()));
     return false;
   }
-  const ResourceRef ref = handle.data<ResourceRef>()[0];
+  const ResourceRef& ref = handle.data<ResourceRef>()[0];  // goes with the request
+  const bool input = ref->input;
   Status status = outbox_.use_resource(*s.call, ref, std::move(use));
   if (!status.ok()) {
     fail(s, s.plan->graph_nodes[at.node], std::move(status.error()));
@@ -460,7 +461,7 @@ bool Executor::fire_resource(StepState& s, Ready at, const PlanNode& node) {
   }
   uses_gathered_ = true;
   ++s.unanswered;
-  if (ref->input) ++s.input_unanswered;
+  if (input) ++s.input_unanswered;
   return false;
 }
 

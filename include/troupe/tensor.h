@@ -52,8 +52,7 @@ class Buffer {
 };
 
 /// A dense, row-major array of one dtype. An empty Tensor (default) has dtype kInvalid and no buffer.
-/// Aligned so that all but the sizes, and with up to four sizes often these too, is in one line of the cache.
-class alignas(32) Tensor {
+class Tensor {
  public:
   Tensor() = default;
   Tensor(const Tensor& other) : buffer_(other.buffer_), data_(other.data_), kind_(other.kind_), shape_(other.shape_) {
