@@ -374,7 +374,10 @@ void CutProgram::run(const StepRef& call, const Directory& directory, const std:
       Result<std::vector<Tensor>>& result = end.result;
       program->take_report(i, *call, end);
       if (!result.ok()) {
-        abort_step(call, std::move(result.error()), directory);
+        const Error& error = result.error();
+        abort_step(call, error, directory);
+        if (error.code == call->error().code && !error.node.empty())
+          call->waited_for(error.op, error.node, error.device);
       } else if (result->size() != fetches.size()) {
         abort_step(call,
                    make_error(Code::kInternal, "{} answered with {} values for {} fetches", cut->parts[i].task,

@@ -106,6 +106,7 @@ struct WakeResource {};
 struct WatchStep {
   std::weak_ptr<StepCall> call;
   caf::actor_clock::time_point deadline;
+  std::chrono::nanoseconds allowed;  // from the step's begin to then
 };
 /// The step timer to itself.
 struct DeadlinePassed {};

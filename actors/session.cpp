@@ -417,7 +417,8 @@ void Session::Impl::watch(const StepRef& call, std::chrono::nanoseconds deadline
   if (deadline.count() < 0)
     call->fail(make_error(Code::kDeadlineExceeded, "a deadline of {} ns is before the step", deadline.count()));
   else if (deadline < Clock::time_point::max() - now)
-    caf::anon_send(e->timer, WatchStep{call, now + std::chrono::duration_cast<Clock::duration_type>(deadline)});
+    caf::anon_send(e->timer,
+                   WatchStep{call, now + std::chrono::duration_cast<Clock::duration_type>(deadline), deadline});
 }
 
 void Session::Impl::start_async(const std::shared_ptr<Prepared>& prepared, std::vector<Tensor> values, RunCallback done,

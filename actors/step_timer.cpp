@@ -9,7 +9,7 @@ StepTimer::StepTimer(caf::actor_config& config, std::shared_ptr<Directory> direc
 caf::behavior StepTimer::make_behavior() {
   return {
       [this](WatchStep& m) {
-        watched_.emplace(m.deadline, std::move(m.call));
+        watched_.emplace(m.deadline, std::move(m));
         if (watched_.size() > forget_at_) forget_finished();
         arm();
       },
@@ -17,8 +17,13 @@ caf::behavior StepTimer::make_behavior() {
         armed_ = Time::max();
         const Time now = clock().now();
         while (!watched_.empty() && watched_.begin()->first <= now) {
-          if (StepRef call = watched_.begin()->second.lock())
-            abort_step(call, make_error(Code::kDeadlineExceeded, "the deadline of the step passed"), *directory_);
+          const WatchStep& passed = watched_.begin()->second;
+          if (StepRef call = passed.call.lock()) {
+            const std::chrono::duration<double, std::milli> allowed = passed.allowed;
+            abort_step(
+                call, make_error(Code::kDeadlineExceeded, "the deadline of the step, {:g} ms, passed", allowed.count()),
+                *directory_);
+          }
           watched_.erase(watched_.begin());
         }
         arm();
@@ -33,7 +38,7 @@ void StepTimer::arm() {
 }
 
 void StepTimer::forget_finished() {
-  std::erase_if(watched_, [](auto& entry) { return entry.second.expired(); });
+  std::erase_if(watched_, [](auto& entry) { return entry.second.call.expired(); });
   forget_at_ = std::max<size_t>(1024, 2 * watched_.size());
 }
 

@@ -25,7 +25,7 @@ class StepTimer : public caf::event_based_actor {
   void forget_finished();
 
   std::shared_ptr<Directory> directory_;
-  std::multimap<Time, std::weak_ptr<StepCall>> watched_;
+  std::multimap<Time, WatchStep> watched_;
   size_t forget_at_ = 1024;  // finished steps are swept out when there are so many
   Time armed_ = Time::max();
 };

@@ -15,7 +15,7 @@ namespace troupe {
 namespace {
 
 bool waits_for_input(const StepState& s) { return s.input_unanswered > 0; }
-bool waits_for_other(const StepState& s) { return s.blocking > 0 || s.unanswered > s.input_unanswered; }
+bool waits_for_other(const StepState& s) { return !s.blocking.empty() || s.unanswered > s.input_unanswered; }
 
 /// Nodes between two looks at the clock.
 constexpr int kClockEvery = 64;
@@ -120,16 +120,24 @@ void Executor::answered(std::vector<ResourceAnswer> answers) {
       continue;
     }
     const PlanNode& node = s->plan->nodes[answer.tag.node];
-    uint32_t& unanswered = node.kind == NodeKind::kBlocking ? s->blocking : s->unanswered;
-    TROUPE_CHECK(unanswered > 0);
-    --unanswered;
+    if (node.kind == NodeKind::kBlocking) {
+      const auto asked = std::ranges::find(s->blocking, answer.tag.node);
+      TROUPE_CHECK(asked != s->blocking.end());
+      s->blocking.erase(asked);
+    } else {
+      TROUPE_CHECK(s->unanswered > 0);
+      --s->unanswered;
+    }
     Iteration& in = *s->iterations[answer.tag.iteration];
     if (s->call->trace && asks(node.kind)) trace(*s, answer.tag.node, TraceEvent::Kind::kAnswer, outbox_.now_ns(), 0);
     if (node.kind == NodeKind::kResource &&
         in.values[s->plan->input_slots[node.first_input]].data<ResourceRef>()[0]->input)
       --s->input_unanswered;
-    if (s->stopped) continue;
     const Node* graph_node = s->plan->graph_nodes[answer.tag.node];
+    if (s->stopped) {
+      if (!answer.outputs.ok()) waited_for(*s, answer.tag.node);
+      continue;
+    }
     if (!answer.outputs.ok()) {
       fail(*s, graph_node, std::move(answer.outputs.error()));
     } else if (node.kind == NodeKind::kCompute) {
@@ -472,7 +480,7 @@ void Executor::fire_blocking(StepState& s, Ready at, const PlanNode& node) {
     request.inputs.push_back(in.values[s.plan->input_slots[node.first_input + i]]);
   outbox_.run_blocking(
       {s.call, s.call->plan->blocking[node.blocking], std::move(request), {index_, s.call->id, at.node, at.iteration}});
-  ++s.blocking;
+  s.blocking.push_back(at.node);
 }
 
 void Executor::complete(StepState& s, Ready at) {

@@ -177,6 +177,8 @@ class Executor {
   Status check_numerics(const Iteration& in, const PlanNode& node) const;
   void fail(StepState& s, const Node* node, Error error);
   void stop(StepState& s);
+  /// Tells the step of a node that had not ended when it stopped.
+  void waited_for(const StepState& s, uint32_t node) const;
   void flush();
   /// Ends the state if nothing is left of it; true if so.
   bool finish_if_done(StepState& s);

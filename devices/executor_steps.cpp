@@ -69,11 +69,16 @@ void Executor::fail(StepState& s, const Node* node, Error error) {
   stop(s);
 }
 
+void Executor::waited_for(const StepState& s, uint32_t node) const {
+  if (const Node* at = s.plan->graph_nodes[node]) s.call->waited_for(at->op().name(), at->name(), info_.name);
+}
+
 void Executor::stop(StepState& s) {
   if (s.stopped) return;
   s.stopped = true;
   s.ready.clear();
   s.heavy.clear();
+  if (!s.blocking.empty()) waited_for(s, s.blocking.front());
   if (work_ && work_->step == s.call->id) {
     counters_.busy_ns.fetch_add(outbox_.now_ns() - work_->begin_ns, std::memory_order_relaxed);
     work_.reset();
@@ -108,7 +113,8 @@ std::unique_ptr<StepState> Executor::make_state(StepRef call, const PartitionPla
   in.begin(frame);
   s->plan = &plan;
   s->left = frame.num_nodes;
-  s->unanswered = s->blocking = s->input_unanswered = 0;
+  s->unanswered = s->input_unanswered = 0;
+  s->blocking.clear();
   s->stopped = s->held = false;
   s->mark = Mark::kNotAsked;
   s->checked.clear();

@@ -75,6 +75,15 @@ class StepCall {
     if (watched) watched->request_stop();
     return true;
   }
+  /// Names a node that had not ended when the step was cancelled or its deadline passed; the first one is kept.
+  void waited_for(const std::string& op, const std::string& node, const std::string& device) {
+    std::lock_guard guard(mutex_);
+    if (!error_.node.empty() || (error_.code != Code::kDeadlineExceeded && error_.code != Code::kCancelled)) return;
+    error_.op = op;
+    error_.node = node;
+    error_.device = device;
+    error_.message += " while it waited for this node";
+  }
   /// Asks to stop when the step fails: on the thread of fail(), without a lock.
   std::stop_token stop_token() {
     std::lock_guard guard(mutex_);

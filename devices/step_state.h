@@ -145,15 +145,15 @@ struct StepState {
   uint64_t loops_entered = 0;
   /// What came before its iteration began, by the frame and ReadyTensor::iterations.
   std::map<std::pair<uint32_t, std::vector<uint32_t>>, std::vector<ReadyTensor>> early;
-  ReadyQueue ready;               // cheap nodes, run first
-  std::vector<Ready> heavy;       // expensive nodes, last in first out; or else see `ordered`
-  uint32_t left = 0;              // nodes of the step's own frame that are not done, and loops entered from there
-  uint32_t unanswered = 0;        // requests to resources, and a simulated node at work
-  uint32_t blocking = 0;          // kernels that may block and have not answered; a step that stops leaves them
-  uint32_t input_unanswered = 0;  // of them for input
-  bool ordered = false;           // `heavy` is a heap of all that compute: by priority, then as in the plan
-  bool stopped = false;           // failed: nothing more fires
-  Mark mark = Mark::kNotAsked;    // of a device that runs on: whether all that it has run of the step is done
+  ReadyQueue ready;                // cheap nodes, run first
+  std::vector<Ready> heavy;        // expensive nodes, last in first out; or else see `ordered`
+  uint32_t left = 0;               // nodes of the step's own frame that are not done, and loops entered from there
+  uint32_t unanswered = 0;         // requests to resources, and a simulated node at work
+  std::vector<uint32_t> blocking;  // nodes whose kernels may block and have not answered; a step that stops leaves them
+  uint32_t input_unanswered = 0;   // of them for input
+  bool ordered = false;            // `heavy` is a heap of all that compute: by priority, then as in the plan
+  bool stopped = false;            // failed: nothing more fires
+  Mark mark = Mark::kNotAsked;     // of a device that runs on: whether all that it has run of the step is done
   /// What waits to be looked at for NaN and infinities, by node and iteration: which output is at the host.
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> checked;
   bool held = false;          // has sent more than a task takes now: nothing more fires until Executor::may_send()

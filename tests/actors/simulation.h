@@ -88,7 +88,7 @@ class Simulation {
   }
   /// Has the step end with kDeadlineExceeded after `span`.
   void watch(const StepRef& call, caf::timespan span) {
-    caf::anon_send(timer, WatchStep{call, scheduler_.clock().now() + span});
+    caf::anon_send(timer, WatchStep{call, scheduler_.clock().now() + span, span});
   }
   void advance(caf::timespan span) { scheduler_.clock().advance_time(span); }
 

@@ -187,6 +187,43 @@ struct StageThatWaits final : Dataset::Stage {
   const GateRef gate;
 };
 
+TEST_CASE("a step that ends by its deadline, or is cancelled, names the node that it waited for") {
+  OneThread t;
+  const auto types = std::vector{DType::kInt32};
+  const Output queue = t.scope->op("FIFOQueueV2", {}, {{"component_types", types}});
+  const Output element = t.scope->named("element").op("QueueDequeueV2", {queue}, {{"component_types", types}});
+  const Output late = t.scope->named("late").op("Wait", {t.x});
+  const auto check = [&t](const RunResult& result, Code code, const char* op, const char* node, const char* text) {
+    REQUIRE_FALSE(result.ok());
+    const Error& error = result.error();
+    CHECK(error.code == code);
+    CHECK(error.op == op);
+    CHECK(error.node == node);
+    CHECK(error.device == t.engine->devices()[0]);
+    CHECK(error.message == text);
+  };
+  for (const auto& [fetch, op, node] :
+       {std::tuple(t.scope->op("Neg", {element}), "QueueDequeueV2", "element"), std::tuple(late, "Wait", "late")}) {
+    std::chrono::milliseconds allowed = 5ms;  // on a busy machine it may pass before the step begins
+    RunResult result = t.start(fetch, {.deadline = allowed}).get();
+    while (result.error().node.empty() && allowed < 20s) result = t.start(fetch, {.deadline = allowed *= 2}).get();
+    const auto text =
+        fmt::format("the deadline of the step, {} ms, passed while it waited for this node", allowed.count());
+    check(result, Code::kDeadlineExceeded, op, node, text.c_str());
+  }
+  CancelToken token;
+  auto cancelled = t.start(element, {.cancel = token});
+  t.check_alive();  // so it waits by now
+  token.cancel();
+  check(cancelled.get(), Code::kCancelled, "QueueDequeueV2", "element",
+        "the caller cancelled while it waited for this node");
+  // What fails by itself names what failed.
+  const Output ratio = t.scope->named("ratio").op("FloorDiv", {t.x, t.scope->constant(0)});
+  const RunResult failed = t.session->run({{t.x, Tensor::scalar(7)}}, {ratio, element}, {}, {.deadline = 20s});
+  REQUIRE_FALSE(failed.ok());
+  CHECK(failed.error().node == "ratio");
+}
+
 TEST_CASE("a dataset that waits stops nobody, whatever part of it waits") {
   for (const int kind : {0, 1, 2}) {
     OneThread t(2);
