@@ -18,6 +18,7 @@
 #include "graph/passes/fuse_pointwise_depthwise.h"
 #include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
+#include "graph/passes/open_batch_norm.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sum_products.h"
 
@@ -133,6 +134,7 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
   if (passes.fuse_epilogues && devices.on_gpu && has_any(step, {"ReluGrad", "BiasAddGrad"}))
     fuse<ProductGradientFusion>(step, devices);
   const bool training = passes.fuse_training && !is_inference(step);
+  if (training && has_any(step, {"FusedBatchNormV3"})) fuse<BatchNormOpening>(step, devices);
   if (passes.fuse_elementwise || training)
     fuse<ElementwiseFusion>(step, devices,
                             ElementwiseGroups{.cpus_only = !passes.fuse_elementwise, .compute_again = training});

@@ -3,6 +3,7 @@
 // kernels. A block of each intermediate value stays in the cache; only inputs and the result touch memory.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/check.h"
 #include "graph/passes/fuse_elementwise.h"
@@ -112,6 +113,7 @@ class FusedElementwise final : public ComputeKernel {
       sources[i.a].how = Reading::kRepeated;
       if (!sources[i.a].plan) TROUPE_RETURN_IF_ERROR(plan(i.a));
     }
+    find_cycle(sources, layout);
     for (Source& source : sources) {
       if (source.how == Reading::kRepeated) source.block = blocks_ + layout.repeated++;
       else if (source.plan) layout.run = std::min(layout.run, source.plan->run());
@@ -125,6 +127,8 @@ class FusedElementwise final : public ComputeKernel {
  private:
   /// Runs of repeated inputs that are shorter are copied into a block.
   static constexpr int64_t kShortest = 128;
+  /// So many elements a block has at least that holds a whole number of cycles.
+  static constexpr int64_t kFewCycled = 512;
   /// How an input is read beside a block of the result: as it lies from the same element on; where the part of it lies
   /// that is repeated; as one element; or from a block into which it was repeated.
   enum class Reading { kWhole, kRun, kElement, kRepeated };
@@ -133,27 +137,58 @@ class FusedElementwise final : public ComputeKernel {
     Reading how = Reading::kWhole;
     const Broadcast* plan = nullptr;  // of what is not there once only, for all elements or for each
     size_t block = 0;                 // of kRepeated: behind those for results
+    bool cycles = false;              // its block holds the same in each block of the result: see Layout::cycle
   };
   struct Layout {
     int64_t run = INT64_MAX;  // blocks of the result end at its multiples, with the runs that are read in place
     size_t repeated = 0;      // blocks
+    int64_t cycle = 0;        // blocks of the result are multiples of it, where it is not 0
   };
 
   bool is_element(const std::vector<Source>& sources, size_t operand) const {
     return operand < inputs_ && sources[operand].how == Reading::kElement;
   }
 
+  /// Elements of a block where there are so many blocks.
+  int64_t longest(size_t blocks) const {
+    const auto fit = kScratchBytes / static_cast<int64_t>(std::max<size_t>(blocks, 1) * size_) / 16 * 16;
+    return std::min(fit, kLongest);
+  }
+
+  /// Vectors of one length along the last dimension, such as those of a bias or of a batch norm, are the same in each
+  /// block of the result that begins at the same place of them: they are repeated once for all blocks.
+  void find_cycle(std::vector<Source>& sources, Layout& layout) const {
+    const auto vector = [](const Source& s) {
+      return s.plan && s.plan->rank == 2 && s.plan->stride[0][0] == 0 && s.plan->stride[0][1] == 1 ? s.plan->run() : 0;
+    };
+    const auto first = std::ranges::find_if(sources, [&](const Source& s) { return vector(s) > 0; });
+    if (first == sources.end()) return;
+    const int64_t cycle = vector(*first);
+    size_t repeated = 0;
+    for (const Source& s : sources) {
+      if (vector(s) == cycle || s.how == Reading::kRepeated) ++repeated;
+      else if (s.plan) return;  // its runs end blocks
+    }
+    const int64_t most = longest(blocks_ + repeated);
+    if (most / cycle * cycle < std::min(kFewCycled, 2 * cycle)) return;
+    const int64_t even = std::lcm(cycle, 16);  // what is behind the last 16 takes a loop longer
+    layout.cycle = even <= most ? even : cycle;
+    for (Source& s : sources)
+      if (vector(s) == cycle) s.how = Reading::kRepeated, s.cycles = true;
+  }
+
   void run(const std::vector<Source>& sources, const Layout& layout, char* out, int64_t begin, int64_t end) const {
     alignas(64) char scratch[kScratchBytes];
-    const size_t blocks = std::max<size_t>(blocks_ + layout.repeated, 1);
-    const auto fit = kScratchBytes / static_cast<int64_t>(blocks * size_) / 16 * 16;
-    const int64_t length = std::min(fit, kLongest);
+    int64_t length = longest(blocks_ + layout.repeated);
+    if (layout.cycle > 0) length = length / layout.cycle * layout.cycle;
     const size_t stride = static_cast<size_t>(length) * size_;
+    for (const Source& s : sources)
+      if (s.cycles) expand(*s.plan, s.data, size_, begin, std::min(length, end - begin), scratch + s.block * stride);
     for (int64_t at = begin, n = 0; at < end; at += n) {
       n = std::min({length, end - at, layout.run - at % layout.run});
       const size_t offset = static_cast<size_t>(at) * size_;
       for (const Source& s : sources)
-        if (s.how == Reading::kRepeated) expand(*s.plan, s.data, size_, at, n, scratch + s.block * stride);
+        if (s.how == Reading::kRepeated && !s.cycles) expand(*s.plan, s.data, size_, at, n, scratch + s.block * stride);
       const auto place = [&](size_t operand) -> const char* {
         if (operand >= inputs_) return scratch + program_[operand - inputs_].block * stride;
         const Source& s = sources[operand];

@@ -234,7 +234,8 @@ template <class T> std::vector<T> vector_of(const Tensor& t) { return {t.data<T>
 
 template <class T> class BatchNorm final : public ComputeKernel {
  public:
-  explicit BatchNorm(const KernelInit& init, BatchNormRelu relu = {}) : attrs_(init), relu_(relu) {}
+  explicit BatchNorm(const KernelInit& init, BatchNormRelu relu = {})
+      : attrs_(init), relu_(relu), statistics_(init.op == "_BatchNormStatistics") {}
 
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
@@ -275,6 +276,12 @@ template <class T> class BatchNorm final : public ComputeKernel {
     if (v.empty()) mean.assign(v.channels, T(NAN)), variance = mean;
     TROUPE_ASSIGN(Tensor batch_mean, vector(c, mean));
     TROUPE_ASSIGN(Tensor batch_variance, vector(c, variance));
+    if (statistics_) {
+      TROUPE_ASSIGN(Tensor factors, vector(c, factor));
+      Tensor outputs[] = {batch_mean, batch_variance, reserve_mean, reserve_variance, factors};
+      for (int i = 0; i < 5; ++i) c.set_output(i, std::move(outputs[i]));
+      return {};
+    }
     TROUPE_ASSIGN(Tensor y, c.forward_or_allocate(0, x.dtype(), x.shape()));
     affine_channels(v, y.mutable_data<T>(), x.data<T>(), x.data<T>(), vector_of<T>(reserve_mean), {}, factor, offset,
                     c.threads());
@@ -297,6 +304,7 @@ template <class T> class BatchNorm final : public ComputeKernel {
 
   const BatchNormAttrs attrs_;
   const BatchNormRelu relu_;
+  const bool statistics_;  // of _BatchNormStatistics: no y
 };
 
 template <class T> class BatchNormGrad final : public ComputeKernel {
@@ -376,12 +384,23 @@ Result<int64_t> channel_size(ShapeContext& c, int image, int first, int last) {
   return channels;
 }
 
-Status batch_norm_shape(ShapeContext& c) {
+/// Of the forward pass.
+Result<int64_t> norm_channels(ShapeContext& c) {
   const bool plain = c.attr<bool>("is_training") && c.attr<float>("exponential_avg_factor") == 1.0f;
-  TROUPE_ASSIGN(const int64_t channels, channel_size(c, 0, 1, plain ? 2 : 4));
+  return channel_size(c, 0, 1, plain ? 2 : 4);
+}
+
+Status batch_norm_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const int64_t channels, norm_channels(c));
   c.set_output(0, c.input(0));
   for (int i = 1; i < 5; ++i) c.set_output(i, {channels});
   c.set_output(5, {0});
+  return {};
+}
+
+Status batch_norm_statistics_shape(ShapeContext& c) {
+  TROUPE_ASSIGN(const int64_t channels, norm_channels(c));
+  for (int i = 0; i < 5; ++i) c.set_output(i, {channels});
   return {};
 }
 
@@ -519,6 +538,16 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("The gradients of FusedBatchNormV3 by x, scale and offset. Reserve spaces 1 and 2 are mean and "
                    "variance, 3 has no effect; 4 and 5 are empty."),
           gradient(batch_norm_grad_gradient));
+  OpDef statistics("_BatchNormStatistics");
+  statistics.input("x: T").input("scale: U").input("offset: U").input("mean: U").input("variance: U");
+  for (const char* name : {"batch_mean: U", "batch_variance: U", "reserve_space_1: U", "reserve_space_2: U"})
+    statistics.output(name);
+  ops.add(with_batch_norm_attrs(statistics.output("factor: U"))
+              .attr("exponential_avg_factor: float = 1.0")
+              .shape(batch_norm_statistics_shape)
+              .doc("What FusedBatchNormV3 gives beside y, which is (x - reserve_space_1) * factor + offset. A pass "
+                   "makes it."),
+          not_differentiable("passes make it, after gradients"));
   OpDef with_relu("_FusedBatchNormRelu");
   with_relu.input("x: T").input("scale: U").input("offset: U").input("mean: U").input("variance: U");
   with_relu.input("side_input: num_side_inputs * T");
@@ -548,6 +577,7 @@ void register_batch_norm_ops(OpRegistry& ops, KernelRegistry& kernels) {
     const KernelRegistry::Types types = {{"T", {dtype_of<T>}}, {"U", {dtype_of<T>}}};
     kernels.add<BatchNorm<T>>("FusedBatchNormV3", DeviceKind::kCpu, types);
     kernels.add<BatchNormGrad<T>>("FusedBatchNormGradV3", DeviceKind::kCpu, types);
+    kernels.add<BatchNorm<T>>("_BatchNormStatistics", DeviceKind::kCpu, types);
     kernels.add("_FusedBatchNormRelu", DeviceKind::kCpu, types, make_with_relu<BatchNorm<T>>);
     kernels.add("_FusedBatchNormReluGrad", DeviceKind::kCpu, types, make_with_relu<BatchNormGrad<T>>);
   };

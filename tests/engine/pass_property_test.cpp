@@ -387,3 +387,59 @@ TEST_CASE("passes leave rows that are reduced and spread, and their gradients, a
     check_passes(t, each, feeds, fetches);
   }
 }
+
+TEST_CASE("passes leave batch norms in training, what is computed of them, and their gradients as they are") {
+  const std::vector<GraphPasses> each = {*GraphPasses::parse("fuse_training"), GraphPasses(), GraphPasses::all()};
+  for (uint32_t seed = 0; seed < repeats(60); ++seed) {
+    INFO("seed " << seed);
+    TestEngine t;
+    std::mt19937 random(seed);
+    const auto pick = [&](size_t n) { return random() % n; };
+    const int64_t n = std::array<int64_t, 6>{1, 3, 16, 40, 96, 300}[pick(6)];
+    const Shape images{static_cast<int64_t>(1 + pick(4)), 3, static_cast<int64_t>(1 + pick(9)), n};
+    std::vector<Feed> feeds;
+    Outputs xs, fetches;
+    const auto placeholder = [&](const Shape& shape) {
+      xs.push_back(t.scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape(shape)}}));
+      Tensor value = *Tensor::make(DType::kFloat32, shape);
+      for (int64_t i = 0; i < value.elements(); ++i)
+        value.mutable_data<float>()[i] = static_cast<float>(pick(2001)) * 1e-3f - 1;
+      feeds.push_back({xs.back(), value});
+      return xs.back();
+    };
+    Outputs values = {placeholder(images), placeholder(images)};
+    const Output scale = placeholder({n}), offset = placeholder({n});
+    const auto any = [&] { return values[values.size() - 1 - pick(std::min<size_t>(values.size(), 4))]; };
+    const auto norm = [&](Output x) {
+      const bool blends = pick(3) == 0;
+      const Output none = t.scope.constant(Tensor::zeros(DType::kFloat32, Shape{blends ? n : 0}).value());
+      const Node* made = t.scope.node("FusedBatchNormV3", {x, scale, offset, none, none},
+                                      {{"epsilon", 0.1f}, {"exponential_avg_factor", blends ? 0.3f : 1.0f}});
+      REQUIRE(made);
+      for (int port = 1; port < 3; ++port)
+        if (pick(2)) fetches.push_back({made, port});
+      return made->out();
+    };
+    values.push_back(norm(values[0]));
+    for (size_t i = 0, count = 3 + pick(9); i < count; ++i) {
+      const Output a = any(), b = any();
+      switch (pick(5)) {
+        case 0: values.push_back(norm(t.scope.op("AddV2", {a, b}))); break;
+        case 1: values.push_back(t.scope.op("Mul", {a, t.scope.op("Sigmoid", {a})})); break;
+        case 2: values.push_back(t.scope.op(pick(2) ? "Relu" : "Softplus", {a})); break;
+        case 3: values.push_back(t.scope.op(pick(2) ? "AddV2" : "Sub", {a, b})); break;
+        case 4: values.push_back(t.scope.op("AddN", {a, b, any()})); break;
+      }
+    }
+    INFO((t.scope.ok() ? "" : t.scope.status().error().str()));
+    REQUIRE(t.scope.ok());
+    fetches.push_back(values.back());
+    if (pick(3) == 0) fetches.push_back(values[2]);
+    const auto dxs = gradients(t.scope, {t.scope.op("Square", {values.back()})}, xs);
+    INFO((dxs.ok() ? "" : dxs.error().str()));
+    REQUIRE(dxs.ok());
+    for (const Output& dx : *dxs)
+      if (dx) fetches.push_back(dx);
+    check_passes(t, each, feeds, fetches);
+  }
+}

@@ -266,6 +266,8 @@ FusedBatchNormV3 : ~close x=[b,c,h,w] scale=[c] offset=[c] mean=[c] variance=[c]
   @data_format='NCHW' @exponential_avg_factor=1
 FusedBatchNormGradV3 : ~close b:1..2 h:1..3 w:1..3 y_backprop=[b,h,w,c] x=[b,h,w,c] scale=[c] reserve_space_1=[c]
   reserve_space_2=[c](0.1..2.0) reserve_space_3=[0] @data_format='NHWC'
+_BatchNormStatistics : ~close b:1..2 h:1..3 w:1..3 x=[b,h,w,c] scale=[c] offset=[c] mean=[0] variance=[0] @is_training=true
+  @data_format='NHWC' @exponential_avg_factor=1
 _FusedBatchNormRelu : ~close x=[b,h,w,c] scale=[c] offset=[c] mean=[c] variance=[c](0.1..2.0) @is_training=false
   @num_side_inputs=1 side_input=[b,h,w,c] @data_format='NHWC' @exponential_avg_factor=1
 _FusedBatchNormReluGrad : ~close y_backprop=[1,2,2,4] x=[1,2,2,4] scale=[4] reserve_space_1=[4]

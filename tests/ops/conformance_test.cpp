@@ -82,7 +82,8 @@ const std::set<std::string>& tested_elsewhere() {
                                             "SparseSoftmaxCrossEntropyWithLogits",
                                             "FusedBatchNormV3",
                                             "FusedBatchNormGradV3",
-                                            "_FusedBatchNormRelu",  // tests/gpu/batch_norm_test.cpp
+                                            "_BatchNormStatistics",  // tests/engine/pass_property_test.cpp
+                                            "_FusedBatchNormRelu",   // tests/gpu/batch_norm_test.cpp
                                             "_FusedBatchNormReluGrad",
                                             "DepthwiseConv2dNativeBackpropInput",
                                             "DepthwiseConv2dNativeBackpropFilter",

@@ -63,6 +63,26 @@ TEMPLATE_TEST_CASE("inputs are read as they lie, as scalars, rows, columns and a
   }
 }
 
+TEST_CASE("vectors of any length are repeated beside blocks of two threads, and beside what is read otherwise") {
+  ElementwiseFixture f;
+  for (const int64_t n : {1, 3, 16, 96, 127, 128, 300, 511, 513, 700, 1030, 3000}) {
+    INFO(n);
+    const int64_t rows = 60'000 / n + 1;
+    const Output x = f.values<float>({rows, 2, n}), shift = f.values<float>({n}),
+                 factor = f.s.op("Cos", {f.values<float>({n})}), part = f.values<float>({2, n}),
+                 column = f.values<float>({rows, 1, 1});
+    const Output normed = f.s.op("AddV2", {f.s.op("Mul", {f.s.op("Sub", {x, shift}), factor}), shift});
+    f.check_same(f.fused({x, shift, factor}, {"Sub", "Mul", "AddV2", "Square"}, {0, 1, 3, 2, 4, 1, 5, -1}),
+                 f.s.op("Square", {normed}));
+    f.check_same(f.fused({shift, factor, x}, {"Mul", "Sub"}, {0, 1, 2, 3}),
+                 f.s.op("Sub", {x, f.s.op("Mul", {shift, factor})}));
+    f.check_same(f.fused({x, shift, part}, {"Sub", "Mul"}, {0, 1, 3, 2}),
+                 f.s.op("Mul", {f.s.op("Sub", {x, shift}), part}));
+    f.check_same(f.fused({x, shift, column}, {"Sub", "Mul"}, {0, 1, 3, 2}),
+                 f.s.op("Mul", {f.s.op("Sub", {x, shift}), column}));
+  }
+}
+
 TEST_CASE("every fusable op has a loop and gives what its own kernel does") {
   ElementwiseFixture f;
   const Output x = f.values<float>({300}), y = f.s.op("Abs", {f.values<float>({300})});
