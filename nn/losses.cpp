@@ -36,14 +36,17 @@ Output softmax_cross_entropy(const ScopeAt& scope, Output logits, Output labels)
                   inside.op("SoftmaxCrossEntropyWithLogits", {widened(inside, logits), widened(inside, labels)}));
 }
 
-// max(x, 0) - x z + log(1 + exp(-|x|)), which neither overflows nor loses small values.
+// max(x, 0) - x z + log(1 + exp(-|x|)), which neither overflows nor loses small values. Relu and Abs would have
+// gradients of 0 at x = 0, whose sum is not that of the loss.
 Output sigmoid_cross_entropy(const ScopeAt& scope, Output logits, Output labels) {
   const Scope s = scope.scope("sigmoid_cross_entropy");
   logits = widened(s, logits);
   labels = widened(s, labels);
-  const Output positive = s.op("Sub", {s.op("Relu", {logits}), s.op("Mul", {logits, labels})});
-  const Output rest = s.op("Log1p", {s.op("Exp", {s.op("Neg", {s.op("Abs", {logits})})})});
-  return mean_all(s, s.op("AddV2", {positive, rest}));
+  const Output zero = s.op("ZerosLike", {logits}), positive = s.op("GreaterEqual", {logits, zero});
+  const auto where_positive = [&](Output x, Output y) { return s.op("SelectV2", {positive, x, y}); };
+  const Output linear = s.op("Sub", {where_positive(logits, zero), s.op("Mul", {logits, labels})});
+  const Output rest = s.op("Log1p", {s.op("Exp", {where_positive(s.op("Neg", {logits}), logits)})});
+  return mean_all(s, s.op("AddV2", {linear, rest}));
 }
 
 Output mean_squared_error(const ScopeAt& scope, Output predictions, Output targets) {

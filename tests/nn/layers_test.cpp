@@ -228,6 +228,18 @@ TEST_CASE("losses and accuracy") {
   CHECK(f.number(mean_squared_error(f.s, f.values({1, 2}, {2}), f.values({3, 5}, {2}))) == Approx(6.5));
 }
 
+TEST_CASE("the gradient of sigmoid_cross_entropy is sigmoid(x) - z, also of logits that are 0") {
+  Fixture f;
+  const Output logits = f.values({0, 0, -0.f, 3, -3, 50}, {6});
+  const Output loss = sigmoid_cross_entropy(f.s, logits, f.values({0, 1, 0.25f, 1, 1, 0}, {6}));
+  const auto gradient = gradients(f.s, {loss}, {logits});
+  REQUIRE(gradient.ok());
+  const std::vector<float> got = f.floats((*gradient)[0]);
+  const double of_3 = 1 / (1 + std::exp(-3.));
+  const double expected[] = {0.5, -0.5, 0.25, of_3 - 1, -of_3, 1};
+  for (size_t i = 0; i < 6; ++i) CHECK(got[i] == Approx(expected[i] / 6));
+}
+
 TEST_CASE("l2_penalty counts kernels, not biases") {
   Fixture f;
   f.variables.read(f.s, "kernel", {2, 2}, constant_init(3));
