@@ -85,7 +85,7 @@ struct Cutter {
         stage(node(id)) = k;
         any |= !is_free(node(id)) && node(id).op().name() != "Identity";
       }
-      if (!any)
+      if (!any && draft.training)
         return invalid_argument("stage {} is empty: the model computes nothing in scope '{}'", k, scopes[size_t(k)]);
     }
     return {};
@@ -266,6 +266,7 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
     all.insert(all.end(), draft.handles.back().begin(), draft.handles.back().end());
   }
   const int forward = draft.graph.size();
+  draft.training = training;
   if (training) {
     const Scope backward = scope.scope("backward");
     TROUPE_ASSIGN(const std::vector<Output> found,

@@ -22,6 +22,7 @@ struct Draft {
   std::vector<Output> gradients;             // by the trainable variables, in order; may be empty
   std::vector<bool> needed, backward;        // by node id: part of the step; and of its backward pass
   std::vector<int> stage;                    // by node id; -1: not needed
+  bool training = false;
 
   bool is_forward(const Node& node) const { return needed[size_t(node.id())] && !backward[size_t(node.id())]; }
 };
@@ -35,7 +36,8 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
 std::vector<bool> free_nodes(const Draft& draft);
 
 /// Gives every needed node its stage: forward nodes by `scopes` or, where there are none, by their cost; gradients go
-/// with the node that they are the gradient of. Returns what each stage costs, nanoseconds.
+/// with the node that they are the gradient of. In testing a stage may be without nodes, as one of dropout alone is.
+/// Returns what each stage costs, nanoseconds.
 /// Errors: see Pipeline::create.
 Result<std::vector<double>> cut(Draft& draft, int stages, const std::vector<std::string>& scopes,
                                 const DeviceRates& rates);

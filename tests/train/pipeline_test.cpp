@@ -471,6 +471,19 @@ TEST_CASE("two pipelines of one name do not get into each other's way") {
   }
 }
 
+TEST_CASE("a stage may compute something in training alone") {
+  auto engine = engine_of(3);
+  std::vector<StageFn> stages = stages_of(3);
+  stages[1] = [](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>&,
+                 bool training) { return std::vector<Output>{dropout(s, v, in[0], .3f, training)}; };
+  auto pipeline =
+      pipeline_of(*engine, stages, points(2), options_of(PipelineSchedule::kOneFOneB, 3, sgd(constant_rate(.1f))));
+  CHECK(pipeline->run(2).ok());
+  const auto tested = pipeline->evaluate(points(1));
+  REQUIRE(tested.ok());
+  CHECK(tested->examples == 24);
+}
+
 TEST_CASE("what does not fit is an error with its values") {
   auto engine = engine_of(4);
   const auto refused = [&](PipelineOptions o, std::vector<StageFn> stages, Dataset data = points(2)) {
