@@ -160,6 +160,7 @@ const NodePlace& Scope::place() const {
 
 Scope Scope::within(std::shared_ptr<FlowContext> flow) const {
   Scope out = *this;
+  if (!flow) out.control_inputs_.clear();
   out.flow_ = std::move(flow);
   return out;
 }

@@ -79,7 +79,7 @@ Variable* Variables::define(const Scope& scope, const std::string& name, const S
     return nullptr;
   }
   // An initializer that fails or throws leaves nothing.
-  const Scope inside = home(scope, name).scope(name + "/initial");
+  const Scope inside = home(scope.within(nullptr), name).scope(name + "/initial");
   Output value = initial(inside, shape, seed_for(name));
   if (dtype != DType::kFloat32) value = inside.op("Cast", {value}, {{"DstT", dtype}});
   Variable v{name, dtype, shape, trainable};
@@ -101,7 +101,7 @@ Scope Variables::home(const Scope& scope, std::string_view name) const {
 }
 
 Output Variables::handle(const ScopeAt& scope, const Variable& v) {
-  const Scope own = home(scope, v.name);
+  const Scope own = home(scope.within(nullptr), v.name);
   Output& handle = uses(own, v.name).handle;
   if (handle) return handle;
   handle = own.named(v.name).op(
@@ -119,8 +119,10 @@ Output Variables::handle(const ScopeAt& scope, const std::string& name, const Sh
   return v ? handle(scope, *v) : Output{};
 }
 
-Output Variables::read(const ScopeAt& scope, const Variable& v) {
-  if (Output known = uses(scope, v.name).read) return known;
+Output Variables::read(const ScopeAt& at, const Variable& v) {
+  if (Output known = uses(at, v.name).read) return known;
+  // A read in a branch or loop would be dead to those outside who share it.
+  const Scope scope = at.flow() ? at.within(nullptr) : Scope(at);
   const Output handle = this->handle(scope, v);
   const Scope own = home(scope, v.name);
   if (own.device_name() != scope.device_name()) {

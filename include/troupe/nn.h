@@ -55,7 +55,8 @@ struct Variable {
 /// of one graph. One thread at a time, like a Scope.
 ///
 /// Each task has containers of its own, so a variable has one home: the task of the device where it is first used,
-/// if the device's name tells one. What uses its handle is there; elsewhere there are copies of its value.
+/// if the device's name tells one. What uses its handle is there; elsewhere there are copies of its value. Of one that
+/// is used in a branch or loop, handle, initial value and read are outside, so that others may share them.
 class Variables {
  public:
   explicit Variables(std::string container = {}, int64_t seed = 1) : container_(std::move(container)), seed_(seed) {}

@@ -83,7 +83,7 @@ class Scope {
   // -- for the builders of branches and loops (troupe/control_flow.h)
   /// The branch or loop that nodes are added to; nullptr outside.
   const std::shared_ptr<FlowContext>& flow() const { return flow_; }
-  /// Nodes go into that branch or loop.
+  /// Nodes go into that branch or loop; of nullptr: outside of all, and they wait for nothing.
   Scope within(std::shared_ptr<FlowContext> flow) const;
   /// The Merge of a loop that Graph::close_loop closes; `shape` is promised for what comes back.
   const Node* open_merge(Output entered, const PartialShape& shape,

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "troupe/control_flow.h"
+
 namespace troupe::nn {
 namespace {
 
@@ -238,6 +240,54 @@ TEST_CASE("the gradient of sigmoid_cross_entropy is sigmoid(x) - z, also of logi
   const double of_3 = 1 / (1 + std::exp(-3.));
   const double expected[] = {0.5, -0.5, 0.25, of_3 - 1, -of_3, 1};
   for (size_t i = 0; i < 6; ++i) CHECK(got[i] == Approx(expected[i] / 6));
+}
+
+TEST_CASE("a variable first used in a branch or loop is made and read outside, where others share it") {
+  Fixture f;
+  const Output x = f.values({1, 2, 3, 4}, {2, 2});
+  const Output chosen = f.s.op("Placeholder", {}, {{"dtype", DType::kBool}, {"shape", PartialShape{}}});
+  const DenseOptions twos = {.kernel = constant_init(2)};
+  const auto layer = [&](const Scope& s, Output in) {
+    f.variables.reuse();
+    return dense(s, f.variables, in, 2, "layer", twos);
+  };
+  const auto in_branch = cond(
+      f.s, chosen, [&](const Scope& s) { return std::vector<Output>{layer(s, x)}; },
+      [&](const Scope& s) { return std::vector<Output>{relu(s, -layer(s, x))}; });
+  const auto in_loop = while_loop(
+      f.s, {f.s.constant(0), x},
+      [](const Scope& s, const std::vector<Output>& v) {
+        return s.op("Less", {v[0], s.constant(2)});
+      },
+      [&](const Scope& s, const std::vector<Output>& v) {
+        return std::vector<Output>{v[0] + 1, embedding(s, f.variables, v[0], 2, 2, "table", {constant_init(1)}) + v[1]};
+      });
+  REQUIRE(f.s.ok());
+  const Output outside = layer(f.s, x),
+               loss = mean_all(f.s, in_branch[0]) + mean_all(f.s, in_loop[1]) + l2_penalty(f.s, f.variables, 1);
+  const Node* train = minimize(f.s, f.variables, sgd(constant_rate(0.1f)), loss);
+  REQUIRE(f.s.ok());
+  f.initialise();  // without a feed
+  for (const bool value : {true, false}) {
+    const auto got = f.session->run({{chosen, Tensor::scalar(value)}}, {in_branch[0], outside, in_loop[1]});
+    REQUIRE(got.ok());
+    CHECK((*got)[0].data<float>()[3] == (value ? 14.f : 0.f));
+    CHECK((*got)[1].data<float>()[3] == 14.f);
+    CHECK((*got)[2].data<float>()[3] == 6.f);
+  }
+  // kernel: 2 - 0.1 ((1 + 3) / 4 + 2); table: 1 - 0.1 (2 / 4 + 1), each row being read for two rows of x.
+  REQUIRE(f.session->run({{chosen, Tensor::scalar(true)}}, std::vector<Output>{}, {train}).ok());
+  CHECK(f.variable("layer/kernel").data<float>()[0] == Approx(1.7f));
+  CHECK(f.variable("table/table").data<float>()[0] == Approx(0.85f));
+}
+
+TEST_CASE("initial values wait for nothing that their layer waits for") {
+  Fixture f;
+  const Output fed = f.s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{}}});
+  const Scope late = f.s.after(std::vector<Output>{fed});
+  const Output loss = mean_all(late, dense(late, f.variables, f.values({1}, {1, 1}), 1, "layer"));
+  minimize(late, f.variables, momentum(constant_rate(0.1f)), loss);
+  f.initialise();
 }
 
 TEST_CASE("l2_penalty counts kernels, not biases") {
