@@ -194,10 +194,12 @@ std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensor
         return next;
       },
       options);
+  const PartialShape& scanned = tensors[0].shape();
+  const int64_t known_rows = scanned.has_rank() ? scanned[0] : -1;
   std::vector<Output> out;
   for (size_t i = 0; i < init.size() && !ended.empty(); ++i)
     out.push_back(outer.op("TensorListStack", {ended[1 + init.size() + i], kept_shapes[i]},
-                           {{"element_dtype", init[i].dtype()}}));
+                           {{"element_dtype", init[i].dtype()}, {"num_elements", known_rows}}));
   return out;
 }
 

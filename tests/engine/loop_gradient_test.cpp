@@ -248,6 +248,18 @@ TEST_CASE("a scan gives the state after every row, with its gradient") {
   }
 }
 
+TEST_CASE("a scan gives as many rows as it takes, also in the shape") {
+  LoopTest t;
+  const auto rows_of = [&](const char* name, const PartialShape& shape) {
+    const auto sum = [](const Scope& s, const Outputs& state, const Outputs& row) {
+      return Outputs{s.op("AddV2", {state[0], row[0]})};
+    };
+    return scan(t.scope, {t.input(name, shape)}, {t.scope.constant(Tensor::of<double>({0, 0}))}, sum).at(0).shape();
+  };
+  CHECK(rows_of("x", {4, 2}) == PartialShape{4, 2});
+  CHECK(rows_of("y", {-1, 2}) == PartialShape{-1, 2});
+}
+
 TEST_CASE("what a scan cannot do is refused") {
   LoopTest t;
   const auto keep = [](const Scope&, const Outputs& state, const Outputs&) { return state; };
