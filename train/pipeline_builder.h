@@ -95,7 +95,8 @@ class PipelineBuilder {
   void add_feeds(const std::vector<DType>& dtypes, const std::vector<PartialShape>& shapes);
   Status add_replica(Replica& r);
   Status copy(Replica& r, const Node& node, const std::vector<const Node*>& gates);
-  /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gates`.
+  /// The nodes that `node` waits for on top of its own inputs: the first ones of a pass wait for `gates`. What runs in
+  /// a loop waits for what comes into that.
   std::vector<const Node*> gates_of(const Node& node, const std::vector<const Node*>& gates) const;
   /// A backward pass is one piece: its gradient leaves when those of the stage's weights are there.
   void hold_boundary(Replica& r, int k);
@@ -131,6 +132,7 @@ class PipelineBuilder {
   const int devices_, stages_;  // of one replica
   Draft draft_;
   const bool zero_bubble_;
+  LoopNodes loops_;
   bool ordered_ = false;                       // forward passes of a device wait for one another
   std::vector<bool> free_, before_boundary_;   // by node id
   std::vector<std::vector<Output>> boundary_;  // by stage

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "train/evaluation.h"
 #include "troupe/cost_model.h"
@@ -243,6 +244,29 @@ std::vector<bool> free_nodes(const Draft& draft) {
     free[size_t(id)] = all;
   }
   return free;
+}
+
+LoopNodes find_loop_nodes(const Draft& draft) {
+  const auto size = size_t(draft.graph.size());
+  LoopNodes out{std::vector<bool>(size), std::vector<bool>(size)};
+  std::vector<int> depth(size);  // of a node's outputs
+  std::set<std::string> forward_loops;
+  for (int id = 0; id < draft.graph.size(); ++id) {
+    const Node& node = draft.graph.node(id);
+    int own = 0;
+    for_each_input(node, [&](const Node& in) {
+      if (in.id() < id) own = std::max(own, depth[size_t(in.id())]);
+    });
+    const ControlFlow flow = node.op().control_flow();
+    depth[size_t(id)] = own + (flow == ControlFlow::kEnter) - (flow == ControlFlow::kExit);
+    out.runs[size_t(id)] = own > 0;
+    out.gives[size_t(id)] = depth[size_t(id)] > 0;
+    if (flow != ControlFlow::kEnter) continue;
+    const auto frame = node.attrs().get_or<std::string>("frame_name", {});
+    if (!draft.backward[size_t(id)]) forward_loops.insert(frame);
+    else if (forward_loops.contains(frame)) out.runs[size_t(id)] = true;
+  }
+  return out;
 }
 
 Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>& dtypes,

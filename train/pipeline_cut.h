@@ -35,6 +35,13 @@ Status write_draft(Draft& draft, const ModelFn& model, const std::vector<DType>&
 /// Whether the node needs nothing but itself: constants, handles, and what follows from constants.
 std::vector<bool> free_nodes(const Draft& draft);
 
+/// Which nodes of a draft are in loops, by node id.
+struct LoopNodes {
+  std::vector<bool> runs;   // in an iteration, or brings something of the backward pass into a loop of the forward pass
+  std::vector<bool> gives;  // its outputs are an iteration's
+};
+LoopNodes find_loop_nodes(const Draft& draft);
+
 /// Gives every needed node its stage: forward nodes by `scopes` or, where there are none, by their cost; gradients go
 /// with the node that they are the gradient of. In testing a stage may be without nodes, as one of dropout alone is.
 /// Returns what each stage costs, nanoseconds.

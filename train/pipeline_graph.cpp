@@ -31,6 +31,7 @@ Result<PipelineGraph> PipelineBuilder::build(const ModelFn& model, const std::ve
   TROUPE_RETURN_IF_ERROR(check_parts());
   TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
   free_ = free_nodes(draft_);
+  loops_ = find_loop_nodes(draft_);
   ordered_ = options_.chunks > 1 || !draft_.updates.empty();
   find_boundaries();
   find_owners();
@@ -211,7 +212,7 @@ Status PipelineBuilder::copy(Replica& r, const Node& node, const std::vector<con
 }
 
 std::vector<const Node*> PipelineBuilder::gates_of(const Node& node, const std::vector<const Node*>& gates) const {
-  if (!counts(node)) return {};
+  if (!counts(node) || loops_.runs[size_t(node.id())]) return {};
   for (const Output& in : node.inputs())
     if (counts(*in.node) && same_pass(*in.node, node)) return {};
   for (const Node* before : node.control_inputs())
@@ -244,7 +245,7 @@ void PipelineBuilder::find_sinks(Replica& r) {
   r.sinks.resize(size_t(stages_));
   for (int id = 0; id < draft_.graph.size(); ++id) {
     const Node& node = draft_.graph.node(id);
-    if (!counts(node) || awaited[size_t(id)] || skipped(r, node)) continue;
+    if (!counts(node) || awaited[size_t(id)] || skipped(r, node) || loops_.gives[size_t(id)]) continue;
     r.sinks[size_t(stage(node))].push_back(r.copier.find(node));
   }
 }
@@ -258,7 +259,7 @@ void PipelineBuilder::signal_passes(Replica& r, int k) {
     for (int id = draft_.graph.size() - 1; id >= 0; --id) {
       const Node& node = draft_.graph.node(id);
       if (!counts(node) || is_backward(node) || stage(node) != k) continue;
-      if (!awaited[size_t(id)] && !skipped(r, node)) ends.push_back(r.copier.find(node));
+      if (!awaited[size_t(id)] && !skipped(r, node) && !loops_.gives[size_t(id)]) ends.push_back(r.copier.find(node));
       for (const Output& in : node.inputs()) awaited[size_t(in.node->id())] = true;
       for (const Node* before : node.control_inputs()) awaited[size_t(before->id())] = true;
     }
