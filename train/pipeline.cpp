@@ -65,10 +65,10 @@ class Pipeline::Impl {
       return at == built_.priorities.end() ? 3 : at->second;
     };
     if (any_gpu(options_.devices)) TROUPE_RETURN_IF_ERROR(are_there(engine_, options_.devices));
-    session_ = std::make_unique<Session>(
-        engine_, graph_,
-        SessionOptions{
-            .default_device = options_.devices[0], .soft_placement = any_gpu(options_.devices), .priority = priority});
+    SessionOptions session{
+        .default_device = options_.devices[0], .soft_placement = any_gpu(options_.devices), .priority = priority};
+    session.passes.sum_products = false;  // which products it joins, and so how sums round, would depend on the cut
+    session_ = std::make_unique<Session>(engine_, graph_, std::move(session));
     for (const PipelineStep& s : built_.steps) {
       TROUPE_ASSIGN(Prepared prepared, session_->prepare(s.feeds, s.fetches, s.targets));
       steps_.push_back(std::move(prepared));

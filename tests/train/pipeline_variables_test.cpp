@@ -30,6 +30,30 @@ TEST_CASE("stages may share a variable, and a stage may skip the next") {
   }
 }
 
+TEST_CASE("a weight that a stage uses twice has the same gradient wherever the model is cut") {
+  const StageFn twice = [](const Scope& s, Variables& v, const std::vector<Output>& in, const std::vector<Output>&,
+                           bool) {
+    Output x = in[0];
+    for (int i = 0; i < 2; ++i) {
+      v.reuse("twice");
+      x = tanh(s, dense(s, v, x, 12, "twice"));
+    }
+    return std::vector<Output>{x};
+  };
+  const StageFn first = hidden(0, false, false);
+  const StageFn joined = [=](const Scope& s, Variables& v, const std::vector<Output>& in,
+                             const std::vector<Output>& batch, bool training) {
+    return last(s, v, twice(s, v, first(s, v, in, batch, training), batch, training), batch, training);
+  };
+  const Optimizer optimizer = momentum(constant_rate(.1f));
+  const Trained expected = reference(chain({joined}), optimizer, 3, kMicroBatches);
+  for (const std::vector<StageFn>& stages : {std::vector<StageFn>{joined}, {first, twice, last}}) {
+    const int devices = static_cast<int>(stages.size());
+    auto engine = engine_of(devices);
+    check_same(trained(*engine, stages, options_of(PipelineSchedule::kGPipe, devices, optimizer), 3), expected);
+  }
+}
+
 TEST_CASE("a table may be read by rows in the first stage and whole in the last") {
   const ModelFn model = [](const Scope& scope, Variables& v, const std::vector<Output>& batch, bool) {
     const Scope first = scope.scope("stage_0"), middle = scope.scope("stage_1"), last = scope.scope("stage_2");
