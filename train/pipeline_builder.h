@@ -133,6 +133,7 @@ class PipelineBuilder {
   Draft draft_;
   const bool zero_bubble_;
   LoopNodes loops_;
+  bool branches_ = false;
   bool ordered_ = false;                       // forward passes of a device wait for one another
   std::vector<bool> free_, before_boundary_;   // by node id
   std::vector<std::vector<Output>> boundary_;  // by stage

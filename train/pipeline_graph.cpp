@@ -32,6 +32,8 @@ Result<PipelineGraph> PipelineBuilder::build(const ModelFn& model, const std::ve
   TROUPE_ASSIGN(const std::vector<double> costs, cut(draft_, stages_, options_.scopes, options_.rates));
   free_ = free_nodes(draft_);
   loops_ = find_loop_nodes(draft_);
+  for (int id = 0; id < draft_.graph.size(); ++id)
+    branches_ |= draft_.graph.node(id).op().control_flow() == ControlFlow::kSwitch;
   ordered_ = options_.chunks > 1 || !draft_.updates.empty();
   find_boundaries();
   find_owners();
@@ -302,8 +304,11 @@ const Node* PipelineBuilder::await(const Scope& s, const Events& events, Output 
 }
 
 const Node* PipelineBuilder::advance(const Scope& s, const Events& events, const std::vector<const Node*>& after) {
-  const Scope home = s.in_task_of(events.home);
-  return home.after(after).named("count_" + events.kind).node("_EventCountAdvance", {handle(home, events)});
+  Scope home = s.in_task_of(events.home);
+  // Of a branch that was not taken the ends are dead, and the pass is over all the same.
+  if (branches_) home = home.after(std::vector<const Node*>{s.after(after).named("ended").node("ControlTrigger", {})});
+  else home = home.after(after);
+  return home.named("count_" + events.kind).node("_EventCountAdvance", {handle(home, events)});
 }
 
 int PipelineBuilder::credit(int stage) const {

@@ -57,5 +57,18 @@ TEST_CASE("stages with loops and branches give the bits of a run without a pipel
   }
 }
 
+TEST_CASE("a pass ends where a branch with moving averages is not taken") {
+  const StageFn norm = [](const Scope& s, Variables& v, const Values& in, const Values&, bool training) {
+    return cond(
+        s, s.op("Greater", {mean_all(s, in[0]), s.constant(0.f)}),
+        [&](const Scope& at) { return Values{batch_norm(at, v, in[0], "norm", training)}; },
+        [&](const Scope& at) { return Values{at.op("Identity", {in[0]})}; });
+  };
+  const Optimizer optimizer = sgd(constant_rate(.1f));
+  auto engine = engine_of(2);
+  const Trained got = trained(*engine, {norm, last}, options_of(PipelineSchedule::kOneFOneB, 2, optimizer), 3);
+  check_same(got, reference(chain({norm, last}), optimizer, 3, kMicroBatches));
+}
+
 }  // namespace
 }  // namespace troupe::nn
