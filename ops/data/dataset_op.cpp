@@ -73,7 +73,8 @@ OpDef with_function(std::string_view name, std::string_view attr) {
 void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDataset plan, DatasetSchema schema) {
   const std::string name = def.name();
   def.output("handle: variant");
-  if (schema.types) def.attr(fmt::format("{}: list(type) >= 1", schema.types)).attr("output_shapes: list(shape) >= 1");
+  if (schema.types && !def.find_attr(schema.types)) def.attr(fmt::format("{}: list(type) >= 1", schema.types));
+  if (schema.types) def.attr("output_shapes: list(shape) >= 1");
   if (schema.metadata) def.attr("metadata: string = ''");
   def.shape(scalar_shape).cost(no_cost);
   ops.add(def, not_differentiable("a dataset is not a number"));

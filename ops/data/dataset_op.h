@@ -49,7 +49,8 @@ struct DatasetSchema {
   bool metadata = true;
 };
 
-/// Adds an op which makes a dataset to `def`, which has its inputs and the attributes of its own.
+/// Adds an op which makes a dataset to `def`, which has its inputs and the attributes of its own,
+/// and schema.types where that allows fewer types.
 void add_dataset_op(OpRegistry& ops, KernelRegistry& kernels, OpDef def, PlanDataset plan, DatasetSchema schema = {});
 
 /// The same for one that needs no attributes.

@@ -5,6 +5,7 @@
 namespace troupe {
 
 void register_data_ops(OpRegistry& ops, KernelRegistry& kernels) {
+  register_data_csv_ops(ops, kernels);
   register_data_file_ops(ops, kernels);
   register_data_function_ops(ops, kernels);
   register_data_group_ops(ops, kernels);

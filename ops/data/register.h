@@ -10,6 +10,7 @@ namespace troupe {
 /// Registers all of them, by calling each of those below.
 void register_data_ops(OpRegistry& ops, KernelRegistry& kernels);
 
+void register_data_csv_ops(OpRegistry&, KernelRegistry&);
 void register_data_file_ops(OpRegistry&, KernelRegistry&);
 void register_data_function_ops(OpRegistry&, KernelRegistry&);
 void register_data_group_ops(OpRegistry&, KernelRegistry&);

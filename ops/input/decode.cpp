@@ -145,17 +145,10 @@ class DecodeCsv final : public ComputeKernel {
   }
 
   Status set(Tensor& out, int64_t at, const std::string& field, const Tensor& otherwise) const {
-    Status status;
-    const bool none = field.empty() || field == missing_;
-    if (none && otherwise.elements() == 0) return invalid_argument("it is required but missing");
-    with_type(out.dtype(), Types{}, [&]<class T>() {
-      T& value = out.mutable_data<T>()[at];
-      if (none) value = otherwise.data<T>()[0];
-      else if constexpr (std::is_same_v<T, std::string>) value = field;
-      else if (!read_number<T>(field, value))
-        status = invalid_argument("\"{}\" cannot be read as {}", field, to_string(out.dtype()));
-    });
-    return status;
+    if (!field.empty() && field != missing_) return set_from_text(out, at, field);
+    if (otherwise.elements() == 0) return invalid_argument("it is required but missing");
+    with_type(out.dtype(), Types{}, [&]<class T>() { out.mutable_data<T>()[at] = otherwise.data<T>()[0]; });
+    return {};
   }
   using Types = TypeList<float, double, int32_t, int64_t, std::string>;
 

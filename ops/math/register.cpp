@@ -12,6 +12,7 @@ void register_math_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_complex_ops(ops, kernels);
   register_math_guarded_ops(ops, kernels);
   register_histogram_ops(ops, kernels);
+  register_isotonic_ops(ops, kernels);
   register_reduction_ops(ops, kernels);
   register_same_shape_ops(ops, kernels);
   register_scan_ops(ops, kernels);

@@ -18,6 +18,7 @@ void register_cast_ops(OpRegistry&, KernelRegistry&);
 void register_complex_ops(OpRegistry&, KernelRegistry&);
 void register_math_guarded_ops(OpRegistry&, KernelRegistry&);
 void register_histogram_ops(OpRegistry&, KernelRegistry&);
+void register_isotonic_ops(OpRegistry&, KernelRegistry&);
 void register_reduction_ops(OpRegistry&, KernelRegistry&);
 void register_same_shape_ops(OpRegistry&, KernelRegistry&);
 void register_scan_ops(OpRegistry&, KernelRegistry&);

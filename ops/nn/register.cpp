@@ -9,6 +9,7 @@ void register_nn_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_batch_norm_ops(ops, kernels);
   register_bias_ops(ops, kernels);
   register_candidate_ops(ops, kernels);
+  register_clustering_ops(ops, kernels);
   register_conv_ops(ops, kernels);
   register_conv3d_ops(ops, kernels);
   register_ctc_ops(ops, kernels);

@@ -15,6 +15,7 @@ void register_activation_ops(OpRegistry&, KernelRegistry&);
 void register_batch_norm_ops(OpRegistry&, KernelRegistry&);
 void register_bias_ops(OpRegistry&, KernelRegistry&);
 void register_candidate_ops(OpRegistry&, KernelRegistry&);
+void register_clustering_ops(OpRegistry&, KernelRegistry&);
 void register_conv_ops(OpRegistry&, KernelRegistry&);
 void register_conv3d_ops(OpRegistry&, KernelRegistry&);
 void register_ctc_ops(OpRegistry&, KernelRegistry&);

@@ -64,25 +64,32 @@ template <class Each> void for_each_cross(const std::vector<CrossColumn>& column
   }
 }
 
+/// Joins two fingerprints, as TensorFlow does.
+inline uint64_t joined_fingerprints(uint64_t a, uint64_t b) {
+  constexpr uint64_t kMul = 0xc6a4a7935bd1e995;
+  const auto mix = [](uint64_t x) { return x ^ (x >> 47); };
+  uint64_t out = (a ^ kMul ^ (mix(b * kMul) * kMul)) * kMul;
+  out = mix(out) * kMul;
+  return mix(out);
+}
+
+/// The remainder of a hash by `buckets`, or one of 63 bits where that is 0.
+inline int64_t bucket_of(uint64_t hash, int64_t buckets) {
+  return static_cast<int64_t>(hash %
+                              static_cast<uint64_t>(buckets > 0 ? buckets : std::numeric_limits<int64_t>::max()));
+}
+
 /// The hash of a cross, from `key` on, modulo `buckets` unless that is 0.
 inline int64_t cross_bucket(const std::vector<CrossColumn>& columns, const std::vector<int64_t>& chosen, uint64_t key,
                             int64_t buckets) {
-  // Joins two fingerprints, as TensorFlow does.
-  const auto joined = [](uint64_t a, uint64_t b) {
-    constexpr uint64_t kMul = 0xc6a4a7935bd1e995;
-    const auto mix = [](uint64_t x) { return x ^ (x >> 47); };
-    uint64_t out = (a ^ kMul ^ (mix(b * kMul) * kMul)) * kMul;
-    out = mix(out) * kMul;
-    return mix(out);
-  };
   uint64_t hash = key;
   for (size_t k = 0; k < columns.size(); ++k) {
     const Tensor& values = *columns[k].values;
-    hash = joined(hash, values.dtype() == DType::kString ? farm_fingerprint(values.data<std::string>()[chosen[k]])
-                                                         : static_cast<uint64_t>(values.data<int64_t>()[chosen[k]]));
+    hash = joined_fingerprints(hash, values.dtype() == DType::kString
+                                         ? farm_fingerprint(values.data<std::string>()[chosen[k]])
+                                         : static_cast<uint64_t>(values.data<int64_t>()[chosen[k]]));
   }
-  return static_cast<int64_t>(hash %
-                              static_cast<uint64_t>(buckets > 0 ? buckets : std::numeric_limits<int64_t>::max()));
+  return bucket_of(hash, buckets);
 }
 
 /// The features of a cross as text.

@@ -16,6 +16,7 @@ void register_state_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_staging_ops(ops, kernels);
   register_table_ops(ops, kernels);
   register_variable_ops(ops, kernels);
+  register_warm_start_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -24,6 +24,7 @@ void register_save_restore_ops(OpRegistry&, KernelRegistry&);
 void register_staging_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_variable_ops(OpRegistry&, KernelRegistry&);
+void register_warm_start_ops(OpRegistry&, KernelRegistry&);
 
 // Kernels for variables in a GPU's memory, which launch by what files of kernels give.
 void register_resource_gather_gpu(KernelRegistry&, Status (*launch)(const GpuGather&));

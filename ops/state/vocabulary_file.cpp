@@ -15,22 +15,6 @@ namespace {
 
 constexpr int64_t kLineNumber = -1, kWholeLine = -2;
 
-/// Sets element `at` of `t` to what `text` says.
-Status set_from_text(Tensor& t, int64_t at, std::string_view text) {
-  const auto number = [&]<class T>(T* out) -> Status {
-    if (read_number<T>(text, out[at])) return {};
-    return invalid_argument("\"{}\" cannot be read as {}", text, to_string(t.dtype()));
-  };
-  switch (t.dtype()) {
-    case DType::kString: t.mutable_data<std::string>()[at] = text; return {};
-    case DType::kInt64: return number(t.mutable_data<int64_t>());
-    case DType::kInt32: return number(t.mutable_data<int32_t>());
-    case DType::kFloat32: return number(t.mutable_data<float>());
-    case DType::kFloat64: return number(t.mutable_data<double>());
-    default: return invalid_argument("{} cannot be read from a file", to_string(t.dtype()));
-  }
-}
-
 /// Without their ends, "\n" or "\r\n"; the last one needs none. Views of `bytes`.
 std::vector<std::string_view> lines_of(std::string_view bytes) {
   std::vector<std::string_view> lines;
@@ -41,6 +25,17 @@ std::vector<std::string_view> lines_of(std::string_view bytes) {
     lines.push_back(line);
     bytes.remove_prefix(std::min(end + 1, bytes.size()));
   }
+  return lines;
+}
+
+/// The lines after the first `offset`, the first `most` of those (-1: all).
+Result<std::vector<std::string_view>> lines_between(std::string_view bytes, const std::string& path, int64_t offset,
+                                                    int64_t most) {
+  std::vector<std::string_view> lines = lines_of(bytes);
+  lines.erase(lines.begin(), lines.begin() + std::min<int64_t>(offset, static_cast<int64_t>(lines.size())));
+  if (most >= 0 && static_cast<int64_t>(lines.size()) < most)
+    return invalid_argument("{} has {} lines, fewer than vocab_size {}", path, lines.size(), most);
+  if (most >= 0) lines.resize(static_cast<size_t>(most));
   return lines;
 }
 
@@ -56,11 +51,7 @@ Result<VocabularyFile::Entries> VocabularyFile::read(const std::string& path, DT
   if (offset_ < 0 || most_ < -1) return invalid_argument("offset {} and vocab_size {}", offset_, most_);
   TROUPE_RETURN_IF_ERROR(may_touch(folders_, path));
   TROUPE_ASSIGN(const std::string bytes, read_file(path));
-  std::vector<std::string_view> lines = lines_of(bytes);
-  lines.erase(lines.begin(), lines.begin() + std::min<int64_t>(offset_, static_cast<int64_t>(lines.size())));
-  if (most_ >= 0 && static_cast<int64_t>(lines.size()) < most_)
-    return invalid_argument("{} has {} lines, fewer than vocab_size {}", path, lines.size(), most_);
-  if (most_ >= 0) lines.resize(static_cast<size_t>(most_));
+  TROUPE_ASSIGN(const std::vector<std::string_view> lines, lines_between(bytes, path, offset_, most_));
   const Shape rows{static_cast<int64_t>(lines.size())};
   Entries out;
   for (const bool value : {false, true}) {
@@ -84,6 +75,14 @@ Status VocabularyFile::set(Tensor& column, int64_t index, int64_t row, std::stri
     line.remove_prefix(end + delimiter_.size());
   }
   return set_from_text(column, row, line.substr(0, line.find(delimiter_)));
+}
+
+Result<std::vector<std::string>> read_vocabulary(const std::shared_ptr<const DataFolders>& folders,
+                                                 const std::string& path, int64_t most) {
+  TROUPE_RETURN_IF_ERROR(may_touch(folders, path));
+  TROUPE_ASSIGN(const std::string bytes, read_file(path));
+  TROUPE_ASSIGN(const std::vector<std::string_view> lines, lines_between(bytes, path, 0, most));
+  return std::vector<std::string>(lines.begin(), lines.end());
 }
 
 }  // namespace troupe

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and values from the lines of a file, for InitializeTableFromTextFileV2. Implemented in
+// Vocabularies, files of a word a line, and keys and values from the lines of a file. Implemented in
 // ops/state/vocabulary_file.cpp.
 #pragma once
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "troupe/kernel.h"
 
@@ -28,5 +29,10 @@ class VocabularyFile {
   const std::string delimiter_;
   const std::shared_ptr<const DataFolders> folders_;
 };
+
+/// The first `most` lines of a file (-1: all), without their ends. Waits for the file system. Errors: those of
+/// read_file(); kInvalidArgument where there are fewer.
+Result<std::vector<std::string>> read_vocabulary(const std::shared_ptr<const DataFolders>& folders,
+                                                 const std::string& path, int64_t most);
 
 }  // namespace troupe

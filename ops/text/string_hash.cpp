@@ -110,11 +110,9 @@ uint64_t farm_fingerprint(std::string_view text) {
   return mix_two(mix_two(f.v[0], f.w[0], mul) + mix_shift(f.y) * kFarm0 + f.z, mix_two(f.v[1], f.w[1], mul) + f.x, mul);
 }
 
-namespace {
-
 // -- SipHash-2-4 ------------------------------------------------------------------------------------------------------
 
-uint64_t sip(std::string_view text, uint64_t key0, uint64_t key1) {
+uint64_t sip_hash(std::string_view text, uint64_t key0, uint64_t key1) {
   uint64_t v[4] = {key0 ^ 0x736f6d6570736575, key1 ^ 0x646f72616e646f6d, key0 ^ 0x6c7967656e657261,
                    key1 ^ 0x7465646279746573};
   const auto round = [&v](int times) {
@@ -140,6 +138,8 @@ uint64_t sip(std::string_view text, uint64_t key0, uint64_t key1) {
   return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
+namespace {
+
 /// The bucket that a hash falls in.
 struct Buckets {
   explicit Buckets(const KernelInit& init) : number(static_cast<uint64_t>(init.attr<int64_t>("num_buckets"))) {}
@@ -162,7 +162,7 @@ struct StrongBucket : Buckets {
     const auto& key = init.attr<std::vector<int64_t>>("key");
     for (size_t i = 0; i < 2 && key.size() == 2; ++i) keys[i] = static_cast<uint64_t>(key[i]);
   }
-  Status operator()(const std::string& x, int64_t& y) const { return set(sip(x, keys[0], keys[1]), y); }
+  Status operator()(const std::string& x, int64_t& y) const { return set(sip_hash(x, keys[0], keys[1]), y); }
   uint64_t keys[2] = {0, 0};
 };
 

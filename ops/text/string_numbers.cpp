@@ -142,4 +142,19 @@ void register_string_number_ops(OpRegistry& ops, KernelRegistry& kernels) {
   kernels.add<AsString>("AsString", DeviceKind::kCpu, {});
 }
 
+Status set_from_text(Tensor& t, int64_t at, std::string_view text) {
+  const auto number = [&]<class T>(T* out) -> Status {
+    if (read_number<T>(text, out[at])) return {};
+    return invalid_argument("\"{}\" cannot be read as {}", text, to_string(t.dtype()));
+  };
+  switch (t.dtype()) {
+    case DType::kString: t.mutable_data<std::string>()[at] = text; return {};
+    case DType::kInt64: return number(t.mutable_data<int64_t>());
+    case DType::kInt32: return number(t.mutable_data<int32_t>());
+    case DType::kFloat32: return number(t.mutable_data<float>());
+    case DType::kFloat64: return number(t.mutable_data<double>());
+    default: return invalid_argument("{} cannot be read from text", to_string(t.dtype()));
+  }
+}
+
 }  // namespace troupe

@@ -57,6 +57,11 @@ Pow : x=[*b(S)](0..3) y=[*b(S)](0..3)
 Betainc : a=[*S](0.1..3.0) b=[*S](0.1..3.0) x=[*S](0.0..1.0)
 Einsum : @N=2 @equation='ij,jk->ik'|'ij,ij->'|'ij,kj->ik'|'...ij,...jk->...ik'|'ij,ij->ij' inputs=[n,n]
 Einsum : @N=1 @equation='ij->ji'|'ij->i'|'ii->i'|'ij->' inputs=[n,n]
+IsotonicRegression : input=[*S] @T=float32|float64|float16|bfloat16 @output_dtype=$T
+IsotonicRegression : input=[*S] @T=int8|uint8|int16|uint16|int32|uint32|int64|uint64 @output_dtype=float32|float64
+NearestNeighbors : ~close points=[n,w] centers=[m,w] k=(0..4)
+KmeansPlusPlusInitialization : points=[3,w] num_to_sample=(1..3) seed=[] num_retries_per_sample=(-1..2)
+KMC2ChainInitialization : n:1..4 distances=[n](0.0..1.0) seed=[]
 HistogramFixedWidth : values=[*S] value_range={0,5} nbins=(1..5)
 L2Loss : t=[*S]
 LinSpace : start=[] stop=[] num=(1..5)
@@ -486,6 +491,8 @@ SparseCross : *L:2..2:1..3 k:0..p(L) @N=1 indices=[k,2]:places(L) values=[k] sha
   @hash_key=1
 SparseCrossV2 : *L:2..2:1..3 k:0..p(L) @N=1 indices=[k,2]:places(L) values=[k] shapes={*L} dense_inputs=[d(L,0),?]
   sep='x' @sparse_types={int64}|{string} @dense_types={int64}|{string}
+SparseCrossHashed : *L:2..2:1..3 k:0..p(L) @N=1 indices=[k,2]:places(L) values=[k] shapes={*L} dense_inputs=[d(L,0),?]
+  num_buckets=(0..9) strong_hash=[] salt=[2] @sparse_types={int64}|{string} @dense_types={int64}|{string}
 SparseDenseCwiseAdd SparseDenseCwiseDiv SparseDenseCwiseMul : *L:1..3:1..3 k:0..min(p(L),6) dense=[*b(L)](1..3)
   sp_indices=[k,r(L)]:places(L) sp_values=[k] sp_shape={*L}
 SparseFillEmptyRows : *L:2..2:1..3 k:0..p(L) indices=[k,2]:places(L) values=[k] dense_shape={*L} default_value=[]
@@ -781,6 +788,8 @@ UniqueDataset : r<-RangeDataset start==5 stop==6 step==1 @output_types={int64} @
 DatasetToSingleElement : r<-RangeDataset start==5 stop==6 step==1 @output_types={int64} @output_shapes={[]} ; dataset=%r @output_types={int64} @output_shapes={[]}
 DatasetCardinality : r<-RangeDataset start==0 stop=(0..9) step==1 @output_types={int64} @output_shapes={[]} ; input_dataset=%r
 TextLineDataset TFRecordDataset TFRecordDatasetV2 : d<- filenames={'$D/lines'} compression_type='' buffer_size==0 byte_offsets={} ; <-DatasetCardinality input_dataset=%d
+CSVDataset CSVDatasetV2 : d<- filenames={'$D/lines'} compression_type='' buffer_size==0 header==0 field_delim=',' use_quote_delim==1
+  na_value='' select_cols={} exclude_cols={} record_defaults=[] @output_types={string} @output_shapes={[]} ; <-DatasetCardinality input_dataset=%d
 FixedLengthRecordDataset FixedLengthRecordDatasetV2 : d<- filenames={'$D/bytes'} header_bytes==0 record_bytes=(1..3) footer_bytes==0 buffer_size==0
   compression_type='' ; <-DatasetCardinality input_dataset=%d
 OneShotIterator : i<- @dataset_factory='node{name:"c"~op:"Const"~attr{key:"dtype"~value{type:DT_INT64}}attr{key:"value"~value{tensor{dtype:DT_INT64~tensor_shape{}int64_val:7}}}}node{name:"d"~op:"TensorDataset"~input:"c"~attr{key:"Toutput_types"~value{list{type:DT_INT64}}}attr{key:"output_shapes"~value{list{shape{}}}}}node{name:"result_0"~op:"Identity"~input:"d"~attr{key:"T"~value{type:DT_VARIANT}}}' @output_types={int64} @output_shapes={[]} ; <-IteratorGetNext iterator=%i @output_types={int64} @output_shapes={[]}
@@ -797,6 +806,10 @@ IteratorFromStringHandle IteratorFromStringHandleV2 : i<-OneShotIterator @datase
 # -- files
 ReadFile : <-WriteFile filename='$D/read' contents=[] ; filename='$D/read'
 WriteFile : filename='$D/write' contents=[]
+GenerateVocabRemapping : <-WriteFile filename='$D/newer' contents='a^b^c' ; <-WriteFile filename='$D/older' contents='b^a' ;
+  new_vocab_file='$D/newer' old_vocab_file='$D/older' @new_vocab_offset=0|1 @num_new_vocab=0|2 @old_vocab_size=-1|1
+LoadAndRemapMatrix : <-SaveV2 prefix='$D/matrix' tensor_names={'a'} shape_and_slices={''} @dtypes={float32} tensors=[3,2] ;
+  ckpt_path='$D/matrix' old_tensor_name='a' row_remapping={2,0} col_remapping={} initializing_values={} @num_rows=2 @num_cols=2
 MatchingFiles : <-WriteFile filename='$D/match.txt' contents=[] ; pattern='$D/mat*'
 Save SaveSlices : filename='$D/save' tensor_names=[1]:names @T={float32}|{int32} data=[*S] shapes_and_slices={''}
 SaveV2 : prefix='$D/save2' tensor_names=[2]:names shape_and_slices={'',''} @dtypes={float32,int64}|{string,bool}

@@ -335,6 +335,13 @@ TEST_CASE("sparse tensors are checked", "[bad_input]") {
   check_fails("SparseCrossV2", {places, L({1, 2}), sizes, L({1}, {1, 1}), S("-")}, "2 types for N = 1 sparse inputs",
               {{"N", int64_t{1}}, {"sparse_types", std::vector<DType>{DType::kInt64, DType::kInt64}}});
   check_fails("SparseCrossV2", {L({1}), S("-")}, "dense input of shape [1] must be a matrix", no_sparse);
+  const Attrs hashed = {
+      {"N", int64_t{0}}, {"sparse_types", std::vector<DType>{}}, {"dense_types", std::vector<DType>{DType::kInt64}}};
+  const Tensor no = Tensor::scalar(false), row = L({1, 2}, {1, 2});
+  check_fails("SparseCrossHashed", {row, L(-1), no, L({1, 2})}, "num_buckets must be at least 0, not -1", hashed);
+  check_fails("SparseCrossHashed", {row, L(1), no, L({1})}, "salt must be two numbers", hashed);
+  check_fails("SparseCrossHashed", {row, L(1), Tensor::of<bool>({true}), L({1, 2})}, "strong_hash must be a scalar",
+              hashed);
   check_fails("SparseReshape", {places, L({2, 3}), L({6})}, "index 2 at [1,0]");
   check_fails("ComputeAccidentalHits", {L({1}, {1, 1}), L({1})}, "2 columns", {{"num_true", int64_t{2}}});
 }
@@ -404,6 +411,17 @@ TEST_CASE("the gradient of a projective transform goes back through its inverse"
   REQUIRE(dx.ok());
   const Tensor got = Evaluator().value((*dx)[0], {{x, *Tensor::zeros(DType::kFloat32, {1, 3, 4, 1})}});
   check_close(doubles(got), {1, 1.5555556, 0, 0, 1.7422221, 4.3846154, 4.2396679, 0, 0, 0, 0, 0}, 1e-5);
+}
+
+TEST_CASE("points and centers that do not fit are errors", "[bad_input]") {
+  const Tensor points = Tensor::of<float>({1, 2, 3, 4}, {2, 2});
+  check_fails("NearestNeighbors", {points, Tensor::of<float>({1, 2, 3}, {1, 3}), L(1)}, "2 coordinates, centers 3");
+  check_fails("NearestNeighbors", {points, points, L(-1)}, "k");
+  check_fails("KmeansPlusPlusInitialization", {points, L(3), L(1), L(0)}, "from 1 to the number of points, 2, got 3");
+  check_fails("KmeansPlusPlusInitialization", {points, L(0), L(1), L(0)}, "from 1 to the number of points, 2, got 0");
+  check_fails("KmeansPlusPlusInitialization", {points, L(1), L(1), L(INT64_MAX)},
+              "num_retries_per_sample must be at most");
+  check_fails("KMC2ChainInitialization", {Tensor::of<float>({}), L(1)}, "a vector of some elements");
 }
 
 }  // namespace troupe::testing

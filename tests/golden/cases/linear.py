@@ -4,6 +4,8 @@ import numpy as np
 
 from make import golden, tf
 
+R = tf.raw_ops
+
 
 @golden(tolerance=1e-4)
 def matrices(case):
@@ -37,7 +39,6 @@ def matrices(case):
 @golden(tolerance=1e-4)
 def products(case):
     """Batches of products in the former op and the latest, and the gradient of Cholesky's as an op."""
-    R = tf.raw_ops
     x = case.feed("x", case.floats(2, 3, 4), (None, 3, 4))
     y = case.feed("y", case.floats(2, 4, 3, seed=2), (None, 4, 3))
     ys = [R.BatchMatMul(x=x, y=y), R.BatchMatMul(x=x, y=x, adj_y=True), R.BatchMatMulV3(x=x, y=y[0], Tout=tf.float32)]
@@ -51,7 +52,6 @@ def products(case):
 @golden(tolerance=1e-4)
 def factors(case):
     """LU, eigenvalues of general matrices, roots and logarithms."""
-    R = tf.raw_ops
     x = case.feed("x", case.floats(2, 3, 3) + np.diag([1, 2, 4]).astype(np.float32), (None, 3, 3))
     z = case.feed("z", (case.floats(3, 3, seed=2) + 1j * case.floats(3, 3, seed=3) + np.diag([1, 2, 4])).astype("c8"))
     e, v = tf.linalg.eig(x)
@@ -66,7 +66,6 @@ def factors(case):
 
 @golden(tolerance=1e-4)
 def bands(case):
-    R = tf.raw_ops
     d = case.feed("d", case.floats(2, 3, 4) + np.float32([[0], [2], [0]]), (None, 3, 4))
     b = case.feed("b", case.floats(2, 4, 3, seed=2), (None, 4, 3))
     ys = [
@@ -87,3 +86,34 @@ def bands(case):
     singular = tf.constant([[1.0, 1, 0], [1, 2, 1], [0, 1, 1]])
     case.fetch(tf.linalg.tridiagonal_solve(singular, tf.eye(3), diagonals_format="compact"),
                R.TridiagonalSolve(diagonals=singular * 0, rhs=tf.eye(3), perturb_singular=True))
+
+
+@golden(tolerance=1e-4)
+def clusters(case):
+    """Nearest centers, and points drawn as the first ones."""
+    points, centers = case.feed("points", case.floats(40, 3), (None, 3)), case.feed("centers", case.floats(6, 3, seed=2))
+    for k in (0, 1, 4, 9):
+        case.fetch(*R.NearestNeighbors(points=points, centers=centers, k=tf.constant(k, tf.int64)))
+    for seed, retries in ((1, 0), (2 ** 40 + 5, 3), (-7, -1)):
+        case.fetch(R.KmeansPlusPlusInitialization(points=points, num_to_sample=tf.constant(7, tf.int64),
+                                                  seed=tf.constant(seed, tf.int64),
+                                                  num_retries_per_sample=tf.constant(retries, tf.int64)),
+                   R.KMC2ChainInitialization(distances=points[:, 0] + 1, seed=tf.constant(seed, tf.int64)))
+    same = tf.ones([4, 2])  # of which all are as likely
+    case.fetch(R.KmeansPlusPlusInitialization(points=same, num_to_sample=tf.constant(4, tf.int64),
+                                              seed=tf.constant(3, tf.int64), num_retries_per_sample=tf.constant(2, tf.int64)))
+
+
+@golden()
+def isotonic(case):
+    """The closest numbers that do not grow, in every type, and their gradient as TensorFlow composes it."""
+    x = case.feed("x", case.floats(2, 3, 9))
+    for dtype in (tf.float32, tf.float64, tf.float16, tf.bfloat16):
+        out = R.IsotonicRegression(input=tf.cast(x, dtype), output_dtype=dtype)
+        case.fetch(tf.cast(out.output, tf.float64), out.segments)
+    for dtype, out_dtype in ((tf.int8, tf.float32), (tf.int16, tf.float32), (tf.int32, tf.float64), (tf.int64, tf.float64)):
+        case.fetch(*R.IsotonicRegression(input=tf.cast(x * 50, dtype), output_dtype=out_dtype))
+    rows = tf.reshape(x, [6, 9])
+    y, segments = tf.nn.isotonic_regression(rows, decreasing=False)
+    case.fetch(segments)
+    case.fetch_with_gradients([y], [rows])

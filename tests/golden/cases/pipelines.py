@@ -61,3 +61,22 @@ def datasets_parsed(case):
     features["few"] = tf.io.RaggedFeature(tf.int64)
     parsed = records.apply(experimental.parse_example_dataset(features))
     case.fetch(taken(parsed, lambda x: x["few"].to_tensor(-1)))
+
+
+@golden()
+def datasets_of_csv(case):
+    """Records between commas: quotes, ends of lines, missing fields, chosen columns, a header for each of two files."""
+    folder = case.directory("folder")
+    paths = tf.strings.join([[folder, folder], ["/a", "/b"]])
+    texts = ('x,"y\n1",z,w\r\n1,"two ""2"" x",0.5,\n-3,,NA,"a\r\nb"\r7,"",1e3,"c,d"', "h,h,h,h\n\n" + "8,e,-.25,f\n")
+    writes = [tf.io.write_file(paths[0], texts[0]), tf.io.write_file(paths[1], texts[1].replace("\n\n", "\n"))]
+    with tf1.control_dependencies(writes):
+        every = experimental.CsvDataset(paths, [tf.int32, tf.constant(["none"]), tf.constant([9.5]), tf.constant([""])],
+                                        header=True, na_value="NA")
+        some = experimental.CsvDataset(paths, [tf.constant([-1], tf.int64), tf.constant([2.0], tf.float64)], header=True,
+                                       select_cols=[0, 2], na_value="NA")
+        others = experimental.CsvDataset(paths[1], [tf.string, tf.string], header=True, exclude_cols=[0, 2],
+                                         use_quote_delim=False)
+    text = lambda *x: tf.strings.unicode_decode(tf.strings.join(x, "|"), "UTF-8")
+    every = every.map(lambda a, b, c, d: tf.concat([[a, tf.cast(c * 4, tf.int32)], text(b, d)], 0))
+    case.fetch(taken(every), taken(some.map(lambda a, c: tf.cast(a, tf.float64) * 1000 + c * 4)), taken(others.map(text)))

@@ -5,6 +5,8 @@ import numpy as np
 from make import golden, tf, tf1
 from optimizers import OPTIMIZERS
 
+R = tf.raw_ops
+
 
 @golden("embedding_optimizers", steps=4, resource=True)
 @golden("embedding_optimizers_ref", steps=4, resource=False)
@@ -99,7 +101,6 @@ def fifo_queue(case):
 @golden(steps=3)
 def updates(case):
     """Optimizers that TensorFlow has as ops only, and what else is done to a variable by its handle."""
-    R = tf.raw_ops
     grad = case.feed("grad", case.floats(4, 3))
     rate, beta, epsilon = 0.1, 0.9, 1e-3
 
@@ -141,7 +142,6 @@ def updates(case):
 @golden(steps=2)
 def queues(case):
     """Queues that pad, that sort and that shuffle, and what is left when they close."""
-    R = tf.raw_ops
     x = case.feed("x", case.floats(5, 2))
     padding = R.PaddingFIFOQueueV2(component_types=[tf.float32, tf.int32], shapes=[(None, 2), ()], shared_name="padding")
     last = []
@@ -169,7 +169,6 @@ def queues(case):
 
 @golden()
 def closed_queue(case):
-    R = tf.raw_ops
     closing = R.FIFOQueueV2(component_types=[tf.int32], shapes=[()], shared_name="closing")
     with tf1.control_dependencies([R.QueueEnqueueManyV2(handle=closing, components=[[4, 5, 6]])]):
         before = R.QueueIsClosedV2(handle=closing)
@@ -186,7 +185,6 @@ def closed_queue(case):
 @golden(steps=2)
 def lookup_tables(case):
     """Tables filled from tensors, from a file and by inserting; what they hold."""
-    R = tf.raw_ops
     folder = case.directory("folder")
     keys = case.feed("keys", np.int64([4, 1, 9]), (None,))
     fixed = R.HashTableV2(key_dtype=tf.int64, value_dtype=tf.float32, shared_name="fixed")
@@ -210,7 +208,6 @@ def lookup_tables(case):
 @golden(steps=3)
 def batches_of_sparse_tensors(case):
     """tf.train.batch of sparse tensors, whose queue carries the numbers of what a map keeps."""
-    R = tf.raw_ops
     x = case.feed("x", np.float32([[0, 2, 4], [0, 0, 0], [1, 0, 0], [0, 0, -3]]), (None, 3))
     sparse = tf.sparse.from_dense(x)
     batch, labels = tf1.train.batch([sparse, x[:, 0]], 2, enqueue_many=True)
@@ -261,3 +258,25 @@ def gradients_of_functions(case):
     y = x * 3
     case.fetch(*functional_ops.symbolic_gradient(input=[x, y, tf.exp(x), tf.fill([4], 2.0)], Tout=[tf.float32, tf.float32],
                                                  f=two_values))
+
+
+@golden()
+def warm_start(case):
+    """Rows and columns of a checkpoint's matrix in the order of new vocabularies."""
+    folder = case.directory("folder")
+    paths = [tf.strings.join([folder, name]) for name in ("/new", "/old", "/weights")]
+    matrix = case.feed("matrix", case.floats(5, 3))
+    writes = [tf.io.write_file(paths[0], "e\nx\na\nnew\nc\n"), tf.io.write_file(paths[1], "a\nb\nc\r\nd\ne"),
+              R.SaveV2(prefix=paths[2], tensor_names=["m"], shape_and_slices=[""], tensors=[matrix])]
+    with tf1.control_dependencies(writes):
+        for offset, count, size in ((0, 5, -1), (1, 3, 2), (5, 0, -1)):
+            rows = R.GenerateVocabRemapping(new_vocab_file=paths[0], old_vocab_file=paths[1], new_vocab_offset=offset,
+                                            num_new_vocab=count, old_vocab_size=size)
+            case.fetch(rows.remapping, rows.num_present)
+            for columns, most in (([], -1), ([2, -1, 0, -1], 2)):
+                width = len(columns) or 3
+                given = width * (count - rows.num_present) + (rows.num_present * 2 if columns else 0)
+                case.fetch(R.LoadAndRemapMatrix(
+                    ckpt_path=paths[2], old_tensor_name="m", row_remapping=rows.remapping,
+                    col_remapping=tf.constant(columns, tf.int64), initializing_values=tf.cast(tf.range(given), tf.float32) + 5,
+                    num_rows=count, num_cols=width, max_rows_in_memory=most))

@@ -325,6 +325,23 @@ def crosses(case):
 
 
 @golden()
+def crosses_by_salt(case):
+    """Crosses as numbers, of hashes that a key makes or none."""
+    words = tf.sparse.from_dense(case.feed("words", np.array([[b"a", b""], [b"", b"bc"], [b"d", b"efg"]], dtype=object)))
+    numbers = tf.sparse.from_dense(case.feed("numbers", np.int64([[4, 0, -5], [1, 2, 3], [0, 9, 0]])))
+    texts, places = tf.constant([["x", "yz"], ["", "w"], ["v", "u"]]), tf.constant([[7], [8], [-9]], tf.int64)
+    for strong in (False, True):
+        sparse, dense = ([words], [texts]) if strong else ([numbers, words], [texts, places])  # it crashes for numbers
+        for buckets, salt in ((0, [1, 2]), (97, [-3, 2 ** 62])):
+            case.fetch(*R.SparseCrossHashed(
+                indices=[x.indices for x in sparse], values=[x.values for x in sparse], dense_inputs=dense,
+                shapes=[x.dense_shape for x in sparse], num_buckets=tf.constant(buckets, tf.int64), strong_hash=strong,
+                salt=tf.constant(salt, tf.int64)))
+        case.fetch(R.SparseCrossHashed(indices=[], values=[], shapes=[], dense_inputs=[texts], strong_hash=strong,
+                                       num_buckets=tf.constant(10, tf.int64), salt=tf.constant([5, 6], tf.int64))[1])
+
+
+@golden()
 def grams_and_characters(case):
     """N-grams of the rows of ragged tensors, and texts as code points."""
     words = case.feed("words", np.array([b"a", b"bc", b"", b"d", b"e"], dtype=object))
