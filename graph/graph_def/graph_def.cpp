@@ -13,6 +13,7 @@
 
 #include "graph/flow_context.h"
 #include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/composed_ops.h"
 #include "graph/graph_def/function_body.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
@@ -382,6 +383,7 @@ Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix,
   std::string scope(prefix);
   if (!scope.empty() && scope.back() != '/') scope += '/';
   TROUPE_RETURN_IF_ERROR(put_in_functions(def, graph.ops()));
+  take_apart(def, graph.ops());
   rename_old_ops(def, graph.ops());
   give_handles(def, graph.ops());
   TROUPE_RETURN_IF_ERROR(rewrite_reference_variables(def, graph.ops(), scope));

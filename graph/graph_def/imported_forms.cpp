@@ -2,6 +2,7 @@
 // Asks each file that rewrites a GraphDef what it makes of an op.
 #include "graph/graph_def/imported_forms.h"
 
+#include "graph/graph_def/composed_ops.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/named_resources.h"
 #include "graph/graph_def/parsing_datasets.h"
@@ -12,8 +13,8 @@ namespace troupe {
 
 std::string imported_form(const std::string& op, const OpRegistry& ops) {
   if (ops.find(op)) return "";
-  for (std::string form : {form_of_call(op), std::string(form_of_parsing(op)), newer_form(op, ops),
-                           form_with_handle(op, ops), form_without_references(op, ops)})
+  for (std::string form : {form_of_call(op), std::string(form_of_parsing(op)), std::string(form_of_composed(op, ops)),
+                           newer_form(op, ops), form_with_handle(op, ops), form_without_references(op, ops)})
     if (!form.empty()) return form;
   return "";
 }
@@ -80,6 +81,14 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "XlaSharding",
                                  "CheckNumericsV2",
                                  "FusedBatchNormV2",
+                                 "FusedPadConv2D",
+                                 "FusedResizeAndPadConv2D",
+                                 "ParseSequenceExample",
+                                 "Snapshot",
+                                 "AnonymousHashTable",
+                                 "AnonymousMutableHashTable",
+                                 "AnonymousMutableHashTableOfTensors",
+                                 "AnonymousMutableDenseHashTable",
                                  "FusedBatchNormGradV2",
                                  "Stage",
                                  "StageClear",

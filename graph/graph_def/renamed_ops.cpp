@@ -14,6 +14,9 @@ namespace {
 /// The batch norm of graphs before FusedBatchNorm.
 constexpr std::string_view kGlobalNormalization = "BatchNormWithGlobalNormalization";
 
+/// Before the names of ops that make a table, or an iterator, which has no name.
+constexpr std::string_view kAnonymous = "Anonymous";
+
 /// Whether an op of this name, or of an other that begins or ends so, is one of those.
 bool is_old(std::string_view op) {
   static constexpr std::string_view kStarts[] = {"Queue", "Reader", "LookupTable", "InitializeTable"};
@@ -52,10 +55,12 @@ std::string newer_name(const std::string& op) {
   if (op.starts_with("TensorArray")) return (op.ends_with("V2") ? op.substr(0, op.size() - 2) : op) + "V3";
   // What watches or moves a value, and what a compiler would make of it.
   static constexpr std::string_view kSame[] = {
-      "Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "XlaSharding"};
+      "Copy", "CopyHost", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3", "DeepCopy", "Snapshot", "XlaSharding"};
   if (std::ranges::find(kSame, op) != std::end(kSame)) return "Identity";
   if (op == "XlaOptimizationBarrier") return "IdentityN";
   if (op == "ApproxTopK") return "TopK";  // which is as exact as asked and more
+  // A table of a node alone: that of its name, which the steps share, as a SavedModel wants it.
+  if (op.starts_with(kAnonymous) && is_old(op)) return op.substr(kAnonymous.size()) + "V2";
   if (op == "PlaceholderV2") return "Placeholder";
   if (op.starts_with("Accumulator") || op == "ConditionalAccumulator") return "Resource" + op;
   if (op == "MutableDenseHashTable") return "";  // its other form has one input more

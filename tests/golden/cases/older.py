@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ops of older graphs, which become others when they are read: on references to queues, readers, tables and variables,
 and under names of before."""
+import base64
+
 import numpy as np
 
 from make import golden, tf, tf1
@@ -245,3 +247,59 @@ def batched_calls(case):
         return y * scale, tf.reduce_sum(y, 1)
 
     case.fetch(*scaled(x))
+
+
+@golden(tolerance=1e-4)
+def padded_convolutions(case):
+    """Convolutions of images that the same node pads, or resizes and pads."""
+    x = case.feed("x", case.floats(1, 6, 7, 3))  # of several images TensorFlow computes the first alone
+    filters = case.floats(3, 3, 3, 4, seed=2)
+    paddings = tf.constant([[0, 0], [1, 2], [2, 0], [0, 0]])
+    for mode, stride, padding in (("REFLECT", 1, "VALID"), ("SYMMETRIC", 2, "SAME")):
+        options = {"paddings": paddings, "mode": mode, "strides": [1, stride, stride, 1], "padding": padding}
+        case.fetch(R.FusedPadConv2D(input=x, filter=filters, **options))
+        for dtype in (tf.float32, tf.float64):
+            convolved = R.FusedResizeAndPadConv2D(input=tf.cast(x, dtype), filter=tf.cast(filters, dtype), size=[9, 11],
+                                                  resize_align_corners=stride == 1, **options)
+            case.fetch(convolved)
+
+
+@golden()
+def sequences_by_attributes(case):
+    """Records of sequences whose keys are attributes, a list of which may be missing."""
+    def record(steps, tag):
+        feature = lambda *x: tf.train.Feature(int64_list=tf.train.Int64List(value=x))  # noqa: E731
+        words = [tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"w"] * i)) for i in range(steps)]
+        lists = {"words": tf.train.FeatureList(feature=words)}
+        if tag:
+            lists["ids"] = tf.train.FeatureList(feature=[feature(i, -i) for i in range(steps)])
+        context = {"few": feature(*range(steps)), "one": feature(tag)} if tag else {"few": feature(7)}
+        return tf.train.SequenceExample(context=tf.train.Features(feature=context),
+                                        feature_lists=tf.train.FeatureLists(feature_list=lists)).SerializeToString()
+
+    records = case.feed("records", np.array([base64.urlsafe_b64encode(record(*r)) for r in ((3, 5), (0, 6), (2, 0))], dtype=object))
+    parsed = R.ParseSequenceExample(
+        serialized=tf.io.decode_base64(records),
+        debug_name=["a", "b", "c"], context_dense_defaults=[np.int64(-3)],
+        feature_list_dense_missing_assumed_empty=["ids"], context_sparse_keys=["few"], context_dense_keys=["one"],
+        feature_list_sparse_keys=["words"], feature_list_dense_keys=["ids"], context_sparse_types=[tf.int64],
+        context_dense_shapes=[[]], feature_list_sparse_types=[tf.string], feature_list_dense_types=[tf.int64],
+        feature_list_dense_shapes=[[2]], Ncontext_sparse=1, Ncontext_dense=1, Nfeature_list_sparse=1, Nfeature_list_dense=1)
+    case.fetch(*[tf.strings.length(t) if t.dtype == tf.string else t for part in parsed for t in part])
+
+
+@golden()
+def anonymous_tables(case):
+    """Tables without a name, filled and read in a step."""
+    keys = case.feed("keys", np.array([b"a", b"z", b"b"], dtype=object))
+    fixed = R.AnonymousHashTable(key_dtype=tf.string, value_dtype=tf.int64)
+    with tf1.control_dependencies([R.LookupTableImportV2(table_handle=fixed, keys=["a", "b"], values=np.int64([1, 2]))]):
+        case.fetch(R.LookupTableFindV2(table_handle=fixed, keys=keys, default_value=np.int64(-1)))
+    tables = [R.AnonymousMutableHashTable(key_dtype=tf.string, value_dtype=tf.float32),
+              R.AnonymousMutableHashTableOfTensors(key_dtype=tf.string, value_dtype=tf.float32, value_shape=[2]),
+              R.AnonymousMutableDenseHashTable(empty_key="", deleted_key="-", value_dtype=tf.float32, value_shape=[2])]
+    for table, shape in zip(tables, ([], [2], [2])):
+        values = tf.reshape(tf.range(3 * (shape or [1])[0], dtype=tf.float32), [3] + shape)
+        with tf1.control_dependencies([R.LookupTableInsertV2(table_handle=table, keys=["b", "c", "a"], values=values)]):
+            case.fetch(R.LookupTableFindV2(table_handle=table, keys=keys, default_value=tf.fill(shape, -1.0)),
+                       R.LookupTableSizeV2(table_handle=table), tf.negative(R.Snapshot(input=values)))

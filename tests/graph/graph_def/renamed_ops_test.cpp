@@ -107,6 +107,20 @@ TEST_CASE("tensor arrays of older graphs get their later names") {
   }
 }
 
+TEST_CASE("tables without a name get that of their node") {
+  const auto& [ops, kernels] = *testing::op_library();
+  for (const auto& [op, form] :
+       {std::pair("AnonymousHashTable", "HashTableV2"), std::pair("AnonymousMutableHashTable", "MutableHashTableV2"),
+        std::pair("AnonymousMutableHashTableOfTensors", "MutableHashTableOfTensorsV2"),
+        std::pair("AnonymousMutableDenseHashTable", "MutableDenseHashTableV2"),
+        std::pair("AnonymousIterator", "AnonymousIterator")}) {
+    proto::GraphDef def;
+    def.add_node()->set_op(op);
+    rename_old_ops(def, ops);
+    CHECK(def.node(0).op() == form);
+  }
+}
+
 TEST_CASE("mutexes have the white paper's names too") {
   const auto& [ops, kernels] = *testing::op_library();
   for (const auto& [op, form] :
