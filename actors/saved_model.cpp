@@ -53,6 +53,20 @@ Status find_tensors(const Graph& graph, std::string_view what, const std::map<st
   return {};
 }
 
+Result<QueueRunner> find_queue_runner(const Graph& graph, const MetaGraph::QueueRunner& names) {
+  QueueRunner out;
+  const auto find = [&](const std::string& name, const Node*& node) -> Status {
+    TROUPE_ASSIGN(const Output output, graph.output(name));
+    node = output.node;
+    return {};
+  };
+  TROUPE_RETURN_IF_ERROR(find(names.queue, out.queue));
+  for (const std::string& name : names.enqueue) TROUPE_RETURN_IF_ERROR(find(name, out.enqueue.emplace_back()));
+  if (!names.close.empty()) TROUPE_RETURN_IF_ERROR(find(names.close, out.close));
+  if (!names.cancel.empty()) TROUPE_RETURN_IF_ERROR(find(names.cancel, out.cancel));
+  return out;
+}
+
 /// What a variable's node names it; empty for other nodes.
 std::string variable_name(const Node& node) {
   if (node.op().name() != "VarHandleOp") return "";
@@ -137,6 +151,7 @@ class SavedModel::Impl {
   }
 
   const std::map<std::string, ModelSignature>& signatures() const { return signatures_; }
+  const std::vector<QueueRunner>& queue_runners() const { return queue_runners_; }
   const std::vector<std::string>& tags() const { return meta_.tags; }
   const std::string& container() const { return options_.container; }
   Graph& graph() { return graph_; }
@@ -153,6 +168,11 @@ class SavedModel::Impl {
       Status status = find_tensors(graph_, "input", names.inputs, signature.inputs);
       if (status.ok()) status = find_tensors(graph_, "output", names.outputs, signature.outputs);
       if (!status.ok()) return in_model("signature", name, std::move(status.error()));
+    }
+    for (const MetaGraph::QueueRunner& names : meta_.queue_runners) {
+      auto runner = find_queue_runner(graph_, names);
+      if (!runner.ok()) return in_model("queue runner", names.queue, std::move(runner.error()));
+      queue_runners_.push_back(std::move(*runner));
     }
     return {};
   }
@@ -259,6 +279,7 @@ class SavedModel::Impl {
   MetaGraph meta_;
   Graph graph_;
   std::map<std::string, ModelSignature> signatures_;
+  std::vector<QueueRunner> queue_runners_;
   std::unique_ptr<Session> session_;
   Graph frozen_graph_;
   std::set<std::string> frozen_;  // signatures
@@ -277,6 +298,7 @@ Result<std::map<std::string, Tensor>> SavedModel::run(const std::string& signatu
                                                       const RunOptions& options) const {
   return impl_->run(signature, inputs, options);
 }
+const std::vector<QueueRunner>& SavedModel::queue_runners() const { return impl_->queue_runners(); }
 const std::vector<std::string>& SavedModel::tags() const { return impl_->tags(); }
 const std::string& SavedModel::container() const { return impl_->container(); }
 Graph& SavedModel::graph() const { return impl_->graph(); }

@@ -15,6 +15,7 @@
 #include "cli/checkpoint_files.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
+#include "cli/queue_runners.h"
 #include "cli/read_graph.h"
 #include "graph/prune.h"
 #include "io/model_files.h"
@@ -158,15 +159,11 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSi
   return out;
 }
 
-GraphVariables variables_of(const Graph& graph, const Signature& signature) {
+std::vector<const Node*> needed_by(const Graph& graph, const Signature& signature) {
   std::vector<Output> feeds = signature.feeds;
   feeds.insert(feeds.end(), signature.step_feeds.begin(), signature.step_feeds.end());
-  std::vector<const Node*> nodes;
-  {
-    const std::lock_guard lock(graph.mutex());
-    nodes = needed_nodes(graph, feeds, signature.fetches, signature.targets);
-  }
-  return GraphVariables::of(graph, nodes);
+  const std::lock_guard lock(graph.mutex());
+  return needed_nodes(graph, feeds, signature.fetches, signature.targets);
 }
 
 /// One step after the other, each with the data of its own.
@@ -387,7 +384,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Session& session = model ? model->session() : *own_session;
   TROUPE_ASSIGN(StepFeeds data, StepFeeds::open(job.data));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name, data.names()));
-  const GraphVariables variables = variables_of(graph, signature);
+  const GraphVariables variables = GraphVariables::of(graph, needed_by(graph, signature));
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
@@ -406,7 +403,12 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   std::vector<Tensor> fetched;
   const bool has_steps = !signature.fetches.empty() || !signature.targets.empty();
   if (has_steps) {
-    TROUPE_ASSIGN(fetched, steps.run());
+    QueueRunners runners(session);
+    if (model) runners.start(used_queue_runners(graph, model->queue_runners(), needed_by(graph, signature)));
+    auto result = steps.run();
+    // What stopped the runners is why the steps got no more.
+    if (Status stopped = runners.stop(); !stopped.ok() && !result.ok()) return std::move(stopped.error());
+    TROUPE_ASSIGN(fetched, std::move(result));
   }
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(save_variables(*engine, variables, job.checkpoint_out));
   if (!job.costs.empty() && has_steps) TROUPE_RETURN_IF_ERROR(session.costs().save(job.costs));

@@ -96,6 +96,18 @@ void add_asset(const proto::AssetFileDef& def, std::vector<MetaGraph::Asset>& ou
   if (std::ranges::none_of(out, same)) out.push_back({tensor, def.filename()});
 }
 
+Status read_queue_runners(const proto::CollectionDef& collection, std::vector<MetaGraph::QueueRunner>& out) {
+  for (const std::string& bytes : collection.bytes_list().value()) {
+    proto::QueueRunnerDef def;
+    if (!def.ParseFromString(bytes)) return invalid_argument("collection 'queue_runners' is malformed");
+    out.push_back({def.queue_name(),
+                   {def.enqueue_op_name().begin(), def.enqueue_op_name().end()},
+                   def.close_op_name(),
+                   def.cancel_op_name()});
+  }
+  return {};
+}
+
 Result<MetaGraph> read_graph(const proto::MetaGraphDef& def) {
   MetaGraph out;
   ProtoReader reader;
@@ -119,6 +131,7 @@ Result<MetaGraph> read_graph(const proto::MetaGraphDef& def) {
     if (out.init_op.empty()) out.init_op = first_node(def, collection);
   for (const proto::AssetFileDef& asset : def.asset_file_def()) add_asset(asset, out.assets);
   for (const auto& e : def.collection_def()) {
+    if (e.key() == "queue_runners") TROUPE_RETURN_IF_ERROR(read_queue_runners(e.value(), out.queue_runners));
     if (e.key() != "saved_model_assets") continue;
     for (const auto& any : e.value().any_list().value()) {
       proto::AssetFileDef asset;

@@ -30,10 +30,18 @@ struct MetaGraph {
     std::string tensor, file;  // the file's name in the folder of assets
   };
 
+  /// What fills a queue while steps run; `close` and `cancel` may be empty.
+  struct QueueRunner {
+    std::string queue;
+    std::vector<std::string> enqueue;
+    std::string close, cancel;
+  };
+
   std::vector<std::string> tags;
   std::string tensorflow_version;
   std::map<std::string, Signature> signatures;
   std::vector<Asset> assets;
+  std::vector<QueueRunner> queue_runners;
   std::string filename_tensor, restore_op;  // empty: it has nothing to restore
   bool sharded_v1 = false;                  // the checkpoint is of the first format, in several files
   std::string init_op;                      // runs after the restore; empty: none

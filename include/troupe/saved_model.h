@@ -34,6 +34,14 @@ struct ModelSignature {
   std::string method;  // "tensorflow/serving/predict"
 };
 
+/// What fills a queue while steps run, as the input pipelines of TensorFlow 1 want it.
+struct QueueRunner {
+  const Node* queue = nullptr;
+  std::vector<const Node*> enqueue;  // each to be run again and again, until it fails
+  const Node* close = nullptr;       // to be run when the last of them has come to the end of its input; may be null
+  const Node* cancel = nullptr;      // to be run when they are to stop before; may be null
+};
+
 struct SavedModelOptions {
   /// Which of a SavedModel's graphs: the one with just these tags. None: the only one, or that of {"serve"}.
   std::vector<std::string> tags = {};
@@ -70,6 +78,8 @@ class SavedModel {
   Result<std::map<std::string, Tensor>> run(const std::string& signature, const std::map<std::string, Tensor>& inputs,
                                             const RunOptions& options = {}) const;
 
+  /// The collection "queue_runners" of a .meta file or a SavedModel.
+  const std::vector<QueueRunner>& queue_runners() const;
   /// Tags of the graph.
   const std::vector<std::string>& tags() const;
   /// The container of its variables, as Engine::snapshot() takes it.

@@ -140,6 +140,34 @@ TEST_CASE("a .meta file restores the checkpoint beside it, where there is one") 
   CHECK(alone->run("serving_default", {{"x", x_of({1})}}).error().code == Code::kFailedPrecondition);
 }
 
+TEST_CASE("queue runners are looked up in the graph") {
+  const TestEngine t;
+  const SampleModel sample;
+  const auto load = [&](const std::string& queue, const std::string& enqueue) {
+    proto::MetaGraphDef def;
+    REQUIRE(google::protobuf::TextFormat::ParseFromString(sample_meta_graph(), &def));
+    proto::QueueRunnerDef runner;
+    runner.set_queue_name(queue);
+    runner.add_enqueue_op_name(enqueue);
+    proto::CollectionEntry& runners = *def.add_collection_def();
+    runners.set_key("queue_runners");
+    runners.mutable_value()->mutable_bytes_list()->add_value(runner.SerializeAsString());
+    sample.write("runners.meta", def.SerializeAsString());
+    return load_saved_model(*t.engine, sample.file("runners.meta"));
+  };
+  const auto there = load("x", "w");
+  REQUIRE(there.ok());
+  REQUIRE(there->queue_runners().size() == 1);
+  const QueueRunner& runner = there->queue_runners()[0];
+  CHECK(runner.queue->name() == "x");
+  REQUIRE(runner.enqueue.size() == 1);
+  CHECK(runner.enqueue[0]->name() == "w");
+  CHECK_FALSE(runner.close);
+  CHECK_FALSE(runner.cancel);
+  CHECK_THAT(load("no_queue", "w").error().message, Contains("queue runner 'no_queue': no node 'no_queue'"));
+  CHECK_THAT(load("x", "none").error().message, Contains("queue runner 'x': no node 'none'"));
+}
+
 TEST_CASE("tags choose the graph") {
   const TestEngine t;
   const SampleModel sample;

@@ -24,6 +24,47 @@ void check_one_line(const Ended& ended, const std::string& words) {
   CHECK_THAT(ended.err, Catch::StartsWith("troupe: ") && Contains(words));
 }
 
+/// A .meta file of an input pipeline: a runner moves what the first queue holds, 1 to 5 and an end, to the second, as
+/// 60 / element. `first` is the first element.
+std::string pipeline(int64_t first = 1) {
+  const std::string int64s = "attr { key: 'component_types' value { list { type: DT_INT64 } } } ";
+  const auto type = [](const std::string& attr) { return "attr { key: '" + attr + "' value { type: DT_INT64 } } "; };
+  const auto types = [](const std::string& attr) {
+    return "attr { key: '" + attr + "' value { list { type: DT_INT64 } } } ";
+  };
+  const auto constant = [&](const std::string& name, const std::string& value) {
+    return "node { name: '" + name + "' op: 'Const' " + type("dtype") +
+           "attr { key: 'value' value { tensor { dtype: DT_INT64 " + value + " } } } } ";
+  };
+  proto::MetaGraphDef out;
+  const std::string text =
+      "graph_def { node { name: 'from' op: 'FIFOQueueV2' " + int64s + "} node { name: 'to' op: 'FIFOQueueV2' " +
+      int64s + "attr { key: 'capacity' value { i: 2 } } } " +
+      constant("numbers", "tensor_shape { dim { size: 5 } } int64_val: " + std::to_string(first) +
+                              " int64_val: 2 int64_val: 3 int64_val: 4 int64_val: 5") +
+      constant("sixty", "tensor_shape { } int64_val: 60") +
+      "node { name: 'fill' op: 'QueueEnqueueManyV2' input: 'from' input: 'numbers' " + types("Tcomponents") +
+      "} node { name: 'init' op: 'QueueCloseV2' input: 'from' input: '^fill' } "
+      "node { name: 'taken' op: 'QueueDequeueV2' input: 'from' " +
+      int64s + "} node { name: 'part' op: 'FloorDiv' input: 'sixty' input: 'taken' " + type("T") +
+      "} node { name: 'move' op: 'QueueEnqueueV2' input: 'to' input: 'part' " + types("Tcomponents") +
+      "} node { name: 'close' op: 'QueueCloseV2' input: 'to' } "
+      "node { name: 'cancel' op: 'QueueCloseV2' input: 'to' "
+      "attr { key: 'cancel_pending_enqueues' value { b: true } } } "
+      "node { name: 'x' op: 'QueueDequeueV2' input: 'to' " +
+      int64s + "} }";
+  REQUIRE(google::protobuf::TextFormat::ParseFromString(text, &out));
+  proto::QueueRunnerDef runner;
+  runner.set_queue_name("to");
+  for (int thread = 0; thread < 2; ++thread) runner.add_enqueue_op_name("move");
+  runner.set_close_op_name("close");
+  runner.set_cancel_op_name("cancel");
+  proto::CollectionEntry& runners = *out.add_collection_def();
+  runners.set_key("queue_runners");
+  runners.mutable_value()->mutable_bytes_list()->add_value(runner.SerializeAsString());
+  return out.SerializeAsString();
+}
+
 }  // namespace
 
 TEST_CASE("troupe run calls a signature of a SavedModel") {
@@ -56,6 +97,34 @@ TEST_CASE("troupe run restores the checkpoint beside a .meta file") {
   const Ended ended = run({"run", m.file("model.ckpt.meta"), "--feeds", m.file("by_tensor.npz"), "--fetch", "call:0"});
   INFO(ended.err);
   CHECK(ended.out == "call:0 float32[2] [7, 14]\n");
+}
+
+TEST_CASE("troupe run fills the queues of an input pipeline") {
+  const TemporaryDirectory d;
+  d.write("input.meta", pipeline());
+  const auto steps = [&](const char* count) {
+    return run({"run", d.file("input.meta"), "--init", "init", "--fetch", "x:0", "--all-steps", "--steps", count,
+                "--deadline", "60", "--out", d.file("out.npz")});
+  };
+  for (const char* count : {"2", "5"}) {  // with and without elements that nobody takes
+    const Ended ended = steps(count);
+    INFO(ended.err);
+    REQUIRE(ended.status == 0);
+    const Tensor x = read_npz(d.file("out.npz"))->at("x:0");
+    CHECK(x.elements() == std::stoi(count));
+    std::vector<int64_t> parts(x.data<int64_t>(), x.data<int64_t>() + x.elements());
+    std::ranges::sort(parts, std::greater<>());  // two threads move them
+    if (x.elements() == 5) CHECK(parts == std::vector<int64_t>{60, 30, 20, 15, 12});
+  }
+  check_one_line(steps("6"), "'to' is closed and has insufficient elements");
+}
+
+TEST_CASE("an error of what fills a queue is that of the run") {
+  const TemporaryDirectory d;
+  d.write("input.meta", pipeline(0));
+  const Ended ended =
+      run({"run", d.file("input.meta"), "--init", "init", "--fetch", "x:0", "--steps", "6", "--deadline", "60"});
+  check_one_line(ended, "FloorDiv 'part': what fills queue 'to': ");
 }
 
 TEST_CASE("troupe freeze makes a graph that runs without the checkpoint") {
