@@ -2,8 +2,11 @@
 #include "graph/graph_def/composed_ops.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <list>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -15,12 +18,43 @@ namespace {
 using proto::NodeDef;
 
 constexpr std::string_view kPadConv = "FusedPadConv2D", kResizePadConv = "FusedResizeAndPadConv2D",
-                           kSequences = "ParseSequenceExample";
+                           kSequences = "ParseSequenceExample", kTableOfDataset = "InitializeTableFromDataset";
+/// How far the node that makes a table is looked for; nobody passes a handle on more often.
+constexpr int kMostHandedOn = 100;
 
 class Apart {
  public:
   explicit Apart(proto::GraphDef& def) : def_(def) {
+    for (int i = 0; i < def.node_size(); ++i) places_.emplace(def.node(i).name(), i);
     for (const NodeDef& node : def.node()) names_.insert(node.name());
+  }
+
+  /// All elements of the dataset as one, which fills the table.
+  void fill(NodeDef& node) {
+    auto& in = *node.mutable_input();
+    if (in.size() < 2 || is_control(in[1])) return;
+    const NodeDef* table = maker_of(in[0]);
+    const proto::AttrValue *key = table ? find_attr(*table, "key_dtype") : nullptr,
+                           *value = table ? find_attr(*table, "value_dtype") : nullptr;
+    if (!key || !value) return;
+    NodeDef &size = constant(node, "size", proto::DT_INT64, -1), &drop = constant(node, "drop", proto::DT_BOOL, -1);
+    set_attr(size, "value").mutable_tensor()->add_int64_val(std::numeric_limits<int64_t>::max());
+    set_attr(drop, "value").mutable_tensor()->add_bool_val(false);
+    NodeDef& batch = beside(node, "batch", "BatchDatasetV2", {in[1], size.name(), drop.name()});
+    NodeDef& entries = beside(node, "entries", "DatasetToSingleElement", {batch.name()});
+    for (NodeDef* each : {&batch, &entries}) {
+      for (const proto::AttrValue* type : {key, value}) {
+        set_attr(*each, "output_types").mutable_list()->add_type(type->type());
+        set_attr(*each, "output_shapes").mutable_list()->add_shape()->set_unknown_rank(true);
+      }
+    }
+    std::vector<std::string> inputs = {in[0], entries.name(), entries.name() + ":1"};
+    inputs.insert(inputs.end(), in.begin() + 2, in.end());
+    in.Assign(inputs.begin(), inputs.end());
+    node.set_op("InitializeTableV2");
+    keep_attrs(node, {});
+    set_attr(node, "Tkey").set_type(key->type());
+    set_attr(node, "Tval").set_type(value->type());
   }
 
   void convolve(NodeDef& node) {
@@ -90,13 +124,30 @@ class Apart {
     return out;
   }
 
-  /// A constant vector where the node is, also in a loop or a branch.
+  /// The node whose output an input is, before what hands it on.
+  const NodeDef* maker_of(const std::string& input) const {
+    std::string at = input;
+    for (int steps = 0; steps < kMostHandedOn; ++steps) {
+      const size_t colon = at.rfind(':');
+      const auto place = places_.find(at.substr(0, colon));
+      if (place == places_.end()) return nullptr;
+      const NodeDef& node = def_.node(place->second);
+      if (node.op() != "Identity" && node.op() != "IdentityN") return &node;
+      const int port = colon == std::string::npos ? 0 : std::atoi(at.c_str() + colon + 1);
+      if (port < 0 || port >= node.input_size()) return nullptr;
+      at = node.input(port);
+    }
+    return nullptr;
+  }
+
+  /// A constant vector, or a scalar where the size is -1, where the node is, also in a loop or a branch.
   NodeDef& constant(const NodeDef& node, const char* what, proto::DataType type, int64_t size) {
     NodeDef& out = beside(node, what, "Const", {"^" + node.input(0).substr(0, node.input(0).rfind(':'))});
     set_attr(out, "dtype").set_type(type);
     proto::TensorProto& tensor = *set_attr(out, "value").mutable_tensor();
     tensor.set_dtype(type);
-    tensor.mutable_tensor_shape()->add_dim()->set_size(size);
+    proto::TensorShapeProto& shape = *tensor.mutable_tensor_shape();
+    if (size >= 0) shape.add_dim()->set_size(size);
     return out;
   }
 
@@ -132,6 +183,7 @@ class Apart {
   }
 
   proto::GraphDef& def_;
+  std::unordered_map<std::string, int> places_;  // of the nodes that the file has
   std::unordered_set<std::string> names_;
   std::list<NodeDef> added_;  // stay where they are while more are added
 };
@@ -142,6 +194,8 @@ std::string_view form_of_composed(std::string_view op, const OpRegistry& ops) {
   if (op == kPadConv && ops.find("MirrorPad") && ops.find("Conv2D")) return "MirrorPad, Conv2D";
   if (op == kResizePadConv && ops.find("ResizeBilinear") && !form_of_composed(kPadConv, ops).empty())
     return "ResizeBilinear, MirrorPad, Conv2D";
+  if (op == kTableOfDataset && ops.find("BatchDatasetV2") && ops.find("DatasetToSingleElement"))
+    return "BatchDatasetV2, DatasetToSingleElement, InitializeTableV2";
   if (op == kSequences && ops.find("ParseSequenceExampleV2")) return "ParseSequenceExampleV2";
   return "";
 }
@@ -155,6 +209,7 @@ void take_apart(proto::GraphDef& def, const OpRegistry& ops) {
   for (NodeDef& node : *def.mutable_node()) {
     if (!composed(node)) continue;
     if (node.op() == kSequences) apart.parse(node, *ops.find("ParseSequenceExampleV2"));
+    else if (node.op() == kTableOfDataset) apart.fill(node);
     else apart.convolve(node);
   }
   apart.finish();

@@ -84,6 +84,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "FusedPadConv2D",
                                  "FusedResizeAndPadConv2D",
                                  "ParseSequenceExample",
+                                 "InitializeTableFromDataset",
                                  "Snapshot",
                                  "AnonymousHashTable",
                                  "AnonymousMutableHashTable",

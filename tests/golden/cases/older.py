@@ -303,3 +303,25 @@ def anonymous_tables(case):
         with tf1.control_dependencies([R.LookupTableInsertV2(table_handle=table, keys=["b", "c", "a"], values=values)]):
             case.fetch(R.LookupTableFindV2(table_handle=table, keys=keys, default_value=tf.fill(shape, -1.0)),
                        R.LookupTableSizeV2(table_handle=table), tf.negative(R.Snapshot(input=values)))
+
+
+@golden()
+def tables_of_datasets(case):
+    """Tables that datasets fill, one from within a function."""
+    keys = case.feed("keys", np.array([b"a", b"z", b"c"], dtype=object))
+    words = tf.data.Dataset.from_tensor_slices([b"a", b"b", b"c"]).enumerate(3).map(lambda i, word: (word, i * i))
+    table = R.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64, shared_name="words")
+    fill = R.InitializeTableFromDataset(table_handle=table, dataset=words._variant_tensor)
+    with tf1.control_dependencies([fill]):
+        case.fetch(R.LookupTableFindV2(table_handle=table, keys=keys, default_value=np.int64(-1)),
+                   R.LookupTableSizeV2(table_handle=table))
+    numbers = R.HashTableV2(key_dtype=tf.int64, value_dtype=tf.float32, shared_name="numbers")
+
+    @tf.function
+    def filled(handle):
+        pairs = tf.data.Dataset.range(5).map(lambda i: (i, tf.cast(i, tf.float32) / 4))
+        R.InitializeTableFromDataset(table_handle=tf.identity(handle), dataset=pairs._variant_tensor)
+        return tf.constant(1.0)
+
+    with tf1.control_dependencies([filled(numbers)]):
+        case.fetch(R.LookupTableFindV2(table_handle=numbers, keys=np.int64([4, 7]), default_value=np.float32(-1)))

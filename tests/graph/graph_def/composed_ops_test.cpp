@@ -92,9 +92,53 @@ TEST_CASE("keys of sequences become constants where the node is") {
   CHECK(flags.bool_val(1));
 }
 
+TEST_CASE("a table is filled with one batch of a whole dataset") {
+  const auto& [ops, kernels] = *testing::op_library();
+  proto::GraphDef def;
+  proto::NodeDef& table = *def.add_node();
+  table.set_name("table");
+  table.set_op("HashTableV2");
+  set_attr(table, "key_dtype").set_type(proto::DT_STRING);
+  set_attr(table, "value_dtype").set_type(proto::DT_INT64);
+  proto::NodeDef& passed = *def.add_node();
+  passed.set_name("passed");
+  passed.set_op("IdentityN");
+  for (const char* input : {"other", "table"}) passed.add_input(input);
+  add_composed(def, "InitializeTableFromDataset", {"passed:1", "dataset:2", "^c"}, proto::DT_FLOAT);
+  take_apart(def, ops);
+  REQUIRE(def.node_size() == 7);
+  const proto::NodeDef &fill = def.node(2), &size = def.node(3), &batch = def.node(5), &entries = def.node(6);
+  CHECK(fill.op() == "InitializeTableV2");
+  CHECK(inputs_of(fill) == Strings{"passed:1", "n/entries", "n/entries:1", "^c"});
+  CHECK(find_attr(fill, "Tkey")->type() == proto::DT_STRING);
+  CHECK(find_attr(fill, "Tval")->type() == proto::DT_INT64);
+  CHECK(find_attr(size, "value")->tensor().int64_val(0) == INT64_MAX);
+  CHECK(inputs_of(batch) == Strings{"dataset:2", "n/size", "n/drop"});
+  CHECK(inputs_of(entries) == Strings{"n/batch"});
+  CHECK(find_attr(entries, "output_types")->list().type(1) == proto::DT_INT64);
+}
+
+TEST_CASE("a table whose types are not known stays one that import refuses", "[bad_input]") {
+  const auto& [ops, kernels] = *testing::op_library();
+  for (const char* handle : {"none", "round", "x:7"}) {
+    proto::GraphDef def;
+    for (const char* name : {"round", "x"}) {
+      proto::NodeDef& node = *def.add_node();
+      node.set_name(name);
+      node.set_op("Identity");
+      node.add_input("round");
+    }
+    add_composed(def, "InitializeTableFromDataset", {handle, "dataset"}, proto::DT_FLOAT);
+    take_apart(def, ops);
+    CHECK(def.node_size() == 3);
+    CHECK(def.node(2).op() == "InitializeTableFromDataset");
+  }
+}
+
 TEST_CASE("composed ops that lack inputs stay ones that import refuses", "[bad_input]") {
   const auto& [ops, kernels] = *testing::op_library();
-  for (const char* op : {"FusedPadConv2D", "FusedResizeAndPadConv2D", "ParseSequenceExample"}) {
+  for (const char* op :
+       {"FusedPadConv2D", "FusedResizeAndPadConv2D", "ParseSequenceExample", "InitializeTableFromDataset"}) {
     proto::GraphDef def;
     add_composed(def, op, {"x", "^c"}, proto::DT_FLOAT);
     take_apart(def, ops);
