@@ -12,6 +12,7 @@ void register_quantized_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_quantize_integer_ops(ops, kernels);
   register_requantize_ops(ops, kernels);
   register_quantized_reshape_ops(ops, kernels);
+  register_uniform_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -17,5 +17,6 @@ void register_quantize_ops(OpRegistry&, KernelRegistry&);
 void register_quantize_integer_ops(OpRegistry&, KernelRegistry&);
 void register_requantize_ops(OpRegistry&, KernelRegistry&);
 void register_quantized_reshape_ops(OpRegistry&, KernelRegistry&);
+void register_uniform_ops(OpRegistry&, KernelRegistry&);
 
 }  // namespace troupe

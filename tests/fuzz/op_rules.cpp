@@ -343,6 +343,10 @@ FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars 
   inputs=[*S] gradients=[*S] min==-1 max==1 @min=-6 @max=6 @num_bits=(2..16)
 FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient : *A:0..1 inputs=[*A,c] gradients=[*A,c]
   min=[c]=-1 max=[c]=1 @num_bits=(2..16)
+UniformQuantize UniformDequantize : input=[*S] scales==1 zero_points==3 @quantization_axis=-1 @quantization_min_val=(0..3)
+  @quantization_max_val=(4..127)
+UniformQuantize UniformDequantize : input=[2,n,3] scales=[n](0.5..2.0) zero_points=[n] @quantization_axis=1
+  @quantization_min_val=0 @quantization_max_val=127
 Dequantize QuantizeV2 : input=[*S] min_range==-1 max_range==1 @axis=-1
 QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
   QuantizeAndDequantizeV4Grad : input=[*S] gradients=[*S] input_min==-1 input_max==1 num_bits==8 @axis=-1

@@ -424,4 +424,22 @@ TEST_CASE("points and centers that do not fit are errors", "[bad_input]") {
   check_fails("KMC2ChainInitialization", {Tensor::of<float>({}), L(1)}, "a vector of some elements");
 }
 
+TEST_CASE("uniform integers need a range of their type and a scale for each slice", "[bad_input]") {
+  const Tensor x = F({1, 2}, {1, 2}), scale = Tensor::scalar(1.f);
+  const auto options = [](int64_t axis, int64_t least, int64_t most) {
+    return Attrs{{"Tout", DType::kInt8},
+                 {"quantization_axis", axis},
+                 {"quantization_min_val", least},
+                 {"quantization_max_val", most}};
+  };
+  check_fails("UniformQuantize", {x, scale, I(0)}, "-129 and quantization_max_val 0 are no range of int8",
+              options(-1, -129, 0));
+  check_fails("UniformQuantize", {x, scale, I(0)}, "2 and quantization_max_val 1 are no range", options(-1, 2, 1));
+  check_fails("UniformQuantize", {x, scale, I(0)}, "scales of shape [] for 2 slices", options(1, 0, 1));
+  check_fails("UniformQuantize", {x, F({1, 1}, {2}), I({0})}, "zero_points of shape [1] for 2 slices",
+              options(1, 0, 1));
+  check_fails("UniformQuantize", {x, scale, I(0)}, "axis 2 of input", options(2, 0, 1));
+  check_fails("UniformQuantize", {x, scale, I(0)}, "quantization_axis must be -1 or more, not -2", options(-2, 0, 1));
+}
+
 }  // namespace troupe::testing

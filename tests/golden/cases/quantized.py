@@ -124,3 +124,15 @@ def quantized_images(case):
                 y = R.QuantizedResizeBilinear(images=images, size=sizes, min=low, max=high, align_corners=align,
                                               half_pixel_centers=half)
                 fetch(case, y[:1])
+
+
+@golden()
+def uniform_integers(case):
+    """Integers of a scale and a zero point, of the whole tensor or of each slice."""
+    x = case.feed("x", np.float32(np.arange(-12, 12)).reshape(2, 3, 4) * 0.25)
+    for dtype, ends in ((tf.qint8, (-127, 127)), (tf.quint8, (0, 255)), (tf.qint32, (-2 ** 31, 2 ** 31 - 1))):
+        for scales, zeros, axis in ((0.5, 3, -1), (0.01, -7, -1), ([0.3, 1.0, 0.02], [0, 1, -2], 1)):
+            options = {"scales": np.float32(scales), "zero_points": np.int32(zeros), "quantization_axis": axis,
+                       "quantization_min_val": ends[0], "quantization_max_val": ends[1]}
+            y = R.UniformQuantize(input=x, Tout=dtype, **options)
+            case.fetch(tf.bitcast(y, PLAIN[dtype]), R.UniformDequantize(input=y, Tout=tf.float32, **options))

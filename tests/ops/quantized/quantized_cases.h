@@ -16,7 +16,19 @@ inline std::vector<OpCase> quantized_cases() {
   const std::vector<int64_t> ones = {1, 1, 1, 1}, pairs = {1, 2, 2, 1};
   const Attrs pool{{"ksize", pairs}, {"strides", pairs}, {"padding", "VALID"}};
   const Tensor image = bytes({1, 2, 3, 5}, {1, 2, 2, 1});
+  const Attrs uniform{{"Tout", DType::kInt8},
+                      {"quantization_axis", int64_t{1}},
+                      {"quantization_min_val", int64_t{-127}},
+                      {"quantization_max_val", int64_t{127}}};
+  const Attrs plain{
+      {"Tout", DType::kFloat32}, {"quantization_min_val", int64_t{0}}, {"quantization_max_val", int64_t{9}}};
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   return {
+      {"UniformQuantize",
+       {F({0.25f, -1.5f, 0.75f, 2.5f, infinity, -infinity, nan, 1e9f}, {4, 2}), F({0.5f, 1}, {2}), I({3, -1})},
+       uniform,
+       {signs({4, -2, 5, 2, 127, -127, -127, 127}, {4, 2})}},
+      {"UniformDequantize", {bytes({0, 9, 255}, {3}), number(0.5f), I(4)}, plain, {F({-2, 2.5f, 125.5f}, {3})}},
       {"QuantizedAdd", {bytes({0, 255}, {2}), bytes({7}, {}), minus, one, zero, one}, {}, {}},
       {"QuantizedMul",
        {bytes({2, 3}, {2, 1}), bytes({4, 5}, {2}), zero, whole, zero, whole},
