@@ -25,7 +25,7 @@ struct Convolution {
   DType dtype = DType::kFloat32;  // of all: float32, float64, float16 or bfloat16; 16-bit floats add up as float32
   bool channels_first = false;
   int64_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
-  Axis y, x;
+  Axis y = {}, x = {};
   const void *input = nullptr, *filter = nullptr, *output = nullptr;  // the two that are read
   void* made = nullptr;
   // What follows at once, with kOutput only.

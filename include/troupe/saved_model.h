@@ -30,8 +30,8 @@ struct SignatureTensor {
 /// A way to call a model: its inputs and outputs by the names that callers know. A sparse tensor "x" is three:
 /// "x.values", "x.indices", "x.dense_shape"; the parts of other composite tensors are "x.0", "x.1", ...
 struct ModelSignature {
-  std::map<std::string, SignatureTensor> inputs, outputs;
-  std::string method;  // "tensorflow/serving/predict"
+  std::map<std::string, SignatureTensor> inputs = {}, outputs = {};
+  std::string method = {};  // "tensorflow/serving/predict"
 };
 
 /// What fills a queue while steps run, as the input pipelines of TensorFlow 1 want it.

@@ -195,7 +195,7 @@ class ChainOfCandidates final : public ComputeKernel {
 
 Status neighbors_shape(ShapeContext& c) {
   TROUPE_ASSIGN(const PartialShape points, c.with_rank(0, 2));
-  TROUPE_ASSIGN(const PartialShape centers, c.with_rank(1, 2));
+  TROUPE_RETURN_IF_ERROR(c.with_rank(1, 2).status());
   TROUPE_RETURN_IF_ERROR(c.with_rank(2, 0).status());
   for (int i = 0; i < 2; ++i) c.set_output(i, PartialShape{points.has_rank() ? points[0] : -1, -1});
   return {};

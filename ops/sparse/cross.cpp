@@ -184,8 +184,8 @@ void register_sparse_cross_ops(OpRegistry& ops, KernelRegistry& kernels) {
       "The crosses of each row: every choice of one feature of each input, the sparse matrices first, the last input's "
       "going round first. ";
   enum class Form { kOld, kJoined, kHashed };
-  for (const auto [form, name] : {std::pair(Form::kOld, "SparseCross"), std::pair(Form::kJoined, "SparseCrossV2"),
-                                  std::pair(Form::kHashed, "SparseCrossHashed")}) {
+  for (const auto& [form, name] : {std::pair(Form::kOld, "SparseCross"), std::pair(Form::kJoined, "SparseCrossV2"),
+                                   std::pair(Form::kHashed, "SparseCrossHashed")}) {
     const bool old = form == Form::kOld;
     OpDef op(name);
     op.input("indices: N * int64").input("values: sparse_types").input("shapes: N * int64");

@@ -72,7 +72,7 @@ TEST_CASE("behind a training step a copy has the values of that update") {
 TEST_CASE("a copy is made where it lives") {
   Fixture f(2);
   Variables online("online"), target("target");
-  const Output a = online.read(f.s.device("/cpu:0"), "w", {2}, ones());
+  online.read(f.s.device("/cpu:0"), "w", {2}, ones());
   const Output b = target.read(f.s.device("/cpu:1"), "w", {2}, zeros());
   const Node* copy = copy_variables(f.s.device("/cpu:1"), target, online);
   f.run({}, online.initializers());

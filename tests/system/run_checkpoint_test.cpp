@@ -171,7 +171,7 @@ TEST_CASE("checkpoints that do not fit or cannot be written are one line, and ch
   CHECK(w.saved("good.ckpt").at("v").identical(kWhole.at("v")));
   w.write("file", "x");
   check_error(w.run({"--init", "init", "--checkpoint-out", w.file("file/x.ckpt")}), 1, {"cannot be written", "file"});
-  for (const std::string folder : {w.file(""), w.file("."), w.file("..")})
+  for (const std::string& folder : {w.file(""), w.file("."), w.file("..")})
     check_error(w.run({"--init", "init", "--checkpoint-out", folder}), 1, {folder, "the name of a file"});
   for (const char* option : {"--checkpoint", "--checkpoint-out", "--out", "--feeds", "--costs", "--trace"})
     check_error(w.run({"--init", "init", option, ""}), 2, {option, "name of a file is missing"});

@@ -33,7 +33,7 @@ struct MemoryFixture : test::PassFixture {
 }  // namespace
 
 TEST_CASE("a memory of which only cells and results are read leaves out its gates") {
-  for (const std::string& op : {"BlockLSTM", "BlockLSTMV2"}) {
+  for (const std::string op : {"BlockLSTM", "BlockLSTMV2"}) {
     MemoryFixture f;
     const Node* node = f.memory(op, DType::kFloat32, {{"cell_clip", 2.0f}, {"use_peephole", true}});
     CHECK(f.dropped(f.s.op("Relu", {node->out(6)})) == "_BlockLSTMStates:1");
