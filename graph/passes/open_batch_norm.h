@@ -21,7 +21,7 @@ class BatchNormOpening {
   bool visit(const Node& norm);
 
  private:
-  /// Whether the norm is such, but for who reads it.
+  /// Whether the norm is such, whatever its readers are.
   bool may_open(const Node& norm, const PassDevices& devices) const;
   /// Whether the node reads `y` element by element, and may be part of a group.
   bool fits(const Node& reader, Output y) const;

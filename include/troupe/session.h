@@ -43,8 +43,9 @@ class CancelToken {
 struct RunOptions {
   /// The run fails with kDeadlineExceeded when it takes longer, whatever it waits for. Zero: the session's default;
   /// negative: it fails at once, and no node runs; nanoseconds::max(), or beyond what the clock can count: none. What a
-  /// BlockingKernel was doing then goes on by itself, and nobody hears of it. A task of a cluster that hangs is waited
-  /// for until it counts as lost (ClusterOptions::silence).
+  /// BlockingKernel was doing then goes on by itself, and nobody hears of it. The error names the first node that was
+  /// found waiting; so does that of `cancel`. A task of a cluster that hangs is waited for until it counts as lost
+  /// (ClusterOptions::silence).
   Deadline deadline = {};
   std::optional<CancelToken> cancel = {};
   /// Fails with the first node whose kernel or resource gives a floating output with a NaN or an infinity. What is fed
