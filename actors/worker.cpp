@@ -436,7 +436,18 @@ void Worker::end_steps(const Which& which, const Error& why) {
 }
 
 void Worker::ask(uint64_t client, ContainerAsk ask) {
-  ask.done = answered_once(std::move(ask.done), make_error(Code::kCancelled, "the container's actor has gone"));
+  // What fails while the task ends fails for that: who asks is to see a task that left.
+  auto told = [self = shared_from_this(), done = std::move(ask.done)](Result<ContainerAsk::Variables> result) {
+    std::optional<Error> why;
+    if (!result.ok()) {
+      std::lock_guard guard(self->mutex_);
+      if (self->closed_) why = self->why_closed_;
+    }
+    if (why) done(*std::move(why));
+    else done(std::move(result));
+  };
+  ask.done = answered_once<Result<ContainerAsk::Variables>>(
+      std::move(told), make_error(Code::kCancelled, "the container's actor has gone"));
   if (ask.kind == ContainerAsk::Kind::kReset) {
     const std::string why = why_reset(ask.container, " by the client");
     for (const caf::actor& host : host_.directory->remove_container(ask.container))

@@ -149,6 +149,21 @@ TEST_CASE("what a client says before its first program is kept when the last ste
   }
 }
 
+TEST_CASE("what is asked of a task that ends fails because it ends, whatever is missing by then") {
+  Left t;
+  t.end_old_step();
+  t.impl->shut_down();
+  for (const auto kind : {ContainerAsk::Kind::kSnapshot, ContainerAsk::Kind::kRestore, ContainerAsk::Kind::kRestart}) {
+    std::promise<Result<ContainerAsk::Variables>> promise;
+    t.worker().ask(
+        kNext, {.kind = kind, .dataset = "train", .done = [&](auto result) { promise.set_value(std::move(result)); }});
+    const auto result = promise.get_future().get();
+    REQUIRE_FALSE(result.ok());
+    CHECK(result.error().code == Code::kUnavailable);
+    CHECK_THAT(result.error().str(), Catch::Contains("task:0 ends"));
+  }
+}
+
 TEST_CASE("what comes for a client after it has gone is dropped when the next one comes") {
   Left t;
   t.end_old_step();

@@ -107,10 +107,10 @@ TEST_CASE("tasks that are killed at random moments leave the bits of one engine"
   const auto expected = alone(kSyncMode, 2, 6 * kRun);
   LossFixture f(2, kSyncMode, [](TrainerOptions& o) { o.recovery.snapshot_interval = std::chrono::milliseconds(50); });
   f.restarts = false;
-  std::atomic<bool> done = false, failed = false;
-  std::thread killer([&] {
+  std::atomic<bool> failed = false;
+  std::jthread killer([&](const std::stop_token& stop) {
     std::mt19937 random(5);
-    while (!done) {
+    while (!stop.stop_requested()) {
       const int task = static_cast<int>(random() % 2);
       f.kill(task);
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 50));
@@ -130,7 +130,7 @@ TEST_CASE("tasks that are killed at random moments leave the bits of one engine"
     CHECK(tested.ok());
     CHECK(step_of(f.snapshot()).value() == kRun * (i + 1));
   }
-  done = true;
+  killer.request_stop();
   killer.join();
   CHECK_FALSE(failed);
   const Snapshot last = f.snapshot();
@@ -144,7 +144,7 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
   for (const bool reports : {false, true}) {
     INFO((reports ? "with" : "without") << " on_step");
     std::atomic<int64_t> until_kill = 100;  // batches that are read
-    std::atomic<bool> done = false, failed = false;
+    std::atomic<bool> failed = false;
     std::counting_semaphore<> due(0);
     const Dataset data = circle(512, 32).map([&](Element batch) {
       if (--until_kill == 0) due.release();
@@ -153,8 +153,9 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
     LossFixture f(
         2, kSyncMode, [](TrainerOptions& o) { o.recovery.snapshot_interval = std::chrono::milliseconds(1); }, data);
     f.restarts = false;
-    std::thread killer([&] {
-      for (due.acquire(); !done && !failed; due.acquire()) {
+    std::jthread killer([&](const std::stop_token& stop) {
+      const std::stop_callback wake(stop, [&] { due.release(); });
+      for (due.acquire(); !stop.stop_requested() && !failed; due.acquire()) {
         f.kill(1);
         if (!f.cluster.try_start(1).ok()) failed = true;
       }
@@ -169,8 +170,7 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
       else until_kill = 2 * report.step + 100;  // what it goes back by is read again
     };
     f.run(1'000'000, reports ? [](const StepReport&) {} : std::function<void(const StepReport&)>());
-    done = true;
-    due.release();
+    killer.request_stop();
     killer.join();
     CHECK_FALSE(failed);
     CHECK(later == 3);
