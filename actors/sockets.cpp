@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "base/printable.h"
+#include "base/system_code.h"
 
 namespace troupe {
 namespace {
@@ -25,8 +26,7 @@ using net::Address;
 constexpr size_t kMostAddresses = 8;  // of one host
 
 Error cannot_listen(const Address& address, int error) {
-  return make_error(error == EADDRINUSE ? Code::kAlreadyExists : Code::kInternal, "cannot listen at {}: {}",
-                    address.str(), system_text(error));
+  return make_error(code_of_system_error(error), "cannot listen at {}: {}", address.str(), system_text(error));
 }
 
 Result<SocketAddress> unix_address(const std::string& path) {

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/system_code.h"
+
 namespace troupe {
 namespace {
 
@@ -28,10 +30,7 @@ bool handled(int signal) {
 }
 
 Error system_error(const std::string& what, int error) {
-  const auto code = error == ENOENT                      ? Code::kNotFound
-                    : error == EAGAIN || error == ENOMEM ? Code::kResourceExhausted
-                                                         : Code::kInternal;
-  return make_error(code, "{}: {}", what, std::generic_category().message(error));
+  return make_error(code_of_system_error(error), "{}: {}", what, std::generic_category().message(error));
 }
 
 }  // namespace

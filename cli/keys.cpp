@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_code.h"
 #include "cli/commands.h"
 #include "net/certificates.h"
 #include "programs/cluster_flags.h"
@@ -35,7 +36,7 @@ struct Options {
 };
 
 Error cannot(const char* what, const std::string& path, int error) {
-  return make_error(error == EEXIST ? Code::kAlreadyExists : Code::kInternal, "cannot {} '{}': {}", what, path,
+  return make_error(code_of_system_error(error), "cannot {} '{}': {}", what, path,
                     std::generic_category().message(error));
 }
 

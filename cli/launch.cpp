@@ -15,6 +15,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/system_code.h"
 #include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
@@ -49,7 +50,7 @@ class Folder {
     const auto base = std::filesystem::temp_directory_path(none);
     std::string name = ((none ? "/tmp" : base) / "troupe-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      return make_error(Code::kInternal, "cannot make the folder {}: {}", name, std::strerror(errno));
+      return make_error(code_of_system_error(errno), "cannot make the folder {}: {}", name, std::strerror(errno));
     return std::make_unique<Folder>(name);
   }
   explicit Folder(std::string path) : path_(std::move(path)) {}
@@ -88,8 +89,11 @@ class Launch {
   Launch(const Launch&) = delete;
 
   Status run() {
-    std::ofstream(file_) << spec_.to_json();
-    if (pipe2(out_, O_CLOEXEC | O_NONBLOCK) != 0) return make_error(Code::kInternal, "pipe: {}", std::strerror(errno));
+    std::ofstream list(file_);
+    if (!(list << spec_.to_json() << std::flush))
+      return make_error(code_of_system_error(errno), "cannot write '{}': {}", file_, std::strerror(errno));
+    if (pipe2(out_, O_CLOEXEC | O_NONBLOCK) != 0)
+      return make_error(code_of_system_error(errno), "pipe: {}", std::strerror(errno));
     for (const net::TaskId& task : spec_.tasks()) workers_.push_back({task});
     for (Worker& worker : workers_) TROUPE_RETURN_IF_ERROR(start(worker));
     while (listening_ < workers_.size()) TROUPE_RETURN_IF_ERROR(turn());
@@ -150,7 +154,7 @@ class Launch {
           std::clamp<int64_t>(std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count(), 0, 1'000'000));
     pollfd ready[] = {{signals_.fd(), POLLIN, 0}, {out_[0], POLLIN, 0}};
     if (poll(ready, 2, wait_ms) < 0 && errno != EINTR)
-      return make_error(Code::kInternal, "poll: {}", std::strerror(errno));
+      return make_error(code_of_system_error(errno), "poll: {}", std::strerror(errno));
     count_listening();
     for (const auto& event : signals_.take()) {
       if (command_ <= 0)

@@ -13,15 +13,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/system_code.h"
+
 namespace troupe {
 
 Error system_error(const char* doing, const std::string& path, int number) {
-  Code code = Code::kInternal;
-  if (number == ENOENT || number == ENOTDIR) code = Code::kNotFound;
-  if (number == ENOSPC || number == EDQUOT || number == EFBIG) code = Code::kResourceExhausted;
-  if (number == EACCES || number == EPERM || number == EROFS) code = Code::kFailedPrecondition;
-  if (number == EISDIR || number == ENAMETOOLONG) code = Code::kInvalidArgument;
-  return make_error(code, "{} '{}': {}", doing, path, std::generic_category().message(number));
+  return make_error(code_of_system_error(number), "{} '{}': {}", doing, path, std::generic_category().message(number));
 }
 
 namespace {

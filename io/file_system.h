@@ -40,7 +40,7 @@ class FileLock {
   virtual Status check() const = 0;
 };
 
-/// Errors of every operation name the path: kNotFound, kResourceExhausted (no space), kInternal with the system's word.
+/// Errors of every operation name the path: code_of_system_error(), with the system's word.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

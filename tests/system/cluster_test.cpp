@@ -257,6 +257,12 @@ TEST_CASE("cluster: what is wrong is one line") {
   check_error(run({"TROUPE_CLUSTER={}", kTroupePath, "run", "g"}, "/usr/bin/env"), 2, {"TROUPE_CLUSTER: "});
   check_error(run({"cluster", "status"}), 2, {"--cluster"});
   check_error(run({"place", "g", "--cluster", c.json, "--devices", "cpu=2"}), 2, {"--devices", "its own devices"});
+  check_error(worker(R"({"cluster": {"worker": ["unix:)" + c.file("none/w0") + "\"]}}"), 1,
+              {"not found: ", "none/w0", "No such file"});
+  c.write("file", "");
+  check_error(run({"cluster", "keys", "--cluster", c.json, "--out", c.file("file")}), 1,
+              {"not found: ", "file/ca.key"});
+  check_error(run({"launch", "-n", "1", "--", c.path()}), 1, {"failed precondition: ", c.path(), "Permission denied"});
   check_error(run({"cluster"}), 2, {"subcommand", "there are status, keys"});
   check_error(run({"cluster", "statsu", "--timeout", "1"}), 2, {"no subcommand 'statsu'; there are status, keys"});
 
@@ -270,7 +276,8 @@ TEST_CASE("cluster: what is wrong is one line") {
   REQUIRE(::listen(fd, 1) == 0);
   REQUIRE(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
   const std::string port = std::to_string(ntohs(address.sin_port));
-  check_error(worker(R"({"cluster": {"worker": ["127.0.0.1:)" + port + "\"]}}"), 1, {"127.0.0.1:" + port, "in use"});
+  check_error(worker(R"({"cluster": {"worker": ["127.0.0.1:)" + port + "\"]}}"), 1,
+              {"already exists: ", "127.0.0.1:" + port, "in use"});
   ::close(fd);
   const auto held = c.start(0);
   check_error(worker(c.json), 1, {c.file("w0"), "in use"});
