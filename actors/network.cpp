@@ -74,7 +74,9 @@ class Network::Link final : public TaskLink {
 
   void add_program(PartProgram program) override {
     auto frame = register_frame(program);
+    auto partners = partners_of(program);
     const std::lock_guard guard(mutex_);
+    partners_[program.program] = std::move(partners);
     if (frame.ok()) {
       programs_[program.program] = *frame;
       if (actor_) caf::anon_send(actor_, SendFrame{0, *frame});
@@ -86,6 +88,7 @@ class Network::Link final : public TaskLink {
     net::FrameRef gone;
     const std::lock_guard guard(mutex_);
     faults_.erase(program);
+    partners_.erase(program);
     if (auto kept = programs_.extract(program)) gone = std::move(kept.mapped());
     if (actor_ && gone) network_.tell(actor_, net::make_frame(net::ReleaseProgram{program, 0}));
   }
@@ -111,9 +114,14 @@ class Network::Link final : public TaskLink {
     Lender lender(network_.engine().system());
     bool asked = false;
     {
-      const std::lock_guard guard(mutex_);
+      // No task that is asked becomes another life while it is seen to be connected.
+      const std::scoped_lock guard(network_.mutex_, mutex_);
+      const auto apart = actor_ ? network_.apart_from(task_, partners_[run.program]) : std::nullopt;
       if (const auto fault = faults_.find(run.program); fault != faults_.end()) {
         refused = fault->second;
+      } else if (apart) {
+        refused =
+            make_error(Code::kUnavailable, "{}: it is not connected to {} yet", task_name(task_), task_name(*apart));
       } else if (frame.ok() && actor_) {
         auto done = answered_once(std::move(run.done), was_lost());
         AskStep ask{*frame, run.step, std::make_shared<PartRun::Done>(std::move(done))};
@@ -195,6 +203,16 @@ class Network::Link final : public TaskLink {
     out.emplace_back(frame->bytes() > kMostUrgentBytes ? 1 : 0, std::move(frame));
     return {};
   }
+  /// The other tasks that exchange values with a part; the client itself is none.
+  std::vector<net::TaskId> partners_of(const PartProgram& program) const {
+    std::set<net::TaskId> out;
+    for (const CutEdge& edge : program.cut->edges) {
+      if (edge.from != program.part && edge.to != program.part) continue;
+      const auto& other = program.cut->parts[edge.from == program.part ? edge.to : edge.from];
+      if (const auto id = network_.task_id(other.task); id.ok() && *id != network_.self()) out.insert(*id);
+    }
+    return {out.begin(), out.end()};
+  }
   Result<net::FrameRef> register_frame(const PartProgram& program) const {
     const StepPart& part = program.cut->parts[program.part];
     net::RegisterProgram message;
@@ -223,6 +241,7 @@ class Network::Link final : public TaskLink {
   Error why_not_ = make_error(Code::kUnavailable, "it is not connected");
   std::map<uint64_t, net::FrameRef> programs_;
   std::map<uint64_t, Error> faults_;
+  std::map<uint64_t, std::vector<net::TaskId>> partners_;  // by program
 };
 
 // -- starting and ending ----------------------------------------------------------------------------------------------
@@ -501,18 +520,34 @@ void Network::is_up(const PeerContext& context) {
     ++lives_[task];  // before anything can be asked of it
     why_not_.erase(task);
     is_busy(task, false);
+    begin_round(peers, told);
+    born_[task] = round_;
     if (const auto link = links_.find(task); link != links_.end()) link->second->up(at->second.actor);
-    if (identity_.role == net::PeerRole::kClient) {
-      ++round_;
-      peers = all_peers();
-      for (const auto& [id, peer] : peers_)
-        if (peer.up) told.push_back(peer.actor);
-    }
     answer_ready();
   }
   for (const caf::actor& actor : told) tell(actor, net::make_frame(peers));
   changed_.notify_all();
   tell_watchers();
+}
+
+void Network::begin_round(net::Peers& peers, std::vector<caf::actor>& told) {
+  if (identity_.role != net::PeerRole::kClient) return;
+  ++round_;
+  peers = all_peers();
+  for (const auto& [id, peer] : peers_)
+    if (peer.up) told.push_back(peer.actor);
+}
+
+std::optional<net::TaskId> Network::apart_from(const net::TaskId& task, const std::vector<net::TaskId>& others) const {
+  const auto round = [](const auto& rounds, const net::TaskId& of) {
+    const auto at = rounds.find(of);
+    return at == rounds.end() ? 0 : at->second;
+  };
+  for (const net::TaskId& other : others) {
+    const uint64_t both = std::max(round(born_, task), round(born_, other));
+    if (round(joined_, task) < both || round(joined_, other) < both) return other;
+  }
+  return {};
 }
 
 std::shared_ptr<void> Network::watch(std::function<void()> changed) {
@@ -580,6 +615,8 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
   const net::TaskId& task = context.task;
   const bool client = context.role == net::PeerRole::kClient;
   std::optional<Peer> peer;
+  std::vector<caf::actor> told;
+  net::Peers peers;
   {
     const std::lock_guard guard(mutex_);
     if (const auto at = current(context); at != peers_.end()) {
@@ -592,8 +629,11 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
       gone_.push_back({task, context.incarnation, context.epoch});
       if (gone_.size() > kMostGone) gone_.pop_front();
       if (context.dials) stop_dialling(task);
+      // The others need not be connected to it to be ready.
+      if (peer->up && !stopped_) begin_round(peers, told);
     }
   }
+  for (const caf::actor& actor : told) tell(actor, net::make_frame(peers));
   if (why.code != Code::kCancelled && client) log_info("{} has gone: {}", task.str(), why.message);
   else if (why.code != Code::kCancelled && !left) log_warning("{}", why.message);
   if (peer || client) tell_worker(task, context.role, context.incarnation, why);
@@ -673,7 +713,7 @@ void Network::told_ready(const net::TaskId& from, const net::Ready& ready) {
     const std::lock_guard guard(mutex_);
     net::Ready& kept = devices_[from];
     if (ready.error) kept.round = ready.round, kept.error = ready.error;
-    else kept = ready;
+    else kept = ready, joined_[from] = std::max(joined_[from], ready.round);
   }
   changed_.notify_all();
   tell_watchers();

@@ -130,6 +130,11 @@ class Network : public std::enable_shared_from_this<Network> {
   bool cannot_change(const net::TaskId& task) const;
   /// Of a client, under mutex_, where it is not.
   std::string why_not_ready(const net::TaskId& task) const;
+  /// Of a client, under mutex_: what the tasks that are up are to be told of who is there now. Of a task: nothing.
+  void begin_round(net::Peers& peers, std::vector<caf::actor>& told);
+  /// Of a client, under mutex_: one of `others` whose connection with the task they have not both told of. What the
+  /// other sends before may go to the life that the task had before, and never come.
+  std::optional<net::TaskId> apart_from(const net::TaskId& task, const std::vector<net::TaskId>& others) const;
   /// Not under mutex_.
   void tell_watchers();
 
@@ -168,6 +173,8 @@ class Network : public std::enable_shared_from_this<Network> {
   std::set<net::TaskId> asked_for_;
   std::map<net::TaskId, net::Incarnation> there_;  // of those: that the client has found, and which it is
   std::map<net::TaskId, int64_t> lives_;           // of tasks, that were up
+  std::map<net::TaskId, uint64_t> born_;           // of a client: the round in which a task's life was found
+  std::map<net::TaskId, uint64_t> joined_;         // the last in which one was connected to all that are there
   int clients_leaving_ = 0;                        // clients of which the worker has not been told that they have gone
   std::vector<std::pair<caf::actor, LaneUp>> held_;  // connections of who comes after them
   bool stopped_ = false;

@@ -393,6 +393,66 @@ TEST_CASE("a task that answers and takes nothing is given up, and taken back whe
   CHECK((*again)[0].identical(value));
 }
 
+TEST_CASE("no step runs on a task that is back before those that send to it know") {
+  SocketCluster tasks(2, false);
+  const std::string through = tasks.directory.file("relay");
+  tasks.of_task = [&](ClusterOptions& options, int task) {
+    if (task == 0) options.spec = tasks.options_by(1, through).cluster.spec;
+  };
+  auto relay = std::make_unique<Relay>(through, tasks.path(1));
+  tasks.start(0), tasks.start(1);
+  const auto engine = tasks.client();
+  Graph graph(engine->ops());
+  const Scope s(graph);
+  const Output x = s.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{3}}});
+  const Output sent = s.device("/job:worker/task:1/cpu:0").op("Neg", {x});
+  const Output y = s.device("/job:worker/task:0/cpu:0").op("Mul", {sent, s.constant(Tensor::scalar(-1.0f))});
+  Session session(*engine, graph);
+  const RunOptions options{.deadline = std::chrono::minutes(1)};
+  const auto run = [&] { return session.run({{x, ramp(3)}}, {y}, {}, options); };
+  REQUIRE(run().ok());
+  // Task 1 does not hear of the end of task 0: its part of a step sends to the task's former life, and ends.
+  relay->freeze();
+  while (relay->freezes() < 1) std::this_thread::yield();
+  tasks.workers[0].reset();
+  relay.reset();
+  tasks.start(0);
+  const auto back = [&] { return cluster_status(*engine)[0]; };
+  while (!back().up || back().lives < 2) std::this_thread::yield();
+  const auto early = run();
+  REQUIRE_FALSE(early.ok());
+  CHECK(early.error().code == Code::kUnavailable);
+  CHECK_THAT(early.error().message, Catch::Contains("it is not connected to /job:worker/replica:0/task:"));
+  relay = std::make_unique<Relay>(through, tasks.path(1));
+  while (!back().ready) std::this_thread::yield();
+  while (!cluster_status(*engine)[1].ready) std::this_thread::yield();
+  const auto late = run();
+  INFO((late.ok() ? "" : late.error().str()));
+  REQUIRE(late.ok());
+  CHECK((*late)[0].identical(ramp(3)));
+}
+
+TEST_CASE("a task that is gone leaves the others ready, though they were never connected to it") {
+  SocketCluster tasks(3, false);
+  const std::string none = tasks.directory.file("none");
+  bool reaches = true;
+  tasks.of_task = [&](ClusterOptions& options, int task) {
+    if (task == 0 && !reaches) options.spec = tasks.options_by(2, none).cluster.spec;
+  };
+  for (int task = 0; task < 3; ++task) tasks.start(task);
+  const auto engine = tasks.client();
+  const auto task = [&](size_t i) { return cluster_status(*engine)[i]; };
+  tasks.workers[0].reset();
+  reaches = false;
+  tasks.start(0);
+  while (task(0).lives < 2) std::this_thread::yield();
+  while (!task(0).up || task(0).reason.find("none") == std::string::npos) std::this_thread::yield();
+  CHECK_FALSE(task(0).ready);
+  tasks.workers[2].reset();
+  while (!task(0).ready || !task(1).ready) std::this_thread::yield();
+  CHECK_FALSE(task(2).up);
+}
+
 TEST_CASE("a task that goes ends the steps that need it, and the session goes on when it is back") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
