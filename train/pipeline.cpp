@@ -118,7 +118,9 @@ class Pipeline::Impl {
     TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::snapshot"));
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !may_begin_; });  // a batch that waits for earlier snapshots goes first
-    ++snapshots_;                                      // no further batch begins
+    // What the variables are until it has gone back is of no step.
+    if (going_back_) return kept_->snapshot ? Result<Snapshot>(*kept_->snapshot) : Result<Snapshot>(*error_);
+    ++snapshots_;  // no further batch begins
     hold_.reset();
     changed_.wait(lock, [&] { return in_flight_ == 0; });
     lock.unlock();

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pipelines that lose tasks, over sockets.
+#include <atomic>
+#include <thread>
+
 #include "tests/actors/socket_cluster.h"
 #include "tests/op_library.h"
 #include "tests/train/cluster_fixture.h"
@@ -55,6 +58,54 @@ TEST_CASE("a pipeline that loses tasks ends with the bits of one that does not")
     CHECK(rest->updates == kBatches - 8);
     check_values(values_of(*client, pipeline->variables()), expected);
   }
+}
+
+TEST_CASE("snapshots that are asked for while a pipeline goes back are of the step that they name") {
+  constexpr int64_t kBatches = 24;
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, adam(constant_rate(.02f)));
+  const auto engine = Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library()});
+  REQUIRE(engine.ok());
+  const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
+  std::vector<Snapshot> expected;
+  for (int64_t step = 0; step <= kBatches; ++step) {
+    if (step > 0) REQUIRE(whole->run(1).ok());
+    expected.push_back(whole->snapshot().value());
+  }
+
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  options.devices = worker_devices(2, 1);
+  options.recovery.on_task = [&](const TaskReport&) {
+    for (int i = 0; i < 2; ++i)
+      if (!cluster.workers[static_cast<size_t>(i)]) cluster.start(i);
+  };
+  const auto pipeline = pipeline_of(*client, stages_of(2, true, true), points(kBatches), options);
+  std::atomic<int> wrong = 0, failed = 0;
+  std::vector<std::jthread> askers;
+  for (int i = 0; i < 3; ++i)
+    askers.emplace_back([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const auto taken = pipeline->snapshot();
+        const auto step = taken.ok() ? step_of(*taken) : Result<int64_t>(taken.error());
+        failed += !step.ok();
+        if (!step.ok()) continue;
+        for (const auto& [name, value] : expected[static_cast<size_t>(*step)].variables)
+          wrong += !taken->variables.contains(name) || !taken->variables.at(name).identical(value);
+      }
+    });
+  int killed = 0;
+  const auto summary = pipeline->run(kBatches, [&](const StepReport& report) {
+    if (report.step >= 2 + 2 * killed && killed < 10) cluster.workers[static_cast<size_t>(killed++ % 2)].reset();
+  });
+  askers.clear();
+  INFO((summary.ok() ? std::string() : summary.error().str()));
+  REQUIRE(summary.ok());
+  CHECK(summary->updates == kBatches);
+  CHECK(wrong == 0);
+  CHECK(failed == 0);
+  const auto last = pipeline->snapshot();
+  REQUIRE(last.ok());
+  for (const auto& [name, value] : expected.back().variables) CHECK(last->variables.at(name).identical(value));
 }
 
 TEST_CASE("a pipeline's task that does not come back is the run's error, or a stop ends the wait") {
