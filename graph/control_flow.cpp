@@ -203,4 +203,6 @@ std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensor
   return out;
 }
 
+bool in_loop(const Scope& scope) { return scope.flow() && scope.flow()->in_loop(); }
+
 }  // namespace troupe

@@ -18,9 +18,9 @@ class FlowContext {
   using BringIn = std::function<Output(Output)>;
 
   /// `outer` is the context around this one, if any; `pivot` is a node that runs whenever this branch or iteration
-  /// does.
-  FlowContext(std::shared_ptr<FlowContext> outer, const Node* pivot, BringIn bring_in)
-      : outer_(std::move(outer)), pivot_(pivot), bring_in_(std::move(bring_in)) {}
+  /// does; `loop`: this is the body of a loop.
+  FlowContext(std::shared_ptr<FlowContext> outer, const Node* pivot, BringIn bring_in, bool loop = false)
+      : outer_(std::move(outer)), pivot_(pivot), bring_in_(std::move(bring_in)), loop_(loop) {}
 
   /// Changes the inputs of a node that is about to be added: outputs from outside are brought in, control inputs from
   /// outside fall away (bringing something in waits for them), and a node without inputs waits for the pivot.
@@ -39,6 +39,8 @@ class FlowContext {
     while (at && at != other) at = at->outer_.get();
     return at == other;
   }
+  /// Whether this is the body of a loop or in one.
+  bool in_loop() const { return loop_ || (outer_ && outer_->in_loop()); }
 
  private:
   bool holds(const Node* node) const;
@@ -46,6 +48,7 @@ class FlowContext {
   std::shared_ptr<FlowContext> outer_;
   const Node* pivot_;
   BringIn bring_in_;
+  bool loop_;
   std::set<const Node*> nodes_;  // beside those that scopes in here added
   std::map<std::pair<const Node*, int>, Output> brought_;
 };

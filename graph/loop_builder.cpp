@@ -23,15 +23,17 @@ Output size_vector(const Scope& scope, const PartialShape& shape) {
 }
 
 LoopBuilder::LoopBuilder(const Scope& outer, int64_t parallel_iterations)
-    : outer_(outer), context_(std::make_shared<FlowContext>(outer.flow(), nullptr,
-                                                            [outer, parallel_iterations](Output outside) {
-                                                              return add_enter(outer, without_slash(outer.prefix()),
-                                                                               parallel_iterations, outside, true);
-                                                            })),
+    : outer_(outer), context_(std::make_shared<FlowContext>(
+                         outer.flow(), nullptr,
+                         [outer, parallel_iterations](Output outside) {
+                           return add_enter(outer, without_slash(outer.prefix()), parallel_iterations, outside, true);
+                         },
+                         true)),
       inside_(outer.within(context_)), frame_(without_slash(outer.prefix())), parallel_(parallel_iterations) {}
 
 LoopBuilder::LoopBuilder(const Scope& outer, const Node& enter, Output condition)
-    : outer_(outer), context_(std::make_shared<FlowContext>(nullptr, nullptr, [](Output inside) { return inside; })),
+    : outer_(outer), context_(std::make_shared<FlowContext>(
+                         nullptr, nullptr, [](Output inside) { return inside; }, true)),
       inside_(outer.within(context_)), frame_(*enter.attrs().get<std::string>("frame_name")),
       parallel_(enter.attrs().get_or<int64_t>("parallel_iterations", 10)), condition_(condition) {}
 

@@ -5,6 +5,7 @@
 #include "nn/precision.h"
 #include "nn/shapes.h"
 #include "nn/updates.h"
+#include "troupe/control_flow.h"
 
 namespace troupe::nn {
 namespace {
@@ -74,6 +75,13 @@ Output avg_pool(const ScopeAt& scope, Output x, int size, int stride, const std:
 
 Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options) {
+  if (training && in_loop(scope)) {
+    scope.fail(
+        invalid_argument("batch_norm '{}': in training it must be outside of loops, since a step updates its "
+                         "moving averages once",
+                         name));
+    return {};
+  }
   const int64_t c = last_size_of(scope, x, 2, "batch_norm", name);
   if (c == 0 || !variables.claim(scope, name + "/gamma")) return {};
   const Scope inside = scope.scope(name);

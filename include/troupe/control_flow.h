@@ -51,4 +51,8 @@ using ScanBody =
 std::vector<Output> scan(const ScopeAt& scope, const std::vector<Output>& tensors, const std::vector<Output>& init,
                          const ScanBody& body, WhileOptions options = {.name = "scan"});
 
+/// Whether nodes of `scope` are in a loop, be it in a branch within it: they then run once an iteration, and
+/// can be neither fetched nor a step's targets.
+bool in_loop(const Scope& scope);
+
 }  // namespace troupe

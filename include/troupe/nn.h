@@ -174,7 +174,8 @@ struct BatchNormOptions {
   float epsilon = 1e-3f;
 };
 /// Normalises x [batch, height, width, channels] or [batch, channels] by channel: in training by the batch's
-/// mean and variance, and leaves an update of `name`/moving_mean and `name`/moving_variance; else by those.
+/// mean and variance, and leaves an update of `name`/moving_mean and `name`/moving_variance; else by those. Error: in
+/// training in a loop, since an update is made once a step.
 Output batch_norm(const ScopeAt& scope, Variables& variables, Output x, const std::string& name, bool training,
                   const BatchNormOptions& options = {});
 

@@ -201,6 +201,42 @@ TEST_CASE("batch_norm normalises by the batch, moves its averages, and tests by 
   CHECK(tested[1] == Approx(0).margin(1e-6));
 }
 
+TEST_CASE("batch_norm in training names itself where it is in a loop, and may be in a branch or, in tests, in a loop") {
+  Fixture f;
+  const Output x = f.values({1, 10, 3, 30}, {2, 2});
+  const bool training = GENERATE(true, false), in_branch = GENERATE(true, false);
+  const auto norm = [&](const Scope& s, Output at) { return batch_norm(s, f.variables, at, "bn", training); };
+  const auto branch = [&](const Scope& s, Output at) {
+    const auto got = cond(
+        s, s.op("Less", {sum_all(s, at), s.constant(1e6f)}), [&](const Scope& t) { return std::vector{norm(t, at)}; },
+        [&](const Scope&) { return std::vector{at}; });
+    return got.empty() ? Output() : got[0];
+  };
+  SECTION("in a loop") {
+    const auto loop = while_loop(
+        f.s, {f.s.constant(0), x},
+        [](const Scope& s, const std::vector<Output>& v) {
+          return s.op("Less", {v[0], s.constant(2)});
+        },
+        [&](const Scope& s, const std::vector<Output>& v) -> std::vector<Output> {
+          return {v[0] + 1, in_branch ? branch(s, v[1]) : norm(s, v[1])};
+        });
+    CHECK(f.s.ok() == !training);
+    if (training) {
+      CHECK_THAT(f.s.status().error().str(), Catch::Contains("batch_norm 'bn'") && Catch::Contains("loop"));
+      return;
+    }
+    f.initialise();
+    CHECK(f.floats(loop[1])[0] == Approx(1).epsilon(0.01));  // the averages begin at 0 and 1
+  }
+  SECTION("in a branch") {
+    const Output y = branch(f.s, x);
+    f.initialise();
+    f.run({y}, f.variables.take_updates());
+    CHECK(f.variable("bn/moving_mean").values<float>()[0] == Approx(training ? 0.2 : 0));
+  }
+}
+
 TEST_CASE("dropout keeps the mean in training and does nothing in tests") {
   Fixture f;
   const Output x = f.s.op("Fill", {f.s.constant(Tensor::of<int32_t>({10000})), f.s.constant(1.f)});
