@@ -372,7 +372,10 @@ Result<uint32_t> Planner::constant_slot(const Node& node, uint32_t partition, Sp
     std::shared_ptr<const Tensor> there = kept < 0 ? nullptr : cache_.find_constant(kept, device);
     if (!there) {
       auto uploaded = context_.devices[device].gpu->upload(*value);
-      if (!uploaded.ok()) return at_node(std::move(uploaded.error()), node);
+      if (!uploaded.ok()) {
+        uploaded.error().device = context_.devices[device].name;
+        return at_node(std::move(uploaded.error()), node);
+      }
       there = std::make_shared<const Tensor>(std::move(*uploaded));
       if (kept >= 0) there = cache_.keep_constant(kept, device, std::move(there));
     }

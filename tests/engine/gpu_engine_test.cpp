@@ -360,6 +360,13 @@ TEST_CASE("gpu: memory that runs out fails the step with node, device and what i
   CHECK_THAT(failed.error().message, Contains(a.node->name()) && Contains("float32[1048576]"));
   CHECK(failed.error().step > 0);
   CHECK(s.run(d, {{x, of(1 << 10)}}).elements() == 1 << 10);
+  // A constant is copied there when the step is planned.
+  const Output large = s.gpu.named("large").constant(of(4 << 20));
+  const auto planned = s.session->run({{x, of(1)}}, {s.gpu.op("Add", {x, large})});
+  REQUIRE_FALSE(planned.ok());
+  CHECK(planned.error().code == Code::kResourceExhausted);
+  CHECK(planned.error().node == "large");
+  CHECK_THAT(planned.error().device, Catch::EndsWith("gpu:0"));
 }
 
 TEST_CASE("gpu: a launch that is refused, and a card that is lost, are errors of their steps") {
