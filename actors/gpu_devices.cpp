@@ -89,6 +89,13 @@ Status GpuDevices::add_card(const GpuOptions& options, int number, const std::st
   int64_t memory =
       static_cast<int64_t>(static_cast<double>(card.memory) * options.memory_fraction) / options.devices_per_card;
   if (options.memory_limit > 0) memory = std::min(memory, options.memory_limit);
+  if (memory < gpu::kLeastDeviceMemory)
+    return invalid_argument(
+        "GpuOptions: {} bytes for each device of card {} ({} bytes; memory_fraction {}, {} devices a card, "
+        "memory_limit "
+        "{}), which needs at least {}",
+        memory, number, card.memory, options.memory_fraction, options.devices_per_card, options.memory_limit,
+        gpu::kLeastDeviceMemory);
   for (int i = 0; i < options.devices_per_card; ++i) {
     std::shared_ptr<gpu::Blas> blas;
     if (platform_->make_blas) {

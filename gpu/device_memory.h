@@ -17,6 +17,9 @@ namespace troupe::gpu {
 
 class DeviceSegments;
 
+/// What a device can work with at least, in bytes: one slab for each of the two allocators.
+constexpr int64_t kLeastDeviceMemory = int64_t{4} << 20;
+
 struct DeviceMemoryOptions {
   int card = 0;
   /// Bytes taken from the card at most, rounded down to its granularity; 0: as many as it has.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kRound = 512;
 constexpr size_t kMostSmall = size_t{1} << 20;
-constexpr size_t kSlab = size_t{2} << 20;
+constexpr size_t kSlab = kLeastDeviceMemory / 2;
 constexpr size_t kMostPiece = size_t{32} << 20;  // what goes back to the card goes by pieces
 constexpr size_t kMostMarks = 64;                // before someone looks which are passed
 /// Addresses for each byte of memory, so that large blocks find room beside holes.

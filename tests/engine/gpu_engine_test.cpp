@@ -438,6 +438,8 @@ TEST_CASE("gpu: options that cannot be, and cards that are not there, are errors
   CHECK(code([](GpuOptions& o) { o.memory_fraction = 0; }) == Code::kInvalidArgument);
   CHECK(code([](GpuOptions& o) { o.memory_fraction = NAN; }) == Code::kInvalidArgument);
   CHECK(code([](GpuOptions& o) { o.memory_limit = -1; }) == Code::kInvalidArgument);
+  // With one slab for two allocators a step that is fed has no memory for its first result.
+  CHECK(code([](GpuOptions& o) { o.memory_limit = 3 << 20; }) == Code::kInvalidArgument);
   CHECK(code([](GpuOptions& o) { o.cards = -1; }) == std::nullopt);
   // CUDA itself: this build lacks it, or this machine a driver or so many cards.
   CHECK(code([](GpuOptions& o) { o = {.cards = 64}; }) == Code::kUnavailable);
