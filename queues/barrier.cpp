@@ -15,7 +15,7 @@ Result<std::unique_ptr<Resource>> Barrier::make(QueueOptions options) {
   QueueOptions ready = options;
   ready.dtypes.insert(ready.dtypes.begin(), DType::kString);
   if (!ready.shapes.empty()) ready.shapes.insert(ready.shapes.begin(), PartialShape::scalar());
-  TROUPE_ASSIGN(std::unique_ptr<Resource> queue, PriorityQueue::make(std::move(ready)));
+  TROUPE_ASSIGN(std::unique_ptr<Resource> queue, PriorityQueue::make_called("barrier", std::move(ready)));
   std::unique_ptr<PriorityQueue> mine(static_cast<PriorityQueue*>(queue.release()));
   return std::unique_ptr<Resource>(new Barrier(std::move(options), std::move(mine)));
 }

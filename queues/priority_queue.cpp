@@ -4,14 +4,14 @@
 
 namespace troupe {
 
-Result<std::unique_ptr<Resource>> PriorityQueue::make(QueueOptions options) {
+Result<std::unique_ptr<Resource>> PriorityQueue::make_called(const char* kind, QueueOptions options) {
   if (options.shapes.size() != options.dtypes.size())
-    return invalid_argument("queue '{}' has {} component types but {} shapes", options.name, options.dtypes.size(),
+    return invalid_argument("{} '{}' has {} component types but {} shapes", kind, options.name, options.dtypes.size(),
                             options.shapes.size());
   options.dtypes.insert(options.dtypes.begin(), DType::kInt64);
   options.shapes.insert(options.shapes.begin(), PartialShape::scalar());
   TROUPE_RETURN_IF_ERROR(check(options));
-  return std::unique_ptr<Resource>(new PriorityQueue(std::move(options)));
+  return std::unique_ptr<Resource>(new PriorityQueue(std::move(options), kind));
 }
 
 void PriorityQueue::push(QueueElement element) {

@@ -69,6 +69,7 @@ TEST_CASE("a closed barrier lets in what is missing, then gives what is left") {
   CHECK_FALSE(f.sink.answered(exact));  // "b" may still come
   REQUIRE(f.ints({"b"}, {2}).ok());
   CHECK(f.sink.error(exact).code == Code::kOutOfRange);
+  CHECK_THAT(f.sink.error(exact).message, Catch::StartsWith("barrier 'b' is closed and has insufficient elements"));
   CHECK(f.sink.outputs(some)[3].identical(Tensor::of<int32_t>({1, 2})));
   CHECK(f.barrier().close(false).error().code == Code::kCancelled);
   REQUIRE(f.barrier().close(true).ok());
@@ -91,6 +92,7 @@ TEST_CASE("a take that is cancelled takes nothing") {
   REQUIRE(f.ints({"a"}, {1}).ok());
   f.barrier().cancel(1, 7);
   CHECK(f.sink.error(gone).code == Code::kCancelled);
+  CHECK_THAT(f.sink.error(gone).message, Contains("of barrier 'b' was cancelled"));
   CHECK(f.sink.ok(f.take(1)));
 }
 
