@@ -137,6 +137,8 @@ void Trainer::Impl::finish(const Done& done, RunResult result) {
   Launches launches;
   {
     std::lock_guard lock(mutex_);
+    // A queue of a task that has started again is empty, which is no end of the data.
+    if (!result.ok()) look_after_tasks();
     done(std::move(result), launches);
     schedule(launches);
   }
