@@ -116,7 +116,9 @@ class Network::Link final : public TaskLink {
     {
       // No task that is asked becomes another life while it is seen to be connected.
       const std::scoped_lock guard(network_.mutex_, mutex_);
-      const auto apart = actor_ ? network_.apart_from(task_, partners_[run.program]) : std::nullopt;
+      const auto partners = partners_.find(run.program);
+      const auto apart =
+          actor_ && partners != partners_.end() ? network_.apart_from(task_, partners->second) : std::nullopt;
       if (const auto fault = faults_.find(run.program); fault != faults_.end()) {
         refused = fault->second;
       } else if (apart) {

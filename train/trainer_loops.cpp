@@ -137,7 +137,7 @@ void Trainer::Impl::finish(const Done& done, RunResult result) {
   Launches launches;
   {
     std::lock_guard lock(mutex_);
-    // A queue of a task that has started again is empty, which is no end of the data.
+    // A queue of a task that has started again is empty: the data have not ended.
     if (!result.ok()) look_after_tasks();
     done(std::move(result), launches);
     schedule(launches);

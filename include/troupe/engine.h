@@ -63,7 +63,7 @@ struct GpuOptions {
   /// The part of each card's memory that its devices may take, together: above 0, at most 1. None is taken before it is
   /// needed.
   double memory_fraction = 0.95;
-  /// Bytes that each device may take, if that is less; 0: no more than its share.
+  /// Bytes that each device may take, if that is less; 0: no more than its share. A device needs 4 MiB either way.
   int64_t memory_limit = 0;
   /// Products of float32 may be made of numbers rounded to 10 bits of mantissa (TF32), which is several times as fast.
   bool tf32 = false;
