@@ -316,12 +316,17 @@ void ClusterView::restart_dataset(const std::string& name, std::function<void(St
 /// Ends all parts of a step that has failed.
 class CutProgram::Parts final : public RemoteParts {
  public:
-  Parts(std::vector<std::shared_ptr<TaskLink>> links, int64_t step) : links_(std::move(links)), step_(step) {}
+  Parts(std::shared_ptr<const CutStep> cut, std::vector<std::shared_ptr<TaskLink>> links, int64_t step)
+      : cut_(std::move(cut)), links_(std::move(links)), step_(step) {}
   void abort(const Error& error) override {
     for (const auto& link : links_) link->abort(step_, error);
   }
+  bool has(const std::string& task) const override {
+    return std::ranges::any_of(cut_->parts, [&](const StepPart& part) { return part.task == task; });
+  }
 
  private:
+  const std::shared_ptr<const CutStep> cut_;
   const std::vector<std::shared_ptr<TaskLink>> links_;
   const int64_t step_;
 };
@@ -418,6 +423,8 @@ void CutProgram::add_costs(CostModel& out) const {
         out.add(node->name(), cost.kind, cost.ns, cost.bytes, cost.firings, cost.in_step);
 }
 
-std::shared_ptr<RemoteParts> CutProgram::parts(int64_t step) const { return std::make_shared<Parts>(links_, step); }
+std::shared_ptr<RemoteParts> CutProgram::parts(int64_t step) const {
+  return std::make_shared<Parts>(cut_, links_, step);
+}
 
 }  // namespace troupe

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "actors/lender.h"
+#include "actors/step_timer.h"
 #include "base/engine_thread.h"
 #include "base/join.h"
 #include "base/log.h"
@@ -653,9 +654,27 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
 }
 
 void Network::tell_worker(const net::TaskId& task, net::PeerRole role, const net::Incarnation& life, const Error& why) {
+  if (identity_.role == net::PeerRole::kClient) end_steps_of(task_name(task), why);
   if (!engine_.worker) return;
   if (role == net::PeerRole::kClient) engine_.worker->drop_client(life.low, why);
   engine_.worker->lost_task(task_name(task), why);
+}
+
+void Network::end_steps_of(const std::string& task, const Error& why) {
+  const Directory& directory = *engine_.directory;
+  directory.from_outside([&] {
+    for (const StepRef& step : directory.steps.running())
+      if (step->parts && step->parts->has(task)) abort_step(step, why, directory);
+  });
+}
+
+void Network::cut_off(const std::set<StepOfClient>& steps, const Error& why) {
+  if (identity_.role == net::PeerRole::kClient) return;  // it knows which steps have parts there
+  const std::lock_guard guard(mutex_);
+  for (const StepOfClient& step : steps)
+    for (const auto& [task, peer] : peers_)
+      if (peer.role == net::PeerRole::kClient && peer.life.low == step.client)
+        tell(peer.actor, net::make_frame(net::AbortRun{step.step, why}));
 }
 
 // -- messages ---------------------------------------------------------------------------------------------------------
@@ -721,6 +740,16 @@ void Network::told_ready(const net::TaskId& from, const net::Ready& ready) {
   tell_watchers();
 }
 
+Status Network::told_abort(const net::TaskId& from, const net::AbortRun& message) {
+  if (identity_.role != net::PeerRole::kClient) return invalid_argument("ABORT from a task");
+  const Directory& directory = *engine_.directory;
+  directory.from_outside([&] {
+    const StepRef step = directory.steps.find(static_cast<int64_t>(message.step));
+    if (step && step->parts && step->parts->has(task_name(from))) abort_step(step, message.error, directory);
+  });
+  return {};
+}
+
 void Network::tell(const caf::actor& peer, Result<net::FrameRef> frame, PeerLane lane) {
   if (!frame.ok()) return log_error("a message to a peer: {}", frame.error().message);
   caf::anon_send(peer, SendFrame{static_cast<uint32_t>(lane), std::move(*frame)});
@@ -750,17 +779,18 @@ bool Network::send(const std::string& to, EdgeValue value) {
     if (const auto at = peers_.find(*id); at != peers_.end())
       stream = at->second.streams[static_cast<size_t>(lane)], actor = at->second.actor;
   }
-  if (!stream) {
+  const auto not_connected = [&] {
     engine_.worker->abort(value.client, value.step, make_error(Code::kUnavailable, "{} is not connected", to));
     return false;
-  }
+  };
+  if (!stream) return not_connected();
   // A device goes on with its step while another thread writes what is large; one that is lent has nothing to go on
   // with.
   const bool writes = lane == PeerLane::kControl || (EngineThread::is_lent() && (*frame)->bytes() <= kMostLentBytes);
-  if (writes) return stream->send(std::move(*frame));
-  const bool full = stream->announce(*frame);
-  caf::anon_send(actor, SendFrame{static_cast<uint32_t>(lane), std::move(*frame), true});
-  return full;
+  const auto sent = writes ? stream->send(std::move(*frame)) : stream->queue(std::move(*frame));
+  if (sent == PeerStream::Sent::kClosed) return not_connected();
+  if (!writes) caf::anon_send(actor, FlushLane{static_cast<uint32_t>(lane)});
+  return sent == PeerStream::Sent::kFull;
 }
 
 Result<net::TaskId> Network::task_id(const std::string& name) const {

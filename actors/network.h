@@ -77,9 +77,14 @@ class Network : public std::enable_shared_from_this<Network> {
   void dial_again(const PeerContext& peer, uint32_t lane, uint64_t received);
   /// `left`: it has said goodbye.
   void lost(const PeerContext& peer, const Error& why, bool left);
+  /// Values of these steps were on their way to another task, and may never come. The parts of the steps here may have
+  /// ended well, so the clients are told.
+  void cut_off(const std::set<StepOfClient>& steps, const Error& why);
   /// Messages about the cluster.
   void told_peers(const net::TaskId& from, const net::Peers& peers);
   void told_ready(const net::TaskId& from, const net::Ready& ready);
+  /// Of a client: a step of its cannot end well. Error: kInvalidArgument for a task, which has none.
+  Status told_abort(const net::TaskId& from, const net::AbortRun& message);
 
  private:
   class Link;
@@ -116,6 +121,9 @@ class Network : public std::enable_shared_from_this<Network> {
   void answer_ready();
   /// Under mutex_: tells a client that waits for that why they are not.
   void cannot_be_ready(const Error& why);
+  /// Of a client, not under mutex_: the steps end of which the task has run a part, or runs one. What a part that has
+  /// ended well sent to others may be lost with the task.
+  void end_steps_of(const std::string& task, const Error& why);
   /// Not under mutex_: that a task has gone, or a client. Of the latter its own actor tells it, which brings nothing
   /// any more: what comes late of it would be taken for its successor's.
   void tell_worker(const net::TaskId& task, net::PeerRole role, const net::Incarnation& life, const Error& why);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "actors/lender.h"
 #include "actors/network.h"
@@ -22,6 +23,14 @@ uint64_t client_of(const net::Incarnation& life) { return life.low; }
 /// Whether to act on a frame takes moments, so that the thread that has read it may.
 bool is_brief(net::FrameType type) {
   return type == net::FrameType::kRun || type == net::FrameType::kDone || type == net::FrameType::kAbort;
+}
+
+/// The step of a frame that brings a value.
+std::optional<StepOfClient> step_of_value(const net::EncodedFrame& frame) {
+  if (frame.type() != net::FrameType::kTensor) return {};
+  const auto value = net::decode<net::EdgeTensor>(frame.body());
+  if (!value.ok()) return {};
+  return StepOfClient{value->client, value->step};
 }
 
 /// The program that a REGISTER brings.
@@ -58,7 +67,8 @@ caf::behavior PeerActor::make_behavior() {
       [this](const LaneFrames& m) { came(m); },
       [this](const LaneFault& m) { fault(m.why); },
       [this](LaneBroken& m) { broke(m); },
-      [this](SendFrame& m) { c_.streams[m.lane]->send(std::move(m.frame), m.announced); },
+      [this](SendFrame& m) { c_.streams[m.lane]->send(std::move(m.frame)); },
+      [this](const FlushLane& m) { c_.streams[m.lane]->flush(); },
       [this](AskStep& m) {
         const uint32_t lane = m.frame->bytes() > kMostUrgentBytes ? 1 : 0;
         asked_.emplace(m.step, Asked{std::move(m.done), steady_ns()});
@@ -189,6 +199,11 @@ Status PeerActor::handle(uint32_t lane, net::ReceivedFrame received) {
       TROUPE_ASSIGN(const net::Peers peers, net::decode<net::Peers>(frame.body));
       c_.network->told_peers(c_.task, peers);
       return {};
+    }
+    case net::FrameType::kAbort: {
+      if (c_.role == net::PeerRole::kClient) break;
+      TROUPE_ASSIGN(const net::AbortRun message, net::decode<net::AbortRun>(frame.body));
+      return c_.network->told_abort(c_.task, message);
     }
     case net::FrameType::kReady: {
       TROUPE_ASSIGN(const net::Ready ready, net::decode<net::Ready>(frame.body));
@@ -453,13 +468,17 @@ void PeerActor::lost(Error why) {
       std::ranges::find_if(c_.streams, &PeerStream::connected, [](const auto& s) -> PeerStream& { return *s; });
   if (auto bye = net::make_frame(net::Bye{why.message}); bye.ok() && !left_ && lane != c_.streams.end())
     (*lane)->send_now(std::move(*bye));
-  for (const auto& stream : c_.streams) stream->close();
+  std::set<StepOfClient> cut_off;
+  for (const auto& stream : c_.streams)
+    for (const net::FrameRef& frame : stream->close())
+      if (const auto step = step_of_value(*frame)) cut_off.insert(*step);
   why.message = fmt::format("{}: {}", task_name(c_.task), why.message);
   const auto asked = std::exchange(asked_, {});
   for (const auto& [step, question] : asked) (*question.done)(why);
   const auto asks = std::exchange(container_asks_, {});
   for (const auto& [request, ask] : asks) ask->done(why);
   c_.network->lost(c_, why, left_);
+  c_.network->cut_off(cut_off, why);
   c_.network->engine().may_send();
   quit();
 }

@@ -10,6 +10,7 @@
 // | LaneFault    | multiplexer     | what came is not as it should be: the peer is lost                             |
 // | LaneBroken   | multiplexer     | the connection is dialled anew, or waited for, until the peer counts as lost   |
 // | SendFrame    | worker, network | the frame goes out, behind those before it on its lane, when there is credit   |
+// | FlushLane    | network         | what a device has queued goes out, likewise                                    |
 // | AskStep      | a session       | sends a RUN; its DONE, or the loss of the peer, is told to who asked           |
 // | AskContainer | a session       | sends a SNAPSHOT, RESTORE, RESET or RESTART; its RESULTs are told to who asked |
 // | PeerTick     | itself          | acknowledges, pings, or gives the peer up                                      |
@@ -75,7 +76,10 @@ struct LaneBroken {
 struct SendFrame {
   uint32_t lane = 0;
   net::FrameRef frame;
-  bool announced = false;  // to its stream
+};
+/// Send what was queued.
+struct FlushLane {
+  uint32_t lane = 0;
 };
 /// Run a step there.
 struct AskStep {
@@ -175,6 +179,7 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneFrames)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneFault)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::LaneBroken)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::SendFrame)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::FlushLane)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskStep)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::AskContainer)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::PeerTick)

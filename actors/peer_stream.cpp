@@ -4,21 +4,34 @@
 #include "base/steady_clock.h"
 
 namespace troupe {
-bool PeerStream::announce(const net::FrameRef& frame) {
-  const std::lock_guard guard(mutex_);
-  return !closed_ && load_->add(frame->bytes());
+
+PeerStream::Sent PeerStream::push(net::FrameRef frame) {
+  if (closed_) return Sent::kClosed;
+  ++loaded_frames_, loaded_bytes_ += frame->bytes();
+  const bool full = load_->add(frame->bytes());
+  stream_.push(std::move(frame));
+  return full ? Sent::kFull : Sent::kYes;
 }
 
-bool PeerStream::send(net::FrameRef frame, bool announced) {
+PeerStream::Sent PeerStream::queue(net::FrameRef frame) {
+  const std::lock_guard guard(mutex_);
+  return push(std::move(frame));
+}
+
+PeerStream::Sent PeerStream::send(net::FrameRef frame) {
   std::unique_lock guard(mutex_);
-  if (closed_) return false;
-  ++loaded_frames_, loaded_bytes_ += frame->bytes();
-  const bool full = !announced && load_->add(frame->bytes());
-  stream_.push(std::move(frame));
-  const auto written_by = flush(steady_ns());
+  const Sent sent = push(std::move(frame));
+  const auto written_by = hand_on(steady_ns());
   guard.unlock();
   if (written_by) written_by->write_queue();
-  return full;
+  return sent;
+}
+
+void PeerStream::flush() {
+  std::unique_lock guard(mutex_);
+  const auto written_by = hand_on(steady_ns());
+  guard.unlock();
+  if (written_by) written_by->write_queue();
 }
 
 void PeerStream::send_now(net::FrameRef frame) {
@@ -47,7 +60,7 @@ Status PeerStream::connect(uint64_t number, std::shared_ptr<LaneHandler> connect
   }
   unload();
   connection_->start();
-  const auto written_by = flush(steady_ns());
+  const auto written_by = hand_on(steady_ns());
   guard.unlock();
   if (written_by) written_by->write_queue();
   return {};
@@ -61,11 +74,12 @@ bool PeerStream::disconnect(uint64_t number) {
   return true;
 }
 
-void PeerStream::close() {
+std::vector<net::FrameRef> PeerStream::close() {
   const std::scoped_lock guard(receiving_, mutex_);
   closed_ = true;
   if (connection_) connection_->close();
   connection_ = nullptr;
+  return {stream_.kept().begin(), stream_.kept().end()};
 }
 
 bool PeerStream::connected() const {
@@ -83,7 +97,7 @@ void PeerStream::receive(uint64_t number, std::vector<net::ReceivedFrame> frames
     heard_ = true;
     fresh = fresh_of(std::move(frames), now);
     unload();
-    written_by = flush(now);
+    written_by = hand_on(now);
   }
   take(std::move(fresh));
   if (written_by) written_by->write_queue();
@@ -108,7 +122,7 @@ std::optional<int64_t> PeerStream::wants_tick() {
 
 std::optional<int64_t> PeerStream::tick(int64_t now) {
   std::unique_lock guard(mutex_);
-  const auto written_by = flush(now);
+  const auto written_by = hand_on(now);
   const auto at = stream_.ack_at();
   told_ = at.has_value();
   guard.unlock();
@@ -136,7 +150,7 @@ int64_t PeerStream::stands_ns(int64_t now) const {
   return connection_ ? connection_->stands_ns(now) : 0;
 }
 
-std::shared_ptr<LaneHandler> PeerStream::flush(int64_t now) {
+std::shared_ptr<LaneHandler> PeerStream::hand_on(int64_t now) {
   if (!connection_) return nullptr;
   std::vector<net::OutgoingFrame> out;
   while (auto frame = stream_.next()) out.push_back(std::move(*frame));

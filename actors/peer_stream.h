@@ -20,11 +20,15 @@ class PeerStream {
  public:
   explicit PeerStream(std::shared_ptr<PeerLoad> load) : load_(std::move(load)) {}
 
-  /// Sends it in its turn: now, or when there is a connection and credit. After close() it is dropped. Whether who
-  /// sends is to wait: see PeerLoad::add(). `announced`: it is in the load already.
-  bool send(net::FrameRef frame, bool announced = false);
-  /// Counts a frame that another thread is about to send. Whether who announces it is to wait.
-  bool announce(const net::FrameRef& frame);
+  /// What became of a frame. kFull: it has its turn, and who sends is to wait, see PeerLoad::add(). kClosed: it is
+  /// dropped.
+  enum class Sent { kYes, kFull, kClosed };
+  /// Sends it in its turn: now, or when there is a connection and credit.
+  Sent send(net::FrameRef frame);
+  /// The same, for another thread to write it: by flush().
+  Sent queue(net::FrameRef frame);
+  /// Sends what has its turn.
+  void flush();
   /// A PING, PONG or BYE: now, or never.
   void send_now(net::FrameRef frame);
 
@@ -33,8 +37,9 @@ class PeerStream {
   Status connect(uint64_t number, std::shared_ptr<LaneHandler> connection, bool resumed, uint64_t received);
   /// Closes that connection; false: it is not the present one.
   bool disconnect(uint64_t number);
-  /// For good. Once it has returned, `take` of receive() is not running, and is not called any more.
-  void close();
+  /// For good. Once it has returned, `take` of receive() is not running, and is not called any more. Returns the frames
+  /// that the peer has not acknowledged.
+  std::vector<net::FrameRef> close();
   bool connected() const;
 
   /// What came over a connection, on the multiplexer's thread: acknowledges it, sends what there is credit for now, and
@@ -57,9 +62,11 @@ class PeerStream {
 
  private:
   Result<std::vector<net::ReceivedFrame>> fresh_of(std::vector<net::ReceivedFrame> frames, int64_t now);
-  /// With the mutex held: queues what there is credit for, in its order. Where there is something, what is to write it
-  /// when the mutex is free again: a write may take long.
-  [[nodiscard]] std::shared_ptr<LaneHandler> flush(int64_t now);
+  /// With the mutex held: what queue() does.
+  Sent push(net::FrameRef frame);
+  /// With the mutex held: hands on what there is credit for, in its order. Where there is something, what is to write
+  /// it when the mutex is free again: a write may take long.
+  [[nodiscard]] std::shared_ptr<LaneHandler> hand_on(int64_t now);
   /// Takes what was acknowledged out of the load.
   void unload();
 

@@ -53,6 +53,12 @@ bool StepTable::watch(int64_t id, std::function<void()> then) {
   return true;
 }
 
+StepRef StepTable::find(int64_t id) const {
+  std::lock_guard guard(mutex_);
+  const auto at = entries_.find(id);
+  return at == entries_.end() ? StepRef() : at->second.step.lock();
+}
+
 std::vector<StepRef> StepTable::running(const void* owner) const {
   std::vector<StepRef> out;
   std::lock_guard guard(mutex_);

@@ -28,6 +28,8 @@ class StepTable {
   bool is_running(int64_t id) const;
   /// Whether the step is running; then `then` is called, on some thread, when it has ended.
   bool watch(int64_t id, std::function<void()> then);
+  /// The step of that number, if it is running and has been set.
+  StepRef find(int64_t id) const;
   /// Those of a session; of nullptr all.
   std::vector<StepRef> running(const void* owner = nullptr) const;
   /// Returns when every caller has been answered.

@@ -109,6 +109,12 @@ class TaskLink {
   virtual void ask(ContainerAsk ask) = 0;
 };
 
+/// A step by its client and the client's number for it, as a value that goes from task to task names it.
+struct StepOfClient {
+  uint64_t client = 0, step = 0;
+  auto operator<=>(const StepOfClient&) const = default;
+};
+
 /// A tensor (or, undefined, a mere signal) on its way from task to task.
 struct EdgeValue {
   uint64_t client = 0;  // whose step it is

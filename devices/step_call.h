@@ -34,6 +34,8 @@ class RemoteParts {
   virtual ~RemoteParts() = default;
   /// The step has failed: all parts are to end. Once, from any thread.
   virtual void abort(const Error& error) = 0;
+  /// Whether the task runs one, or did.
+  virtual bool has(const std::string& task) const = 0;
 };
 
 /// States: running -> (failed) -> done. fail() may come at any time from any thread; the first error wins. The last

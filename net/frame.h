@@ -94,6 +94,8 @@ class EncodedFrame {
   FrameType type() const { return header_.type; }
   /// On the wire, with the header.
   uint64_t bytes() const { return header_.bytes(); }
+  /// The message.
+  std::string_view body() const { return std::string_view(head_).substr(0, header_.body); }
   /// The header with these numbers.
   FrameHeader header(uint64_t sequence, uint64_t acknowledged) const;
   /// What follows the header: body with table, then each tensor that has bytes. None is empty.

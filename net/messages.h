@@ -210,7 +210,8 @@ struct EdgeTensor {
   std::string form = {};
 };
 /// Master -> worker: end the step, for this reason. Answered by its StepDone, unless that is under way. It may come
-/// before its RUN.
+/// before its RUN. Worker -> master: the step cannot end well, though the worker's own part may have: what that sent to
+/// another task is lost.
 struct AbortRun {
   static constexpr FrameType kType = FrameType::kAbort;
   uint64_t step = 0;

@@ -62,6 +62,8 @@ class Stream {
   uint64_t waiting_bytes() const { return kept_bytes_ - in_flight_bytes_; }
   uint64_t in_flight_frames() const { return sent_ - acknowledged_; }
   uint64_t in_flight_bytes() const { return in_flight_bytes_; }
+  /// Those that are not acknowledged, in the order of push().
+  const std::deque<FrameRef>& kept() const { return kept_; }
   /// The numbers of the invariants.
   uint64_t acknowledged() const { return acknowledged_; }
   uint64_t sent() const { return sent_; }

@@ -432,6 +432,91 @@ TEST_CASE("no step runs on a task that is back before those that send to it know
   CHECK((*late)[0].identical(ramp(3)));
 }
 
+namespace {
+
+/// Task 0 counts a step and sends a value to task 1, which fetches it. The client reaches task 1 by one relay, task 0
+/// by another, and loses it after a moment's silence.
+struct SentAndEnded {
+  SentAndEnded() : tasks(2, false), to_client(tasks.directory.file("client")), to_task(tasks.directory.file("task")) {
+    tasks.of_task = [this](ClusterOptions& options, int task) {
+      if (task != 0) return;
+      options.spec = tasks.options_by(1, to_task).cluster.spec;
+      options.silence = std::chrono::seconds(2);
+    };
+    by_client = std::make_unique<Relay>(to_client, tasks.path(1));
+    by_task = std::make_unique<Relay>(to_task, tasks.path(1));
+    tasks.start(0), tasks.start(1);
+    auto made = Engine::create(tasks.options_by(1, to_client));
+    INFO((made.ok() ? "" : made.error().str()));
+    REQUIRE(made.ok());
+    engine = std::move(*made);
+    graph = std::make_unique<Graph>(engine->ops());
+    const Scope first = Scope(*graph).device("/job:worker/task:0/cpu:0");
+    const Output steps = first.op("VarHandleOp", {}, {{"dtype", DType::kInt32}, {"shape", PartialShape{}}});
+    count = first.op("ReadVariableOp", {steps}, {{"dtype", DType::kInt32}});
+    const Node* const counts = first.node("AssignAddVariableOp", {steps, first.constant(1)});
+    const Output sent = first.after({counts}).op("ReadVariableOp", {steps}, {{"dtype", DType::kInt32}});
+    y = Scope(*graph).device("/job:worker/task:1/cpu:0").op("Neg", {sent});
+    session = std::make_unique<Session>(*engine, *graph);
+    REQUIRE(session->run({first.node("AssignVariableOp", {steps, first.constant(0)})}).ok());
+    REQUIRE(session->run({y}).ok());
+    REQUIRE(counted() == 1);
+  }
+  int32_t counted() {
+    const auto now = session->run({count});
+    REQUIRE(now.ok());
+    return (*now)[0].data<int32_t>()[0];
+  }
+  /// A step whose part in task 0 has ended, while its value and its RUN stand before task 1.
+  std::future<RunResult> begin() {
+    by_task->stall_after(0);  // what is dialled anew too
+    by_client->stall_after(0);
+    auto step = session->run_future({}, {y}, {}, {.deadline = std::chrono::minutes(1)});
+    while (counted() < 2) std::this_thread::yield();
+    while (tasks.workers[0]->engine().impl().worker->running() > 0) std::this_thread::yield();
+    return step;
+  }
+  void goes_on() { by_client->stall_after(UINT64_MAX); }
+
+  SocketCluster tasks;
+  const std::string to_client, to_task;
+  std::unique_ptr<Relay> by_client, by_task;
+  std::unique_ptr<Engine> engine;
+  std::unique_ptr<Graph> graph;
+  Output count, y;
+  std::unique_ptr<Session> session;
+};
+
+}  // namespace
+
+TEST_CASE("a step whose value is lost between two tasks, of which one had ended its part, ends") {
+  SentAndEnded t;
+  auto step = t.begin();
+  const Engine& first = t.tasks.workers[0]->engine();
+  const auto task = [&] { return cluster_status(first)[0]; };
+  while (task().up) std::this_thread::yield();  // it has not given the task up
+  t.by_task->freeze();
+  while (t.by_task->freezes() < 1) std::this_thread::yield();  // what stands never comes
+  t.by_task->stall_after(UINT64_MAX);
+  while (!task().up) std::this_thread::yield();
+  t.goes_on();
+  const RunResult end = step.get();
+  refused(end, Code::kUnavailable, "/job:worker/replica:0/task:1: nothing came from it for");
+  const auto next = t.session->run({t.y});
+  INFO((next.ok() ? "" : next.error().str()));
+  REQUIRE(next.ok());
+  for (const TaskStatus& task : cluster_status(*t.engine)) CHECK(task.lives == 1);
+}
+
+TEST_CASE("a step ends whose value is lost with the task that had ended its part") {
+  SentAndEnded t;
+  auto step = t.begin();
+  t.tasks.workers[0].reset();
+  while (cluster_status(*t.engine)[0].up) std::this_thread::yield();
+  t.goes_on();
+  refused(step.get(), Code::kUnavailable, "/job:worker/replica:0/task:0");
+}
+
 TEST_CASE("a task that is gone leaves the others ready, though they were never connected to it") {
   SocketCluster tasks(3, false);
   const std::string none = tasks.directory.file("none");

@@ -121,18 +121,34 @@ TEST_CASE("a stream that is closed takes nothing any more, though frames are on 
     sender.join();
     CHECK(pair.ends[1].faults == 0);
     CHECK_FALSE(pair.ends[1].stream->connected());
-    CHECK_FALSE(pair.ends[1].stream->send(numbered(1, 1)));
+    CHECK(pair.ends[1].stream->send(numbered(1, 1)) == PeerStream::Sent::kClosed);
+    CHECK(pair.ends[1].stream->queue(numbered(1, 1)) == PeerStream::Sent::kClosed);
     CHECK(pair.ends[1].load->bytes() == 0);
   }
 }
 
-TEST_CASE("a stream counts what it is told of until it is acknowledged") {
+TEST_CASE("a stream that is closed tells what was not acknowledged, sent or not") {
+  Pair pair;
+  pair.connect();
+  PeerStream& from = *pair.ends[0].stream;
+  from.send(numbered(1, 1));
+  while (pair.ends[0].load->bytes() > 0) {
+    pair.ends[1].stream->tick(INT64_MAX);
+    std::this_thread::yield();
+  }
+  const net::FrameRef sent = numbered(2, 1), queued = numbered(3, 1);
+  from.send(sent);
+  from.queue(queued);
+  CHECK(from.close() == std::vector<net::FrameRef>{sent, queued});
+}
+
+TEST_CASE("a stream counts what is queued and sent until it is acknowledged") {
   Pair pair;
   End& from = pair.ends[0];
   const net::FrameRef frame = numbered(1, 1);
-  CHECK_FALSE(from.stream->announce(frame));
+  CHECK(from.stream->queue(frame) == PeerStream::Sent::kYes);
   CHECK(from.load->bytes() == frame->bytes());
-  from.stream->send(frame, true);
+  from.stream->flush();
   from.stream->send(numbered(2, 1));
   CHECK(from.load->bytes() == 2 * frame->bytes());
   CHECK_FALSE(from.stream->heard_ns().has_value());
