@@ -25,10 +25,15 @@ class Gathering {
     const std::lock_guard lock(mutex_);
     ++left_;
   }
-  void came(const std::string& name, Result<Tensor> value) {
+  void came(const std::string& name, const std::string& device, Result<Tensor> value) {
     std::unique_lock lock(mutex_);
-    if (value.ok()) variables_[name] = std::move(*value);
-    else if (error_.ok()) error_ = make_error(value.error().code, "variable '{}': {}", name, value.error().message);
+    if (value.ok()) {
+      variables_[name] = std::move(*value);
+    } else if (error_.ok()) {
+      Error error = make_error(value.error().code, "variable '{}': {}", name, value.error().message);
+      error.device = device;
+      error_ = std::move(error);
+    }
     finish(lock);
   }
   void asked_for_all() {
@@ -158,11 +163,13 @@ void GpuDevices::bring_to_host(Variables variables, std::function<void(Result<Va
     gathering->await();
     const auto at =
         std::ranges::find_if(devices_, [&value = value](const auto& device) { return device->holds(value); });
+    const std::string device = at == devices_.end() ? "" : infos_[static_cast<size_t>(at - devices_.begin())].name;
     Status asked = make_error(Code::kInternal, "is in the memory of no device");
     if (at != devices_.end())
-      asked = (*at)->copy_out(
-          value, [gathering, name = name](Result<Tensor> here) { gathering->came(name, std::move(here)); });
-    if (!asked.ok()) gathering->came(name, std::move(asked.error()));
+      asked = (*at)->copy_out(value, [gathering, name = name, device](Result<Tensor> here) {
+        gathering->came(name, device, std::move(here));
+      });
+    if (!asked.ok()) gathering->came(name, device, std::move(asked.error()));
   }
   gathering->asked_for_all();
 }

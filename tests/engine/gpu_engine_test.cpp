@@ -298,6 +298,25 @@ TEST_CASE("gpu: values cross between the devices of a card, between cards, and t
   CHECK(got.data<float>()[1] == 15);
 }
 
+TEST_CASE("gpu: a snapshot that a lost card's variable keeps from being made names both") {
+  FakeGpus gpus({.cards = 2});
+  if (!gpus.runtime) return;
+  GpuStage s(gpus, gpus.options(2, 1));
+  for (const char* device : {"/gpu:0", "/gpu:1"}) {
+    const Scope on = s.scope.device(device);
+    const Output v =
+        on.op("VarHandleOp", {},
+              {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}, {"shared_name", "of" + std::string(device)}});
+    const Node* const set = on.node("AssignVariableOp", {v, on.constant(Tensor::of<float>({1, 2}))});
+    REQUIRE(s.session->run({}, {}, {set}).ok());
+  }
+  gpus.runtime->lose(1, 0);
+  const auto snapshot = s.engine->snapshot().get();
+  REQUIRE_FALSE(snapshot.ok());
+  CHECK(snapshot.error().code == Code::kUnavailable);
+  CHECK_THAT(snapshot.error().str(), Catch::Contains("variable 'of/gpu:1'") && Catch::Contains("device:gpu:1"));
+}
+
 TEST_CASE("gpu: what one card sends another, which is lost, ends its step and no other") {
   for (int round = 0; round < many(12); ++round) {
     FakeGpus gpus({.seed = static_cast<uint64_t>(round), .cards = 2});
