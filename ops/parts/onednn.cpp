@@ -34,10 +34,8 @@ Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector
     reorders_.emplace_back();
     before_.emplace_back();
     if (a.plain == a.wanted) continue;
-    if (a.added_to) before_.back() = dnnl::reorder(dnnl::reorder::primitive_desc(engine_, a.plain, engine_, a.wanted));
-    const auto& from = a.output ? a.wanted : a.plain;
-    const auto& to = a.output ? a.plain : a.wanted;
-    reorders_.back() = dnnl::reorder(dnnl::reorder::primitive_desc(engine_, from, engine_, to));
+    if (a.added_to) before_.back() = make_reorder(a.plain, a.wanted);
+    reorders_.back() = a.output ? make_reorder(a.wanted, a.plain) : make_reorder(a.plain, a.wanted);
   }
 }
 
@@ -48,6 +46,27 @@ struct Primitive::Call {
   memory scratch;
   std::unordered_map<int, memory> arguments;
 };
+
+// In oneDNN's own mode the primitive would hold its scratch memory for good.
+Primitive::Reorder Primitive::make_reorder(const memory::desc& from, const memory::desc& to) const {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::reorder::primitive_desc pd(engine_, from, engine_, to, attr);
+  return {dnnl::reorder(pd), pd.scratchpad_desc()};
+}
+
+Status Primitive::reorder(const Reorder& how, Call& call, const KernelContext& c, const memory& from,
+                          const memory& to) const {
+  std::unordered_map<int, memory> arguments = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  Tensor room;
+  if (const size_t bytes = how.scratch.get_size(); bytes > 0) {
+    TROUPE_ASSIGN(room, c.allocate(DType::kUInt8, {static_cast<int64_t>(bytes)}));
+    arguments.emplace(DNNL_ARG_SCRATCHPAD, memory(how.scratch, engine_, room.mutable_raw()));
+  }
+  how.primitive.execute(call.stream, arguments);
+  call.stream.wait();
+  return {};
+}
 
 Primitive::~Primitive() = default;
 
@@ -92,8 +111,7 @@ Status Primitive::run(Call& call, const KernelContext& c, std::span<void* const>
       const std::lock_guard lock(mutex_);
       if (!kept_[i].defined()) {
         TROUPE_RETURN_IF_ERROR(room(wanted));
-        reorders_[i].execute(call.stream, plain, wanted);
-        call.stream.wait();
+        TROUPE_RETURN_IF_ERROR(reorder(reorders_[i], call, c, plain, wanted));
         kept_[i] = held.back();
       }
       // Only where it is another, since padding is written then.
@@ -102,13 +120,14 @@ Status Primitive::run(Call& call, const KernelContext& c, std::span<void* const>
       continue;
     }
     TROUPE_RETURN_IF_ERROR(room(wanted));
-    if (!a.output) reorders_[i].execute(call.stream, plain, wanted);
-    if (before_[i]) before_[i].execute(call.stream, plain, wanted);
+    if (!a.output) TROUPE_RETURN_IF_ERROR(reorder(reorders_[i], call, c, plain, wanted));
+    if (before_[i]) TROUPE_RETURN_IF_ERROR(reorder(before_[i], call, c, plain, wanted));
   }
   if (call.scratch) TROUPE_RETURN_IF_ERROR(room(call.scratch));
   primitive_.execute(call.stream, call.arguments);
   for (size_t i = 0; i < arguments_.size(); ++i)
-    if (arguments_[i].output && reorders_[i]) reorders_[i].execute(call.stream, call.wanted[i], call.plain[i]);
+    if (arguments_[i].output && reorders_[i])
+      TROUPE_RETURN_IF_ERROR(reorder(reorders_[i], call, c, call.wanted[i], call.plain[i]));
   call.stream.wait();
   return {};
 }

@@ -40,6 +40,14 @@ class Primitive {
 
  private:
   struct Call;
+  struct Reorder {
+    dnnl::reorder primitive;     // empty where the layouts are the same
+    dnnl::memory::desc scratch;  // that it wants; of Winograd's filters four times as large as these
+    explicit operator bool() const { return static_cast<bool>(primitive); }
+  };
+  Reorder make_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to) const;
+  Status reorder(const Reorder& how, Call& call, const KernelContext& c, const dnnl::memory& from,
+                 const dnnl::memory& to) const;
   /// One that nobody uses, or a new one.
   std::unique_ptr<Call> take_call() const;
   Status run(Call& call, const KernelContext& c, std::span<void* const> data) const;
@@ -47,8 +55,8 @@ class Primitive {
   dnnl::engine engine_;
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
-  std::vector<dnnl::reorder> reorders_;  // by argument; empty where plain is wanted
-  std::vector<dnnl::reorder> before_;    // of outputs that are added to; else empty
+  std::vector<Reorder> reorders_;  // by argument; empty where plain is wanted
+  std::vector<Reorder> before_;    // of outputs that are added to; else empty
   dnnl::memory::desc scratch_;
   mutable std::mutex mutex_;
   mutable std::vector<Tensor> kept_;                  // by argument, as wanted
