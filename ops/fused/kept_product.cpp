@@ -68,7 +68,8 @@ struct KeptProduct::State {
     return true;
   }
 
-  std::shared_ptr<const onednn::Primitive> primitive(int64_t m, int64_t n, int64_t k) const {
+  std::shared_ptr<const onednn::Primitive> primitive(int64_t m, int64_t n, int64_t k,
+                                                     const std::shared_ptr<onednn::KeptLayouts>& layouts) const {
     using dnnl::memory;
     const auto f32 = memory::data_type::f32;
     const auto rows_of = [&](memory::dims dims, bool transposed) {
@@ -89,11 +90,11 @@ struct KeptProduct::State {
     std::vector<onednn::Argument> arguments = {{DNNL_ARG_SRC, a, pd.src_desc()},
                                                {DNNL_ARG_WEIGHTS, b, pd.weights_desc()},
                                                {DNNL_ARG_DST, y, pd.dst_desc(), true}};
-    arguments[1].kept = true;
+    arguments[1].kept = 1;
     if (epilogue.bias()) arguments.push_back({DNNL_ARG_BIAS, bias, bias});
     if (epilogue.image() >= 0) arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, y, y});
     return std::make_shared<const onednn::Primitive>(engine, dnnl::matmul(pd), std::move(arguments),
-                                                     pd.scratchpad_desc());
+                                                     pd.scratchpad_desc(), layouts);
   }
 
   /// The constant in panels of kPanelColumns columns, the last one with zeros.
@@ -171,7 +172,8 @@ struct KeptProduct::State {
     }
     if (!ta && panels_are_fast()) return by_panels(c, m, n, k);
     if (!takes_rows(m)) return Tensor();
-    const auto found = primitives.get({c.threads(), m}, [&] { return primitive(m, n, k); });
+    const auto found =
+        primitives.get({c.threads(), m}, [&](const auto& layouts) { return primitive(m, n, k, layouts); });
     if (!found) return Tensor();
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, {m, n}));
     const auto raw = [&](int i) { return const_cast<void*>(c.input(i).raw()); };

@@ -8,8 +8,8 @@
 namespace troupe {
 
 /// The product of _FusedMatMul whose second factor is a Const of float32, with bias, added matrix and activation on the
-/// way, part by part; of one row by a loop. The layout takes as much memory as the constant, without AVX-512 (by
-/// oneDNN) for each of the first two numbers of rows that come. Any number of threads.
+/// way, part by part; of one row by a loop. The layout takes as much memory as the constant; without AVX-512 (by
+/// oneDNN) twice that where the first two numbers of rows that come want different ones. Any number of threads.
 class KeptProduct {
  public:
   /// nullptr where the factor is not such, or oneDNN is not there.

@@ -90,7 +90,8 @@ struct Setting {
   const std::optional<BlockedForm>& blocked;
   const Epilogue& epilogue;  // of the forward direction
   bool constant_filter;      // it was one when the kernel was made
-  bool kept_filter;          // it is the same in every call
+  int64_t kept_filter;       // not 0: it is the same in every call, of that version
+  const std::shared_ptr<onednn::KeptLayouts>& layouts;
 };
 
 /// Convolution primitives of the three directions for activations and filter of these layouts.
@@ -130,9 +131,11 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
     std::vector<onednn::Argument> arguments = {
         {id_a, plain[at_a], a}, {id_b, plain[at_b], b}, {id_y, plain[at_y], y, true}};
     arguments[2].added_to = setting.epilogue.image() >= 0;
-    for (onednn::Argument& argument : arguments) argument.kept = argument.id == DNNL_ARG_WEIGHTS && setting.kept_filter;
+    for (onednn::Argument& argument : arguments)
+      if (argument.id == DNNL_ARG_WEIGHTS) argument.kept = setting.kept_filter;
     if (setting.epilogue.bias()) arguments.push_back({DNNL_ARG_BIAS, bias, bias});
-    return std::make_shared<const onednn::Primitive>(engine, primitive, std::move(arguments), pd.scratchpad_desc());
+    return std::make_shared<const onednn::Primitive>(engine, primitive, std::move(arguments), pd.scratchpad_desc(),
+                                                     setting.layouts);
   };
   if (direction == ConvDirection::kOutput)
     return wrap(forward, dnnl::convolution_forward(forward), forward.src_desc(), DNNL_ARG_SRC, forward.weights_desc(),
@@ -330,9 +333,9 @@ template <class T> class CpuConvolution final : public ComputeKernel {
     const onednn::PrimitiveCache::Key key = {c.threads(), s.batch,  s.in_channels,   s.y.in,
                                              s.x.in,      s.y.size, s.x.size,        s.out_channels,
                                              s.group_in,  kept,     epilogue.empty()};
-    const auto primitive = primitives_.get(key, [&] {
-      return make_primitive({direction_, attrs_.layout.channels_first, blocked_, epilogue, constant_filter_, kept > 0},
-                            s);
+    const auto primitive = primitives_.get(key, [&](const auto& layouts) {
+      return make_primitive(
+          {direction_, attrs_.layout.channels_first, blocked_, epilogue, constant_filter_, kept, layouts}, s);
     });
     if (!primitive) return false;
     TROUPE_ASSIGN(y, output(c, all.made, epilogue.image()));

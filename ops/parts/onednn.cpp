@@ -26,10 +26,23 @@ void append_activation(dnnl::post_ops& ops, std::string_view activation) {
   else if (activation == "GeluExact") ops.append_eltwise(1, algorithm::eltwise_gelu_erf, 0, 0);
 }
 
+Result<std::shared_ptr<const Tensor>> KeptLayouts::get(const Argument& argument,
+                                                       const std::function<Result<Tensor>()>& make) {
+  const std::lock_guard lock(mutex_);
+  for (const Layout& l : layouts_)
+    if (l.argument.kept == argument.kept && l.argument.plain == argument.plain && l.argument.wanted == argument.wanted)
+      if (auto known = l.data.lock()) return known;
+  std::erase_if(layouts_, [](const Layout& l) { return l.data.expired(); });
+  TROUPE_ASSIGN(Tensor made, make());
+  auto data = std::make_shared<const Tensor>(std::move(made));
+  layouts_.push_back({argument, data});
+  return data;
+}
+
 Primitive::Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
-                     memory::desc scratch)
+                     memory::desc scratch, std::shared_ptr<KeptLayouts> layouts)
     : engine_(std::move(engine)), primitive_(std::move(primitive)), arguments_(std::move(arguments)),
-      scratch_(std::move(scratch)), kept_(arguments_.size()) {
+      scratch_(std::move(scratch)), layouts_(std::move(layouts)), kept_(arguments_.size()) {
   for (const Argument& a : arguments_) {
     reorders_.emplace_back();
     before_.emplace_back();
@@ -109,13 +122,15 @@ Status Primitive::run(Call& call, const KernelContext& c, std::span<void* const>
     if (!reorders_[i]) continue;
     if (a.kept) {
       const std::lock_guard lock(mutex_);
-      if (!kept_[i].defined()) {
-        TROUPE_RETURN_IF_ERROR(room(wanted));
-        TROUPE_RETURN_IF_ERROR(reorder(reorders_[i], call, c, plain, wanted));
-        kept_[i] = held.back();
+      if (!kept_[i]) {
+        TROUPE_ASSIGN(kept_[i], layouts_->get(a, [&]() -> Result<Tensor> {
+          TROUPE_RETURN_IF_ERROR(room(wanted));
+          TROUPE_RETURN_IF_ERROR(reorder(reorders_[i], call, c, plain, wanted));
+          return held.back();
+        }));
       }
       // Only where it is another, since padding is written then.
-      if (void* const kept = const_cast<void*>(kept_[i].raw()); wanted.get_data_handle() != kept)
+      if (void* const kept = const_cast<void*>(kept_[i]->raw()); wanted.get_data_handle() != kept)
         wanted.set_data_handle(kept);
       continue;
     }
@@ -149,15 +164,14 @@ Status Primitive::run(const KernelContext& c, std::span<void* const> data) const
   }
 }
 
-std::shared_ptr<const Primitive> PrimitiveCache::get(const Key& key,
-                                                     const std::function<std::shared_ptr<const Primitive>()>& make) {
+std::shared_ptr<const Primitive> PrimitiveCache::get(const Key& key, const Make& make) {
   std::lock_guard lock(mutex_);
   for (const auto& [known, primitive] : entries_)
     if (known == key) return primitive;
   if (!memory_available(kRoomForCode)) return nullptr;  // oneDNN would crash; there may be memory the next time
   std::shared_ptr<const Primitive> made;
   try {
-    made = make();
+    made = make(layouts_);
   } catch (const std::bad_alloc&) {
     return nullptr;  // there may be memory the next time
   } catch (const dnnl::error& e) {

@@ -23,17 +23,34 @@ struct Argument {
   int id;  // DNNL_ARG_...
   dnnl::memory::desc plain, wanted;
   bool output = false;
-  bool kept = false;      // the same data in every run, so that it is reordered once; an input
   bool added_to = false;  // an output that holds what is added to it
+  int64_t kept = 0;       // not 0: the same data in every run, of that version, so that it is reordered once; an input
+};
+
+/// What the primitives of one kernel lay out once, such as a constant filter. Primitives of other shapes often want the
+/// same layout, and share it. It goes with the last primitive that has it. Thread-safe.
+class KeptLayouts {
+ public:
+  /// The data of that version in the layout that `argument` wants, by make() where no primitive has it. Errors: those
+  /// of make().
+  Result<std::shared_ptr<const Tensor>> get(const Argument& argument, const std::function<Result<Tensor>()>& make);
+
+ private:
+  struct Layout {
+    Argument argument;
+    std::weak_ptr<const Tensor> data;
+  };
+  std::mutex mutex_;
+  std::vector<Layout> layouts_;
 };
 
 /// A primitive made for one set of shapes and one number of threads. Any number of threads may run it at once; scratch
 /// memory and reordered tensors come from the calling device.
 class Primitive {
  public:
-  /// `scratch` is the primitive's scratchpad_desc(), in user mode. Throws dnnl::error.
-  Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments,
-            dnnl::memory::desc scratch);
+  /// `scratch` is the primitive's scratchpad_desc(), in user mode. `layouts`: the kernel's. Throws dnnl::error.
+  Primitive(dnnl::engine engine, dnnl::primitive primitive, std::vector<Argument> arguments, dnnl::memory::desc scratch,
+            std::shared_ptr<KeptLayouts> layouts);
   ~Primitive();
   /// data[i] belongs to argument i. Errors: memory refused, kInternal.
   Status run(const KernelContext& c, std::span<void* const> data) const;
@@ -58,22 +75,26 @@ class Primitive {
   std::vector<Reorder> reorders_;  // by argument; empty where plain is wanted
   std::vector<Reorder> before_;    // of outputs that are added to; else empty
   dnnl::memory::desc scratch_;
+  std::shared_ptr<KeptLayouts> layouts_;
   mutable std::mutex mutex_;
-  mutable std::vector<Tensor> kept_;                  // by argument, as wanted
-  mutable std::vector<std::unique_ptr<Call>> calls_;  // that wait for their next use
+  mutable std::vector<std::shared_ptr<const Tensor>> kept_;  // by argument, as wanted
+  mutable std::vector<std::unique_ptr<Call>> calls_;         // that wait for their next use
 };
 
 /// The primitives of one kernel by shape. Thread-safe.
 class PrimitiveCache {
  public:
   using Key = std::array<int64_t, 12>;
-  /// The primitive for `key`, made by make() at its first use; nullptr when make() gave nullptr or oneDNN refused.
-  std::shared_ptr<const Primitive> get(const Key& key, const std::function<std::shared_ptr<const Primitive>()>& make);
+  using Make = std::function<std::shared_ptr<const Primitive>(const std::shared_ptr<KeptLayouts>&)>;
+  /// The primitive for `key`, made by make() at its first use, with what the primitives here share; nullptr when make()
+  /// gave nullptr or oneDNN refused.
+  std::shared_ptr<const Primitive> get(const Key& key, const Make& make);
   void clear();
 
  private:
   /// Shapes kept; beyond that the oldest goes.
   static constexpr size_t kMost = 16;
+  const std::shared_ptr<KeptLayouts> layouts_ = std::make_shared<KeptLayouts>();
   std::mutex mutex_;
   std::vector<std::pair<Key, std::shared_ptr<const Primitive>>> entries_;
 };
