@@ -170,6 +170,9 @@ class Planner {
   /// that where it asks to be, or to that of a dataset; the datasets that are elsewhere come along. Returns nothing for
   /// other nodes. Error: a dataset is made elsewhere, and has to be.
   Result<std::optional<uint32_t>> place_reader(const Node& node, const Node* holder);
+  /// `adds`, which reads a handle of `holder`, may add it to a list: has that list, and all that it goes through, on
+  /// the handle's device, where its makers ask for one; else they are together anyway.
+  void place_list(const Node& adds, const Node& holder);
   Error does_not_go(Output value, const Node& reader, uint32_t device) const;
   /// Error: several readers want a dataset on several tasks.
   Status check_readers() const;

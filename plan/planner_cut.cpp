@@ -461,6 +461,7 @@ Status Planner::find_homes() {
     if (!holder) TROUPE_RETURN_IF_ERROR(bring_home(*node));
     TROUPE_ASSIGN(const auto place, place_reader(*node, holder));
     if (place && tasks_[*place] != tasks_[device_of(*node)]) moved_[node->id()] = *place;
+    if (holder) place_list(*node, *holder);
   }
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datasets of the graph, and locks of its mutexes, in steps of several tasks. They are variants that hold handles,
-// which mean something to their own task alone, so what reads one runs where it was made. Where a reader uses a
-// resource of another task, as what gives an iterator its dataset does, the dataset is made there instead.
+// Datasets of the graph, locks of its mutexes and lists of handles, in steps of several tasks. They are variants that
+// hold handles, which mean something to their own task alone, so what reads one runs where it was made. Where a reader
+// uses a resource of another task, as what gives an iterator its dataset does, the dataset is made there instead.
 #include "base/device_name.h"
 #include "plan/planner.h"
 
@@ -77,6 +77,35 @@ bool Planner::leaves_open(const Node& node, uint32_t device) const {
   if (node.device().empty() || context_.soft_placement || context_.scatter) return true;
   const auto wanted = DeviceName::parse(node.device()), full = DeviceName::parse(context_.devices[device].name);
   return wanted.ok() && full.ok() && wanted->matches(*full);
+}
+
+void Planner::place_list(const Node& adds, const Node& holder) {
+  if (!adds.op().name().starts_with("TensorList")) return;
+  const Node* maker = &holder;
+  const auto named = [&] { return !maker->device().empty() || moved_.contains(maker->id()); };
+  while (!named()) {
+    if (maker->inputs().empty()) return;
+    const Output from = step_->now(maker->inputs()[0]);
+    if (from.dtype() != DType::kResource || step_->is_fed(from)) return;
+    maker = from.node;
+  }
+  std::unordered_map<const Node*, std::vector<const Node*>> others;  // of one variant
+  for (const Node* node : step_->nodes())
+    for (const Output& in : node->inputs())
+      if (const Output value = step_->now(in); value.dtype() == DType::kVariant && !step_->is_fed(value)) {
+        others[value.node].push_back(node);
+        others[node].push_back(value.node);
+      }
+  const uint32_t device = device_of(*maker);
+  std::vector<const Node*> waiting = {&adds};
+  std::unordered_set<const Node*> seen = {&adds};
+  while (!waiting.empty()) {
+    const Node* const node = waiting.back();
+    waiting.pop_back();
+    moved_[node->id()] = device;
+    for (const Node* other : others[node])
+      if (seen.insert(other).second) waiting.push_back(other);
+  }
 }
 
 }  // namespace troupe
