@@ -67,10 +67,15 @@ void CtcBeamSearch::step(const double* log_y) {
     if (!enters(prefixes_[i].old_total)) continue;
     for (int64_t label = 0; label < blank; ++label) {
       const double log_p = log_y[label] + extension(prefixes_[i], label);
-      if (!enters(log_p)) continue;
+      const auto known = children_.find(i * classes_ + label);
+      if (known != children_.end() && prefixes_[known->second].total > kLogZero) continue;  // it is there
+      if (!enters(log_p)) {  // one that was dropped in this step is not followed by labels either, as in TensorFlow
+        if (known != children_.end())
+          prefixes_[known->second].old_total = prefixes_[known->second].old_blank = kLogZero;
+        continue;
+      }
       const int64_t next = child(i, label);
       Prefix& p = prefixes_[next];
-      if (p.total > kLogZero) continue;  // it is there
       p.total = p.in_label = log_p;
       p.blank = kLogZero;
       push(next);

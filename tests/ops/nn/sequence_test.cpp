@@ -88,6 +88,16 @@ TEST_CASE("a wide enough beam finds the likeliest labels with the probability of
   }
 }
 
+TEST_CASE("a narrow beam does not go on from a prefix that it dropped and refused in one step") {
+  const Tensor logits = D({5, 1, 2, 5, 0, 2, 0, 1, 1, 4, 2, 0}, {4, 1, 3});  // what TensorFlow finds
+  const Attrs attrs = {{"beam_width", int64_t{2}}, {"top_paths", int64_t{2}}, {"merge_repeated", false}};
+  const Tensor best = *apply("CTCBeamSearchDecoder", {logits, I({4})}, attrs, 2);
+  CHECK(std::ranges::equal(best.values<int64_t>(), std::vector<int64_t>{0, 0}));
+  const Tensor scores = *apply("CTCBeamSearchDecoder", {logits, I({4})}, attrs, 6);
+  CHECK(scores.data<double>()[0] == Approx(-1.030872615));
+  CHECK(scores.data<double>()[1] == Approx(-2.009116112));
+}
+
 TEST_CASE("decoders take sequences without steps or numbers and refuse paths that are not there") {
   const Tensor nan = D({NAN, NAN}, {1, 1, 2});
   Attrs attrs = {{"beam_width", int64_t{2}}, {"top_paths", int64_t{1}}};
