@@ -148,8 +148,11 @@ class Network::Link final : public TaskLink {
     ask.done = answered_once(std::move(ask.done), was_lost());
     AskContainer message{{}, request, std::make_shared<ContainerAsk>(std::move(ask))};
     const Status made = make_frames(request, *message.ask, message.frames);
-    Error refused = made.ok() ? Error() : made.error();
-    if (made.ok()) {
+    Error refused;
+    if (!made.ok()) {
+      refused = made.error();
+      refused.message = fmt::format("this cannot be asked of {}: {}", task_name(task_), refused.message);
+    } else {
       const std::lock_guard guard(mutex_);
       if (actor_) {
         caf::anon_send(actor_, std::move(message));

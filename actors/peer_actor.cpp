@@ -321,7 +321,7 @@ Status PeerActor::handle_container(net::Frame& frame) {
     ask.kind = ContainerAsk::Kind::kReset;
     ask.container = message.container;
   }
-  ask.done = [peer = caf::actor(this), request](Result<ContainerAsk::Variables> result) {
+  ask.done = [peer = caf::actor(this), request, network = c_.network](Result<ContainerAsk::Variables> result) {
     net::RequestDone done{request};
     std::vector<Tensor> tensors;
     if (!result.ok()) {
@@ -333,7 +333,11 @@ Status PeerActor::handle_container(net::Frame& frame) {
       }
     }
     auto frame = net::make_frame(done, std::move(tensors));
-    if (!frame.ok()) frame = net::make_frame(net::RequestDone{request, false, frame.error()});
+    if (!frame.ok()) {
+      Error why = frame.error();
+      why.message = fmt::format("the variables cannot be sent from {}: {}", network->engine().task, why.message);
+      frame = net::make_frame(net::RequestDone{request, false, std::move(why)});
+    }
     if (!frame.ok()) return;
     const uint32_t lane = (*frame)->bytes() > kMostUrgentBytes ? 1 : 0;
     caf::anon_send(peer, SendFrame{lane, std::move(*frame)});

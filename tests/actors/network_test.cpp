@@ -709,6 +709,35 @@ TEST_CASE("of variables that a former client left elsewhere a snapshot has those
   CHECK(of_none.error().message.find("variable 'v' is on /job:worker/replica:0/task:") != std::string::npos);
 }
 
+TEST_CASE("variables that no frame carries are errors of snapshots and restoring that name the task") {
+  SocketCluster tasks(2);
+  const auto engine = tasks.client();
+  Graph graph(engine->ops());
+  const Scope on = Scope(graph).device("/job:worker/task:1");
+  const auto variable = [&](const std::string& name, DType dtype) {
+    return on.op("VarHandleOp", {}, {{"dtype", dtype}, {"shape", PartialShape::scalar()}, {"shared_name", name}});
+  };
+  const Output list = on.op("EmptyTensorList", {on.constant<int32_t>(-1), on.constant<int32_t>(-1)},
+                            {{"element_dtype", DType::kFloat32}});
+  const Node* const set = on.node("AssignVariableOp", {variable("list", DType::kVariant), list});
+  const Node* const other = on.node("AssignVariableOp", {variable("number", DType::kFloat32), on.constant(1.f)});
+  REQUIRE(on.ok());
+  Session session(*engine, graph);
+  REQUIRE(session.run(other).ok());
+  auto taken = engine->snapshot().get();
+  REQUIRE(taken.ok());
+  REQUIRE(session.run(set).ok());
+  const auto refused = engine->snapshot().get();
+  REQUIRE_FALSE(refused.ok());
+  CHECK_THAT(refused.error().message, Catch::Contains("cannot be sent from /job:worker/replica:0/task:1: "));
+  taken->variables["number"] = *Tensor::make(DType::kVariant, Shape{});
+  const Status restored = engine->restore(*taken);
+  REQUIRE_FALSE(restored.ok());
+  CHECK_THAT(restored.error().message, Catch::Contains("asked of /job:worker/replica:0/task:1: "));
+  taken->variables["number"] = Tensor::scalar(2.f);
+  CHECK(engine->restore(*taken).ok());
+}
+
 TEST_CASE("snapshots, restoring and resets reach the variables of all tasks over sockets") {
   SocketCluster tasks(2);
   const auto engine = tasks.client();
