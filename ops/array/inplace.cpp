@@ -5,6 +5,7 @@
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
 #include "ops/parts/type_dispatch.h"
+#include "ops/parts/wrapping.h"
 #include "troupe/op_cost.h"
 
 namespace troupe {
