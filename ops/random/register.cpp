@@ -12,6 +12,7 @@ void register_random_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_random_generator_ops(ops, kernels);
   register_random_integer_ops(ops, kernels);
   register_random_truncated_ops(ops, kernels);
+  register_sobol_ops(ops, kernels);
 }
 
 }  // namespace troupe

@@ -18,6 +18,7 @@ void register_random_gamma_ops(OpRegistry&, KernelRegistry&);
 void register_random_generator_ops(OpRegistry&, KernelRegistry&);
 void register_random_integer_ops(OpRegistry&, KernelRegistry&);
 void register_random_truncated_ops(OpRegistry&, KernelRegistry&);
+void register_sobol_ops(OpRegistry&, KernelRegistry&);
 
 // Of the files of kernels of GPUs.
 TROUPE_GPU_VARIANTS(register_random_gpu)

@@ -413,6 +413,7 @@ StringNGrams : k:1..3 data=[n] data_splits={0,n} @ngram_widths={1,2}|{} @pad_wid
 UnicodeDecode UnicodeDecodeWithOffsets UnicodeTranscode : input=[*S] @input_encoding='UTF-8'|'UTF-16-BE'|'UTF-32-BE'
   @output_encoding='UTF-8'|'UTF-16-BE' @errors='replace'|'ignore' @replacement_char=(32..99)
 UnicodeEncode : input_values=[n](-5..999) input_splits={0,n} @errors='replace'|'ignore' @replacement_char=(32..99)
+SobolSample : dim=(1..9) num_results=(1..9) skip=(0..9)
 RandomIndexShuffle : index=<5 seed=[3] max_index=(4..9) @rounds=4|6
 StringSplit : input=[n] delimiter=''|'~'|','
 StringSplitV2 : input=[n] sep=''|','

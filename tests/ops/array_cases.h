@@ -165,6 +165,11 @@ inline std::vector<OpCase> random_cases() {
                   Tensor::of<uint32_t>({4, 8, 9})},
                  {},
                  {Tensor::of<uint32_t>({2, 1, 8})}});
+  out.push_back({"SobolSample",
+                 {I(3), I(3), I(2)},
+                 {},
+                 {F({0.25, 0.75, 0.75, 0.375, 0.375, 0.625, 0.875, 0.875, 0.125}, {3, 3})}});
+  out.push_back({"SobolSample", {I(1), I(2), I(0)}, {{"dtype", DType::kFloat64}}, {D({0.5, 0.75}, {2, 1})}});
   out.push_back({"Multinomial", {F({0, 1, 2, 3}, {2, 2}), I(5)}, {}, {}, false, true});
   out.push_back({"StatelessMultinomial", {F({0, 1, 2, 3}, {2, 2}), I(5), I({1, 2})}, {}, {}, false, true});
   const Tensor key = Tensor::of<uint64_t>({7}), counter = Tensor::of<uint64_t>({0, 0}), philox = I(1);

@@ -231,3 +231,9 @@ def shuffled_indices(case):
     for most, seed, rounds in ((11, [1, 2, 3], 4), (10**6, [4, 5, 6], 4), (2**45, [-7, 8, 9], 8)):
         case.fetch(tf.raw_ops.RandomIndexShuffle(index=i, seed=tf.constant(seed, tf.int64), max_index=tf.constant(most, tf.int64),
                                                  rounds=rounds))
+
+
+@golden()
+def sobol_points(case):
+    for dim, points, skip, dtype in ((3, 20, 0, tf.float32), (101, 5, 700, tf.float64), (7, 1, 1 << 28, tf.float32)):
+        case.fetch(tf.math.sobol_sample(dim, case.feed(f"n{dim}", np.int32(points)), skip, dtype))

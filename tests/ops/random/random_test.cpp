@@ -280,6 +280,33 @@ TEST_CASE("an index that cannot be shuffled is an error", "[random]") {
   check_always_fails("RandomIndexShuffle", {L({0, 1}), seed, L({4, 4, 4})}, "index [2] and max_index [3]");
 }
 
+TEST_CASE("points of Sobol's sequence have every cell of a grid equally often", "[random]") {
+  for (const int64_t dim : {2, 101}) {
+    const auto y = apply("SobolSample", {I(static_cast<int>(dim)), I(255), I(0)}, {{"dtype", DType::kFloat64}});
+    REQUIRE(y.ok());
+    REQUIRE(y->shape() == Shape{255, dim});
+    for (int64_t d = 0; d < dim; ++d) {
+      std::vector<int> seen(256);
+      seen[0] = 1;  // the point at 0, which is left out
+      for (int64_t i = 0; i < 255; ++i) ++seen.at(static_cast<size_t>(y->data<double>()[i * dim + d] * 256));
+      CHECK(std::ranges::all_of(seen, [](int n) { return n == 1; }));
+    }
+  }
+  const auto all = apply("SobolSample", {I(7), I(90), I(10)}), some = apply("SobolSample", {I(7), I(20), I(80)});
+  REQUIRE((all.ok() && some.ok()));
+  CHECK(std::equal(some->data<float>(), some->data<float>() + 140, all->data<float>() + 490));
+  const auto last = apply("SobolSample", {I(1), I(1), I(INT32_MAX - 2)}, {{"dtype", DType::kFloat64}});
+  CHECK(last->data<double>()[0] == 0.5 + std::ldexp(1, -31));
+}
+
+TEST_CASE("points of Sobol's sequence that are not there are an error", "[random]") {
+  check_always_fails("SobolSample", {I(0), I(3), I(0)}, "dim must be in [1, 101], got 0");
+  check_always_fails("SobolSample", {I(102), I(3), I(0)}, "dim must be in [1, 101], got 102");
+  check_always_fails("SobolSample", {I(2), I(0), I(0)}, "num_results must be at least 1, got 0");
+  check_kernel_fails("SobolSample", {I(2), I(3), I(-1)}, "skip must be at least 0, got -1");
+  check_kernel_fails("SobolSample", {I(2), I(INT32_MAX), I(0)}, "must add up to less than 2147483647");
+}
+
 TEST_CASE("samples of Gamma change with alpha as their gradient tells", "[random]") {
   // The mean is alpha, so that the derivatives have the mean 1.
   Graph graph(op_library()->ops);
