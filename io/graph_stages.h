@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "io/dataset_stages.h"
+#include "io/saved_parts.h"
 
 namespace troupe {
 
@@ -120,7 +121,7 @@ struct ReducerFns {
 /// One element for each key, by keys, when the input has ended. Source: GroupByReducerDataset.
 StagePtr make_reducer_stage(StagePtr input, ReducerFns fns, ComponentTypes dtypes, ComponentShapes shapes);
 
-// -- order and memory (shuffle_stage.cpp, cache_stage.cpp) ------------------------------------------------------------
+// -- order and memory (shuffle_stage.cpp, cache_stage.cpp, file_cache_stage.cpp) --------------------------------------
 
 /// A random word of 32 bits, call by call.
 using DrawFn = std::function<uint32_t()>;
@@ -148,6 +149,11 @@ class ElementCache {
 };
 /// The elements of the cache, or, until there are some, of the input, which then go there. Source: CacheDataset.
 StagePtr make_cache_stage(StagePtr input, std::shared_ptr<ElementCache> cache);
+/// The elements of the cache in the files PREFIX.index and PREFIX.data-..., as TensorFlow writes them, or, where there
+/// are none, of the input, which the first pass that comes to its end leaves there. Errors, of next():
+/// kFailedPrecondition where another pass is writing them; kInvalidArgument where they have other components than the
+/// input, or an element has no place in a file; kDataLoss; those of the system. Source: CacheDataset.
+StagePtr make_file_cache_stage(StagePtr input, std::string prefix, FileAccess access);
 
 // -- datasets that functions give -------------------------------------------------------------------------------------
 

@@ -163,20 +163,20 @@ OpDef shuffled(std::string_view name) {
 }
 
 PlanDataset cache(bool has_handle) {
-  return plan_dataset([has_handle](const DatasetInputs& in) -> Result<GraphDataset> {
-    TROUPE_ASSIGN(const StagePtr from, in.stage());
-    TROUPE_ASSIGN(const std::string file, in.string(1, "filename"));
-    if (!file.empty())
-      return make_error(Code::kUnimplemented,
-                        "elements are cached in memory, not in files ('{}'): leave filename empty", file);
-    std::shared_ptr<ElementCache> kept;
-    if (has_handle) {
-      TROUPE_ASSIGN(const CacheHandle* handle, handle_in<CacheHandle>(in.tensor(2), kCacheType));
-      kept = handle->cache;
-    }
-    if (!kept) kept = std::make_shared<ElementCache>();
-    return GraphDataset{make_cache_stage(from, std::move(kept))};
-  });
+  return [has_handle](const KernelInit& init) -> Result<MakeDataset> {
+    return MakeDataset([has_handle, folders = init.data_folders](const DatasetInputs& in) -> Result<GraphDataset> {
+      TROUPE_ASSIGN(const StagePtr from, in.stage());
+      TROUPE_ASSIGN(std::string file, in.string(1, "filename"));
+      if (!file.empty()) return GraphDataset{make_file_cache_stage(from, std::move(file), {.folders = folders})};
+      std::shared_ptr<ElementCache> kept;
+      if (has_handle) {
+        TROUPE_ASSIGN(const CacheHandle* handle, handle_in<CacheHandle>(in.tensor(2), kCacheType));
+        kept = handle->cache;
+      }
+      if (!kept) kept = std::make_shared<ElementCache>();
+      return GraphDataset{make_cache_stage(from, std::move(kept))};
+    });
+  };
 }
 
 void register_handles(OpRegistry& ops, KernelRegistry& kernels) {
@@ -337,8 +337,10 @@ void register_data_shuffle_ops(OpRegistry& ops, KernelRegistry& kernels) {
                           "pass has others where rerandomize_each_iteration, else the same."),
                  random(true));
   const char* cached =
-      "The elements, kept in memory by the first pass that comes to their end, from where later passes "
-      "take them. Error: a filename that is not empty.";
+      "The elements, kept by the first pass that comes to their end, from where later passes take them: in memory, or "
+      "where `filename` is not empty in the files filename.index and filename.data-00000-of-00001, also for later "
+      "programs. Errors: another pass is writing the files; they have other components; elements with variants, which "
+      "have no place there.";
   add_dataset_op(ops, kernels,
                  OpDef("CacheDataset").input("input_dataset: variant").input("filename: string").doc(cached),
                  cache(false));

@@ -77,6 +77,15 @@ struct FilesTask {
            return s.node("InitializeTableFromTextFileV2", {table, at(s, "lines")},
                          {{"key_index", int64_t{-2}}, {"value_index", int64_t{-1}}});
          }},
+        {"CacheDataset",
+         [&](const Scope& s) {
+           const Attrs numbers = {{"output_types", std::vector<DType>{DType::kInt64}},
+                                  {"output_shapes", std::vector<PartialShape>{PartialShape::scalar()}}};
+           const auto number = [&](int64_t n) { return s.constant(Tensor::scalar(n)); };
+           const Output range = s.op("RangeDataset", {number(0), number(1), number(1)}, numbers);
+           const Output cached = s.op("CacheDataset", {range, at(s, "cached")}, numbers);
+           return s.node("DatasetToSingleElement", {cached}, numbers);
+         }},
         {"FixedUnigramCandidateSampler",
          [&](const Scope& s) {
            return s.node("FixedUnigramCandidateSampler", {s.constant(Tensor::of<int64_t>({0}, {1, 1}))},
