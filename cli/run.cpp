@@ -15,6 +15,7 @@
 #include "cli/checkpoint_files.h"
 #include "cli/commands.h"
 #include "cli/devices.h"
+#include "cli/feed_values.h"
 #include "cli/queue_runners.h"
 #include "cli/read_graph.h"
 #include "graph/prune.h"
@@ -125,6 +126,10 @@ Result<Signature> look_up(const Graph& graph, const GraphRun& job, const ModelSi
     if (!output.ok()) return in("feed", name, std::move(output.error()));
     out.feeds.push_back(*output);
     out.values.push_back(value);
+    if (output->port >= output->node->num_outputs() || output->dtype() != DType::kBFloat16) continue;
+    auto rounded = converted({.name = name, .dtype = DType::kBFloat16}, value);  // files have no such numbers
+    if (!rounded.ok()) return in("feed", name, std::move(rounded.error()));
+    out.values.back() = std::move(*rounded);
   }
   for (const std::string& name : step_feeds) {
     auto output = find_tensor(graph, model.inputs, name);
@@ -319,7 +324,13 @@ Status run(Options& o) {
   auto fetched = run_graph(o.job);
   progress.reset();  // the line it has drawn gives way to what comes
   if (!fetched.ok()) return std::move(fetched.error());
-  if (!o.out.empty()) return write_npz(o.out, *fetched);
+  if (!o.out.empty()) {
+    for (auto& [name, value] : *fetched) {
+      if (value.dtype() != DType::kBFloat16) continue;  // NumPy has no such dtype; float32 has its numbers
+      TROUPE_ASSIGN(value, converted({.name = name, .dtype = DType::kFloat32}, value));
+    }
+    return write_npz(o.out, *fetched);
+  }
   if (o.job.fetches.empty())
     for (const auto& [name, value] : *fetched) o.job.fetches.push_back(name);
   for (const std::string& name : o.job.fetches) fmt::print("{} {}\n", printable(name), fetched->at(name).str());
@@ -434,7 +445,9 @@ void add_run(CLI::App& app, Job& job) {
       ->allow_extra_args(false);
   run_app
       .add_option("--feeds", o->feeds,
-                  "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step")
+                  "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step; "
+                  "numbers for "
+                  "bfloat16 are rounded")
       ->check(names_file);
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')
@@ -457,7 +470,9 @@ void add_run(CLI::App& app, Job& job) {
       ->delimiter(',')
       ->allow_extra_args(false);
   run_app.add_option("--target", o->job.targets, "NODE,...: run in each step")->delimiter(',')->allow_extra_args(false);
-  run_app.add_option("--out", o->out, "A .npz file for the fetches, by their names; without it they are printed")
+  run_app
+      .add_option("--out", o->out,
+                  "A .npz file for the fetches, by their names, bfloat16 as float32; without it they are printed")
       ->check(names_file);
   run_app.add_option("--deadline", o->job.deadline, "Seconds that a step, or --init, may take [any]")
       ->check(CLI::Range(1e-3, 1e9));

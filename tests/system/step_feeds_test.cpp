@@ -144,6 +144,21 @@ TEST_CASE("arrays give a row to each step, or batches") {
             .identical(kY4));
 }
 
+TEST_CASE("files have float32 for what is bfloat16 in the graph") {
+  const TemporaryDirectory dir;
+  const std::string graph = dir.write("g.pbtxt", R"(
+      node { name: 'b' op: 'Placeholder' attr { key: 'dtype' value { type: DT_BFLOAT16 } } }
+      node { name: 'y' op: 'AddV2' input: 'b' input: 'b' attr { key: 'T' value { type: DT_BFLOAT16 } } })");
+  const auto fed = [&](const Tensor& value) {
+    REQUIRE(write_npz(dir.file("in.npz"), {{"b:0", value}}).ok());
+    return run({"run", graph, "--feeds", dir.file("in.npz"), "--fetch", "y:0", "--out", dir.file("out.npz")});
+  };
+  REQUIRE(fed(Tensor::of<float>({1, 0.1f, -INFINITY})).status == 0);
+  CHECK(read_npz(dir.file("out.npz"))->at("y:0").identical(Tensor::of<float>({2, 0.2001953125f, -INFINITY})));
+  check_error(fed(Tensor::of<double>({1, 1e39})), 1, {"feed 'b:0'", "element 1", "bfloat16", "1e+39"});
+  check_error(fed(Tensor::of<std::string>({"one"})), 1, {"feed 'b:0'", "string"});
+}
+
 TEST_CASE("pixels of idx files are flattened and scaled") {
   const FedGraph d;
   std::string images("\0\0\x08\3\0\0\0\4\0\0\0\1\0\0\0\2", 16), labels("\0\0\x08\1\0\0\0\4", 8);
