@@ -173,6 +173,11 @@ class Planner {
   /// `adds`, which reads a handle of `holder`, may add it to a list: has that list, and all that it goes through, on
   /// the handle's device, where its makers ask for one; else they are together anyway.
   void place_list(const Node& adds, const Node& holder);
+  /// The node at which the handle that `holder` gives begins.
+  const Node& first_holder(const Node& holder) const;
+  /// Has what makes handles, and their lists, be where loops have them that are at home. Returns whether anything
+  /// moved.
+  bool bring_lists();
   Error does_not_go(Output value, const Node& reader, uint32_t device) const;
   /// Error: several readers want a dataset on several tasks.
   Status check_readers() const;
@@ -247,9 +252,10 @@ class Planner {
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::vector<Pair> pairs_;
   // Of steps that tasks share:
-  std::vector<std::string> tasks_;                                          // by device
-  std::unordered_map<int, uint32_t> moved_;                                 // devices, by node id
-  bool brings_ = false;                                                     // datasets were moved in this round
+  std::vector<std::string> tasks_;                         // by device
+  std::map<const Node*, std::vector<const Node*>> lists_;  // what goes through them, by the first holder
+  std::unordered_map<int, uint32_t> moved_;                // devices, by node id
+  bool brings_ = false;                                    // datasets were moved in this round
   std::map<std::tuple<int, int, bool, std::string>, Place> first_in_task_;  // Recvs
   std::map<std::pair<uint32_t, uint32_t>, size_t> pair_of_send_, pair_of_recv_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress

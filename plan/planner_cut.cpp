@@ -419,7 +419,8 @@ Status Planner::place_tasks(const std::vector<const Node*>& needed) {
     brings_ = false;
     TROUPE_RETURN_IF_ERROR(find_homes());
     TROUPE_RETURN_IF_ERROR(place_loops(needed));
-    if (!bring_makers() && !brings_) break;
+    const bool moved = bring_makers();
+    if (!bring_lists() && !moved && !brings_) break;
   }
   return brings_ ? check_readers() : Status();
 }

@@ -2,6 +2,8 @@
 // Datasets of the graph, locks of its mutexes and lists of handles, in steps of several tasks. They are variants that
 // hold handles, which mean something to their own task alone, so what reads one runs where it was made. Where a reader
 // uses a resource of another task, as what gives an iterator its dataset does, the dataset is made there instead.
+#include <algorithm>
+
 #include "base/device_name.h"
 #include "plan/planner.h"
 
@@ -79,16 +81,20 @@ bool Planner::leaves_open(const Node& node, uint32_t device) const {
   return wanted.ok() && full.ok() && wanted->matches(*full);
 }
 
-void Planner::place_list(const Node& adds, const Node& holder) {
-  if (!adds.op().name().starts_with("TensorList")) return;
+const Node& Planner::first_holder(const Node& holder) const {
   const Node* maker = &holder;
-  const auto named = [&] { return !maker->device().empty() || moved_.contains(maker->id()); };
-  while (!named()) {
-    if (maker->inputs().empty()) return;
+  while (!maker->inputs().empty()) {
     const Output from = step_->now(maker->inputs()[0]);
-    if (from.dtype() != DType::kResource || step_->is_fed(from)) return;
+    if (from.dtype() != DType::kResource || step_->is_fed(from)) break;
     maker = from.node;
   }
+  return *maker;
+}
+
+void Planner::place_list(const Node& adds, const Node& holder) {
+  if (!adds.op().name().starts_with("TensorList")) return;
+  const Node& maker = first_holder(holder);
+  const bool named = !maker.device().empty() || moved_.contains(maker.id());
   std::unordered_map<const Node*, std::vector<const Node*>> others;  // of one variant
   for (const Node* node : step_->nodes())
     for (const Output& in : node->inputs())
@@ -96,16 +102,33 @@ void Planner::place_list(const Node& adds, const Node& holder) {
         others[value.node].push_back(node);
         others[node].push_back(value.node);
       }
-  const uint32_t device = device_of(*maker);
+  const uint32_t device = device_of(maker);
+  std::vector<const Node*>& list = lists_[&maker];
   std::vector<const Node*> waiting = {&adds};
   std::unordered_set<const Node*> seen = {&adds};
   while (!waiting.empty()) {
     const Node* const node = waiting.back();
     waiting.pop_back();
-    moved_[node->id()] = device;
+    list.push_back(node);
+    if (named) moved_[node->id()] = device;
     for (const Node* other : others[node])
       if (seen.insert(other).second) waiting.push_back(other);
   }
+}
+
+bool Planner::bring_lists() {
+  bool moved = false;
+  for (const auto& [maker, list] : std::exchange(lists_, {})) {
+    const uint32_t made = place(*maker);
+    const bool obeys = tasks_[made] == tasks_[device_of(*maker)];
+    const auto elsewhere = [&, made = made](const Node* node) { return tasks_[place(*node)] != tasks_[made]; };
+    const auto at = std::ranges::find_if(list, elsewhere);
+    if ((at == list.end() && obeys) || !resource_key(*maker).empty()) continue;
+    // What does not go where it is to be is of a loop that is at home as a whole.
+    moved_[maker->id()] = obeys ? place(**at) : made;
+    moved = true;
+  }
+  return moved;
 }
 
 }  // namespace troupe

@@ -69,73 +69,82 @@ TEST_CASE("loops and branches cut at random give what one engine gives") {
 
 namespace {
 
-/// The gradient by x of a loop, or of one within another, that makes an array of tensors in each iteration, in a branch
-/// perhaps. Which device each is on: that of the loops, of the arrays, of all else.
-Output loop_of_arrays(const Scope& scope, Output x, const std::array<std::string, 3>& devices, bool nested,
-                      bool branches) {
-  const auto through_array = [&](const Scope& s, Output value) {
-    const Scope there = s.device(devices[1]);
+/// The gradient by x of what `kinds` says, from the outside in: loops (L), branches (C), and a value that goes through
+/// an array of tensors which is made there (A). `devices` are those of the loops, of the arrays, of all else.
+class LoopOfArrays {
+ public:
+  LoopOfArrays(const Scope& scope, const std::array<std::string, 3>& devices, std::string kinds)
+      : devices_(devices), kinds_(std::move(kinds)) {
+    x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}});
+    const auto made = gradients(scope, {build(scope, x, 0)}, {x});
+    INFO((made.ok() ? "" : made.error().str()));
+    REQUIRE(made.ok());
+    dx = (*made)[0];
+  }
+  Output x, dx;
+
+ private:
+  Output build(const Scope& scope, Output value, size_t at) const {
+    if (kinds_[at] == 'L') return loop(scope.device(devices_[0]), value, at + 1);
+    if (kinds_[at] == 'C') return branches(scope.device(devices_[2]), value, at + 1);
+    return through_array(scope.device(devices_[2]), value);
+  }
+  Output loop(const Scope& scope, Output init, size_t at) const {
+    return while_loop(
+        scope, {scope.constant<int32_t>(0), init},
+        [](const Scope& s, const std::vector<Output>& v) {
+          return s.op("Less", {v[0], s.constant<int32_t>(3)});
+        },
+        [&](const Scope& s, const std::vector<Output>& v) {
+          const Output next = s.op("EnsureShape", {build(s, v[1], at)}, {{"shape", PartialShape{2}}});
+          return std::vector<Output>{s.op("AddV2", {v[0], s.constant<int32_t>(1)}), next};
+        })[1];
+  }
+  Output branches(const Scope& scope, Output value, size_t at) const {
+    const Output less = scope.op("Less", {scope.op("Sum", {value, scope.constant<int32_t>(0)}), scope.constant(.5f)});
+    const auto taken = [&](const Scope& s) { return std::vector<Output>{build(s, value, at)}; };
+    const auto other = [&](const Scope& s) { return std::vector<Output>{s.op("Neg", {value})}; };
+    return cond(scope, less, taken, other)[0];
+  }
+  Output through_array(const Scope& scope, Output value) const {
+    const Scope there = scope.device(devices_[1]);
     const Node* array = there.node("TensorArrayV3", {there.constant<int32_t>(1)},
                                    {{"dtype", DType::kFloat32}, {"element_shape", PartialShape{2}}});
-    const Output flow = there.op("TensorArrayWriteV3",
-                                 {array->out(0), there.constant<int32_t>(0), s.op("Tanh", {value}), array->out(1)});
-    return s.op("Sin", {there.op("TensorArrayReadV3", {array->out(0), there.constant<int32_t>(0), flow},
-                                 {{"dtype", DType::kFloat32}})});
-  };
-  const auto step = [&](const Scope& s, Output value) {
-    const Scope other = s.device(devices[2]);
-    if (!branches) return through_array(other, value);
-    const Output which = other.op("Less", {other.op("Sum", {value, other.constant<int32_t>(0)}), other.constant(.5f)});
-    const auto taken = [&](const Scope& t) { return std::vector<Output>{through_array(t, value)}; };
-    const auto other_one = [&](const Scope& t) { return std::vector<Output>{t.op("Neg", {value})}; };
-    return cond(other, which, taken, other_one)[0];
-  };
-  const auto loop = [&](const Scope& s, Output init, const std::function<Output(const Scope&, Output)>& body) {
-    const Scope home = s.device(devices[0]);
-    return while_loop(
-        home, {home.constant<int32_t>(0), init},
-        [](const Scope& t, const std::vector<Output>& v) {
-          return t.op("Less", {v[0], t.constant<int32_t>(3)});
-        },
-        [&](const Scope& t, const std::vector<Output>& v) {
-          const Output next = t.op("EnsureShape", {body(t, v[1])}, {{"shape", PartialShape{2}}});
-          return std::vector<Output>{t.op("AddV2", {v[0], t.constant<int32_t>(1)}), next};
-        })[1];
-  };
-  const Output y =
-      loop(scope, x, [&](const Scope& s, Output value) { return nested ? loop(s, value, step) : step(s, value); });
-  const auto dx = gradients(scope, {y}, {x});
-  INFO((dx.ok() ? "" : dx.error().str()));
-  REQUIRE(dx.ok());
-  return (*dx)[0];
-}
+    const Output index = there.constant<int32_t>(0);
+    const Output flow =
+        there.op("TensorArrayWriteV3", {array->out(0), index, scope.op("Tanh", {value}), array->out(1)});
+    return scope.op("Sin", {there.op("TensorArrayReadV3", {array->out(0), index, flow}, {{"dtype", DType::kFloat32}})});
+  }
+
+  const std::array<std::string, 3> devices_;
+  const std::string kinds_;
+};
 
 }  // namespace
 
 TEST_CASE("gradients of arrays that iterations make go back on the tasks of these arrays") {
   const std::array<std::string, 3> places = {"/job:localhost/cpu:0", "/job:worker/task:0/cpu:0",
                                              "/job:worker/task:1/cpu:0"};
-  const auto run = [](Engine& engine, const std::array<std::string, 3>& devices, bool nested, bool branches) {
-    Graph graph(engine.ops());
-    const Scope scope(graph);
-    const Output x = scope.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape{2}}});
-    const Output dx = loop_of_arrays(scope, x, devices, nested, branches);
-    REQUIRE(scope.ok());
-    Session session(engine, graph, {.passes = GraphPasses::none()});
-    return session.run({{x, Tensor::of<float>({.2f, .4f})}}, {dx});
-  };
   FakeCluster cluster;
-  for (const bool nested : {false, true})
-    for (const bool branches : {false, true}) {
-      const auto expected = run(*cluster.client, {places[0], places[0], places[0]}, nested, branches);
-      INFO((expected.ok() ? "" : expected.error().str()));
-      REQUIRE(expected.ok());
-      for (int i = 0; i < 27; ++i) {
-        const std::array<std::string, 3> devices = {places[i % 3], places[i / 3 % 3], places[i / 9]};
-        INFO("loops on " << devices[0] << ", arrays on " << devices[1] << ", all else on " << devices[2]);
-        check_same(run(*cluster.client, devices, nested, branches), expected);
-      }
+  for (const char* kinds : {"LA", "LCA", "LLA", "LLCA", "LCLA", "CLA", "LCLCA"}) {
+    const auto run = [&](const std::array<std::string, 3>& devices) {
+      Graph graph(cluster.client->ops());
+      const Scope scope(graph);
+      const LoopOfArrays made(scope, devices, kinds);
+      REQUIRE(scope.ok());
+      Session session(*cluster.client, graph, {.passes = GraphPasses::none()});
+      return session.run({{made.x, Tensor::of<float>({.2f, .4f})}}, {made.dx});
+    };
+    const auto expected = run({places[0], places[0], places[0]});
+    INFO(kinds << (expected.ok() ? "" : expected.error().str()));
+    REQUIRE(expected.ok());
+    for (size_t i = 0; i < 27; ++i) {
+      const std::array<std::string, 3> devices = {places[i % 3], places[i / 3 % 3], places[i / 9]};
+      INFO("loops on " << devices[0] << ", arrays on " << devices[1] << ", all else on " << devices[2]);
+      check_same(run(devices), expected);
+      if (i < 3) check_same(run({devices[0], "", ""}), expected);
     }
+  }
 }
 
 TEST_CASE("a variable lives on one task, and what uses it runs there") {
