@@ -252,10 +252,10 @@ class Planner {
   std::map<std::tuple<int, int, bool, uint32_t>, Place> transfers_;
   std::vector<Pair> pairs_;
   // Of steps that tasks share:
-  std::vector<std::string> tasks_;                         // by device
-  std::map<const Node*, std::vector<const Node*>> lists_;  // what goes through them, by the first holder
-  std::unordered_map<int, uint32_t> moved_;                // devices, by node id
-  bool brings_ = false;                                    // datasets were moved in this round
+  std::vector<std::string> tasks_;                 // by device
+  std::map<int, std::vector<const Node*>> lists_;  // what goes through them, by the id of the first holder
+  std::unordered_map<int, uint32_t> moved_;        // devices, by node id
+  bool brings_ = false;                            // datasets were moved in this round
   std::map<std::tuple<int, int, bool, std::string>, Place> first_in_task_;  // Recvs
   std::map<std::pair<uint32_t, uint32_t>, size_t> pair_of_send_, pair_of_recv_;
   std::map<std::pair<int, int>, Place> compressed_;  // by id and port of what they compress

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/device_name.h"
+#include "plan/cut.h"
 #include "plan/planner.h"
 
 namespace troupe {
@@ -103,7 +104,7 @@ void Planner::place_list(const Node& adds, const Node& holder) {
         others[node].push_back(value.node);
       }
   const uint32_t device = device_of(maker);
-  std::vector<const Node*>& list = lists_[&maker];
+  std::vector<const Node*>& list = lists_[maker.id()];
   std::vector<const Node*> waiting = {&adds};
   std::unordered_set<const Node*> seen = {&adds};
   while (!waiting.empty()) {
@@ -118,14 +119,15 @@ void Planner::place_list(const Node& adds, const Node& holder) {
 
 bool Planner::bring_lists() {
   bool moved = false;
-  for (const auto& [maker, list] : std::exchange(lists_, {})) {
-    const uint32_t made = place(*maker);
-    const bool obeys = tasks_[made] == tasks_[device_of(*maker)];
-    const auto elsewhere = [&, made = made](const Node* node) { return tasks_[place(*node)] != tasks_[made]; };
+  for (const auto& [id, list] : std::exchange(lists_, {})) {
+    const Node& maker = step_->node(id);
+    const uint32_t made = place(maker);
+    const bool obeys = tasks_[made] == tasks_[device_of(maker)];
+    const auto elsewhere = [&, made](const Node* node) { return tasks_[place(*node)] != tasks_[made]; };
     const auto at = std::ranges::find_if(list, elsewhere);
-    if ((at == list.end() && obeys) || !resource_key(*maker).empty()) continue;
+    if ((at == list.end() && obeys) || !resource_key(maker).empty()) continue;
     // What does not go where it is to be is of a loop that is at home as a whole.
-    moved_[maker->id()] = obeys ? place(**at) : made;
+    moved_[id] = obeys ? place(**at) : made;
     moved = true;
   }
   return moved;
