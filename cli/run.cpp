@@ -10,6 +10,7 @@
 #include <future>
 #include <optional>
 
+#include "base/device_name.h"
 #include "base/join.h"
 #include "base/printable.h"
 #include "cli/checkpoint_files.h"
@@ -169,6 +170,31 @@ std::vector<const Node*> needed_by(const Graph& graph, const Signature& signatur
   feeds.insert(feeds.end(), signature.step_feeds.begin(), signature.step_feeds.end());
   const std::lock_guard lock(graph.mutex());
   return needed_nodes(graph, feeds, signature.fetches, signature.targets);
+}
+
+/// Which devices of a cluster nodes ask for whose tasks it has not, in a line; empty: none, or it is one process.
+std::string tasks_not_there(const std::vector<const Node*>& nodes, const std::vector<std::string>& devices) {
+  std::vector<DeviceName> tasks;
+  for (const std::string& name : devices)
+    if (const auto device = DeviceName::parse(name); device.ok())
+      if (const DeviceName task{device->job, device->replica, device->task}; std::ranges::count(tasks, task) == 0)
+        tasks.push_back(task);
+  if (tasks.size() < 2) return {};
+  std::map<std::string, std::vector<std::string>> missing;
+  for (const Node* node : nodes) {
+    const auto asked = DeviceName::parse(node->device());
+    if (!asked.ok()) continue;
+    const DeviceName task{asked->job, asked->replica, asked->task};
+    const auto is_it = [&](const DeviceName& there) { return task.matches(there); };
+    if (std::ranges::none_of(tasks, is_it)) missing[task.str()].push_back(node->name());
+  }
+  std::vector<std::string> parts;
+  for (const auto& [task, names] : missing)
+    parts.push_back(fmt::format("{} (asked for by '{}'{})", task, names[0],
+                                names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : ""));
+  if (parts.empty()) return {};
+  return fmt::format("the cluster has no {}; the nodes are placed where there is one of the kind",
+                     join(parts, ", no "));
 }
 
 /// One step after the other, each with the data of its own.
@@ -395,7 +421,11 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   Session& session = model ? model->session() : *own_session;
   TROUPE_ASSIGN(StepFeeds data, StepFeeds::open(job.data));
   TROUPE_ASSIGN(const Signature signature, look_up(graph, job, by_name, data.names()));
-  const GraphVariables variables = GraphVariables::of(graph, needed_by(graph, signature));
+  const std::vector<const Node*> needed = needed_by(graph, signature);
+  if (const auto line = tasks_not_there(needed, engine->devices());
+      job.note && !line.empty() && job.engine.cluster.scatter == 0)
+    job.note(line);
+  const GraphVariables variables = GraphVariables::of(graph, needed);
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
@@ -415,7 +445,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   const bool has_steps = !signature.fetches.empty() || !signature.targets.empty();
   if (has_steps) {
     QueueRunners runners(session);
-    if (model) runners.start(used_queue_runners(graph, model->queue_runners(), needed_by(graph, signature)));
+    if (model) runners.start(used_queue_runners(graph, model->queue_runners(), needed));
     auto result = steps.run();
     // What stopped the runners is why the steps got no more.
     if (Status stopped = runners.stop(); !stopped.ok() && !result.ok()) return std::move(stopped.error());
@@ -446,8 +476,7 @@ void add_run(CLI::App& app, Job& job) {
   run_app
       .add_option("--feeds", o->feeds,
                   "A .npz file whose keys are tensor names, x:0, or inputs of the signature; the same in every step; "
-                  "numbers for "
-                  "bfloat16 are rounded")
+                  "numbers for bfloat16 are rounded")
       ->check(names_file);
   run_app.add_option("--init", o->job.init, "NODE,...: run once before the first step")
       ->delimiter(',')

@@ -27,7 +27,8 @@ struct GraphRun {
   DataOptions data = {};                // feeds that differ from step to step
   std::string checkpoint = {};          // what variables begin with, after the initialisation; see restore_variables()
   std::string checkpoint_out = {};      // where they are written after the last step; see save_variables()
-  std::function<void(const std::string& line)> note = {};  // told what the checkpoint and the variables do not share
+  std::function<void(const std::string& line)> note = {};  // told what the checkpoint and the variables do not share,
+                                                           // and of nodes that ask for tasks which a cluster has not
   int64_t steps = 1;                                       // 0: as many as `data` give
   double deadline = 0;                                     // seconds a step, or the initialisation, may take; 0: any
   bool all_steps = false;                                  // keep the fetches of every step, not of the last alone

@@ -168,6 +168,18 @@ TEST_CASE("cluster: run over two workers gives what one process gives") {
     CHECK(ended.status == 0);
     CHECK(ended.out == alone.out);
   }
+  c.write("other.pbtxt", R"(
+      node { name: 'a' op: 'Const' device: '/job:ps/task:0/cpu:0' attr { key: 'dtype' value { type: DT_FLOAT } }
+             attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 3 } } } }
+      node { name: 'b' op: 'Neg' device: '/job:worker/task:9' input: 'a' attr { key: 'T' value { type: DT_FLOAT } } })");
+  const std::vector<std::string> elsewhere = {"run",       c.file("other.pbtxt"),  "--fetch",  "b",
+                                              "--cluster", c.file("cluster.json"), "--passes", "none"};
+  const auto softly = run(elsewhere);
+  CHECK(softly.status == 0);
+  CHECK(softly.out == "b float32[] -3\n");
+  CHECK_THAT(softly.err,
+             Contains("the cluster has no /job:ps/task:0 (asked for by 'a'), no /job:worker/task:9 (asked for "
+                      "by 'b'); the nodes are placed where there is one of the kind"));
   auto traced = over;
   traced.insert(traced.end(), {"--trace", c.file("trace.json")});
   CHECK(run(traced).status == 0);
