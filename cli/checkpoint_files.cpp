@@ -25,14 +25,20 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::string counted(size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 
-/// The keys of tensors by the names that variables had in Python; of a name that several had, none.
-std::map<std::string, std::string> keys_of_objects(const CheckpointReader& checkpoint) {
-  std::map<std::string, std::string> out;
+/// What a checkpoint notes of Python's objects; nothing where it does not or is damaged there.
+proto::SavedObjects objects_of(const CheckpointReader& checkpoint) {
   const auto objects = checkpoint.read(std::string(kSavedObjects), {});
   proto::SavedObjects saved;
   if (!objects.ok() || objects->dtype() != DType::kString || objects->elements() != 1 ||
       !saved.ParseFromString(objects->data<std::string>()[0]))
-    return out;
+    saved.Clear();
+  return saved;
+}
+
+/// The keys of tensors by the names that variables had in Python; of a name that several had, none.
+std::map<std::string, std::string> keys_of_objects(const CheckpointReader& checkpoint) {
+  std::map<std::string, std::string> out;
+  const proto::SavedObjects saved = objects_of(checkpoint);
   std::set<std::string> several;
   for (const auto& object : saved.object())
     for (const auto& attribute : object.attribute())
@@ -71,7 +77,12 @@ class Restore {
   void find(const std::string& container, const std::string& name, const GraphVariables::Variable& variable) {
     std::string key = name;
     auto described = checkpoint_.find(key);
-    if (const auto by_object = keys_.find(name); !described.ok() && by_object != keys_.end()) {
+    if (!described.ok() && !variable.key.empty() && checkpoint_.find(variable.key).ok()) {
+      key = variable.key;
+      described = checkpoint_.find(key);
+    }
+    const auto by_object = keys_.find(variable.object.empty() ? name : variable.object);
+    if (!described.ok() && by_object != keys_.end()) {
       key = by_object->second;
       described = checkpoint_.find(key);
     }
@@ -94,6 +105,32 @@ class Restore {
   std::vector<Found> found_;
   std::vector<Missing> missing_;
 };
+
+/// What an output is, without the identities on its way.
+Output without_identities(Output o) {
+  while (o.node->op().name() == "Identity") o = o.node->inputs()[0];
+  return o;
+}
+
+/// The tensor of a checkpoint that `assign` sets its variable to; empty where it sets it to another value.
+std::string restored_key(const Node& assign) {
+  const Output value = without_identities(assign.inputs()[1]);
+  if (value.node->op().name() != "RestoreV2") return {};
+  const auto* names = without_identities(value.node->inputs()[1]).node->attrs().get<Tensor>("value");
+  if (!names || names->dtype() != DType::kString || value.port >= names->elements()) return {};
+  return names->data<std::string>()[value.port];
+}
+
+const std::string& variable_of(const Node& handle) {
+  const auto* shared = handle.attrs().get<std::string>("shared_name");
+  return shared && !shared->empty() ? *shared : handle.name();
+}
+
+const std::string& container_of_handle(const Node& handle) {
+  static const std::string kNone;
+  const auto* container = handle.attrs().get<std::string>("container");
+  return container ? *container : kNone;
+}
 
 }  // namespace
 
@@ -122,15 +159,35 @@ GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* cons
     const Node& n = graph.node(id);
     if (n.op().name() != "VarHandleOp") continue;
     if (const auto* temporary = n.attrs().get<bool>("_temporary"); temporary && *temporary) continue;
-    const auto* shared = n.attrs().get<std::string>("shared_name");
-    const auto* container = n.attrs().get<std::string>("container");
     const auto* shape = n.attrs().get<PartialShape>("shape");
-    Variable& variable = out.containers[container ? *container : ""][shared && !shared->empty() ? *shared : n.name()];
+    Variable& variable = out.containers[container_of_handle(n)][variable_of(n)];
     variable.dtype = *n.attrs().get<DType>("dtype");
     if (shape) variable.shape = *shape;
     variable.needed |= needed.contains(&n);
   }
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& n = graph.node(id);
+    if (n.op().name() != "AssignVariableOp") continue;
+    const Node& handle = *without_identities(n.inputs()[0]).node;
+    const std::string key = restored_key(n);
+    if (key.empty() || handle.op().name() != "VarHandleOp") continue;
+    auto& named = out.containers[container_of_handle(handle)];
+    if (const auto found = named.find(variable_of(handle)); found != named.end() && found->second.key.empty())
+      found->second.key = key;
+  }
   return out;
+}
+
+void GraphVariables::name_objects(const std::string& model) {
+  const auto own = CheckpointReader::open({}, model + "/variables/variables");
+  if (!own.ok()) return;  // a graph by itself, or of a .meta file
+  const proto::SavedObjects saved = objects_of(*own);
+  std::map<std::string, std::string> names;  // by key
+  for (const auto& object : saved.object())
+    for (const auto& attribute : object.attribute()) names.emplace(attribute.checkpoint_key(), attribute.full_name());
+  for (auto& [container, named] : containers)
+    for (auto& [name, variable] : named)
+      if (const auto found = names.find(variable.key); found != names.end()) variable.object = found->second;
 }
 
 Status restore_variables(Engine& engine, const GraphVariables& variables, const std::string& path,

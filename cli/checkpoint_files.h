@@ -32,19 +32,26 @@ struct GraphVariables {
     DType dtype = DType::kInvalid;
     PartialShape shape = {};
     bool needed = false;
+    std::string key = {};     // the tensor that the graph's own restore reads it from
+    std::string object = {};  // its name in Python
   };
   /// By container and name.
   std::map<std::string, std::map<std::string, Variable>> containers;
 
   /// Needed are those among `nodes`. Takes the graph's mutex.
   static GraphVariables of(const Graph& graph, std::span<const Node* const> nodes);
+
+  /// Sets `object` where the checkpoint of `model`, the folder of a SavedModel, tells it. The names of a SavedModel's
+  /// variables differ from those in Python where several had one name, or one was saved several times.
+  void name_objects(const std::string& model);
 };
 
-/// Sets the variables from a checkpoint, those by their names, or by the names that the objects of a
-/// tf.train.Checkpoint had for them. Floating numbers become those of the variable's dtype. What is left as it was is
-/// told by `notes`, a line each with all names: variables that have a value and no tensor, and tensors without a
-/// variable. Errors: those of the reader; kInvalidArgument with all tensors of other types or shapes; kNotFound with
-/// all needed variables that have neither tensor nor value, and where no tensor is a variable's.
+/// Sets the variables from a checkpoint: by their names, by `key`, or by the names in Python that the objects of a
+/// tf.train.Checkpoint have, which are compared with `object` where it is set. Floating numbers become those of the
+/// variable's dtype. What is left as it was is told by `notes`, a line each with all names: variables that have a value
+/// and no tensor, and tensors without a variable. Errors: those of the reader; kInvalidArgument with all tensors of
+/// other types or shapes; kNotFound with all needed variables that have neither tensor nor value, and where no tensor
+/// is a variable's.
 Status restore_variables(Engine& engine, const GraphVariables& variables, const std::string& path,
                          std::vector<std::string>& notes);
 

@@ -112,9 +112,10 @@ Result<Snapshot> read_weights(Engine& engine, const Options& o, Source& source,
     for (const auto& [key, tensor] : signature.outputs) outputs.push_back(tensor.output);
   }
   const auto nodes = needed_nodes(source.graph(), inputs, outputs, {});
-  const GraphVariables variables = GraphVariables::of(source.graph(), nodes);
+  GraphVariables variables = GraphVariables::of(source.graph(), nodes);
   if (!o.checkpoint.empty()) {
     std::vector<std::string> notes;
+    variables.name_objects(o.graph);
     TROUPE_RETURN_IF_ERROR(restore_variables(engine, variables, o.checkpoint, notes));
     for (const std::string& note : notes) fmt::print(stderr, "troupe: {}\n", note);
   }

@@ -425,7 +425,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   if (const auto line = tasks_not_there(needed, engine->devices());
       job.note && !line.empty() && job.engine.cluster.scatter == 0)
     job.note(line);
-  const GraphVariables variables = GraphVariables::of(graph, needed);
+  GraphVariables variables = GraphVariables::of(graph, needed);
   if (!job.checkpoint_out.empty()) TROUPE_RETURN_IF_ERROR(check_target(variables, job.checkpoint_out));
   if (!data.empty()) TROUPE_RETURN_IF_ERROR(data.begin(signature.step_feeds, job.steps));
   Steps steps(session, job, signature, data);
@@ -436,6 +436,7 @@ Result<std::map<std::string, Tensor>> run_graph(const GraphRun& job) {
   }
   if (!job.checkpoint.empty()) {
     std::vector<std::string> notes;
+    variables.name_objects(job.model);
     TROUPE_RETURN_IF_ERROR(restore_variables(*engine, variables, job.checkpoint, notes));
     for (const std::string& line : notes)
       if (job.note) job.note(line);

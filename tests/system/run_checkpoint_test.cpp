@@ -205,4 +205,39 @@ TEST_CASE("a SavedModel begins with other weights than its own") {
   CHECK(written->read("w", {})->identical(Tensor::scalar(7.f)));
 }
 
+TEST_CASE("weights of a SavedModel are found by what its own checkpoint calls them") {
+  // Keras 3 exports each variable twice: the one that the signature reads has another name than Python's.
+  const SampleModel m(replaced(sample_meta_graph(), "string_val: 'w'", "string_val: 'own/0'"));
+  const auto one_object = [](const std::string& key, const std::string& name, float value) {
+    proto::SavedObjects objects;
+    auto* attribute = objects.add_object()->add_attribute();
+    attribute->set_full_name(name);
+    attribute->set_checkpoint_key(key);
+    return TensorMap{{"_CHECKPOINTABLE_OBJECT_GRAPH", Tensor::scalar(objects.SerializeAsString())},
+                     {key, Tensor::scalar(value)}};
+  };
+  const auto save = [&](const std::string& name, const TensorMap& tensors) {
+    REQUIRE(write_bundle({}, m.file(name), to_save(tensors)).ok());
+    return m.file(name);
+  };
+  save("model/variables/variables", one_object("own/0", "net/kernel", 3));
+  REQUIRE(write_npz(m.file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
+  const auto run_with = [&](const std::string& checkpoint) {
+    return run({"run", m.folder(), "--feeds", m.file("in.npz"), "--checkpoint", checkpoint});
+  };
+  for (const TensorMap& weights : {one_object("model/kernel", "net/kernel", 7), one_object("own/0", "other", 7),
+                                   TensorMap{{"own/0", Tensor::scalar(7.f)}}}) {
+    const Ended ended = run_with(save("weights", weights));
+    CHECK(ended.out == "y float32[2] [7, 14]\n");
+    const std::string out = m.file("exported");
+    const Ended exported =
+        run({"export", m.folder(), out, "--signature", "serving_default", "--checkpoint", m.file("weights")});
+    INFO(exported.err);
+    REQUIRE(exported.status == 0);
+    CHECK(run({"run", out, "--feeds", m.file("in.npz")}).out == "y float32[2] [7, 14]\n");
+    std::filesystem::remove_all(out);
+  }
+  CHECK(run_with(save("other", one_object("model/kernel", "other", 7))).status == 1);
+}
+
 }  // namespace troupe::testing
