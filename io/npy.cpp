@@ -22,6 +22,7 @@ struct Layout {
   DType dtype = DType::kInvalid;
   size_t width = 0;  // bytes of one element in the file
   bool swapped = false;
+  bool unicode = false;  // a text as code points of four bytes each
 };
 
 struct NpyHeader {
@@ -108,11 +109,14 @@ std::optional<Layout> parse_descr(std::string_view descr) {
   const char order = descr[0];
   if (order != '<' && order != '>' && order != '|' && order != '=') return std::nullopt;
   descr.remove_prefix(1);
-  if (descr[0] == 'S') {
+  if (descr[0] == 'S' || descr[0] == 'U') {
     const auto [end, code] = std::from_chars(descr.data() + 1, descr.data() + descr.size(), out.width);
     if (code != std::errc() || end != descr.data() + descr.size() || out.width == 0 || out.width > INT32_MAX)
       return std::nullopt;
     out.dtype = DType::kString;
+    out.unicode = descr[0] == 'U';
+    if (out.unicode) out.width *= 4;
+    out.swapped = order == '>';
     return out;
   }
   const auto known = std::ranges::find_if(kNpyTypes, [descr](const auto& e) { return descr == e.second; });
@@ -123,9 +127,41 @@ std::optional<Layout> parse_descr(std::string_view descr) {
   return out;
 }
 
+char32_t code_point(const Layout& layout, const char* at) {
+  char32_t code = 0;
+  for (int i = 0; i < 4; ++i) code = code << 8 | static_cast<unsigned char>(at[layout.swapped ? i : 3 - i]);
+  return code;
+}
+
+constexpr char32_t kLastCodePoint = 0x10FFFF;
+
+/// A code point's bytes of UTF-8; those of half a pair are written as any other's.
+void append_code_point(char32_t code, std::string& out) {
+  const auto continued = [&](int shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) {
+    out += static_cast<char>(code);
+  } else if (code < 0x800) {
+    out += static_cast<char>(0xC0 | code >> 6);
+    continued(0);
+  } else if (code < 0x10000) {
+    out += static_cast<char>(0xE0 | code >> 12);
+    continued(6), continued(0);
+  } else {
+    out += static_cast<char>(0xF0 | code >> 18);
+    continued(12), continued(6), continued(0);
+  }
+}
+
 /// Element `from` of the file to element `to` of the tensor.
 void copy_element(const Layout& layout, const char* data, int64_t from, Tensor& tensor, int64_t to) {
   const char* source = data + static_cast<size_t>(from) * layout.width;
+  if (layout.unicode) {
+    size_t length = layout.width;
+    while (length > 0 && code_point(layout, source + length - 4) == 0) length -= 4;
+    std::string& text = tensor.mutable_data<std::string>()[to];
+    for (size_t i = 0; i < length; i += 4) append_code_point(code_point(layout, source + i), text);
+    return;
+  }
   if (layout.dtype == DType::kString) {
     size_t length = layout.width;
     while (length > 0 && source[length - 1] == '\0') --length;
@@ -204,6 +240,10 @@ Result<Tensor> decode_npy(std::string_view bytes, const std::string& name) {
     return damaged(fmt::format("{}{} does not fill {} bytes of data", *header.descr, shape->str(), data.size()));
   if (layout->dtype == DType::kBool && std::ranges::any_of(data, [](char c) { return c != 0 && c != 1; }))
     return damaged("a bool is neither 0 nor 1");
+  if (layout->unicode)
+    for (size_t i = 0; i < data.size(); i += 4)
+      if (const char32_t code = code_point(*layout, data.data() + i); code > kLastCodePoint)
+        return damaged(fmt::format("a text has the code point {:#x}", static_cast<uint32_t>(code)));
   TROUPE_ASSIGN(Tensor tensor, Tensor::make(layout->dtype, *shape));
   copy_all(*layout, *header.fortran, data.data(), tensor);
   return tensor;

@@ -103,6 +103,25 @@ TEST_CASE("byte orders, Fortran order and versions 1 to 3 are understood") {
   CHECK(decode_npy(npy("{\"shape\":(1L,),\"fortran_order\":False,\"descr\":\"|u1\"}", "\7"), "x").ok());
 }
 
+TEST_CASE("texts of NumPy are read as UTF-8") {
+  const auto text = [](std::u32string_view points, bool swapped) {
+    std::string out;
+    for (const char32_t c : points)
+      for (int i = 0; i < 4; ++i) out += static_cast<char>(c >> 8 * (swapped ? 3 - i : i) & 0xFF);
+    return out;
+  };
+  const Tensor expected = Tensor::of<std::string>({"a\xC3\xA4", "",
+                                                   "\xE2\x82\xAC\xF0\x9F\x98\x80"
+                                                   "b"},
+                                                  {3});
+  const std::u32string_view points(U"a\u00e4\0\0\0\0\u20ac\U0001F600b", 9);
+  for (const bool swapped : {false, true}) {
+    const auto read = decode_npy(npy(header(swapped ? ">U3" : "<U3", "(3,)"), text(points, swapped)), "x");
+    REQUIRE(read.ok());
+    CHECK(read->identical(expected));
+  }
+}
+
 TEST_CASE("hostile .npy headers are refused with the name") {
   using Bad = std::pair<std::string, Code>;
   for (const auto& [bytes, code] :
@@ -127,7 +146,9 @@ TEST_CASE("hostile .npy headers are refused with the name") {
         Bad{npy(header("|O", "(1,)"), "\7"), Code::kUnimplemented},
         Bad{npy(header("<f16", "(1,)"), std::string(16, '0')), Code::kUnimplemented},
         Bad{npy(header("|S0", "(1000000000000,)"), ""), Code::kUnimplemented},
-        Bad{npy(header("<U1", "(1,)"), "abcd"), Code::kUnimplemented},
+        Bad{npy(header("<U1", "(1,)"), "abcd"), Code::kDataLoss},
+        Bad{npy(header("<U1", "(1,)"), std::string("\0\0\x11\0", 4)), Code::kDataLoss},
+        Bad{npy(header("<U2", "(1,)"), "abcd"), Code::kDataLoss},
         Bad{npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "abcd"), Code::kUnimplemented}}) {
     auto result = decode_npy(bytes, "the file");
     REQUIRE(!result.ok());
