@@ -194,6 +194,32 @@ Result<AttrValue> read_list(const proto::AttrValue::ListValue& list, std::string
 
 }  // namespace
 
+std::vector<int64_t> quantized_types(const proto::AttrValue& value) {
+  std::vector<int64_t> out;
+  if (value.value_case() == proto::AttrValue::kType) out.push_back(value.type());
+  else if (value.value_case() == proto::AttrValue::kTensor) out.push_back(value.tensor().dtype());
+  else if (value.value_case() == proto::AttrValue::kList)
+    for (const int type : value.list().type()) out.push_back(type);
+  if (std::ranges::all_of(out, [](int64_t t) { return without_quantization(static_cast<int>(t)) == t; })) out.clear();
+  return out;
+}
+
+void set_types(const std::vector<int64_t>& types, proto::AttrValue& out) {
+  const auto with = [](int64_t quantized, int plain) {
+    const int type = static_cast<int>(quantized);
+    return static_cast<proto::DataType>(without_quantization(type) == plain ? type : plain);
+  };
+  if (out.value_case() == proto::AttrValue::kList) {
+    auto& list = *out.mutable_list()->mutable_type();
+    for (int i = 0; i < list.size() && i < static_cast<int>(types.size()); ++i)
+      list.Set(i, with(types[static_cast<size_t>(i)], list.Get(i)));
+  } else if (types.size() == 1) {
+    if (out.value_case() == proto::AttrValue::kType) out.set_type(with(types[0], out.type()));
+    else if (out.value_case() == proto::AttrValue::kTensor)
+      out.mutable_tensor()->set_dtype(with(types[0], out.tensor().dtype()));
+  }
+}
+
 void to_proto(const AttrValue& value, proto::AttrValue& out) { std::visit(Writer{out}, value); }
 
 Result<AttrValue> ProtoReader::attr(const proto::AttrValue& value, std::string_view type) {

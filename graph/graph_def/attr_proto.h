@@ -13,6 +13,13 @@ namespace troupe {
 /// Writes an attribute. Numbers of tensors go as raw bytes, strings one by one.
 void to_proto(const AttrValue& value, proto::AttrValue& out);
 
+/// The numbers of the types in an attribute: its own, those of a list, or that of a tensor. Empty where none is
+/// quantised.
+std::vector<int64_t> quantized_types(const proto::AttrValue& value);
+
+/// Gives an attribute these types again, where it has the plain integers that they are read as.
+void set_types(const std::vector<int64_t>& types, proto::AttrValue& out);
+
 /// Reads messages that may be hostile: every size is checked before memory is taken for it, and tensors that hold
 /// more elements than the message has (its last value is repeated) may take `kMostRepeated` bytes in all.
 class ProtoReader {

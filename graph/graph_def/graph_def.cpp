@@ -32,6 +32,9 @@ namespace {
 /// The version of TensorFlow's format that we write, and the oldest reader that understands it.
 constexpr int kProducer = 134;
 constexpr int kMinConsumer = 12;
+/// Begins the name of an attribute of a node that tells which types of another were quantised, which to us are plain
+/// integers: graphs are written with the types that they were read with.
+constexpr std::string_view kQuantizedTypesOf = "_quantized_";
 /// Depth of nested messages; real graphs have about ten.
 constexpr int kMostNestedMessages = 64;
 /// How many nodes of one unknown op, or of one cycle, an error names.
@@ -272,6 +275,8 @@ class Import {
         return at(i, std::move(value.error()));
       }
       spec.attrs.set(entry.key(), std::move(value).value());
+      if (auto types = quantized_types(entry.value()); !types.empty())
+        spec.attrs.set(fmt::format("{}{}", kQuantizedTypesOf, entry.key()), std::move(types));
     }
     if (const auto* places = spec.attrs.get<std::vector<std::string>>("_class"); places && !prefix_.empty()) {
       std::vector<std::string> prefixed = *places;
@@ -341,10 +346,14 @@ void to_proto(const Graph& graph, proto::GraphDef& out) {
     for (const Output& in : n.inputs()) def.add_input(in.port == 0 ? in.node->name() : in.name());
     for (const Node* c : n.control_inputs()) def.add_input("^" + c->name());
     for (const auto& [name, value] : n.attrs()) {
+      if (name.starts_with(kQuantizedTypesOf)) continue;
       proto::AttrEntry& entry = *def.add_attr();
       entry.set_key(name);
       to_proto(value, *entry.mutable_value());
     }
+    for (const auto& [name, value] : n.attrs())
+      if (const auto* types = std::get_if<std::vector<int64_t>>(&value); types && name.starts_with(kQuantizedTypesOf))
+        set_types(*types, set_attr(def, std::string_view(name).substr(kQuantizedTypesOf.size())));
   }
   out.mutable_versions()->set_producer(kProducer);
   out.mutable_versions()->set_min_consumer(kMinConsumer);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "graph/graph_def/graph.pb.h"
 #include "tests/graph/fake_ops.h"
 
 using namespace troupe;
@@ -152,6 +153,48 @@ TEST_CASE("all tensor encodings are read") {
             ->identical(Tensor::of<int32_t>({1})));
   CHECK(tensor_of("DT_BOOL", "tensor_shape { dim { size: 2 } } tensor_content: '\\377\\000'")
             ->identical(Tensor::of<bool>({true, false})));
+}
+
+TEST_CASE("quantised types are plain integers here and are written as they were read") {
+  test::Fixture f;
+  REQUIRE(from_graph_def(R"(
+node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_QUINT8 } }
+       attr { key: 'value' value { tensor { dtype: DT_QUINT8 tensor_shape { } int_val: 7 } } } }
+node { name: 'i' op: 'Identity' input: 'c' attr { key: 'T' value { type: DT_QUINT8 } } }
+node { name: 'h' op: 'Handle' attr { key: 'dtype' value { type: DT_FLOAT } }
+       attr { key: 'shape' value { shape { } } } }
+node { name: 'e' op: 'Enqueue' input: 'h' input: 'c' input: 'n'
+       attr { key: 'Tcomponents' value { list { type: [ DT_QUINT8, DT_UINT8 ] } } } }
+node { name: 'n' op: 'Const' attr { key: 'dtype' value { type: DT_UINT8 } }
+       attr { key: 'value' value { tensor { dtype: DT_UINT8 tensor_shape { } int_val: 7 } } } }
+)",
+                         f.graph)
+              .ok());
+  CHECK((*f.graph.output("i:0")).dtype() == DType::kUInt8);
+  {
+    proto::GraphDef def;
+    REQUIRE(def.ParseFromString(to_graph_def(f.graph)));
+    for (const proto::NodeDef& node : def.node()) {
+      INFO(node.DebugString());
+      const int type = node.name() == "n" ? proto::DT_UINT8 : proto::DT_QUINT8;
+      for (const proto::AttrEntry& attr : node.attr()) {
+        CHECK_FALSE(attr.key().starts_with("_"));
+        if (node.name() == "h") continue;
+        if (attr.key() == "Tcomponents") {
+          REQUIRE(attr.value().list().type_size() == 2);
+          CHECK(attr.value().list().type(0) == proto::DT_QUINT8);
+          CHECK(attr.value().list().type(1) == proto::DT_UINT8);
+        } else if (attr.value().has_tensor()) {
+          CHECK(attr.value().tensor().dtype() == type);
+        } else if (attr.value().value_case() == proto::AttrValue::kType) {
+          CHECK(attr.value().type() == type);
+        }
+      }
+    }
+    test::Fixture again;
+    REQUIRE(from_graph_def(to_graph_def(f.graph), again.graph).ok());
+    CHECK(to_graph_def(again.graph) == to_graph_def(f.graph));
+  }
 }
 
 TEST_CASE("tensors that lie about their size are errors, without taking memory") {
