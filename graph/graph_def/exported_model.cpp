@@ -3,7 +3,6 @@
 // variables by a collection, the initialiser by another.
 #include "graph/graph_def/exported_model.h"
 
-#include <algorithm>
 #include <set>
 
 #include "base/join.h"
@@ -12,6 +11,7 @@
 #include "graph/graph_def/import_graph.h"
 #include "graph/graph_def/node_def.h"
 #include "graph/graph_def/saved_model.pb.h"
+#include "graph/graph_def/written_node.h"
 #include "graph/prune.h"
 
 namespace troupe {
@@ -114,10 +114,6 @@ class Exporting {
       proto::NodeDef& def = *whole.mutable_node(id);
       names_.insert(n.name());
       def.clear_device();
-      // Nodes that it is to be with may not be there.
-      auto& attrs = *def.mutable_attr();
-      attrs.erase(std::remove_if(attrs.begin(), attrs.end(), [](const auto& e) { return e.key() == "_class"; }),
-                  attrs.end());
       if (n.op().name() == "VarHandleOp") {
         proto::AttrValue& shared = set_attr(def, "shared_name");
         if (shared.s().empty()) shared.set_s(n.name());
@@ -129,7 +125,7 @@ class Exporting {
         const auto* temporary = n.attrs().get<bool>("_temporary");
         if (!temporary || !*temporary) variables_.emplace(shared.s(), &n);
       }
-      if (find_attr(def, "container")) set_attr(def, "container").set_s("");
+      write_apart(def, out);
       *out.add_node() = std::move(def);
     }
     return {};

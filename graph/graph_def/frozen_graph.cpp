@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <vector>
 
 #include "base/printable.h"
 #include "graph/graph_def/attr_proto.h"
+#include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
 #include "graph/graph_def/node_def.h"
+#include "graph/graph_def/written_node.h"
 #include "troupe/graph_def.h"
 
 namespace troupe {
@@ -19,6 +22,34 @@ bool passes_on(std::string_view op) {
   constexpr std::string_view kOps[] = {"Identity",      "IdentityN", "Enter",  "Exit",
                                        "NextIteration", "Merge",     "Switch", "_SwitchN"};
   return std::ranges::find(kOps, op) != std::end(kOps);
+}
+
+void erase_attr(proto::NodeDef& node, std::string_view name) {
+  auto& attrs = *node.mutable_attr();
+  attrs.erase(std::remove_if(attrs.begin(), attrs.end(), [&](const auto& e) { return e.key() == name; }), attrs.end());
+}
+
+/// The function that the graph of a function calls, as put_in_functions() makes such graphs; nullptr for another text.
+const proto::NameAttrList* called_by(const proto::GraphDef& body) {
+  for (const proto::NodeDef& node : body.node())
+    if (node.name() == "call" && node.op() == "StatefulPartitionedCall")
+      if (const proto::AttrValue* f = find_attr(node, "f"); f && f->value_case() == proto::AttrValue::kFunc)
+        return &f->func();
+  return nullptr;
+}
+
+/// Adds the library of `body`; nothing, and false, where a function has the name of another one.
+bool add_functions(const proto::GraphDef& body, proto::GraphDef& out) {
+  std::vector<const proto::FunctionDef*> missing;
+  for (const proto::FunctionDef& f : body.library().function()) {
+    const auto& there = out.library().function();
+    const auto same = std::ranges::find_if(
+        there, [&](const proto::FunctionDef& g) { return g.signature().name() == f.signature().name(); });
+    if (same == there.end()) missing.push_back(&f);
+    else if (same->SerializeAsString() != f.SerializeAsString()) return false;
+  }
+  for (const proto::FunctionDef* f : missing) *out.mutable_library()->add_function() = *f;
+  return true;
 }
 
 class Freezing {
@@ -43,6 +74,7 @@ class Freezing {
     for (const int id : needed_) {
       proto::NodeDef& def = *whole.mutable_node(id);
       TROUPE_RETURN_IF_ERROR(freeze(graph_.node(id), def, out));
+      write_apart(def, out);
       *out.add_node() = std::move(def);
     }
     return {};
@@ -150,6 +182,24 @@ class Freezing {
 };
 
 }  // namespace
+
+void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
+  erase_attr(node, "_class");
+  erase_attr(node, "_output_shapes");
+  if (find_attr(node, "container")) set_attr(node, "container").set_s("");
+  if (!find_attr(node, kContainerOfFunctions)) return;
+  set_attr(node, kContainerOfFunctions).set_s("");
+  bool all_named = true;
+  for (proto::AttrEntry& attr : *node.mutable_attr()) {
+    if (attr.value().value_case() != proto::AttrValue::kS) continue;
+    proto::GraphDef body;
+    if (!parse_wire(attr.value().s(), body)) continue;
+    const proto::NameAttrList* called = called_by(body);
+    if (called && add_functions(body, out)) *attr.mutable_value()->mutable_func() = *called;
+    else all_named &= body.node_size() == 0;
+  }
+  if (all_named) erase_attr(node, kContainerOfFunctions);
+}
 
 Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,
                                  const std::map<std::string, Tensor>& variables) {

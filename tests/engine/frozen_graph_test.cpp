@@ -97,6 +97,47 @@ TEST_CASE("a loaded model is frozen from a snapshot of its container") {
             .identical(Tensor::of<float>({6})));
 }
 
+TEST_CASE("a frozen graph says nothing that held for the whole graph alone") {
+  TestEngine t;
+  const Status added = from_graph_def(R"(
+node { name: 'other' op: 'NoOp' }
+node { name: 'c' op: 'Const' attr { key: 'dtype' value { type: DT_FLOAT } }
+       attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 3 } } }
+       attr { key: '_class' value { list { s: 'loc:@other' } } }
+       attr { key: '_output_shapes' value { list { shape { dim { size: 7 } } } } } }
+node { name: 'one' op: 'TensorDataset' input: 'c' attr { key: 'Toutput_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+node { name: 'map' op: 'MapDataset' input: 'one' attr { key: 'f' value { func { name: 'twice' } } }
+       attr { key: 'Targuments' value { list { } } } attr { key: 'output_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+node { name: 'y' op: 'DatasetToSingleElement' input: 'map'
+       attr { key: 'output_types' value { list { type: DT_FLOAT } } }
+       attr { key: 'output_shapes' value { list { shape { } } } } }
+library { function {
+  signature { name: 'twice' input_arg { name: 'a' type: DT_FLOAT } output_arg { name: 'b' type: DT_FLOAT } }
+  node_def { name: 'sum' op: 'AddV2' input: 'a' input: 'a' attr { key: 'T' value { type: DT_FLOAT } } }
+  ret { key: 'b' value: 'sum:z:0' } } }
+)",
+                                      t.graph);
+  INFO((added.ok() ? "" : added.error().str()));
+  REQUIRE(added.ok());
+  const auto bytes = freeze_graph(t.graph, {*t.graph.output("y:0")}, {});
+  REQUIRE(bytes.ok());
+  proto::GraphDef def;
+  REQUIRE(def.ParseFromString(*bytes));
+  REQUIRE(def.library().function_size() == 1);
+  CHECK(def.library().function(0).signature().name() == "twice");
+  for (const proto::NodeDef& node : def.node())
+    for (const proto::AttrEntry& attr : node.attr()) {
+      INFO(node.name() << " " << attr.key());
+      CHECK_FALSE(attr.key().starts_with("_"));
+      if (attr.key() == "f") CHECK(attr.value().func().name() == "twice");
+    }
+  TestEngine other;
+  REQUIRE(from_graph_def(*bytes, other.graph).ok());
+  CHECK(other.value({}, *other.graph.output("y:0")).identical(Tensor::scalar(6.f)));
+}
+
 TEST_CASE("what cannot be frozen is an error with node and values") {
   Frozen t;
   const Output r = t.read();
