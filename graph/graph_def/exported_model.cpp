@@ -125,6 +125,7 @@ class Exporting {
         const auto* temporary = n.attrs().get<bool>("_temporary");
         if (!temporary || !*temporary) variables_.emplace(shared.s(), &n);
       }
+      if (find_attr(def, "container")) set_attr(def, "container").set_s("");
       write_apart(def, out);
       *out.add_node() = std::move(def);
     }

@@ -186,7 +186,6 @@ class Freezing {
 void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
   erase_attr(node, "_class");
   erase_attr(node, "_output_shapes");
-  if (find_attr(node, "container")) set_attr(node, "container").set_s("");
   if (!find_attr(node, kContainerOfFunctions)) return;
   set_attr(node, kContainerOfFunctions).set_s("");
   bool all_named = true;
