@@ -186,8 +186,6 @@ class Freezing {
 void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
   erase_attr(node, "_class");
   erase_attr(node, "_output_shapes");
-  if (!find_attr(node, kContainerOfFunctions)) return;
-  set_attr(node, kContainerOfFunctions).set_s("");
   bool all_named = true;
   for (proto::AttrEntry& attr : *node.mutable_attr()) {
     if (attr.value().value_case() != proto::AttrValue::kS) continue;
@@ -198,6 +196,7 @@ void write_apart(proto::NodeDef& node, proto::GraphDef& out) {
     else all_named &= body.node_size() == 0;
   }
   if (all_named) erase_attr(node, kContainerOfFunctions);
+  else set_attr(node, kContainerOfFunctions).set_s("");
 }
 
 Result<std::string> freeze_graph(const Graph& graph, const std::vector<Output>& outputs,
