@@ -131,6 +131,8 @@ using MakeDrawFn = std::function<DrawFn()>;
 /// the first one is drawn, and holds the end of a pass with the beginning of the next. Sources: ShuffleDataset,
 /// ShuffleAndRepeatDataset.
 StagePtr make_draw_stage(StagePtr input, int64_t buffer, int64_t count, MakeDrawFn make);
+/// Of the elements some: each where the float in [0, 1) that its word makes is below `rate`. Source: SamplingDataset.
+StagePtr make_sampling_stage(StagePtr input, float rate, MakeDrawFn make);
 /// The words as int64 scalars, without end. Source: RandomDataset.
 StagePtr make_words_stage(MakeDrawFn make);
 

@@ -89,6 +89,44 @@ class DrawStage final : public FlowStage {
   const MakeDrawFn make_;
 };
 
+class SamplingFlow final : public Flow<Element> {
+ public:
+  SamplingFlow(FlowPtr<Element> from, float rate, DrawFn draw)
+      : from_(std::move(from)), rate_(rate), draw_(std::move(draw)) {}
+  Result<std::optional<Element>> next() override {
+    for (;;) {
+      TROUPE_ASSIGN(std::optional<Element> element, from_->next());
+      if (!element) return element;
+      const float drawn = static_cast<float>(draw_() & 0x7fffff) * 0x1p-23f;
+      if (drawn < rate_) return element;
+    }
+  }
+
+ private:
+  const FlowPtr<Element> from_;
+  const float rate_;
+  const DrawFn draw_;
+};
+
+class SamplingStage final : public FlowStage {
+ public:
+  SamplingStage(StagePtr input, float rate, MakeDrawFn make)
+      : input_(std::move(input)), rate_(rate), make_(std::move(make)) {}
+  Result<FlowPtr<Element>> flow(const Pass& pass) const override {
+    TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
+    return FlowPtr<Element>(new SamplingFlow(std::move(from), rate_, make_()));
+  }
+  ComponentTypes dtypes() const override { return input_->dtypes(); }
+  ComponentShapes shapes() const override { return input_->shapes(); }
+  int64_t size() const override { return input_->size() == 0 ? 0 : -1; }
+  bool repeatable() const override { return false; }
+
+ private:
+  const StagePtr input_;
+  const float rate_;
+  const MakeDrawFn make_;
+};
+
 class WordsFlow final : public Flow<Element> {
  public:
   explicit WordsFlow(DrawFn draw) : draw_(std::move(draw)) {}
@@ -118,6 +156,10 @@ class WordsStage final : public FlowStage {
 
 StagePtr make_draw_stage(StagePtr input, int64_t buffer, int64_t count, MakeDrawFn make) {
   return std::make_shared<DrawStage>(std::move(input), buffer, count, std::move(make));
+}
+
+StagePtr make_sampling_stage(StagePtr input, float rate, MakeDrawFn make) {
+  return std::make_shared<SamplingStage>(std::move(input), rate, std::move(make));
 }
 
 StagePtr make_words_stage(MakeDrawFn make) { return std::make_shared<WordsStage>(std::move(make)); }

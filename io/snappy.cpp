@@ -47,4 +47,16 @@ std::optional<std::string> unpack_snappy(std::string_view packed) {
   return out;
 }
 
+std::string literal_snappy(std::string_view bytes) {
+  std::string out;
+  put_varint(out, bytes.size());
+  if (bytes.empty()) return out;
+  const size_t length = bytes.size() - 1;
+  out += static_cast<char>(61 << 2);  // a literal, whose length is in two bytes
+  out += static_cast<char>(length);
+  out += static_cast<char>(length >> 8);
+  out += bytes;
+  return out;
+}
+
 }  // namespace troupe

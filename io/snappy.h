@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unpacks blocks in the Snappy format (https://github.com/google/snappy/blob/main/format_description.txt), which the
-// tables of TensorFlow's first checkpoints hold.
+// Blocks in the Snappy format (https://github.com/google/snappy/blob/main/format_description.txt), which the
+// tables of TensorFlow's first checkpoints hold, and files of records may.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,5 +10,8 @@ namespace troupe {
 
 /// The bytes that `packed` stands for; nothing where it is damaged. Memory: at most 64 times the size of `packed`.
 std::optional<std::string> unpack_snappy(std::string_view packed);
+
+/// A block that stands for `bytes`, at most 64 KiB, and holds them as they are.
+std::string literal_snappy(std::string_view bytes);
 
 }  // namespace troupe

@@ -23,6 +23,7 @@
 #include "graph/graph_def/node_def.h"
 #include "graph/graph_def/reference_variables.h"
 #include "graph/graph_def/renamed_ops.h"
+#include "graph/graph_def/snapshot_hash.h"
 #include "graph/loops.h"
 #include "troupe/gradients.h"
 
@@ -392,6 +393,7 @@ Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix,
   std::string scope(prefix);
   if (!scope.empty() && scope.back() != '/') scope += '/';
   TROUPE_RETURN_IF_ERROR(put_in_functions(def, graph.ops()));
+  hash_snapshots(def, apart);
   take_apart(def, graph.ops());
   rename_old_ops(def, graph.ops());
   give_handles(def, graph.ops());

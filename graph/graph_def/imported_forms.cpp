@@ -104,7 +104,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
   for (const char* name :
        {"AssertNext", "DenseToSparseBatch", "DirectedInterleave", "GroupByReducer", "GroupByWindow", "IgnoreErrors",
         "MapAndBatch", "MaxIntraOpParallelism", "NonSerializable", "ParallelInterleave", "ParseExample",
-        "PrivateThreadPool", "Random", "Scan", "TakeWhile", "Unbatch", "Unique"})
+        "PrivateThreadPool", "Random", "Sampling", "Scan", "TakeWhile", "Unbatch", "Unique"})
     names.insert(fmt::format("Experimental{}Dataset", name));
   constexpr std::string_view kHandle = "Resource";
   for (const auto& [name, op] : ops.all()) {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a step takes of a whole dataset: ReduceDataset, DatasetToSingleElement, DatasetCardinality.
 #include "ops/data/dataset_op.h"
+#include "ops/data/each_element.h"
 #include "ops/data/register.h"
-#include "troupe/blocking_kernel.h"
 
 namespace troupe {
-namespace {
 
-/// Calls `take` with each element, until it says no.
 Status for_each_element(const BlockingRequest& request, const GraphDataset& dataset,
                         const std::function<Result<bool>(Element)>& take) {
   Pass pass;
@@ -22,6 +20,8 @@ Status for_each_element(const BlockingRequest& request, const GraphDataset& data
     if (!more) return {};
   }
 }
+
+namespace {
 
 class ReduceDatasetKernel final : public BlockingKernel {
  public:

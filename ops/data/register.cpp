@@ -12,6 +12,7 @@ void register_data_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_data_iterator_ops(ops, kernels);
   register_data_join_ops(ops, kernels);
   register_data_reduce_ops(ops, kernels);
+  register_data_saved_ops(ops, kernels);
   register_data_shuffle_ops(ops, kernels);
   register_data_source_ops(ops, kernels);
   register_data_stage_ops(ops, kernels);

@@ -17,6 +17,7 @@ void register_data_group_ops(OpRegistry&, KernelRegistry&);
 void register_data_iterator_ops(OpRegistry&, KernelRegistry&);
 void register_data_join_ops(OpRegistry&, KernelRegistry&);
 void register_data_reduce_ops(OpRegistry&, KernelRegistry&);
+void register_data_saved_ops(OpRegistry&, KernelRegistry&);
 void register_data_shuffle_ops(OpRegistry&, KernelRegistry&);
 void register_data_source_ops(OpRegistry&, KernelRegistry&);
 void register_data_stage_ops(OpRegistry&, KernelRegistry&);

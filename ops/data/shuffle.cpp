@@ -336,6 +336,25 @@ void register_data_shuffle_ops(OpRegistry& ops, KernelRegistry& kernels) {
                      .doc("Random numbers of 32 bits as int64 scalars, without end; any where both seeds are 0. Each "
                           "pass has others where rerandomize_each_iteration, else the same."),
                  random(true));
+  add_dataset_op(
+      ops, kernels,
+      OpDef("SamplingDataset")
+          .input("input_dataset: variant")
+          .input("rate: float32")
+          .input("seed: int64")
+          .input("seed2: int64")
+          .doc("Some of the elements: each with the probability `rate`, those that TensorFlow takes with the "
+               "same seeds, in each pass the same; any where both seeds are 0. Error: rate is not a scalar."),
+      plan_dataset([](const DatasetInputs& in) -> Result<GraphDataset> {
+        TROUPE_ASSIGN(const StagePtr from, in.stage());
+        const Tensor& rate = in.tensor(1);
+        if (rate.elements() != 1) return invalid_argument("rate must be a scalar, not {}", rate.str());
+        TROUPE_ASSIGN(const int64_t seed, in.integer(2, "seed"));
+        TROUPE_ASSIGN(const int64_t seed2, in.integer(3, "seed2"));
+        auto seeds = std::make_shared<Seeds>(seed, seed2, false);
+        return GraphDataset{make_sampling_stage(from, rate.data<float>()[0], draws_of(std::move(seeds)))};
+      }),
+      {.metadata = false});
   const char* cached =
       "The elements, kept by the first pass that comes to their end, from where later passes take them: in memory, or "
       "where `filename` is not empty in the files filename.index and filename.data-00000-of-00001, also for later "

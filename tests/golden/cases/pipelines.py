@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets of tf.data in graphs, by what a step takes of them."""
 import numpy as np
+from tensorflow.python.data.ops import load_op, structured_function
 
 from make import golden, tf, tf1
 
@@ -80,3 +81,40 @@ def datasets_of_csv(case):
     text = lambda *x: tf.strings.unicode_decode(tf.strings.join(x, "|"), "UTF-8")
     every = every.map(lambda a, b, c, d: tf.concat([[a, tf.cast(c * 4, tf.int32)], text(b, d)], 0))
     case.fetch(taken(every), taken(some.map(lambda a, c: tf.cast(a, tf.float64) * 1000 + c * 4)), taken(others.map(text)))
+
+
+@golden()
+def datasets_saved(case):
+    """Elements that are written into files, and read from there; some of the elements at random."""
+    folder = case.directory("folder")
+    numbers = tf.data.Dataset.range(case.feed("n", np.int64(7))).map(lambda x: (x * x, tf.strings.as_string(x)))
+    value = lambda x, text: x * 10 + tf.strings.to_number(text, tf.int64)
+    by_rest = lambda x, text: x % 3
+    in_turns = lambda shards: shards.interleave(lambda shard: shard, cycle_length=2)
+    for packing in ("", "GZIP", "SNAPPY"):
+        path = tf.strings.join([folder, "/saved", packing])
+        function = structured_function.StructuredFunctionWrapper(
+            by_rest, "save()", input_structure=numbers.element_spec, add_to_graph=False).function
+        function.add_to_graph(tf1.get_default_graph())
+        save = tf.raw_ops.SaveDataset(input_dataset=numbers._variant_tensor, path=path, compression=packing,
+                                      shard_func_other_args=function.captured_inputs, shard_func=function)
+        with tf1.control_dependencies([save]):
+            path = tf.identity(path)
+        case.fetch(taken(load_op._LoadDataset(path, numbers.element_spec, packing, in_turns).map(value)))
+        path = tf.strings.join([folder, "/snapshot", packing])
+        snapshot = numbers.snapshot(path, packing or None, in_turns, by_rest).map(value)
+        first = taken(snapshot)
+        with tf1.control_dependencies([first]):
+            again = tf.zeros([1], tf.int64)
+            read = snapshot.reduce(again, lambda all, x: tf.concat([all, [x]], 0))
+        case.fetch(tf.identity(first), read)
+    for packing in ("", "GZIP"):
+        path = tf.strings.join([folder, "/records", packing])
+        write = experimental.TFRecordWriter(path, packing).write(numbers.map(lambda x, text: text))
+        with tf1.control_dependencies([write]):
+            path = tf.identity(path)
+        case.fetch(taken(tf.data.TFRecordDataset(path, packing), lambda x: tf.strings.to_number(x, tf.int64)))
+    for rate, seed, seed2 in [(0.5, 1, 2), (0.2, 5, 0), (1.0, 1, 1), (0.0, 1, 1)]:
+        some = tf.raw_ops.SamplingDataset(input_dataset=tf.data.Dataset.range(40)._variant_tensor, rate=rate, seed=seed,
+                                          seed2=seed2, output_types=[tf.int64], output_shapes=[[]])
+        case.fetch(taken(experimental.from_variant(some, tf.TensorSpec([], tf.int64)).repeat(2)))
