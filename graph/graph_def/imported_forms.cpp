@@ -106,6 +106,8 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
         "MapAndBatch", "MaxIntraOpParallelism", "NonSerializable", "ParallelInterleave", "ParseExample",
         "PrivateThreadPool", "Random", "Sampling", "Scan", "TakeWhile", "Unbatch", "Unique"})
     names.insert(fmt::format("Experimental{}Dataset", name));
+  for (const char* name : {"Stage", "Unstage", "UnstageNoKey", "Peek", "Size", "IncompleteSize", "Clear"})
+    for (const char* map : {"Map", "OrderedMap"}) names.insert(fmt::format("{}{}", map, name));
   constexpr std::string_view kHandle = "Resource";
   for (const auto& [name, op] : ops.all()) {
     names.insert("Batch" + name);

@@ -16,14 +16,23 @@ using proto::NodeDef;
 
 constexpr std::string_view kMakeIterator = "MakeIterator";
 
-/// What an op on a staging area becomes; empty where it is none.
+/// What an op on a staging area or a staging map becomes; empty where it is none.
 std::string staging_form(std::string_view op) {
   if (op == "Stage") return "_StagingAreaPut";
   if (op == "Unstage") return "_StagingAreaGet";
   if (op == "StagePeek" || op == "StageSize" || op == "StageClear")
     return fmt::format("_StagingArea{}", op.substr(std::string_view("Stage").size()));
+  constexpr std::string_view kOrdered = "Ordered";  // any order will do for the others, so maps are all ordered
+  if (op.starts_with(kOrdered)) op.remove_prefix(kOrdered.size());
+  if (op == "MapStage") return "_StagingMapPut";
+  if (op == "MapUnstage") return "_StagingMapTake";
+  if (op == "MapUnstageNoKey") return "_StagingMapTakeAny";
+  if (op == "MapPeek" || op == "MapSize" || op == "MapIncompleteSize" || op == "MapClear")
+    return fmt::format("_Staging{}", op);
   return "";
 }
+
+constexpr std::string_view kStagingMap = "_StagingMap";
 
 class ResourceRewrite {
  public:
@@ -54,13 +63,16 @@ class ResourceRewrite {
 
   void stage(NodeDef& node) {
     const std::string form = staging_form(node.op());
-    NodeDef area = handle_of(node, "area", "_StagingArea");
-    for (const char* attr : {"dtypes", "capacity", "memory_limit"}) copy_attr(node, attr, area, attr);
+    const bool map = form.starts_with(kStagingMap);
+    NodeDef area = map ? handle_of(node, "map", kStagingMap.data()) : handle_of(node, "area", "_StagingArea");
+    for (const char* attr : {"capacity", "memory_limit"}) copy_attr(node, attr, area, attr);
+    if (!map) copy_attr(node, "dtypes", area, "dtypes");  // nodes of a map have those of some components
     std::vector<std::string> inputs = {area.name()};
     inputs.insert(inputs.end(), node.input().begin(), node.input().end());
     const NodeDef old = node;
     become(node, form.c_str(), inputs);
-    if (form != "_StagingAreaSize" && form != "_StagingAreaClear") copy_attr(old, "dtypes", node, "dtypes");
+    if (!form.ends_with("Size") && !form.ends_with("Clear")) copy_attr(old, "dtypes", node, "dtypes");
+    copy_attr(old, "fake_dtypes", node, "fake_dtypes");
     added_.push_back(std::move(area));
   }
 
@@ -118,7 +130,8 @@ class ResourceRewrite {
 }  // namespace
 
 std::string form_with_handle(std::string_view op, const OpRegistry& ops) {
-  if (const std::string form = staging_form(op); !form.empty() && ops.find(form)) return "_StagingArea, " + form;
+  if (const std::string form = staging_form(op); !form.empty() && ops.find(form))
+    return fmt::format("{}, {}", form.starts_with(kStagingMap) ? kStagingMap : "_StagingArea", form);
   if (op == kMakeIterator) return ops.find("_SetIteratorDataset") ? "_SetIteratorDataset" : "";
   if (!ops.find("_SparseTensorsMap")) return "";
   if (op == "AddSparseToTensorsMap") return "SerializeSparse, _SparseTensorsMap, _SparseTensorsMapInsert";

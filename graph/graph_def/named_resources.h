@@ -14,8 +14,9 @@ std::string form_with_handle(std::string_view op, const OpRegistry& ops);
 
 /// Gives such ops of `def` a handle: AddSparseToTensorsMap and AddManySparseToTensorsMap become a SerializeSparse or
 /// SerializeManySparse and a _SparseTensorsMapInsert, TakeManySparseFromTensorsMap a _SparseTensorsMapTake and a
-/// DeserializeSparse; Stage, Unstage, StagePeek, StageSize and StageClear become a _StagingArea and an op on it. What
-/// has outputs that others read keeps the node's name. Ops that `ops` has stay as they are.
+/// DeserializeSparse; Stage, Unstage, StagePeek, StageSize and StageClear become a _StagingArea and an op on it,
+/// MapStage and its like, and OrderedMapStage and its, a _StagingMap and an op on it. What has outputs that others read
+/// keeps the node's name. Ops that `ops` has stay as they are.
 void give_handles(proto::GraphDef& def, const OpRegistry& ops);
 
 }  // namespace troupe

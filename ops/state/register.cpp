@@ -13,6 +13,7 @@ void register_state_ops(OpRegistry& ops, KernelRegistry& kernels) {
   register_resource_gather_ops(ops, kernels);
   register_resource_scatter_ops(ops, kernels);
   register_save_restore_ops(ops, kernels);
+  register_staging_map_ops(ops, kernels);
   register_staging_ops(ops, kernels);
   register_table_ops(ops, kernels);
   register_variable_ops(ops, kernels);

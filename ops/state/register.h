@@ -21,6 +21,7 @@ void register_queue_ops(OpRegistry&, KernelRegistry&);
 void register_resource_gather_ops(OpRegistry&, KernelRegistry&);
 void register_resource_scatter_ops(OpRegistry&, KernelRegistry&);
 void register_save_restore_ops(OpRegistry&, KernelRegistry&);
+void register_staging_map_ops(OpRegistry&, KernelRegistry&);
 void register_staging_ops(OpRegistry&, KernelRegistry&);
 void register_table_ops(OpRegistry&, KernelRegistry&);
 void register_variable_ops(OpRegistry&, KernelRegistry&);

@@ -695,6 +695,12 @@ _StagingAreaGet _StagingAreaPeek : a<-_StagingArea @dtypes=$dtypes ; <-_StagingA
   values=[*S] ; handle=%a index==0
 _StagingAreaSize _StagingAreaClear : a<-_StagingArea @dtypes={float32} ; <-_StagingAreaPut @dtypes={float32} handle=%a
   values=[*S] ; handle=%a
+_StagingMap : a<- @capacity=0|(1..3) @memory_limit=0 ; <-_StagingMapSize handle=%a
+_StagingMapPut : a<-_StagingMap ; handle=%a key=[] indices={0} values=[*S] @dtypes={float32} @fake_dtypes={float32} ; <-_StagingMapSize handle=%a
+_StagingMapTake _StagingMapPeek : a<-_StagingMap ; <-_StagingMapPut handle=%a key==3 indices={0} values=[2] @dtypes={float32} @fake_dtypes={float32} ;
+  handle=%a key==3 indices={0} @dtypes={float32}
+_StagingMapTakeAny : a<-_StagingMap ; <-_StagingMapPut handle=%a key==3 indices={0} values=[2] @dtypes={float32} @fake_dtypes={float32} ; handle=%a indices={0} @dtypes={float32}
+_StagingMapSize _StagingMapIncompleteSize _StagingMapClear : a<-_StagingMap ; <-_StagingMapPut handle=%a key==3 indices={0} values=[2] @dtypes={float32} @fake_dtypes={float32} ; handle=%a
 MutexLock : m<-MutexV2 ; mutex=%m
 ConsumeMutexLock : m<-MutexV2 ; l<-MutexLock mutex=%m ; mutex_lock=%l
 _EventCount : e<- @shared_name='' ; <-_EventCountAdvance handle=%e

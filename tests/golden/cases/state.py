@@ -243,6 +243,36 @@ def staged(case):
     case.fetch(size, *first, *[tf.identity(t) for t in taken], left)
 
 
+@golden(steps=2)
+def staged_by_keys(case):
+    """Staging maps: components that come and go one by one, whole elements in the order of their keys."""
+    x = case.feed("x", case.floats(3, 2))
+    raw, both = tf.raw_ops, [tf.float32, tf.int32]
+    number = lambda n: tf.constant(n, tf.int64)
+    for prefix in ("Map", "OrderedMap"):
+        op = lambda name, **inputs: getattr(raw, prefix + name)(shared_name=prefix, capacity=4, **inputs)
+        whole = op("Stage", key=number(7), indices=[0, 1], values=[x * 2, tf.constant([1, 2])], dtypes=both)
+        part = op("Stage", key=number(5), indices=[1], values=[tf.constant(3)], dtypes=both)
+        with tf1.control_dependencies([whole, part]):
+            sizes = op("Size", dtypes=both), op("IncompleteSize", dtypes=both)
+            peeked = op("Peek", key=number(7), indices=[1], dtypes=[tf.int32])
+        with tf1.control_dependencies([*sizes, *peeked]):
+            rest = op("Stage", key=number(5), indices=[0], values=[x - 1], dtypes=both)
+        with tf1.control_dependencies([rest]):
+            first = op("Unstage", key=number(7), indices=[0], dtypes=[tf.float32])
+        with tf1.control_dependencies(first):
+            second = op("Unstage", key=number(7), indices=[1], dtypes=[tf.int32])
+        with tf1.control_dependencies(second):
+            key, values = op("UnstageNoKey", indices=[0, 1], dtypes=both)
+        with tf1.control_dependencies([key]):
+            left = op("Stage", key=number(1), indices=[0], values=[x], dtypes=both)
+        with tf1.control_dependencies([left]):
+            clear = op("Clear", dtypes=both)
+        with tf1.control_dependencies([clear]):
+            none = op("IncompleteSize", dtypes=both)
+        case.fetch(*sizes, *peeked, *first, *second, key, *[tf.identity(v) for v in values], none)
+
+
 @golden()
 def gradients_of_functions(case):
     """SymbolicGradient, which calls the gradient of a function."""
