@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/graph_def/snapshot_hash.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
 
+#include "graph/graph_def/functions.h"
 #include "graph/graph_def/node_def.h"
 
 namespace troupe {
@@ -29,6 +31,42 @@ class NodeHash {
   void add_byte(uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001b3; }
   uint64_t value_ = 0xcbf29ce484222325;
 };
+
+/// Whether an attribute says something of values.
+bool counts(const proto::AttrEntry& attr) { return !attr.key().starts_with('_') && attr.key() != "metadata"; }
+
+/// The bytes of a graph that a node carries, with its functions called by their places: TensorFlow gives each function
+/// of a process another name. What is not such a graph stays.
+std::string without_names(const std::string& bytes) {
+  proto::GraphDef body;
+  if (!body.ParseFromString(bytes)) return bytes;
+  body.DiscardUnknownFields();  // among them names again
+  std::unordered_map<std::string, std::string> places;
+  for (auto& function : *body.mutable_library()->mutable_function()) {
+    std::string& name = *function.mutable_signature()->mutable_name();
+    name = places.try_emplace(name, std::to_string(places.size())).first->second;
+  }
+  const auto rename = [&](std::string& name) {
+    if (const auto place = places.find(name); place != places.end()) name = place->second;
+  };
+  const auto clear = [&](auto& nodes) {
+    for (NodeDef& node : nodes) {
+      rename(*node.mutable_op());
+      auto& attrs = *node.mutable_attr();
+      attrs.erase(std::remove_if(attrs.begin(), attrs.end(), [](const auto& attr) { return !counts(attr); }),
+                  attrs.end());
+      std::sort(attrs.begin(), attrs.end(), [](const auto& a, const auto& b) { return a.key() < b.key(); });
+      for (proto::AttrEntry& attr : attrs) {
+        if (attr.value().has_func()) rename(*attr.mutable_value()->mutable_func()->mutable_name());
+        if (attr.value().has_list())
+          for (auto& func : *attr.mutable_value()->mutable_list()->mutable_func()) rename(*func.mutable_name());
+      }
+    }
+  };
+  clear(*body.mutable_node());
+  for (auto& function : *body.mutable_library()->mutable_function()) clear(*function.mutable_node_def());
+  return body.SerializeAsString();
+}
 
 class Hashing {
  public:
@@ -66,12 +104,14 @@ class Hashing {
     if (!added) return at->second;
     std::map<std::string_view, const proto::AttrValue*> attrs;
     for (const proto::AttrEntry& attr : node.attr())
-      if (!attr.key().starts_with('_') && attr.key() != "metadata") attrs[attr.key()] = &attr.value();
+      if (counts(attr)) attrs[attr.key()] = &attr.value();
     NodeHash hash;
     hash.add(node.op());
+    const bool carries = find_attr(node, kContainerOfFunctions) != nullptr;
     for (const auto& [name, value] : attrs) {
       hash.add(name);
-      hash.add(value->SerializeAsString());
+      hash.add(carries && value->value_case() == proto::AttrValue::kS ? without_names(value->s())
+                                                                      : value->SerializeAsString());
       const uint64_t place = value->tensor().content_apart();
       if (place > 0 && place <= apart_.size()) {
         const Tensor& bytes = apart_[place - 1];
