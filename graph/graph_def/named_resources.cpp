@@ -16,7 +16,7 @@ using proto::NodeDef;
 
 constexpr std::string_view kMakeIterator = "MakeIterator";
 
-/// What an op on a staging area or a staging map becomes; empty where it is none.
+/// What an op on a staging area or a staging map becomes; empty for any other op.
 std::string staging_form(std::string_view op) {
   if (op == "Stage") return "_StagingAreaPut";
   if (op == "Unstage") return "_StagingAreaGet";

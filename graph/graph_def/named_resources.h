@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// What such an op becomes, as text; empty where it is none.
+/// What such an op becomes, as text; empty for any other op.
 std::string form_with_handle(std::string_view op, const OpRegistry& ops);
 
 /// Gives such ops of `def` a handle: AddSparseToTensorsMap and AddManySparseToTensorsMap become a SerializeSparse or
