@@ -6,19 +6,14 @@
 namespace troupe {
 namespace {
 
-class PrefetchStage final : public FlowStage {
+class PrefetchStage final : public PassingStage {
  public:
-  PrefetchStage(StagePtr input, int64_t ahead) : input_(std::move(input)), ahead_(ahead) {}
+  PrefetchStage(StagePtr input, int64_t ahead) : PassingStage(std::move(input)), ahead_(ahead) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     return AheadFlow<Element>::make(elements_of(input_), ahead_, pass);
   }
-  ComponentTypes dtypes() const override { return input_->dtypes(); }
-  ComponentShapes shapes() const override { return input_->shapes(); }
-  int64_t size() const override { return input_->size(); }
-  bool repeatable() const override { return input_->repeatable(); }
 
  private:
-  const StagePtr input_;
   const int64_t ahead_;
 };
 

@@ -59,23 +59,18 @@ class KeepFlow final : public Flow<Element> {
   std::vector<Element> kept_;
 };
 
-class CacheStage final : public FlowStage {
+class CacheStage final : public PassingStage {
  public:
   CacheStage(StagePtr input, std::shared_ptr<ElementCache> cache)
-      : input_(std::move(input)), cache_(std::move(cache)) {}
+      : PassingStage(std::move(input)), cache_(std::move(cache)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     if (auto elements = cache_->get()) return FlowPtr<Element>(new ListFlow(std::move(elements)));
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new KeepFlow(std::move(from), cache_));
   }
-  ComponentTypes dtypes() const override { return input_->dtypes(); }
-  ComponentShapes shapes() const override { return input_->shapes(); }
-  int64_t size() const override { return input_->size(); }
   bool may_wait() const override { return input_->may_wait(); }
-  bool repeatable() const override { return input_->repeatable(); }
 
  private:
-  const StagePtr input_;
   const std::shared_ptr<ElementCache> cache_;
 };
 

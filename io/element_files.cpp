@@ -8,6 +8,7 @@
 
 #include "io/replacing_file.h"
 #include "io/saved_tensors.pb.h"
+#include "io/writing_flow.h"
 
 namespace troupe {
 namespace {
@@ -81,31 +82,20 @@ class ShardStage final : public TypedStage {
   const std::vector<std::string> paths_;
 };
 
-/// Gives what its input gives, and writes it. After an error nothing more is written.
-class SavingFlow final : public Flow<Element> {
+/// Writes what its input gives into shards.
+class SavingFlow final : public WritingFlow {
  public:
   SavingFlow(FlowPtr<Element> from, ElementFiles files, ShardFn shard, Pass pass)
-      : from_(std::move(from)), files_(std::move(files)), shard_(std::move(shard)), pass_(std::move(pass)) {
+      : WritingFlow(std::move(from)), files_(std::move(files)), shard_(std::move(shard)), pass_(std::move(pass)) {
     std::random_device device;
     run_ = std::to_string(uint64_t{device()} << 32 | device());
   }
-  ~SavingFlow() override { give_up(); }
+  ~SavingFlow() override { end(); }
   SavingFlow(const SavingFlow&) = delete;
   SavingFlow& operator=(const SavingFlow&) = delete;
 
-  Result<std::optional<Element>> next() override {
-    Result<std::optional<Element>> element = from_->next();
-    if (ended_) return element;
-    const Status kept = !element.ok() ? Status(element.error()) : *element ? keep(**element) : finish();
-    if (!kept.ok()) {
-      give_up();
-      return kept.error();
-    }
-    return element;
-  }
-
  private:
-  Status keep(const Element& element) {
+  Status keep(const Element& element) override {
     int64_t shard = 0;
     if (shard_) {
       TROUPE_ASSIGN(shard, shard_(pass_, element));
@@ -134,7 +124,7 @@ class SavingFlow final : public Flow<Element> {
     return files_.access.files->make_directories(folder);
   }
 
-  Status finish() {
+  Status finish() override {
     TROUPE_RETURN_IF_ERROR(make_folder(files_.folder + "/" + run_));
     for (auto& [shard, writer] : writers_) {
       TROUPE_RETURN_IF_ERROR(writer.sync());
@@ -153,18 +143,15 @@ class SavingFlow final : public Flow<Element> {
     TROUPE_RETURN_IF_ERROR(may_touch(files_.access.folders, metadata_of(files_)));
     TROUPE_RETURN_IF_ERROR(replace_file(*files_.access.files, metadata_of(files_),
                                         [&](WritableFile& file) { return file.append(bytes.data(), bytes.size()); }));
-    ended_ = true;
     writers_.clear();
     return {};
   }
 
-  void give_up() {
-    if (std::exchange(ended_, true)) return;
+  void give_up() override {
     writers_.clear();
     for (const std::string& path : paths_) (void)files_.access.files->remove(path);
   }
 
-  const FlowPtr<Element> from_;
   const ElementFiles files_;
   const ShardFn shard_;
   const Pass pass_;
@@ -172,24 +159,18 @@ class SavingFlow final : public Flow<Element> {
   std::map<int64_t, RecordWriter> writers_;
   std::vector<std::string> paths_;
   int64_t elements_ = 0;
-  bool ended_ = false;  // nothing is written any more
 };
 
-class SavingStage final : public FlowStage {
+class SavingStage final : public PassingStage {
  public:
   SavingStage(StagePtr input, ElementFiles files, ShardFn shard)
-      : input_(std::move(input)), files_(std::move(files)), shard_(std::move(shard)) {}
+      : PassingStage(std::move(input)), files_(std::move(files)), shard_(std::move(shard)) {}
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     TROUPE_ASSIGN(FlowPtr<Element> from, elements_of(input_)(pass));
     return FlowPtr<Element>(new SavingFlow(std::move(from), files_, shard_, pass));
   }
-  ComponentTypes dtypes() const override { return input_->dtypes(); }
-  ComponentShapes shapes() const override { return input_->shapes(); }
-  int64_t size() const override { return input_->size(); }
-  bool repeatable() const override { return input_->repeatable(); }
 
  private:
-  const StagePtr input_;
   const ElementFiles files_;
   const ShardFn shard_;
 };
@@ -202,7 +183,7 @@ Result<std::optional<std::vector<StagePtr>>> saved_shards(const ElementFiles& fi
   if (!file.ok() && file.error().code == Code::kNotFound) return std::optional<std::vector<StagePtr>>();
   if (!file.ok()) return std::move(file.error());
   if ((*file)->size() > kMostMetadata)
-    return make_error(Code::kDataLoss, "'{}' has {} bytes; that is no metadata", path, (*file)->size());
+    return make_error(Code::kDataLoss, "'{}' has {} bytes, too many for metadata", path, (*file)->size());
   std::string bytes((*file)->size(), '\0');
   TROUPE_RETURN_IF_ERROR((*file)->read(0, bytes.data(), bytes.size()));
   proto::SavedElements metadata;

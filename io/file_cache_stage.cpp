@@ -6,6 +6,7 @@
 // pass has come to its end. It has the lock PREFIX.lock meanwhile. One that ends before takes its pieces away.
 #include "io/graph_stages.h"
 #include "io/tensor_bundle.h"
+#include "io/writing_flow.h"
 #include "troupe/allocator.h"
 
 namespace troupe {
@@ -53,30 +54,19 @@ class ReadFlow final : public Flow<Element> {
   size_t at_ = 0;
 };
 
-/// Gives what its input gives, and writes it. After an error nothing more is written.
-class WriteFlow final : public Flow<Element> {
+/// Writes what its input gives, and holds the lock.
+class WriteFlow final : public WritingFlow {
  public:
   WriteFlow(FlowPtr<Element> from, FileAccess access, std::string prefix, std::unique_ptr<FileLock> lock)
-      : from_(std::move(from)), access_(std::move(access)), prefix_(std::move(prefix)), lock_(std::move(lock)) {}
-  ~WriteFlow() override { give_up(); }
+      : WritingFlow(std::move(from)), access_(std::move(access)), prefix_(std::move(prefix)), lock_(std::move(lock)) {}
+  ~WriteFlow() override { end(); }
   WriteFlow(const WriteFlow&) = delete;
   WriteFlow& operator=(const WriteFlow&) = delete;
-
-  Result<std::optional<Element>> next() override {
-    Result<std::optional<Element>> element = from_->next();
-    if (!lock_) return element;
-    const Status kept = !element.ok() ? Status(element.error()) : *element ? keep(**element) : finish();
-    if (!kept.ok()) {
-      give_up();
-      return kept.error();
-    }
-    return element;
-  }
 
  private:
   std::string piece(int64_t number) const { return fmt::format("{}.part{}", prefix_, number); }
 
-  Status keep(const Element& element) {
+  Status keep(const Element& element) override {
     if (elements_ == kMostElements)
       return make_error(Code::kResourceExhausted, "'{}': a cache in a file has at most {} elements", prefix_,
                         kMostElements);
@@ -111,7 +101,7 @@ class WriteFlow final : public Flow<Element> {
     (void)access_.files->remove(bundle_data(piece(number), 0, 1));
   }
 
-  Status finish() {
+  Status finish() override {
     if (!tensors_.empty() || pieces_ == 0) TROUPE_RETURN_IF_ERROR(write());
     std::vector<std::string> pieces;
     for (int64_t i = 0; i < pieces_; ++i) pieces.push_back(piece(i));
@@ -121,18 +111,16 @@ class WriteFlow final : public Flow<Element> {
   }
 
   /// Takes away what this has written and not made the cache, and then the lock.
-  void give_up() {
-    if (!lock_) return;
+  void give_up() override {
     tensors_.clear();
     for (int64_t i = 0; i < pieces_; ++i) take_away(i);
     (void)access_.files->remove(prefix_ + ".lock");
     lock_ = nullptr;
   }
 
-  const FlowPtr<Element> from_;
   const FileAccess access_;
   const std::string prefix_;
-  std::unique_ptr<FileLock> lock_;  // none: nothing is written any more
+  std::unique_ptr<FileLock> lock_;
   std::vector<TensorToSave> tensors_;
   size_t bytes_ = 0;
   int64_t elements_ = 0, pieces_ = 0;
@@ -155,10 +143,10 @@ class FileCacheFlow final : public Flow<Element> {
   FlowPtr<Element> flow_;
 };
 
-class FileCacheStage final : public FlowStage {
+class FileCacheStage final : public PassingStage {
  public:
   FileCacheStage(StagePtr input, std::string prefix, FileAccess access)
-      : input_(std::move(input)), prefix_(std::move(prefix)), access_(std::move(access)) {}
+      : PassingStage(std::move(input)), prefix_(std::move(prefix)), access_(std::move(access)) {}
 
   Result<FlowPtr<Element>> flow(const Pass& pass) const override {
     const auto open = [input = input_, prefix = prefix_, access = access_, pass]() -> Result<FlowPtr<Element>> {
@@ -180,13 +168,8 @@ class FileCacheStage final : public FlowStage {
     };
     return FlowPtr<Element>(new FileCacheFlow(open));
   }
-  ComponentTypes dtypes() const override { return input_->dtypes(); }
-  ComponentShapes shapes() const override { return input_->shapes(); }
-  int64_t size() const override { return input_->size(); }
-  bool repeatable() const override { return input_->repeatable(); }
 
  private:
-  const StagePtr input_;
   const std::string prefix_;
   const FileAccess access_;
 };

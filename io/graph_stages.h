@@ -14,6 +14,19 @@ using PassFn = std::function<Result<Element>(const Pass& pass, Element element)>
 using ComponentTypes = std::vector<DType>;
 using ComponentShapes = std::vector<PartialShape>;
 
+/// Base of stages whose elements are those of their input.
+class PassingStage : public FlowStage {
+ public:
+  explicit PassingStage(StagePtr input) : input_(std::move(input)) {}
+  ComponentTypes dtypes() const final { return input_->dtypes(); }
+  ComponentShapes shapes() const final { return input_->shapes(); }
+  int64_t size() const final { return input_->size(); }
+  bool repeatable() const final { return input_->repeatable(); }
+
+ protected:
+  const StagePtr input_;
+};
+
 /// Base of stages that are told what their elements are.
 class TypedStage : public FlowStage {
  public:
