@@ -13,6 +13,7 @@
 #include "train_images/models.h"
 #include "train_images/progress.h"
 #include "train_images/records.h"
+#include "troupe/trace_file.h"
 
 using namespace troupe;
 
@@ -58,6 +59,18 @@ Error interrupted(const char* when) {
   return make_error(Code::kCancelled, "interrupted by {} {}", programs::first_signal(), when);
 }
 
+/// What every node did, in a file that grows with each step.
+struct Tracing {
+  std::unique_ptr<TraceFile> file;  // null: not asked for
+  std::shared_ptr<Trace> trace = {};
+
+  Status write() { return file ? file->write(trace->take()) : Status(); }
+  Status close() {
+    TROUPE_RETURN_IF_ERROR(write());
+    return file ? file->close() : Status();
+  }
+};
+
 struct Job {
   const Options& options;
   Engine& engine;
@@ -67,6 +80,7 @@ struct Job {
   int64_t images_at_start;
   int64_t step_at_start;
   Progress& progress;
+  Tracing& tracing;
   InputWait wait = {};
 
   int64_t per_update() const { return static_cast<int64_t>(options.batch) * options.batches_per_update(); }
@@ -99,6 +113,7 @@ struct Job {
         if (faults.ok()) faults = records.scalar("train/accuracy", report.accuracy, report.step);
         if (faults.ok()) faults = records.scalar("images_per_second", progress.images_per_second(), report.step);
       }
+      if (faults.ok()) faults = tracing.write();
       const auto now = Progress::Clock::now();
       if (!faults.ok() || now - saved <= std::chrono::duration<double>(options.save_seconds)) return;
       saved = now;
@@ -183,6 +198,11 @@ Status run(const Options& options) {
                               .input_device = input_device,
                               .seed = options.seed,
                               .check_numerics = options.check_numerics};
+  Tracing tracing;
+  if (!options.trace.empty()) {
+    TROUPE_ASSIGN(tracing.file, TraceFile::create(options.trace, *engine));
+    tracing.trace = settings.trace = std::make_shared<Trace>();
+  }
   options.together.apply_to(settings);
   if (options.together.servers) settings.variable_devices = devices_of_servers(*engine);
   if (options.together.servers && settings.variable_devices.empty())
@@ -200,8 +220,9 @@ Status run(const Options& options) {
   programs::print("training {} on {} images of {}, {} replicas, {}\n", options.model, images.train_images.dim(0),
                   options.data, options.replicas, options.together.mode);
   TROUPE_RETURN_IF_ERROR(go_on());
-  Job job{options, *engine, *trainer, records, images, point.images, trainer->step(), progress};
-  return job.run();
+  Job job{options, *engine, *trainer, records, images, point.images, trainer->step(), progress, tracing};
+  TROUPE_RETURN_IF_ERROR(job.run());
+  return tracing.close();
 }
 
 }  // namespace

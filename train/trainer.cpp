@@ -12,6 +12,7 @@ Trainer::Impl::Impl(Engine& engine, TrainerOptions options)
       variables_(options_.container, options_.seed) {
   run_options_.cancel = all_steps_;
   run_options_.check_numerics = options_.check_numerics;
+  run_options_.trace = options_.trace;
 }
 
 Trainer::Impl::~Impl() {

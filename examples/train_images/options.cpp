@@ -49,6 +49,7 @@ void add_options(CLI::App& app, Options& o) {
   auto* fresh = app.add_flag("--fresh", o.fresh, "Start anew although there are checkpoints");
   app.add_flag("--resume", o.resume, "Go on from the last checkpoint; an error when there is none")->excludes(fresh);
   app.add_flag("--check-numerics", o.check_numerics, "Stop at the first node that makes a NaN or an infinity");
+  app.add_option("--trace", o.trace, "File to write for ui.perfetto.dev: what every node of every step did and when");
   o.cluster.add_to(app);
 }
 

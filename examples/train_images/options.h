@@ -26,6 +26,7 @@ struct Options {
   bool augment = false;
   bool check_numerics = false;
   std::string devices = "cpu";
+  std::string trace;  // file to write; empty: none
   programs::ClusterFlags cluster;
 
   /// Batches that one update takes.

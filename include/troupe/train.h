@@ -118,6 +118,9 @@ struct TrainerOptions {
   /// Stops with the first node whose output has a NaN or an infinity. A loss that is not finite always stops.
   bool check_numerics = false;
   RecoveryOptions recovery = {};
+  /// Takes what every node of every step did and when (troupe/trace.h), of the steps of the input too. It grows until
+  /// its events are taken, whose nodes live as long as the trainer.
+  std::shared_ptr<Trace> trace = {};
 };
 
 /// One step of one replica (in kSync, of all).

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The main job as its users run it: every mode, resuming, the same weights from the same seed, Ctrl-C.
-#include "tests/system/train_images.h"
+#include <nlohmann/json.hpp>
+#include <set>
+
 #include "tests/repeats.h"
+#include "tests/system/train_images.h"
 
 namespace troupe::testing {
 namespace {
@@ -30,6 +33,28 @@ TEST_CASE("train_images learns in every mode, and a second run goes on") {
   CHECK_THAT(second.output,
              Catch::Contains("going on from step") && Catch::Contains("epoch 4/4") && !Catch::Contains("epoch 1/4"));
   CHECK_THAT(second.output, Catch::Contains("test accuracy 100.00 %") || Catch::Contains("test accuracy 9"));
+}
+
+TEST_CASE("train_images writes what every step did to a file that viewers open") {
+  const Data data;
+  const Directory out;
+  const std::string file = out.path / "trace.json";
+  Child run(arguments(data, out, {"--mode", "sync", "--epochs", "2", "--trace", file}));
+  const int status = run.wait();
+  INFO(run.output);
+  REQUIRE(status == 0);
+  std::ifstream in(file);
+  const auto events = nlohmann::json::parse(in);
+  std::set<int64_t> steps, devices;
+  for (const auto& e : events)
+    if (e["ph"] == "e" && e["args"]["op"] == "ResourceApplyAdam") steps.insert(e["args"]["step"].get<int64_t>());
+    else if (e["ph"] == "M" && e["name"] == "thread_name") devices.insert(e["tid"].get<int64_t>());
+  CHECK(steps.size() >= 2);
+  CHECK(devices.size() == 3);
+
+  Child nowhere(arguments(data, out, {"--fresh", "--trace", "/nowhere/trace.json"}));
+  CHECK(nowhere.wait() == 1);
+  CHECK_THAT(nowhere.output, Catch::Contains("/nowhere/trace.json"));
 }
 
 TEST_CASE("train_images learns in 16 bits, and saves variables of 32") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The trainer in each mode on a small problem: it learns, repeats, resumes, stops, and reports faults.
+#include <set>
+
 #include "tests/train/trainer_fixture.h"
 
 namespace troupe::nn {
@@ -120,6 +122,29 @@ TEST_CASE("a trainer that is gone leaves its variables, and its name to the next
   }
   CHECK(snapshot_of(*engine).variables.at("global_step").data<int64_t>()[0] == 30);
   CHECK(engine->snapshot("train/replica_1").get()->variables.empty());
+}
+
+TEST_CASE("a trace has what every replica and the input did in each step") {
+  const Mode mode = kAllModes[static_cast<size_t>(GENERATE(range(0, 6)))];
+  CAPTURE(mode.name);
+  auto engine = engine_of(2);
+  TrainerOptions o = settings(*engine, mode);
+  o.trace = std::make_shared<Trace>();
+  auto trainer = trainer_of(*engine, o);
+  REQUIRE(trainer->initialise().ok());
+  REQUIRE(trainer->run(10).ok());
+  std::set<int64_t> losses[2], batches;
+  std::set<uint32_t> updating;
+  for (const TraceEvent& e : o.trace->take()) {
+    const std::string op(e.node->op().name());
+    if (op == "SparseSoftmaxCrossEntropyWithLogits") losses[e.device].insert(e.step);
+    if (op == "IteratorGetNext" && e.kind == TraceEvent::Kind::kAnswer) batches.insert(e.step);
+    if (op.find("ApplyAdam") != std::string::npos) updating.insert(e.device);
+  }
+  for (const auto& of_device : losses) CHECK(of_device.size() >= 1);
+  CHECK(losses[0].size() + losses[1].size() >= 10);
+  CHECK(batches.size() >= 10);
+  CHECK_FALSE(updating.empty());
 }
 
 TEST_CASE("a resumed synchronous run, with dropout, continues bit by bit") {
