@@ -9,6 +9,9 @@
 #include <chrono>
 #include <mutex>
 #include <thread>
+#include <utility>
+
+#include <pthread.h>
 
 #include "base/relax.h"
 
@@ -43,6 +46,7 @@ class RestingPolicy : public caf::policy::work_stealing {
           most_spin(get_or(scheduler->system().config(), kSpins, true) ? kMostSpin : kLeastSpin) {}
     worker_data(const worker_data& other) : work_stealing::worker_data(other), most_spin(other.most_spin) {}
     bool resting = false;             // under waitdata.lock
+    bool named = false;               // of the worker's thread
     std::atomic<bool> spins = false;  // and has not been given a job
     const std::chrono::nanoseconds most_spin;
     std::chrono::nanoseconds spin = most_spin;  // of the worker's thread
@@ -68,6 +72,8 @@ class RestingPolicy : public caf::policy::work_stealing {
   }
 
   template <class Worker> caf::resumable* dequeue(Worker* self) {
+    // CAF has all of its threads called "caf.multiplexer".
+    if (!std::exchange(d(self).named, true)) pthread_setname_np(pthread_self(), "troupe.worker");
     for (;;) {
       if (auto* job = spin(self)) return job;
       for (int i = 0; i < kLooks; ++i) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program troupe: runs and looks into graphs in TensorFlow's format. Exit status and errors as programs/ has them.
+#include <pthread.h>
+
 #include "cli/commands.h"
 #include "programs/program.h"
 #include "troupe/version.h"
 
 int main(int argc, char** argv) {
+  pthread_setname_np(pthread_self(), "troupe");  // what `launch` starts is called "exe" otherwise
   CLI::App app("Runs, looks into and converts what TensorFlow writes: graphs, SavedModels, checkpoints.", "troupe");
   app.set_version_flag("--version", std::string("troupe ") + troupe::version());
   app.require_subcommand(1);
