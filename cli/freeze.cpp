@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The subcommand freeze: a saved model as one graph, its variables being constants.
+#include <set>
+
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "io/whole_file.h"
@@ -15,6 +17,27 @@ struct Options {
   std::vector<std::string> tags, outputs;
 };
 
+/// Tables have what an initialiser of the model puts into them, which is not among what outputs need.
+Status check_tables(const std::vector<Output>& outputs) {
+  std::vector<const Node*> nodes;
+  std::set<const Node*> seen;
+  const auto add = [&](const Node* node) {
+    if (seen.insert(node).second) nodes.push_back(node);
+  };
+  for (const Output& output : outputs) add(output.node);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = *nodes[i];
+    if (node.op().name().find("HashTable") != std::string::npos)
+      return Error(Code::kInvalidArgument,
+                   "a graph of constants cannot fill this table; run the model as it is, or name --outputs that do not "
+                   "look things up",
+                   node.op().name(), node.name());
+    for (const Output& input : node.inputs()) add(input.node);
+    for (const Node* before : node.control_inputs()) add(before);
+  }
+  return {};
+}
+
 Status freeze(const Options& o) {
   TROUPE_ASSIGN(const auto engine, Engine::create());
   TROUPE_ASSIGN(const SavedModel model, load_saved_model(*engine, o.model, {.tags = o.tags}));
@@ -27,6 +50,7 @@ Status freeze(const Options& o) {
     TROUPE_ASSIGN(const ModelSignature* signature, model.signature(o.signature));
     for (const auto& [name, tensor] : signature->outputs) outputs.push_back(tensor.output);
   }
+  TROUPE_RETURN_IF_ERROR(check_tables(outputs));
   TROUPE_ASSIGN(const Snapshot variables, engine->snapshot(model.container()).get());
   TROUPE_ASSIGN(const std::string bytes, freeze_graph(model.graph(), outputs, variables.variables));
   TROUPE_RETURN_IF_ERROR(write_file(o.out, bytes));

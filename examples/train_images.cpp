@@ -51,7 +51,8 @@ void print(const nn::TaskReport& report) {
   programs::print("back after {:.1f} s: {} go{} on from step {}", report.seconds, who, report.replica < 0 ? "" : "es",
                   report.step);
   if (report.updates > 0) programs::print("; {} updates are made again", report.updates);
-  if (report.batches > 0) programs::print("; {} batches are lost", report.batches);
+  if (report.batches > 0)
+    programs::print("; {} {} lost", report.batches, report.batches == 1 ? "batch is" : "batches are");
   programs::print("\n");
 }
 

@@ -10,7 +10,7 @@ namespace {
 using Catch::Contains;
 
 struct Feeds : SampleModel {
-  Feeds() {
+  explicit Feeds(const std::string& meta_graph = sample_meta_graph()) : SampleModel(meta_graph) {
     REQUIRE(write_npz(file("in.npz"), {{"x", Tensor::of<float>({1, 2})}}).ok());
     REQUIRE(write_npz(file("by_tensor.npz"), {{"x:0", Tensor::of<float>({1, 2})}}).ok());
   }
@@ -143,6 +143,23 @@ TEST_CASE("troupe freeze makes a graph that runs without the checkpoint") {
   check_one_line(run({"freeze", n.folder(), n.file("f.pb"), "--outputs", "w:0,z"}), "z");
   check_one_line(run({"freeze", n.file("in.npz"), n.file("f.pb")}), "a ZIP archive");
   CHECK_FALSE(std::filesystem::exists(n.file("f.pb")));
+}
+
+TEST_CASE("troupe freeze refuses tables, which nothing would fill") {
+  const auto attr = [](const std::string& name, const std::string& type) {
+    return "attr { key: '" + name + "' value { type: " + type + " } } ";
+  };
+  const Feeds m(
+      replaced(sample_meta_graph(), "graph_def {",
+               "graph_def { node { name: 'numbers' op: 'HashTableV2' " + attr("key_dtype", "DT_INT64") +
+                   attr("value_dtype", "DT_INT64") + "} node { name: 'key' op: 'Const' " + attr("dtype", "DT_INT64") +
+                   "attr { key: 'value' value { tensor { dtype: DT_INT64 tensor_shape { } int64_val: 7 } } } } "
+                   "node { name: 'found' op: 'LookupTableFindV2' input: 'numbers' input: 'key' input: 'key' " +
+                   attr("Tin", "DT_INT64") + attr("Tout", "DT_INT64") + "}"));
+  check_one_line(run({"freeze", m.folder(), m.file("f.pb"), "--outputs", "call:0,found:0"}),
+                 "HashTableV2 'numbers': a graph of constants cannot fill this table");
+  CHECK_FALSE(std::filesystem::exists(m.file("f.pb")));
+  CHECK(run({"freeze", m.folder(), m.file("f.pb"), "--outputs", "call:0"}).status == 0);
 }
 
 TEST_CASE("troupe inspect lists tags, signatures and assets of a SavedModel") {
