@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/log.h"
 #include "base/printable.h"
 #include "net/frame.h"
 #include "net/tls_context.h"
@@ -40,11 +41,10 @@ std::string text_of_alert(int alert) {
 
 class TlsTransport final : public Transport {
  public:
-  TlsTransport(std::shared_ptr<const TlsContext> context, const TlsContext::Impl& impl, int fd, TlsContext::Side side,
-               uint64_t records_per_key)
-      : Transport(fd), context_(std::move(context)), accepts_(side == TlsContext::Side::kAccepts),
-        records_per_key_(records_per_key), ssl_(SSL_new(impl.context.get())), input_(kLeastInput) {
-    BIO* const bio = BIO_new(impl.method.get());
+  TlsTransport(std::shared_ptr<const TlsContext::Impl> impl, int fd, TlsContext::Side side, uint64_t records_per_key)
+      : Transport(fd), impl_(std::move(impl)), accepts_(side == TlsContext::Side::kAccepts),
+        records_per_key_(records_per_key), ssl_(SSL_new(impl_->context.get())), input_(kLeastInput) {
+    BIO* const bio = BIO_new(impl_->method.get());
     if (!ssl_ || !bio) {
       BIO_free(bio);
       fault_ = make_error(Code::kInternal, "OpenSSL makes no connection: {}", openssl_text());
@@ -92,7 +92,7 @@ class TlsTransport final : public Transport {
   /// Why a call of OpenSSL's failed that does not want more input.
   Error why(int ssl_error);
 
-  const std::shared_ptr<const TlsContext> context_;
+  const std::shared_ptr<const TlsContext::Impl> impl_;
   const bool accepts_;
   const uint64_t records_per_key_;
   mutable std::mutex mutex_;  // guards the rest, but for what the reading thread has alone
@@ -359,11 +359,22 @@ Result<std::unique_ptr<TlsContext::Impl>> TlsContext::Impl::make() {
   return out;
 }
 
-TlsContext::TlsContext(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TlsContext::TlsContext(TlsFiles files, CertificateName self, std::shared_ptr<const Impl> impl)
+    : files_(std::move(files)), self_(std::move(self)), impl_(std::move(impl)) {}
 TlsContext::~TlsContext() = default;
 
 std::unique_ptr<Transport> TlsContext::transport(int fd, Side side, uint64_t records_per_key) const {
-  return std::make_unique<TlsTransport>(shared_from_this(), *impl_, fd, side, records_per_key);
+  const std::lock_guard guard(mutex_);
+  if (std::string state = state_of(files_); state != impl_->state && state != refused_) {
+    if (auto read = Impl::read(files_, self_); read.ok()) {
+      impl_ = std::move(*read);
+      log_info("connections of {} have the certificate in {} from now on", self_.uri(), in_quotes(files_.certificate));
+    } else {
+      refused_ = std::move(state);
+      log_warning("the files of TLS have changed, and those read before stay in use: {}", read.error().message);
+    }
+  }
+  return std::make_unique<TlsTransport>(impl_, fd, side, records_per_key);
 }
 
 }  // namespace troupe::net

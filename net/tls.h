@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "net/transport.h"
@@ -17,8 +18,8 @@ struct TlsFiles {
   std::string key;          // without a password, for its owner alone to read
 };
 
-/// What connections of one process have in common: read once, at its start. Any thread may use it.
-class TlsContext : public std::enable_shared_from_this<TlsContext> {
+/// What connections of one process have in common, from files that may be renewed while it runs. Any thread may use it.
+class TlsContext {
  public:
   /// Checks all that a peer would: that the certificate holds now, is the authority's and names `self`, of a client any
   /// client of the cluster. Errors name the file: kNotFound for one that cannot be read; kFailedPrecondition for all
@@ -27,15 +28,21 @@ class TlsContext : public std::enable_shared_from_this<TlsContext> {
   ~TlsContext();
 
   enum class Side { kDials, kAccepts };
-  /// TLS over a socket. After so many records a side goes on with another key: far below what one key is good for,
+  /// TLS over a socket. Where the files are others than when they were last read, they are read anew first: a
+  /// connection has what is there when it begins, and keeps it. Files that load() would refuse are logged, and what was
+  /// read before them stays. After so many records a side goes on with another key: far below what one key is good for,
   /// 2^24.5 records (RFC 8446, 5.5).
   std::unique_ptr<Transport> transport(int fd, Side side, uint64_t records_per_key = uint64_t{1} << 22) const;
 
   class Impl;
-  explicit TlsContext(std::unique_ptr<Impl> impl);
+  TlsContext(TlsFiles files, CertificateName self, std::shared_ptr<const Impl> impl);
 
  private:
-  const std::unique_ptr<Impl> impl_;
+  const TlsFiles files_;
+  const CertificateName self_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Impl> impl_;  // as last read
+  mutable std::string refused_;               // the state of the files that were last refused
 };
 
 }  // namespace troupe::net

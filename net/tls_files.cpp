@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's certificate and key from files, checked before anybody connects.
+// A process's certificate and key from files, checked before anybody connects by them.
 #include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -20,7 +20,8 @@ constexpr size_t kMostFileBytes = size_t{1} << 20;
 /// A file of PEM that may be open.
 class PemFile {
  public:
-  explicit PemFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit PemFile(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) error_ = errno;
   }
   ~PemFile() {
@@ -29,6 +30,9 @@ class PemFile {
   PemFile(const PemFile&) = delete;
 
   Result<std::string> read() {
+    struct stat file = {};
+    if (fd_ >= 0 && fstat(fd_, &file) == 0 && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode))
+      return bad(path_, "is not a regular file");  // a pipe may never give anything
     std::string out(kMostFileBytes + 1, '\0');
     size_t size = 0;
     while (error_ == 0 && size < out.size()) {
@@ -117,8 +121,22 @@ std::string fault_of_certificate(X509_STORE_CTX* store) {
   return certificate ? fmt::format("{} {}", shown(certificate), what) : what;
 }
 
-Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files, const CertificateName& self) {
+std::string state_of(const TlsFiles& files) {
+  std::string out;
+  for (const std::string* path : {&files.ca, &files.certificate, &files.key}) {
+    struct stat file = {};
+    if (::stat(path->c_str(), &file) != 0) out += "none;";
+    else
+      out += fmt::format("{} {} {} {}.{} {}.{};", file.st_dev, file.st_ino, file.st_size, file.st_mtim.tv_sec,
+                         file.st_mtim.tv_nsec, file.st_ctim.tv_sec, file.st_ctim.tv_nsec);
+  }
+  return out;
+}
+
+Result<std::shared_ptr<const TlsContext::Impl>> TlsContext::Impl::read(const TlsFiles& files,
+                                                                       const CertificateName& self) {
   TROUPE_ASSIGN(auto impl, Impl::make());
+  impl->state = state_of(files);
   SSL_CTX* const context = impl->context.get();
   const auto openssl = [] { return make_error(Code::kInternal, "OpenSSL takes no certificate: {}", openssl_text()); };
 
@@ -153,7 +171,12 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files
                         fmt::format("is not the key of the certificate in {}", in_quotes(files.certificate)));
   }
   if (SSL_CTX_use_certificate(context, own) != 1 || SSL_CTX_use_PrivateKey(context, key.get()) != 1) return openssl();
-  return std::shared_ptr<const TlsContext>(std::make_shared<TlsContext>(std::move(impl)));
+  return std::shared_ptr<const Impl>(std::move(impl));
+}
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::load(const TlsFiles& files, const CertificateName& self) {
+  TROUPE_ASSIGN(auto impl, Impl::read(files, self));
+  return std::shared_ptr<const TlsContext>(std::make_shared<TlsContext>(files, self, std::move(impl)));
 }
 
 }  // namespace troupe::net

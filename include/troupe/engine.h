@@ -74,7 +74,7 @@ struct GpuOptions {
   std::shared_ptr<const GpuPlatform> platform = {};
 };
 
-/// Files of PEM for TLS, as `troupe cluster keys` makes them. They are read once, when the process joins its cluster.
+/// Files of PEM for TLS, as `troupe cluster keys` makes them. Each connection has what they hold when it begins.
 struct ClusterTls {
   std::string ca = {};           // the cluster's authority
   std::string certificate = {};  // of this process: it names the cluster and the task, or a client

@@ -157,3 +157,45 @@ TEST_CASE("a task whose certificate is another's is reached by nobody, and one t
   RoundTrip t(**engine);
   CHECK(t.run(numbers(10)).ok());
 }
+
+TEST_CASE("a cluster whose files of TLS are renewed on disk goes on, and takes them without a restart") {
+  TlsCluster tasks(2, false);
+  std::vector<net::TlsFiles> files;  // of tasks 0 and 1 and of the client, as their processes know them
+  const auto name_of = [](size_t i) { return i < 2 ? task_named("worker", static_cast<int>(i)) : client_named(); };
+  for (size_t i = 0; i < 3; ++i) {
+    files.push_back(tasks.keys.files(name_of(i)));
+    const std::string own_ca = tasks.keys.file(std::to_string(i) + ".ca");
+    std::filesystem::copy_file(files[i].ca, own_ca);
+    files[i].ca = own_ca;
+  }
+  tasks.options.cluster.tls = tls_of(files[2]);
+  tasks.of_task = [&](ClusterOptions& own, int task) { own.tls = tls_of(files[static_cast<size_t>(task)]); };
+  for (const int task : {0, 1}) tasks.start(task);
+  const auto engine = tasks.client();
+  RoundTrip t(*engine);
+  const Tensor value = numbers(1000);
+  REQUIRE(t.run(value).ok());
+
+  // Another authority: whoever still showed what he began with would be refused.
+  TestKeys others;
+  for (size_t i = 0; i < 3; ++i) {
+    const net::TlsFiles renewed = others.files(name_of(i));
+    std::filesystem::copy_file(renewed.ca, files[i].ca, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::rename(renewed.certificate, files[i].certificate);
+    std::filesystem::rename(renewed.key, files[i].key);
+  }
+  CHECK(t.run(value).ok());  // by the connections that there are
+  std::atomic<int> news{0};
+  const auto watch = watch_cluster(*engine, [&] { ++news, news.notify_all(); });
+  const auto wait_until = [&](bool up) {
+    for (int seen = news; cluster_status(*engine)[1].ready != up; seen = news) news.wait(seen);
+  };
+  tasks.workers[1].reset();
+  wait_until(false);
+  tasks.start(1);
+  wait_until(true);
+  const auto result = t.run(value);
+  INFO((result.ok() ? "" : result.error().str()));
+  REQUIRE(result.ok());
+  CHECK((*result)[0].identical(value));
+}

@@ -4,6 +4,7 @@
 #include "net/tls.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <thread>
@@ -431,4 +432,55 @@ TEST_CASE("files that are no good are named, with what is wrong") {
                                         "-----END ENCRYPTED PRIVATE KEY-----\n");
   chmod(locked.c_str(), 0600);
   CHECK_THAT(error(with(good, &TlsFiles::key, locked), self).message, Contains("locked.key"));
+}
+
+TEST_CASE("files that are renewed are what later connections have, and bad ones change nothing") {
+  TestKeys keys;
+  const TlsFiles files = keys.files(client_named("alice"));
+  const auto context = TlsContext::load(files, client_named());
+  REQUIRE(context.ok());
+  const auto put = [&](const TlsFiles& from) {
+    for (const auto which : {&TlsFiles::certificate, &TlsFiles::key})
+      std::filesystem::rename(from.*which, files.*which);
+  };
+  struct Pair {
+    Pair(TestKeys& keys, const TlsContext& of) {
+      never_block(sockets.a), never_block(sockets.b);
+      dialer = of.transport(sockets.a, Side::kDials);
+      acceptor = keys.context(task_named("worker", 1))->transport(sockets.b, Side::kAccepts);
+      const auto [one, other] = faults(*dialer, *acceptor);
+      INFO(one << "; " << other);
+      CHECK((one.empty() && other.empty()));
+      if (acceptor->peer()) client = acceptor->peer()->client;
+    }
+    SocketPair sockets;
+    std::unique_ptr<Transport> dialer, acceptor;
+    std::string client;
+  };
+  const Pair first(keys, **context);
+  CHECK(first.client == "alice");
+  put(keys.files(client_named("bob")));
+  const Pair second(keys, **context);
+  CHECK(second.client == "bob");
+  CHECK(write_text(*first.dialer, "still here") == 10);  // a connection keeps what it began with
+  CHECK(read_text(*first.acceptor, 10) == "still here");
+
+  SECTION("of another cluster") { put(keys.files({"other", {}, "carol"})); }
+  SECTION("expired") { put(keys.files(client_named("carol"), around_now(7200, -60))); }
+  SECTION("a certificate whose key has not come yet") {
+    std::filesystem::rename(keys.files(client_named("carol")).certificate, files.certificate);
+  }
+  SECTION("a key that others may read") {
+    put(keys.files(client_named("carol")));
+    chmod(files.key.c_str(), 0644);
+  }
+  SECTION("no files") { std::filesystem::remove(files.certificate); }
+  SECTION("a pipe that nobody writes to") {
+    std::filesystem::remove(files.certificate);
+    REQUIRE(mkfifo(files.certificate.c_str(), 0600) == 0);
+  }
+  CHECK(Pair(keys, **context).client == "bob");
+  CHECK(Pair(keys, **context).client == "bob");
+  put(keys.files(client_named("dave")));
+  CHECK(Pair(keys, **context).client == "dave");
 }
