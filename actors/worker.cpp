@@ -2,6 +2,7 @@
 #include "actors/worker.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "actors/messages.h"
 #include "actors/step_timer.h"
@@ -112,12 +113,11 @@ void Worker::plan(uint64_t client, const std::shared_ptr<Planned>& planned, cons
 }
 
 Result<std::shared_ptr<const StepPlan>> Worker::make(const Program& program, KernelCache& kernels) const {
+  std::unordered_set<const Node*> fed;
+  for (const Output& feed : program.feeds) fed.insert(feed.node);
   std::vector<const Node*> all;
-  for (int id = 0; id < program.graph->size(); ++id) {
-    const Node& node = program.graph->node(id);
-    const auto is_it = [&](const Output& feed) { return feed.node == &node; };
-    if (std::ranges::none_of(program.feeds, is_it)) all.push_back(&node);
-  }
+  for (int id = 0; id < program.graph->size(); ++id)
+    if (const Node& node = program.graph->node(id); !fed.contains(&node)) all.push_back(&node);
   PlanContext context{.kernels = host_.kernels, .devices = host_.devices, .passes = GraphPasses::none()};
   context.timed_steps = program.timed_steps;
   context.part = true;

@@ -84,6 +84,9 @@ class Planner::PartWriter {
     made_.assign(n, nullptr);
     pivots_.clear();
     frame_constants_.clear();
+    feeds_of_recvs_.clear();
+    for (const auto& [key, recv] : p_.feed_receivers_)
+      if (recv.partition == partition) feeds_of_recvs_[recv.node] = key.first;
     std::vector<std::pair<uint32_t, uint32_t>> loops;  // (Merge, NextIteration)
     TROUPE_ASSIGN(const std::vector<uint32_t> order, sort(loops));
     for (const uint32_t i : order) TROUPE_RETURN_IF_ERROR(add(i));
@@ -206,14 +209,13 @@ class Planner::PartWriter {
       case NodeKind::kSend: TROUPE_RETURN_IF_ERROR(describe_send(i, spec)); break;
       default: describe(i, *like, spec); break;
     }
-    std::vector<PartitionDraft::Edge> controls = edges_to_[i];
+    // Of what a node waits for, each input accounts for one edge; the others are control edges.
+    std::map<std::pair<uint32_t, int>, uint32_t> accounted;
     for (uint32_t k = 0; k < node.num_inputs; ++k) {
       const uint32_t slot = input_slot(node, k);
       const Source& source = sources_[slot];
       if (source.kind == Source::kNode) {
-        const auto edge = std::ranges::find_if(
-            controls, [&](const PartitionDraft::Edge& e) { return e.from == source.index && e.port == source.port; });
-        if (edge != controls.end()) controls.erase(edge);
+        ++accounted[{source.index, source.port}];
         if (node.kind == NodeKind::kMerge && !made_[source.index]) {  // closes its loop
           spec.inputs.emplace_back();
           continue;
@@ -222,10 +224,14 @@ class Planner::PartWriter {
       TROUPE_ASSIGN(const Output input, output_of(slot, source.port));
       spec.inputs.push_back(input);
     }
-    for (const PartitionDraft::Edge& e : controls) {
+    std::unordered_set<const Node*> known;
+    for (const PartitionDraft::Edge& e : edges_to_[i]) {
+      if (const auto of = accounted.find({e.from, e.port}); of != accounted.end() && of->second > 0) {
+        --of->second;
+        continue;
+      }
       TROUPE_ASSIGN(const Node* before, control(e));
-      if (std::ranges::find(spec.control_inputs, before) == spec.control_inputs.end())
-        spec.control_inputs.push_back(before);
+      if (known.insert(before).second) spec.control_inputs.push_back(before);
     }
     if (node.kind == NodeKind::kRecv && marker(i) != kNone) spec.control_inputs = {made_[marker(i)]};
     if (node.kind == NodeKind::kSend) set_types(spec);
@@ -311,12 +317,7 @@ class Planner::PartWriter {
     return {};
   }
   /// Of a Recv that does not belong to a pair.
-  uint32_t feed_of_recv(uint32_t i) const {
-    const auto is_it = [&](const auto& known) {
-      return known.second.partition == partition_ && known.second.node == i;
-    };
-    return std::ranges::find_if(p_.feed_receivers_, is_it)->first.first;
-  }
+  uint32_t feed_of_recv(uint32_t i) const { return feeds_of_recvs_.at(i); }
   static void set_types(NodeSpec& spec) {
     std::vector<DType> types;
     for (const Output& in : spec.inputs) types.push_back(in.dtype());
@@ -336,8 +337,7 @@ class Planner::PartWriter {
   }
 
   Result<Output> feed(uint32_t index) {
-    for (const auto& [known, output] : part_.feeds)
-      if (known == index) return output;
+    if (const auto known = feeds_.find(index); known != feeds_.end()) return known->second;
     const Output& fed = p_.plan_->feeds[index];
     if (is_remote() && !crosses_to_caller(fed.dtype()))
       return at_node(make_error(Code::kUnimplemented, "a {} cannot be fed to {}", to_string(fed.dtype()), part_.task),
@@ -350,6 +350,7 @@ class Planner::PartWriter {
                                          *device_},
                                         fed.node));
     part_.feeds.emplace_back(index, node->out());
+    feeds_.emplace(index, node->out());
     return node->out();
   }
 
@@ -399,11 +400,13 @@ class Planner::PartWriter {
   StepPart& part_;
   const std::unordered_set<std::string_view>* originals_ = nullptr;
   std::unordered_map<const Node*, const Node*> constants_;  // outside of loops, of the whole part
+  std::unordered_map<uint32_t, Output> feeds_;              // of the whole part
   // Of the partition that is written:
   const PartitionDraft* draft_ = nullptr;
   const std::string* device_ = nullptr;
   uint32_t partition_ = 0;
-  std::vector<Source> sources_;  // by slot
+  std::vector<Source> sources_;                            // by slot
+  std::unordered_map<uint32_t, uint32_t> feeds_of_recvs_;  // by node of the draft
   std::vector<std::vector<PartitionDraft::Edge>> edges_to_;
   std::vector<uint32_t> markers_;  // by frame
   std::vector<const Node*> made_;  // by node of the draft
