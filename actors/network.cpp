@@ -523,11 +523,12 @@ void Network::is_up(const PeerContext& context) {
     if (!at->second.up && options_.task && at->second.role == net::PeerRole::kClient)
       log_info("{} has come", task.str());
     at->second.up = true;
-    ++lives_[task];  // before anything can be asked of it
+    // Clients come under ever new names, of which nothing is kept.
+    if (at->second.role == net::PeerRole::kTask) ++lives_[task];  // before anything can be asked of it
     why_not_.erase(task);
     is_busy(task, false);
     begin_round(peers, told);
-    born_[task] = round_;
+    if (at->second.role == net::PeerRole::kTask) born_[task] = round_;
     if (const auto link = links_.find(task); link != links_.end()) link->second->up(at->second.actor);
     answer_ready();
   }
@@ -628,7 +629,7 @@ void Network::lost(const PeerContext& context, const Error& why, bool left) {
     if (const auto at = current(context); at != peers_.end()) {
       peer = std::move(at->second);
       peers_.erase(at);
-      why_not_[task] = why.message;
+      if (!client) why_not_[task] = why.message;
       if (const auto link = links_.find(task); link != links_.end()) link->second->down(why);
       if (client && connector_) connector_->forget(task);
       if (client) ++clients_leaving_, asked_by_.reset(), asked_for_.clear(), there_.clear(), told_why_.clear();
