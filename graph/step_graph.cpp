@@ -20,6 +20,7 @@ StepGraph::StepGraph(const Graph& graph, std::span<const Output> fed, std::span<
   for (const Node* node : nodes_) {
     by_id_[static_cast<size_t>(node->id())] = node;
     if (node->open()) open_merge_ = node;
+    has_loops_ = has_loops_ || node->op().control_flow() == ControlFlow::kEnter;
   }
   if (fed.empty()) return;
   has_feed_.resize(static_cast<size_t>(first_made_));
@@ -50,9 +51,20 @@ Output StepGraph::add_like(const Node& node, std::string op, std::vector<Output>
 }
 
 Result<Output> StepGraph::add_constant(Tensor value, const Node& node) {
+  return add_constant(std::move(value), node, Output());
+}
+
+Result<Output> StepGraph::add_constant(Tensor value, const Node& node, Output beside) {
   const DType dtype = value.dtype();
-  TROUPE_ASSIGN(const Node* added,
-                add({"Const", node.name(), {}, {{"value", std::move(value)}, {"dtype", dtype}}, {}, node.device()}));
+  std::vector<const Node*> after;
+  if (beside) beside = now(beside);
+  if (has_loops_ && beside && !is_fed(beside) && !constant(beside)) after.push_back(beside.node);
+  TROUPE_ASSIGN(const Node* added, add({"Const",
+                                        node.name(),
+                                        {},
+                                        {{"value", std::move(value)}, {"dtype", dtype}},
+                                        std::move(after),
+                                        node.device()}));
   return added->out();
 }
 

@@ -68,8 +68,10 @@ class StepGraph {
   Result<const Node*> add(NodeSpec spec);
   /// The first output of a new node of the name and device of `node`, in whose place it is to come; empty on an error.
   Output add_like(const Node& node, std::string op, std::vector<Output> inputs, Attrs attrs = {});
-  /// The same for a Const.
+  /// The same for a Const, which is outside of every loop: for what reads constants alone.
   Result<Output> add_constant(Tensor value, const Node& node);
+  /// The same for a Const that is read together with `beside`: in a step with loops it is in the loop of that.
+  Result<Output> add_constant(Tensor value, const Node& node, Output beside);
   /// From now on by[i] stands for output i of `node`, which must have no feed.
   void replace(const Node& node, std::span<const Output> by);
   /// Leaves out the nodes that nothing needs any more.
@@ -96,6 +98,7 @@ class StepGraph {
   std::vector<std::pair<int, int>> fed_;  // by id and port, sorted
   std::span<const Node* const> targets_;
   const OpDef* const const_;
+  bool has_loops_ = false;
   bool shapes_hold_ = true;         // no value that shapes may have been inferred from is fed
   std::vector<bool> has_feed_;      // by id; empty when nothing is fed
   std::vector<uint32_t> rows_;      // by id: where its outputs begin in replaced_; 0: it was not replaced

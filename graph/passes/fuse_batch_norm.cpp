@@ -97,7 +97,7 @@ bool BatchNormFusion::visit(const Node& node) {
   }
   const auto fused = fused_.find(node.id());
   if (fused == fused_.end()) return false;  // else: the gradient of a norm
-  const auto empty = step_.add_constant(*Tensor::make(node.dtype(3), {0}), node);
+  const auto empty = step_.add_constant(*Tensor::make(node.dtype(3), {0}), node, Output{fused->second, 0});
   if (!empty.ok()) return false;
   const Output by[] = {{fused->second, 0}, {fused->second, 1}, {fused->second, 2}, *empty, *empty};
   step_.replace(node, by);

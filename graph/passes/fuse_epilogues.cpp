@@ -189,7 +189,7 @@ bool EpilogueFusion::visit(const Node& node) {
     const PartialShape shape = step_.shape(*bias);
     Output vector = *bias;
     if (shape.has_rank() && shape.rank() > 1) {
-      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1}), node);
+      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1}), node, vector);
       if (sizes.ok()) vector = step_.add_like(node, "Reshape", {vector, *sizes}, {});
       if (!sizes.ok() || !vector) return false;
     }
@@ -200,7 +200,7 @@ bool EpilogueFusion::visit(const Node& node) {
     Output added = *image;
     if (reshape) {
       const int64_t columns = step_.shape(product->out())[1];
-      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1, columns}), node);
+      const auto sizes = step_.add_constant(Tensor::of<int64_t>({-1, columns}), node, added);
       if (!sizes.ok()) return false;
       added = step_.add_like(node, "Reshape", {added, *sizes}, {});
       if (!added) return false;

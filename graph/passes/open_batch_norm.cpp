@@ -54,7 +54,7 @@ bool BatchNormOpening::fits(const Node& reader, Output y) const {
 bool BatchNormOpening::visit(const Node& norm) {
   if (!opened_.contains(&norm)) return false;
   const Output batch_mean = step_.add_like(norm, "_BatchNormStatistics", norm.inputs(), norm.attrs());
-  const auto empty = step_.add_constant(*Tensor::make(norm.dtype(5), {0}), norm);
+  const auto empty = step_.add_constant(*Tensor::make(norm.dtype(5), {0}), norm, norm.inputs()[0]);
   if (!batch_mean || !empty.ok()) return false;
   const auto statistic = [&](int port) { return Output{batch_mean.node, port}; };
   const Output shifted = step_.add_like(norm, "Sub", {norm.inputs()[0], statistic(2)});

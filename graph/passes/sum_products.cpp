@@ -56,7 +56,7 @@ bool ProductSums::visit(const Node& node) {
 Output ProductSums::concatenated(const Node& node, const std::vector<const Node*>& products, int factor, int axis) {
   std::vector<Output> inputs;
   for (const Node* product : products) inputs.push_back(step_.now(product->inputs()[static_cast<size_t>(factor)]));
-  const auto along = step_.add_constant(Tensor::scalar(axis), node);
+  const auto along = step_.add_constant(Tensor::scalar(axis), node, inputs[0]);
   if (!along.ok()) return {};
   inputs.push_back(*along);
   return step_.add_like(node, "ConcatV2", std::move(inputs));

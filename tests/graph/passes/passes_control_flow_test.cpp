@@ -127,3 +127,36 @@ TEST_CASE("a loop that only a made node leads to is kept, back edges and all") {
   CHECK_FALSE(left.contains("Pow"));
   CHECK(left.at("NextIteration") == 2);
 }
+
+TEST_CASE("constants that passes make for nodes of a loop are in it") {
+  Flow f;
+  const Output x = f.placeholder("x", {6, 40}), w = f.placeholder("w", {40, 40}), row = f.placeholder("row", {1, 40});
+  const Output scale = f.s.constant(Tensor::of<float>({1, 2}));
+  const Outputs y = while_loop(
+      f.s, {x, f.placeholder("image", {2, 3, 4, 2}), f.s.constant(0)},
+      [&](const Scope& s, const Outputs& v) {
+        return s.op("Less", {v[2], s.constant(3)});
+      },
+      [&](const Scope& s, const Outputs& v) {
+        const Output wide = s.constant(Tensor::of<int32_t>({2, 3, 40})),
+                     flat = s.constant(Tensor::of<int32_t>({6, 40}));
+        const Output biased = s.op("AddV2", {s.op("Identity", {s.op("MatMul", {v[0], w})}), row});
+        const Output other = s.op("Reshape", {s.op("Exp", {v[0]}), wide});
+        const Output residual = s.op("AddV2", {other, s.op("Reshape", {s.op("MatMul", {biased, w}), wide})});
+        const auto outer = [&](Output a) {
+          const Output thin =
+              s.op("Slice", {a, s.constant(Tensor::of<int32_t>({0, 0})), s.constant(Tensor::of<int32_t>({6, 2}))});
+          return s.op("MatMul", {thin, s.op("Neg", {thin})}, {{"transpose_b", true}});
+        };
+        const Output products = s.op("AddN", {outer(v[0]), outer(biased)});
+        const Output out = s.op("MatMul", {products, s.op("Reshape", {residual, flat})});
+        const Node* norm =
+            s.node("FusedBatchNormV3", {v[1], scale, scale, s.op("Square", {scale}), scale}, {{"is_training", true}});
+        const Output image = s.op("Relu", {s.op("AddV2", {norm->out(), v[1]})});
+        return Outputs{out, image, s.op("AddV2", {v[2], s.constant(1)})};
+      });
+  const auto left = f.left({y[0], y[1]});
+  CHECK(left.at("_FusedMatMul") == 2);
+  CHECK(left.at("ConcatV2") == 2);
+  CHECK(left.at("MatMul") == 2);
+}
