@@ -539,6 +539,37 @@ TEST_CASE("cluster: launch passes signals on, and its workers end with it howeve
   std::filesystem::remove_all(socket.parent_path());
 }
 
+TEST_CASE("cluster: launch binds tasks to cores of their own where it is told to") {
+  const std::string where = "grep -h Cpus_allowed: /proc/self/status";
+  const std::string all = run({"-c", where}, "/bin/sh").out;
+  const auto cores = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "launch");
+    for (const std::string& a :
+         {std::string("-n"), std::string("2"), std::string("--"), std::string("sh"), std::string("-c"),
+          kBrothers +
+              "for pid in $all; do grep -h Cpus_allowed: "
+              "/proc/$pid/status; done; " +
+              where})
+      options.push_back(a);
+    const Ended ended = run(options);
+    INFO(ended.err);
+    CHECK(ended.status == 0);
+    std::vector<std::string> lines;  // brothers, the two workers and the program, and what the program started
+    std::istringstream in(ended.out);
+    for (std::string line; std::getline(in, line);) lines.push_back(line + "\n");
+    REQUIRE(lines.size() == 5);
+    CHECK((lines[3] == all && lines[4] == all));
+    return std::pair(lines[1], lines[2]);
+  };
+  const auto anywhere = cores({}), bound = cores({"--bind"});
+  CHECK((anywhere.first == all && anywhere.second == all));
+  cpu_set_t own;
+  if (sched_getaffinity(0, sizeof own, &own) == 0 && CPU_COUNT(&own) > 1) {
+    CHECK(bound.first != bound.second);
+    CHECK((bound.first != all && bound.second != all));
+  }
+}
+
 TEST_CASE("cluster: launch says where its sockets have no room") {
   const TemporaryDirectory here;
   const std::string folder = here.file(std::string(100, 'd'));
