@@ -3,16 +3,14 @@
 
 #include <caf/io/middleman.hpp>
 
-#include <cstring>
 #include <random>
 
-#include "actors/lender.h"
+#include "actors/network_link.h"
 #include "actors/step_timer.h"
 #include "base/engine_thread.h"
 #include "base/join.h"
 #include "base/log.h"
 #include "net/packed.h"
-#include "troupe/graph_def.h"
 #include "troupe/guarded.h"
 
 namespace troupe {
@@ -37,13 +35,6 @@ net::Identity identity_of(const NetworkOptions& options) {
   return out;
 }
 
-/// The bytes of a string as a tensor, without a copy.
-Result<Tensor> as_tensor(const std::string& bytes) {
-  TROUPE_ASSIGN(Tensor out, Tensor::make(DType::kUInt8, Shape{static_cast<int64_t>(bytes.size())}));
-  std::memcpy(out.mutable_raw(), bytes.data(), bytes.size());
-  return out;
-}
-
 net::DeviceRecord record_of(const DeviceInfo& d) {
   return {d.name,        static_cast<uint8_t>(d.kind), static_cast<uint32_t>(d.threads),
           d.rates.flops, d.rates.memory_bandwidth,     d.rates.launch_ns,
@@ -65,190 +56,6 @@ DeviceInfo device_of(const net::DeviceRecord& r) {
 }  // namespace
 
 std::string task_name(const net::TaskId& task) { return fmt::format("/job:{}/replica:0/task:{}", task.job, task.task); }
-
-// -- a client's link to a task ----------------------------------------------------------------------------------------
-
-/// Asks the actor of a peer. Programs are kept, so that a task that has started again is told of them.
-class Network::Link final : public TaskLink {
- public:
-  Link(Network& network, net::TaskId task) : network_(network), task_(std::move(task)) {}
-
-  void add_program(PartProgram program) override {
-    auto frame = register_frame(program);
-    auto partners = partners_of(program);
-    const std::lock_guard guard(mutex_);
-    partners_[program.program] = std::move(partners);
-    if (frame.ok()) {
-      programs_[program.program] = *frame;
-      if (actor_) caf::anon_send(actor_, SendFrame{0, *frame});
-    } else {
-      faults_[program.program] = frame.error();
-    }
-  }
-  void drop_program(uint64_t program) override {
-    net::FrameRef gone;
-    const std::lock_guard guard(mutex_);
-    faults_.erase(program);
-    partners_.erase(program);
-    if (auto kept = programs_.extract(program)) gone = std::move(kept.mapped());
-    if (actor_ && gone) network_.tell(actor_, net::make_frame(net::ReleaseProgram{program, 0}));
-  }
-  void drop_session(uint64_t session) override {
-    const std::lock_guard guard(mutex_);
-    if (actor_) network_.tell(actor_, net::make_frame(net::ReleaseProgram{0, session}));
-  }
-  void run(PartRun run) override {
-    net::RunProgram message;
-    message.program = run.program;
-    message.step = static_cast<uint64_t>(run.step);
-    message.oldest = static_cast<uint64_t>(run.oldest);
-    message.random_step = run.random_step;
-    if (run.check_numerics) message.flags |= net::RunProgram::kCheckNumerics;
-    if (run.trace) message.flags |= net::RunProgram::kTrace;
-    if (run.costs) message.flags |= net::RunProgram::kTime;
-    auto frame = net::make_frame(message, std::move(run.feeds));
-    Error refused;
-    if (!frame.ok()) {
-      refused = frame.error();
-      refused.message = fmt::format("its feeds cannot be sent to {}: {}", task_name(task_), refused.message);
-    }
-    Lender lender(network_.engine().system());
-    bool asked = false;
-    {
-      // No task that is asked becomes another life while it is seen to be connected.
-      const std::scoped_lock guard(network_.mutex_, mutex_);
-      const auto partners = partners_.find(run.program);
-      const auto apart =
-          actor_ && partners != partners_.end() ? network_.apart_from(task_, partners->second) : std::nullopt;
-      if (const auto fault = faults_.find(run.program); fault != faults_.end()) {
-        refused = fault->second;
-      } else if (apart) {
-        refused =
-            make_error(Code::kUnavailable, "{}: it is not connected to {} yet", task_name(task_), task_name(*apart));
-      } else if (frame.ok() && actor_) {
-        auto done = answered_once(std::move(run.done), was_lost());
-        AskStep ask{*frame, run.step, std::make_shared<PartRun::Done>(std::move(done))};
-        if ((*frame)->bytes() > kMostUrgentBytes) caf::anon_send(actor_, std::move(ask));
-        else lender.tell(actor_, std::move(ask));
-        asked = true;
-      } else if (frame.ok()) {
-        refused = why_not_;
-      }
-    }
-    if (asked) lender.run();
-    else run.done(std::move(refused));
-  }
-  void abort(int64_t step, const Error& error) override {
-    const std::lock_guard guard(mutex_);
-    if (actor_) network_.tell(actor_, net::make_frame(net::AbortRun{static_cast<uint64_t>(step), error}));
-  }
-
-  void ask(ContainerAsk ask) override {
-    const uint64_t request = ++requests_;
-    ask.done = answered_once(std::move(ask.done), was_lost());
-    AskContainer message{{}, request, std::make_shared<ContainerAsk>(std::move(ask))};
-    const Status made = make_frames(request, *message.ask, message.frames);
-    Error refused;
-    if (!made.ok()) {
-      refused = made.error();
-      refused.message = fmt::format("this cannot be asked of {}: {}", task_name(task_), refused.message);
-    } else {
-      const std::lock_guard guard(mutex_);
-      if (actor_) {
-        caf::anon_send(actor_, std::move(message));
-        return;
-      }
-      refused = why_not_;
-    }
-    message.ask->done(std::move(refused));
-  }
-
-  /// The task is there, in a new life: it is told of all programs.
-  void up(const caf::actor& actor) {
-    const std::lock_guard guard(mutex_);
-    actor_ = actor;
-    for (const auto& [program, frame] : programs_) caf::anon_send(actor_, SendFrame{0, frame});
-  }
-  void down(const Error& why) {
-    const std::lock_guard guard(mutex_);
-    actor_ = nullptr;
-    why_not_ = why;
-  }
-
- private:
-  /// What is asked of a peer's actor as it ends.
-  Error was_lost() const { return make_error(Code::kUnavailable, "{} was lost", task_name(task_)); }
-  static Status make_frames(uint64_t request, const ContainerAsk& ask,
-                            std::vector<std::pair<uint32_t, net::FrameRef>>& out) {
-    if (ask.kind == ContainerAsk::Kind::kSnapshot) {
-      net::SnapshotContainer message{request, ask.container};
-      message.steps.assign(ask.steps.begin(), ask.steps.end());
-      for (uint32_t lane = 0; lane < kPeerLanes; ++lane) {
-        TROUPE_ASSIGN(auto frame, net::make_frame(message));
-        out.emplace_back(lane, std::move(frame));
-      }
-      return {};
-    }
-    if (ask.kind == ContainerAsk::Kind::kReset) {
-      TROUPE_ASSIGN(auto frame, net::make_frame(net::ResetContainer{request, ask.container}));
-      out.emplace_back(0, std::move(frame));
-      return {};
-    }
-    if (ask.kind == ContainerAsk::Kind::kRestart) {
-      TROUPE_ASSIGN(auto frame, net::make_frame(net::RestartDataset{request, ask.dataset}));
-      out.emplace_back(0, std::move(frame));
-      return {};
-    }
-    net::RestoreContainer message{request, ask.container};
-    std::vector<Tensor> tensors;
-    for (const auto& [name, value] : ask.variables) {
-      message.names.push_back(name);
-      tensors.push_back(value);
-    }
-    TROUPE_ASSIGN(auto frame, net::make_frame(message, std::move(tensors)));
-    out.emplace_back(frame->bytes() > kMostUrgentBytes ? 1 : 0, std::move(frame));
-    return {};
-  }
-  /// The other tasks that exchange values with a part; the client itself is none.
-  std::vector<net::TaskId> partners_of(const PartProgram& program) const {
-    std::set<net::TaskId> out;
-    for (const CutEdge& edge : program.cut->edges) {
-      if (edge.from != program.part && edge.to != program.part) continue;
-      const auto& other = program.cut->parts[edge.from == program.part ? edge.to : edge.from];
-      if (const auto id = network_.task_id(other.task); id.ok() && *id != network_.self()) out.insert(*id);
-    }
-    return {out.begin(), out.end()};
-  }
-  Result<net::FrameRef> register_frame(const PartProgram& program) const {
-    const StepPart& part = program.cut->parts[program.part];
-    net::RegisterProgram message;
-    message.program = program.program;
-    message.session = program.session;
-    message.timed_steps = program.timed_steps;
-    for (const auto& [index, output] : part.feeds) message.feeds.push_back(output.name());
-    for (const auto& [index, output] : part.fetches) message.fetches.push_back(output.name());
-    for (const CutEdge& edge : program.cut->edges) {
-      if (edge.from != program.part && edge.to != program.part) continue;
-      const bool outgoing = edge.from == program.part;
-      TROUPE_ASSIGN(const net::TaskId peer, network_.task_id(program.cut->parts[outgoing ? edge.to : edge.from].task));
-      message.edges.push_back({edge.edge, peer, outgoing});
-    }
-    const std::string graph = to_graph_def(*part.graph);
-    if (graph.empty()) return make_error(Code::kResourceExhausted, "the part of {} is over 2 GiB", part.task);
-    TROUPE_ASSIGN(Tensor bytes, as_tensor(graph));
-    return net::make_frame(message, {std::move(bytes)});
-  }
-
-  Network& network_;
-  const net::TaskId task_;
-  std::atomic<uint64_t> requests_{0};
-  std::mutex mutex_;
-  caf::actor actor_;  // none: the task is not there
-  Error why_not_ = make_error(Code::kUnavailable, "it is not connected");
-  std::map<uint64_t, net::FrameRef> programs_;
-  std::map<uint64_t, Error> faults_;
-  std::map<uint64_t, std::vector<net::TaskId>> partners_;  // by program
-};
 
 // -- starting and ending ----------------------------------------------------------------------------------------------
 
