@@ -14,6 +14,7 @@
 #include "graph/flow_context.h"
 #include "graph/graph_def/attr_proto.h"
 #include "graph/graph_def/composed_ops.h"
+#include "graph/graph_def/cpu_functions.h"
 #include "graph/graph_def/function_body.h"
 #include "graph/graph_def/functions.h"
 #include "graph/graph_def/import_graph.h"
@@ -392,6 +393,7 @@ Status import_graph(proto::GraphDef& def, Graph& graph, std::string_view prefix,
                     std::vector<Tensor> apart) {
   std::string scope(prefix);
   if (!scope.empty() && scope.back() != '/') scope += '/';
+  call_cpu_functions(def);
   TROUPE_RETURN_IF_ERROR(put_in_functions(def, graph.ops()));
   hash_snapshots(def, apart);
   take_apart(def, graph.ops());

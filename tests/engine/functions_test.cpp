@@ -288,3 +288,68 @@ TEST_CASE("calls that do not fit are refused with the call") {
       t.refused(call, function("twice", "a", node_def("s", "PartitionedCall", "a", func("f", "twice")), "s:output:0"));
   CHECK_THAT(e.message, Contains("function 'twice' calls itself"));
 }
+
+TEST_CASE("of functions that implement the same the one for CPUs is called, but on GPUs") {
+  const auto says = [](const std::string& attr, const std::string& value) {
+    return "attr { key: '" + attr + "' value { s: '" + value + "' } } ";
+  };
+  const auto marked = [&](const std::string& name, const std::string& op, const std::string& attrs,
+                          const std::string& type = "DT_FLOAT") {
+    return function(name, "a", node_def("is", op, "a"), type == "DT_FLOAT" ? "is:y:0" : "is:output:0", type, attrs);
+  };
+  const std::string same = says("api_implements", "f_1");
+  const std::string plain = marked("plain", "Neg", same);
+  const std::string cpu = marked("cpu", "Square", same + says("api_preferred_device", "CPU"));
+  const std::string gpu = marked("gpu", "Sqrt", same + says("api_preferred_device", "GPU"));
+  const std::string other = marked("other", "Exp", says("api_implements", "f_2") + says("api_preferred_device", "CPU"));
+  const std::string outer =
+      function("outer", "a", node_def("in", "StatefulPartitionedCall", "a", func("f", "plain")), "in:output:0");
+  Imported t;
+  REQUIRE(t.load(node("call", "PartitionedCall", "x", func("f", "plain")) + node("op", "plain", "x") +
+                     node("nested", "PartitionedCall", "x", func("f", "outer")) +
+                     node("card", "PartitionedCall", "x", "device: '/device:GPU:0' " + func("f", "plain")) +
+                     node("asked", "PartitionedCall", "x", func("f", "other")),
+                 plain + gpu + other + cpu + outer));
+  CHECK(t.run(3, "call:0") == 9);
+  CHECK(t.run(3, "op:0") == 9);
+  CHECK(t.run(3, "nested:0") == 9);
+  CHECK(t.graph.find("card/is")->op().name() == "Neg");
+  CHECK(t.run(0, "asked:0") == 1);
+  // Another signature cannot stand for it.
+  Imported without;
+  const std::string wrong = text(marked("cpu", "OnesLike", same + says("api_preferred_device", "CPU")),
+                                 "name: 'a' type: DT_FLOAT", "name: 'a' type: DT_DOUBLE");
+  REQUIRE(without.load(node("call", "PartitionedCall", "x", func("f", "plain")), plain + wrong));
+  CHECK(without.run(3, "call:0") == -3);
+  // A pair for gradients: what the forward one hands on to the backward one may be another number of values.
+  const auto pair = [&](const std::string& name, const std::string& device, const std::string& outs,
+                        const std::string& forward, const std::string& ins, const std::string& backward) {
+    std::string out_args, in_args;
+    for (const char c : outs) out_args += std::string("output_arg { name: '") + c + "' type: DT_FLOAT } ";
+    for (const char c : ins) in_args += std::string("input_arg { name: '") + c + "' type: DT_FLOAT } ";
+    const std::string both = same + (device.empty() ? "" : says("api_preferred_device", device));
+    return "function { signature { name: 'forward_" + name + "' input_arg { name: 'a' type: DT_FLOAT } " + out_args +
+           "} " + forward + both + says("backward_function_name", "backward_" + name) + "} function { signature { " +
+           "name: 'backward_" + name + "' " + in_args + "output_arg { name: 'out' type: DT_FLOAT } } " + backward +
+           both + says("forward_function_name", "forward_" + name) + "} ";
+  };
+  const auto ret = [](const std::string& key, const std::string& value) {
+    return "ret { key: '" + key + "' value: '" + value + "' } ";
+  };
+  const std::string square = node_def("is", "Square", "a") + ret("y", "is:y:0");
+  const std::string wide =
+      pair("plain", "", "yp", square + ret("p", "a"), "gp", node_def("d", "Mul", "g p") + ret("out", "d:z:0"));
+  const std::string narrow = pair("plain", "", "ypqr", square + ret("p", "a") + ret("q", "a") + ret("r", "a"), "gpqr",
+                                  node_def("d", "Mul", "g p") + ret("out", "d:z:0"));
+  const std::string on_cpu =
+      pair("cpu", "CPU", "ypq", node_def("is", "Square", "a") + ret("y", "is:y:0") + ret("p", "a") + ret("q", "is:y:0"),
+           "gpq", node_def("d", "Mul", "g p") + node_def("e", "AddV2", "d:z:0 q") + ret("out", "e:z:0"));
+  for (const std::string& was : {wide, narrow}) {
+    Imported pairs;
+    REQUIRE(pairs.load(node("fw", "StatefulPartitionedCall", "x", func("f", "forward_plain")) +
+                           node("bw", "PartitionedCall", was == wide ? "fw:0 fw:1" : "fw:0 fw:1 fw:2 fw:3",
+                                func("f", "backward_plain")),
+                       was + on_cpu));
+    CHECK(pairs.run(3, "bw:0") == 9 * 3 + 9);
+  }
+}
