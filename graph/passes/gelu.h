@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises GELU (Hendrycks and Gimpel, 2016) where a graph has it as element-wise nodes.
+// Recognises GELU (Hendrycks and Gimpel, 2016) and its gradient where a graph has them as element-wise nodes.
 #pragma once
 #include <optional>
 #include <vector>
@@ -19,5 +19,19 @@ struct Gelu {
 /// products, quotients and powers in any order that amounts to one of its two formulas. Constants may be rounded to the
 /// nodes' type. Time: bounded. It does not ask who else reads the parts.
 std::optional<Gelu> find_gelu(const StepGraph& step, const Node& last);
+
+/// What find_gelu_gradient() found: dy times the derivative of GELU at x.
+struct GeluGradient {
+  bool exact;                      // as of Gelu
+  Output dy, x;                    // as they are now
+  std::vector<const Node*> parts;  // the nodes between dy and the result, that of the result too
+  std::vector<const Node*> kept;   // those that they read of which dy is no part: of the forward pass, of x alone
+};
+
+/// The gradient of a GELU, if `last` is the sum that ends one: as gradients() and TensorFlow make it of what
+/// find_gelu() knows, or by other sums, products and powers of dy, x, constants, the forward pass's Tanh, Erf or Erfc,
+/// and exp(-x^2 / 2). What they make to undo broadcasts, where sizes are not known, may be among the nodes; dy has the
+/// shape of x then, as far as it is known. Time: bounded. It does not ask who else reads the parts.
+std::optional<GeluGradient> find_gelu_gradient(const StepGraph& step, const Node& last);
 
 }  // namespace troupe

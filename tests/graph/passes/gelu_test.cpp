@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tests/graph/passes/pass_fixture.h"
+#include "troupe/gradients.h"
 
 using namespace troupe;
 
@@ -15,6 +16,7 @@ struct GeluFixture : test::PassFixture {
 
   Output number(double v, const Output& like) {
     if (like.dtype() == DType::kFloat64) return s.constant(Tensor::scalar(v));
+    if (like.dtype() == DType::kBFloat16) return s.constant(Tensor::scalar(bfloat16(static_cast<float>(v))));
     return s.constant(Tensor::scalar(static_cast<float>(v)));
   }
   Output op(const char* name, const Output& a, const Output& b) { return s.op(name, {a, b}); }
@@ -63,6 +65,22 @@ struct GeluFixture : test::PassFixture {
     REQUIRE(s.ok());
     const StepGraph step(graph, {}, {&last, 1}, {});
     return find_gelu(step, *last.node);
+  }
+  /// By the passes that run before, if `simplified`.
+  std::optional<GeluGradient> gradient(Output last, bool simplified = false) {
+    INFO((s.ok() ? "" : s.status().error().str()));
+    REQUIRE(s.ok());
+    StepGraph step(graph, {}, {&last, 1}, {});
+    if (simplified)
+      run_general_passes(step, GraphPasses::all(),
+                         [this](const Node& n, std::span<const Tensor> in) { return compute(n, in); });
+    return find_gelu_gradient(step, *step.now(last).node);
+  }
+  Output gradient_of(const Output& y, const Output& x, const Output& dy) {
+    const auto by = gradients(s, {y}, {x}, {dy});
+    INFO((by.ok() ? "" : by.error().str()));
+    REQUIRE(by.ok());
+    return (*by)[0];
   }
 };
 
@@ -148,6 +166,84 @@ TEST_CASE("what is almost GELU is not one") {
   Output longer = f.s.op("Tanh", {x});
   for (int i = 0; i < 1000; ++i) longer = f.op("AddV2", longer, 1);
   CHECK_FALSE(f.found(f.op("Mul", x, longer)));
+}
+
+TEST_CASE("the gradient of GELU is known in all orders of its factors") {
+  for (const bool sized : {true, false})
+    for (const bool simplified : {false, true})
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+        if (dtype == DType::kBFloat16 && !sized) continue;
+        GeluFixture f;
+        if (dtype != DType::kFloat64) f.factor = 0.79788456;
+        const PartialShape shape{sized ? 4 : -1, 3};
+        const Output x = f.placeholder("x", shape, dtype), dy = f.placeholder("dy", shape, dtype);
+        const double root = std::sqrt(2.0);
+        for (const bool by_erf : {false, true})
+          for (const Output& argument :
+               by_erf ? std::vector<Output>{f.op("RealDiv", x, root), f.op("Mul", x, 1 / root)} : f.arguments(x)) {
+            const Output sum = f.plus_one(f.s.op(by_erf ? "Erf" : "Tanh", {argument}), simplified);
+            for (const Output& y : f.products(x, sum)) {
+              // Powers as they are written are left to the passes before, which make products of them.
+              const Output last = f.gradient_of(y, x, dy);
+              const auto found = f.gradient(last, simplified);
+              if (!simplified && f.after(GraphPasses::none(), last).find("Pow") != std::string::npos) continue;
+              INFO(f.after(GraphPasses::none(), last));
+              REQUIRE(found);
+              CHECK(found->exact == by_erf);
+              CHECK(found->x == x);
+              CHECK(found->dy == dy);
+              CHECK(std::ranges::find(found->kept, sum.node) != found->kept.end());
+              CHECK(std::ranges::find(found->parts, y.node) == found->parts.end());
+            }
+          }
+      }
+}
+
+TEST_CASE("the gradient of GELU by erfc, and one written by hand, are known") {
+  GeluFixture f;
+  const Output x = f.placeholder("x", {4, 3}), dy = f.placeholder("dy", {4, 3});
+  const Output curve = f.s.op("Erfc", {f.op("Mul", f.s.op("Neg", {x}), std::sqrt(0.5))});
+  const auto erfc = f.gradient(f.gradient_of(f.op("Mul", f.op("Mul", 0.5, x), curve), x, dy));
+  REQUIRE(erfc);
+  CHECK(erfc->exact);
+  CHECK(erfc->dy == dy);
+  const auto by_hand = [&](double half, double root, double bell, const Output& dy) {
+    const Output phi = f.op("Mul", half, f.op("AddV2", f.s.op("Erf", {f.op("Mul", x, root)}), 1));
+    const Output density = f.op("Mul", bell, f.s.op("Exp", {f.op("Mul", -0.5, f.s.op("Square", {x}))}));
+    return f.gradient(f.op("AddV2", f.op("Mul", dy, phi), f.op("Mul", f.op("Mul", density, dy), x)));
+  };
+  CHECK(by_hand(0.5, std::sqrt(0.5), 1 / std::sqrt(2 * M_PI), dy));
+  CHECK_FALSE(by_hand(0.51, std::sqrt(0.5), 1 / std::sqrt(2 * M_PI), dy));
+  CHECK_FALSE(by_hand(0.5, 0.5, 1 / std::sqrt(2 * M_PI), dy));
+  CHECK_FALSE(by_hand(0.5, std::sqrt(0.5), 0.5, dy));
+  CHECK_FALSE(by_hand(0.5, std::sqrt(0.5), 1 / std::sqrt(2 * M_PI), f.placeholder("row", {1, 3})));
+  CHECK_FALSE(by_hand(-0.5, -std::sqrt(0.5), 1 / std::sqrt(2 * M_PI), dy));
+}
+
+TEST_CASE("what is almost the gradient of GELU is not one") {
+  GeluFixture f;
+  const Output x = f.placeholder("x", {4, 3}), dy = f.placeholder("dy", {4, 3}), other = f.placeholder("other", {4, 3});
+  const auto by_tanh = [&](const Output& argument, double half = 0.5, double one = 1) {
+    return f.op("Mul", f.op("Mul", half, x), f.op("AddV2", one, f.s.op("Tanh", {argument})));
+  };
+  const auto known = [&](const Output& last) { return f.gradient(last).has_value(); };
+  const Output y = by_tanh(f.argument_by_products(x)), dx = f.gradient_of(y, x, dy);
+  REQUIRE(known(dx));
+  CHECK_FALSE(known(f.gradient_of(by_tanh(f.argument_by_products(x), 0.51), x, dy)));
+  CHECK_FALSE(known(f.gradient_of(by_tanh(f.argument_by_products(x), 0.5, 1.01), x, dy)));
+  CHECK_FALSE(known(f.gradient_of(by_tanh(f.op("Mul", x, std::sqrt(0.5))), x, dy)));
+  CHECK_FALSE(known(f.gradient_of(by_tanh(f.argument_by_products(other)), x, dy)));
+  CHECK_FALSE(known(f.s.op("AddN", {dx, other})));
+  CHECK_FALSE(known(f.s.op("AddN", {dx, dx})));
+  CHECK_FALSE(known(f.s.op("AddN", {dx, y})));
+  f.factor = 0.79;
+  CHECK_FALSE(known(f.gradient_of(by_tanh(f.argument_by_products(x)), x, dy)));
+  // dy may be a product itself.
+  f.factor = std::sqrt(2 / M_PI);
+  const Output scaled = f.op("Mul", f.op("Mul", dy, other), 3);
+  const auto of_scaled = f.gradient(f.gradient_of(y, x, scaled));
+  REQUIRE(of_scaled);
+  CHECK(of_scaled->dy == scaled);
 }
 
 TEST_CASE("a product takes the bias and the GELU after it") {
