@@ -99,28 +99,41 @@ using TopKIndices = TypeList<int16_t, int32_t, int64_t>;
 template <class T> using SortKey = std::conditional_t<std::is_integral_v<T> && (sizeof(T) < 4), int32_t, Arithmetic<T>>;
 
 /// Puts the first k of the order of x first: larger first, the smaller index where equal; NaN counts as smallest so
-/// that the order is strict.
-template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, std::vector<int32_t>& order) {
+/// that the order is strict. If not `sorted`, these are in the order of TensorFlow, whose samplers draw from them by
+/// their places: that of a heap of k elements, the last of the order on top, through which all others went.
+template <class K> [[gnu::noinline]] void sort_first(const K* x, int64_t k, bool sorted, std::vector<int32_t>& order) {
   std::iota(order.begin(), order.end(), 0);
   const auto before = [x](int32_t a, int32_t b) {
     const K p = x[a], q = x[b];
     if (p != p || q != q) return p == p ? true : q == q ? false : a < b;
     return p > q || (p == q && a < b);
   };
-  std::partial_sort(order.begin(), order.begin() + k, order.end(), before);
+  const auto first = order.begin();
+  if (sorted || k <= 1 || k == static_cast<int64_t>(order.size())) {
+    std::partial_sort(first, first + k, order.end(), before);
+    return;
+  }
+  std::make_heap(first, first + k + 1, before);
+  std::pop_heap(first, first + k + 1, before);
+  for (auto i = static_cast<int32_t>(k) + 1; i < static_cast<int32_t>(order.size()); ++i) {
+    if (!before(i, *first)) continue;
+    std::pop_heap(first, first + k, before);
+    first[k - 1] = i;
+    std::push_heap(first, first + k, before);
+  }
 }
 
 /// The k first of each row of n elements, and their indices.
-template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, T* values, int32_t* indices) {
+template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, bool sorted, T* values, int32_t* indices) {
   std::vector<int32_t> order(static_cast<size_t>(rows > 0 ? n : 0));
   std::vector<SortKey<T>> keys;
   for (int64_t r = 0; r < rows; ++r, in += n) {
     if constexpr (std::is_same_v<T, SortKey<T>>) {
-      sort_first(in, k, order);
+      sort_first(in, k, sorted, order);
     } else {
       keys.resize(order.size());
       std::transform(in, in + n, keys.begin(), widen<T>);
-      sort_first(keys.data(), k, order);
+      sort_first(keys.data(), k, sorted, order);
     }
     for (int64_t i = 0; i < k; ++i) *values++ = in[order[i]];
     indices = std::copy_n(order.begin(), k, indices);
@@ -129,7 +142,9 @@ template <class T> void top(const T* in, int64_t rows, int64_t n, int64_t k, T* 
 
 class TopK final : public ComputeKernel {
  public:
-  explicit TopK(const KernelInit& init) : k_attr_(init.attrs->get_or<int64_t>("k", 0)), index_(init.output_dtypes[1]) {}
+  explicit TopK(const KernelInit& init)
+      : k_attr_(init.attrs->get_or<int64_t>("k", 0)), sorted_(init.attrs->get_or("sorted", true)),
+        index_(init.output_dtypes[1]) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const int64_t k, rank_asked(c, k_attr_, 1));
@@ -139,7 +154,7 @@ class TopK final : public ComputeKernel {
     const int64_t n = x.dim(-1), rows = n > 0 ? x.elements() / n : 0;
     std::vector<int32_t> order(static_cast<size_t>(rows * k));
     with_type(x.dtype(), NumberTypes{},
-              [&]<class T>() { top(x.data<T>(), rows, n, k, values.mutable_data<T>(), order.data()); });
+              [&]<class T>() { top(x.data<T>(), rows, n, k, sorted_, values.mutable_data<T>(), order.data()); });
     with_type(index_, TopKIndices{}, [&]<class I>() {
       std::ranges::transform(order, indices.mutable_data<I>(), [](int32_t i) { return static_cast<I>(i); });
     });
@@ -150,6 +165,7 @@ class TopK final : public ComputeKernel {
 
  private:
   const int64_t k_attr_;
+  const bool sorted_;
   const DType index_;
 };
 
@@ -250,7 +266,7 @@ void register_top_k_ops(OpRegistry& ops, KernelRegistry& kernels) {
     op.shape(top_k_shape)
         .doc(
             "The k largest of the last dimension, largest first, and their indices; the smaller index first where "
-            "equal.");
+            "equal. Without sorted, on CPUs, in the order in which TensorFlow has them.");
     const std::string name = op.name();
     ops.add(std::move(op), gradient(top_k_gradient));
     kernels.add<TopK>(name, DeviceKind::kCpu, {{"T", NumberTypes::dtypes()}});
