@@ -82,8 +82,9 @@ template <class T> class MatMul final : public ComputeKernel {
     if (y.elements() == 0) return {};  // for however many matrices
     const A *pa = a.data<A>(), *pb = b.data<A>();
     A* py = y.mutable_data<A>();
-    const bool ok = p.batch.elements() == 1
-                        ? gemm(pa, form_.ta, pb, form_.tb, py, p.m, p.n, p.k)
+    // Matrices by one and the same: one product of all their rows.
+    const bool one = p.batch.elements() == 1 || (!form_.ta && p.b_batch.elements() == 1);
+    const bool ok = one ? gemm(pa, form_.ta, pb, form_.tb, py, p.batch.elements() * p.m, p.n, p.k)
                         : gemm_batch(c.threads(), pa, form_.ta, matrix_indices(p.batch, p.a_batch.dims()), pb, form_.tb,
                                      matrix_indices(p.batch, p.b_batch.dims()), py, p.m, p.n, p.k);
     return ok ? Status()

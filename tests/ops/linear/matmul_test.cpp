@@ -76,6 +76,27 @@ TEST_CASE("BatchMatMulV2 broadcasts its batches") {
   }
 }
 
+TEST_CASE("BatchMatMulV2 takes one matrix for all of a batch") {
+  for (const bool ta : {false, true})
+    for (const bool tb : {false, true})
+      for (const Shape& of_y : {Shape{}, Shape{1}, Shape{1, 1, 1}}) {
+        std::vector<int64_t> dims(of_y.begin(), of_y.end()), all(of_y.rank() == 3 ? 1 : 0, 1);
+        const Shape one = matrix(tb, 4, 6), each = matrix(ta, 3, 4);
+        dims.insert(dims.end(), one.begin(), one.end());
+        all.insert(all.end(), {2, 5, 3, 6});
+        const Tensor x = random_tensor<float>({2, 5, each[0], each[1]}, 1), y = random_tensor<float>(Shape(dims), 2);
+        const auto z = apply("BatchMatMulV2", {x, y}, Attrs{{"adj_x", ta}, {"adj_y", tb}});
+        REQUIRE(z.ok());
+        REQUIRE(z->shape() == Shape(all));
+        for (int i = 0; i < 10; ++i) {
+          const Tensor a = *x.reshape({10, each[0], each[1]})->slice(i, i + 1);
+          const auto numbers = doubles(*z);
+          const auto at = numbers.begin() + i * 18;
+          check_close({at, at + 18}, naive(a, ta, y, tb, 3, 6, 4), 1e-5);
+        }
+      }
+}
+
 TEST_CASE("Gradients of products agree with finite differences") {
   for (bool ta : {false, true})
     for (bool tb : {false, true}) {
