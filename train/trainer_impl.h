@@ -111,6 +111,15 @@ class Trainer::Impl {
   int64_t slowest() const;
   /// kLocal: where the next average is.
   int64_t round_end() const { return std::min(sum_of(done_, options_.local_steps), target_); }
+  /// kHybrid: whether the update at work lacks gradients that no replica is about to push.
+  bool update_waits() const {
+    if (!updating_ || computing_ > 0 || halted()) return false;
+    const auto pushed = pushes_.find(step());
+    return pushed == pushes_.end() || pushed->second < needed();
+  }
+  /// kHybrid: whether a step that failed as its task was lost may have pushed some of the gradients of the update at
+  /// work, or all. So that may have been made for some variables, and must be made for the others too.
+  bool in_doubt() const { return doubtful_ >= step(); }
   /// kHybrid: the replicas whose gradients an update takes.
   int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
   bool any_ended() const { return std::ranges::any_of(replicas_, &Replica::ended); }
@@ -216,6 +225,8 @@ class Trainer::Impl {
   std::condition_variable changed_;
   std::vector<Replica> replicas_;
   std::map<int64_t, int> pushes_;  // gradients pushed, by local step
+  int64_t doubtful_ = -1;          // the latest local step of which some may have been
+  Error why_in_doubt_;
   std::deque<StepReport> reports_;
   std::optional<Error> error_;
   bool gave_up_ = false;  // that is of a task that was lost and not got over: what it had is gone

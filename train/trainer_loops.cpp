@@ -63,11 +63,17 @@ bool Trainer::Impl::held() const {
 }
 
 void Trainer::Impl::schedule(Launches& launches) {
+  // A run that is to end does not wait for gradients that do not come, and the update cannot be taken back.
+  const auto stuck = [&](const Replica& r) {
+    return r.phase == Phase::kAside ? watch_->lost({r.task}).has_value() : r.phase == Phase::kReady && !has_input(r);
+  };
+  if (in_doubt() && update_waits() && (ended_ || (stopping_ && std::ranges::any_of(replicas_, stuck))))
+    lose(why_in_doubt_);
   if ((error_ || broken_) && !std::exchange(cancelled_, true)) {
     launches.push_back([token = all_steps_]() mutable { token.cancel(); });
     launches.push_back([token = update_step_]() mutable { token.cancel(); });
   }
-  if (broken_ && !wanted_.empty())
+  if ((broken_ || gave_up_) && !wanted_.empty())
     launches.push_back([wanted = std::exchange(wanted_, {}),
                         out = goes_on_from_kept() ? std::optional<Result<Snapshot>>(*kept_->snapshot) : std::nullopt] {
       for (const Taken& taken : wanted) taken(out);
@@ -106,16 +112,17 @@ void Trainer::Impl::schedule(Launches& launches) {
     launch(launches, r.step, std::move(feeds), options,
            [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
   }
-  // Without input the update at work has not begun to change anything, and does not while replicas are held.
-  const bool update_waits = updating_ && computing_ == 0 && pushes_[step()] < needed();
-  if (hybrid() && !wanted_.empty() && !taking_ && !halted() && update_waits) {
+  // Without input the update at work has not begun to change anything, and does not while replicas are held. One that
+  // is in doubt is waited for.
+  const bool withdraws = update_waits() && !in_doubt();
+  if (!wanted_.empty() && !taking_ && withdraws) {
     // A snapshot over tasks waits for what is under way: the update is made again after it.
     if (tasks_.own().empty()) take_snapshots(launches);
     else withdraw_update(launches);
   }
   if (local() && !averaging_ && computing_ == 0 && !halted()) end_round(launches);
   // The data ended, or are not there and a stop is wanted: the update would wait for gradients that do not come.
-  if (update_waits && (ended_ || stopping_)) withdraw_update(launches);
+  if (withdraws && (ended_ || stopping_)) withdraw_update(launches);
 }
 
 void Trainer::Impl::withdraw_update(Launches& launches) {

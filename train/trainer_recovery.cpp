@@ -80,6 +80,7 @@ bool Trainer::Impl::set_aside(int i, const Error& error) {
   r.aside_since = Clock::now();
   r.retry_at = r.aside_since + (why ? Clock::duration() : kPause);
   ++r.batches_lost;
+  if (hybrid()) doubtful_ = std::max(doubtful_, r.local_step), why_in_doubt_ = error;
   look_after_tasks();
   changed_.notify_all();  // run() looks after it
   return true;
@@ -121,10 +122,12 @@ void Trainer::Impl::take_care(Launches& launches) {
   // So many are aside, for too long, that no update can be made.
   const auto aside = [](const Replica& r) { return r.phase == Phase::kAside; };
   const auto left = std::ssize(replicas_) - std::ranges::count_if(replicas_, aside);
-  if (const int least = hybrid() ? needed() : 1; left < least && now >= later(last_update_, options_.recovery.wait))
+  if (const int least = hybrid() ? needed() : 1; left < least && now >= later(last_update_, options_.recovery.wait)) {
+    gave_up_ = gave_up_ || (updating_ && in_doubt());
     error_ =
         make_error(Code::kUnavailable, "{} of {} replicas {} left, and an update needs {}: {}", left, replicas_.size(),
                    left == 1 ? "is" : "are", least, std::ranges::find_if(replicas_, aside)->why_aside);
+  }
   schedule(launches);
 }
 
@@ -204,6 +207,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   position_ = kept.batches;
   filled_ = taken_ = 0;
   pushes_.clear();
+  doubtful_ = -1;
   computing_ = 0;
   ended_ = input_closed_ = cancelled_ = updating_ = averaging_ = withdrawing_ = taking_ = false;
   for (Replica& r : replicas_) {
