@@ -244,6 +244,7 @@ class Trainer::Impl {
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;
   int64_t filled_ = 0, taken_ = 0;  // batches put into queues; taken by steps, in kSync counted once for all queues
+  int64_t perhaps_left_ = 0;        // batches of steps that failed with their task, perhaps before they took them
   std::vector<Taken> wanted_;       // snapshots
   bool taking_ = false;
   int computing_ = 0;     // replica steps in flight, tokens not counted

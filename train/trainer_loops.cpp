@@ -31,7 +31,8 @@ bool Trainer::Impl::may_compute(const Replica& r) const {
 bool Trainer::Impl::has_input(const Replica& r) const {
   if (input_closed_) return true;  // it takes what is left, or learns that nothing is
   const auto queues = std::ssize(enqueue_);
-  if (queues == 1) return taken_ < filled_;
+  // The queue may have those too, and then be too full for others to come.
+  if (queues == 1) return taken_ < filled_ + perhaps_left_;
   if (options_.mode == ReplicaMode::kSync) return filled_ >= (taken_ + 1) * queues;
   return r.taken < (filled_ + queues - 1 - (&r - replicas_.data())) / queues;
 }

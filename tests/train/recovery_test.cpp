@@ -235,6 +235,29 @@ TEST_CASE("replicas on other tasks go on while one is lost, and it joins them ag
   }
 }
 
+TEST_CASE("a hybrid run whose replica is killed again and again, amid snapshots, makes all its updates") {
+  constexpr int64_t kRun = kSlowness > 1 ? 9 : 45;
+  LossFixture f(3, kHybridMode);
+  f.restarts = false;
+  std::atomic<bool> failed = false;
+  // Replica 2, which has no variables, is killed when it has pushed its gradients, or not: nobody knows.
+  std::jthread killer([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const int64_t step = f.trainer->step();
+      f.kill(2);
+      if (!f.cluster.try_start(2).ok()) return void(failed = true);
+      while (f.trainer->step() < step + 3 && !stop.stop_requested()) std::this_thread::yield();
+    }
+  });
+  std::jthread watcher([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) failed = failed || !f.trainer->snapshot().ok();
+  });
+  CHECK(f.run(kRun).updates == kRun);
+  watcher.request_stop(), killer.request_stop();
+  watcher.join(), killer.join();
+  CHECK_FALSE(failed);
+}
+
 TEST_CASE("a lost parameter server comes back from the snapshot, and what is lost is told") {
   for (const Mode& mode : {kAsyncMode, kHybridMode}) {
     INFO(mode.name);
