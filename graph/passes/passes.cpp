@@ -14,6 +14,7 @@
 #include "graph/passes/fuse_batch_norm.h"
 #include "graph/passes/fuse_elementwise.h"
 #include "graph/passes/fuse_epilogues.h"
+#include "graph/passes/fuse_gelu.h"
 #include "graph/passes/fuse_layer_norm.h"
 #include "graph/passes/fuse_pointwise_depthwise.h"
 #include "graph/passes/fuse_product_gradients.h"
@@ -124,9 +125,12 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     if (LayerNormFusion::may_apply(step)) fuse<LayerNormFusion>(step, devices);
     if (has_any(step, {"BlockLSTM", "BlockLSTMV2"})) fuse<GateDropping>(step, devices);
   }
+  const bool gelus = passes.fuse_epilogues && devices.on_gpu && has_any(step, {"Tanh", "Erf", "Erfc"});
+  if (gelus) fuse<GeluGradientFusion>(step, devices);
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
     fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);
+  if (gelus) fuse<GeluFusion>(step, devices);
   if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step)) {
     fuse<ImageBlocks>(step, devices);
     if (has_any(step, {"_BlockedConv2D"})) fuse<PointwiseDepthwiseFusion>(step);

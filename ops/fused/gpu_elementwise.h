@@ -7,50 +7,54 @@
 #include "ops/parts/gpu_index.h"
 
 /// X(name, functor) for each function of one tensor and of two; where several ops are one function, for the first.
-#define TROUPE_FUSED_UNARY(X)                \
-  X(Abs, unary_functors::Abs)                \
-  X(Ceil, unary_functors::Ceil)              \
-  X(Cos, unary_functors::Cos)                \
-  X(Elu, activation_functors::Elu)           \
-  X(Erf, unary_functors::Erf)                \
-  X(Exp, unary_functors::Exp)                \
-  X(Expm1, unary_functors::Expm1)            \
-  X(Floor, unary_functors::Floor)            \
-  X(Log, unary_functors::Log)                \
-  X(Log1p, unary_functors::Log1p)            \
-  X(Neg, unary_functors::Neg)                \
-  X(Reciprocal, unary_functors::Reciprocal)  \
-  X(Relu, activation_functors::Relu)         \
-  X(Relu6, activation_functors::Relu6)       \
-  X(Rint, unary_functors::Rint)              \
-  X(Rsqrt, unary_functors::Rsqrt)            \
-  X(Selu, activation_functors::Selu)         \
-  X(Sigmoid, activation_functors::Sigmoid)   \
-  X(Sign, unary_functors::Sign)              \
-  X(Sin, unary_functors::Sin)                \
-  X(Softplus, activation_functors::Softplus) \
-  X(Softsign, activation_functors::Softsign) \
-  X(Sqrt, unary_functors::Sqrt)              \
-  X(Square, unary_functors::Square)          \
-  X(Tanh, activation_functors::Tanh)
-#define TROUPE_FUSED_BINARY(X)                             \
-  X(Add, binary_functors::Add)                             \
-  X(Div, binary_functors::DivideFloats)                    \
-  X(EluGrad, activation_functors::EluGrad)                 \
-  X(Maximum, binary_functors::Maximum)                     \
-  X(Minimum, binary_functors::Minimum)                     \
-  X(Mul, binary_functors::Mul)                             \
-  X(Pow, binary_functors::PowFloats)                       \
-  X(Relu6Grad, activation_functors::Relu6Grad)             \
-  X(ReluGrad, activation_functors::ReluGrad)               \
-  X(RsqrtGrad, activation_functors::RsqrtGrad)             \
-  X(SeluGrad, activation_functors::SeluGrad)               \
-  X(SigmoidGrad, activation_functors::SigmoidGrad)         \
-  X(SoftplusGrad, activation_functors::SoftplusGrad)       \
-  X(SqrtGrad, activation_functors::SqrtGrad)               \
-  X(SquaredDifference, binary_functors::SquaredDifference) \
-  X(Sub, binary_functors::Sub)                             \
-  X(TanhGrad, activation_functors::TanhGrad)
+#define TROUPE_FUSED_UNARY(X)                               \
+  X(Abs, unary_functors::Abs)                               \
+  X(Ceil, unary_functors::Ceil)                             \
+  X(Cos, unary_functors::Cos)                               \
+  X(Elu, activation_functors::Elu)                          \
+  X(Erf, unary_functors::Erf)                               \
+  X(Exp, unary_functors::Exp)                               \
+  X(Expm1, unary_functors::Expm1)                           \
+  X(Floor, unary_functors::Floor)                           \
+  X(Log, unary_functors::Log)                               \
+  X(Log1p, unary_functors::Log1p)                           \
+  X(Neg, unary_functors::Neg)                               \
+  X(Reciprocal, unary_functors::Reciprocal)                 \
+  X(Relu, activation_functors::Relu)                        \
+  X(Relu6, activation_functors::Relu6)                      \
+  X(Rint, unary_functors::Rint)                             \
+  X(Rsqrt, unary_functors::Rsqrt)                           \
+  X(Selu, activation_functors::Selu)                        \
+  X(Sigmoid, activation_functors::Sigmoid)                  \
+  X(Sign, unary_functors::Sign)                             \
+  X(Sin, unary_functors::Sin)                               \
+  X(Softplus, activation_functors::Softplus)                \
+  X(Softsign, activation_functors::Softsign)                \
+  X(Sqrt, unary_functors::Sqrt)                             \
+  X(Square, unary_functors::Square)                         \
+  X(Tanh, activation_functors::Tanh)                        \
+  X(_GeluApproximate, activation_functors::GeluApproximate) \
+  X(_GeluExact, activation_functors::GeluExact)
+#define TROUPE_FUSED_BINARY(X)                                      \
+  X(Add, binary_functors::Add)                                      \
+  X(Div, binary_functors::DivideFloats)                             \
+  X(EluGrad, activation_functors::EluGrad)                          \
+  X(Maximum, binary_functors::Maximum)                              \
+  X(Minimum, binary_functors::Minimum)                              \
+  X(Mul, binary_functors::Mul)                                      \
+  X(Pow, binary_functors::PowFloats)                                \
+  X(Relu6Grad, activation_functors::Relu6Grad)                      \
+  X(ReluGrad, activation_functors::ReluGrad)                        \
+  X(RsqrtGrad, activation_functors::RsqrtGrad)                      \
+  X(SeluGrad, activation_functors::SeluGrad)                        \
+  X(SigmoidGrad, activation_functors::SigmoidGrad)                  \
+  X(SoftplusGrad, activation_functors::SoftplusGrad)                \
+  X(SqrtGrad, activation_functors::SqrtGrad)                        \
+  X(SquaredDifference, binary_functors::SquaredDifference)          \
+  X(Sub, binary_functors::Sub)                                      \
+  X(TanhGrad, activation_functors::TanhGrad)                        \
+  X(_GeluApproximateGrad, activation_functors::GeluApproximateGrad) \
+  X(_GeluExactGrad, activation_functors::GeluExactGrad)
 
 namespace troupe {
 

@@ -195,6 +195,12 @@ void add_grads(OpRegistry& ops, KernelRegistry& kernels) {
               .doc("gradients where features > 0, else alpha * gradients."),
           piecewise("LeakyReluGrad"));
   add_cpu_kernels<LeakyReluGradKernel>(kernels, "LeakyReluGrad", floats);
+  add_grad<GeluApproximateGrad>(ops, kernels, "_GeluApproximateGrad", "features", floats,
+                                "gradients times the derivative of GELU by tanh. A pass makes it.",
+                                not_differentiable("passes make it, after gradients"));
+  add_grad<GeluExactGrad>(ops, kernels, "_GeluExactGrad", "features", floats,
+                          "gradients times the derivative of GELU by erf. A pass makes it.",
+                          not_differentiable("passes make it, after gradients"));
   add_grad_of_result<SigmoidGrad>(ops, kernels, "SigmoidGrad", "The gradient of Sigmoid: dy * y * (1 - y).",
                                   second_order("SigmoidGrad", [](GradientContext& c, Output g, Output y, Output dy) {
                                     const Output gd = c.op("Mul", {g, dy});
@@ -236,6 +242,10 @@ void register_activation_ops(OpRegistry& ops, KernelRegistry& kernels) {
                            kDearGrain);
   add_activation<Softsign>(ops, kernels, "Softsign", floats, "features / (1 + |features|).", of_input("SoftsignGrad"),
                            kCheapGrain);
+  add_activation<GeluApproximate>(ops, kernels, "_GeluApproximate", floats, "GELU by tanh. A pass makes it.",
+                                  not_differentiable("passes make it, after gradients"), kDearGrain);
+  add_activation<GeluExact>(ops, kernels, "_GeluExact", floats, "GELU by erf. A pass makes it.",
+                            not_differentiable("passes make it, after gradients"), kDearGrain);
   ops.add(OpDef("LeakyRelu")
               .input("features: T")
               .output("activations: T")

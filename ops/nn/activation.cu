@@ -20,6 +20,10 @@ void register_activation_gpu(KernelRegistry& kernels) {
   add_unary<LeakyRelu>(kernels, "LeakyRelu", floats, "alpha");
   add_unary<Sigmoid>(kernels, "Sigmoid", floats);
   add_unary<Tanh>(kernels, "Tanh", floats);
+  add_unary<GeluApproximate>(kernels, "_GeluApproximate", floats);
+  add_unary<GeluExact>(kernels, "_GeluExact", floats);
+  add_binary<GeluApproximateGrad>(kernels, "_GeluApproximateGrad", floats);
+  add_binary<GeluExactGrad>(kernels, "_GeluExactGrad", floats);
   add_binary<ReluGrad>(kernels, "ReluGrad", numbers);
   add_binary<Relu6Grad>(kernels, "Relu6Grad", numbers);
   add_binary<EluGrad>(kernels, "EluGrad", floats);

@@ -74,6 +74,33 @@ struct GeluExact {
   }
 };
 
+/// Their derivatives times dy. Where g or the bell has no slope left, x may be anything but NaN.
+struct GeluApproximateGrad {
+  using SameShape = void;
+  template <class T> TROUPE_HOST_DEVICE static T apply(T dy, T x) {
+    const T root = T(0.79788456080286535588), square = T(0.044715) * (x * x);
+    const T g = Tanh::apply(root * (x + square * x)), slope = (T(1) - g) * (T(1) + g);
+    const T rest = T(0.5) * x * slope * (root * (T(1) + T(3) * square));
+    return dy * (T(0.5) * (T(1) + g) + (slope == T(0) ? T(0) : rest));
+  }
+};
+struct GeluExactGrad {
+  using SameShape = void;
+  template <class T> TROUPE_HOST_DEVICE static T apply(T dy, T x) {
+    const T argument = x * T(0.70710678118654752440);
+    T g, bell;
+    if constexpr (std::is_same_v<T, float>) {
+      g = fast_math::erf(argument);
+      bell = fast_math::exp(-(argument * argument));
+    } else {
+      g = std::erf(argument);
+      bell = std::exp(-(argument * argument));
+    }
+    const T rest = T(0.39894228040143267794) * x * bell;
+    return dy * (T(0.5) * (T(1) + g) + (bell == T(0) ? T(0) : rest));
+  }
+};
+
 #define TROUPE_GRAD(name, a, b, expression)                                                               \
   struct name {                                                                                           \
     using SameShape = void;                                                                               \

@@ -7,7 +7,8 @@ namespace {
 
 TEST_CASE("Activations on GPUs agree with those of CPUs") {
   Parity parity;
-  check_unary(parity, {"Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign", "LeakyRelu", "Sigmoid", "Tanh"});
+  check_unary(parity, {"Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign", "LeakyRelu", "Sigmoid", "Tanh",
+                       "_GeluApproximate", "_GeluExact"});
 }
 
 TEST_CASE("Gradients of activations on GPUs agree with those of CPUs") {
@@ -15,6 +16,18 @@ TEST_CASE("Gradients of activations on GPUs agree with those of CPUs") {
   check_same_shape(parity,
                    {"ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad",
                     "SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"});
+}
+
+TEST_CASE("Gradients of GELU on GPUs agree with those of CPUs") {
+  Parity parity;
+  for (const char* op : {"_GeluApproximateGrad", "_GeluExactGrad"})
+    for (DType dtype : gpu_types(parity, op)) {
+      // Where their terms cancel, an error of the curve is large beside the result.
+      const double tolerance = dtype == DType::kFloat32 ? 1e-5 : 0;
+      for (const Shape& shape : {Shape{}, Shape{0, 3}, Shape{6, 171}})
+        parity.check({op, {random_values(dtype, shape, 5, true), random_values(dtype, shape, 6, true)}, {}, tolerance});
+      parity.check({op, {random_values(dtype, Shape{3}, 5), random_values(dtype, Shape{1}, 6)}});  // an error
+    }
 }
 
 TEST_CASE("Kernels of GPUs take the slope of leaky activations from their node") {

@@ -90,11 +90,24 @@ inline std::vector<OpCase> unary_cases() {
       [](double x) { return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * std::expm1(x) : x); });
   add("Softplus", {0.5, -1.5, 20, 0}, [](double x) { return std::log1p(std::exp(x)); });
   add("Softsign", {0.5, -1.5, 20}, [](double x) { return x / (1 + std::fabs(x)); });
+  add("_GeluApproximate", {0.5, -1.5, 20, 0},
+      [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); });
+  add("_GeluExact", {0.5, -1.5, 20, 0}, [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2.0))); });
   out.push_back({"LeakyRelu", {D({0.5, -2})}, {{"alpha", 0.25f}}, {D({0.5, -0.5})}});
   const Tensor g = D({1.5, -2.5, 0.5}), x = D({0.75, -1.25, 2.5}), y = D({0.25, 0.5, 0.75});
   for (const char* op :
        {"ReluGrad", "Relu6Grad", "EluGrad", "SeluGrad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad"})
     out.push_back({op, {g, op[0] == 'E' ? D({0.75, -0.5, 2.5}) : x}});
+  const auto slope = [&](const char* op, double (*f)(double)) {
+    out.push_back({op, {g, x}, {}, {D({1.5 * f(0.75), -2.5 * f(-1.25), 0.5 * f(2.5)})}});
+  };
+  slope("_GeluApproximateGrad", [](double v) {
+    const double root = std::sqrt(2 / M_PI), curve = std::tanh(root * (v + 0.044715 * v * v * v));
+    return (1 + curve) / 2 + v / 2 * (1 - curve * curve) * root * (1 + 3 * 0.044715 * v * v);
+  });
+  slope("_GeluExactGrad", [](double v) {
+    return (1 + std::erf(v / std::sqrt(2.0))) / 2 + v * std::exp(-v * v / 2) / std::sqrt(2 * M_PI);
+  });
   for (const char* op : {"SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"})
     out.push_back({op, {y, g}});
   return out;
