@@ -11,23 +11,22 @@
 namespace troupe {
 namespace {
 
-constexpr std::string_view kOps[] = {"Abs",           "Ceil",      "Cos",
-                                     "Elu",           "Erf",       "Exp",
-                                     "Expm1",         "Floor",     "Log",
-                                     "Log1p",         "Neg",       "Reciprocal",
-                                     "Relu",          "Relu6",     "Rint",
-                                     "Round",         "Rsqrt",     "Selu",
-                                     "Sigmoid",       "Sign",      "Sin",
-                                     "Softplus",      "Softsign",  "Sqrt",
-                                     "Square",        "Tanh",      "_GeluApproximate",
-                                     "_GeluExact",    "Add",       "AddV2",
-                                     "Div",           "EluGrad",   "Maximum",
-                                     "Minimum",       "Mul",       "Pow",
-                                     "RealDiv",       "Relu6Grad", "ReluGrad",
-                                     "RsqrtGrad",     "SeluGrad",  "SigmoidGrad",
-                                     "SoftplusGrad",  "SqrtGrad",  "SquaredDifference",
-                                     "Sub",           "TanhGrad",  "_GeluApproximateGrad",
-                                     "_GeluExactGrad"};
+constexpr std::string_view kOps[] = {"Abs",          "Ceil",      "Cos",
+                                     "Elu",          "Erf",       "Exp",
+                                     "Expm1",        "Floor",     "Log",
+                                     "Log1p",        "Neg",       "Reciprocal",
+                                     "Relu",         "Relu6",     "Rint",
+                                     "Round",        "Rsqrt",     "Selu",
+                                     "Sigmoid",      "Sign",      "Sin",
+                                     "Softplus",     "Softsign",  "Sqrt",
+                                     "Square",       "Tanh",      "_GeluApproximate",
+                                     "_GeluExact",   "Add",       "AddV2",
+                                     "Div",          "EluGrad",   "Maximum",
+                                     "Minimum",      "Mul",       "Pow",
+                                     "RealDiv",      "Relu6Grad", "ReluGrad",
+                                     "RsqrtGrad",    "SeluGrad",  "SigmoidGrad",
+                                     "SoftplusGrad", "SqrtGrad",  "SquaredDifference",
+                                     "Sub",          "TanhGrad"};
 
 /// What takes no longer than to read and write memory.
 constexpr std::string_view kQuick[] = {

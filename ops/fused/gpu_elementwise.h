@@ -35,26 +35,24 @@
   X(Tanh, activation_functors::Tanh)                        \
   X(_GeluApproximate, activation_functors::GeluApproximate) \
   X(_GeluExact, activation_functors::GeluExact)
-#define TROUPE_FUSED_BINARY(X)                                      \
-  X(Add, binary_functors::Add)                                      \
-  X(Div, binary_functors::DivideFloats)                             \
-  X(EluGrad, activation_functors::EluGrad)                          \
-  X(Maximum, binary_functors::Maximum)                              \
-  X(Minimum, binary_functors::Minimum)                              \
-  X(Mul, binary_functors::Mul)                                      \
-  X(Pow, binary_functors::PowFloats)                                \
-  X(Relu6Grad, activation_functors::Relu6Grad)                      \
-  X(ReluGrad, activation_functors::ReluGrad)                        \
-  X(RsqrtGrad, activation_functors::RsqrtGrad)                      \
-  X(SeluGrad, activation_functors::SeluGrad)                        \
-  X(SigmoidGrad, activation_functors::SigmoidGrad)                  \
-  X(SoftplusGrad, activation_functors::SoftplusGrad)                \
-  X(SqrtGrad, activation_functors::SqrtGrad)                        \
-  X(SquaredDifference, binary_functors::SquaredDifference)          \
-  X(Sub, binary_functors::Sub)                                      \
-  X(TanhGrad, activation_functors::TanhGrad)                        \
-  X(_GeluApproximateGrad, activation_functors::GeluApproximateGrad) \
-  X(_GeluExactGrad, activation_functors::GeluExactGrad)
+#define TROUPE_FUSED_BINARY(X)                             \
+  X(Add, binary_functors::Add)                             \
+  X(Div, binary_functors::DivideFloats)                    \
+  X(EluGrad, activation_functors::EluGrad)                 \
+  X(Maximum, binary_functors::Maximum)                     \
+  X(Minimum, binary_functors::Minimum)                     \
+  X(Mul, binary_functors::Mul)                             \
+  X(Pow, binary_functors::PowFloats)                       \
+  X(Relu6Grad, activation_functors::Relu6Grad)             \
+  X(ReluGrad, activation_functors::ReluGrad)               \
+  X(RsqrtGrad, activation_functors::RsqrtGrad)             \
+  X(SeluGrad, activation_functors::SeluGrad)               \
+  X(SigmoidGrad, activation_functors::SigmoidGrad)         \
+  X(SoftplusGrad, activation_functors::SoftplusGrad)       \
+  X(SqrtGrad, activation_functors::SqrtGrad)               \
+  X(SquaredDifference, binary_functors::SquaredDifference) \
+  X(Sub, binary_functors::Sub)                             \
+  X(TanhGrad, activation_functors::TanhGrad)
 
 namespace troupe {
 
