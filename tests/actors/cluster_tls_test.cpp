@@ -187,8 +187,9 @@ TEST_CASE("a cluster whose files of TLS are renewed on disk goes on, and takes t
   CHECK(t.run(value).ok());  // by the connections that there are
   std::atomic<int> news{0};
   const auto watch = watch_cluster(*engine, [&] { ++news, news.notify_all(); });
-  const auto wait_until = [&](bool up) {
-    for (int seen = news; cluster_status(*engine)[1].ready != up; seen = news) news.wait(seen);
+  const auto all_ready = [&] { return std::ranges::all_of(cluster_status(*engine), &TaskStatus::ready); };
+  const auto wait_until = [&](bool ready) {
+    for (int seen = news; all_ready() != ready; seen = news) news.wait(seen);
   };
   tasks.workers[1].reset();
   wait_until(false);
