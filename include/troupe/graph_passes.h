@@ -42,9 +42,9 @@ struct GraphPasses {
   /// over memory; what the forward pass has for the gradients is computed again there where both are made of the same,
   /// so that it need not be kept.
   bool fuse_training = true;
-  /// The same in all steps and on GPUs, there with the gradients of Relu and of biases with a product beside them. Of a
-  /// NaN, Relu and GELU by tanh after a product on a GPU may make 0 too, and an infinite gradient may become 0 there
-  /// where Relu is off. Off unless asked for, as is the one below.
+  /// The same in all steps and on GPUs, there with the gradients of Relu and of biases with a product beside them, and
+  /// GELU and its gradient as one node each. Of a NaN, Relu and GELU by tanh after a product on a GPU may make 0 too,
+  /// and an infinite gradient may become 0 there where Relu is off. Off unless asked for, as is the one below.
   bool fuse_epilogues = false;
   /// Element-wise nodes that only feed one another run as one in all steps and on GPUs.
   bool fuse_elementwise = false;
