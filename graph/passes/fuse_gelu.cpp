@@ -27,54 +27,36 @@ bool read_within(const StepGraph& step, const Readers& readers, const std::vecto
   });
 }
 
-bool serves_gelu(const PassDevices& devices, const Node& last, bool exact, const char* suffix) {
-  return devices.on_gpu && devices.on_gpu(last) &&
-         devices.serves(last, std::string(exact ? "_GeluExact" : "_GeluApproximate") + suffix);
-}
-
-/// Whether `node` may be the last of what is looked for: most are not, and a search takes long.
-bool may_be_last(const Node& node, const PassDevices& devices) {
-  return !node.inputs().empty() && node.num_outputs() == 1 && devices.on_gpu && devices.on_gpu(node);
-}
-
 }  // namespace
 
-GeluGradientFusion::GeluGradientFusion(StepGraph& step, const PassDevices& devices) : step_(step) {
+GeluFusion::GeluFusion(StepGraph& step, const PassDevices& devices, Of of) : step_(step) {
+  if (!devices.on_gpu) return;
   const Readers readers(step);
   for (const Node* last : step.nodes()) {
-    if (!may_be_last(*last, devices)) continue;
-    auto found = find_gelu_gradient(step, *last);
-    if (!found || !serves_gelu(devices, *last, found->exact, "Grad")) continue;
-    if (!all_beside(step, found->parts, *last) || !all_beside(step, found->kept, *last)) continue;
-    if (read_within(step, readers, found->parts, *last)) found_.emplace(last->id(), std::move(*found));
-  }
-}
-
-bool GeluGradientFusion::visit(const Node& node) {
-  const auto at = found_.find(node.id());
-  if (at == found_.end()) return false;
-  const GeluGradient& g = at->second;
-  const Output made = step_.add_like(node, g.exact ? "_GeluExactGrad" : "_GeluApproximateGrad", {g.dy, g.x});
-  if (!made) return false;
-  step_.replace(node, {&made, 1});
-  return true;
-}
-
-GeluFusion::GeluFusion(StepGraph& step, const PassDevices& devices) : step_(step) {
-  const Readers readers(step);
-  for (const Node* last : step.nodes()) {
-    if (!may_be_last(*last, devices)) continue;
-    auto found = find_gelu(step, *last);
-    if (!found || !serves_gelu(devices, *last, found->exact, "")) continue;
-    if (all_beside(step, found->parts, *last) && read_within(step, readers, found->parts, *last))
-      found_.emplace(last->id(), std::move(*found));
+    // Most are not the last of one, and a search takes long.
+    if (last->inputs().empty() || last->num_outputs() != 1 || !devices.on_gpu(*last)) continue;
+    Fused fused;
+    std::vector<const Node*> parts, kept;
+    const auto take = [&](auto&& found, const char* suffix, std::vector<Output> inputs) {
+      fused = {std::string(found.exact ? "_GeluExact" : "_GeluApproximate") + suffix, std::move(inputs)};
+      parts = std::move(found.parts);
+    };
+    if (of == Of::kForward) {
+      if (auto found = find_gelu(step, *last)) take(*found, "", {found->x});
+    } else if (auto found = find_gelu_gradient(step, *last)) {
+      kept = std::move(found->kept);
+      take(*found, "Grad", {found->dy, found->x});
+    }
+    if (parts.empty() || !devices.serves(*last, fused.op)) continue;
+    if (all_beside(step, parts, *last) && all_beside(step, kept, *last) && read_within(step, readers, parts, *last))
+      found_.emplace(last->id(), std::move(fused));
   }
 }
 
 bool GeluFusion::visit(const Node& node) {
   const auto at = found_.find(node.id());
   if (at == found_.end()) return false;
-  const Output made = step_.add_like(node, at->second.exact ? "_GeluExact" : "_GeluApproximate", {at->second.x});
+  const Output made = step_.add_like(node, at->second.op, at->second.inputs);
   if (!made) return false;
   step_.replace(node, {&made, 1});
   return true;

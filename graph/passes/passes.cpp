@@ -126,11 +126,11 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     if (has_any(step, {"BlockLSTM", "BlockLSTMV2"})) fuse<GateDropping>(step, devices);
   }
   const bool gelus = passes.fuse_epilogues && devices.on_gpu && has_any(step, {"Tanh", "Erf", "Erfc"});
-  if (gelus) fuse<GeluGradientFusion>(step, devices);
+  if (gelus) fuse<GeluFusion>(step, devices, GeluFusion::Of::kGradient);
   if ((passes.fuse_epilogues || passes.fuse_inference) &&
       has_any(step, {"MatMul", "Conv2D", "DepthwiseConv2dNative"}) && (passes.fuse_epilogues || is_inference(step)))
     fuse<EpilogueFusion>(step, devices, !passes.fuse_epilogues);
-  if (gelus) fuse<GeluFusion>(step, devices);
+  if (gelus) fuse<GeluFusion>(step, devices, GeluFusion::Of::kForward);
   if (passes.choose_layout && likes_blocks() && has_any(step, {"Conv2D", "_FusedConv2D"}) && is_inference(step)) {
     fuse<ImageBlocks>(step, devices);
     if (has_any(step, {"_BlockedConv2D"})) fuse<PointwiseDepthwiseFusion>(step);
