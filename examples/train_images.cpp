@@ -222,8 +222,8 @@ Status run(const Options& options) {
                   options.data, options.replicas, options.together.mode);
   TROUPE_RETURN_IF_ERROR(go_on());
   Job job{options, *engine, *trainer, records, images, point.images, trainer->step(), progress, tracing};
-  TROUPE_RETURN_IF_ERROR(job.run());
-  return tracing.close();
+  const Status ran = job.run(), closed = tracing.close();
+  return ran.ok() ? closed : ran;
 }
 
 }  // namespace
