@@ -45,12 +45,7 @@ struct GeluFusionFixture : test::PassFixture {
     StepGraph step(graph, fed, fetches, {});
     run_general_passes(step, GraphPasses::all(),
                        [this](const Node& n, std::span<const Tensor> in) { return compute(n, in); });
-    run_device_passes(step, only(&GraphPasses::fuse_epilogues),
-                      {.has_kernel = [](const Node&, const std::string&, const Attrs&) { return true; },
-                       .on_gpu = [on_gpu](const Node&) { return on_gpu; }});
-    std::vector<std::string> out;
-    for (const Output& fetch : fetches) out.push_back(text(step, fetch));
-    return out;
+    return with_epilogues(step, fetches, on_gpu);
   }
 };
 

@@ -23,12 +23,7 @@ struct ProductGradientFixture : test::PassFixture {
     INFO((s.ok() ? "" : s.status().error().str()));
     REQUIRE(s.ok());
     StepGraph step(graph, fed, fetches, {});
-    run_device_passes(step, only(&GraphPasses::fuse_epilogues),
-                      {.has_kernel = [](const Node&, const std::string&, const Attrs&) { return true; },
-                       .on_gpu = [on_gpu](const Node&) { return on_gpu; }});
-    std::vector<std::string> out;
-    for (const Output& fetch : fetches) out.push_back(text(step, fetch));
-    return out;
+    return with_epilogues(step, fetches, on_gpu);
   }
   std::string fused_one(const Output& fetch, const Outputs& fed = {}) { return fused({fetch}, fed)[0]; }
 };

@@ -41,6 +41,15 @@ struct PassFixture : RealOps {
     run_passes(step, passes, evaluate);
     return text(step, fetch);
   }
+  /// What stands for the fetches once products have taken what they can, where all nodes run on a GPU or on none.
+  std::vector<std::string> with_epilogues(StepGraph& step, const Outputs& fetches, bool on_gpu) const {
+    run_device_passes(step, only(&GraphPasses::fuse_epilogues),
+                      {.has_kernel = [](const Node&, const std::string&, const Attrs&) { return true; },
+                       .on_gpu = [on_gpu](const Node&) { return on_gpu; }});
+    std::vector<std::string> out;
+    for (const Output& fetch : fetches) out.push_back(text(step, fetch));
+    return out;
+  }
   std::string text(const StepGraph& step, Output o) const {
     o = step.now(o);
     std::string out = o.node->op().name();
