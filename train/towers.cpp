@@ -76,6 +76,7 @@ void TowerBuilder::input() {
     std::vector<Output> inputs = {batch_queue(there, i)};
     for (int port = 0; port < next->num_outputs(); ++port) inputs.push_back(next->out(port));
     towers_.close.targets.push_back(there.node("QueueCloseV2", {inputs[0]}));
+    if (queues == 1 && !own_task_.empty()) towers_.count.fetches = {there.op("QueueSizeV2", {inputs[0]})};
     towers_.enqueue.push_back({{}, {}, {there.node("QueueEnqueueV2", std::move(inputs))}});
   }
 }

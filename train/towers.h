@@ -28,6 +28,7 @@ struct Shards {
 struct Towers {
   std::vector<StepSpec> enqueue;    // one for each queue, taken in turn
   StepSpec close;                   // closes the queues
+  StepSpec count;                   // of replicas on other tasks that share a queue: fetches how many batches it has
   std::vector<StepSpec> replicas;   // fetch loss, accuracy, examples. kSync: one for all; kHybrid: fed the local step
   StepSpec update;                  // kHybrid: takes gradients, updates, hands out tokens
   StepSpec token;                   // kHybrid: fetches the step a replica goes on with

@@ -53,6 +53,9 @@ Status Trainer::Impl::build(const ModelFn& model, const Dataset& batches, std::s
     enqueue_.push_back(std::move(p));
   }
   TROUPE_ASSIGN(close_, prepare(towers_.close));
+  if (!towers_.count.fetches.empty()) {
+    TROUPE_ASSIGN(count_, prepare(towers_.count));
+  }
   for (const StepSpec& s : towers_.replicas) {
     TROUPE_ASSIGN(Prepared p, prepare(s));
     replicas_.push_back({std::move(p)});

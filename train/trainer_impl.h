@@ -126,6 +126,8 @@ class Trainer::Impl {
   /// Whether the next step of a replica has its batches in the queues.
   bool has_input(const Replica& r) const;
   void take_input(Replica& r);
+  /// Whether the queue is to be asked whether it has what counts do not tell.
+  bool in_doubt_of_input() const { return miscounted_ && !asked_; }
 
   /// Collects the steps that may start now; they are launched once the mutex is free.
   void schedule(Launches& launches);
@@ -139,6 +141,9 @@ class Trainer::Impl {
 
   /// The input is one loop, so that batches keep their order: never two of its steps at once.
   void enqueue_next(size_t queue, Launches& launches);
+  /// Asks the queue that replicas share how many batches it has. None of its steps is under way.
+  void count_input(Launches& launches);
+  void input_counted(RunResult& result, bool alone, Launches& launches);
   void replica_done(int i, RunResult& result, Launches& launches);
   void ask_token(int i, Launches& launches);
   void token_done(int i, RunResult& token);
@@ -215,7 +220,7 @@ class Trainer::Impl {
   Status go_back(const Kept& kept);
   void begin_again(const Kept& kept);
 
-  Prepared close_, update_, token_, set_step_, average_;
+  Prepared close_, count_, update_, token_, set_step_, average_;
   std::vector<Prepared> enqueue_, tests_;
   std::vector<std::string> test_tasks_;
   RunOptions run_options_;
@@ -244,7 +249,11 @@ class Trainer::Impl {
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;
   int64_t filled_ = 0, taken_ = 0;  // batches put into queues; taken by steps, in kSync counted once for all queues
-  int64_t perhaps_left_ = 0;        // batches of steps that failed with their task, perhaps before they took them
+  bool miscounted_ = false;         // perhaps taken_ has some that steps did not take which failed with their task
+  bool asked_ = false;              // the queue, since filled_ or taken_ changed
+  bool asking_ = false;             // it is being asked
+  bool seen_ = false;               // it has a batch, whatever is counted
+  bool filling_ = false;            // a step of the input is in flight
   std::vector<Taken> wanted_;       // snapshots
   bool taking_ = false;
   int computing_ = 0;     // replica steps in flight, tokens not counted

@@ -31,8 +31,7 @@ bool Trainer::Impl::may_compute(const Replica& r) const {
 bool Trainer::Impl::has_input(const Replica& r) const {
   if (input_closed_) return true;  // it takes what is left, or learns that nothing is
   const auto queues = std::ssize(enqueue_);
-  // The queue may have those too, and then be too full for others to come.
-  if (queues == 1) return taken_ < filled_ + perhaps_left_;
+  if (queues == 1) return !asking_ && (taken_ < filled_ || seen_);
   if (options_.mode == ReplicaMode::kSync) return filled_ >= (taken_ + 1) * queues;
   return r.taken < (filled_ + queues - 1 - (&r - replicas_.data())) / queues;
 }
@@ -40,6 +39,7 @@ bool Trainer::Impl::has_input(const Replica& r) const {
 void Trainer::Impl::take_input(Replica& r) {
   ++r.taken;
   ++taken_;
+  seen_ = asked_ = false;
   if (r.starved_since == Clock::time_point()) return;
   r.input_wait_ns += std::chrono::nanoseconds(Clock::now() - std::exchange(r.starved_since, {})).count();
 }
@@ -66,7 +66,8 @@ bool Trainer::Impl::held() const {
 void Trainer::Impl::schedule(Launches& launches) {
   // A run that is to end does not wait for gradients that do not come, and the update cannot be taken back.
   const auto stuck = [&](const Replica& r) {
-    return r.phase == Phase::kAside ? watch_->lost({r.task}).has_value() : r.phase == Phase::kReady && !has_input(r);
+    if (r.phase == Phase::kAside) return watch_->lost({r.task}).has_value();
+    return r.phase == Phase::kReady && !has_input(r) && !asking_ && !in_doubt_of_input();
   };
   if (in_doubt() && update_waits() && (ended_ || (stopping_ && std::ranges::any_of(replicas_, stuck))))
     lose(why_in_doubt_);
@@ -87,10 +88,12 @@ void Trainer::Impl::schedule(Launches& launches) {
     options.cancel = update_step_;
     launch(launches, update_, {}, options, [this](RunResult r, Launches& more) { update_done(r, more); });
   }
+  bool starved = false;
   for (size_t i = 0; i < replicas_.size(); ++i) {
     Replica& r = replicas_[i];
     if (!may_compute(r)) continue;
     if (!has_input(r)) {
+      starved = true;
       if (r.starved_since == Clock::time_point()) r.starved_since = Clock::now();
       continue;
     }
@@ -113,6 +116,7 @@ void Trainer::Impl::schedule(Launches& launches) {
     launch(launches, r.step, std::move(feeds), options,
            [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
   }
+  if (starved && in_doubt_of_input() && !asking_ && computing_ == 0) count_input(launches);
   // Without input the update at work has not begun to change anything, and does not while replicas are held. One that
   // is in doubt is waited for.
   const bool withdraws = update_waits() && !in_doubt();
@@ -226,6 +230,25 @@ void Trainer::Impl::update_done(RunResult& result, Launches& launches) {
   if (stopping_) target_ = std::min(target_, started_);
 }
 
+void Trainer::Impl::count_input(Launches& launches) {
+  asking_ = asked_ = true;
+  launch(launches, count_, {}, run_options_,
+         [this, alone = !filling_](RunResult r, Launches& more) { input_counted(r, alone, more); });
+}
+
+void Trainer::Impl::input_counted(RunResult& result, bool alone, Launches& launches) {
+  asking_ = false;
+  if (!result.ok()) return fail(result.error());
+  if (halted()) return;
+  const int64_t there = (*result)[0].data<int32_t>()[0];
+  // Where the input goes on, one of these is perhaps of a step whose end is not known yet.
+  const int64_t most_taken = filled_ - there + (alone ? 0 : 1);
+  if (!input_closed_) taken_ = std::min(taken_, most_taken);
+  seen_ = there > 0;
+  miscounted_ = !alone;
+  if (alone) enqueue_next(0, launches);
+}
+
 void Trainer::Impl::end_round(Launches& launches) {
   const auto there = [&](const Replica& r) {
     return r.ended || r.updates >= round_end() || (stopping_ && !has_input(r));
@@ -251,10 +274,16 @@ void Trainer::Impl::average_done(RunResult& result) {
 }
 
 void Trainer::Impl::enqueue_next(size_t queue, Launches& launches) {
+  filling_ = true;
   launch(launches, enqueue_[queue], {}, run_options_, [this, queue](RunResult r, Launches& more) {
     if (r.ok()) {
+      filling_ = false;
       ++filled_;
-      if (!halted()) enqueue_next((queue + 1) % enqueue_.size(), more);
+      asked_ = false;
+      if (halted()) return;
+      // Now the queue can tell for certain.
+      if (miscounted_ && !asking_ && !seen_ && computing_ == 0 && taken_ >= filled_) count_input(more);
+      else enqueue_next((queue + 1) % enqueue_.size(), more);
     } else if (r.error().code == Code::kOutOfRange && !broken_) {
       launch(more, close_, {}, run_options_, [this](RunResult closed, Launches&) {
         input_closed_ = true;

@@ -80,7 +80,8 @@ bool Trainer::Impl::set_aside(int i, const Error& error) {
   r.aside_since = Clock::now();
   r.retry_at = r.aside_since + (why ? Clock::duration() : kPause);
   ++r.batches_lost;
-  ++perhaps_left_;
+  miscounted_ = true;
+  asked_ = false;
   if (hybrid()) doubtful_ = std::max(doubtful_, r.local_step), why_in_doubt_ = error;
   look_after_tasks();
   changed_.notify_all();  // run() looks after it
@@ -206,7 +207,8 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
   done_ = started_ = kept.step - first_step_;
   position_ = kept.batches;
-  filled_ = taken_ = perhaps_left_ = 0;
+  filled_ = taken_ = 0;
+  miscounted_ = asking_ = seen_ = false;
   pushes_.clear();
   doubtful_ = -1;
   computing_ = 0;

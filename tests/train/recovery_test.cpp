@@ -2,6 +2,7 @@
 // Trainers that lose tasks: over sockets, whose tasks the tests end and start again at steps that they choose, or at
 // random moments.
 #include <atomic>
+#include <future>
 #include <semaphore>
 #include <thread>
 
@@ -10,6 +11,7 @@
 #include "tests/repeats.h"
 #include "tests/train/cluster_fixture.h"
 #include "tests/train/trainer_fixture.h"
+#include "troupe/dataset_queue.h"
 
 namespace troupe::nn {
 namespace {
@@ -232,6 +234,49 @@ TEST_CASE("replicas on other tasks go on while one is lost, and it joins them ag
     CHECK(f.told[1].updates == 0);
     CHECK(f.told[1].step > f.told[0].step);
     CHECK(again >= 5);
+  }
+}
+
+TEST_CASE("a run that lost a replica does not wait for a silent dataset, and takes each batch that is there") {
+  for (const Mode& mode : {kAsyncMode, kHybridMode}) {
+    INFO(mode.name);
+    constexpr int kFirst = 64, kMore = 9;
+    const Dataset data = circle(kFirst * 32, 32);
+    auto queue = *DatasetQueue::create(data.dtypes(), data.shapes(), kFirst);
+    const auto push = [&](int n) {
+      const auto it = *data.iterate();
+      for (int i = 0; i < n; ++i) REQUIRE(queue.push(**it->next()).ok());
+    };
+    push(kFirst);
+    LossFixture f(
+        3, mode,
+        [](TrainerOptions& o) {
+          o.devices = {o.devices[1], o.devices[2], o.devices[2]};
+          o.variable_devices = {"/job:worker/task:0"};
+          o.queue_capacity = 2;
+          if (o.mode == ReplicaMode::kHybrid) o.backups = 2;
+        },
+        Dataset::from_queue(queue));
+    f.restarts = false;
+    bool killed = false;
+    std::atomic<int> taken = 0;
+    const auto train = [&](const StepReport& report) {
+      ++taken;
+      if (report.replica == 0 && report.step >= 4 && !std::exchange(killed, true)) f.kill(1);
+    };
+    auto run = std::async(std::launch::async, [&] { return f.run(1'000'000, train); });
+    // The step that failed has taken a batch or not.
+    while (taken < kFirst - 1) std::this_thread::yield();
+    f.trainer->stop();
+    REQUIRE(run.wait_for(minutes(1)) == std::future_status::ready);
+    CHECK(run.get().stopped);
+    CHECK(killed);
+    push(kMore);
+    queue.close();
+    const auto rest = f.run(1'000'000, train);
+    CHECK(rest.end_of_data);
+    CHECK(taken >= kFirst + kMore - 1);
+    CHECK(taken <= kFirst + kMore);
   }
 }
 
