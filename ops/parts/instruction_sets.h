@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops in versions for several instruction sets. TROUPE_SIMD_CLONES compiles a function for several of them, of which
-// the loader picks the best the processor has; TROUPE_AVX2 and TROUPE_AVX512 are for who picks one by has_avx2() and
-// has_avx512().
+// the loader picks the best the processor has; TROUPE_AVX2 and the like are for who picks one by has_avx2() and
+// the like.
 #pragma once
 
 // The resolver runs before a sanitizer is set up, so builds with one take the plain version.
@@ -14,9 +14,11 @@
 
 #if defined(__x86_64__)
 #define TROUPE_AVX2 __attribute__((target("avx2")))
+#define TROUPE_AVX2_AND_FMA __attribute__((target("avx2,fma")))
 #define TROUPE_AVX512 __attribute__((target("avx512f")))
 #else
 #define TROUPE_AVX2
+#define TROUPE_AVX2_AND_FMA
 #define TROUPE_AVX512
 #endif
 
@@ -26,6 +28,16 @@ namespace troupe {
 inline bool has_avx2() {
 #if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx2");
+  return has;
+#else
+  return false;
+#endif
+}
+
+/// Whether it multiplies and adds 8 floats at once.
+inline bool has_avx2_and_fma() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return has;
 #else
   return false;

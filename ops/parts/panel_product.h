@@ -11,7 +11,8 @@ constexpr int64_t kPanelColumns = 64;
 /// sums[rows, kPanelColumns] = a[rows, k] b[k, kPanelColumns], or with `add` sums += a b, all dense. A sum has the same
 /// bits whatever the number of rows. Any thread.
 void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums);
-/// Whether multiply_panel() is about as fast as the processor can multiply, for 32 rows and more: with AVX-512.
+/// Whether multiply_panel() is about as fast as the processor can multiply, for 32 rows and more: with AVX2 and FMA or
+/// AVX-512.
 bool panels_are_fast();
 
 }  // namespace troupe
