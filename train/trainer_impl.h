@@ -127,7 +127,7 @@ class Trainer::Impl {
   bool has_input(const Replica& r) const;
   void take_input(Replica& r);
   /// Whether the queue is to be asked whether it has what counts do not tell.
-  bool in_doubt_of_input() const { return miscounted_ && !asked_; }
+  bool in_doubt_of_input() const { return miscounted_ && !counted_; }
 
   /// Collects the steps that may start now; they are launched once the mutex is free.
   void schedule(Launches& launches);
@@ -250,8 +250,8 @@ class Trainer::Impl {
   int64_t target_ = 0, started_ = 0, done_ = 0;
   int64_t filled_ = 0, taken_ = 0;  // batches put into queues; taken by steps, in kSync counted once for all queues
   bool miscounted_ = false;         // perhaps taken_ has some that steps did not take which failed with their task
-  bool asked_ = false;              // the queue, since filled_ or taken_ changed
-  bool asking_ = false;             // it is being asked
+  bool counted_ = false;            // the queue was asked what it has, since filled_ or taken_ changed
+  bool counting_ = false;           // it is being asked
   bool seen_ = false;               // it has a batch, whatever is counted
   bool filling_ = false;            // a step of the input is in flight
   std::vector<Taken> wanted_;       // snapshots

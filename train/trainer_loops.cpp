@@ -31,7 +31,7 @@ bool Trainer::Impl::may_compute(const Replica& r) const {
 bool Trainer::Impl::has_input(const Replica& r) const {
   if (input_closed_) return true;  // it takes what is left, or learns that nothing is
   const auto queues = std::ssize(enqueue_);
-  if (queues == 1) return !asking_ && (taken_ < filled_ || seen_);
+  if (queues == 1) return !counting_ && (taken_ < filled_ || seen_);
   if (options_.mode == ReplicaMode::kSync) return filled_ >= (taken_ + 1) * queues;
   return r.taken < (filled_ + queues - 1 - (&r - replicas_.data())) / queues;
 }
@@ -39,7 +39,7 @@ bool Trainer::Impl::has_input(const Replica& r) const {
 void Trainer::Impl::take_input(Replica& r) {
   ++r.taken;
   ++taken_;
-  seen_ = asked_ = false;
+  seen_ = counted_ = false;
   if (r.starved_since == Clock::time_point()) return;
   r.input_wait_ns += std::chrono::nanoseconds(Clock::now() - std::exchange(r.starved_since, {})).count();
 }
@@ -67,7 +67,7 @@ void Trainer::Impl::schedule(Launches& launches) {
   // A run that is to end does not wait for gradients that do not come, and the update cannot be taken back.
   const auto stuck = [&](const Replica& r) {
     if (r.phase == Phase::kAside) return watch_->lost({r.task}).has_value();
-    return r.phase == Phase::kReady && !has_input(r) && !asking_ && !in_doubt_of_input();
+    return r.phase == Phase::kReady && !has_input(r) && !counting_ && !in_doubt_of_input();
   };
   if (in_doubt() && update_waits() && (ended_ || (stopping_ && std::ranges::any_of(replicas_, stuck))))
     lose(why_in_doubt_);
@@ -116,7 +116,7 @@ void Trainer::Impl::schedule(Launches& launches) {
     launch(launches, r.step, std::move(feeds), options,
            [this, i](RunResult result, Launches& more) { replica_done(static_cast<int>(i), result, more); });
   }
-  if (starved && in_doubt_of_input() && !asking_ && computing_ == 0) count_input(launches);
+  if (starved && in_doubt_of_input() && !counting_ && computing_ == 0) count_input(launches);
   // Without input the update at work has not begun to change anything, and does not while replicas are held. One that
   // is in doubt is waited for.
   const bool withdraws = update_waits() && !in_doubt();
@@ -231,13 +231,13 @@ void Trainer::Impl::update_done(RunResult& result, Launches& launches) {
 }
 
 void Trainer::Impl::count_input(Launches& launches) {
-  asking_ = asked_ = true;
+  counting_ = counted_ = true;
   launch(launches, count_, {}, run_options_,
          [this, alone = !filling_](RunResult r, Launches& more) { input_counted(r, alone, more); });
 }
 
 void Trainer::Impl::input_counted(RunResult& result, bool alone, Launches& launches) {
-  asking_ = false;
+  counting_ = false;
   if (!result.ok()) return fail(result.error());
   if (halted()) return;
   const int64_t there = (*result)[0].data<int32_t>()[0];
@@ -279,10 +279,10 @@ void Trainer::Impl::enqueue_next(size_t queue, Launches& launches) {
     if (r.ok()) {
       filling_ = false;
       ++filled_;
-      asked_ = false;
+      counted_ = false;
       if (halted()) return;
       // Now the queue can tell for certain.
-      if (miscounted_ && !asking_ && !seen_ && computing_ == 0 && taken_ >= filled_) count_input(more);
+      if (miscounted_ && !counting_ && !seen_ && computing_ == 0 && taken_ >= filled_) count_input(more);
       else enqueue_next((queue + 1) % enqueue_.size(), more);
     } else if (r.error().code == Code::kOutOfRange && !broken_) {
       launch(more, close_, {}, run_options_, [this](RunResult closed, Launches&) {

@@ -81,7 +81,7 @@ bool Trainer::Impl::set_aside(int i, const Error& error) {
   r.retry_at = r.aside_since + (why ? Clock::duration() : kPause);
   ++r.batches_lost;
   miscounted_ = true;
-  asked_ = false;
+  counted_ = false;
   if (hybrid()) doubtful_ = std::max(doubtful_, r.local_step), why_in_doubt_ = error;
   look_after_tasks();
   changed_.notify_all();  // run() looks after it
@@ -208,7 +208,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   done_ = started_ = kept.step - first_step_;
   position_ = kept.batches;
   filled_ = taken_ = 0;
-  miscounted_ = asking_ = seen_ = false;
+  miscounted_ = counting_ = seen_ = false;
   pushes_.clear();
   doubtful_ = -1;
   computing_ = 0;
