@@ -32,6 +32,10 @@ using Clock = std::chrono::steady_clock;
 
 /// A worker that dies sooner after its start waits for the rest of this before it is started again.
 constexpr auto kLeastLife = std::chrono::seconds(1);
+/// How the line begins that a worker prints when it listens.
+constexpr std::string_view kTask = "/job:";
+/// Of what workers print, before something else has its turn.
+constexpr size_t kMostTaken = size_t{1} << 20;
 /// How long workers may take to end when they are asked to.
 constexpr auto kLongestEnd = std::chrono::seconds(10);
 
@@ -113,9 +117,12 @@ Result<net::ClusterSpec> make_spec(const Options& o, const Folder& folder) {
 class Launch {
  public:
   Launch(const Options& options, const Folder& folder, net::ClusterSpec spec)
-      : options_(options), spec_(std::move(spec)), file_(folder.file("cluster.json")) {}
+      : options_(options), spec_(std::move(spec)), file_(folder.file("cluster.json")),
+        listens_(" listens at unix:" + folder.file("")) {}
   ~Launch() {
     end_workers();
+    take_output();
+    programs::print_text(printed_);
     if (command_ > 0) kill(command_, SIGKILL), waitpid(command_, nullptr, 0);
     for (const int end : out_)
       if (end >= 0) close(end);
@@ -126,7 +133,8 @@ class Launch {
     std::ofstream list(file_);
     if (!(list << spec_.to_json() << std::flush))
       return make_error(code_of_system_error(errno), "cannot write '{}': {}", file_, std::strerror(errno));
-    if (pipe2(out_, O_CLOEXEC | O_NONBLOCK) != 0)
+    // Its reading end alone: workers wait where they print more than is read.
+    if (pipe2(out_, O_CLOEXEC) != 0 || fcntl(out_[0], F_SETFL, O_NONBLOCK) != 0)
       return make_error(code_of_system_error(errno), "pipe: {}", std::strerror(errno));
     for (const net::TaskId& task : spec_.tasks()) workers_.push_back({task});
     for (Worker& worker : workers_) TROUPE_RETURN_IF_ERROR(start(worker));
@@ -193,7 +201,7 @@ class Launch {
     pollfd ready[] = {{signals_.fd(), POLLIN, 0}, {out_[0], POLLIN, 0}};
     if (poll(ready, 2, wait_ms) < 0 && errno != EINTR)
       return make_error(code_of_system_error(errno), "poll: {}", std::strerror(errno));
-    count_listening();
+    take_output();
     for (const auto& event : signals_.take()) {
       if (command_ <= 0)
         return make_error(Code::kCancelled, "interrupted by {} before {} began", strsignal(event.number),
@@ -210,11 +218,22 @@ class Launch {
     return {};
   }
 
-  /// Each worker prints a line when it listens.
-  void count_listening() {
+  /// Each worker prints a line when it listens. All else is of graphs, and for who reads this program's output.
+  void take_output() {
     char piece[4096];
-    for (ssize_t n; (n = read(out_[0], piece, sizeof piece)) > 0;)
-      listening_ += static_cast<size_t>(std::count(piece, piece + n, '\n'));
+    size_t taken = 0;
+    for (ssize_t n; taken < kMostTaken && (n = read(out_[0], piece, sizeof piece)) > 0; taken += static_cast<size_t>(n))
+      printed_.append(piece, static_cast<size_t>(n));
+    size_t begin = 0;
+    for (size_t end; (end = printed_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const std::string line = printed_.substr(begin, end + 1 - begin);
+      if (line.starts_with(kTask) && line.find(listens_) != std::string::npos) ++listening_;
+      else programs::print_text(line);
+    }
+    printed_.erase(0, begin);
+    if (printed_.empty() || printed_.starts_with(kTask)) return;
+    programs::print_text(std::exchange(printed_, {}));
+    std::fflush(stdout);
   }
 
   Status reap() {
@@ -246,8 +265,9 @@ class Launch {
         if (worker.pid > 0 && waitpid(worker.pid, nullptr, WNOHANG) == worker.pid) worker.pid = -1;
       if (std::ranges::all_of(workers_, [](const Worker& w) { return w.pid <= 0; })) return;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-      pollfd ready = {signals_.fd(), POLLIN, 0};
-      const bool in_time = left > 0 && poll(&ready, 1, static_cast<int>(left)) >= 0;
+      pollfd ready[] = {{signals_.fd(), POLLIN, 0}, {out_[0], POLLIN, 0}};
+      const bool in_time = left > 0 && poll(ready, 2, static_cast<int>(left)) >= 0;
+      take_output();
       if (in_time && signals_.take().empty()) continue;
       for (const Worker& worker : workers_)  // it takes too long, or a signal says so
         if (worker.pid > 0) kill(worker.pid, SIGKILL), waitpid(worker.pid, nullptr, 0);
@@ -258,10 +278,12 @@ class Launch {
   const Options& options_;
   const net::ClusterSpec spec_;
   const std::string file_;
+  const std::string listens_;  // what a worker says then
   SignalEvents signals_;
   std::vector<Worker> workers_;
   const std::vector<int> cores_ = own_cores();
   int out_[2] = {-1, -1};  // what workers print
+  std::string printed_;    // of that, a line whose end has not come
   size_t listening_ = 0;
   Clock::time_point kill_at_ = Clock::time_point::max();
   pid_t command_ = -1;

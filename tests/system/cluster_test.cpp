@@ -539,6 +539,33 @@ TEST_CASE("cluster: launch passes signals on, and its workers end with it howeve
   std::filesystem::remove_all(socket.parent_path());
 }
 
+TEST_CASE("cluster: launch passes on what graphs print on its workers") {
+  const Cluster c(1);  // for its folder
+  const std::string on = " device: '/job:worker/task:0/cpu:0'";
+  const std::string long_text(300'000, 'x');  // more than a pipe holds
+  std::string graph;
+  const auto print = [&](const std::string& name, const std::string& text, const std::string& after,
+                         const std::string& attrs) {
+    graph += "node { name: '" + name + "/text' op: 'Const'" + on +
+             " attr { key: 'dtype' value { type: DT_STRING } } attr { key: 'value' value { tensor { dtype: DT_STRING "
+             "tensor_shape { } string_val: '" +
+             text + "' } } } } node { name: '" + name + "' op: 'PrintV2' input: '" + name + "/text'" + after + on +
+             attrs + " }";
+  };
+  const std::string out = " attr { key: 'output_stream' value { s: 'stdout' } }";
+  print("first", long_text, "", out);
+  print("second", "/job:a", " input: '^first'", out);
+  print("third", "no end", " input: '^second'", out + " attr { key: 'end' value { s: '' } }");
+  print("fourth", "aside", " input: '^third'", "");
+  c.write("g.pbtxt", graph);
+  const auto ran =
+      run({"launch", "-n", "1", "--", kTroupePath, "run", c.file("g.pbtxt"), "--target", "fourth", "--steps", "2"});
+  CHECK(ran.status == 0);
+  CHECK(ran.err == "aside\naside\n");
+  const std::string step = long_text + "\n/job:a\nno end";
+  CHECK(ran.out == step + step);
+}
+
 TEST_CASE("cluster: launch binds tasks to cores of their own where it is told to") {
   const std::string where = "grep -h Cpus_allowed: /proc/self/status";
   const std::string all = run({"-c", where}, "/bin/sh").out;
