@@ -25,7 +25,7 @@
 namespace troupe {
 namespace {
 
-/// kNotFound: the machine is there, and nobody listens.
+/// kNotFound: the machine is there, and nobody listens. No other fault has that code.
 Code code_of(int error) { return error == ECONNREFUSED || error == ENOENT ? Code::kNotFound : Code::kInternal; }
 
 constexpr int64_t kMillisecond = 1'000'000;
@@ -109,7 +109,7 @@ class Connector::Impl {
     std::vector<SocketAddress> addresses = {};
     size_t next = 0;              // of them
     std::string faults = {};      // of those before
-    Code code = Code::kInternal;  // of the last
+    Code code = Code::kInternal;  // of all, where they agree
     Connection connection = {};
     std::unique_ptr<net::Dialer> handshake = {};
     bool ready = false;
@@ -177,7 +177,12 @@ class Connector::Impl::LookUp {
       const auto dial = impl->dials_.find(key);
       if (dial == impl->dials_.end() || dial->second.attempt != attempt) return;  // it was replaced, or ended
       if (dial->second.state != Dial::State::kLooksUp) return;
-      if (!found.ok()) return impl->fail(dial, found.error(), true);
+      if (!found.ok()) {
+        // Who knows names may be away as long as the network is: the peer may be there all the same.
+        Error why = std::move(found.error());
+        if (why.code == Code::kNotFound) why.code = Code::kUnavailable;
+        return impl->fail(dial, why, true);
+      }
       dial->second.addresses = std::move(*found);
       impl->connect_next(dial);
     });
@@ -374,10 +379,11 @@ void Connector::Impl::connect_next(Dials::iterator at) {
 
 void Connector::Impl::connect_failed(Dials::iterator at, Code code, const std::string& why) {
   Dial& dial = at->second;
+  // Of several addresses it may be at the one that did not answer.
+  dial.code = dial.faults.empty() || code == dial.code ? code : Code::kInternal;
   if (!dial.faults.empty()) dial.faults += ", ";
   if (dial.addresses.size() > 1) dial.faults += dial.addresses[dial.next - 1].str() + ": ";
   dial.faults += why;
-  dial.code = code;
   connect_next(at);
 }
 

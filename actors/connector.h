@@ -35,7 +35,8 @@ struct ConnectorOptions {
   std::function<void(net::Accepted, Connection)> up;
   /// Somebody who dialed was refused by this side: who that is, as far as his socket tells, and why. May be empty.
   std::function<void(const std::string& from, const net::Rejected& why)> refused = {};
-  /// A try to connect failed. `again`: it will be tried again, else the dial is over. `why` names task and address.
+  /// A try to connect failed. `again`: it will be tried again, else the dial is over. `why` names task and address; its
+  /// code is kNotFound where nobody listens at any address of the host, and then alone.
   std::function<void(const net::TaskId& to, uint32_t lane, const Error& why, bool again)> failed;
   /// For each address of a host, until the connection is there; the handshake has identity.deadline_ns besides.
   std::chrono::nanoseconds connect_limit{1'000'000'000};

@@ -340,6 +340,25 @@ TEST_CASE("the host of a dial is looked up by a thread that may wait") {
   for (auto& thread : threads) thread.join();
 }
 
+TEST_CASE("of faults of a dial the code tells whether nobody listens, at none of the host's addresses") {
+  const ClosesAll closes_all;
+  const DeadPort nobody;
+  Party ps(identity_of("ps", 0));
+  ps.options.run_job = [](const std::function<void()>& job) -> Status { return job(), Status(); };
+  ps.start();
+  ps->dial(kWorker0, nobody.address, 0, {}, 0);
+  CHECK(ps.next_failure().why.code == Code::kNotFound);
+  // The server of names may be out of reach, and the machine be there.
+  net::Address unknown = nobody.address;
+  unknown.host = "no..host";
+  ps->cancel(kWorker0);
+  ps->dial(kWorker1, unknown, 0, {}, 0);
+  auto failure = ps.next_failure();
+  while (failure.to == kWorker0) failure = ps.next_failure();
+  CHECK_THAT(failure.why.message, Contains("no address of host 'no..host'"));
+  CHECK(failure.why.code == Code::kUnavailable);
+}
+
 TEST_CASE("callbacks may dial and cancel, and so may many threads") {
   const ClosesAll closes_all;
   const DeadPort nobody;
