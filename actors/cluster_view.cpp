@@ -145,6 +145,7 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
       for (auto at = variables.begin(); at != variables.end(); ++at)
         if (variable_key(container, at->first) == key) {
           ask.container = container;
+          placing_[container][at->first] = at->second;
           ask.variables.insert(variables.extract(at));
           break;
         }
@@ -157,7 +158,13 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
     if (!done.ok()) log_error("restoring a variable: {}", done.error().message);
     self->release();
   };
-  hold([link, ask = std::make_shared<ContainerAsk>(std::move(ask))](const auto&) { link->ask(std::move(*ask)); });
+  const std::string container = ask.container, name = ask.variables.begin()->first;
+  hold([self = shared_from_this(), link, container, name,
+        ask = std::make_shared<ContainerAsk>(std::move(ask))](const auto&) {
+    link->ask(std::move(*ask));
+    const std::lock_guard guard(self->mutex_);
+    self->placing_[container].erase(name);
+  });
   return out;
 }
 
@@ -233,8 +240,21 @@ void ClusterView::ask_all(ContainerAsk::Kind kind, const std::string& container,
 
 void ClusterView::snapshot(const std::string& container, std::function<void(Result<Variables>)> done) {
   hold([self = shared_from_this(), container, done = std::move(done)](const std::vector<int64_t>& steps) {
+    // What no step has used since it was restored. A task may have a former client's of that name.
+    Variables restored;
+    {
+      const std::lock_guard guard(self->mutex_);
+      for (const auto* from : {&self->placing_, &self->unplaced_})
+        if (const auto at = from->find(container); at != from->end())
+          for (const auto& [name, value] : at->second) restored.insert_or_assign(name, value);
+    }
     self->ask_all(
-        ContainerAsk::Kind::kSnapshot, container, steps, [self] { self->release(); }, done);
+        ContainerAsk::Kind::kSnapshot, container, steps, [self] { self->release(); },
+        [restored = std::move(restored), done](Result<Variables> taken) {
+          if (taken.ok())
+            for (const auto& [name, value] : restored) taken->insert_or_assign(name, value);
+          done(std::move(taken));
+        });
   });
 }
 
@@ -277,6 +297,7 @@ void ClusterView::reset(const std::string& container) {
   {
     std::lock_guard guard(mutex_);
     unplaced_.erase(container);
+    placing_.erase(container);
     std::erase_if(homes_, [within = within(container)](const auto& home) { return is_within(home.first, within); });
     resets_.fetch_add(1, std::memory_order_release);
   }

@@ -43,7 +43,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   /// A cut through all tasks' containers of that name: each step is in it wholly or not at all, and none is held up for
   /// longer than it takes to tell the tasks. It waits for the steps under way that may change variables, whether they
   /// have begun to or not. A variable that has a home counts there alone, whatever another client has left elsewhere;
-  /// others of one name on two tasks are an error, and so is a task that is not there, if it is the home of one.
+  /// others of one name on two tasks are an error, and so is a task that is not there, if it is the home of one. What
+  /// was restored and is nowhere yet is in it too.
   using Variables = ContainerAsk::Variables;
   void snapshot(const std::string& container, std::function<void(Result<Variables>)> done);
   /// Sets variables where they are; those that are nowhere yet when a step first uses them.
@@ -88,6 +89,7 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   std::vector<std::string> devices_;
   std::unordered_map<std::string, uint32_t> numbers_;              // of devices
   std::map<std::string, std::map<std::string, Tensor>> unplaced_;  // by container: restored, and nowhere yet
+  std::map<std::string, std::map<std::string, Tensor>> placing_;   // the same, about to be sent to their homes
   std::map<std::string, uint32_t> homes_;                          // of resources
   std::atomic<uint64_t> resets_{0};
   std::map<std::string, std::set<std::string>> holders_;  // by container: tasks that were ever homes in it

@@ -453,6 +453,10 @@ TEST_CASE("what is restored is where a step uses it, in any number of tasks, and
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     FakeCluster cluster(seed);
     REQUIRE(cluster.client->restore(taken).ok());  // nothing has been used yet
+    const auto same = cluster.client->snapshot().get();
+    REQUIRE(same.ok());
+    CHECK(same->variables.size() == 3);
+    for (const auto& [name, value] : same->variables) CHECK(number(value) == 5.f);
     Counters c(*cluster.client);
     REQUIRE(c.session.run(c.add).ok());
     const auto values = c.session.run(c.reads);
