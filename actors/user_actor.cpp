@@ -270,6 +270,11 @@ Status add_actor(Engine& engine, const std::string& name, const caf::actor& acto
   TROUPE_RETURN_IF_ERROR(engine.status());
   if (!actor) return invalid_argument("an empty actor cannot be '{}'", name);
   if (name.empty()) return invalid_argument("the name of an actor is empty");
+  if (actor->node() != actor->home_system().node())
+    return invalid_argument(
+        "the actor for '{}' is of another process, to which no request goes: add one of this "
+        "process that asks it, or serve() a session there",
+        name);
   return engine.impl().directory->add(key_of(name), std::make_unique<ActorResource>(name, actor));
 }
 

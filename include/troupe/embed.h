@@ -141,7 +141,7 @@ void register_actor_ops(OpRegistry& ops, KernelRegistry& kernels);
 /// remove_actor or the end of the engine, whatever containers are reset. When it ends, requests that wait and later
 /// ones fail with kFailedPrecondition, which says why; one that reaches it as it ends is dropped (kCancelled). A step
 /// that is cancelled or passes its deadline does not wait for an answer. Any thread. Errors: kAlreadyExists when there
-/// is one of that name, kInvalidArgument for an empty handle or name.
+/// is one of that name, kInvalidArgument for an empty handle or name and for an actor of another process.
 Status add_actor(Engine& engine, const std::string& name, const caf::actor& actor);
 /// Takes it out; requests that wait are cancelled. Any thread. Error: kNotFound.
 Status remove_actor(Engine& engine, const std::string& name);

@@ -92,6 +92,18 @@ RunAnswer ask(caf::scoped_actor& self, const caf::actor& server, RunRequest requ
 
 }  // namespace
 
+TEST_CASE("an actor of another node cannot be a node of a graph itself") {
+  CafNode near, far;
+  ServedGraph g(near.system);
+  const caf::actor server = serve(near.system, g.prepare({}, {g.waits}));
+  const caf::actor there = far.connect(near.publish(server));
+  const auto engine = create_engine(far.system, {.cpu_threads = {1}, .register_ops = register_actor_ops});
+  REQUIRE(engine.ok());
+  refused(add_actor(**engine, "far", there).error(), Code::kInvalidArgument, "'far' is of another process");
+  CHECK(add_actor(*g.engine, "near", server).ok());
+  end_actor(server);
+}
+
 TEST_CASE("an actor of another node feeds a session and gets its results") {
   CafNode near, far;
   ServedGraph g(near.system);
