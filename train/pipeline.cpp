@@ -148,6 +148,7 @@ class Pipeline::Impl {
     goal_ = batches > INT64_MAX - goal_ ? INT64_MAX : goal_ + batches;
     RunSummary summary;
     faults_ = {};
+    begin_wait();
     running_ = true;
     const Status trained = train(on_step, summary);
     running_ = false;
@@ -408,6 +409,12 @@ class Pipeline::Impl {
     return watch_ && kept_ && !gave_up_ && watch_->explains(error, watch_->all());
   }
   bool may_be_lost() const { return error_ && may_be_lost(*error_); }
+  /// A loss that is found from now on is another one than the last.
+  void begin_wait() {
+    const std::lock_guard lock(mutex_);
+    last_update_ = Clock::now();
+    lost_at_ = -1;
+  }
 
   /// Lets the batches under way end and keeps what the variables are then.
   void keep_snapshot(const std::function<void(const StepReport&)>& on_step) {
@@ -430,10 +437,15 @@ class Pipeline::Impl {
     std::unique_lock lock(mutex_);
     going_back_ = true;
     const Error why = *error_;
-    const auto since = Clock::now();
-    const auto deadline = later(Clock::now(), options_.recovery.wait);
-    TaskReport told{.reason = why.message, .step = first_step_ + updates()};
-    ++summary.losses;
+    const int64_t lost_at = first_step_ + updates();
+    // What fails again at the same step though all tasks are there is still the same loss, as is one without an update
+    // since the last.
+    const bool is_known = watch_->lost(watch_->all()).has_value();
+    if (is_known ? last_update_ >= lost_since_ : lost_at > lost_at_) lost_since_ = Clock::now(), ++summary.losses;
+    lost_at_ = std::max(lost_at_, lost_at);
+    const auto since = lost_since_;
+    const auto deadline = later(since, options_.recovery.wait);
+    TaskReport told{.reason = why.message, .step = lost_at};
     lock.unlock();
     tell(told);
     lock.lock();
@@ -598,6 +610,7 @@ class Pipeline::Impl {
       if (--batch.left == 0) {
         if (!error_) {
           ++batches_done_;
+          last_update_ = Clock::now();
           const double m = options_.micro_batches;
           reports_.push_back({first_step_ + updates(), 0, static_cast<float>(batch.loss / m),
                               static_cast<float>(batch.accuracy / m), batch.examples});
@@ -638,7 +651,9 @@ class Pipeline::Impl {
   int64_t batches_done_ = 0, micro_batches_done_ = 0;
   std::optional<Kept> kept_;
   bool going_back_ = false, gave_up_ = false;
-  int in_flight_ = 0;  // steps whose callback has not ended
+  Clock::time_point last_update_ = {}, lost_since_ = {};
+  int64_t lost_at_ = -1;  // the step
+  int in_flight_ = 0;     // steps whose callback has not ended
   bool stop_ = false;
   int snapshots_ = 0;           // calls of snapshot() at work: no batch begins
   bool may_begin_ = false;      // a batch waits for those
@@ -652,6 +667,7 @@ class Pipeline::Impl {
 Result<Metrics> Pipeline::Impl::evaluate(const Dataset& batches) {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Pipeline::evaluate"));
   const auto give_up = later(Clock::now(), options_.recovery.wait);
+  begin_wait();
   for (;;) {
     TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
     look_after_tasks();

@@ -140,4 +140,57 @@ TEST_CASE("a pipeline's task that does not come back is the run's error, or a st
   }
 }
 
+TEST_CASE("a pipeline whose dataset or task fails again and again ends with that when its wait is over") {
+  const auto wait = std::chrono::milliseconds(500);
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  options.devices = worker_devices(2, 1);
+  options.recovery.wait = wait;
+  const Dataset model = points(6);
+  for (const int64_t good : {0, 3}) {
+    INFO(good << " batches before it");
+    const auto unavailable = points(6).map([read = std::make_shared<std::atomic<int64_t>>(0), good](Element batch) {
+      if (read->fetch_add(1) % (good + 1) < good) return Result<Element>(std::move(batch));
+      return Result<Element>(make_error(Code::kUnavailable, "the store of files is away"));
+    });
+    const auto pipeline = pipeline_of(*client, stages_of(2, false), unavailable, options);
+    const auto begun = std::chrono::steady_clock::now();
+    const auto summary = pipeline->run(6);
+    REQUIRE_FALSE(summary.ok());
+    CHECK_THAT(summary.error().str(), Catch::Contains("the store of files is away"));
+    CHECK(std::chrono::steady_clock::now() - begun >= wait);
+  }
+  // A task that ends at each try.
+  options.recovery.on_task = [&](const TaskReport& report) {
+    if (report.back) cluster.workers[1].reset();
+    else if (!cluster.workers[1]) cluster.start(1);
+  };
+  const auto pipeline = pipeline_of(*client, stages_of(2, false), model, options);
+  cluster.workers[1].reset();
+  const auto summary = pipeline->run(6);
+  REQUIRE_FALSE(summary.ok());
+  CHECK_THAT(summary.error().str(), Catch::Contains("task:1"));
+}
+
+TEST_CASE("a pipeline gets over each loss, however long ago the last one was") {
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  options.devices = worker_devices(2, 1);
+  options.recovery.wait = std::chrono::seconds(2);
+  const auto pipeline = pipeline_of(*client, stages_of(2, false), points(6), options);
+  REQUIRE(pipeline->run(1).ok());
+  for (int i = 0; i < 4; ++i) {
+    cluster.workers[1].reset();
+    cluster.start(1);
+    const auto until = std::chrono::steady_clock::now() + options.recovery.wait / 2;
+    do {
+      const auto tested = pipeline->evaluate(points(2));
+      INFO((tested.ok() ? std::string() : tested.error().str()));
+      REQUIRE(tested.ok());
+    } while (std::chrono::steady_clock::now() < until);
+  }
+}
+
 }  // namespace troupe::nn
