@@ -89,6 +89,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   Launches launches;
   Status faults;  // of on_step
   std::unique_lock lock(mutex_);
+  begin_wait();
   look_after_tasks();
   if (broken_) recover(lock, true);
   running_ = true;
@@ -205,11 +206,12 @@ void Trainer::Impl::give_back() {
 Result<Metrics> Trainer::Impl::evaluate(const Dataset& batches) {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::evaluate"));
   const auto give_up = later(Clock::now(), options_.recovery.wait);
-  while (true) {
+  for (bool again = false; true; again = true) {
     TROUPE_ASSIGN(const std::shared_ptr<BatchSource> source, BatchSource::make(batches));
     std::vector<Prepared> tests;
     {
       std::unique_lock lock(mutex_);
+      if (!again) begin_wait();
       look_after_tasks();
       if (broken_) recover(lock, true);
       catch_up(lock, true);

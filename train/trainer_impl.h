@@ -200,6 +200,10 @@ class Trainer::Impl {
   }
   /// Between two runs: waits until the updates that were lost are made again. A stop, where it is heeded, ends it.
   void catch_up(std::unique_lock<std::mutex>& lock, bool heed_stop);
+  /// A call begins that may wait for tasks. What was lost before may have come back long ago.
+  void begin_wait() {
+    if (!running_) asked_at_ = Clock::now();
+  }
   /// Looks what has become of the tasks.
   void look_after_tasks();
   /// kAsync, kHybrid: leaves out replica `i`, whose step has failed, if no more than its own task is lost.
@@ -242,9 +246,10 @@ class Trainer::Impl {
   bool running_ = false;     // one is in run()
   std::optional<Kept> kept_;
   Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
-  int64_t lost_at_ = -1;  // the step
-  int64_t position_ = 0;  // of the dataset: elements before those that are counted by filled_
-  int losses_ = 0;        // of the run
+  Clock::time_point asked_at_ = {};  // when the last call began that may wait for tasks
+  int64_t lost_at_ = -1;             // the step
+  int64_t position_ = 0;             // of the dataset: elements before those that are counted by filled_
+  int losses_ = 0;                   // of the run
   std::deque<TaskReport> news_;
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;

@@ -142,7 +142,7 @@ void Trainer::Impl::recover(std::unique_lock<std::mutex>& lock, bool heed_stop) 
   for (auto& launch : launches) launch();
   lock.lock();
   changed_.wait(lock, [&] { return in_flight_ == 0; });
-  const auto deadline = later(lost_since_, options_.recovery.wait);
+  const auto deadline = later(std::max(lost_since_, asked_at_), options_.recovery.wait);
   const auto ends = [&] { return heed_stop && stop_; };
   for (bool again = false; broken_ && !error_ && !ends(); again = true) {
     // What has failed without a task being lost is not tried again at once.
@@ -206,6 +206,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   broken_.reset();
   next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
   done_ = started_ = kept.step - first_step_;
+  if (done_ >= target_) last_update_ = Clock::now();  // none is to be made again: the next loss is another one
   position_ = kept.batches;
   filled_ = taken_ = 0;
   miscounted_ = counting_ = seen_ = false;

@@ -57,12 +57,13 @@ Status Trainer::Impl::assign(const Snapshot& snapshot) {
 
 Result<Snapshot> Trainer::Impl::snapshot() {
   TROUPE_RETURN_IF_ERROR(engine_.may_wait("Trainer::snapshot"));
-  while (true) {
+  for (bool again = false; true; again = true) {
     auto promise = std::make_shared<std::promise<std::optional<Result<Snapshot>>>>();
     auto future = promise->get_future();
     Launches launches;
     {
       std::unique_lock lock(mutex_);
+      if (!again) begin_wait();
       look_after_tasks();
       while (broken_ && !goes_on_from_kept()) recover(lock, false);
       if ((broken_ || gave_up_) && kept_->snapshot) return *kept_->snapshot;

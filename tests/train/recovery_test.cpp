@@ -196,6 +196,35 @@ TEST_CASE("a loss between two runs costs nothing that is seen") {
   check_values(values_of(*f.client, f.trainer->variables()), expected);
 }
 
+TEST_CASE("a call gets over each loss, however long ago that or the last one was") {
+  constexpr auto kWait = seconds(2);
+  LossFixture f(2, kSyncMode, [&](TrainerOptions& o) { o.recovery.wait = kWait; });
+  const auto keep_busy = [&](std::chrono::nanoseconds time, const std::function<void()>& what) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < until) what();
+  };
+  const auto evaluate = [&] {
+    const auto tested = f.trainer->evaluate(circle(96, 32, 1, 5));
+    INFO((tested.ok() ? std::string() : tested.error().str()));
+    REQUIRE(tested.ok());
+  };
+  f.run(3);
+  for (int i = 0; i < 3; ++i) {
+    f.kill(1);
+    f.start_missing();
+    keep_busy(kWait * 2 / 3, evaluate);
+  }
+  // What was lost and came back before anybody asked.
+  for (const bool runs : {false, true}) {
+    f.kill(1);
+    f.start_missing();
+    keep_busy(kWait * 5 / 4, [&] { values_of(*f.client, Variables("other")); });
+    if (runs) f.run(3);
+    else evaluate();
+  }
+  CHECK(f.trainer->step() == 6);
+}
+
 TEST_CASE("local replicas that lose a task make all their updates") {
   LossFixture f(2, kLocalMode, [](TrainerOptions& o) { o.local_steps = 3; });
   const auto summary = f.run(24, [&](const StepReport& report) {
