@@ -105,7 +105,10 @@ class Trainer::Impl {
   }
   /// Whether nothing may begin any more, at least for now.
   bool halted() const { return error_ || broken_ || closing_; }
-  bool may_update() const { return !halted() && !ended_ && !stopping_ && !stop_ && started_ < target_; }
+  /// Whether the run in progress is to end. A stop that comes between two runs is for the next one: what makes lost
+  /// updates again does not heed it.
+  bool is_to_stop() const { return running_ && stop_; }
+  bool may_update() const { return !halted() && !ended_ && !stopping_ && !is_to_stop() && started_ < target_; }
   bool may_compute(const Replica& r) const;
   /// The fewest updates that a replica has made, of those that are not aside.
   int64_t slowest() const;

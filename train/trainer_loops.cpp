@@ -23,7 +23,7 @@ bool Trainer::Impl::may_compute(const Replica& r) const {
     case ReplicaMode::kAsync:
       if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
       [[fallthrough]];
-    case ReplicaMode::kSync: return started_ < target_ && !stop_;
+    case ReplicaMode::kSync: return started_ < target_ && !is_to_stop();
   }
   return false;
 }

@@ -225,6 +225,20 @@ TEST_CASE("a call gets over each loss, however long ago that or the last one was
   CHECK(f.trainer->step() == 6);
 }
 
+TEST_CASE("a stop between two runs keeps no snapshot from updates that are made again") {
+  for (const Mode& mode : {kSyncMode, kAsyncMode, kHybridMode, kLocalMode}) {
+    INFO(mode.name);
+    LossFixture f(2, mode);
+    f.run(5);
+    f.trainer->stop();
+    f.kill(0);
+    f.start_missing();
+    CHECK(step_of(f.snapshot()).value() == f.trainer->step());
+    CHECK(f.run(5).stopped);  // it was for this one
+    CHECK(f.run(5).updates == 5);
+  }
+}
+
 TEST_CASE("local replicas that lose a task make all their updates") {
   LossFixture f(2, kLocalMode, [](TrainerOptions& o) { o.local_steps = 3; });
   const auto summary = f.run(24, [&](const StepReport& report) {
