@@ -16,6 +16,50 @@ struct JoinStrings {
   template <class T> static T apply(const T& a, const T& b) { return a + b; }
 };
 
+/// Powers by one exponent whose result is a product, a quotient or a root: within 2 units in the last place of pow's.
+struct FirstPower {
+  template <class T> static T apply(T a, T) { return a; }
+};
+struct SecondPower {
+  template <class T> static T apply(T a, T) { return a * a; }
+};
+struct ThirdPower {
+  template <class T> static T apply(T a, T) { return a * a * a; }
+};
+struct InversePower {
+  template <class T> static T apply(T a, T) { return T(1) / a; }
+};
+/// Of -0 and -infinity pow gives 0 and infinity.
+struct HalfPower {
+  template <class T> static T apply(T a, T) {
+    return a == -std::numeric_limits<T>::infinity() ? -a : std::sqrt(a) + T(0);
+  }
+};
+struct InverseHalfPower {
+  template <class T> static T apply(T a, T b) { return T(1) / HalfPower::apply(a, b); }
+};
+
+/// PowFloats. An exponent that is one for all is looked at as the kernel runs: within a loop of the graph it is known
+/// no earlier.
+template <class T> bool power_loop(void* out, const void* a, const void* b, int64_t n, Operands operands) {
+  using elementwise::binary_loop;
+  const auto run = [&](auto power) { return binary_loop<decltype(power), T>().loop(out, a, b, n, operands); };
+  if (operands == Operands::kRightScalar) {
+    const auto exponent = static_cast<double>(widen(*static_cast<const T*>(b)));
+    if (exponent == 2) return run(SecondPower());
+    if (exponent == 3) return run(ThirdPower());
+    if (exponent == 0.5) return run(HalfPower());
+    if (exponent == -0.5) return run(InverseHalfPower());
+    if (exponent == 1) return run(FirstPower());
+    if (exponent == -1) return run(InversePower());
+  }
+  return run(PowFloats());
+}
+template <class... T> void add_power_kernels(KernelRegistry& kernels, TypeList<T...>) {
+  add_binary_loops(kernels, "Pow", std::array{TypedLoop<BinaryLoop>{dtype_of<T>, dtype_of<T>, power_loop<T>}...},
+                   kDearGrain, "", true);
+}
+
 // --- gradients ---
 
 Status addition_gradient(GradientContext& c) {
@@ -179,7 +223,8 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
 
   ops.add(binary_op("Pow", all, "x to the power y. An integer to a negative power is an error."),
           gradient(pow_gradient));
-  add_binary_kernels<PowFloats>(kernels, "Pow", float_or_complex, kDearGrain);
+  add_power_kernels(kernels, FloatTypes{});
+  add_binary_kernels<PowFloats>(kernels, "Pow", TypeList<complex64>{}, kDearGrain);
   add_binary_kernels<PowIntegers>(kernels, "Pow", integers, kDearGrain);
   ops.add(binary_op("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
           gradient(winner_gradient("GreaterEqual")));
