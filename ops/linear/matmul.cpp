@@ -120,6 +120,23 @@ Status matmul_gradient(GradientContext& c) {
   return {};
 }
 
+/// The gradient by one matrix that many are multiplied by: one product of all their rows, which saves a matrix for each
+/// of them and the sum over these. Nothing where the shapes do not say that it is so.
+Output shared_matrix_gradient(GradientContext& c) {
+  const PartialShape &a = c.input(0).shape(), &b = c.input(1).shape();
+  const DType dtype = c.dy(0).dtype();
+  if (!a.has_rank() || !b.has_rank() || a.rank() < 3 || b.rank() != 2 || !b.fully_known()) return {};
+  if (b[0] <= 0 || b[1] <= 0 || c.node().attrs().get_or("adj_x", false)) return {};
+  if (dtype == DType::kComplex64) return {};  // whose adjoints are conjugated too
+  const bool tb = c.node().attrs().get_or("adj_y", false);
+  const auto rows = [&](Output x, int64_t size) {
+    const int64_t sizes[] = {-1, size};
+    return c.op("Reshape", {x, int_vector(c, sizes)});
+  };
+  const Output x = rows(c.input(0), b[tb ? 1 : 0]), g = rows(c.dy(0), b[tb ? 0 : 1]);
+  return tb ? c.op("MatMul", {g, x}, {{"transpose_a", true}}) : c.op("MatMul", {x, g}, {{"transpose_a", true}});
+}
+
 Status batch_matmul_gradient(GradientContext& c) {
   Output da, db;
   const bool typed = c.node().op().name() == "BatchMatMulV3";
@@ -128,7 +145,8 @@ Status batch_matmul_gradient(GradientContext& c) {
                       to_string(c.input(0).dtype()), to_string(c.input(1).dtype()), to_string(c.dy(0).dtype()));
   TROUPE_RETURN_IF_ERROR(product_gradient(c, typed ? "BatchMatMulV3" : "BatchMatMulV2", "adj_x", "adj_y", da, db));
   if (da) c.set_dx(0, sum_batches(c, da, c.input(0), c.input(1)));
-  if (db) c.set_dx(1, sum_batches(c, db, c.input(1), c.input(0)));
+  if (const Output shared = db ? shared_matrix_gradient(c) : Output()) c.set_dx(1, shared);
+  else if (db) c.set_dx(1, sum_batches(c, db, c.input(1), c.input(0)));
   return {};
 }
 

@@ -110,6 +110,29 @@ TEST_CASE("Gradients of products agree with finite differences") {
     }
 }
 
+TEST_CASE("The gradient by a matrix that many share is one product, not a product for each and a sum") {
+  for (bool tb : {false, true}) {
+    const Tensor b = random_tensor<double>(matrix(tb, 4, 2), 2);
+    for (const Shape& sa : {Shape{2, 3, 4}, Shape{2, 1, 3, 4}, Shape{0, 3, 4}}) {
+      const Tensor a = random_tensor<double>(sa, 1);
+      check_gradients("BatchMatMulV2", {a, b}, {{"adj_y", tb}}, {0, 1});
+      check_gradients("BatchMatMulV3", {a, b}, {{"adj_y", tb}, {"Tout", DType::kFloat64}}, {0, 1});
+    }
+    check_gradients("BatchMatMulV2", {random_tensor<double>({2, 4, 3}, 1), b}, {{"adj_x", true}, {"adj_y", tb}},
+                    {0, 1});
+    Graph graph(op_library()->ops);
+    const Scope scope(graph);
+    const Output y = scope.op(
+        "BatchMatMulV2",
+        {scope.constant(random_tensor<float>({2, 3, 4}, 1)), scope.constant(random_tensor<float>(b.shape(), 2))},
+        {{"adj_y", tb}});
+    const auto dxs = gradients(scope, {y}, {y.node->inputs()[1]});
+    REQUIRE(dxs.ok());
+    CHECK((*dxs)[0].node->op().name() == "MatMul");
+    CHECK((*dxs)[0].shape().str() == PartialShape(b.shape()).str());
+  }
+}
+
 TEST_CASE("Products that do not fit are errors that name the shapes") {
   const Tensor a = random_tensor<float>({64, 784}, 1), b = random_tensor<float>({500, 10}, 2),
                v = random_tensor<float>({3}, 3);
