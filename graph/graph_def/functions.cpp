@@ -256,7 +256,8 @@ class Lowering {
       const auto* types = find_attr(node, arg.type_list_attr);
       return types ? types->list().type_size() : 0;
     }
-    return 1;
+    const auto* types = arg.type_attr.empty() ? nullptr : find_attr(node, arg.type_attr);  // of ops not registered
+    return types && types->value_case() == proto::AttrValue::kList ? types->list().type_size() : 1;
   }
 
   /// "node:output:i", as functions write it, as "prefix/node:port".
@@ -280,15 +281,19 @@ class Lowering {
     int port = 0;
     if (!number.empty() && std::from_chars(number.data(), number.data() + number.size(), port).ec != std::errc())
       return missing();
-    if (const OpDef* op = ops_.find(node.op()); op && !output.empty()) {
+    const OpDef* op = ops_.find(node.op());
+    const auto old = op ? std::nullopt : outputs_of_old_op(node.op(), ops_);
+    if ((op || old) && !output.empty()) {
+      const int within = port;
       bool found = false;
-      for (const ArgDef& arg : op->outputs()) {
+      for (const ArgDef& arg : (op ? *op : *old).outputs()) {
         found = arg.name == output;
         if (found) break;
-        TROUPE_ASSIGN(const int n, length(node, arg, *op));
+        TROUPE_ASSIGN(const int n, length(node, arg, op ? *op : *old));
         port += n;
       }
-      if (!found) return missing();
+      if (!found && op) return missing();
+      if (!found) port = within;  // the only output, whatever its name was
     } else if (const auto f = functions_.find(node.op()); f != functions_.end()) {
       for (const proto::OpArg& arg : f->second->signature().output_arg()) {
         if (arg.name() == output) break;

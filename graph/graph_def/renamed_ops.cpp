@@ -135,6 +135,30 @@ std::string newer_form(const std::string& op, const OpRegistry& ops) {
   return ops.find(name) ? name : "";
 }
 
+std::optional<OpDef> outputs_of_old_op(const std::string& op, const OpRegistry& ops) {
+  const auto outputs = [&](std::initializer_list<std::string_view> texts) {
+    OpDef out(op);
+    for (const std::string_view text : texts) out.output(text);
+    return out;
+  };
+  if (op == "FusedBatchNormGrad" || op == "FusedBatchNormGradV2")
+    return outputs(
+        {"x_backprop: T", "scale_backprop: T", "offset_backprop: T", "reserve_space_3: T", "reserve_space_4: T"});
+  if (op == "MapUnstageNoKey" || op == "OrderedMapUnstageNoKey") return outputs({"key: int64", "values: dtypes"});
+  if (op == "TakeManySparseFromTensorsMap")
+    return outputs({"sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64"});
+  if (op == "ParseSequenceExample")
+    return outputs({"context_sparse_indices: Ncontext_sparse * int64", "context_sparse_values: context_sparse_types",
+                    "context_sparse_shapes: Ncontext_sparse * int64", "context_dense_values: Tcontext_dense",
+                    "feature_list_sparse_indices: Nfeature_list_sparse * int64",
+                    "feature_list_sparse_values: feature_list_sparse_types",
+                    "feature_list_sparse_shapes: Nfeature_list_sparse * int64",
+                    "feature_list_dense_values: feature_list_dense_types",
+                    "feature_list_dense_lengths: Nfeature_list_dense * int64"});
+  const OpDef* newer = ops.find(newer_form(op, ops));
+  return newer ? std::optional(*newer) : std::nullopt;
+}
+
 void rename_old_ops(proto::GraphDef& def, const OpRegistry& ops) {
   std::vector<proto::NodeDef> added;
   for (proto::NodeDef& node : *def.mutable_node()) {

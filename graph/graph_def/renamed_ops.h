@@ -2,6 +2,7 @@
 // Ops of TensorFlow's older graphs whose handles of queues, readers, tables and accumulators are references to strings,
 // and those that have new versions.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "graph/graph_def/graph.pb.h"
@@ -11,6 +12,10 @@ namespace troupe {
 
 /// The name that an op takes on; empty where it keeps its own.
 std::string newer_form(const std::string& op, const OpRegistry& ops);
+
+/// The outputs, in order, of an op that becomes another, for names of outputs in functions; nothing for other ops. They
+/// may have more than the op had at the end, and names that it did not have where it had one output.
+std::optional<OpDef> outputs_of_old_op(const std::string& op, const OpRegistry& ops);
 
 /// Gives each such op of `def` the name of its form for handles, QueueDequeue that of QueueDequeueV2 and
 /// AccumulatorTakeGradient that of ResourceAccumulatorTakeGradient: inputs, outputs and attributes are the same but for

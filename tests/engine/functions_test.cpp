@@ -98,6 +98,34 @@ TEST_CASE("a call becomes the nodes of its function, and calls nest") {
   CHECK(t.graph.find("y/one/sum"));
 }
 
+TEST_CASE("functions name the outputs of ops that become others as these ops did") {
+  Imported t;
+  const auto sizes = [](const std::string& name, const std::string& count) {
+    return node_def(
+        name, "Const", "",
+        "attr { key: 'dtype' value { type: DT_INT32 } } attr { key: 'value' value { tensor { dtype: DT_INT32 "
+        "tensor_shape { dim { size: " +
+            count + " } } int_val: 1 } } } ");
+  };
+  const std::string types = "attr { key: 'T' value { type: DT_FLOAT } } attr { key: 'U' value { type: DT_FLOAT } } ";
+  const std::string norm =
+      sizes("four", "4") + sizes("one", "1") + node_def("image", "Reshape", "a four:output:0") +
+      node_def("v", "Reshape", "a one:output:0") + node_def("twice", "AddV2", "v:output:0 v:output:0") +
+      node_def("n", "FusedBatchNormV2", "image:output:0 v:output:0 twice:z:0 v:output:0 v:output:0", types) +
+      node_def("g", "FusedBatchNormGradV2",
+               "image:output:0 image:output:0 v:output:0 n:reserve_space_1:0 n:reserve_space_2:0", types);
+  const auto gives = [&](const std::string& name, const std::string& output) {
+    return function(name, "a", norm + node_def("sum", "Add", output + " " + output), "sum:z:0");
+  };
+  REQUIRE(t.load(node("y", "PartitionedCall", "x", func("f", "of_y")) +
+                     node("m", "PartitionedCall", "x", func("f", "of_m")) +
+                     node("o", "PartitionedCall", "x", func("f", "of_o")),
+                 gives("of_y", "n:y:0") + gives("of_m", "n:batch_mean:0") + gives("of_o", "g:offset_backprop:0")));
+  CHECK(t.run(3, "y:0") == 12);  // twice the offset, since there is but one pixel
+  CHECK(t.run(3, "m:0") == 6);
+  CHECK(t.run(3, "o:0") == 6);
+}
+
 TEST_CASE("If runs the branch taken only") {
   Imported t;
   const std::string positive = function("positive", "a", node_def("root", "Sqrt", "a"), "root:y:0");
