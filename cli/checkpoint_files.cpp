@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <set>
 
@@ -48,6 +49,40 @@ std::map<std::string, std::string> keys_of_objects(const CheckpointReader& check
   return out;
 }
 
+/// The name of a partitioned variable and the number of its part: of "x/part_2/Adam" "x/Adam" and 2.
+std::optional<std::pair<std::string, int64_t>> partitioned_name(const std::string& name) {
+  static constexpr std::string_view kPart = "/part_";
+  const size_t at = name.find(kPart);
+  if (at == std::string::npos) return {};
+  const char *begin = name.data() + at + kPart.size(), *end = name.data() + name.size();
+  int64_t number = 0;
+  const auto [rest, error] = std::from_chars(begin, end, number);
+  if (error != std::errc() || number < 0 || (rest != end && *rest != '/')) return {};
+  return std::pair{name.substr(0, at) + std::string(rest, end), number};
+}
+
+/// Part `number` of a tensor of shape `whole`, of which the parts have these shapes, by number; nothing where they are
+/// not all of it, one after the other along one axis.
+std::optional<TensorSlice> part_of(const Shape& whole, const std::map<int64_t, PartialShape>& parts, int64_t number) {
+  for (int axis = 0; axis < whole.rank(); ++axis) {
+    TensorSlice slice = TensorSlice::all(whole);
+    int64_t next = 0, size = 0;
+    bool fits = true;
+    for (const auto& [n, part] : parts) {
+      fits = fits && n == next++ && part.fully_known() && part.rank() == whole.rank();
+      for (int d = 0; fits && d < whole.rank(); ++d) fits = d == axis || part[d] == whole[d];
+      if (!fits) break;
+      if (n == number) {
+        slice.begin[static_cast<size_t>(axis)] = size;
+        slice.part = part.shape();
+      }
+      if (__builtin_add_overflow(size, part[axis], &size)) return {};
+    }
+    if (fits && size == whole[axis]) return slice;
+  }
+  return {};
+}
+
 /// What a restore finds, variable by variable.
 class Restore {
  public:
@@ -55,6 +90,10 @@ class Restore {
       : checkpoint_(checkpoint), keys_(keys_of_objects(checkpoint)) {
     for (const auto& e : checkpoint.entries())
       if (e.name != kSavedObjects) left_.insert(std::string(e.name));
+    for (const auto& [container, named] : variables.containers)
+      for (const auto& [name, variable] : named)
+        if (const auto partitioned = partitioned_name(name))
+          parts_[{container, partitioned->first}].emplace(partitioned->second, variable.shape);
     for (const auto& [container, named] : variables.containers)
       for (const auto& [name, variable] : named) find(container, name, variable);
   }
@@ -64,6 +103,7 @@ class Restore {
 
   struct Found {
     std::string container, name, key;
+    std::optional<TensorSlice> slice;
     DType dtype;
   };
   const std::vector<Found>& found() const { return found_; }
@@ -76,9 +116,11 @@ class Restore {
  private:
   void find(const std::string& container, const std::string& name, const GraphVariables::Variable& variable) {
     std::string key = name;
+    std::optional<TensorSlice> slice;
     auto described = checkpoint_.find(key);
     if (!described.ok() && !variable.key.empty() && checkpoint_.find(variable.key).ok()) {
       key = variable.key;
+      slice = variable.slice;
       described = checkpoint_.find(key);
     }
     const auto by_object = keys_.find(variable.object.empty() ? name : variable.object);
@@ -86,22 +128,35 @@ class Restore {
       key = by_object->second;
       described = checkpoint_.find(key);
     }
+    if (const auto partitioned = partitioned_name(name); !described.ok() && partitioned) {
+      const auto whole = checkpoint_.find(partitioned->first);
+      if (whole.ok()) slice = part_of(whole->second, parts_.at({container, partitioned->first}), partitioned->second);
+      if (slice) {
+        key = partitioned->first;
+        described = whole;
+      }
+    }
     if (!described.ok() && described.error().code == Code::kNotFound)
       return missing_.push_back({container, name, variable.needed});
     left_.erase(key);
     if (!described.ok()) return misfits_.push_back(described.error().message);
     const auto& [dtype, shape] = *described;
     const bool same = dtype == variable.dtype || (is_floating(dtype) && is_floating(variable.dtype));
-    if (!same || !variable.shape.compatible(shape))
+    if (slice && slice->whole != shape)
+      return misfits_.push_back(fmt::format("{} is {}{}, and variable {} a part of {}", in_quotes(key),
+                                            to_string(dtype), shape.str(), in_quotes(name), slice->whole.str()));
+    if (!same || !variable.shape.compatible(slice ? slice->part : shape))
       return misfits_.push_back(fmt::format("{} is {}{}, and the variable {}{}", in_quotes(key), to_string(dtype),
-                                            shape.str(), to_string(variable.dtype), variable.shape.str()));
-    found_.push_back({container, name, key, variable.dtype});
+                                            (slice ? slice->part : shape).str(), to_string(variable.dtype),
+                                            variable.shape.str()));
+    found_.push_back({container, name, key, std::move(slice), variable.dtype});
   }
 
   const CheckpointReader& checkpoint_;
   const std::map<std::string, std::string> keys_;
   std::set<std::string> left_;
   std::vector<std::string> misfits_;
+  std::map<std::pair<std::string, std::string>, std::map<int64_t, PartialShape>> parts_;  // by container and whole
   std::vector<Found> found_;
   std::vector<Missing> missing_;
 };
@@ -112,13 +167,20 @@ Output without_identities(Output o) {
   return o;
 }
 
-/// The tensor of a checkpoint that `assign` sets its variable to; empty where it sets it to another value.
-std::string restored_key(const Node& assign) {
+/// The tensor of a checkpoint, and what of it, that `assign` sets its variable to; empty where it sets it to another
+/// value.
+std::pair<std::string, std::optional<TensorSlice>> restored(const Node& assign) {
   const Output value = without_identities(assign.inputs()[1]);
   if (value.node->op().name() != "RestoreV2") return {};
-  const auto* names = without_identities(value.node->inputs()[1]).node->attrs().get<Tensor>("value");
-  if (!names || names->dtype() != DType::kString || value.port >= names->elements()) return {};
-  return names->data<std::string>()[value.port];
+  const auto text = [&](int input) -> std::string {
+    const auto* texts = without_identities(value.node->inputs()[input]).node->attrs().get<Tensor>("value");
+    const bool there = texts && texts->dtype() == DType::kString && value.port < texts->elements();
+    return there ? texts->data<std::string>()[value.port] : "";
+  };
+  const std::string part = text(2);
+  if (part.empty()) return {text(1), {}};
+  auto slice = TensorSlice::parse(part);
+  return slice.ok() ? std::pair{text(1), std::optional(std::move(*slice))} : std::pair{std::string(), std::nullopt};
 }
 
 const std::string& variable_of(const Node& handle) {
@@ -169,11 +231,13 @@ GraphVariables GraphVariables::of(const Graph& graph, std::span<const Node* cons
     const Node& n = graph.node(id);
     if (n.op().name() != "AssignVariableOp") continue;
     const Node& handle = *without_identities(n.inputs()[0]).node;
-    const std::string key = restored_key(n);
+    auto [key, slice] = restored(n);
     if (key.empty() || handle.op().name() != "VarHandleOp") continue;
     auto& named = out.containers[container_of_handle(handle)];
-    if (const auto found = named.find(variable_of(handle)); found != named.end() && found->second.key.empty())
-      found->second.key = key;
+    if (const auto found = named.find(variable_of(handle)); found != named.end() && found->second.key.empty()) {
+      found->second.key = std::move(key);
+      found->second.slice = std::move(slice);
+    }
   }
   return out;
 }
@@ -221,7 +285,7 @@ Status restore_variables(Engine& engine, const GraphVariables& variables, const 
                       counted(missing.size(), "variable"), listed(missing), others);
   std::map<std::string, Snapshot> values;
   for (const auto& f : restore.found()) {
-    TROUPE_ASSIGN(const Tensor saved, checkpoint.read(f.key, {}));
+    TROUPE_ASSIGN(const Tensor saved, checkpoint.read(f.key, f.slice));
     auto value = converted({f.name, f.dtype}, saved);
     if (!value.ok()) {
       value.error().message =
@@ -268,8 +332,18 @@ Status save_variables(Engine& engine, const GraphVariables& variables, const std
   std::vector<TensorToSave> tensors;
   for (const auto& [container, named] : variables.containers) {
     TROUPE_ASSIGN(const Snapshot snapshot, engine.snapshot(container).get());
-    for (const auto& [name, value] : snapshot.variables)
-      tensors.push_back({name, value.dtype(), value.shape(), {}, [value]() -> Result<Tensor> { return value; }});
+    for (const auto& [name, value] : snapshot.variables) {
+      const auto variable = named.find(name);
+      const bool part = target.kind == CheckpointKind::kBundle && variable != named.end() && variable->second.slice &&
+                        variable->second.slice->part == value.shape();
+      TensorToSave tensor{name, value.dtype(), value.shape(), {}, [value]() -> Result<Tensor> { return value; }};
+      if (part) {
+        tensor.name = variable->second.key;
+        tensor.slice = variable->second.slice;
+        tensor.whole = tensor.slice->whole;
+      }
+      tensors.push_back(std::move(tensor));
+    }
   }
   if (tensors.empty())
     return make_error(Code::kFailedPrecondition, "checkpoint {}: no variable of the graph has a value",

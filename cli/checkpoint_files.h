@@ -3,6 +3,7 @@
 // the variables of a graph begun with them. Implemented in cli/checkpoint_files.cpp.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,8 +33,9 @@ struct GraphVariables {
     DType dtype = DType::kInvalid;
     PartialShape shape = {};
     bool needed = false;
-    std::string key = {};     // the tensor that the graph's own restore reads it from
-    std::string object = {};  // its name in Python
+    std::string key = {};                   // the tensor that the graph's own restore reads it from
+    std::optional<TensorSlice> slice = {};  // what it is of that tensor, where that is a part
+    std::string object = {};                // its name in Python
   };
   /// By container and name.
   std::map<std::string, std::map<std::string, Variable>> containers;
@@ -47,11 +49,12 @@ struct GraphVariables {
 };
 
 /// Sets the variables from a checkpoint: by their names, by `key`, or by the names in Python that the objects of a
-/// tf.train.Checkpoint have, which are compared with `object` where it is set. Floating numbers become those of the
-/// variable's dtype. What is left as it was is told by `notes`, a line each with all names: variables that have a value
-/// and no tensor, and tensors without a variable. Errors: those of the reader; kInvalidArgument with all tensors of
-/// other types or shapes; kNotFound with all needed variables that have neither tensor nor value, and where no tensor
-/// is a variable's.
+/// tf.train.Checkpoint have, which are compared with `object` where it is set. The variables "x/part_0", "x/part_1",
+/// ... of a partitioned variable are parts of tensor "x" along the axis on which their sizes add up to its own, unless
+/// the graph's restore says which parts they are. Floating numbers become those of the variable's dtype. What is left
+/// as it was is told by `notes`, a line each with all names: variables that have a value and no tensor, and tensors
+/// without a variable. Errors: those of the reader; kInvalidArgument with all tensors of other types or shapes;
+/// kNotFound with all needed variables that have neither tensor nor value, and where no tensor is a variable's.
 Status restore_variables(Engine& engine, const GraphVariables& variables, const std::string& path,
                          std::vector<std::string>& notes);
 
@@ -59,7 +62,8 @@ Status restore_variables(Engine& engine, const GraphVariables& variables, const 
 /// kInvalidArgument with all variables that the format cannot hold, and for a folder that cannot be written.
 Status check_target(const GraphVariables& variables, const std::string& path);
 
-/// Writes the variables of the containers; what was there stays until the new one is whole. Errors: those of
+/// Writes the variables of the containers, each by its name, and in TensorFlow's second format those that the graph's
+/// restore reads as parts of a tensor as these parts; what was there stays until the new one is whole. Errors: those of
 /// Engine::snapshot() and write_checkpoint(); kFailedPrecondition where no variable has a value.
 Status save_variables(Engine& engine, const GraphVariables& variables, const std::string& path);
 

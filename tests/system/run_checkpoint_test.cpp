@@ -136,6 +136,72 @@ TEST_CASE("keys of objects are found by the names that their variables had") {
   CHECK(ended.out == "read_v float32[2] [11, 21]\nread_count float32[] 6\n");
 }
 
+TEST_CASE("the parts of a partitioned variable are read from its one tensor, and written as its parts") {
+  const TemporaryDirectory folder;
+  const std::string type = "attr { key: 'dtype' value { type: DT_FLOAT } }";
+  const auto part = [&](const std::string& name, int columns) {
+    return "node { name: '" + name + "' op: 'VarHandleOp' " + type + " attr { key: 'shape' value { shape { " +
+           "dim { size: 2 } dim { size: " + std::to_string(columns) + " } } } } }" + "node { name: '" + name +
+           "/read' op: 'ReadVariableOp' input: '" + name + "' " + type + " }";
+  };
+  const std::string graph = part("w/part_0", 2) + part("w/part_1", 1) + part("w/part_0/Adam", 3);
+  folder.write("g.pbtxt", graph);
+  const Tensor w = Tensor::of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const TensorMap whole = {{"w", w}, {"w/Adam", w}};
+  REQUIRE(write_bundle({}, folder.file("a.ckpt"), to_save(whole)).ok());
+  const auto run = [&](const std::string& file, std::vector<std::string> more) {
+    std::vector<std::string> all = {"run", folder.file(file), "--fetch",
+                                    "w/part_0/read,w/part_1/read,w/part_0/Adam/read"};
+    all.insert(all.end(), more.begin(), more.end());
+    return testing::run(all);
+  };
+  const std::string values =
+      "w/part_0/read float32[2,2] [[1, 2], [4, 5]]\nw/part_1/read float32[2,1] [[3], [6]]\n"
+      "w/part_0/Adam/read float32[2,3] [[1, 2, 3], [4, 5, 6]]\n";
+  const Ended by_names = run("g.pbtxt", {"--checkpoint", folder.file("a.ckpt")});
+  CHECK(by_names.err.empty());
+  CHECK(by_names.out == values);
+
+  // As the graph's own restore has it, and then they are saved as parts.
+  const auto texts = [&](const std::string& name, std::vector<std::string> of) {
+    std::string all;
+    for (const std::string& text : of) all += " string_val: '" + text + "'";
+    return "node { name: '" + name +
+           "' op: 'Const' attr { key: 'dtype' value { type: DT_STRING } } attr { key: 'value' " +
+           "value { tensor { dtype: DT_STRING tensor_shape { dim { size: " + std::to_string(of.size()) + " } }" + all +
+           " } } } }";
+  };
+  std::string restore =
+      "node { name: 'file' op: 'Const' attr { key: 'dtype' value { type: DT_STRING } } attr { key: 'value' value { "
+      "tensor { dtype: DT_STRING tensor_shape { } string_val: 'a' } } } }" +
+      texts("keys", {"w", "w", "w/Adam"}) + texts("parts", {"2 3 -:0,2", "2 3 -:2,1", ""}) +
+      "node { name: 'restore' op: 'RestoreV2' input: 'file' input: 'keys' input: 'parts' attr { key: 'dtypes' value { "
+      "list { type: DT_FLOAT type: DT_FLOAT type: DT_FLOAT } } } }";
+  const char* names[] = {"w/part_0", "w/part_1", "w/part_0/Adam"};
+  for (int i = 0; i < 3; ++i)
+    restore += "node { name: 'set" + std::to_string(i) + "' op: 'AssignVariableOp' input: '" + names[i] +
+               "' input: 'restore:" + std::to_string(i) + "' " + type + " }";
+  folder.write("r.pbtxt", graph + restore);
+  const Ended by_restore =
+      run("r.pbtxt", {"--checkpoint", folder.file("a.ckpt"), "--checkpoint-out", folder.file("b.ckpt")});
+  CHECK(by_restore.err.empty());
+  CHECK(by_restore.out == values);
+  const auto written = CheckpointReader::open({}, folder.file("b.ckpt"));
+  REQUIRE(written.ok());
+  CHECK(written->entries().size() == 2);
+  for (const auto& entry : written->entries()) {
+    CHECK(entry.parts == (entry.name == "w" ? 2 : 1));
+    CHECK(std::ranges::equal(written->read(std::string(entry.name), {})->values<float>(), w.values<float>()));
+  }
+  CHECK(run("g.pbtxt", {"--checkpoint", folder.file("b.ckpt")}).out == values);
+
+  // Parts that do not make the tensor are not taken for it.
+  REQUIRE(write_bundle({}, folder.file("c.ckpt"), to_save(TensorMap{{"w", Tensor::of<float>({1, 2}, {2, 1})}})).ok());
+  check_error(run("g.pbtxt", {"--checkpoint", folder.file("c.ckpt")}), 1, {"no tensor of the graph's 3 variables"});
+  check_error(run("r.pbtxt", {"--checkpoint", folder.file("c.ckpt")}), 1,
+              {"'w' is float32[2,1], and variable 'w/part_0' a part of [2,3]"});
+}
+
 TEST_CASE("what a checkpoint lacks and what nobody takes is listed") {
   const Weights w;
   const TensorMap part = {{"v", kWhole.at("v")}, {"old/w", Tensor::scalar(1.f)}, {"old/x", Tensor::scalar(1.f)}};
