@@ -18,7 +18,14 @@ namespace {
 using proto::NodeDef;
 
 constexpr std::string_view kPadConv = "FusedPadConv2D", kResizePadConv = "FusedResizeAndPadConv2D",
-                           kSequences = "ParseSequenceExample", kTableOfDataset = "InitializeTableFromDataset";
+                           kSequences = "ParseSequenceExample", kTableOfDataset = "InitializeTableFromDataset",
+                           kPack = "TensorArrayPack", kUnpack = "TensorArrayUnpack", kStack = "Stack";
+
+/// Ops that take a tensor where their newer forms, of the same names with V2 after them, take its sizes.
+constexpr std::string_view kVolumesOf = "Conv3DBackpropInput", kFiltersOf = "Conv3DBackpropFilter";
+
+bool is_eigen(std::string_view op) { return op == "SelfAdjointEig" || op == "BatchSelfAdjointEig"; }
+
 /// How far the node that makes a table is looked for; nobody passes a handle on more often.
 constexpr int kMostHandedOn = 100;
 
@@ -106,6 +113,61 @@ class Apart {
                 attrs.end());
   }
 
+  /// The sizes of a tensor in the place of the tensor itself.
+  void give_sizes(NodeDef& node, int of) {
+    if (node.input_size() < 3 || is_control(node.input(2))) return;
+    NodeDef& sizes = beside(node, "sizes", "Shape", {node.input(of)});
+    if (const auto* type = find_attr(node, "T")) set_attr(sizes, "T") = *type;
+    node.set_input(of, sizes.name());
+    node.set_op(node.op() + "V2");
+  }
+
+  /// The eigenvalues as a row above the eigenvectors.
+  void decompose(NodeDef& node) {
+    if (node.input_size() < 1 || is_control(node.input(0))) return;
+    NodeDef& both = beside(node, "eigen", "SelfAdjointEigV2", {node.input(0)});
+    NodeDef& axis = scalar(node, "axis", -2);
+    NodeDef& row = beside(node, "values", "ExpandDims", {both.name(), axis.name()});
+    if (const auto* type = find_attr(node, "T"))
+      for (NodeDef* each : {&both, &row}) set_attr(*each, "T") = *type;
+    replace_data(node, {row.name(), both.name() + ":1", axis.name()});
+    node.set_op("ConcatV2");
+    set_attr(node, "N").set_i(2);
+  }
+
+  /// All elements of a TensorArray by their numbers: read from it, or written into it.
+  void number_elements(NodeDef& node) {
+    const bool packs = node.op() == kPack;
+    const int last = packs ? 1 : 2;
+    if (node.input_size() <= last || is_control(node.input(last))) return;
+    std::string count;
+    if (packs) {
+      count = beside(node, "count", "TensorArraySizeV3", {node.input(0), node.input(1)}).name();
+    } else {
+      NodeDef& sizes = beside(node, "sizes", "Shape", {node.input(1)});
+      if (const auto* type = find_attr(node, "T")) set_attr(sizes, "T") = *type;
+      NodeDef& first = scalar(node, "first", 0);
+      NodeDef& gathered = beside(node, "count", "GatherV2", {sizes.name(), first.name(), first.name()});
+      set_attr(gathered, "Tparams").set_type(proto::DT_INT32);
+      for (const char* type : {"Tindices", "Taxis"}) set_attr(gathered, type).set_type(proto::DT_INT32);
+      count = gathered.name();
+    }
+    NodeDef& numbers =
+        beside(node, "numbers", "Range", {scalar(node, "start", 0).name(), count, scalar(node, "step", 1).name()});
+    set_attr(numbers, "Tidx").set_type(proto::DT_INT32);
+    std::vector<std::string> inputs = {node.input(0), numbers.name()};
+    for (int i = 1; i <= last; ++i) inputs.push_back(node.input(i));
+    replace_data(node, inputs);
+    node.set_op(packs ? "TensorArrayGatherV3" : "TensorArrayScatterV3");
+  }
+
+  /// A stack that is as high as it must be.
+  void raise(NodeDef& node) {
+    const NodeDef& most = scalar(node, "most", -1);
+    replace_data(node, {most.name()});
+    node.set_op("StackV2");
+  }
+
   void finish() {
     for (NodeDef& node : added_) *def_.add_node() = std::move(node);
   }
@@ -140,9 +202,26 @@ class Apart {
     return nullptr;
   }
 
+  /// Other inputs before the control inputs.
+  static void replace_data(NodeDef& node, std::vector<std::string> inputs) {
+    for (const std::string& input : node.input())
+      if (is_control(input)) inputs.push_back(input);
+    node.mutable_input()->Assign(inputs.begin(), inputs.end());
+  }
+
+  NodeDef& scalar(const NodeDef& node, const char* what, int32_t value) {
+    NodeDef& out = constant(node, what, proto::DT_INT32, -1);
+    set_attr(out, "value").mutable_tensor()->add_int_val(value);
+    return out;
+  }
+
   /// A constant vector, or a scalar where the size is -1, where the node is, also in a loop or a branch.
   NodeDef& constant(const NodeDef& node, const char* what, proto::DataType type, int64_t size) {
-    NodeDef& out = beside(node, what, "Const", {"^" + node.input(0).substr(0, node.input(0).rfind(':'))});
+    NodeDef& out = beside(node, what, "Const", {});
+    if (node.input_size() > 0) {
+      const std::string& first = node.input(0);
+      out.add_input(is_control(first) ? first : "^" + first.substr(0, first.rfind(':')));
+    }
     set_attr(out, "dtype").set_type(type);
     proto::TensorProto& tensor = *set_attr(out, "value").mutable_tensor();
     tensor.set_dtype(type);
@@ -197,6 +276,12 @@ std::string_view form_of_composed(std::string_view op, const OpRegistry& ops) {
   if (op == kTableOfDataset && ops.find("BatchDatasetV2") && ops.find("DatasetToSingleElement"))
     return "BatchDatasetV2, DatasetToSingleElement, InitializeTableV2";
   if (op == kSequences && ops.find("ParseSequenceExampleV2")) return "ParseSequenceExampleV2";
+  if (op == kVolumesOf && ops.find("Conv3DBackpropInputV2")) return "Shape, Conv3DBackpropInputV2";
+  if (op == kFiltersOf && ops.find("Conv3DBackpropFilterV2")) return "Shape, Conv3DBackpropFilterV2";
+  if (is_eigen(op) && ops.find("SelfAdjointEigV2")) return "SelfAdjointEigV2, ExpandDims, ConcatV2";
+  if (op == kPack && ops.find("TensorArrayGatherV3")) return "TensorArraySizeV3, Range, TensorArrayGatherV3";
+  if (op == kUnpack && ops.find("TensorArrayScatterV3")) return "Shape, GatherV2, Range, TensorArrayScatterV3";
+  if (op == kStack && ops.find("StackV2")) return "StackV2";
   return "";
 }
 
@@ -210,6 +295,11 @@ void take_apart(proto::GraphDef& def, const OpRegistry& ops) {
     if (!composed(node)) continue;
     if (node.op() == kSequences) apart.parse(node, *ops.find("ParseSequenceExampleV2"));
     else if (node.op() == kTableOfDataset) apart.fill(node);
+    else if (node.op() == kVolumesOf) apart.give_sizes(node, 0);
+    else if (node.op() == kFiltersOf) apart.give_sizes(node, 1);
+    else if (is_eigen(node.op())) apart.decompose(node);
+    else if (node.op() == kPack || node.op() == kUnpack) apart.number_elements(node);
+    else if (node.op() == kStack) apart.raise(node);
     else apart.convolve(node);
   }
   apart.finish();

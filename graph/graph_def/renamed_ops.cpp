@@ -68,6 +68,7 @@ std::string newer_name(const std::string& op) {
   if (op == "FusedBatchNorm" || op == "FusedBatchNormV2") return "FusedBatchNormV3";
   if (op == "FusedBatchNormGrad" || op == "FusedBatchNormGradV2") return "FusedBatchNormGradV3";
   if (op == kGlobalNormalization) return "FusedBatchNormV3";
+  if (op == "StackPush" || op == "StackPop" || op == "StackClose") return op + "V2";
   if (op == "BiasAddV1") return "BiasAdd";
   if (op == "CheckNumericsV2") return "CheckNumerics";  // another message
   if (op == "MutexAcquire") return "MutexLock";         // as the white paper's table 1 calls it
