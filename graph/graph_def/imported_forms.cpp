@@ -23,6 +23,9 @@ std::string_view instead_of(std::string_view op) {
   if (op == "PyFunc" || op == "PyFuncStateless" || op == "EagerPyFunc" || op == "GeneratorDataset")
     return "calls a function of a Python program, which is not here: put a node of an op of your own "
            "(docs/adding_an_op.md) or an actor_call (troupe/embed.h) in its place";
+  if (op == "XlaCallModule")
+    return "holds a program of StableHLO, as jax2tf writes it, which XLA alone runs: export the model as ops of "
+           "TensorFlow";
   if (op == "CreateSummaryDbWriter")
     return "writes to an SQLite database: CreateSummaryFileWriter writes event files, which TensorBoard reads";
   return "";

@@ -288,10 +288,12 @@ TEST_CASE("a SymbolicGradient that cannot be is refused with its node", "[bad_in
 
 TEST_CASE("ops that cannot be here are refused with what to do instead", "[bad_input]") {
   Imported f;
-  const Status status = f.load(node("f", "PyFunc", "x") + node("db", "CreateSummaryDbWriter", "x"), "");
+  const Status status = f.load(
+      node("f", "PyFunc", "x") + node("db", "CreateSummaryDbWriter", "x") + node("jax", "XlaCallModule", "x"), "");
   REQUIRE_FALSE(status.ok());
-  CHECK_THAT(status.error().str(),
-             Contains("PyFunc (f)") && Contains("actor_call") && Contains("CreateSummaryFileWriter"));
+  CHECK_THAT(status.error().str(), Contains("PyFunc (f)") && Contains("actor_call") &&
+                                       Contains("CreateSummaryFileWriter") && Contains("XlaCallModule (jax)") &&
+                                       Contains("StableHLO"));
 }
 
 TEST_CASE("calls that do not fit are refused with the call") {
