@@ -19,7 +19,7 @@ using proto::NodeDef;
 
 constexpr std::string_view kPadConv = "FusedPadConv2D", kResizePadConv = "FusedResizeAndPadConv2D",
                            kSequences = "ParseSequenceExample", kTableOfDataset = "InitializeTableFromDataset",
-                           kPack = "TensorArrayPack", kUnpack = "TensorArrayUnpack", kStack = "Stack";
+                           kPack = "TensorArrayPack", kUnpack = "TensorArrayUnpack", kStack = "Stack", kConv = "Conv";
 
 /// Ops that take a tensor where their newer forms, of the same names with V2 after them, take its sizes.
 constexpr std::string_view kVolumesOf = "Conv3DBackpropInput", kFiltersOf = "Conv3DBackpropFilter";
@@ -120,6 +120,20 @@ class Apart {
     if (const auto* type = find_attr(node, "T")) set_attr(sizes, "T") = *type;
     node.set_input(of, sizes.name());
     node.set_op(node.op() + "V2");
+  }
+
+  /// The convolution of images or volumes, by the number of its strides. Those of several batch dimensions stay.
+  static void take_rank(NodeDef& node) {
+    const int rank = list(node, "strides").i_size();
+    const proto::AttrValue *batches = find_attr(node, "batch_dims"), *format = find_attr(node, "data_format");
+    if ((rank != 4 && rank != 5) || (batches && batches->i() != 1)) return;
+    const bool first = format && format->s() == "CHANNELS_FIRST", images = rank == 4;
+    std::vector<std::string_view> kept = {"T", "strides", "padding"};
+    if (list(node, "dilations").i_size() > 0) kept.push_back("dilations");
+    if (images) kept.push_back("explicit_paddings");
+    node.set_op(images ? "Conv2D" : "Conv3D");
+    keep_attrs(node, kept);
+    set_attr(node, "data_format").set_s(images ? (first ? "NCHW" : "NHWC") : (first ? "NCDHW" : "NDHWC"));
   }
 
   /// The eigenvalues as a row above the eigenvectors.
@@ -281,6 +295,7 @@ std::string_view form_of_composed(std::string_view op, const OpRegistry& ops) {
   if (is_eigen(op) && ops.find("SelfAdjointEigV2")) return "SelfAdjointEigV2, ExpandDims, ConcatV2";
   if (op == kPack && ops.find("TensorArrayGatherV3")) return "TensorArraySizeV3, Range, TensorArrayGatherV3";
   if (op == kUnpack && ops.find("TensorArrayScatterV3")) return "Shape, GatherV2, Range, TensorArrayScatterV3";
+  if (op == kConv && ops.find("Conv2D") && ops.find("Conv3D")) return "Conv2D or Conv3D";
   if (op == kStack && ops.find("StackV2")) return "StackV2";
   return "";
 }
@@ -300,6 +315,7 @@ void take_apart(proto::GraphDef& def, const OpRegistry& ops) {
     else if (is_eigen(node.op())) apart.decompose(node);
     else if (node.op() == kPack || node.op() == kUnpack) apart.number_elements(node);
     else if (node.op() == kStack) apart.raise(node);
+    else if (node.op() == kConv) Apart::take_rank(node);
     else apart.convolve(node);
   }
   apart.finish();

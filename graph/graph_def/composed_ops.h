@@ -16,8 +16,8 @@ std::string_view form_of_composed(std::string_view op, const OpRegistry& ops);
 /// constants; InitializeTableFromDataset a batch of the whole dataset and an InitializeTableV2. Conv3DBackpropInput and
 /// Conv3DBackpropFilter take the shape of a tensor where they took the tensor; SelfAdjointEig puts eigenvalues above
 /// eigenvectors; TensorArrayPack and TensorArrayUnpack become TensorArrayGatherV3 and TensorArrayScatterV3 of all
-/// elements; Stack a StackV2 without a limit. The last keeps the node's name. Nodes that lack inputs, and ops that
-/// `ops` has, stay as they are.
+/// elements; Stack a StackV2 without a limit; Conv the convolution of images or volumes. The last keeps the node's
+/// name. Nodes that lack inputs, and ops that `ops` has, stay as they are.
 void take_apart(proto::GraphDef& def, const OpRegistry& ops);
 
 }  // namespace troupe

@@ -87,6 +87,7 @@ std::map<std::string, std::string> imported_forms(const OpRegistry& ops) {
                                  "FusedPadConv2D",
                                  "FusedResizeAndPadConv2D",
                                  "ParseSequenceExample",
+                                 "Conv",
                                  "SelfAdjointEig",
                                  "TensorArrayPack",
                                  "TensorArrayUnpack",

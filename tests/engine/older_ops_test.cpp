@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops of TensorFlow's first graphs, which others took the place of, through Session.
+// Ops of TensorFlow that become others of ours as a graph is read, those of its first graphs and Conv, through Session.
 #include "tests/engine/fixtures.h"
 #include "troupe/graph_def.h"
 
@@ -81,4 +81,22 @@ TEST_CASE("gradients of convolutions of volumes take tensors for their shapes") 
         node("dk", "Conv3DBackpropFilter", {"x", "k", "g"}, attrs));
   CHECK(t.floats("dx:0") == std::vector<float>{12, 15});
   CHECK(t.floats("dk:0") == std::vector<float>{14});
+}
+
+TEST_CASE("Conv is the convolution of images or of volumes by its strides") {
+  const auto attrs = [](const std::string& strides, const std::string& more = "") {
+    return type("T") + "attr { key: 'padding' value { s: 'VALID' } } attr { key: 'groups' value { i: 1 } } " +
+           "attr { key: 'strides' value { list { " + strides + " } } } attr { key: 'dilations' value { list { } } } " +
+           more;
+  };
+  const std::string first = "attr { key: 'data_format' value { s: 'CHANNELS_FIRST' } } ";
+  const std::string nodes = constant("x", {1, 1, 2, 2}, {1, 2, 3, 4}) + constant("k", {1, 2, 2, 1}, {1, 0, 0, 1}) +
+                            constant("k1", {1, 2, 1, 1}, {1, 10}) + constant("v", {1, 1, 1, 2, 1}, {1, 2}) +
+                            constant("kv", {1, 1, 2, 1, 1}, {1, 10});
+  Old t(nodes + node("y", "Conv", {"x", "k"}, attrs("i: 1 i: 1 i: 1 i: 1")) +
+        node("y1", "Conv", {"x", "k1"}, attrs("i: 1 i: 1 i: 1 i: 1", first)) +
+        node("z", "Conv", {"v", "kv"}, attrs("i: 1 i: 1 i: 1 i: 1 i: 1")));
+  CHECK(t.floats("y:0") == std::vector<float>{5});
+  CHECK(t.floats("y1:0") == std::vector<float>{21, 43});
+  CHECK(t.floats("z:0") == std::vector<float>{21});
 }
