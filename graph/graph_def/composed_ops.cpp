@@ -295,7 +295,7 @@ std::string_view form_of_composed(std::string_view op, const OpRegistry& ops) {
   if (is_eigen(op) && ops.find("SelfAdjointEigV2")) return "SelfAdjointEigV2, ExpandDims, ConcatV2";
   if (op == kPack && ops.find("TensorArrayGatherV3")) return "TensorArraySizeV3, Range, TensorArrayGatherV3";
   if (op == kUnpack && ops.find("TensorArrayScatterV3")) return "Shape, GatherV2, Range, TensorArrayScatterV3";
-  if (op == kConv && ops.find("Conv2D") && ops.find("Conv3D")) return "Conv2D or Conv3D";
+  if (op == kConv && ops.find("Conv2D") && ops.find("Conv3D")) return "Conv2D, Conv3D";
   if (op == kStack && ops.find("StackV2")) return "StackV2";
   return "";
 }

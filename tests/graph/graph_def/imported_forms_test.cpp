@@ -29,9 +29,27 @@ TEST_CASE("older ops and ops on references and functions say what they become") 
 TEST_CASE("what ops become are ops that there are") {
   const test::RealOps f;
   const auto forms = imported_forms(f.ops);
-  for (const char* op : {"Variable", "Assign", "ApplyMomentum", "SparseApplyFtrl", "ScatterNdAdd", "FIFOQueue",
-                         "ReaderRead", "HashTable", "ConditionalAccumulator", "MutexAcquire", "Case", "While",
-                         "FusedBatchNorm", "FusedBatchNormGradV2", "BatchMatrixInverse", "BatchFFT"})
+  for (const char* op : {"Variable",
+                         "Assign",
+                         "ApplyMomentum",
+                         "SparseApplyFtrl",
+                         "ScatterNdAdd",
+                         "FIFOQueue",
+                         "ReaderRead",
+                         "HashTable",
+                         "ConditionalAccumulator",
+                         "MutexAcquire",
+                         "Case",
+                         "While",
+                         "FusedBatchNorm",
+                         "FusedBatchNormGradV2",
+                         "BatchMatrixInverse",
+                         "BatchFFT",
+                         "Conv",
+                         "Stack",
+                         "TensorArrayPack",
+                         "SelfAdjointEig",
+                         "Conv3DBackpropInput"})
     CHECK(forms.contains(op));
   for (const auto& [op, form] : forms) {
     INFO(op << ": " << form);
