@@ -47,11 +47,14 @@ template <class T> bool power_loop(void* out, const void* a, const void* b, int6
   if (operands == Operands::kRightScalar) {
     const auto exponent = static_cast<double>(widen(*static_cast<const T*>(b)));
     if (exponent == 2) return run(SecondPower());
-    if (exponent == 3) return run(ThirdPower());
     if (exponent == 0.5) return run(HalfPower());
-    if (exponent == -0.5) return run(InverseHalfPower());
     if (exponent == 1) return run(FirstPower());
     if (exponent == -1) return run(InversePower());
+    // These are rounded twice, and pow of float64 but once.
+    if constexpr (!std::is_same_v<T, double>) {
+      if (exponent == 3) return run(ThirdPower());
+      if (exponent == -0.5) return run(InverseHalfPower());
+    }
   }
   return run(PowFloats());
 }

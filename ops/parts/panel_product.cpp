@@ -11,6 +11,7 @@ namespace troupe {
 namespace {
 
 constexpr int64_t kLine = 16;  // floats of a line of the cache
+constexpr int64_t kFewGroups = 8;
 
 /// `kRows` rows by `kVectors` vectors of `kLanes` columns at a time. With `next` a line of the cache from there on is
 /// asked for with each row of b. Without the pragmas GCC keeps the sums in memory.
@@ -64,13 +65,15 @@ template <int kLanes, int kSums, int kMost>
   if constexpr (kMost > 1) multiply_few<kLanes, kSums, kMost - 1>(a, row_of_a, rows, k, b, add, next, sums);
 }
 
-/// All rows, in groups of at most `kMost` and about the same number. They go through a part of the panel, kPart rows of
-/// it that fit the first-level cache, before the next part is read, which the last groups ask for.
-template <int kLanes, int kSums, int kMost, int64_t kPart>
+/// All rows, in groups of at most `kMost` and about the same number. They go through a part of the panel that fits the
+/// first-level cache before the next part is read, which the last groups ask for. Of few groups these are most, so that
+/// both parts must fit: kPartOfFew rows of the panel, else kPart.
+template <int kLanes, int kSums, int kMost, int64_t kPartOfFew, int64_t kPart>
 [[gnu::always_inline]] inline void multiply_rows(const float* a, int64_t rows, int64_t k, const float* b, bool add,
                                                  float* sums) {
   if (k == 0 && !add) std::fill_n(sums, rows * kPanelColumns, 0.0f);
-  const int64_t groups = (rows + kMost - 1) / kMost, part = groups == 1 ? k : kPart;
+  const int64_t groups = (rows + kMost - 1) / kMost;
+  const int64_t part = groups == 1 ? k : groups <= kFewGroups ? kPartOfFew : kPart;
   const int64_t asking = std::max<int64_t>(1, groups - kPanelColumns / kLine);  // from this group on, a line each row
   for (int64_t from = 0; from < k; from += part, add = true)
     for (int64_t g = 0; g < groups; ++g) {
@@ -85,14 +88,14 @@ template <int kLanes, int kSums, int kMost, int64_t kPart>
 using Multiply = void (*)(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums);
 
 void multiply_plain(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<4, 8, 2, 128>(a, rows, k, b, add, sums);
+  multiply_rows<4, 8, 2, 128, 128>(a, rows, k, b, add, sums);
 }
 #if defined(__x86_64__)
 TROUPE_AVX2_AND_FMA void multiply_avx2(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<8, 12, 6, 32>(a, rows, k, b, add, sums);
+  multiply_rows<8, 12, 6, 32, 96>(a, rows, k, b, add, sums);
 }
 TROUPE_AVX512 void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<16, 28, 7, 128>(a, rows, k, b, add, sums);
+  multiply_rows<16, 28, 7, 128, 128>(a, rows, k, b, add, sums);
 }
 #endif
 
