@@ -87,25 +87,33 @@ void ClusterView::send_runs(int64_t step, bool changes, std::function<void()> se
 }
 
 void ClusterView::sent() {
-  std::vector<Held> waiting;
-  std::vector<int64_t> steps;
-  {
-    std::lock_guard guard(mutex_);
-    if (--sending_ > 0) return;
-    waiting.swap(when_sent_);
-    steps.assign(sent_.begin(), sent_.end());
+  std::unique_lock lock(mutex_);
+  if (--sending_ > 0 || telling_) return;
+  telling_ = true;
+  while (sending_ == 0 && !when_sent_.empty()) {
+    Held then = std::move(when_sent_.front());
+    when_sent_.pop_front();
+    const std::vector<int64_t> steps(sent_.begin(), sent_.end());
+    lock.unlock();
+    then(steps);
+    then = nullptr;
+    lock.lock();
   }
-  for (const Held& then : waiting) then(steps);
+  telling_ = false;
 }
 
 void ClusterView::hold(Held then) {
   {
     std::lock_guard guard(mutex_);
-    ++holds_;
-    ++sending_;  // so that it is called below, or by who is sending
-    when_sent_.push_back(std::move(then));
+    begin_hold(std::move(then));
   }
   sent();
+}
+
+void ClusterView::begin_hold(Held then) {
+  ++holds_;
+  ++sending_;  // so that it is called by sent(), of this thread or of who is sending
+  when_sent_.push_back(std::move(then));
 }
 
 void ClusterView::release() {
@@ -131,8 +139,6 @@ std::optional<uint32_t> ClusterView::device(const std::string& name) const {
 // -- containers -------------------------------------------------------------------------------------------------------
 
 uint32_t ClusterView::home(const std::string& key, uint32_t device) {
-  std::shared_ptr<TaskLink> link;
-  ContainerAsk ask;
   uint32_t out = device;
   {
     std::lock_guard guard(mutex_);
@@ -141,31 +147,51 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
     if (!fresh) return out;
     // Also once the container was reset: steps that are planned make it anew.
     holders_[container_in(key)].insert(task_of(devices_[out]));
+    const auto link = links.at(task_of(devices_[out]));
+    bool placed = false;
     for (auto& [container, variables] : unplaced_)
-      for (auto at = variables.begin(); at != variables.end(); ++at)
-        if (variable_key(container, at->first) == key) {
-          ask.container = container;
-          placing_[container][at->first] = at->second;
-          ask.variables.insert(variables.extract(at));
-          break;
-        }
-    if (ask.variables.empty()) return out;
-    link = links.at(task_of(devices_[out]));
+      for (auto at = variables.begin(); !placed && at != variables.end(); ++at) {
+        if (variable_key(container, at->first) != key) continue;
+        // What has been restored is there before a run that may read it is sent.
+        const auto placing = std::make_shared<Placing>(std::move(at->second));
+        begin_hold([self = shared_from_this(), link, container, name = at->first, placing](const auto&) {
+          self->place(*link, container, name, placing);
+        });
+        placing_[container][at->first] = placing;
+        variables.erase(at);
+        placed = true;
+        break;
+      }
+    if (!placed) return out;
   }
-  // What has been restored is there before a run that may read it is sent.
-  ask.kind = ContainerAsk::Kind::kRestore;
-  ask.done = [self = shared_from_this()](Result<Variables> done) {
-    if (!done.ok()) log_error("restoring a variable: {}", done.error().message);
-    self->release();
-  };
-  const std::string container = ask.container, name = ask.variables.begin()->first;
-  hold([self = shared_from_this(), link, container, name,
-        ask = std::make_shared<ContainerAsk>(std::move(ask))](const auto&) {
-    link->ask(std::move(*ask));
-    const std::lock_guard guard(self->mutex_);
-    self->placing_[container].erase(name);
-  });
+  sent();
   return out;
+}
+
+void ClusterView::place(TaskLink& link, const std::string& container, const std::string& name,
+                        const std::shared_ptr<Placing>& placing) {
+  for (;;) {
+    ContainerAsk ask{ContainerAsk::Kind::kRestore, container};
+    {
+      const std::lock_guard guard(mutex_);
+      auto& all = placing_[container];
+      const auto at = all.find(name);
+      if (at == all.end() || at->second != placing) break;  // the container was reset
+      if (placing->told) {
+        all.erase(at);
+        break;
+      }
+      placing->told = true;
+      ask.variables.emplace(name, placing->value);
+      ++holds_;
+    }
+    ask.done = [self = shared_from_this()](Result<Variables> done) {
+      if (!done.ok()) log_error("restoring a variable: {}", done.error().message);
+      self->release();
+    };
+    link.ask(std::move(ask));
+  }
+  release();
 }
 
 /// Waits for the answers of all tasks.
@@ -244,9 +270,10 @@ void ClusterView::snapshot(const std::string& container, std::function<void(Resu
     Variables restored;
     {
       const std::lock_guard guard(self->mutex_);
-      for (const auto* from : {&self->placing_, &self->unplaced_})
-        if (const auto at = from->find(container); at != from->end())
-          for (const auto& [name, value] : at->second) restored.insert_or_assign(name, value);
+      if (const auto at = self->placing_.find(container); at != self->placing_.end())
+        for (const auto& [name, value] : at->second) restored.insert_or_assign(name, value->value);
+      if (const auto at = self->unplaced_.find(container); at != self->unplaced_.end())
+        for (const auto& [name, value] : at->second) restored.insert_or_assign(name, value);
     }
     self->ask_all(
         ContainerAsk::Kind::kSnapshot, container, steps, [self] { self->release(); },
@@ -264,7 +291,9 @@ void ClusterView::restore(const std::string& container, const Variables& variabl
     std::lock_guard guard(mutex_);
     for (const auto& [name, value] : variables) {
       const auto home = homes_.find(variable_key(container, name));
+      const auto placing = placing_.find(container);
       if (home == homes_.end()) unplaced_[container][name] = value;
+      else if (placing != placing_.end() && placing->second.contains(name)) *placing->second.at(name) = {value};
       else by_task[links.at(task_of(devices_[home->second]))].emplace(name, value);
     }
   }

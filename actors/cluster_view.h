@@ -3,6 +3,7 @@
 // tasks may forget. CutProgram: what a session has tasks keep for the steps of one signature.
 #pragma once
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,8 +66,18 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
 
  private:
   class Gathering;
-  /// Some runs are sent.
+  /// Some runs are sent. What waits for that is called in order, one at a time.
   void sent();
+  /// hold() under mutex_, but for sent(), which is to be called after it.
+  void begin_hold(Held then);
+  /// A restored value on its way to the variable's home.
+  struct Placing {
+    Tensor value;
+    bool told = false;  // the value, to its home
+  };
+  /// Tells the home that value and, when restore() gives another meanwhile, that too. Ends a hold.
+  void place(TaskLink& link, const std::string& container, const std::string& name,
+             const std::shared_ptr<Placing>& placing);
   /// Asks every task, and calls `done` with what all have; `made` when all have made their cut.
   void ask_all(ContainerAsk::Kind kind, const std::string& container, const std::vector<int64_t>& steps,
                std::function<void()> made, std::function<void(Result<Variables>)> done);
@@ -79,7 +90,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   std::set<int64_t> steps_, sent_;  // the second: of those that may change variables
   int holds_ = 0;
   int sending_ = 0;  // runs, now
-  std::vector<Held> when_sent_;
+  std::deque<Held> when_sent_;
+  bool telling_ = false;  // those, one by one
   struct Run {
     int64_t step;
     bool changes;
@@ -89,8 +101,8 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   std::vector<std::string> devices_;
   std::unordered_map<std::string, uint32_t> numbers_;              // of devices
   std::map<std::string, std::map<std::string, Tensor>> unplaced_;  // by container: restored, and nowhere yet
-  std::map<std::string, std::map<std::string, Tensor>> placing_;   // the same, about to be sent to their homes
-  std::map<std::string, uint32_t> homes_;                          // of resources
+  std::map<std::string, std::map<std::string, std::shared_ptr<Placing>>> placing_;  // the same, once they have homes
+  std::map<std::string, uint32_t> homes_;                                           // of resources
   std::atomic<uint64_t> resets_{0};
   std::map<std::string, std::set<std::string>> holders_;  // by container: tasks that were ever homes in it
 };
