@@ -69,6 +69,7 @@ class Connector::Impl {
   // Any thread.
   template <class F> void ask(F errand) { errands_->add(std::move(errand)); }
   const net::Address& address() const { return listeners_.address(); }
+  const Listeners& listeners() const { return listeners_; }
   Counters counters() const {
     const std::lock_guard lock(counters_mutex_);
     return counters_;
@@ -456,6 +457,8 @@ void Connector::remember(const net::TaskId& task, const net::Incarnation& incarn
 void Connector::forget(const net::TaskId& task) {
   impl_->ask([=, impl = impl_.get()] { impl->book().forget(task); });
 }
+
+const Listeners& Connector::listeners() const { return impl_->listeners(); }
 
 net::Address Connector::address() const { return impl_->address(); }
 Connector::Counters Connector::counters() const { return impl_->counters(); }

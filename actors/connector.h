@@ -89,6 +89,8 @@ class Connector {
 
   /// Where it listens, with the port that was got for port 0. Without options.listen: an empty one.
   net::Address address() const;
+  /// Without options.listen: none.
+  const Listeners& listeners() const;
   Counters counters() const;
 
  private:

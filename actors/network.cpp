@@ -6,6 +6,7 @@
 #include <random>
 
 #include "actors/network_link.h"
+#include "actors/reach.h"
 #include "actors/step_timer.h"
 #include "base/engine_thread.h"
 #include "base/join.h"
@@ -96,6 +97,9 @@ Result<std::shared_ptr<Network>> Network::start(Engine::Impl& engine, NetworkOpt
   // Its thread calls at once, and is to find it.
   const std::lock_guard guard(out->mutex_);
   TROUPE_ASSIGN(out->connector_, Connector::start(std::move(connector)));
+  if (out->options_.task)
+    if (const auto why = why_not_reached(out->options_.cluster, *out->options_.task, out->connector_->listeners()))
+      log_warning("{}", *why);
   return out;
 }
 

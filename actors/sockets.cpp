@@ -95,6 +95,14 @@ uint16_t SocketAddress::port() const {
   return 0;
 }
 
+bool SocketAddress::local() const {
+  if (family() == AF_INET)
+    return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+  if (family() != AF_INET6) return true;
+  const in6_addr& ip = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == IN_LOOPBACKNET);
+}
+
 void SocketAddress::set_port(uint16_t port) {
   if (family() == AF_INET) reinterpret_cast<sockaddr_in&>(storage).sin_port = htons(port);
   if (family() == AF_INET6) reinterpret_cast<sockaddr_in6&>(storage).sin6_port = htons(port);
@@ -144,6 +152,7 @@ Listeners::~Listeners() {
 void Listeners::swap(Listeners& other) {
   std::swap(address_, other.address_);
   std::swap(sockets_, other.sockets_);
+  std::swap(bound_, other.bound_);
   std::swap(file_, other.file_);
 }
 
@@ -187,6 +196,7 @@ Status Listeners::add(SocketAddress address) {
     address_.port = address.port();
   }
   sockets_.push_back(std::move(fd));
+  bound_.push_back(address);
   return {};
 }
 

@@ -52,6 +52,8 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
   uint16_t port() const;  // 0 for UNIX
+  /// Whether processes of this machine alone reach it: a UNIX socket's, or loopback.
+  bool local() const;
   void set_port(uint16_t port);
   /// As Address::str, with the numbers of the host.
   std::string str() const;
@@ -83,6 +85,8 @@ class Listeners {
   static Result<Listeners> at(const net::Address& address);
 
   const std::vector<Descriptor>& sockets() const { return sockets_; }
+  /// Where they are bound.
+  const std::vector<SocketAddress>& bound() const { return bound_; }
   /// With the port that was got for port 0.
   const net::Address& address() const { return address_; }
 
@@ -92,6 +96,7 @@ class Listeners {
 
   net::Address address_;
   std::vector<Descriptor> sockets_;
+  std::vector<SocketAddress> bound_;
   std::pair<uint64_t, uint64_t> file_;  // of the UNIX socket: its device and number
 };
 
