@@ -7,6 +7,7 @@
 #include <csignal>
 #include <thread>
 
+#include "tests/actors/socket_cluster.h"
 #include "tests/engine/fixtures.h"
 #include "troupe/embed.h"
 
@@ -101,6 +102,29 @@ TEST_CASE("datasets, snapshots, actors and coroutines give errors in a child", "
   CHECK(t.session->run(*prepared).ok());
   REQUIRE(remove_actor(*t.engine, "there").ok());
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+}
+
+TEST_CASE("a child that lets go of a worker and of a client leaves the parent's as they are", "[fork]") {
+  SocketCluster cluster(1);
+  auto client = cluster.client();
+  Graph graph(client->ops());
+  const Output x = Scope(graph).device("/job:worker/task:0/cpu:0").op("Neg", {Scope(graph).constant(4)});
+  auto session = std::make_optional<Session>(*client, graph);
+  REQUIRE(session->run(x).ok());
+  CHECK(in_child([&] {
+          if (!is_refusal(cluster.workers[0]->engine().status()) || !is_refusal(session->run(x).status())) return 1;
+          session.reset();
+          client.reset();
+          cluster.workers[0].reset();
+          return 0;
+        }) == 0);
+  const RunResult r = session->run(x);
+  REQUIRE(r.ok());
+  CHECK((*r)[0].identical(Tensor::scalar(-4)));
+  session.reset();
+  client.reset();
+  client = cluster.client();  // which finds the worker's socket
+  CHECK(cluster_status(*client)[0].up);
 }
 
 TEST_CASE("a child makes an engine of its own", "[fork]") {
