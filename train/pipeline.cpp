@@ -198,6 +198,10 @@ class Pipeline::Impl {
         summary.stopped = stop_;
         if (error_ || stop_) break;
       }
+      if (keeps_next()) {
+        keep_snapshot(on_step);
+        continue;
+      }
       const auto batch = next_batch(on_step);
       if (!batch) {
         const std::lock_guard lock(mutex_);
@@ -421,6 +425,7 @@ class Pipeline::Impl {
     next_kept_ = Clock::time_point::max();
     if (!watch_ || !kept_) return;
     drain(on_step);
+    keeps_next_ = false;
     auto taken = engine_.snapshot(options_.container).get();
     look_after_tasks();  // what a task had that has started again meanwhile is not in it
     const std::lock_guard lock(mutex_);
@@ -484,6 +489,7 @@ class Pipeline::Impl {
       told.seconds = seconds.count();
       error_.reset();
       all_steps_ = CancelToken();
+      keeps_next_ = true;
       first_step_ = kept.step;
       batches_before_ = kept.batches;
       batches_started_ = batches_done_ = micro_batches_done_ = 0;
@@ -513,7 +519,14 @@ class Pipeline::Impl {
   /// Batches that were begun.
   int64_t position() const { return batches_before_ + batches_started_; }
 
-  bool may_start() const { return static_cast<int>(under_way_.size()) < options_.batches_in_flight; }
+  bool may_start() const {
+    return static_cast<int>(under_way_.size()) < (keeps_next_ ? 1 : options_.batches_in_flight);
+  }
+  /// Whether a snapshot is due for the update that follows a loss.
+  bool keeps_next() const {
+    const std::lock_guard lock(mutex_);
+    return keeps_next_ && first_step_ + updates() > kept_->step;
+  }
   int64_t updates() const { return options_.asynchronous ? micro_batches_done_ : batches_done_; }
 
   void fail(const Error& error) {
@@ -636,7 +649,10 @@ class Pipeline::Impl {
   int64_t batches_started_ = 0;
   int64_t batches_before_ = 0;  // the first of those
   int64_t goal_ = 0;            // of position()
-  bool running_ = false;        // within run()
+  /// After a loss, so that those that come faster than snapshots do not keep a run from its end: the next update is
+  /// made alone, and kept. Of who runs.
+  bool keeps_next_ = false;
+  bool running_ = false;  // within run()
   Clock::time_point next_kept_ = {};
   int64_t first_step_ = 0;
   Status faults_;  // of the run's on_step

@@ -248,6 +248,9 @@ class Trainer::Impl {
   bool recovering_ = false;  // a thread is in recover()
   bool running_ = false;     // one is in run()
   std::optional<Kept> kept_;
+  /// The next update is kept: after a loss, so that those that come faster than snapshots do not keep a run from its
+  /// end.
+  bool keeps_next_ = false;
   Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
   Clock::time_point asked_at_ = {};  // when the last call began that may wait for tasks
   int64_t lost_at_ = -1;             // the step

@@ -80,6 +80,10 @@ void Trainer::Impl::schedule(Launches& launches) {
                         out = goes_on_from_kept() ? std::optional<Result<Snapshot>>(*kept_->snapshot) : std::nullopt] {
       for (const Taken& taken : wanted) taken(out);
     });
+  if (keeps_next_ && !broken_ && step() > kept_->step) {
+    keeps_next_ = false;
+    if (wanted_.empty()) keep_snapshot();
+  }
   if (!wanted_.empty() && !taking_ && !closing_ && between_updates()) take_snapshots(launches);
   if (hybrid() && !updating_ && may_update() && !held()) {
     ++started_;

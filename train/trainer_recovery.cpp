@@ -205,6 +205,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
                    .seconds = seconds.count()});
   broken_.reset();
   next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
+  keeps_next_ = true;
   done_ = started_ = kept.step - first_step_;
   if (done_ >= target_) last_update_ = Clock::now();  // none is to be made again: the next loss is another one
   position_ = kept.batches;

@@ -140,6 +140,27 @@ TEST_CASE("a pipeline's task that does not come back is the run's error, or a st
   }
 }
 
+TEST_CASE("a pipeline whose task is lost after each second update gets to its end") {
+  constexpr int64_t kBatches = 6;
+  SocketCluster cluster(2);
+  const auto client = cluster.client();
+  PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, sgd(constant_rate(.1f)));
+  options.devices = worker_devices(2, 1);
+  int made = 0, losses = 0;  // the first: updates since the last loss
+  options.recovery.on_task = [&](const TaskReport& report) {
+    if (report.back) made = 0;
+    else if (!cluster.workers[1]) cluster.start(1);
+  };
+  const auto pipeline = pipeline_of(*client, stages_of(2, false), points(kBatches), options);
+  const auto summary = pipeline->run(kBatches, [&](const StepReport&) {
+    if (++made == 2 && losses < 20) cluster.workers[1].reset(), ++losses;
+  });
+  INFO((summary.ok() ? std::string() : summary.error().str()));
+  REQUIRE(summary.ok());
+  CHECK(summary->updates == kBatches);
+  CHECK(losses <= kBatches);
+}
+
 TEST_CASE("a pipeline whose dataset or task fails again and again ends with that when its wait is over") {
   const auto wait = std::chrono::milliseconds(500);
   SocketCluster cluster(2);

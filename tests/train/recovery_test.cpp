@@ -179,6 +179,24 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
   }
 }
 
+TEST_CASE("a run whose task is lost after each second update gets to its end") {
+  constexpr int64_t kUpdates = 6;
+  for (const Mode& mode : {kSyncMode, kRingMode, kZeroMode}) {
+    INFO(mode.name);
+    LossFixture f(2, mode);
+    int made = 0, losses = 0;  // the first: updates since the last loss
+    f.on_task = [&](const TaskReport& report) {
+      if (report.back) made = 0;
+    };
+    const auto summary = f.run(kUpdates, [&](const StepReport& report) {
+      if (report.replica == 0 && ++made == 2 && losses < 20) f.kill(1), ++losses;
+    });
+    CHECK(summary.updates == kUpdates);
+    CHECK(losses <= kUpdates);
+    check_values(values_of(*f.client, f.trainer->variables()), alone(mode, 2, kUpdates));
+  }
+}
+
 TEST_CASE("a loss between two runs costs nothing that is seen") {
   const auto expected = alone(kSyncMode, 2, 9);
   LossFixture f(2, kSyncMode);
