@@ -152,8 +152,13 @@ class Pipeline::Impl {
     running_ = true;
     const Status trained = train(on_step, summary);
     running_ = false;
-    goal_ = position();
     const std::lock_guard lock(mutex_);
+    goal_ = position();
+    if (may_be_lost()) {  // stopped while it waited: the next run goes on from what is kept
+      goal_ = kept_->batches;
+      first_step_ = kept_->step;
+      batches_done_ = micro_batches_done_ = 0;
+    }
     stop_ = false;
     TROUPE_RETURN_IF_ERROR(trained);
     summary.updates = std::max<int64_t>(first_step_ + updates() - before, 0);

@@ -140,6 +140,49 @@ TEST_CASE("a pipeline's task that does not come back is the run's error, or a st
   }
 }
 
+TEST_CASE(
+    "a pipeline that is stopped while a task is lost goes on from what it gives, by as many batches as are asked") {
+  constexpr int64_t kBatches = 8;
+  for (const bool keeps : {false, true}) {
+    INFO((keeps ? "with" : "without") << " a snapshot before the loss");
+    PipelineOptions options = options_of(PipelineSchedule::kOneFOneB, 2, adam(constant_rate(.02f)));
+    const auto engine = Engine::create({.cpu_threads = {1, 1}, .op_library = testing::op_library()});
+    REQUIRE(engine.ok());
+    const auto whole = pipeline_of(**engine, stages_of(2, true, true), points(kBatches), options);
+
+    SocketCluster cluster(2);
+    const auto client = cluster.client();
+    options.devices = worker_devices(2, 1);
+    std::function<void()> on_loss;
+    options.recovery.on_task = [&](const TaskReport& report) {
+      if (!report.back) on_loss();
+    };
+    const auto pipeline = pipeline_of(*client, stages_of(2, true, true), points(kBatches), options);
+    on_loss = [&] { pipeline->stop(); };
+    int64_t kept = 0;
+    const auto stopped = pipeline->run(kBatches, [&](const StepReport& report) {
+      if (keeps && report.step == 1) kept = step_of(pipeline->snapshot().value()).value();
+      if (report.step == 3) cluster.workers[1].reset();
+    });
+    INFO((stopped.ok() ? std::string() : stopped.error().str()));
+    REQUIRE(stopped.ok());
+    CHECK(stopped->stopped);
+    CHECK(stopped->updates == kept);
+    CHECK(pipeline->step() == kept);
+    CHECK(step_of(pipeline->snapshot().value()).value() == kept);
+    CHECK(pipeline->run(1).value().updates == 0);  // stopped likewise
+    on_loss = [] {};
+    cluster.start(1);
+    const auto summary = pipeline->run(3);
+    INFO((summary.ok() ? std::string() : summary.error().str()));
+    REQUIRE(summary.ok());
+    CHECK(summary->updates == 3);
+    CHECK(pipeline->step() == kept + 3);
+    REQUIRE(whole->run(kept + 3).ok());
+    check_values(values_of(*client, pipeline->variables()), values_of(**engine, whole->variables()));
+  }
+}
+
 TEST_CASE("a pipeline whose task is lost after each second update gets to its end") {
   constexpr int64_t kBatches = 6;
   SocketCluster cluster(2);
