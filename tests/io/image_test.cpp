@@ -192,6 +192,14 @@ TEST_CASE("a JPEG picture that ends early is an error or repeats its last row", 
   CHECK_FALSE(decode(part, options).ok());
 }
 
+TEST_CASE("BMP pictures give colours and alpha that they have not, and leave alpha out", "[image]") {
+  const std::string grey = bmp(2, 1, 8, "\1\2"), colours = bmp(1, 1, 24, "\1\2\3"), alpha = bmp(1, 1, 32, "\1\2\3\4");
+  CHECK(decode(grey, channels(3))->identical(Tensor::of<uint8_t>({1, 1, 1, 2, 2, 2}, {1, 2, 3})));
+  CHECK(decode(grey, channels(4))->identical(Tensor::of<uint8_t>({1, 1, 1, 255, 2, 2, 2, 255}, {1, 2, 4})));
+  CHECK(decode(colours, channels(4))->identical(Tensor::of<uint8_t>({3, 2, 1, 255}, {1, 1, 4})));
+  CHECK(decode(alpha, channels(3))->identical(Tensor::of<uint8_t>({3, 2, 1}, {1, 1, 3})));
+}
+
 TEST_CASE("BMP pictures are read from the bottom up and from the top down", "[image]") {
   const std::string rows("\1\2\3\4\5\6\0\0\7\10\11\12\13\14\0\0", 16);
   CHECK(
@@ -207,7 +215,8 @@ TEST_CASE("BMP pictures are read from the bottom up and from the top down", "[im
   check_fails(decode(bmp(3, 1, 4, "\1\2\3")), "4 bits a pixel");
   check_fails(decode(bmp(-3, 1, 8, "\1\2\3")), "1 rows and -3 columns");
   check_fails(decode(bmp(1, INT32_MIN, 8, "\1")), "more than");
-  check_fails(decode(bmp(3, 1, 8, "\1\2\3"), channels(3)), "channels is 3, but the BMP picture has 1");
+  check_fails(decode(bmp(3, 1, 24, std::string(12, 'x')), channels(1)), "channels is 1, but the BMP picture has 3");
+  check_fails(decode(bmp(3, 1, 8, "\1\2\3"), channels(2)), "channels is 2, but the BMP picture has 1");
 }
 
 TEST_CASE("GIF pictures have frames that stand on one another", "[image]") {
