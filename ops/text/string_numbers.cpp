@@ -62,6 +62,8 @@ class AsString final : public ComputeKernel {
     const char real = init.attr<bool>("scientific") ? 'e' : init.attr<bool>("shortest") ? 'g' : 'f';
     real_ = flags + (precision > -1 ? "." + std::to_string(precision) : "") + real;
     integer_ = flags;
+    width_ = static_cast<size_t>(std::max<int64_t>(width, 0));
+    left_ = init.attr<std::string>("fill") == "-";
   }
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
@@ -81,7 +83,7 @@ class AsString final : public ComputeKernel {
     return out;
   }
   template <class T> std::string text(const T& value) const {
-    if constexpr (std::is_same_v<T, std::string>) return value;
+    if constexpr (std::is_same_v<T, std::string>) return padded(value);
     else if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
     else if constexpr (std::is_same_v<T, complex64>)
       return "(" + format(real_, static_cast<double>(value.real())) + "," +
@@ -90,7 +92,14 @@ class AsString final : public ComputeKernel {
     else if constexpr (std::is_signed_v<T>) return format(integer_ + "lld", static_cast<long long>(value));
     else return format(integer_ + "llu", static_cast<unsigned long long>(value));
   }
+  /// As %s of the width; of other flags than - it knows nothing.
+  std::string padded(const std::string& value) const {
+    const std::string gap(width_ - std::min(width_, value.size()), ' ');
+    return left_ ? value + gap : gap + value;
+  }
   std::string real_, integer_;  // printf's formats, of known parts only
+  size_t width_ = 0;
+  bool left_ = false;
 };
 
 Status as_string_shape(ShapeContext& c) {

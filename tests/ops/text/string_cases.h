@@ -168,6 +168,8 @@ inline std::vector<OpCase> string_cases() {
       {"StringToNumber", {S({"+7", "-9"})}, {{"out_type", DType::kInt64}}, {L({7, -9})}},
       {"AsString", {I({1, -2})}, {{"width", int64_t{4}}, {"fill", "0"}}, {S({"0001", "-002"})}},
       {"AsString", {D({1.5})}, {{"precision", int64_t{1}}, {"scientific", true}}, {S({"1.5e+00"})}},
+      {"AsString", {S({"ab", "abcdef"})}, {{"width", int64_t{5}}, {"fill", "0"}}, {S({"   ab", "abcdef"})}},
+      {"AsString", {S({"ab", "abcdef"})}, {{"width", int64_t{5}}, {"fill", "-"}}, {S({"ab   ", "abcdef"})}},
       {"AsString", {B({true, false})}, {}, {S({"true", "false"})}},
       {"Fingerprint",
        {S({"ab", "hello"}), S("farmhash64")},
