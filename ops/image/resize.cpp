@@ -52,8 +52,10 @@ void add_cubic(Taps& taps, float at, int64_t in, bool half) {
 /// The taps of an axis of `in` places that becomes one of `out`.
 Taps taps_of(const ResizeOptions& o, int64_t in, int64_t out) {
   Taps taps;
-  const float scale = o.align && out > 1 ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
-                                         : static_cast<float>(in) / static_cast<float>(out);
+  // A single place has corners that coincide: as areas, all places share it.
+  const bool aligned = o.align && out > 1 && (in > 1 || o.method != Method::kArea);
+  const float scale = aligned ? static_cast<float>(in - 1) / static_cast<float>(out - 1)
+                              : static_cast<float>(in) / static_cast<float>(out);
   for (int64_t i = 0; i < out; ++i) {
     const auto x = static_cast<float>(i);
     if (o.method == Method::kArea) {

@@ -24,6 +24,7 @@ inline std::vector<OpCase> resize_cases() {
       {"ResizeNearestNeighbor", {ramp({2, 3, 2, 2}), I({5, 7})}},
       {"ResizeNearestNeighborGrad", {D({1, 2, 3, 4}, {1, 1, 4, 1}), I({1, 2})}, {}, {D({3, 7}, {1, 1, 2, 1})}},
       {"ResizeArea", {row, I({1, 2})}, {}, {F({1.5, 3.5}, {1, 1, 2, 1})}},
+      {"ResizeArea", {row, I({2, 2})}, {{"align_corners", true}}, {F({2, 4, 2, 4}, {1, 2, 2, 1})}},
       {"ResizeArea", {row, I({2, 3})}, {}, {F({1.25, 2.5, 3.75, 1.25, 2.5, 3.75}, {1, 2, 3, 1})}},
       {"ResizeBicubic", {F({5, 5, 5, 5}, {1, 2, 2, 1}), I({3, 1})}, half, {F({5, 5, 5}, {1, 3, 1, 1})}},
       {"ResizeBicubicGrad", {row, four}},
