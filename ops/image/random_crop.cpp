@@ -125,7 +125,8 @@ template <class T> class SamplePart final : public ComputeKernel {
  private:
   static constexpr int64_t kMostSide = 1 << 24;  // float32 tells pixels apart
 
-  /// Boxes in pixels. Errors: none where there must be some, corners outside or in the wrong order.
+  /// Boxes in pixels. Errors: none where there must be some, corners outside. A box without area, as datasets pad with,
+  /// is no object that a part can hold.
   Result<std::vector<Box>> objects_of(const Tensor& boxes, int64_t height, int64_t width) const {
     if (boxes.rank() != 3 || boxes.dim(2) != 4)
       return invalid_argument("bounding_boxes {} must be [batch,n,4]", boxes.shape().str());
@@ -133,9 +134,9 @@ template <class T> class SamplePart final : public ComputeKernel {
     std::vector<Box> out;
     for (int64_t i = 0; i < boxes.elements(); i += 4) {
       const float* b = boxes.data<float>() + i;
-      if (!(b[0] >= 0 && b[1] >= 0 && b[0] < b[2] && b[1] < b[3] && b[2] <= 1 && b[3] <= 1))
+      if (!std::all_of(b, b + 4, [](float x) { return x >= 0 && x <= 1; }))
         return invalid_argument("bounding box {} [{},{},{},{}] is not inside [0,0,1,1]", i / 4, b[0], b[1], b[2], b[3]);
-      const float corners[] = {b[0] * tall, b[1] * wide, b[2] * tall, b[3] * wide};
+      const float corners[] = {b[0] * tall, b[1] * wide, std::max(b[0], b[2]) * tall, std::max(b[1], b[3]) * wide};
       out.emplace_back(corners);
     }
     if (out.empty() && !wishes_.may_be_image)

@@ -63,6 +63,10 @@ TEST_CASE("random parts of images are of the size and ratio wished for and hold 
     CHECK((begin[2] == 0 && sizes[2] == -1));
   }
   CHECK(places.size() > 100);
+  // What cannot be covered leaves the whole image, as padding among boxes does.
+  for (const Tensor& empty : {F({0, 0, 0, 0}, {1, 1, 4}), F({0.5f, 0.5f, 0.4f, 0.9f}, {1, 1, 4})})
+    CHECK(apply("StatelessSampleDistortedBoundingBox", {size, empty, share, I({1, 2})}, wishes, 1)
+              ->identical(I({40, 50, -1})));
   check_image_fails("SampleDistortedBoundingBoxV2", {size, F({}, {1, 0, 4}), share}, "no bounding_boxes");
   check_image_fails("SampleDistortedBoundingBoxV2", {size, F({0, 0, 2, 1}, {1, 1, 4}), share}, "not inside");
   check_image_fails("SampleDistortedBoundingBoxV2", {I({0, 5, 3}), object, share}, "image_size");
