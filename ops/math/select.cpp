@@ -303,7 +303,8 @@ Status broadcast_to_gradient(GradientContext& c) {
   return {};
 }
 
-/// The dimensions over which gradients of two broadcast inputs are summed.
+/// The dimensions over which gradients of two broadcast inputs are summed: of different shapes all of size 1, too where
+/// both are.
 class BroadcastGradientArgs final : public ComputeKernel {
  public:
   Status compute(KernelContext& c) override {
@@ -315,7 +316,7 @@ class BroadcastGradientArgs final : public ComputeKernel {
       std::vector<int64_t> axes;
       for (int i = 0; i < whole.rank(); ++i) {
         const int at = i - (whole.rank() - s.rank());
-        if (at < 0 || (s[at] == 1 && whole[i] != 1)) axes.push_back(i);
+        if (at < 0 || (s[at] == 1 && a != b)) axes.push_back(i);
       }
       TROUPE_ASSIGN(Tensor y, int_tensor(c.input(0).dtype(), axes, {static_cast<int64_t>(axes.size())}));
       c.set_output(k, std::move(y));

@@ -202,6 +202,8 @@ inline std::vector<OpCase> binary_cases() {
   out.push_back(
       {"BroadcastTo", {D({1, 2}, {2, 1}), I({2, 2, 3})}, {}, {D({1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2}, {2, 2, 3})}});
   out.push_back({"BroadcastGradientArgs", {I({2, 3, 1}), I({3, 4})}, {}, {I({2}), I({0})}});
+  out.push_back({"BroadcastGradientArgs", {I({1, 4}), I({1, 1})}, {}, {I({0}), I({0, 1})}});
+  out.push_back({"BroadcastGradientArgs", {I({1, 1}), I({1, 1})}, {}, {I({}), I({})}});
   return out;
 }
 
