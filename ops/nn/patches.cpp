@@ -137,7 +137,8 @@ Status patches_gradient(GradientContext& c) {
 enum class DilationPart { kOutput, kInput, kFilter };
 
 /// The largest sum of image and filter under each window of images [begin, end), or where it is, each channel on its
-/// own.
+/// own. Where no sum is above the least number, it is said to be at the window's first pixel and the filter's first
+/// place, as TensorFlow has it.
 template <class T>
 void dilate(const ImageWindows& w, DilationPart part, const T* in, const T* filter, const T* g, T* to, int64_t begin,
             int64_t end) {
@@ -150,6 +151,7 @@ void dilate(const ImageWindows& w, DilationPart part, const T* in, const T* filt
     w.each(i / w.x.out % w.y.out, i % w.x.out, [&](int64_t k, int64_t first) {
       for (int64_t d = 0; d < w.channels; ++d) {
         const T sum = wrapping_add(in[image + first + d], filter[k * w.channels + d]);
+        if (element[d] < 0) at[d] = image + first + d, element[d] = d;
         if (!(sum > best[d])) continue;
         best[d] = sum;
         at[d] = image + first + d;

@@ -28,6 +28,14 @@ TEST_CASE("of equal largest values the first counts, but for the gradient of vol
             ->identical(F({0.21f, -1.32f}, {1, 1, 1, 2, 1})));
   const Tensor filter = F({0, 0}, {1, 2, 1}), g = F({1, 1, 1}, {1, 1, 3, 1});
   CHECK(apply("Dilation2DBackpropInput", {x, filter, g}, rates())->identical(F({1, 1, 0, 1}, {1, 1, 4, 1})));
+  // No sum is above the least number that there is.
+  const Tensor none = *Tensor::make(DType::kUInt8, Shape{1, 1, 3, 1}),
+               weights = *Tensor::make(DType::kUInt8, Shape{1, 2, 1});
+  const Tensor ones = Tensor::of<uint8_t>({4, 5}, {1, 1, 2, 1});
+  CHECK(apply("Dilation2DBackpropFilter", {none, weights, ones}, rates())
+            ->identical(Tensor::of<uint8_t>({9, 0}, {1, 2, 1})));
+  CHECK(apply("Dilation2DBackpropInput", {none, weights, ones}, rates())
+            ->identical(Tensor::of<uint8_t>({4, 5, 0}, {1, 1, 3, 1})));
 }
 
 TEST_CASE("places of the largest values are counted in their image or through the batch", "[window]") {
