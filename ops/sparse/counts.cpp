@@ -94,14 +94,14 @@ class CountSparseOutput final : public ComputeKernel {
     Status status;
     with_type(dtype, WeightTypes{}, [&]<class T>() {
       std::map<std::pair<int64_t, int64_t>, T> counts;  // by row and value
-      int64_t largest = 0;
+      int64_t columns = std::max(least_, int64_t{1});   // of nothing too
       for (size_t i = 0; i < counted.size(); ++i) {
         if (most_ >= 0 && counted.values[i] >= most_) continue;
         T& sum = counts[{counted.row_of(i), counted.values[i]}];
         sum = binary_ ? T(1) : wrapping_add(sum, counted.weight<T>(i));
-        largest = std::max(largest, counted.values[i] + 1);
+        columns = std::max(columns, counted.values[i] + 1);
       }
-      status = give(c, counted, counts, most_ >= 0 ? most_ : std::max(largest, least_));
+      status = give(c, counted, counts, most_ >= 0 ? most_ : columns);
     });
     return status;
   }

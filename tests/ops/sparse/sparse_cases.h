@@ -112,6 +112,7 @@ inline std::vector<OpCase> sparse_cases() {
        {L({4, 1, 4, 0}, {2, 2}), I({})},
        {{"binary_output", true}, {"maxlength", int64_t{4}}},
        {L({0, 1, 1, 0}, {2, 2}), I({1, 1}), L({2, 4})}},
+      {"DenseCountSparseOutput", {I({}, {2, 0}), D({})}, {{"binary_output", false}}, {L({}, {0, 2}), D({}), L({2, 1})}},
       {"SparseCross",
        {L({0, 0, 0, 1}, {2, 2}), S({"a", "b"}), L({2, 3}), L({7, 8}, {2, 1})},
        {{"N", int64_t{1}},
