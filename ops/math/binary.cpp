@@ -16,31 +16,8 @@ struct JoinStrings {
   template <class T> static T apply(const T& a, const T& b) { return a + b; }
 };
 
-/// Powers by one exponent whose result is a product, a quotient or a root: within 2 units in the last place of pow's.
-struct FirstPower {
-  template <class T> static T apply(T a, T) { return a; }
-};
-struct SecondPower {
-  template <class T> static T apply(T a, T) { return a * a; }
-};
-struct ThirdPower {
-  template <class T> static T apply(T a, T) { return a * a * a; }
-};
-struct InversePower {
-  template <class T> static T apply(T a, T) { return T(1) / a; }
-};
-/// Of -0 and -infinity pow gives 0 and infinity.
-struct HalfPower {
-  template <class T> static T apply(T a, T) {
-    return a == -std::numeric_limits<T>::infinity() ? -a : std::sqrt(a) + T(0);
-  }
-};
-struct InverseHalfPower {
-  template <class T> static T apply(T a, T b) { return T(1) / HalfPower::apply(a, b); }
-};
-
-/// PowFloats. An exponent that is one for all is looked at as the kernel runs: within a loop of the graph it is known
-/// no earlier.
+/// PowFloats. An exponent that is one for all is looked at once, as the kernel runs: within a loop of the graph it is
+/// known no earlier.
 template <class T> bool power_loop(void* out, const void* a, const void* b, int64_t n, Operands operands) {
   using elementwise::binary_loop;
   const auto run = [&](auto power) { return binary_loop<decltype(power), T>().loop(out, a, b, n, operands); };
@@ -50,7 +27,6 @@ template <class T> bool power_loop(void* out, const void* a, const void* b, int6
     if (exponent == 0.5) return run(HalfPower());
     if (exponent == 1) return run(FirstPower());
     if (exponent == -1) return run(InversePower());
-    // These are rounded twice, and pow of float64 but once.
     if constexpr (!std::is_same_v<T, double>) {
       if (exponent == 3) return run(ThirdPower());
       if (exponent == -0.5) return run(InverseHalfPower());

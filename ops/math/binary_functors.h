@@ -3,6 +3,7 @@
 // that can fail.
 #pragma once
 #include <cmath>
+#include <limits>
 
 #include "ops/parts/wrapping.h"
 
@@ -71,8 +72,46 @@ struct FloorRest {
 };
 struct FloorRestIntegers : IntegerFault, FloorRest {};
 
+// Powers whose result is a product, a quotient or a root: within 2 units in the last place of pow's.
+struct FirstPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T) { return a; }
+};
+struct SecondPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T) { return a * a; }
+};
+struct ThirdPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T) { return a * a * a; }
+};
+struct InversePower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T) { return T(1) / a; }
+};
+/// Of -0 and -infinity pow gives 0 and infinity.
+struct HalfPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T) {
+    const T root = std::sqrt(a) + T(0);
+    return a == -std::numeric_limits<T>::infinity() ? -a : root;
+  }
+};
+
+struct InverseHalfPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) { return T(1) / HalfPower::apply(a, b); }
+};
+/// The same bits in every loop and on every device, whether or not the exponent is one for all.
 struct PowFloats {
-  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) { return std::pow(a, b); }
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (b == T(2)) return SecondPower::apply(a, b);
+      if (b == T(0.5)) return HalfPower::apply(a, b);
+      if (b == T(1)) return FirstPower::apply(a, b);
+      if (b == T(-1)) return InversePower::apply(a, b);
+      // These are rounded twice, and pow of float64 but once.
+      if constexpr (!std::is_same_v<T, double>) {
+        if (b == T(3)) return ThirdPower::apply(a, b);
+        if (b == T(-0.5)) return InverseHalfPower::apply(a, b);
+      }
+    }
+    return std::pow(a, b);
+  }
 };
 struct PowIntegers {
   static constexpr const char* fault = "an integer to a negative integer power";
