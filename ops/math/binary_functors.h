@@ -92,7 +92,6 @@ struct HalfPower {
     return a == -std::numeric_limits<T>::infinity() ? -a : root;
   }
 };
-
 struct InverseHalfPower {
   template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) { return T(1) / HalfPower::apply(a, b); }
 };
