@@ -150,7 +150,7 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
     const auto link = links.at(task_of(devices_[out]));
     bool placed = false;
     for (auto& [container, variables] : unplaced_)
-      for (auto at = variables.begin(); !placed && at != variables.end(); ++at) {
+      for (auto at = variables.begin(); at != variables.end(); ++at) {
         if (variable_key(container, at->first) != key) continue;
         // What has been restored is there before a run that may read it is sent.
         const auto placing = std::make_shared<Placing>(std::move(at->second));
@@ -160,7 +160,7 @@ uint32_t ClusterView::home(const std::string& key, uint32_t device) {
         placing_[container][at->first] = placing;
         variables.erase(at);
         placed = true;
-        break;
+        break;  // `at` is gone
       }
     if (!placed) return out;
   }

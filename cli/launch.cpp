@@ -218,7 +218,7 @@ class Launch {
     return {};
   }
 
-  /// Each worker prints a line when it listens. All else is of graphs, and for who reads this program's output.
+  /// Each worker prints a line when it listens. All else comes from graphs, and goes to this program's output.
   void take_output() {
     char piece[4096];
     size_t taken = 0;

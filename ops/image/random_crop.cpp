@@ -125,8 +125,8 @@ template <class T> class SamplePart final : public ComputeKernel {
  private:
   static constexpr int64_t kMostSide = 1 << 24;  // float32 tells pixels apart
 
-  /// Boxes in pixels. Errors: none where there must be some, corners outside. A box without area, as datasets pad with,
-  /// is no object that a part can hold.
+  /// Boxes in pixels. Errors: none where there must be some, corners outside. Boxes without area, which datasets pad
+  /// with, cannot be held by a part.
   Result<std::vector<Box>> objects_of(const Tensor& boxes, int64_t height, int64_t width) const {
     if (boxes.rank() != 3 || boxes.dim(2) != 4)
       return invalid_argument("bounding_boxes {} must be [batch,n,4]", boxes.shape().str());
