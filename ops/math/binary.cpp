@@ -19,20 +19,10 @@ struct JoinStrings {
 /// PowFloats. An exponent that is one for all is looked at once, as the kernel runs: within a loop of the graph it is
 /// known no earlier.
 template <class T> bool power_loop(void* out, const void* a, const void* b, int64_t n, Operands operands) {
-  using elementwise::binary_loop;
-  const auto run = [&](auto power) { return binary_loop<decltype(power), T>().loop(out, a, b, n, operands); };
-  if (operands == Operands::kRightScalar) {
-    const auto exponent = static_cast<double>(widen(*static_cast<const T*>(b)));
-    if (exponent == 2) return run(SecondPower());
-    if (exponent == 0.5) return run(HalfPower());
-    if (exponent == 1) return run(FirstPower());
-    if (exponent == -1) return run(InversePower());
-    if constexpr (!std::is_same_v<T, double>) {
-      if (exponent == 3) return run(ThirdPower());
-      if (exponent == -0.5) return run(InverseHalfPower());
-    }
-  }
-  return run(PowFloats());
+  const auto run = [&](auto power) {
+    return elementwise::binary_loop<decltype(power), T>().loop(out, a, b, n, operands);
+  };
+  return operands == Operands::kRightScalar ? with_power(widen(*static_cast<const T*>(b)), run) : run(PowFloats());
 }
 template <class... T> void add_power_kernels(KernelRegistry& kernels, TypeList<T...>) {
   add_binary_loops(kernels, "Pow", std::array{TypedLoop<BinaryLoop>{dtype_of<T>, dtype_of<T>, power_loop<T>}...},

@@ -95,21 +95,28 @@ struct HalfPower {
 struct InverseHalfPower {
   template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) { return T(1) / HalfPower::apply(a, b); }
 };
-/// The same bits in every loop and on every device, whether or not the exponent is one for all.
+struct AnyPower {
+  template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) { return std::pow(a, b); }
+};
+/// Calls `f` with the way to powers by the exponent b: with the same one in every loop and on every device, so that
+/// all give the same bits, whether or not the exponent is one for all elements.
+template <class T, class F> TROUPE_HOST_DEVICE auto with_power(T b, const F& f) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == T(2)) return f(SecondPower());
+    if (b == T(0.5)) return f(HalfPower());
+    if (b == T(1)) return f(FirstPower());
+    if (b == T(-1)) return f(InversePower());
+    // These are rounded twice, and pow of float64 but once.
+    if constexpr (!std::is_same_v<T, double>) {
+      if (b == T(3)) return f(ThirdPower());
+      if (b == T(-0.5)) return f(InverseHalfPower());
+    }
+  }
+  return f(AnyPower());
+}
 struct PowFloats {
   template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (b == T(2)) return SecondPower::apply(a, b);
-      if (b == T(0.5)) return HalfPower::apply(a, b);
-      if (b == T(1)) return FirstPower::apply(a, b);
-      if (b == T(-1)) return InversePower::apply(a, b);
-      // These are rounded twice, and pow of float64 but once.
-      if constexpr (!std::is_same_v<T, double>) {
-        if (b == T(3)) return ThirdPower::apply(a, b);
-        if (b == T(-0.5)) return InverseHalfPower::apply(a, b);
-      }
-    }
-    return std::pow(a, b);
+    return with_power(b, [=](auto power) { return decltype(power)::apply(a, b); });
   }
 };
 struct PowIntegers {
