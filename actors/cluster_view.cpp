@@ -401,7 +401,7 @@ Result<std::shared_ptr<CutProgram>> CutProgram::make(std::shared_ptr<ClusterView
 }
 
 CutProgram::~CutProgram() {
-  if (!cut_) return;
+  if (!cut_ || cluster_->in_child()) return;
   for (const auto& link : links_) link->drop_program(number_);
 }
 

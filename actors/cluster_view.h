@@ -14,6 +14,7 @@
 
 #include "actors/directory.h"
 #include "actors/task_link.h"
+#include "base/forks.h"
 #include "troupe/cost_model.h"
 
 namespace troupe {
@@ -22,6 +23,9 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
  public:
   ClusterView(std::string task, std::map<std::string, std::shared_ptr<TaskLink>> links)
       : task(std::move(task)), links(std::move(links)) {}
+
+  /// Whether this is a child after fork(), where the tasks are the parent's: nothing is to be told them.
+  bool in_child() const { return forks() != forks_; }
 
   const std::string task;  // the client's own
   const std::map<std::string, std::shared_ptr<TaskLink>> links;
@@ -86,6 +90,7 @@ class ClusterView : public std::enable_shared_from_this<ClusterView> {
   /// The task of that variable's home; empty: it has none yet.
   std::string home_task(const std::string& container, const std::string& name) const;
 
+  const uint64_t forks_ = forks();
   mutable std::mutex mutex_;
   std::set<int64_t> steps_, sent_;  // the second: of those that may change variables
   int holds_ = 0;

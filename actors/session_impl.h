@@ -45,7 +45,7 @@ class Session::Impl : public std::enable_shared_from_this<Impl> {
               std::max<int64_t>(this->options.plan_bytes, 0)),
         number(this->e->cluster ? this->e->cluster->next_session.fetch_add(1, std::memory_order_relaxed) : 0) {}
   ~Impl() {
-    if (e->cluster)
+    if (e->cluster && !e->cluster->in_child())
       for (const auto& [task, link] : e->cluster->links) link->drop_session(number);
   }
 

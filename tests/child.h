@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of what ends or limits a process run it in a child: a hidden test case ("[.child]") of the same program, which
-// begins with `if (argument_of_child() < 0) return;`.
+// begins with `if (argument_of_child() < 0) return;`. What a child after fork() may do is tried by in_child().
 #pragma once
 #include <catch2/catch.hpp>
 
@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 
@@ -48,6 +49,28 @@ inline Ended run_child(const std::string& name, int64_t argument = 0) {
   if (WIFEXITED(status)) out.status = WEXITSTATUS(status);
   else out.signal = WTERMSIG(status);
   return out;
+}
+
+/// The exit status of a child after fork() that returns what `body` does; minus the signal that ended it, SIGALRM after
+/// 20 seconds.
+template <class F> int in_child(F&& body) {
+#if defined(__SANITIZE_ADDRESS__)
+  int tries = 5;  // a child gets the sanitizer's locks as other threads hold them, and may wait for one for ever
+#else
+  int tries = 1;
+#endif
+  for (;;) {
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      alarm(20);
+      _exit(body());
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status)) return WEXITSTATUS(status);
+    if (WTERMSIG(status) != SIGALRM || --tries == 0) return -WTERMSIG(status);
+  }
 }
 
 /// The argument of run_child(); -1: this is not a child.

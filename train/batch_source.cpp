@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/batch_source.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -26,6 +28,7 @@ struct BatchSource::State {
   bool closing = false;
   bool ended = false;  // the thread has
   std::thread thread = {};
+  const pid_t process = ::getpid();
 
   explicit State(Dataset d) : dataset(std::move(d)) {}
 
@@ -76,7 +79,7 @@ BatchSource::BatchSource(std::shared_ptr<State> state) : state_(std::move(state)
 
 BatchSource::~BatchSource() {
   State& s = *state_;
-  if (!s.thread.joinable()) return;
+  if (!s.thread.joinable() || ::getpid() != s.process) return;
   std::unique_lock lock(s.mutex);
   s.closing = true;
   s.changed.notify_all();

@@ -16,7 +16,8 @@ class BatchSource {
   using Batch = Result<std::optional<Element>>;
 
   static Result<std::unique_ptr<BatchSource>> make(const Dataset& batches);
-  /// Cancels the iterator. A thread that does not come back within a second is left behind.
+  /// Cancels the iterator. A thread that does not come back within a second is left behind. In a child
+  /// after fork() nothing is done.
   ~BatchSource();
   BatchSource(const BatchSource&) = delete;
 

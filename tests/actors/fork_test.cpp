@@ -1,40 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // A child after fork() has none of the engine's threads: every call there is an error at once, and nothing hangs.
-#include <sys/wait.h>
-#include <unistd.h>
 #include <caf/all.hpp>
 
-#include <csignal>
 #include <thread>
 
 #include "tests/actors/socket_cluster.h"
+#include "tests/child.h"
 #include "tests/engine/fixtures.h"
 #include "troupe/embed.h"
 
 namespace troupe {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int kTries =
-    5;  // a child gets the sanitizer's locks as other threads hold them, and may wait for one for ever
-#else
-constexpr int kTries = 1;
-#endif
-
-/// The exit status of a child that runs `body`; it is killed after 20 seconds.
-template <class F> int in_child(F&& body) {
-  int status = 0;
-  for (int i = 0; i < kTries && (i == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)); ++i) {
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      alarm(20);
-      _exit(body());
-    }
-    REQUIRE(waitpid(child, &status, 0) == child);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
 
 bool is_refusal(const Status& s) { return !s.ok() && s.error().code == Code::kFailedPrecondition; }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lives of engines and sessions: made, used and destroyed by any thread, in any order, while steps run or wait; and
 // what callbacks may do.
-#include <sys/wait.h>
-#include <unistd.h>
 #include <caf/all.hpp>
 
 #include <future>
 #include <latch>
 #include <thread>
 
+#include "tests/child.h"
 #include "tests/engine/fixtures.h"
 #include "tests/op_library.h"
 #include "tests/repeats.h"
@@ -288,25 +287,9 @@ TEST_CASE("a child after fork gets an error from every call, and ends") {
               refused(engine->restart_dataset("x")) && refused(engine->remove_dataset("x"));
     session.close();
     engine.reset();
-    _exit(ok ? 0 : 1);
+    return ok ? 0 : 1;
   };
-#ifdef __SANITIZE_ADDRESS__
-  constexpr int kTries = 3;  // its allocator has a lock that a thread of the engine may just hold: seldom
-#else
-  constexpr int kTries = 1;
-#endif
-  int status = 0;
-  for (int i = 0; i < kTries && (i == 0 || !WIFEXITED(status)); ++i) {
-    const pid_t child = fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      alarm(20);
-      live();
-    }
-    REQUIRE(waitpid(child, &status, 0) == child);
-  }
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(in_child(live) == 0);
   CHECK(session.run(*prepared).ok());
 }
 

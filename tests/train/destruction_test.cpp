@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trainer or pipeline that is destroyed in a callback, where it cannot wait, ends the program in words.
+// A trainer or pipeline that is destroyed in a callback, where it cannot wait, ends the program in words; in a child
+// after fork() it goes without one, and the parent's goes on.
 #include <csignal>
 #include <future>
 
 #include "tests/child.h"
 #include "tests/train/pipeline_fixture.h"
 #include "tests/train/trainer_fixture.h"
+#include "troupe/dataset_queue.h"
 
 namespace troupe::nn {
 namespace {
@@ -40,6 +42,31 @@ TEST_CASE("a trainer or pipeline that is destroyed in a callback ends the progra
     CHECK(ended.signal == SIGABRT);
     CHECK_THAT(ended.output, Catch::Contains("callback"));
   }
+}
+
+TEST_CASE("a child lets go of trainers and pipelines, also of those whose dataset is silent") {
+  const auto engine = engine_of(2);
+  auto trainer = trainer_of(*engine, settings(*engine, ReplicaMode::kSync));
+  REQUIRE(trainer->initialise().ok());
+  REQUIRE(trainer->run(2).ok());
+  const Dataset model = points(1);
+  const auto queue = DatasetQueue::create(model.dtypes(), model.shapes(), 4);
+  REQUIRE(queue.ok());
+  const auto push = [&] { REQUIRE(queue->push(**(*points(1).iterate())->next()).ok()); };
+  PipelineOptions options = options_of(PipelineSchedule::kGPipe, 2, sgd(constant_rate(.1f)));
+  options.container = "apart";
+  auto pipeline = pipeline_of(*engine, stages_of(2), Dataset::from_queue(*queue), options);
+  push();
+  REQUIRE(pipeline->run(1).ok());
+  CHECK(in_child([&] {
+          if (trainer->run(1).ok() || pipeline->run(1).ok()) return 1;
+          trainer.reset();
+          pipeline.reset();
+          return 0;
+        }) == 0);
+  CHECK(trainer->run(1)->updates == 1);
+  push();
+  CHECK(pipeline->run(1)->updates == 1);
 }
 
 }  // namespace
