@@ -97,21 +97,21 @@ struct KeptProduct::State {
                                                      pd.scratchpad_desc(), layouts);
   }
 
-  /// The constant in panels of kPanelColumns columns, the last one with zeros.
+  /// The constant in panels of panel_columns() columns, the last one with zeros.
   Result<Tensor> panels_of(const KernelContext& c, int64_t k, int64_t n) {
     const std::lock_guard lock(mutex);
     if (panels.defined()) return panels;
-    const int64_t count = (n + kPanelColumns - 1) / kPanelColumns;
-    TROUPE_ASSIGN(Tensor made, c.allocate(DType::kFloat32, {count, k, kPanelColumns}));
+    const int64_t width = panel_columns(), count = (n + width - 1) / width;
+    TROUPE_ASSIGN(Tensor made, c.allocate(DType::kFloat32, {count, k, width}));
     const float* const from = factor.data<float>();
     float* const to = made.mutable_data<float>();
-    parallel_for(c.threads(), count, kLeastColumns / kPanelColumns, [&](int64_t panel, int64_t end) {
+    parallel_for(c.threads(), count, kLeastColumns / width, [&](int64_t panel, int64_t end) {
       for (; panel < end; ++panel) {
-        const int64_t first = panel * kPanelColumns, columns = std::min(kPanelColumns, n - first);
+        const int64_t first = panel * width, columns = std::min(width, n - first);
         for (int64_t row = 0; row < k; ++row) {
-          float* const at = to + (panel * k + row) * kPanelColumns;
+          float* const at = to + (panel * k + row) * width;
           for (int64_t j = 0; j < columns; ++j) at[j] = tb ? from[(first + j) * k + row] : from[row * n + first + j];
-          std::fill(at + columns, at + kPanelColumns, 0.0f);
+          std::fill(at + columns, at + width, 0.0f);
         }
       }
     });
@@ -124,29 +124,24 @@ struct KeptProduct::State {
     TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, {m, n}));
     const float *const a = c.input(0).data<float>(), *const b = laid_out.data<float>();
     float* const out = y.mutable_data<float>();
-    const int64_t count = laid_out.dim(0);
+    const int64_t count = laid_out.dim(0), width = panel_columns();
     // Enough pieces for all threads, of rows enough for the panel to be read from afar but once.
     const int64_t wanted = (kPiecesOfThread * c.threads() + count - 1) / count;
     const int64_t pieces = std::max(std::min(wanted, m / kLeastRows), (m + kMostRowsAtOnce - 1) / kMostRowsAtOnce);
     const int64_t blocks = std::max<int64_t>(pieces, 1);
-    const int64_t most_sums = (m + blocks - 1) / blocks * kPanelColumns;
+    const int64_t most_sums = (m + blocks - 1) / blocks * width;
     TROUPE_ASSIGN(Tensor all_sums, c.allocate(DType::kFloat32, {c.threads(), most_sums}));
     float* const first_sums = all_sums.mutable_data<float>();
     std::atomic<int64_t> taken = 0;  // of the sums
     parallel_for(c.threads(), count * blocks, 1, [&](int64_t begin, int64_t end) {
       float* const sums = first_sums + taken++ * most_sums;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t panel = i / blocks, first = panel * kPanelColumns;
+        const int64_t panel = i / blocks, first = panel * width, columns = std::min(width, n - first);
         const int64_t row = m * (i % blocks) / blocks, rows = m * (i % blocks + 1) / blocks - row;
-        multiply_panel(a + row * k, rows, k, b + panel * k * kPanelColumns, false, sums);
-        epilogue.apply_part(c,
-                            {.sums = sums,
-                             .row_of_sums = kPanelColumns,
-                             .rows = rows,
-                             .columns = std::min(kPanelColumns, n - first),
-                             .at = row * n + first,
-                             .n = n},
-                            out);
+        multiply_panel(a + row * k, rows, k, b + panel * k * width, columns, false, sums);
+        epilogue.apply_part(
+            c, {.sums = sums, .row_of_sums = width, .rows = rows, .columns = columns, .at = row * n + first, .n = n},
+            out);
       }
     });
     return y;

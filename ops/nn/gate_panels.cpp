@@ -3,7 +3,6 @@
 #include "ops/nn/gate_panels.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "devices/parallel.h"
 #include "ops/parts/type_dispatch.h"
@@ -13,27 +12,23 @@ namespace {
 
 /// One panel of gate_panels(), of units from `first` on.
 void copy_panel(const float* w, int64_t depth, int64_t units, int64_t first, float* to) {
-  const int64_t n = std::min(kPanelUnits, units - first);
+  const int64_t width = panel_units(), n = std::min(width, units - first);
   for (int64_t row = 0; row < depth; ++row)
-    for (int64_t gate = 0; gate < 4; ++gate, to += kPanelUnits) {
+    for (int64_t gate = 0; gate < 4; ++gate, to += width) {
       const float* from = w + (4 * row + gate) * units + first;
-      if (n == kPanelUnits) {
-        std::memcpy(to, from, kPanelUnits * sizeof(float));
-      } else {
-        std::copy_n(from, n, to);
-        std::fill(to + n, to + kPanelUnits, 0.0f);
-      }
+      std::copy_n(from, n, to);
+      std::fill(to + n, to + width, 0.0f);
     }
 }
 
 }  // namespace
 
 Result<Tensor> gate_panels(const KernelContext& c, const float* w, int64_t depth, int64_t units) {
-  const int64_t panels = panels_of(units), size = depth * kPanelColumns;
-  TROUPE_ASSIGN(Tensor packed, c.allocate(DType::kFloat32, {panels, depth, kPanelColumns}));
+  const int64_t panels = panels_of(units), size = depth * panel_columns();
+  TROUPE_ASSIGN(Tensor packed, c.allocate(DType::kFloat32, {panels, depth, panel_columns()}));
   float* to = packed.mutable_data<float>();
   parallel_for(c.threads(), panels, kCheapGrain / std::max<int64_t>(size, 1) + 1, [&](int64_t panel, int64_t end) {
-    for (; panel < end; ++panel) copy_panel(w, depth, units, panel * kPanelUnits, to + panel * size);
+    for (; panel < end; ++panel) copy_panel(w, depth, units, panel * panel_units(), to + panel * size);
   });
   return packed;
 }

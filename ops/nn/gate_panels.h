@@ -9,12 +9,12 @@
 namespace troupe {
 
 /// A panel has the columns of four gates for so many units, one gate after the other.
-constexpr int64_t kPanelUnits = kPanelColumns / 4;
+inline int64_t panel_units() { return panel_columns() / 4; }
 
 /// Panels that `units` fill; the last one may be filled in part.
-inline int64_t panels_of(int64_t units) { return (units + kPanelUnits - 1) / kPanelUnits; }
+inline int64_t panels_of(int64_t units) { return (units + panel_units() - 1) / panel_units(); }
 
-/// The weights w [depth, 4 * units] as panels [panels_of(units), depth, kPanelColumns], with zeros where there are no
+/// The weights w [depth, 4 * units] as panels [panels_of(units), depth, panel_columns()], with zeros where there are no
 /// units. Errors: memory.
 Result<Tensor> gate_panels(const KernelContext& c, const float* w, int64_t depth, int64_t units);
 

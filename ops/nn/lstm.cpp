@@ -98,29 +98,29 @@ class BlockLstm final : public ComputeKernel {
   /// after, a step of their units is made. Every other step goes through the panels backwards, so that it begins with
   /// those which the step before left in the cache.
   Status by_panels(const KernelContext& c, const Lstm& l, const float* weights, const Results& out) const {
-    const int64_t panels = panels_of(l.units), rows = l.steps * l.batch;
-    TROUPE_ASSIGN(Tensor all_sums, c.allocate(DType::kFloat32, {panels, rows, kPanelColumns}));
+    const int64_t panels = panels_of(l.units), rows = l.steps * l.batch, width = panel_columns();
+    TROUPE_ASSIGN(Tensor all_sums, c.allocate(DType::kFloat32, {panels, rows, width}));
     float* sums = all_sums.mutable_data<float>();
-    const auto of_panel = [&](int64_t panel, int64_t row) { return sums + (panel * rows + row) * kPanelColumns; };
+    const auto of_panel = [&](int64_t panel, int64_t row) { return sums + (panel * rows + row) * width; };
     const auto weights_of = [&](int64_t panel, int64_t row) {
-      return weights + (panel * (l.inputs + l.units) + row) * kPanelColumns;
+      return weights + (panel * (l.inputs + l.units) + row) * width;
     };
     const auto make_step = [&](int64_t t, int64_t panel) {
       float* here = of_panel(panel, t * l.batch);
-      multiply_panel(state(l, out, t), l.batch, l.units, weights_of(panel, l.inputs), true, here);
-      const int64_t first = panel * kPanelUnits;
+      multiply_panel(state(l, out, t), l.batch, l.units, weights_of(panel, l.inputs), width, true, here);
+      const int64_t first = panel * panel_units();
       const LstmPart part = {.first_row = 0,
                              .rows = l.batch,
                              .first_unit = first,
-                             .units = std::min(kPanelUnits, l.units - first),
+                             .units = std::min(panel_units(), l.units - first),
                              .sums = here,
-                             .gate = kPanelUnits};
+                             .gate = panel_units()};
       lstm_forward_part(l, order_, part, step(l, out, t), forget_bias_, clip_);
     };
-    const int64_t per_panel = std::max<int64_t>(l.batch * l.units * kPanelColumns, 1);
+    const int64_t per_panel = std::max<int64_t>(l.batch * l.units * width, 1);
     const auto take_input = [&](int64_t row, int64_t panel) {
-      multiply_panel(l.x + row * l.inputs, std::min(kRowsAtOnce, rows - row), l.inputs, weights_of(panel, 0), false,
-                     of_panel(panel, row));
+      multiply_panel(l.x + row * l.inputs, std::min(kRowsAtOnce, rows - row), l.inputs, weights_of(panel, 0), width,
+                     false, of_panel(panel, row));
     };
     parallel_phases(c.threads(), 1 + l.steps, panels, kStepGrain / per_panel + 1,
                     [&](int64_t phase, int64_t begin, int64_t end) {

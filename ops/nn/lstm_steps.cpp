@@ -4,7 +4,6 @@
 #include "ops/nn/lstm_steps.h"
 
 #include "devices/parallel.h"
-#include "ops/nn/gate_panels.h"
 #include "ops/nn/recurrent_units.h"
 #include "ops/parts/instruction_sets.h"
 #include "ops/parts/type_dispatch.h"
@@ -51,7 +50,8 @@ template <bool kPeephole, bool kGates>
 template <bool kPeephole, bool kGates>
 [[gnu::always_inline]] inline void forward_rows(const ForwardRows& r, int64_t n, float more_forget, float clip) {
   for (int64_t row = 0; row < r.rows; ++row)
-    if (n == kPanelUnits) forward_units<kPeephole, kGates>(r, row, kPanelUnits, more_forget, clip);  // without rests
+    if (n == 16) forward_units<kPeephole, kGates>(r, row, 16, more_forget, clip);  // units of a panel, without rests
+    else if (n == 12) forward_units<kPeephole, kGates>(r, row, 12, more_forget, clip);
     else forward_units<kPeephole, kGates>(r, row, n, more_forget, clip);
 }
 

@@ -3,7 +3,6 @@
 #include "ops/parts/panel_product.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ops/parts/instruction_sets.h"
 
@@ -13,108 +12,137 @@ namespace {
 constexpr int64_t kLine = 16;  // floats of a line of the cache
 constexpr int64_t kFewGroups = 8;
 
-/// `kRows` rows by `kVectors` vectors of `kLanes` columns at a time. With `next` a line of the cache from there on is
-/// asked for with each row of b. Without the pragmas GCC keeps the sums in memory.
-template <int kLanes, int kVectors, int kRows>
-[[gnu::always_inline]] inline void multiply_tile(const float* a, int64_t row_of_a, int64_t k, const float* b, bool add,
-                                                 const float* next, float* sums) {
-  typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
-  for (int64_t column = 0; column < kPanelColumns; column += kVectors * kLanes) {
+/// How an instruction set multiplies. `kSums` vectors of `kLanes` sums stay in registers, of at most `kRows` rows at a
+/// time, and of a multiple of kLeastVectors vectors of columns. Rows go through kPart rows of a panel before they go
+/// through the next, and where they are few through kPartOfFew.
+template <int64_t kColumnsOf, int kLanesOf, int kSumsOf, int kRowsOf, int kLeastVectorsOf, int64_t kPartOfFewOf,
+          int64_t kPartOf>
+struct Way {
+  static constexpr int64_t kColumns = kColumnsOf, kPartOfFew = kPartOfFewOf, kPart = kPartOf;
+  static constexpr int kLanes = kLanesOf, kSums = kSumsOf, kRows = kRowsOf, kLeastVectors = kLeastVectorsOf;
+
+  /// Vectors of so many rows at a time: the most whose sums are at most kSums and that the columns are a multiple of.
+  static constexpr int vectors(int rows) {
+    int out = static_cast<int>(kColumns) / kLanes;
+    while (out > kLeastVectors && out * rows > kSums) out /= 2;
+    return out;
+  }
+};
+
+/// `kRows` rows by some vectors of columns at a time. With kAsks a line of the cache from `next` on is asked for with
+/// each row of b. Without the pragmas GCC keeps the sums in memory, and with memcpy() for vectors takes them through
+/// it.
+template <class W, int kRows, bool kAsks>
+[[gnu::always_inline]] inline void multiply_tile(const float* a, int64_t row_of_a, int64_t k, const float* b,
+                                                 int64_t columns, bool add, const float* next, float* sums) {
+  constexpr int kVectors = W::vectors(kRows);
+  constexpr int64_t kRow = W::kColumns / W::kLanes;  // vectors of a row of b or sums
+  typedef float Vector __attribute__((vector_size(W::kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+  for (int64_t column = 0; column < columns; column += kVectors * W::kLanes) {
+    const Vector* const from = reinterpret_cast<const Vector*>(b + column);
+    Vector* const to = reinterpret_cast<Vector*>(sums + column);
     Vector sum[kRows][kVectors] = {};
     if (add) {
-#pragma GCC unroll 8
+#pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v)
-          std::memcpy(&sum[r][v], sums + r * kPanelColumns + column + v * kLanes, sizeof(Vector));
+#pragma GCC unroll 12
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = to[r * kRow + v];
     }
     for (int64_t i = 0; i < k; ++i) {
-      if (next) __builtin_prefetch(next + i * kLine);
+      if constexpr (kAsks) __builtin_prefetch(next + i * kLine);
       Vector x[kVectors];
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v)
-        std::memcpy(&x[v], b + i * kPanelColumns + column + v * kLanes, sizeof(Vector));
-#pragma GCC unroll 8
+#pragma GCC unroll 12
+      for (int v = 0; v < kVectors; ++v) x[v] = from[i * kRow + v];
+#pragma GCC unroll 12
       for (int r = 0; r < kRows; ++r) {
         const float factor = a[r * row_of_a + i];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
         for (int v = 0; v < kVectors; ++v) sum[r][v] += factor * x[v];
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v)
-        std::memcpy(sums + r * kPanelColumns + column + v * kLanes, &sum[r][v], sizeof(Vector));
+#pragma GCC unroll 12
+      for (int v = 0; v < kVectors; ++v) to[r * kRow + v] = sum[r][v];
   }
 }
 
-/// Vectors of so many rows at a time: the most whose sums are at most kSums.
-template <int kLanes, int kSums> constexpr int vectors_of(int rows) {
-  int out = static_cast<int>(kPanelColumns) / kLanes;
-  while (out > 1 && out * rows > kSums) out /= 2;
-  return out;
-}
-
-/// `rows` rows, which are at most `kMost`.
-template <int kLanes, int kSums, int kMost>
+/// `rows` rows, which are at most `kMost`; with `next`, unless that is null, as of multiply_tile().
+template <class W, int kMost>
 [[gnu::always_inline]] inline void multiply_few(const float* a, int64_t row_of_a, int64_t rows, int64_t k,
-                                                const float* b, bool add, const float* next, float* sums) {
-  if (rows == kMost)
-    return multiply_tile<kLanes, vectors_of<kLanes, kSums>(kMost), kMost>(a, row_of_a, k, b, add, next, sums);
-  if constexpr (kMost > 1) multiply_few<kLanes, kSums, kMost - 1>(a, row_of_a, rows, k, b, add, next, sums);
+                                                const float* b, int64_t columns, bool add, const float* next,
+                                                float* sums) {
+  if (rows == kMost && next) return multiply_tile<W, kMost, true>(a, row_of_a, k, b, columns, add, next, sums);
+  if (rows == kMost) return multiply_tile<W, kMost, false>(a, row_of_a, k, b, columns, add, next, sums);
+  if constexpr (kMost > 1) multiply_few<W, kMost - 1>(a, row_of_a, rows, k, b, columns, add, next, sums);
 }
 
-/// All rows, in groups of at most `kMost` and about the same number. They go through a part of the panel that fits the
+/// All rows, in groups of at most W::kRows and about the same number. They go through a part of the panel that fits the
 /// first-level cache before the next part is read, which the last groups ask for. Of few groups these are most, so that
-/// both parts must fit: kPartOfFew rows of the panel, else kPart.
-template <int kLanes, int kSums, int kMost, int64_t kPartOfFew, int64_t kPart>
-[[gnu::always_inline]] inline void multiply_rows(const float* a, int64_t rows, int64_t k, const float* b, bool add,
-                                                 float* sums) {
-  if (k == 0 && !add) std::fill_n(sums, rows * kPanelColumns, 0.0f);
-  const int64_t groups = (rows + kMost - 1) / kMost;
-  const int64_t part = groups == 1 ? k : groups <= kFewGroups ? kPartOfFew : kPart;
-  const int64_t asking = std::max<int64_t>(1, groups - kPanelColumns / kLine);  // from this group on, a line each row
+/// both parts must fit. A panel that is read but once, from its beginning to its end, is one part.
+template <class W>
+[[gnu::always_inline]] inline void multiply_rows(const float* a, int64_t rows, int64_t k, const float* b,
+                                                 int64_t columns, bool add, float* sums) {
+  if (k == 0 && !add) std::fill_n(sums, rows * W::kColumns, 0.0f);
+  const int64_t groups = (rows + W::kRows - 1) / W::kRows;
+  const bool once = groups == 1 && W::vectors(static_cast<int>(rows)) * W::kLanes == W::kColumns;
+  const int64_t part = once ? k : groups <= kFewGroups ? W::kPartOfFew : W::kPart;
+  // From this group on, a line each row.
+  const int64_t asking = once ? groups : std::max<int64_t>(0, groups - W::kColumns / kLine);
+  const int64_t least = rows / std::max<int64_t>(groups, 1), larger = rows - least * groups;  // groups of one row more
   for (int64_t from = 0; from < k; from += part, add = true)
-    for (int64_t g = 0; g < groups; ++g) {
-      const int64_t row = rows * g / groups, end = rows * (g + 1) / groups;
-      const float* const here = b + from * kPanelColumns;
-      const float* const next = g >= asking ? here + part * kPanelColumns + (g - asking) * part * kLine : nullptr;
-      multiply_few<kLanes, kSums, kMost>(a + row * k + from, k, end - row, std::min(part, k - from), here, add, next,
-                                         sums + row * kPanelColumns);
+    for (int64_t g = 0, row = 0, count; g < groups; ++g, row += count) {
+      count = g < larger ? least + 1 : least;
+      const float* const here = b + from * W::kColumns;
+      const float* const next = g >= asking ? here + part * W::kColumns + (g - asking) * part * kLine : nullptr;
+      multiply_few<W, W::kRows>(a + row * k + from, k, count, std::min(part, k - from), here, columns, add, next,
+                                sums + row * W::kColumns);
     }
 }
 
-using Multiply = void (*)(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums);
+struct Multiplier {
+  int64_t columns;
+  void (*multiply)(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add, float* sums);
+};
 
-void multiply_plain(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<4, 8, 2, 128, 128>(a, rows, k, b, add, sums);
+using Plain = Way<64, 4, 8, 2, 1, 128, 128>;
+void multiply_plain(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add, float* sums) {
+  multiply_rows<Plain>(a, rows, k, b, columns, add, sums);
 }
 #if defined(__x86_64__)
-TROUPE_AVX2_AND_FMA void multiply_avx2(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<8, 12, 6, 32, 96>(a, rows, k, b, add, sums);
+// Four rows by three vectors take 7 loads for 12 products, six rows by two take 8 and are a fifth slower.
+using Avx2 = Way<48, 8, 12, 4, 3, 64, 96>;
+TROUPE_AVX2_AND_FMA void multiply_avx2(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns,
+                                       bool add, float* sums) {
+  multiply_rows<Avx2>(a, rows, k, b, columns, add, sums);
 }
-TROUPE_AVX512 void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  multiply_rows<16, 28, 7, 128, 128>(a, rows, k, b, add, sums);
+using Avx512 = Way<64, 16, 28, 7, 1, 128, 128>;
+TROUPE_AVX512 void multiply_avx512(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add,
+                                   float* sums) {
+  multiply_rows<Avx512>(a, rows, k, b, columns, add, sums);
 }
 #endif
 
 /// The best for this processor.
-Multiply chosen() {
+const Multiplier& chosen() {
+  static const Multiplier best = []() -> Multiplier {
 #if defined(__x86_64__)
-  if (has_avx512()) return multiply_avx512;
-  if (has_avx2_and_fma()) return multiply_avx2;
+    if (has_avx512()) return {Avx512::kColumns, multiply_avx512};
+    if (has_avx2_and_fma()) return {Avx2::kColumns, multiply_avx2};
 #endif
-  return multiply_plain;
+    return {Plain::kColumns, multiply_plain};
+  }();
+  return best;
 }
 
 }  // namespace
 
 bool panels_are_fast() { return has_avx512() || has_avx2_and_fma(); }
 
-void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums) {
-  static const Multiply multiply = chosen();
-  multiply(a, rows, k, b, add, sums);
+int64_t panel_columns() { return chosen().columns; }
+
+void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add, float* sums) {
+  chosen().multiply(a, rows, k, b, columns, add, sums);
 }
 
 }  // namespace troupe

@@ -6,11 +6,13 @@
 
 namespace troupe {
 
-constexpr int64_t kPanelColumns = 64;
+/// Columns of a panel, by what suits the processor's registers: 48 with AVX2 and FMA, 64 with AVX-512 and else.
+int64_t panel_columns();
 
-/// sums[rows, kPanelColumns] = a[rows, k] b[k, kPanelColumns], or with `add` sums += a b, all dense. A sum has the same
-/// bits whatever the number of rows. Any thread.
-void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, bool add, float* sums);
+/// The first `columns` columns of sums[rows, panel_columns()] = a[rows, k] b[k, panel_columns()], or with `add` of
+/// sums += a b, all dense; what is in the other columns of sums is left open. A sum has the same bits whatever the
+/// number of rows. Any thread.
+void multiply_panel(const float* a, int64_t rows, int64_t k, const float* b, int64_t columns, bool add, float* sums);
 /// Whether multiply_panel() is about as fast as the processor can multiply, for 32 rows and more: with AVX2 and FMA or
 /// AVX-512.
 bool panels_are_fast();
