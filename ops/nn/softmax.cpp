@@ -32,30 +32,45 @@ Status check_sparse_labels(const Shape& labels, const Shape& logits) {
 
 namespace {
 
-/// e[i] -= max e.
-template <class A> [[gnu::always_inline]] inline void shift_row(A* e, int64_t n) {
-  const A largest = largest_of(e, n);
-  for (int64_t i = 0; i < n; ++i) e[i] -= largest;
+/// Subtracts from each row of n of `count` elements its largest.
+template <class A> [[gnu::always_inline]] inline void shift_rows(A* e, int64_t count, int64_t n) {
+  for (A* end = e + count; e < end; e += n) {
+    const A largest = largest_of(e, n);
+    for (int64_t i = 0; i < n; ++i) e[i] -= largest;
+  }
 }
-TROUPE_SIMD_CLONES void shift(float* e, int64_t n) { shift_row(e, n); }
-void shift(double* e, int64_t n) { shift_row(e, n); }
+TROUPE_SIMD_CLONES void shift(float* e, int64_t count, int64_t n) { shift_rows(e, count, n); }
+void shift(double* e, int64_t count, int64_t n) { shift_rows(e, count, n); }
 
-/// e[i] = exp(e[i]); returns their sum.
-TROUPE_SIMD_CLONES float exp_all(float* e, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) e[i] = fast_math::exp(e[i]);
-  return sum_of<float>(n, [=](int64_t i) { return e[i]; });
+/// e[i] = exp(e[i]).
+TROUPE_SIMD_CLONES void exp_all(float* e, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) e[i] = fast_math::exp(e[i]);
 }
-double exp_all(double* e, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) e[i] = std::exp(e[i]);
-  return sum_of<double>(n, [=](int64_t i) { return e[i]; });
+void exp_all(double* e, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) e[i] = std::exp(e[i]);
 }
+
+template <class A> [[gnu::always_inline]] inline A sum_row(const A* e, int64_t n) {
+  return sum_of<A>(n, [=](int64_t i) { return e[i]; });
+}
+
+/// Divides each row of n of `count` elements by its sum.
+template <class A> [[gnu::always_inline]] inline void scale_rows(A* e, int64_t count, int64_t n) {
+  for (A* end = e + count; e < end; e += n) {
+    const A factor = 1 / sum_row(e, n);
+    for (int64_t i = 0; i < n; ++i) e[i] *= factor;
+  }
+}
+TROUPE_SIMD_CLONES void scale(float* e, int64_t count, int64_t n) { scale_rows(e, count, n); }
+void scale(double* e, int64_t count, int64_t n) { scale_rows(e, count, n); }
 
 /// e[i] = exp(x[i] - max x); returns the logarithm of their sum and sets `sum`. `shifted`, if any, gets x[i] - max x.
 template <class T, class A> A exponentials(const T* x, int64_t stride, int64_t n, A* e, A* shifted, A& sum) {
   for (int64_t i = 0; i < n; ++i) e[i] = widen(x[i * stride]);
-  shift(e, n);
+  shift(e, n, n);
   if (shifted) std::copy_n(e, n, shifted);
-  sum = exp_all(e, n);
+  exp_all(e, n);
+  sum = sum_row(e, n);
   return std::log(sum);
 }
 
@@ -67,16 +82,34 @@ Status softmax_shape(ShapeContext& c) {
   return unchanged_shape(c);
 }
 
-template <class T> void softmax_rows(const T* in, T* out, int64_t rows, int64_t n, bool log) {
+template <class T> void log_softmax_rows(const T* in, T* out, int64_t rows, int64_t n) {
   using A = Arithmetic<T>;
-  std::vector<A> e(n), shifted(log ? n : 0);
+  std::vector<A> e(n), shifted(n);
   for (int64_t r = 0; r < rows; ++r, in += n, out += n) {
     A sum;
-    const A log_sum = exponentials(in, 1, n, e.data(), log ? shifted.data() : nullptr, sum);
-    if (log)
-      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(shifted[i] - log_sum);
-    else
-      for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(e[i] * (1 / sum));
+    const A log_sum = exponentials(in, 1, n, e.data(), shifted.data(), sum);
+    for (int64_t i = 0; i < n; ++i) out[i] = narrow<T>(shifted[i] - log_sum);
+  }
+}
+
+/// Takes as many rows at a time as the first cache holds: one loop takes the exponentials of them all, so short rows
+/// fill registers as long ones do.
+template <class T> void softmax_rows(const T* in, T* out, int64_t rows, int64_t n) {
+  using A = Arithmetic<T>;
+  constexpr int64_t kBlock = 2048;
+  const int64_t block = std::max<int64_t>(kBlock / n, 1) * n;
+  std::vector<A> wide(std::is_same_v<T, A> ? 0 : std::min(block, rows * n));
+  for (int64_t left = rows * n; left > 0; left -= block, in += block, out += block) {
+    const int64_t count = std::min(block, left);
+    A* e;
+    if constexpr (std::is_same_v<T, A>) e = out;
+    else e = wide.data();
+    for (int64_t i = 0; i < count; ++i) e[i] = widen(in[i]);
+    shift(e, count, n);
+    exp_all(e, count);
+    scale(e, count, n);
+    if constexpr (!std::is_same_v<T, A>)
+      for (int64_t i = 0; i < count; ++i) out[i] = narrow<T>(e[i]);
   }
 }
 
@@ -90,7 +123,8 @@ class SoftmaxKernel final : public ComputeKernel {
     const int64_t n = x.dim(-1), rows = n == 0 ? 0 : x.elements() / n;
     parallel_for(c.threads(), rows, row_grain(n), [&](int64_t begin, int64_t end) {
       with_type(x.dtype(), FloatTypes{}, [&]<class T>() {
-        softmax_rows(x.data<T>() + begin * n, y.mutable_data<T>() + begin * n, end - begin, n, log_);
+        const auto rows_of = log_ ? log_softmax_rows<T> : softmax_rows<T>;
+        rows_of(x.data<T>() + begin * n, y.mutable_data<T>() + begin * n, end - begin, n);
       });
     });
     c.set_output(0, std::move(y));

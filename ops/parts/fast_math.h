@@ -30,6 +30,13 @@ struct Reduced {
   return std::bit_cast<float>((n + 127) << 23);
 }
 
+/// `limit` where `beyond`, else x. By bits: of `beyond ? limit : x` GCC makes a branch, since what follows from the
+/// limit is a constant, and does not vectorise the loop around it.
+[[gnu::always_inline]] TROUPE_HOST_DEVICE inline float bounded(float x, bool beyond, float limit) {
+  const int32_t mask = -static_cast<int32_t>(beyond);
+  return std::bit_cast<float>((std::bit_cast<int32_t>(x) & ~mask) | (std::bit_cast<int32_t>(limit) & mask));
+}
+
 /// exp(r) - 1 by the series up to r^7.
 [[gnu::always_inline]] TROUPE_HOST_DEVICE inline float series(float r) {
   float p = 1.0f / 5040;
@@ -45,8 +52,8 @@ struct Reduced {
 #ifdef __CUDA_ARCH__
   return ::expf(x);
 #else
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
+  x = bounded(x, x > 89.0f, 89.0f);
+  x = bounded(x, x < -104.0f, -104.0f);
   const Reduced d = reduce(x);
   const int32_t half = d.n >> 1;  // in two steps: 2^n itself may be no normal number
   return (1.0f + series(d.r)) * power_of_two(half) * power_of_two(d.n - half);
@@ -69,7 +76,7 @@ struct Reduced {
   return ::tanhf(x);
 #else
   float a = std::fabs(x);
-  a = a > 10.0f ? 10.0f : a;
+  a = bounded(a, a > 10.0f, 10.0f);
   const float e = expm1(2.0f * a);
   return std::copysign(e / (e + 2.0f), x);
 #endif
@@ -81,7 +88,7 @@ struct Reduced {
   return ::erff(x);
 #else
   float a = std::fabs(x);
-  a = a > 4.0f ? 4.0f : a;
+  a = bounded(a, a > 4.0f, 4.0f);
   float p = 4.07087828e-05f;
   p = p * a - 0.000381006597f;
   p = p * a + 0.00125176262f;

@@ -19,7 +19,8 @@ std::vector<double> log_softmax(const std::vector<double>& x, int64_t n) {
 }
 
 TEST_CASE("Softmax and LogSoftmax agree with their definitions") {
-  for (const Shape& s : {Shape{64, 10}, Shape{3, 4, 1001}, Shape{7}, Shape{5, 1}, Shape{0, 3}})
+  for (const Shape& s : {Shape{64, 10}, Shape{3, 4, 1001}, Shape{7}, Shape{5, 1}, Shape{0, 3}, Shape{700, 21},
+                         Shape{2, 5000}, Shape{3, 0}})
     for (int threads : {1, 2}) {
       const Tensor x = random_tensor<float>(s, 1);
       const std::vector<double> want = log_softmax(doubles(x), s.dim(-1));
