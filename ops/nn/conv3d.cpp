@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions over volumes: Conv3D and its gradients by input and filter, as products of matrices: the columns of
-// what is under the window, place by place, times the filter.
+// Convolutions over volumes: Conv3D and its gradients by input and filter, on oneDNN, and for what it has no fast code
+// as products of matrices: the columns of what is under the window, place by place, times the filter.
 #include "devices/parallel.h"
 #include "ops/nn/costs.h"
 #include "ops/nn/register.h"
 #include "ops/nn/volume.h"
 #include "ops/parts/gemm.h"
 #include "ops/parts/gradient_math.h"
+#include "ops/parts/steady_tensor.h"
 #include "ops/parts/through_float32.h"
+#ifdef TROUPE_ONEDNN
+#include "ops/parts/onednn.h"
+#endif
 
 namespace troupe {
 namespace {
@@ -37,12 +41,83 @@ struct Conv3dShape {
   }
   int64_t window() const { return axes[0].size * axes[1].size * axes[2].size * in_channels; }
   int64_t places() const { return axes[0].out * axes[1].out * axes[2].out; }
+  /// Whether no window stands in the padding alone, and it and its steps are of ordinary sizes.
+  bool is_ordinary() const {
+    constexpr int64_t kMost = 1 << 15;
+    return std::ranges::all_of(axes, [](const WindowAxis& a) {
+      return a.size <= kMost && a.dilation <= kMost && a.stride <= kMost &&
+             std::max(a.lo, a.hi) <= (a.size - 1) * a.dilation && (a.size - 1) * a.dilation < kMost;
+    });
+  }
   int64_t in_volume() const { return axes[0].in * axes[1].in * axes[2].in * in_channels; }
 };
 
+#ifdef TROUPE_ONEDNN
+/// The primitive of a direction, on volumes and filters of float32 as they lie; `kept`: not 0 where the filter is the
+/// same in every call, of that version. nullptr where oneDNN has no fast code. Throws dnnl::error.
+std::shared_ptr<const onednn::Primitive> make_primitive(const Conv3dShape& s, ConvDirection direction, int64_t kept,
+                                                        const std::shared_ptr<onednn::KeptLayouts>& layouts) {
+  using dnnl::memory;
+  const auto f32 = memory::data_type::f32;
+  const auto each = [&](int64_t WindowAxis::*member, int64_t less = 0) {
+    return memory::dims{s.axes[0].*member - less, s.axes[1].*member - less, s.axes[2].*member - less};
+  };
+  const auto sizes = [](int64_t a, int64_t b, const memory::dims& space) {
+    return memory::dims{a, b, space[0], space[1], space[2]};
+  };
+  const int64_t i = s.in_channels, o = s.out_channels, h = s.axes[1].size, w = s.axes[2].size;
+  const memory::desc in(sizes(s.batch, i, each(&WindowAxis::in)), f32, memory::format_tag::ndhwc);
+  const memory::desc out(sizes(s.batch, o, each(&WindowAxis::out)), f32, memory::format_tag::ndhwc);
+  const memory::dims window = sizes(o, i, each(&WindowAxis::size));
+  const memory::desc plain(window, f32, memory::dims{1, o, h * w * i * o, w * i * o, i * o});
+  const memory::desc filter(window, f32, memory::format_tag::any);
+  const memory::dims strides = each(&WindowAxis::stride), dilates = each(&WindowAxis::dilation, 1);
+  const memory::dims lo = each(&WindowAxis::lo), hi = each(&WindowAxis::hi);
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const auto direct = dnnl::algorithm::convolution_direct;
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto kind =
+      direction == ConvDirection::kOutput ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
+  const dnnl::convolution_forward::primitive_desc forward({kind, direct, in, filter, out, strides, dilates, lo, hi},
+                                                          attr, engine);
+  const auto wrap = [&](const auto& pd, const dnnl::primitive& primitive,
+                        std::vector<onednn::Argument> arguments) -> std::shared_ptr<const onednn::Primitive> {
+    const std::string_view name = pd.impl_info_str();
+    if (name.find("ref") != std::string_view::npos || name.find("gemm") != std::string_view::npos) return nullptr;
+    return std::make_shared<const onednn::Primitive>(engine, primitive, std::move(arguments), pd.scratchpad_desc(),
+                                                     layouts);
+  };
+  if (direction == ConvDirection::kOutput)
+    return wrap(forward, dnnl::convolution_forward(forward),
+                {{DNNL_ARG_SRC, in, in},
+                 {DNNL_ARG_WEIGHTS, plain, forward.weights_desc(), false, false, kept},
+                 {DNNL_ARG_DST, out, out, true}});
+  if (direction == ConvDirection::kInput) {
+    const dnnl::convolution_backward_data::primitive_desc pd({direct, in, filter, out, strides, dilates, lo, hi}, attr,
+                                                             engine, forward);
+    return wrap(pd, dnnl::convolution_backward_data(pd),
+                {{DNNL_ARG_WEIGHTS, plain, pd.weights_desc(), false, false, kept},
+                 {DNNL_ARG_DIFF_DST, out, out},
+                 {DNNL_ARG_DIFF_SRC, in, in, true}});
+  }
+  const dnnl::convolution_backward_weights::primitive_desc pd({direct, in, filter, out, strides, dilates, lo, hi}, attr,
+                                                              engine, forward);
+  // See ops/nn/conv_kernel.cpp.
+  const auto stride = [](const WindowAxis& a) { return a.stride > 1; };
+  if (i < 8 && std::ranges::any_of(s.axes, stride) && pd.impl_info_str() == std::string_view("jit_1x1:avx2"))
+    return nullptr;
+  return wrap(pd, dnnl::convolution_backward_weights(pd),
+              {{DNNL_ARG_SRC, in, in},
+               {DNNL_ARG_DIFF_DST, out, out},
+               {DNNL_ARG_DIFF_WEIGHTS, plain, pd.diff_weights_desc(), true}});
+}
+#endif
+
 template <class T> class Conv3D final : public ComputeKernel {
  public:
-  Conv3D(const VolumeAttrs& attrs, ConvDirection direction) : attrs_(attrs), direction_(direction) {}
+  Conv3D(const VolumeAttrs& attrs, ConvDirection direction, bool constant_filter)
+      : attrs_(attrs), direction_(direction), constant_filter_(constant_filter), steady_(constant_filter) {}
   Status compute(KernelContext& c) override {
     TROUPE_RETURN_IF_ERROR(attrs_.check_layout());
     Shape in = c.input(0).shape(), filter = c.input(1).shape();
@@ -58,15 +133,48 @@ template <class T> class Conv3D final : public ComputeKernel {
       return invalid_argument("out_backprop {} is not the result {} of input {} and filter {}",
                               c.input(2).shape().str(), out.str(), in.str(), filter.str());
     const Shape& made = direction_ == ConvDirection::kOutput ? out : direction_ == ConvDirection::kInput ? in : filter;
-    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, made, c.device().allocator));
-    if (in.elements() > 0 && filter.elements() > 0 && out.elements() > 0) {
-      TROUPE_RETURN_IF_ERROR(convolve(c, s, y));
+    const bool empty = in.elements() == 0 || filter.elements() == 0 || out.elements() == 0;
+#ifdef TROUPE_ONEDNN
+    if constexpr (std::is_same_v<T, float>) {
+      if (!empty && s.is_ordinary()) {
+        TROUPE_ASSIGN(const bool ran, run_primitive(c, s, made));
+        if (ran) return {};
+      }
     }
+#endif
+    TROUPE_ASSIGN(Tensor y, Tensor::zeros(dtype_of<T>, made, c.device().allocator));
+    if (!empty) TROUPE_RETURN_IF_ERROR(convolve(c, s, y));
     c.set_output(0, std::move(y));
     return {};
   }
 
  private:
+#ifdef TROUPE_ONEDNN
+  /// Sets the output. False where oneDNN has no fast code for it.
+  Result<bool> run_primitive(KernelContext& c, const Conv3dShape& s, const Shape& made) {
+    int64_t kept = 0;
+    if (direction_ == ConvDirection::kOutput || (direction_ == ConvDirection::kInput && constant_filter_)) {
+      const auto seen = steady_.see(c.input(1));
+      kept = seen.version;
+      if (seen.let_go) primitives_.clear();
+    }
+    const auto& a = s.axes;
+    const auto primitive =
+        primitives_.get({c.threads(), s.batch, s.in_channels, a[0].in, a[1].in, a[2].in, a[0].size, a[1].size,
+                         a[2].size, s.out_channels, kept},
+                        [&](const auto& layouts) { return make_primitive(s, direction_, kept, layouts); });
+    if (!primitive) return false;
+    TROUPE_ASSIGN(Tensor y, c.allocate(DType::kFloat32, made));
+    const auto data = [&](int i) { return const_cast<void*>(c.input(i).raw()); };
+    const int first = direction_ == ConvDirection::kInput ? 1 : 0;
+    const int second = direction_ == ConvDirection::kOutput ? 1 : 2;
+    void* const arguments[] = {data(first), data(second), y.mutable_raw()};
+    TROUPE_RETURN_IF_ERROR(primitive->run(c, arguments));
+    c.set_output(0, std::move(y));
+    return true;
+  }
+#endif
+
   /// Volume by volume, as many places at a time as make a matrix of a reasonable size.
   Status convolve(KernelContext& c, const Conv3dShape& s, Tensor& y) const {
     const int64_t window = s.window(), places = s.places(), filters = s.out_channels;
@@ -107,6 +215,11 @@ template <class T> class Conv3D final : public ComputeKernel {
 
   const VolumeAttrs attrs_;
   const ConvDirection direction_;
+  const bool constant_filter_;  // unless a step feeds it
+  SteadyTensor steady_;
+#ifdef TROUPE_ONEDNN
+  onednn::PrimitiveCache primitives_;
+#endif
 };
 
 /// Constant input i, sizes, as a shape; five unknown ones where it is no constant.
@@ -181,7 +294,9 @@ OpDef with_volume_window(OpDef op) {
 void add_kernels(KernelRegistry& kernels, const char* op, ConvDirection direction) {
   const auto make = [=]<class T>(const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(const VolumeAttrs attrs, VolumeAttrs::parse(*init.attrs));
-    return std::unique_ptr<ComputeKernel>(new Conv3D<T>(attrs, direction));
+    const bool constant =
+        direction != ConvDirection::kFilter && init.constants.size() > 1 && init.constants[1].defined();
+    return std::unique_ptr<ComputeKernel>(new Conv3D<T>(attrs, direction, constant));
   };
   const KernelFactory floats = [make](const KernelInit& init) { return make.template operator()<float>(init); };
   const KernelFactory doubles = [make](const KernelInit& init) { return make.template operator()<double>(init); };

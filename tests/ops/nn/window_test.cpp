@@ -86,6 +86,38 @@ TEST_CASE("volumes larger than one matrix of columns are convolved part by part"
     CHECK(y.data<double>()[(d * 30 + h) * 35 + w] == Approx(at(d, h, w)));
 }
 
+TEST_CASE("convolutions of volumes of float32 agree with those of float64", "[window]") {
+  struct Case {
+    Shape in, filter;
+    Ints strides;
+    const char* padding;
+    int64_t dilation = 1;
+  };
+  const auto wide = [](const Tensor& t) { return *apply("Cast", {t}, {{"DstT", DType::kFloat64}}); };
+  const auto sizes = [](const Tensor& t) {
+    Tensor out = *Tensor::make(DType::kInt32, {5});
+    for (int i = 0; i < 5; ++i) out.mutable_data<int32_t>()[i] = static_cast<int32_t>(t.dim(i));
+    return out;
+  };
+  for (const Case& k : {Case{{2, 5, 7, 8, 3}, {3, 3, 3, 3, 16}, {1, 1, 1}, "SAME"},
+                        Case{{1, 6, 9, 7, 16}, {2, 3, 3, 16, 8}, {2, 1, 2}, "VALID"},
+                        Case{{1, 7, 8, 9, 8}, {3, 1, 3, 8, 24}, {1, 1, 1}, "SAME", 2},
+                        Case{{2, 4, 5, 6, 4}, {1, 1, 1, 4, 8}, {1, 2, 2}, "SAME"},
+                        Case{{1, 3, 4, 5, 5}, {2, 2, 2, 5, 3}, {1, 2, 1}, "SAME"}})
+    for (const int threads : {1, 2}) {
+      Attrs attrs = volume_attrs({}, k.strides, k.padding);
+      attrs.set("dilations", Ints{1, k.dilation, k.dilation, k.dilation, 1});
+      const Tensor x = random_tensor<float>(k.in, 1), w = random_tensor<float>(k.filter, 2);
+      const Tensor y = *apply("Conv3D", {x, w}, attrs, 0, threads);
+      check_close(doubles(y), doubles(*apply("Conv3D", {wide(x), wide(w)}, attrs)), 1e-4);
+      const Tensor g = random_tensor<float>(y.shape(), 3);
+      check_close(doubles(*apply("Conv3DBackpropInputV2", {sizes(x), w, g}, attrs, 0, threads)),
+                  doubles(*apply("Conv3DBackpropInputV2", {sizes(x), wide(w), wide(g)}, attrs)), 1e-4);
+      check_close(doubles(*apply("Conv3DBackpropFilterV2", {x, sizes(w), g}, attrs, 0, threads)),
+                  doubles(*apply("Conv3DBackpropFilterV2", {wide(x), sizes(w), wide(g)}, attrs)), 1e-4);
+    }
+}
+
 TEST_CASE("pools and convolutions of volumes differentiate twice", "[window]") {
   const Attrs pool = volume_attrs({1, 1, 2}, {1, 1, 2}, "SAME"), conv = volume_attrs({}, {1, 1, 1}, "VALID");
   const Tensor line = ramp({1, 1, 1, 5, 1}), g = ramp({1, 1, 1, 3, 1});
