@@ -20,6 +20,7 @@
 #include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
 #include "graph/passes/open_batch_norm.h"
+#include "graph/passes/plain_products.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sum_products.h"
 
@@ -124,6 +125,7 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
     if (AttentionFusion::may_apply(step)) fuse<AttentionFusion>(step, devices);
     if (LayerNormFusion::may_apply(step)) fuse<LayerNormFusion>(step, devices);
     if (has_any(step, {"BlockLSTM", "BlockLSTMV2"})) fuse<GateDropping>(step, devices);
+    if (has_any(step, {"BatchMatMulV2"})) fuse<PlainProducts>(step, devices);
   }
   const bool gelus = passes.fuse_epilogues && devices.on_gpu && has_any(step, {"Tanh", "Erf", "Erfc"});
   if (gelus) fuse<GeluFusion>(step, devices, GeluFusion::Of::kGradient);
@@ -145,8 +147,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_training ||
-         passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
+  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference ||
+         passes.fuse_training || passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {
