@@ -2,7 +2,6 @@
 #include "actors/engine_options.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "base/memory_available.h"
 #include "base/threads_available.h"
@@ -20,7 +19,7 @@ constexpr int kMostWorkers = 16;
 /// waits for files.
 constexpr int kThreadsBeside = 4;
 
-int count_cores() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads); }
+int count_cores() { return std::clamp(count_cores_available(), 1, kMostThreads); }
 /// Of the device that has most.
 int count_helpers(const EngineOptions& options) { return *std::ranges::max_element(options.cpu_threads) - 1; }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/threads_available.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -35,6 +38,12 @@ Status check_threads_available(int count) {
   changed.notify_all();
   for (std::thread& t : threads) t.join();
   return status;
+}
+
+int count_cores_available() {
+  const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cpu_set_t own;  // of machines with more cores than it has room for the call fails
+  return sched_getaffinity(0, sizeof own, &own) == 0 ? std::clamp(CPU_COUNT(&own), 1, all) : all;
 }
 
 }  // namespace troupe

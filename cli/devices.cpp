@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "base/device_name.h"
+#include "base/threads_available.h"
 
 namespace troupe {
 namespace {
@@ -109,7 +109,7 @@ Result<OwnDevices> read_own_devices(const std::string& text, int cores) {
       return invalid_argument("--devices {}: cpu=N, gpu=N or both with + between are expected, with N from 1 to {}, {}",
                               text, kMostCpus, kMostGpus);
   }
-  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores == 0) cores = count_cores_available();
   if (cpus > 0) out.cpu_threads.assign(static_cast<size_t>(cpus), std::max(1, cores / cpus));
   return out;
 }

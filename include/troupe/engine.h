@@ -117,8 +117,8 @@ struct ClusterOptions {
 };
 
 struct EngineOptions {
-  /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores.
-  /// At most 1,024 devices, each of 1 to 1,024 threads.
+  /// Threads of each CPU device, in order: {1, 1} is cpu:0 and cpu:1 with one each. Default: one device with all cores
+  /// that the calling thread may run on. At most 1,024 devices, each of 1 to 1,024 threads.
   std::vector<int> cpu_threads = {};
   /// Bytes of tensors each device may hold; 0: no limit.
   int64_t memory_limit = 0;

@@ -2,8 +2,8 @@
 #include "ops/data/dataset_op.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "base/threads_available.h"
 #include "ops/text/string_map.h"
 #include "troupe/op_cost.h"
 
@@ -55,7 +55,7 @@ Result<bool> DatasetInputs::boolean(int i, const char* what) const {
 
 Result<int64_t> DatasetInputs::parallel_calls(int i) const {
   TROUPE_ASSIGN(const int64_t calls, integer(i, "num_parallel_calls"));
-  if (calls == -1) return std::clamp<int64_t>(2 * int64_t{std::thread::hardware_concurrency()}, 4, 16);
+  if (calls == -1) return std::clamp<int64_t>(2 * int64_t{count_cores_available()}, 4, 16);
   if (calls < 1) return invalid_argument("num_parallel_calls must be at least 1, or -1, got {}", calls);
   return calls;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Datasets made of several, or of those that a function gives: side by side, one after the other, in turns.
 #include <algorithm>
-#include <thread>
 
+#include "base/threads_available.h"
 #include "ops/data/dataset_op.h"
 #include "ops/data/register.h"
 
@@ -35,7 +35,7 @@ PlanDataset interleave(int behind, Ahead ahead = Ahead::kNone) {
       int64_t cycle = 1, block = 1, parallel = 0;
       if (behind > 0) {
         TROUPE_ASSIGN(cycle, in.integer(end, "cycle_length"));
-        if (cycle == kAutotune) cycle = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+        if (cycle == kAutotune) cycle = count_cores_available();
         if (cycle < 1) return invalid_argument("cycle_length must be at least 1, got {}", cycle);
         TROUPE_ASSIGN(block, in.integer(end + 1, "block_length", 1));
       }
