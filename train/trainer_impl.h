@@ -174,7 +174,9 @@ class Trainer::Impl {
   bool held() const;
   /// Takes the snapshots that are wanted.
   void take_snapshots(Launches& launches);
-  void snapshot_taken(Result<Snapshot> whole, int64_t batches, const std::vector<Taken>& wanted, Launches& launches);
+  /// `keeps`: it has the first update after a loss.
+  void snapshot_taken(Result<Snapshot> whole, int64_t batches, bool keeps, const std::vector<Taken>& wanted,
+                      Launches& launches);
 
   // -- lost tasks, under mutex_ --------------------------------------------------------------------------------------
 
@@ -213,6 +215,8 @@ class Trainer::Impl {
   bool set_aside(int i, const Error& error);
   /// Has it go on, now that its task is back.
   void take_back(Replica& r);
+  /// Whether that update has been made.
+  bool is_to_keep() const { return keeps_next_ && step() > kept_->step; }
   void keep_snapshot() {
     wanted_.push_back([](const auto&) {});
   }
@@ -248,8 +252,8 @@ class Trainer::Impl {
   bool recovering_ = false;  // a thread is in recover()
   bool running_ = false;     // one is in run()
   std::optional<Kept> kept_;
-  /// The next update is kept: after a loss, so that those that come faster than snapshots do not keep a run from its
-  /// end.
+  /// The next update is kept before another one begins: after a loss, so that those that come faster than snapshots do
+  /// not keep a run from its end.
   bool keeps_next_ = false;
   Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
   Clock::time_point asked_at_ = {};  // when the last call began that may wait for tasks

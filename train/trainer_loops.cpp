@@ -18,9 +18,10 @@ bool Trainer::Impl::may_compute(const Replica& r) const {
   if (r.reports >= kMostReports && !(local() && !wanted_.empty())) return false;
   switch (options_.mode) {
     // The first step after the update at work is not begun while a snapshot is to be taken in between.
-    case ReplicaMode::kHybrid: return done_ < target_ && (wanted_.empty() || r.local_step <= step());
+    case ReplicaMode::kHybrid: return done_ < target_ && ((wanted_.empty() && !keeps_next_) || r.local_step <= step());
     case ReplicaMode::kLocal: return !averaging_ && !r.ended && r.updates < round_end();
     case ReplicaMode::kAsync:
+      if (keeps_next_ && computing_ > 0) return false;
       if (options_.max_staleness >= 0 && r.updates - slowest() > options_.max_staleness) return false;
       [[fallthrough]];
     case ReplicaMode::kSync: return started_ < target_ && !is_to_stop();
@@ -58,7 +59,7 @@ bool Trainer::Impl::between_updates() const {
 }
 
 bool Trainer::Impl::held() const {
-  if (options_.mode == ReplicaMode::kAsync) return false;
+  if (options_.mode == ReplicaMode::kAsync) return is_to_keep();
   if (taking_) return true;
   return !wanted_.empty() && (hybrid() ? !updating_ : between_updates());
 }
@@ -80,10 +81,7 @@ void Trainer::Impl::schedule(Launches& launches) {
                         out = goes_on_from_kept() ? std::optional<Result<Snapshot>>(*kept_->snapshot) : std::nullopt] {
       for (const Taken& taken : wanted) taken(out);
     });
-  if (keeps_next_ && !broken_ && step() > kept_->step) {
-    keeps_next_ = false;
-    if (wanted_.empty()) keep_snapshot();
-  }
+  if (is_to_keep() && !broken_ && !taking_ && wanted_.empty()) keep_snapshot();
   if (!wanted_.empty() && !taking_ && !closing_ && between_updates()) take_snapshots(launches);
   if (hybrid() && !updating_ && may_update() && !held()) {
     ++started_;

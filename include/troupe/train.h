@@ -68,7 +68,8 @@ struct RecoveryOptions {
   /// How long a run waits without an update before the loss is its error. 0: at once.
   std::chrono::nanoseconds wait{std::chrono::minutes(5)};
   /// How often a run takes a snapshot to go back to, which this process keeps in memory; the first at its beginning,
-  /// another at the first update after a loss. Those of Trainer::snapshot() and of restore() serve too.
+  /// another at the first update after a loss, before the next one begins. Those of Trainer::snapshot() and of
+  /// restore() serve too.
   std::chrono::nanoseconds snapshot_interval{std::chrono::seconds(30)};
   /// Told of each loss and return, by the thread that calls run(), as its on_step is.
   std::function<void(const TaskReport&)> on_task = {};
