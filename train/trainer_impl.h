@@ -201,7 +201,7 @@ class Trainer::Impl {
   void lose(const Error& error);
   /// Whether a snapshot of the moment is the one that is kept.
   bool goes_on_from_kept() const {
-    return broken_ && kept_->snapshot && (running_ || target_ == kept_->step - first_step_);
+    return broken_ && kept_->snapshot && (running_ || target_ <= kept_->step - first_step_);
   }
   /// Between two runs: waits until the updates that were lost are made again. A stop, where it is heeded, ends it.
   void catch_up(std::unique_lock<std::mutex>& lock, bool heed_stop);

@@ -195,7 +195,8 @@ Status Trainer::Impl::go_back(const Kept& kept) {
 
 void Trainer::Impl::begin_again(const Kept& kept) {
   const std::chrono::duration<double> seconds = Clock::now() - lost_since_;
-  const int64_t lost = step() - kept.step;
+  // kAsync: what is kept may have updates of steps that failed with their tasks, which were not counted.
+  const int64_t lost = std::max<int64_t>(step() - kept.step, 0);
   const int64_t read = position_ + filled_ - kept.batches;
   news_.push_back({.reason = broken_->message,
                    .back = true,
@@ -207,6 +208,7 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
   keeps_next_ = true;
   done_ = started_ = kept.step - first_step_;
+  if (!running_) target_ = std::max(target_, done_);
   if (done_ >= target_) last_update_ = Clock::now();  // none is to be made again: the next loss is another one
   position_ = kept.batches;
   filled_ = taken_ = 0;

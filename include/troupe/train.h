@@ -152,8 +152,9 @@ struct Metrics {
 };
 
 /// The updates of the variables that a snapshot of a Trainer or Pipeline has behind it: what step() was when it was
-/// taken, with kAsync also those of steps that were not counted yet, one of a replica at most. Any thread. Error:
-/// kInvalidArgument for a snapshot without a global step, an int64 scalar.
+/// taken, with kAsync also those of steps that were not counted yet, one of a replica at most, and of steps that failed
+/// with their task once they had made them. Any thread. Error: kInvalidArgument for a snapshot without a global step,
+/// an int64 scalar.
 Result<int64_t> step_of(const Snapshot& snapshot);
 
 /// Owns graph, session and loops. run(), evaluate(), initialise() and restore() come from one thread at a time; stop()

@@ -394,6 +394,69 @@ TEST_CASE("a lost parameter server comes back from the snapshot, and what is los
   }
 }
 
+TEST_CASE("updates of steps that failed with their task are not told as fewer than none") {
+  SocketCluster cluster(3);
+  const auto client = cluster.client();
+  TrainerOptions options = settings(*client, kAsyncMode);
+  options.devices = {"/job:worker/task:1", "/job:worker/task:2"};
+  options.variable_devices = {"/job:worker/task:0"};
+  std::vector<TaskReport> told;
+  options.recovery.on_task = [&](const TaskReport& report) { told.push_back(report); };
+  // A step makes its update, and ends when its replica's queue has an accuracy.
+  const auto accuracies = [](const Scope& s, const std::string& task) {
+    return s.op("FIFOQueueV2", {},
+                {{"component_types", std::vector{DType::kFloat32}},
+                 {"shapes", std::vector{PartialShape::scalar()}},
+                 {"shared_name", "accuracies of " + task}});
+  };
+  const auto model = [&](const Scope& s, Variables& v, const std::vector<Output>& batch, bool training) {
+    ModelOutputs out = network(s, v, batch, training);
+    const Scope server = s.device("/job:worker/task:0");
+    const Output queue = accuracies(server, s.device_name());
+    out.accuracy =
+        s.op("Neg", {server.op("QueueDequeueV2", {queue}, {{"component_types", std::vector{DType::kFloat32}}})});
+    return out;
+  };
+  const auto trainer = trainer_of(*client, options, circle(512, 32), model);
+  REQUIRE(trainer->initialise().ok());
+  const auto give = [&](int replica, int count) {
+    Graph graph(client->ops());
+    const Scope server = Scope(graph).device("/job:worker/task:0");
+    const std::string task = Scope(graph).device(fmt::format("/job:worker/task:{}", replica)).device_name();
+    const Node* const put = server.node(
+        "QueueEnqueueManyV2", {accuracies(server, task), server.constant(*Tensor::zeros(DType::kFloat32, {count}))});
+    Session session(*client, graph);
+    while (!session.run(put).ok()) std::this_thread::yield();  // until the task is back
+  };
+  const auto updates = [&] { return values_of(*client, trainer->variables()).at("global_step").data<int64_t>()[0]; };
+  REQUIRE(trainer->snapshot().ok());  // so that the run takes none, which would wait for the steps
+  auto run = std::async(std::launch::async, [&] { return trainer->run(20); });
+  give(2, 19);
+  while (trainer->step() < 19 || updates() < 20) std::this_thread::yield();
+  cluster.workers[1].reset();  // whose step has made its update
+  give(2, 1);
+  const auto first = run.get();
+  INFO((first.ok() ? "" : first.error().str()));
+  REQUIRE(first.ok());
+  CHECK(first->updates == 20);
+  CHECK(trainer->step() == 20);
+  const auto taken = trainer->snapshot();
+  REQUIRE(taken.ok());
+  CHECK(step_of(*taken).value() == 21);
+  cluster.workers[0].reset();
+  cluster.start(0), cluster.start(1);
+  give(1, 9), give(2, 9);
+  const auto second = trainer->run(2);
+  INFO((second.ok() ? "" : second.error().str()));
+  REQUIRE(second.ok());
+  CHECK(second->updates == 2);
+  CHECK(trainer->step() == 23);
+  CHECK(updates() == 23);
+  REQUIRE_FALSE(told.empty());
+  CHECK(told.back().back);
+  CHECK(std::ranges::all_of(told, [](const TaskReport& t) { return t.updates >= 0; }));
+}
+
 TEST_CASE("a task that does not come back is the run's error") {
   for (const bool at_once : {true, false}) {
     LossFixture f(2, kSyncMode,
