@@ -10,6 +10,7 @@
 #include "tests/op_library.h"
 #include "tests/repeats.h"
 #include "troupe/embed.h"
+#include "troupe/trace.h"
 
 namespace troupe {
 namespace {
