@@ -147,8 +147,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference ||
-         passes.fuse_training || passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
+  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_training ||
+         passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

@@ -29,8 +29,8 @@ TEST_CASE("of equal largest values the first counts, but for the gradient of vol
   const Tensor filter = F({0, 0}, {1, 2, 1}), g = F({1, 1, 1}, {1, 1, 3, 1});
   CHECK(apply("Dilation2DBackpropInput", {x, filter, g}, rates())->identical(F({1, 1, 0, 1}, {1, 1, 4, 1})));
   // No sum is above the least number that there is.
-  const Tensor none = *Tensor::make(DType::kUInt8, Shape{1, 1, 3, 1}),
-               weights = *Tensor::make(DType::kUInt8, Shape{1, 2, 1});
+  const Tensor none = *Tensor::zeros(DType::kUInt8, Shape{1, 1, 3, 1}),
+               weights = *Tensor::zeros(DType::kUInt8, Shape{1, 2, 1});
   const Tensor ones = Tensor::of<uint8_t>({4, 5}, {1, 1, 2, 1});
   CHECK(apply("Dilation2DBackpropFilter", {none, weights, ones}, rates())
             ->identical(Tensor::of<uint8_t>({9, 0}, {1, 2, 1})));
