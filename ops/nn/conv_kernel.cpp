@@ -146,8 +146,9 @@ std::shared_ptr<const onednn::Primitive> make_primitive(const Setting& setting, 
     return wrap(pd, dnnl::convolution_backward_data(pd), pd.weights_desc(), DNNL_ARG_WEIGHTS, pd.diff_dst_desc(),
                 DNNL_ARG_DIFF_DST, pd.diff_src_desc(), DNNL_ARG_DIFF_SRC, 1, 2, 0);
   }
-  dnnl::convolution_backward_weights::primitive_desc pd({algorithm, src, filter, dst, strides, dilates, lo, hi}, attr,
-                                                        engine, forward);
+  // Named, since next_impl() reads it again.
+  const dnnl::convolution_backward_weights::desc desc(algorithm, src, filter, dst, strides, dilates, lo, hi);
+  dnnl::convolution_backward_weights::primitive_desc pd(desc, attr, engine, forward);
   // That of oneDNN 2.6 writes behind its scratch memory where it strides over fewer than 8 channels.
   if (s.in_channels < 8 && (s.y.stride > 1 || s.x.stride > 1) &&
       pd.impl_info_str() == std::string_view("jit_1x1:avx2") && !pd.next_impl())
