@@ -22,6 +22,9 @@ const std::vector<ConvCase> kConvCases = {
     {{4, 26, 24, 32}, {3, 3, 32, 64}},
     {{3, 27, 28, 48}, {3, 3, 48, 32}, "SAME"},
     {{2, 9, 8, 3}, {3, 2, 3, 5}, "SAME", 2},
+    {{2, 11, 12, 64}, {3, 3, 64, 72}, "SAME"},
+    {{1, 9, 10, 72}, {5, 5, 72, 64}, "VALID", 2},
+    {{1, 12, 9, 64}, {1, 3, 64, 64}, "EXPLICIT", 1, 2, {0, 0, 4, 0}},
     {{2, 10, 11, 4}, {3, 3, 4, 5}, "VALID", 3},
     {{1, 9, 9, 2}, {3, 3, 2, 4}, "SAME", 1, 2},
     {{2, 6, 6, 2}, {3, 3, 2, 3}, "EXPLICIT", 2, 1, {2, 0, 1, 3}},
@@ -188,6 +191,20 @@ TEST_CASE("A convolution holds a filter that stays the same, and lets go of it w
   CHECK(first.unique());
   std::memcpy(first.mutable_raw(), second.raw(), second.bytes());
   check(first, b);
+}
+
+TEST_CASE("A transposed convolution lays its constant filter out once, and takes one that is fed") {
+  OpGraph g;
+  const Shape images{1, 8, 8, 64};
+  const Output dy = g.op("Placeholder", {}, {{"dtype", DType::kFloat32}, {"shape", PartialShape::unknown()}});
+  const Tensor filter = random_tensor<float>({4, 4, 64, 128}, 2), other = random_tensor<float>({4, 4, 64, 128}, 3);
+  const Tensor in = random_tensor<float>({1, 4, 4, 128}, 1);
+  const Attrs attrs = attrs_of_conv({{}, {}, "SAME", 2}, false);
+  const Output w = g.of(filter), y = g.op("Conv2DBackpropInput", {g.of(sizes(images)), w, dy}, attrs);
+  const Tensor want = must(apply("Conv2DBackpropInput", {sizes(images), filter, in}, attrs));
+  for (int i = 0; i < 3; ++i) check_close(doubles(g.evaluator.value(y, {{dy, in}})), doubles(want), 1e-5);
+  const Tensor fed = must(apply("Conv2DBackpropInput", {sizes(images), other, in}, attrs));
+  for (int i = 0; i < 3; ++i) check_close(doubles(g.evaluator.value(y, {{dy, in}, {w, other}})), doubles(fed), 1e-5);
 }
 
 TEST_CASE("Convolutions of nothing are empty, their filters' gradient zero") {
