@@ -20,6 +20,7 @@
 #include "graph/passes/fuse_product_gradients.h"
 #include "graph/passes/keep_at_host.h"
 #include "graph/passes/open_batch_norm.h"
+#include "graph/passes/plain_convolutions.h"
 #include "graph/passes/plain_products.h"
 #include "graph/passes/simplify.h"
 #include "graph/passes/sum_products.h"
@@ -115,6 +116,9 @@ void run_general_passes(StepGraph& step, const GraphPasses& passes, const Evalua
 void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDevices& devices) {
   if (devices.at_host && HostLogic::may_apply(step)) fuse<HostLogic>(step, devices);
   if (passes.choose_layout && LayoutChoice::may_apply(step)) fuse<LayoutChoice>(step, devices);
+  if (passes.plain_convolutions && has_any(step, {"Conv2D", "DepthwiseConv2dNative"}) &&
+      has_any(step, {"Pad", "PadV2", "BatchToSpaceND", "Squeeze"}))
+    fuse<PlainConvolutions>(step, devices);
   if (passes.sum_products && has_any(step, {"AddN"})) fuse<ProductSums>(step);
   if (passes.fold_batch_norm && has_any(step, {"Conv2D", "DepthwiseConv2dNative"}) &&
       has_any(step, {"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Mul", "AddV2", "Add"}))
@@ -147,8 +151,8 @@ void run_device_passes(StepGraph& step, const GraphPasses& passes, const PassDev
 }
 
 bool asks_for_devices(const StepGraph& step, const GraphPasses& passes) {
-  return passes.choose_layout || passes.fuse_batch_norm || passes.fuse_inference || passes.fuse_training ||
-         passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
+  return passes.choose_layout || passes.plain_convolutions || passes.fuse_batch_norm || passes.fuse_inference ||
+         passes.fuse_training || passes.fuse_epilogues || passes.fuse_elementwise || HostLogic::may_apply(step);
 }
 
 void run_passes(StepGraph& step, const GraphPasses& passes, const Evaluate& evaluate) {

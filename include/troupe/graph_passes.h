@@ -25,6 +25,9 @@ struct GraphPasses {
   /// transpositions at the borders cost. In steps without gradients, convolutions of CPUs with AVX-512 hand images on
   /// to one another in blocks of channels. Sums may be taken in another order.
   bool choose_layout = true;
+  /// On CPUs a convolution takes zeros put around its images, and the batches that a dilation is written with, as
+  /// attributes, and the Squeeze behind one of a single dimension comes behind bias, norm and activation too.
+  bool plain_convolutions = true;
   /// A sum of matrix products becomes one product of their concatenated factors, where that is less memory to go
   /// through: the gradient of a weight that every step of an unrolled recurrent network uses.
   bool sum_products = true;
@@ -66,11 +69,17 @@ struct GraphPass {
 
 /// Every switch of GraphPasses, in the order in which the passes run.
 inline constexpr GraphPass kGraphPasses[] = {
-    {"fold_constants", &GraphPasses::fold_constants},     {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
-    {"merge_common", &GraphPasses::merge_common},         {"choose_layout", &GraphPasses::choose_layout},
-    {"sum_products", &GraphPasses::sum_products},         {"fold_batch_norm", &GraphPasses::fold_batch_norm},
-    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm},   {"fuse_inference", &GraphPasses::fuse_inference},
-    {"fuse_training", &GraphPasses::fuse_training},       {"fuse_epilogues", &GraphPasses::fuse_epilogues},
+    {"fold_constants", &GraphPasses::fold_constants},
+    {"simplify_arithmetic", &GraphPasses::simplify_arithmetic},
+    {"merge_common", &GraphPasses::merge_common},
+    {"choose_layout", &GraphPasses::choose_layout},
+    {"plain_convolutions", &GraphPasses::plain_convolutions},
+    {"sum_products", &GraphPasses::sum_products},
+    {"fold_batch_norm", &GraphPasses::fold_batch_norm},
+    {"fuse_batch_norm", &GraphPasses::fuse_batch_norm},
+    {"fuse_inference", &GraphPasses::fuse_inference},
+    {"fuse_training", &GraphPasses::fuse_training},
+    {"fuse_epilogues", &GraphPasses::fuse_epilogues},
     {"fuse_elementwise", &GraphPasses::fuse_elementwise},
 };
 

@@ -105,6 +105,58 @@ TEST_CASE("a network of constants infers what it does as it was written, for eve
   CHECK(nodes_of(t, {}, feeds, {y}) * 2 < nodes_of(t, GraphPasses::none(), feeds, {y}));
 }
 
+TEST_CASE("convolutions take paddings and dilations, and infer what they do as they were written") {
+  TestEngine t;
+  const auto filled = [&](const Shape& shape, float scale) {
+    Tensor values = *Tensor::make(DType::kFloat32, shape);
+    for (int64_t i = 0; i < values.elements(); ++i)
+      values.mutable_data<float>()[i] = scale * static_cast<float>(i * 7919 % 1013 - 500) / 500;
+    return values;
+  };
+  const auto pairs = [&](std::initializer_list<int32_t> v) {
+    return t.scope.constant(Tensor::of<int32_t>(v, {static_cast<int64_t>(v.size()) / 2, 2}));
+  };
+  const auto conv = [&](Output x, const Shape& filter, int64_t stride = 1, const std::string& op = "Conv2D") {
+    return t.scope.op(op, {x, t.scope.constant(filled(filter, 0.2f))},
+                      {{"strides", std::vector<int64_t>{1, stride, stride, 1}}, {"padding", std::string("VALID")}});
+  };
+  const Output x = t.placeholder(DType::kFloat32, {-1, 24, 8}), one = t.scope.constant(Tensor::scalar<int32_t>(1));
+  Output h = x;
+  for (const int32_t by : {1, 2, 4}) {
+    Output y = t.scope.op("Pad", {h, pairs({0, 0, 2 * by, 0, 0, 0})});
+    const Output block = t.scope.constant(Tensor::of<int32_t>({by}));
+    const int32_t more = (by - 2 * by % by) % by;
+    if (by > 1) y = t.scope.op("SpaceToBatchND", {y, block, pairs({0, more})});
+    y = t.scope.op("Squeeze", {conv(t.scope.op("ExpandDims", {y, one}), {1, 3, 8, 8})},
+                   {{"squeeze_dims", std::vector<int64_t>{1}}});
+    if (by > 1) y = t.scope.op("BatchToSpaceND", {y, block, pairs({0, more})});
+    y = t.scope.op("BiasAdd", {y, t.scope.constant(filled({8}, 1))});
+    h = t.scope.op("AddV2", {t.scope.op("Tanh", {y}), h});
+  }
+  Output images = t.scope.op("Reshape", {h, t.scope.constant(Tensor::of<int32_t>({-1, 12, 16, 1}))});
+  images = conv(t.scope.op("Pad", {images, pairs({0, 0, 1, 0, 2, 1, 0, 0})}), {3, 3, 1, 6}, 2);
+  images = conv(t.scope.op("Pad", {images, pairs({0, 0, 1, 1, 1, 1, 0, 0})}), {3, 3, 6, 1}, 1, "DepthwiseConv2dNative");
+  const Output both = t.scope.constant(Tensor::of<int32_t>({2, 4}));
+  const Output forth = t.scope.op("SpaceToBatchND", {images, both, pairs({2, 2, 4, 3})});
+  const Output y = t.scope.op("BatchToSpaceND", {conv(forth, {3, 3, 6, 5}), both, pairs({1, 0, 0, 2})});
+  REQUIRE(t.scope.ok());
+  Session as_written(*t.engine, t.graph, {.passes = GraphPasses::none()});
+  for (const int64_t batch : {1, 3}) {
+    const std::vector<Feed> feeds = {{x, filled({batch, 24, 8}, 1)}};
+    const auto got = t.session->run(feeds, {h, y}), expected = as_written.run(feeds, {h, y});
+    INFO((got.ok() ? "" : got.error().str()) << (expected.ok() ? "" : expected.error().str()));
+    REQUIRE((got.ok() && expected.ok()));
+    for (const size_t i : {0, 1}) {
+      const Tensor &a = (*got)[i], &b = (*expected)[i];
+      REQUIRE(a.shape() == b.shape());
+      for (int64_t k = 0; k < b.elements(); ++k)
+        REQUIRE(std::fabs(a.data<float>()[k] - b.data<float>()[k]) <= 1e-5f * (1 + std::fabs(b.data<float>()[k])));
+    }
+  }
+  const std::vector<Feed> feeds = {{x, filled({1, 24, 8}, 1)}};
+  CHECK(nodes_of(t, {}, feeds, {y}) + 12 <= nodes_of(t, GraphPasses::none(), feeds, {y}));
+}
+
 TEST_CASE("a run that checks numerics names the node of the graph") {
   TestEngine t;
   const Output x = t.placeholder(DType::kFloat32, {});
