@@ -50,12 +50,12 @@ std::string cpp_type(const std::string& type) {
 
 std::string enumerator(DType dtype) {
   static const std::map<DType, const char*> kNames = {
-      {DType::kFloat32, "Float32"},     {DType::kFloat64, "Float64"}, {DType::kInt32, "Int32"},
-      {DType::kUInt8, "UInt8"},         {DType::kInt16, "Int16"},     {DType::kInt8, "Int8"},
-      {DType::kString, "String"},       {DType::kInt64, "Int64"},     {DType::kBool, "Bool"},
-      {DType::kComplex64, "Complex64"}, {DType::kUInt16, "UInt16"},   {DType::kBFloat16, "BFloat16"},
-      {DType::kFloat16, "Float16"},     {DType::kUInt32, "UInt32"},   {DType::kUInt64, "UInt64"},
-      {DType::kResource, "Resource"},   {DType::kVariant, "Variant"}};
+      {DType::kFloat32, "Float32"},     {DType::kFloat64, "Float64"},       {DType::kInt32, "Int32"},
+      {DType::kUInt8, "UInt8"},         {DType::kInt16, "Int16"},           {DType::kInt8, "Int8"},
+      {DType::kString, "String"},       {DType::kInt64, "Int64"},           {DType::kBool, "Bool"},
+      {DType::kComplex64, "Complex64"}, {DType::kComplex128, "Complex128"}, {DType::kUInt16, "UInt16"},
+      {DType::kBFloat16, "BFloat16"},   {DType::kFloat16, "Float16"},       {DType::kUInt32, "UInt32"},
+      {DType::kUInt64, "UInt64"},       {DType::kResource, "Resource"},     {DType::kVariant, "Variant"}};
   const auto at = kNames.find(dtype);
   return std::string("DType::k") + (at == kNames.end() ? "Invalid" : at->second);
 }

@@ -27,7 +27,8 @@ bool can_sum(DType dtype) {
     case DType::kBFloat16:
     case DType::kFloat32:
     case DType::kFloat64:
-    case DType::kComplex64: return true;
+    case DType::kComplex64:
+    case DType::kComplex128: return true;
     default: return false;
   }
 }

@@ -19,7 +19,7 @@
 namespace troupe {
 
 /// Whether gradients are numbers of this type.
-inline bool differentiable(DType t) { return is_floating(t) || t == DType::kComplex64; }
+inline bool differentiable(DType t) { return is_floating(t) || is_complex(t); }
 /// Whether a gradient may pass along an edge of this type: along a handle it does from a read to its variable, along a
 /// list from a read to what was put in.
 inline bool carries_gradient(DType t) { return differentiable(t) || t == DType::kResource || t == DType::kVariant; }

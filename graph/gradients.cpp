@@ -17,6 +17,7 @@ Tensor one(DType dtype) {
     case DType::kFloat16: return Tensor::scalar(float16(1.0F));
     case DType::kBFloat16: return Tensor::scalar(bfloat16(1.0F));
     case DType::kComplex64: return Tensor::scalar(complex64(1.0F));
+    case DType::kComplex128: return Tensor::scalar(complex128(1.0));
     default: return Tensor::scalar(1.0F);
   }
 }

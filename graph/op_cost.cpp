@@ -19,7 +19,7 @@ double size(std::span<const PartialShape> shapes, int i, int dimension) {
   return static_cast<double>(std::max<int64_t>(shape.dim(dimension), 1));
 }
 
-bool has_arithmetic(DType dtype) { return is_floating(dtype) || dtype == DType::kComplex64; }
+bool has_arithmetic(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
 
 }  // namespace
 

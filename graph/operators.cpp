@@ -147,8 +147,17 @@ template <class From> std::optional<Tensor> convert(From value, DType dtype) {
       if (std::isfinite(static_cast<double>(value)) && !std::isfinite(part)) return {};
       return Tensor::scalar(complex64(part));
     }
+    case DType::kComplex128: return Tensor::scalar(complex128(static_cast<double>(value)));
     default: return {};
   }
+}
+
+/// Nothing where a part is finite and would not be any more.
+std::optional<Tensor> in_single(complex128 value) {
+  const complex64 narrow(value);
+  const auto fits = [](double wide, float part) { return !std::isfinite(wide) || std::isfinite(part); };
+  if (!fits(value.real(), narrow.real()) || !fits(value.imag(), narrow.imag())) return {};
+  return Tensor::scalar(narrow);
 }
 
 const char* add_op(DType) { return "AddV2"; }
@@ -176,8 +185,8 @@ Result<Tensor> Number::as(DType dtype) const {
     case Kind::kUnsigned: value = convert(unsigned_, dtype), text = fmt::format("{}", unsigned_); break;
     case Kind::kReal: value = convert(real_, dtype), text = fmt::format("{}", real_); break;
     case Kind::kComplex:
-      if (dtype == DType::kComplex64)
-        value = Tensor::scalar(complex64(static_cast<float>(real_), static_cast<float>(imaginary_)));
+      if (dtype == DType::kComplex128) value = Tensor::scalar(complex128(real_, imaginary_));
+      else if (dtype == DType::kComplex64) value = in_single(complex128(real_, imaginary_));
       else if (imaginary_ == 0) value = convert(real_, dtype);
       text = fmt::format("{}{:+}i", real_, imaginary_);
       break;

@@ -98,10 +98,10 @@ class HeaderParser {
 };
 
 constexpr std::pair<DType, const char*> kNpyTypes[] = {
-    {DType::kFloat16, "f2"}, {DType::kFloat32, "f4"}, {DType::kFloat64, "f8"}, {DType::kComplex64, "c8"},
-    {DType::kInt8, "i1"},    {DType::kInt16, "i2"},   {DType::kInt32, "i4"},   {DType::kInt64, "i8"},
-    {DType::kUInt8, "u1"},   {DType::kUInt16, "u2"},  {DType::kUInt32, "u4"},  {DType::kUInt64, "u8"},
-    {DType::kBool, "b1"}};
+    {DType::kFloat16, "f2"},     {DType::kFloat32, "f4"}, {DType::kFloat64, "f8"}, {DType::kComplex64, "c8"},
+    {DType::kComplex128, "c16"}, {DType::kInt8, "i1"},    {DType::kInt16, "i2"},   {DType::kInt32, "i4"},
+    {DType::kInt64, "i8"},       {DType::kUInt8, "u1"},   {DType::kUInt16, "u2"},  {DType::kUInt32, "u4"},
+    {DType::kUInt64, "u8"},      {DType::kBool, "b1"}};
 
 std::optional<Layout> parse_descr(std::string_view descr) {
   if (descr.size() < 2) return std::nullopt;
@@ -170,7 +170,7 @@ void copy_element(const Layout& layout, const char* data, int64_t from, Tensor& 
   }
   char* target = static_cast<char*>(tensor.mutable_raw()) + static_cast<size_t>(to) * layout.width;
   std::memcpy(target, source, layout.width);
-  const size_t word = layout.dtype == DType::kComplex64 ? 4 : layout.width;
+  const size_t word = is_complex(layout.dtype) ? layout.width / 2 : layout.width;
   if (layout.swapped)
     for (size_t i = 0; i < layout.width; i += word) std::reverse(target + i, target + i + word);
 }

@@ -26,10 +26,10 @@ constexpr const char* kMetadata = "__metadata__";
 constexpr const char* kCrc = "crc32c";  // of __metadata__
 
 constexpr std::pair<DType, const char*> kTypeNames[] = {
-    {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"}, {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
-    {DType::kInt64, "I64"},     {DType::kInt32, "I32"},   {DType::kInt16, "I16"},   {DType::kInt8, "I8"},
-    {DType::kUInt64, "U64"},    {DType::kUInt32, "U32"},  {DType::kUInt16, "U16"},  {DType::kUInt8, "U8"},
-    {DType::kComplex64, "C64"}, {DType::kBool, "BOOL"}};
+    {DType::kFloat64, "F64"},   {DType::kFloat32, "F32"},     {DType::kFloat16, "F16"}, {DType::kBFloat16, "BF16"},
+    {DType::kInt64, "I64"},     {DType::kInt32, "I32"},       {DType::kInt16, "I16"},   {DType::kInt8, "I8"},
+    {DType::kUInt64, "U64"},    {DType::kUInt32, "U32"},      {DType::kUInt16, "U16"},  {DType::kUInt8, "U8"},
+    {DType::kComplex64, "C64"}, {DType::kComplex128, "C128"}, {DType::kBool, "BOOL"}};
 
 const char* name_of(DType dtype) {
   for (const auto& [d, name] : kTypeNames)

@@ -19,7 +19,6 @@ std::string name_of_type(int number) {
     case 13: return "qint32";
     case 15: return "qint16";
     case 16: return "quint16";
-    case 18: return "complex128";
     case 24: return "float8_e5m2";
     case 25: return "float8_e4m3fn";
     case 29: return "int4";

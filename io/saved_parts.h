@@ -77,7 +77,7 @@ struct TensorToSave {
 /// The DType of TensorFlow's number, quantised integers being those that they are made of. Errors: kUnimplemented with
 /// the type's name.
 Result<DType> dtype_of_number(int number);
-/// TensorFlow's name of a number: ours where we have it, else "complex128", "qint8", "type 77".
+/// TensorFlow's name of a number: ours where we have it, else "qint8", "int4", "type 77".
 std::string name_of_type(int number);
 
 /// The value of a tensor to save, checked: kInternal where it is not what was announced.

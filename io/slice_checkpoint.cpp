@@ -24,6 +24,14 @@ template <class T, class Field> void put_values(const Tensor& from, Field& field
   }
 }
 
+/// The parts of complex numbers, one behind the other.
+template <class T, class Field> void put_complex(const Tensor& from, Field& field) {
+  for (const T& value : from.values<T>()) {
+    field.Add(value.real());
+    field.Add(value.imag());
+  }
+}
+
 /// The values of a tensor whose dtype these files hold; false for another dtype.
 bool put_tensor(const Tensor& from, proto::SavedValues& out) {
   switch (from.dtype()) {
@@ -40,12 +48,8 @@ bool put_tensor(const Tensor& from, proto::SavedValues& out) {
     case DType::kString:
       for (const std::string& text : from.values<std::string>()) out.add_string_val(text);
       return true;
-    case DType::kComplex64:
-      for (const complex64& value : from.values<complex64>()) {
-        out.add_scomplex_val(value.real());
-        out.add_scomplex_val(value.imag());
-      }
-      return true;
+    case DType::kComplex64: put_complex<complex64>(from, *out.mutable_scomplex_val()); return true;
+    case DType::kComplex128: put_complex<complex128>(from, *out.mutable_dcomplex_val()); return true;
     default: return false;
   }
 }
@@ -76,6 +80,16 @@ Result<Tensor> take_values(const Field& field, const Shape& shape, const std::sh
   return out;
 }
 
+/// The same of complex numbers, of which the field has the parts.
+template <class T, class Field>
+Result<Tensor> take_complex(const Field& parts, const Shape& shape, const std::shared_ptr<Allocator>& allocator) {
+  if (parts.size() / 2 != shape.elements() || parts.size() % 2 != 0) return wrong_count(parts.size() / 2, shape);
+  TROUPE_ASSIGN(Tensor out, Tensor::make(dtype_of<T>, shape, allocator));
+  T* to = out.template mutable_data<T>();
+  for (int i = 0; i < parts.size(); i += 2) *to++ = {parts[i], parts[i + 1]};
+  return out;
+}
+
 Result<Tensor> take_tensor(DType dtype, const proto::SavedValues& from, const Shape& shape,
                            const std::shared_ptr<Allocator>& allocator) {
   switch (dtype) {
@@ -93,14 +107,8 @@ Result<Tensor> take_tensor(DType dtype, const proto::SavedValues& from, const Sh
     case DType::kFloat16: return take_values<float16>(from.half_val(), shape, allocator);
     case DType::kBFloat16: return take_values<bfloat16>(from.half_val(), shape, allocator);
     case DType::kString: return take_values<std::string>(from.string_val(), shape, allocator);
-    case DType::kComplex64: {
-      const auto& halves = from.scomplex_val();
-      if (halves.size() / 2 != shape.elements() || halves.size() % 2 != 0) return wrong_count(halves.size() / 2, shape);
-      TROUPE_ASSIGN(Tensor out, Tensor::make(dtype, shape, allocator));
-      auto* to = out.mutable_data<complex64>();
-      for (int i = 0; i < halves.size(); i += 2) *to++ = {halves[i], halves[i + 1]};
-      return out;
-    }
+    case DType::kComplex64: return take_complex<complex64>(from.scomplex_val(), shape, allocator);
+    case DType::kComplex128: return take_complex<complex128>(from.dcomplex_val(), shape, allocator);
     default: return make_error(Code::kUnimplemented, "{} is not supported in checkpoints", to_string(dtype));
   }
 }

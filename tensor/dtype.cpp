@@ -31,6 +31,7 @@ constexpr TypeEntry kEntries[] = {
     {DType::kBool, "bool", "", 1},
     {DType::kBFloat16, "bfloat16", "", 2},
     {DType::kUInt16, "uint16", "", 2},
+    {DType::kComplex128, "complex128", "", 16},
     {DType::kFloat16, "float16", "half", 2},
     {DType::kResource, "resource", "", sizeof(ResourceRef)},
     {DType::kVariant, "variant", "", sizeof(TensorListRef)},
@@ -73,6 +74,8 @@ std::optional<DType> dtype_from_string(std::string_view name) {
 bool is_floating(DType d) {
   return d == DType::kFloat32 || d == DType::kFloat64 || d == DType::kFloat16 || d == DType::kBFloat16;
 }
+
+bool is_complex(DType d) { return d == DType::kComplex64 || d == DType::kComplex128; }
 
 bool is_object(DType d) { return d == DType::kString || d == DType::kResource || d == DType::kVariant; }
 

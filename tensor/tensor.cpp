@@ -187,16 +187,16 @@ bool Tensor::identical(const Tensor& other) const {
 
 namespace {
 
+std::string in_parts(complex128 c) { return fmt::format("{:.6g}{:+.6g}i", c.real(), c.imag()); }
+
 std::string element_string(const Tensor& t, int64_t i) {
   switch (t.dtype()) {
     case DType::kFloat32: return fmt::format("{:.6g}", t.data<float>()[i]);
     case DType::kFloat64: return fmt::format("{:.6g}", t.data<double>()[i]);
     case DType::kFloat16: return fmt::format("{:.4g}", static_cast<float>(t.data<float16>()[i]));
     case DType::kBFloat16: return fmt::format("{:.4g}", static_cast<float>(t.data<bfloat16>()[i]));
-    case DType::kComplex64: {
-      const complex64 c = t.data<complex64>()[i];
-      return fmt::format("{:.6g}{:+.6g}i", c.real(), c.imag());
-    }
+    case DType::kComplex64: return in_parts(t.data<complex64>()[i]);
+    case DType::kComplex128: return in_parts(t.data<complex128>()[i]);
     case DType::kInt8: return std::to_string(t.data<int8_t>()[i]);
     case DType::kInt16: return std::to_string(t.data<int16_t>()[i]);
     case DType::kInt32: return std::to_string(t.data<int32_t>()[i]);

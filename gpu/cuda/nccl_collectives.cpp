@@ -84,6 +84,7 @@ std::pair<ncclDataType_t, size_t> nccl_type(DType dtype) {
     case DType::kFloat32: return {ncclFloat32, 1};
     case DType::kFloat64: return {ncclFloat64, 1};
     case DType::kComplex64: return {ncclFloat32, 2};
+    case DType::kComplex128: return {ncclFloat64, 2};
     default: return {ncclUint8, 1};
   }
 }

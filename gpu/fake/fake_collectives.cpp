@@ -43,6 +43,7 @@ void add_elements(DType dtype, void* to, const void* from, int64_t count) {
     case DType::kFloat32: return add_elements<float>(to, from, count);
     case DType::kFloat64: return add_elements<double>(to, from, count);
     case DType::kComplex64: return add_elements<complex64>(to, from, count);
+    case DType::kComplex128: return add_elements<complex128>(to, from, count);
     default: return;  // launch() has refused it
   }
 }

@@ -90,9 +90,9 @@ template <class T, class Values> void fill(Tensor& t, const Values& values) {
   }
 }
 
-void fill_complex(Tensor& t, const google::protobuf::RepeatedField<float>& values) {
-  auto* out = t.mutable_data<complex64>();
-  complex64 last{};
+template <class R> void fill_complex(Tensor& t, const google::protobuf::RepeatedField<R>& values) {
+  auto* out = t.mutable_data<std::complex<R>>();
+  std::complex<R> last{};
   for (int64_t i = 0; i < t.elements(); ++i) {
     if (2 * i + 1 < values.size()) last = {values[static_cast<int>(2 * i)], values[static_cast<int>(2 * i + 1)]};
     out[i] = last;
@@ -116,6 +116,7 @@ void fill_values(Tensor& t, const proto::TensorProto& value) {
     case DType::kUInt64: return fill<uint64_t>(t, value.uint64_val());
     case DType::kString: return fill<std::string>(t, value.string_val());
     case DType::kComplex64: return fill_complex(t, value.scomplex_val());
+    case DType::kComplex128: return fill_complex(t, value.dcomplex_val());
     default: return;
   }
 }
@@ -133,6 +134,7 @@ int64_t count_values(DType dtype, const proto::TensorProto& value) {
     case DType::kUInt64: return value.uint64_val_size();
     case DType::kString: return value.string_val_size();
     case DType::kComplex64: return value.scomplex_val_size() / 2;
+    case DType::kComplex128: return value.dcomplex_val_size() / 2;
     default: return value.int_val_size();
   }
 }

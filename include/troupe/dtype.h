@@ -28,6 +28,7 @@ enum class DType : int8_t {
   kBool = 10,
   kBFloat16 = 14,
   kUInt16 = 17,
+  kComplex128 = 18,
   kFloat16 = 19,
   kResource = 20,
   kVariant = 21,  // a list of tensors
@@ -54,6 +55,7 @@ struct float16 {
 };
 
 using complex64 = std::complex<float>;
+using complex128 = std::complex<double>;
 
 /// Names what a kResource element refers to; see troupe/resource.h.
 class ResourceHandle;
@@ -71,6 +73,7 @@ const char* to_string(DType dtype);
 std::optional<DType> dtype_from_string(std::string_view name);
 bool is_floating(DType dtype);  // float16, bfloat16, float32, float64
 bool is_integer(DType dtype);   // signed and unsigned, not bool
+bool is_complex(DType dtype);   // complex64, complex128
 bool is_known(DType dtype);     // one of the enumerators but kInvalid
 bool is_object(DType dtype);    // kString, kResource, kVariant: elements that are constructed and destroyed
 
@@ -84,6 +87,7 @@ template <> inline constexpr DType dtype_of<int16_t> = DType::kInt16;
 template <> inline constexpr DType dtype_of<int8_t> = DType::kInt8;
 template <> inline constexpr DType dtype_of<std::string> = DType::kString;
 template <> inline constexpr DType dtype_of<complex64> = DType::kComplex64;
+template <> inline constexpr DType dtype_of<complex128> = DType::kComplex128;
 template <> inline constexpr DType dtype_of<int64_t> = DType::kInt64;
 template <> inline constexpr DType dtype_of<bool> = DType::kBool;
 template <> inline constexpr DType dtype_of<bfloat16> = DType::kBFloat16;

@@ -49,6 +49,8 @@ class Number {
   Number(bfloat16 value, std::source_location where = std::source_location::current())
       : Number(static_cast<float>(value), where) {}
   Number(complex64 value, std::source_location where = std::source_location::current())
+      : Number(complex128(value), where) {}
+  Number(complex128 value, std::source_location where = std::source_location::current())
       : where(where), kind_(Kind::kComplex), real_(value.real()), imaginary_(value.imag()) {}
 
   /// A scalar of that value. Error: kInvalidArgument when `dtype` has none that fits.

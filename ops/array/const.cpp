@@ -425,7 +425,7 @@ void add_shapes(OpRegistry& ops, KernelRegistry& kernels) {
               .output("y: T")
               .attr("T: {float32, float64, float16, bfloat16, int8, uint8, int16, uint16, int32, uint32, "
                     "int64, uint64, "
-                    "complex64, bool}")
+                    "complex64, complex128, bool}")
               .shape(unchanged_shape)
               .cost(move_cost)
               .doc("Ones (true) of the shape and dtype of x."),

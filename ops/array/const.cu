@@ -8,7 +8,7 @@
 namespace troupe::TROUPE_GPU_VARIANT {
 namespace {
 
-/// S: an integer of the element's size.
+/// S: of the element's size.
 template <class S> __global__ void fill(S* out, const S* value, int64_t n, bool packed) {
   constexpr int kCount = kPack<S>;
   const S one = *value;
@@ -46,7 +46,7 @@ class GpuFill final : public ComputeKernel {
       declare_uses(c, {&y});
       const gpu::Compute& gpu = *c.device().gpu;
       with_storage(value.dtype(), [&]<class S>() {
-        if constexpr (std::is_integral_v<S>) {
+        if constexpr (std::is_trivially_copyable_v<S>) {
           auto* out = static_cast<S*>(y.mutable_address());
           status = TROUPE_LAUNCH(gpu.stream, fill<S>, pack_blocks<kPack<S>>(gpu, n), kElementThreads, 0, out,
                                  static_cast<const S*>(value.address()), n, holds_packs<S, kPack<S>>(out));

@@ -15,9 +15,9 @@ namespace troupe {
 namespace {
 
 using NumberOrBoolTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
-                                   uint16_t, uint32_t, uint64_t, complex64, bool>;
+                                   uint16_t, uint32_t, uint64_t, complex64, complex128, bool>;
 using AddableTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                              uint32_t, uint64_t, complex64, bool, std::string>;
+                              uint32_t, uint64_t, complex64, complex128, bool, std::string>;
 
 class GatherNd final : public ComputeKernel {
  public:
@@ -81,8 +81,7 @@ template <ScatterHow how> Status scatter(Tensor& y, const Tensor& indices, const
   } else {
     with_type(y.dtype(), AddableTypes{}, [&]<class T>() {
       constexpr bool ordered = how == ScatterHow::kMin || how == ScatterHow::kMax;
-      if constexpr (!ordered ||
-                    (!std::is_same_v<T, complex64> && !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>))
+      if constexpr (!ordered || (!is_complex_type<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, std::string>))
         each(y.mutable_data<T>(), updates.data<T>());
     });
   }

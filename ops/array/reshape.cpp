@@ -163,7 +163,7 @@ Result<std::vector<int64_t>> permutation(const Tensor& t, int rank) {
 class Transpose final : public ComputeKernel {
  public:
   Transpose(const KernelInit& init, const Moves& moves)
-      : moves_(moves), conjugate_(init.op == "ConjugateTranspose" && init.input_dtypes[0] == DType::kComplex64) {}
+      : moves_(moves), conjugate_(init.op == "ConjugateTranspose" && is_complex(init.input_dtypes[0])) {}
   Status compute(KernelContext& c) override {
     const Tensor& x = c.input(0);
     TROUPE_ASSIGN(const auto perm, permutation(c.input(1), x.rank()));
@@ -420,7 +420,7 @@ void add_orders(OpRegistry& ops, KernelRegistry& kernels) {
           gradient(tile_gradient));
   kernels.add<InvertPermutation>("InvertPermutation", DeviceKind::kCpu, {});
   using WhereTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                              uint32_t, uint64_t, bool, complex64>;
+                              uint32_t, uint64_t, bool, complex64, complex128>;
   ops.add(OpDef("Where")
               .input("input: T")
               .output("index: int64")

@@ -39,7 +39,7 @@ class GpuOneHot final : public ComputeKernel {
       const int64_t sizes[] = {n / plan.depth / plan.inner, plan.depth, plan.inner};
       with_type(indices.dtype(), TypeList<uint8_t, int8_t, int32_t, int64_t>{}, [&]<class I>() {
         with_storage(on.dtype(), [&]<class S>() {
-          if constexpr (std::is_integral_v<S>)
+          if constexpr (std::is_trivially_copyable_v<S>)
             status = TROUPE_LAUNCH(gpu.stream, (one_hot<S, I>), gpu::blocks_for(gpu.card, n, kElementThreads),
                                    kElementThreads, 0, static_cast<S*>(y.mutable_address()),
                                    static_cast<const I*>(indices.address()), static_cast<const S*>(on.address()),

@@ -15,8 +15,8 @@
 namespace troupe {
 namespace {
 
-using RawTypes =
-    TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, bool, complex64>;
+using RawTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, bool,
+                          complex64, complex128>;
 
 using PaddedTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t>;
 
@@ -52,7 +52,7 @@ class DecodeRaw final : public ComputeKernel {
       else std::copy_n(s.data(), std::min(bytes, s.size()), out);
       out += bytes;
     }
-    const size_t word = dtype_ == DType::kComplex64 ? 4 : size;
+    const size_t word = is_complex(dtype_) ? size / 2 : size;
     auto* begin = static_cast<char*>(y.mutable_raw());
     if (swap_ && word > 1)
       for (char* at = begin; at != out; at += word) std::reverse(at, at + word);

@@ -331,7 +331,7 @@ void register_banded_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("partial_pivoting: bool = true")
               .attr("perturb_singular: bool = false")
-              .attr(type_attr("T", TypeList<double, float, complex64>{}))
+              .attr(type_attr("T", TypeList<double, float, complex64, complex128>{}))
               .shape(tridiagonal_solve_shape)
               .doc("The x of matrix * x = rhs for matrices given by `diagonals` [...,3,m]: above the main one, whose "
                    "last element is not looked at, the main one, and below it, whose first is not. Without "
@@ -344,7 +344,7 @@ void register_banded_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("subdiag: T")
               .input("rhs: T")
               .output("output: T")
-              .attr(type_attr("T", TypeList<double, float, complex64>{}))
+              .attr(type_attr("T", TypeList<double, float, complex64, complex128>{}))
               .shape(tridiagonal_product_shape)
               .doc("The product of a matrix with rhs [...,m,k], given by its diagonals [...,1,m]: above the main one, "
                    "whose last element is not looked at, the main one, and below it, whose first is not."),

@@ -18,7 +18,7 @@
 namespace troupe {
 namespace {
 
-using EinsumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
+using EinsumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64, complex128>;
 using DimLabels = std::vector<int>;
 
 bool has(const DimLabels& labels, int label) { return std::ranges::find(labels, label) != labels.end(); }
@@ -58,7 +58,8 @@ Result<EinsumOperand> ordered(KernelContext& c, EinsumOperand x, const DimLabels
 template <class T> struct WideSum { using Type = std::make_unsigned_t<T>; };
 template <> struct WideSum<float> { using Type = double; };
 template <> struct WideSum<double> { using Type = double; };
-template <> struct WideSum<complex64> { using Type = std::complex<double>; };
+template <> struct WideSum<complex64> { using Type = complex128; };
+template <> struct WideSum<complex128> { using Type = complex128; };
 
 /// The sums of n values each.
 template <class T> void add_up(int threads, const T* in, int64_t n, T* sums, int64_t count) {

@@ -13,8 +13,8 @@
 namespace troupe {
 namespace {
 
-using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64>;
-using BatchTypes = TypeList<float, double, float16, bfloat16, int16_t, int32_t, int64_t, complex64>;
+using MatMulTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, complex64, complex128>;
+using BatchTypes = TypeList<float, double, float16, bfloat16, int16_t, int32_t, int64_t, complex64, complex128>;
 Status product_shape(ShapeContext& c, bool ta, bool tb, bool batches) {
   const PartialShape &a = c.input(0), &b = c.input(1);
   for (int i = 0; i < 2; ++i) TROUPE_RETURN_IF_ERROR(batches ? c.with_rank_at_least(i, 2) : c.with_rank(i, 2));
@@ -47,7 +47,9 @@ Status batch_matmul_shape(ShapeContext& c) {
 /// A tensor of complex numbers conjugated: half of an adjoint.
 Result<Tensor> conjugated(const KernelContext& c, const Tensor& x) {
   TROUPE_ASSIGN(Tensor y, c.allocate(x.dtype(), x.shape()));
-  std::ranges::transform(x.values<complex64>(), y.mutable_data<complex64>(), [](complex64 v) { return std::conj(v); });
+  with_type(x.dtype(), ComplexTypes{}, [&]<class T>() {
+    std::ranges::transform(x.values<T>(), y.mutable_data<T>(), [](T v) { return std::conj(v); });
+  });
   return y;
 }
 
@@ -62,7 +64,7 @@ template <class T> class MatMul final : public ComputeKernel {
     TROUPE_ASSIGN(Tensor y, c.allocate(dtype_of<A>, plan.out));
     TROUPE_ASSIGN(Tensor left, converted(c, a, dtype_of<A>));
     TROUPE_ASSIGN(Tensor right, converted(c, b, dtype_of<A>));
-    if constexpr (std::is_same_v<T, complex64>) {
+    if constexpr (is_complex_type<T>) {
       if (form_.batches && form_.ta) {
         TROUPE_ASSIGN(left, conjugated(c, left));
       }
@@ -127,7 +129,7 @@ Output shared_matrix_gradient(GradientContext& c) {
   const DType dtype = c.dy(0).dtype();
   if (!a.has_rank() || !b.has_rank() || a.rank() < 3 || b.rank() != 2 || !b.fully_known()) return {};
   if (b[0] <= 0 || b[1] <= 0 || c.node().attrs().get_or("adj_x", false)) return {};
-  if (dtype == DType::kComplex64) return {};  // whose adjoints are conjugated too
+  if (is_complex(dtype)) return {};  // whose adjoints are conjugated too
   const bool tb = c.node().attrs().get_or("adj_y", false);
   const auto rows = [&](Output x, int64_t size) {
     const int64_t sizes[] = {-1, size};

@@ -11,8 +11,8 @@
 namespace troupe {
 
 /// Types that decompositions and solvers run in; 16-bit floats go through float32.
-using LinearTypes = TypeList<float, double, complex64>;
-using LinearOrHalfTypes = TypeList<double, float, float16, complex64>;
+using LinearTypes = TypeList<float, double, complex64, complex128>;
+using LinearOrHalfTypes = TypeList<double, float, float16, complex64, complex128>;
 
 template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 template <class T> using MatrixView = Eigen::Map<Matrix<T>>;

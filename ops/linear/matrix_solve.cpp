@@ -101,7 +101,7 @@ void register_matrix_solve_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .output("output: T")
               .attr("lower: bool = true")
               .attr("adjoint: bool = false")
-              .attr(type_attr("T", TypeList<bfloat16, double, float, float16, complex64>{}))
+              .attr(type_attr("T", TypeList<bfloat16, double, float, float16, complex64, complex128>{}))
               .shape([](ShapeContext& c) { return solve_shape(c, true, true); })
               .doc("MatrixSolve for matrices of which only the lower or the upper triangle is looked at. The "
                    "dimensions before the last two broadcast. Error for a 0 on the diagonal."),

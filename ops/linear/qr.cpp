@@ -63,11 +63,11 @@ Output tall_gradient(GradientContext& c, Output q, Output r, Output dq, Output d
   const Output inside = matrix_product(c, q, c.op("AddV2", {dr, divided(c, below, r)}));
   const Output outside = divided(c, c.op("Sub", {dq, matrix_product(c, q, qdq)}), r);
   const Output sum = c.op("AddV2", {inside, outside});
-  if (q.dtype() != DType::kComplex64) return sum;
+  if (!is_complex(q.dtype())) return sum;
   // The diagonal of r is real: what is imaginary there turns the columns of q.
   const Output turn = c.op("Sub", {rdr, adjoint(c, qdq)}), diagonal = c.op("MatrixDiagPart", {turn});
-  const Output zero = c.op("ZerosLike", {c.op("Imag", {diagonal})});
-  const Output imaginary = c.op("MatrixDiag", {c.op("Complex", {zero, c.op("Imag", {diagonal})})});
+  const Output part = imaginary_part(c, diagonal);
+  const Output imaginary = c.op("MatrixDiag", {complex_number(c, c.op("ZerosLike", {part}), part)});
   return c.op("AddV2", {sum, divided(c, matrix_product(c, q, adjoint(c, imaginary)), r)});
 }
 

@@ -19,7 +19,7 @@ using SquareMatrix = Eigen::MatrixXcd;
 
 template <class T> using DenseMatrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
 template <class T>
-using Solver = std::conditional_t<std::is_same_v<T, complex64>, Eigen::ComplexEigenSolver<DenseMatrix<T>>,
+using Solver = std::conditional_t<is_complex_type<T>, Eigen::ComplexEigenSolver<DenseMatrix<T>>,
                                   Eigen::EigenSolver<DenseMatrix<T>>>;
 
 template <class T> class Eig final : public ComputeKernel {
@@ -30,16 +30,16 @@ template <class T> class Eig final : public ComputeKernel {
     TROUPE_ASSIGN(const Matrices m, Matrices::of(x, "input", true));
     const int64_t n = m.rows;
     TROUPE_ASSIGN(const Shape values, m.like(n));
-    TROUPE_ASSIGN(Tensor e, c.allocate(DType::kComplex64, values));
-    TROUPE_ASSIGN(Tensor v, c.allocate(DType::kComplex64, vectors_ ? x.shape() : Shape{0}));
+    TROUPE_ASSIGN(Tensor e, c.allocate(dtype_of<Complex<T>>, values));
+    TROUPE_ASSIGN(Tensor v, c.allocate(dtype_of<Complex<T>>, vectors_ ? x.shape() : Shape{0}));
     TROUPE_RETURN_IF_ERROR(each_matrix(c.threads(), n ? m.count : 0, 30 * n * n * n, [&](int64_t i) -> Status {
       // Eigen's solvers in the type itself, as in TensorFlow: the order of the values is what comes of these.
       const DenseMatrix<T> a = m.at<T>(x, i);
       const Solver<T> found(a, vectors_);
       if (found.info() != Eigen::Success)
         return invalid_argument("Eigen decomposition was not successful. The input [{},{}] might not be valid.", n, n);
-      std::ranges::copy(found.eigenvalues(), e.mutable_data<complex64>() + i * n);
-      if (vectors_) result_matrix<complex64>(v, i) = found.eigenvectors();
+      std::ranges::copy(found.eigenvalues(), e.mutable_data<Complex<T>>() + i * n);
+      if (vectors_) result_matrix<Complex<T>>(v, i) = found.eigenvectors();
       return {};
     }));
     c.set_output(0, std::move(e));
@@ -51,6 +51,14 @@ template <class T> class Eig final : public ComputeKernel {
   const bool vectors_;
 };
 
+Status eig_shape(ShapeContext& c) {
+  const DType wanted = complex_of(c.input_dtype(0)), out = c.attr<DType>("Tout");
+  if (out != wanted)
+    return invalid_argument("Tout must be {} for a T of {}, not {}", to_string(wanted), to_string(c.input_dtype(0)),
+                            to_string(out));
+  return eigen_shape(c);
+}
+
 /// v^-H (de + conj(f) .* (v^H dv - v^H v diag(Re(v^H dv)))) v^H with f = 1 / (e_j - e_i). Source: Boeddeker et al., "On
 /// the computation of complex-valued gradients with application to statistically optimum beamforming", 2017.
 Status eig_gradient(GradientContext& c) {
@@ -59,21 +67,20 @@ Status eig_gradient(GradientContext& c) {
   const Output e = c.output(0), de = c.dy(0), dv = vectors ? c.dy(1) : Output();
   if (!de && !dv) return {};
   const DType real = c.input(0).dtype();
-  const auto all =
-      vectors ? std::vector<Output>{e, c.output(1)} : c.ops("Eig", {c.input(0)}, {{"Tout", DType::kComplex64}});
+  const auto all = vectors ? std::vector<Output>{e, c.output(1)} : c.ops("Eig", {c.input(0)}, {{"Tout", e.dtype()}});
   if (all.size() != 2) return {};
   const Output v = all[1], vh = adjoint(c, v);
   Output inner = de ? c.op("MatrixDiag", {de}) : Output();
   if (dv) {
     const Output turn = matrix_product(c, v, dv, true);
-    const Output length = c.op("MatrixDiagPart", {c.op("Real", {turn})});
+    const Output length = c.op("MatrixDiagPart", {real_part(c, turn)});
     const Output along = c.op("MatrixDiag", {c.op("Cast", {length}, {{"DstT", v.dtype()}})});
     const Output rest = c.op("Sub", {turn, matrix_product(c, matrix_product(c, v, v, true), along)});
     const Output turned = c.op("Mul", {conj(c, reciprocal_differences(c, e)), rest});
     inner = inner ? c.op("AddV2", {inner, turned}) : turned;
   }
   const Output da = c.op("MatrixSolve", {vh, matrix_product(c, inner, v, false, true)});
-  c.set_dx(0, real == da.dtype() ? da : c.op("Real", {da}));
+  c.set_dx(0, real == da.dtype() ? da : real_part(c, da));
   return {};
 }
 
@@ -156,8 +163,8 @@ template <class T, SquareMatrix (*f)(SquareMatrix)> class OfMatrix : public Comp
  private:
   /// NaN where T is real and the matrix is not.
   template <class To> static Matrix<To> as(const SquareMatrix& x) {
-    if constexpr (std::is_same_v<To, complex64>) {
-      return x.cast<complex64>();
+    if constexpr (is_complex_type<To>) {
+      return x.cast<To>();
     } else {
       constexpr double kRounding = 1e-6;
       if (x.imag().cwiseAbs().maxCoeff() > kRounding * x.cwiseAbs().maxCoeff())
@@ -204,15 +211,15 @@ void register_schur_ops(OpRegistry& ops, KernelRegistry& kernels) {
           .output("e: Tout")
           .output("v: Tout")
           .attr("compute_v: bool = true")
-          .attr(type_attr("T", TypeList<float, complex64>{}))
-          .attr(type_attr("Tout", TypeList<complex64>{}))
-          .shape(eigen_shape)
+          .attr(type_attr("T", LinearTypes{}))
+          .attr(type_attr("Tout", ComplexTypes{}))
+          .shape(eig_shape)
           .doc("Eigenvalues, of complex matrices those of the smallest magnitude first, and eigenvectors of length 1 "
                "as columns, of each square matrix in the last two dimensions. Without compute_v v is empty. Error for "
                "a matrix "
                "that is not finite."),
       gradient(eig_gradient));
-  add_cpu_kernels<Eig>(kernels, "Eig", TypeList<float, complex64>{});
+  add_cpu_kernels<Eig>(kernels, "Eig", LinearTypes{});
   ops.add(OpDef("MatrixSquareRoot")
               .input("input: T")
               .output("output: T")
@@ -227,13 +234,13 @@ void register_schur_ops(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(OpDef("MatrixLogarithm")
               .input("input: T")
               .output("output: T")
-              .attr(type_attr("T", TypeList<complex64>{}))
+              .attr(type_attr("T", ComplexTypes{}))
               .shape(square_shape)
               .doc("The matrix whose exponential is the given one, for each square matrix in the last two dimensions: "
                    "the one whose eigenvalues have imaginary parts in (-pi, pi]. NaN for one that is singular or "
                    "not finite."),
           undefined_gradient());
-  add_cpu_kernels<Logarithm>(kernels, "MatrixLogarithm", TypeList<complex64>{});
+  add_cpu_kernels<Logarithm>(kernels, "MatrixLogarithm", ComplexTypes{});
 }
 
 }  // namespace troupe

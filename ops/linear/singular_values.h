@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// The type that decompositions into eigenvalues and singular values are computed in.
-template <class T> using Wide = std::conditional_t<std::is_same_v<T, complex64>, std::complex<double>, double>;
+template <class T> using Wide = std::conditional_t<is_complex_type<T>, std::complex<double>, double>;
 
 /// A power of two that x divided by it has elements of a size near 1; 1 for zeros.
 double power_of_two(double largest);

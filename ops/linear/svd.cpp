@@ -100,7 +100,7 @@ Output wide_gradient(GradientContext& c, Output s, Output u, Output v, Output ds
   const Output vdv = dv ? matrix_product(c, v1, dv1, true) : Output();
   if (dv) inner = add(inner, matrix_product(c, diagonal, hermitian(c.op("Mul", {f, vdv}))));
   const Output inverse = dv ? c.op("MatrixDiag", {safe_reciprocal(c, s)}) : Output();
-  if (dv && s.dtype() == DType::kComplex64) {  // the phases of u and v go together
+  if (dv && is_complex(s.dtype())) {  // the phases of u and v go together
     const Output l = c.op("MatrixDiag", {c.op("MatrixDiagPart", {vdv})});
     const Output phase = matrix_product(c, inverse, c.op("Sub", {adjoint(c, l), l}));
     inner = add(inner, c.op("Mul", {phase, scalar_like(c, s.dtype(), 0.5)}));
@@ -119,9 +119,9 @@ Output wide_gradient(GradientContext& c, Output s, Output u, Output v, Output ds
 Status svd_gradient(GradientContext& c) {
   const Output a = c.input(0);
   Output ds = c.dy(0);
-  if (ds && ds.dtype() == DType::kComplex64) {  // s is real whatever its type
-    const Output real = c.op("Real", {ds});
-    ds = c.op("Complex", {real, c.op("ZerosLike", {real})});
+  if (ds && is_complex(ds.dtype())) {  // s is real whatever its type
+    const Output real = real_part(c, ds);
+    ds = complex_number(c, real, c.op("ZerosLike", {real}));
   }
   if (!c.node().attrs().get_or("compute_uv", true)) {
     const auto all = ds ? c.ops("Svd", {a}) : std::vector<Output>();

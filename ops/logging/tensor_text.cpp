@@ -42,8 +42,7 @@ std::string element(const Tensor& t, int64_t i, bool quoted) {
   if (t.dtype() == DType::kBool) return t.data<bool>()[i] ? "1" : "0";
   with_type(t.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
     const auto v = widen(t.data<T>()[i]);
-    if constexpr (std::is_same_v<T, complex64>)
-      out = fmt::format("({},{})", number_text(v.real()), number_text(v.imag()));
+    if constexpr (is_complex_type<T>) out = fmt::format("({},{})", number_text(v.real()), number_text(v.imag()));
     else if constexpr (std::is_integral_v<T>) out = std::to_string(v);
     else out = number_text(v);
   });

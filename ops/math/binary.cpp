@@ -73,7 +73,7 @@ Status pow_gradient(GradientContext& c) {
   const Output dx = c.op("Mul", {c.op("Mul", {dy, y}), c.op("Pow", {x, c.op("Sub", {y, one})})});
   // The logarithm is taken of positive x alone, or of complex x but 0; elsewhere the gradient by y is 0, as in
   // TensorFlow.
-  const Output has_log = c.op(x.dtype() == DType::kComplex64 ? "NotEqual" : "Greater", {x, zero});
+  const Output has_log = c.op(is_complex(x.dtype()) ? "NotEqual" : "Greater", {x, zero});
   const Output safe = c.op("SelectV2", {has_log, x, c.op("OnesLike", {x})});
   const Output log = c.op("SelectV2", {has_log, c.op("Log", {safe}), c.op("ZerosLike", {x})});
   set_broadcast_gradients(c, dx, c.op("Mul", {c.op("Mul", {dy, conj(c, c.output(0))}), log}));
@@ -143,7 +143,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   const IntegerTypes integers;
   const FloatOrComplexTypes float_or_complex;
   using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                            uint32_t, uint64_t, complex64, std::string>;
+                            uint32_t, uint64_t, complex64, complex128, std::string>;
   ops.add(
       binary_op("Add", SumTypes{}, "x + y, element by element; of strings one after the other. The shapes broadcast."),
       gradient(addition_gradient));
@@ -193,7 +193,7 @@ void add_arithmetic(OpRegistry& ops, KernelRegistry& kernels) {
   ops.add(binary_op("Pow", all, "x to the power y. An integer to a negative power is an error."),
           gradient(pow_gradient));
   add_power_kernels(kernels, FloatTypes{});
-  add_binary_kernels<PowFloats>(kernels, "Pow", TypeList<complex64>{}, kDearGrain);
+  add_binary_kernels<PowFloats>(kernels, "Pow", ComplexTypes{}, kDearGrain);
   add_binary_kernels<PowIntegers>(kernels, "Pow", integers, kDearGrain);
   ops.add(binary_op("Maximum", numbers, "The larger of x and y; NaN where one is. At equality the gradient goes to x."),
           gradient(winner_gradient("GreaterEqual")));
@@ -219,7 +219,7 @@ void add_comparisons(OpRegistry& ops, KernelRegistry& kernels) {
   add_binary_kernels<Greater>(kernels, "Greater", numbers);
   add_binary_kernels<GreaterEqual>(kernels, "GreaterEqual", numbers);
   using Comparable = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                              uint32_t, uint64_t, complex64, bool, std::string>;
+                              uint32_t, uint64_t, complex64, complex128, bool, std::string>;
   const Comparable comparable;
   ops.add(predicate("Equal", comparable,
                     "x == y, element by element. The shapes broadcast; shapes that do not are an "

@@ -21,7 +21,7 @@ struct Mul {
 struct SquaredDifference {
   template <class T> TROUPE_HOST_DEVICE static T apply(T a, T b) {
     const T d = wrapping_subtract(a, b);
-    if constexpr (std::is_same_v<T, complex64>) return wrapping_multiply(std::conj(d), d);
+    if constexpr (is_complex_type<T>) return wrapping_multiply(std::conj(d), d);
     else return wrapping_multiply(d, d);
   }
 };

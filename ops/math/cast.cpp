@@ -12,7 +12,7 @@ namespace {
 using namespace cast_functors;
 
 using CastTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                           uint32_t, uint64_t, bool, complex64>;
+                           uint32_t, uint64_t, bool, complex64, complex128>;
 
 using CastLoop = void (*)(void* to, const void* from, int64_t n);
 
@@ -111,8 +111,7 @@ class Bitcast final : public ComputeKernel {
 
 Status cast_gradient(GradientContext& c) {
   const DType from = c.input(0).dtype();
-  if (c.dy(0) && (is_floating(from) || from == DType::kComplex64))
-    c.set_dx(0, c.op("Cast", {c.dy(0)}, {{"DstT", from}}));
+  if (c.dy(0) && (is_floating(from) || is_complex(from))) c.set_dx(0, c.op("Cast", {c.dy(0)}, {{"DstT", from}}));
   return {};
 }
 

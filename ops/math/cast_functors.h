@@ -23,10 +23,10 @@ template <class To, class From> TROUPE_HOST_DEVICE To convert(From value) {
   const auto x = widen(value);
   using X = Arithmetic<From>;
   if constexpr (std::is_same_v<To, bool>) return x != X(0);
-  else if constexpr (std::is_same_v<X, complex64>) {
-    if constexpr (std::is_same_v<To, complex64>) return x;
-    else return convert<To, float>(x.real());
-  } else if constexpr (std::is_same_v<To, complex64>) return To(static_cast<float>(x), 0.0f);
+  else if constexpr (is_complex_type<X>) {
+    if constexpr (is_complex_type<To>) return To(x);
+    else return convert<To, Real<X>>(x.real());
+  } else if constexpr (is_complex_type<To>) return To(static_cast<Real<To>>(x), 0);
   else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<X>) return truncated_to<To>(x);
   else return narrow<To>(static_cast<Arithmetic<To>>(x));
 }

@@ -8,36 +8,36 @@ namespace troupe {
 namespace {
 
 struct JoinParts {
-  static complex64 apply(float real, float imag) { return {real, imag}; }
+  template <class R> static std::complex<R> apply(R real, R imag) { return {real, imag}; }
 };
 struct RealPart {
-  static float apply(complex64 x) { return x.real(); }
+  template <class T> static Real<T> apply(T x) { return x.real(); }
 };
 struct ImagPart {
-  static float apply(complex64 x) { return x.imag(); }
+  template <class T> static Real<T> apply(T x) { return x.imag(); }
 };
 struct Conjugate {
-  static complex64 apply(complex64 x) { return std::conj(x); }
+  template <class T> static T apply(T x) { return std::conj(x); }
 };
 struct Phase {
-  static float apply(complex64 x) { return std::arg(x); }
+  template <class T> static Real<T> apply(T x) { return std::arg(x); }
 };
 struct Magnitude {
-  static float apply(complex64 x) { return std::abs(x); }
+  template <class T> static Real<T> apply(T x) { return std::abs(x); }
 };
 
-Output complex(GradientContext& c, Output real, Output imag) { return c.op("Complex", {real, imag}); }
+Output zero_like(GradientContext& c, Output real) { return scalar_like(c, real.dtype(), 0); }
 
 Status join_parts_gradient(GradientContext& c) {
-  if (c.dy(0)) set_broadcast_gradients(c, c.op("Real", {c.dy(0)}), c.op("Imag", {c.dy(0)}));
+  if (c.dy(0)) set_broadcast_gradients(c, real_part(c, c.dy(0)), imaginary_part(c, c.dy(0)));
   return {};
 }
 Status real_gradient(GradientContext& c) {
-  if (c.dy(0)) c.set_dx(0, complex(c, c.dy(0), scalar_like(c, DType::kFloat32, 0)));
+  if (c.dy(0)) c.set_dx(0, complex_number(c, c.dy(0), zero_like(c, c.dy(0))));
   return {};
 }
 Status imag_gradient(GradientContext& c) {
-  if (c.dy(0)) c.set_dx(0, complex(c, scalar_like(c, DType::kFloat32, 0), c.dy(0)));
+  if (c.dy(0)) c.set_dx(0, complex_number(c, zero_like(c, c.dy(0)), c.dy(0)));
   return {};
 }
 Status conj_gradient(GradientContext& c) {
@@ -47,32 +47,61 @@ Status conj_gradient(GradientContext& c) {
 /// -dy / (Im x + i Re x)
 Status angle_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const Output x = c.input(0), turned = complex(c, c.op("Imag", {x}), c.op("Real", {x}));
-  const Output minus = complex(c, c.op("Neg", {c.dy(0)}), scalar_like(c, DType::kFloat32, 0));
+  const Output x = c.input(0), turned = complex_number(c, imaginary_part(c, x), real_part(c, x));
+  const Output minus = complex_number(c, c.op("Neg", {c.dy(0)}), zero_like(c, c.dy(0)));
   c.set_dx(0, c.op("RealDiv", {minus, turned}));
   return {};
 }
 /// dy along the direction of x; 0 where x is.
 Status magnitude_gradient(GradientContext& c) {
   if (!c.dy(0)) return {};
-  const auto to_complex = [&](Output real) { return complex(c, real, scalar_like(c, DType::kFloat32, 0)); };
+  const auto to_complex = [&](Output real) { return complex_number(c, real, zero_like(c, real)); };
   const Output x = c.input(0), direction = c.op("DivNoNan", {x, to_complex(c.output(0))});
   c.set_dx(0, c.op("Mul", {to_complex(c.dy(0)), direction}));
   return {};
 }
 
-template <class F, class R>
+/// Errors: a Tout that is not what the real, or with `Joined` the complex, numbers of T are.
+template <bool Joined> Status check_precision(ShapeContext& c) {
+  const DType t = c.input_dtype(0), out = c.attr<DType>("Tout"), wanted = Joined ? complex_of(t) : real_of(t);
+  if (out == wanted) return {};
+  return invalid_argument("Tout must be {} for a T of {}, not {}", to_string(wanted), to_string(t), to_string(out));
+}
+
+/// F of complex numbers, to numbers of the same kind or, with `to_real`, to real ones.
+template <class F, bool to_real>
 void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const char* doc, GradientFn gradient_fn,
               const std::string& input = "input", const std::string& output = "output") {
   OpDef op(name);
-  op.input(input + ": T").attr("T: {complex64} = complex64").shape(unchanged_shape).doc(doc);
-  if constexpr (std::is_same_v<R, complex64>) op.output(output + ": T");
-  else op.output(output + ": Tout").attr("Tout: {float32} = float32");
+  op.input(input + ": T").attr(type_attr("T", ComplexTypes{}, "complex64")).doc(doc);
+  if constexpr (to_real) {
+    op.output(output + ": Tout").attr(type_attr("Tout", FullFloatTypes{}, "float32"));
+    op.shape([](ShapeContext& c) -> Status {
+      TROUPE_RETURN_IF_ERROR(check_precision<false>(c));
+      return unchanged_shape(c);
+    });
+  } else {
+    op.output(output + ": T").shape(unchanged_shape);
+  }
   ops.add(std::move(op), gradient(std::move(gradient_fn)));
-  kernels.add(name, DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
-    return std::unique_ptr<ComputeKernel>(
-        new UnaryKernel(elementwise::unary_plain<F, complex64, R>, dtype_of<R>, kCheapGrain));
-  });
+  const auto add = [&]<class T>() {
+    using To = std::conditional_t<to_real, Real<T>, T>;
+    kernels.add(name, DeviceKind::kCpu, "T", dtype_of<T>,
+                [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+                  return std::unique_ptr<ComputeKernel>(
+                      new UnaryKernel(elementwise::unary_plain<F, T, To>, dtype_of<To>, kCheapGrain));
+                });
+  };
+  add.template operator()<complex64>();
+  add.template operator()<complex128>();
+}
+
+template <class R> void add_join(KernelRegistry& kernels) {
+  kernels.add(
+      "Complex", DeviceKind::kCpu, "T", dtype_of<R>, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
+        return std::unique_ptr<ComputeKernel>(new BinaryKernel(elementwise::binary_plain<JoinParts, R, std::complex<R>>,
+                                                               dtype_of<std::complex<R>>, kCheapGrain, ""));
+      });
 }
 
 }  // namespace
@@ -82,20 +111,21 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .input("real: T")
               .input("imag: T")
               .output("out: Tout")
-              .attr("T: {float32} = float32")
-              .attr("Tout: {complex64} = complex64")
-              .shape(broadcast_shape)
+              .attr(type_attr("T", FullFloatTypes{}, "float32"))
+              .attr(type_attr("Tout", ComplexTypes{}, "complex64"))
+              .shape([](ShapeContext& c) -> Status {
+                TROUPE_RETURN_IF_ERROR(check_precision<true>(c));
+                return broadcast_shape(c);
+              })
               .doc("real + i imag, element by element. The shapes broadcast."),
           gradient(join_parts_gradient));
-  kernels.add("Complex", DeviceKind::kCpu, {}, [](const KernelInit&) -> Result<std::unique_ptr<ComputeKernel>> {
-    return std::unique_ptr<ComputeKernel>(
-        new BinaryKernel(elementwise::binary_plain<JoinParts, float, complex64>, DType::kComplex64, kCheapGrain, ""));
-  });
-  add_part<RealPart, float>(ops, kernels, "Real", "The real part.", real_gradient);
-  add_part<ImagPart, float>(ops, kernels, "Imag", "The imaginary part.", imag_gradient);
-  add_part<Conjugate, complex64>(ops, kernels, "Conj", "The complex conjugate.", conj_gradient);
-  add_part<Phase, float>(ops, kernels, "Angle", "The argument in radians, in (-pi, pi].", angle_gradient);
-  add_part<Magnitude, float>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient, "x", "y");
+  add_join<float>(kernels);
+  add_join<double>(kernels);
+  add_part<RealPart, true>(ops, kernels, "Real", "The real part.", real_gradient);
+  add_part<ImagPart, true>(ops, kernels, "Imag", "The imaginary part.", imag_gradient);
+  add_part<Conjugate, false>(ops, kernels, "Conj", "The complex conjugate.", conj_gradient);
+  add_part<Phase, true>(ops, kernels, "Angle", "The argument in radians, in (-pi, pi].", angle_gradient);
+  add_part<Magnitude, true>(ops, kernels, "ComplexAbs", "The magnitude.", magnitude_gradient, "x", "y");
 }
 
 }  // namespace troupe

@@ -10,7 +10,7 @@ namespace troupe::guarded_functors {
 
 /// log(1 + y), of complex numbers in float64 so that it is exact near 0.
 template <class T> TROUPE_HOST_DEVICE T log1p(T y) {
-  if constexpr (std::is_same_v<T, complex64>) return T(std::log(1.0 + std::complex<double>(y)));
+  if constexpr (is_complex_type<T>) return T(std::log(1.0 + std::complex<double>(y)));
   else return std::log1p(y);
 }
 

@@ -30,15 +30,15 @@ class ReductionLoop {
       parallel_for(threads_, outputs, std::max<int64_t>(kCheapGrain / std::max<int64_t>(total, 1), 1),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t o = begin; o < end; ++o) {
-                       alignas(8) char acc[8];
-                       loops_.init(acc, 1);
-                       inner_segment(acc, o, 0, total);
-                       loops_.finish(out_ + o * size_, acc, 1, total);
+                       AccumulatorRoom acc;
+                       loops_.init(&acc, 1);
+                       inner_segment(&acc, o, 0, total);
+                       loops_.finish(out_ + o * size_, &acc, 1, total);
                      }
                    });
       return;
     }
-    const auto acc = std::make_unique<uint64_t[]>(static_cast<size_t>(outputs * segments));
+    const auto acc = std::make_unique<AccumulatorRoom[]>(static_cast<size_t>(outputs * segments));
     parallel_for(threads_, outputs * segments, 1, [&](int64_t begin, int64_t end) {
       for (int64_t u = begin; u < end; ++u) {
         loops_.init(&acc[u], 1);
@@ -60,15 +60,15 @@ class ReductionLoop {
                                  ? 1
                                  : std::clamp<int64_t>(work / kSegment, 1, std::min<int64_t>(rows, 32));
     const int64_t units = outputs * chunks * segments;
-    std::unique_ptr<uint64_t[]> all;
-    if (segments > 1) all = std::make_unique<uint64_t[]>(static_cast<size_t>(units * kChunk));
+    std::unique_ptr<AccumulatorRoom[]> all;
+    if (segments > 1) all = std::make_unique<AccumulatorRoom[]>(static_cast<size_t>(units * kChunk));
     parallel_for(threads_, units, std::max<int64_t>(kCheapGrain * segments / std::max<int64_t>(work, 1), 1),
                  [&](int64_t begin, int64_t end) {
-                   alignas(64) uint64_t local[kChunk];
+                   alignas(64) AccumulatorRoom local[kChunk];
                    for (int64_t u = begin; u < end; ++u) {
                      const int64_t segment = u % segments, chunk = u / segments % chunks, o = u / segments / chunks;
                      const int64_t from = chunk * kChunk, n = std::min(kChunk, plan_.inner - from);
-                     uint64_t* acc = segments > 1 ? &all[u * kChunk] : local;
+                     AccumulatorRoom* acc = segments > 1 ? &all[u * kChunk] : local;
                      loops_.init(acc, n);
                      column_segment(acc, plan_.kept.offset(o) + from, n, rows * segment / segments,
                                     rows * (segment + 1) / segments);
@@ -77,7 +77,7 @@ class ReductionLoop {
                  });
     for (int64_t u = 0; segments > 1 && u < outputs * chunks; ++u) {
       const int64_t from = u % chunks * kChunk, n = std::min(kChunk, plan_.inner - from);
-      uint64_t* acc = &all[u * segments * kChunk];
+      AccumulatorRoom* acc = &all[u * segments * kChunk];
       for (int64_t s = 1; s < segments; ++s) loops_.merge(acc, acc + s * kChunk, n);
       loops_.finish(out_ + (u / chunks * plan_.inner + from) * size_, acc, n, rows);
     }
@@ -91,10 +91,10 @@ class ReductionLoop {
       const int64_t row = begin / plan_.inner, column = begin % plan_.inner;
       const int64_t n = std::min({plan_.inner - column, kBlock, end - begin});
       const char* at = x_ + (base + plan_.reduced.offset(row) + column) * size_;
-      alignas(8) char block[8];
-      loops_.init(block, 1);
-      loops_.run(block, at, n);
-      loops_.merge(acc, block, 1);
+      AccumulatorRoom block;
+      loops_.init(&block, 1);
+      loops_.run(&block, at, n);
+      loops_.merge(acc, &block, 1);
       begin += n;
     }
   }
@@ -105,7 +105,7 @@ class ReductionLoop {
       for (int64_t r = begin; r < end; ++r) loops_.rows(acc, row(base, r), n);
       return;
     }
-    alignas(64) uint64_t block[kChunk];
+    alignas(64) AccumulatorRoom block[kChunk];
     for (int64_t r = begin; r < end;) {
       const int64_t stop = std::min(end, r + kRowBlock);
       loops_.init(block, n);
@@ -133,15 +133,15 @@ void reduce(const Tensor& x, std::span<const bool> reduced, const ReduceLoops& l
 }
 
 void reduce_row(const void* x, int64_t n, size_t size, const ReduceLoops& loops, void* out) {
-  alignas(8) char acc[8];
-  loops.init(acc, 1);
+  AccumulatorRoom acc;
+  loops.init(&acc, 1);
   for (int64_t begin = 0; begin < n; begin += kBlock) {
-    alignas(8) char block[8];
-    loops.init(block, 1);
-    loops.run(block, static_cast<const char*>(x) + static_cast<size_t>(begin) * size, std::min(kBlock, n - begin));
-    loops.merge(acc, block, 1);
+    AccumulatorRoom block;
+    loops.init(&block, 1);
+    loops.run(&block, static_cast<const char*>(x) + static_cast<size_t>(begin) * size, std::min(kBlock, n - begin));
+    loops.merge(&acc, &block, 1);
   }
-  loops.finish(out, acc, 1, n);
+  loops.finish(out, &acc, 1, n);
 }
 
 Status ReduceKernel::compute(KernelContext& c) {

@@ -11,7 +11,12 @@
 
 namespace troupe {
 
-/// Loops of one reducer on one type. Accumulators are at most 8 bytes each.
+/// Room for the accumulator of any reducer.
+struct alignas(16) AccumulatorRoom {
+  char bytes[16];
+};
+
+/// Loops of one reducer on one type.
 struct ReduceLoops {
   size_t accumulator = 0;                                            // bytes of one
   void (*init)(void* acc, int64_t n) = nullptr;                      // n accumulators of nothing

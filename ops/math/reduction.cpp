@@ -47,7 +47,7 @@ template <class R, class A, class T> void finish(void* out, const void* acc, int
 
 template <class R, class T> ReduceLoops loops_of() {
   using A = typename R::Accumulator;
-  static_assert(sizeof(A) <= 8);
+  static_assert(sizeof(A) <= sizeof(AccumulatorRoom));
   return {sizeof(A),
           init<typename R::Join>,
           run<typename R::Start, T>,

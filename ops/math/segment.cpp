@@ -41,7 +41,7 @@ template <class T> T empty_value(EmptySegment empty) {
     T largest;
     largest.bits = std::is_same_v<T, float16> ? 0x7BFF : 0x7F7F;
     return empty == EmptySegment::kHighest ? largest : narrow<T>(-widen(largest));
-  } else if constexpr (!std::is_same_v<T, complex64>) {
+  } else if constexpr (!is_complex_type<T>) {
     return empty == EmptySegment::kHighest ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
   }
   return T();

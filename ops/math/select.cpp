@@ -108,7 +108,7 @@ Status select_v2_gradient(GradientContext& c) {
 
 /// What AddN adds.
 using SumTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                          uint32_t, uint64_t, complex64, TensorListRef>;
+                          uint32_t, uint64_t, complex64, complex128, TensorListRef>;
 
 /// Elements [begin, end) of the sum of all inputs, in their order, a block at a time, so that the result does not
 /// depend on which buffer is reused or on threads.
@@ -195,14 +195,15 @@ void clip(const T* in, const T* lo, int64_t i, const T* hi, int64_t j, T* out, i
 }
 
 /// Real and imaginary parts by themselves, as TensorFlow has it.
-void clip(const complex64* in, const complex64* lo, int64_t i, const complex64* hi, int64_t j, complex64* out,
-          int64_t begin, int64_t end) {
-  const auto part = [](float v, float a, float b) {
-    const float below = v > b ? b : v;
+template <class R>
+void clip(const std::complex<R>* in, const std::complex<R>* lo, int64_t i, const std::complex<R>* hi, int64_t j,
+          std::complex<R>* out, int64_t begin, int64_t end) {
+  const auto part = [](R v, R a, R b) {
+    const R below = v > b ? b : v;
     return below < a ? a : below;
   };
   for (int64_t k = begin; k < end; ++k) {
-    const complex64 v = in[k], a = lo[k * i], b = hi[k * j];
+    const std::complex<R> v = in[k], a = lo[k * i], b = hi[k * j];
     out[k] = {part(v.real(), a.real(), b.real()), part(v.imag(), a.imag(), b.imag())};
   }
 }
@@ -242,7 +243,7 @@ Status clip_shape(ShapeContext& c) {
 Status clip_gradient(GradientContext& c) {
   const Output dy = c.dy(0), x = c.input(0), low = c.input(1), high = c.input(2);
   if (!dy) return {};
-  if (x.dtype() == DType::kComplex64)
+  if (is_complex(x.dtype()))
     return invalid_argument("complex numbers have no order that says which of them were cut off");
   const Output zero = scalar_like(c, dy.dtype(), 0);
   const Output below = c.op("Less", {x, low}), above = c.op("Greater", {x, high});

@@ -48,7 +48,7 @@ class GpuSelect final : public ComputeKernel {
     if (n > 0) {
       declare_uses(c, {&y});
       with_storage(then.dtype(), [&]<class S>() {
-        if constexpr (std::is_integral_v<S>) status = launch<S>(c, y, condition, then, other, plan);
+        if constexpr (std::is_trivially_copyable_v<S>) status = launch<S>(c, y, condition, then, other, plan);
       });
     }
     c.set_output(0, std::move(y));

@@ -13,7 +13,8 @@ namespace {
 using namespace unary_functors;
 
 using SignedTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t>;
-using SignedOrComplex = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, complex64>;
+using SignedOrComplex =
+    TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, complex64, complex128>;
 
 /// dx = dy * conj(factor(x, y)).
 using Factor = Output (*)(GradientContext& c, Output x, Output y);

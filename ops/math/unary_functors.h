@@ -35,7 +35,7 @@ struct Abs {
 };
 struct Sign {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
-    if constexpr (std::is_same_v<T, complex64>) return x == T(0) ? T(0) : x / std::abs(x);
+    if constexpr (is_complex_type<T>) return x == T(0) ? T(0) : x / std::abs(x);
     else if constexpr (std::is_floating_point_v<T>) return x != x ? x : T((x > T(0)) - (x < T(0)));
     else return T((x > T(0)) - (x < T(0)));
   }
@@ -52,14 +52,13 @@ TROUPE_UNARY(Rsqrt, T(1) / std::sqrt(x));
 // Of complex numbers, the two are exact near 0 for being computed in float64.
 struct Expm1 {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
-    if constexpr (std::is_same_v<T, complex64>) return T(std::exp(std::complex<double>(x)) - 1.0);
+    if constexpr (is_complex_type<T>) return T(std::exp(std::complex<double>(x)) - 1.0);
     else return std::expm1(x);
   }
 };
 struct Log1p {
   template <class T> TROUPE_HOST_DEVICE static T apply(T x) {
-    if constexpr (std::is_same_v<T, complex64>)
-      return std::abs(x) < 1e-8f ? x : T(std::log(1.0 + std::complex<double>(x)));
+    if constexpr (is_complex_type<T>) return std::abs(x) < 1e-8f ? x : T(std::log(1.0 + std::complex<double>(x)));
     else return std::log1p(x);
   }
 };

@@ -231,7 +231,8 @@ class BiasAddGrad final : public ComputeKernel {
   }
 
  private:
-  using PlainTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t, complex64>;
+  using PlainTypes =
+      TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t, complex64, complex128>;
   const bool first_;
 };
 

@@ -13,7 +13,7 @@ namespace troupe {
 namespace {
 
 using SymbolTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                             uint32_t, uint64_t, bool, complex64, std::string>;
+                             uint32_t, uint64_t, bool, complex64, complex128, std::string>;
 
 /// The sequences of a sparse tensor along its last dimension, by their place among all.
 struct SymbolSequences {

@@ -106,7 +106,7 @@ Status patches_shape(ShapeContext& c) {
 Status patches_gradient(GradientContext& c) {
   const Output x = c.input(0), g = c.dy(0);
   if (!g) return {};
-  if (x.dtype() == DType::kComplex64) return make_error(Code::kUnimplemented, "there is no gradient of complex images");
+  if (is_complex(x.dtype())) return make_error(Code::kUnimplemented, "there is no gradient of complex images");
   if (!x.shape().has_rank() || x.shape()[3] < 0)
     return invalid_argument("the gradient needs a known number of channels");
   TROUPE_ASSIGN(const WindowAttrs attrs, window_from(c.node().attrs()));
@@ -237,7 +237,7 @@ Status dilation_gradient(GradientContext& c) {
 }
 
 using PatchTypes = TypeList<float, double, int32_t, uint8_t, int16_t, int8_t, int64_t, bfloat16, uint16_t, float16,
-                            uint32_t, uint64_t, complex64, bool>;
+                            uint32_t, uint64_t, complex64, complex128, bool>;
 void add_dilation(KernelRegistry& kernels, const char* op, DilationPart part) {
   const auto make = [part](const KernelInit& init) -> Result<std::unique_ptr<ComputeKernel>> {
     TROUPE_ASSIGN(WindowAttrs attrs, window_from(*init.attrs));

@@ -2,6 +2,7 @@
 // The types that arithmetic is done in. For the host and for GPUs, so this header includes little.
 #pragma once
 #include <bit>
+#include <complex>
 #include <type_traits>
 
 #include "base/host_device.h"
@@ -10,6 +11,17 @@
 namespace troupe {
 
 template <class T> inline constexpr bool is_half = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+
+template <class T>
+inline constexpr bool is_complex_type = std::is_same_v<T, complex64> || std::is_same_v<T, complex128>;
+
+template <class T> struct PartOf { using Type = T; };
+template <class R> struct PartOf<std::complex<R>> { using Type = R; };
+/// The type of the real and imaginary parts of complex T; T itself where it is real.
+template <class T> using Real = typename PartOf<T>::Type;
+
+/// The type of complex numbers with parts of T.
+template <class T> using Complex = std::complex<Real<T>>;
 
 /// The type that arithmetic on T is done in: float for the 16-bit floats.
 template <class T> using Arithmetic = std::conditional_t<is_half<T>, float, T>;

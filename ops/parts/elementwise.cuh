@@ -17,7 +17,8 @@ using GpuNumbersAndBool = TypeList<float, double, float16, bfloat16, int32_t, in
 inline constexpr int kElementThreads = 256;
 
 /// How many elements of the largest of these types a thread does at a time.
-template <class... T> inline constexpr int kPack = std::max({sizeof(T)...}) > 4 ? 2 : 4;
+template <class... T>
+inline constexpr int kPack = static_cast<int>(std::clamp<size_t>(16 / std::max({sizeof(T)...}), 1, 4));
 
 /// N neighbouring elements, read and written as one.
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };

@@ -150,7 +150,7 @@ Result<Tensor> converted(const KernelContext& c, const Tensor& x, DType to) {
   TROUPE_ASSIGN(Tensor y, c.allocate(to, x.shape()));
   with_type(x.dtype(), OperandTypes{}, [&]<class From>() {
     with_type(to, TypeList<float, int32_t, float16, bfloat16, int16_t>{}, [&]<class To>() {
-      if constexpr (!std::is_same_v<From, complex64>) {
+      if constexpr (!is_complex_type<From>) {
         const From* in = x.data<From>();
         To* out = y.mutable_data<To>();
         parallel_for(c.threads(), x.elements(), kCheapGrain, [&](int64_t begin, int64_t end) {
@@ -167,6 +167,7 @@ template bool gemm(const double*, bool, const double*, bool, double*, int64_t, i
 template bool gemm(const int32_t*, bool, const int32_t*, bool, int32_t*, int64_t, int64_t, int64_t);
 template bool gemm(const int64_t*, bool, const int64_t*, bool, int64_t*, int64_t, int64_t, int64_t);
 template bool gemm(const complex64*, bool, const complex64*, bool, complex64*, int64_t, int64_t, int64_t);
+template bool gemm(const complex128*, bool, const complex128*, bool, complex128*, int64_t, int64_t, int64_t);
 template bool gemm_batch(int, const float*, bool, const std::vector<int64_t>&, const float*, bool,
                          const std::vector<int64_t>&, float*, int64_t, int64_t, int64_t);
 template bool gemm_batch(int, const double*, bool, const std::vector<int64_t>&, const double*, bool,
@@ -177,5 +178,7 @@ template bool gemm_batch(int, const int64_t*, bool, const std::vector<int64_t>&,
                          const std::vector<int64_t>&, int64_t*, int64_t, int64_t, int64_t);
 template bool gemm_batch(int, const complex64*, bool, const std::vector<int64_t>&, const complex64*, bool,
                          const std::vector<int64_t>&, complex64*, int64_t, int64_t, int64_t);
+template bool gemm_batch(int, const complex128*, bool, const std::vector<int64_t>&, const complex128*, bool,
+                         const std::vector<int64_t>&, complex128*, int64_t, int64_t, int64_t);
 
 }  // namespace troupe

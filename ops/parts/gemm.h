@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// Types that gemm() multiplies; 16-bit floats go through float32 (ops/parts/through_float32.h).
-using GemmTypes = TypeList<float, double, int32_t, int64_t, complex64>;
+using GemmTypes = TypeList<float, double, int32_t, int64_t, complex64, complex128>;
 
 /// c[m,n] = op(a) op(b), all row-major and dense, where op transposes when `ta` or `tb`: a is [m,k], or [k,m] with ta;
 /// b is [k,n], or [n,k] with tb. k = 0 gives zeros. Integers wrap around. Any thread; uses the helper team of the
@@ -35,7 +35,8 @@ bool gemm_batch(int threads, const T* a, bool ta, const std::vector<int64_t>& xs
                 const std::vector<int64_t>& ys, T* c, int64_t m, int64_t n, int64_t k);
 
 /// Types that operands may have; each is multiplied as one of GemmTypes.
-using OperandTypes = TypeList<float, double, float16, bfloat16, int8_t, uint8_t, int16_t, int32_t, int64_t, complex64>;
+using OperandTypes =
+    TypeList<float, double, float16, bfloat16, int8_t, uint8_t, int16_t, int32_t, int64_t, complex64, complex128>;
 
 /// What a product that gives T is computed in: one of GemmTypes.
 template <class T> using Computed = std::conditional_t<std::is_same_v<T, int16_t>, int32_t, Arithmetic<T>>;

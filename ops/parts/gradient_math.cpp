@@ -17,13 +17,19 @@ Output scalar_like(GradientContext& c, DType dtype, double value) {
   Tensor t;
   with_type(dtype, NumberOrComplexTypes{}, [&]<class T>() {
     if constexpr (is_half<T>) t = Tensor::scalar<T>(T(static_cast<float>(value)));
-    else if constexpr (std::is_same_v<T, complex64>) t = Tensor::scalar<T>(T(static_cast<float>(value), 0));
+    else if constexpr (is_complex_type<T>) t = Tensor::scalar<T>(T(static_cast<Real<T>>(value), 0));
     else t = Tensor::scalar<T>(static_cast<T>(value));
   });
   return c.constant(std::move(t));
 }
 
-Output conj(GradientContext& c, Output x) { return x && x.dtype() == DType::kComplex64 ? c.op("Conj", {x}) : x; }
+Output conj(GradientContext& c, Output x) { return x && is_complex(x.dtype()) ? c.op("Conj", {x}) : x; }
+
+Output real_part(GradientContext& c, Output x) { return c.op("Real", {x}, {{"Tout", real_of(x.dtype())}}); }
+Output imaginary_part(GradientContext& c, Output x) { return c.op("Imag", {x}, {{"Tout", real_of(x.dtype())}}); }
+Output complex_number(GradientContext& c, Output real, Output imaginary) {
+  return c.op("Complex", {real, imaginary}, {{"Tout", complex_of(real.dtype())}});
+}
 
 Attrs window_attrs(GradientContext& c) {
   Attrs out;

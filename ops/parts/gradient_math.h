@@ -18,6 +18,10 @@ Output scalar_like(GradientContext& c, DType dtype, double value);
 /// The conjugate of complex x; x itself where it is real. A gradient is taken by real and imaginary part: that of an
 /// analytic f is dy * conj(f'(x)).
 Output conj(GradientContext& c, Output x);
+/// Real and Imag of complex x, and Complex, in the precision of what they take.
+Output real_part(GradientContext& c, Output x);
+Output imaginary_part(GradientContext& c, Output x);
+Output complex_number(GradientContext& c, Output real, Output imaginary);
 /// The attributes of a windowed op that say how its windows lie.
 Attrs window_attrs(GradientContext& c);
 /// A Const int32 vector.

@@ -98,8 +98,9 @@ Status host_mirror(const KernelContext& c, Tensor& y, const Tensor& x, std::span
 }
 
 Status host_conjugate(const KernelContext&, Tensor& y) {
-  complex64* out = y.mutable_data<complex64>();
-  for (int64_t i = 0; i < y.elements(); ++i) out[i] = std::conj(out[i]);
+  with_type(y.dtype(), ComplexTypes{}, [&]<class T>() {
+    for (T& element : std::span(y.mutable_data<T>(), static_cast<size_t>(y.elements()))) element = std::conj(element);
+  });
   return {};
 }
 

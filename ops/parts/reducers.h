@@ -83,8 +83,7 @@ template <class T> struct Mean : Sum<T> {
     if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)
       return n == 0 ? T(0) : static_cast<T>(static_cast<int64_t>(a) / n);
     else if constexpr (std::is_integral_v<T>) return n == 0 ? T(0) : static_cast<T>(a / static_cast<uint64_t>(n));
-    else if constexpr (std::is_same_v<T, complex64>)
-      return n == 0 ? T(0) : lower<T>(a / static_cast<WideArithmetic<T>>(n));
+    else if constexpr (is_complex_type<T>) return n == 0 ? T(0) : lower<T>(a / static_cast<WideArithmetic<T>>(n));
     else return lower<T>(a / static_cast<WideArithmetic<T>>(n));
   }
 };
@@ -103,7 +102,7 @@ template <class T> struct Min : Smallest<Arithmetic<T>>, Narrowed<T> {
 template <class T> struct SumOfSquares : Adding<WideArithmetic<T>> {
   using Start = SumOfSquares;
   TROUPE_HOST_DEVICE static WideArithmetic<T> take(WideArithmetic<T> a, T x) {
-    if constexpr (std::is_same_v<T, complex64>) return a + std::norm(x);
+    if constexpr (is_complex_type<T>) return a + std::norm(x);
     else return a + lift(x) * lift(x);
   }
 };

@@ -64,7 +64,7 @@ Status launch_how(const GpuScatter& g) {
   }
   Status status;
   with_storage(g.y.dtype(), [&]<class S>() {
-    if constexpr (std::is_integral_v<S>) status = launch<ScatterHow::kUpdate, S, S>(g, g.y.mutable_address());
+    if constexpr (std::is_trivially_copyable_v<S>) status = launch<ScatterHow::kUpdate, S, S>(g, g.y.mutable_address());
   });
   return status;
 }

@@ -18,19 +18,29 @@ template <class... T> struct TypeList {
 
 using FloatTypes = TypeList<float, double, float16, bfloat16>;
 using FullFloatTypes = TypeList<float, double>;
-using FloatOrComplexTypes = TypeList<float, double, float16, bfloat16, complex64>;
+using FloatOrComplexTypes = TypeList<float, double, float16, bfloat16, complex64, complex128>;
+using ComplexTypes = TypeList<complex64, complex128>;
 using IntegerTypes = TypeList<int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 using IndexTypes = TypeList<int32_t, int64_t>;
 using NumberTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
                              uint32_t, uint64_t>;
 using NumberOrComplexTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t,
-                                      uint16_t, uint32_t, uint64_t, complex64>;
+                                      uint16_t, uint32_t, uint64_t, complex64, complex128>;
 
 /// "T: {float32, float64}" for OpDef::attr.
 std::string type_attr(std::string_view name, std::span<const DType> types, std::string_view fallback = "");
 template <class... T> std::string type_attr(std::string_view name, TypeList<T...>, std::string_view fallback = "") {
   static constexpr DType kTypes[] = {dtype_of<T>...};
   return type_attr(name, kTypes, fallback);
+}
+
+/// complex64 for float32 and complex64, complex128 for float64 and complex128.
+inline DType complex_of(DType dtype) {
+  return dtype == DType::kFloat64 || dtype == DType::kComplex128 ? DType::kComplex128 : DType::kComplex64;
+}
+/// float32 for complex64, float64 for complex128; another type itself.
+inline DType real_of(DType dtype) {
+  return dtype == DType::kComplex64 ? DType::kFloat32 : dtype == DType::kComplex128 ? DType::kFloat64 : dtype;
 }
 
 /// Registers a CPU kernel K<T> for every T of the list, chosen by the type attribute `attr`.
@@ -44,6 +54,12 @@ template <class... T, class F> bool with_type(DType dtype, TypeList<T...>, F&& f
   return ((dtype == dtype_of<T> ? (f.template operator()<T>(), true) : false) || ...);
 }
 
+/// As many bits as a complex128 has.
+struct TwoWords {
+  uint64_t first = 0, second = 0;
+  bool operator==(const TwoWords&) const = default;
+};
+
 /// Calls f.template operator()<S>() with an S of the same size and copying as elements of `dtype`: for
 /// kernels that only move elements.
 template <class F> void with_storage(DType dtype, F&& f) {
@@ -54,6 +70,7 @@ template <class F> void with_storage(DType dtype, F&& f) {
     case 1: return f.template operator()<uint8_t>();
     case 2: return f.template operator()<uint16_t>();
     case 4: return f.template operator()<uint32_t>();
+    case 16: return f.template operator()<TwoWords>();
     default: return f.template operator()<uint64_t>();
   }
 }

@@ -24,16 +24,16 @@ template <class T> [[gnu::always_inline]] TROUPE_HOST_DEVICE inline T wrapping_s
 }
 template <class T> [[gnu::always_inline]] TROUPE_HOST_DEVICE inline T wrapping_multiply(T a, T b) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(Wrapping<T>(a) * Wrapping<T>(b));
-  else if constexpr (std::is_same_v<T, complex64>)  // by the formula alone: C++ would look for infinities
+  else if constexpr (is_complex_type<T>)  // by the formula alone: C++ would look for infinities
     return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
   else return a * b;
 }
 
 /// a / b; of complex numbers NaN where b is 0, as TensorFlow's is. Scaled, so that nothing overflows on the way (Smith,
 /// "Algorithm 116: Complex division", 1962).
-inline complex64 quotient(complex64 a, complex64 b) {
-  const float scale = std::max(std::abs(b.real()), std::abs(b.imag()));
-  const float re = b.real() / scale, im = b.imag() / scale, square = re * re + im * im;
+template <class R> inline std::complex<R> quotient(std::complex<R> a, std::complex<R> b) {
+  const R scale = std::max(std::abs(b.real()), std::abs(b.imag()));
+  const R re = b.real() / scale, im = b.imag() / scale, square = re * re + im * im;
   return {(a.real() * re + a.imag() * im) / square / scale, (a.imag() * re - a.real() * im) / square / scale};
 }
 
@@ -41,7 +41,7 @@ template <class T> [[gnu::always_inline]] TROUPE_HOST_DEVICE inline T quotient(T
 
 /// The conjugate of complex x; x itself where it is real.
 template <class T> TROUPE_HOST_DEVICE T conjugate(T x) {
-  if constexpr (std::is_same_v<T, complex64>) return std::conj(x);
+  if constexpr (is_complex_type<T>) return std::conj(x);
   else return x;
 }
 

@@ -69,10 +69,11 @@ void each_line(const Shape& lines, const std::array<int64_t, kMaxRank>& a, const
 /// Transforms along dimension d of n numbers, from x, of which more is passed over, to y. Either may be real: then only
 /// half of the transform is written, or read.
 template <class In, class Out> void transform(const Tensor& x, Tensor& y, int d, int64_t n, bool inverse, int threads) {
+  constexpr bool writes_real = !is_complex_type<Out>;
   Shape lines = y.shape();
   lines.set(d, 1);
   const auto from = strides_of(x.shape()), to = strides_of(y.shape());
-  const int64_t read = std::is_same_v<Out, float> ? n / 2 + 1 : n, written = y.shape()[d];
+  const int64_t read = writes_real ? n / 2 + 1 : n, written = y.shape()[d];
   const In* in = x.data<In>();
   Out* out = y.mutable_data<Out>();
   parallel_for(threads, lines.elements(), 1 + kCheapGrain / (8 * n), [&](int64_t begin, int64_t end) {
@@ -81,21 +82,22 @@ template <class In, class Out> void transform(const Tensor& x, Tensor& y, int d,
     const double scale = inverse ? 1 / static_cast<double>(n) : 1;
     each_line(lines, from, to, begin, end, [&](int64_t at, int64_t start) {
       for (int64_t k = 0; k < read; ++k) line[k] = Fourier::Number(in[at + k * from[d]]);
-      if constexpr (std::is_same_v<Out, float>) {  // the other half is the conjugate of this one
+      if constexpr (writes_real) {  // the other half is the conjugate of this one
         line[0] = line[0].real();
         if (n % 2 == 0) line[n / 2] = line[n / 2].real();
         for (int64_t k = 1; k < (n + 1) / 2; ++k) line[n - k] = std::conj(line[k]);
       }
       fourier.run(line.data(), inverse);
       for (int64_t k = 0; k < written; ++k) {
-        if constexpr (std::is_same_v<Out, float>) out[start + k * to[d]] = static_cast<float>(line[k].real() * scale);
+        if constexpr (writes_real) out[start + k * to[d]] = static_cast<Out>(line[k].real() * scale);
         else out[start + k * to[d]] = Out(line[k] * scale);
       }
     });
   });
 }
 
-class Fft final : public ComputeKernel {
+/// By numbers whose parts are of type R.
+template <class R> class Fft final : public ComputeKernel {
  public:
   explicit Fft(const KernelInit& init) : kind_(init.op) {}
   Status compute(KernelContext& c) override {
@@ -111,7 +113,7 @@ class Fft final : public ComputeKernel {
       shape = result.shape();
     }
     if (shape.elements() == 0) {
-      TROUPE_ASSIGN(Tensor y, c.allocate(kind_.real && kind_.inverse ? DType::kFloat32 : DType::kComplex64, shape));
+      TROUPE_ASSIGN(Tensor y, c.allocate(kind_.real && kind_.inverse ? dtype_of<R> : dtype_of<C>, shape));
       c.set_output(0, std::move(y));
       return {};
     }
@@ -121,11 +123,11 @@ class Fft final : public ComputeKernel {
       const int d = writes_real ? first + step : last - step;
       Shape next = x.shape();
       next.set(d, shape[d]);
-      TROUPE_ASSIGN(Tensor y, c.allocate(writes_real && d == last ? DType::kFloat32 : DType::kComplex64, next));
+      TROUPE_ASSIGN(Tensor y, c.allocate(writes_real && d == last ? dtype_of<R> : dtype_of<C>, next));
       const int64_t n = lengths[d - first];
-      if (reads_real && d == last) transform<float, complex64>(x, y, d, n, false, c.threads());
-      else if (writes_real && d == last) transform<complex64, float>(x, y, d, n, true, c.threads());
-      else transform<complex64, complex64>(x, y, d, n, kind_.inverse, c.threads());
+      if (reads_real && d == last) transform<R, C>(x, y, d, n, false, c.threads());
+      else if (writes_real && d == last) transform<C, R>(x, y, d, n, true, c.threads());
+      else transform<C, C>(x, y, d, n, kind_.inverse, c.threads());
       x = std::move(y);
     }
     c.set_output(0, std::move(x));
@@ -133,6 +135,7 @@ class Fft final : public ComputeKernel {
   }
 
  private:
+  using C = std::complex<R>;
   const FftKind kind_;
 };
 
@@ -142,6 +145,9 @@ template <int dims> Status complex_shape(ShapeContext& c) {
 }
 
 template <int dims, bool inverse> Status real_transform_shape(ShapeContext& c) {
+  const DType real = c.attr<DType>("Treal"), complex = c.attr<DType>("Tcomplex");
+  if (complex_of(real) != complex)
+    return invalid_argument("Treal {} and Tcomplex {} differ in precision", to_string(real), to_string(complex));
   TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, dims));
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
   if (!x.has_rank()) return {};
@@ -198,7 +204,7 @@ Status rfft_gradient(GradientContext& c) {
   const Output g = padded(c, c.dy(0), sizes_then(c, c.dy(0), -kind.dims, lengths));
   FftKind complex = kind;
   complex.real = false;
-  const Output dx = c.op("Real", {c.op(complex.str(true), {g})});
+  const Output dx = real_part(c, c.op(complex.str(true), {g}));
   c.set_dx(0, padded(c, c.op("Mul", {dx, size_of_last(c, dx, kind.dims)}), c.op("Shape", {x})));
   return {};
 }
@@ -209,7 +215,7 @@ Status irfft_gradient(GradientContext& c) {
   if (!g) return {};
   const std::string name = c.node().op().name();
   const FftKind kind(name);
-  const Output dx = c.op(name.substr(1), {g, c.input(1)});
+  const Output dx = c.op(name.substr(1), {g, c.input(1)}, {{"Tcomplex", c.input(0).dtype()}});
   const auto number = [&](int32_t v) { return c.constant(Tensor::scalar<int32_t>(v)); };
   const int64_t l[] = {-1}, z[] = {0}, s[] = {1};
   const auto last = [&](Output sizes) {
@@ -219,11 +225,16 @@ Status irfft_gradient(GradientContext& c) {
   const Output at = c.op("Range", {number(0), last(c.op("Shape", {dx})), number(1)});
   const Output single = c.op(
       "LogicalOr", {c.op("Equal", {at, number(0)}), c.op("Equal", {c.op("Mul", {at, number(2)}), last(c.input(1))})});
-  const auto real = [&](float v) { return c.constant(Tensor::scalar<float>(v)); };
+  const auto real = [&](double v) { return scalar_like(c, g.dtype(), v); };
   const Output counts = c.op("RealDiv", {c.op("SelectV2", {single, real(1), real(2)}), size_of_last(c, g, kind.dims)});
-  const Output scaled = c.op("Mul", {dx, c.op("Cast", {counts}, {{"DstT", DType::kComplex64}})});
+  const Output scaled = c.op("Mul", {dx, c.op("Cast", {counts}, {{"DstT", dx.dtype()}})});
   c.set_dx(0, padded(c, scaled, c.op("Shape", {c.input(0)})));
   return {};
+}
+
+void add_kernels(KernelRegistry& kernels, const std::string& name) {
+  kernels.add(name, DeviceKind::kCpu, "Tcomplex", DType::kComplex64, KernelFactory::of<Fft<float>>());
+  kernels.add(name, DeviceKind::kCpu, "Tcomplex", DType::kComplex128, KernelFactory::of<Fft<double>>());
 }
 
 template <int dims> void add_transforms(OpRegistry& ops, KernelRegistry& kernels) {
@@ -233,20 +244,20 @@ template <int dims> void add_transforms(OpRegistry& ops, KernelRegistry& kernels
     ops.add(OpDef(name)
                 .input("input: Tcomplex")
                 .output("output: Tcomplex")
-                .attr("Tcomplex: {complex64} = complex64")
+                .attr(type_attr("Tcomplex", ComplexTypes{}, "complex64"))
                 .shape(complex_shape<dims>)
                 .doc(std::string(inverse ? "The inverse Fourier transform of " : "The Fourier transform of ") + where +
                      "."),
             gradient(fft_gradient));
-    kernels.add<Fft>(name, DeviceKind::kCpu, {});
+    add_kernels(kernels, name);
   }
   ops.add(
       OpDef(name_of("RFFT", dims))
           .input("input: Treal")
           .input("fft_length: int32")
           .output("output: Tcomplex")
-          .attr("Treal: {float32} = float32")
-          .attr("Tcomplex: {complex64} = complex64")
+          .attr(type_attr("Treal", FullFloatTypes{}, "float32"))
+          .attr(type_attr("Tcomplex", ComplexTypes{}, "complex64"))
           .shape(real_transform_shape<dims, false>)
           .doc("The Fourier transform of the first fft_length real numbers of " + where +
                "; of the last, the fft_length / 2 + 1 numbers that say all. Error for a dimension that is shorter."),
@@ -255,13 +266,13 @@ template <int dims> void add_transforms(OpRegistry& ops, KernelRegistry& kernels
               .input("input: Tcomplex")
               .input("fft_length: int32")
               .output("output: Treal")
-              .attr("Treal: {float32} = float32")
-              .attr("Tcomplex: {complex64} = complex64")
+              .attr(type_attr("Treal", FullFloatTypes{}, "float32"))
+              .attr(type_attr("Tcomplex", ComplexTypes{}, "complex64"))
               .shape(real_transform_shape<dims, true>)
               .doc("The fft_length real numbers of " + where + " of which the input has the transform, RFFT's " +
                    "fft_length / 2 + 1 numbers of the last dimension. Error for a dimension that is shorter."),
           gradient(irfft_gradient));
-  for (const char* op : {"RFFT", "IRFFT"}) kernels.add<Fft>(name_of(op, dims), DeviceKind::kCpu, {});
+  for (const char* op : {"RFFT", "IRFFT"}) add_kernels(kernels, name_of(op, dims));
 }
 
 }  // namespace

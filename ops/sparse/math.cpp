@@ -12,8 +12,7 @@
 namespace troupe {
 namespace {
 
-using AddTypes = TypeList<float, double, int64_t, int32_t, int16_t, int8_t, complex64>;
-template <class T> using Real = std::conditional_t<std::is_same_v<T, complex64>, float, T>;
+using AddTypes = TypeList<float, double, int64_t, int32_t, int16_t, int8_t, complex64, complex128>;
 
 /// A value of one of two sparse tensors.
 struct ValueEntry {
@@ -69,7 +68,7 @@ class SparseAdd final : public ComputeKernel {
     const DType dtype = c.input(1).dtype();
     TROUPE_ASSIGN(const auto both, two_sparse(c));
     if (c.input(6).rank() != 0) return invalid_argument("thresh must be a scalar, not {}", c.input(6).shape().str());
-    if (c.input(6).dtype() != (dtype == DType::kComplex64 ? DType::kFloat32 : dtype))
+    if (c.input(6).dtype() != real_of(dtype))
       return invalid_argument("thresh is {} for values of {}", to_string(c.input(6).dtype()), to_string(dtype));
     const auto entries = in_order(both.first, both.second);
     TROUPE_ASSIGN(Tensor sums, c.allocate(dtype, Shape{static_cast<int64_t>(entries.size())}));

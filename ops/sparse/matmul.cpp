@@ -11,7 +11,7 @@
 namespace troupe {
 namespace {
 
-using ProductTypes = TypeList<float, double, float16, bfloat16, int32_t, complex64>;
+using ProductTypes = TypeList<float, double, float16, bfloat16, int32_t, complex64, complex128>;
 
 /// The conjugate transpose of a matrix.
 template <class T> Result<Tensor> conjugate_transpose(const KernelContext& c, const Tensor& x) {

@@ -93,7 +93,7 @@ class Reduce final : public ComputeKernel {
     }
     with_type(y.dtype(), NumberOrComplexTypes{}, [&]<class T>() {
       auto run = reduce_groups<SparseSum, T>;
-      if constexpr (!std::is_same_v<T, complex64>)
+      if constexpr (!is_complex_type<T>)
         if (largest_) run = reduce_groups<SparseMax, T>;
       run(groups.of, x.values->data<T>(), to, y.mutable_data<T>());
     });

@@ -21,7 +21,7 @@ namespace troupe {
 namespace {
 
 using AnyTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                          uint32_t, uint64_t, complex64, bool, std::string>;
+                          uint32_t, uint64_t, complex64, complex128, bool, std::string>;
 
 ScatterHow how_from(std::string_view op) {
   const std::pair<std::string_view, ScatterHow> kinds[] = {{"Add", ScatterHow::kAdd}, {"Sub", ScatterHow::kSub},
@@ -102,7 +102,7 @@ class ScatterKernel final : public ResourceKernel {
     const bool sum = how_ == ScatterHow::kAdd || how_ == ScatterHow::kSub, boolean = dtype == DType::kBool;
     const bool number = dtype != DType::kString && (!boolean || (nd_ && sum));
     if (how_ != ScatterHow::kUpdate &&
-        (!number || (dtype == DType::kComplex64 && (how_ == ScatterHow::kMin || how_ == ScatterHow::kMax))))
+        (!number || (is_complex(dtype) && (how_ == ScatterHow::kMin || how_ == ScatterHow::kMax))))
       return make_error(Code::kUnimplemented, "not for {}", to_string(dtype));
     Tensor from = updates;
     if (one && inner > 0) {
@@ -232,7 +232,7 @@ Status strided_slice_assign_shape(ShapeContext& c) { return variable_shape(c, 0,
 /// The types an op is for: every one for an update, complex ones where they have an order or not.
 /// What slices may be added to and subtracted from.
 using SliceTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                            uint32_t, uint64_t, complex64, bool>;
+                            uint32_t, uint64_t, complex64, complex128, bool>;
 
 std::string types_for(const char* attr, ScatterHow how, bool nd) {
   if (how == ScatterHow::kUpdate) return type_attr(attr, AnyTypes{});

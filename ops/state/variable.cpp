@@ -273,7 +273,7 @@ void register_variable_ops(OpRegistry& ops, KernelRegistry& kernels) {
                 .stateful(),
             not_differentiable(no_value));
   add_accumulate_kernels<float, double, bfloat16, float16, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t,
-                         uint32_t, uint64_t, complex64>(kernels);
+                         uint32_t, uint64_t, complex64, complex128>(kernels);
 
   ops.add(OpDef("VarIsInitializedOp")
               .input("resource: resource")

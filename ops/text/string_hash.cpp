@@ -241,7 +241,7 @@ void register_string_hash_ops(OpRegistry& ops, KernelRegistry& kernels) {
           not_differentiable(kNoGradientOfStrings));
   kernels.add<StringMap<int64_t, OldBucket>>("StringToHashBucket", DeviceKind::kCpu, {});
   const auto types = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                              uint32_t, uint64_t, bool, complex64, std::string>{};
+                              uint32_t, uint64_t, bool, complex64, complex128, std::string>{};
   ops.add(OpDef("Fingerprint")
               .input("data: T")
               .input("method: string")

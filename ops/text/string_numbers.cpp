@@ -52,7 +52,7 @@ template <class T> class ReadNumbers final : public ComputeKernel {
 };
 
 using PrintableTypes = TypeList<float, double, float16, bfloat16, int32_t, int64_t, int8_t, int16_t, uint8_t, uint16_t,
-                                uint32_t, uint64_t, bool, complex64, std::string>;
+                                uint32_t, uint64_t, bool, complex64, complex128, std::string>;
 
 class AsString final : public ComputeKernel {
  public:
@@ -85,7 +85,7 @@ class AsString final : public ComputeKernel {
   template <class T> std::string text(const T& value) const {
     if constexpr (std::is_same_v<T, std::string>) return padded(value);
     else if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
-    else if constexpr (std::is_same_v<T, complex64>)
+    else if constexpr (is_complex_type<T>)
       return "(" + format(real_, static_cast<double>(value.real())) + "," +
              format(real_, static_cast<double>(value.imag())) + ")";
     else if constexpr (!std::is_integral_v<T>) return format(real_, static_cast<double>(widen(value)));
@@ -113,7 +113,7 @@ Status as_string_shape(ShapeContext& c) {
   if (width > kMost || precision > kMost)
     return invalid_argument("width {} and precision {} may be at most {}", width, precision, kMost);
   const DType dtype = c.input_dtype(0);
-  const bool real = is_floating(dtype) || dtype == DType::kComplex64;
+  const bool real = is_floating(dtype) || is_complex(dtype);
   if (!real && (c.attr<bool>("scientific") || c.attr<bool>("shortest") || precision > -1))
     return invalid_argument("scientific, shortest and precision are for real numbers, not {}", to_string(dtype));
   return unchanged_shape(c);

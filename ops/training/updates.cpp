@@ -93,7 +93,7 @@ template <class Rule, class T> Update update_by() {
     Arithmetic<T> scalars[Rule::kScalars];
     for (int i = 0; i < Rule::kVariables; ++i) v[i] = static_cast<T*>(variables[i]) + begin;
     for (int i = 0; i < Rule::kScalars; ++i) {
-      if constexpr (std::is_same_v<T, complex64>) scalars[i] = complex64(s[i]);
+      if constexpr (is_complex_type<T>) scalars[i] = T(s[i]);
       else scalars[i] = static_cast<Arithmetic<T>>(s[i].real());
     }
     run_rule<Rule>(v, static_cast<const T*>(g), scalars, flag, n);
@@ -138,7 +138,7 @@ class UpdateKernel : public ResourceKernel {
       const DType wanted = i == update_.step ? DType::kInt64 : update_.dtype;
       if (t.dtype() != wanted || t.rank() != 0)
         return invalid_argument("input {} must be a {} scalar, got {}", input, to_string(wanted), dtype_and_shape(t));
-      if (wanted == DType::kComplex64) scalars[i] = Scalar(t.data<complex64>()[0]);
+      with_type(wanted, ComplexTypes{}, [&]<class T>() { scalars[i] = Scalar(t.data<T>()[0]); });
       with_type(wanted, TypeList<float16, bfloat16, float, double, int64_t>{},
                 [&]<class T>() { scalars[i] = static_cast<double>(widen(t.data<T>()[0])); });
     }
@@ -277,7 +277,10 @@ class Rules {
   template <class Rule> static std::vector<Update> updates() {
     std::vector<Update> out = {update_by<Rule, float>(), update_by<Rule, double>(), update_by<Rule, bfloat16>(),
                                update_by<Rule, float16>()};
-    if constexpr (requires { Rule::kComplex; }) out.push_back(update_by<Rule, complex64>());
+    if constexpr (requires { Rule::kComplex; }) {
+      out.push_back(update_by<Rule, complex64>());
+      out.push_back(update_by<Rule, complex128>());
+    }
     return out;
   }
 
@@ -287,7 +290,7 @@ class Rules {
     OpDef op(name);
     for (const std::string& v : variables) op.input(v + ": resource");
     for (const std::string& r : rest) op.input(r.find(':') == std::string::npos ? r + ": T" : r);
-    const bool complex = std::ranges::any_of(updates, [](const Update& u) { return u.dtype == DType::kComplex64; });
+    const bool complex = std::ranges::any_of(updates, [](const Update& u) { return is_complex(u.dtype); });
     op.attr(complex ? type_attr("T", FloatOrComplexTypes{}) : type_attr("T", FloatTypes{}));
     if (sparse) op.attr(type_attr("Tindices", IndexTypes{}));
     op.attr("use_locking: bool = false");

@@ -52,6 +52,7 @@ std::vector<Tensor> tensors_of_all_sorts() {
       Tensor::of<int8_t>({-1, 2}),
       *Tensor::zeros(DType::kBFloat16, Shape{3}),
       *Tensor::zeros(DType::kComplex64, Shape{2}),
+      *Tensor::zeros(DType::kComplex128, Shape{2}),
       Tensor::of<int64_t>({1, 2, 3, 4, 5, 6, 7, 8}, {1, 2, 1, 2, 1, 2, 1, 1}),
       *Tensor::zeros(DType::kUInt8, Shape{3 << 20}),
   };

@@ -95,9 +95,9 @@ TEST_CASE("operators on integers are those of C++", "[operators]") {
 }
 
 TEST_CASE("every numeric dtype takes numbers", "[operators]") {
-  for (const DType dtype :
-       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kInt16, DType::kInt32,
-        DType::kInt64, DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kComplex64}) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt8,
+                            DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt16, DType::kUInt32,
+                            DType::kUInt64, DType::kComplex64, DType::kComplex128}) {
     INFO(to_string(dtype));
     TestEngine t;
     const Output x = t.placeholder(dtype, {});
@@ -133,6 +133,9 @@ TEST_CASE("a number that does not fit its dtype is a fault", "[operators]") {
   CHECK_FALSE(fits(1, DType::kString));
   CHECK_FALSE(fits(complex64(1, 2), DType::kFloat32));
   CHECK(fits(complex64(1, 2), DType::kComplex64));
+  CHECK(fits(1e300, DType::kComplex128));
+  CHECK_FALSE(fits(complex128(1e300, 2), DType::kComplex64));
+  CHECK(Number(complex128(1, 0.1)).as(DType::kComplex128)->identical(Tensor::scalar(complex128(1, 0.1))));
   CHECK(fits(float16(2.f), DType::kInt8));
   CHECK(Number(bfloat16(0.5f)).as(DType::kFloat64)->identical(Tensor::scalar(0.5)));
 

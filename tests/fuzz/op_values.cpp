@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/parts/type_dispatch.h"
+
 namespace troupe::fuzz {
 namespace {
 
@@ -25,6 +27,7 @@ template <class F> bool with_number(DType dtype, F f) {
     case DType::kUInt64: f(uint64_t{}); return true;
     case DType::kBool: f(bool{}); return true;
     case DType::kComplex64: f(complex64{}); return true;
+    case DType::kComplex128: f(complex128{}); return true;
     default: return false;
   }
 }
@@ -35,7 +38,7 @@ template <class T> T number(double v) {
     if (!(v > static_cast<double>(std::numeric_limits<T>::min()))) return std::numeric_limits<T>::min();
     if (v >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
     return static_cast<T>(v);
-  } else if constexpr (std::is_same_v<T, complex64> || std::is_same_v<T, double>) return T(v);
+  } else if constexpr (is_complex_type<T> || std::is_same_v<T, double>) return T(v);
   else {
     const double most = std::numeric_limits<float>::max();
     return T(std::isfinite(v) ? static_cast<float>(std::clamp(v, -most, most)) : static_cast<float>(v));
@@ -106,7 +109,7 @@ Tensor any_tensor(Rng& rng, DType dtype, const Shape& shape) {
     for (int64_t i = 0; i < t.elements(); ++i) t.mutable_data<std::string>()[i] = any_string(rng);
     return t;
   }
-  const bool real = is_floating(dtype) || dtype == DType::kComplex64;
+  const bool real = is_floating(dtype) || is_complex(dtype);
   const auto style = rng.between(0, 9);
   for (int64_t i = 0; i < t.elements(); ++i) {
     double v = real ? rng.real(-1, 1) : static_cast<double>(rng.between(0, 3));
@@ -114,7 +117,8 @@ Tensor any_tensor(Rng& rng, DType dtype, const Shape& shape) {
     if (style == 2)
       v = real ? std::exp(rng.real(-60, 60)) * (rng.percent(50) ? 1 : -1) : static_cast<double>(rng.between(0, 100));
     set_number(t, i, v);
-    if (dtype == DType::kComplex64) t.mutable_data<complex64>()[i] += complex64(0, static_cast<float>(rng.real(-1, 1)));
+    with_type(dtype, ComplexTypes{},
+              [&]<class T>() { t.mutable_data<T>()[i] += T(0, static_cast<Real<T>>(rng.real(-1, 1))); });
   }
   if (style == 3) make_extreme(rng, t);
   return t;
@@ -122,17 +126,17 @@ Tensor any_tensor(Rng& rng, DType dtype, const Shape& shape) {
 
 void make_extreme(Rng& rng, Tensor& t) {
   if (t.elements() == 0) return;
-  const bool real = is_floating(t.dtype()) || t.dtype() == DType::kComplex64;
+  const bool real = is_floating(t.dtype()) || is_complex(t.dtype());
   for (int64_t n = rng.between(1, 3); n > 0; --n)
     if (t.dtype() != DType::kString) set_number(t, rng.between(0, t.elements() - 1), extreme(rng, real));
     else t.mutable_data<std::string>()[rng.between(0, t.elements() - 1)] = any_string(rng);
 }
 
 const std::vector<DType>& value_dtypes() {
-  static const std::vector<DType> dtypes = {DType::kFloat32, DType::kFloat64,   DType::kFloat16, DType::kBFloat16,
-                                            DType::kInt8,    DType::kInt16,     DType::kInt32,   DType::kInt64,
-                                            DType::kUInt8,   DType::kUInt16,    DType::kUInt32,  DType::kUInt64,
-                                            DType::kBool,    DType::kComplex64, DType::kString};
+  static const std::vector<DType> dtypes = {DType::kFloat32, DType::kFloat64,   DType::kFloat16,    DType::kBFloat16,
+                                            DType::kInt8,    DType::kInt16,     DType::kInt32,      DType::kInt64,
+                                            DType::kUInt8,   DType::kUInt16,    DType::kUInt32,     DType::kUInt64,
+                                            DType::kBool,    DType::kComplex64, DType::kComplex128, DType::kString};
   return dtypes;
 }
 
@@ -141,7 +145,9 @@ bool agree(const Tensor& a, const Tensor& b, bool close) {
   if (a.dtype() == DType::kResource || a.dtype() == DType::kVariant || a.identical(b)) return true;
   const auto same = [&](double x, double y) {
     if (x == y || (std::isnan(x) && std::isnan(y))) return true;
-    const double tolerance = a.dtype() == DType::kFloat64 ? 1e-9 : a.dtype() == DType::kFloat32 ? 1e-3 : 5e-2;
+    const double tolerance = a.dtype() == DType::kFloat64 || a.dtype() == DType::kComplex128 ? 1e-9
+                             : a.dtype() == DType::kFloat32                                  ? 1e-3
+                                                                                             : 5e-2;
     return close && std::fabs(x - y) <= tolerance * (1 + std::max(std::fabs(x), std::fabs(y)));
   };
   bool all = a.dtype() != DType::kString;
@@ -149,7 +155,7 @@ bool agree(const Tensor& a, const Tensor& b, bool close) {
     using T = decltype(zero);
     for (int64_t i = 0; i < a.elements() && all; ++i) {
       const T x = a.data<T>()[i], y = b.data<T>()[i];
-      if constexpr (std::is_same_v<T, complex64>) all = same(x.real(), y.real()) && same(x.imag(), y.imag());
+      if constexpr (is_complex_type<T>) all = same(x.real(), y.real()) && same(x.imag(), y.imag());
       else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
         all = same(static_cast<float>(x), static_cast<float>(y));
       else if constexpr (std::is_floating_point_v<T>) all = same(x, y);

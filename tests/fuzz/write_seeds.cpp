@@ -58,6 +58,7 @@ TensorMap samples() {
           {"u64", Tensor::of<uint64_t>({UINT64_MAX})},
           {"bool", Tensor::of<bool>({true, false, true})},
           {"c64", Tensor::of<complex64>({{1, -2}})},
+          {"c128", Tensor::of<complex128>({{1, -2}})},
           {"string", Tensor::of<std::string>({"one", "", "three"})}};
 }
 

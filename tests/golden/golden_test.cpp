@@ -32,6 +32,7 @@ double as_double(const Tensor& t, int64_t i) {
     case DType::kFloat64: return t.data<double>()[i];
     case DType::kFloat16: return static_cast<float>(t.data<float16>()[i]);
     case DType::kComplex64: return static_cast<const float*>(t.raw())[i];
+    case DType::kComplex128: return static_cast<const double*>(t.raw())[i];
     default: return 0;
   }
 }
@@ -41,7 +42,7 @@ double as_double(const Tensor& t, int64_t i) {
 double relative_error(const Tensor& got, const Tensor& expected) {
   double mean = 0, worst = 0;
   int64_t finite = 0;
-  const int64_t n = expected.elements() * (expected.dtype() == DType::kComplex64 ? 2 : 1);
+  const int64_t n = expected.elements() * (is_complex(expected.dtype()) ? 2 : 1);
   for (int64_t i = 0; i < n; ++i)
     if (const double e = as_double(expected, i); std::isfinite(e)) mean += std::abs(e), ++finite;
   if (finite) mean /= static_cast<double>(finite);
@@ -68,8 +69,7 @@ void check_close(const std::string& name, const Tensor& got, const Tensor& expec
   INFO(name << "\ngot      " << got.str(24) << "\nexpected " << expected.str(24));
   REQUIRE(got.dtype() == expected.dtype());
   REQUIRE(got.shape() == expected.shape());
-  if (is_floating(expected.dtype()) || expected.dtype() == DType::kComplex64)
-    CHECK(relative_error(got, expected) <= tolerance);
+  if (is_floating(expected.dtype()) || is_complex(expected.dtype())) CHECK(relative_error(got, expected) <= tolerance);
   else if (expected.dtype() == DType::kString && troupe::testing::on_real_gpu())
     CHECK(without_signs_of_nan(got).identical(without_signs_of_nan(expected)));
   else CHECK(got.identical(expected));

@@ -18,14 +18,16 @@ Tensor places(DType dtype, const Shape& shape, int64_t bound, uint64_t seed = 1)
 }
 
 /// Of one size each, and those that have no arithmetic.
-const DType kTypes[] = {DType::kBool,      DType::kInt8,  DType::kFloat16,  DType::kFloat32,
-                        DType::kComplex64, DType::kInt64, DType::kBFloat16, DType::kFloat64};
+const DType kTypes[] = {DType::kBool,  DType::kInt8,     DType::kFloat16, DType::kFloat32,   DType::kComplex64,
+                        DType::kInt64, DType::kBFloat16, DType::kFloat64, DType::kComplex128};
 
 Tensor any_values(DType dtype, const Shape& shape, uint64_t seed) {
-  if (dtype != DType::kComplex64) return random_values(dtype, shape, seed);
+  if (!is_complex(dtype)) return random_values(dtype, shape, seed);
   Tensor x = *Tensor::make(dtype, shape);
-  for (int64_t i = 0; i < x.elements(); ++i)
-    x.mutable_data<complex64>()[i] = {static_cast<float>(i), static_cast<float>(-i)};
+  with_type(dtype, ComplexTypes{}, [&]<class T>() {
+    for (int64_t i = 0; i < x.elements(); ++i)
+      x.mutable_data<T>()[i] = {static_cast<Real<T>>(i), static_cast<Real<T>>(-i)};
+  });
   return x;
 }
 

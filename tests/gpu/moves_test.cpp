@@ -24,7 +24,7 @@ Tensor elements(DType dtype, const Shape& shape, uint64_t seed = 1) {
 }
 
 /// One type of each size, so that not every case runs for all; those of one size go by one kernel.
-const DType kSizes[] = {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kComplex64};
+const DType kSizes[] = {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kComplex64, DType::kComplex128};
 
 TEST_CASE("Every type moves on GPUs") {
   Parity parity;

@@ -10,12 +10,15 @@ TEST_CASE("Choices on GPUs agree with those of CPUs") {
   std::vector<DType> types = gpu_types(parity, "Equal");
   types.push_back(DType::kUInt8);
   types.push_back(DType::kComplex64);
+  types.push_back(DType::kComplex128);
   for (DType dtype : types) {
     const auto select = [&](const char* op, const Shape& condition, const Shape& then, const Shape& other) {
       const auto values = [&](const Shape& shape, uint64_t seed) {
-        if (dtype != DType::kComplex64) return random_values(dtype, shape, seed, true);
+        if (!is_complex(dtype)) return random_values(dtype, shape, seed, true);
         Tensor x = *Tensor::make(dtype, shape);
-        for (int64_t i = 0; i < x.elements(); ++i) x.mutable_data<complex64>()[i] = {float(i), float(seed)};
+        with_type(dtype, ComplexTypes{}, [&]<class T>() {
+          for (int64_t i = 0; i < x.elements(); ++i) x.mutable_data<T>()[i] = {Real<T>(i), Real<T>(seed)};
+        });
         return x;
       };
       parity.check({op, {random_values(DType::kBool, condition, 1), values(then, 2), values(other, 3)}});

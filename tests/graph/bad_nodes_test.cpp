@@ -26,7 +26,7 @@ class Draw {
     static const std::vector<DType> kTypes = {DType::kFloat32, DType::kFloat32,   DType::kFloat64,  DType::kInt32,
                                               DType::kInt64,   DType::kBool,      DType::kString,   DType::kFloat16,
                                               DType::kUInt8,   DType::kComplex64, DType::kResource, DType::kVariant,
-                                              DType::kUInt64};
+                                              DType::kUInt64,  DType::kComplex128};
     return one_of(kTypes);
   }
   PartialShape shape() {

@@ -48,7 +48,7 @@ std::map<std::string, Tensor> one_of_each() {
 TEST_CASE("every dtype that NumPy has returns through .npy and .npz") {
   TemporaryDirectory dir;
   const auto tensors = one_of_each();
-  CHECK(tensors.size() == 18);
+  CHECK(tensors.size() == 19);
   for (const auto& [name, tensor] : tensors) {
     REQUIRE(write_npy(dir.file("x.npy"), tensor).ok());
     auto read = read_npy(dir.file("x.npy"));
@@ -91,6 +91,9 @@ TEST_CASE("byte orders, Fortran order and versions 1 to 3 are understood") {
   auto complex = decode_npy(npy(header(">c8", "()"), std::string("\x3f\x80\0\0\x40\0\0\0", 8)), "x");
   REQUIRE(complex.ok());
   CHECK(complex->data<complex64>()[0] == complex64(1, 2));
+  complex = decode_npy(npy(header(">c16", "()"), std::string("\x3f\xf0\0\0\0\0\0\0\xc0\0\0\0\0\0\0\0", 16)), "x");
+  REQUIRE(complex.ok());
+  CHECK(complex->data<complex128>()[0] == complex128(1, -2));
   auto fortran = decode_npy(npy(header("|u1", "(2, 3)", true), "\1\4\2\5\3\6"), "x");
   REQUIRE(fortran.ok());
   CHECK(fortran->identical(Tensor::of<uint8_t>({1, 2, 3, 4, 5, 6}, {2, 3})));

@@ -35,7 +35,7 @@ TEST_CASE("every numeric dtype and shape returns bit for bit") {
     for (size_t i = 0; i < t.bytes(); ++i) bytes[i] = static_cast<uint8_t>(dtype == DType::kBool ? i % 2 : i * 37 + 1);
     tensors[to_string(dtype)] = t;
   }
-  CHECK(tensors.size() == 14);
+  CHECK(tensors.size() == 15);
   tensors["scalar \"quoted\" \xc3\xa4"] = Tensor::scalar(3.5f);
   tensors["empty"] = *Tensor::zeros(DType::kFloat64, {0, 4});
   const std::string path = dir.file("all");

@@ -166,7 +166,10 @@ TEST_CASE("values that are not what the head says are refused") {
   values.add_scomplex_val(1);
   refused("values for the shape [2]");
   meta.set_type(18);
-  refused("complex128");
+  for (int i = 0; i < 3; ++i) values.add_dcomplex_val(1);
+  refused("values for the shape [2]");
+  meta.set_type(24);
+  refused("float8_e5m2");
   meta.set_type(1);
   meta.mutable_shape()->mutable_dim(0)->set_size(int64_t{1} << 40);
   refused("3 values for the shape [1099511627776]");

@@ -19,10 +19,10 @@ using net::FrameType;
 using net::ReceivedFrame;
 
 /// The dtypes that travel.
-inline const std::vector<DType> kDTypes = {DType::kFloat32, DType::kFloat64,  DType::kInt32,  DType::kUInt8,
-                                           DType::kInt16,   DType::kInt8,     DType::kString, DType::kComplex64,
-                                           DType::kInt64,   DType::kBool,     DType::kUInt32, DType::kUInt64,
-                                           DType::kUInt16,  DType::kBFloat16, DType::kFloat16};
+inline const std::vector<DType> kDTypes = {DType::kFloat32, DType::kFloat64,  DType::kInt32,   DType::kUInt8,
+                                           DType::kInt16,   DType::kInt8,     DType::kString,  DType::kComplex64,
+                                           DType::kInt64,   DType::kBool,     DType::kUInt32,  DType::kUInt64,
+                                           DType::kUInt16,  DType::kBFloat16, DType::kFloat16, DType::kComplex128};
 
 /// A tensor of random bits.
 inline Tensor random_tensor(DType dtype, const Shape& shape, std::mt19937& random) {

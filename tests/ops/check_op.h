@@ -24,6 +24,10 @@ inline std::vector<double> doubles(const Tensor& t) {
     const float* parts = reinterpret_cast<const float*>(t.data<complex64>());
     return {parts, parts + 2 * t.elements()};
   }
+  if (t.dtype() == DType::kComplex128) {
+    const double* parts = reinterpret_cast<const double*>(t.data<complex128>());
+    return {parts, parts + 2 * t.elements()};
+  }
   std::vector<double> out(t.elements());
   for (int64_t i = 0; i < t.elements(); ++i) {
     if (t.dtype() == DType::kFloat32) out[i] = t.data<float>()[i];

@@ -120,6 +120,26 @@ bool handles_files(const std::string& op) {
          op.find("Checkpoint") != std::string::npos || op.find("Summary") != std::string::npos;
 }
 
+/// A case of complex64 with complex128 and float64 in place of complex64 and float32. What is expected has no more than
+/// the digits of float32, so the twin has none of it.
+OpCase twin(const OpCase& c) {
+  const auto wider = [](DType t) {
+    return t == DType::kComplex64 ? DType::kComplex128 : t == DType::kFloat32 ? DType::kFloat64 : t;
+  };
+  OpCase out = {c.op, {}, {}, {}, c.gradient, c.random};
+  for (const Tensor& t : c.inputs)
+    out.inputs.push_back(wider(t.dtype()) == t.dtype() ? t : *apply("Cast", {t}, {{"DstT", wider(t.dtype())}}));
+  const OpDef& op = *op_library()->ops.find(c.op);
+  out.attrs = c.attrs;
+  for (const AttrDef& attr : op.attrs()) {
+    const AttrValue* value = c.attrs.find(attr.name);
+    if (!value && attr.default_value) value = &*attr.default_value;
+    const auto* dtype = value ? std::get_if<DType>(value) : nullptr;
+    if (dtype && wider(*dtype) != *dtype) out.attrs.set(attr.name, wider(*dtype));
+  }
+  return out;
+}
+
 const std::vector<OpCase>& all_cases() {
   static const std::vector<OpCase> cases = [] {
     std::vector<OpCase> out;
@@ -132,6 +152,9 @@ const std::vector<OpCase>& all_cases() {
           fourier_cases(), resize_cases(),        image_cases(),    sparse_cases(),     linear_cases(),
           window_cases(),  volume_cases(),        quantized_cases()})
       out.insert(out.end(), part.begin(), part.end());
+    for (size_t i = 0, n = out.size(); i < n; ++i)
+      if (std::ranges::any_of(out[i].inputs, [](const Tensor& t) { return t.dtype() == DType::kComplex64; }))
+        out.push_back(twin(out[i]));
     return out;
   }();
   return cases;
@@ -181,7 +204,7 @@ std::string title(const OpCase& c) {
   return out + ")";
 }
 
-bool differentiable(DType dtype) { return is_floating(dtype) || dtype == DType::kComplex64; }
+bool differentiable(DType dtype) { return is_floating(dtype) || is_complex(dtype); }
 
 /// A graph with the case's node; inputs are constants, or placeholders of known or unknown shape.
 struct BuiltCase {
@@ -393,18 +416,19 @@ TEST_CASE("integer kernels run and agree with float64 where there is no rounding
 
 namespace {
 
-/// A case is differentiated in float64, or, with complex numbers, in float32.
+/// A case is differentiated in float64, or, with inputs of complex64 or float32, in float32.
 struct Precision {
-  bool complex;
+  bool single;
   explicit Precision(const OpCase& c)
-      : complex(std::ranges::any_of(
+      : single(std::ranges::any_of(
             c.inputs, [](const Tensor& t) { return t.dtype() == DType::kComplex64 || t.dtype() == DType::kFloat32; })) {
   }
   bool has(DType dtype) const {
-    return complex ? dtype == DType::kComplex64 || dtype == DType::kFloat32 : dtype == DType::kFloat64;
+    if (single) return dtype == DType::kComplex64 || dtype == DType::kFloat32;
+    return dtype == DType::kComplex128 || dtype == DType::kFloat64;
   }
-  double step() const { return complex ? 0.02 : 1e-6; }
-  double tolerance() const { return complex ? 2e-4 : 1e-5; }
+  double step() const { return single ? 0.02 : 1e-6; }
+  double tolerance() const { return single ? 2e-4 : 1e-5; }
 
   /// Random weights for the outputs that count; empty where none does.
   std::vector<Tensor> weights(const std::vector<Tensor>& outputs) const {
@@ -414,9 +438,9 @@ struct Precision {
       Tensor w;
       if (has(v.dtype())) {
         Shape parts = v.shape();
-        if (v.dtype() == DType::kComplex64) parts.push_back(2);
-        w = complex ? random_tensor<float>(parts, 5) : random_tensor<double>(parts, 5);
-        if (v.dtype() == DType::kComplex64) w = *apply("Bitcast", {w}, {{"type", DType::kComplex64}});
+        if (is_complex(v.dtype())) parts.push_back(2);
+        w = single ? random_tensor<float>(parts, 5) : random_tensor<double>(parts, 5);
+        if (is_complex(v.dtype())) w = *apply("Bitcast", {w}, {{"type", v.dtype()}});
       }
       any |= w.defined();
       out.push_back(std::move(w));
@@ -462,7 +486,7 @@ struct Precision {
   /// x with its real number `i` moved by `by`.
   Tensor moved(const Tensor& x, int64_t i, double by) const {
     Tensor out = *x.clone();
-    if (out.dtype() == DType::kFloat64) out.mutable_data<double>()[i] += by;
+    if (!single) static_cast<double*>(out.mutable_raw())[i] += by;
     else static_cast<float*>(out.mutable_raw())[i] += static_cast<float>(by);
     return out;
   }

@@ -100,8 +100,11 @@ TEST_CASE("names, TensorFlow's names and sizes of all dtypes") {
   CHECK(!dtype_from_string("invalid"));
   CHECK(!dtype_from_string("float8"));
   CHECK(size_of(DType::kComplex64) == 8);
+  CHECK(size_of(DType::kComplex128) == 16);
   CHECK(is_floating(DType::kBFloat16));
   CHECK(!is_floating(DType::kComplex64));
+  CHECK((is_complex(DType::kComplex64) && is_complex(DType::kComplex128)));
+  CHECK(!is_complex(DType::kFloat64));
   CHECK(is_integer(DType::kUInt64));
   CHECK(!is_integer(DType::kBool));
 }
@@ -125,6 +128,7 @@ TEST_CASE("each dtype has TensorFlow's number and name, and the size of its C++ 
                        {dtype_of<bool>, 10, "DT_BOOL", sizeof(bool)},
                        {dtype_of<bfloat16>, 14, "DT_BFLOAT16", 2},
                        {dtype_of<uint16_t>, 17, "DT_UINT16", 2},
+                       {dtype_of<complex128>, 18, "DT_COMPLEX128", 16},
                        {dtype_of<float16>, 19, "DT_HALF", 2},
                        {dtype_of<ResourceRef>, 20, "DT_RESOURCE", sizeof(ResourceRef)},
                        {dtype_of<TensorListRef>, 21, "DT_VARIANT", sizeof(TensorListRef)},
@@ -139,7 +143,7 @@ TEST_CASE("each dtype has TensorFlow's number and name, and the size of its C++ 
   }
   CHECK(dtype_of<char> == DType::kInvalid);
   CHECK(dtype_of<const float> == DType::kInvalid);
-  for (const char* none : {"DT_INVALID", "DT_FLOAT_REF", "DT_DT_FLOAT", " float", "float ", "DT_", "DT_COMPLEX128"})
+  for (const char* none : {"DT_INVALID", "DT_FLOAT_REF", "DT_DT_FLOAT", " float", "float ", "DT_", "DT_COMPLEX256"})
     CHECK_FALSE(dtype_from_string(none));
 }
 

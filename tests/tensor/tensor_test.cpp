@@ -185,6 +185,7 @@ TEST_CASE("printing shows dtype, shape and at most the asked elements") {
   CHECK(Tensor::of<std::string>({"\"ä\"\n\x1b", std::string(1, '\0')}).str() == R"(string[2] ["\"ä\"\n\x1b", "\x00"])");
   CHECK(Tensor::scalar(float16(1.5f)).str() == "float16[] 1.5");
   CHECK(Tensor::scalar(complex64(1, -2)).str() == "complex64[] 1-2i");
+  CHECK(Tensor::scalar(complex128(0.5, 1)).str() == "complex128[] 0.5+1i");
   CHECK(Tensor::zeros(DType::kInt8, {0})->str() == "int8[0] []");
   CHECK(Tensor::zeros(DType::kInt8, {1 << 30, 0})->str() == "int8[1073741824,0] []");
   CHECK(Tensor::of<int32_t>({1, 2, 3, 4}).str(2) == "int32[4] [1, 2, ...]");

@@ -49,11 +49,13 @@ def products(case):
     case.fetch(R.CholeskyGrad(l=lower, grad=tf.linalg.band_part(tf.matmul(x, y), -1, 0)))
 
 
-@golden(tolerance=1e-4)
-def factors(case):
+@golden("factors", tolerance=1e-4, dtype=np.float32)
+@golden("factors_float64", tolerance=1e-10, dtype=np.float64)
+def factors(case, dtype):
     """LU, eigenvalues of general matrices, roots and logarithms."""
-    x = case.feed("x", case.floats(2, 3, 3) + np.diag([1, 2, 4]).astype(np.float32), (None, 3, 3))
-    z = case.feed("z", (case.floats(3, 3, seed=2) + 1j * case.floats(3, 3, seed=3) + np.diag([1, 2, 4])).astype("c8"))
+    x = case.feed("x", (case.floats(2, 3, 3) + np.diag([1, 2, 4])).astype(dtype), (None, 3, 3))
+    z = case.feed("z", (case.floats(3, 3, seed=2) + 1j * case.floats(3, 3, seed=3) + np.diag([1, 2, 4])).astype(
+        np.result_type(dtype, np.complex64)))
     e, v = tf.linalg.eig(x)
     case.fetch_with_gradients([tf.linalg.sqrtm(x), tf.abs(e), tf.abs(tf.linalg.eigvals(x))], [x])
     case.fetch(e, *tf.gradients([tf.abs(e), tf.abs(v)], [x]), tf.abs(v))

@@ -9,7 +9,8 @@ from make import golden, tf, tf1
 R = tf.raw_ops
 FLOATS = [tf.float32, tf.float64, tf.float16, tf.bfloat16]
 INTEGERS = [tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64]
-TYPES = FLOATS + INTEGERS + [tf.complex64, tf.bool, tf.string]
+COMPLEX = [tf.complex64, tf.complex128]
+TYPES = FLOATS + INTEGERS + COMPLEX + [tf.bool, tf.string]
 # Halves are rounded after each op here, in TensorFlow's kernels now and then within one.
 TOLERANCE = {tf.float16: 2e-3, tf.bfloat16: 1.6e-2}
 
@@ -64,7 +65,7 @@ def fetch_slopes(case, y, xs, weights):
 
 def ordinary(dtype):
     """Values in the range of every function, none at a kink."""
-    if dtype == tf.complex64:
+    if dtype.is_complex:
         return [0.3 + 0.4j, -0.7 + 0.1j, 0.2 - 0.9j, -0.5 - 0.6j, 0.8 + 0.05j, 0.6j]
     if dtype in FLOATS:
         return [0.25, -0.75, 0.9375, -0.125, 0.5, 0.375]
@@ -73,7 +74,7 @@ def ordinary(dtype):
 
 def unusual(dtype):
     """Zeros, ends and what lies beyond."""
-    if dtype == tf.complex64:
+    if dtype.is_complex:
         return [0, 1, -1, 1j, 2.5 - 3j, -3 + 0.5j]
     if dtype in FLOATS:
         return [0.0, -0.0, 1, -1, 1.5, -2.5, 0.5, 3.25, np.inf, -np.inf, np.nan]
@@ -99,7 +100,7 @@ INSIDE = {"Acosh": lambda x: x + 1, **dict.fromkeys(["Log", "Rsqrt", "Sqrt", "Nd
 def functions(case, dtype):
     """Functions of one number, and the gradients where TensorFlow has them."""
     x = operand(case, "x", unusual(dtype), dtype)
-    y = operand(case, "y", ordinary(dtype), dtype) if dtype in FLOATS + [tf.complex64] else None
+    y = operand(case, "y", ordinary(dtype), dtype) if dtype in FLOATS + COMPLEX else None
     for op in UNARY:
         if op == "LogicalNot" and dtype != tf.bool or not has_kernel(op, **({} if op == "LogicalNot" else {"T": dtype})):
             continue
@@ -110,13 +111,13 @@ def functions(case, dtype):
             values = x[:5]
         elif op == "Erf" and dtype == tf.float64:  # of infinity, TensorFlow 2.21 makes NaN
             values = x[:8]
-        elif op == "Log1p" and dtype == tf.complex64:  # of -1, it makes -inf and NaN
+        elif op == "Log1p" and dtype.is_complex:  # of -1, it makes -inf and NaN
             values = x[3:]
         elif op == "Round" and dtype in INTEGERS:  # it makes 0 of all
             continue
         fetch(case, function(**{name: values}))
         if y is not None:
-            inside = INSIDE[op](y) if op in INSIDE and dtype != tf.complex64 else y
+            inside = INSIDE[op](y) if op in INSIDE and not dtype.is_complex else y
             result = function(**{name: inside})
             fetch(case, result)
             fetch_slopes(case, result, [y], None if result.shape.rank == 0 else [y])
@@ -137,7 +138,7 @@ def pairs(case, dtype):
     # No type of whole numbers divides by zero, nor its least by -1; none has negative powers.
     divisors = operand(case, "divisors", [1, 3, 7, 100], dtype) if dtype in INTEGERS else y
     powers = operand(case, "powers", [0, 1, 2, 5], dtype) if dtype in INTEGERS and has_kernel("Pow", T=dtype) else y
-    smooth = dtype in FLOATS or dtype == tf.complex64
+    smooth = dtype in FLOATS or dtype.is_complex
     if smooth:
         u, v = operand(case, "u", np.reshape(ordinary(dtype)[:3], (3, 1)), dtype), operand(case, "v", ordinary(dtype)[3:], dtype)
         positive = [tf.cast(tf.abs(t), dtype) + 1 for t in (u, v)]
@@ -169,7 +170,7 @@ def reductions(case, dtype):
     if dtype in INTEGERS:
         values = [1, 2, 3, 1, 5, 2, 2, 1, 0, 4, 3, 2]
     x = operand(case, "x", np.reshape(values, (2, 3, 2)), dtype)
-    if dtype != tf.complex64:  # which have no order
+    if not dtype.is_complex:  # which have no order
         odd = operand(case, "odd", np.reshape((unusual(dtype) * 6)[:12], (4, 3)), dtype)
     axes = [[0, 1, 2], [1], [0, -1], []]
     for op in ("Sum", "Prod", "Max", "Min", "Mean", "EuclideanNorm", "All", "Any"):
@@ -206,7 +207,7 @@ def reductions(case, dtype):
     if has_kernel("AddN", T=dtype):
         fetch(case, R.AddN(inputs=[x, x, x[::-1]]), tf1.accumulate_n([x, x[::-1]]))
     if has_kernel("ClipByValue", T=dtype):
-        values = x if dtype == tf.complex64 else odd
+        values = x if dtype.is_complex else odd
         fetch(case, R.ClipByValue(t=values, clip_value_min=x[0, 0, 0], clip_value_max=x[0, 1, 0]))
 
 
@@ -214,7 +215,7 @@ def reductions(case, dtype):
 def places(case, dtype):
     """Ops that move, choose and set elements."""
     values = list("abcdefghijkl") if dtype == tf.string else np.array([1, 0] * 6, bool) if dtype == tf.bool else (
-        np.arange(12) * (1 - 0.5j) if dtype == tf.complex64 else np.arange(12))
+        np.arange(12) * (1 - 0.5j) if dtype.is_complex else np.arange(12))
     x = operand(case, "x", np.reshape(values, (2, 3, 2)), dtype)
     flat = tf.reshape(x, (12,))
     one = flat[5]
@@ -307,8 +308,8 @@ def casts(case, dtype):
         if to == tf.string or not has_kernel("Cast", SrcT=dtype, DstT=to):
             continue
         # Beyond a type's range there is no rule.
-        y = tf.abs(x) if to in INTEGERS and to.min == 0 and dtype not in (tf.complex64, tf.bool) and low < 0 else x
-        if dtype == tf.complex64 and to in INTEGERS and to.min == 0:
+        y = tf.abs(x) if to in INTEGERS and to.min == 0 and dtype not in COMPLEX + [tf.bool] and low < 0 else x
+        if dtype.is_complex and to in INTEGERS and to.min == 0:
             y = x[:4]
         fetch(case, tf.cast(y, to))
         if dtype in FLOATS and to in (tf.float16, tf.bfloat16):

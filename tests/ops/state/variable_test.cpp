@@ -56,7 +56,7 @@ TEST_CASE("wrong dtypes and shapes are refused when the graph is built, or at th
 }
 
 TEMPLATE_TEST_CASE("every number type is added and subtracted in place", "", float, double, int8_t, int16_t, int32_t,
-                   int64_t, uint8_t, uint16_t, uint32_t, uint64_t, complex64, bfloat16, float16) {
+                   int64_t, uint8_t, uint16_t, uint32_t, uint64_t, complex64, complex128, bfloat16, float16) {
   StateFixture f;
   const auto v = f.variable("v", {2}, dtype_of<TestType>);
   f.assign(v, Tensor::of<TestType>({TestType(5), TestType(7)}));
