@@ -29,6 +29,8 @@ constexpr int kEnding[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, S
 constexpr int kRarelySent[] = {SIGXCPU, SIGVTALRM, SIGPROF, SIGIO, SIGPWR, SIGSTKFLT};
 /// How long a signal waits for room for its line, where stderr is a pipe that is full.
 constexpr int kSpeakMs = 1000;
+/// A signal that comes again so soon was sent once: timeout of coreutils signals its child, and then the child's group.
+constexpr int64_t kSameNs = 300'000'000;
 
 /// Calls f(signal, rare) for each of them.
 template <class F> void for_each_ending(F f) {
@@ -40,6 +42,7 @@ template <class F> void for_each_ending(F f) {
 std::string program_name;
 std::atomic<bool> leaves_at_once{true}, all_saved{false};
 std::atomic<int> signals{0}, first{0};
+std::atomic<int64_t> first_at{0};
 std::atomic<int> output_fault{0};
 std::atomic<int> waker{-1};  // an eventfd, written by the first signal that is counted
 int status_when_done = kDone;
@@ -67,9 +70,19 @@ const char* name_of(int signal) {
   }
 }
 
+int64_t now_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 void on_signal(int signal) {
+  const int64_t now = now_ns();
+  int64_t never = 0;
+  first_at.compare_exchange_strong(never, now);
   int none = 0;
-  first.compare_exchange_strong(none, signal);
+  const bool again = !first.compare_exchange_strong(none, signal) && none == signal;
+  if (again && !leaves_at_once && signal != SIGQUIT && now - first_at < kSameNs) return;
   const int before = signals.fetch_add(1);
   if (before == 0 && !leaves_at_once && signal != SIGQUIT) {
     const uint64_t one = 1;

@@ -26,7 +26,8 @@ constexpr int kBadCommandLine = 2;  // nothing was begun
 /// once. SIGPIPE and SIGXFSZ do nothing: the write that caused them is an error.
 enum class OnSignal {
   kLeave,  // say so and leave with kFailed
-  kCount,  // the first one is told by interrupts(); a second one leaves, with kFailed or, after saved(), kDone
+  kCount,  // the first one is told by interrupts(); a second one leaves, with kFailed or, after saved(), kDone; the
+           // same one within 0.3 s is still the first
 };
 
 /// A program from its command line to its exit status: parses, does `work`, reports its error, or an exception, in one

@@ -197,6 +197,23 @@ TEST_CASE("signals: once train_images has said that it saved, its status is 0 wh
   }
 }
 
+TEST_CASE("signals: one that comes twice at once, from timeout or by way of launch, is one") {
+  const Data data;
+  for (const bool launched : {false, true}) {
+    const Directory out;
+    std::vector<std::string> command = arguments(data, out, {"--epochs", "10000"});
+    command.insert(command.begin(), "../examples/train_images");
+    if (launched) command.insert(command.begin(), {"../cli/troupe", "launch", "-n", "1", "--"});
+    // In a group of its own, to which timeout and batch systems send the signal: launch passes it on too.
+    Program program("/usr/bin/setsid", command);
+    REQUIRE(program.read_for(std::chrono::minutes(1), "epoch 1/"));
+    for (int i = 0; i < 3; ++i) ::kill(-program.pid(), SIGTERM);
+    CHECK(program.wait() == 0);
+    INFO(program.out() << program.err());
+    CHECK_THAT(program.out(), Catch::Contains("interrupted at step"));
+  }
+}
+
 TEST_CASE("signals: train_images before its first step says that nothing is saved") {
   const Data data;
   for (const int number : in_turn(3, {SIGINT, SIGTERM, SIGHUP})) {
