@@ -123,6 +123,13 @@ class Trainer::Impl {
   /// kHybrid: whether a step that failed as its task was lost may have pushed some of the gradients of the update at
   /// work, or all. So that may have been made for some variables, and must be made for the others too.
   bool in_doubt() const { return doubtful_ >= step(); }
+  /// kHybrid: gradients that wait in accumulators for an update to come. They go with their task, and no snapshot has
+  /// them.
+  int64_t waiting_pushes() const {
+    int64_t out = 0;
+    for (auto at = pushes_.lower_bound(step()); at != pushes_.end(); ++at) out += at->second;
+    return out;
+  }
   /// kHybrid: the replicas whose gradients an update takes.
   int needed() const { return static_cast<int>(replicas_.size()) - options_.backups; }
   bool any_ended() const { return std::ranges::any_of(replicas_, &Replica::ended); }

@@ -88,7 +88,7 @@ void Trainer::Impl::take_snapshots(Launches& launches) {
   ++in_flight_;
   // Those that a step has taken which is under way may be used or not.
   const int64_t batches = position_ + taken_ * (options_.mode == ReplicaMode::kSync ? std::ssize(enqueue_) : 1) -
-                          (options_.mode == ReplicaMode::kSync ? 0 : computing_);
+                          (options_.mode == ReplicaMode::kSync ? 0 : computing_) - waiting_pushes();
   launches.push_back([this, batches, keeps = is_to_keep(), wanted = std::exchange(wanted_, {})] {
     struct Parts {
       std::mutex mutex;

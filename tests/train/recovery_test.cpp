@@ -3,6 +3,7 @@
 // random moments.
 #include <atomic>
 #include <future>
+#include <numeric>
 #include <semaphore>
 #include <thread>
 
@@ -391,6 +392,43 @@ TEST_CASE("a lost parameter server comes back from the snapshot, and what is los
     CHECK(f.trainer->step() == 60);
     const int64_t counted = values_of(*f.client, f.trainer->variables()).at("global_step").data<int64_t>()[0];
     CHECK(counted == 60);
+  }
+}
+
+TEST_CASE("batches whose gradients wait when a hybrid run's snapshot is taken are read again, not lost") {
+  constexpr int kBatches = 4096;
+  std::vector<int32_t> numbers(kBatches);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto data = Dataset::from_tensors({Tensor::of<int32_t>(numbers)});
+  REQUIRE(data.ok());
+  SocketCluster cluster(3);
+  const auto client = cluster.client();
+  TrainerOptions options = settings(*client, kHybridMode);
+  options.devices = {"/job:worker/task:1", "/job:worker/task:2"};
+  options.variable_devices = {"/job:worker/task:0"};
+  options.optimizer = sgd(constant_rate(1));
+  options.recovery.snapshot_interval = std::chrono::milliseconds(1);
+  options.recovery.on_task = [&](const TaskReport& report) {
+    if (!report.back && !cluster.workers[0]) cluster.start(0);
+  };
+  // Row i is minus the share of the update that had batch i.
+  const auto count = [](const Scope& s, Variables& v, const std::vector<Output>& batch, bool) {
+    return ModelOutputs{sum_all(s, embedding(s, v, batch[0], kBatches, 1, "seen", {.table = zeros()}))};
+  };
+  const auto trainer = trainer_of(*client, options, data->batch(1), count);
+  REQUIRE(trainer->initialise().ok());
+  int64_t next = 20;
+  const auto summary = trainer->run(300, [&](const StepReport& report) {
+    if (report.step < next || next >= 280 || !cluster.workers[0]) return;
+    next = report.step + 40;
+    cluster.workers[0].reset();
+  });
+  INFO((summary.ok() ? std::string() : summary.error().str()));
+  REQUIRE(summary.ok());
+  const Tensor seen = values_of(*client, trainer->variables()).at("seen/table");
+  for (int i = 0; i < 600; ++i) {
+    INFO("batch " << i);
+    CHECK(seen.data<float>()[i] == -0.5f);
   }
 }
 
