@@ -2,6 +2,8 @@
 // Pieces of gradient functions.
 #include "ops/parts/gradient_math.h"
 
+#include <algorithm>
+
 #include "ops/parts/type_dispatch.h"
 
 namespace troupe {
@@ -39,6 +41,8 @@ Attrs window_attrs(GradientContext& c) {
 }
 
 Output int_vector(GradientContext& c, std::span<const int64_t> values) {
+  const auto fits = [](int64_t v) { return v >= INT32_MIN && v <= INT32_MAX; };
+  if (!std::ranges::all_of(values, fits)) return c.constant(Tensor::of<int64_t>(values));
   std::vector<int32_t> narrow(values.begin(), values.end());
   return c.constant(Tensor::of<int32_t>(std::span<const int32_t>(narrow)));
 }
@@ -46,8 +50,6 @@ Output int_vector(GradientContext& c, std::span<const int64_t> values) {
 Output sizes_of(GradientContext& c, Output x) {
   if (!x) return {};
   if (!x.shape().fully_known()) return c.op("Shape", {x});
-  for (int64_t d : x.shape().dims())
-    if (d > INT32_MAX) return c.constant(Tensor::of<int64_t>(x.shape().dims()));
   return int_vector(c, x.shape().dims());
 }
 

@@ -24,7 +24,7 @@ Output imaginary_part(GradientContext& c, Output x);
 Output complex_number(GradientContext& c, Output real, Output imaginary);
 /// The attributes of a windowed op that say how its windows lie.
 Attrs window_attrs(GradientContext& c);
-/// A Const int32 vector.
+/// A Const vector of int32, or of int64 where a value does not fit.
 Output int_vector(GradientContext& c, std::span<const int64_t> values);
 /// The sizes of x as a vector: a Const int32 or int64 where the shape is known, else a Shape node.
 Output sizes_of(GradientContext& c, Output x);

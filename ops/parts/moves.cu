@@ -96,12 +96,10 @@ Status launch_tiles(const gpu::Compute& gpu, void* to, const void* from, int64_t
   planes.push((n + kTileSide - 1) / kTileSide, 0, 0);
   const GpuBox tiles(planes);
   const int64_t count = tiles.count();
-  return with_piece(size, [&]<class S>() -> Status {
-    if constexpr (sizeof(S) <= 8)
-      return TROUPE_LAUNCH(gpu.stream, copy_tiles<S>, gpu::blocks_for(gpu.card, count, 1), dim3(kTileSide, kTileRows),
-                           0, static_cast<S*>(to), static_cast<const S*>(from), count, m, n, box.from[last],
-                           box.to[dense], tiles);
-    return {};
+  return with_piece(size, [&]<class S>() {
+    return TROUPE_LAUNCH(gpu.stream, copy_tiles<S>, gpu::blocks_for(gpu.card, count, 1), dim3(kTileSide, kTileRows), 0,
+                         static_cast<S*>(to), static_cast<const S*>(from), count, m, n, box.from[last], box.to[dense],
+                         tiles);
   });
 }
 
@@ -324,10 +322,11 @@ Status gpu_mirror(const KernelContext& c, Tensor& y, const Tensor& x, std::span<
 
 // --- the rest ---
 
-/// Changes the sign of the second half of each number.
-__global__ void conjugate(uint64_t* numbers, int64_t n) {
+/// Changes the sign of the second half of each number of so many words: the last bit of its last word.
+__global__ void conjugate(uint64_t* numbers, int64_t n, int words) {
   const int64_t threads = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += threads) numbers[i] ^= uint64_t{1} << 63;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += threads)
+    numbers[(i + 1) * words - 1] ^= uint64_t{1} << 63;
 }
 
 Status gpu_conjugate(const KernelContext& c, Tensor& y) {
@@ -335,7 +334,8 @@ Status gpu_conjugate(const KernelContext& c, Tensor& y) {
   declare_uses(c, {&y});
   const gpu::Compute& gpu = *c.device().gpu;
   return TROUPE_LAUNCH(gpu.stream, conjugate, gpu::blocks_for(gpu.card, y.elements(), kMoveThreads), kMoveThreads, 0,
-                       static_cast<uint64_t*>(y.mutable_address()), y.elements());
+                       static_cast<uint64_t*>(y.mutable_address()), y.elements(),
+                       static_cast<int>(size_of(y.dtype()) / sizeof(uint64_t)));
 }
 
 Result<Tensor> gpu_zeros(const KernelContext& c, DType dtype, const Shape& shape) {

@@ -91,7 +91,7 @@ TEST_CASE("names, TensorFlow's names and sizes of all dtypes") {
     CHECK(size_of(dtype) > 0);
     CHECK(dtype_from_string(to_string(dtype)) == dtype);
   }
-  CHECK(known == 17);
+  CHECK(known == 18);
   CHECK(dtype_from_string("DT_FLOAT") == DType::kFloat32);
   CHECK(dtype_from_string("half") == DType::kFloat16);
   CHECK(dtype_from_string("double") == DType::kFloat64);
