@@ -22,6 +22,9 @@ constexpr int many(int n) {
 #endif
 }
 
+/// Whether case `i` of many alike runs: each, or under a sanitizer about a third, whatever loops they come from.
+constexpr bool runs_case(unsigned i) { return many(10) == 10 || (i * 2654435761U >> 16) % 3 == 0; }
+
 /// How much slower all is here than in a release, at most: for bounds that tell linear time from quadratic.
 constexpr double kSlowness = many(10) == 10 ? 1 : 20;
 
