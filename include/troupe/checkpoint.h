@@ -30,8 +30,8 @@ struct TensorFile {
 /// fsync; for that take a Checkpointer. __metadata__ holds "format" ("troupe"), "step" and "crc32c", which
 /// covers the header and the data. complex128, for which the format has no name, is "C128". Any thread; tensors are
 /// only read. Errors: kInvalidArgument naming the tensor (string and resource tensors have no place in the format;
-/// undefined; a name that is not UTF-8 or is
-/// "__metadata__"), kNotFound (no such directory), kResourceExhausted (full disk; what was written stays).
+/// undefined; a name that is not UTF-8 or is "__metadata__"), kNotFound (no such directory), kResourceExhausted (full
+/// disk; what was written stays).
 Status write_safetensors(const std::string& path, const TensorMap& tensors, int64_t step = -1);
 
 /// Reads a safetensors file, ours or of another program. Everything is checked before it is used: sizes

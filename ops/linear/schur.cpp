@@ -7,6 +7,7 @@
 #include "ops/linear/matrices.h"
 #include "ops/linear/register.h"
 #include "ops/parts/gradient_math.h"
+#include "ops/parts/precision.h"
 #include "ops/parts/through_float32.h"
 
 namespace troupe {
@@ -52,10 +53,7 @@ template <class T> class Eig final : public ComputeKernel {
 };
 
 Status eig_shape(ShapeContext& c) {
-  const DType wanted = complex_of(c.input_dtype(0)), out = c.attr<DType>("Tout");
-  if (out != wanted)
-    return invalid_argument("Tout must be {} for a T of {}, not {}", to_string(wanted), to_string(c.input_dtype(0)),
-                            to_string(out));
+  TROUPE_RETURN_IF_ERROR(check_precision(c, "Tout", c.input_dtype(0), complex_of(c.input_dtype(0))));
   return eigen_shape(c);
 }
 

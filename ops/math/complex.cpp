@@ -3,6 +3,7 @@
 #include "ops/math/register.h"
 #include "ops/parts/elementwise.h"
 #include "ops/parts/gradient_math.h"
+#include "ops/parts/precision.h"
 
 namespace troupe {
 namespace {
@@ -61,13 +62,6 @@ Status magnitude_gradient(GradientContext& c) {
   return {};
 }
 
-/// Errors: a Tout that is not what the real, or with `Joined` the complex, numbers of T are.
-template <bool Joined> Status check_precision(ShapeContext& c) {
-  const DType t = c.input_dtype(0), out = c.attr<DType>("Tout"), wanted = Joined ? complex_of(t) : real_of(t);
-  if (out == wanted) return {};
-  return invalid_argument("Tout must be {} for a T of {}, not {}", to_string(wanted), to_string(t), to_string(out));
-}
-
 /// F of complex numbers, to numbers of the same kind or, with `to_real`, to real ones.
 template <class F, bool to_real>
 void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const char* doc, GradientFn gradient_fn,
@@ -77,7 +71,7 @@ void add_part(OpRegistry& ops, KernelRegistry& kernels, const char* name, const 
   if constexpr (to_real) {
     op.output(output + ": Tout").attr(type_attr("Tout", FullFloatTypes{}, "float32"));
     op.shape([](ShapeContext& c) -> Status {
-      TROUPE_RETURN_IF_ERROR(check_precision<false>(c));
+      TROUPE_RETURN_IF_ERROR(check_precision(c, "Tout", c.input_dtype(0), real_of(c.input_dtype(0))));
       return unchanged_shape(c);
     });
   } else {
@@ -114,7 +108,7 @@ void register_complex_ops(OpRegistry& ops, KernelRegistry& kernels) {
               .attr(type_attr("T", FullFloatTypes{}, "float32"))
               .attr(type_attr("Tout", ComplexTypes{}, "complex64"))
               .shape([](ShapeContext& c) -> Status {
-                TROUPE_RETURN_IF_ERROR(check_precision<true>(c));
+                TROUPE_RETURN_IF_ERROR(check_precision(c, "Tout", c.input_dtype(0), complex_of(c.input_dtype(0))));
                 return broadcast_shape(c);
               })
               .doc("real + i imag, element by element. The shapes broadcast."),

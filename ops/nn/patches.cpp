@@ -106,7 +106,7 @@ Status patches_shape(ShapeContext& c) {
 Status patches_gradient(GradientContext& c) {
   const Output x = c.input(0), g = c.dy(0);
   if (!g) return {};
-  if (is_complex(x.dtype())) return make_error(Code::kUnimplemented, "there is no gradient of complex images");
+  if (is_complex(x.dtype())) return make_error(Code::kUnimplemented, "complex images have no gradient");
   if (!x.shape().has_rank() || x.shape()[3] < 0)
     return invalid_argument("the gradient needs a known number of channels");
   TROUPE_ASSIGN(const WindowAttrs attrs, window_from(c.node().attrs()));

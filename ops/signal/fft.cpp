@@ -3,6 +3,7 @@
 #include "devices/parallel.h"
 #include "ops/parts/gradient_math.h"
 #include "ops/parts/index_tensors.h"
+#include "ops/parts/precision.h"
 #include "ops/parts/strided_copy.h"
 #include "ops/parts/type_dispatch.h"
 #include "ops/signal/fourier.h"
@@ -145,9 +146,8 @@ template <int dims> Status complex_shape(ShapeContext& c) {
 }
 
 template <int dims, bool inverse> Status real_transform_shape(ShapeContext& c) {
-  const DType real = c.attr<DType>("Treal"), complex = c.attr<DType>("Tcomplex");
-  if (complex_of(real) != complex)
-    return invalid_argument("Treal {} and Tcomplex {} differ in precision", to_string(real), to_string(complex));
+  const auto real = c.attr<DType>("Treal");
+  TROUPE_RETURN_IF_ERROR(check_precision(c, "Tcomplex", real, complex_of(real)));
   TROUPE_ASSIGN(const PartialShape x, c.with_rank_at_least(0, dims));
   TROUPE_RETURN_IF_ERROR(c.with_rank(1, 1).status());
   if (!x.has_rank()) return {};

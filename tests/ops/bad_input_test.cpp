@@ -169,6 +169,24 @@ TEST_CASE("ClipByValue has no gradient for complex numbers", "[bad_input]") {
   CHECK(r.error().node == "cut");
 }
 
+TEST_CASE("real and complex types of two precisions are refused", "[bad_input]") {
+  const Tensor real = Tensor::of<double>({1, 2, 3, 4}, {2, 2}), complex = Tensor::of<complex128>({{1, 2}});
+  const Tensor length = Tensor::of<int32_t>({2});
+  const auto refused = [](const char* op, const std::vector<Tensor>& inputs, Attrs attrs, const char* words) {
+    const auto r = apply(op, inputs, std::move(attrs));
+    INFO(op);
+    REQUIRE_FALSE(r.ok());
+    CHECK(r.error().code == Code::kInvalidArgument);
+    CHECK_THAT(r.error().message, Catch::Contains(words));
+  };
+  refused("Complex", {real, real}, {}, "Tout must be complex128 beside float64, not complex64");
+  for (const char* op : {"Real", "Imag", "Angle", "ComplexAbs"})
+    refused(op, {complex}, {}, "Tout must be float64 beside complex128, not float32");
+  refused("Eig", {real}, {{"Tout", DType::kComplex64}}, "Tout must be complex128");
+  refused("RFFT", {real, length}, {}, "Tcomplex must be complex128 beside float64, not complex64");
+  refused("IRFFT", {complex, length}, {}, "Tcomplex must be complex64 beside float32, not complex128");
+}
+
 TEST_CASE("ranges of integers that stand for numbers are checked", "[bad_input]") {
   const Tensor x = Tensor::of<uint8_t>({1, 2}), low = Tensor::scalar(-1.f), high = Tensor::scalar(2.f);
   const Tensor matrix = *x.reshape({1, 2}), image = *x.reshape({1, 1, 2, 1}), two = Tensor::of<float>({1, 2});
