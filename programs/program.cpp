@@ -41,6 +41,7 @@ template <class F> void for_each_ending(F f) {
 
 std::string program_name;
 std::atomic<bool> leaves_at_once{true}, all_saved{false};
+std::atomic<bool> leaving_now{false};  // a handler ends the program: it speaks, and nobody else
 std::atomic<int> signals{0}, first{0};
 std::atomic<int64_t> first_at{0};
 std::atomic<int> output_fault{0};
@@ -93,8 +94,7 @@ void on_signal(int signal) {
   }
   // Of signals that come together the first speaks and leaves. The others let it: one that comes on its thread between
   // these lines would leave without a word.
-  static std::atomic<bool> spoken{false};
-  if (spoken.exchange(true)) return;
+  if (leaving_now.exchange(true)) return;
   const bool saved = all_saved;
   const char* const text = saved ? leaving_saved : leaving;
   pollfd room = {STDERR_FILENO, POLLOUT, 0};
@@ -243,7 +243,10 @@ void set_status(int status) { status_when_done = status; }
 
 int interrupts() { return signals; }
 
-void saved() { all_saved = true; }
+void saved() {
+  all_saved = true;
+  while (leaving_now) ::pause();  // a handler on another thread may have looked before, and says that all is lost
+}
 
 std::string first_signal() { return name_of(first); }
 

@@ -66,6 +66,23 @@ inline void check_error(const Ended& ended, int status, const std::vector<std::s
   for (const std::string& part : parts) CHECK_THAT(ended.err, Catch::Contains(part));
 }
 
+/// A variable on one task, counted up by a value from the other, in each step.
+inline const char* const kGraph = R"(
+  node { name: 'one' op: 'Const' device: '/job:worker/task:0/cpu:0' attr { key: 'dtype' value { type: DT_FLOAT } }
+         attr { key: 'value' value { tensor { dtype: DT_FLOAT tensor_shape { dim { size: 2 } } float_val: 1.5 } } } }
+  node { name: 'more' op: 'Neg' input: 'one' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'T' value { type: DT_FLOAT } } }
+  node { name: 'v' op: 'VarHandleOp' device: '/job:worker/task:1/cpu:0' attr { key: 'dtype' value { type: DT_FLOAT } }
+         attr { key: 'shape' value { shape { dim { size: 2 } } } } }
+  node { name: 'init' op: 'AssignVariableOp' input: 'v' input: 'one' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'add' op: 'AssignAddVariableOp' input: 'v' input: 'more' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'sum' op: 'ReadVariableOp' input: 'v' input: '^add' device: '/job:worker/task:1/cpu:0'
+         attr { key: 'dtype' value { type: DT_FLOAT } } }
+  node { name: 'y' op: 'Square' input: 'sum' device: '/job:worker/task:0/cpu:0'
+         attr { key: 'T' value { type: DT_FLOAT } } })";
+
 /// train_images in synchronous mode, with two replicas; the last checkpoint that it leaves.
 struct Training {
   Training(const Cluster& cluster, const std::string& name) : out(cluster.file(name)) {}

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/system/program.h"
 #include "troupe/checkpoint.h"
 
 namespace troupe::testing {
@@ -138,6 +139,21 @@ inline std::vector<std::string> arguments(const Data& data, const Directory& out
                                   "mlp",    "--batch",          "16",    "--replicas",      "2"};
   all.insert(all.end(), more.begin(), more.end());
   return all;
+}
+
+/// train_images behind `prefix`, in a group of its own, saves and ends well though its group is sent SIGTERM three
+/// times at once, as timeout and batch systems do.
+inline void check_sent_at_once(std::vector<std::string> prefix) {
+  const Data data;
+  const Directory out;
+  prefix.push_back("../examples/train_images");
+  for (std::string& argument : arguments(data, out, {"--epochs", "10000"})) prefix.push_back(std::move(argument));
+  Program program("/usr/bin/setsid", prefix);
+  REQUIRE(program.read_for(std::chrono::minutes(1), "epoch 1/"));
+  for (int i = 0; i < 3; ++i) ::kill(-program.pid(), SIGTERM);
+  CHECK(program.wait() == 0);
+  INFO(program.out() << program.err());
+  CHECK_THAT(program.out(), Catch::Contains("interrupted at step"));
 }
 
 inline TensorMap latest(const Directory& out) {
