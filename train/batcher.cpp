@@ -12,36 +12,9 @@
 namespace troupe {
 namespace {
 
-struct Request {
-  std::vector<Tensor> values;
-  RunCallback done;
-  int64_t rows = 0;
-  bool alone = false;  // it was part of a batch that failed
-};
-
-void answer(const Request& request, RunResult result) {
-  (void)guarded_call([&] { request.done(std::move(result)); });
-}
-
 bool same_inner_shape(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.rank() == b.rank() &&
          std::equal(a.shape().begin() + 1, a.shape().end(), b.shape().begin() + 1);
-}
-
-/// The rows of value `i` of all requests, one after the other.
-Result<Tensor> joined_rows(const std::vector<Request>& requests, size_t i, int64_t rows) {
-  const Tensor& first = requests[0].values[i];
-  if (requests.size() == 1) return first;
-  Shape shape = first.shape();
-  shape.set(0, rows);
-  TROUPE_ASSIGN(Tensor all, Tensor::make(first.dtype(), shape));
-  char* target = static_cast<char*>(all.mutable_raw());
-  for (const Request& request : requests) {
-    const Tensor& part = request.values[i];
-    copy_elements(part.dtype(), part.raw(), target, part.elements());
-    target += part.bytes();
-  }
-  return all;
 }
 
 }  // namespace
@@ -96,6 +69,17 @@ class Batcher::State : public std::enable_shared_from_this<State> {
   }
 
  private:
+  struct Request {
+    std::vector<Tensor> values;
+    RunCallback done;
+    int64_t rows = 0;
+    bool alone = false;  // it was part of a batch that failed
+  };
+
+  static void answer(const Request& request, RunResult result) {
+    (void)guarded_call([&] { request.done(std::move(result)); });
+  }
+
   Status check(Request& request) const {
     const std::vector<Tensor>& values = request.values;
     if (values.size() != feeds_.size())
@@ -203,6 +187,22 @@ class Batcher::State : public std::enable_shared_from_this<State> {
       }
     }
     launch();
+  }
+
+  /// The rows of value `i` of all requests, one after the other.
+  static Result<Tensor> joined_rows(const std::vector<Request>& requests, size_t i, int64_t rows) {
+    const Tensor& first = requests[0].values[i];
+    if (requests.size() == 1) return first;
+    Shape shape = first.shape();
+    shape.set(0, rows);
+    TROUPE_ASSIGN(Tensor all, Tensor::make(first.dtype(), shape));
+    char* target = static_cast<char*>(all.mutable_raw());
+    for (const Request& request : requests) {
+      const Tensor& part = request.values[i];
+      copy_elements(part.dtype(), part.raw(), target, part.elements());
+      target += part.bytes();
+    }
+    return all;
   }
 
   static RunResult rows_of(const std::vector<Tensor>& results, int64_t begin, int64_t end) {

@@ -34,14 +34,6 @@ constexpr int kRefused = 3, kWrong = 4;
   _exit(status);
 }
 
-/// Address space of this process.
-int64_t address_space() {
-  std::ifstream file("/proc/self/statm");
-  int64_t pages = 0;
-  file >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
 void set_limit(int resource, int64_t value) {
   const rlimit limit = {static_cast<rlim_t>(value), static_cast<rlim_t>(value)};
   if (setrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) end(kWrong, "no limit can be set");
@@ -80,6 +72,18 @@ struct Network {
 
 // Sanitizers take terabytes of address space, and end the process where memory is refused.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+
+/// Address space of this process.
+int64_t address_space() {
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0;
+  file >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
 
 TEST_CASE("child: makes an engine in limited memory", "[.child]") {
   if (argument_of_child() < 0) return;
