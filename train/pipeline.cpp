@@ -491,6 +491,7 @@ class Pipeline::Impl {
       told.updates = told.step - kept.step;
       told.step = kept.step;
       told.batches = batches_->repeatable() ? 0 : read - kept.batches;
+      summary.batches_lost += told.batches;
       told.seconds = seconds.count();
       error_.reset();
       all_steps_ = CancelToken();

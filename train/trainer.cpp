@@ -89,6 +89,7 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   Launches launches;
   Status faults;  // of on_step
   std::unique_lock lock(mutex_);
+  const int64_t lost_before = lost_;
   begin_wait();
   look_after_tasks();
   if (broken_) recover(lock, true);
@@ -174,7 +175,11 @@ Result<RunSummary> Trainer::Impl::run(int64_t updates, const std::function<void(
   if (broken_) done_ = started_ = kept_->step - first_step_;  // stopped while it waited
   target_ = done_;
   TROUPE_RETURN_IF_ERROR(faults);
-  RunSummary summary{std::max<int64_t>(done_ - before, 0), stopped, ended_, {}, std::exchange(losses_, 0)};
+  RunSummary summary{.updates = std::max<int64_t>(done_ - before, 0),
+                     .stopped = stopped,
+                     .end_of_data = ended_,
+                     .losses = std::exchange(losses_, 0),
+                     .batches_lost = std::max<int64_t>(lost_ - lost_before, 0)};
   for (const Replica& r : replicas_) summary.input_wait_ns.push_back(r.input_wait_ns);
   return summary;
 }

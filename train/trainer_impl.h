@@ -62,6 +62,14 @@ class Trainer::Impl {
     int64_t input_wait_ns = 0;
   };
 
+  /// What training goes back to: a snapshot, or else the initial values, and how many batches came before it.
+  struct Kept {
+    std::optional<Snapshot> snapshot = {};
+    int64_t step = 0;
+    int64_t batches = 0;
+    int64_t lost = 0;  // of these, that no update has seen
+  };
+
   Impl(Engine& engine, TrainerOptions options);
   ~Impl();
   Status build(const ModelFn& model, const Dataset& batches, std::source_location where);
@@ -182,17 +190,10 @@ class Trainer::Impl {
   /// Takes the snapshots that are wanted.
   void take_snapshots(Launches& launches);
   /// `keeps`: it has the first update after a loss.
-  void snapshot_taken(Result<Snapshot> whole, int64_t batches, bool keeps, const std::vector<Taken>& wanted,
+  void snapshot_taken(Result<Snapshot> whole, Kept kept, bool keeps, const std::vector<Taken>& wanted,
                       Launches& launches);
 
   // -- lost tasks, under mutex_ --------------------------------------------------------------------------------------
-
-  /// What training goes back to: a snapshot, or else the initial values, and how many batches came before it.
-  struct Kept {
-    std::optional<Snapshot> snapshot = {};
-    int64_t step = 0;
-    int64_t batches = 0;
-  };
 
   /// Tells which tasks the steps need, and which all of them do.
   void watch_tasks();
@@ -263,10 +264,11 @@ class Trainer::Impl {
   /// not keep a run from its end.
   bool keeps_next_ = false;
   Clock::time_point lost_since_ = {}, next_kept_ = {}, last_update_ = {}, last_look_ = {};
-  Clock::time_point asked_at_ = {};  // when the last call began that may wait for tasks
-  int64_t lost_at_ = -1;             // the step
-  int64_t position_ = 0;             // of the dataset: elements before those that are counted by filled_
-  int losses_ = 0;                   // of the run
+  Clock::time_point asked_at_ = {};   // when the last call began that may wait for tasks
+  int64_t lost_at_ = -1;              // the step
+  int64_t position_ = 0;              // of the dataset: elements before those that are counted by filled_
+  int losses_ = 0;                    // of the run
+  int64_t lost_ = 0, told_lost_ = 0;  // batches that no update has seen; those that news told of
   std::deque<TaskReport> news_;
   int64_t first_step_ = 0;
   int64_t target_ = 0, started_ = 0, done_ = 0;

@@ -80,6 +80,7 @@ bool Trainer::Impl::set_aside(int i, const Error& error) {
   r.aside_since = Clock::now();
   r.retry_at = r.aside_since + (why ? Clock::duration() : kPause);
   ++r.batches_lost;
+  ++lost_;
   miscounted_ = true;
   counted_ = false;
   if (hybrid()) doubtful_ = std::max(doubtful_, r.local_step), why_in_doubt_ = error;
@@ -95,6 +96,7 @@ void Trainer::Impl::take_back(Replica& r) {
   r.phase = r.token_asked ? Phase::kAwaitingToken : Phase::kReady;
   if (!std::exchange(r.told_aside, false)) return;
   const std::chrono::duration<double> seconds = Clock::now() - r.aside_since;
+  told_lost_ += r.batches_lost;
   news_.push_back({.reason = r.why_aside,
                    .back = true,
                    .replica = static_cast<int>(&r - replicas_.data()),
@@ -197,13 +199,15 @@ void Trainer::Impl::begin_again(const Kept& kept) {
   const std::chrono::duration<double> seconds = Clock::now() - lost_since_;
   // kAsync: what is kept may have updates of steps that failed with their tasks, which were not counted.
   const int64_t lost = std::max<int64_t>(step() - kept.step, 0);
-  const int64_t read = position_ + filled_ - kept.batches;
+  // What was read since then is read again, or, where it cannot be, all lost.
+  lost_ = kept.lost + (batches_->repeatable() ? 0 : position_ + filled_ - kept.batches);
   news_.push_back({.reason = broken_->message,
                    .back = true,
                    .step = kept.step,
                    .updates = lost,
-                   .batches = batches_->repeatable() ? 0 : read,
+                   .batches = std::max<int64_t>(lost_ - told_lost_, 0),
                    .seconds = seconds.count()});
+  told_lost_ = lost_;
   broken_.reset();
   next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);  // what was wanted was not taken
   keeps_next_ = true;

@@ -14,7 +14,7 @@ Status Trainer::Impl::initialise() {
   std::lock_guard lock(mutex_);
   if (input_started_) return {};
   first_step_ = 0;  // of an earlier restore()
-  kept_ = Kept{};
+  kept_ = Kept{.lost = lost_};
   return {};
 }
 
@@ -42,7 +42,7 @@ Status Trainer::Impl::restore(const Snapshot& snapshot) {
   });
   std::lock_guard lock(mutex_);
   first_step_ = restored.ok() ? found[0].data<int64_t>()[0] : 0;
-  kept_ = restored.ok() ? Kept{snapshot, first_step_, 0} : Kept{};
+  kept_ = restored.ok() ? Kept{snapshot, first_step_, 0, lost_} : Kept{.lost = lost_};
   return restored;
 }
 
@@ -89,7 +89,7 @@ void Trainer::Impl::take_snapshots(Launches& launches) {
   // Those that a step has taken which is under way may be used or not.
   const int64_t batches = position_ + taken_ * (options_.mode == ReplicaMode::kSync ? std::ssize(enqueue_) : 1) -
                           (options_.mode == ReplicaMode::kSync ? 0 : computing_) - waiting_pushes();
-  launches.push_back([this, batches, keeps = is_to_keep(), wanted = std::exchange(wanted_, {})] {
+  launches.push_back([this, batches, lost = lost_, keeps = is_to_keep(), wanted = std::exchange(wanted_, {})] {
     struct Parts {
       std::mutex mutex;
       std::vector<Snapshot> snapshots;
@@ -103,7 +103,7 @@ void Trainer::Impl::take_snapshots(Launches& launches) {
     parts->left = count;
     for (size_t i = 0; i < count; ++i)
       engine_.snapshot(
-          [this, i, batches, keeps, parts, wanted](Result<Snapshot> part) {
+          [this, i, batches, lost, keeps, parts, wanted](Result<Snapshot> part) {
             {
               std::lock_guard lock(parts->mutex);
               if (part.ok()) parts->snapshots[i] = std::move(*part);
@@ -115,7 +115,7 @@ void Trainer::Impl::take_snapshots(Launches& launches) {
             finish(
                 [&](RunResult, Launches& launches) {
                   taking_ = false;
-                  snapshot_taken(std::move(whole), batches, keeps, wanted, launches);
+                  snapshot_taken(std::move(whole), {.batches = batches, .lost = lost}, keeps, wanted, launches);
                 },
                 std::vector<Tensor>());
           },
@@ -123,15 +123,19 @@ void Trainer::Impl::take_snapshots(Launches& launches) {
   });
 }
 
-void Trainer::Impl::snapshot_taken(Result<Snapshot> whole, int64_t batches, bool keeps,
-                                   const std::vector<Taken>& wanted, Launches& launches) {
+void Trainer::Impl::snapshot_taken(Result<Snapshot> whole, Kept kept, bool keeps, const std::vector<Taken>& wanted,
+                                   Launches& launches) {
   if (recovers() && !broken_) {
     // What a task had that has started again meanwhile is not in it.
     if (const auto why = watch_->lost(vital_)) lose(*why);
     else if (!whole.ok() && whole.error().code == Code::kUnavailable) lose(whole.error());
     const auto at = whole.ok() && !broken_ ? step_of(*whole) : Error();
     keeps_next_ = keeps_next_ && !keeps;
-    if (at.ok()) kept_ = Kept{*whole, *at, batches};
+    if (at.ok()) {
+      kept.snapshot = *whole;
+      kept.step = *at;
+      kept_ = std::move(kept);
+    }
     next_kept_ = later(Clock::now(), options_.recovery.snapshot_interval);
     changed_.notify_all();  // run() waits for that
   }

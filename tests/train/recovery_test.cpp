@@ -77,6 +77,7 @@ struct LossFixture {
 
 TEST_CASE("a synchronous trainer that loses a task ends with the bits of one that does not") {
   for (const Mode& mode : {kSyncMode, kRingMode, kZeroMode}) {
+    if (kSlowness > 1 && mode.reduce == ReduceBy::kRing && !mode.sharded) continue;
     const auto expected = alone(mode, 3, 12);
     for (const int task : {0, 2})
       for (const bool after_snapshot : {false, true}) {
@@ -145,6 +146,7 @@ TEST_CASE("tasks that are killed at random moments leave the bits of one engine"
 
 TEST_CASE("a run keeps snapshots at its interval, also without on_step and after a loss") {
   for (const bool reports : {false, true}) {
+    if (kSlowness > 1 && reports) continue;
     INFO((reports ? "with" : "without") << " on_step");
     std::atomic<int64_t> until_kill = 100;  // batches that are read
     std::atomic<bool> failed = false;
@@ -182,7 +184,9 @@ TEST_CASE("a run keeps snapshots at its interval, also without on_step and after
 
 TEST_CASE("a run whose task is lost after each second update gets to its end") {
   constexpr int64_t kUpdates = 6;
-  for (const Mode& mode : {kSyncMode, kRingMode, kZeroMode, kAsyncMode, kHybridMode}) {
+  for (const Mode& mode : kAllModes) {
+    if (mode.mode == ReplicaMode::kLocal) continue;
+    if (kSlowness > 1 && mode.reduce == ReduceBy::kRing && !mode.sharded) continue;
     INFO(mode.name);
     LossFixture f(2, mode);
     const bool hybrid = mode.mode == ReplicaMode::kHybrid;
@@ -282,7 +286,7 @@ TEST_CASE("replicas on other tasks go on while one is lost, and it joins them ag
     f.restarts = false;
     int64_t killed = 0, others = 0, again = 0;
     f.on_task = [&](const TaskReport& report) { CHECK(report.replica == 0); };
-    f.run(1'000'000, [&](const StepReport& report) {
+    const auto summary = f.run(1'000'000, [&](const StepReport& report) {
       if (report.step >= 10 && killed == 0) killed = report.step, f.kill(1);
       const bool lost = !f.told.empty(), back = f.told.size() > 1;
       if (lost && !back && report.replica > 0 && ++others == 30) {
@@ -295,10 +299,41 @@ TEST_CASE("replicas on other tasks go on while one is lost, and it joins them ag
     CHECK_THAT(f.told[0].reason, Catch::Contains("task:1"));
     CHECK(f.told[1].back);
     CHECK(f.told[1].batches == 1);
+    CHECK(summary.batches_lost == 1);
     CHECK(f.told[1].updates == 0);
     CHECK(f.told[1].step > f.told[0].step);
     CHECK(again >= 5);
   }
+}
+
+TEST_CASE("a run tells what batches it lost, also where the replica is not back before its end") {
+  LossFixture f(3, kAsyncMode, [](TrainerOptions& o) {
+    o.devices = {o.devices[1], o.devices[2]};
+    o.variable_devices = {"/job:worker/task:0"};
+  });
+  f.restarts = false;
+  const auto cut_short = f.run(1'000'000, [&](const StepReport& report) {
+    if (report.step >= 10 && f.cluster.workers[1]) f.kill(1);
+    if (!f.told.empty()) f.trainer->stop();
+  });
+  REQUIRE(f.told.size() == 1);
+  CHECK(cut_short.batches_lost == 1);
+  CHECK(f.snapshot().variables.contains("global_step"));
+  // With the replica aside, then back, and then a loss of all: the batch is neither lost again nor forgotten.
+  f.start_missing();
+  const auto back = f.run(1'000'000, [&](const StepReport& report) {
+    if (f.told.size() > 1 && report.replica == 0) f.trainer->stop();
+  });
+  REQUIRE(f.told.size() == 2);
+  CHECK(f.told[1].back);
+  CHECK(f.told[1].batches == 1);
+  CHECK(back.batches_lost == 0);
+  f.snapshot();
+  f.kill(0);
+  f.start_missing();
+  CHECK(f.run(5).batches_lost == 0);  // the batch is not lost again
+  REQUIRE(f.told.size() == 4);
+  CHECK(f.told[3].batches == 0);
 }
 
 TEST_CASE("a run that lost a replica does not wait for a silent dataset, and takes each batch that is there") {
@@ -381,6 +416,7 @@ TEST_CASE("a lost parameter server comes back from the snapshot, and what is los
       if (report.step >= 20 && !std::exchange(killed, true)) f.kill(0);
     });
     CHECK(summary.updates == 60);
+    CHECK(summary.batches_lost == 0);  // read again
     REQUIRE(f.told.size() == 2);
     CHECK(f.told[0].replica == -1);
     CHECK_THAT(f.told[0].reason, Catch::Contains("task:0"));
