@@ -126,6 +126,7 @@ TEST_CASE("gradients of arrays that iterations make go back on the tasks of thes
   const std::array<std::string, 3> places = {"/job:localhost/cpu:0", "/job:worker/task:0/cpu:0",
                                              "/job:worker/task:1/cpu:0"};
   FakeCluster cluster;
+  unsigned number = 0;
   for (const char* kinds : {"LA", "LCA", "LLA", "LLCA", "LCLA", "CLA", "LCLCA"}) {
     const auto run = [&](const std::array<std::string, 3>& devices) {
       Graph graph(cluster.client->ops());
@@ -139,6 +140,7 @@ TEST_CASE("gradients of arrays that iterations make go back on the tasks of thes
     INFO(kinds << (expected.ok() ? "" : expected.error().str()));
     REQUIRE(expected.ok());
     for (size_t i = 0; i < 27; ++i) {
+      if (!runs_case(++number)) continue;
       const std::array<std::string, 3> devices = {places[i % 3], places[i / 3 % 3], places[i / 9]};
       INFO("loops on " << devices[0] << ", arrays on " << devices[1] << ", all else on " << devices[2]);
       check_same(run(devices), expected);

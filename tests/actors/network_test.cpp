@@ -49,7 +49,7 @@ TEST_CASE("tensors small and large go from task to task and come back as they we
                                                       "/job:worker/replica:0/task:0/device:cpu:0",
                                                       "/job:worker/replica:0/task:1/device:cpu:0"});
   ThereAndBack t(*engine);
-  for (const int64_t n : {0, 1, 1000, 20'000, 1 << 20, 40 << 20}) {
+  for (const int64_t n : {0, 1, 1000, 20'000, 1 << 20, many(40 << 20)}) {
     const Tensor value = ramp(n);
     const auto result = t.run(value);
     INFO(n << (result.ok() ? "" : result.error().str()));

@@ -14,6 +14,7 @@
 #include "tests/net/keys.h"
 #include "tests/net/raw_tls.h"
 #include "tests/net/sockets.h"
+#include "tests/repeats.h"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -117,7 +118,7 @@ TEST_CASE("lanes over TLS carry random frames bit for bit, also when keys change
       Lane a(std::move(ends.dialer)), b(std::move(ends.acceptor));
       std::mt19937 random(7);
       std::vector<Frame> frames, got_a, got_b;
-      for (int i = 0; i < 200; ++i) {
+      for (int i = 0; i < repeats(200); ++i) {
         frames.push_back(random_frame(random));
         if (i % 40 == 0) frames.back().tensors.push_back(random_tensor(DType::kInt64, {200'000}, random));
         a.add(encoded(frames.back()), i + 1), b.add(encoded(frames.back()), i + 1);
@@ -322,7 +323,7 @@ TEST_CASE("a peer that asks for new keys without end, and reads nothing, costs n
   char byte;
   const iovec piece = {&byte, 1};
   bool goes_on = true;
-  for (int i = 0; i < 100'000 && goes_on; ++i) {
+  for (int i = 0; i < repeats(100'000) && goes_on; ++i) {
     SSL_key_update(raw.ssl(), SSL_KEY_UPDATE_REQUESTED);
     SSL_do_handshake(raw.ssl());
     goes_on = ours->read({&piece, 1}).ok();
@@ -355,7 +356,7 @@ TEST_CASE("one who talks no TLS, either way round, is told apart") {
 TEST_CASE("garbage on either side ends the handshake") {
   TestKeys keys;
   std::mt19937 random(11);
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < repeats(300); ++i) {
     SocketPair sockets;
     never_block(sockets.a);
     const auto ours =

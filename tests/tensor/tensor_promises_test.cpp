@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/aborts.h"
+#include "tests/repeats.h"
 #include "troupe/tensor_list.h"
 
 using namespace troupe;
@@ -228,8 +229,9 @@ TEST_CASE("copy_elements copies objects by value, and nothing when asked for not
 }
 
 TEST_CASE("lists within lists go without recursion, however deep") {
+  constexpr int kDepth = many(1'000'000);
   Tensor outer;
-  for (int depth = 0; depth < 1'000'000; ++depth) {
+  for (int depth = 0; depth < kDepth; ++depth) {
     TensorList list;
     list.elements = {std::move(outer), Tensor::scalar(depth)};
     outer = list_tensor(std::move(list));
@@ -237,8 +239,8 @@ TEST_CASE("lists within lists go without recursion, however deep") {
   Tensor other = outer;
   outer = Tensor();
   const TensorList& first = *other.data<TensorListRef>()[0];
-  CHECK(first.elements[1].identical(Tensor::scalar(999'999)));
+  CHECK(first.elements[1].identical(Tensor::scalar(kDepth - 1)));
   const Tensor second = first.elements[0];
   other = Tensor();
-  CHECK(second.data<TensorListRef>()[0]->elements[1].identical(Tensor::scalar(999'998)));
+  CHECK(second.data<TensorListRef>()[0]->elements[1].identical(Tensor::scalar(kDepth - 2)));
 }

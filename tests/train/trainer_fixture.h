@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/nn/fixture.h"
+#include "tests/repeats.h"
 #include "troupe/train.h"
 
 namespace troupe::nn {
@@ -55,6 +56,14 @@ constexpr Mode kAsyncMode = {"async", ReplicaMode::kAsync};
 constexpr Mode kHybridMode = {"hybrid", ReplicaMode::kHybrid};
 constexpr Mode kLocalMode = {"local", ReplicaMode::kLocal};
 constexpr Mode kAllModes[] = {kSyncMode, kRingMode, kZeroMode, kAsyncMode, kHybridMode, kLocalMode};
+
+/// All modes, or under a sanitizer half of them: sync, zero and hybrid with 0, the others with 1. Tests take turns.
+inline std::vector<Mode> modes(int half) {
+  std::vector<Mode> out;
+  for (const Mode& mode : kAllModes)
+    if (kSlowness == 1 || static_cast<int>(&mode - kAllModes) % 2 == half) out.push_back(mode);
+  return out;
+}
 
 inline TrainerOptions settings(const Engine& engine, const Mode& m) {
   TrainerOptions o = settings(engine, m.mode);

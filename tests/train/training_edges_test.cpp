@@ -52,7 +52,7 @@ TEST_CASE("a stop that comes with the last update is not for the next run") {
 }
 
 TEST_CASE("a stop before a run ends the next run alone") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(1)));
   INFO(m.name);
   auto engine = engine_of(2);
   auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
@@ -70,7 +70,7 @@ TEST_CASE("a stop before a run ends the next run alone") {
 }
 
 TEST_CASE("a snapshot that is asked for behind a stop is given while the run ends") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(0)));
   INFO(m.name);
   auto engine = engine_of(3);
   TrainerOptions o = settings(*engine, m);
@@ -90,7 +90,7 @@ TEST_CASE("a snapshot that is asked for behind a stop is given while the run end
 }
 
 TEST_CASE("a run may ask for any number of updates, and ends with the data") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(1)));
   INFO(m.name);
   auto engine = engine_of(2);
   TrainerOptions o = settings(*engine, m);
@@ -218,7 +218,7 @@ TEST_CASE("an evaluation passes over batches without rows, and refuses those of 
 // -- checkpoints ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("step() counts on from a restored step, and from 0 again after initialise()") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(0)));
   INFO(m.name);
   auto engine = engine_of(2);
   Snapshot half;
@@ -259,7 +259,7 @@ TEST_CASE("a pipeline's step() counts from 0 again after initialise()") {
 }
 
 TEST_CASE("a checkpoint that does not fit is restored in no part") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(1)));
   INFO(m.name);
   auto engine = engine_of(2);
   auto trainer = trainer_of(*engine, settings(*engine, m), circle(512, 16), one_layer);
@@ -290,7 +290,7 @@ TEST_CASE("a checkpoint that does not fit is restored in no part") {
 // -- after a failure --------------------------------------------------------------------------------------------------
 
 TEST_CASE("a trainer that failed repeats its error, and still gives a snapshot, stops and is destroyed") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(0)));
   INFO(m.name);
   auto engine = engine_of(2);
   const Dataset bad = circle(512, 16).map([n = std::make_shared<int>(0)](Element e) -> Result<Element> {
@@ -311,7 +311,7 @@ TEST_CASE("a trainer that failed repeats its error, and still gives a snapshot, 
 }
 
 TEST_CASE("replicas that share a device train in every mode") {
-  const Mode m = GENERATE(from_range(std::begin(kAllModes), std::end(kAllModes)));
+  const Mode m = GENERATE(from_range(modes(1)));
   INFO(m.name);
   auto engine = engine_of(1);
   TrainerOptions o = settings(*engine, m);
@@ -337,13 +337,13 @@ TEST_CASE("options of a trainer that make no sense are errors with their values"
   o = good;
   o.input_device = "/gpu:7";
   refused("/gpu:7", o);
-  for (const Mode& m : kAllModes) {
+  for (const Mode& m : modes(1)) {
     o = settings(*engine, m);
     o.optimizer.clip = [](const Scope&, const std::vector<Output>&) { return std::vector<Output>(); };
     INFO(m.name);
     refused("clipping makes 0 gradients", o);
   }
-  for (const Mode& m : kAllModes) {
+  for (const Mode& m : modes(0)) {
     INFO(m.name);
     o = settings(*engine, m);
     o.optimizer.clip = [](const Scope&, const std::vector<Output>& g) { return std::vector<Output>(g.size()); };
